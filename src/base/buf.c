@@ -1,0 +1,121 @@
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void buf_fini(struct buf *buf)
+{
+	free(buf->data);
+	*buf = (struct buf)BUF_INIT;
+}
+
+void buf_reset(struct buf *buf)
+{
+	buf->length = 0;
+	buf->broken = false;
+}
+
+static size_t grown(size_t capacity, size_t wanted)
+{
+	size_t next = capacity < 64 ? 64 : capacity;
+
+	while (next < wanted)
+		next = next > SIZE_MAX / 2 ? wanted : next * 2;
+	return next;
+}
+
+char *buf_reserve(struct buf *buf, size_t extra)
+{
+	size_t wanted = buf->length + extra;
+	char *data;
+
+	if (buf->broken)
+		return NULL;
+	if (wanted < extra || (buf->limit > 0 && wanted > buf->limit)) {
+		buf->broken = true;
+		return NULL;
+	}
+	if (wanted <= buf->capacity && buf->data != NULL)
+		return buf->data + buf->length;
+	wanted = grown(buf->capacity, wanted);
+	data = realloc(buf->data, wanted);
+	if (data == NULL) {
+		buf->broken = true;
+		return NULL;
+	}
+	buf->data = data;
+	buf->capacity = wanted;
+	return buf->data + buf->length;
+}
+
+void buf_add(struct buf *buf, const void *bytes, size_t length)
+{
+	char *at;
+
+	if (length == 0)
+		return;
+	at = buf_reserve(buf, length);
+	if (at == NULL)
+		return;
+	memcpy(at, bytes, length);
+	buf->length += length;
+}
+
+void buf_add_str(struct buf *buf, const char *text)
+{
+	buf_add(buf, text, strlen(text));
+}
+
+void buf_add_char(struct buf *buf, char c)
+{
+	buf_add(buf, &c, 1);
+}
+
+void buf_addf(struct buf *buf, const char *format, ...)
+{
+	va_list args;
+	va_list again;
+	int length;
+	char *at;
+
+	va_start(args, format);
+	va_copy(again, args);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	at = length < 0 ? NULL : buf_reserve(buf, (size_t)length + 1);
+	if (at != NULL) {
+		(void)vsnprintf(at, (size_t)length + 1, format, again);
+		buf->length += (size_t)length;
+	} else {
+		buf->broken = true;
+	}
+	va_end(again);
+}
+
+void buf_consume(struct buf *buf, size_t length)
+{
+	if (length >= buf->length) {
+		buf->length = 0;
+		return;
+	}
+	memmove(buf->data, buf->data + length, buf->length - length);
+	buf->length -= length;
+}
+
+bool buf_ok(const struct buf *buf)
+{
+	return !buf->broken;
+}
+
+const char *buf_str(struct buf *buf)
+{
+	char *at = buf_reserve(buf, 1);
+
+	if (at == NULL)
+		return "";
+	*at = '\0';
+	return buf->data;
+}

@@ -1,0 +1,39 @@
+/*
+ * A growable byte buffer with a limit. One thread. A failed append leaves the buffer "broken":
+ * further appends do nothing and buf_ok() says no, so that a builder checks once, at its end.
+ */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf {
+	char *data; /* not NUL-terminated unless buf_str() was called */
+	size_t length;
+	size_t capacity;
+	size_t limit; /* bytes; 0 = no limit */
+	bool broken;
+};
+
+#define BUF_INIT                                                                                   \
+	{                                                                                          \
+		.data = NULL                                                                       \
+	}
+
+void buf_fini(struct buf *buf);
+/* Empties it and heals it; keeps the memory. */
+void buf_reset(struct buf *buf);
+/* Room for `extra` more bytes, or NULL when broken. The caller adds to `length` what it wrote. */
+char *buf_reserve(struct buf *buf, size_t extra);
+void buf_add(struct buf *buf, const void *bytes, size_t length);
+void buf_add_str(struct buf *buf, const char *text);
+void buf_add_char(struct buf *buf, char c);
+void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Drops the first `length` bytes. */
+void buf_consume(struct buf *buf, size_t length);
+bool buf_ok(const struct buf *buf);
+/* The content with a NUL behind it; "" when broken. Borrowed. */
+const char *buf_str(struct buf *buf);
+
+#endif

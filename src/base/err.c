@@ -1,0 +1,64 @@
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void one_line(char *text)
+{
+	size_t end = strlen(text);
+
+	while (end > 0 && (unsigned char)text[end - 1] <= ' ')
+		text[--end] = '\0';
+	for (char *c = text; *c != '\0'; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = ' ';
+	}
+}
+
+int err_set(struct err *err, int fault, const char *format, ...)
+{
+	va_list args;
+
+	if (err == NULL)
+		return fault;
+	err->fault = fault;
+	err->state[0] = '\0';
+	va_start(args, format);
+	(void)vsnprintf(err->text, sizeof(err->text), format, args);
+	va_end(args);
+	one_line(err->text);
+	return fault;
+}
+
+int err_prefix(struct err *err, const char *format, ...)
+{
+	char old[sizeof(err->text)];
+	va_list args;
+	int used;
+
+	if (err == NULL)
+		return FAULT_INTERNAL;
+	memcpy(old, err->text, sizeof(old));
+	va_start(args, format);
+	used = vsnprintf(err->text, sizeof(err->text), format, args);
+	va_end(args);
+	if (used >= 0 && (size_t)used < sizeof(err->text))
+		(void)snprintf(err->text + used, sizeof(err->text) - (size_t)used, ": %.*s",
+			(int)(sizeof(old) - 1), old);
+	one_line(err->text);
+	return err->fault;
+}
+
+int err_memory(struct err *err)
+{
+	return err_set(err, FAULT_MEMORY, "out of memory");
+}
+
+int err_exit_code(int fault)
+{
+	if (fault == 0)
+		return 0;
+	if (fault == FAULT_MEMORY || fault > 0 || fault < FAULT_MEMORY)
+		return -FAULT_INTERNAL;
+	return -fault;
+}

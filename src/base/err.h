@@ -1,0 +1,51 @@
+/*
+ * Results. A function that can fail returns int: 0 done; positive, an outcome its caller must
+ * handle (named in an enum beside the function); negative, one of the faults below, passed up
+ * unchanged with words for a person in `err`.
+ *
+ * A fault is the negated exit code the program ends with if nobody handles it, so main needs no
+ * table. Words say what happened and to what; whoever handles the fault adds what happens next.
+ */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+enum fault {
+	FAULT_USAGE = -1,
+	FAULT_CONFIG = -2,
+	FAULT_DATABASE = -3,
+	FAULT_KAFKA = -4,
+	FAULT_SOCKET = -5,
+	FAULT_CHECK = -6,
+	FAULT_INTERNAL = -70,
+	FAULT_MEMORY = -71,
+};
+
+struct err {
+	int fault;       /* 0 while nothing has failed */
+	char state[6];   /* SQLSTATE when the fault came from PostgreSQL, else "" */
+	char text[1024]; /* one line, no newline at the end */
+};
+
+#define ERR_INIT                                                                                   \
+	{                                                                                          \
+		.fault = 0                                                                         \
+	}
+
+/* Writes the words (cut to fit, control bytes replaced by spaces) and returns `fault`. `err` may be
+ * NULL: then only the return value tells. */
+int err_set(struct err *err, int fault, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Puts "words: " before what is there already. Returns err->fault. */
+int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* FAULT_MEMORY with the usual words. */
+int err_memory(struct err *err);
+
+/* Exit code of a fault or outcome: 0 for 0, else 1..71; memory counts as internal (70). */
+int err_exit_code(int fault);
+
+#endif

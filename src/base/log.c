@@ -1,0 +1,108 @@
+#include "base/log.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+static const char *const level_names[] = { "debug", "info", "warn", "error" };
+
+static atomic_int threshold = LOG_INFO;
+static atomic_bool as_json;
+
+void log_configure(enum log_level level, bool json)
+{
+	atomic_store(&threshold, (int)level);
+	atomic_store(&as_json, json);
+}
+
+bool log_enabled(enum log_level level)
+{
+	return (int)level >= atomic_load_explicit(&threshold, memory_order_relaxed);
+}
+
+int log_level_parse(const char *text, enum log_level *out)
+{
+	for (size_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+		if (strcmp(text, level_names[i]) == 0) {
+			*out = (enum log_level)i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+static void add_quoted(struct buf *line, const char *text)
+{
+	buf_add_char(line, '"');
+	for (const char *c = text; *c != '\0'; c++) {
+		if (*c == '"' || *c == '\\')
+			buf_addf(line, "\\%c", *c);
+		else if ((unsigned char)*c < ' ' || *c == 0x7f)
+			buf_addf(line, "\\u%04x", (unsigned)*c);
+		else
+			buf_add_char(line, *c);
+	}
+	buf_add_char(line, '"');
+}
+
+static bool is_bare(const char *text)
+{
+	if (*text == '\0')
+		return false;
+	for (const char *c = text; *c != '\0'; c++) {
+		if ((unsigned char)*c <= ' ' || *c == '"' || *c == '=' || *c == '\\' || *c == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+static void add_text(struct buf *line, const char *text, bool json)
+{
+	if (text == NULL)
+		buf_add_str(line, "null");
+	else if (!json && is_bare(text))
+		buf_add_str(line, text);
+	else
+		add_quoted(line, text);
+}
+
+static void add_name(struct buf *line, const char *name, bool json)
+{
+	if (json)
+		buf_addf(line, ",\"%s\":", name);
+	else
+		buf_addf(line, " %s=", name);
+}
+
+static void add_field(struct buf *line, const struct log_field *field, bool json)
+{
+	add_name(line, field->name, json);
+	if (field->kind == LOG_FIELD_INT)
+		buf_addf(line, "%lld", (long long)field->number);
+	else
+		add_text(line, field->text, json);
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields)
+{
+	CLEANUP(buf_fini) struct buf line = BUF_INIT;
+	bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
+	char when[32];
+
+	if (!log_enabled(level))
+		return;
+	clock_format_ms(clock_wall_ms(), when);
+	buf_addf(&line, json ? "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"%s\""
+			     : "time=%s level=%s event=%s",
+		when, level_names[level], event);
+	for (; fields->kind != LOG_FIELD_END; fields++)
+		add_field(&line, fields, json);
+	buf_add_str(&line, json ? "}\n" : "\n");
+	if (buf_ok(&line) && write(STDERR_FILENO, line.data, line.length) < 0)
+		return; /* nowhere left to say it */
+}

@@ -1,0 +1,54 @@
+/*
+ * Log lines on stderr, logfmt or JSON, one write(2) a line. Any thread.
+ *
+ * A line is an event name (stable, snake_case, documented in docs/operations.md) and fields. It says
+ * what happened, to what, and what happens next. Payloads and secrets never go in.
+ *
+ *	log_warn("database_lost", LOG_STR("error", err.text), LOG_INT("retry_in_ms", 400));
+ */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+enum log_field_kind { LOG_FIELD_END, LOG_FIELD_STR, LOG_FIELD_INT };
+
+struct log_field {
+	enum log_field_kind kind;
+	const char *name;
+	const char *text; /* NULL is written as null */
+	int64_t number;
+};
+
+#define LOG_STR(name, text)                                                                        \
+	(struct log_field)                                                                         \
+	{                                                                                          \
+		LOG_FIELD_STR, (name), (text), 0                                                   \
+	}
+#define LOG_INT(name, number)                                                                      \
+	(struct log_field)                                                                         \
+	{                                                                                          \
+		LOG_FIELD_INT, (name), NULL, (int64_t)(number)                                     \
+	}
+
+#define log_at(level, event, ...)                                                                  \
+	log_write((level), (event),                                                                \
+		(const struct log_field[]){ __VA_ARGS__ __VA_OPT__(, ){ LOG_FIELD_END } })
+#define log_debug(event, ...) log_at(LOG_DEBUG, event, __VA_ARGS__)
+#define log_info(event, ...)  log_at(LOG_INFO, event, __VA_ARGS__)
+#define log_warn(event, ...)  log_at(LOG_WARN, event, __VA_ARGS__)
+#define log_error(event, ...) log_at(LOG_ERROR, event, __VA_ARGS__)
+
+/* Threshold and format may change at any time (SIGHUP). */
+void log_configure(enum log_level level, bool json);
+/* True when a line of this level would be written. */
+bool log_enabled(enum log_level level);
+void log_write(enum log_level level, const char *event, const struct log_field *fields);
+
+/* "debug", "info", "warn", "error" to a level: 0, or -1 when unknown. */
+int log_level_parse(const char *text, enum log_level *out);
+
+#endif

@@ -1,0 +1,132 @@
+#include "base/queue.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t has_item;
+	pthread_cond_t has_room;
+	void **items;
+	size_t capacity;
+	size_t first;
+	size_t length;
+	bool closed;
+};
+
+static void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+int queue_new(struct queue **out, size_t capacity, struct err *err)
+{
+	struct queue *queue = calloc(1, sizeof(*queue));
+
+	if (queue == NULL)
+		return err_memory(err);
+	queue->items = calloc(capacity, sizeof(*queue->items));
+	if (queue->items == NULL) {
+		free(queue);
+		return err_memory(err);
+	}
+	queue->capacity = capacity;
+	(void)pthread_mutex_init(&queue->lock, NULL);
+	cond_init(&queue->has_item);
+	cond_init(&queue->has_room);
+	*out = queue;
+	return 0;
+}
+
+void queue_free(struct queue *queue)
+{
+	if (queue == NULL)
+		return;
+	(void)pthread_cond_destroy(&queue->has_room);
+	(void)pthread_cond_destroy(&queue->has_item);
+	(void)pthread_mutex_destroy(&queue->lock);
+	free(queue->items);
+	free(queue);
+}
+
+static struct timespec deadline_in(int64_t ms)
+{
+	struct timespec at;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += ms / 1000;
+	at.tv_nsec += (ms % 1000) * 1000000;
+	if (at.tv_nsec >= 1000000000) {
+		at.tv_sec++;
+		at.tv_nsec -= 1000000000;
+	}
+	return at;
+}
+
+int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
+{
+	struct timespec until = deadline_in(timeout_ms);
+	int waited = 0;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	while (queue->length == queue->capacity && !queue->closed && waited == 0)
+		waited = pthread_cond_timedwait(&queue->has_room, &queue->lock, &until);
+	if (queue->closed) {
+		r = QUEUE_CLOSED;
+	} else if (queue->length == queue->capacity) {
+		r = QUEUE_TIMEOUT;
+	} else {
+		queue->items[(queue->first + queue->length++) % queue->capacity] = item;
+		(void)pthread_cond_signal(&queue->has_item);
+	}
+	(void)pthread_mutex_unlock(&queue->lock);
+	return r;
+}
+
+int queue_pop(struct queue *queue, void **item, int64_t timeout_ms)
+{
+	struct timespec until = deadline_in(timeout_ms);
+	int waited = 0;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	while (queue->length == 0 && !queue->closed && waited == 0)
+		waited = pthread_cond_timedwait(&queue->has_item, &queue->lock, &until);
+	if (queue->length > 0) {
+		*item = queue->items[queue->first];
+		queue->first = (queue->first + 1) % queue->capacity;
+		queue->length--;
+		(void)pthread_cond_signal(&queue->has_room);
+	} else {
+		r = queue->closed ? QUEUE_CLOSED : QUEUE_TIMEOUT;
+	}
+	(void)pthread_mutex_unlock(&queue->lock);
+	return r;
+}
+
+void queue_close(struct queue *queue)
+{
+	(void)pthread_mutex_lock(&queue->lock);
+	queue->closed = true;
+	(void)pthread_cond_broadcast(&queue->has_item);
+	(void)pthread_cond_broadcast(&queue->has_room);
+	(void)pthread_mutex_unlock(&queue->lock);
+}
+
+size_t queue_length(struct queue *queue)
+{
+	size_t length;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	length = queue->length;
+	(void)pthread_mutex_unlock(&queue->lock);
+	return length;
+}

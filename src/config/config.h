@@ -1,0 +1,109 @@
+/*
+ * The effective configuration as plain values. Read-only once loaded; the loader owns every string.
+ * Durations are milliseconds, sizes bytes; NEVER stands for "never". The option table in options.c
+ * is the one place that names keys, types, defaults and help; `inboxd check` and
+ * docs/configuration.md come from it.
+ */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "model/ordering.h"
+
+#define CONFIG_NEVER INT64_MAX
+
+struct strings {
+	char **items;
+	size_t count;
+};
+
+/* One pass-through option of a library (kafka.*, postgres.*). */
+struct setting {
+	char *name;
+	char *value;
+};
+
+struct settings {
+	struct setting *items;
+	size_t count;
+};
+
+/* Rules for one topic (or "*"). Keys not written for a topic are those of "*", else the default. */
+struct topic_rules {
+	char *topic;
+	struct strings accept;      /* event types; '*' at the end = prefix */
+	struct strings id;          /* locators: header:NAME, key, json:/POINTER */
+	bool missing_id_rejects;    /* else the coordinates are the id */
+	struct strings type;        /* locators, also topic and literal:TEXT */
+	struct strings source;
+};
+
+struct config {
+	struct {
+		char *schema;
+		char *instance;
+		enum ordering ordering;
+		int64_t max_in_flight;
+		int64_t max_claimed;
+		int64_t max_claimed_bytes;
+		int64_t handler_absence;
+		int64_t shutdown_timeout;
+	} inbox;
+	struct strings kafka_topics;
+	struct settings kafka;    /* everything under kafka but topics */
+	struct settings postgres;
+	struct {
+		int64_t batch_messages;
+		int64_t batch_bytes;
+		int64_t batch_wait;
+		int64_t max_pending;
+		int64_t max_payload;
+	} ingest;
+	struct topic_rules *topics; /* as written, "*" always among them and last */
+	size_t topic_count;
+	struct {
+		int64_t max_attempts;
+		int64_t backoff;
+		int64_t backoff_max;
+		int64_t max_crashes;
+		char *dead_topic;
+	} retry;
+	struct {
+		int64_t connections;
+		int64_t claim_batch;
+		int64_t poll;
+		int64_t lease;
+	} worker;
+	struct {
+		char *path;
+		unsigned mode;
+		char *group;         /* "" = leave it */
+		uint32_t *allow_uid;
+		size_t allow_uid_count;
+	} socket;
+	struct {
+		char *listen; /* "" = off */
+	} http;
+	struct {
+		int64_t processed;
+		int64_t payload;
+		int64_t dead;
+		int64_t rejects;
+		int64_t conflicts;
+		int64_t audit;
+	} retention;
+	struct {
+		enum log_level level;
+		bool json;
+	} log;
+};
+
+/* The rules that hold for a topic: its own, else those of "*". Never NULL. Borrowed. */
+const struct topic_rules *config_topic_rules(const struct config *config, const char *topic);
+
+#endif

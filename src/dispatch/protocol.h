@@ -1,0 +1,133 @@
+/*
+ * The words of the handler protocol, version 1 (docs/handler-protocol.md): one line in, one struct
+ * out; and the lines inboxd writes. Pure: no sockets, no state between lines but scratch memory.
+ * One thread per parser. Every byte sequence a client can send ends in a struct or in an error
+ * reply; none ends in a crash or unbounded memory.
+ */
+#ifndef DISPATCH_PROTOCOL_H
+#define DISPATCH_PROTOCOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "model/routing.h"
+
+#define PROTOCOL_MAX_LINE     33554432 /* bytes, LF included */
+#define PROTOCOL_MAX_SUBS     1000
+#define PROTOCOL_MAX_NAME     255      /* bytes of a handler, instance or client name */
+#define PROTOCOL_MAX_BATCH    10000
+#define PROTOCOL_MAX_WINDOW   1000000
+#define PROTOCOL_MAX_DELAY_MS 31622400000LL /* a year: longer delays are cut to it */
+
+enum protocol_error {
+	PROTOCOL_PARSE = -32700,
+	PROTOCOL_INVALID_REQUEST = -32600,
+	PROTOCOL_UNKNOWN_METHOD = -32601,
+	PROTOCOL_INVALID_PARAMS = -32602,
+	PROTOCOL_INTERNAL = -32603,
+	PROTOCOL_NOT_AUTHORISED = -32000,
+	PROTOCOL_NO_COMMON_VERSION = -32001,
+	PROTOCOL_HELLO_ORDER = -32002,
+	PROTOCOL_OVERLAP = -32003,
+	PROTOCOL_LINE_TOO_LONG = -32004,
+	PROTOCOL_UNKNOWN_DELIVERY = -32010,
+	PROTOCOL_SHUTTING_DOWN = -32020,
+};
+
+enum line_kind {
+	LINE_BROKEN, /* reply with `error_code` and `error_text` */
+	LINE_HELLO,
+	LINE_EXTEND,
+	LINE_WINDOW,
+	LINE_DRAIN,
+	LINE_ANSWER, /* result or error for a delivery or a batch */
+};
+
+enum verdict_status {
+	STATUS_DONE,
+	STATUS_RETRY,
+	STATUS_DEAD,
+	STATUS_SNOOZE,
+	STATUS_SETTLED,
+};
+
+/* What a handler said about one delivery. A malformed answer is STATUS_RETRY, code PROTOCOL, with
+ * words; an error object is STATUS_RETRY with its message as reason and code HANDLER_ERROR. */
+struct verdict {
+	enum verdict_status status;
+	int64_t delay_ms;    /* -1 = the configured backoff */
+	struct bytes entry;  /* the batch entry's id; absent for a single delivery */
+	struct bytes reason; /* UTF-8 without NUL, cut to 4096 bytes at a character; absent = none */
+	struct bytes code;   /* the same, cut to 64 bytes */
+	struct bytes result; /* JSON text for jsonb, one line; absent = none */
+	const char *note;    /* why result, reason or code was replaced (R9); NULL when it was not */
+};
+
+struct hello {
+	const char *handler;
+	const char *instance; /* "" when not given, as the next */
+	const char *client;
+	const struct subscription *subscribe; /* a subscription per (topic, type) pair */
+	size_t subscribe_count;
+	int64_t max_in_flight; /* default 64 */
+	int64_t timeout_ms;    /* default 30000 */
+	int64_t batch_max;     /* default 1 */
+	int64_t batch_wait_ms; /* default 0 */
+};
+
+/* Everything in here is borrowed from the parser until its next line. */
+struct line {
+	enum line_kind kind;
+	struct bytes id;       /* raw JSON of the id, to be echoed; absent = a notification */
+	int error_code;        /* LINE_BROKEN */
+	char error_text[256];
+	struct hello hello;    /* LINE_HELLO */
+	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
+	int64_t timeout_ms;    /* LINE_EXTEND */
+	int64_t max_in_flight; /* LINE_WINDOW */
+	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
+	size_t verdict_count;
+	bool batch_answer;     /* the answer has "entries"; an error or a single status answers all */
+};
+
+struct protocol_parser;
+
+int protocol_parser_new(struct protocol_parser **out, struct err *err);
+void protocol_parser_free(struct protocol_parser *parser);
+/* Reads one line without its LF. Only FAULT_MEMORY fails; everything else is a struct line. */
+int protocol_parse(struct protocol_parser *parser, struct bytes text, struct line *out,
+	struct err *err);
+
+/* Lines to send, LF included. `id` is raw JSON; absent = null. */
+void protocol_add_error(struct buf *out, struct bytes id, int code, const char *text);
+struct hello_reply {
+	const char *session;
+	int64_t timeout_ms;
+	int64_t max_attempts;
+};
+void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);
+void protocol_add_drain_reply(struct buf *out, struct bytes id, int64_t in_flight);
+void protocol_add_cancel(struct buf *out, const char *delivery, const char *reason);
+
+/* The head of one delivery: everything the protocol says about it but the event. */
+struct delivery_head {
+	const char *id;    /* "d9001.2" */
+	const char *claim; /* "9001.2.17" */
+	int64_t seq;
+	int attempt;
+	int64_t max_attempts;
+	int64_t deadline_unix_ms;
+	bool replay;
+};
+/* A whole `deliver` line; `event` is what event_render() made. */
+void protocol_add_deliver(struct buf *out, const struct delivery_head *head, struct bytes event);
+/* A `deliver_batch` line in three steps; `id` is the batch's own. */
+void protocol_begin_batch(struct buf *out, const char *id);
+void protocol_add_entry(struct buf *out, bool first, const struct delivery_head *head,
+	struct bytes event);
+void protocol_end_batch(struct buf *out);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Who a record is: event id, source and type, found by the rules of its topic. Pure: no I/O, no
+ * state between calls but scratch memory. One thread per struct.
+ *
+ * CloudEvents are recognised first, in binary mode (ce_* headers, CloudEvents Kafka binding 1.0.2
+ * section 3.2) and in structured mode (content-type application/cloudevents…, section 3.3); then
+ * the topic's locators are tried in their order. JSON is read as a stream, never as a tree.
+ */
+#ifndef MODEL_IDENTITY_H
+#define MODEL_IDENTITY_H
+
+#include "base/err.h"
+#include "model/record.h"
+
+#define IDENTITY_MAX_BYTES 1024 /* of an id, a type or a source */
+
+struct identity_rules;
+struct identity_finder;
+
+/* What the record is, as NUL-terminated UTF-8 borrowed from the finder until the next call. */
+struct identity {
+	const char *event_id;
+	const char *source;
+	const char *type;   /* NULL when no locator found one */
+	const char *reject; /* reason as a metric label, e.g. "id_empty"; NULL when not rejected */
+	char words[256];    /* the same for a person */
+};
+
+enum { IDENTITY_REJECT = 1, IDENTITY_SKIP = 2 };
+
+/* Locators compiled once: an unknown locator or a malformed JSON pointer (RFC 6901) is FAULT_CONFIG,
+ * with words that name it. Copies what it needs. */
+struct identity_spec {
+	const char *const *id;      /* locators in order of preference */
+	size_t id_count;
+	const char *const *type;
+	size_t type_count;
+	const char *const *source;
+	size_t source_count;
+	const char *const *accept;  /* event types to store, '*' at the end = prefix */
+	size_t accept_count;
+	bool missing_id_rejects;
+};
+int identity_rules_new(struct identity_rules **out, const struct identity_spec *spec,
+	struct err *err);
+void identity_rules_free(struct identity_rules *rules);
+
+int identity_finder_new(struct identity_finder **out, struct err *err);
+void identity_finder_free(struct identity_finder *finder);
+
+/* 0: `out` is filled. IDENTITY_REJECT: `reject` and `words` say why. IDENTITY_SKIP: its type is not
+ * accepted here. FAULT_MEMORY. */
+int identity_find(struct identity_finder *finder, const struct identity_rules *rules,
+	const struct record *record, struct identity *out, struct err *err);
+
+#endif

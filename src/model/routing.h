@@ -1,0 +1,48 @@
+/*
+ * Which handler a message goes to. A table of subscriptions by handler name; the most specific one
+ * wins: exact type over longest prefix over whole topic over everything; within the same type
+ * pattern a named topic beats any topic. Pure; immutable snapshots may be read by any thread.
+ */
+#ifndef MODEL_ROUTING_H
+#define MODEL_ROUTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct subscription {
+	const char *topic; /* NULL = any */
+	const char *type;  /* exact, or a prefix with '*' at its end; NULL = any, also no type */
+};
+
+struct routing;
+
+enum { ROUTING_OVERLAP = 1 };
+
+int routing_new(struct routing **out, struct err *err);
+void routing_free(struct routing *routing);
+/* A deep copy: a snapshot for another thread. */
+int routing_copy(struct routing **out, const struct routing *from, struct err *err);
+
+/* Gives the handler these subscriptions, replacing what it had. ROUTING_OVERLAP when another
+ * handler has an equal one: nothing changes and the words name the handler and the subscription. */
+int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
+	size_t count, struct err *err);
+void routing_remove(struct routing *routing, const char *handler);
+/* A closed handler keeps its subscriptions but takes nothing now: routing_wants() says no for what
+ * is its, and no less specific handler gets it. */
+void routing_close(struct routing *routing, const char *handler, bool closed);
+
+/* The handler's name (borrowed from the table), or NULL when nobody subscribed. */
+const char *routing_find(const struct routing *routing, const char *topic, const char *type);
+/* True when somebody subscribed and is open. */
+bool routing_wants(const struct routing *routing, const char *topic, const char *type);
+
+/* Walks all subscriptions, for SQL filters and for inbox_instances.handlers. */
+typedef void routing_visit(const char *handler, bool closed, const struct subscription *sub,
+	void *arg);
+void routing_each(const struct routing *routing, routing_visit *visit, void *arg);
+size_t routing_count(const struct routing *routing);
+
+#endif
