@@ -31,6 +31,7 @@ void clock_format_ms(int64_t unix_ms, char out[32])
 	int64_t ms = unix_ms % 1000;
 	time_t seconds = (time_t)(unix_ms / 1000);
 	struct tm utc;
+	size_t length;
 
 	if (ms < 0) {
 		ms += 1000;
@@ -40,6 +41,6 @@ void clock_format_ms(int64_t unix_ms, char out[32])
 		(void)snprintf(out, 32, "9999-12-31T23:59:59.999Z");
 		return;
 	}
-	(void)snprintf(out, 32, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
-		utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, (int)ms);
+	length = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &utc);
+	(void)snprintf(out + length, 32 - length, ".%03uZ", (unsigned)ms % 1000);
 }

@@ -42,16 +42,15 @@ int err_prefix(struct err *err, const char *format, ...)
 	va_start(args, format);
 	used = vsnprintf(err->text, sizeof(err->text), format, args);
 	va_end(args);
-	if (used >= 0 && (size_t)used < sizeof(err->text))
-		(void)snprintf(err->text + used, sizeof(err->text) - (size_t)used, ": %.*s",
-			(int)(sizeof(old) - 1), old);
+	if (used >= 0 && (size_t)used + 2 < sizeof(err->text)) {
+		size_t room = sizeof(err->text) - (size_t)used - 2;
+
+		memcpy(err->text + used, ": ", 2);
+		memcpy(err->text + used + 2, old, room);
+		err->text[sizeof(err->text) - 1] = '\0';
+	}
 	one_line(err->text);
 	return err->fault;
-}
-
-int err_memory(struct err *err)
-{
-	return err_set(err, FAULT_MEMORY, "out of memory");
 }
 
 int err_exit_code(int fault)

@@ -43,7 +43,11 @@ int err_set(struct err *err, int fault, const char *format, ...)
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* FAULT_MEMORY with the usual words. */
-int err_memory(struct err *err);
+static inline int err_memory(struct err *err)
+{
+	(void)err_set(err, FAULT_MEMORY, "out of memory");
+	return FAULT_MEMORY;
+}
 
 /* Exit code of a fault or outcome: 0 for 0, else 1..71; memory counts as internal (70). */
 int err_exit_code(int fault);

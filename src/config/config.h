@@ -1,5 +1,6 @@
 /*
- * The effective configuration as plain values. Read-only once loaded; the loader owns every string.
+ * The effective configuration as plain values. Read-only once loaded (load.h), so any thread may
+ * read it until config_free(); the configuration owns every string in it.
  * Durations are milliseconds, sizes bytes; NEVER stands for "never". The option table in options.c
  * is the one place that names keys, types, defaults and help; `inboxd check` and
  * docs/configuration.md come from it.
@@ -36,14 +37,18 @@ struct settings {
 /* Rules for one topic (or "*"). Keys not written for a topic are those of "*", else the default. */
 struct topic_rules {
 	char *topic;
-	struct strings accept;      /* event types; '*' at the end = prefix */
-	struct strings id;          /* locators: header:NAME, key, json:/POINTER */
-	bool missing_id_rejects;    /* else the coordinates are the id */
-	struct strings type;        /* locators, also topic and literal:TEXT */
+	struct strings accept;   /* event types; '*' at the end = prefix */
+	struct strings id;       /* locators: header:NAME, key, json:/POINTER */
+	bool missing_id_rejects; /* else the coordinates are the id */
+	struct strings type;     /* locators, also topic and literal:TEXT */
 	struct strings source;
 };
 
+struct entries;
+
 struct config {
+	struct entries *entries; /* the texts behind the values, and where each came from: show.h */
+	struct strings warnings; /* whole sentences for a person, to be logged once */
 	struct {
 		char *schema;
 		char *instance;
@@ -55,7 +60,7 @@ struct config {
 		int64_t shutdown_timeout;
 	} inbox;
 	struct strings kafka_topics;
-	struct settings kafka;    /* everything under kafka but topics */
+	struct settings kafka; /* everything under kafka but topics */
 	struct settings postgres;
 	struct {
 		int64_t batch_messages;
@@ -82,7 +87,7 @@ struct config {
 	struct {
 		char *path;
 		unsigned mode;
-		char *group;         /* "" = leave it */
+		char *group; /* "" = leave it */
 		uint32_t *allow_uid;
 		size_t allow_uid_count;
 	} socket;

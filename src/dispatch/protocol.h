@@ -17,9 +17,16 @@
 
 #define PROTOCOL_MAX_LINE     33554432 /* bytes, LF included */
 #define PROTOCOL_MAX_SUBS     1000
-#define PROTOCOL_MAX_NAME     255      /* bytes of a handler, instance or client name */
+#define PROTOCOL_MAX_NAME     255 /* bytes of a handler, instance or client name */
 #define PROTOCOL_MAX_BATCH    10000
 #define PROTOCOL_MAX_WINDOW   1000000
+#define PROTOCOL_MAX_TYPE     1024          /* bytes of a type pattern, '*' included */
+#define PROTOCOL_MAX_ID       256           /* bytes of a request's id as it was written */
+#define PROTOCOL_MAX_DEPTH    512           /* levels of nesting in a line */
+#define PROTOCOL_MAX_RESULT   1048576       /* bytes of a result */
+#define PROTOCOL_MAX_REASON   4096          /* bytes; longer ones are cut */
+#define PROTOCOL_MAX_CODE     64            /* bytes; longer ones are cut */
+#define PROTOCOL_MAX_WAIT_MS  60000         /* how long a partial batch may wait */
 #define PROTOCOL_MAX_DELAY_MS 31622400000LL /* a year: longer delays are cut to it */
 
 enum protocol_error {
@@ -55,15 +62,19 @@ enum verdict_status {
 };
 
 /* What a handler said about one delivery. A malformed answer is STATUS_RETRY, code PROTOCOL, with
- * words; an error object is STATUS_RETRY with its message as reason and code HANDLER_ERROR. */
+ * words; an error object is STATUS_RETRY with its message as reason and code HANDLER_ERROR (or
+ * error.data.code). `result` is kept of STATUS_DONE only. */
 struct verdict {
 	enum verdict_status status;
-	int64_t delay_ms;    /* -1 = the configured backoff */
-	struct bytes entry;  /* the batch entry's id; absent for a single delivery */
-	struct bytes reason; /* UTF-8 without NUL, cut to 4096 bytes at a character; absent = none */
-	struct bytes code;   /* the same, cut to 64 bytes */
+	int64_t delay_ms; /* -1 = the configured backoff */
+	/* The batch entry's id; absent for a single delivery. Entries that name no id are left out:
+	 * to the session they are missing, so retried. */
+	struct bytes entry;
+	/* UTF-8 without NUL, cut to PROTOCOL_MAX_REASON and _CODE at a character; absent = none. */
+	struct bytes reason;
+	struct bytes code;
 	struct bytes result; /* JSON text for jsonb, one line; absent = none */
-	const char *note;    /* why result, reason or code was replaced (R9); NULL when it was not */
+	const char *note;    /* why result, reason or code was replaced (R9), else NULL */
 };
 
 struct hello {
@@ -81,25 +92,27 @@ struct hello {
 /* Everything in here is borrowed from the parser until its next line. */
 struct line {
 	enum line_kind kind;
-	struct bytes id;       /* raw JSON of the id, to be echoed; absent = a notification */
-	int error_code;        /* LINE_BROKEN */
-	char error_text[256];
-	struct hello hello;    /* LINE_HELLO */
-	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
-	int64_t timeout_ms;    /* LINE_EXTEND */
-	int64_t max_in_flight; /* LINE_WINDOW */
+	struct bytes id;                /* raw JSON, to be echoed; absent = none, or an answer's */
+	int error_code;                 /* LINE_BROKEN, as the next two */
+	char error_text[256];           /* UTF-8, one line */
+	bool close;                     /* not our framing: no later line can be trusted */
+	struct hello hello;             /* LINE_HELLO */
+	const char *delivery;           /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
+	int64_t timeout_ms;             /* LINE_EXTEND */
+	int64_t max_in_flight;          /* LINE_WINDOW */
 	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
 	size_t verdict_count;
-	bool batch_answer;     /* the answer has "entries"; an error or a single status answers all */
+	bool batch_answer; /* the answer has "entries"; else one verdict answers all of a batch */
 };
 
 struct protocol_parser;
 
 int protocol_parser_new(struct protocol_parser **out, struct err *err);
 void protocol_parser_free(struct protocol_parser *parser);
-/* Reads one line without its LF. Only FAULT_MEMORY fails; everything else is a struct line. */
-int protocol_parse(struct protocol_parser *parser, struct bytes text, struct line *out,
-	struct err *err);
+/* Reads one line without its LF, of any length: the limit is the caller's. Only FAULT_MEMORY fails;
+ * everything else is a struct line. What `out` borrows survives `text`. */
+int protocol_parse(
+	struct protocol_parser *parser, struct bytes text, struct line *out, struct err *err);
 
 /* Lines to send, LF included. `id` is raw JSON; absent = null. */
 void protocol_add_error(struct buf *out, struct bytes id, int code, const char *text);
@@ -109,6 +122,8 @@ struct hello_reply {
 	int64_t max_attempts;
 };
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);
+/* result {}: for an extend or a window that was sent as a request, with an id. */
+void protocol_add_empty_reply(struct buf *out, struct bytes id);
 void protocol_add_drain_reply(struct buf *out, struct bytes id, int64_t in_flight);
 void protocol_add_cancel(struct buf *out, const char *delivery, const char *reason);
 
@@ -126,8 +141,8 @@ struct delivery_head {
 void protocol_add_deliver(struct buf *out, const struct delivery_head *head, struct bytes event);
 /* A `deliver_batch` line in three steps; `id` is the batch's own. */
 void protocol_begin_batch(struct buf *out, const char *id);
-void protocol_add_entry(struct buf *out, bool first, const struct delivery_head *head,
-	struct bytes event);
+void protocol_add_entry(
+	struct buf *out, bool first, const struct delivery_head *head, struct bytes event);
 void protocol_end_batch(struct buf *out);
 
 #endif

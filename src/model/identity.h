@@ -31,25 +31,31 @@ enum { IDENTITY_REJECT = 1, IDENTITY_SKIP = 2 };
 /* Locators compiled once: an unknown locator or a malformed JSON pointer (RFC 6901) is FAULT_CONFIG,
  * with words that name it. Copies what it needs. */
 struct identity_spec {
-	const char *const *id;      /* locators in order of preference */
+	const char *const *id; /* locators in order of preference */
 	size_t id_count;
 	const char *const *type;
 	size_t type_count;
 	const char *const *source;
 	size_t source_count;
-	const char *const *accept;  /* event types to store, '*' at the end = prefix */
+	const char *const *accept; /* event types to store, '*' at the end = prefix */
 	size_t accept_count;
 	bool missing_id_rejects;
 };
-int identity_rules_new(struct identity_rules **out, const struct identity_spec *spec,
-	struct err *err);
+int identity_rules_new(
+	struct identity_rules **out, const struct identity_spec *spec, struct err *err);
 void identity_rules_free(struct identity_rules *rules);
 
 int identity_finder_new(struct identity_finder **out, struct err *err);
 void identity_finder_free(struct identity_finder *finder);
 
 /* 0: `out` is filled. IDENTITY_REJECT: `reject` and `words` say why. IDENTITY_SKIP: its type is not
- * accepted here. FAULT_MEMORY. */
+ * accepted here (no type is "" to the patterns); asked before the id, so that such a record is never
+ * rejected for it. FAULT_MEMORY.
+ *
+ * Reasons: id_missing, id_conflict, cloudevent_malformed, and X_empty, X_too_long, X_nul, X_not_utf8
+ * for X = id, type, source. An empty type or source counts as not found, and a record without a
+ * source has its topic as source. A record without an id gets `topic/partition/offset@timestamp_ms`
+ * (the timestamp is -1 when there is none), unless the rules reject it. */
 int identity_find(struct identity_finder *finder, const struct identity_rules *rules,
 	const struct record *record, struct identity *out, struct err *err);
 

@@ -25,8 +25,10 @@ void routing_free(struct routing *routing);
 /* A deep copy: a snapshot for another thread. */
 int routing_copy(struct routing **out, const struct routing *from, struct err *err);
 
-/* Gives the handler these subscriptions, replacing what it had. ROUTING_OVERLAP when another
- * handler has an equal one: nothing changes and the words name the handler and the subscription. */
+/* Gives the handler these subscriptions, replacing what it had; a closed one stays closed, a new
+ * one is open. Type "*" is the same as NULL; a subscription given twice counts once.
+ * ROUTING_OVERLAP when another handler has an equal one: nothing changes and the words name the
+ * handler and the subscription. Copies what it needs. FAULT_MEMORY changes nothing either. */
 int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
 	size_t count, struct err *err);
 void routing_remove(struct routing *routing, const char *handler);
@@ -40,9 +42,10 @@ const char *routing_find(const struct routing *routing, const char *topic, const
 bool routing_wants(const struct routing *routing, const char *topic, const char *type);
 
 /* Walks all subscriptions, for SQL filters and for inbox_instances.handlers. */
-typedef void routing_visit(const char *handler, bool closed, const struct subscription *sub,
-	void *arg);
+typedef void routing_visit(
+	const char *handler, bool closed, const struct subscription *sub, void *arg);
 void routing_each(const struct routing *routing, routing_visit *visit, void *arg);
+/* Subscriptions in the table, of all handlers. */
 size_t routing_count(const struct routing *routing);
 
 #endif

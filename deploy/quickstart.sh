@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# A first look at inboxd on a bare machine: builds it, gives it a PostgreSQL and a Kafka broker of its
+# own, runs it with examples/handler.py, sends 1,000 orders with 100 copies among them, and shows what
+# became of them. Nothing outside this directory and a temporary one is touched, but for missing apt
+# packages, which are installed. Everything it started ends with it.
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+orders=1000
+copies=100
+broker=dev
+once=
+pids=()
+
+say() {
+	printf '\n== %s\n' "$*" >&2
+}
+
+. "$root/tests/support/install.sh"
+. "$root/tests/support/build.sh"
+
+usage() {
+	cat <<-END
+		deploy/quickstart.sh [--once] [--kafka real]
+
+		  --once         end after the demonstration; exit code 0 when every number was right
+		  --kafka real   real Apache Kafka from Maven Central instead of inboxd-devbroker
+	END
+}
+
+parse_arguments() {
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--once) once=yes ;;
+		--kafka)
+			broker=${2:-}
+			shift
+			;;
+		-h | --help) usage && exit 0 ;;
+		*) usage >&2 && exit 1 ;;
+		esac
+		shift
+	done
+	case $broker in
+	dev | real) ;;
+	*) usage >&2 && exit 1 ;;
+	esac
+}
+
+# What went wrong, with the end of the log that tells.
+fail() {
+	say "$1"
+	[ -z "${2:-}" ] || tail -n 20 "$2" >&2
+	exit 1
+}
+
+python() {
+	PYTHONPATH="$root/tests" PYTHONDONTWRITEBYTECODE=1 python3 "$@"
+}
+
+# start NAME COMMAND…: in the background, its output in $dir/NAME.log.
+start() {
+	local name=$1
+	shift
+	"$@" >"$dir/$name.log" 2>&1 &
+	pids=($! "${pids[@]}")
+}
+
+# Ends what was started, the last first, so that nobody loses what it stands on.
+stop_all() {
+	local pid
+	for pid in "${pids[@]}"; do
+		kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+	done
+	rm -rf "$dir"
+}
+
+# wait_for NAME SECONDS COMMAND…: until the command succeeds; NAME's log is shown when it does not.
+wait_for() {
+	local name=$1 deadline=$((SECONDS + $2))
+	shift 2
+	until "$@" 2>/dev/null; do
+		[ "$SECONDS" -lt "$deadline" ] || fail "$name is not there in time; its log:" "$dir/$name.log"
+		sleep 0.1
+	done
+}
+
+prepare() {
+	install_build && install_packages kcat && install_postgres || fail "installing failed"
+	if [ "$broker" = real ]; then
+		install_kafka || fail "fetching Apache Kafka failed"
+	fi
+	say "building into build-release"
+	build_release >"$dir/build.log" 2>&1 || fail "the build failed:" "$dir/build.log"
+}
+
+start_postgres() {
+	start postgres env PYTHONPATH="$root/tests" PYTHONDONTWRITEBYTECODE=1 \
+		python3 -m support.postgres --directory "$dir/pg" --env "$dir/postgres.env"
+	wait_for postgres 60 [ -f "$dir/postgres.env" ]
+	. "$dir/postgres.env"
+}
+
+start_broker() {
+	if [ "$broker" = real ]; then
+		start broker env PYTHONPATH="$root/tests" PYTHONDONTWRITEBYTECODE=1 \
+			python3 -m support.kafka --directory "$dir/kafka" --auto-create --env "$dir/broker.env"
+		wait_for broker 120 [ -f "$dir/broker.env" ]
+		. "$dir/broker.env"
+		kcat -q -L -b "$KAFKA_BOOTSTRAP" -t orders >/dev/null # asking for it creates it
+	else
+		start broker "$root/build-release/tools/inboxd-devbroker" --topic orders:4 \
+			--address-file "$dir/broker.address"
+		wait_for broker 20 [ -f "$dir/broker.address" ]
+		KAFKA_BOOTSTRAP=$(cat "$dir/broker.address")
+	fi
+}
+
+# All that inboxd needs to know. The id is in the body here, so that a line typed into kcat has one.
+write_configuration() {
+	cat >"$dir/inboxd.yaml" <<-END
+		inbox:
+		  instance: quickstart
+		kafka:
+		  topics: [orders]
+		  bootstrap.servers: $KAFKA_BOOTSTRAP
+		  group.id: quickstart
+		postgres:
+		  host: $PGHOST
+		  port: $PGPORT
+		  user: $PGUSER
+		  dbname: $PGDATABASE
+		topics:
+		  orders:
+		    id: [header:id, "json:/event_id"]
+		socket:
+		  path: $dir/inbox.sock
+		http:
+		  listen: 127.0.0.1:$http_port
+	END
+}
+
+get() {
+	local status
+	exec 3<>"/dev/tcp/127.0.0.1/$http_port" || return
+	printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$1" >&3
+	read -r _ status _ <&3
+	cat <&3
+	exec 3<&-
+	[ "$status" = 200 ]
+}
+
+is_ready() {
+	(get /readyz) >/dev/null
+}
+
+start_inboxd() {
+	http_port=$(python -c 'from support.process import free_port; print(free_port())')
+	write_configuration
+	start inboxd "$root/build-release/src/inboxd" run --migrate -c "$dir/inboxd.yaml"
+	wait_for inboxd 60 is_ready
+	start handler python3 "$root/examples/handler.py" "$dir/inbox.sock"
+}
+
+# Orders of 50 customers, the customer as key; a tenth of them a second time.
+make_orders() {
+	awk -v orders="$orders" -v copies="$copies" 'BEGIN {
+		for (n = 1; n <= orders; n++) {
+			line = sprintf("c-%d|{\"event_id\":\"order-%d\",\"customer\":\"c-%d\",\"cents\":%d}", n % 50, n, n % 50, n)
+			print line
+			if (n % (orders / copies) == 0)
+				print line
+		}
+	}'
+}
+
+produce() {
+	make_orders | kcat -q -P -b "$KAFKA_BOOTSTRAP" -t orders -K '|' -H type=order.created ||
+		fail "producing failed" "$dir/broker.log"
+}
+
+sql() {
+	psql -X -q -A -t -c "$1"
+}
+
+all_processed() {
+	[ "$(sql 'SELECT count(*) FROM inbox.inbox_messages WHERE processed_at IS NOT NULL')" = "$orders" ]
+}
+
+# Sum of a metric's samples.
+metric() {
+	(get /metrics) | awk -v name="$1" '$1 ~ "^" name "({|$)" { sum += $2 } END { print sum + 0 }'
+}
+
+counted() {
+	[ "$(metric inboxd_messages_received_total)" = $((orders + copies)) ]
+}
+
+check() {
+	local what=$1 found=$2 wanted=$3
+	printf '  %-42s %6s\n' "$what" "$found"
+	if [ "$found" != "$wanted" ]; then
+		printf '  ^ should be %s\n' "$wanted"
+		wrong=yes
+	fi
+}
+
+show() {
+	wrong=
+	say "what happened"
+	check "records received from Kafka" "$(metric inboxd_messages_received_total)" $((orders + copies))
+	check "copies dropped" "$(metric inboxd_duplicates_total)" "$copies"
+	check "rows in inbox.inbox_messages" "$(sql 'SELECT count(*) FROM inbox.inbox_messages')" "$orders"
+	check "of them processed" "$(sql "SELECT count(*) FROM inbox.messages WHERE status = 'processed'")" "$orders"
+	check "orders the handler was given" "$(grep -c '^order-' "$dir/handler.log")" "$orders"
+	check "different orders among them" "$(grep -o '^order-[0-9]*' "$dir/handler.log" | sort -u | wc -l)" "$orders"
+	say "the last three rows"
+	psql -X -c "SELECT event_id, event_type, status, retry_count, payload_text, result
+		FROM inbox.messages ORDER BY seq DESC LIMIT 3" | cat
+}
+
+# Blocks until Ctrl-C or SIGTERM.
+stay() {
+	local key='c-1|'
+	cat <<-END
+
+		It runs. In another terminal, send an order (twice: the second one is dropped):
+
+		  echo '$key{"event_id":"mine-1","customer":"c-1","cents":5}' | kcat -P -b $KAFKA_BOOTSTRAP -t orders -K '|' -H type=order.created
+
+		and look:
+
+		  psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE -c 'SELECT event_id, status, result FROM inbox.messages ORDER BY seq DESC LIMIT 5'
+
+		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
+	END
+	wait "${pids[0]}"
+}
+
+main() {
+	parse_arguments "$@"
+	cd "$root" || exit 1
+	dir=$(mktemp -d -t inboxd-quickstart-XXXXXX)
+	chmod 711 "$dir"
+	trap stop_all EXIT
+	trap 'exit 0' INT TERM
+	prepare
+	say "starting PostgreSQL, a Kafka broker, inboxd and examples/handler.py"
+	start_postgres
+	start_broker
+	start_inboxd
+	say "sending $orders orders and $copies copies"
+	produce
+	wait_for inboxd 60 all_processed
+	wait_for inboxd 10 counted
+	show
+	[ -n "$once" ] || stay
+	[ -z "$wrong" ]
+}
+
+main "$@"

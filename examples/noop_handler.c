@@ -1,0 +1,254 @@
+/*
+ * The handler that does nothing, for benchmarks and tests: it answers every message "done" at once
+ * and keeps an exact account of what it was given.
+ *
+ *	noop_handler [--socket PATH] [--name NAME] [--batch N] [--window N]
+ *	             [--ledger FILE] [--count-to-file FILE]
+ *
+ * SIGUSR1 and SIGTERM make it say {"deliveries":N,"distinct":N} on stdout and, whole or not at all,
+ * in the --count-to-file. Distinct counts (source, event id). --ledger appends a line for every
+ * delivery before it is answered: "event_id seq attempt". SIGTERM drains and exits 0.
+ */
+#include <inboxd/handler.h>
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUND_MS = 100, SLOTS_FIRST = 1 << 16 };
+
+/* The set of identities: texts one behind the other, and a table of where each starts. */
+struct identities {
+	char *texts;
+	size_t length, capacity;
+	size_t *slots; /* offset + 1; 0 = free */
+	size_t slot_count;
+	uint64_t count;
+};
+
+struct account {
+	struct identities seen;
+	uint64_t deliveries;
+	FILE *ledger;
+	const char *count_file;
+};
+
+static struct inbox_handler *volatile stopped;
+static volatile sig_atomic_t count_wanted;
+
+static void on_signal(int number)
+{
+	if (number == SIGUSR1)
+		count_wanted = 1;
+	else if (stopped != NULL)
+		inbox_handler_stop(stopped);
+}
+
+static void *must(void *memory)
+{
+	if (memory != NULL)
+		return memory;
+	fprintf(stderr, "noop_handler: out of memory\n");
+	exit(70);
+}
+
+static uint64_t hash(const char *text, size_t length)
+{
+	uint64_t h = 0xcbf29ce484222325;
+
+	for (size_t i = 0; i < length; i++)
+		h = (h ^ (unsigned char)text[i]) * 0x100000001b3;
+	return h ^ h >> 29;
+}
+
+/* The slot that holds this text, or the free one where it belongs. */
+static size_t *find_slot(const struct identities *seen, const char *text)
+{
+	size_t i = hash(text, strlen(text)) & (seen->slot_count - 1);
+
+	while (seen->slots[i] != 0 && strcmp(seen->texts + seen->slots[i] - 1, text) != 0)
+		i = (i + 1) & (seen->slot_count - 1);
+	return &seen->slots[i];
+}
+
+static void grow_slots(struct identities *seen)
+{
+	free(seen->slots);
+	seen->slot_count = seen->slot_count == 0 ? SLOTS_FIRST : seen->slot_count * 2;
+	seen->slots = must(calloc(seen->slot_count, sizeof(*seen->slots)));
+	for (size_t at = 0; at < seen->length; at += strlen(seen->texts + at) + 1)
+		*find_slot(seen, seen->texts + at) = at + 1;
+}
+
+/* Writes the identity behind the texts, without taking it in. */
+static char *put_candidate(struct identities *seen, const char *source, const char *id)
+{
+	const size_t needed = strlen(source) + strlen(id) + 2;
+
+	while (seen->capacity - seen->length < needed) {
+		seen->capacity = seen->capacity == 0 ? 1 << 20 : seen->capacity * 2;
+		seen->texts = must(realloc(seen->texts, seen->capacity));
+	}
+	snprintf(seen->texts + seen->length, needed, "%s\x1f%s", source, id);
+	return seen->texts + seen->length;
+}
+
+static void take_in(struct identities *seen, const char *source, const char *id)
+{
+	size_t *slot;
+	char *text;
+
+	if (seen->count * 2 >= seen->slot_count)
+		grow_slots(seen);
+	text = put_candidate(seen, source, id);
+	slot = find_slot(seen, text);
+	if (*slot != 0)
+		return;
+	*slot = seen->length + 1;
+	seen->length += strlen(text) + 1;
+	seen->count++;
+}
+
+static void enter(struct account *account, const struct inbox_delivery *delivery)
+{
+	const char *id = inbox_delivery_event_id(delivery);
+
+	account->deliveries++;
+	take_in(&account->seen, inbox_delivery_source(delivery), id);
+	if (account->ledger != NULL)
+		fprintf(account->ledger, "%s %" PRId64 " %d\n", id, inbox_delivery_seq(delivery),
+			inbox_delivery_attempt(delivery));
+}
+
+static void write_count(const struct account *account, FILE *file)
+{
+	fprintf(file, "{\"deliveries\":%" PRIu64 ",\"distinct\":%" PRIu64 "}\n",
+		account->deliveries, account->seen.count);
+	fflush(file);
+}
+
+/* Under another name first: whoever waits for the file never reads half of it. */
+static void write_count_file(const struct account *account)
+{
+	char name[4096];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s.new", account->count_file);
+	file = fopen(name, "w");
+	if (file == NULL) {
+		perror(name);
+		return;
+	}
+	write_count(account, file);
+	fclose(file);
+	if (rename(name, account->count_file) != 0)
+		perror(account->count_file);
+}
+
+static void say_count(struct account *account)
+{
+	count_wanted = 0;
+	write_count(account, stdout);
+	if (account->count_file != NULL)
+		write_count_file(account);
+}
+
+static int work(struct inbox_handler *handler, struct account *account)
+{
+	struct inbox_delivery *delivery = NULL;
+	int r;
+
+	while ((r = inbox_handler_next(handler, &delivery, ROUND_MS)) >= 0 && r != INBOX_STOPPED) {
+		if (r == 0) {
+			enter(account, delivery);
+			inbox_delivery_done(delivery);
+		}
+		if (count_wanted)
+			say_count(account);
+	}
+	return r;
+}
+
+static int run(const struct inbox_handler_options *options, struct account *account)
+{
+	const struct sigaction action = { .sa_handler = on_signal };
+	struct inbox_handler *handler = NULL;
+	int r = inbox_handler_new(&handler, options);
+
+	stopped = handler;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	if (r == 0)
+		r = work(handler, account);
+	if (r < 0)
+		fprintf(stderr, "noop_handler: %s\n", inbox_handler_error(handler));
+	stopped = NULL;
+	inbox_handler_free(handler);
+	say_count(account);
+	return r < 0 ? 1 : 0;
+}
+
+static void log_to_stderr(const char *text, void *arg)
+{
+	(void)arg;
+	fprintf(stderr, "noop_handler: %s\n", text);
+}
+
+static const struct option long_options[] = {
+	{"socket",           required_argument, NULL, 's' },
+	{ "name",              required_argument, NULL, 'n' },
+	{ "batch",                 required_argument, NULL, 'b' },
+	{ "window",required_argument, NULL, 'w' },
+	{ "ledger",               required_argument, NULL, 'l' },
+	{ "count-to-file",           required_argument, NULL, 'c' },
+	{ NULL             },
+};
+
+static void set_option(int letter, struct inbox_handler_options *options, struct account *account)
+{
+	if (letter == 's')
+		options->socket = optarg;
+	else if (letter == 'n')
+		options->name = optarg;
+	else if (letter == 'b')
+		options->batch_max = atoi(optarg);
+	else if (letter == 'w')
+		options->max_in_flight = atoi(optarg);
+	else if (letter == 'c')
+		account->count_file = optarg;
+	else if (letter == 'l')
+		account->ledger = open_ledger(optarg);
+}
+
+int main(int argc, char **argv)
+{
+	struct inbox_handler_options options = {
+		.size = sizeof(options),
+		.name = "noop",
+		.max_in_flight = 1000,
+		.log = log_to_stderr,
+	};
+	struct account account = { .deliveries = 0 };
+	int letter;
+	int status;
+
+	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		if (letter == '?')
+			return 1;
+		set_option(letter, &options, &account);
+		if (letter == 'l' && account.ledger == NULL) {
+			perror(optarg);
+			return 1;
+		}
+	}
+	status = run(&options, &account);
+	if (account.ledger != NULL)
+		fclose(account.ledger);
+	free(account.seen.texts);
+	free(account.seen.slots);
+	return status;
+}

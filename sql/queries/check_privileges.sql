@@ -1,0 +1,12 @@
+-- What this user may not do although a sidecar must; no row: everything is allowed.
+-- Caller: store/privileges.c, for `inboxd check`. Index: none (catalogs).
+SELECT v.thing::text, v.privilege
+FROM (VALUES
+    ('inbox.inbox_messages'::regclass, 'SELECT'), ('inbox.inbox_messages', 'INSERT'), ('inbox.inbox_messages', 'UPDATE'),
+    ('inbox.inbox_offsets', 'SELECT'), ('inbox.inbox_offsets', 'INSERT'), ('inbox.inbox_offsets', 'UPDATE'),
+    ('inbox.inbox_instances', 'SELECT'), ('inbox.inbox_instances', 'INSERT'), ('inbox.inbox_instances', 'UPDATE'),
+    ('inbox.inbox_rejects', 'SELECT'), ('inbox.inbox_rejects', 'INSERT'),
+    ('inbox.inbox_conflicts', 'SELECT'), ('inbox.inbox_conflicts', 'INSERT'),
+    ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
+    ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
+WHERE NOT has_table_privilege(v.thing, v.privilege)

@@ -1,0 +1,78 @@
+-- Claims what is due in the given partitions: retries, overflow, replays (rules R7, R10, R13).
+-- Two kinds of due rows are parked instead of claimed: those nobody here wants, and, with $10, those
+-- behind another waiting row of their key. Rows beyond the byte budget stay as they are.
+-- Caller: store/claims.c. Index: inbox_messages_claim; inbox_messages_key for who waits before whom.
+-- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
+-- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key.
+-- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: what is locked
+-- now is somebody's business, and comes again.
+-- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
+WITH lease AS MATERIALIZED (
+    SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
+    FOR KEY SHARE SKIP LOCKED
+), mine AS MATERIALIZED (
+    -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
+    SELECT o.topic, o.kafka_partition
+    FROM lease
+    CROSS JOIN unnest($2::text[], $3::int[]) AS p(topic, kafka_partition)
+    JOIN inbox.inbox_offsets o ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition
+    WHERE o.ordering = 'none' OR o.owner = $1::int
+    FOR KEY SHARE OF o SKIP LOCKED
+), due AS MATERIALIZED (
+    SELECT m.*
+    FROM mine p
+    CROSS JOIN LATERAL (
+        SELECT d.seq, d.topic, d.kafka_partition, d.kafka_offset, d.event_type,
+               substr(sha256(d.key), 1, 8) AS key_hash,
+               coalesce(octet_length(d.payload), 0) + 1024 AS size
+        FROM inbox.inbox_messages d
+        WHERE d.topic = p.topic AND d.kafka_partition = p.kafka_partition AND d.available_at <= now()
+        ORDER BY d.available_at, d.seq
+        LIMIT $4::int
+        FOR UPDATE SKIP LOCKED) m
+    LIMIT $4::int
+), judged AS MATERIALIZED (
+    SELECT due.*,
+           sum(size) OVER (ORDER BY seq) - size < $5::bigint AS fits,
+           coalesce((SELECT s.open
+                     FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
+                          WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                     WHERE (s.topic IS NULL OR s.topic = due.topic)
+                       AND CASE s.kind WHEN 0 THEN true
+                                       WHEN 1 THEN starts_with(due.event_type, s.type)
+                                       ELSE due.event_type = s.type END
+                     ORDER BY s.rank LIMIT 1), false) AS wanted
+    FROM due
+), lane AS MATERIALIZED (
+    -- The first row of the key that waits and is not taken now; NULL: nothing else of it waits.
+    SELECT k.topic, k.kafka_partition, k.key_hash,
+           (SELECT min(w.kafka_offset)
+            FROM (SELECT o.seq, o.kafka_offset
+                  FROM inbox.inbox_messages o
+                  WHERE o.topic = k.topic AND o.kafka_partition = k.kafka_partition
+                    AND substr(sha256(o.key), 1, 8) = k.key_hash AND o.available_at IS NOT NULL
+                  ORDER BY o.kafka_offset
+                  LIMIT k.rows + 1) w
+            WHERE w.seq NOT IN (SELECT j.seq FROM judged j WHERE j.wanted AND j.fits)) AS blocker
+    FROM (SELECT topic, kafka_partition, key_hash, count(*) AS rows
+          FROM judged WHERE key_hash IS NOT NULL AND $10::boolean
+          GROUP BY topic, kafka_partition, key_hash) k
+), verdict AS MATERIALIZED (
+    SELECT j.seq, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
+           l.blocker IS NOT NULL AS followed
+    FROM judged j
+    LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
+                    AND l.key_hash = j.key_hash
+    WHERE j.fits
+)
+UPDATE inbox.inbox_messages m
+SET available_at = CASE WHEN v.claimed THEN NULL ELSE 'infinity'::timestamptz END,
+    claimed_by = CASE WHEN v.claimed THEN $1::int END,
+    delivery_count = CASE WHEN v.claimed THEN greatest(m.delivery_count + 1, 2) ELSE m.delivery_count END
+FROM verdict v
+WHERE m.seq = v.seq
+RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed, v.followed,
+          m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key,
+          CASE WHEN v.claimed THEN m.headers END, CASE WHEN v.claimed THEN m.payload END,
+          m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
+          substr(sha256(m.key), 1, 8)

@@ -1,0 +1,63 @@
+-- Claims the first waiting rows of given keys, parked ones too: the key's head is done or dead, and
+-- what waited behind it goes on (rule R13). In each key only an unbroken run from its lowest waiting
+-- offset is taken: it ends at a row that waits for its retry, is wanted by nobody, or is locked.
+-- Caller: store/claims.c. Index: inbox_messages_key.
+-- $1 own id, $2 topics, $3 partitions, $4 key hashes, $5 most rows a key, $6 most bytes,
+-- $7..$10 subscriptions as in claim_due. Holds the own lease as claim_due does.
+WITH lease AS MATERIALIZED (
+    SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
+    FOR KEY SHARE SKIP LOCKED
+), mine AS MATERIALIZED (
+    -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
+    SELECT p.lane, o.topic, o.kafka_partition, p.key_hash
+    FROM lease
+    CROSS JOIN unnest($2::text[], $3::int[], $4::bytea[])
+        WITH ORDINALITY AS p(topic, kafka_partition, key_hash, lane)
+    JOIN inbox.inbox_offsets o ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition
+    WHERE o.ordering = 'none' OR o.owner = $1::int
+    FOR KEY SHARE OF o SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT l.lane, m.*
+    FROM mine l
+    CROSS JOIN LATERAL (
+        SELECT w.seq, w.topic, w.kafka_offset, w.event_type, w.available_at,
+               coalesce(octet_length(w.payload), 0) + 1024 AS size
+        FROM inbox.inbox_messages w
+        WHERE w.topic = l.topic AND w.kafka_partition = l.kafka_partition
+          AND substr(sha256(w.key), 1, 8) = l.key_hash AND w.available_at IS NOT NULL
+        ORDER BY w.kafka_offset
+        LIMIT $5::int + 1) m
+), free AS MATERIALIZED (
+    SELECT seq FROM inbox.inbox_messages
+    WHERE seq IN (SELECT seq FROM waiting) AND available_at IS NOT NULL
+    FOR UPDATE SKIP LOCKED
+), judged AS MATERIALIZED (
+    SELECT waiting.*,
+           bool_and((waiting.available_at = 'infinity' OR waiting.available_at <= now())
+                    AND waiting.seq IN (SELECT seq FROM free)
+                    AND coalesce((SELECT s.open
+                         FROM unnest($7::text[], $8::text[], $9::smallint[], $10::boolean[])
+                              WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                         WHERE (s.topic IS NULL OR s.topic = waiting.topic)
+                           AND CASE s.kind WHEN 0 THEN true
+                                           WHEN 1 THEN starts_with(waiting.event_type, s.type)
+                                           ELSE waiting.event_type = s.type END
+                         ORDER BY s.rank LIMIT 1), false))
+               OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS unbroken,
+           row_number() OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS n,
+           sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits,
+           count(*) OVER (PARTITION BY lane) AS rows
+    FROM waiting
+), verdict AS MATERIALIZED (
+    SELECT seq, n, count(*) OVER (PARTITION BY lane) < rows AS followed
+    FROM judged
+    WHERE unbroken AND fits AND n <= $5::int
+)
+UPDATE inbox.inbox_messages m
+SET available_at = NULL, claimed_by = $1::int, delivery_count = greatest(m.delivery_count + 1, 2)
+FROM verdict v
+WHERE m.seq = v.seq
+RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, true, v.followed,
+          m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key, m.headers, m.payload,
+          m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
+          substr(sha256(m.key), 1, 8)

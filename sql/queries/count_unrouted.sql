@@ -1,0 +1,21 @@
+-- How many parked messages nobody here is registered for, up to a cap; looks at no more than that many
+-- parked rows of a partition.
+-- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
+-- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions (a closed handler still wants its own).
+SELECT count(*)
+FROM (SELECT 1
+      FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
+      CROSS JOIN LATERAL (
+          SELECT r.topic, r.event_type FROM inbox.inbox_messages r
+          WHERE r.topic = p.topic AND r.kafka_partition = p.kafka_partition
+            AND r.available_at = 'infinity'
+          ORDER BY r.seq
+          LIMIT $3::bigint) m
+      WHERE NOT EXISTS (
+          SELECT FROM unnest($4::text[], $5::text[], $6::smallint[], $7::boolean[])
+                 AS s(topic, type, kind, open)
+          WHERE (s.topic IS NULL OR s.topic = m.topic)
+            AND CASE s.kind WHEN 0 THEN true
+                            WHEN 1 THEN starts_with(m.event_type, s.type)
+                            ELSE m.event_type = s.type END)
+      LIMIT $3::bigint) u

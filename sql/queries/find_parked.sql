@@ -1,0 +1,32 @@
+-- Finds keys whose lowest waiting row is parked: nothing before them waits any more, yet nobody has
+-- released them (rule R13). Walks the key index from key to key, not from row to row.
+-- Caller: store/claims.c, every few seconds, page by page. Index: inbox_messages_key.
+-- $1 topic, $2 partition, $3 the last hash of the page before (empty = start), $4 keys to walk.
+-- Back: hash, parked or not, and whether it is wanted by the subscriptions $5..$8.
+WITH RECURSIVE head AS (
+    (SELECT substr(sha256(m.key), 1, 8) AS hash, m.available_at, m.event_type, 1 AS n
+     FROM inbox.inbox_messages m
+     WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL
+       AND substr(sha256(m.key), 1, 8) > $3::bytea
+     ORDER BY substr(sha256(m.key), 1, 8), m.kafka_offset
+     LIMIT 1)
+    UNION ALL
+    SELECT next.* FROM head CROSS JOIN LATERAL (
+        SELECT substr(sha256(m.key), 1, 8) AS hash, m.available_at, m.event_type, head.n + 1
+        FROM inbox.inbox_messages m
+        WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL
+          AND substr(sha256(m.key), 1, 8) > head.hash
+        ORDER BY substr(sha256(m.key), 1, 8), m.kafka_offset
+        LIMIT 1) next
+    WHERE head.n < $4::int
+)
+SELECT head.hash, head.available_at = 'infinity',
+       coalesce((SELECT s.open
+                 FROM unnest($5::text[], $6::text[], $7::smallint[], $8::boolean[])
+                      WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                 WHERE (s.topic IS NULL OR s.topic = $1::text)
+                   AND CASE s.kind WHEN 0 THEN true
+                                   WHEN 1 THEN starts_with(head.event_type, s.type)
+                                   ELSE head.event_type = s.type END
+                 ORDER BY s.rank LIMIT 1), false)
+FROM head

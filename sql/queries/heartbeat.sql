@@ -1,0 +1,7 @@
+-- Renews the lease and publishes the lower bound of born-claimed rows (rule R3).
+-- Caller: store/instance.c, every third of a lease. Index: inbox_instances_pkey.
+-- $1 id, $2 low_seq, $3 handlers. No row back: this instance is fenced or its row is gone.
+UPDATE inbox.inbox_instances
+SET heartbeat_at = clock_timestamp(), low_seq = greatest(low_seq, $2::bigint), handlers = $3::jsonb
+WHERE id = $1::int AND fenced_at IS NULL
+RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint

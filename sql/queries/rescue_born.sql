@@ -1,0 +1,28 @@
+-- Gives back rows that a dead instance was born holding: one window of seq. Nobody knows which of them
+-- were in a handler's hands, so all become suspects, uncounted (rule R14). A row whose handler's
+-- transaction is still open is left alone (rule R8): the caller comes back for it.
+-- Caller: store/instance.c, window by window. Index: inbox_messages_seq_key.
+-- $1 dead id, $2 from seq, $3 width of the window.
+-- Back: rows freed, rows locked, next seq, whether the end is reached.
+WITH span AS MATERIALIZED (
+    SELECT $2::bigint AS first, least($2::bigint + $3::bigint,
+           coalesce(pg_sequence_last_value(pg_get_serial_sequence('inbox.inbox_messages', 'seq')::regclass), 0) + 1) AS behind
+), stale AS MATERIALIZED (
+    SELECT m.seq
+    FROM span
+    JOIN inbox.inbox_messages m ON m.seq >= span.first AND m.seq < span.behind
+    WHERE m.claimed_by = $1::int
+      AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
+), free AS MATERIALIZED (
+    SELECT m.seq FROM inbox.inbox_messages m
+    WHERE m.seq IN (SELECT seq FROM stale) AND m.claimed_by = $1::int
+      AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
+    FOR NO KEY UPDATE SKIP LOCKED
+), freed AS (
+    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL, suspect = true
+    FROM free WHERE m.seq = free.seq
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM stale) - (SELECT count(*) FROM free),
+       span.behind, span.behind < $2::bigint + $3::bigint
+FROM span

@@ -1,0 +1,20 @@
+-- Settles every other verdict (rule R7): completed with a result, dead, waiting again, parked.
+-- Caller: store/settle.c. Index: inbox_messages_seq_key.
+-- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
+-- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
+-- $11 results. Back: the seqs that were still ours.
+UPDATE inbox.inbox_messages m
+SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
+    dead_at = CASE WHEN v.outcome = 1 THEN now() END,
+    available_at = CASE v.outcome WHEN 2 THEN now() + v.delay_ms * interval '1 millisecond'
+                                  WHEN 3 THEN 'infinity'::timestamptz END,
+    claimed_by = CASE WHEN v.outcome < 2 THEN m.claimed_by END,
+    retry_count = v.retry_count, crash_count = v.crash_count, suspect = v.suspect,
+    error = coalesce(v.error, m.error), error_code = coalesce(v.error_code, m.error_code),
+    result = coalesce(v.result, m.result)
+FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::bigint[], $6::int[], $7::int[], $8::boolean[],
+            $9::text[], $10::text[], $11::jsonb[])
+     AS v(seq, delivery_count, outcome, delay_ms, retry_count, crash_count, suspect, error, error_code, result)
+WHERE m.seq = v.seq AND m.claimed_by = $1::int AND m.delivery_count = v.delivery_count
+  AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
+RETURNING m.seq

@@ -1,0 +1,157 @@
+/*
+ * The checks as two tables. A check writes why it fails, for a person, or nothing at all; all of
+ * them run, so that one look shows every reason.
+ */
+#include "admin/http_health.h"
+
+#include <stddef.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+struct check {
+	const char *name;
+	/* Appends the reason (plain ASCII, no quotes: it goes into JSON as it is). */
+	void (*judge)(const struct health_view *view, struct buf *detail);
+};
+
+static long long seconds(int64_t ms)
+{
+	return (long long)(ms / 1000);
+}
+
+static void judge_tick(
+	const struct health_view *view, int64_t tick_ms, const char *loop, struct buf *detail)
+{
+	int64_t last_ms = tick_ms > view->since_ms ? tick_ms : view->since_ms;
+
+	if (view->now_ms - last_ms > HEALTH_STALL_MS)
+		buf_addf(detail, "the %s loop has not gone round for %lld s", loop,
+			seconds(view->now_ms - last_ms));
+}
+
+static void judge_ingest(const struct health_view *view, struct buf *detail)
+{
+	if (!view->health->stopping)
+		judge_tick(view, view->health->ingest_tick_ms, "ingest", detail);
+}
+
+static void judge_dispatch(const struct health_view *view, struct buf *detail)
+{
+	if (!view->health->stopping)
+		judge_tick(view, view->health->dispatch_tick_ms, "dispatch", detail);
+}
+
+static void judge_stopping(const struct health_view *view, struct buf *detail)
+{
+	if (view->health->stopping)
+		buf_add_str(detail, "asked to stop: running deliveries are being finished");
+}
+
+static void judge_database(const struct health_view *view, struct buf *detail)
+{
+	int64_t heartbeat_ms = view->health->heartbeat_ms;
+	int64_t age_ms = view->now_ms - heartbeat_ms;
+
+	if (heartbeat_ms == 0)
+		buf_add_str(detail, "PostgreSQL has not confirmed a heartbeat yet");
+	else if (age_ms > view->lease_ms)
+		buf_addf(detail,
+			"PostgreSQL last confirmed a heartbeat %lld s ago, the lease is %lld s",
+			seconds(age_ms), seconds(view->lease_ms));
+	else if (!view->health->database_ok)
+		buf_add_str(detail, "the connection to PostgreSQL is lost, connecting again");
+}
+
+static void judge_group(const struct health_view *view, struct buf *detail)
+{
+	if (!view->health->group_joined)
+		buf_add_str(detail, "not a member of the Kafka group now: joining, or out of it "
+				    "for want of a handler or of the database");
+}
+
+static void judge_broker(const struct health_view *view, struct buf *detail)
+{
+	if (!view->health->broker_ok)
+		buf_add_str(detail, "no Kafka broker is reachable");
+}
+
+static void judge_started(const struct health_view *view, struct buf *detail)
+{
+	if (view->health->ingest_tick_ms == 0 || view->health->dispatch_tick_ms == 0)
+		buf_add_str(detail, "still starting");
+}
+
+static void judge_stored(const struct health_view *view, struct buf *detail)
+{
+	int64_t stored_ms = view->health->stored_ms;
+	int64_t last_ms = stored_ms > view->since_ms ? stored_ms : view->since_ms;
+
+	if (!view->health->stopping && view->now_ms - last_ms > HEALTH_STALL_MS)
+		buf_addf(detail, "records are waiting, and none was stored for %lld s",
+			seconds(view->now_ms - last_ms));
+}
+
+static const struct check alive_checks[] = {
+	{"ingest",    judge_ingest  },
+	{ "dispatch", judge_dispatch},
+};
+
+static const struct check ready_checks[] = {
+	{"stopping",  judge_stopping},
+	{ "database", judge_database},
+	{ "group",    judge_group   },
+	{ "broker",   judge_broker  },
+	{ "progress", judge_started },
+	{ "progress", judge_ingest  },
+	{ "progress", judge_dispatch},
+	{ "progress", judge_stored  },
+};
+
+/* What is wrong, as the elements of a JSON array; nothing when all is well. */
+static void add_reasons(const struct health_view *view, const struct check *checks, size_t count,
+	struct buf *reasons)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t before = reasons->length;
+		size_t start;
+
+		buf_addf(reasons, "%s{\"check\":\"%s\",\"detail\":\"", before > 0 ? "," : "",
+			checks[i].name);
+		start = reasons->length;
+		checks[i].judge(view, reasons);
+		if (reasons->length == start)
+			reasons->length = before;
+		else
+			buf_add_str(reasons, "\"}");
+	}
+}
+
+static bool judge(const struct health_view *view, const char *word, const struct check *checks,
+	size_t count, struct buf *json)
+{
+	struct buf reasons = BUF_INIT;
+	bool good;
+
+	add_reasons(view, checks, count, &reasons);
+	/* Without memory for the words the verdict is still the safe one. */
+	good = buf_ok(&reasons) && reasons.length == 0;
+	buf_addf(json, "{\"%s\":%s", word, good ? "true" : "false");
+	if (!good) {
+		buf_add_str(json, ",\"reasons\":[");
+		buf_add(json, reasons.data, buf_ok(&reasons) ? reasons.length : 0);
+		buf_add_str(json, "]");
+	}
+	buf_add_str(json, "}\n");
+	buf_fini(&reasons);
+	return good;
+}
+
+bool health_alive(const struct health_view *view, struct buf *json)
+{
+	return judge(view, "alive", alive_checks, COUNT(alive_checks), json);
+}
+
+bool health_ready(const struct health_view *view, struct buf *json)
+{
+	return judge(view, "ready", ready_checks, COUNT(ready_checks), json);
+}

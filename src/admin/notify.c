@@ -1,0 +1,40 @@
+/* The only file that includes libsystemd, which is optional. */
+#include "admin/notify.h"
+
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+bool notify_is_built_in(void)
+{
+#ifdef HAVE_SYSTEMD
+	return true;
+#else
+	return false;
+#endif
+}
+
+static void tell(const char *name, const char *value)
+{
+#ifdef HAVE_SYSTEMD
+	(void)sd_notifyf(0, "%s=%s", name, value);
+#else
+	(void)name;
+	(void)value;
+#endif
+}
+
+void notify_ready(void)
+{
+	tell("READY", "1");
+}
+
+void notify_stopping(void)
+{
+	tell("STOPPING", "1");
+}
+
+void notify_status(const char *text)
+{
+	tell("STATUS", text);
+}

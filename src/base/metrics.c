@@ -1,0 +1,436 @@
+/*
+ * The store of series and their text form. A family keeps its series as an array sorted by label
+ * values: lookups are rare (once a topic, handler or partition), and a scrape comes out in the same
+ * order every time. One mutex guards the arrays; the numbers themselves are atomic and need none.
+ *
+ * Sums of histograms are doubles, not nanoseconds in an integer: an hour of backlog a week old
+ * would overflow 64 bits.
+ */
+#include "base/metrics.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define LABELS 2
+
+struct metric {
+	const struct metric_family *family;
+	const char *values[LABELS]; /* in this block, behind the buckets; "" where there is none */
+	bool shown;                 /* guarded by the lock of struct metrics */
+	_Atomic int64_t count;      /* counters */
+	_Atomic double number;      /* gauges: the value; histograms: the sum */
+	size_t bound_count;
+	_Atomic int64_t buckets[]; /* histograms: one a bound and one for all above */
+};
+
+struct family {
+	const struct metric_family *info;
+	struct metric **series; /* sorted */
+	size_t count;
+	size_t capacity;
+	struct metric *nowhere; /* handed out when there is no room: writable, never shown */
+};
+
+struct metrics {
+	pthread_mutex_t lock;
+	struct family *families;
+	size_t count;
+};
+
+DEFINE_CLEANUP(struct metrics *, metrics_free);
+
+static size_t count_bounds(const struct metric_family *info)
+{
+	size_t count = 0;
+
+	if (info->kind != METRIC_HISTOGRAM || info->bounds == NULL)
+		return 0;
+	while (info->bounds[count] > 0)
+		count++;
+	return count;
+}
+
+static struct metric *metric_new(const struct metric_family *info, const char *const *values)
+{
+	size_t bounds = count_bounds(info);
+	size_t head = sizeof(struct metric) + (bounds + 1) * sizeof(int64_t);
+	size_t lengths[LABELS] = { strlen(values[0]) + 1, strlen(values[1]) + 1 };
+	struct metric *metric = calloc(1, head + lengths[0] + lengths[1]);
+	char *tail;
+
+	if (metric == NULL)
+		return NULL;
+	tail = (char *)metric + head;
+	memcpy(tail, values[0], lengths[0]);
+	memcpy(tail + lengths[0], values[1], lengths[1]);
+	metric->values[0] = tail;
+	metric->values[1] = tail + lengths[0];
+	metric->family = info;
+	metric->bound_count = bounds;
+	return metric;
+}
+
+static int compare(const struct metric *metric, const char *const *values)
+{
+	int order = strcmp(metric->values[0], values[0]);
+
+	return order != 0 ? order : strcmp(metric->values[1], values[1]);
+}
+
+/* Where the series is, or where it would have to go. */
+static size_t position(const struct family *family, const char *const *values, bool *found)
+{
+	size_t low = 0;
+	size_t high = family->count;
+
+	*found = true;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare(family->series[middle], values);
+
+		if (order == 0)
+			return middle;
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*found = false;
+	return low;
+}
+
+static bool grow(struct family *family)
+{
+	size_t capacity = family->capacity == 0 ? 4 : family->capacity * 2;
+	struct metric **series;
+
+	if (family->count < family->capacity)
+		return true;
+	if (family->count >= METRICS_MAX_SERIES)
+		return false;
+	if (capacity > METRICS_MAX_SERIES)
+		capacity = METRICS_MAX_SERIES;
+	series = realloc(family->series, capacity * sizeof(struct metric *));
+	if (series == NULL)
+		return false;
+	family->series = series;
+	family->capacity = capacity;
+	return true;
+}
+
+static struct metric *insert(struct family *family, size_t at, const char *const *values)
+{
+	struct metric *metric;
+
+	if (!grow(family))
+		return NULL;
+	metric = metric_new(family->info, values);
+	if (metric == NULL)
+		return NULL;
+	memmove(family->series + at + 1, family->series + at,
+		(family->count - at) * sizeof(struct metric *));
+	family->series[at] = metric;
+	family->count++;
+	return metric;
+}
+
+static int family_init(struct family *family, const struct metric_family *info, struct err *err)
+{
+	static const char *const no_values[LABELS] = { "", "" };
+
+	family->info = info;
+	family->nowhere = metric_new(info, no_values);
+	if (family->nowhere == NULL)
+		return err_memory(err);
+	if (info->labels[0] != NULL)
+		return 0;
+	if (insert(family, 0, no_values) == NULL)
+		return err_memory(err);
+	family->series[0]->shown = true;
+	return 0;
+}
+
+int metrics_new(
+	struct metrics **out, const struct metric_family *families, size_t count, struct err *err)
+{
+	CLEANUP(metrics_freep) struct metrics *metrics = calloc(1, sizeof(*metrics));
+	int r;
+
+	if (metrics == NULL)
+		return err_memory(err);
+	(void)pthread_mutex_init(&metrics->lock, NULL);
+	metrics->families = calloc(count, sizeof(*metrics->families));
+	if (metrics->families == NULL)
+		return err_memory(err);
+	metrics->count = count;
+	for (size_t i = 0; i < count; i++) {
+		r = family_init(&metrics->families[i], &families[i], err);
+		if (r < 0)
+			return r;
+	}
+	*out = metrics;
+	metrics = NULL;
+	return 0;
+}
+
+static void family_fini(struct family *family)
+{
+	for (size_t i = 0; i < family->count; i++)
+		free(family->series[i]);
+	free(family->series);
+	free(family->nowhere);
+}
+
+void metrics_free(struct metrics *metrics)
+{
+	if (metrics == NULL)
+		return;
+	for (size_t i = 0; i < metrics->count; i++)
+		family_fini(&metrics->families[i]);
+	free(metrics->families);
+	(void)pthread_mutex_destroy(&metrics->lock);
+	free(metrics);
+}
+
+static const char *label_value(const struct family *family, int label, const char *value)
+{
+	return family->info->labels[label] == NULL || value == NULL ? "" : value;
+}
+
+struct metric *metrics_get(
+	struct metrics *metrics, size_t family, const char *value1, const char *value2)
+{
+	struct family *home = &metrics->families[family];
+	const char *values[LABELS] = { label_value(home, 0, value1), label_value(home, 1, value2) };
+	struct metric *metric;
+	bool found;
+	size_t at;
+
+	(void)pthread_mutex_lock(&metrics->lock);
+	at = position(home, values, &found);
+	metric = found ? home->series[at] : insert(home, at, values);
+	if (metric != NULL)
+		metric->shown = true;
+	(void)pthread_mutex_unlock(&metrics->lock);
+	return metric != NULL ? metric : home->nowhere;
+}
+
+void metrics_drop(struct metrics *metrics, size_t family, const char *value1, const char *value2)
+{
+	struct family *home = &metrics->families[family];
+	const char *values[LABELS] = { label_value(home, 0, value1), label_value(home, 1, value2) };
+	bool found;
+	size_t at;
+
+	(void)pthread_mutex_lock(&metrics->lock);
+	at = position(home, values, &found);
+	if (found)
+		home->series[at]->shown = false;
+	(void)pthread_mutex_unlock(&metrics->lock);
+}
+
+/* C11 has no atomic addition of doubles. */
+static void add_double(_Atomic double *to, double value)
+{
+	double old = atomic_load_explicit(to, memory_order_relaxed);
+
+	while (!atomic_compare_exchange_weak_explicit(
+		to, &old, old + value, memory_order_relaxed, memory_order_relaxed))
+		continue;
+}
+
+void metric_add(struct metric *metric, int64_t n)
+{
+	if (metric->family->kind == METRIC_GAUGE)
+		add_double(&metric->number, (double)n);
+	else if (n > 0)
+		(void)atomic_fetch_add_explicit(&metric->count, n, memory_order_relaxed);
+}
+
+void metric_set(struct metric *metric, double value)
+{
+	atomic_store_explicit(&metric->number, value, memory_order_relaxed);
+}
+
+void metric_observe(struct metric *metric, double seconds)
+{
+	size_t at = 0;
+
+	/* Written so that a NaN is nothing, too. */
+	if (!(seconds > 0))
+		seconds = 0;
+	while (at < metric->bound_count && seconds > metric->family->bounds[at])
+		at++;
+	(void)atomic_fetch_add_explicit(&metric->buckets[at], 1, memory_order_relaxed);
+	add_double(&metric->number, seconds);
+}
+
+static int64_t bucket(const struct metric *metric, size_t at)
+{
+	return atomic_load_explicit(&metric->buckets[at], memory_order_relaxed);
+}
+
+double metric_value(const struct metric *metric)
+{
+	int64_t observations = 0;
+
+	if (metric->family->kind == METRIC_GAUGE)
+		return atomic_load_explicit(&metric->number, memory_order_relaxed);
+	if (metric->family->kind == METRIC_COUNTER)
+		return (double)atomic_load_explicit(&metric->count, memory_order_relaxed);
+	for (size_t i = 0; i <= metric->bound_count; i++)
+		observations += bucket(metric, i);
+	return (double)observations;
+}
+
+static void add_escaped(struct buf *out, const char *text, bool quotes)
+{
+	for (const char *c = text; *c != '\0'; c++) {
+		if (*c == '\n')
+			buf_add_str(out, "\\n");
+		else if (*c == '\\' || (*c == '"' && quotes))
+			buf_addf(out, "\\%c", *c);
+		else
+			buf_add_char(out, *c);
+	}
+}
+
+static void add_number(struct buf *out, double value)
+{
+	if (isnan(value))
+		buf_add_str(out, "NaN");
+	else if (isinf(value))
+		buf_add_str(out, value > 0 ? "+Inf" : "-Inf");
+	else if (fabs(value) < 1e15 && value == floor(value))
+		buf_addf(out, "%.0f", value);
+	else
+		buf_addf(out, "%.15g", value);
+}
+
+/* OpenMetrics wants `le` to look like a float: "1.0" (its section "Considerations: canonical
+ * numbers"); Prometheus text has always had "1". */
+static void add_bound(struct buf *out, double bound, bool openmetrics)
+{
+	add_number(out, bound);
+	if (openmetrics && bound == floor(bound))
+		buf_add_str(out, ".0");
+}
+
+static void begin_sample(struct buf *out, const struct metric *metric, const char *suffix)
+{
+	const char *const *labels = metric->family->labels;
+
+	buf_addf(out, "%s%s{", metric->family->name, suffix);
+	for (int i = 0; i < LABELS && labels[i] != NULL; i++) {
+		buf_addf(out, "%s=\"", labels[i]);
+		add_escaped(out, metric->values[i], true);
+		buf_add_str(out, "\",");
+	}
+}
+
+/* Closes the braces: the comma behind the last label goes, and so do empty braces. */
+static void end_labels(struct buf *out)
+{
+	if (!buf_ok(out) || out->length == 0)
+		return;
+	if (out->data[out->length - 1] == '{') {
+		out->length--;
+		buf_add_char(out, ' ');
+		return;
+	}
+	if (out->data[out->length - 1] == ',')
+		out->length--;
+	buf_add_str(out, "} ");
+}
+
+static void render_plain(struct buf *out, const struct metric *metric)
+{
+	begin_sample(out, metric, "");
+	end_labels(out);
+	if (metric->family->kind == METRIC_COUNTER)
+		buf_addf(out, "%lld",
+			(long long)atomic_load_explicit(&metric->count, memory_order_relaxed));
+	else
+		add_number(out, metric_value(metric));
+	buf_add_char(out, '\n');
+}
+
+/* The count is the last bucket, not a number of its own: a scrape between two observations must
+ * not see them disagree. */
+static void render_histogram(struct buf *out, const struct metric *metric, bool openmetrics)
+{
+	int64_t below = 0;
+
+	for (size_t i = 0; i <= metric->bound_count; i++) {
+		begin_sample(out, metric, "_bucket");
+		buf_add_str(out, "le=\"");
+		if (i < metric->bound_count)
+			add_bound(out, metric->family->bounds[i], openmetrics);
+		else
+			buf_add_str(out, "+Inf");
+		below += bucket(metric, i);
+		buf_addf(out, "\"} %lld\n", (long long)below);
+	}
+	begin_sample(out, metric, "_sum");
+	end_labels(out);
+	add_number(out, atomic_load_explicit(&metric->number, memory_order_relaxed));
+	buf_add_char(out, '\n');
+	begin_sample(out, metric, "_count");
+	end_labels(out);
+	buf_addf(out, "%lld\n", (long long)below);
+}
+
+/* OpenMetrics names the family of a counter without the _total its samples carry. */
+static size_t family_name_length(const struct metric_family *info, bool openmetrics)
+{
+	static const char suffix[] = "_total";
+	size_t length = strlen(info->name);
+	size_t extra = sizeof(suffix) - 1;
+
+	if (openmetrics && info->kind == METRIC_COUNTER && length > extra &&
+		strcmp(info->name + length - extra, suffix) == 0)
+		return length - extra;
+	return length;
+}
+
+static void render_head(struct buf *out, const struct metric_family *info, bool openmetrics)
+{
+	static const char *const kinds[] = {
+		[METRIC_COUNTER] = "counter",
+		[METRIC_GAUGE] = "gauge",
+		[METRIC_HISTOGRAM] = "histogram",
+	};
+	int length = (int)family_name_length(info, openmetrics);
+
+	buf_addf(out, "# HELP %.*s ", length, info->name);
+	add_escaped(out, info->help, openmetrics);
+	buf_addf(out, "\n# TYPE %.*s %s\n", length, info->name, kinds[info->kind]);
+}
+
+static void render_family(struct buf *out, const struct family *family, bool openmetrics)
+{
+	render_head(out, family->info, openmetrics);
+	for (size_t i = 0; i < family->count; i++) {
+		if (!family->series[i]->shown)
+			continue;
+		if (family->info->kind == METRIC_HISTOGRAM)
+			render_histogram(out, family->series[i], openmetrics);
+		else
+			render_plain(out, family->series[i]);
+	}
+}
+
+void metrics_render(struct metrics *metrics, bool openmetrics, struct buf *out)
+{
+	(void)pthread_mutex_lock(&metrics->lock);
+	for (size_t i = 0; i < metrics->count; i++)
+		render_family(out, &metrics->families[i], openmetrics);
+	(void)pthread_mutex_unlock(&metrics->lock);
+	if (openmetrics)
+		buf_add_str(out, "# EOF\n");
+}

@@ -1,0 +1,142 @@
+/* See commands.h. A table: name to function; what they share is the configuration and its sources. */
+#include "commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "check.h"
+#include "config/load.h"
+#include "config/show.h"
+#include "inboxd.h"
+#include "ingest/ingest.h"
+#include "store/keywords.h"
+#include "store/migrate.h"
+#include "store/sidecar.h"
+
+extern char **environ;
+
+struct names {
+	char **kafka;
+	char **postgres;
+};
+
+static void names_fini(struct names *names)
+{
+	ingest_names_free(names->kafka);
+	keywords_free(names->postgres);
+}
+
+static int names_init(struct names *names, struct err *err)
+{
+	int r = ingest_option_names(&names->kafka, err);
+
+	return r != 0 ? r : keywords_new(&names->postgres, err);
+}
+
+static struct config_sources sources_of(const struct cli *cli, const struct names *names)
+{
+	return (struct config_sources){
+		.file = cli_config_file(cli, getenv("INBOXD_CONFIG"), CLI_STANDARD_FILE),
+		.environment = environ,
+		.set = cli->set,
+		.set_count = cli->set_count,
+		.kafka_names = (const char *const *)names->kafka,
+		.postgres_names = (const char *const *)names->postgres,
+		.without_kafka = cli->command == COMMAND_MIGRATE,
+	};
+}
+
+static int do_run(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	struct inboxd_options options = {
+		.config = config,
+		.sources = sources,
+		.migrate = cli->migrate,
+	};
+
+	return inboxd_run(&options, err);
+}
+
+static int do_migrate(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	struct db_options options;
+	struct db *db = NULL;
+	char name[32];
+	int applied = 0;
+	int r;
+
+	(void)cli;
+	(void)sources;
+	sidecar_db_options(config, 0, name, &options);
+	r = db_new(&db, &options, err);
+	if (r == 0)
+		r = db_open(db, err);
+	if (r == 0)
+		r = migrate_run(db, &applied, err);
+	db_free(db);
+	if (r == 0)
+		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
+			config->inbox.schema, migrate_latest(), applied, applied == 1 ? "" : "s");
+	return r;
+}
+
+static int do_check(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	(void)cli;
+	(void)sources;
+	return check_run(config, err);
+}
+
+typedef int command_function(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err);
+
+static command_function *const functions[] = {
+	[COMMAND_RUN] = do_run,
+	[COMMAND_MIGRATE] = do_migrate,
+	[COMMAND_CHECK] = do_check,
+};
+
+static void log_warnings(const struct config *config)
+{
+	for (size_t i = 0; i < config->warnings.count; i++)
+		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
+}
+
+static int with_config(const struct cli *cli, struct err *err)
+{
+	CLEANUP(names_fini) struct names names = { NULL, NULL };
+	CLEANUP(config_freep) struct config *config = NULL;
+	struct config_sources sources;
+	int r = names_init(&names, err);
+
+	if (r != 0)
+		return r;
+	sources = sources_of(cli, &names);
+	r = config_load(&config, &sources, err);
+	if (r != 0)
+		return r;
+	log_configure(config->log.level, config->log.json);
+	log_warnings(config);
+	return functions[cli->command](cli, config, &sources, err);
+}
+
+int command_execute(const struct cli *cli, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf help = BUF_INIT;
+
+	if (cli->help) {
+		cli_add_help(&help, cli->command);
+		(void)fputs(buf_str(&help), stdout);
+		return 0;
+	}
+	if (cli->command == COMMAND_VERSION) {
+		(void)printf("inboxd %s\n", INBOXD_VERSION);
+		return 0;
+	}
+	return with_config(cli, err);
+}

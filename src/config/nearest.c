@@ -1,0 +1,64 @@
+/* Levenshtein's distance over one row; near enough is a third of the letters, at least two. */
+#include "config/nearest.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGEST = 64 };
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+	size_t ab = a < b ? a : b;
+
+	return ab < c ? ab : c;
+}
+
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[LONGEST + 1];
+	size_t width = strlen(b);
+
+	if (width > LONGEST || strlen(a) > LONGEST)
+		return LONGEST;
+	for (size_t j = 0; j <= width; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i] != '\0'; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i + 1;
+		for (size_t j = 0; j < width; j++) {
+			int same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[j]);
+			size_t replaced = diagonal + (same ? 0 : 1);
+
+			diagonal = row[j + 1];
+			row[j + 1] = least(row[j] + 1, row[j + 1] + 1, replaced);
+		}
+	}
+	return row[width];
+}
+
+void nearest_start(struct nearest *nearest, const char *wanted)
+{
+	size_t third = strlen(wanted) / 3;
+
+	*nearest = (struct nearest){ wanted, NULL, (third < 2 ? 2 : third) + 1 };
+}
+
+void nearest_offer(struct nearest *nearest, const char *name)
+{
+	size_t away = distance(nearest->wanted, name);
+
+	/* A name that shares no letter is no help, however short it is. */
+	if (away >= nearest->distance || away >= strlen(name))
+		return;
+	nearest->best = name;
+	nearest->distance = away;
+}
+
+void nearest_hint(const struct nearest *nearest, char out[NEAREST_HINT_BYTES])
+{
+	out[0] = '\0';
+	if (nearest->best != NULL)
+		(void)snprintf(out, NEAREST_HINT_BYTES, "; did you mean \"%s\"?", nearest->best);
+}

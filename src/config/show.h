@@ -1,0 +1,32 @@
+/*
+ * The effective configuration for a person: every key, its text, where it came from. Secrets are
+ * masked here, so no caller ever holds one. Pure; any thread.
+ */
+#ifndef CONFIG_SHOW_H
+#define CONFIG_SHOW_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "config/config.h"
+#include "config/entries.h"
+
+/* Borrowed for the call. */
+struct config_line {
+	const char *key;    /* "kafka.group.id" */
+	const char *text;   /* one line; lists as [a, b]; a secret as *** */
+	const char *origin; /* "default", "inboxd.yaml:3", "env INBOXD_LOG_LEVEL", "--set" */
+	bool reloadable;
+};
+
+typedef void config_visit(const struct config_line *line, void *arg);
+
+/* Visits every key, by section in the order of the documentation. FAULT_MEMORY only. */
+int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err);
+
+/* Appends a line a key, in columns. FAULT_MEMORY only. */
+int config_dump(const struct config *config, struct buf *out, struct err *err);
+
+/* True when a changed value is taken over at SIGHUP. */
+bool show_is_reloadable(const struct entry *entry);
+
+#endif

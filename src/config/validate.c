@@ -1,0 +1,194 @@
+/* Each rule is a row or a function; the first broken one is told. */
+#include "config/validate.h"
+
+#include <regex.h>
+#include <string.h>
+
+#include "config/entries.h"
+#include "config/string_list.h"
+#include "config/value.h"
+
+struct key {
+	const char *section;
+	const char *name;
+};
+
+/* `low` must not be above `high`. */
+/* clang-format off */
+static const struct {
+	struct key low;
+	struct key high;
+	const char *why;
+} pairs[] = {
+	{ { "worker", "claim_batch" }, { "inbox", "max_claimed" },
+		"one claim must fit into memory" },
+	{ { "inbox", "max_in_flight" }, { "inbox", "max_claimed" },
+		"what is delivered is claimed, too" },
+	{ { "retry", "backoff" }, { "retry", "backoff_max" },
+		"no delay is longer than the longest" },
+};
+/* clang-format on */
+
+static struct entry *entry_of(const struct config *config, struct key key)
+{
+	struct entry_key wanted = {
+		.section = options_section(key.section),
+		.name = key.name,
+	};
+
+	return entries_find(config->entries, &wanted);
+}
+
+static int64_t *number_of(struct config *config, const struct entry *entry)
+{
+	return (int64_t *)((char *)config + entry->option->offset);
+}
+
+/* Makes the number of the default that of the other one. */
+static int give_way(
+	struct config *config, struct entry *entry, const struct entry *to, struct err *err)
+{
+	struct strings texts = { NULL, 0 };
+	char *origin = NULL;
+	int r = strings_add_all(&texts, &to->texts, err);
+
+	if (r == 0)
+		r = string_format(&origin, err, "default (as %s)", to->path);
+	if (r < 0) {
+		strings_fini(&texts);
+		return r;
+	}
+	*number_of(config, entry) = *number_of(config, to);
+	strings_fini(&entry->texts);
+	free(entry->origin);
+	entry->texts = texts;
+	entry->origin = origin;
+	return 0;
+}
+
+int config_fit_defaults(struct config *config, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]) && r == 0; i++) {
+		struct entry *low = entry_of(config, pairs[i].low);
+		struct entry *high = entry_of(config, pairs[i].high);
+
+		if (low == NULL || high == NULL ||
+			*number_of(config, low) <= *number_of(config, high))
+			continue;
+		if (low->standard)
+			r = give_way(config, low, high, err);
+		else if (high->standard)
+			r = give_way(config, high, low, err);
+	}
+	return r;
+}
+
+static int check_pairs(struct config *config, struct err *err)
+{
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		const struct entry *low = entry_of(config, pairs[i].low);
+		const struct entry *high = entry_of(config, pairs[i].high);
+
+		if (low == NULL || high == NULL ||
+			*number_of(config, low) <= *number_of(config, high))
+			continue;
+		return err_set(err, FAULT_CONFIG,
+			"%s: %s is %s, above %s, which is %s (%s); %s: lower the one or raise the "
+			"other",
+			low->origin, low->path, low->texts.items[0], high->path,
+			high->texts.items[0], high->origin, pairs[i].why);
+	}
+	return 0;
+}
+
+static bool is_set(const struct settings *settings, const char *name)
+{
+	for (size_t i = 0; i < settings->count; i++) {
+		if (strcmp(settings->items[i].name, name) == 0)
+			return settings->items[i].value[0] != '\0';
+	}
+	return false;
+}
+
+static int missing(const char *key, const char *example, const char *variable, struct err *err)
+{
+	return err_set(err, FAULT_CONFIG,
+		"%s is not set; write \"%s\" under \"kafka:\" in the configuration file, or set %s",
+		key, example, variable);
+}
+
+static int check_required(const struct config *config, struct err *err)
+{
+	if (config->kafka_topics.count == 0)
+		return missing("kafka.topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS", err);
+	/* The second is librdkafka's older name for the first. */
+	if (!is_set(&config->kafka, "bootstrap.servers") &&
+		!is_set(&config->kafka, "metadata.broker.list"))
+		return missing("kafka.bootstrap.servers", "bootstrap.servers: localhost:9092",
+			"INBOXD_KAFKA_BOOTSTRAP_SERVERS", err);
+	if (!is_set(&config->kafka, "group.id"))
+		return missing("kafka.group.id", "group.id: billing", "INBOXD_KAFKA_GROUP_ID", err);
+	return 0;
+}
+
+/* Whether a topic is read by one of the names or expressions in kafka.topics. */
+static bool is_read(const struct config *config, const char *topic)
+{
+	bool read = false;
+
+	for (size_t i = 0; i < config->kafka_topics.count && !read; i++) {
+		const char *pattern = config->kafka_topics.items[i];
+		regex_t regex;
+
+		if (pattern[0] != '^') {
+			read = strcmp(pattern, topic) == 0;
+		} else if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) == 0) {
+			read = regexec(&regex, topic, 0, NULL, 0) == 0;
+			regfree(&regex);
+		}
+	}
+	return read;
+}
+
+static int check_dead_topic(const struct config *config, struct err *err)
+{
+	const struct entry *entry = entry_of(config, (struct key){ "retry", "dead_topic" });
+
+	if (entry == NULL || config->retry.dead_topic[0] == '\0' ||
+		!is_read(config, config->retry.dead_topic))
+		return 0;
+	return err_set(err, FAULT_CONFIG,
+		"%s: %s: \"%s\" is also read by kafka.topics, so dead messages would come back; "
+		"name "
+		"another topic",
+		entry->origin, entry->path, config->retry.dead_topic);
+}
+
+static int warn_of_idle_rules(struct config *config, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i + 1 < config->topic_count && r == 0; i++) {
+		const char *topic = config->topics[i].topic;
+
+		if (!is_read(config, topic))
+			r = strings_addf(&config->warnings, err,
+				"topics.%s: rules for a topic that kafka.topics does not name",
+				topic);
+	}
+	return r;
+}
+
+int config_validate(struct config *config, bool without_kafka, struct err *err)
+{
+	int r = check_pairs(config, err);
+
+	if (r == 0)
+		r = check_dead_topic(config, err);
+	if (r < 0 || without_kafka)
+		return r;
+	r = check_required(config, err);
+	return r < 0 ? r : warn_of_idle_rules(config, err);
+}

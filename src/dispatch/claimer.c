@@ -1,0 +1,496 @@
+/*
+ * What to ask the table for, and when. Due rows are claimed every poll, at the moment a known retry
+ * is due, and at once while a partition overflows; keys that wait behind nothing any more are gone on
+ * with as soon as memory has room; a sweep every few seconds finds what was parked and forgotten
+ * (rule R13: parked is derived, not remembered).
+ *
+ * One claim of each kind at a time: two at once would take each other's rows for rows that are in the
+ * way. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
+ * given back (rule R3).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define SWEEP_EVERY_MS     3000
+#define SWEEP_SPILL_MOST   2000   /* lanes to go on with: enough, no need to find more */
+#define LANES_A_CLAIM      200
+#define IDLE_LANES_MOST    100000
+#define GAUGES_EVERY_MS    2000
+#define GAUGES_PACE        50     /* never busy for more than a fiftieth of the time */
+#define GAUGES_CAP         1000000
+
+void claimer_init(struct claimer *claimer)
+{
+	claimer->due_at_ms = INT64_MAX;
+}
+
+void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
+{
+	int64_t at = clock_now_ms() + delay_ms + 1;
+
+	if (at < dispatch->claimer.due_at_ms)
+		dispatch->claimer.due_at_ms = at;
+}
+
+void claimer_sweep_soon(struct dispatch *dispatch)
+{
+	dispatch->claimer.sweep_at_ms = 0;
+	dispatch->claimer.poll_at_ms = 0;
+	dispatch_stir(dispatch);
+}
+
+/* ------------------------------------------------------------------ making jobs */
+
+static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
+{
+	struct job *job = job_new(kind);
+
+	if (job == NULL)
+		return NULL;
+	job->request.instance = dispatch->options.instance;
+	job->request.ordering = dispatch->options.config->inbox.ordering;
+	if (routing_copy(&job->routing, dispatch->routing, NULL) == 0) {
+		job->request.routing = job->routing;
+		return job;
+	}
+	job_free(job);
+	return NULL;
+}
+
+static void give(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->claimer.under_way[job->kind] = true;
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES)
+		dispatch->claimer.claims_under_way++;
+	worker_pool_give(dispatch->pool, job);
+}
+
+static void drop(struct dispatch *dispatch, struct job *job)
+{
+	if (job != NULL)
+		gate_release(dispatch->options.gate, job->reserved, 0);
+	job_free(job);
+}
+
+static void add_partition(struct job *job, const struct gate_partition *partition, size_t index)
+{
+	job->partitions[job->count] =
+		(struct claim_partition){ partition->topic, partition->partition };
+	job->indexes[job->count] = index;
+	job->versions[job->count] = partition->version;
+	job->count++;
+}
+
+static bool room_for_partitions(struct job *job, size_t count)
+{
+	job->partitions = calloc(count, sizeof(*job->partitions));
+	job->indexes = calloc(count, sizeof(*job->indexes));
+	job->versions = calloc(count, sizeof(*job->versions));
+	return job->partitions != NULL && job->indexes != NULL && job->versions != NULL;
+}
+
+/* Where the partition is the order, it is claimed in runs: the next one when the last is worked off. */
+static bool is_claimable(const struct dispatch *dispatch, size_t index)
+{
+	return dispatch->lanes.ordering != ORDERING_PARTITION ||
+		lanes_is_empty(&dispatch->lanes, index, 0);
+}
+
+/* All partitions that are ours (or, unless `all`, may be claimed from now), starting somewhere else each time, so that no partition's backlog
+ * keeps the others waiting. */
+static bool add_own_partitions(struct dispatch *dispatch, struct job *job, bool all)
+{
+	size_t count = gate_count(dispatch->options.gate);
+	size_t first = count == 0 ? 0 : dispatch->claimer.rotation++ % count;
+
+	if (count == 0 || !room_for_partitions(job, count))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		size_t index = (first + i) % count;
+		struct gate_partition partition = gate_look(dispatch->options.gate, index);
+
+		if (partition.assigned && (all || is_claimable(dispatch, index)))
+			add_partition(job, &partition, index);
+	}
+	return job->count > 0;
+}
+
+/* Budget for rows to be claimed. False: there is none. */
+static bool reserve(struct dispatch *dispatch, struct job *job)
+{
+	size_t count;
+	size_t bytes;
+
+	job->reserved = gate_reserve(dispatch->options.gate,
+		(size_t)dispatch->options.config->worker.claim_batch);
+	gate_usage(dispatch->options.gate, &count, &bytes, &job->request.max_bytes);
+	job->request.max_rows = job->reserved;
+	return job->reserved > 0 && job->request.max_bytes > 0;
+}
+
+/* Half a claim's worth of room, so that claims are not made row by row. */
+static bool has_budget(const struct dispatch *dispatch)
+{
+	const struct config *config = dispatch->options.config;
+	int64_t most = config->inbox.max_claimed;
+	int64_t wanted = config->worker.claim_batch < most ? config->worker.claim_batch : most;
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	return bytes_free > 0 && most - (int64_t)count >= (wanted + 1) / 2;
+}
+
+static bool any_overflow(const struct dispatch *dispatch)
+{
+	size_t count = gate_count(dispatch->options.gate);
+
+	for (size_t i = 0; i < count; i++) {
+		struct gate_partition partition = gate_look(dispatch->options.gate, i);
+
+		if (partition.assigned && partition.overflow)
+			return true;
+	}
+	return false;
+}
+
+static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
+{
+	const struct claimer *claimer = &dispatch->claimer;
+
+	if (claimer->rescue || claimer->under_way[JOB_DUE] ||
+		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
+		return false;
+	return now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms;
+}
+
+/* Runs are claimed with a limit for each partition: together they must stay within the budget. */
+static void share_among_partitions(struct job *job)
+{
+	if (job->count > job->reserved)
+		job->count = job->reserved;
+	job->request.max_rows = job->reserved / job->count;
+}
+
+static void claim_due(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct job *job;
+
+	if (!due_wanted(dispatch, now_ms))
+		return;
+	job = new_job(dispatch, JOB_DUE);
+	if (job == NULL || !reserve(dispatch, job) || !add_own_partitions(dispatch, job, false)) {
+		drop(dispatch, job);
+		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
+		return;
+	}
+	if (job->request.ordering == ORDERING_PARTITION)
+		share_among_partitions(job);
+	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
+	dispatch->claimer.due_at_ms = INT64_MAX;
+	give(dispatch, job);
+}
+
+/* Where the partition is the order, its lane is the partition itself and any claim goes on with it. */
+static void claim_lanes(struct dispatch *dispatch)
+{
+	struct claimer *claimer = &dispatch->claimer;
+	struct lane_key keys[LANES_A_CLAIM];
+	struct job *job;
+	size_t count;
+
+	if (claimer->rescue || claimer->under_way[JOB_LANES] || dispatch->lanes.spill_count == 0 ||
+		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
+		return;
+	job = new_job(dispatch, JOB_LANES);
+	if (job == NULL || !reserve(dispatch, job)) {
+		drop(dispatch, job);
+		return;
+	}
+	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
+	if (job->lanes == NULL || !room_for_partitions(job, LANES_A_CLAIM)) {
+		drop(dispatch, job);
+		return;
+	}
+	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
+	count = lanes_take_spilled(&dispatch->lanes, keys, count);
+	for (size_t i = 0; i < count; i++) {
+		struct gate_partition partition =
+			gate_look(dispatch->options.gate, keys[i].partition);
+
+		job->lanes[i] = (struct claim_lane){ partition.topic, partition.partition,
+			keys[i].hash };
+		add_partition(job, &partition, keys[i].partition);
+	}
+	job->request.max_rows = job->reserved / job->count;
+	give(dispatch, job);
+}
+
+/* The next dirty partition to look into; false when a whole round is done. */
+static bool next_dirty(struct dispatch *dispatch, struct gate_partition *out, size_t *index)
+{
+	struct claimer *claimer = &dispatch->claimer;
+	size_t count = gate_count(dispatch->options.gate);
+
+	for (; claimer->sweep_next < count; claimer->sweep_next++) {
+		*index = claimer->sweep_next;
+		*out = gate_look(dispatch->options.gate, *index);
+		if (out->assigned && out->dirty)
+			return true;
+		claimer->sweep_page = false;
+	}
+	return false;
+}
+
+static void sweep(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct claimer *claimer = &dispatch->claimer;
+	struct gate_partition partition;
+	struct job *job;
+	size_t index = 0;
+
+	if (claimer->under_way[JOB_SWEEP] || now_ms < claimer->sweep_at_ms ||
+		dispatch->lanes.spill_count > SWEEP_SPILL_MOST)
+		return;
+	if (!next_dirty(dispatch, &partition, &index)) {
+		claimer->sweep_next = 0;
+		claimer->sweep_at_ms = now_ms + SWEEP_EVERY_MS;
+		return;
+	}
+	job = new_job(dispatch, JOB_SWEEP);
+	if (job == NULL || !room_for_partitions(job, 1)) {
+		drop(dispatch, job);
+		return;
+	}
+	add_partition(job, &partition, index);
+	job->first_page = !claimer->sweep_page;
+	job->after = claimer->sweep_after;
+	job->request.max_rows = (size_t)dispatch->options.config->worker.claim_batch;
+	give(dispatch, job);
+}
+
+static void rescue(struct dispatch *dispatch)
+{
+	struct claimer *claimer = &dispatch->claimer;
+	struct entry *entry;
+	struct job *job;
+
+	if (!claimer->rescue || claimer->claims_under_way > 0 || claimer->under_way[JOB_RESCUE])
+		return;
+	job = new_job(dispatch, JOB_RESCUE);
+	if (job == NULL)
+		return;
+	job->held = calloc(dispatch->held + 1, sizeof(*job->held));
+	if (job->held == NULL) {
+		drop(dispatch, job);
+		return;
+	}
+	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
+		if (entry->message->delivery_count > 1)
+			job->held[job->count++] = entry->message->seq;
+	}
+	give(dispatch, job);
+}
+
+static void gauge(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct job *job;
+
+	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms)
+		return;
+	job = new_job(dispatch, JOB_GAUGES);
+	dispatch->claimer.gauges_at_ms = now_ms + GAUGES_EVERY_MS;
+	if (job == NULL || !add_own_partitions(dispatch, job, true)) {
+		drop(dispatch, job);
+		return;
+	}
+	job->cap = dispatch->options.config->ingest.max_pending + 1;
+	if (job->cap > GAUGES_CAP)
+		job->cap = GAUGES_CAP;
+	give(dispatch, job);
+}
+
+/* Claims leave a worker to the verdicts when there is more than one. */
+static bool may_give(const struct dispatch *dispatch)
+{
+	size_t kept = worker_pool_size(dispatch->pool) > 1 ? 1 : 0;
+
+	return worker_pool_idle(dispatch->pool) > kept;
+}
+
+void claimer_run(struct dispatch *dispatch, int64_t now_ms)
+{
+	if (dispatch_is_stopping(dispatch) || now_ms < dispatch->hold_until_ms)
+		return;
+	if (may_give(dispatch))
+		rescue(dispatch);
+	if (may_give(dispatch))
+		claim_lanes(dispatch);
+	if (may_give(dispatch))
+		claim_due(dispatch, now_ms);
+	if (may_give(dispatch))
+		sweep(dispatch, now_ms);
+	if (may_give(dispatch))
+		gauge(dispatch, now_ms);
+	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
+}
+
+/* ------------------------------------------------------------------ what came back */
+
+static size_t index_of(struct dispatch *dispatch, const struct message *message)
+{
+	int index = gate_partition(dispatch->options.gate, message->topic, message->partition, NULL);
+
+	return index < 0 ? 0 : (size_t)index; /* known since it was asked for */
+}
+
+/* The last row of its lane in this claim tells up to where the run goes and whether more follows;
+ * rows come in their order, so the last call for a lane is the one that stays. */
+static void note_runs(struct dispatch *dispatch, const struct claimed *claimed)
+{
+	for (size_t i = 0; i < claimed->count; i++) {
+		const struct message *message = claimed->rows[i].message;
+
+		if (dispatch->lanes.ordering == ORDERING_PARTITION || message_is_keyed(message))
+			lanes_claimed(&dispatch->lanes, index_of(dispatch, message),
+				message->key_hash, message->offset, claimed->rows[i].followed);
+	}
+}
+
+static void admit_claimed(struct dispatch *dispatch, struct job *job)
+{
+	struct claimed *claimed = &job->claimed;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < claimed->count; i++)
+		bytes += claimed->rows[i].message->bytes;
+	gate_charge(dispatch->options.gate, bytes);
+	note_runs(dispatch, claimed);
+	for (size_t i = 0; i < claimed->count; i++) {
+		struct message *message = claimed->rows[i].message;
+
+		claimed->rows[i].message = NULL;
+		held_admit(dispatch, message, index_of(dispatch, message), false);
+	}
+	if (job->reserved > claimed->count)
+		gate_release(dispatch->options.gate, job->reserved - claimed->count, 0);
+	job->reserved = 0;
+}
+
+/* Everything due was taken: new rows of these partitions may be born claimed again. */
+static void note_drained(struct dispatch *dispatch, const struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++)
+		gate_drained(dispatch->options.gate, job->indexes[i], job->versions[i]);
+}
+
+static void due_finished(struct dispatch *dispatch, struct job *job)
+{
+	if (job->claimed.seen < job->request.max_rows)
+		note_drained(dispatch, job);
+	if (job->claimed.seen > 0 || any_overflow(dispatch))
+		dispatch->claimer.poll_at_ms = 0; /* more may be there */
+	admit_claimed(dispatch, job);
+	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
+}
+
+static bool was_claimed(const struct job *job, const struct claim_lane *lane)
+{
+	for (size_t i = 0; i < job->claimed.count; i++) {
+		const struct message *message = job->claimed.rows[i].message;
+
+		if (message->partition == lane->partition && message->key_hash == lane->key_hash &&
+			strcmp(message->topic, lane->topic) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void lanes_finished(struct dispatch *dispatch, struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		if (!was_claimed(job, &job->lanes[i]))
+			lanes_block(&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash);
+	}
+	admit_claimed(dispatch, job);
+	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
+}
+
+static void sweep_finished(struct dispatch *dispatch, struct job *job)
+{
+	struct claimer *claimer = &dispatch->claimer;
+
+	if (!job->waiting)
+		gate_clean(dispatch->options.gate, job->indexes[0], job->versions[0]);
+	for (size_t i = 0; i < job->page.count; i++)
+		(void)lanes_parked(&dispatch->lanes, job->indexes[0], job->page.hashes[i], -1, NULL);
+	if (job->released > 0)
+		claimer->poll_at_ms = 0;
+	claimer->sweep_page = job->page.more;
+	claimer->sweep_after = job->page.last;
+	if (!job->page.more)
+		claimer->sweep_next++;
+}
+
+static void rescue_finished(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->claimer.rescue = false;
+	dispatch->claimer.poll_at_ms = 0;
+	log_info("claims_rescued", LOG_INT("rows", job->rescued),
+		LOG_STR("why", "the answer to a claim was lost"));
+	metric_add(metrics_get(dispatch->options.metrics, METER_RESCUED, NULL, NULL), job->rescued);
+}
+
+static void gauges_finished(struct dispatch *dispatch, struct job *job)
+{
+	struct metrics *metrics = dispatch->options.metrics;
+	const struct gauges *gauges = &job->gauges;
+	int64_t pause = job->took_us * GAUGES_PACE / 1000;
+
+	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
+	metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
+	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
+	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
+		(double)gauges->oldest_due_ms / 1000.0);
+	gate_set_waiting(dispatch->options.gate, gauges->waiting + gauges->unrouted);
+	if (pause > GAUGES_EVERY_MS)
+		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
+}
+
+/* The database failed: what the job was about is asked for again later. */
+static void failed(struct dispatch *dispatch, struct job *job)
+{
+	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
+		(void)lanes_parked(&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash, -1, NULL);
+	if (job->result == CLAIM_UNKNOWN)
+		dispatch->claimer.rescue = true;
+	if (job->kind == JOB_DUE)
+		dispatch->claimer.poll_at_ms = 0;
+	gate_release(dispatch->options.gate, job->reserved, 0);
+	job->reserved = 0;
+}
+
+static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job *job) = {
+	[JOB_DUE] = due_finished,
+	[JOB_LANES] = lanes_finished,
+	[JOB_SWEEP] = sweep_finished,
+	[JOB_RESCUE] = rescue_finished,
+	[JOB_GAUGES] = gauges_finished,
+};
+
+void claimer_finished(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->claimer.under_way[job->kind] = false;
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES)
+		dispatch->claimer.claims_under_way--;
+	if (job->result != 0)
+		failed(dispatch, job);
+	else
+		finishers[job->kind](dispatch, job);
+	dispatch_stir(dispatch);
+}

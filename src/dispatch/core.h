@@ -1,0 +1,265 @@
+/*
+ * Inside dispatch: the one struct its files share. Everything here belongs to the dispatch thread but
+ * for the fields marked otherwise. Files, by what they answer:
+ *
+ *	held.c     what is in memory: arrival, routing, leaving, low_seq
+ *	handlers.c who gets what: handler groups, windows, suspects, the pump
+ *	session.c  one connection: lines in, lines out
+ *	settler.c  verdicts on their way to the table
+ *	claimer.c  what to ask the table for, and when
+ *	dispatch.c the loop, start and stop
+ */
+#ifndef DISPATCH_CORE_H
+#define DISPATCH_CORE_H
+
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <pthread.h>
+
+#include "base/buf.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/entry.h"
+#include "dispatch/judge.h"
+#include "dispatch/lanes.h"
+#include "dispatch/protocol.h"
+#include "dispatch/worker.h"
+#include "model/event.h"
+#include "model/headers.h"
+#include "model/meters.h"
+#include "model/routing.h"
+
+TAILQ_HEAD(session_list, session);
+#define SESSIONS_MAX     1024              /* connections */
+#define TICK_MS          20                /* deadlines, polls and retries are looked at this often */
+#define OUTPUT_MAX_BYTES (1024 * 1024)     /* unread by one connection: no more is sent to it */
+#define INPUT_MAX_BYTES  (64 * 1024 * 1024) /* unfinished lines of all connections together */
+
+/* All connections of one handler name. */
+struct handler {
+	char *name;
+	struct entry_list ready;
+	size_t ready_count;
+	struct entry_list suspects; /* to be delivered alone */
+	size_t suspect_count;
+	struct session_list sessions;
+	size_t session_count;
+	size_t held;                /* entries routed to it, in whatever state */
+	size_t in_flight;           /* delivered and unsettled */
+	bool routed;                /* its subscriptions are in the routing */
+	bool full;                  /* holds its share of memory: routing is closed for it */
+	int64_t gone_ms;            /* since when it has no connection */
+	struct metric *ended[END_RETURNED];
+	struct metric *in_flight_gauge;
+	struct metric *connected_gauge;
+	struct metric *seconds;
+	UT_hash_handle hh;
+};
+
+/* A deliver_batch that is not answered yet. */
+struct call {
+	char id[24];
+	struct session *session;
+	TAILQ_HEAD(, entry) entries;
+	UT_hash_handle hh;
+};
+
+struct session {
+	struct dispatch *dispatch;
+	struct bufferevent *bev;
+	char id[24];
+	TAILQ_ENTRY(session) link;
+	TAILQ_ENTRY(session) group_link;
+	struct handler *handler;   /* NULL before hello */
+	struct entry_list open;    /* by deadline */
+	size_t open_count;
+	size_t window;
+	int64_t timeout_ms;
+	size_t batch_max;
+	int64_t batch_wait_ms;
+	int64_t batch_since_ms;    /* a partial batch waits since; 0 = none */
+	struct entry *alone;       /* the suspect it is reserved for or busy with */
+	bool draining;
+	struct buf drain_id;       /* of the request to answer once nothing is open */
+	int broken_lines;
+	int64_t connected_ms;
+	size_t scanned;            /* bytes of the input known to hold no LF */
+	size_t unread;             /* bytes of input counted in dispatch->unread */
+	bool closing;              /* ends once its output is written */
+	int64_t closing_ms;        /* since */
+};
+
+struct settler {
+	struct entry_list pending; /* to be settled now */
+	size_t pending_count;
+	struct entry_list locked;  /* their rows are locked, by retry_at_ms */
+	struct entry_list raise;   /* crash counts to raise */
+	size_t raise_count;
+	size_t under_way;          /* entries in jobs */
+};
+
+struct claimer {
+	int64_t poll_at_ms;        /* when the table is asked for due rows anyway */
+	int64_t due_at_ms;         /* earliest retry known; INT64_MAX = none */
+	int64_t sweep_at_ms;
+	int64_t gauges_at_ms;
+	size_t sweep_next;         /* partition to look at */
+	uint64_t sweep_after;
+	bool sweep_page;           /* sweep_after is set: go on in the same partition */
+	size_t rotation;           /* where the list of partitions starts, for fairness */
+	bool rescue;               /* a claim's outcome is unknown: none until it is resolved */
+	size_t claims_under_way;   /* JOB_DUE, JOB_LANES */
+	bool under_way[JOB_KINDS];
+};
+
+enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
+
+struct dispatch {
+	struct dispatch_options options;
+	struct judge_rules rules;
+	struct event_base *base;
+	struct event *tick;
+	struct event *woken;
+	struct event *pump;        /* activated by whoever changed something; runs once a round */
+	struct evconnlistener *listener;
+	pthread_t thread;
+	bool started;
+	enum phase phase;
+	atomic_bool stop;          /* any thread */
+	atomic_bool abandon;       /* any thread */
+	atomic_bool may_end;       /* any thread: ingest is over, nothing more comes */
+	_Atomic int64_t deadline_ms; /* any thread */
+	const struct config *_Atomic next_config; /* any thread: to be taken over */
+	atomic_bool ended;         /* any thread */
+
+	struct entry *entries;     /* by seq */
+	struct entry_list born;    /* in seq order */
+	size_t held;
+	int64_t max_seq;
+	_Atomic int64_t low_seq;   /* any thread */
+	struct lanes lanes;
+
+	struct routing *routing;
+	struct handler *handlers;
+	pthread_mutex_t names_lock;
+	struct buf names;          /* handlers as JSON; under names_lock */
+	struct session_list sessions;
+	size_t session_count;
+	uint64_t next_session;
+	size_t unread;
+	size_t in_flight;
+	struct call *calls;
+	uint64_t next_call;
+	struct protocol_parser *parser;
+	struct event_renderer *renderer;
+	struct buf rendered;
+	struct buf line;
+
+	struct settler settler;
+	struct claimer claimer;
+	struct worker_pool *pool;
+	struct wake *wake;
+	int faults;                /* in a row, of the database */
+	int64_t hold_until_ms;     /* no jobs before: the database failed */
+
+	struct metric *unknown_answers;
+	struct metric *protocol_errors;
+	struct metric *claim_lost;
+	struct metric *claimed_gauge;
+	struct metric *claimed_bytes_gauge;
+	struct metric *settle_seconds;
+	struct metric *claim_seconds;
+	struct metric *end_to_end;
+};
+
+/* dispatch.c */
+/* Lets the pump run in this round of the loop. */
+void dispatch_stir(struct dispatch *dispatch);
+/* Lets it run again then at the latest. */
+void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms);
+/* True while the fast end of stopping is reached: nothing new is delivered. */
+bool dispatch_is_stopping(const struct dispatch *dispatch);
+
+/* held.c */
+/* A claimed message arrives; takes it. `born`: by INSERT, counts for low_seq. */
+void held_admit(struct dispatch *dispatch, struct message *message, size_t partition, bool born);
+/* Its verdict is known to the table, or its claim is lost. Frees the entry. */
+void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
+/* The entry goes to its handler's queue, or is parked when nobody wants it. */
+void held_ready(struct dispatch *dispatch, struct entry *entry);
+/* Parks, gives back. From any state but SETTLING. */
+void held_park(struct dispatch *dispatch, struct entry *entry);
+void held_return(struct dispatch *dispatch, struct entry *entry);
+/* The entry has its verdict: to the settler; what is queued behind one that goes outside is parked. */
+void held_settle(struct dispatch *dispatch, struct entry *entry);
+/* Gives back what is not delivered: of one partition, or with SIZE_MAX of all. */
+void held_return_undelivered(struct dispatch *dispatch, size_t partition);
+struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
+/* Frees everything without settling. */
+void held_drop_all(struct dispatch *dispatch);
+
+/* handlers.c */
+/* Registers a session under its handler's name. ROUTING_OVERLAP with words, or FAULT_MEMORY. */
+int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,
+	struct err *err);
+/* The session is gone: its open deliveries are lost, or returned when it left in order. */
+void handlers_leave(struct dispatch *dispatch, struct session *session);
+/* Hands out whatever may be handed out. */
+void handlers_pump(struct dispatch *dispatch, int64_t now_ms);
+/* Deadlines, handlers that stayed away. */
+void handlers_tick(struct dispatch *dispatch, int64_t now_ms);
+/* The delivery is over (answered, timed out, lost): off its session. */
+void handlers_close_delivery(struct dispatch *dispatch, struct entry *entry);
+void handlers_enqueue(struct dispatch *dispatch, struct entry *entry);
+void handlers_dequeue(struct entry *entry);
+/* A suspect's crash count is raised (or its claim was lost, then the entry is gone already). */
+void handlers_raised(struct dispatch *dispatch, struct entry *entry);
+/* Draining, stopping: suspects that wait for this connection to be empty are not delivered there. */
+void handlers_release_reserved_of(struct dispatch *dispatch, struct session *session);
+void handlers_release_reserved(struct dispatch *dispatch);
+/* How much of memory it holds decides whether ingest may claim for it. */
+void handlers_weigh(struct dispatch *dispatch, struct handler *handler);
+/* Tells the gate and the sweep that the routing changed. */
+void handlers_publish(struct dispatch *dispatch);
+void handlers_fini(struct dispatch *dispatch);
+
+/* session.c */
+void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+	int length, void *arg);
+/* Writes one line made in dispatch->line. */
+void session_send(struct session *session, const struct buf *line);
+size_t session_unsent(const struct session *session);
+void session_cancel(struct session *session, const struct entry *entry, const char *reason);
+void session_check_drained(struct session *session);
+void session_close(struct session *session);
+/* Ends what never said hello, or was to be closed and is written. May free the session. */
+void session_tick(struct session *session, int64_t now_ms);
+
+/* deliver.c */
+/* Opens these entries on the session and writes one deliver or deliver_batch line. */
+void deliver(struct session *session, struct entry **entries, size_t count);
+/* The delivery's id on the wire: "d9001.2". */
+#define ENTRY_ID_BYTES 40
+void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES]);
+/* A new deadline for an open delivery. */
+void deliver_extend(struct entry *entry, int64_t deadline_ms);
+
+/* settler.c */
+void settler_init(struct settler *settler);
+void settler_add(struct dispatch *dispatch, struct entry *entry);
+void settler_add_raise(struct dispatch *dispatch, struct entry *entry);
+/* Gives jobs to idle workers. */
+void settler_run(struct dispatch *dispatch, int64_t now_ms);
+void settler_finished(struct dispatch *dispatch, struct job *job);
+bool settler_is_empty(const struct settler *settler);
+
+/* claimer.c */
+void claimer_init(struct claimer *claimer);
+void claimer_run(struct dispatch *dispatch, int64_t now_ms);
+void claimer_finished(struct dispatch *dispatch, struct job *job);
+/* A row will be due in delay_ms. */
+void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
+/* Subscriptions changed or partitions came: look for parked rows soon. */
+void claimer_sweep_soon(struct dispatch *dispatch);
+
+#endif

@@ -1,0 +1,473 @@
+/*
+ * The loop: start, rounds, stop. A round handles what came in (lines, batches, finished jobs), then
+ * the pump runs once: hand out, give jobs. Time passes in ticks.
+ */
+#include "dispatch/dispatch.h"
+
+#include <event2/thread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+#include "model/handover.h"
+#include "store/sidecar.h"
+
+#define DB_BACKOFF_MS      100
+#define DB_BACKOFF_MAX_MS  5000
+#define HANDOVERS_A_ROUND  16
+#define STOP_GRACE_MS      2000 /* beyond the deadline, for what hangs */
+#define LAST_SETTLES_MS    1000 /* before the deadline, kept for settling what was cut off */
+#define LISTEN_BACKLOG     128
+
+static void set_timer(struct event *event, int64_t delay_ms)
+{
+	struct timeval in = { .tv_sec = delay_ms / 1000, .tv_usec = (delay_ms % 1000) * 1000 };
+
+	(void)event_add(event, &in);
+}
+
+void dispatch_stir(struct dispatch *dispatch)
+{
+	event_active(dispatch->pump, EV_TIMEOUT, 0);
+}
+
+void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms)
+{
+	set_timer(dispatch->pump, delay_ms);
+}
+
+bool dispatch_is_stopping(const struct dispatch *dispatch)
+{
+	return dispatch->phase != PHASE_RUN;
+}
+
+static void take_config(struct dispatch *dispatch, const struct config *config)
+{
+	dispatch->options.config = config;
+	dispatch->rules = (struct judge_rules){
+		.max_attempts = config->retry.max_attempts,
+		.backoff_ms = config->retry.backoff,
+		.backoff_max_ms = config->retry.backoff_max,
+		.max_crashes = config->retry.max_crashes,
+	};
+}
+
+/* ------------------------------------------------------------------ what comes in */
+
+static void on_revoked(struct dispatch *dispatch, const struct handover *handover)
+{
+	for (size_t i = 0; i < handover->revoked_count; i++) {
+		held_return_undelivered(dispatch, handover->revoked[i]);
+		lanes_forget(&dispatch->lanes, handover->revoked[i], SIZE_MAX, 0);
+	}
+	for (size_t i = 0; i < handover->parked_count; i++)
+		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
+			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
+}
+
+/* What is parked in the table is noted first: a later row of its key must not go before it. */
+static void take_handover(struct dispatch *dispatch, struct handover *handover)
+{
+	on_revoked(dispatch, handover);
+	for (size_t i = 0; i < handover->count; i++) {
+		struct message *message = handover->items[i].message;
+
+		handover->items[i].message = NULL;
+		held_admit(dispatch, message, handover->items[i].partition, true);
+	}
+	handover_free(handover);
+}
+
+static void take_handovers(struct dispatch *dispatch)
+{
+	void *item = NULL;
+
+	for (int i = 0; i < HANDOVERS_A_ROUND; i++) {
+		if (queue_pop(dispatch->options.in, &item, 0) != 0)
+			return;
+		take_handover(dispatch, item);
+	}
+	wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
+}
+
+static void on_database_fault(struct dispatch *dispatch, const struct job *job)
+{
+	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, DB_BACKOFF_MAX_MS, dispatch->faults,
+		random_u64());
+
+	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
+			   db_error_class(&job->err), NULL), 1);
+	if (dispatch->faults++ == 0)
+		log_warn("dispatch_database_lost", LOG_STR("error", job->err.text),
+			LOG_INT("retry_in_ms", delay),
+			LOG_STR("next", "verdicts are kept and settled when it is back"));
+	dispatch->hold_until_ms = clock_now_ms() + delay;
+}
+
+static void on_database_ok(struct dispatch *dispatch)
+{
+	if (dispatch->faults > 0) {
+		log_info("dispatch_database_back", LOG_INT("failed_jobs", dispatch->faults));
+		metric_add(metrics_get(dispatch->options.metrics, METER_PG_RECONNECTS, NULL, NULL), 1);
+	}
+	dispatch->faults = 0;
+}
+
+static void take_jobs(struct dispatch *dispatch)
+{
+	struct job *job;
+
+	while ((job = worker_pool_take(dispatch->pool)) != NULL) {
+		if (job->result != 0)
+			on_database_fault(dispatch, job);
+		else
+			on_database_ok(dispatch);
+		if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
+			settler_finished(dispatch, job);
+		else
+			claimer_finished(dispatch, job);
+		job_free(job);
+	}
+}
+
+static void on_woken(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *dispatch = arg;
+
+	(void)fd;
+	(void)what;
+	wake_clear(dispatch->wake);
+	take_jobs(dispatch);
+	take_handovers(dispatch);
+	dispatch_stir(dispatch);
+}
+
+static void on_pump(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *dispatch = arg;
+	int64_t now_ms = clock_now_ms();
+
+	(void)fd;
+	(void)what;
+	handlers_pump(dispatch, now_ms);
+	settler_run(dispatch, now_ms);
+	claimer_run(dispatch, now_ms);
+}
+
+/* ------------------------------------------------------------------ stopping */
+
+static void cancel_open(struct dispatch *dispatch, const char *reason)
+{
+	struct session *session;
+	struct entry *entry;
+
+	TAILQ_FOREACH (session, &dispatch->sessions, link) {
+		while ((entry = TAILQ_FIRST(&session->open)) != NULL) {
+			session_cancel(session, entry, reason);
+			held_return(dispatch, entry);
+		}
+	}
+}
+
+static void begin_stop(struct dispatch *dispatch)
+{
+	dispatch->phase = PHASE_STOP;
+	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
+		LOG_INT("in_flight", dispatch->in_flight),
+		LOG_STR("next", "queued messages go back, delivered ones may finish"));
+	handlers_release_reserved(dispatch);
+	held_return_undelivered(dispatch, SIZE_MAX);
+	dispatch_stir(dispatch);
+}
+
+static bool is_at_rest(const struct dispatch *dispatch)
+{
+	return dispatch->held == 0 && settler_is_empty(&dispatch->settler) &&
+		dispatch->claimer.claims_under_way == 0 && queue_length(dispatch->options.in) == 0;
+}
+
+static void check_stop(struct dispatch *dispatch, int64_t now_ms)
+{
+	int64_t deadline = atomic_load(&dispatch->deadline_ms);
+
+	if (atomic_load(&dispatch->abandon)) {
+		cancel_open(dispatch, "lease_lost");
+		dispatch->phase = PHASE_OVER;
+	} else if (atomic_load(&dispatch->stop) && dispatch->phase == PHASE_RUN) {
+		begin_stop(dispatch);
+	}
+	if (dispatch->phase == PHASE_STOP && now_ms >= deadline - LAST_SETTLES_MS)
+		cancel_open(dispatch, "shutdown");
+	if (dispatch->phase == PHASE_STOP && atomic_load(&dispatch->may_end) &&
+		(is_at_rest(dispatch) || now_ms >= deadline))
+		dispatch->phase = PHASE_OVER;
+	if (dispatch->phase == PHASE_OVER)
+		(void)event_base_loopexit(dispatch->base, NULL);
+}
+
+static void tick_sessions(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct session *session = TAILQ_FIRST(&dispatch->sessions);
+	struct session *next;
+
+	for (; session != NULL; session = next) {
+		next = TAILQ_NEXT(session, link);
+		session_tick(session, now_ms);
+	}
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *dispatch = arg;
+	const struct config *config = atomic_exchange(&dispatch->next_config, NULL);
+	int64_t now_ms = clock_now_ms();
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	(void)fd;
+	(void)what;
+	if (config != NULL)
+		take_config(dispatch, config);
+	atomic_store(&dispatch->options.health->dispatch_tick_ms, now_ms);
+	tick_sessions(dispatch, now_ms);
+	handlers_tick(dispatch, now_ms);
+	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	metric_set(dispatch->claimed_gauge, (double)count);
+	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
+	take_handovers(dispatch);
+	check_stop(dispatch, now_ms);
+	on_pump(-1, 0, dispatch);
+}
+
+/* The last lines (cancel) still go out, as far as the sockets take them at once. */
+static void flush_sessions(struct dispatch *dispatch)
+{
+	struct timeval soon = { .tv_usec = 50000 };
+
+	(void)event_del(dispatch->tick);
+	(void)event_base_loopexit(dispatch->base, &soon);
+	(void)event_base_dispatch(dispatch->base);
+}
+
+static void *run(void *arg)
+{
+	struct dispatch *dispatch = arg;
+
+	(void)event_base_dispatch(dispatch->base);
+	flush_sessions(dispatch);
+	atomic_store(&dispatch->ended, true);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ start and end */
+
+static struct metric *series(const struct dispatch *dispatch, enum meter family)
+{
+	return metrics_get(dispatch->options.metrics, family, NULL, NULL);
+}
+
+static void find_series(struct dispatch *dispatch)
+{
+	dispatch->unknown_answers = series(dispatch, METER_UNKNOWN_ANSWERS);
+	dispatch->protocol_errors = series(dispatch, METER_PROTOCOL_ERRORS);
+	dispatch->claim_lost = series(dispatch, METER_CLAIM_LOST);
+	dispatch->claimed_gauge = series(dispatch, METER_CLAIMED);
+	dispatch->claimed_bytes_gauge = series(dispatch, METER_CLAIMED_BYTES);
+	dispatch->settle_seconds = series(dispatch, METER_SETTLE);
+	dispatch->claim_seconds = series(dispatch, METER_CLAIM);
+	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
+}
+
+static int make_loop(struct dispatch *dispatch, struct err *err)
+{
+	(void)evthread_use_pthreads();
+	dispatch->base = event_base_new();
+	if (dispatch->base == NULL)
+		return err_memory(err);
+	dispatch->pump = event_new(dispatch->base, -1, 0, on_pump, dispatch);
+	dispatch->tick = event_new(dispatch->base, -1, EV_PERSIST, on_tick, dispatch);
+	dispatch->woken = event_new(dispatch->base, dispatch->wake->fd, EV_READ | EV_PERSIST,
+		on_woken, dispatch);
+	if (dispatch->pump == NULL || dispatch->tick == NULL || dispatch->woken == NULL)
+		return err_memory(err);
+	(void)event_add(dispatch->woken, NULL);
+	set_timer(dispatch->tick, TICK_MS);
+	(void)evutil_make_socket_nonblocking(dispatch->options.listen_fd);
+	dispatch->listener = evconnlistener_new(dispatch->base, session_accept, dispatch,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, LISTEN_BACKLOG,
+		dispatch->options.listen_fd);
+	if (dispatch->listener == NULL)
+		return err_set(err, FAULT_SOCKET, "cannot listen for handlers");
+	dispatch->options.listen_fd = -1;
+	return 0;
+}
+
+static int make_pool(struct dispatch *dispatch, struct err *err)
+{
+	const struct config *config = dispatch->options.config;
+	char name[32];
+	struct worker_options options = {
+		.connections = (size_t)config->worker.connections,
+		.done_wake = dispatch->wake,
+		.instance = dispatch->options.instance,
+	};
+
+	sidecar_db_options(config, dispatch->options.instance, name, &options.db);
+	return worker_pool_new(&dispatch->pool, &options, err);
+}
+
+static int make_parts(struct dispatch *dispatch, struct err *err)
+{
+	int r = routing_new(&dispatch->routing, err);
+
+	if (r == 0)
+		r = protocol_parser_new(&dispatch->parser, err);
+	if (r == 0)
+		r = event_renderer_new(&dispatch->renderer, err);
+	if (r == 0)
+		r = make_loop(dispatch, err);
+	if (r == 0)
+		r = make_pool(dispatch, err);
+	return r;
+}
+
+int dispatch_new(struct dispatch **out, const struct dispatch_options *options, struct err *err)
+{
+	struct dispatch *dispatch = calloc(1, sizeof(*dispatch));
+	int r;
+
+	if (dispatch == NULL)
+		return err_memory(err);
+	dispatch->options = *options;
+	dispatch->wake = options->wake;
+	take_config(dispatch, options->config);
+	TAILQ_INIT(&dispatch->born);
+	TAILQ_INIT(&dispatch->sessions);
+	(void)pthread_mutex_init(&dispatch->names_lock, NULL);
+	buf_add_str(&dispatch->names, "[]");
+	lanes_init(&dispatch->lanes, options->config->inbox.ordering,
+		(size_t)options->config->worker.claim_batch);
+	settler_init(&dispatch->settler);
+	claimer_init(&dispatch->claimer);
+	dispatch->max_seq = options->first_low_seq - 1;
+	atomic_store(&dispatch->low_seq, options->first_low_seq);
+	find_series(dispatch);
+	r = make_parts(dispatch, err);
+	if (r != 0) {
+		dispatch_free(dispatch);
+		return r;
+	}
+	*out = dispatch;
+	return 0;
+}
+
+int dispatch_start(struct dispatch *dispatch, struct err *err)
+{
+	if (pthread_create(&dispatch->thread, NULL, run, dispatch) != 0)
+		return err_set(err, FAULT_INTERNAL, "cannot start the dispatch thread");
+	dispatch->started = true;
+	return 0;
+}
+
+int64_t dispatch_low_seq(const struct dispatch *dispatch)
+{
+	return atomic_load(&dispatch->low_seq);
+}
+
+void dispatch_handlers(struct dispatch *dispatch, struct buf *out)
+{
+	(void)pthread_mutex_lock(&dispatch->names_lock);
+	buf_add(out, dispatch->names.data, dispatch->names.length);
+	(void)pthread_mutex_unlock(&dispatch->names_lock);
+}
+
+/* Waits for the thread without trusting it. */
+static int wait_for_end(struct dispatch *dispatch, int64_t until_ms)
+{
+	while (dispatch->started && !atomic_load(&dispatch->ended)) {
+		if (clock_now_ms() >= until_ms)
+			return 1;
+		(void)usleep(5000);
+	}
+	if (dispatch->started)
+		(void)pthread_join(dispatch->thread, NULL);
+	dispatch->started = false;
+	return 0;
+}
+
+void dispatch_begin_stop(struct dispatch *dispatch, int64_t deadline_ms)
+{
+	atomic_store(&dispatch->deadline_ms, deadline_ms);
+	atomic_store(&dispatch->stop, true);
+	wake_poke(dispatch->wake);
+}
+
+int dispatch_finish(struct dispatch *dispatch)
+{
+	atomic_store(&dispatch->may_end, true);
+	wake_poke(dispatch->wake);
+	return wait_for_end(dispatch, atomic_load(&dispatch->deadline_ms) + STOP_GRACE_MS);
+}
+
+void dispatch_reload(struct dispatch *dispatch, const struct config *config)
+{
+	atomic_store(&dispatch->next_config, config);
+	wake_poke(dispatch->wake);
+}
+
+int dispatch_abandon(struct dispatch *dispatch)
+{
+	atomic_store(&dispatch->abandon, true);
+	wake_poke(dispatch->wake);
+	return wait_for_end(dispatch, clock_now_ms() + STOP_GRACE_MS);
+}
+
+static void free_sessions(struct dispatch *dispatch)
+{
+	struct session *session;
+
+	while ((session = TAILQ_FIRST(&dispatch->sessions)) != NULL)
+		session_close(session);
+}
+
+static void free_events(struct dispatch *dispatch)
+{
+	if (dispatch->listener != NULL)
+		evconnlistener_free(dispatch->listener);
+	if (dispatch->woken != NULL)
+		event_free(dispatch->woken);
+	if (dispatch->tick != NULL)
+		event_free(dispatch->tick);
+	if (dispatch->pump != NULL)
+		event_free(dispatch->pump);
+	if (dispatch->base != NULL)
+		event_base_free(dispatch->base);
+	if (dispatch->options.listen_fd >= 0)
+		(void)close(dispatch->options.listen_fd);
+}
+
+void dispatch_free(struct dispatch *dispatch)
+{
+	if (dispatch == NULL)
+		return;
+	worker_pool_free(dispatch->pool);
+	dispatch->phase = PHASE_OVER;
+	free_sessions(dispatch);
+	held_drop_all(dispatch);
+	handlers_fini(dispatch);
+	free_events(dispatch);
+	lanes_fini(&dispatch->lanes);
+	routing_free(dispatch->routing);
+	protocol_parser_free(dispatch->parser);
+	event_renderer_free(dispatch->renderer);
+	buf_fini(&dispatch->rendered);
+	buf_fini(&dispatch->line);
+	buf_fini(&dispatch->names);
+	(void)pthread_mutex_destroy(&dispatch->names_lock);
+	free(dispatch);
+}

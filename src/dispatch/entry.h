@@ -1,0 +1,76 @@
+/*
+ * An entry: a claimed message in this sidecar's memory, from the moment it arrives until its verdict
+ * is committed. Belongs to the dispatch thread; a worker may read `verdict` while it is SETTLING.
+ *
+ *	            lane head            window           answer, timeout, loss
+ *	 QUEUED ───────────────▶ READY ───────────▶ OPEN ───────────────────────▶ SETTLING ──▶ freed
+ *	    │                      │  ▲ suspect: RESERVED until its connection is empty  ▲
+ *	    └──────────────────────┴──┴── parked, given back ────────────────────────────┘
+ *
+ * Invariants: an entry is in exactly one list for its state (`link`); of one lane at most one entry
+ * is READY, RESERVED or OPEN; an entry leaves its lane only when its verdict is known to be committed
+ * or its claim to be lost, so the next of the key starts after that (G4).
+ */
+#ifndef DISPATCH_ENTRY_H
+#define DISPATCH_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+/* A table that cannot grow is an error to handle: the element's hh.tbl stays NULL. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "model/message.h"
+#include "store/settle.h"
+
+enum entry_state { ENTRY_QUEUED, ENTRY_READY, ENTRY_RESERVED, ENTRY_OPEN, ENTRY_SETTLING };
+
+/* What an entry ends with, for metrics. */
+enum entry_end {
+	END_DONE,
+	END_RETRY,
+	END_DEAD,
+	END_SNOOZE,
+	END_SETTLED,
+	END_TIMEOUT,
+	END_CRASH,
+	END_RETURNED, /* given back or parked: no delivery ended */
+};
+
+struct handler;
+struct session;
+struct call;
+struct lane;
+
+struct entry {
+	struct message *message;  /* owned */
+	size_t partition;         /* index in the gate */
+	enum entry_state state;
+	struct handler *handler;  /* whom it is routed to; NULL = nobody */
+	struct lane *lane;        /* NULL: ordered with nothing */
+	struct session *session;  /* RESERVED, OPEN */
+	struct call *call;        /* OPEN in a batch */
+	TAILQ_ENTRY(entry) link;  /* the list of its state */
+	TAILQ_ENTRY(entry) lane_link;
+	TAILQ_ENTRY(entry) born_link;
+	TAILQ_ENTRY(entry) call_link;
+	UT_hash_handle hh;        /* by message->seq */
+	bool born;                /* in the list that low_seq comes from */
+	bool raising;             /* RESERVED: in the settler to have its crash_count raised */
+	bool raised;              /* its crash_count is raised in the table */
+	bool in_flight;           /* counts against max_in_flight until settled */
+	int64_t deadline_ms;      /* clock_now_ms() */
+	int64_t opened_us;
+	int64_t retry_at_ms;      /* SETTLING: not before */
+	enum entry_end end;
+	struct settle_row verdict;
+	char *error;              /* owned texts of the verdict */
+	char *error_code;
+	char *result;
+};
+
+TAILQ_HEAD(entry_list, entry);
+
+#endif

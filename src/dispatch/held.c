@@ -1,0 +1,277 @@
+/*
+ * What is in memory. Every claimed message is one entry from arrival until its verdict is committed;
+ * low_seq follows from the list of born-claimed ones: its head, or one more than the highest seq ever
+ * seen. A batch not heard of yet has higher ones still, as one connection stores one batch after the
+ * other (rule R3).
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+static void publish_low_seq(struct dispatch *dispatch)
+{
+	const struct entry *lowest = TAILQ_FIRST(&dispatch->born);
+
+	atomic_store(&dispatch->low_seq,
+		lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1);
+}
+
+static struct handler *route(struct dispatch *dispatch, const struct message *message)
+{
+	const char *name = routing_find(dispatch->routing, message->topic, message->type);
+	struct handler *handler = NULL;
+
+	if (name != NULL)
+		HASH_FIND_STR(dispatch->handlers, name, handler);
+	return handler;
+}
+
+static void assign_handler(struct dispatch *dispatch, struct entry *entry)
+{
+	struct handler *handler = route(dispatch, entry->message);
+
+	if (handler == entry->handler)
+		return;
+	if (entry->handler != NULL) {
+		entry->handler->held--;
+		handlers_weigh(dispatch, entry->handler);
+	}
+	entry->handler = handler;
+	if (handler == NULL)
+		return;
+	handler->held++;
+	handlers_weigh(dispatch, handler);
+}
+
+struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count)
+{
+	struct entry *entry = NULL;
+
+	HASH_FIND(hh, dispatch->entries, &seq, sizeof(seq), entry);
+	if (entry == NULL || entry->message->delivery_count != delivery_count)
+		return NULL;
+	return entry;
+}
+
+/* No memory even for the entry: the claim stays in the table and is found by the next rescue of this
+ * instance. Nothing else can be done with it here. */
+static void refuse(struct dispatch *dispatch, struct message *message)
+{
+	log_error("message_not_held", LOG_STR("event_id", message->event_id),
+		LOG_STR("why", "out of memory"),
+		LOG_STR("next", "it stays claimed until this instance is rescued or restarted"));
+	gate_release(dispatch->options.gate, 1, message->bytes);
+	message_free(message);
+}
+
+static struct entry *entry_new(struct dispatch *dispatch, struct message *message, size_t partition,
+	bool born)
+{
+	struct entry *entry = calloc(1, sizeof(*entry));
+
+	if (entry == NULL)
+		return NULL;
+	entry->message = message;
+	entry->partition = partition;
+	entry->state = ENTRY_QUEUED;
+	entry->born = born;
+	HASH_ADD_KEYPTR(hh, dispatch->entries, &message->seq, sizeof(message->seq), entry);
+	if (entry->hh.tbl == NULL) {
+		free(entry);
+		return NULL;
+	}
+	if (born)
+		TAILQ_INSERT_TAIL(&dispatch->born, entry, born_link);
+	dispatch->held++;
+	if (message->seq > dispatch->max_seq)
+		dispatch->max_seq = message->seq;
+	publish_low_seq(dispatch);
+	return entry;
+}
+
+static void entry_free(struct dispatch *dispatch, struct entry *entry)
+{
+	HASH_DEL(dispatch->entries, entry);
+	if (entry->born)
+		TAILQ_REMOVE(&dispatch->born, entry, born_link);
+	dispatch->held--;
+	if (entry->handler != NULL) {
+		entry->handler->held--;
+		handlers_weigh(dispatch, entry->handler);
+	}
+	gate_release(dispatch->options.gate, 1, entry->message->bytes);
+	publish_low_seq(dispatch);
+	judge_clear(entry);
+	message_free(entry->message);
+	free(entry);
+}
+
+void held_admit(struct dispatch *dispatch, struct message *message, size_t partition, bool born)
+{
+	struct gate_partition where = gate_look(dispatch->options.gate, partition);
+	enum admission admission = ADMIT_PARK;
+	struct entry *entry = entry_new(dispatch, message, partition, born);
+
+	if (entry == NULL) {
+		refuse(dispatch, message);
+		return;
+	}
+	assign_handler(dispatch, entry);
+	if (dispatch_is_stopping(dispatch) || !where.assigned) {
+		held_return(dispatch, entry);
+		return;
+	}
+	if (lanes_admit(&dispatch->lanes, entry, &admission, NULL) != 0 || admission == ADMIT_PARK)
+		held_park(dispatch, entry);
+	else if (admission == ADMIT_HEAD)
+		held_ready(dispatch, entry);
+}
+
+void held_ready(struct dispatch *dispatch, struct entry *entry)
+{
+	if (dispatch_is_stopping(dispatch)) {
+		held_return(dispatch, entry);
+		return;
+	}
+	entry->state = ENTRY_QUEUED;
+	assign_handler(dispatch, entry);
+	if (entry->handler == NULL) {
+		held_park(dispatch, entry);
+		return;
+	}
+	entry->state = ENTRY_READY;
+	handlers_enqueue(dispatch, entry);
+	dispatch_stir(dispatch);
+}
+
+/* Takes the entry out of whatever its state keeps it in. */
+static void detach(struct dispatch *dispatch, struct entry *entry)
+{
+	if (entry->state == ENTRY_READY)
+		handlers_dequeue(entry);
+	else if (entry->state == ENTRY_OPEN)
+		handlers_close_delivery(dispatch, entry);
+}
+
+void held_park(struct dispatch *dispatch, struct entry *entry)
+{
+	detach(dispatch, entry);
+	judge_park(entry);
+	held_settle(dispatch, entry);
+}
+
+void held_return(struct dispatch *dispatch, struct entry *entry)
+{
+	detach(dispatch, entry);
+	judge_return(entry);
+	held_settle(dispatch, entry);
+}
+
+/* Whoever is queued behind an entry that goes outside waits for it in the table, not in memory:
+ * parked, unless the one before it is claimable at once as well. */
+static void follow_outside(struct dispatch *dispatch, struct entry *entry)
+{
+	struct entry *next = TAILQ_NEXT(entry, lane_link);
+
+	for (; next != NULL; next = TAILQ_NEXT(next, lane_link)) {
+		if (next->state != ENTRY_QUEUED)
+			continue;
+		if (entry->end == END_RETURNED && entry->verdict.outcome == SETTLE_WAITING)
+			judge_return(next);
+		else
+			judge_park(next);
+		next->state = ENTRY_SETTLING;
+		settler_add(dispatch, next);
+	}
+}
+
+void held_settle(struct dispatch *dispatch, struct entry *entry)
+{
+	bool outside = entry->verdict.outcome >= SETTLE_WAITING;
+
+	entry->state = ENTRY_SETTLING;
+	if (outside)
+		gate_dirty(dispatch->options.gate, entry->partition);
+	if (outside && entry->lane != NULL)
+		follow_outside(dispatch, entry);
+	settler_add(dispatch, entry);
+}
+
+static void count_end(struct dispatch *dispatch, const struct entry *entry, enum settle_fate fate)
+{
+	enum entry_end end = entry->end;
+	int64_t born_ms = entry->message->timestamp_ms;
+	int64_t pg_now = clock_now_ms() + atomic_load(dispatch->options.pg_offset_ms);
+
+	if (fate == SETTLE_LOST) {
+		metric_add(dispatch->claim_lost, 1);
+		return;
+	}
+	if (fate == SETTLE_COMPLETED && end != END_DONE && end != END_RETURNED)
+		end = END_SETTLED; /* inbox.complete() was faster than the deadline or the loss */
+	else if (end == END_SETTLED)
+		end = entry->verdict.outcome == SETTLE_DEAD ? END_DEAD : END_RETRY;
+	if (end != END_RETURNED && entry->handler != NULL)
+		metric_add(entry->handler->ended[end], 1);
+	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
+		metric_observe(dispatch->end_to_end, (double)(pg_now - born_ms) / 1000.0);
+}
+
+static void end_flight(struct dispatch *dispatch, struct entry *entry)
+{
+	if (!entry->in_flight)
+		return;
+	entry->in_flight = false;
+	dispatch->in_flight--;
+	if (entry->handler != NULL) {
+		entry->handler->in_flight--;
+		metric_set(entry->handler->in_flight_gauge, (double)entry->handler->in_flight);
+	}
+	dispatch_stir(dispatch);
+}
+
+void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+{
+	bool outside = fate == SETTLE_SETTLED && entry->verdict.outcome >= SETTLE_WAITING;
+	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
+	struct entry *next;
+
+	count_end(dispatch, entry, fate);
+	end_flight(dispatch, entry);
+	if (outside)
+		gate_dirty(dispatch->options.gate, entry->partition);
+	if (waiting && !dispatch_is_stopping(dispatch))
+		claimer_expect(dispatch, entry->verdict.delay_ms);
+	next = lanes_leave(&dispatch->lanes, entry, outside, waiting);
+	entry_free(dispatch, entry);
+	if (next == NULL)
+		return;
+	if (lanes_must_park(next))
+		held_park(dispatch, next);
+	else
+		held_ready(dispatch, next);
+}
+
+void held_return_undelivered(struct dispatch *dispatch, size_t partition)
+{
+	struct entry *entry;
+	struct entry *next;
+
+	HASH_ITER (hh, dispatch->entries, entry, next) {
+		bool undelivered = entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
+
+		if (undelivered && (partition == SIZE_MAX || entry->partition == partition))
+			held_return(dispatch, entry);
+	}
+}
+
+void held_drop_all(struct dispatch *dispatch)
+{
+	struct entry *entry;
+	struct entry *next;
+
+	HASH_ITER (hh, dispatch->entries, entry, next)
+		entry_free(dispatch, entry);
+}

@@ -1,0 +1,326 @@
+/*
+ * See lanes.h. A lane lives while it has entries or knows of something outside; an empty lane is in
+ * exactly one of two lists: `spill` (go on with it) or `idle` (blocked: somebody else will).
+ */
+#include "dispatch/lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define IDLE_AT_LEAST_MS 10000
+
+void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth)
+{
+	memset(lanes, 0, sizeof(*lanes));
+	lanes->ordering = ordering;
+	lanes->depth = depth;
+	TAILQ_INIT(&lanes->spill);
+	TAILQ_INIT(&lanes->idle);
+}
+
+static void unlist(struct lanes *lanes, struct lane *lane)
+{
+	if (lane->spilled) {
+		TAILQ_REMOVE(&lanes->spill, lane, spill_link);
+		lanes->spill_count--;
+		lane->spilled = false;
+	}
+	if (lane->idle) {
+		TAILQ_REMOVE(&lanes->idle, lane, idle_link);
+		lanes->idle_count--;
+		lane->idle = false;
+	}
+}
+
+static void drop(struct lanes *lanes, struct lane *lane)
+{
+	unlist(lanes, lane);
+	HASH_DEL(lanes->table, lane);
+	free(lane);
+}
+
+void lanes_fini(struct lanes *lanes)
+{
+	struct lane *lane;
+	struct lane *next;
+
+	HASH_ITER (hh, lanes->table, lane, next)
+		drop(lanes, lane);
+}
+
+static struct lane_key key_of(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane_key key = { .partition = partition };
+
+	if (lanes->ordering == ORDERING_KEY)
+		key.hash = hash;
+	return key;
+}
+
+static struct lane *find(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane_key key = key_of(lanes, partition, hash);
+	struct lane *lane = NULL;
+
+	HASH_FIND(hh, lanes->table, &key, sizeof(key), lane);
+	return lane;
+}
+
+static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane != NULL)
+		return lane;
+	lane = calloc(1, sizeof(*lane));
+	if (lane == NULL)
+		return NULL;
+	lane->key = key_of(lanes, partition, hash);
+	lane->outside = INT64_MAX;
+	lane->outside_high = -1;
+	TAILQ_INIT(&lane->entries);
+	HASH_ADD(hh, lanes->table, key, sizeof(lane->key), lane);
+	if (lane->hh.tbl == NULL) {
+		free(lane);
+		return NULL;
+	}
+	return lane;
+}
+
+/* Puts a lane where its state says: freed, spilled, idle, or in no list while it has entries. */
+static void file(struct lanes *lanes, struct lane *lane)
+{
+	unlist(lanes, lane);
+	if (lane->count > 0)
+		return;
+	if (lane->outside == INT64_MAX) {
+		drop(lanes, lane);
+	} else if (lane->blocked) {
+		lane->idle = true;
+		lane->idle_since_ms = clock_now_ms();
+		TAILQ_INSERT_TAIL(&lanes->idle, lane, idle_link);
+		lanes->idle_count++;
+	} else {
+		lane->spilled = true;
+		TAILQ_INSERT_TAIL(&lanes->spill, lane, spill_link);
+		lanes->spill_count++;
+	}
+}
+
+static bool is_ordered(const struct lanes *lanes, const struct message *message)
+{
+	return lanes->ordering == ORDERING_PARTITION ||
+		(lanes->ordering == ORDERING_KEY && message_is_keyed(message));
+}
+
+static bool is_before(const struct entry *a, const struct entry *b)
+{
+	if (a->message->offset != b->message->offset)
+		return a->message->offset < b->message->offset;
+	return a->message->seq < b->message->seq;
+}
+
+/* Arrivals mostly come in order: looked for from the tail. */
+static void insert(struct lane *lane, struct entry *entry)
+{
+	struct entry *at;
+
+	TAILQ_FOREACH_REVERSE (at, &lane->entries, entry_list, lane_link) {
+		if (is_before(at, entry))
+			break;
+	}
+	if (at == NULL)
+		TAILQ_INSERT_HEAD(&lane->entries, entry, lane_link);
+	else
+		TAILQ_INSERT_AFTER(&lane->entries, at, entry, lane_link);
+	lane->count++;
+	entry->lane = lane;
+}
+
+static bool goes_outside(const struct entry *entry)
+{
+	return entry->state == ENTRY_SETTLING && (entry->verdict.outcome == SETTLE_WAITING ||
+		entry->verdict.outcome == SETTLE_PARKED);
+}
+
+/* Something before the entry is outside, or on its way there. */
+static bool is_overtaking(const struct lane *lane, const struct entry *entry)
+{
+	const struct entry *at;
+
+	if (lane->outside < entry->message->offset)
+		return true;
+	TAILQ_FOREACH (at, &lane->entries, lane_link) {
+		if (!is_before(at, entry))
+			return false;
+		if (goes_outside(at))
+			return true;
+	}
+	return false;
+}
+
+/* An entry that is being delivered keeps its turn; a lower one that arrives then is next. */
+static bool is_busy(const struct lane *lane)
+{
+	const struct entry *at;
+
+	TAILQ_FOREACH (at, &lane->entries, lane_link) {
+		if (at->state != ENTRY_QUEUED)
+			return true;
+	}
+	return false;
+}
+
+int lanes_admit(struct lanes *lanes, struct entry *entry, enum admission *out, struct err *err)
+{
+	struct lane *lane;
+
+	*out = ADMIT_HEAD;
+	if (!is_ordered(lanes, entry->message))
+		return 0;
+	lane = find_or_make(lanes, entry->partition, entry->message->key_hash);
+	if (lane == NULL)
+		return err_memory(err);
+	if (is_overtaking(lane, entry) || lane->count >= lanes->depth)
+		*out = ADMIT_PARK;
+	else if (lane->count > 0 && is_busy(lane))
+		*out = ADMIT_BEHIND;
+	entry->state = ENTRY_QUEUED;
+	insert(lane, entry);
+	if (*out == ADMIT_HEAD && !lanes_is_head(entry))
+		*out = ADMIT_BEHIND;
+	unlist(lanes, lane);
+	return 0;
+}
+
+bool lanes_must_park(const struct entry *entry)
+{
+	return entry->lane != NULL && is_overtaking(entry->lane, entry);
+}
+
+bool lanes_is_head(const struct entry *entry)
+{
+	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
+}
+
+void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, int64_t last_offset,
+	bool followed)
+{
+	struct lane *lane = lanes->ordering == ORDERING_NONE ? NULL
+							      : find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return;
+	if (followed && lane->outside_high <= last_offset)
+		lane->outside_high = last_offset + 1;
+	if (lane->outside_high > last_offset) {
+		lane->outside = last_offset + 1;
+	} else {
+		lane->outside = INT64_MAX;
+		lane->outside_high = -1;
+	}
+	lane->blocked = false;
+	unlist(lanes, lane);
+}
+
+static void note_outside(struct lane *lane, int64_t offset)
+{
+	if (offset < lane->outside)
+		lane->outside = offset;
+	if (offset > lane->outside_high)
+		lane->outside_high = offset;
+}
+
+struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked)
+{
+	struct lane *lane = entry->lane;
+	struct entry *head;
+
+	if (lane == NULL)
+		return NULL;
+	TAILQ_REMOVE(&lane->entries, entry, lane_link);
+	lane->count--;
+	entry->lane = NULL;
+	if (outside)
+		note_outside(lane, entry->message->offset);
+	if (blocked)
+		lane->blocked = true;
+	head = TAILQ_FIRST(&lane->entries);
+	if (head != NULL && is_busy(lane))
+		head = NULL;
+	file(lanes, lane);
+	return head;
+}
+
+int lanes_parked(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset,
+	struct err *err)
+{
+	struct lane *lane = find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return err_memory(err);
+	if (offset < 0)
+		offset = lane->count == 0 ? 0 : TAILQ_LAST(&lane->entries, entry_list)->message->offset + 1;
+	note_outside(lane, offset);
+	lane->blocked = false;
+	file(lanes, lane);
+	return 0;
+}
+
+void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane == NULL)
+		return;
+	lane->blocked = true;
+	if (lane->outside == INT64_MAX)
+		lane->outside = 0;
+	file(lanes, lane);
+}
+
+bool lanes_is_empty(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	const struct lane *lane = find(lanes, partition, hash);
+
+	return lane == NULL || lane->count == 0;
+}
+
+size_t lanes_take_spilled(struct lanes *lanes, struct lane_key *out, size_t most)
+{
+	size_t taken = 0;
+	struct lane *lane;
+
+	while (taken < most && (lane = TAILQ_FIRST(&lanes->spill)) != NULL) {
+		out[taken++] = lane->key;
+		unlist(lanes, lane);
+	}
+	return taken;
+}
+
+static void forget_partition(struct lanes *lanes, size_t partition)
+{
+	struct lane *lane;
+	struct lane *next;
+
+	HASH_ITER (hh, lanes->table, lane, next) {
+		if (lane->key.partition == partition && lane->count == 0)
+			drop(lanes, lane);
+	}
+}
+
+void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms)
+{
+	struct lane *oldest;
+
+	if (partition != SIZE_MAX)
+		forget_partition(lanes, partition);
+	while (lanes->idle_count > most) {
+		oldest = TAILQ_FIRST(&lanes->idle);
+		if (oldest == NULL || now_ms - oldest->idle_since_ms < IDLE_AT_LEAST_MS)
+			return;
+		drop(lanes, oldest);
+	}
+}

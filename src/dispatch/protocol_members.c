@@ -1,0 +1,146 @@
+/*
+ * The table of members, and who may be taken. The takers are in protocol_take.c.
+ */
+#include "dispatch/protocol_members.h"
+
+#include "dispatch/protocol_take.h"
+
+#define KIND_STORABLE (KIND_BOOL | KIND_NUMBER | KIND_STRING | KIND_OBJECT | KIND_ARRAY)
+
+/* The format of tables with rows of different length is kept from clang-format 14: it crashes. */
+/* clang-format off */
+static const struct {
+	unsigned kinds;
+	const char *words;
+} kind_words[] = {
+	{ KIND_NUMBER, "a number" },
+	{ KIND_STRING, "a string" },
+	{ KIND_ARRAY, "an array" },
+	{ KIND_STRING | KIND_NUMBER | KIND_NULL, "a string or a number" },
+};
+/* clang-format on */
+
+static const char *words_of(unsigned kinds)
+{
+	for (size_t i = 0; i < sizeof(kind_words) / sizeof(kind_words[0]); i++) {
+		if (kind_words[i].kinds == kinds)
+			return kind_words[i].words;
+	}
+	return "an object";
+}
+
+#define IN(type, name) offsetof(struct type, name)
+#define OF_LINE        (1u << OWNER_LINE)
+#define OF_HELLO       (1u << OWNER_HELLO)
+#define OF_EXTEND      (1u << OWNER_EXTEND)
+#define OF_WINDOW      (1u << OWNER_WINDOW)
+#define OF_ANSWER      (1u << OWNER_ANSWER)
+#define OF_PARAMS      (OF_HELLO | OF_EXTEND | OF_WINDOW)
+
+/* The members of an answer stand alike in a result and in an entry of a batch. */
+#define ANSWER_MEMBERS(place)                                                                      \
+	{ place, "status", OF_ANSWER, KIND_STRING, 0, take_plain, IN(draft_verdict, status) },     \
+		{ place, "delay_ms", OF_ANSWER, KIND_NUMBER, 0, take_delay },                      \
+		{ place, "reason", OF_ANSWER, KIND_STRING, 0, take_words,                          \
+			IN(draft_verdict, reason), 0, PROTOCOL_MAX_REASON },                       \
+		{ place, "code", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, code),   \
+			0, PROTOCOL_MAX_CODE },                                                    \
+	{                                                                                          \
+		place, "result", OF_ANSWER, KIND_STORABLE, 0, take_stored,                         \
+			IN(draft_verdict, result), .captured = true                                \
+	}
+
+/* clang-format off */
+static const struct member members[] = {
+	{ ROOT, "jsonrpc", OF_LINE, KIND_STRING, 0, take_version },
+	{ ROOT, "id", OF_LINE, KIND_STRING | KIND_NUMBER | KIND_NULL, 0, take_id },
+	{ ROOT, "method", OF_LINE, KIND_STRING, 0, take_plain, IN(draft, method) },
+	{ ROOT, "params", OF_PARAMS, KIND_OBJECT, PARAMS },
+	{ ROOT, "result", OF_ANSWER, KIND_OBJECT | KIND_NULL, RESULT, take_result },
+	{ ROOT, "error", OF_ANSWER, KIND_OBJECT, ERROR, take_presence, IN(draft, has_error) },
+
+	{ PARAMS, "protocol", OF_HELLO, KIND_ARRAY, PROTOCOLS, take_presence,
+		IN(draft, protocol_given) },
+	{ PARAMS, "handler", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.handler),
+		1, PROTOCOL_MAX_NAME },
+	{ PARAMS, "instance", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.instance),
+		0, PROTOCOL_MAX_NAME },
+	{ PARAMS, "client", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.client),
+		0, PROTOCOL_MAX_NAME },
+	{ PARAMS, "subscribe", OF_HELLO, KIND_ARRAY, SUBSCRIBE },
+	{ PARAMS, "batch", OF_HELLO, KIND_OBJECT, BATCH },
+	{ PARAMS, "max_in_flight", OF_HELLO | OF_WINDOW, KIND_NUMBER, 0, take_number,
+		IN(draft, max_in_flight), 0, PROTOCOL_MAX_WINDOW },
+	{ PARAMS, "timeout_ms", OF_HELLO | OF_EXTEND, KIND_NUMBER, 0, take_number, IN(draft, timeout_ms),
+		1, PROTOCOL_MAX_DELAY_MS },
+	{ PARAMS, "delivery", OF_EXTEND, KIND_STRING, 0, take_plain, IN(draft, delivery) },
+	{ PROTOCOLS, NULL, OF_HELLO, KIND_NUMBER, 0, take_protocol },
+	{ SUBSCRIBE, NULL, OF_HELLO, KIND_OBJECT, SUB, take_sub },
+	{ SUB, "topic", OF_HELLO, KIND_STRING, 0, take_topic, 0, 1, PROTOCOL_MAX_NAME },
+	{ SUB, "types", OF_HELLO, KIND_ARRAY, TYPES },
+	{ TYPES, NULL, OF_HELLO, KIND_STRING, 0, take_type, 0, 1, PROTOCOL_MAX_TYPE },
+	{ BATCH, "max", OF_HELLO, KIND_NUMBER, 0, take_number, IN(draft, hello.batch_max),
+		1, PROTOCOL_MAX_BATCH },
+	{ BATCH, "wait_ms", OF_HELLO, KIND_NUMBER, 0, take_number, IN(draft, hello.batch_wait_ms),
+		0, PROTOCOL_MAX_WAIT_MS },
+
+	ANSWER_MEMBERS(RESULT),
+	{ RESULT, "entries", OF_ANSWER, KIND_ARRAY, ENTRIES, take_presence,
+		IN(draft, has_entries) },
+	{ ENTRIES, NULL, OF_ANSWER, KIND_OBJECT, ENTRY, take_entry, .lenient = true },
+	{ ENTRY, "id", OF_ANSWER, KIND_STRING, 0, take_entry_id, .lenient = true },
+	ANSWER_MEMBERS(ENTRY),
+	{ ERROR, "message", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, reason),
+		0, PROTOCOL_MAX_REASON },
+	{ ERROR, "data", OF_ANSWER, KIND_OBJECT, ERROR_DATA, .lenient = true },
+	{ ERROR_DATA, "code", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, code),
+		0, PROTOCOL_MAX_CODE, .lenient = true },
+};
+/* clang-format on */
+
+#define MEMBERS (sizeof(members) / sizeof(members[0]))
+_Static_assert(MEMBERS <= 64, "the set of members seen is one word");
+
+const struct member *member_find(enum place in, struct bytes key)
+{
+	for (size_t i = 0; i < MEMBERS; i++) {
+		if (members[i].in == in && members[i].key != NULL &&
+			bytes_equal(bytes_of(members[i].key), key))
+			return &members[i];
+	}
+	return NULL;
+}
+
+const struct member *member_element(enum place in)
+{
+	for (size_t i = 0; i < MEMBERS; i++) {
+		if (members[i].in == in && members[i].key == NULL)
+			return &members[i];
+	}
+	return NULL;
+}
+
+bool member_admit(
+	struct taking *taking, const struct member *member, enum kind kind, uint64_t *seen)
+{
+	uint64_t bit = UINT64_C(1) << (member - members);
+
+	if (member->key != NULL && (*seen & bit) != 0) {
+		take_complaint(taking, member, "is given twice");
+		return false;
+	}
+	*seen |= bit;
+	if ((member->kinds & kind) != 0)
+		return true;
+	if (!member->lenient && (kind != KIND_NULL || member->key == NULL))
+		take_complaint(taking, member, "must be %s", words_of(member->kinds));
+	return false;
+}
+
+void member_leave(struct taking *taking, enum place place)
+{
+	if (place == SUB)
+		take_end_of_sub(taking, member_element(SUBSCRIBE));
+	else if (place == ENTRY)
+		taking->verdict = &taking->draft->whole;
+}

@@ -1,0 +1,154 @@
+/*
+ * The lines inboxd writes. Deliveries are the hot path: they are put together from pieces, without
+ * printf. Ids, claims and reasons are inboxd's own words and need no escaping; texts for people and
+ * names do.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "dispatch/protocol.h"
+#include "model/headers.h"
+
+#define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
+
+static void add_number(struct buf *out, int64_t number)
+{
+	char digits[24];
+	char *at = digits + sizeof(digits);
+	uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+	do {
+		*--at = (char)('0' + rest % 10);
+		rest /= 10;
+	} while (rest > 0);
+	if (number < 0)
+		*--at = '-';
+	buf_add(out, at, (size_t)(digits + sizeof(digits) - at));
+}
+
+static void add_text(struct buf *out, const char *text)
+{
+	struct bytes bytes = bytes_of(text);
+
+	/* A cut in the middle of a character must not spoil the line that tells of it. */
+	while (bytes.length > 0 && !utf8_is_valid(bytes))
+		bytes.length--;
+	json_add_string(out, bytes);
+}
+
+static void begin_reply(struct buf *out, struct bytes id)
+{
+	ADD(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	if (id.data == NULL)
+		ADD(out, "null");
+	else
+		buf_add(out, id.data, id.length);
+}
+
+void protocol_add_error(struct buf *out, struct bytes id, int code, const char *text)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"error\":{\"code\":");
+	add_number(out, code);
+	ADD(out, ",\"message\":");
+	add_text(out, text);
+	ADD(out, "}}\n");
+}
+
+void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"result\":{\"protocol\":1,\"session\":");
+	add_text(out, reply->session);
+	ADD(out, ",\"max_line_bytes\":");
+	add_number(out, PROTOCOL_MAX_LINE);
+	ADD(out, ",\"timeout_ms\":");
+	add_number(out, reply->timeout_ms);
+	ADD(out, ",\"max_attempts\":");
+	add_number(out, reply->max_attempts);
+	ADD(out, "}}\n");
+}
+
+void protocol_add_empty_reply(struct buf *out, struct bytes id)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"result\":{}}\n");
+}
+
+void protocol_add_drain_reply(struct buf *out, struct bytes id, int64_t in_flight)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"result\":{\"in_flight\":");
+	add_number(out, in_flight);
+	ADD(out, "}}\n");
+}
+
+void protocol_add_cancel(struct buf *out, const char *delivery, const char *reason)
+{
+	ADD(out, "{\"jsonrpc\":\"2.0\",\"method\":\"cancel\",\"params\":{\"delivery\":\"");
+	buf_add_str(out, delivery);
+	ADD(out, "\",\"reason\":\"");
+	buf_add_str(out, reason);
+	ADD(out, "\"}}\n");
+}
+
+static void add_head(struct buf *out, const struct delivery_head *head)
+{
+	char deadline[32];
+
+	clock_format_ms(head->deadline_unix_ms, deadline);
+	ADD(out, "\"delivery\":{\"claim\":\"");
+	buf_add_str(out, head->claim);
+	ADD(out, "\",\"seq\":\"");
+	add_number(out, head->seq);
+	ADD(out, "\",\"attempt\":");
+	add_number(out, head->attempt);
+	ADD(out, ",\"max_attempts\":");
+	add_number(out, head->max_attempts);
+	ADD(out, ",\"deadline\":\"");
+	buf_add_str(out, deadline);
+	ADD(out, "\",\"replay\":");
+	buf_add_str(out, head->replay ? "true" : "false");
+	ADD(out, "},");
+}
+
+static void begin_request(struct buf *out, const char *id, const char *method)
+{
+	ADD(out, "{\"jsonrpc\":\"2.0\",\"id\":\"");
+	buf_add_str(out, id);
+	ADD(out, "\",\"method\":\"");
+	buf_add_str(out, method);
+	ADD(out, "\",\"params\":{");
+}
+
+void protocol_add_deliver(struct buf *out, const struct delivery_head *head, struct bytes event)
+{
+	begin_request(out, head->id, "deliver");
+	add_head(out, head);
+	buf_add(out, event.data, event.length);
+	ADD(out, "}}\n");
+}
+
+void protocol_begin_batch(struct buf *out, const char *id)
+{
+	begin_request(out, id, "deliver_batch");
+	ADD(out, "\"entries\":[");
+}
+
+void protocol_add_entry(
+	struct buf *out, bool first, const struct delivery_head *head, struct bytes event)
+{
+	if (!first)
+		ADD(out, ",");
+	ADD(out, "{\"id\":\"");
+	buf_add_str(out, head->id);
+	ADD(out, "\",");
+	add_head(out, head);
+	buf_add(out, event.data, event.length);
+	ADD(out, "}");
+}
+
+void protocol_end_batch(struct buf *out)
+{
+	ADD(out, "]}}\n");
+}

@@ -1,0 +1,169 @@
+/*
+ * Verdicts on their way to the table. Whenever a worker is idle it gets everything that has gathered
+ * meanwhile, up to a limit: batches grow with the load by themselves. A verdict stays here until the
+ * table has it or the claim turns out to be lost; a database that is down only makes it wait (G6).
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define BATCH_MOST     2000
+#define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
+
+void settler_init(struct settler *settler)
+{
+	TAILQ_INIT(&settler->pending);
+	TAILQ_INIT(&settler->locked);
+	TAILQ_INIT(&settler->raise);
+}
+
+void settler_add(struct dispatch *dispatch, struct entry *entry)
+{
+	TAILQ_INSERT_TAIL(&dispatch->settler.pending, entry, link);
+	dispatch->settler.pending_count++;
+	dispatch_stir(dispatch);
+}
+
+void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
+{
+	entry->raising = true;
+	TAILQ_INSERT_TAIL(&dispatch->settler.raise, entry, link);
+	dispatch->settler.raise_count++;
+	dispatch_stir(dispatch);
+}
+
+bool settler_is_empty(const struct settler *settler)
+{
+	return settler->pending_count == 0 && settler->raise_count == 0 &&
+		TAILQ_EMPTY(&settler->locked) && settler->under_way == 0;
+}
+
+static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t count)
+{
+	struct job *job = job_new(kind);
+
+	if (job == NULL)
+		return NULL;
+	job->request.instance = dispatch->options.instance;
+	job->rows = calloc(count, sizeof(*job->rows));
+	job->entries = calloc(count, sizeof(struct entry *));
+	if (job->rows != NULL && job->entries != NULL)
+		return job;
+	job_free(job);
+	return NULL;
+}
+
+static void give(struct dispatch *dispatch, enum job_kind kind, struct entry_list *list,
+	size_t *length)
+{
+	size_t most = *length < BATCH_MOST ? *length : BATCH_MOST;
+	struct job *job = job_of(dispatch, kind, most);
+
+	if (job == NULL)
+		return; /* no memory now; the next round tries again */
+	for (size_t i = 0; i < most; i++) {
+		struct entry *entry = TAILQ_FIRST(list);
+
+		TAILQ_REMOVE(list, entry, link);
+		job->entries[i] = entry;
+		job->rows[i] = entry->verdict;
+		job->rows[i].seq = entry->message->seq;
+		job->rows[i].delivery_count = entry->message->delivery_count;
+	}
+	*length -= most;
+	job->count = most;
+	dispatch->settler.under_way += most;
+	worker_pool_give(dispatch->pool, job);
+}
+
+static void unlock_due(struct settler *settler, int64_t now_ms)
+{
+	struct entry *entry;
+
+	while ((entry = TAILQ_FIRST(&settler->locked)) != NULL && entry->retry_at_ms <= now_ms) {
+		TAILQ_REMOVE(&settler->locked, entry, link);
+		TAILQ_INSERT_TAIL(&settler->pending, entry, link);
+		settler->pending_count++;
+	}
+}
+
+void settler_run(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct settler *settler = &dispatch->settler;
+
+	unlock_due(settler, now_ms);
+	if (now_ms < dispatch->hold_until_ms)
+		return;
+	if (settler->raise_count > 0 && worker_pool_idle(dispatch->pool) > 0)
+		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
+	while (settler->pending_count > 0 && worker_pool_idle(dispatch->pool) > 0) {
+		size_t before = settler->pending_count;
+
+		give(dispatch, JOB_SETTLE, &settler->pending, &settler->pending_count);
+		if (settler->pending_count == before)
+			return;
+	}
+}
+
+static void settled(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+{
+	switch (fate) {
+	case SETTLE_OPEN:
+		TAILQ_INSERT_HEAD(&dispatch->settler.pending, entry, link);
+		dispatch->settler.pending_count++;
+		break;
+	case SETTLE_LOCKED:
+		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
+		TAILQ_INSERT_TAIL(&dispatch->settler.locked, entry, link);
+		break;
+	case SETTLE_SETTLED:
+	case SETTLE_COMPLETED:
+	case SETTLE_LOST:
+		held_finish(dispatch, entry, fate);
+		break;
+	}
+}
+
+static void lose(struct dispatch *dispatch, struct entry *entry)
+{
+	if (entry->session != NULL)
+		entry->session->alone = NULL;
+	entry->session = NULL;
+	entry->state = ENTRY_SETTLING;
+	held_finish(dispatch, entry, SETTLE_LOST);
+}
+
+static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+{
+	entry->raising = false;
+	if (fate == SETTLE_SETTLED) {
+		entry->raised = true;
+		handlers_raised(dispatch, entry);
+	} else if (fate == SETTLE_LOST) {
+		lose(dispatch, entry);
+	} else {
+		settler_add_raise(dispatch, entry);
+	}
+}
+
+void settler_finished(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->settler.under_way -= job->count;
+	if (job->result == 0)
+		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
+	for (size_t i = job->count; i-- > 0;) {
+		enum settle_fate fate = job->result == 0 ? job->rows[i].fate : SETTLE_OPEN;
+
+		if (job->kind == JOB_RAISE)
+			raised(dispatch, job->entries[i], fate);
+		else if (fate == SETTLE_OPEN)
+			settled(dispatch, job->entries[i], fate);
+	}
+	/* In the order of the verdicts: the next of each key becomes ready in that order, too. */
+	for (size_t i = 0; i < job->count; i++) {
+		if (job->kind == JOB_SETTLE && job->result == 0 && job->rows[i].fate != SETTLE_OPEN)
+			settled(dispatch, job->entries[i], job->rows[i].fate);
+	}
+}

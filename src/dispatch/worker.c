@@ -1,0 +1,236 @@
+/* See worker.h. A table of job functions; each opens its connection first, so a job after an outage
+ * is what reconnects. */
+#include "dispatch/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#define QUEUE_WAIT_MS 1000
+
+struct worker {
+	struct worker_pool *pool;
+	struct db *db;
+	pthread_t thread;
+	bool started;
+};
+
+struct worker_pool {
+	struct worker_options options;
+	struct queue *todo;
+	struct queue *done;
+	struct worker *workers;
+	size_t busy; /* jobs given and not taken back */
+};
+
+struct job *job_new(enum job_kind kind)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job != NULL)
+		job->kind = kind;
+	return job;
+}
+
+void job_free(struct job *job)
+{
+	if (job == NULL)
+		return;
+	routing_free(job->routing);
+	free(job->partitions);
+	free(job->indexes);
+	free(job->versions);
+	free(job->lanes);
+	free(job->rows);
+	free(job->entries);
+	free(job->held);
+	claimed_fini(&job->claimed);
+	parked_page_fini(&job->page);
+	free(job);
+}
+
+static int run_settle(struct db *db, struct job *job)
+{
+	return settle_run(db, job->request.instance, job->rows, job->count, &job->err);
+}
+
+static int run_raise(struct db *db, struct job *job)
+{
+	return settle_raise(db, job->request.instance, job->rows, job->count, &job->err);
+}
+
+static int run_due(struct db *db, struct job *job)
+{
+	return claims_due(db, &job->request, job->partitions, job->count, &job->claimed, &job->err);
+}
+
+static int run_lanes(struct db *db, struct job *job)
+{
+	if (job->request.ordering == ORDERING_PARTITION)
+		return run_due(db, job);
+	return claims_lanes(db, &job->request, job->lanes, job->count, &job->claimed, &job->err);
+}
+
+/* Anything there at all? Then release what waits for nothing but a handler, and find the keys that
+ * somebody must go on with. */
+static int run_sweep(struct db *db, struct job *job)
+{
+	int r = claims_any_waiting(db, job->partitions, 1, &job->waiting, &job->err);
+
+	/* Where the partition is the order, claims go on with parked rows by themselves. */
+	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
+		return r;
+	r = claims_release(db, &job->request, job->partitions, &job->released, &job->err);
+	if (r != 0 || job->request.ordering != ORDERING_KEY)
+		return r;
+	return claims_find_parked(db, &job->request, job->partitions,
+		job->first_page ? NULL : &job->after, &job->page, &job->err);
+}
+
+static int run_rescue(struct db *db, struct job *job)
+{
+	return claims_rescue(db, job->request.instance, job->held, job->count, &job->rescued,
+		&job->err);
+}
+
+static int run_gauges(struct db *db, struct job *job)
+{
+	return claims_gauges(db, &job->request, job->partitions, job->count, job->cap, &job->gauges,
+		&job->err);
+}
+
+static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
+	[JOB_SETTLE] = run_settle,
+	[JOB_RAISE] = run_raise,
+	[JOB_DUE] = run_due,
+	[JOB_LANES] = run_lanes,
+	[JOB_SWEEP] = run_sweep,
+	[JOB_RESCUE] = run_rescue,
+	[JOB_GAUGES] = run_gauges,
+};
+
+static void execute(struct worker *worker, struct job *job)
+{
+	int64_t started = clock_now_us();
+
+	job->result = db_open(worker->db, &job->err);
+	if (job->result == 0)
+		job->result = runners[job->kind](worker->db, job);
+	job->took_us = clock_now_us() - started;
+}
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	struct worker_pool *pool = worker->pool;
+	void *item = NULL;
+	int r;
+
+	while ((r = queue_pop(pool->todo, &item, QUEUE_WAIT_MS)) != QUEUE_CLOSED) {
+		if (r == QUEUE_TIMEOUT)
+			continue;
+		execute(worker, item);
+		/* As many places as workers: there is always room. */
+		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
+		wake_poke(pool->options.done_wake);
+	}
+	db_close(worker->db);
+	return NULL;
+}
+
+static int start_worker(struct worker_pool *pool, struct worker *worker, struct err *err)
+{
+	int r;
+
+	worker->pool = pool;
+	r = db_new(&worker->db, &pool->options.db, err);
+	if (r < 0)
+		return r;
+	if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+		return err_set(err, FAULT_INTERNAL, "cannot start a worker thread");
+	worker->started = true;
+	return 0;
+}
+
+int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err)
+{
+	struct worker_pool *pool = calloc(1, sizeof(*pool));
+	int r = 0;
+
+	if (pool == NULL)
+		return err_memory(err);
+	pool->options = *options;
+	pool->workers = calloc(options->connections, sizeof(*pool->workers));
+	if (pool->workers == NULL)
+		r = err_memory(err);
+	if (r == 0)
+		r = queue_new(&pool->todo, options->connections, err);
+	if (r == 0)
+		r = queue_new(&pool->done, options->connections, err);
+	for (size_t i = 0; r == 0 && i < options->connections; i++)
+		r = start_worker(pool, &pool->workers[i], err);
+	if (r != 0) {
+		worker_pool_free(pool);
+		return r;
+	}
+	*out = pool;
+	return 0;
+}
+
+static void free_jobs(struct queue *queue)
+{
+	void *item = NULL;
+
+	while (queue != NULL && queue_pop(queue, &item, 0) == 0)
+		job_free(item);
+	queue_free(queue);
+}
+
+void worker_pool_free(struct worker_pool *pool)
+{
+	if (pool == NULL)
+		return;
+	if (pool->todo != NULL)
+		queue_close(pool->todo);
+	for (size_t i = 0; pool->workers != NULL && i < pool->options.connections; i++) {
+		struct worker *worker = &pool->workers[i];
+
+		if (worker->started) {
+			db_interrupt(worker->db);
+			(void)pthread_join(worker->thread, NULL);
+		}
+		db_free(worker->db);
+	}
+	free_jobs(pool->todo);
+	free_jobs(pool->done);
+	free(pool->workers);
+	free(pool);
+}
+
+size_t worker_pool_idle(const struct worker_pool *pool)
+{
+	return pool->options.connections - pool->busy;
+}
+
+size_t worker_pool_size(const struct worker_pool *pool)
+{
+	return pool->options.connections;
+}
+
+void worker_pool_give(struct worker_pool *pool, struct job *job)
+{
+	pool->busy++;
+	/* Never full: no more jobs are given than there are workers. */
+	(void)queue_push(pool->todo, job, QUEUE_WAIT_MS);
+}
+
+struct job *worker_pool_take(struct worker_pool *pool)
+{
+	void *item = NULL;
+
+	if (queue_pop(pool->done, &item, 0) != 0)
+		return NULL;
+	pool->busy--;
+	return item;
+}

@@ -1,0 +1,80 @@
+/*
+ * The worker pool: threads with one PostgreSQL connection each, executing one job at a time for the
+ * dispatch thread. A worker decides nothing. Jobs are given and taken back whole; while a worker has
+ * one, nobody else touches it.
+ */
+#ifndef DISPATCH_WORKER_H
+#define DISPATCH_WORKER_H
+
+#include "base/queue.h"
+#include "base/wake.h"
+#include "store/claims.h"
+#include "store/settle.h"
+
+enum job_kind {
+	JOB_SETTLE, /* rows, entries */
+	JOB_RAISE,  /* rows, entries */
+	JOB_DUE,    /* partitions -> claimed */
+	JOB_LANES,  /* lanes -> claimed */
+	JOB_SWEEP,  /* one partition -> waiting, page, released */
+	JOB_RESCUE, /* held -> rescued */
+	JOB_GAUGES, /* partitions -> gauges */
+	JOB_KINDS
+};
+
+struct entry;
+
+struct job {
+	enum job_kind kind;
+	/* In. */
+	struct claim_request request;
+	struct routing *routing;            /* owned snapshot behind request.routing */
+	struct claim_partition *partitions; /* topics borrowed from the gate */
+	size_t *indexes;                    /* of the partitions in the gate */
+	uint64_t *versions;                 /* of the partitions when the job was made */
+	size_t count;                       /* partitions, lanes, rows or held */
+	struct claim_lane *lanes;
+	struct settle_row *rows;
+	struct entry **entries;             /* behind the rows; not the worker's business */
+	int64_t *held;
+	uint64_t after;                     /* JOB_SWEEP: where the page starts */
+	bool first_page;
+	int64_t cap;                        /* JOB_GAUGES */
+	size_t reserved;                    /* budget taken for it */
+	/* Out. */
+	int result;                         /* of the store's call */
+	struct err err;
+	struct claimed claimed;
+	struct parked_page page;
+	struct gauges gauges;
+	bool waiting;
+	int64_t released;
+	int64_t rescued;
+	int64_t took_us;
+};
+
+struct job *job_new(enum job_kind kind);
+/* Frees what is in it, also messages that nobody took. */
+void job_free(struct job *job);
+
+struct worker_pool;
+
+struct worker_options {
+	struct db_options db;
+	size_t connections;
+	struct wake *done_wake; /* poked when a job is done */
+	int32_t instance;
+};
+
+int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err);
+/* Interrupts what hangs, joins all threads, frees jobs that were not taken back. */
+void worker_pool_free(struct worker_pool *pool);
+/* Workers without a job, and how many there are. Dispatch thread only, as the next two. */
+size_t worker_pool_idle(const struct worker_pool *pool);
+size_t worker_pool_size(const struct worker_pool *pool);
+/* Takes the job. Only when one is idle. */
+void worker_pool_give(struct worker_pool *pool, struct job *job);
+/* A finished job, or NULL. */
+struct job *worker_pool_take(struct worker_pool *pool);
+
+#endif

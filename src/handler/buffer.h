@@ -1,0 +1,34 @@
+/*
+ * A growable byte buffer for the handler library, which builds without the rest of the tree. A
+ * failed append leaves it broken: further appends do nothing, and whoever builds something checks
+ * once, at the end. One thread.
+ */
+#ifndef HANDLER_BUFFER_H
+#define HANDLER_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ih_buffer {
+	char *data;
+	size_t length;
+	size_t capacity;
+	bool broken; /* out of memory since the last ih_buffer_cut() */
+};
+
+void ih_buffer_fini(struct ih_buffer *buffer);
+/* Forgets everything behind `length` and heals. */
+void ih_buffer_cut(struct ih_buffer *buffer, size_t length);
+/* Gives the memory back when there is more of it than `keep`; the content is gone then. */
+void ih_buffer_trim(struct ih_buffer *buffer, size_t keep);
+/* Makes room for `extra` bytes behind the content. False: out of memory. */
+bool ih_buffer_reserve(struct ih_buffer *buffer, size_t extra);
+void ih_buffer_add(struct ih_buffer *buffer, const void *bytes, size_t length);
+void ih_buffer_add_text(struct ih_buffer *buffer, const char *text);
+void ih_buffer_add_number(struct ih_buffer *buffer, int64_t number);
+/* Appends a JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. At most `max`
+ * bytes of the text are taken, never half a character. */
+void ih_buffer_add_string(struct ih_buffer *buffer, const char *text, size_t max);
+
+#endif

@@ -1,0 +1,280 @@
+/* See delivery.h; and what a program can read in a delivery. */
+#include "handler/delivery.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	SPARE_MAX = 1024,  /* deliveries kept for reuse */
+	KEPT_BYTES = 8192, /* memory each of them keeps for texts */
+	KEPT_PAIRS = 64,
+};
+
+void ih_pool_init(struct ih_pool *pool)
+{
+	TAILQ_INIT(&pool->spare);
+	pool->count = 0;
+}
+
+static void delivery_free(struct inbox_delivery *delivery)
+{
+	ih_record_fini(&delivery->record);
+	free(delivery->headers.items);
+	free(delivery->attributes.items);
+	free(delivery);
+}
+
+void ih_pool_fini(struct ih_pool *pool)
+{
+	struct inbox_delivery *delivery = TAILQ_FIRST(&pool->spare);
+
+	while (delivery != NULL) {
+		struct inbox_delivery *next = TAILQ_NEXT(delivery, list);
+
+		delivery_free(delivery);
+		delivery = next;
+	}
+	ih_pool_init(pool);
+}
+
+struct inbox_delivery *ih_pool_take(struct ih_pool *pool)
+{
+	struct inbox_delivery *delivery = TAILQ_FIRST(&pool->spare);
+
+	if (delivery == NULL)
+		return calloc(1, sizeof(*delivery));
+	TAILQ_REMOVE(&pool->spare, delivery, list);
+	pool->count--;
+	return delivery;
+}
+
+static void pairs_clear(struct ih_pairs *pairs)
+{
+	pairs->count = 0;
+	if (pairs->capacity <= KEPT_PAIRS)
+		return;
+	free(pairs->items);
+	*pairs = (struct ih_pairs){ .items = NULL };
+}
+
+void ih_pool_give(struct ih_pool *pool, struct inbox_delivery *delivery)
+{
+	if (pool->count >= SPARE_MAX) {
+		delivery_free(delivery);
+		return;
+	}
+	ih_record_clear(&delivery->record, KEPT_BYTES);
+	pairs_clear(&delivery->headers);
+	pairs_clear(&delivery->attributes);
+	delivery->batch = NULL;
+	delivery->cancelled = NULL;
+	delivery->broken = NULL;
+	/* The one used last is the one whose memory is still in the cache. */
+	TAILQ_INSERT_HEAD(&pool->spare, delivery, list);
+	pool->count++;
+}
+
+void ih_pool_give_all(struct ih_pool *pool, struct ih_deliveries *list)
+{
+	struct inbox_delivery *delivery = TAILQ_FIRST(list);
+
+	while (delivery != NULL) {
+		struct inbox_delivery *next = TAILQ_NEXT(delivery, list);
+
+		ih_pool_give(pool, delivery);
+		delivery = next;
+	}
+	TAILQ_INIT(list);
+}
+
+struct ih_pair *ih_pairs_add(struct ih_pairs *pairs)
+{
+	const size_t capacity = pairs->capacity == 0 ? 8 : pairs->capacity * 2;
+
+	if (pairs->count == pairs->capacity) {
+		struct ih_pair *items = realloc(pairs->items, capacity * sizeof(*items));
+
+		if (items == NULL)
+			return NULL;
+		pairs->items = items;
+		pairs->capacity = capacity;
+	}
+	pairs->items[pairs->count] = (struct ih_pair){
+		.name = {0, 0}
+	};
+	return &pairs->items[pairs->count++];
+}
+
+struct ih_batch *ih_batch_new(struct inbox_bytes id)
+{
+	struct ih_batch *batch = calloc(1, sizeof(*batch));
+
+	if (batch == NULL)
+		return NULL;
+	ih_buffer_add(&batch->id, id.data, id.length);
+	if (batch->id.broken) {
+		ih_batch_free(batch);
+		return NULL;
+	}
+	return batch;
+}
+
+void ih_batch_free(struct ih_batch *batch)
+{
+	if (batch == NULL)
+		return;
+	ih_buffer_fini(&batch->id);
+	ih_buffer_fini(&batch->answers);
+	free(batch);
+}
+
+const char *inbox_delivery_claim(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_CLAIM);
+}
+
+int64_t inbox_delivery_seq(const struct inbox_delivery *delivery)
+{
+	return ih_record_number(&delivery->record, IH_SEQ);
+}
+
+int inbox_delivery_attempt(const struct inbox_delivery *delivery)
+{
+	return (int)ih_record_number(&delivery->record, IH_ATTEMPT);
+}
+
+int inbox_delivery_max_attempts(const struct inbox_delivery *delivery)
+{
+	return (int)ih_record_number(&delivery->record, IH_MAX_ATTEMPTS);
+}
+
+int64_t inbox_delivery_deadline_ms(const struct inbox_delivery *delivery)
+{
+	const char *text = ih_record_text(&delivery->record, IH_DEADLINE);
+	struct tm day = { .tm_isdst = 0 };
+	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &day);
+
+	if (rest == NULL)
+		return 0;
+	return (int64_t)timegm(&day) * 1000 + (*rest == '.' ? strtol(rest + 1, NULL, 10) : 0);
+}
+
+bool inbox_delivery_replay(const struct inbox_delivery *delivery)
+{
+	return strcmp(ih_record_text(&delivery->record, IH_REPLAY), "true") == 0;
+}
+
+size_t inbox_delivery_batch_rest(const struct inbox_delivery *delivery)
+{
+	return delivery->batch == NULL ? 0 : delivery->batch->ready;
+}
+
+const char *inbox_delivery_event_id(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_EVENT_ID);
+}
+
+const char *inbox_delivery_source(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_SOURCE);
+}
+
+const char *inbox_delivery_type(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_TYPE);
+}
+
+const char *inbox_delivery_time(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_TIME);
+}
+
+const char *inbox_delivery_topic(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_TOPIC);
+}
+
+int inbox_delivery_partition(const struct inbox_delivery *delivery)
+{
+	return (int)ih_record_number(&delivery->record, IH_PARTITION);
+}
+
+int64_t inbox_delivery_offset(const struct inbox_delivery *delivery)
+{
+	return ih_record_number(&delivery->record, IH_OFFSET);
+}
+
+static struct inbox_bytes field(const struct inbox_delivery *delivery, enum ih_field field)
+{
+	return ih_record_bytes(&delivery->record, delivery->record.fields[field]);
+}
+
+struct inbox_bytes inbox_delivery_key(const struct inbox_delivery *delivery)
+{
+	return field(delivery, IH_KEY);
+}
+
+bool inbox_delivery_data_is_json(const struct inbox_delivery *delivery)
+{
+	return delivery->record.fields[IH_DATA_JSON].start != 0;
+}
+
+struct inbox_bytes inbox_delivery_data(const struct inbox_delivery *delivery)
+{
+	return field(delivery, inbox_delivery_data_is_json(delivery) ? IH_DATA_JSON : IH_DATA);
+}
+
+struct inbox_bytes inbox_delivery_event(const struct inbox_delivery *delivery)
+{
+	return field(delivery, IH_EVENT);
+}
+
+/* The last pair of this name, or NULL. */
+static const struct ih_pair *find_pair(
+	const struct inbox_delivery *delivery, const struct ih_pairs *pairs, const char *name)
+{
+	for (size_t i = pairs->count; i > 0; i--) {
+		const struct ih_pair *pair = &pairs->items[i - 1];
+
+		if (strcmp(ih_record_bytes(&delivery->record, pair->name).data, name) == 0)
+			return pair;
+	}
+	return NULL;
+}
+
+const char *inbox_delivery_attribute(const struct inbox_delivery *delivery, const char *name)
+{
+	const struct ih_pair *pair = find_pair(delivery, &delivery->attributes, name);
+
+	return pair == NULL ? NULL : ih_record_bytes(&delivery->record, pair->value).data;
+}
+
+size_t inbox_delivery_header_count(const struct inbox_delivery *delivery)
+{
+	return delivery->headers.count;
+}
+
+const char *inbox_delivery_header_name(const struct inbox_delivery *delivery, size_t index)
+{
+	if (index >= delivery->headers.count)
+		return "";
+	return ih_record_bytes(&delivery->record, delivery->headers.items[index].name).data;
+}
+
+struct inbox_bytes inbox_delivery_header_value(const struct inbox_delivery *delivery, size_t index)
+{
+	if (index >= delivery->headers.count)
+		return (struct inbox_bytes){ NULL, 0 };
+	return ih_record_bytes(&delivery->record, delivery->headers.items[index].value);
+}
+
+struct inbox_bytes inbox_delivery_header(const struct inbox_delivery *delivery, const char *name)
+{
+	const struct ih_pair *pair = find_pair(delivery, &delivery->headers, name);
+
+	if (pair == NULL)
+		return (struct inbox_bytes){ NULL, 0 };
+	return ih_record_bytes(&delivery->record, pair->value);
+}

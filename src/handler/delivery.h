@@ -1,0 +1,68 @@
+/*
+ * A delivery in the handler's memory, and the spare ones that wait to be used again. A delivery is
+ * in one list at a time: spare, ready (received, nobody has seen it) or open (the program has it).
+ * One thread.
+ */
+#ifndef HANDLER_DELIVERY_H
+#define HANDLER_DELIVERY_H
+
+#include <sys/queue.h>
+
+#include "handler/record.h"
+
+/* A Kafka header, or an attribute of the event that has no field of its own. */
+struct ih_pair {
+	struct ih_slice name;
+	struct ih_slice value;
+};
+
+struct ih_pairs {
+	struct ih_pair *items;
+	size_t count;
+	size_t capacity;
+};
+
+/* What the entries of one deliver_batch line have in common: they are answered together. */
+struct ih_batch {
+	struct ih_buffer id;      /* raw JSON */
+	struct ih_buffer answers; /* entries answered so far, with commas between them */
+	size_t open;              /* entries without a verdict */
+	size_t ready;             /* of these, not yet handed out */
+	bool lost;                /* its connection is gone: nobody waits for the answers */
+};
+
+struct inbox_delivery {
+	TAILQ_ENTRY(inbox_delivery) list;
+	struct inbox_handler *handler;
+	struct ih_batch *batch; /* NULL = delivered alone */
+	struct ih_record record;
+	struct ih_pairs headers;
+	struct ih_pairs attributes;
+	const char *cancelled; /* why; NULL = still wanted */
+	const char *broken;    /* what of the protocol it violates; NULL = nothing */
+};
+
+TAILQ_HEAD(ih_deliveries, inbox_delivery);
+
+struct ih_pool {
+	struct ih_deliveries spare;
+	size_t count;
+};
+
+void ih_pool_init(struct ih_pool *pool);
+void ih_pool_fini(struct ih_pool *pool);
+/* An empty delivery in no list, or NULL when out of memory. */
+struct inbox_delivery *ih_pool_take(struct ih_pool *pool);
+/* Takes a delivery that is in no list. */
+void ih_pool_give(struct ih_pool *pool, struct inbox_delivery *delivery);
+/* The same for every delivery of a list. */
+void ih_pool_give_all(struct ih_pool *pool, struct ih_deliveries *list);
+
+/* One more, empty; NULL when out of memory. */
+struct ih_pair *ih_pairs_add(struct ih_pairs *pairs);
+
+/* NULL when out of memory. */
+struct ih_batch *ih_batch_new(struct inbox_bytes id);
+void ih_batch_free(struct ih_batch *batch);
+
+#endif

@@ -1,0 +1,289 @@
+/*
+ * What the program calls: the object, the loop, stop. All the waiting is here, in one poll(2).
+ *
+ * Answers are sent together while handlings are quick: a system call each would cost more than the
+ * handling. As soon as one takes time, what waits is sent before the next delivery is handed out, so
+ * that no answer waits behind somebody's work.
+ */
+#include "handler/handler.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "handler/options.h"
+
+enum {
+	QUICK_US = 200,     /* a handling below that is quick */
+	QUICK_RUN = 16,     /* so many in a row, and answers may wait for each other, */
+	HELD_US = 5000,     /* so long, */
+	HELD_BYTES = 65536, /* and so many of them */
+};
+
+/* Of the last inbox_handler_new() that failed in this thread: there is no object to keep it. */
+static _Thread_local char new_words[sizeof(((struct inbox_handler *)NULL)->words)];
+
+int ih_fail(struct inbox_handler *handler, int error, const char *format, ...)
+{
+	char *words = handler == NULL ? new_words : handler->words;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(words, sizeof(new_words), format, args);
+	va_end(args);
+	return error;
+}
+
+void ih_log(struct inbox_handler *handler, const char *format, ...)
+{
+	char text[sizeof(handler->words)];
+	va_list args;
+
+	if (handler->log == NULL)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	handler->log(text, handler->log_arg);
+}
+
+const char *inbox_handler_error(const struct inbox_handler *handler)
+{
+	return handler == NULL ? new_words : handler->words;
+}
+
+static void init(struct inbox_handler *handler, const struct inbox_handler_options *options)
+{
+	handler->wire.fd = -1;
+	handler->wake_fd = -1;
+	handler->window = -1;
+	handler->max_line = IH_MAX_LINE;
+	handler->backoff_ms = options->backoff_ms;
+	handler->backoff_max_ms = options->backoff_max_ms;
+	handler->log = options->log;
+	handler->log_arg = options->log_arg;
+	atomic_init(&handler->stop_asked, false);
+	TAILQ_INIT(&handler->ready);
+	TAILQ_INIT(&handler->open);
+	ih_pool_init(&handler->pool);
+}
+
+static int fill(struct inbox_handler *handler, const struct inbox_handler_options *options)
+{
+	init(handler, options);
+	handler->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (handler->wake_fd < 0)
+		return ih_fail(NULL, INBOX_ERROR_SYSTEM,
+			"no eventfd for a handler: %s; look at the limit of open files",
+			strerror(errno));
+	handler->socket = strdup(options->socket);
+	handler->reader = ih_reader_new(&handler->pool);
+	ih_hello_build(&handler->hello, options);
+	if (handler->socket == NULL || handler->reader == NULL || handler->hello.broken)
+		return ih_fail(NULL, INBOX_ERROR_MEMORY, "out of memory for a handler");
+	return 0;
+}
+
+int inbox_handler_new(struct inbox_handler **out, const struct inbox_handler_options *options)
+{
+	struct inbox_handler_options own;
+	struct inbox_handler *handler;
+	int r = ih_options_complete(&own, options);
+
+	if (r < 0)
+		return r;
+	handler = calloc(1, sizeof(*handler));
+	if (handler == NULL)
+		return ih_fail(NULL, INBOX_ERROR_MEMORY, "out of memory for a handler");
+	r = fill(handler, &own);
+	if (r < 0) {
+		inbox_handler_free(handler);
+		return r;
+	}
+	*out = handler;
+	return 0;
+}
+
+void inbox_handler_free(struct inbox_handler *handler)
+{
+	struct inbox_delivery *delivery;
+
+	if (handler == NULL)
+		return;
+	handler->state = IH_CLOSED;
+	ih_session_lost(handler, "freed");
+	while ((delivery = TAILQ_FIRST(&handler->open)) != NULL)
+		ih_let_go(delivery);
+	ih_reader_free(handler->reader);
+	ih_pool_fini(&handler->pool);
+	ih_buffer_fini(&handler->hello);
+	free(handler->socket);
+	if (handler->wake_fd >= 0)
+		close(handler->wake_fd);
+	free(handler);
+}
+
+void inbox_handler_stop(struct inbox_handler *handler)
+{
+	const int saved = errno;
+	const uint64_t one = 1;
+
+	atomic_store(&handler->stop_asked, true);
+	/* A full counter is as readable as any: a failed write changes nothing. */
+	if (write(handler->wake_fd, &one, sizeof(one)) < 0)
+		errno = saved;
+}
+
+int inbox_handler_flush(struct inbox_handler *handler)
+{
+	if (handler->wire.fd >= 0 && ih_wire_flush(&handler->wire) == 0)
+		handler->held_us = 0;
+	return 0;
+}
+
+int inbox_handler_window(struct inbox_handler *handler, int max_in_flight)
+{
+	const size_t before = handler->wire.out.length;
+
+	if (max_in_flight < 0 || max_in_flight > IH_MAX_WINDOW)
+		return ih_fail(handler, INBOX_ERROR_ARGUMENT,
+			"a window of %d is not between 0 and %d: it stays as it was", max_in_flight,
+			IH_MAX_WINDOW);
+	handler->window = max_in_flight;
+	ih_lines_add_window(handler);
+	if (handler->wire.out.broken) {
+		ih_buffer_cut(&handler->wire.out, before);
+		return ih_fail(handler, INBOX_ERROR_MEMORY,
+			"out of memory for a window: it holds from the next connection on");
+	}
+	return inbox_handler_flush(handler);
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Learns from how long the program was away. */
+static void note_handling(struct inbox_handler *handler, int64_t now)
+{
+	if (handler->handed_us == 0)
+		return;
+	if (now - handler->handed_us >= QUICK_US)
+		handler->quick = 0;
+	else if (handler->quick < QUICK_RUN)
+		handler->quick++;
+	handler->handed_us = 0;
+	if (handler->held_us == 0 && ih_wire_pending(&handler->wire) > 0)
+		handler->held_us = now;
+}
+
+static bool answers_may_wait(const struct inbox_handler *handler, int64_t now)
+{
+	const size_t pending = ih_wire_pending(&handler->wire);
+
+	if (pending == 0)
+		return true;
+	return handler->quick >= QUICK_RUN && pending < HELD_BYTES &&
+	       now - handler->held_us < HELD_US;
+}
+
+/* A delivery already received, unless something else has to be done first. */
+static struct inbox_delivery *take_at_once(struct inbox_handler *handler)
+{
+	const int64_t now = now_us();
+
+	note_handling(handler, now);
+	if (atomic_load(&handler->stop_asked) || TAILQ_EMPTY(&handler->ready))
+		return NULL;
+	if (!answers_may_wait(handler, now))
+		inbox_handler_flush(handler);
+	handler->handed_us = now;
+	return ih_session_take(handler);
+}
+
+/* Until when to sleep, unless something happens before. */
+static int sleep_ms(const struct inbox_handler *handler, int64_t until_ms)
+{
+	int64_t left;
+
+	if (handler->state != IH_READY && handler->due_ms < until_ms)
+		until_ms = handler->due_ms;
+	left = until_ms - ih_now_ms();
+	if (left <= 0)
+		return 0;
+	return left > 60000 ? 60000 : (int)left;
+}
+
+static void wait_for_news(struct inbox_handler *handler, int64_t until_ms)
+{
+	const bool sending = ih_wire_pending(&handler->wire) > 0;
+	struct pollfd fds[2] = {
+		{.fd = handler->wire.fd,                                      .events = (short)(sending ? POLLIN | POLLOUT : POLLIN)},
+ /* Readable for ever once stop was asked for, and that is known by now. */
+		{ .fd = handler->state < IH_DRAINING ? handler->wake_fd : -1, .events = POLLIN                                      },
+	};
+
+	/* Interrupted, or failed for want of kernel memory: the caller looks at everything anyway. */
+	poll(fds, 2, sleep_ms(handler, until_ms));
+}
+
+/* One round: 0 and a delivery, or no delivery and the reason, INBOX_TIMEOUT = nothing so far. */
+static int try_next(struct inbox_handler *handler, struct inbox_delivery **out)
+{
+	int r;
+
+	*out = take_at_once(handler);
+	if (*out != NULL)
+		return 0;
+	r = ih_session_step(handler);
+	if (r < 0)
+		return r;
+	*out = take_at_once(handler);
+	if (*out != NULL)
+		return 0;
+	return handler->state == IH_CLOSED ? INBOX_STOPPED : INBOX_TIMEOUT;
+}
+
+int inbox_handler_next(struct inbox_handler *handler, struct inbox_delivery **out, int timeout_ms)
+{
+	int64_t until_ms = INT64_MAX;
+	int r = try_next(handler, out);
+
+	if (r != INBOX_TIMEOUT || timeout_ms == 0)
+		return r;
+	if (timeout_ms > 0)
+		until_ms = ih_now_ms() + timeout_ms;
+	while (r == INBOX_TIMEOUT && ih_now_ms() < until_ms) {
+		wait_for_news(handler, until_ms);
+		r = try_next(handler, out);
+	}
+	return r;
+}
+
+int inbox_handler_run(struct inbox_handler *handler, inbox_callback *callback, void *arg)
+{
+	struct inbox_delivery *delivery = NULL;
+	int r;
+
+	while ((r = inbox_handler_next(handler, &delivery, -1)) == 0) {
+		handler->current = delivery;
+		callback(delivery, arg);
+		if (handler->current == NULL)
+			continue;
+		r = inbox_delivery_retry(delivery, -1,
+			"the handler function returned without a verdict", "NO_VERDICT");
+		if (r < 0)
+			return r;
+	}
+	return r == INBOX_STOPPED ? 0 : r;
+}

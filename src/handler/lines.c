@@ -1,0 +1,306 @@
+/*
+ * What each line of the sidecar means: a message, a batch of them, a cancel, an answer to hello or
+ * drain. Any of it may end the connection; the caller looks at wire.fd afterwards.
+ */
+#include "handler/handler.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LEAST_LINE = 65536 }; /* a sidecar that claims to take less is not believed */
+
+/* A verdict on a delivery the program never sees. */
+static void settle_unseen(struct inbox_handler *handler, struct inbox_delivery *delivery,
+	const struct ih_verdict *verdict)
+{
+	ih_session_show(handler, delivery);
+	if (ih_answer(delivery, verdict) != INBOX_ERROR_MEMORY)
+		return;
+	ih_session_lost(handler, "out of memory for an answer");
+	ih_let_go(delivery);
+}
+
+void ih_lines_give_back(struct inbox_handler *handler)
+{
+	const struct ih_verdict verdict = { .status = IH_SNOOZE, .delay_ms = 0 };
+	struct inbox_delivery *delivery;
+
+	while ((delivery = TAILQ_FIRST(&handler->ready)) != NULL)
+		settle_unseen(handler, delivery, &verdict);
+}
+
+static struct inbox_delivery *first_broken(const struct inbox_handler *handler)
+{
+	struct inbox_delivery *delivery;
+
+	TAILQ_FOREACH (delivery, &handler->ready, list) {
+		if (delivery->broken != NULL)
+			return delivery;
+	}
+	return NULL;
+}
+
+static void refuse_broken(struct inbox_handler *handler)
+{
+	struct inbox_delivery *delivery;
+
+	while ((delivery = first_broken(handler)) != NULL) {
+		const struct ih_verdict verdict = {
+			.status = IH_RETRY,
+			.delay_ms = -1,
+			.reason = delivery->broken,
+			.code = "PROTOCOL",
+		};
+
+		settle_unseen(handler, delivery, &verdict);
+	}
+}
+
+static void add_error(
+	struct inbox_handler *handler, const struct ih_line *line, int code, const char *text)
+{
+	struct ih_buffer *out = &handler->wire.out;
+
+	if (line->record.fields[IH_LINE_ID].start == 0)
+		return;
+	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	ih_buffer_add_text(out, ih_record_text(&line->record, IH_LINE_ID));
+	ih_buffer_add_text(out, ",\"error\":{\"code\":");
+	ih_buffer_add_number(out, code);
+	ih_buffer_add_text(out, ",\"message\":");
+	ih_buffer_add_string(out, text, SIZE_MAX);
+	ih_buffer_add_text(out, "}}\n");
+}
+
+/* Moves the deliveries of a line to the ready ones. True when one of them is broken. */
+static bool accept_all(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
+{
+	struct inbox_delivery *delivery;
+	bool broken = false;
+
+	while ((delivery = TAILQ_FIRST(&line->deliveries)) != NULL) {
+		TAILQ_REMOVE(&line->deliveries, delivery, list);
+		if (delivery->record.fields[IH_EVENT].start == 0)
+			delivery->broken = "it has no event";
+		broken = broken || delivery->broken != NULL;
+		delivery->handler = handler;
+		delivery->batch = batch;
+		TAILQ_INSERT_TAIL(&handler->ready, delivery, list);
+		if (batch == NULL)
+			continue;
+		batch->open++;
+		batch->ready++;
+	}
+	return broken;
+}
+
+static int accept_line(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
+{
+	if (accept_all(handler, line, batch))
+		refuse_broken(handler);
+	if (handler->state == IH_DRAINING)
+		ih_lines_give_back(handler);
+	return 0;
+}
+
+static int on_deliver(struct inbox_handler *handler, struct ih_line *line)
+{
+	struct inbox_delivery *delivery = TAILQ_FIRST(&line->deliveries);
+	const struct ih_slice id = line->record.fields[IH_LINE_ID];
+	const struct inbox_bytes text = ih_record_bytes(&line->record, id);
+
+	if (delivery == NULL || id.start == 0 || line->entries) {
+		add_error(handler, line, -32602, "deliver needs an id, a delivery and an event");
+		return 0;
+	}
+	delivery->record.fields[IH_ID] = ih_record_add(&delivery->record, text.data, text.length);
+	if (delivery->record.bag.broken)
+		return INBOX_ERROR_MEMORY;
+	return accept_line(handler, line, NULL);
+}
+
+/* Entries without an id can't be answered; left out of the answer, they are tried again. */
+static void drop_nameless(struct inbox_handler *handler, struct ih_line *line)
+{
+	struct inbox_delivery *delivery = TAILQ_FIRST(&line->deliveries);
+
+	while (delivery != NULL) {
+		struct inbox_delivery *next = TAILQ_NEXT(delivery, list);
+
+		if (delivery->record.fields[IH_ID].start == 0) {
+			TAILQ_REMOVE(&line->deliveries, delivery, list);
+			ih_pool_give(&handler->pool, delivery);
+		}
+		delivery = next;
+	}
+}
+
+static int on_deliver_batch(struct inbox_handler *handler, struct ih_line *line)
+{
+	const struct ih_slice id = line->record.fields[IH_LINE_ID];
+	struct ih_batch *batch;
+
+	drop_nameless(handler, line);
+	if (TAILQ_EMPTY(&line->deliveries) || id.start == 0) {
+		add_error(handler, line, -32602, "deliver_batch needs an id, and entries with ids");
+		return 0;
+	}
+	batch = ih_batch_new(ih_record_bytes(&line->record, id));
+	if (batch == NULL)
+		return INBOX_ERROR_MEMORY;
+	return accept_line(handler, line, batch);
+}
+
+static const char *known_reason(const char *text)
+{
+	static const char *const reasons[] = { "timeout", "lease_lost", "shutdown" };
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		if (strcmp(reasons[i], text) == 0)
+			return reasons[i];
+	}
+	return "cancelled";
+}
+
+/* By its own id, or by that of the batch it came in. */
+static bool is_named(const struct inbox_delivery *delivery, const char *id)
+{
+	const struct ih_batch *batch = delivery->batch;
+
+	if (strcmp(ih_record_text(&delivery->record, IH_ID), id) == 0)
+		return true;
+	return batch != NULL && strlen(id) == batch->id.length &&
+	       memcmp(batch->id.data, id, batch->id.length) == 0;
+}
+
+static int on_cancel(struct inbox_handler *handler, struct ih_line *line)
+{
+	const char *id = ih_record_text(&line->record, IH_CANCELLED_ID);
+	const char *reason = known_reason(ih_record_text(&line->record, IH_CANCEL_REASON));
+	struct inbox_delivery *delivery = TAILQ_FIRST(&handler->ready);
+
+	while (delivery != NULL) {
+		struct inbox_delivery *next = TAILQ_NEXT(delivery, list);
+
+		if (is_named(delivery, id)) {
+			ih_session_show(handler, delivery);
+			ih_let_go(delivery);
+		}
+		delivery = handler->wire.fd < 0 ? NULL : next;
+	}
+	TAILQ_FOREACH (delivery, &handler->open, list) {
+		if (delivery->cancelled == NULL && is_named(delivery, id))
+			delivery->cancelled = reason;
+	}
+	return 0;
+}
+
+/* What the sidecar will say again however often it is asked, and what a person can do about it. */
+static const struct {
+	int code;
+	const char *advice;
+} refusals[] = {
+	{-32000,  "let this user in with socket.mode, socket.group or socket.allow_uid"     },
+	{ -32001, "use a handler library and a sidecar that speak the same protocol version"},
+	{ -32003, "give handlers that share the work one name, or each its own subscription"},
+	{ -32602, "correct the options of the handler"                                      },
+};
+
+static void refused(struct inbox_handler *handler, const struct ih_line *line, const char *advice)
+{
+	ih_fail(handler, INBOX_ERROR_REFUSED, "the sidecar at %s refused this handler: %s (%s): %s",
+		handler->socket, ih_record_text(&line->record, IH_ERROR_MESSAGE),
+		ih_record_text(&line->record, IH_ERROR_CODE), advice);
+	ih_log(handler, "%s", handler->words);
+	handler->refused = true;
+	handler->state = IH_CLOSED;
+	ih_session_lost(handler, "refused");
+}
+
+static void on_hello_error(struct inbox_handler *handler, const struct ih_line *line)
+{
+	const int64_t code = ih_record_number(&line->record, IH_ERROR_CODE);
+	char why[256];
+
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		if (refusals[i].code == code) {
+			refused(handler, line, refusals[i].advice);
+			return;
+		}
+	}
+	snprintf(why, sizeof(why), "the sidecar does not take this handler now: %s (%lld)",
+		ih_record_text(&line->record, IH_ERROR_MESSAGE), (long long)code);
+	ih_session_lost(handler, why);
+}
+
+void ih_lines_add_window(struct inbox_handler *handler)
+{
+	struct ih_buffer *out = &handler->wire.out;
+
+	if (handler->window < 0 || handler->state != IH_READY)
+		return;
+	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"method\":\"window\","
+				"\"params\":{\"max_in_flight\":");
+	ih_buffer_add_number(out, handler->window);
+	ih_buffer_add_text(out, "}}\n");
+}
+
+static void on_hello_answer(struct inbox_handler *handler, const struct ih_line *line)
+{
+	const int64_t max_line = ih_record_number(&line->record, IH_MAX_LINE_BYTES);
+
+	if (line->record.fields[IH_ERROR_CODE].start != 0) {
+		on_hello_error(handler, line);
+		return;
+	}
+	handler->state = IH_READY;
+	handler->failures = 0;
+	handler->max_line = IH_MAX_LINE;
+	if (max_line >= LEAST_LINE && max_line < IH_MAX_LINE)
+		handler->max_line = (size_t)max_line;
+	ih_lines_add_window(handler);
+	ih_log(handler, "connected to %s", handler->socket);
+}
+
+/* An answer to one of our two requests, or an error about a line of ours. */
+static void on_answer(struct inbox_handler *handler, const struct ih_line *line)
+{
+	if (handler->state == IH_GREETING)
+		on_hello_answer(handler, line);
+	else if (handler->state == IH_DRAINING &&
+		 strcmp(ih_record_text(&line->record, IH_LINE_ID), "2") == 0)
+		ih_session_lost(handler, "drained");
+	else
+		ih_log(handler, "the sidecar did not understand a line: %s (%s)",
+			ih_record_text(&line->record, IH_ERROR_MESSAGE),
+			ih_record_text(&line->record, IH_ERROR_CODE));
+}
+
+static const struct {
+	const char *name;
+	int (*act)(struct inbox_handler *handler, struct ih_line *line);
+} methods[] = {
+	{"deliver",        on_deliver      },
+	{ "deliver_batch", on_deliver_batch},
+	{ "cancel",        on_cancel       },
+};
+
+int ih_lines_act(struct inbox_handler *handler, struct ih_line *line)
+{
+	const char *method = ih_record_text(&line->record, IH_METHOD);
+
+	if (*method == '\0') {
+		on_answer(handler, line);
+		return 0;
+	}
+	if (handler->state == IH_GREETING) {
+		ih_session_lost(handler, "the sidecar spoke before it answered hello");
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		if (strcmp(methods[i].name, method) == 0)
+			return methods[i].act(handler, line);
+	}
+	add_error(handler, line, -32601, "this handler library does not know the method");
+	return 0;
+}

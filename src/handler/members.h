@@ -1,0 +1,46 @@
+/*
+ * The shape of the protocol, as tables: which objects and arrays a line has, and what is kept of
+ * their members. Pure.
+ */
+#ifndef HANDLER_MEMBERS_H
+#define HANDLER_MEMBERS_H
+
+#include "handler/record.h"
+
+enum ih_node {
+	IH_NODE_UNKNOWN,
+	IH_NODE_TOP,
+	IH_NODE_PARAMS,
+	IH_NODE_RESULT,
+	IH_NODE_ERROR,
+	IH_NODE_ENTRIES,
+	IH_NODE_ENTRY,
+	IH_NODE_DELIVERY,
+	IH_NODE_EVENT,
+	IH_NODE_HEADERS,
+	IH_NODE_HEADER,
+	IH_NODE_HEADER_BYTES,
+	IH_NODES
+};
+
+enum ih_how { IH_AS_TEXT, IH_AS_RAW, IH_AS_BASE64 };
+
+struct ih_member {
+	const char *name;
+	enum ih_field field; /* where a value is kept that is no known object or array */
+	enum ih_how how;
+	enum ih_node child; /* what an object or array is here */
+};
+
+struct ih_node_kind {
+	bool map;
+	enum ih_node item;               /* what an object or array in this array is */
+	const struct ih_member *members; /* ended by a NULL name */
+};
+
+extern const struct ih_node_kind ih_nodes[IH_NODES];
+
+/* What a member of this name means in that object; NULL when nothing is known about it. */
+const struct ih_member *ih_member_find(enum ih_node node, const char *name, size_t length);
+
+#endif

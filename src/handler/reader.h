@@ -1,0 +1,28 @@
+/*
+ * One line from the sidecar to values: yajl's callbacks walk the line once, a table says which
+ * member of which object is kept. Members nobody knows are skipped; their order does not matter.
+ * Pure but for memory. One thread.
+ */
+#ifndef HANDLER_READER_H
+#define HANDLER_READER_H
+
+#include "handler/delivery.h"
+
+struct ih_line {
+	struct ih_record record;         /* IH_LINE_ID … IH_LAST_LINE_FIELD */
+	struct ih_deliveries deliveries; /* whoever wants them takes them out of the list */
+	bool entries;                    /* they stood in a batch */
+};
+
+struct ih_reader;
+
+enum { IH_READER_BROKEN = 1 };
+
+/* NULL when out of memory. Borrows the pool for as long as it lives. */
+struct ih_reader *ih_reader_new(struct ih_pool *pool);
+void ih_reader_free(struct ih_reader *reader);
+/* Reads a line without its LF. 0: `*out` is borrowed until the next call. IH_READER_BROKEN: not one
+ * JSON object. INBOX_ERROR_MEMORY: the same line can be tried again. */
+int ih_reader_read(struct ih_reader *reader, const char *text, size_t length, struct ih_line **out);
+
+#endif

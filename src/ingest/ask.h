@@ -1,0 +1,31 @@
+/*
+ * Questions to the brokers that wait for their answer, each with a bound. The thread that polls, but
+ * for none of them does it have to be a member of a group.
+ */
+#ifndef INGEST_ASK_H
+#define INGEST_ASK_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Both fill `offset` and `err` of each element and wait up to five seconds; FAULT_KAFKA when no answer
+ * came for any of them. An offset below 0 from ask_committed() = there is none. */
+int ask_committed(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, struct err *err);
+int ask_bounds(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *low,
+	rd_kafka_topic_partition_list_t *high, struct err *err);
+/* End of the log as far as fetches have told; -1 = unknown. No request. */
+int64_t ask_high(rd_kafka_t *kafka, const char *topic, int32_t partition);
+
+/* Waits for the answer, at most timeout_ms. */
+int ask_commit(rd_kafka_t *kafka, const rd_kafka_topic_partition_list_t *list, int timeout_ms,
+	struct err *err);
+
+/* The cluster's id, malloc'ed, or NULL when no broker has told within timeout_ms. */
+char *ask_cluster_id(rd_kafka_t *kafka, int timeout_ms);
+/* Asks any broker for anything. True when one answered. */
+bool ask_reaches_broker(rd_kafka_t *kafka, int timeout_ms);
+
+#endif

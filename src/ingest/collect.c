@@ -1,0 +1,285 @@
+#include "ingest/collect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ingest/ownership.h"
+#include "model/headers.h"
+#include "model/meters.h"
+
+static struct identity_spec spec_of(const struct topic_rules *rules)
+{
+	return (struct identity_spec){
+		.id = (const char *const *)rules->id.items,
+		.id_count = rules->id.count,
+		.type = (const char *const *)rules->type.items,
+		.type_count = rules->type.count,
+		.source = (const char *const *)rules->source.items,
+		.source_count = rules->source.count,
+		.accept = (const char *const *)rules->accept.items,
+		.accept_count = rules->accept.count,
+		.missing_id_rejects = rules->missing_id_rejects,
+	};
+}
+
+static int compile_rules(struct collector *collector, const struct config *config, struct err *err)
+{
+	collector->rules = calloc(config->topic_count, sizeof(*collector->rules));
+	if (collector->rules == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < config->topic_count; i++) {
+		struct identity_spec spec = spec_of(&config->topics[i]);
+
+		if (identity_rules_new(&collector->rules[i], &spec, err) < 0)
+			return err_prefix(err, "topics.%s", config->topics[i].topic);
+	}
+	return 0;
+}
+
+int collector_init(struct collector *collector, const struct config *config, struct err *err)
+{
+	int r = digester_new(&collector->digester, err);
+
+	if (r == 0)
+		r = identity_finder_new(&collector->finder, err);
+	if (r == 0)
+		r = compile_rules(collector, config, err);
+	return r;
+}
+
+void collector_fini(struct collector *collector, const struct config *config)
+{
+	for (size_t i = 0; collector->rules != NULL && i < config->topic_count; i++)
+		identity_rules_free(collector->rules[i]);
+	free(collector->rules);
+	identity_finder_free(collector->finder);
+	digester_free(collector->digester);
+	free(collector->headers);
+	buf_fini(&collector->encoded);
+}
+
+void collect_prepare(struct ingest *ingest, struct partition *partition)
+{
+	const struct config *config = ingest->options.config;
+	size_t rules = (size_t)(config_topic_rules(config, partition->topic) - config->topics);
+
+	partition->rules = ingest->collector.rules[rules];
+	partition->received = metrics_get(
+		ingest->options.metrics, METER_MESSAGES_RECEIVED, partition->topic, NULL);
+	partition->skipped =
+		metrics_get(ingest->options.metrics, METER_SKIPPED, partition->topic, NULL);
+}
+
+bool collect_is_full(const struct ingest *ingest)
+{
+	const struct batch *batch = &ingest->batch;
+	const struct config *config = ingest->options.config;
+
+	return (int64_t)(batch->row_count + batch->reject_count) >= config->ingest.batch_messages ||
+	       (int64_t)batch->bytes >= config->ingest.batch_bytes;
+}
+
+/* --- The record as it came -------------------------------------------------------------------- */
+
+static int room_for_headers(struct collector *collector, size_t count)
+{
+	struct header *headers;
+
+	if (count <= collector->header_room)
+		return 0;
+	headers = realloc(collector->headers, count * sizeof(*headers));
+	if (headers == NULL)
+		return FAULT_MEMORY;
+	collector->headers = headers;
+	collector->header_room = count;
+	return 0;
+}
+
+static int borrow_headers(
+	struct collector *collector, const rd_kafka_message_t *record, size_t *out)
+{
+	rd_kafka_headers_t *headers = NULL;
+	size_t count = 0;
+
+	*out = 0;
+	if (rd_kafka_message_headers(record, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return 0;
+	if (room_for_headers(collector, rd_kafka_header_cnt(headers)) < 0)
+		return FAULT_MEMORY;
+	while (count < collector->header_room) {
+		struct header *header = &collector->headers[count];
+		const char *name = NULL;
+		const void *value = NULL;
+		size_t size = 0;
+
+		if (rd_kafka_header_get_all(headers, count, &name, &value, &size) !=
+			RD_KAFKA_RESP_ERR_NO_ERROR)
+			break;
+		*header = (struct header){
+			name, {value, size}
+		};
+		count++;
+	}
+	*out = count;
+	return 0;
+}
+
+static int64_t timestamp_of(const rd_kafka_message_t *record)
+{
+	rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+	int64_t timestamp = rd_kafka_message_timestamp(record, &type);
+
+	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || timestamp < 0 ? -1 : timestamp;
+}
+
+static int borrow_record(struct collector *collector, const struct partition *partition,
+	const rd_kafka_message_t *from, struct record *out)
+{
+	*out = (struct record){
+		.topic = partition->topic,
+		.partition = partition->partition,
+		.offset = from->offset,
+		.timestamp_ms = timestamp_of(from),
+		.key = {from->key,      from->key_len},
+		.payload = { from->payload, from->len    },
+	};
+	if (borrow_headers(collector, from, &out->header_count) < 0)
+		return FAULT_MEMORY;
+	out->headers = collector->headers;
+	return 0;
+}
+
+/* --- Into the batch --------------------------------------------------------------------------- */
+
+static int make_message(struct collector *collector, const struct record *record,
+	const struct identity *identity, struct message **out, struct err *err)
+{
+	unsigned char digest[32];
+	struct message from = {
+		.event_id = identity->event_id,
+		.source = identity->source,
+		.type = identity->type,
+		.topic = record->topic,
+		.partition = record->partition,
+		.offset = record->offset,
+		.timestamp_ms = record->timestamp_ms,
+		.key = record->key,
+		.payload = record->payload,
+	};
+
+	buf_reset(&collector->encoded);
+	headers_encode(&collector->encoded, record->headers, record->header_count);
+	if (!buf_ok(&collector->encoded))
+		return err_memory(err);
+	from.headers = (struct bytes){ collector->encoded.data, collector->encoded.length };
+	if (digester_sha256(collector->digester, record->payload, digest) < 0)
+		return err_set(err, FAULT_INTERNAL, "libcrypto cannot compute SHA-256");
+	memcpy(from.digest, digest, sizeof(from.digest));
+	if (record->key.data != NULL) {
+		(void)digester_sha256(collector->digester, record->key, digest);
+		from.key_hash = digest_prefix(digest);
+	}
+	return message_new(out, &from, err);
+}
+
+static int add_message(struct ingest *ingest, const struct partition *partition,
+	const struct record *record, const struct identity *identity, struct err *err)
+{
+	struct message *message = NULL;
+	int r = make_message(&ingest->collector, record, identity, &message, err);
+
+	return r < 0 ? r : batch_add(&ingest->batch, message, partition->index, err);
+}
+
+static int add_reject(struct ingest *ingest, const struct record *record, const char *label,
+	const char *words, struct err *err)
+{
+	const struct identity nobody = { .event_id = NULL };
+	struct message *message = NULL;
+	char reason[512];
+	int r = make_message(&ingest->collector, record, &nobody, &message, err);
+
+	(void)snprintf(reason, sizeof(reason), "%s: %s", label, words);
+	return r < 0 ? r : batch_reject(&ingest->batch, message, reason, err);
+}
+
+static int add_too_large(struct ingest *ingest, const struct record *record, struct err *err)
+{
+	char words[128];
+
+	(void)snprintf(words, sizeof(words),
+		"the payload has %zu bytes, ingest.max_payload is %lld", record->payload.length,
+		(long long)ingest->options.config->ingest.max_payload);
+	return add_reject(ingest, record, "too_large", words, err);
+}
+
+static int add_record(struct ingest *ingest, const struct partition *partition,
+	const struct record *record, struct err *err)
+{
+	struct identity identity;
+	int r;
+
+	if ((int64_t)record->payload.length > ingest->options.config->ingest.max_payload)
+		return add_too_large(ingest, record, err);
+	r = identity_find(ingest->collector.finder, partition->rules, record, &identity, err);
+	if (r == IDENTITY_REJECT)
+		return add_reject(ingest, record, identity.reject, identity.words, err);
+	if (r == IDENTITY_SKIP) {
+		metric_add(partition->skipped, 1);
+		return 0;
+	}
+	return r < 0 ? r : add_message(ingest, partition, record, &identity, err);
+}
+
+/* --- Which records count ---------------------------------------------------------------------- */
+
+/* The record at verify_offset tells whether this still is the log we stored from. When compaction
+ * removed it, the log is given the benefit of the doubt. */
+static bool is_same_log(struct partition *partition, const rd_kafka_message_t *record)
+{
+	bool same = true;
+
+	if (partition->verify_offset < 0 || record->offset < partition->verify_offset)
+		return true;
+	if (record->offset == partition->verify_offset)
+		same = timestamp_of(record) == partition->verify_timestamp;
+	partition->verify_offset = -1;
+	partition->recreated = !same;
+	return same;
+}
+
+static void advance(struct ingest *ingest, struct partition *partition, const struct record *record)
+{
+	if (ingest->batch_since_us == 0)
+		ingest->batch_since_us = clock_now_us();
+	partition->next = record->offset + 1;
+	partition->last_offset = record->offset;
+	partition->last_timestamp = record->timestamp_ms;
+	partition->touched = true;
+	metric_add(partition->received, 1);
+}
+
+int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err)
+{
+	struct partition *partition = partitions_find(
+		&ingest->partitions, rd_kafka_topic_name(from->rkt), from->partition);
+	struct record record;
+	int r;
+
+	if (partition == NULL || !partition->flowing)
+		return 0;
+	if (!is_same_log(partition, from)) {
+		ownership_stop(ingest, partition, PARTITION_TAKEN);
+		return 0;
+	}
+	if (from->offset < partition->next)
+		return 0;
+	if (borrow_record(&ingest->collector, partition, from, &record) < 0)
+		return err_memory(err);
+	r = add_record(ingest, partition, &record, err);
+	if (r == 0)
+		advance(ingest, partition, &record);
+	return r;
+}

@@ -1,0 +1,348 @@
+#include "ingest/consumer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/consumer_conf.h"
+#include "ingest/limit.h"
+
+#define SEEK_MS        2000
+#define LOG_LINES      10
+#define LOG_WINDOW_MS  10000
+#define REASON_BYTES   512
+#define SYSLOG_ERROR   3
+#define SYSLOG_WARNING 4
+#define SYSLOG_INFO    6
+
+struct consumer {
+	rd_kafka_t *kafka;
+	const struct consumer_events *events;
+	enum reset_policy reset;
+	char *group;
+	atomic_uint resets;
+	int log_level; /* the user's; librdkafka may have been given a chattier one */
+	struct limit log_limit;
+	struct limit error_limit;
+};
+
+static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
+{
+	return list == NULL || list->cnt == 0;
+}
+
+/* --- Events ----------------------------------------------------------------------------------- */
+
+static void log_kafka(struct consumer *consumer, int level, const char *facility, const char *text)
+{
+	enum log_level ours = level <= SYSLOG_ERROR     ? LOG_ERROR
+			      : level == SYSLOG_WARNING ? LOG_WARN
+			      : level <= SYSLOG_INFO    ? LOG_INFO
+							: LOG_DEBUG;
+	int64_t held = 0;
+
+	if (level > consumer->log_level || !log_enabled(ours))
+		return;
+	if (ours == LOG_DEBUG || limit_pass(&consumer->log_limit, clock_now_ms(), &held))
+		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text),
+			LOG_INT("held_back", held));
+}
+
+/* Runs on librdkafka's threads. An offset reset because of an error is logged as facility OFFSET before
+ * the first fetch from the new place: the one sign there is (librdkafka up to 2.x). */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	struct consumer *consumer = rd_kafka_opaque(kafka);
+
+	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
+		atomic_fetch_add(&consumer->resets, 1);
+	log_kafka(consumer, level, facility, text);
+}
+
+static void report_fatal(struct consumer *consumer)
+{
+	char words[REASON_BYTES];
+	rd_kafka_resp_err_t code = rd_kafka_fatal_error(consumer->kafka, words, sizeof(words));
+	struct err err = ERR_INIT;
+
+	(void)err_set(&err, FAULT_KAFKA, "the Kafka client gave up: %s: %s",
+		rd_kafka_err2name(code), words);
+	consumer->events->fatal(consumer->events->arg, &err);
+}
+
+static void log_error_code(struct consumer *consumer, rd_kafka_resp_err_t code, const char *reason)
+{
+	int64_t held = 0;
+
+	if (limit_pass(&consumer->error_limit, clock_now_ms(), &held))
+		log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)),
+			LOG_STR("error", reason), LOG_STR("next", "librdkafka retries"),
+			LOG_INT("held_back", held));
+}
+
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__FATAL) {
+		report_fatal(consumer);
+		return;
+	}
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		consumer->events->broker(consumer->events->arg, false);
+	log_error_code(consumer, (rd_kafka_resp_err_t)code, reason);
+}
+
+static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
+	rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
+		return;
+	log_error_code(consumer, code, "offsets were not committed; the database has them");
+	for (int i = 0; !list_is_empty(list) && i < list->cnt; i++)
+		consumer->events->not_committed(consumer->events->arg, &list->elems[i]);
+}
+
+/* --- Rebalancing ------------------------------------------------------------------------------ */
+
+static bool is_cooperative(const struct consumer *consumer)
+{
+	const char *protocol = rd_kafka_rebalance_protocol(consumer->kafka);
+
+	return protocol != NULL && strcmp(protocol, "COOPERATIVE") == 0;
+}
+
+static void log_assign_error(struct consumer *consumer, rd_kafka_error_t *error)
+{
+	if (error == NULL)
+		return;
+	log_error_code(consumer, rd_kafka_error_code(error), rd_kafka_error_string(error));
+	rd_kafka_error_destroy(error);
+}
+
+static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_resp_err_t code = rd_kafka_assign(consumer->kafka, list);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(consumer, code, "the assignment of partitions failed");
+}
+
+static void take(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
+
+	if (is_cooperative(consumer))
+		log_assign_error(consumer, rd_kafka_incremental_assign(consumer->kafka, list));
+	else
+		assign_all(consumer, list);
+	consumer_pause(consumer, paused);
+	rd_kafka_topic_partition_list_destroy(paused);
+	consumer->events->assigned(consumer->events->arg, list);
+}
+
+static void give(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	bool lost = rd_kafka_assignment_lost(consumer->kafka) != 0;
+
+	consumer->events->revoked(consumer->events->arg, list, lost);
+	if (is_cooperative(consumer))
+		log_assign_error(consumer, rd_kafka_incremental_unassign(consumer->kafka, list));
+	else
+		assign_all(consumer, NULL);
+}
+
+static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
+	rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		take(consumer, list);
+	} else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
+		give(consumer, list);
+	} else {
+		log_error_code(consumer, code, "joining the group failed");
+		assign_all(consumer, NULL);
+	}
+}
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+static int user_log_level(const struct config *config)
+{
+	return atoi(consumer_conf_value(config, "log_level", "6"));
+}
+
+static int make_handle(struct consumer *consumer, const struct config *config, struct err *err)
+{
+	rd_kafka_conf_t *conf = NULL;
+	char words[REASON_BYTES];
+
+	if (consumer_conf_new(&conf, config, err) < 0)
+		return FAULT_CONFIG;
+	rd_kafka_conf_set_opaque(conf, consumer);
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
+	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	if (consumer->kafka == NULL) {
+		rd_kafka_conf_destroy(conf);
+		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	(void)rd_kafka_poll_set_consumer(consumer->kafka);
+	return 0;
+}
+
+int consumer_new(struct consumer **out, const struct config *config,
+	const struct consumer_events *events, struct err *err)
+{
+	struct consumer *consumer = calloc(1, sizeof(*consumer));
+	int r;
+
+	if (consumer == NULL)
+		return err_memory(err);
+	consumer->events = events;
+	consumer->log_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
+	consumer->error_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
+	consumer->log_level = user_log_level(config);
+	consumer->reset = position_policy(consumer_conf_value(config, "auto.offset.reset", ""));
+	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
+	r = consumer->group == NULL ? err_memory(err) : make_handle(consumer, config, err);
+	if (r < 0) {
+		consumer_free(consumer);
+		return r;
+	}
+	*out = consumer;
+	return 0;
+}
+
+void consumer_free(struct consumer *consumer)
+{
+	if (consumer == NULL)
+		return;
+	if (consumer->kafka != NULL)
+		rd_kafka_destroy(consumer->kafka);
+	free(consumer->group);
+	free(consumer);
+}
+
+void consumer_close(struct consumer *consumer)
+{
+	rd_kafka_resp_err_t code = rd_kafka_consumer_close(consumer->kafka);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(consumer, code, "leaving the group failed; it will notice");
+}
+
+int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list =
+		rd_kafka_topic_partition_list_new((int)topics->count);
+	rd_kafka_resp_err_t code;
+
+	for (size_t i = 0; i < topics->count; i++)
+		(void)rd_kafka_topic_partition_list_add(
+			list, topics->items[i], RD_KAFKA_PARTITION_UA);
+	code = rd_kafka_subscribe(consumer->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return 0;
+	return err_set(
+		err, FAULT_CONFIG, "kafka.topics: cannot subscribe: %s", rd_kafka_err2str(code));
+}
+
+rd_kafka_t *consumer_handle(const struct consumer *consumer)
+{
+	return consumer->kafka;
+}
+
+enum reset_policy consumer_reset_policy(const struct consumer *consumer)
+{
+	return consumer->reset;
+}
+
+const char *consumer_group(const struct consumer *consumer)
+{
+	return consumer->group;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
+{
+	rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
+
+	if (record == NULL || record->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return record;
+	log_error_code(consumer, record->err, rd_kafka_message_errstr(record));
+	rd_kafka_message_destroy(record);
+	return NULL;
+}
+
+unsigned consumer_resets(struct consumer *consumer)
+{
+	return atomic_load_explicit(&consumer->resets, memory_order_acquire);
+}
+
+void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	if (!list_is_empty(list))
+		(void)rd_kafka_pause_partitions(consumer->kafka, list);
+}
+
+static void mark_all(rd_kafka_topic_partition_list_t *list, rd_kafka_resp_err_t code)
+{
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].err = code;
+}
+
+static void pause_failed(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *failed = rd_kafka_topic_partition_list_new(list->cnt);
+
+	for (int i = 0; i < list->cnt; i++) {
+		if (list->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			(void)rd_kafka_topic_partition_list_add(
+				failed, list->elems[i].topic, list->elems[i].partition);
+	}
+	consumer_pause(consumer, failed);
+	rd_kafka_topic_partition_list_destroy(failed);
+}
+
+/* First resume, then seek (rule R20): a resume alone may go on from a place of librdkafka's choosing.
+ * Nothing is polled in between, and a seek that succeeds has thrown away what was fetched. */
+void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
+	rd_kafka_error_t *error;
+
+	(void)rd_kafka_resume_partitions(consumer->kafka, resumed);
+	rd_kafka_topic_partition_list_destroy(resumed);
+	mark_all(list, RD_KAFKA_RESP_ERR_NO_ERROR);
+	error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
+	if (error != NULL) {
+		mark_all(list, rd_kafka_error_code(error));
+		rd_kafka_error_destroy(error);
+	}
+	pause_failed(consumer, list);
+}
+
+/* --- Commits ---------------------------------------------------------------------------------- */
+
+void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(consumer, code, "offsets were not committed; the database has them");
+}

@@ -1,0 +1,178 @@
+#include "ingest/consumer_conf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define KIB                   1024LL
+#define FETCH_MAX             (16 * KIB * KIB)
+#define RECEIVE_MAX           100000000LL /* librdkafka's default */
+#define RECEIVE_LIMIT         2147483647LL
+#define VERSION_WITHOUT_STALL 0x020200ff
+#define LOG_LEVEL_WARNING     4
+
+static void conf_free(rd_kafka_conf_t *conf)
+{
+	if (conf != NULL)
+		rd_kafka_conf_destroy(conf);
+}
+DEFINE_CLEANUP(rd_kafka_conf_t *, conf_free);
+
+struct option {
+	const char *name;
+	const char *value;
+};
+
+/* What the user may set differently. */
+static const struct option defaults[] = {
+	{"client.id",                      "inboxd"            },
+	{ "partition.assignment.strategy", "cooperative-sticky"},
+ /* A response of the usual 50 MiB would make the prefetch limits below a joke. */
+	{ "fetch.max.bytes",               "16777216"          },
+};
+
+/* What everything else rests on: rule G1 is about these. */
+static const struct option enforced[] = {
+	{"enable.auto.commit",        "false"   },
+	{ "enable.auto.offset.store", "false"   },
+	{ "enable.partition.eof",     "false"   },
+ /* Where to start is our decision (position.h); when librdkafka loses its place it must go on
+	 * to a place where a seek is possible, which after `error` it is not. */
+	{ "auto.offset.reset",        "earliest"},
+};
+
+/* Settings that would take away a decision that is ours. */
+static const char *const refused[] = {
+	"enable.auto.commit",
+	"auto.commit.enable",
+	"enable.auto.offset.store",
+	"enable.partition.eof",
+	"auto.commit.interval.ms",
+	"offset.store.method",
+	"offset.store.path",
+	"log.queue",
+};
+
+const char *consumer_conf_value(const struct config *config, const char *name, const char *fallback)
+{
+	for (size_t i = config->kafka.count; i > 0; i--) {
+		if (strcmp(config->kafka.items[i - 1].name, name) == 0)
+			return config->kafka.items[i - 1].value;
+	}
+	return fallback;
+}
+
+static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
+{
+	char words[512];
+
+	if (rd_kafka_conf_set(conf, name, value, words, sizeof(words)) == RD_KAFKA_CONF_OK)
+		return 0;
+	return err_set(err, FAULT_CONFIG, "kafka.%s: %s", name, words);
+}
+
+static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
+{
+	char text[32];
+
+	(void)snprintf(text, sizeof(text), "%lld", (long long)value);
+	return set(conf, name, text, err);
+}
+
+static int set_table(
+	rd_kafka_conf_t *conf, const struct option *table, size_t count, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (set(conf, table[i].name, table[i].value, err) < 0)
+			return FAULT_CONFIG;
+	}
+	return 0;
+}
+
+/* Before 2.2 librdkafka pauses fetching for a second whenever its prefetch is full: the prefetch has
+ * to outlast that second. From 2.2 on the pause is a setting. */
+static int set_prefetch(rd_kafka_conf_t *conf, struct err *err)
+{
+	if (rd_kafka_version() < VERSION_WITHOUT_STALL)
+		return set_number(conf, "queued.max.messages.kbytes", 64 * KIB, err);
+	if (set_number(conf, "queued.max.messages.kbytes", 16 * KIB, err) < 0)
+		return FAULT_CONFIG;
+	return set_number(conf, "fetch.queue.backoff.ms", 10, err);
+}
+
+/* A record as large as ingest.max_payload must come through, or its partition stands still. */
+static int set_receive(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	int64_t needed = 2 * config->ingest.max_payload + FETCH_MAX;
+
+	if (needed < RECEIVE_MAX)
+		needed = RECEIVE_MAX;
+	if (needed > RECEIVE_LIMIT)
+		needed = RECEIVE_LIMIT;
+	return set_number(conf, "receive.message.max.bytes", needed, err);
+}
+
+static int refuse(const char *name, struct err *err)
+{
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if (strcmp(refused[i], name) == 0)
+			return err_set(err, FAULT_CONFIG,
+				"kafka.%s: inboxd decides this itself; remove the setting", name);
+	}
+	return 0;
+}
+
+static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, struct err *err)
+{
+	for (size_t i = 0; i < settings->count; i++) {
+		if (refuse(settings->items[i].name, err) < 0 ||
+			set(conf, settings->items[i].name, settings->items[i].value, err) < 0)
+			return FAULT_CONFIG;
+	}
+	return 0;
+}
+
+/* The warning about a lost place in the log must reach consumer.c whatever the user wants to see. */
+static int set_log_level(rd_kafka_conf_t *conf, struct err *err)
+{
+	char value[16] = "";
+	size_t size = sizeof(value);
+
+	if (rd_kafka_conf_get(conf, "log_level", value, &size) != RD_KAFKA_CONF_OK ||
+		atoi(value) >= LOG_LEVEL_WARNING)
+		return 0;
+	return set_number(conf, "log_level", LOG_LEVEL_WARNING, err);
+}
+
+static int check_needed(const struct config *config, struct err *err)
+{
+	if (*consumer_conf_value(config, "bootstrap.servers",
+		    consumer_conf_value(config, "metadata.broker.list", "")) == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"kafka.bootstrap.servers is not set: name at least one broker as "
+			"host:port");
+	if (*consumer_conf_value(config, "group.id", "") == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"kafka.group.id is not set: name the consumer group of this service");
+	if (config->kafka_topics.count == 0)
+		return err_set(err, FAULT_CONFIG,
+			"kafka.topics is empty: list the topics this service consumes");
+	return 0;
+}
+
+int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
+{
+	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (check_needed(config, err) < 0 ||
+		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
+		set_prefetch(conf, err) < 0 || set_receive(conf, config, err) < 0 ||
+		set_users(conf, &config->kafka, err) < 0 || set_log_level(conf, err) < 0 ||
+		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
+		return FAULT_CONFIG;
+	*out = conf;
+	conf = NULL;
+	return 0;
+}

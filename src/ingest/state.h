@@ -1,0 +1,114 @@
+/*
+ * The state of the ingest thread, shared by the files of this folder and by nobody else. Everything
+ * but `stop`, `ended` and what guards them belongs to that thread.
+ *
+ * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
+ * sent but those that end the outage; rows of the batch carry budget of the gate only inside
+ * storing_step().
+ */
+#ifndef INGEST_STATE_H
+#define INGEST_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/digest.h"
+#include "ingest/consumer.h"
+#include "ingest/ingest.h"
+#include "ingest/limit.h"
+#include "ingest/partitions.h"
+#include "model/batch.h"
+#include "model/handover.h"
+#include "model/identity.h"
+#include "model/lane_set.h"
+#include "store/inbox.h"
+
+/* Why nothing flows; any number at once. */
+enum hold {
+	HOLD_DATABASE = 1, /* it does not answer, or a watermark has to be read first */
+	HOLD_PENDING = 2,  /* ingest.max_pending is reached */
+	HOLD_OUTBOX = 4,   /* dispatch does not take what is stored */
+	HOLD_HALTED = 8,   /* fenced, or a fault was reported: waits for its end */
+};
+
+/* The database is away, or a watermark is in doubt. */
+struct outage {
+	bool down;
+	bool announced;     /* database_lost was logged and database_back was not */
+	bool was_connected; /* the next connection is a reconnect */
+	int attempt;        /* grows until a statement of ours succeeds again */
+	int64_t retry_at_ms;
+};
+
+/* Turns records into messages; scratch memory and what is looked up once. */
+struct collector {
+	struct digester *digester;
+	struct identity_finder *finder;
+	struct identity_rules **rules; /* by index in config->topics */
+	struct header *headers;
+	size_t header_room;
+	struct buf encoded;
+};
+
+/* What dispatch has not taken yet, in this order: what was stored, then what was revoked. */
+struct outbox {
+	struct handover *stored;
+	size_t *revoked;
+	size_t revoked_count;
+	size_t revoked_room;
+};
+
+/* Arrays for gate_place(). */
+struct places {
+	struct message **messages;
+	size_t *indexes;
+	struct placement *placements;
+	size_t room;
+};
+
+struct ingest {
+	struct ingest_options options;
+	struct consumer *consumer;
+	struct consumer_events events;
+	struct db *db;
+	struct inbox *inbox;
+	struct partitions partitions;
+	struct collector collector;
+	struct batch batch;
+	int64_t batch_since_us; /* when its first record came */
+	struct places places;
+	struct lane_set parked;
+	struct outbox outbox;
+	struct outage outage;
+	unsigned holds;
+	unsigned resets_seen;
+	bool changed; /* an event wants the next round now */
+	bool bound;   /* the schema is known to belong to this cluster and group */
+	bool closing;
+	int64_t bind_at_ms;
+	int64_t commit_at_ms;
+	int64_t peek_at_ms;
+	int64_t look_at_ms; /* lag, broker */
+	struct limit reject_limit;
+	struct limit conflict_limit;
+	struct limit place_limit;
+	struct metric *batch_seconds;
+	struct metric *paused;
+	struct metric *reconnects;
+
+	pthread_t thread;
+	bool started;
+	atomic_bool stop;
+	pthread_mutex_t end_lock;
+	pthread_cond_t end_cond;
+	bool ended;
+};
+
+/* Stops the flow for a reason; lets it go on when no reason is left (ownership_flow()). */
+void ingest_hold(struct ingest *ingest, enum hold reason);
+void ingest_unhold(struct ingest *ingest, enum hold reason);
+/* Ends consuming: fenced, or a fault that no retry mends. The caller of ingest_start() hears of it. */
+void ingest_fenced(struct ingest *ingest);
+void ingest_fault(struct ingest *ingest, const struct err *err);
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * See keeper.h. Three heartbeats a lease. Other instances are judged only after our own heartbeats
+ * were on time for a whole lease over one unbroken connection: after an outage of the database
+ * everybody is late and nobody is dead (rule R4).
+ */
+#include "janitor/keeper.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/meters.h"
+#include "store/sidecar.h"
+
+#define BEATS_A_LEASE 3
+
+struct keeper {
+	struct keeper_options options;
+	struct db *db;
+	struct wake wake;
+	pthread_t thread;
+	bool started;
+	atomic_bool stop;
+	bool goodbye;
+	int beats;       /* on time, in a row, over this connection */
+	int faults;      /* in a row */
+	int64_t last_ms; /* of the last heartbeat */
+	bool rescue_due; /* there may be rows of fenced instances to give back */
+};
+
+static int64_t interval_ms(const struct keeper *keeper)
+{
+	return keeper->options.config->worker.lease / BEATS_A_LEASE;
+}
+
+static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry_in_ms)
+{
+	keeper->beats = 0;
+	atomic_store(&keeper->options.health->database_ok, false);
+	metric_add(metrics_get(keeper->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL), 1);
+	if (keeper->faults++ == 0)
+		log_warn("heartbeat_failed", LOG_STR("error", err->text),
+			LOG_INT("retry_in_ms", retry_in_ms),
+			LOG_INT("lease_ms", keeper->options.config->worker.lease),
+			LOG_STR("next", "beyond the lease another instance may take over"));
+}
+
+static void on_beat(struct keeper *keeper, int64_t pg_now_ms)
+{
+	int64_t now_ms = clock_now_ms();
+	bool on_time = keeper->last_ms != 0 &&
+		now_ms - keeper->last_ms < 2 * interval_ms(keeper);
+
+	keeper->beats = on_time ? keeper->beats + 1 : 1;
+	keeper->last_ms = now_ms;
+	atomic_store(keeper->options.pg_offset_ms, pg_now_ms - now_ms);
+	atomic_store(&keeper->options.health->heartbeat_ms, now_ms);
+	atomic_store(&keeper->options.health->database_ok, true);
+	if (keeper->faults > 0)
+		log_info("heartbeat_back", LOG_INT("failed", keeper->faults));
+	keeper->faults = 0;
+}
+
+static int beat(struct keeper *keeper, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
+	int64_t pg_now_ms = 0;
+	int r = db_open(keeper->db, err);
+
+	if (r != 0)
+		return r;
+	keeper->options.handlers(&handlers, keeper->options.arg);
+	if (!buf_ok(&handlers))
+		return err_memory(err);
+	r = instance_heartbeat(keeper->db, keeper->options.instance,
+		keeper->options.low_seq(keeper->options.arg),
+		(struct bytes){ handlers.data, handlers.length }, &pg_now_ms, err);
+	if (r == 0)
+		on_beat(keeper, pg_now_ms);
+	return r;
+}
+
+static int judge(struct keeper *keeper, struct err *err)
+{
+	struct fencing fencing = {
+		.place = keeper->options.place,
+		.lease_ms = keeper->options.config->worker.lease,
+		.judge_leases = keeper->beats > BEATS_A_LEASE,
+	};
+	int fenced = 0;
+	int r;
+
+	r = instance_fence(keeper->db, keeper->options.instance, &fencing, &fenced, err);
+	if (r != 0)
+		return r;
+	if (fenced > 0) {
+		keeper->rescue_due = true;
+		log_warn("instances_fenced", LOG_INT("count", fenced),
+			LOG_STR("next", "their messages go back to waiting"));
+	}
+	return 0;
+}
+
+static int rescue(struct keeper *keeper, struct err *err)
+{
+	int64_t rescued = 0;
+	int r = instance_rescue(keeper->db, &keeper->stop, &rescued, err);
+
+	if (rescued > 0) {
+		metric_add(metrics_get(keeper->options.metrics, METER_RESCUED, NULL, NULL), rescued);
+		log_info("messages_rescued", LOG_INT("rows", rescued));
+	}
+	return r;
+}
+
+/* One round; returns how long to sleep. */
+static int64_t round_of(struct keeper *keeper)
+{
+	struct err err = ERR_INIT;
+	int64_t delay;
+	int r = beat(keeper, &err);
+
+	if (r == HEARTBEAT_FENCED) {
+		log_error("fenced", LOG_INT("instance", keeper->options.instance),
+			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a new id"));
+		supervision_report_fenced(keeper->options.supervision);
+		return interval_ms(keeper);
+	}
+	if (r == 0)
+		r = judge(keeper, &err);
+	if (r == 0)
+		r = rescue(keeper, &err);
+	if (r == 0)
+		return interval_ms(keeper);
+	delay = backoff_delay_ms(100, interval_ms(keeper), keeper->faults, random_u64());
+	on_fault(keeper, &err, delay);
+	return delay;
+}
+
+static void say_goodbye(struct keeper *keeper)
+{
+	struct err err = ERR_INIT;
+
+	if (db_open(keeper->db, &err) != 0 ||
+		instance_stop(keeper->db, keeper->options.instance, &err) != 0)
+		log_warn("goodbye_failed", LOG_STR("error", err.text),
+			LOG_STR("next", "another instance declares this one dead after its lease"));
+}
+
+static void *run(void *arg)
+{
+	struct keeper *keeper = arg;
+
+	while (!atomic_load(&keeper->stop)) {
+		int64_t pause = round_of(keeper);
+
+		if (!atomic_load(&keeper->stop))
+			(void)wake_wait(&keeper->wake, pause);
+	}
+	if (keeper->goodbye)
+		say_goodbye(keeper);
+	return NULL;
+}
+
+int keeper_new(struct keeper **out, const struct keeper_options *options, struct err *err)
+{
+	struct keeper *keeper = calloc(1, sizeof(*keeper));
+	struct db_options db;
+	char name[32];
+	int r;
+
+	if (keeper == NULL)
+		return err_memory(err);
+	keeper->options = *options;
+	keeper->wake = (struct wake)WAKE_INIT;
+	sidecar_db_options(options->config, options->instance, name, &db);
+	r = wake_init(&keeper->wake, err);
+	if (r == 0)
+		r = db_new(&keeper->db, &db, err);
+	if (r != 0) {
+		keeper_free(keeper);
+		return r;
+	}
+	*out = keeper;
+	return 0;
+}
+
+int keeper_start(struct keeper *keeper, struct err *err)
+{
+	if (pthread_create(&keeper->thread, NULL, run, keeper) != 0)
+		return err_set(err, FAULT_INTERNAL, "cannot start the keeper thread");
+	keeper->started = true;
+	return 0;
+}
+
+void keeper_stop(struct keeper *keeper, bool goodbye)
+{
+	if (keeper == NULL || !keeper->started)
+		return;
+	keeper->goodbye = goodbye;
+	atomic_store(&keeper->stop, true);
+	wake_poke(&keeper->wake);
+	if (!goodbye)
+		db_interrupt(keeper->db);
+	(void)pthread_join(keeper->thread, NULL);
+	keeper->started = false;
+}
+
+void keeper_free(struct keeper *keeper)
+{
+	if (keeper == NULL)
+		return;
+	db_free(keeper->db);
+	wake_fini(&keeper->wake);
+	free(keeper);
+}

@@ -1,0 +1,40 @@
+/*
+ * The keeper of the lease: one thread with one connection that renews the heartbeat, publishes
+ * low_seq, judges dead instances and gives back their rows (rules R2 to R5). Everything it decides is
+ * decided on PostgreSQL's clock.
+ */
+#ifndef JANITOR_KEEPER_H
+#define JANITOR_KEEPER_H
+
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "config/config.h"
+#include "model/health.h"
+#include "model/supervision.h"
+#include "store/instance.h"
+
+struct keeper;
+
+/* Everything is kept and must outlive the keeper. */
+struct keeper_options {
+	const struct config *config;
+	struct metrics *metrics;
+	struct health *health;
+	struct supervision *supervision;
+	int32_t instance;
+	const char *place;                  /* of the socket lock; "" when there is none */
+	_Atomic int64_t *pg_offset_ms;      /* out: PostgreSQL's clock minus clock_now_ms() */
+	int64_t (*low_seq)(void *arg);      /* any thread */
+	void (*handlers)(struct buf *out, void *arg); /* JSON array; any thread */
+	void *arg;
+};
+
+int keeper_new(struct keeper **out, const struct keeper_options *options, struct err *err);
+int keeper_start(struct keeper *keeper, struct err *err);
+/* Ends the thread. `goodbye`: the instance holds nothing any more, say so in its row. Returns within
+ * a few seconds also when the database hangs. */
+void keeper_stop(struct keeper *keeper, bool goodbye);
+void keeper_free(struct keeper *keeper);
+
+#endif

@@ -1,0 +1,21 @@
+/* inboxd: arguments -> command -> exit code. Everything else is in the static libraries. */
+#include <stdio.h>
+
+#include "admin/cli.h"
+#include "commands.h"
+
+int main(int argc, char **argv)
+{
+	struct err err = ERR_INIT;
+	struct cli cli = { .command = COMMAND_NONE };
+	int r = cli_parse(&cli, argc, argv, &err);
+
+	if (r == 0)
+		r = command_execute(&cli, &err);
+	cli_fini(&cli);
+	if (r != 0 && err.text[0] != '\0')
+		(void)fprintf(stderr, "inboxd: %s\n", err.text);
+	if (fflush(stdout) != 0 && r == 0)
+		r = FAULT_INTERNAL;
+	return err_exit_code(r);
+}

@@ -1,0 +1,77 @@
+/*
+ * A batch between poll and COMMIT: the messages, rejects and watermark moves that one transaction
+ * stores. Plain growing arrays; ingest fills it, store writes it and notes what became of each row,
+ * ingest hands the claimed messages on. Owned by the ingest thread.
+ */
+#ifndef MODEL_BATCH_H
+#define MODEL_BATCH_H
+
+#include "base/err.h"
+#include "model/gate.h"
+#include "model/message.h"
+
+enum row_fate {
+	ROW_UNKNOWN,   /* not stored yet */
+	ROW_CLAIMED,   /* new, and ours: message->seq and delivery_count are set */
+	ROW_STORED,    /* new, waiting or parked in the table */
+	ROW_DUPLICATE, /* known: nothing stored */
+	ROW_CONFLICT,  /* known with another payload: kept in inbox_conflicts */
+	ROW_REJECTED,  /* PostgreSQL could not store it: it went to inbox_rejects instead */
+};
+
+struct batch_row {
+	struct message *message; /* owned by the batch until given away */
+	size_t partition;        /* index in the gate */
+	struct placement placement;
+	enum row_fate fate;
+};
+
+/* A record that cannot be a message; `message` carries its coordinates, key, headers and payload. */
+struct batch_reject {
+	struct message *message;
+	char reason[512];        /* "label: words" */
+	bool kept;               /* stored now; false: was there already */
+};
+
+/* One partition's watermark move (rule R1). */
+struct batch_move {
+	const char *topic;
+	int32_t partition;
+	int64_t epoch;
+	int64_t expected;        /* next_offset before, -1 = NULL */
+	int64_t next;            /* next_offset after: never lower than expected */
+	int64_t last_offset;     /* last record of the batch, -1 = NULL */
+	int64_t last_timestamp;  /* its timestamp in ms, -1 = NULL */
+};
+
+struct batch {
+	struct batch_row *rows;
+	size_t row_count;
+	size_t row_room;
+	struct batch_reject *rejects;
+	size_t reject_count;
+	size_t reject_room;
+	struct batch_move *moves;
+	size_t move_count;
+	size_t move_room;
+	size_t bytes;            /* memory of messages and rejects */
+};
+
+#define BATCH_INIT                                                                                 \
+	{                                                                                          \
+		.rows = NULL                                                                       \
+	}
+
+/* Frees what the batch still owns; stays usable. */
+void batch_clear(struct batch *batch);
+void batch_fini(struct batch *batch);
+/* Takes the message, also on failure (it is freed then). FAULT_MEMORY. */
+int batch_add(struct batch *batch, struct message *message, size_t partition, struct err *err);
+int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
+/* The move of this partition, made when new (all fields but topic and partition zero). NULL: no
+ * memory. `topic` is borrowed for the life of the batch. */
+struct batch_move *batch_move(struct batch *batch, const char *topic, int32_t partition);
+/* Drops everything of one partition: it was revoked before it could be stored. */
+void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition);
+
+#endif

@@ -1,0 +1,224 @@
+/* One row a member: a table of names and of functions that know the value. */
+#include "model/event_members.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/headers.h"
+
+void event_member_begin(struct rendering *rendering, struct bytes name)
+{
+	struct buf *out = rendering->out;
+
+	if (buf_ok(out) && out->data[out->length - 1] != '{')
+		buf_add_char(out, ',');
+	buf_add_char(out, '"');
+	buf_add(out, name.data, name.length);
+	buf_add(out, "\":", 2);
+}
+
+static void add_raw(struct rendering *rendering, const char *name, struct bytes raw)
+{
+	event_member_begin(rendering, bytes_of(name));
+	buf_add(rendering->out, raw.data, raw.length);
+}
+
+static void add_string(struct rendering *rendering, const char *name, struct bytes text)
+{
+	event_member_begin(rendering, bytes_of(name));
+	json_add_string(rendering->out, text);
+}
+
+static void add_base64(struct rendering *rendering, const char *name, struct bytes bytes)
+{
+	event_member_begin(rendering, bytes_of(name));
+	buf_add_char(rendering->out, '"');
+	base64_add(rendering->out, bytes);
+	buf_add_char(rendering->out, '"');
+}
+
+/* Absent and "" alike say nothing. */
+static bool says_something(struct bytes raw)
+{
+	return raw.data != NULL && raw.length > 2;
+}
+
+/* What the ce_* header of that name says; absent when nothing. */
+static struct bytes attribute_value(const struct rendering *rendering, const char *name)
+{
+	const struct attribute *attribute =
+		event_headers_attribute(rendering->headers, bytes_of(name));
+
+	if (attribute == NULL || !says_something(attribute->value))
+		return (struct bytes){ NULL, 0 };
+	return attribute->value;
+}
+
+static void add_specversion(struct rendering *rendering, const char *name)
+{
+	struct bytes value = attribute_value(rendering, name);
+
+	add_raw(rendering, name, value.data == NULL ? bytes_of("\"1.0\"") : value);
+}
+
+static void add_id(struct rendering *rendering, const char *name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->event_id));
+}
+
+static void add_source(struct rendering *rendering, const char *name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->source));
+}
+
+/* CloudEvents knows no event without a type. */
+static void add_type(struct rendering *rendering, const char *name)
+{
+	const struct message *message = rendering->message;
+
+	add_string(
+		rendering, name, bytes_of(message->type == NULL ? message->topic : message->type));
+}
+
+static void add_time(struct rendering *rendering, const char *name)
+{
+	struct bytes value = attribute_value(rendering, name);
+	char when[32];
+
+	if (value.data != NULL) {
+		add_raw(rendering, name, value);
+	} else if (rendering->message->timestamp_ms >= 0) {
+		clock_format_ms(rendering->message->timestamp_ms, when);
+		add_string(rendering, name, bytes_of(when));
+	}
+}
+
+static void add_datacontenttype(struct rendering *rendering, const char *name)
+{
+	struct bytes value = rendering->headers->content_type;
+
+	if (!says_something(value))
+		value = attribute_value(rendering, name);
+	if (value.data != NULL)
+		add_raw(rendering, name, value);
+	else if (rendering->data_is_json)
+		add_string(rendering, name, bytes_of("application/json"));
+}
+
+static void add_partitionkey(struct rendering *rendering, const char *name)
+{
+	struct bytes value = attribute_value(rendering, name);
+	struct bytes key = rendering->message->key;
+
+	if (value.data != NULL)
+		add_raw(rendering, name, value);
+	else if (key.data != NULL && utf8_is_valid(key))
+		add_string(rendering, name, key);
+	else if (key.data != NULL)
+		add_base64(rendering, "partitionkeybase64", key);
+}
+
+static void add_kafkatopic(struct rendering *rendering, const char *name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->topic));
+}
+
+static void add_kafkapartition(struct rendering *rendering, const char *name)
+{
+	event_member_begin(rendering, bytes_of(name));
+	buf_addf(rendering->out, "%d", (int)rendering->message->partition);
+}
+
+static void add_kafkaoffset(struct rendering *rendering, const char *name)
+{
+	event_member_begin(rendering, bytes_of(name));
+	buf_addf(rendering->out, "\"%lld\"", (long long)rendering->message->offset);
+}
+
+static void add_trace(struct rendering *rendering, const char *name, struct bytes header)
+{
+	struct bytes value = attribute_value(rendering, name);
+
+	if (value.data == NULL)
+		value = header;
+	if (says_something(value))
+		add_raw(rendering, name, value);
+}
+
+static void add_traceparent(struct rendering *rendering, const char *name)
+{
+	add_trace(rendering, name, rendering->headers->traceparent);
+}
+
+static void add_tracestate(struct rendering *rendering, const char *name)
+{
+	add_trace(rendering, name, rendering->headers->tracestate);
+}
+
+static void add_data(struct rendering *rendering, const char *name)
+{
+	struct bytes payload = rendering->message->payload;
+
+	if (rendering->data_is_json)
+		add_raw(rendering, name, payload);
+	else if (payload.data != NULL)
+		add_base64(rendering, "data_base64", payload);
+}
+
+static void add_extensions(struct rendering *rendering, const char *name);
+
+/* In the order of enum member. Without a function: only ever written by another row's, or copied from
+ * an envelope. */
+static const struct {
+	const char *name;
+	void (*add)(struct rendering *rendering, const char *name);
+} members[MEMBER_COUNT] = {
+	{"specversion",         add_specversion    },
+	{ "id",		 add_id             },
+	{ "source",             add_source         },
+	{ "type",               add_type           },
+	{ "",		   add_extensions     },
+	{ "time",               add_time           },
+	{ "datacontenttype",    add_datacontenttype},
+	{ "partitionkey",       add_partitionkey   },
+	{ "partitionkeybase64", NULL               },
+	{ "kafkatopic",         add_kafkatopic     },
+	{ "kafkapartition",     add_kafkapartition },
+	{ "kafkaoffset",        add_kafkaoffset    },
+	{ "traceparent",        add_traceparent    },
+	{ "tracestate",         add_tracestate     },
+	{ "data",               add_data           },
+	{ "data_base64",        NULL               },
+};
+
+enum member event_member_of(struct bytes name)
+{
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (name.length > 0 && bytes_equal(name, bytes_of(members[i].name)))
+			return (enum member)i;
+	}
+	return MEMBER_EXTENSIONS;
+}
+
+static void add_extensions(struct rendering *rendering, const char *name)
+{
+	const struct event_headers *headers = rendering->headers;
+
+	(void)name;
+	for (size_t i = 0; i < headers->count; i++) {
+		const struct attribute *attribute = &headers->attributes[i];
+
+		if (attribute->used || event_member_of(attribute->name) != MEMBER_EXTENSIONS)
+			continue;
+		event_member_begin(rendering, attribute->name);
+		buf_add(rendering->out, attribute->value.data, attribute->value.length);
+	}
+}
+
+void event_members_add(struct rendering *rendering)
+{
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (!rendering->present[i] && members[i].add != NULL)
+			members[i].add(rendering, members[i].name);
+	}
+}

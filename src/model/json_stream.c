@@ -1,0 +1,275 @@
+/*
+ * yajl behind the contract of json_stream.h. yajl tells each callback only the decoded value; where
+ * the token stands in the text comes from yajl_get_bytes_consumed(), which inside a callback is the
+ * end of its token (the unit tests hold yajl to that). Its beginning is the end of the one before
+ * plus what JSON allows between tokens: whitespace, a comma, a colon.
+ */
+#include "model/json_stream.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+#include "model/headers.h"
+
+/*
+ * yajl 2.1 keeps two buffers that start at 2 KiB and double (the decoded string and a token cut off
+ * by the end of the text; both together hold no more than the text), a stack that grows by 128
+ * bytes to one byte a level, and a handle. Moved at each doubling and never given back, that stays
+ * below four times the text plus this.
+ */
+#define ARENA_FIXED ((size_t)16384)
+#define ARENA_TIMES ((size_t)4)
+/* What is kept from one text to the next. */
+#define ARENA_KEEP  ((size_t)1048576)
+
+#define ALIGNMENT   ((size_t)16)
+
+struct json_stream {
+	char *arena;
+	size_t capacity;
+	size_t used;
+	yajl_handle yajl;
+	struct bytes text;
+	const char *at; /* end of the last token */
+	bool at_end;    /* the text has been fed: only a number may still come */
+	bool too_deep;
+	int depth;
+	json_visit *visit;
+	void *arg;
+};
+
+int json_stream_new(struct json_stream **out, struct err *err)
+{
+	struct json_stream *stream = calloc(1, sizeof(*stream));
+
+	if (stream == NULL)
+		return err_memory(err);
+	*out = stream;
+	return 0;
+}
+
+void json_stream_free(struct json_stream *stream)
+{
+	if (stream == NULL)
+		return;
+	free(stream->arena);
+	free(stream);
+}
+
+/* Each block stands behind its size. The reserve is a proven bound, so that running over it means a
+ * yajl that works otherwise than the one this was written for: stop before it writes through NULL. */
+static void *arena_malloc(void *arg, size_t size)
+{
+	struct json_stream *stream = arg;
+	size_t room = (size + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	char *block = stream->arena + stream->used;
+
+	if (room < size || room > stream->capacity - stream->used)
+		abort();
+	memcpy(block, &size, sizeof(size));
+	stream->used += room;
+	return block + ALIGNMENT;
+}
+
+static void *arena_realloc(void *arg, void *old, size_t size)
+{
+	void *block = arena_malloc(arg, size);
+	size_t old_size = 0;
+
+	if (old != NULL) {
+		memcpy(&old_size, (char *)old - ALIGNMENT, sizeof(old_size));
+		memcpy(block, old, old_size < size ? old_size : size);
+	}
+	return block;
+}
+
+static void arena_free(void *arg, void *block)
+{
+	(void)arg; /* all at once, when the next text begins */
+	(void)block;
+}
+
+static int arena_reserve(struct json_stream *stream, size_t length, struct err *err)
+{
+	size_t wanted = ARENA_FIXED + ARENA_TIMES * length;
+
+	stream->used = 0;
+	if (length > (SIZE_MAX - ARENA_FIXED) / ARENA_TIMES)
+		return err_memory(err);
+	if (wanted <= stream->capacity)
+		return 0;
+	free(stream->arena);
+	stream->capacity = 0;
+	stream->arena = malloc(wanted);
+	if (stream->arena == NULL)
+		return err_memory(err);
+	stream->capacity = wanted;
+	return 0;
+}
+
+static void arena_trim(struct json_stream *stream)
+{
+	if (stream->capacity <= ARENA_KEEP)
+		return;
+	free(stream->arena);
+	stream->arena = NULL;
+	stream->capacity = 0;
+}
+
+static bool is_between_tokens(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == ',' || c == ':';
+}
+
+static int emit(struct json_stream *stream, enum json_kind kind)
+{
+	const char *text = stream->text.data;
+	const char *start = stream->at;
+	const char *end = text + (stream->at_end ? stream->text.length
+						 : yajl_get_bytes_consumed(stream->yajl));
+	struct json_token token = { .kind = kind, .depth = stream->depth };
+
+	while (start < end && is_between_tokens(*start))
+		start++;
+	token.raw = (struct bytes){ start, (size_t)(end - start) };
+	stream->at = end;
+	return stream->visit(stream->arg, &token);
+}
+
+static int enter(struct json_stream *stream, enum json_kind kind)
+{
+	if (stream->depth == JSON_MAX_DEPTH) {
+		stream->too_deep = true;
+		return 0;
+	}
+	if (stream->visit != NULL && !emit(stream, kind))
+		return 0;
+	stream->depth++;
+	return 1;
+}
+
+static int leave(struct json_stream *stream, enum json_kind kind)
+{
+	stream->depth--;
+	return stream->visit == NULL || emit(stream, kind);
+}
+
+static int on_null(void *stream)
+{
+	return emit(stream, JSON_NULL);
+}
+
+static int on_boolean(void *stream, int value)
+{
+	(void)value;
+	return emit(stream, JSON_BOOLEAN);
+}
+
+static int on_number(void *stream, const char *digits, size_t length)
+{
+	(void)digits;
+	(void)length;
+	return emit(stream, JSON_NUMBER);
+}
+
+static int on_string(void *stream, const unsigned char *text, size_t length)
+{
+	(void)text;
+	(void)length;
+	return emit(stream, JSON_STRING);
+}
+
+static int on_key(void *stream, const unsigned char *text, size_t length)
+{
+	(void)text;
+	(void)length;
+	return emit(stream, JSON_KEY);
+}
+
+static int on_object(void *stream)
+{
+	return enter(stream, JSON_OBJECT);
+}
+
+static int on_object_end(void *stream)
+{
+	return leave(stream, JSON_OBJECT_END);
+}
+
+static int on_array(void *stream)
+{
+	return enter(stream, JSON_ARRAY);
+}
+
+static int on_array_end(void *stream)
+{
+	return leave(stream, JSON_ARRAY_END);
+}
+
+static const yajl_callbacks visiting = {
+	.yajl_null = on_null,
+	.yajl_boolean = on_boolean,
+	.yajl_number = on_number,
+	.yajl_string = on_string,
+	.yajl_start_map = on_object,
+	.yajl_map_key = on_key,
+	.yajl_end_map = on_object_end,
+	.yajl_start_array = on_array,
+	.yajl_end_array = on_array_end,
+};
+
+/* Without callbacks for them yajl does not decode strings. */
+static const yajl_callbacks validating = {
+	.yajl_start_map = on_object,
+	.yajl_end_map = on_object_end,
+	.yajl_start_array = on_array,
+	.yajl_end_array = on_array_end,
+};
+
+/* yajl's own check lets surrogates through and takes VT and FF for whitespace; neither may stand
+ * anywhere in JSON, in strings not either. */
+static bool is_clean(struct bytes text)
+{
+	return text.data != NULL && memchr(text.data, '\v', text.length) == NULL &&
+	       memchr(text.data, '\f', text.length) == NULL && utf8_is_valid(text);
+}
+
+static yajl_status run(struct json_stream *stream)
+{
+	yajl_alloc_funcs memory = { arena_malloc, arena_realloc, arena_free, stream };
+	yajl_status status;
+
+	stream->yajl = yajl_alloc(stream->visit == NULL ? &validating : &visiting, &memory, stream);
+	status = yajl_parse(stream->yajl, stream->text.data, stream->text.length);
+	stream->at_end = true;
+	if (status == yajl_status_ok)
+		status = yajl_complete_parse(stream->yajl);
+	return status;
+}
+
+int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *visit, void *arg,
+	struct err *err)
+{
+	yajl_status status;
+	int r;
+
+	if (!is_clean(text))
+		return JSON_BROKEN;
+	r = arena_reserve(stream, text.length, err);
+	if (r < 0)
+		return r;
+	stream->text = text;
+	stream->at = text.data;
+	stream->at_end = false;
+	stream->too_deep = false;
+	stream->depth = 0;
+	stream->visit = visit;
+	stream->arg = arg;
+	status = run(stream);
+	arena_trim(stream);
+	if (status == yajl_status_client_canceled && !stream->too_deep)
+		return JSON_STOPPED;
+	return status == yajl_status_ok ? 0 : JSON_BROKEN;
+}

@@ -1,0 +1,102 @@
+/*
+ * The table of metrics: what a dashboard, an alert and the tests outside know. Names and labels are
+ * a promise (docs/operations.md); a family is added here and in the enum, never renamed.
+ */
+#include "model/meters.h"
+
+/* A transaction of a batch: a good one takes milliseconds, one above ten seconds is an outage. */
+static const double transaction_bounds[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+	0.25, 0.5, 1, 2.5, 5, 10, 0 };
+
+/* A handler: from a no-op to one that extends its deadline again and again. */
+static const double handler_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+	2.5, 5, 10, 30, 60, 300, 0 };
+
+/* From Kafka's timestamp to the settled row: a backlog of days is a number, too. */
+static const double end_to_end_bounds[] = { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+	30, 60, 300, 1800, 3600, 21600, 86400, 0 };
+
+#define COUNTER(name, help, ...)                                                                   \
+	{                                                                                          \
+		name, METRIC_COUNTER, help, { __VA_ARGS__ }, NULL                                  \
+	}
+#define GAUGE(name, help, ...)                                                                     \
+	{                                                                                          \
+		name, METRIC_GAUGE, help, { __VA_ARGS__ }, NULL                                    \
+	}
+#define HISTOGRAM(name, help, bounds, ...)                                                         \
+	{                                                                                          \
+		name, METRIC_HISTOGRAM, help, { __VA_ARGS__ }, bounds                              \
+	}
+
+const struct metric_family meters[METER_COUNT] = {
+	[METER_MESSAGES_RECEIVED] = COUNTER("inboxd_messages_received_total",
+		"Records read from Kafka, duplicates, rejects and skipped ones included.", "topic"),
+	[METER_DUPLICATES] = COUNTER("inboxd_duplicates_total",
+		"Messages that were in the inbox already, with the same payload.", "topic"),
+	[METER_CONFLICTS] = COUNTER("inboxd_conflicts_total",
+		"Messages with a known id and another payload; kept whole in inbox_conflicts.",
+		"topic"),
+	[METER_REJECTS] = COUNTER("inboxd_rejects_total",
+		"Records that could not be stored as messages; kept raw in inbox_rejects.", "topic",
+		"reason"),
+	[METER_SKIPPED] = COUNTER("inboxd_skipped_total",
+		"Records whose event type the topic's accept list leaves out.", "topic"),
+	[METER_TOPIC_RECREATED] = COUNTER("inboxd_topic_recreated_total",
+		"Partitions found to belong to a topic that was deleted and created again.",
+		"topic"),
+	[METER_OFFSET_GAPS] = COUNTER("inboxd_offset_gaps_total",
+		"Times Kafka had deleted records before they were read.", "topic"),
+	[METER_DELIVERIES] = COUNTER("inboxd_deliveries_total",
+		"Deliveries to handlers that ended, by how they ended: done, retry, dead, snooze, "
+		"settled, timeout, crash.",
+		"handler", "outcome"),
+	[METER_IN_FLIGHT] = GAUGE("inboxd_in_flight",
+		"Messages delivered to the handler and not settled yet.", "handler"),
+	[METER_HANDLERS_CONNECTED] =
+		GAUGE("inboxd_handlers_connected", "Connections of the handler.", "handler"),
+	[METER_UNKNOWN_ANSWERS] = COUNTER("inboxd_unknown_answers_total",
+		"Answers and extensions for deliveries that are not open."),
+	[METER_PROTOCOL_ERRORS] = COUNTER(
+		"inboxd_protocol_errors_total", "Lines from handlers that broke the protocol."),
+	[METER_WAITING] = GAUGE("inboxd_waiting",
+		"Messages in the table that wait to be claimed, retries and parked ones included."),
+	[METER_DEAD] = GAUGE("inboxd_dead",
+		"Messages in the table that were given up and wait for an operator."),
+	[METER_UNROUTED] =
+		GAUGE("inboxd_unrouted", "Messages no connected handler has subscribed to."),
+	[METER_OLDEST_WAITING] = GAUGE("inboxd_oldest_waiting_seconds",
+		"Age of the oldest message that is due and waits to be claimed."),
+	[METER_CLAIMED] = GAUGE("inboxd_claimed",
+		"Messages this sidecar holds claimed in memory, delivered ones included."),
+	[METER_CLAIMED_BYTES] = GAUGE(
+		"inboxd_claimed_bytes", "Memory taken by the messages this sidecar holds claimed."),
+	[METER_KAFKA_LAG] = GAUGE("inboxd_kafka_lag",
+		"Records in the partition that are not in the inbox yet.", "topic", "partition"),
+	[METER_PARTITIONS_PAUSED] = GAUGE("inboxd_partitions_paused",
+		"Assigned partitions that are not read now, for want of room or of the database."),
+	[METER_RESCUED] = COUNTER("inboxd_rescued_total",
+		"Messages returned to waiting from sidecars that died or from lost statements."),
+	[METER_CLAIM_LOST] = COUNTER("inboxd_claim_lost_total",
+		"Verdicts that changed nothing because the message was another's by then."),
+	[METER_PG_ERRORS] = COUNTER("inboxd_pg_errors_total",
+		"Statements PostgreSQL refused, by SQLSTATE class, and lost connections.", "class"),
+	[METER_PG_RECONNECTS] = COUNTER("inboxd_pg_reconnects_total",
+		"Connections to PostgreSQL made again after one was lost."),
+	[METER_PURGED] =
+		COUNTER("inboxd_purged_total", "Rows deleted because their retention was over."),
+	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
+		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
+	[METER_BUILD_INFO] = GAUGE("inboxd_build_info",
+		"Always 1; the version of the running program is the label.", "version"),
+	[METER_INGEST_BATCH] = HISTOGRAM("inboxd_ingest_batch_seconds",
+		"Time to store a batch, from its first statement to COMMIT.", transaction_bounds),
+	[METER_CLAIM] = HISTOGRAM("inboxd_claim_seconds",
+		"Time of a statement that claims waiting messages.", transaction_bounds),
+	[METER_SETTLE] = HISTOGRAM(
+		"inboxd_settle_seconds", "Time to settle a batch of verdicts.", transaction_bounds),
+	[METER_HANDLER] = HISTOGRAM("inboxd_handler_seconds", "Time from a delivery to its answer.",
+		handler_bounds, "handler"),
+	[METER_END_TO_END] = HISTOGRAM("inboxd_end_to_end_seconds",
+		"Time from Kafka's timestamp of a message to its settled row.", end_to_end_bounds),
+};

@@ -1,0 +1,111 @@
+#include "store/claim_params.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+void add_partitions(struct params *params, const struct claim_partition *partitions, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, partitions[i].topic);
+		array_int(params, partition, partitions[i].partition);
+	}
+}
+
+void add_hash(struct params *params, int array, uint64_t hash)
+{
+	uint64_t wire = htobe64(hash);
+
+	array_bytes(params, array, (struct bytes){ &wire, sizeof(wire) });
+}
+
+uint64_t hash_of(struct bytes bytes)
+{
+	uint64_t wire = 0;
+
+	if (bytes.data != NULL && bytes.length == sizeof(wire))
+		memcpy(&wire, bytes.data, sizeof(wire));
+	return be64toh(wire);
+}
+
+/* As the statements know them. */
+enum type_kind { TYPE_ANY = 0, TYPE_PREFIX = 1, TYPE_EXACT = 2 };
+
+struct wish {
+	const char *topic;
+	const char *type;
+	size_t length; /* of the type, without the '*' */
+	enum type_kind kind;
+	bool open;
+};
+
+struct wishes {
+	struct wish *items;
+	size_t count;
+};
+
+static void collect(const char *handler, bool closed, const struct subscription *sub, void *arg)
+{
+	struct wishes *wishes = arg;
+	struct wish *wish = &wishes->items[wishes->count++];
+
+	(void)handler;
+	*wish = (struct wish){ .topic = sub->topic, .type = sub->type, .open = !closed };
+	if (sub->type == NULL)
+		return;
+	wish->length = strlen(sub->type);
+	wish->kind = TYPE_EXACT;
+	if (wish->length > 0 && sub->type[wish->length - 1] == '*') {
+		wish->kind = TYPE_PREFIX;
+		wish->length--;
+	}
+}
+
+/* The rank of model/routing.h: exact type, longer prefix, any type; then a named topic. */
+static int more_specific_first(const void *a, const void *b)
+{
+	const struct wish *first = a;
+	const struct wish *second = b;
+
+	if (first->kind != second->kind)
+		return (int)second->kind - (int)first->kind;
+	if (first->kind == TYPE_PREFIX && first->length != second->length)
+		return first->length < second->length ? 1 : -1;
+	return (second->topic != NULL) - (first->topic != NULL);
+}
+
+static void add_wishes(struct params *params, const struct wishes *wishes)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int type = params_array(params, ARRAY_TEXT);
+	int kind = params_array(params, ARRAY_SMALLINT);
+	int open = params_array(params, ARRAY_BOOL);
+
+	for (size_t i = 0; i < wishes->count; i++) {
+		const struct wish *wish = &wishes->items[i];
+		struct bytes text = { wish->type, wish->length };
+
+		array_text(params, topic, wish->topic);
+		array_bytes(params, type, text);
+		array_smallint(params, kind, (int16_t)wish->kind);
+		array_bool(params, open, wish->open);
+	}
+}
+
+int add_subscriptions(struct params *params, const struct routing *routing, struct err *err)
+{
+	size_t room = routing == NULL ? 0 : routing_count(routing);
+	CLEANUP(freep) struct wish *items = calloc(room + 1, sizeof(*items));
+	struct wishes wishes = { items, 0 };
+
+	if (items == NULL)
+		return err_memory(err);
+	if (routing != NULL)
+		routing_each(routing, collect, &wishes);
+	qsort(items, wishes.count, sizeof(*items), more_specific_first);
+	add_wishes(params, &wishes);
+	return 0;
+}

@@ -1,0 +1,228 @@
+#include "store/claims.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "store/claim_params.h"
+
+/* Columns of the three claiming statements. */
+enum {
+	COLUMN_SEQ,
+	COLUMN_TOPIC,
+	COLUMN_PARTITION,
+	COLUMN_OFFSET,
+	COLUMN_CLAIMED,
+	COLUMN_FOLLOWED,
+	COLUMN_SOURCE,
+	COLUMN_EVENT_ID,
+	COLUMN_TYPE,
+	COLUMN_TIMESTAMP,
+	COLUMN_KEY,
+	COLUMN_HEADERS,
+	COLUMN_PAYLOAD,
+	COLUMN_DELIVERY_COUNT,
+	COLUMN_RETRY_COUNT,
+	COLUMN_CRASH_COUNT,
+	COLUMN_SUSPECT,
+	COLUMN_REPLAY,
+	COLUMN_KEY_HASH,
+};
+
+void claimed_fini(struct claimed *claimed)
+{
+	for (size_t i = 0; i < claimed->count; i++)
+		message_free(claimed->rows[i].message);
+	free(claimed->rows);
+	*claimed = (struct claimed){ NULL };
+}
+
+static int read_message(const struct rows *rows, int row, struct message **out, struct err *err)
+{
+	const struct message message = {
+		.seq = rows_int(rows, row, COLUMN_SEQ),
+		.event_id = rows_text(rows, row, COLUMN_EVENT_ID),
+		.source = rows_text(rows, row, COLUMN_SOURCE),
+		.type = rows_text(rows, row, COLUMN_TYPE),
+		.topic = rows_text(rows, row, COLUMN_TOPIC),
+		.partition = (int32_t)rows_int(rows, row, COLUMN_PARTITION),
+		.offset = rows_int(rows, row, COLUMN_OFFSET),
+		.timestamp_ms = rows_timestamp_ms(rows, row, COLUMN_TIMESTAMP),
+		.key = rows_bytes(rows, row, COLUMN_KEY),
+		.payload = rows_bytes(rows, row, COLUMN_PAYLOAD),
+		.headers = rows_bytes(rows, row, COLUMN_HEADERS),
+		.key_hash = hash_of(rows_bytes(rows, row, COLUMN_KEY_HASH)),
+		.delivery_count = (int)rows_int(rows, row, COLUMN_DELIVERY_COUNT),
+		.retry_count = (int)rows_int(rows, row, COLUMN_RETRY_COUNT),
+		.crash_count = (int)rows_int(rows, row, COLUMN_CRASH_COUNT),
+		.suspect = rows_bool(rows, row, COLUMN_SUSPECT),
+		.replay = rows_bool(rows, row, COLUMN_REPLAY),
+	};
+
+	return message_new(out, &message, err);
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct message *first = ((const struct claimed_row *)a)->message;
+	const struct message *second = ((const struct claimed_row *)b)->message;
+	int order = strcmp(first->topic, second->topic);
+
+	if (order != 0)
+		return order;
+	if (first->partition != second->partition)
+		return first->partition < second->partition ? -1 : 1;
+	if (first->offset != second->offset)
+		return first->offset < second->offset ? -1 : 1;
+	return (first->seq > second->seq) - (first->seq < second->seq);
+}
+
+static int read_claimed(const struct rows *rows, struct claimed *out, struct err *err)
+{
+	struct claimed claimed = { .seen = (size_t)rows_count(rows) };
+	int r = 0;
+
+	claimed.rows = calloc(claimed.seen + 1, sizeof(*claimed.rows));
+	if (claimed.rows == NULL)
+		return err_memory(err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		struct claimed_row *row = &claimed.rows[claimed.count];
+
+		if (!rows_bool(rows, i, COLUMN_CLAIMED)) {
+			claimed.parked++;
+			continue;
+		}
+		r = read_message(rows, i, &row->message, err);
+		row->followed = rows_bool(rows, i, COLUMN_FOLLOWED);
+		claimed.count += r == 0;
+	}
+	if (r != 0) {
+		claimed_fini(&claimed);
+		return r;
+	}
+	qsort(claimed.rows, claimed.count, sizeof(*claimed.rows), in_order);
+	*out = claimed;
+	return 0;
+}
+
+/* A claim that was committed and cannot be taken in is as good as unheard of. */
+static int run_claim(struct db *db, enum query query, const struct params *params,
+	struct claimed *out, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	bool was_open = db_is_open(db);
+	int r = db_run(db, query, params, &rows, err);
+
+	if (r != 0)
+		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
+	return read_claimed(rows, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
+}
+
+static int int_of(size_t value)
+{
+	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
+}
+
+/* Partitions as lanes: the statement has a place for a hash that it does not use. */
+static void add_partition_lanes(
+	struct params *params, const struct claim_partition *partitions, size_t count)
+{
+	int hash;
+
+	add_partitions(params, partitions, count);
+	hash = params_array(params, ARRAY_BYTEA);
+	for (size_t i = 0; i < count; i++)
+		array_null(params, hash);
+}
+
+static int claim_partitions(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	int r;
+
+	params_init(&params);
+	params_int(&params, request->instance);
+	add_partition_lanes(&params, partitions, count);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	return r != 0 ? r : run_claim(db, QUERY_CLAIM_PARTITIONS, &params, out, err);
+}
+
+int claims_due(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	int r;
+
+	if (request->ordering == ORDERING_PARTITION)
+		return claim_partitions(db, request, partitions, count, out, err);
+	params_init(&params);
+	params_int(&params, request->instance);
+	add_partitions(&params, partitions, count);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	params_bool(&params, request->ordering == ORDERING_KEY);
+	return r != 0 ? r : run_claim(db, QUERY_CLAIM_DUE, &params, out, err);
+}
+
+static void add_lanes(struct params *params, const struct claim_lane *lanes, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int hash = params_array(params, ARRAY_BYTEA);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, lanes[i].topic);
+		array_int(params, partition, lanes[i].partition);
+		add_hash(params, hash, lanes[i].key_hash);
+	}
+}
+
+int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
+	size_t count, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	int r;
+
+	params_init(&params);
+	params_int(&params, request->instance);
+	add_lanes(&params, lanes, count);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	return r != 0 ? r : run_claim(db, QUERY_CLAIM_LANES, &params, out, err);
+}
+
+static void add_held(struct params *params, const int64_t *held, size_t count)
+{
+	int seq = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; i < count; i++)
+		array_bigint(params, seq, held[i]);
+}
+
+int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t count,
+	int64_t *rescued, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_begin(db, err);
+
+	params_init(&params);
+	params_int(&params, instance);
+	/* The claim whose answer was lost may still be running: its lock on our row tells. */
+	if (r == 0)
+		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
+	add_held(&params, held, count);
+	if (r == 0)
+		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	*rescued = rows_int(rows, 0, 0);
+	return 0;
+}

@@ -1,0 +1,90 @@
+/*
+ * The dispatch side of the store: claims, releases, sweeps (rules R7, R10, R13, R15). Blocking; one
+ * db, one thread: a worker's. Everything it is given is borrowed for the call.
+ */
+#ifndef STORE_CLAIMS_H
+#define STORE_CLAIMS_H
+
+#include "model/message.h"
+#include "model/ordering.h"
+#include "model/routing.h"
+#include "store/db.h"
+
+struct claim_partition {
+	const char *topic;
+	int32_t partition;
+};
+
+/* A key of a partition. */
+struct claim_lane {
+	const char *topic;
+	int32_t partition;
+	uint64_t key_hash;
+};
+
+struct claim_request {
+	int32_t instance;
+	enum ordering ordering;
+	const struct routing *routing; /* who wants what; closed handlers want nothing now */
+	size_t max_rows;               /* claim_lanes: rows a lane */
+	size_t max_bytes;
+};
+
+struct claimed_row {
+	struct message *message; /* owned; NULL when the row was parked instead of claimed */
+	bool followed;           /* more rows of its key wait behind it in the table */
+};
+struct claimed {
+	struct claimed_row *rows; /* claimed ones, ordered by topic, partition, offset, seq */
+	size_t count;
+	size_t parked;            /* rows the statement parked */
+	size_t seen;              /* claimed + parked: fewer than max_rows = nothing due is left */
+};
+void claimed_fini(struct claimed *claimed);
+
+/* CLAIM_UNKNOWN: the connection was lost after the statement was sent; rows may be claimed that
+ * nobody holds: run claims_rescue() when no claim is under way (rule R3). */
+enum { CLAIM_UNKNOWN = 1 };
+
+/* Claims what is due in these partitions; with ORDERING_PARTITION the unbroken run from the lowest
+ * waiting offset of each. */
+int claims_due(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err);
+/* Claims the unbroken run at the head of these keys, parked rows too. */
+int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
+	size_t count, struct claimed *out, struct err *err);
+
+/* One page of a sweep through the keys of a partition that have waiting rows. */
+struct parked_page {
+	uint64_t *hashes;   /* keys whose lowest waiting row is parked and wanted */
+	size_t count;
+	uint64_t last;      /* where the next page starts */
+	bool more;
+};
+void parked_page_fini(struct parked_page *page);
+int claims_find_parked(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partition, const uint64_t *after, struct parked_page *out,
+	struct err *err);
+/* Makes parked rows that wait for nothing but a handler claimable: those without a key, or all with
+ * ORDERING_NONE. At most max_rows; `released` tells how many. */
+int claims_release(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partition, int64_t *released, struct err *err);
+/* waiting[i]: does any row of partition i wait (due, retry or parked)? */
+int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
+	bool *waiting, struct err *err);
+/* Gives back claims from the table that memory does not hold. */
+int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t count,
+	int64_t *rescued, struct err *err);
+
+/* Cheap gauges over these partitions. */
+struct gauges {
+	int64_t waiting;       /* up to cap */
+	int64_t oldest_due_ms; /* since the oldest was due */
+	int64_t dead;          /* up to cap */
+	int64_t unrouted;      /* up to cap */
+};
+int claims_gauges(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partitions, size_t count, int64_t cap, struct gauges *out,
+	struct err *err);
+
+#endif

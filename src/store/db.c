@@ -1,0 +1,271 @@
+#include "store/db.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "store/link.h"
+#include "store/statements.h"
+
+/* The client waits longer than the server lets a statement run: then the server's own words come. */
+#define PATIENCE_MS 2000
+
+/* Roles and databases may have other defaults; a batch that is repeated needs READ COMMITTED. */
+#define BEGIN "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+struct db {
+	struct link *link;
+	struct statements *statements;
+	char *schema;
+	char settings[512]; /* the statement that makes them */
+	int64_t timeout_ms;
+	bool savepoint;     /* one is set in this transaction */
+};
+
+/* Every statement here is meant for an index and touches few rows, so plans that read a whole table
+ * are ruled out, whatever the statistics say at the moment; compiling a plan costs more than it. */
+static void write_settings(struct db *db, const struct db_options *options)
+{
+	(void)snprintf(db->settings, sizeof(db->settings),
+		"SELECT set_config('lock_timeout', '%" PRId64 "', true),"
+		" set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
+		" set_config('statement_timeout', '%" PRId64 "', true),"
+		" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+		options->lock_timeout_ms, options->idle_timeout_ms, options->statement_timeout_ms);
+}
+
+int db_new(struct db **out, const struct db_options *options, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = calloc(1, sizeof(*db));
+	int r;
+
+	if (db == NULL)
+		return err_memory(err);
+	write_settings(db, options);
+	db->timeout_ms = options->statement_timeout_ms + PATIENCE_MS;
+	db->schema = strdup(options->schema);
+	if (db->schema == NULL)
+		return err_memory(err);
+	r = statements_new(&db->statements, options->schema, err);
+	if (r == 0)
+		r = link_new(&db->link, options->postgres, options->application, err);
+	if (r != 0)
+		return r;
+	*out = db;
+	db = NULL;
+	return 0;
+}
+
+void db_free(struct db *db)
+{
+	if (db == NULL)
+		return;
+	link_free(db->link);
+	statements_free(db->statements);
+	free(db->schema);
+	free(db);
+}
+
+int db_open(struct db *db, struct err *err)
+{
+	return link_open(db->link, err);
+}
+
+void db_close(struct db *db)
+{
+	link_close(db->link);
+	db->savepoint = false;
+}
+
+bool db_is_open(const struct db *db)
+{
+	return link_is_open(db->link);
+}
+
+void db_interrupt(struct db *db)
+{
+	link_interrupt(db->link);
+}
+
+const char *db_schema(const struct db *db)
+{
+	return db->schema;
+}
+
+bool db_error_is_data(const struct err *err)
+{
+	static const char *const classes[] = { "22", "23", "54" };
+
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+		if (strncmp(err->state, classes[i], 2) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool db_error_is_lock(const struct err *err)
+{
+	return strcmp(err->state, "55P03") == 0;
+}
+
+const char *db_error_class(const struct err *err)
+{
+	/* One per class PostgreSQL documents would be a table of its own; a thread's own copy will do. */
+	static _Thread_local char class[3];
+
+	if (err->state[0] == '\0')
+		return "connection";
+	memcpy(class, err->state, 2);
+	return class;
+}
+
+/* Ends the transaction after a fault of one of its statements. A connection that cannot even roll
+ * back is closed: then the server does it. */
+static void end_transaction(struct db *db)
+{
+	db->savepoint = false;
+	if (!db_is_open(db) || link_transaction(db->link) == LINK_IDLE)
+		return;
+	if (link_queue(db->link, "ROLLBACK", NULL, NULL, NULL) != 0 ||
+		link_fly(db->link, db->timeout_ms, NULL) != 0)
+		link_close(db->link);
+}
+
+/* A flight of this transaction came back with `r`. */
+static int landed(struct db *db, int r, const struct err *err)
+{
+	bool resumable = db->savepoint && err != NULL && db_error_is_data(err);
+
+	if (r != 0 && !(resumable && db_is_open(db)))
+		end_transaction(db);
+	return r;
+}
+
+int db_begin(struct db *db, struct err *err)
+{
+	int r = link_queue(db->link, BEGIN, NULL, NULL, err);
+
+	db->savepoint = false;
+	if (r == 0)
+		r = link_queue(db->link, db->settings, NULL, NULL, err);
+	return landed(db, r, err);
+}
+
+int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	const char *sql = statements_text(db->statements, query);
+	int r = link_queue(db->link, sql, params, rows, err);
+
+	if (r != 0 && err != NULL)
+		(void)err_prefix(err, "%s", query_texts[query].name);
+	return landed(db, r, err);
+}
+
+int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	int r = db_queue(db, query, params, rows, err);
+
+	if (r != 0)
+		return r;
+	return db_flush(db, err);
+}
+
+int db_flush(struct db *db, struct err *err)
+{
+	return landed(db, link_fly(db->link, db->timeout_ms, err), err);
+}
+
+int db_savepoint(struct db *db, struct err *err)
+{
+	int r = 0;
+
+	/* One at a time: the next one follows a range of rows that went well. */
+	if (db->savepoint)
+		r = link_queue(db->link, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
+	if (r == 0)
+		r = link_queue(db->link, "SAVEPOINT inboxd", NULL, NULL, err);
+	if (r != 0) {
+		end_transaction(db);
+		return r;
+	}
+	db->savepoint = true;
+	return 0;
+}
+
+int db_rollback_to_savepoint(struct db *db, struct err *err)
+{
+	int r = link_queue(db->link, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
+
+	if (r == 0)
+		r = link_fly(db->link, db->timeout_ms, err);
+	if (r != 0)
+		end_transaction(db);
+	return r;
+}
+
+/* PostgreSQL answers COMMIT of a failed transaction with a rollback and no error. */
+static int refuse_failed(struct db *db, struct err *err)
+{
+	if (link_transaction(db->link) != LINK_FAILED)
+		return 0;
+	return err_set(err, FAULT_INTERNAL, "a failed transaction was to be committed");
+}
+
+int db_commit(struct db *db, struct err *err)
+{
+	bool was_open = db_is_open(db);
+	int r = was_open ? refuse_failed(db, err) : 0;
+
+	db->savepoint = false;
+	if (r == 0)
+		r = link_queue(db->link, "COMMIT", NULL, NULL, err);
+	if (r == 0)
+		r = link_fly(db->link, db->timeout_ms, err);
+	if (r == 0)
+		return 0;
+	if (was_open && !db_is_open(db))
+		return DB_COMMIT_UNKNOWN;
+	end_transaction(db);
+	return r;
+}
+
+void db_rollback(struct db *db)
+{
+	end_transaction(db);
+}
+
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	int r = db_begin(db, err);
+
+	if (r == 0)
+		r = db_queue(db, query, params, rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+}
+
+int db_script(struct db *db, const char *sql, struct err *err)
+{
+	struct buf text = BUF_INIT;
+	bool inside;
+	int r;
+
+	/* The script must not overtake what is queued, a BEGIN for one. */
+	r = link_fly(db->link, db->timeout_ms, err);
+	if (r != 0)
+		return landed(db, r, err);
+	inside = link_transaction(db->link) != LINK_IDLE;
+	schema_apply(&text, sql, db->schema);
+	if (!buf_ok(&text))
+		r = err_memory(err);
+	else
+		r = link_script(db->link, buf_str(&text), db->timeout_ms, err);
+	buf_fini(&text);
+	return inside ? landed(db, r, err) : r;
+}

@@ -1,0 +1,94 @@
+/*
+ * One connection to PostgreSQL, used by one thread. Hides libpq: parameters in binary arrays,
+ * transactions in pipelines, deadlines on every wait.
+ *
+ * No correctness rests on session state (rule R19, poolers): statements are unnamed, settings are
+ * local to their transaction. Every transaction starts with lock_timeout,
+ * idle_in_transaction_session_timeout and statement_timeout set for itself.
+ *
+ * Faults are FAULT_DATABASE with err->state = SQLSTATE, or "" when the connection itself failed. After
+ * a fault that ended the connection db_is_open() is false, whatever the state (a server that shuts
+ * down says so first), and db_open() connects anew; nothing else does.
+ */
+#ifndef STORE_DB_H
+#define STORE_DB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "config/config.h"
+#include "store/params.h"
+#include "store/rows.h"
+
+struct db;
+
+struct db_options {
+	const struct settings *postgres; /* libpq keywords; kept */
+	const char *schema;              /* kept */
+	const char *application;         /* application_name, e.g. "inboxd/12345"; copied */
+	int64_t lock_timeout_ms;
+	int64_t idle_timeout_ms;         /* idle_in_transaction_session_timeout */
+	int64_t statement_timeout_ms;    /* the server's; the client waits two seconds longer */
+};
+
+int db_new(struct db **out, const struct db_options *options, struct err *err);
+void db_free(struct db *db);
+DEFINE_CLEANUP(struct db *, db_free);
+/* Connects unless connected; at most 10 s (or the user's connect_timeout) for each host named.
+ * Refuses servers older than 14 and databases whose encoding is not UTF8, both with what to do. */
+int db_open(struct db *db, struct err *err);
+void db_close(struct db *db);
+bool db_is_open(const struct db *db);
+/* Any thread: ends the wait under way, or else the next one; that call closes the connection and
+ * returns a fault. For a stop that must not hang. */
+void db_interrupt(struct db *db);
+
+/* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23, 54): the
+ * batch is to be bisected (rule R9). */
+bool db_error_is_data(const struct err *err);
+/* True for lock_not_available (55P03). */
+bool db_error_is_lock(const struct err *err);
+/* The label for inboxd_pg_errors_total: "connection", or the first two characters of SQLSTATE. */
+const char *db_error_class(const struct err *err);
+
+/* The statements of sql/queries, by file name: include "queries.h", which is generated. */
+enum query;
+
+/* One statement in its own transaction (BEGIN, settings, statement, COMMIT in one pipeline). `rows`
+ * (may be NULL) is filled on success only, and freed first if it holds something; `params` may be
+ * NULL. A fault that closed the connection leaves open whether the statement was committed. */
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+
+/* A transaction by hand. db_begin() queues BEGIN and the settings; db_step() queues a statement,
+ * sends everything queued and waits for its rows; db_commit() commits. After any fault the
+ * transaction is over (rolled back, or the connection closed).
+ * db_commit(): DB_COMMIT_UNKNOWN when the connection was lost before the answer came. */
+enum { DB_COMMIT_UNKNOWN = 1 };
+int db_begin(struct db *db, struct err *err);
+int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+/* Queues only; its result is checked with the next db_step() or db_commit(). `rows` is filled then,
+ * and must live until then. At most 8 statements may be queued at a time. */
+int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+/* Sends what is queued and waits for it. */
+int db_flush(struct db *db, struct err *err);
+/* Queues a savepoint; one counts at a time, the one before is released. */
+int db_savepoint(struct db *db, struct err *err);
+/* Back to the last savepoint after a db_step() that failed with db_error_is_data(): in a transaction
+ * with savepoints such a fault does not end it. */
+int db_rollback_to_savepoint(struct db *db, struct err *err);
+int db_commit(struct db *db, struct err *err);
+void db_rollback(struct db *db);
+
+/* Free text (migrations, PREPARE in tests), simple protocol, several statements allowed, `inbox.`
+ * replaced by the schema. Inside a transaction begun by db_begin() it belongs to that, else it is
+ * one of its own. */
+int db_script(struct db *db, const char *sql, struct err *err);
+/* The schema's name as configured. Borrowed. */
+const char *db_schema(const struct db *db);
+
+#endif

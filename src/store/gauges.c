@@ -1,0 +1,172 @@
+/* The half of claims.h that looks at what waits: sweeps, releases and gauges. */
+#include <stdlib.h>
+
+#include "queries.h"
+#include "store/claim_params.h"
+
+void parked_page_fini(struct parked_page *page)
+{
+	free(page->hashes);
+	*page = (struct parked_page){ NULL };
+}
+
+static int page_size(const struct claim_request *request)
+{
+	return request->max_rows > INT32_MAX ? INT32_MAX : (int)request->max_rows;
+}
+
+/* Columns: hash, parked, wanted. */
+static int read_page(
+	const struct rows *rows, int asked, struct parked_page *out, struct err *err)
+{
+	int count = rows_count(rows);
+	struct parked_page page = { .more = count == asked };
+
+	page.hashes = calloc((size_t)count + 1, sizeof(*page.hashes));
+	if (page.hashes == NULL)
+		return err_memory(err);
+	for (int i = 0; i < count; i++) {
+		page.last = hash_of(rows_bytes(rows, i, 0));
+		if (rows_bool(rows, i, 1) && rows_bool(rows, i, 2))
+			page.hashes[page.count++] = page.last;
+	}
+	*out = page;
+	return 0;
+}
+
+static void add_after(struct params *params, const uint64_t *after)
+{
+	unsigned char wire[8];
+
+	for (int i = 0; after != NULL && i < 8; i++)
+		wire[i] = (unsigned char)(*after >> (56 - 8 * i));
+	params_bytea(params, (struct bytes){ wire, after == NULL ? 0 : sizeof(wire) });
+}
+
+int claims_find_parked(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partition, const uint64_t *after, struct parked_page *out,
+	struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int asked = page_size(request);
+	int r;
+
+	*out = (struct parked_page){ NULL };
+	if (request->ordering != ORDERING_KEY)
+		return 0;
+	params_init(&params);
+	params_text(&params, partition->topic);
+	params_int(&params, partition->partition);
+	add_after(&params, after);
+	params_int(&params, asked);
+	r = add_subscriptions(&params, request->routing, err);
+	if (r == 0)
+		r = db_run(db, QUERY_FIND_PARKED, &params, &rows, err);
+	return r != 0 ? r : read_page(rows, asked, out, err);
+}
+
+int claims_release(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partition, int64_t *released, struct err *err)
+{
+	static const enum query queries[] = {
+		[ORDERING_NONE] = QUERY_RELEASE_UNORDERED,
+		[ORDERING_KEY] = QUERY_RELEASE_UNKEYED,
+	};
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	*released = 0;
+	/* There every row waits for the one before it, and claims take parked rows, too. */
+	if (request->ordering == ORDERING_PARTITION)
+		return 0;
+	params_init(&params);
+	params_text(&params, partition->topic);
+	params_int(&params, partition->partition);
+	params_int(&params, page_size(request));
+	r = add_subscriptions(&params, request->routing, err);
+	if (r == 0)
+		r = db_run(db, queries[request->ordering], &params, &rows, err);
+	if (r == 0)
+		*released = rows_affected(rows);
+	return r;
+}
+
+int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
+	bool *waiting, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_init(&params);
+	add_partitions(&params, partitions, count);
+	r = db_run(db, QUERY_ANY_WAITING, &params, &rows, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++)
+		waiting[i] = rows_bool(rows, i, 0);
+	return r;
+}
+
+/* The answers of the three statements of a look. */
+struct look {
+	struct rows *waiting;
+	struct rows *dead;
+	struct rows *unrouted;
+};
+
+static void look_fini(struct look *look)
+{
+	rows_free(look->waiting);
+	rows_free(look->dead);
+	rows_free(look->unrouted);
+}
+
+static int queue_dead(struct db *db, int64_t cap, struct rows **rows, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+
+	params_init(&params);
+	params_bigint(&params, cap);
+	return db_queue(db, QUERY_COUNT_DEAD, &params, rows, err);
+}
+
+static int queue_unrouted(struct db *db, const struct routing *routing, struct params *params,
+	struct rows **rows, struct err *err)
+{
+	int r = add_subscriptions(params, routing, err);
+
+	if (r != 0) {
+		db_rollback(db);
+		return r;
+	}
+	return db_queue(db, QUERY_COUNT_UNROUTED, params, rows, err);
+}
+
+int claims_gauges(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partitions, size_t count, int64_t cap, struct gauges *out,
+	struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL };
+	int r = db_begin(db, err);
+
+	params_init(&params);
+	add_partitions(&params, partitions, count);
+	params_bigint(&params, cap);
+	if (r == 0)
+		r = db_queue(db, QUERY_COUNT_WAITING, &params, &look.waiting, err);
+	if (r == 0)
+		r = queue_dead(db, cap, &look.dead, err);
+	if (r == 0)
+		r = queue_unrouted(db, request->routing, &params, &look.unrouted, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	out->waiting = rows_int(look.waiting, 0, 0);
+	out->oldest_due_ms = rows_int(look.waiting, 0, 1);
+	out->dead = rows_int(look.dead, 0, 0);
+	out->unrouted = rows_int(look.unrouted, 0, 0);
+	return 0;
+}

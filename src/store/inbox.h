@@ -1,0 +1,70 @@
+/*
+ * The ingest side of the store: watermarks and batches. One thread: the ingest thread's.
+ *
+ * Invariant (G1): a batch's rows and its watermark move are one transaction, and the move is a
+ * compare-and-set on (owner, epoch, next_offset) (rule R1). So a watermark never passes a record
+ * that is not in the table, whatever is killed, repeated, or answered too late.
+ */
+#ifndef STORE_INBOX_H
+#define STORE_INBOX_H
+
+#include "model/batch.h"
+#include "store/db.h"
+
+struct inbox;
+
+/* Keeps db. `first_low_seq` from instance_register(). */
+int inbox_new(struct inbox **out, struct db *db, int32_t instance, int64_t first_low_seq,
+	enum ordering ordering, struct err *err);
+void inbox_free(struct inbox *inbox);
+
+struct watermark {
+	char *topic;            /* owned by the list */
+	int32_t partition;
+	int64_t next_offset;    /* -1: none yet */
+	int64_t epoch;
+	int64_t last_offset;    /* -1: none */
+	int64_t last_timestamp; /* ms; -1: none */
+	bool forced;            /* inbox.seek() was called: the watermark alone decides */
+	bool mine;              /* owner is this instance */
+	bool waiting;           /* rows wait in the table (take only) */
+};
+struct watermarks {
+	struct watermark *items;
+	size_t count;
+};
+void watermarks_free(struct watermarks *list);
+
+struct partition_ref {
+	const char *topic;
+	int32_t partition;
+};
+
+/* Takes partitions Kafka assigned: owner = me, epoch + 1, unconditionally (rule R6). */
+int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err);
+/* Reads watermarks behind their locks: an earlier transaction of ours on them is over then, and what
+ * it may have claimed unheard (lost answer to COMMIT) is given back (rule R3). To be called after
+ * every reconnect and after INBOX_MOVED, before the next batch. */
+int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err);
+/* Reads the own watermarks without locks: did somebody move one? */
+int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err);
+/* Gives partitions up (revoked). */
+int inbox_release(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct err *err);
+
+enum {
+	INBOX_MOVED = 1,   /* a watermark was not where we left it: nothing stored; resync */
+	INBOX_FENCED = 2,  /* our lease is gone: nothing stored; this id is over */
+	INBOX_UNKNOWN = 3, /* COMMIT was not answered: stored or not; resync tells */
+};
+/* Stores the batch and sets the fate of each row, `kept` of each reject. Rows PostgreSQL cannot take
+ * are bisected out under savepoints and become rejects (rule R9). */
+int inbox_store(struct inbox *inbox, struct batch *batch, struct err *err);
+
+/* Binds the schema to (cluster id, group id) at the first run (rule R18). FAULT_CONFIG naming both
+ * when it belongs to another. */
+int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* What the files of inbox.h share: inbox.c (batches), inbox_rows.c (their parameters) and
+ * watermarks.c. */
+#ifndef STORE_INBOX_PRIVATE_H
+#define STORE_INBOX_PRIVATE_H
+
+#include "store/inbox.h"
+
+struct inbox {
+	struct db *db;
+	int32_t instance;
+	enum ordering ordering;
+	int64_t highest_seq;   /* of the rows whose COMMIT was answered (rule R3) */
+	int64_t batch_highest; /* of the batch under way */
+	struct params params;  /* scratch for the statement being queued; libpq copies */
+};
+
+/* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */
+int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err);
+void fill_messages(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
+void fill_conflicts(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
+/* `bare`: coordinates and reason only. */
+void fill_rejects(struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count,
+	bool bare);
+
+#endif

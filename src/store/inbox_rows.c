@@ -1,0 +1,190 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/inbox_private.h"
+
+/* The columns every kind of record has: coordinates and bytes. */
+struct record_arrays {
+	int topic;
+	int partition;
+	int offset;
+	int timestamp;
+	int key;
+	int headers;
+	int payload;
+};
+
+static struct record_arrays open_record(struct params *params)
+{
+	struct record_arrays arrays;
+
+	arrays.topic = params_array(params, ARRAY_TEXT);
+	arrays.partition = params_array(params, ARRAY_INT);
+	arrays.offset = params_array(params, ARRAY_BIGINT);
+	arrays.timestamp = params_array(params, ARRAY_TIMESTAMP);
+	arrays.key = params_array(params, ARRAY_BYTEA);
+	arrays.headers = params_array(params, ARRAY_JSONB);
+	arrays.payload = params_array(params, ARRAY_BYTEA);
+	return arrays;
+}
+
+static void add_coordinates(
+	struct params *params, const struct record_arrays *arrays, const struct message *message)
+{
+	array_text(params, arrays->topic, message->topic);
+	array_int(params, arrays->partition, message->partition);
+	array_bigint(params, arrays->offset, message->offset);
+	array_timestamp(params, arrays->timestamp, message->timestamp_ms);
+}
+
+static void add_record(
+	struct params *params, const struct record_arrays *arrays, const struct message *message)
+{
+	bool no_headers = message->headers.data == NULL || message->headers.length == 0;
+
+	add_coordinates(params, arrays, message);
+	array_bytes(params, arrays->key, message->key);
+	array_bytes(params, arrays->headers, no_headers ? bytes_of("[]") : message->headers);
+	array_bytes(params, arrays->payload, message->payload);
+}
+
+/* A tombstone has no payload, so no digest. */
+static void add_digest(struct params *params, int array, const struct message *message)
+{
+	struct bytes digest = { message->digest, sizeof(message->digest) };
+
+	if (message->payload.data == NULL)
+		digest = (struct bytes){ NULL, 0 };
+	array_bytes(params, array, digest);
+}
+
+void fill_messages(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &inbox->params;
+	int source, event_id, event_type, digest, place, asks;
+	struct record_arrays record;
+
+	params_reset(params);
+	params_int(params, inbox->instance);
+	source = params_array(params, ARRAY_TEXT);
+	event_id = params_array(params, ARRAY_TEXT);
+	event_type = params_array(params, ARRAY_TEXT);
+	record = open_record(params);
+	digest = params_array(params, ARRAY_BYTEA);
+	place = params_array(params, ARRAY_SMALLINT);
+	asks = params_array(params, ARRAY_BOOL);
+	for (size_t i = 0; i < count; i++) {
+		const struct batch_row *row = &batch->rows[items[i]];
+
+		array_text(params, source, row->message->source);
+		array_text(params, event_id, row->message->event_id);
+		array_text(params, event_type, row->message->type);
+		add_record(params, &record, row->message);
+		add_digest(params, digest, row->message);
+		array_smallint(params, place, (int16_t)row->placement.place);
+		array_bool(params, asks, row->placement.asks);
+	}
+	params_bool(params, inbox->ordering == ORDERING_PARTITION);
+}
+
+void fill_conflicts(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &inbox->params;
+	struct record_arrays record;
+	int source, event_id, digest;
+
+	params_reset(params);
+	source = params_array(params, ARRAY_TEXT);
+	event_id = params_array(params, ARRAY_TEXT);
+	record = open_record(params);
+	digest = params_array(params, ARRAY_BYTEA);
+	for (size_t i = 0; i < count; i++) {
+		const struct message *message = batch->rows[items[i]].message;
+
+		array_text(params, source, message->source);
+		array_text(params, event_id, message->event_id);
+		add_record(params, &record, message);
+		add_digest(params, digest, message);
+	}
+}
+
+void fill_rejects(struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count,
+	bool bare)
+{
+	struct params *params = &inbox->params;
+	struct record_arrays record;
+	int reason;
+
+	params_reset(params);
+	record = open_record(params);
+	reason = params_array(params, ARRAY_TEXT);
+	for (size_t i = 0; i < count; i++) {
+		const struct batch_reject *reject = &batch->rejects[items[i]];
+		struct message stripped = *reject->message;
+
+		if (bare) {
+			stripped.key = stripped.payload = (struct bytes){ NULL, 0 };
+			stripped.headers = (struct bytes){ NULL, 0 };
+		}
+		add_record(params, &record, &stripped);
+		array_text(params, reason, reject->reason);
+	}
+}
+
+static int by_partition(const void *a, const void *b)
+{
+	const struct batch_move *first = *(const struct batch_move *const *)a;
+	const struct batch_move *second = *(const struct batch_move *const *)b;
+	int order = strcmp(first->topic, second->topic);
+
+	return order != 0 ? order : (first->partition > second->partition) -
+			(first->partition < second->partition);
+}
+
+static void array_bigint_or_null(struct params *params, int array, int64_t value)
+{
+	if (value == -1)
+		array_null(params, array);
+	else
+		array_bigint(params, array, value);
+}
+
+static void add_moves(struct params *params, const struct batch_move *const *moves, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int epoch = params_array(params, ARRAY_BIGINT);
+	int expected = params_array(params, ARRAY_BIGINT);
+	int next = params_array(params, ARRAY_BIGINT);
+	int last_offset = params_array(params, ARRAY_BIGINT);
+	int last_timestamp = params_array(params, ARRAY_TIMESTAMP);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, moves[i]->topic);
+		array_int(params, partition, moves[i]->partition);
+		array_bigint(params, epoch, moves[i]->epoch);
+		array_bigint_or_null(params, expected, moves[i]->expected);
+		array_bigint(params, next, moves[i]->next);
+		array_bigint_or_null(params, last_offset, moves[i]->last_offset);
+		array_timestamp(params, last_timestamp, moves[i]->last_timestamp);
+	}
+}
+
+/* In the order in which lock_partitions locks them: two instances never wait for each other. */
+int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
+{
+	CLEANUP(freep) const struct batch_move **moves =
+		calloc(batch->move_count + 1, sizeof(*moves));
+
+	if (moves == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < batch->move_count; i++)
+		moves[i] = &batch->moves[i];
+	qsort(moves, batch->move_count, sizeof(*moves), by_partition);
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	add_moves(&inbox->params, moves, batch->move_count);
+	return 0;
+}

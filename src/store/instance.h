@@ -1,0 +1,42 @@
+/*
+ * The lease of this sidecar: its row in inbox_instances, heartbeats on PostgreSQL's clock, and the
+ * rescue of what dead instances held (rules R2 to R5). One thread: the keeper's.
+ */
+#ifndef STORE_INSTANCE_H
+#define STORE_INSTANCE_H
+
+#include <stdatomic.h>
+
+#include "store/db.h"
+
+struct instance {
+	int32_t id;            /* random, 31 bits, never 0 */
+	int64_t first_low_seq; /* nothing of ours is below it */
+};
+
+/* Draws an id that is free and inserts the row. `place`: see socket lock; may be "". */
+int instance_register(struct db *db, const char *name, const char *place, struct instance *out,
+	struct err *err);
+
+enum { HEARTBEAT_FENCED = 1 };
+/* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: our row is fenced or
+ * gone: stop delivering, take a new id. */
+int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes handlers,
+	int64_t *pg_now_ms, struct err *err);
+
+struct fencing {
+	const char *place;
+	int64_t lease_ms;
+	bool judge_leases;     /* our own heartbeats were on time for a whole lease (rule R4) */
+};
+/* Ends the sessions of instances that are dead by `fencing`, fences them, takes their partitions
+ * away. `fenced` receives how many. */
+int instance_fence(struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced,
+	struct err *err);
+/* Gives back the rows of every fenced and not yet rescued instance, in bounded statements; stops
+ * early when `stop` becomes true. `rescued` receives the rows freed. */
+int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, struct err *err);
+/* Last step of a clean stop. */
+int instance_stop(struct db *db, int32_t id, struct err *err);
+
+#endif

@@ -1,0 +1,342 @@
+#include "store/link.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <libpq-fe.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/wake.h"
+#include "store/connect.h"
+
+#define MAX_QUEUED 16
+
+struct link {
+	PGconn *conn; /* NULL = closed */
+	struct wake interrupt;
+	const struct settings *settings;
+	char *application;
+	struct rows **wanted[MAX_QUEUED]; /* by statement of the flight */
+	PGresult *results[MAX_QUEUED];
+	size_t queued;
+	size_t landed;
+};
+
+int link_new(
+	struct link **out, const struct settings *settings, const char *application, struct err *err)
+{
+	CLEANUP(link_freep) struct link *link = calloc(1, sizeof(*link));
+	int r;
+
+	if (link == NULL)
+		return err_memory(err);
+	link->interrupt = (struct wake)WAKE_INIT;
+	link->settings = settings;
+	link->application = strdup(application);
+	if (link->application == NULL)
+		return err_memory(err);
+	r = wake_init(&link->interrupt, err);
+	if (r != 0)
+		return r;
+	*out = link;
+	link = NULL;
+	return 0;
+}
+
+void link_free(struct link *link)
+{
+	if (link == NULL)
+		return;
+	link_close(link);
+	wake_fini(&link->interrupt);
+	free(link->application);
+	free(link);
+}
+
+int link_open(struct link *link, struct err *err)
+{
+	if (link->conn != NULL)
+		return 0;
+	return connect_run(
+		&link->conn, link->settings, link->application, link->interrupt.fd, err);
+}
+
+/* Forgets the flight and what it brought. */
+static void clear_flight(struct link *link)
+{
+	for (size_t i = 0; i < link->queued; i++) {
+		PQclear(link->results[i]);
+		link->results[i] = NULL;
+	}
+	link->queued = 0;
+	link->landed = 0;
+}
+
+void link_close(struct link *link)
+{
+	clear_flight(link);
+	PQfinish(link->conn);
+	link->conn = NULL;
+}
+
+bool link_is_open(const struct link *link)
+{
+	return link->conn != NULL;
+}
+
+void link_interrupt(struct link *link)
+{
+	wake_poke(&link->interrupt);
+}
+
+enum link_transaction link_transaction(const struct link *link)
+{
+	switch (PQtransactionStatus(link->conn)) {
+	case PQTRANS_IDLE:
+		return LINK_IDLE;
+	case PQTRANS_INERROR:
+		return LINK_FAILED;
+	default:
+		return LINK_OPEN;
+	}
+}
+
+int link_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err)
+{
+	struct pollfd fds[2] = { { .fd = fd, .events = events },
+		{ .fd = wake_fd, .events = POLLIN } };
+	int64_t left = deadline_ms - clock_now_ms();
+	int timeout = left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;
+	struct wake wake = { .fd = wake_fd };
+	int ready;
+
+	if (fd < 0)
+		return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost");
+	ready = poll(fds, 2, timeout);
+	if (ready < 0 && errno != EINTR)
+		return err_set(err, FAULT_DATABASE, "cannot wait for PostgreSQL: %s",
+			strerror(errno));
+	if (ready == 0)
+		return err_set(err, FAULT_DATABASE, "no answer from PostgreSQL in time");
+	if (ready > 0 && fds[1].revents != 0) {
+		wake_clear(&wake);
+		return err_set(err, FAULT_DATABASE, "the wait for PostgreSQL was interrupted");
+	}
+	return 0;
+}
+
+int error_of_result(const struct pg_result *result, struct err *err)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	bool quotes_values = state != NULL && state[0] == '2' && (state[1] == '2' || state[1] == '3');
+
+	if (state == NULL)
+		return err_set(err, FAULT_DATABASE, "PostgreSQL: %s", PQresultErrorMessage(result));
+	if (detail == NULL || quotes_values)
+		(void)err_set(err, FAULT_DATABASE, "%s [%s]", words, state);
+	else
+		(void)err_set(err, FAULT_DATABASE, "%s: %s [%s]", words, detail, state);
+	if (err != NULL) {
+		memcpy(err->state, state, sizeof(err->state) - 1);
+		err->state[sizeof(err->state) - 1] = '\0';
+	}
+	return FAULT_DATABASE;
+}
+
+/* Closes after a fault on the wire. What the server said before it hung up is better than what libpq
+ * says about that. */
+static int lose(struct link *link, const struct err *said, struct err *err)
+{
+	if (said->fault != 0 && err != NULL)
+		*err = *said;
+	link_close(link);
+	return FAULT_DATABASE;
+}
+
+static int wire_fault(struct link *link, struct err *err)
+{
+	return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost: %s",
+		PQerrorMessage(link->conn));
+}
+
+static int link_ready(struct link *link, struct err *err)
+{
+	if (link->conn == NULL)
+		return err_set(err, FAULT_DATABASE, "not connected to PostgreSQL");
+	return 0;
+}
+
+int link_queue(struct link *link, const char *sql, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	const char *values[PARAMS_MAX];
+	int lengths[PARAMS_MAX];
+	int formats[PARAMS_MAX];
+	int count = params == NULL ? 0 : params->count;
+	struct err said = ERR_INIT;
+
+	if (link_ready(link, err) != 0)
+		return FAULT_DATABASE;
+	if (link->queued == MAX_QUEUED)
+		return err_set(err, FAULT_INTERNAL, "more than %d statements queued", MAX_QUEUED);
+	if (params != NULL && !params_ok(params))
+		return err_memory(err);
+	for (int i = 0; i < count; i++) {
+		/* An empty value has an address, NULL has none. */
+		const char *data = params->values[i].length == 0 ? "" : params->values[i].data;
+
+		values[i] = params->nulls[i] ? NULL : data;
+		lengths[i] = (int)params->values[i].length;
+		formats[i] = 1;
+	}
+	if (PQsendQueryParams(link->conn, sql, count, count == 0 ? NULL : params->types, values,
+		    lengths, formats, 1) != 1) {
+		(void)wire_fault(link, err);
+		return lose(link, &said, err);
+	}
+	link->wanted[link->queued++] = rows;
+	return 0;
+}
+
+/* Reads what has arrived. True when the flight has landed. */
+static bool take_results(struct link *link, struct err *said)
+{
+	int nothing = 0;
+
+	while (PQisBusy(link->conn) == 0 && nothing < 2) {
+		PGresult *result = PQgetResult(link->conn);
+		ExecStatusType status = result == NULL ? PGRES_EMPTY_QUERY : PQresultStatus(result);
+
+		if (status == PGRES_PIPELINE_SYNC) {
+			PQclear(result);
+			return true;
+		}
+		nothing = result == NULL ? nothing + 1 : 0;
+		if (status == PGRES_FATAL_ERROR && said->fault == 0)
+			(void)error_of_result(result, said);
+		if (result != NULL && link->landed < link->queued)
+			link->results[link->landed++] = result;
+		else
+			PQclear(result);
+	}
+	return false;
+}
+
+static int await_landing(struct link *link, int64_t deadline_ms, struct err *said, struct err *err)
+{
+	while (!take_results(link, said)) {
+		int unsent = PQflush(link->conn);
+		short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
+		int r = unsent < 0 ? wire_fault(link, err) : 0;
+
+		if (r == 0)
+			r = link_wait(PQsocket(link->conn), events, link->interrupt.fd, deadline_ms,
+				err);
+		if (r != 0)
+			return r;
+		if (PQconsumeInput(link->conn) != 1) {
+			r = wire_fault(link, err);
+			(void)take_results(link, said);
+			return r;
+		}
+	}
+	return 0;
+}
+
+static void hand_out(struct link *link)
+{
+	for (size_t i = 0; i < link->landed; i++) {
+		if (link->wanted[i] == NULL)
+			continue;
+		rows_free(*link->wanted[i]);
+		*link->wanted[i] = rows_of_result(link->results[i]);
+		link->results[i] = NULL;
+	}
+}
+
+/* A server that answers so has been demoted, or libpq is out of memory: a new connection may find a
+ * better one, this one will not mend. */
+static bool is_hopeless(const struct err *said)
+{
+	return said->state[0] == '\0' || strcmp(said->state, "25006") == 0;
+}
+
+static int landed_with(struct link *link, const struct err *said, struct err *err)
+{
+	if (said->fault == 0)
+		return 0;
+	if (is_hopeless(said))
+		return lose(link, said, err);
+	if (err != NULL)
+		*err = *said;
+	return said->fault;
+}
+
+int link_fly(struct link *link, int64_t timeout_ms, struct err *err)
+{
+	struct err said = ERR_INIT;
+	int r = link_ready(link, err);
+
+	if (r != 0)
+		return r;
+	if (PQpipelineSync(link->conn) != 1) {
+		(void)wire_fault(link, err);
+		return lose(link, &said, err);
+	}
+	r = await_landing(link, clock_now_ms() + timeout_ms, &said, err);
+	if (r != 0)
+		return lose(link, &said, err);
+	if (said.fault == 0)
+		hand_out(link);
+	clear_flight(link);
+	return landed_with(link, &said, err);
+}
+
+/* The simple protocol ends with a NULL, not with a sync. */
+static int await_script(struct link *link, int64_t deadline_ms, struct err *said, struct err *err)
+{
+	for (;;) {
+		int unsent = PQflush(link->conn);
+		short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
+		int r;
+
+		while (PQisBusy(link->conn) == 0) {
+			PGresult *result = PQgetResult(link->conn);
+
+			if (result == NULL)
+				return 0;
+			if (PQresultStatus(result) == PGRES_FATAL_ERROR && said->fault == 0)
+				(void)error_of_result(result, said);
+			PQclear(result);
+		}
+		r = unsent < 0 ? wire_fault(link, err) :
+				 link_wait(PQsocket(link->conn), events, link->interrupt.fd,
+					 deadline_ms, err);
+		if (r == 0 && PQconsumeInput(link->conn) != 1)
+			r = wire_fault(link, err);
+		if (r != 0)
+			return r;
+	}
+}
+
+int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err)
+{
+	struct err said = ERR_INIT;
+	int r = link_ready(link, err);
+
+	if (r != 0)
+		return r;
+	if (PQexitPipelineMode(link->conn) != 1 || PQsendQuery(link->conn, sql) != 1)
+		r = wire_fault(link, err);
+	else
+		r = await_script(link, clock_now_ms() + timeout_ms, &said, err);
+	if (r == 0 && PQenterPipelineMode(link->conn) != 1)
+		r = wire_fault(link, err);
+	if (r != 0)
+		return lose(link, &said, err);
+	return landed_with(link, &said, err);
+}

@@ -1,0 +1,60 @@
+/*
+ * The wire to PostgreSQL below db.h: one libpq connection in pipeline mode, the waits on it, and the
+ * words for what went wrong. Knows statements, not transactions. One thread, but link_interrupt().
+ *
+ * Statements are queued and go out together as a flight; what any of them got is known when the
+ * flight has landed. A flight that cannot land closes the connection: what the server did with it
+ * is then unknown.
+ */
+#ifndef STORE_LINK_H
+#define STORE_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "config/config.h"
+#include "store/params.h"
+#include "store/rows.h"
+
+struct link;
+
+/* Keeps `settings`, copies `application`. Does not connect. */
+int link_new(struct link **out, const struct settings *settings, const char *application,
+	struct err *err);
+void link_free(struct link *link);
+DEFINE_CLEANUP(struct link *, link_free);
+
+/* Connects unless connected; see db_open(). */
+int link_open(struct link *link, struct err *err);
+void link_close(struct link *link);
+bool link_is_open(const struct link *link);
+/* Any thread: ends the wait under way, or else the next one. */
+void link_interrupt(struct link *link);
+
+/* Queues a statement; `rows` (may be NULL) is filled when the flight lands without any fault.
+ * `params` may be NULL; it is copied. */
+int link_queue(struct link *link, const char *sql, const struct params *params, struct rows **rows,
+	struct err *err);
+/* Sends what is queued and waits for all of it, at most timeout_ms. The first statement that failed
+ * ends the others of the flight and is the fault. */
+int link_fly(struct link *link, int64_t timeout_ms, struct err *err);
+/* Several statements as text, by the simple protocol; nothing may be queued. */
+int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err);
+
+/* What the server said last. */
+enum link_transaction { LINK_IDLE, LINK_OPEN, LINK_FAILED };
+enum link_transaction link_transaction(const struct link *link);
+
+/* The wait underneath: until the socket is ready for `events` of poll(2), the deadline passes, or
+ * somebody interrupts. 0, or FAULT_DATABASE. */
+int link_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err);
+
+struct pg_result;
+struct rows *rows_of_result(struct pg_result *result);
+/* FAULT_DATABASE in PostgreSQL's own words: message, detail, SQLSTATE, one line. Details of the
+ * classes 22 and 23 are left out: they quote the values, and payloads never get into a log. */
+int error_of_result(const struct pg_result *result, struct err *err);
+
+#endif

@@ -1,0 +1,309 @@
+/*
+ * Settling. The healthy way is one flight: begin, the plain rows, the others, commit. A locked row
+ * makes it start again with those rows only that can be locked now; a value that cannot be stored
+ * makes it halve the list until the row is alone. Rows are sorted by seq, so that two settles never
+ * wait for each other in a ring.
+ */
+#include "store/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "store/settle_rows.h"
+
+/* What a flight of settling brings back: the seqs each statement found to be ours. */
+struct found {
+	struct rows *plain;
+	struct rows *others;
+};
+
+static void found_fini(struct found *found)
+{
+	rows_free(found->plain);
+	rows_free(found->others);
+}
+
+/* A list of rows by rising seq, and the statements it is for. */
+struct settling {
+	struct db *db;
+	int32_t instance;
+	struct settle_row **rows;
+	size_t count;
+	int (*queue)(const struct settling *s, struct found *found, struct err *err);
+};
+
+static int queue_plain(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+
+	params_init(&params);
+	if (add_tokens(&params, s->instance, s->rows, s->count, PART_PLAIN) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain, err);
+}
+
+static int queue_others(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+
+	params_init(&params);
+	if (add_tokens(&params, s->instance, s->rows, s->count, PART_OTHERS) == 0)
+		return 0;
+	add_verdicts(&params, s->rows, s->count);
+	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
+}
+
+static int queue_settle(const struct settling *s, struct found *found, struct err *err)
+{
+	int r = queue_plain(s, found, err);
+
+	return r != 0 ? r : queue_others(s, found, err);
+}
+
+static int queue_raise(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+
+	params_init(&params);
+	if (add_tokens(&params, s->instance, s->rows, s->count, PART_ALL) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->plain, err);
+}
+
+static int by_seq(const void *a, const void *b)
+{
+	const struct settle_row *first = *(const struct settle_row *const *)a;
+	const struct settle_row *second = *(const struct settle_row *const *)b;
+
+	return (first->seq > second->seq) - (first->seq < second->seq);
+}
+
+static struct settle_row *find_row(const struct settling *s, int64_t seq)
+{
+	struct settle_row key = { .seq = seq };
+	const struct settle_row *wanted = &key;
+	struct settle_row **found = bsearch(&wanted, s->rows, s->count, sizeof(*s->rows), by_seq);
+
+	return found == NULL ? NULL : *found;
+}
+
+static void mark(const struct settling *s, const struct rows *rows, enum settle_fate fate)
+{
+	for (int i = 0; i < rows_count(rows); i++) {
+		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+
+		if (row != NULL)
+			row->fate = fate;
+	}
+}
+
+static void mark_all(const struct settling *s, enum settle_fate fate)
+{
+	for (size_t i = 0; i < s->count; i++)
+		s->rows[i]->fate = fate;
+}
+
+/* Queues the statements and commits with them. */
+static int finish(const struct settling *s, struct err *err)
+{
+	CLEANUP(found_fini) struct found found = { NULL, NULL };
+	int r = s->queue(s, &found, err);
+
+	if (r == 0)
+		r = db_commit(s->db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	mark(s, found.plain, SETTLE_SETTLED);
+	mark(s, found.others, SETTLE_SETTLED);
+	return 0;
+}
+
+/* A settle does not wait for a handler's transaction, whatever the other statements of this db may do
+ * (rule R8). */
+static int begin(const struct settling *s, struct err *err)
+{
+	int r = db_begin(s->db, err);
+
+	return r != 0 ? r : db_queue(s->db, QUERY_WAIT_BRIEFLY, NULL, NULL, err);
+}
+
+static int settle_at_once(const struct settling *s, struct err *err)
+{
+	int r = begin(s, err);
+
+	mark_all(s, SETTLE_OPEN);
+	return r != 0 ? r : finish(s, err);
+}
+
+/* After a settle ran into a lock: those only that can be locked now (rule R8). */
+static int settle_unlocked(const struct settling *s, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *lockable = NULL;
+	int r = begin(s, err);
+
+	params_init(&params);
+	add_seqs(&params, s->rows, s->count);
+	if (r == 0)
+		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
+	if (r != 0)
+		return r;
+	mark_all(s, SETTLE_LOCKED);
+	mark(s, lockable, SETTLE_OPEN);
+	return finish(s, err);
+}
+
+/* What the table says about a row no statement matched. NULL: it is ours still, so its lock was in
+ * the way. */
+static enum settle_fate fate_of(
+	const struct settle_row *row, const struct rows *rows, int at)
+{
+	if (rows_is_null(rows, at, 1))
+		return SETTLE_LOCKED;
+	if (rows_int(rows, at, 1) == SETTLE_PROCESSED)
+		return SETTLE_COMPLETED;
+	/* Dead under our claim is an earlier settle of the same verdict whose answer was lost. */
+	return row->outcome == SETTLE_DEAD ? SETTLE_SETTLED : SETTLE_LOST;
+}
+
+static size_t collect_unsettled(const struct settling *s, struct settle_row **out)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->rows[i]->fate == SETTLE_SETTLED)
+			continue;
+		s->rows[i]->fate = SETTLE_LOST;
+		out[count++] = s->rows[i];
+	}
+	return count;
+}
+
+static int read_states(const struct settling *s, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_init(&params);
+	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
+	r = db_run(s->db, QUERY_SETTLE_STATE, &params, &rows, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+
+		if (row != NULL)
+			row->fate = fate_of(row, rows, i);
+	}
+	return r;
+}
+
+/* Looks up what became of the rows that were not settled. */
+static int resolve(const struct settling *s, struct err *err)
+{
+	CLEANUP(freep) struct settle_row **rows = calloc(s->count + 1, sizeof(struct settle_row *));
+	struct settling rest = *s;
+
+	if (rows == NULL)
+		return err_memory(err);
+	rest.rows = rows;
+	rest.count = collect_unsettled(s, rows);
+	return rest.count == 0 ? 0 : read_states(&rest, err);
+}
+
+static int settle_list(const struct settling *s, struct err *err)
+{
+	int r = settle_at_once(s, err);
+
+	if (r != 0 && db_error_is_lock(err))
+		r = settle_unlocked(s, err);
+	return r;
+}
+
+static bool is_bad_value(int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && db_error_is_data(err);
+}
+
+/* The row PostgreSQL refuses, alone: its values give way to a note, its verdict stands (rule R9). */
+static int settle_with_note(const struct settling *s, struct err *err)
+{
+	CLEANUP(settle_note_fini) struct settle_note note = { BUF_INIT, BUF_INIT };
+	struct settle_row patched = *s->rows[0];
+	struct settle_row *alone = &patched;
+	struct settling single = *s;
+	int r = FAULT_DATABASE;
+
+	single.rows = &alone;
+	while (is_bad_value(r, err) && settle_note_why(&note, &patched, err))
+		r = settle_list(&single, err);
+	s->rows[0]->fate = patched.fate;
+	return r;
+}
+
+static int settle_bisected(const struct settling *s, struct err *err)
+{
+	struct settling half = *s;
+	int r = settle_list(s, err);
+
+	if (!is_bad_value(r, err))
+		return r;
+	if (s->count == 1)
+		return settle_with_note(s, err);
+	half.count = s->count / 2;
+	r = settle_bisected(&half, err);
+	if (r != 0)
+		return r;
+	half.rows = s->rows + half.count;
+	half.count = s->count - half.count;
+	return settle_bisected(&half, err);
+}
+
+static int settle_sorted(struct settling *s, struct err *err)
+{
+	struct err own = ERR_INIT;
+	struct err *words = err == NULL ? &own : err;
+	int r;
+
+	qsort(s->rows, s->count, sizeof(*s->rows), by_seq);
+	r = settle_bisected(s, words);
+	if (r == 0)
+		r = resolve(s, words);
+	if (r != 0)
+		mark_all(s, SETTLE_OPEN);
+	return r;
+}
+
+static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
+{
+	CLEANUP(freep) struct settle_row **order = calloc(count + 1, sizeof(struct settle_row *));
+
+	if (count == 0)
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		rows[i].fate = SETTLE_OPEN;
+		if (order != NULL)
+			order[i] = &rows[i];
+	}
+	if (order == NULL)
+		return err_memory(err);
+	s->rows = order;
+	s->count = count;
+	return settle_sorted(s, err);
+}
+
+int settle_run(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
+	struct err *err)
+{
+	struct settling s = { .db = db, .instance = instance, .queue = queue_settle };
+
+	return settle_rows(&s, rows, count, err);
+}
+
+int settle_raise(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
+	struct err *err)
+{
+	struct settling s = { .db = db, .instance = instance, .queue = queue_raise };
+
+	return settle_rows(&s, rows, count, err);
+}

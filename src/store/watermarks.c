@@ -1,0 +1,192 @@
+/* The partitions' side of inbox.h: taking, giving up and reading watermarks; whom a schema is for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "store/inbox_private.h"
+
+void watermarks_free(struct watermarks *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->items[i].topic);
+	free(list->items);
+	*list = (struct watermarks){ NULL, 0 };
+}
+
+static int64_t int_or_none(const struct rows *rows, int row, int column)
+{
+	return rows_is_null(rows, row, column) ? -1 : rows_int(rows, row, column);
+}
+
+/* Columns 0 to 6 are the same in all three statements; the last is told apart by `taken`. */
+static int read_watermark(const struct inbox *inbox, const struct rows *rows, int row, bool taken,
+	struct watermark *out)
+{
+	*out = (struct watermark){
+		.topic = strdup(rows_text(rows, row, 0)),
+		.partition = (int32_t)rows_int(rows, row, 1),
+		.next_offset = int_or_none(rows, row, 2),
+		.epoch = rows_int(rows, row, 3),
+		.last_offset = int_or_none(rows, row, 4),
+		.last_timestamp = rows_timestamp_ms(rows, row, 5),
+		.forced = rows_bool(rows, row, 6),
+		.mine = taken || rows_int(rows, row, 7) == inbox->instance,
+		.waiting = taken && rows_bool(rows, row, 7),
+	};
+	return out->topic == NULL ? FAULT_MEMORY : 0;
+}
+
+static int read_watermarks(const struct inbox *inbox, const struct rows *rows, bool taken,
+	struct watermarks *out, struct err *err)
+{
+	struct watermarks list = { NULL, 0 };
+	size_t count = (size_t)rows_count(rows);
+
+	list.items = calloc(count + 1, sizeof(*list.items));
+	if (list.items == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < count; i++) {
+		if (read_watermark(inbox, rows, (int)i, taken, &list.items[i]) != 0) {
+			watermarks_free(&list);
+			return err_memory(err);
+		}
+		list.count++;
+	}
+	*out = list;
+	return 0;
+}
+
+static void add_refs(struct params *params, const struct partition_ref *refs, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, refs[i].topic);
+		array_int(params, partition, refs[i].partition);
+	}
+}
+
+static const char *ordering_name(enum ordering ordering)
+{
+	static const char *const names[] = {
+		[ORDERING_NONE] = "none",
+		[ORDERING_KEY] = "key",
+		[ORDERING_PARTITION] = "partition",
+	};
+
+	return names[ordering];
+}
+
+static int commit_known(struct db *db, struct err *err)
+{
+	int r = db_commit(db, err);
+
+	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+}
+
+int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct params *params = &inbox->params;
+	int r = db_begin(inbox->db, err);
+
+	params_reset(params);
+	add_refs(params, refs, count);
+	if (r == 0)
+		r = db_queue(inbox->db, QUERY_LOCK_PARTITIONS, params, NULL, err);
+	params_reset(params);
+	params_int(params, inbox->instance);
+	add_refs(params, refs, count);
+	params_text(params, ordering_name(inbox->ordering));
+	if (r == 0)
+		r = db_queue(inbox->db, QUERY_TAKE_PARTITIONS, params, &rows, err);
+	if (r == 0)
+		r = commit_known(inbox->db, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, true, out, err);
+}
+
+static int queue_rescue(struct inbox *inbox, struct err *err)
+{
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	params_bigint(&inbox->params, inbox->highest_seq);
+	return db_queue(inbox->db, QUERY_RESCUE_UNKNOWN, &inbox->params, NULL, err);
+}
+
+int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_begin(inbox->db, err);
+
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	if (r == 0)
+		r = db_queue(inbox->db, QUERY_LOCK_LEASE, &inbox->params, NULL, err);
+	params_reset(&inbox->params);
+	add_refs(&inbox->params, refs, count);
+	if (r == 0)
+		r = db_queue(inbox->db, QUERY_LOCK_PARTITIONS, &inbox->params, &rows, err);
+	if (r == 0)
+		r = queue_rescue(inbox, err);
+	if (r == 0)
+		r = commit_known(inbox->db, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, false, out, err);
+}
+
+int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	r = db_run(inbox->db, QUERY_PEEK_PARTITIONS, &inbox->params, &rows, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, false, out, err);
+}
+
+int inbox_release(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct err *err)
+{
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	add_refs(&inbox->params, refs, count);
+	return db_run(inbox->db, QUERY_RELEASE_PARTITIONS, &inbox->params, NULL, err);
+}
+
+static int check_binding(struct db *db, const struct rows *rows, const char *cluster_id,
+	const char *group_id, struct err *err)
+{
+	const char *their_cluster = rows_text(rows, 0, 0);
+	const char *their_group = rows_text(rows, 0, 1);
+
+	if (strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0)
+		return 0;
+	return err_set(err, FAULT_CONFIG,
+		"schema \"%s\" belongs to Kafka cluster \"%s\" and group.id \"%s\", but this is cluster "
+		"\"%s\" and group.id \"%s\": name another schema in inbox.schema, or run `inboxd adopt` "
+		"if it is to move",
+		db_schema(db), their_cluster, their_group, cluster_id, group_id);
+}
+
+int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err)
+{
+	CLEANUP(params_fini) struct params params;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = 0;
+
+	params_init(&params);
+	params_text(&params, cluster_id);
+	params_text(&params, group_id);
+	/* Nothing back means that another sidecar bound it while the statement ran: now it is seen. */
+	for (int i = 0; r == 0 && rows_count(rows) == 0 && i < 3; i++)
+		r = db_run(db, QUERY_BIND_SCHEMA, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return err_set(err, FAULT_DATABASE, "cannot tell whom schema \"%s\" belongs to",
+			db_schema(db));
+	return check_binding(db, rows, cluster_id, group_id, err);
+}

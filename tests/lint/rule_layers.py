@@ -1,0 +1,66 @@
+"""Includes point one way: main, inboxd, {ingest, dispatch, janitor, admin}, store, {model, config}, base.
+
+A folder is a layer. An arrow may skip layers, never turn; layers side by side do not see each
+other. Each library belongs to one folder, and the handler library to strangers: it knows nothing of
+src/.
+"""
+
+import re
+
+LAYERS = {
+    "base": {"base"},
+    "model": {"base", "model"},
+    "config": {"base", "config"},
+    "store": {"base", "model", "config", "store"},
+    "ingest": {"base", "model", "config", "store", "ingest"},
+    "dispatch": {"base", "model", "config", "store", "dispatch"},
+    "janitor": {"base", "model", "config", "store", "janitor"},
+    "admin": {"base", "model", "config", "store", "admin"},
+    "handler": {"handler"},
+}
+# A plain enumeration that a configuration value needs.
+EXCEPTIONS = {("config", "model/ordering.h")}
+# Header, by pattern, and the only places that may include it.
+OWNED = [
+    (r"libpq-fe\.h$", ("src/store/",)),
+    (r"librdkafka/.*\.h$", ("src/ingest/", "tools/")),
+    (r"sys/un\.h$", ("src/dispatch/", "src/handler/", "src/config/")),
+    (r"event2/.*\.h$", ("src/dispatch/", "src/admin/", "src/base/")),
+    (r"yaml\.h$", ("src/config/",)),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+
+
+def problems(tree):
+    for path in tree.paths("src/*.[ch]", "include/*.h", "tools/*.[ch]"):
+        for number, line in tree.lines(path):
+            match = INCLUDE.match(line)
+            if match:
+                yield from _judge(path, number, match[2], own=match[1] == '"')
+
+
+def _judge(path, number, header, own):
+    for pattern, places in OWNED:
+        if re.search(pattern, header) and not path.startswith(places):
+            yield path, number, f"{header} may only be included in {', '.join(places)}"
+    if path.startswith("include/") and own and not header.startswith("inboxd/"):
+        yield path, number, f"a public header must not include {header}"
+    layer = _layer_of(path)
+    if layer and own and not _may_include(layer, header):
+        yield path, number, f"{layer} must not include {header}"
+
+
+def _layer_of(path):
+    parts = path.split("/")
+    return parts[1] if parts[0] == "src" and len(parts) > 2 else None
+
+
+def _may_include(layer, header):
+    folder, slash, _ = header.partition("/")
+    if not slash:
+        return layer == "handler" or header not in ("inboxd.h", "main.h")
+    if folder == "inboxd":
+        return layer == "handler"
+    if folder in LAYERS:
+        return folder in LAYERS.get(layer, set()) or (layer, header) in EXCEPTIONS
+    return True

@@ -1,0 +1,73 @@
+"""A query file is one statement and says in its head what for, who calls it, which index serves it.
+
+The caller must be a file of src/, the index one that a migration makes: a comment that is wrong is
+worse than none.
+"""
+
+import re
+
+_CALLER = re.compile(r"\b([a-z_]+/[a-z_]+\.c)\b")
+_INDEX = re.compile(r"\b(inbox_[a-z_]+)\b")
+
+
+def problems(tree):
+    # The table of versions is made by the code that applies the migrations.
+    makers = tree.paths("sql/migrations/*.sql", "sql/*.sql", "src/store/*.c")
+    schema = "\n".join(re.sub(r"--[^\n]*", "", tree.text(path)) for path in makers)
+    for path in tree.paths("sql/*.sql"):
+        head, body = _split(tree.text(path))
+        if not head:
+            yield path, 1, "opens with no comment saying what it is for"
+        elif path.startswith("sql/queries/"):
+            yield from _query(path, head, body, tree, schema)
+    yield from _numbers(tree)
+
+
+def _split(text):
+    """The comment at the top, and the rest without comments."""
+    lines = text.splitlines()
+    count = next((number for number, line in enumerate(lines) if not line.startswith("--")),
+                 len(lines))
+    return "\n".join(lines[:count]), re.sub(r"--[^\n]*", "", "\n".join(lines[count:]))
+
+
+def _query(path, head, body, tree, schema):
+    callers = re.search(r"Caller: (.*?)(?=Index:|\Z)", head, re.S)
+    index = re.search(r"Index: ([^\n]*)", head)
+    if not callers:
+        yield path, 1, "does not say who calls it (\"Caller: folder/file.c\")"
+    for caller in _CALLER.findall(callers[1]) if callers else ():
+        if not tree.has(f"src/{caller}"):
+            yield path, 1, f"names the caller src/{caller}, which does not exist"
+    if not index:
+        yield path, 1, "does not say which index serves it (\"Index: …\")"
+    for name in _INDEX.findall(index[1]) if index else ():
+        if not _exists(name, schema):
+            yield path, 1, f"names the index {name}, which no migration makes"
+    if re.search(r";\s*\S", body):
+        yield path, 1, "holds more than one statement"
+
+
+def _exists(name, schema):
+    """An index by its own name, or as PostgreSQL names that of a constraint of a table."""
+    if re.search(rf"\b{name}\b", schema):
+        return True
+    table = re.sub(r"(_pkey|(_[a-z_]+)?_key)$", "", name)
+    return table != name and any(re.search(rf"TABLE (inbox\.)?{prefix}\b", schema)
+                                 for prefix in _prefixes(table, name))
+
+
+def _prefixes(table, name):
+    yield table
+    parts = name.split("_")
+    for count in range(2, len(parts)):
+        yield "_".join(parts[:count])
+
+
+def _numbers(tree):
+    """Migrations are numbered from 1 without a gap: the number is the schema version."""
+    paths = tree.paths("sql/migrations/*.sql")
+    for wanted, path in enumerate(paths, 1):
+        match = re.fullmatch(r"(\d{4})_[a-z0-9_]+\.sql", path.rpartition("/")[2])
+        if not match or int(match[1]) != wanted:
+            yield path, 1, f"should be number {wanted:04d}, as NNNN_what.sql"

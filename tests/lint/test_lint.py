@@ -1,0 +1,137 @@
+"""Each rule goes red when it is broken, and stays quiet when it is not."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+sys.dont_write_bytecode = True
+
+import rule_functions
+import rule_layers
+import rule_sql
+import rule_style
+from tree import Tree
+
+STORY = "/* What this is for. */\n"
+QUERY_HEAD = "-- Does it.\n-- Caller: store/it.c. Index: inbox_messages_claim.\n"
+MIGRATION = "-- The table.\nCREATE INDEX inbox_messages_claim ON inbox.inbox_messages (seq);\n"
+
+
+def words(rule, files):
+    """What a rule says about these files, {path: text}."""
+    return [text for _, _, text in rule.problems(Tree(files))]
+
+
+def function(lines, parameters="void"):
+    return STORY + f"static void big({parameters})\n{{\n" + "\tx();\n" * (lines - 3) + "}\n"
+
+
+class Layers(unittest.TestCase):
+    def check(self, path, include):
+        return words(rule_layers, files={path: f"#include {include}\n"})
+
+    def test_an_arrow_may_skip_layers(self):
+        self.assertEqual(self.check("src/ingest/a.c", '"base/err.h"'), [])
+
+    def test_an_arrow_never_turns(self):
+        self.assertTrue(self.check("src/base/a.c", '"model/message.h"'))
+        self.assertTrue(self.check("src/store/a.c", '"dispatch/worker.h"'))
+
+    def test_neighbours_do_not_see_each_other(self):
+        self.assertTrue(self.check("src/ingest/a.c", '"dispatch/worker.h"'))
+        self.assertTrue(self.check("src/model/a.c", '"config/config.h"'))
+
+    def test_nobody_includes_the_assembly(self):
+        self.assertTrue(self.check("src/store/a.c", '"inboxd.h"'))
+
+    def test_config_may_use_the_ordering_enum_only(self):
+        self.assertEqual(self.check("src/config/a.h", '"model/ordering.h"'), [])
+        self.assertTrue(self.check("src/config/a.h", '"model/message.h"'))
+
+    def test_a_library_belongs_to_one_folder(self):
+        self.assertEqual(self.check("src/store/a.c", "<libpq-fe.h>"), [])
+        self.assertTrue(self.check("src/ingest/a.c", "<libpq-fe.h>"))
+        self.assertTrue(self.check("src/dispatch/a.c", "<librdkafka/rdkafka.h>"))
+        self.assertEqual(self.check("tools/devbroker/a.c", "<librdkafka/rdkafka.h>"), [])
+
+    def test_the_handler_library_knows_nothing_of_the_daemon(self):
+        self.assertEqual(self.check("src/handler/a.c", '"handler/wire.h"'), [])
+        self.assertEqual(self.check("src/handler/a.c", '"inboxd/handler.h"'), [])
+        self.assertTrue(self.check("src/handler/a.c", '"base/buf.h"'))
+
+    def test_a_public_header_stands_alone(self):
+        self.assertTrue(self.check("include/inboxd/handler.h", '"base/buf.h"'))
+
+
+class Functions(unittest.TestCase):
+    def test_sixty_lines_are_fine(self):
+        self.assertEqual(words(rule_functions, files={"src/a.c": function(60)}), [])
+
+    def test_sixty_one_lines_are_not(self):
+        self.assertTrue(words(rule_functions, files={"src/a.c": function(61)}))
+
+    def test_a_static_table_does_not_count(self):
+        text = function(50).replace("{\n", "{\n\tstatic const int t[] = {\n" + "\t\t1,\n" * 40
+                                    + "\t};\n", 1)
+        self.assertEqual(words(rule_functions, files={"src/a.c": text}), [])
+
+    def test_five_parameters_are_fine_and_six_are_not(self):
+        five = "int a, int b, int (*c)(int, int), int d, int e"
+        self.assertEqual(words(rule_functions, files={"src/a.c": function(9, five)}), [])
+        self.assertTrue(words(rule_functions, files={"src/a.c": function(9, five + ", int f")}))
+
+    def test_parameters_on_several_lines_count(self):
+        six = "int a, int b, int c,\n\tint d, int e, int f"
+        self.assertTrue(words(rule_functions, files={"src/a.c": function(9, six)}))
+
+    def test_a_long_file_has_a_second_subject(self):
+        self.assertTrue(words(rule_functions, files={"src/a.c": STORY + "int x;\n" * 450}))
+
+
+class Style(unittest.TestCase):
+    def test_clean_code_is_quiet(self):
+        self.assertEqual(words(rule_style, files={"src/a.c": STORY + "int x;\n"}), [])
+
+    def test_each_unwanted_word_is_found(self):
+        for line in ("\tgoto out;", "typedef struct a b;", "\tstrcpy(a, b);", "/* TO" "DO */",
+                     'open("/wo' 'rk/x");', "int x; "):
+            with self.subTest(line):
+                self.assertTrue(words(rule_style, files={"src/a.c": STORY + line + "\n"}))
+
+    def test_a_file_without_a_story_is_found(self):
+        self.assertTrue(words(rule_style, files={"src/a.c": "int x;\n"}))
+
+    def test_the_story_may_be_in_the_header(self):
+        both = {"src/a.c": "int x;\n", "src/a.h": STORY}
+        self.assertEqual(words(rule_style, files=both), [])
+
+
+class Sql(unittest.TestCase):
+    def check(self, query, **more):
+        return words(rule_sql, files={"sql/migrations/0001_inbox.sql": MIGRATION,
+                                      "src/store/it.c": STORY, "sql/queries/it.sql": query, **more})
+
+    def test_a_good_query_is_quiet(self):
+        self.assertEqual(self.check(QUERY_HEAD + "SELECT 1\n"), [])
+
+    def test_a_query_says_caller_and_index(self):
+        self.assertEqual(len(self.check("-- Does it.\nSELECT 1\n")), 2)
+
+    def test_a_query_has_a_head(self):
+        self.assertTrue(self.check("SELECT 1\n"))
+
+    def test_what_the_head_names_exists(self):
+        self.assertTrue(self.check(QUERY_HEAD.replace("it.c", "gone.c") + "SELECT 1\n"))
+        self.assertTrue(self.check(QUERY_HEAD.replace("_claim", "_gone") + "SELECT 1\n"))
+
+    def test_a_file_is_one_statement(self):
+        self.assertTrue(self.check(QUERY_HEAD + "SELECT 1; SELECT 2\n"))
+
+    def test_migrations_are_numbered_without_a_gap(self):
+        third = {"sql/migrations/0003_more.sql": "-- More.\n"}
+        self.assertTrue(self.check(QUERY_HEAD + "SELECT 1\n", **third))
+
+
+if __name__ == "__main__":
+    unittest.main()

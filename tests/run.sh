@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# Runs test suites on a bare machine: installs what is missing, builds, brings up servers of its own
+# on free ports, runs, and prints each runner's own summary last. Ends non-zero on any failure.
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+default_suites=(lint unit sql system)
+all_suites=("${default_suites[@]}" quickstart bench faults fuzz)
+logs=
+results=()
+failed=0
+
+say() {
+	printf '\n== %s\n' "$*" >&2
+}
+
+. "$root/tests/support/install.sh"
+. "$root/tests/support/build.sh"
+
+usage() {
+	cat <<-END
+		tests/run.sh [SUITE…]
+
+		  lint        layers, format, clang-tidy, function sizes, SQL files, a second compiler
+		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
+		  sql         migrations, queries and functions against a private PostgreSQL
+		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
+		  quickstart  deploy/quickstart.sh --once: the first look works
+		  bench       speed and memory of the release build, beside a floor of the same run
+		  faults      kill -9 at named points; needs several minutes
+		  fuzz        every fuzz target for FUZZ_SECONDS (60)
+
+		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
+		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
+
+		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x"
+		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
+		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
+	END
+}
+
+# run NAME COMMAND…: one part of a suite; its output is shown and kept for the summary.
+run() {
+	local name=$1 log started=$SECONDS
+	shift
+	log="$logs/${name// /-}.log"
+	say "$name"
+	if "$@" 2>&1 | tee "$log"; then
+		results+=("ok      $name ($((SECONDS - started)) s)")
+	else
+		results+=("FAILED  $name ($((SECONDS - started)) s)")
+		failed=1
+	fi
+}
+
+with_python() {
+	PYTHONPATH="$root/tests" PYTHONDONTWRITEBYTECODE=1 "$root/.venv/bin/python" "$@"
+}
+
+pytest_suite() {
+	# shellcheck disable=SC2086 # several arguments on purpose
+	with_python -m pytest -c "$root/tests/pytest.ini" ${PYTEST_ARGS:-} "$@"
+}
+
+meson_test() {
+	local directory=$1
+	shift
+	meson test -C "$root/$directory" --print-errorlogs "$@"
+}
+
+suite_lint() {
+	run "lint: compile with clang" build_clang
+	run "lint: source rules" python3 "$root/tests/lint/lint.py"
+	run "lint: rules can fail" python3 -m unittest discover -s "$root/tests/lint" -t "$root/tests/lint"
+	run "lint: clang-format" "$root/tests/lint/clang-format.sh"
+	run "lint: clang-tidy" "$root/tests/lint/clang-tidy.sh"
+}
+
+suite_unit() {
+	run "unit: gcc" meson_test build
+	run "unit: sanitizers" meson_test build-asan
+	run "unit: valgrind" meson_test build --wrapper \
+		"valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite" \
+		--timeout-multiplier 10
+}
+
+suite_sql() {
+	run "sql" pytest_suite "$root/tests/sql"
+}
+
+suite_system() {
+	run "system" pytest_suite "$root/tests/system"
+}
+
+suite_quickstart() {
+	run "quickstart" "$root/deploy/quickstart.sh" --once
+}
+
+suite_bench() {
+	run "bench: build" build_release
+	run "bench" "$root/tests/bench/run.sh"
+}
+
+suite_faults() {
+	run "faults: build" build_faults
+	INBOXD_BINARY="$root/build-faults/src/inboxd" run "faults" pytest_suite "$root/tests/faults"
+}
+
+suite_fuzz() {
+	run "fuzz: build" build_fuzz
+	run "fuzz" "$root/tests/support/fuzz.sh" "$root/build-fuzz" "${FUZZ_SECONDS:-60}"
+}
+
+# require NAME COMMAND…: what suites stand on, in this shell; without it nothing is run.
+require() {
+	local name=$1 started=$SECONDS
+	shift
+	if ! "$@"; then
+		results+=("FAILED  $name ($((SECONDS - started)) s)")
+		failed=1
+	fi
+}
+
+prepare() {
+	require "install: build" install_build
+	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
+	case " $* " in
+	*" sql "* | *" system "* | *" bench "* | *" faults "*)
+		require "install: PostgreSQL" install_postgres
+		require "install: Python" install_venv
+		require "install: Kafka" install_kafka
+		;;
+	esac
+	case " $* " in
+	*" unit "* | *" sql "* | *" system "* | *" lint "*)
+		require "build: gcc" build_gcc
+		require "build: sanitizers" build_asan
+		;;
+	esac
+}
+
+untracked() {
+	git -C "$root" ls-files --others --exclude-standard 2>/dev/null | sort
+}
+
+# Tests write under /tmp and into ignored directories only.
+leaves_nothing_behind() {
+	local new
+	new=$(comm -13 "$logs/untracked.before" <(untracked))
+	[ -z "$new" ] && return
+	printf 'the run left files behind that git does not ignore:\n%s\n' "$new"
+	return 1
+}
+
+# The runners' own last words, then one line a part.
+summary() {
+	local log
+	printf '\n'
+	for log in $(compgen -G "$logs/*.log"); do
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^lint: ' \
+			"$log" | sed "s|^$logs/||; s|\.log:|: |"
+	done
+	printf '\n'
+	printf '%s\n' "${results[@]}"
+	printf 'total %s s\n' "$SECONDS"
+}
+
+parse_arguments() {
+	local suite
+	for suite in "$@"; do
+		case " ${all_suites[*]} " in
+		*" $suite "*) suites+=("$suite") ;;
+		*)
+			case $suite in
+			-h | --help) usage && exit 0 ;;
+			*) printf 'run.sh: there is no suite %s; there are: %s\n' "$suite" "${all_suites[*]}" >&2 && exit 1 ;;
+			esac
+			;;
+		esac
+	done
+	[ ${#suites[@]} -gt 0 ] || suites=("${default_suites[@]}")
+}
+
+main() {
+	local suite suites=()
+	parse_arguments "$@"
+	logs=$(mktemp -d -t inboxd-run-XXXXXX)
+	trap 'rm -rf "$logs"' EXIT
+	cd "$root" || exit 1
+	untracked >"$logs/untracked.before"
+	prepare "${suites[@]}"
+	if [ "$failed" -eq 0 ]; then
+		for suite in "${suites[@]}"; do
+			"suite_$suite"
+		done
+		run "no files left behind" leaves_nothing_behind
+	fi
+	summary
+	exit "$failed"
+}
+
+main "$@"

@@ -1,0 +1,38 @@
+# The builds, each in its own directory. Sourced; needs $root and say().
+
+sanitizer_flags=(-Db_sanitize=address,undefined -Db_lundef=false)
+
+# build DIRECTORY [meson options…]: configures it the first time, compiles what changed.
+build() {
+	local directory="$root/$1"
+	shift
+	if [ ! -f "$directory/build.ninja" ]; then
+		meson setup "$directory" "$root" "$@" || return
+	fi
+	meson compile -C "$directory"
+}
+
+build_gcc() {
+	CC=gcc build build -Dwerror=true
+}
+
+build_clang() {
+	CC=clang build build-clang -Dwerror=true
+}
+
+build_asan() {
+	CC=gcc build build-asan -Dwerror=true "${sanitizer_flags[@]}"
+}
+
+# What users run: optimised, no tests in it.
+build_release() {
+	CC=gcc build build-release -Dbuildtype=release -Dtests=false
+}
+
+build_faults() {
+	CC=gcc build build-faults -Dfaultpoints=true
+}
+
+build_fuzz() {
+	CC=clang build build-fuzz -Dfuzz=true -Dtests=false -Db_lundef=false
+}

@@ -1,0 +1,113 @@
+# What the suites need from outside the repository, installed only when it is missing: apt packages,
+# Python packages in .venv, the jars of Apache Kafka in the cache. Sourced; needs $root and say().
+
+build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
+	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev uthash-dev)
+test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
+clang_packages=(clang clang-format clang-tidy libclang-rt-14-dev)
+kafka_packages=(openjdk-17-jre-headless maven)
+meson_needed=1.0
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		say "needed as root, and there is no sudo: $*"
+		return 1
+	fi
+}
+
+# Names those of the given packages that are not installed.
+missing_packages() {
+	local installed package
+	installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | grep ' installed$')
+	for package in "$@"; do
+		grep -q "^$package " <<<"$installed" || echo "$package"
+	done
+}
+
+# A package whose programs came another way is not missing.
+drop_provided() {
+	local package
+	while read -r package; do
+		case $package in
+		meson) command -v meson >/dev/null ;;
+		ninja-build) command -v ninja >/dev/null ;;
+		python3) command -v python3 >/dev/null ;;
+		python3-venv) python3 -c 'import ensurepip' 2>/dev/null ;;
+		maven) command -v mvn >/dev/null ;;
+		openjdk-*) command -v java >/dev/null ;;
+		clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
+			command -v "$package" >/dev/null ;;
+		libclang-rt-*) ! apt-cache show "$package" >/dev/null 2>&1 ;;
+		*) false ;;
+		esac || echo "$package"
+	done
+}
+
+apt_install() {
+	if [ -z "${apt_updated:-}" ]; then
+		as_root apt-get -qq update || return
+		apt_updated=yes
+	fi
+	as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq -y install --no-install-recommends "$@" >/dev/null
+}
+
+install_packages() {
+	local missing
+	command -v apt-get >/dev/null || {
+		say "no apt-get here; make sure these are installed: $*"
+		return 0
+	}
+	mapfile -t missing < <(missing_packages "$@" | drop_provided)
+	[ ${#missing[@]} -eq 0 ] && return
+	say "installing ${missing[*]}"
+	apt_install "${missing[@]}"
+}
+
+# The server without a cluster of its own on the machine: every test brings one.
+install_postgres() {
+	local settings=/etc/postgresql-common/createcluster.conf
+	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
+	say "installing PostgreSQL (no cluster is created)"
+	apt_install postgresql-common || return
+	as_root sed -ri 's/^#?(create_main_cluster) .*/\1 = false/' "$settings" || return
+	apt_install postgresql
+}
+
+# .venv with the packages of requirements.txt; made again when that file changes.
+install_venv() {
+	local wanted="$root/tests/support/requirements.txt" stamp="$root/.venv/.requirements"
+	cmp -s "$wanted" "$stamp" && return
+	say "installing Python packages into .venv"
+	rm -rf "$root/.venv"
+	python3 -m venv "$root/.venv" &&
+		"$root/.venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" &&
+		cp "$wanted" "$stamp"
+}
+
+# Ubuntu 22.04 has a Meson older than the build needs: then one from PyPI, in .cache.
+install_meson() {
+	local own="$root/.cache/meson"
+	if printf '%s\n' "$meson_needed" "$(meson --version)" | sort -CV; then
+		return
+	fi
+	if [ ! -x "$own/bin/meson" ]; then
+		say "installing Meson $meson_needed or later into .cache"
+		install_packages python3-venv || return
+		python3 -m venv "$own" && "$own/bin/pip" install -q --disable-pip-version-check 'meson>=1.0' || return
+	fi
+	PATH="$own/bin:$PATH"
+}
+
+install_kafka() {
+	install_packages "${kafka_packages[@]}" &&
+		PYTHONPATH="$root/tests" python3 -m support.kafka --fetch-only >/dev/null
+}
+
+install_build() {
+	install_packages "${build_packages[@]}" && install_meson
+}

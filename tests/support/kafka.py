@@ -1,0 +1,188 @@
+"""A real Apache Kafka of the test's own: one KRaft node on free ports.
+
+The jars come from Maven Central once (support/kafka/pom.xml names the version) and stay in the
+cache. From a shell: `python3 -m support.kafka --env FILE` writes KAFKA_BOOTSTRAP to FILE once it
+answers and runs until SIGTERM; `--fetch-only` just fills the cache.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import uuid
+
+from support import process
+from support.wait import eventually
+
+HERE = pathlib.Path(__file__).resolve().parent
+POM = HERE / "kafka" / "pom.xml"
+START_TIMEOUT = 90
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+log.retention.check.interval.ms=1000
+log.initial.task.delay.ms=1000
+message.max.bytes=33554432
+replica.fetch.max.bytes=33554432
+"""
+
+LOG4J = """\
+Configuration:
+  status: warn
+  Appenders:
+    Console: {name: out, PatternLayout: {pattern: "%d %p %m (%c)%n"}}
+  Loggers:
+    Root: {level: warn, AppenderRef: [{ref: out}]}
+"""
+
+
+def version():
+    return re.search(r"<artifactId>kafka_2.13</artifactId>\s*<version>([^<]+)", POM.read_text())[1]
+
+
+def cache():
+    home = os.environ.get("XDG_CACHE_HOME")
+    return pathlib.Path(home, "inboxd") if home else HERE.parents[1] / ".cache"
+
+
+def fetch():
+    """The directory with the broker's jars, downloaded when they are not there yet."""
+    target = cache() / f"kafka-{version()}"
+    if target.is_dir():
+        return target
+    if not shutil.which("mvn"):
+        raise process.StartFailed("Maven is needed to fetch Apache Kafka; tests/run.sh installs it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = tempfile.mkdtemp(prefix="part-", dir=target.parent)
+    done = subprocess.run(["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies",
+                           f"-DoutputDirectory={part}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        shutil.rmtree(part, ignore_errors=True)
+        raise process.StartFailed(f"fetching Kafka {version()} from Maven Central failed:\n"
+                                  f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    os.chmod(part, 0o755)
+    os.rename(part, target)  # last: a cache directory is complete or absent
+    return target
+
+
+class Kafka:
+    """One node. start() and stop() may alternate; port and data stay the same."""
+
+    def __init__(self, directory=None, port=None, properties=None):
+        self.directory = directory or process.scratch("kafka")
+        self.data = os.path.join(self.directory, "data")
+        self.log = os.path.join(self.directory, "kafka.log")
+        self.port = port or process.free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._classpath = f"{fetch()}/*"
+        self._properties = os.path.join(self.directory, "server.properties")
+        self._process = None
+        self._admin = None
+        self._write_properties(properties or {})
+
+    def start(self):
+        if not os.path.exists(os.path.join(self.data, "meta.properties")):
+            self._format()
+        self._process = process.spawn(self._java("kafka.Kafka", self._properties), self.log,
+                                      cwd=self.directory)
+        eventually(self._answers, timeout=START_TIMEOUT, what="Kafka to answer", every=0.2)
+        return self
+
+    def stop(self):
+        process.end(self._process, signal.SIGTERM, timeout=60)
+        self._process = None
+
+    def kill(self):
+        """kill -9: what was not flushed by the broker stays in the page cache, nothing else does."""
+        process.end(self._process, signal.SIGKILL)
+        self._process = None
+
+    def is_running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def admin(self):
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap,
+                                       "log_level": 2})
+        return self._admin
+
+    def _write_properties(self, extra):
+        os.makedirs(self.directory, exist_ok=True)
+        text = PROPERTIES.format(port=self.port, controller=process.free_port(), data=self.data)
+        text += "".join(f"{name}={value}\n" for name, value in extra.items())  # the last one counts
+        pathlib.Path(self._properties).write_text(text)
+        pathlib.Path(self.directory, "log4j2.yaml").write_text(LOG4J)
+
+    def _java(self, *arguments):
+        return ["java", "-Xmx512m",
+                f"-Dlog4j2.configurationFile={self.directory}/log4j2.yaml",
+                "-cp", self._classpath, *arguments]
+
+    def _format(self):
+        done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t",
+                                         str(uuid.uuid4()), "-c", self._properties),
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            raise process.StartFailed(f"formatting Kafka's storage failed:\n{done.stdout}{done.stderr}")
+
+    def _answers(self):
+        if self._process.poll() is not None:
+            raise process.StartFailed(f"Kafka ended with exit code {self._process.returncode}:\n"
+                                      f"{process.tail(self.log)}")
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run a private Apache Kafka until SIGTERM.")
+    parser.add_argument("--directory", help="where its data lives (default: a temporary directory)")
+    parser.add_argument("--port", type=int, help="default: a free one")
+    parser.add_argument("--env", help="file to write KAFKA_BOOTSTRAP to once it answers")
+    parser.add_argument("--fetch-only", action="store_true", help="fill the cache and end")
+    parser.add_argument("--auto-create", action="store_true",
+                        help="topics are created when used, with 4 partitions")
+    options = parser.parse_args()
+    if options.fetch_only:
+        print(fetch())
+        return
+    automatic = {"auto.create.topics.enable": "true", "num.partitions": "4"}
+    server = Kafka(options.directory, options.port,
+                   automatic if options.auto_create else {}).start()
+    if options.env:
+        process.write_exports(options.env, {"KAFKA_BOOTSTRAP": server.bootstrap})
+    process.wait_for_stop()
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

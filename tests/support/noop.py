@@ -1,0 +1,29 @@
+"""The C handler that answers `done` at once and writes down every delivery: fast enough to count."""
+
+import os
+import pathlib
+
+from support import process
+from support.sidecar import SANITIZERS, binary
+
+
+class NoopHandler:
+    """examples/noop_handler of the build that the sidecar under test came from."""
+
+    def __init__(self, socket_path, name="noop", window=1000, batch=1):
+        self.directory = process.scratch("noop")
+        self.ledger = os.path.join(self.directory, "ledger")
+        self.log = os.path.join(self.directory, "noop.log")
+        build = pathlib.Path(binary()).parents[1]
+        self._process = process.spawn(
+            [str(build / "examples" / "noop_handler"), "--socket", socket_path, "--name", name,
+             "--window", str(window), "--batch", str(batch), "--ledger", self.ledger],
+            self.log, env={**os.environ, **SANITIZERS})
+
+    def lines(self):
+        """One line a delivery so far: event id, seq, attempt."""
+        self.stop()
+        return pathlib.Path(self.ledger).read_text(encoding="utf-8").splitlines()
+
+    def stop(self):
+        process.end(self._process)

@@ -1,0 +1,155 @@
+"""A PostgreSQL of the test's own: own data directory, own port, never the machine's cluster.
+
+Runs as an unprivileged user when we are root, for initdb and postgres refuse root. fsync stays on.
+From a shell: `python3 -m support.postgres --env FILE` writes PG* variables to FILE once it answers
+and runs until SIGTERM.
+"""
+
+import argparse
+import contextlib
+import glob
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+
+from support import process
+from support.wait import eventually
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] %q%d %a ",
+    "max_wal_size": "2GB",
+    "max_prepared_transactions": "0",
+}
+
+
+def binaries():
+    """The directory of the newest server installed."""
+    found = glob.glob("/usr/lib/postgresql/*/bin/initdb")
+    if found:
+        return os.path.dirname(max(found, key=lambda path: float(path.split("/")[4])))
+    config = shutil.which("pg_config")
+    if config:
+        return subprocess.check_output([config, "--bindir"], text=True).strip()
+    raise process.StartFailed("PostgreSQL is not installed; tests/run.sh installs it")
+
+
+def unprivileged_user():
+    """Who runs the server: nobody else when we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise process.StartFailed("running as root and there is no user postgres or nobody")
+
+
+class Postgres:
+    """One private server. start() and stop() may alternate; the port stays the same."""
+
+    def __init__(self, directory=None, port=None, settings=None):
+        self.directory = directory or process.scratch("pg")
+        self.data = os.path.join(self.directory, "data")
+        self.log = os.path.join(self.directory, "postgres.log")
+        self.port = port or process.free_port()
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.user = unprivileged_user()
+        self.bin = binaries()
+        self._process = None
+
+    def start(self):
+        if not os.path.exists(os.path.join(self.data, "PG_VERSION")):
+            self._initialise()
+        arguments = [f"{self.bin}/postgres", "-D", self.data, "-p", str(self.port),
+                     "-k", self.directory]
+        for name, value in self.settings.items():
+            arguments += ["-c", f"{name}={value}"]
+        # SIGQUIT: when the tests die, the server must not leave its backends and memory behind.
+        self._process = process.spawn(arguments, self.log, user=self.user, cwd=self.directory,
+                                      death_signal=signal.SIGQUIT)
+        eventually(self._answers, timeout=60, what="PostgreSQL to answer")
+        return self
+
+    def stop(self):
+        """Orderly: disconnects everybody, writes a checkpoint."""
+        process.end(self._process, signal.SIGINT)
+        self._process = None
+
+    def crash(self):
+        """As after a power cut: no checkpoint, recovery at the next start."""
+        process.end(self._process, signal.SIGQUIT)
+        self._process = None
+
+    def is_running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def environment(self, dbname="postgres"):
+        return {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": "postgres",
+                "PGDATABASE": dbname}
+
+    def conninfo(self, dbname="postgres"):
+        return f"host=127.0.0.1 port={self.port} user=postgres dbname={dbname}"
+
+    def connect(self, dbname="postgres"):
+        import psycopg
+
+        return psycopg.connect(self.conninfo(dbname), autocommit=True)
+
+    def create_database(self, name):
+        """A fresh database with a name made of `name`; returns what it is called."""
+        name = re.sub(r"[^a-z0-9_]", "_", name.lower())[:63]
+        with self.connect() as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return name
+
+    def drop_database(self, name):
+        with self.connect() as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def pid(self):
+        return self._process.pid
+
+    def _initialise(self):
+        os.makedirs(self.directory, exist_ok=True)
+        if self.user is not None:
+            entry = pwd.getpwnam(self.user)
+            os.chown(self.directory, entry.pw_uid, entry.pw_gid)
+        # --no-sync is about initdb's own files only: a data directory this young needs no safety.
+        first = process.spawn([f"{self.bin}/initdb", "-D", self.data, "-U", "postgres", "-A", "trust",
+                               "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
+                              self.log, user=self.user, cwd=self.directory)
+        if first.wait(120) != 0:
+            raise process.StartFailed(f"initdb failed:\n{process.tail(self.log)}")
+
+    def _answers(self):
+        if self._process.poll() is not None:
+            raise process.StartFailed(f"PostgreSQL ended with exit code {self._process.returncode}:\n"
+                                      f"{process.tail(self.log)}")
+        return subprocess.call([f"{self.bin}/pg_isready", "-q", "-h", "127.0.0.1",
+                                "-p", str(self.port)]) == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run a private PostgreSQL until SIGTERM.")
+    parser.add_argument("--directory", help="where its data lives (default: a temporary directory)")
+    parser.add_argument("--port", type=int, help="default: a free one")
+    parser.add_argument("--env", help="file to write PG* variables to once it answers")
+    options = parser.parse_args()
+    server = Postgres(options.directory, options.port).start()
+    if options.env:
+        process.write_exports(options.env, server.environment())
+    process.wait_for_stop()
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Child processes that never outlive the test run, and the ports they listen on."""
+
+import atexit
+import ctypes
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_spawned = []
+
+
+class StartFailed(RuntimeError):
+    """A server did not start; the words hold the end of its log."""
+
+
+def free_port():
+    """A free port below the range the kernel hands out, so that a restarted server gets it again."""
+    for _ in range(200):
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
+
+
+def spawn(arguments, log, user=None, env=None, cwd=None, death_signal=signal.SIGKILL):
+    """Starts a process whose output goes to the file `log`; it gets `death_signal` when we die."""
+
+    def die_with_parent():
+        _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+
+    identity = {}
+    if user is not None:
+        entry = pwd.getpwnam(user)
+        identity = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    with open(log, "ab") as output:
+        child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                 env=env, cwd=cwd, preexec_fn=die_with_parent,
+                                 start_new_session=True, **identity)
+    _spawned.append(child)
+    return child
+
+
+def end(process, number=signal.SIGTERM, timeout=30):
+    """Signals a process, waits, and kills it when it does not go. Returns its exit code."""
+    if process is None or process.poll() is not None:
+        return None if process is None else process.returncode
+    process.send_signal(number)
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait(10)
+
+
+def scratch(prefix):
+    """A fresh directory for one server or test, removed at exit (kept with INBOXD_KEEP=1)."""
+    path = tempfile.mkdtemp(prefix=f"inboxd-{prefix}-")
+    os.chmod(path, 0o711)
+    if os.environ.get("INBOXD_KEEP") != "1":
+        atexit.register(_remove, path)
+    return path
+
+
+def _remove(path):
+    """Nobody may still write there while it is removed."""
+    for child in _spawned:
+        end(child, signal.SIGKILL)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def tail(path, lines=30):
+    """The last lines of a file, for error messages."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-lines:])
+    except FileNotFoundError:
+        return "(no log)"
+
+
+def write_exports(path, variables):
+    """Writes `export NAME='value'` lines for a shell to source, complete or not at all."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        for name, value in variables.items():
+            file.write(f"export {name}='{value}'\n")
+    os.replace(path + ".new", path)
+
+
+def wait_for_stop():
+    """Blocks until SIGTERM or SIGINT: the whole life of a server started from a shell."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})

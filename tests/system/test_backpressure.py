@@ -1,0 +1,51 @@
+"""Memory and table stay within their limits, whatever arrives."""
+
+from scripts import always, DONE
+from support.wait import eventually, throughout
+from wire import NEVER
+
+
+MIB = 1 << 20
+
+
+def test_too_much_pending_pauses_the_partitions_and_less_resumes_them(start_inboxd, handler, streams,
+                                                                      topic, inbox):
+    sidecar = start_inboxd(ingest={"max_pending": 500, "batch_messages": 100})
+    streams.events(topic, [f"e{number}" for number in range(5000)])
+    eventually(lambda: sidecar.metric("inboxd_partitions_paused") == 4)
+    stored = inbox.count()
+    assert stored < 5000
+    throughout(lambda: inbox.count() <= stored + 400, 1)
+    assert sidecar.get("/readyz")[0] == 200
+    handler(sidecar, always(DONE))
+    inbox.wait_processed(5000)
+    eventually(lambda: sidecar.metric("inboxd_partitions_paused") == 0)
+
+
+def test_memory_holds_no_more_messages_than_allowed(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed": 50, "max_in_flight": 10},
+                           worker={"claim_batch": 20})
+    client = handler(sidecar, always(NEVER), max_in_flight=10)
+    streams.events(topic, [f"e{number}" for number in range(1000)])
+    inbox.wait_stored(1000)
+    eventually(lambda: len(client.deliveries) == 10)
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE claimed_by IS NOT NULL"
+                       " AND processed_at IS NULL") <= 50
+    client.decide = always(DONE)
+    for delivery in list(client.deliveries):
+        client.answer(delivery, DONE)
+    inbox.wait_processed(1000)
+
+
+def test_large_messages_stay_within_the_memory_budget(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed_bytes": "8MiB"})
+    streams.produce_many(topic, ({"value": b"x" * MIB, "headers": [("id", f"e{number}")]}
+                                 for number in range(400)))
+    inbox.wait_stored(400, timeout=120)
+    assert sidecar.peak_memory() < 300 * MIB
+
+
+def test_a_slow_handler_does_not_hold_up_storing(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(NEVER), max_in_flight=1)
+    streams.events(topic, [f"e{number}" for number in range(2000)])
+    inbox.wait_stored(2000)

@@ -1,0 +1,235 @@
+"""Configuration, commands and exit codes: one clear error, and what to do about it."""
+
+import pathlib
+
+import pytest
+
+from scripts import always
+from support.process import free_port
+from support.wait import eventually
+from wire import dead
+
+
+def only_line(completed):
+    lines = completed.stderr.strip().splitlines()
+    assert len(lines) == 1, completed.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["run", "--frobnicate"], []])
+def test_wrong_usage_exits_1(make_inboxd, arguments):
+    assert make_inboxd().command(*arguments).returncode == 1
+
+
+def test_help_and_version_exit_0(make_inboxd):
+    sidecar = make_inboxd()
+    for arguments in (["--help"], ["run", "--help"], ["version"]):
+        done = sidecar.command(*arguments)
+        assert done.returncode == 0, arguments
+        assert done.stdout
+
+
+def test_an_unknown_key_exits_2_and_names_the_nearest(make_inboxd):
+    sidecar = make_inboxd(retry={"max_atempts": 3})
+    done = sidecar.command("run")
+    assert done.returncode == 2
+    assert "max_atempts" in only_line(done)
+    assert "max_attempts" in only_line(done)
+    assert "inboxd.yaml:" in only_line(done)
+
+
+def test_an_unknown_key_of_set_exits_2(make_inboxd):
+    done = make_inboxd().command("run", "--set", "retry.max_atempts=3")
+    assert done.returncode == 2
+    assert "max_attempts" in only_line(done)
+
+
+@pytest.mark.parametrize("section, key, value", [
+    ("retry", "backoff", "soon"), ("retry", "max_attempts", "-1"), ("inbox", "ordering", "random"),
+    ("ingest", "max_payload", "16 parsecs"), ("socket", "mode", "9999"),
+    ("log", "level", "shouting"), ("inbox", "schema", "no; drop table"),
+])
+def test_a_wrong_value_exits_2_and_names_the_key(make_inboxd, section, key, value):
+    done = make_inboxd({section: {key: value}}).command("run")
+    assert done.returncode == 2
+    assert key in only_line(done)
+
+
+@pytest.mark.parametrize("text", [
+    "inbox: [", "inbox: &a {schema: x}\nretry: *a", "inbox: {}\ninbox: {}", "- a\n- b",
+    "inbox: !!str x", "inbox:\n  schema: {a: {b: c}}", "\xff",
+])
+def test_broken_yaml_exits_2_and_names_the_place(make_inboxd, text):
+    sidecar = make_inboxd()
+    pathlib.Path(sidecar.config_file).write_bytes(text.encode("latin-1"))
+    done = sidecar.command("run")
+    assert done.returncode == 2
+    assert "inboxd.yaml" in only_line(done)
+
+
+def test_a_missing_file_exits_2(make_inboxd):
+    sidecar = make_inboxd()
+    pathlib.Path(sidecar.config_file).unlink()
+    done = sidecar.command("run")
+    assert done.returncode == 2
+    assert "inboxd.yaml" in only_line(done)
+
+
+@pytest.mark.parametrize("key", ["topics", "group.id", "bootstrap.servers"])
+def test_what_is_needed_is_asked_for(make_inboxd, key):
+    done = make_inboxd(kafka={key: None}).command("run")
+    assert done.returncode == 2
+    assert key in only_line(done)
+
+
+@pytest.mark.parametrize("key", ["enable.auto.commit", "enable.auto.offset.store"])
+def test_what_inboxd_decides_itself_is_refused(make_inboxd, key):
+    done = make_inboxd(kafka={key: "true"}).command("run")
+    assert done.returncode == 2
+    assert key in only_line(done)
+
+
+def test_set_wins_over_environment_over_file(make_inboxd):
+    sidecar = make_inboxd(retry={"max_attempts": 3})
+    environment = {"INBOXD_RETRY_MAX_ATTEMPTS": "4"}
+    in_file = sidecar.command("check").stdout
+    in_environment = sidecar.command("check", env=environment).stdout
+    set_ = sidecar.command("check", "--set", "retry.max_attempts=5", env=environment).stdout
+
+    def line(text):
+        return next(line for line in text.splitlines() if "retry.max_attempts" in line)
+
+    assert "3" in line(in_file) and "inboxd.yaml" in line(in_file)
+    assert "4" in line(in_environment) and "INBOXD_RETRY_MAX_ATTEMPTS" in line(in_environment)
+    assert "5" in line(set_) and "--set" in line(set_)
+
+
+def test_the_environment_reaches_librdkafka(make_inboxd, kafka_server):
+    sidecar = make_inboxd(kafka={"bootstrap.servers": None})
+    done = sidecar.command("check",
+                           env={"INBOXD_KAFKA_BOOTSTRAP_SERVERS": kafka_server.bootstrap})
+    assert kafka_server.bootstrap in done.stdout
+
+
+def test_secrets_are_read_from_files_and_never_shown(make_inboxd):
+    sidecar = make_inboxd()
+    secret = pathlib.Path(sidecar.directory, "secret")
+    secret.write_text("hunter2\n")
+    sidecar.write_configuration({"postgres": {"password": f"file:{secret}"}})
+    done = sidecar.command("check")
+    assert "postgres.password" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_check_is_content_with_a_good_configuration(make_inboxd):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    done = sidecar.command("check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_check_exits_3_without_a_database(make_inboxd):
+    done = make_inboxd(postgres={"port": free_port()}).command("check")
+    assert done.returncode == 3
+
+
+def test_check_exits_4_without_kafka(make_inboxd):
+    sidecar = make_inboxd()
+    sidecar.command("migrate")
+    done = sidecar.command("check", "--set", f"kafka.bootstrap.servers=127.0.0.1:{free_port()}")
+    assert done.returncode == 4
+
+
+def test_check_warns_when_ids_are_forgotten_before_kafka_forgets_the_records(make_inboxd):
+    sidecar = make_inboxd(retention={"processed": "1h"})
+    sidecar.command("migrate")
+    done = sidecar.command("check")
+    assert done.returncode == 6
+    assert "retention" in done.stdout + done.stderr
+
+
+def test_run_refuses_a_schema_that_is_not_there(make_inboxd):
+    sidecar = make_inboxd().start("run", ready=False)
+    assert sidecar.wait() == 3
+    assert "migrate" in sidecar.stderr
+
+
+def test_run_refuses_a_newer_schema(make_inboxd, inbox):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    inbox.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (9999)")
+    for arguments in (["run"], ["run", "--migrate"]):
+        sidecar.start(*arguments, ready=False)
+        assert sidecar.wait() == 3
+    assert "9999" in sidecar.stderr
+
+
+def test_run_refuses_an_older_schema(make_inboxd, inbox):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    inbox.execute("DELETE FROM inbox.inbox_schema_version WHERE version ="
+                  " (SELECT max(version) FROM inbox.inbox_schema_version)")
+    sidecar.start("run", ready=False)
+    assert sidecar.wait() == 3
+    assert "migrate" in sidecar.stderr
+
+
+def test_migrate_can_be_run_again(make_inboxd):
+    sidecar = make_inboxd()
+    for _ in range(2):
+        done = sidecar.command("migrate")
+        assert done.returncode == 0, done.stderr
+
+
+def test_two_sidecars_migrate_at_once(make_inboxd):
+    sidecars = [make_inboxd(), make_inboxd(inbox={"instance": "second"})]
+    for sidecar in sidecars:
+        sidecar.start(ready=False)
+    for sidecar in sidecars:
+        sidecar.wait_ready()
+
+
+def test_another_group_may_not_use_the_schema(start_inboxd, make_inboxd, group):
+    start_inboxd().stop()
+    other = make_inboxd(kafka={"group.id": "another_group"}).start(ready=False)
+    assert other.wait() == 2
+    assert group in other.stderr and "another_group" in other.stderr
+    assert "adopt" in other.stderr
+
+
+def test_a_schema_of_another_name_works(start_inboxd, streams, topic, db):
+    start_inboxd(inbox={"schema": "mailbox"})
+    streams.events(topic, ["a"])
+    eventually(lambda: db.execute("SELECT count(*) AS n FROM mailbox.inbox_messages")
+               .fetchone()["n"] == 1)
+
+
+def test_hangup_reloads_and_says_what_needs_a_restart(inboxd):
+    import signal
+
+    inboxd.write_configuration({"log": {"level": "debug"}, "worker": {"connections": 3}})
+    inboxd.signal(signal.SIGHUP)
+    eventually(lambda: "worker.connections" in inboxd.stderr)
+    assert inboxd.is_running()
+
+
+def test_a_broken_file_at_a_reload_changes_nothing(inboxd):
+    import signal
+
+    pathlib.Path(inboxd.config_file).write_text("retry: [")
+    inboxd.signal(signal.SIGHUP)
+    eventually(lambda: "inboxd.yaml" in inboxd.stderr.partition("ready")[2]
+               or "reload" in inboxd.stderr)
+    assert inboxd.get("/readyz")[0] == 200
+
+
+def test_logs_can_be_json_and_hold_no_payload(start_inboxd, handler, produce, topic, inbox):
+    import json
+
+    sidecar = start_inboxd(log={"format": "json", "level": "debug"})
+    handler(sidecar, always(dead(reason="no")))
+    produce(topic, b'{"card":"4111-secret"}', headers={"id": "x"})
+    inbox.wait_status("x", "dead")
+    for line in sidecar.stderr.splitlines():
+        json.loads(line)
+    assert "4111-secret" not in sidecar.stderr

@@ -1,0 +1,69 @@
+"""The long runs: many messages, duplicates among them, through everything. They print what it cost."""
+
+import time
+
+import pytest
+
+from support.wait import eventually
+
+
+pytestmark = [pytest.mark.big, pytest.mark.timeout(900)]
+
+UNIQUE = 180_000
+COPIES = 20_000
+PAYLOAD = b'{"order":17,"customer":"c-4711","lines":[' + b",".join(
+    b'{"sku":"A-%03d","count":1}' % number for number in range(12)) + b"]}"
+
+
+def produce_with_duplicates(streams, topic):
+    """UNIQUE events in 1,000 keys; every ninth is followed by a copy of an earlier one."""
+
+    def records():
+        for number in range(UNIQUE):
+            yield _record(number)
+            if number % 9 == 8:
+                yield _record(number - number % 7)
+
+    streams.produce_many(topic, records())
+
+
+def _record(number):
+    return {"value": PAYLOAD, "key": f"k{number % 1000}", "headers": [("id", f"e{number}")]}
+
+
+def measure(sidecar, started, cpu, count):
+    seconds = time.monotonic() - started
+    used = sidecar.cpu_seconds() - cpu
+    print(f"\n{count} messages in {seconds:.1f} s: {count / seconds:,.0f}/s,"
+          f" {used / count * 1e6:.1f} us of CPU a message,"
+          f" peak {sidecar.peak_memory() / (1 << 20):.0f} MiB")
+
+
+def assert_all_accounted_for(inbox, streams, sidecar, topic, group):
+    scrape = sidecar.metrics()
+    assert scrape.value("inboxd_messages_received_total", topic=topic) == UNIQUE + COPIES
+    assert scrape.value("inboxd_duplicates_total", topic=topic) == COPIES
+    assert inbox.count() == UNIQUE
+    eventually(lambda: streams.committed(group, topic) == streams.log_end(topic))
+
+
+def test_two_hundred_thousand_messages_are_stored_once(inboxd, streams, topic, group, inbox):
+    cpu, started = inboxd.cpu_seconds(), time.monotonic()
+    produce_with_duplicates(streams, topic)
+    inbox.wait_stored(UNIQUE, timeout=600)
+    measure(inboxd, started, cpu, UNIQUE + COPIES)
+    eventually(lambda: streams.lag(group, topic) == 0, timeout=60)
+    assert_all_accounted_for(inbox, streams, inboxd, topic, group)
+
+
+def test_two_hundred_thousand_messages_are_handled_once(inboxd, noop_handler, streams, topic, group,
+                                                        inbox):
+    ledger = noop_handler(inboxd)
+    cpu, started = inboxd.cpu_seconds(), time.monotonic()
+    produce_with_duplicates(streams, topic)
+    eventually(lambda: inbox.count("processed") == UNIQUE, timeout=800, every=0.5)
+    measure(inboxd, started, cpu, UNIQUE + COPIES)
+    assert_all_accounted_for(inbox, streams, inboxd, topic, group)
+    ids = [line.split()[0] for line in ledger.lines()]
+    assert len(ids) == UNIQUE
+    assert len(set(ids)) == UNIQUE

@@ -1,0 +1,120 @@
+"""What the HTTP port says: metrics, liveness, readiness, status."""
+
+import json
+
+import pytest
+
+from scripts import always, DONE
+from support import metrics
+from support.wait import eventually
+
+
+COUNTERS = """messages_received_total duplicates_total conflicts_total rejects_total skipped_total
+    deliveries_total rescued_total claim_lost_total pg_errors_total pg_reconnects_total purged_total
+    topic_recreated_total offset_gaps_total""".split()
+GAUGES = """in_flight handlers_connected waiting dead unrouted oldest_waiting_seconds kafka_lag
+    partitions_paused oldest_xmin_seconds build_info""".split()
+HISTOGRAMS = """ingest_batch_seconds claim_seconds settle_seconds handler_seconds
+    end_to_end_seconds""".split()
+
+
+def test_every_family_is_there_from_the_start(inboxd):
+    status, headers, text = inboxd.get("/metrics")
+    _, families = metrics.parse(text)
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/plain")
+    wanted = {**{f"inboxd_{name}": "counter" for name in COUNTERS},
+              **{f"inboxd_{name}": "gauge" for name in GAUGES},
+              **{f"inboxd_{name}": "histogram" for name in HISTOGRAMS}}
+    assert {name: families.get(name) for name in wanted} == wanted
+    for name in wanted:
+        assert f"# HELP {name} " in text
+
+
+def test_openmetrics_is_given_when_asked_for(inboxd):
+    status, headers, text = inboxd.get("/metrics", accept="application/openmetrics-text")
+    assert status == 200
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+    assert "# TYPE inboxd_messages_received counter" in text
+
+
+def test_counters_count(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE), name="billing")
+    streams.events(topic, ["a", "b", "c", "a"])
+    inbox.wait_processed(3)
+    eventually(lambda: inboxd.metric("inboxd_messages_received_total", topic=topic) == 4)
+    eventually(lambda: inboxd.metric("inboxd_deliveries_total", handler="billing",
+                                     outcome="done") == 3)
+    scrape = inboxd.metrics()
+    assert scrape.value("inboxd_duplicates_total", topic=topic) == 1
+    assert scrape.value("inboxd_end_to_end_seconds_count") == 3
+    assert scrape.value("inboxd_handler_seconds_count", handler="billing") == 3
+    assert scrape.value("inboxd_in_flight", handler="billing") == 0
+    assert scrape.value("inboxd_build_info") == 1
+
+
+def test_what_waits_is_shown(inboxd, streams, topic, inbox):
+    streams.events(topic, ["a", "b", "c"])
+    inbox.wait_stored(3)
+    eventually(lambda: inboxd.metric("inboxd_unrouted") == 3)
+    eventually(lambda: inboxd.metric("inboxd_oldest_waiting_seconds") > 0)
+
+
+def test_the_lag_is_shown(postgres, inboxd, streams, topic, inbox):
+    streams.events(topic, ["a"], key=lambda _: "k")
+    inbox.wait_stored(1)
+    eventually(lambda: inboxd.metrics().has("inboxd_kafka_lag", topic=topic))
+    eventually(lambda: inboxd.metric("inboxd_kafka_lag", topic=topic) == 0)
+
+
+def test_it_is_live_and_ready(inboxd):
+    assert inboxd.get("/livez")[0] == 200
+    status, _, body = inboxd.get("/readyz")
+    assert (status, json.loads(body)["ready"]) == (200, True)
+
+
+def test_it_is_live_but_not_ready_without_its_database(postgres, inboxd):
+    postgres.stop()
+    eventually(lambda: inboxd.get("/readyz")[0] == 503)
+    answer = json.loads(inboxd.get("/readyz")[2])
+    assert answer["ready"] is False
+    assert "database" in {reason["check"] for reason in answer["reasons"]}
+    assert inboxd.get("/livez")[0] == 200
+    postgres.start()
+    eventually(lambda: inboxd.get("/readyz")[0] == 200)
+
+
+def test_it_is_not_ready_without_its_broker(kafka, inboxd):
+    kafka.stop()
+    eventually(lambda: inboxd.get("/readyz")[0] == 503, timeout=60)
+    assert inboxd.get("/livez")[0] == 200
+    kafka.start()
+    eventually(lambda: inboxd.get("/readyz")[0] == 200, timeout=60)
+
+
+def test_status_is_json(inboxd, handler):
+    handler(inboxd, always(DONE), name="billing")
+    eventually(lambda: "billing" in json.dumps(inboxd.status()))
+
+
+@pytest.mark.parametrize("method, path, wanted", [
+    ("GET", "/nothing", 404), ("POST", "/metrics", 405), ("DELETE", "/livez", 405),
+    ("HEAD", "/livez", 200),
+])
+def test_other_requests_get_their_error(inboxd, method, path, wanted):
+    assert inboxd.get(path, method=method)[0] == wanted
+
+
+def test_the_port_can_be_off(make_inboxd, streams, topic, inbox):
+    make_inboxd(http={"listen": ""}).start(ready=False)
+    streams.events(topic, ["a"])
+    eventually(lambda: inbox.value("SELECT to_regclass('inbox.inbox_messages') IS NOT NULL"))
+    inbox.wait_stored(1)
+
+
+def test_a_port_in_use_exits_5_and_names_it(inboxd, make_inboxd):
+    listen = inboxd.configuration["http"]["listen"]
+    other = make_inboxd(http={"listen": listen}).start(ready=False)
+    assert other.wait() == 5
+    assert listen in other.stderr

@@ -1,0 +1,124 @@
+"""Which handler gets a message, and what happens to those nobody wants."""
+
+import pytest
+
+from scripts import always, DONE
+from support.wait import eventually, throughout
+from wire import NEVER, Wire
+
+
+def ids(client):
+    return sorted(delivery.event_id for delivery in client.deliveries)
+
+
+@pytest.fixture
+def send(produce, topic):
+    def send(event_id, kind="plain", to=None, **options):
+        return produce(to or topic, b"{}", headers={"id": event_id, "type": kind}, **options)
+
+    return send
+
+
+def test_the_most_specific_subscription_wins(inboxd, handler, send, topic, inbox):
+    everything = handler(inboxd, always(DONE), name="everything")
+    whole_topic = handler(inboxd, always(DONE), name="topic", subscribe=[{"topic": topic}])
+    prefix = handler(inboxd, always(DONE), name="prefix",
+                     subscribe=[{"topic": topic, "types": ["order.*"]}])
+    longer = handler(inboxd, always(DONE), name="longer",
+                     subscribe=[{"topic": topic, "types": ["order.paid.*"]}])
+    exact = handler(inboxd, always(DONE), name="exact",
+                    subscribe=[{"topic": topic, "types": ["order.paid.late"]}])
+    send("a", "invoice")
+    send("b", "order.made")
+    send("c", "order.paid.early")
+    send("d", "order.paid.late")
+    inbox.wait_processed(4)
+    assert [ids(client) for client in (everything, whole_topic, prefix, longer, exact)] == \
+        [[], ["a"], ["b"], ["c"], ["d"]]
+
+
+def test_a_handler_for_everything_gets_what_no_other_wants(start_inboxd, handler, make_topic, send,
+                                                           inbox):
+    topics = [make_topic(1), make_topic(1)]
+    sidecar = start_inboxd(kafka={"topics": topics})
+    everything = handler(sidecar, always(DONE), name="everything")
+    one = handler(sidecar, always(DONE), name="one", subscribe=[{"topic": topics[0]}])
+    send("a", to=topics[0])
+    send("b", to=topics[1])
+    inbox.wait_processed(2)
+    assert (ids(one), ids(everything)) == (["a"], ["b"])
+
+
+def test_connections_of_one_handler_share_its_work(inboxd, handler, streams, topic, inbox):
+    clients = [handler(inboxd, always(DONE), name="billing", max_in_flight=4) for _ in range(3)]
+    streams.events(topic, [f"e{number}" for number in range(300)])
+    inbox.wait_processed(300)
+    assert sum(len(client.deliveries) for client in clients) == 300
+    assert min(len(client.deliveries) for client in clients) > 20
+
+
+def test_work_goes_to_the_connection_that_is_free(inboxd, handler, streams, topic, inbox):
+    stuck = handler(inboxd, always(NEVER), name="billing", max_in_flight=2)
+    free = handler(inboxd, always(DONE), name="billing", max_in_flight=2)
+    streams.events(topic, [f"e{number}" for number in range(50)])
+    eventually(lambda: len(free.deliveries) >= 48)
+    assert len(stuck.deliveries) <= 2
+
+
+def test_equal_subscriptions_of_different_handlers_are_refused(inboxd, handler, topic):
+    handler(inboxd, always(DONE), name="first", subscribe=[{"topic": topic, "types": ["a"]}])
+    wire = Wire(inboxd.socket_path)
+    wire.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello",
+                    "params": {"protocol": [1], "handler": "second",
+                               "subscribe": [{"topic": topic, "types": ["a"]}]}})
+    error = wire.read_line()["error"]
+    assert error["code"] == -32003
+    assert "first" in error["message"]
+
+
+def test_a_message_nobody_wants_is_parked_and_released_when_its_handler_comes(inboxd, handler, send,
+                                                                              topic, inbox):
+    handler(inboxd, always(DONE), name="orders", subscribe=[{"topic": topic,
+                                                             "types": ["order.*"]}])
+    send("wanted", "order.made")
+    send("unwanted", "invoice.made")
+    inbox.wait_processed(1)
+    row = inbox.wait_status("unwanted", "parked")
+    assert (row["retry_count"], row["delivery_count"]) == (0, 0) or row["retry_count"] == 0
+    eventually(lambda: inboxd.metric("inboxd_unrouted") == 1)
+    late = handler(inboxd, always(DONE), name="invoices",
+                   subscribe=[{"topic": topic, "types": ["invoice.*"]}])
+    inbox.wait_processed(2)
+    assert [delivery.attempt for delivery in late.deliveries] == [1]
+    eventually(lambda: inboxd.metric("inboxd_unrouted") == 0)
+
+
+def test_thousands_of_parked_messages_are_released(inboxd, handler, streams, topic, inbox):
+    streams.events(topic, [f"e{number}" for number in range(3000)])
+    inbox.wait_stored(3000)
+    handler(inboxd, always(DONE))
+    inbox.wait_processed(3000)
+
+
+def test_a_message_nobody_wants_holds_its_key(inboxd, handler, send, topic, inbox):
+    client = handler(inboxd, always(DONE), subscribe=[{"topic": topic, "types": ["order.*"]}])
+    send("unwanted", "invoice", key="k")
+    send("behind", "order.made", key="k")
+    send("free", "order.made", key="other")
+    inbox.wait_processed(1)
+    throughout(lambda: ids(client) == ["free"], 1)
+    handler(inboxd, always(DONE), name="second", subscribe=[{"topic": topic, "types": ["invoice"]}])
+    inbox.wait_processed(3)
+
+
+def test_work_waits_while_its_handler_is_away(inboxd, handler, streams, topic, inbox):
+    first = handler(inboxd, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    first.close()
+    eventually(lambda: inboxd.metric("inboxd_handlers_connected") == 0)
+    streams.events(topic, ["b"])
+    inbox.wait_stored(2)
+    second = handler(inboxd, always(DONE))
+    inbox.wait_processed(2)
+    assert [delivery.attempt for delivery in second.deliveries] == [1]

@@ -1,0 +1,91 @@
+"""How it ends: running deliveries finish, the rest goes back, exit code 0."""
+
+import signal
+
+import pytest
+
+from scripts import always, DONE
+from support.wait import eventually
+from wire import NEVER
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_sidecar_ends_at_once(inboxd, number):
+    assert inboxd.stop(number, timeout=10) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_running_deliveries_may_finish(inboxd, handler, streams, topic, group, inbox, number):
+    client = handler(inboxd, always(NEVER), max_in_flight=3)
+    streams.events(topic, [f"e{count}" for count in range(10)])
+    eventually(lambda: len(client.deliveries) == 3)
+    inbox.wait_stored(10)
+    inboxd.signal(number)
+    eventually(lambda: "stop" in inboxd.stderr, what="a line about stopping")
+    for delivery in list(client.deliveries):
+        client.answer(delivery, DONE)
+    assert inboxd.wait(10) == 0
+    assert inbox.count("processed") == 3
+    assert len(client.deliveries) == 3, "new work was handed out while stopping"
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE claimed_by IS NOT NULL"
+                       " AND processed_at IS NULL") == 0
+    assert streams.lag(group, topic) == 0
+
+
+def test_what_was_given_back_is_handled_after_the_next_start(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(NEVER), max_in_flight=3)
+    streams.events(topic, [f"e{count}" for count in range(10)])
+    inbox.wait_stored(10)
+    assert inboxd.stop(timeout=25) == 0
+    inboxd.start()
+    client = handler(inboxd, always(DONE))
+    inbox.wait_processed(10)
+    assert {delivery.attempt for delivery in client.deliveries} == {1}
+
+
+def test_a_handler_that_never_answers_does_not_hold_it_up(start_inboxd, handler, streams, topic,
+                                                          inbox):
+    sidecar = start_inboxd(inbox={"shutdown_timeout": "2s"})
+    client = handler(sidecar, always(NEVER), max_in_flight=2)
+    streams.events(topic, ["a", "b"])
+    eventually(lambda: len(client.deliveries) == 2)
+    assert sidecar.stop(timeout=10) == 0
+    assert {cancel["reason"] for cancel in client.cancels} <= {"shutdown"}
+    assert inbox.count("processed") == 0
+    assert {row["retry_count"] for row in inbox.messages()} == {0}
+
+
+def test_a_second_signal_ends_it_at_once(start_inboxd, handler, streams, topic):
+    sidecar = start_inboxd(inbox={"shutdown_timeout": "60s"})
+    client = handler(sidecar, always(NEVER))
+    streams.events(topic, ["x"])
+    eventually(lambda: client.deliveries)
+    sidecar.signal(signal.SIGTERM)
+    eventually(lambda: "stop" in sidecar.stderr)
+    sidecar.signal(signal.SIGTERM)
+    sidecar.wait(8)
+
+
+def test_it_ends_while_the_database_is_away(start_inboxd, postgres):
+    sidecar = start_inboxd(inbox={"shutdown_timeout": "3s"})
+    postgres.stop()
+    assert sidecar.stop(timeout=15) == 0
+
+
+def test_it_ends_while_kafka_is_away(start_inboxd, kafka):
+    sidecar = start_inboxd(inbox={"shutdown_timeout": "3s"})
+    kafka.stop()
+    assert sidecar.stop(timeout=15) == 0
+
+
+def test_it_leaves_the_group(inboxd, streams, group):
+    eventually(lambda: len(streams.members(group)) == 1)
+    inboxd.stop()
+    eventually(lambda: len(streams.members(group)) == 0, timeout=3)
+
+
+def test_the_socket_is_gone_after_the_end(inboxd):
+    import os
+
+    inboxd.stop()
+    assert not os.path.exists(inboxd.socket_path)

@@ -1,0 +1,143 @@
+"""Where reading starts: the database knows, whatever happened to Kafka's offsets or its topics."""
+
+import pytest
+
+from scripts import always, DONE
+from support.wait import eventually
+
+
+@pytest.fixture
+def stored(inboxd, handler, streams, make_topic, topic, group, inbox):
+    """A stopped sidecar that has stored and handled 40 messages, 10 a partition."""
+    client = handler(inboxd, always(DONE))
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"e{number}")],
+                                  "partition": number % 4} for number in range(40)])
+    inbox.wait_processed(40)
+    eventually(lambda: streams.lag(group, topic) == 0)
+    client.close()
+    assert inboxd.stop() == 0
+    return inboxd
+
+
+def test_offsets_set_back_by_hand_make_duplicates_only(stored, handler, streams, topic, group,
+                                                       inbox):
+    streams.set_committed(group, topic, {number: 0 for number in range(4)})
+    stored.start()
+    client = handler(stored, always(DONE))
+    streams.events(topic, ["new"])
+    inbox.wait_processed(41)
+    assert [delivery.event_id for delivery in client.deliveries] == ["new"]
+    eventually(lambda: stored.metric("inboxd_duplicates_total", topic=topic) >= 36)
+
+
+def test_offsets_set_forward_by_hand_lose_nothing(stored, streams, topic, group, inbox):
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"late{number}")],
+                                  "partition": number % 4} for number in range(20)])
+    streams.set_committed(group, topic, {number: 15 for number in range(4)})
+    stored.start()
+    inbox.wait_stored(60)
+    eventually(lambda: streams.lag(group, topic) == 0)
+
+
+def test_a_group_whose_offsets_are_lost_goes_on_where_it_was(stored, handler, streams, topic, group,
+                                                            inbox):
+    streams.delete_group(group)
+    stored.start()
+    client = handler(stored, always(DONE))
+    streams.events(topic, ["new"])
+    inbox.wait_processed(41)
+    assert [delivery.event_id for delivery in client.deliveries] == ["new"]
+    eventually(lambda: streams.lag(group, topic) == 0)
+
+
+def test_a_database_restored_from_before_reads_again_what_it_lacks(stored, streams, topic, inbox):
+    """As after a failover to a replica that lost the last commits."""
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_offset >= 5")
+    inbox.execute("UPDATE inbox.inbox_offsets o SET next_offset = 5, last_offset = 4,"
+                  " last_timestamp = (SELECT kafka_timestamp FROM inbox.inbox_messages m"
+                  "  WHERE (m.topic, m.kafka_partition, m.kafka_offset)"
+                  "      = (o.topic, o.kafka_partition, 4))")
+    stored.start()
+    inbox.wait_stored(40)
+
+
+def test_seek_moves_the_watermark_of_a_running_sidecar(inboxd, streams, topic, inbox):
+    for number in range(5):
+        streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
+    inbox.wait_stored(5)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_offset >= 2")
+    inbox.query("SELECT inbox.seek(%s, 0, 2)", [topic])
+    inbox.wait_stored(5, timeout=30)
+
+
+def test_a_new_group_reads_from_the_beginning(start_inboxd, streams, topic, inbox):
+    streams.events(topic, ["a", "b"])
+    start_inboxd()
+    inbox.wait_stored(2)
+
+
+def test_auto_offset_reset_can_say_latest(start_inboxd, streams, topic, inbox):
+    streams.events(topic, ["old"])
+    sidecar = start_inboxd(kafka={"auto.offset.reset": "latest"})
+
+    def a_new_one_arrives():
+        streams.events(topic, [f"new{a_new_one_arrives.count}"])
+        a_new_one_arrives.count += 1
+        return inbox.count() > 0
+
+    a_new_one_arrives.count = 0
+    eventually(a_new_one_arrives, every=0.5)
+    assert "old" not in {row["event_id"] for row in inbox.messages()}
+    assert sidecar.is_running()
+
+
+def test_a_topic_created_again_is_read_from_its_start(stored, streams, topic, inbox):
+    streams.delete(topic)
+    streams.create(topic, 4)
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"second{number}")],
+                                  "partition": 0} for number in range(3)])
+    stored.start()
+    inbox.wait_stored(43)
+    assert "topic_recreated" in stored.stderr
+    eventually(lambda: stored.metric("inboxd_topic_recreated_total", topic=topic) >= 1)
+
+
+def test_a_longer_topic_created_again_is_recognised_too(stored, streams, topic, inbox):
+    streams.delete(topic)
+    streams.create(topic, 4)
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"second{number}")],
+                                  "partition": number % 4} for number in range(100)])
+    stored.start()
+    inbox.wait_stored(140)
+    assert "topic_recreated" in stored.stderr
+
+
+def test_messages_deleted_before_they_were_read_are_said_loudly(stored, streams, topic, inbox):
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"late{number}")],
+                                  "partition": 0} for number in range(10)])
+    streams.delete_records(topic, 0, 16)
+    stored.start()
+    inbox.wait_stored(44)
+    eventually(lambda: stored.metric("inboxd_offset_gaps_total", topic=topic) == 1)
+    gap = next(line for line in stored.stderr.splitlines() if "offset_gap" in line)
+    assert "from=10" in gap and "to=16" in gap and "count=6" in gap
+
+
+def test_records_deleted_after_they_were_read_are_no_gap(stored, streams, topic, inbox):
+    streams.delete_records(topic, 0, 10)
+    streams.produce(topic, b"{}", headers={"id": "next"}, partition=0)
+    stored.start()
+    inbox.wait_stored(41)
+    assert "offset_gap" not in stored.stderr
+    assert "topic_recreated" not in stored.stderr
+
+
+def test_partitions_added_later_are_read(start_inboxd, kafka_server, streams, make_topic, inbox):
+    from confluent_kafka.admin import NewPartitions
+
+    topic = make_topic(1)
+    start_inboxd(kafka={"topics": [topic], "topic.metadata.refresh.interval.ms": 1000})
+    kafka_server.admin().create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"p{number}")],
+                                  "partition": number} for number in range(3)])
+    inbox.wait_stored(3, timeout=60)

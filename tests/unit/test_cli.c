@@ -1,0 +1,247 @@
+/* The command line: commands, options, help, and every way it can be wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "admin/cli.h"
+#include "alloc_fail.h"
+#include "base/cleanup.h"
+
+#define MAX_WORDS 16
+
+/* Parses a line as a shell without quotes would hand it over. */
+static int parse(struct cli *cli, char *line, struct err *err)
+{
+	char *argv[MAX_WORDS];
+	int argc = 0;
+
+	for (char *word = strtok(line, " "); word != NULL && argc < MAX_WORDS;
+		word = strtok(NULL, " "))
+		argv[argc++] = word;
+	return cli_parse(cli, argc, argv, err);
+}
+
+/* What it finds stays valid until the next call. */
+static void assert_parses(struct cli *cli, const char *line)
+{
+	static char copy[128];
+	struct err err = ERR_INIT;
+
+	(void)snprintf(copy, sizeof(copy), "%s", line);
+	if (parse(cli, copy, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static void a_command_stands_alone(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd run");
+	assert_int_equal(cli.command, COMMAND_RUN);
+	assert_null(cli.config_file);
+	assert_int_equal(cli.set_count, 0);
+	assert_false(cli.json || cli.help || cli.migrate || cli.roles);
+	assert_parses(&cli, "inboxd migrate");
+	assert_int_equal(cli.command, COMMAND_MIGRATE);
+	assert_parses(&cli, "inboxd check");
+	assert_int_equal(cli.command, COMMAND_CHECK);
+	assert_parses(&cli, "inboxd version");
+	assert_int_equal(cli.command, COMMAND_VERSION);
+	assert_parses(&cli, "inboxd --version");
+	assert_int_equal(cli.command, COMMAND_VERSION);
+}
+
+static void options_are_taken_in_every_spelling(void **state)
+{
+	static const char *const lines[] = {
+		"inboxd run -c f.yaml",
+		"inboxd run -cf.yaml",
+		"inboxd run --config f.yaml",
+		"inboxd run --config=f.yaml",
+		"inboxd -c f.yaml run",
+		"inboxd -cf.yaml run",
+		"inboxd --config=f.yaml run",
+		"inboxd run -c other -c f.yaml",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		char line[64];
+		struct cli cli;
+
+		(void)snprintf(line, sizeof(line), "%s", lines[i]);
+		assert_parses(&cli, line);
+		assert_int_equal(cli.command, COMMAND_RUN);
+		assert_string_equal(cli.config_file, "f.yaml");
+	}
+}
+
+static void set_may_be_repeated_and_keeps_its_order(void **state)
+{
+	char line[] = "inboxd --set a.b=1 run --set=c.d=e=f --migrate --json";
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, line);
+	assert_int_equal(cli.set_count, 2);
+	assert_string_equal(cli.set[0], "a.b=1");
+	assert_string_equal(cli.set[1], "c.d=e=f");
+	assert_true(cli.migrate && cli.json);
+	cli_fini(&cli);
+	assert_null(cli.set);
+}
+
+static void migrate_has_roles(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd migrate --roles");
+	assert_true(cli.roles);
+}
+
+/* clang-format off */
+static const struct {
+	const char *line;
+	const char *words;
+} wrong[] = {
+	{ "inboxd", "no command is given (`inboxd --help` lists the commands)" },
+	{ "inboxd --json", "no command is given (`inboxd --help` lists the commands)" },
+	{ "inboxd rnu", "there is no command \"rnu\"; did you mean \"run\"? (`inboxd --help` lists the "
+			"commands)" },
+	{ "inboxd frobnicate",
+		"there is no command \"frobnicate\" (`inboxd --help` lists the commands)" },
+	{ "inboxd run --migrat", "there is no option \"--migrat\" for run; did you mean \"migrate\"? "
+				 "(`inboxd run --help` lists the options)" },
+	{ "inboxd run --roles",
+		"there is no option \"--roles\" for run (`inboxd run --help` lists the options)" },
+	{ "inboxd check --migrate",
+		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
+	{ "inboxd version -c f",
+		"there is no option \"-c\" for version (`inboxd version --help` lists the options)" },
+	{ "inboxd -x", "there is no option \"-x\" (`inboxd --help` lists the options)" },
+	{ "inboxd run -c", "-c wants FILE behind it" },
+	{ "inboxd run --set", "--set wants SECTION.KEY=VALUE behind it" },
+	{ "inboxd run --config=", "--config: FILE is empty" },
+	{ "inboxd run --set a.b",
+		"--set a.b: there is no \"=\"; write --set section.key=value" },
+	{ "inboxd run --json=1", "--json=1: --json takes no value" },
+	{ "inboxd run -hx", "-hx: --help takes no value" },
+	{ "inboxd run now", "run takes no argument \"now\" (`inboxd run --help`)" },
+	{ "inboxd run -", "run takes no argument \"-\" (`inboxd run --help`)" },
+	{ "inboxd run --", "there is no option \"--\" for run (`inboxd run --help` lists the options)" },
+};
+/* clang-format on */
+
+static void every_mistake_is_a_usage_error_with_words(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct err err = ERR_INIT;
+		char line[128];
+		struct cli cli;
+
+		(void)snprintf(line, sizeof(line), "%s", wrong[i].line);
+		assert_int_equal(parse(&cli, line, &err), FAULT_USAGE);
+		assert_string_equal(err.text, wrong[i].words);
+		cli_fini(&cli);
+	}
+}
+
+static void an_empty_line_of_arguments_is_no_command(void **state)
+{
+	struct err err = ERR_INIT;
+	struct cli cli;
+
+	(void)state;
+	assert_int_equal(cli_parse(&cli, 0, NULL, &err), FAULT_USAGE);
+}
+
+static void help_of_the_program_lists_the_commands_there_are(void **state)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd --help");
+	assert_true(cli.help);
+	assert_int_equal(cli.command, COMMAND_NONE);
+	cli_add_help(&text, cli.command);
+	assert_non_null(strstr(buf_str(&text), "Usage: inboxd COMMAND"));
+	assert_non_null(strstr(buf_str(&text), "\n  run "));
+	assert_non_null(strstr(buf_str(&text), "\n  migrate "));
+	assert_non_null(strstr(buf_str(&text), "\n  check "));
+	assert_non_null(strstr(buf_str(&text), "\n  version "));
+	assert_non_null(strstr(buf_str(&text), "Exit codes: 0 done"));
+}
+
+static void help_of_a_command_lists_its_options_only(void **state)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd migrate -h");
+	assert_true(cli.help);
+	cli_add_help(&text, cli.command);
+	assert_non_null(strstr(buf_str(&text), "Usage: inboxd migrate"));
+	assert_non_null(strstr(buf_str(&text), "\n  --roles\n"));
+	assert_non_null(strstr(buf_str(&text), "\n  -c, --config FILE\n"));
+	assert_null(strstr(buf_str(&text), "--migrate"));
+}
+
+static void the_file_of_c_wins_over_the_variable_over_the_standard_one(void **state)
+{
+	struct cli given = { .config_file = "c.yaml" };
+	struct cli none = { .config_file = NULL };
+
+	(void)state;
+	assert_string_equal(cli_config_file(&given, "env.yaml", "/"), "c.yaml");
+	assert_string_equal(cli_config_file(&none, "env.yaml", "/"), "env.yaml");
+	assert_string_equal(cli_config_file(&none, "", "/"), "/");
+	assert_string_equal(cli_config_file(&none, NULL, "/"), "/");
+	assert_null(cli_config_file(&none, NULL, "/nowhere/inboxd.yaml"));
+}
+
+static void any_allocation_may_fail(void **state)
+{
+	(void)state;
+	for (size_t n = 1;; n++) {
+		char line[] = "inboxd run --set a.b=1 --set a.c=2";
+		struct err err = ERR_INIT;
+		struct cli cli;
+		int r;
+
+		alloc_fail_at(n);
+		r = parse(&cli, line, &err);
+		cli_fini(&cli);
+		if (!alloc_fail_never())
+			break;
+		assert_int_equal(r, FAULT_MEMORY);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_command_stands_alone),
+		cmocka_unit_test(options_are_taken_in_every_spelling),
+		cmocka_unit_test(set_may_be_repeated_and_keeps_its_order),
+		cmocka_unit_test(migrate_has_roles),
+		cmocka_unit_test(every_mistake_is_a_usage_error_with_words),
+		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
+		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
+		cmocka_unit_test(help_of_a_command_lists_its_options_only),
+		cmocka_unit_test(the_file_of_c_wins_over_the_variable_over_the_standard_one),
+		cmocka_unit_test(any_allocation_may_fail),
+	};
+
+	return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
+}

@@ -1,0 +1,569 @@
+/*
+ * Loading: what every layer says, which one wins, where a value is said to come from, what is
+ * refused and with which words, and what is never shown. Reloading: test_config_reload.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "config_world.h"
+
+static const char *const kafka_names[] = { "bootstrap.servers", "group.id", "enable.auto.commit",
+	"ssl.ca.location", "sasl.password", "metadata.broker.list", "auto.offset.reset", NULL };
+static const char *const postgres_names[] = { "dbname", "host", "port", "password",
+	"connect_timeout", NULL };
+
+static void knows_the_libraries_names(struct world *world)
+{
+	world->sources.kafka_names = kafka_names;
+	world->sources.postgres_names = postgres_names;
+}
+
+static const char *setting(const struct settings *settings, const char *name)
+{
+	for (size_t i = 0; i < settings->count; i++) {
+		if (strcmp(settings->items[i].name, name) == 0)
+			return settings->items[i].value;
+	}
+	return NULL;
+}
+
+static void defaults_are_those_of_the_contract(void **state)
+{
+	struct world *world = *state;
+	char host[256] = "";
+
+	world_file(world, ENOUGH);
+	assert_loads(world);
+	assert_string_equal(world->config->inbox.schema, "inbox");
+	assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
+	assert_string_equal(world->config->inbox.instance, host);
+	assert_int_equal(world->config->inbox.ordering, ORDERING_KEY);
+	assert_int_equal(world->config->inbox.max_claimed_bytes, 33554432);
+	assert_int_equal(world->config->ingest.batch_wait, 5);
+	assert_int_equal(world->config->retry.backoff_max, 300000);
+	assert_int_equal(world->config->worker.lease, 15000);
+	assert_int_equal(world->config->socket.mode, 0660);
+	assert_int_equal(world->config->socket.allow_uid_count, 0);
+	assert_string_equal(world->config->http.listen, "127.0.0.1:9464");
+	assert_int_equal(world->config->retention.dead, CONFIG_NEVER);
+	assert_int_equal(world->config->log.level, LOG_INFO);
+	assert_false(world->config->log.json);
+	assert_int_equal(world->config->topic_count, 1);
+	assert_string_equal(setting(&world->config->kafka, "auto.offset.reset"), "earliest");
+	assert_int_equal(world->config->warnings.count, 0);
+	assert_line(world, "retry.max_attempts", "10", "default");
+	assert_line(world, "inbox.instance", host, "default (the host's name)");
+	assert_line(world, "topics.*.accept", "[*]", "default");
+}
+
+static void the_file_wins_over_the_default(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  schema: mine\n  max_in_flight: 7\n");
+	assert_loads(world);
+	assert_string_equal(world->config->inbox.schema, "mine");
+	assert_int_equal(world->config->inbox.max_in_flight, 7);
+	assert_line(world, "inbox.schema", "mine", "@/inboxd.yaml:6");
+	assert_line(world, "kafka.topics", "[orders]", "@/inboxd.yaml:2");
+}
+
+static void the_environment_wins_over_the_file(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  schema: mine\n");
+	world_variable(world, "INBOXD_INBOX_SCHEMA=theirs");
+	world_variable(world, "INBOXD_KAFKA_GROUP_ID=g2");
+	world_variable(world, "INBOXD_KAFKA_TOPICS=a, b");
+	world_variable(world, "INBOXD_HTTP_LISTEN=");
+	assert_loads(world);
+	assert_string_equal(world->config->inbox.schema, "theirs");
+	assert_string_equal(setting(&world->config->kafka, "group.id"), "g2");
+	assert_int_equal(world->config->kafka_topics.count, 2);
+	assert_string_equal(world->config->http.listen, "");
+	assert_line(world, "inbox.schema", "theirs", "env INBOXD_INBOX_SCHEMA");
+	assert_line(world, "http.listen", "\"\"", "env INBOXD_HTTP_LISTEN");
+}
+
+static void set_wins_over_everything(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  schema: mine\n");
+	world_variable(world, "INBOXD_INBOX_SCHEMA=theirs");
+	world_set(world, "inbox.schema=first");
+	world_set(world, "inbox.schema=last");
+	world_set(world, "kafka.ssl.ca.location=/a=b");
+	assert_loads(world);
+	assert_string_equal(world->config->inbox.schema, "last");
+	assert_string_equal(setting(&world->config->kafka, "ssl.ca.location"), "/a=b");
+	assert_line(world, "inbox.schema", "last", "--set");
+}
+
+static void variables_alone_are_enough(void **state)
+{
+	struct world *world = *state;
+
+	world_variable(world, "INBOXD_KAFKA_TOPICS=orders");
+	world_variable(world, "INBOXD_KAFKA_BOOTSTRAP_SERVERS=b:9092");
+	world_variable(world, "INBOXD_KAFKA_GROUP_ID=g");
+	world_variable(world, "INBOXD_POSTGRES_CONNECT_TIMEOUT=3");
+	assert_loads(world);
+	assert_string_equal(setting(&world->config->kafka, "bootstrap.servers"), "b:9092");
+	assert_string_equal(setting(&world->config->postgres, "connect_timeout"), "3");
+}
+
+static void variables_find_the_libraries_own_names(void **state)
+{
+	struct world *world = *state;
+
+	knows_the_libraries_names(world);
+	world_file(world, ENOUGH);
+	world_variable(world, "INBOXD_KAFKA_SSL_CA_LOCATION=/ca");
+	world_variable(world, "INBOXD_POSTGRES_CONNECT_TIMEOUT=3");
+	assert_loads(world);
+	assert_string_equal(setting(&world->config->kafka, "ssl.ca.location"), "/ca");
+	assert_string_equal(setting(&world->config->postgres, "connect_timeout"), "3");
+	assert_int_equal(world->config->warnings.count, 0);
+}
+
+static void unknown_variables_only_warn(void **state)
+{
+	/* clang-format off */
+	static const char *const warnings[] = {
+		"env INBOXD_PORT_9464_TCP: ignored: it names no section",
+		"env INBOXD_INBOX_SCHEMAS: ignored: it names no key",
+		"env INBOXD_KAFKA_SERVICE_HOST: ignored: it names no key",
+		"env INBOXD_POSTGRES_PORT: ignored: it looks like a Kubernetes service link",
+		"env INBOXD_TOPICS_ORDERS_ID: ignored: rules of topics are set in the file or with --set",
+		"env INBOXD_KAFKA_: ignored: it names no key",
+	};
+	/* clang-format on */
+	struct world *world = *state;
+
+	knows_the_libraries_names(world);
+	world_file(world, ENOUGH);
+	world_variable(world, "INBOXD_PORT_9464_TCP=tcp://10.0.0.1:9464");
+	world_variable(world, "INBOXD_INBOX_SCHEMAS=x");
+	world_variable(world, "INBOXD_KAFKA_SERVICE_HOST=10.0.0.1");
+	world_variable(world, "INBOXD_POSTGRES_PORT=tcp://10.0.0.1:5432");
+	world_variable(world, "INBOXD_TOPICS_ORDERS_ID=key");
+	world_variable(world, "INBOXD_KAFKA_=x");
+	world_variable(world, "INBOXD_CONFIG=/etc/x.yaml");
+	world_variable(world, "INBOXD_NOTHING");
+	world_variable(world, "PATH=/bin");
+	assert_loads(world);
+	assert_int_equal(world->config->warnings.count, sizeof(warnings) / sizeof(warnings[0]));
+	for (size_t i = 0; i < world->config->warnings.count; i++)
+		assert_string_equal(world->config->warnings.items[i], warnings[i]);
+}
+
+static void names_the_library_does_not_list_are_passed_on_with_a_warning(void **state)
+{
+	struct world *world = *state;
+
+	knows_the_libraries_names(world);
+	world_file(world, ENOUGH);
+	world_set(world, "kafka.bootstrap.server=b");
+	assert_loads(world);
+	assert_string_equal(setting(&world->config->kafka, "bootstrap.server"), "b");
+	assert_int_equal(world->config->warnings.count, 1);
+	assert_string_equal(world->config->warnings.items[0],
+		"--set: kafka.bootstrap.server: librdkafka does not list this name; did you mean "
+		"\"bootstrap.servers\"?");
+}
+
+static void lists_for_a_library_are_joined_with_commas(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "kafka:\n  topics: orders\n  group.id: g\n"
+			  "  bootstrap.servers: [a:1, b:2]\npostgres:\n  host: []\n");
+	assert_loads(world);
+	assert_int_equal(world->config->kafka_topics.count, 1);
+	assert_string_equal(setting(&world->config->kafka, "bootstrap.servers"), "a:1,b:2");
+	assert_string_equal(setting(&world->config->postgres, "host"), "");
+}
+
+static void nothing_behind_a_colon_is_an_empty_list_or_text(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world,
+		ENOUGH "topics:\n  orders:\n    id:\n  payments:\nsocket:\n  group:\nlog:\n");
+	assert_loads(world);
+	assert_int_equal(config_topic_rules(world->config, "orders")->id.count, 0);
+	assert_string_equal(world->config->socket.group, "");
+	assert_int_equal(world->config->topic_count, 2);
+}
+
+static void rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default(void **state)
+{
+	const struct topic_rules *rules;
+	struct world *world = *state;
+
+	world_file(world,
+		ENOUGH "topics:\n"
+		       "  \"*\":\n    id: [key]\n    missing_id: reject\n"
+		       "  orders:\n    id: ['json:/id', 'header:x']\n    accept: order.*\n");
+	world_set(world, "topics.a.b-c.source=literal:abc");
+	world_set(world, "kafka.topics=orders,a.b-c");
+	assert_loads(world);
+	assert_int_equal(world->config->topic_count, 3);
+	assert_string_equal(world->config->topics[2].topic, "*");
+	rules = config_topic_rules(world->config, "orders");
+	assert_string_equal(rules->id.items[0], "json:/id");
+	assert_int_equal(rules->id.count, 2);
+	assert_string_equal(rules->accept.items[0], "order.*");
+	assert_true(rules->missing_id_rejects);
+	rules = config_topic_rules(world->config, "a.b-c");
+	assert_string_equal(rules->source.items[0], "literal:abc");
+	assert_string_equal(rules->id.items[0], "key");
+	rules = config_topic_rules(world->config, "any");
+	assert_string_equal(rules->topic, "*");
+	assert_int_equal(rules->type.count, 5);
+	assert_line(world, "topics.orders.id", "[json:/id, header:x]", "@/inboxd.yaml:10");
+	assert_line(world, "topics.a.b-c.source", "[literal:abc]", "--set");
+	assert_int_equal(world->config->warnings.count, 0);
+}
+
+static void rules_for_a_topic_nobody_reads_warn(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "kafka: {topics: ['^ord.*', pay], group.id: g, metadata.broker.list: b}\n"
+			  "topics: {orders: {id: key}, payments: {id: key}}\n");
+	assert_loads(world);
+	assert_int_equal(world->config->warnings.count, 1);
+	assert_string_equal(world->config->warnings.items[0],
+		"topics.payments: rules for a topic that kafka.topics does not name");
+}
+
+static void a_value_may_come_from_a_file(void **state)
+{
+	struct world *world = *state;
+	char variable[160];
+	char origin[256];
+
+	world_file(world, ENOUGH);
+	(void)snprintf(variable, sizeof(variable), "INBOXD_POSTGRES_PASSWORD=file:%s",
+		world_write(world, "secret", "s3cret\n\n"));
+	world_variable(world, variable);
+	assert_loads(world);
+	assert_string_equal(setting(&world->config->postgres, "password"), "s3cret\n");
+	(void)snprintf(origin, sizeof(origin), "env INBOXD_POSTGRES_PASSWORD (file:%s/secret)",
+		world->directory);
+	assert_line(world, "postgres.password", "***", origin);
+}
+
+static void a_list_may_come_from_a_file(void **state)
+{
+	struct world *world = *state;
+	char set[160];
+
+	world_file(world, ENOUGH);
+	(void)snprintf(
+		set, sizeof(set), "kafka.topics=file:%s", world_write(world, "other", "a,b\n"));
+	world_set(world, set);
+	assert_loads(world);
+	assert_int_equal(world->config->kafka_topics.count, 2);
+	assert_string_equal(world->config->kafka_topics.items[1], "b");
+}
+
+static void a_file_that_cannot_be_read_is_named_with_its_key(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "  sasl.password: file:/nowhere/secret\n");
+	assert_refused(world,
+		"@/inboxd.yaml:5 (file:/nowhere/secret): kafka.sasl.password: cannot open "
+		"/nowhere/secret: No such file or directory");
+	world_set(world, "kafka.sasl.password=plain");
+	assert_loads(world);
+}
+
+static void secrets_are_masked(void **state)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct world *world = *state;
+
+	world_file(world,
+		ENOUGH "  sasl.password: hush1\n  ssl.key.password: hush2\n"
+		       "  ssl.keystore.password: hush3\n  ssl.key.pem: hush4\n"
+		       "  sasl.oauthbearer.client.secret: hush5\n  my.Token: hush6\n"
+		       "  sasl.username: seen\n"
+		       "postgres:\n  password: hush7\n  sslpassword: hush8\n"
+		       "  passfile: /hush9\n  dbname: postgres://u:hush10@h/d\n  user: seen2\n"
+		       "  options: ''\n");
+	assert_loads(world);
+	assert_int_equal(config_dump(world->config, &text, NULL), 0);
+	assert_null(strstr(buf_str(&text), "hush"));
+	assert_non_null(strstr(buf_str(&text), "seen2"));
+	assert_line(world, "kafka.sasl.password", "***", "@/inboxd.yaml:5");
+	assert_line(world, "kafka.sasl.username", "seen", "@/inboxd.yaml:11");
+	assert_line(world, "postgres.options", "\"\"", "@/inboxd.yaml:18");
+}
+
+static void the_dump_is_a_line_a_key_in_columns(void **state)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct world *world = *state;
+	size_t lines = 0;
+	const char *at;
+
+	world_file(world, ENOUGH "postgres:\n  options: \"a\\nb\"\n");
+	assert_loads(world);
+	assert_int_equal(config_dump(world->config, &text, NULL), 0);
+	for (at = buf_str(&text); (at = strchr(at, '\n')) != NULL; at++)
+		lines++;
+	assert_int_equal(lines, world->config->entries->count);
+	assert_non_null(strstr(buf_str(&text), "\npostgres.options "));
+	assert_non_null(strstr(buf_str(&text), " a b "));
+	assert_int_equal(strncmp(buf_str(&text), "inbox.schema ", 13), 0);
+}
+
+/* clang-format off */
+static const struct {
+	const char *text; /* behind what is enough */
+	const char *words;
+} refusals[] = {
+	{ "inbix:\n  schema: a\n",
+		"@/inboxd.yaml:6: there is no section \"inbix\"; did you mean \"inbox\"?" },
+	{ "frobnication:\n  a: b\n", "@/inboxd.yaml:6: there is no section \"frobnication\"" },
+	{ "inbox.schema: a\n",
+		"@/inboxd.yaml:5: there is no section \"inbox.schema\"; write the key under "
+		"its section, without the dot" },
+	{ "inbox: a\n", "@/inboxd.yaml:5: \"inbox\" is a section; write its keys under it" },
+	{ "inbox:\n  shcema: a\n",
+		"@/inboxd.yaml:6: section \"inbox\" has no key \"shcema\"; did you mean "
+		"\"schema\"?" },
+	{ "inbox:\n  lease: 5s\n",
+		"@/inboxd.yaml:6: section \"inbox\" has no key \"lease\"; it belongs under "
+		"\"worker\"" },
+	{ "inbox:\n  frobnication: 1\n",
+		"@/inboxd.yaml:6: section \"inbox\" has no key \"frobnication\"" },
+	{ "inbox:\n  schema:\n    a: b\n",
+		"@/inboxd.yaml:7: inbox.schema: a value is expected here, not keys" },
+	{ "postgres:\n  ssl:\n    mode: b\n",
+		"@/inboxd.yaml:7: postgres.ssl: a value is expected here, not keys" },
+	{ "topics:\n  accept: [a]\n",
+		"@/inboxd.yaml:6: topics.accept: rules stand under a topic's name" },
+	{ "topics:\n  ^or.*:\n    id: key\n",
+		"@/inboxd.yaml:7: topics: \"^or.*\" is a regular expression" },
+	{ "topics:\n  'a b':\n    id: key\n",
+		"@/inboxd.yaml:7: topics: \"a b\" is not a topic name" },
+	{ "topics:\n  orders:\n    ids: key\n",
+		"@/inboxd.yaml:7: section \"topics\" has no key \"ids\"; did you mean \"id\"?" },
+	{ "topics:\n  orders:\n    id: body\n",
+		"@/inboxd.yaml:7: topics.orders.id: \"body\" is no place for an id" },
+	{ "inbox:\n  schema: [a]\n  schema: b\n", "@/inboxd.yaml:7:3: \"schema\" is here twice" },
+	{ "inbox:\n  schema: [a, b]\n",
+		"@/inboxd.yaml:6: inbox.schema: is one value, not a list; write it without []" },
+	{ "inbox:\n  max_in_flight: many\n",
+		"@/inboxd.yaml:6: inbox.max_in_flight: \"many\" is not a whole number" },
+	{ "  enable.auto.commit: true\n",
+		"@/inboxd.yaml:5: kafka.enable.auto.commit is decided by inboxd: offsets are "
+		"committed only" },
+	{ "  enable.auto.offset.store: false\n",
+		"kafka.enable.auto.offset.store is decided by inboxd" },
+	{ "  enable.partition.eof: true\n", "kafka.enable.partition.eof is decided by inboxd" },
+	{ "  rebalance_cb: x\n", "kafka.rebalance_cb is for programs that use librdkafka" },
+	{ "postgres:\n  application_name: x\n",
+		"@/inboxd.yaml:6: postgres.application_name is decided by inboxd: its sessions" },
+	{ "postgres:\n  replication: x\n", "postgres.replication opens a session" },
+	{ "worker:\n  claim_batch: 100\ninbox:\n  max_claimed: 50\n",
+		"@/inboxd.yaml:6: worker.claim_batch is 100, above inbox.max_claimed, which is "
+		"50 (" },
+	{ "retry:\n  backoff: 2m\n  backoff_max: 1m\n",
+		"retry.backoff is 2m, above retry.backoff_max, which is 1m (" },
+	{ "retry:\n  dead_topic: orders\n",
+		"@/inboxd.yaml:6: retry.dead_topic: \"orders\" is also read by kafka.topics, "
+		"so dead messages would come back; name another topic" },
+};
+/* clang-format on */
+
+static void every_mistake_in_the_file_is_told_with_its_place(void **state)
+{
+	struct world *world = *state;
+
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		char text[512];
+
+		(void)snprintf(text, sizeof(text), "%s%s", ENOUGH, refusals[i].text);
+		world_file(world, text);
+		assert_refused(world, refusals[i].words);
+	}
+}
+
+static void every_mistake_in_set_is_told(void **state)
+{
+	/* clang-format off */
+	static const struct {
+		const char *set;
+		const char *words;
+	} rows[] = {
+		{ "inbox.shcema=a",
+			"--set: section \"inbox\" has no key \"shcema\"; did you mean "
+			"\"schema\"?" },
+		{ "inbix.schema=a",
+			"--set: there is no section \"inbix\"; did you mean \"inbox\"?" },
+		{ "inbox=a", "--set: \"inbox\" is a section; write its keys under it" },
+		{ "inbox.=a", "--set: \"inbox\" is a section; write its keys under it" },
+		{ "=a", "--set: there is no section \"\"" },
+		{ "topics.id=key", "--set: topics.id: rules stand under a topic's name" },
+		{ "topics.a.b.ids=key",
+			"--set: section \"topics\" has no key \"ids\"; did you mean \"id\"?" },
+		{ "worker.lease=1s",
+			"--set: worker.lease: \"1s\" is too small; write at least 3s" },
+		{ "kafka.enable.auto.commit=true",
+			"--set: kafka.enable.auto.commit is decided by inboxd" },
+	};
+	/* clang-format on */
+	struct world *world = *state;
+
+	world_file(world, ENOUGH);
+	world->sources.set_count = 1;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		world->set[0] = rows[i].set;
+		assert_refused(world, rows[i].words);
+	}
+}
+
+static void set_without_an_equals_sign_is_a_usage_error(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH);
+	world_set(world, "inbox.schema");
+	assert_int_equal(world_load(world), FAULT_USAGE);
+	assert_words(world, "--set inbox.schema: there is no \"=\"; write --set section.key=value");
+}
+
+static void wrong_values_in_variables_are_errors(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH);
+	world_variable(world, "INBOXD_WORKER_LEASE=15");
+	assert_refused(world, "env INBOXD_WORKER_LEASE: worker.lease: \"15\" is not a duration");
+	world->environment[0] = NULL;
+	world_variable(world, "INBOXD_KAFKA_ENABLE_AUTO_COMMIT=true");
+	assert_refused(
+		world, "env INBOXD_KAFKA_ENABLE_AUTO_COMMIT: kafka.enable.auto.commit is decided");
+}
+
+static void what_kafka_needs_is_required_with_what_to_do(void **state)
+{
+	struct world *world = *state;
+
+	assert_refused(world,
+		"kafka.topics is not set; write \"topics: [orders]\" under \"kafka:\" in the "
+		"configuration file, or set INBOXD_KAFKA_TOPICS");
+	world_set(world, "kafka.topics=orders");
+	assert_refused(world, "kafka.bootstrap.servers is not set; write");
+	world_set(world, "kafka.bootstrap.servers=b");
+	assert_refused(world, "kafka.group.id is not set; write");
+	world_set(world, "kafka.group.id=");
+	assert_refused(world, "kafka.group.id is not set; write");
+	world_set(world, "kafka.group.id=g");
+	assert_loads(world);
+}
+
+static void without_kafka_its_needs_are_not_asked_for(void **state)
+{
+	struct world *world = *state;
+
+	world->sources.without_kafka = true;
+	assert_loads(world);
+}
+
+static void a_missing_file_is_an_error(void **state)
+{
+	struct world *world = *state;
+
+	world->sources.file = "/nowhere/inboxd.yaml";
+	assert_refused(world, "cannot open /nowhere/inboxd.yaml: No such file or directory");
+}
+
+static void a_default_gives_way_to_what_was_written(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  max_claimed: 50\nretry:\n  backoff: 10m\n");
+	assert_loads(world);
+	assert_int_equal(world->config->worker.claim_batch, 50);
+	assert_int_equal(world->config->inbox.max_in_flight, 50);
+	assert_int_equal(world->config->retry.backoff_max, 600000);
+	assert_line(world, "worker.claim_batch", "50", "default (as inbox.max_claimed)");
+	assert_line(world, "retry.backoff_max", "10m", "default (as retry.backoff)");
+}
+
+static void any_allocation_may_fail(void **state)
+{
+	struct world *world = *state;
+	char set[160];
+
+	knows_the_libraries_names(world);
+	world_file(world, ENOUGH "inbox:\n  max_claimed: 50\ntopics:\n  other:\n    id: [key]\n"
+				 "socket:\n  allow_uid: [1, 2]\npostgres:\n  host: [a, b]\n");
+	world_variable(world, "INBOXD_X=1");
+	(void)snprintf(
+		set, sizeof(set), "postgres.password=file:%s", world_write(world, "secret", "s\n"));
+	world_set(world, set);
+	world_set(world, "kafka.nonsense=1");
+	for (size_t n = 1;; n++) {
+		CLEANUP(buf_fini) struct buf text = BUF_INIT;
+		int r;
+
+		alloc_fail_at(n);
+		r = world_load(world);
+		if (r == 0)
+			r = config_dump(world->config, &text, &world->err);
+		if (!alloc_fail_never())
+			break;
+		assert_int_equal(r, FAULT_MEMORY);
+	}
+	assert_int_equal(world->err.fault, 0);
+}
+
+#define RULE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RULE(defaults_are_those_of_the_contract),
+		RULE(the_file_wins_over_the_default),
+		RULE(the_environment_wins_over_the_file),
+		RULE(set_wins_over_everything),
+		RULE(variables_alone_are_enough),
+		RULE(variables_find_the_libraries_own_names),
+		RULE(unknown_variables_only_warn),
+		RULE(names_the_library_does_not_list_are_passed_on_with_a_warning),
+		RULE(lists_for_a_library_are_joined_with_commas),
+		RULE(nothing_behind_a_colon_is_an_empty_list_or_text),
+		RULE(rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default),
+		RULE(rules_for_a_topic_nobody_reads_warn),
+		RULE(a_value_may_come_from_a_file),
+		RULE(a_list_may_come_from_a_file),
+		RULE(a_file_that_cannot_be_read_is_named_with_its_key),
+		RULE(secrets_are_masked),
+		RULE(the_dump_is_a_line_a_key_in_columns),
+		RULE(every_mistake_in_the_file_is_told_with_its_place),
+		RULE(every_mistake_in_set_is_told),
+		RULE(set_without_an_equals_sign_is_a_usage_error),
+		RULE(wrong_values_in_variables_are_errors),
+		RULE(what_kafka_needs_is_required_with_what_to_do),
+		RULE(without_kafka_its_needs_are_not_asked_for),
+		RULE(a_missing_file_is_an_error),
+		RULE(a_default_gives_way_to_what_was_written),
+		RULE(any_allocation_may_fail),
+	};
+
+	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/*
+ * Reloading: what is taken over, what stays and is named, and that a wrong configuration changes
+ * nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "config_world.h"
+
+static int reload(struct world *world)
+{
+	struct config *fresh = NULL;
+	int r;
+
+	config_names_free(&world->restart);
+	world->err = (struct err)ERR_INIT;
+	r = config_reload(&fresh, world->config, &world->sources, &world->restart, &world->err);
+	if (r < 0)
+		return r;
+	config_free(world->config);
+	world->config = fresh;
+	return 0;
+}
+
+static void assert_reloads(struct world *world)
+{
+	if (reload(world) < 0)
+		fail_msg("%s", world->err.text);
+}
+
+static void assert_restart(const struct world *world, const char *names)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+
+	for (size_t i = 0; i < world->restart.count; i++)
+		buf_addf(&text, "%s%s", i == 0 ? "" : " ", world->restart.items[i]);
+	assert_string_equal(buf_str(&text), names);
+}
+
+static void nothing_changed_names_nothing(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  max_claimed: 50\n");
+	assert_loads(world);
+	assert_reloads(world);
+	assert_restart(world, "");
+	assert_int_equal(world->config->worker.claim_batch, 50);
+}
+
+static void what_can_be_taken_over_is(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH);
+	assert_loads(world);
+	world_file(world, ENOUGH "log:\n  level: debug\n  format: json\nretry:\n  max_attempts: 3\n"
+				 "retention:\n  processed: 30d\ninbox:\n  max_in_flight: 5\n");
+	assert_reloads(world);
+	assert_restart(world, "");
+	assert_int_equal(world->config->log.level, LOG_DEBUG);
+	assert_true(world->config->log.json);
+	assert_int_equal(world->config->retry.max_attempts, 3);
+	assert_int_equal(world->config->retention.processed, 2592000000);
+	assert_int_equal(world->config->inbox.max_in_flight, 5);
+	assert_line(world, "log.level", "debug", "@/inboxd.yaml:6");
+}
+
+static void what_cannot_be_taken_over_stays_and_is_named_every_time(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "  client.id: a\ntopics:\n  orders:\n    id: [key]\n");
+	assert_loads(world);
+	world_file(world, "kafka:\n  topics: [orders, payments]\n  bootstrap.servers: other:9092\n"
+			  "  group.id: billing\ninbox:\n  schema: other\n  max_in_flight: 5\n"
+			  "postgres:\n  host: db\ntopics:\n  payments:\n    id: [key]\n");
+	for (int i = 0; i < 2; i++) {
+		assert_reloads(world);
+		assert_restart(world,
+			"inbox.schema kafka.topics kafka.bootstrap.servers kafka.client.id "
+			"topics.orders.id postgres.host topics.payments.id");
+		assert_string_equal(world->config->inbox.schema, "inbox");
+		assert_int_equal(world->config->inbox.max_in_flight, 5);
+		assert_int_equal(world->config->kafka_topics.count, 1);
+		assert_int_equal(world->config->postgres.count, 0);
+		assert_string_equal(
+			config_topic_rules(world->config, "orders")->id.items[0], "key");
+	}
+}
+
+static void a_secret_in_a_file_is_read_again(void **state)
+{
+	struct world *world = *state;
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "%spostgres:\n  password: file:%s\n", ENOUGH,
+		world_write(world, "secret", "old\n"));
+	world_file(world, text);
+	assert_loads(world);
+	assert_string_equal(world->config->postgres.items[0].value, "old");
+	(void)world_write(world, "secret", "new\n");
+	assert_reloads(world);
+	assert_restart(world, "");
+	assert_string_equal(world->config->postgres.items[0].value, "new");
+	assert_true(line_of(world, "postgres.password").reloadable);
+	assert_false(line_of(world, "kafka.group.id").reloadable);
+	assert_true(line_of(world, "log.level").reloadable);
+	assert_false(line_of(world, "inbox.schema").reloadable);
+}
+
+static void a_wrong_configuration_changes_nothing(void **state)
+{
+	struct world *world = *state;
+	const struct config *running;
+
+	world_file(world, ENOUGH);
+	assert_loads(world);
+	running = world->config;
+	world_file(world, ENOUGH "log:\n  level: loud\n");
+	assert_int_equal(reload(world), FAULT_CONFIG);
+	assert_words(world, "@/inboxd.yaml:6: log.level: \"loud\" is not known here");
+	assert_ptr_equal(world->config, running);
+	assert_int_equal(world->config->log.level, LOG_INFO);
+	assert_restart(world, "");
+}
+
+static void what_fits_only_after_a_restart_is_refused(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "worker:\n  claim_batch: 500\n");
+	assert_loads(world);
+	world_file(world, ENOUGH "worker:\n  claim_batch: 50\ninbox:\n  max_claimed: 60\n");
+	assert_int_equal(reload(world), FAULT_CONFIG);
+	assert_words(world, "not reloaded, restart instead: ");
+	assert_words(world, "worker.claim_batch is 500, above inbox.max_claimed, which is 60");
+	assert_restart(world, "");
+}
+
+static void warnings_are_those_of_the_fresh_reading(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "topics:\n  other:\n    id: key\n");
+	world_variable(world, "INBOXD_X=1");
+	assert_loads(world);
+	assert_int_equal(world->config->warnings.count, 2);
+	assert_reloads(world);
+	assert_int_equal(world->config->warnings.count, 2);
+}
+
+static void any_allocation_may_fail(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "inbox:\n  max_claimed: 50\n");
+	assert_loads(world);
+	world_file(
+		world, ENOUGH "inbox:\n  max_claimed: 40\n  schema: other\npostgres:\n  host: b\n");
+	for (size_t n = 1;; n++) {
+		int r;
+
+		alloc_fail_at(n);
+		r = reload(world);
+		if (!alloc_fail_never())
+			break;
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_int_equal(world->restart.count, 0);
+		assert_int_equal(world->config->inbox.max_claimed, 50);
+	}
+	assert_int_equal(world->config->inbox.max_claimed, 40);
+}
+
+#define RULE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RULE(nothing_changed_names_nothing),
+		RULE(what_can_be_taken_over_is),
+		RULE(what_cannot_be_taken_over_stays_and_is_named_every_time),
+		RULE(a_secret_in_a_file_is_read_again),
+		RULE(a_wrong_configuration_changes_nothing),
+		RULE(what_fits_only_after_a_restart_is_refused),
+		RULE(warnings_are_those_of_the_fresh_reading),
+		RULE(any_allocation_may_fail),
+	};
+
+	return cmocka_run_group_tests_name("config_reload", tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/* headers.c: what jsonb and JSON readers are given is always theirs to accept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "model/headers.h"
+
+#define BYTES(literal)                                                                             \
+	(struct bytes)                                                                             \
+	{                                                                                          \
+		(literal), sizeof(literal) - 1                                                     \
+	}
+
+static void assert_encoded(const struct header *headers, size_t count, const char *expected)
+{
+	struct buf out = BUF_INIT;
+
+	headers_encode(&out, headers, count);
+	assert_string_equal(buf_str(&out), expected);
+	buf_fini(&out);
+}
+
+static void no_headers_are_an_empty_array(void **state)
+{
+	(void)state;
+	assert_encoded(NULL, 0, "[]");
+}
+
+static void headers_keep_their_order_and_repeated_names(void **state)
+{
+	const struct header headers[] = {
+		{"b",  BYTES("1")},
+		{ "a", BYTES("2")},
+		{ "b", BYTES("") },
+	};
+
+	(void)state;
+	assert_encoded(headers, 3, "[[\"b\",\"1\"],[\"a\",\"2\"],[\"b\",\"\"]]");
+}
+
+static void a_null_value_is_null(void **state)
+{
+	const struct header headers[] = {
+		{"nul", { NULL, 0 }}
+	};
+
+	(void)state;
+	assert_encoded(headers, 1, "[[\"nul\",null]]");
+}
+
+static void what_jsonb_cannot_hold_is_base64_names_too(void **state)
+{
+	const struct header headers[] = {
+		{"bin",        BYTES("\xff\xfe")    },
+		{ "zero",      BYTES("a\0b")        },
+		{ "surrogate", BYTES("\xed\xa0\x80")},
+		{ "\xff",      BYTES("x")           },
+	};
+
+	(void)state;
+	assert_encoded(headers, 4,
+		"[[\"bin\",{\"base64\":\"//4=\"}],[\"zero\",{\"base64\":\"YQBi\"}],"
+		"[\"surrogate\",{\"base64\":\"7aCA\"}],[{\"base64\":\"/w==\"},\"x\"]]");
+}
+
+static void strings_escape_what_must_be_and_nothing_more(void **state)
+{
+	const struct {
+		struct bytes text;
+		const char *expected;
+	} rows[] = {
+		{BYTES(""),						     "\"\""                     },
+		{ { NULL, 0 },						  "\"\""                     },
+		{ BYTES("plain / text"),                                        "\"plain / text\""         },
+		{ BYTES("\"\\"),						"\"\\\"\\\\\""             },
+		{ BYTES("\b\t\n\f\r"),					  "\"\\b\\t\\n\\f\\r\""      },
+		{ BYTES("\x01\x0b\x1f"),                                        "\"\\u0001\\u000b\\u001f\""},
+		{ BYTES("a\0b"),						"\"a\\u0000b\""            },
+		{ BYTES("\x7f"),						"\"\x7f\""                 },
+		{ BYTES("za\xc5\xbc\xc3\xb3\xc5\x82\xc4\x87 \xf0\x9f\x90\x98"),
+                 "\"za\xc5\xbc\xc3\xb3\xc5\x82\xc4\x87 \xf0\x9f\x90\x98\""                                 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf out = BUF_INIT;
+
+		json_add_string(&out, rows[i].text);
+		assert_string_equal(buf_str(&out), rows[i].expected);
+		buf_fini(&out);
+	}
+}
+
+static void base64_agrees_with_the_vectors_of_rfc_4648(void **state)
+{
+	const char *const rows[][2] = {
+		{"",              ""        },
+		{ "f",            "Zg=="    },
+		{ "fo",           "Zm8="    },
+		{ "foo",          "Zm9v"    },
+		{ "foob",         "Zm9vYg=="},
+		{ "fooba",        "Zm9vYmE="},
+		{ "foobar",       "Zm9vYmFy"},
+		{ "\xfb\xff\xbf", "+/+/"    },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf out = BUF_INIT;
+
+		base64_add(&out, bytes_of(rows[i][0]));
+		assert_string_equal(buf_str(&out), rows[i][1]);
+		buf_fini(&out);
+	}
+}
+
+static void utf8_is_what_rfc_3629_says(void **state)
+{
+	const struct {
+		struct bytes text;
+		bool valid;
+	} rows[] = {
+		{{ NULL, 0 },                        true },
+		{ BYTES(""),                         true },
+		{ BYTES("a\0b"),                     true },
+		{ BYTES("0123456789abcdef"),         true },
+		{ BYTES("01234567\x80"),             false},
+		{ BYTES("\xc2\x80\xdf\xbf"),         true },
+		{ BYTES("\xc1\xbf"),                 false}, /* overlong */
+		{ BYTES("\xe0\xa0\x80"),             true },
+		{ BYTES("\xe0\x9f\xbf"),             false}, /* overlong */
+		{ BYTES("\xed\x9f\xbf"),             true },
+		{ BYTES("\xed\xa0\x80"),             false}, /* surrogate */
+		{ BYTES("\xee\x80\x80\xef\xbf\xbf"), true },
+		{ BYTES("\xf0\x90\x80\x80"),         true },
+		{ BYTES("\xf0\x8f\xbf\xbf"),         false}, /* overlong */
+		{ BYTES("\xf4\x8f\xbf\xbf"),         true },
+		{ BYTES("\xf4\x90\x80\x80"),         false}, /* above U+10FFFF */
+		{ BYTES("\xf5\x80\x80\x80"),         false},
+		{ BYTES("\xff"),                     false},
+		{ BYTES("\x80"),                     false},
+		{ BYTES("\xc3"),                     false}, /* cut off */
+		{ BYTES("\xe2\x82"),                 false},
+		{ BYTES("\xf0\x9f\x90"),             false},
+		{ BYTES("\xe2\x82z"),                false},
+		{ BYTES("\xf0\x9f\x90z"),            false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (utf8_is_valid(rows[i].text) != rows[i].valid)
+			fail_msg("row %zu is judged wrongly", i);
+	}
+}
+
+static void a_bad_byte_is_found_wherever_it_stands(void **state)
+{
+	char text[40];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(text); i++) {
+		memset(text, 'a', sizeof(text));
+		assert_true(utf8_is_valid((struct bytes){ text, sizeof(text) }));
+		text[i] = (char)0xe2;
+		assert_false(utf8_is_valid((struct bytes){ text, sizeof(text) }));
+	}
+}
+
+static void out_of_memory_leaves_a_broken_buffer(void **state)
+{
+	const struct header headers[] = {
+		{"bin",   BYTES("\xff") },
+                { "name", BYTES("value")}
+	};
+	size_t n = 1;
+
+	(void)state;
+	for (;; n++) {
+		struct buf out = BUF_INIT;
+		bool ok;
+
+		alloc_fail_at(n);
+		headers_encode(&out, headers, 2);
+		ok = buf_ok(&out);
+		buf_fini(&out);
+		if (!alloc_fail_never()) {
+			assert_true(ok);
+			break;
+		}
+		assert_false(ok);
+	}
+	assert_true(n > 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_headers_are_an_empty_array),
+		cmocka_unit_test(headers_keep_their_order_and_repeated_names),
+		cmocka_unit_test(a_null_value_is_null),
+		cmocka_unit_test(what_jsonb_cannot_hold_is_base64_names_too),
+		cmocka_unit_test(strings_escape_what_must_be_and_nothing_more),
+		cmocka_unit_test(base64_agrees_with_the_vectors_of_rfc_4648),
+		cmocka_unit_test(utf8_is_what_rfc_3629_says),
+		cmocka_unit_test(a_bad_byte_is_found_wherever_it_stands),
+		cmocka_unit_test(out_of_memory_leaves_a_broken_buffer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,279 @@
+/* Order in memory: who may go, who waits, who must be parked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "alloc_fail.h"
+#include "dispatch/lanes.h"
+
+#define KEY_A 0xaaULL
+#define KEY_B 0xbbULL
+#define DEPTH 4
+
+struct world {
+	struct lanes lanes;
+	struct message messages[16];
+	struct entry entries[16];
+	size_t used;
+};
+
+static void set_up(struct world *world, enum ordering ordering)
+{
+	memset(world, 0, sizeof(*world));
+	lanes_init(&world->lanes, ordering, DEPTH);
+}
+
+static struct entry *a_row(struct world *world, uint64_t key, int64_t offset)
+{
+	struct entry *entry = &world->entries[world->used];
+	struct message *message = &world->messages[world->used++];
+
+	message->offset = offset;
+	message->seq = offset;
+	message->key_hash = key;
+	if (key != 0)
+		message->key = (struct bytes){ "k", 1 };
+	entry->message = message;
+	return entry;
+}
+
+static enum admission admit(struct world *world, struct entry *entry)
+{
+	enum admission admission = ADMIT_PARK;
+
+	assert_int_equal(lanes_admit(&world->lanes, entry, &admission, NULL), 0);
+	if (admission == ADMIT_HEAD)
+		entry->state = ENTRY_READY;
+	if (admission == ADMIT_PARK) {
+		entry->state = ENTRY_SETTLING;
+		entry->verdict.outcome = SETTLE_PARKED;
+	}
+	return admission;
+}
+
+static struct entry *finish(struct world *world, struct entry *entry)
+{
+	return lanes_leave(&world->lanes, entry, false, false);
+}
+
+static void the_first_of_a_key_goes_and_the_second_waits(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_HEAD);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_BEHIND);
+	assert_int_equal(admit(&world, a_row(&world, KEY_B, 3)), ADMIT_HEAD);
+	lanes_fini(&world.lanes);
+}
+
+static void the_second_goes_when_the_first_is_finished(void **state)
+{
+	struct world world;
+	struct entry *first;
+	struct entry *second;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	first = a_row(&world, KEY_A, 1);
+	second = a_row(&world, KEY_A, 2);
+	(void)admit(&world, first);
+	(void)admit(&world, second);
+	assert_ptr_equal(finish(&world, first), second);
+	assert_false(lanes_must_park(second));
+	assert_null(finish(&world, second));
+	assert_null(world.lanes.table);
+	lanes_fini(&world.lanes);
+}
+
+static void messages_without_a_key_wait_for_nobody(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	for (int64_t offset = 1; offset < 4; offset++)
+		assert_int_equal(admit(&world, a_row(&world, 0, offset)), ADMIT_HEAD);
+	assert_null(world.lanes.table);
+	lanes_fini(&world.lanes);
+}
+
+static void with_partition_order_all_keys_share_one_lane(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_PARTITION);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_HEAD);
+	assert_int_equal(admit(&world, a_row(&world, KEY_B, 2)), ADMIT_BEHIND);
+	assert_int_equal(admit(&world, a_row(&world, 0, 3)), ADMIT_BEHIND);
+	lanes_fini(&world.lanes);
+}
+
+static void behind_a_head_that_goes_to_its_retry_everything_is_parked(void **state)
+{
+	struct world world;
+	struct entry *head;
+	struct entry *late;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	head = a_row(&world, KEY_A, 1);
+	(void)admit(&world, head);
+	head->state = ENTRY_SETTLING;
+	head->verdict.outcome = SETTLE_WAITING;
+	late = a_row(&world, KEY_A, 2);
+	assert_int_equal(admit(&world, late), ADMIT_PARK);
+	assert_null(lanes_leave(&world.lanes, head, true, true));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 3)), ADMIT_PARK);
+	lanes_fini(&world.lanes);
+}
+
+static void an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with(void **state)
+{
+	struct world world;
+	struct entry *head;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	head = a_row(&world, KEY_A, 1);
+	(void)admit(&world, head);
+	(void)lanes_leave(&world.lanes, head, true, true);
+	assert_int_equal(world.lanes.spill_count, 0);
+	assert_int_equal(world.lanes.idle_count, 1);
+	lanes_fini(&world.lanes);
+}
+
+static void after_the_blocked_head_came_back_its_followers_are_gone_on_with(void **state)
+{
+	struct world world;
+	struct entry *head;
+	struct entry *again;
+	struct lane_key key;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	head = a_row(&world, KEY_A, 1);
+	(void)admit(&world, head);
+	(void)lanes_leave(&world.lanes, head, true, true);
+	(void)lanes_parked(&world.lanes, 0, KEY_A, 2, NULL);
+	lanes_block(&world.lanes, 0, KEY_A);
+	lanes_claimed(&world.lanes, 0, KEY_A, 1, true);
+	again = a_row(&world, KEY_A, 1);
+	assert_int_equal(admit(&world, again), ADMIT_HEAD);
+	assert_null(finish(&world, again));
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(key.hash, KEY_A);
+	lanes_fini(&world.lanes);
+}
+
+static void a_lower_offset_that_arrives_late_goes_next(void **state)
+{
+	struct world world;
+	struct entry *open;
+	struct entry *higher;
+	struct entry *replayed;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	open = a_row(&world, KEY_A, 5);
+	higher = a_row(&world, KEY_A, 6);
+	replayed = a_row(&world, KEY_A, 2);
+	(void)admit(&world, open);
+	(void)admit(&world, higher);
+	assert_int_equal(admit(&world, replayed), ADMIT_BEHIND);
+	assert_ptr_equal(finish(&world, open), replayed);
+	lanes_fini(&world.lanes);
+}
+
+static void a_full_lane_parks_and_is_gone_on_with_when_empty(void **state)
+{
+	struct world world;
+	struct entry *rows[DEPTH];
+	struct entry *surplus;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	for (int i = 0; i < DEPTH; i++) {
+		rows[i] = a_row(&world, KEY_A, i);
+		(void)admit(&world, rows[i]);
+	}
+	surplus = a_row(&world, KEY_A, DEPTH);
+	assert_int_equal(admit(&world, surplus), ADMIT_PARK);
+	(void)lanes_leave(&world.lanes, surplus, true, false);
+	for (int i = 0; i < DEPTH; i++)
+		(void)finish(&world, rows[i]);
+	assert_int_equal(world.lanes.spill_count, 1);
+	lanes_fini(&world.lanes);
+}
+
+static void what_a_sweep_found_never_stops_what_memory_holds(void **state)
+{
+	struct world world;
+	struct entry *first;
+	struct entry *second;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	first = a_row(&world, KEY_A, 1);
+	second = a_row(&world, KEY_A, 2);
+	(void)admit(&world, first);
+	(void)admit(&world, second);
+	assert_int_equal(lanes_parked(&world.lanes, 0, KEY_A, -1, NULL), 0);
+	assert_ptr_equal(finish(&world, first), second);
+	assert_false(lanes_must_park(second));
+	(void)finish(&world, second);
+	assert_int_equal(world.lanes.spill_count, 1);
+	lanes_fini(&world.lanes);
+}
+
+static void a_lane_without_memory_is_an_error(void **state)
+{
+	struct world world;
+	enum admission admission;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	alloc_fail_at(1);
+	assert_int_equal(lanes_admit(&world.lanes, a_row(&world, KEY_A, 1), &admission, NULL),
+		FAULT_MEMORY);
+	alloc_fail_never();
+	lanes_fini(&world.lanes);
+}
+
+static void lanes_of_a_lost_partition_are_forgotten(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	(void)lanes_parked(&world.lanes, 7, KEY_A, 1, NULL);
+	lanes_forget(&world.lanes, 7, SIZE_MAX, 0);
+	assert_null(world.lanes.table);
+	lanes_fini(&world.lanes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_of_a_key_goes_and_the_second_waits),
+		cmocka_unit_test(the_second_goes_when_the_first_is_finished),
+		cmocka_unit_test(messages_without_a_key_wait_for_nobody),
+		cmocka_unit_test(with_partition_order_all_keys_share_one_lane),
+		cmocka_unit_test(behind_a_head_that_goes_to_its_retry_everything_is_parked),
+		cmocka_unit_test(an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with),
+		cmocka_unit_test(after_the_blocked_head_came_back_its_followers_are_gone_on_with),
+		cmocka_unit_test(a_lower_offset_that_arrives_late_goes_next),
+		cmocka_unit_test(a_full_lane_parks_and_is_gone_on_with_when_empty),
+		cmocka_unit_test(what_a_sweep_found_never_stops_what_memory_holds),
+		cmocka_unit_test(a_lane_without_memory_is_an_error),
+		cmocka_unit_test(lanes_of_a_lost_partition_are_forgotten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

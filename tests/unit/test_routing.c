@@ -1,0 +1,328 @@
+/* The routing table: who gets what, and what two handlers may not share. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "model/routing.h"
+
+static int setup(void **state)
+{
+	struct routing *routing = NULL;
+
+	if (routing_new(&routing, NULL) != 0)
+		return -1;
+	*state = routing;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	routing_free(*state);
+	return 0;
+}
+
+static int subscribe(
+	struct routing *routing, const char *handler, const char *topic, const char *type)
+{
+	const struct subscription sub = { topic, type };
+
+	return routing_set(routing, handler, &sub, 1, NULL);
+}
+
+static void assert_subscribed(
+	struct routing *routing, const char *handler, const char *topic, const char *type)
+{
+	assert_int_equal(subscribe(routing, handler, topic, type), 0);
+}
+
+static void nobody_gets_a_message_of_an_empty_table(void **state)
+{
+	assert_null(routing_find(*state, "orders", "order.created"));
+	assert_false(routing_wants(*state, "orders", NULL));
+	assert_int_equal(routing_count(*state), 0);
+}
+
+/* Handlers named by what they subscribed to; each row says who gets what. */
+static void the_most_specific_subscription_wins(void **state)
+{
+	static const struct subscription subs[] = {
+		{NULL,      NULL            },
+		{ "orders", NULL            },
+		{ NULL,     "order.*"       },
+		{ "orders", "order.*"       },
+		{ "orders", "order.cre*"    },
+		{ NULL,     "order.created" },
+		{ "orders", "order.created" },
+		{ NULL,     "order.created*"},
+	};
+	static const char *const names[] = { "all", "topic", "prefix", "topic+prefix",
+		"topic+longer", "type", "topic+type", "whole type as prefix" };
+	static const struct {
+		const char *topic;
+		const char *type;
+		const char *handler;
+	} rows[] = {
+		{"payments",  "paid",             "all"                 },
+		{ "payments", NULL,               "all"                 },
+		{ "orders",   "other",            "topic"               },
+		{ "orders",   NULL,               "topic"               },
+		{ "orders",   "",                 "topic"               },
+		{ "payments", "order.",           "prefix"              },
+		{ "payments", "order.paid",       "prefix"              },
+		{ "orders",   "order.paid",       "topic+prefix"        },
+		{ "orders",   "order.cremated",   "topic+longer"        },
+		{ "payments", "order.created",    "type"                },
+		{ "orders",   "order.created",    "topic+type"          },
+		{ "orders",   "order.created.v2", "whole type as prefix"},
+		{ "order",    "x",                "all"                 },
+		{ "orders2",  "x",                "all"                 },
+	};
+
+	for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
+		assert_subscribed(*state, names[i], subs[i].topic, subs[i].type);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_string_equal(
+			routing_find(*state, rows[i].topic, rows[i].type), rows[i].handler);
+}
+
+static void an_exact_type_anywhere_beats_a_prefix_of_a_named_topic(void **state)
+{
+	assert_subscribed(*state, "prefix", "orders", "order.created*");
+	assert_subscribed(*state, "exact", NULL, "order.created");
+	assert_string_equal(routing_find(*state, "orders", "order.created"), "exact");
+}
+
+static void a_star_as_type_is_any_type(void **state)
+{
+	assert_subscribed(*state, "a", "orders", "*");
+	assert_string_equal(routing_find(*state, "orders", NULL), "a");
+	assert_int_equal(subscribe(*state, "b", "orders", NULL), ROUTING_OVERLAP);
+}
+
+static void a_message_without_a_type_goes_to_no_typed_subscription(void **state)
+{
+	assert_subscribed(*state, "a", NULL, "order.*");
+	assert_null(routing_find(*state, "orders", NULL));
+}
+
+static void an_equal_subscription_of_another_handler_is_refused_by_name(void **state)
+{
+	const struct subscription subs[] = {
+		{"payments", "p.*"    },
+                { "orders",  "order.*"}
+	};
+	struct err err = ERR_INIT;
+
+	assert_subscribed(*state, "billing", "orders", "order.*");
+	assert_int_equal(routing_set(*state, "audit", subs, 2, &err), ROUTING_OVERLAP);
+	assert_non_null(strstr(err.text, "\"billing\""));
+	assert_non_null(strstr(err.text, "\"orders\""));
+	assert_non_null(strstr(err.text, "\"order.*\""));
+	assert_null(routing_find(*state, "payments", "p.q"));
+	assert_int_equal(routing_count(*state), 1);
+}
+
+static void an_overlap_of_everything_is_told_in_words(void **state)
+{
+	struct err err = ERR_INIT;
+	const struct subscription all = { NULL, NULL };
+
+	assert_subscribed(*state, "billing", NULL, NULL);
+	assert_int_equal(routing_set(*state, "audit", &all, 1, &err), ROUTING_OVERLAP);
+	assert_non_null(strstr(err.text, "topic any, type any"));
+}
+
+static void a_refused_change_leaves_the_old_subscriptions(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	assert_subscribed(*state, "audit", "payments", NULL);
+	assert_int_equal(subscribe(*state, "audit", "orders", NULL), ROUTING_OVERLAP);
+	assert_string_equal(routing_find(*state, "payments", "x"), "audit");
+}
+
+static void a_new_set_replaces_the_old_one(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	assert_subscribed(*state, "billing", "payments", NULL);
+	assert_null(routing_find(*state, "orders", "x"));
+	assert_string_equal(routing_find(*state, "payments", "x"), "billing");
+}
+
+static void a_subscription_given_twice_counts_once(void **state)
+{
+	const struct subscription subs[] = {
+		{"orders",  NULL},
+                { "orders", "*" }
+	};
+
+	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
+	assert_int_equal(routing_count(*state), 1);
+}
+
+static void a_handler_without_subscriptions_gets_nothing(void **state)
+{
+	assert_int_equal(routing_set(*state, "billing", NULL, 0, NULL), 0);
+	assert_null(routing_find(*state, "orders", "x"));
+	assert_int_equal(routing_count(*state), 0);
+}
+
+static void a_removed_handler_leaves_its_work_to_the_less_specific_one(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	assert_subscribed(*state, "all", NULL, NULL);
+	routing_remove(*state, "billing");
+	routing_remove(*state, "never seen");
+	assert_string_equal(routing_find(*state, "orders", "x"), "all");
+	assert_subscribed(*state, "audit", "orders", NULL);
+}
+
+static void a_closed_handler_takes_nothing_and_lets_nobody_take_it(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	assert_subscribed(*state, "all", NULL, NULL);
+	routing_close(*state, "billing", true);
+	routing_close(*state, "never seen", true);
+	assert_string_equal(routing_find(*state, "orders", "x"), "billing");
+	assert_false(routing_wants(*state, "orders", "x"));
+	assert_true(routing_wants(*state, "payments", "x"));
+	routing_close(*state, "billing", false);
+	assert_true(routing_wants(*state, "orders", "x"));
+}
+
+static void new_subscriptions_do_not_open_a_closed_handler(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	routing_close(*state, "billing", true);
+	assert_subscribed(*state, "billing", "payments", NULL);
+	assert_false(routing_wants(*state, "payments", "x"));
+}
+
+static void a_copy_lives_on_its_own(void **state)
+{
+	struct routing *routing = *state;
+	struct routing *copy = NULL;
+
+	assert_subscribed(routing, "billing", "orders", "order.*");
+	assert_subscribed(routing, "audit", NULL, NULL);
+	routing_close(routing, "audit", true);
+	assert_int_equal(routing_copy(&copy, routing, NULL), 0);
+	routing_remove(routing, "billing");
+	routing_close(routing, "audit", false);
+	assert_string_equal(routing_find(copy, "orders", "order.x"), "billing");
+	assert_false(routing_wants(copy, "payments", "x"));
+	routing_free(copy);
+}
+
+struct listing {
+	char text[256];
+};
+
+static void list(const char *handler, bool closed, const struct subscription *sub, void *arg)
+{
+	struct listing *listing = arg;
+	size_t used = strlen(listing->text);
+
+	(void)snprintf(listing->text + used, sizeof(listing->text) - used, "%s%s:%s/%s;", handler,
+		closed ? "(closed)" : "", sub->topic == NULL ? "-" : sub->topic,
+		sub->type == NULL ? "-" : sub->type);
+}
+
+static void every_subscription_is_visited_as_it_was_given(void **state)
+{
+	const struct subscription subs[] = {
+		{"orders", "o.*"},
+                { NULL,    "x"  }
+	};
+	struct listing listing = { "" };
+
+	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
+	assert_subscribed(*state, "audit", NULL, NULL);
+	routing_close(*state, "audit", true);
+	routing_each(*state, list, &listing);
+	assert_string_equal(listing.text, "billing:orders/o.*;billing:-/x;audit(closed):-/-;");
+	assert_int_equal(routing_count(*state), 3);
+}
+
+static void the_table_grows_with_its_handlers(void **state)
+{
+	char name[16];
+
+	for (int i = 0; i < 100; i++) {
+		(void)snprintf(name, sizeof(name), "h%d", i);
+		assert_subscribed(*state, name, name, NULL);
+	}
+	assert_string_equal(routing_find(*state, "h77", NULL), "h77");
+	routing_remove(*state, "h77");
+	assert_null(routing_find(*state, "h77", NULL));
+	assert_string_equal(routing_find(*state, "h99", NULL), "h99");
+}
+
+static int build(struct routing **out)
+{
+	const struct subscription subs[] = {
+		{"orders", "o.*"},
+                { NULL,    "x"  }
+	};
+	struct routing *routing = NULL;
+	int r = routing_new(&routing, NULL);
+
+	if (r == 0)
+		r = routing_set(routing, "billing", subs, 2, NULL);
+	if (r == 0)
+		r = routing_copy(out, routing, NULL);
+	routing_free(routing);
+	return r;
+}
+
+static void running_out_of_memory_is_told_and_leaks_nothing(void **state)
+{
+	(void)state;
+	for (size_t n = 1;; n++) {
+		struct routing *copy = NULL;
+		int r;
+
+		alloc_fail_at(n);
+		r = build(&copy);
+		if (!alloc_fail_never()) {
+			assert_int_equal(r, 0);
+			routing_free(copy);
+			return;
+		}
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_null(copy);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nobody_gets_a_message_of_an_empty_table),
+		TEST(the_most_specific_subscription_wins),
+		TEST(an_exact_type_anywhere_beats_a_prefix_of_a_named_topic),
+		TEST(a_star_as_type_is_any_type),
+		TEST(a_message_without_a_type_goes_to_no_typed_subscription),
+		TEST(an_equal_subscription_of_another_handler_is_refused_by_name),
+		TEST(an_overlap_of_everything_is_told_in_words),
+		TEST(a_refused_change_leaves_the_old_subscriptions),
+		TEST(a_new_set_replaces_the_old_one),
+		TEST(a_subscription_given_twice_counts_once),
+		TEST(a_handler_without_subscriptions_gets_nothing),
+		TEST(a_removed_handler_leaves_its_work_to_the_less_specific_one),
+		TEST(a_closed_handler_takes_nothing_and_lets_nobody_take_it),
+		TEST(new_subscriptions_do_not_open_a_closed_handler),
+		TEST(a_copy_lives_on_its_own),
+		TEST(every_subscription_is_visited_as_it_was_given),
+		TEST(the_table_grows_with_its_handlers),
+		TEST(running_out_of_memory_is_told_and_leaks_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
