@@ -2,12 +2,11 @@ import json, os, socket
 
 inbox = socket.socket(socket.AF_UNIX)
 inbox.connect(os.environ.get("INBOXD_SOCKET_PATH", "/run/inboxd/inbox.sock"))
-lines = inbox.makefile("rw", encoding="utf-8", newline="\n")
 def send(message):
-    print(json.dumps({"jsonrpc": "2.0", **message}), file=lines, flush=True)
+    inbox.sendall(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 send({"id": 1, "method": "hello", "params": {"protocol": [1], "handler": "demo"}})
-for message in map(json.loads, lines):
+for message in map(json.loads, inbox.makefile("rb")):
     if message.get("method") == "deliver":
         event = message["params"]["event"]
         print(event["type"], event.get("data"), flush=True)

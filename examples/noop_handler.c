@@ -199,14 +199,24 @@ static void log_to_stderr(const char *text, void *arg)
 }
 
 static const struct option long_options[] = {
-	{"socket",           required_argument, NULL, 's' },
-	{ "name",              required_argument, NULL, 'n' },
-	{ "batch",                 required_argument, NULL, 'b' },
-	{ "window",required_argument, NULL, 'w' },
-	{ "ledger",               required_argument, NULL, 'l' },
-	{ "count-to-file",           required_argument, NULL, 'c' },
-	{ NULL             },
+	{ "socket", required_argument, NULL, 's' },
+	{ "name", required_argument, NULL, 'n' },
+	{ "batch", required_argument, NULL, 'b' },
+	{ "window", required_argument, NULL, 'w' },
+	{ "ledger", required_argument, NULL, 'l' },
+	{ "count-to-file", required_argument, NULL, 'c' },
+	{ NULL },
 };
+
+/* A line is in the file before its answer is on the way, and so survives a kill -9. */
+static FILE *open_ledger(const char *path)
+{
+	FILE *file = fopen(path, "a");
+
+	if (file != NULL)
+		setvbuf(file, NULL, _IOLBF, 0);
+	return file;
+}
 
 static void set_option(int letter, struct inbox_handler_options *options, struct account *account)
 {

@@ -43,7 +43,7 @@ usage() {
 run() {
 	local name=$1 log started=$SECONDS
 	shift
-	log="$logs/${name// /-}.log"
+	log="$logs/${name//[: ]/_}.log"
 	say "$name"
 	if "$@" 2>&1 | tee "$log"; then
 		results+=("ok      $name ($((SECONDS - started)) s)")

@@ -3,9 +3,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A text that was cut to fit may end inside a UTF-8 character: drop the broken end. */
+static size_t without_half_character(const char *text, size_t end)
+{
+	size_t start = end;
+
+	while (start > 0 && end - start < 3 && ((unsigned char)text[start - 1] & 0xc0) == 0x80)
+		start--;
+	if (start == 0 || (unsigned char)text[start - 1] < 0xc0)
+		return end;
+	return (unsigned char)text[start - 1] < 0xe0 && end - start == 1 ? end
+		: (unsigned char)text[start - 1] < 0xf0 && end - start == 2 ? end
+		: (unsigned char)text[start - 1] >= 0xf0 && end - start == 3 ? end : start - 1;
+}
+
 static void one_line(char *text)
 {
-	size_t end = strlen(text);
+	size_t end = without_half_character(text, strlen(text));
+
+	text[end] = '\0';
 
 	while (end > 0 && (unsigned char)text[end - 1] <= ' ')
 		text[--end] = '\0';

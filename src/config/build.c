@@ -87,7 +87,7 @@ static int build_rules(struct config *config, const char *topic, struct err *err
 	rules = &items[config->topic_count++];
 	*rules = (struct topic_rules){ .topic = NULL };
 	r = string_copy(&rules->topic, topic, strlen(topic), err);
-	for (const struct option *option = options; option->section != NULL && r == 0; option++) {
+	for (const struct option *option = option_table; option->section != NULL && r == 0; option++) {
 		const struct entry *entry;
 
 		if (options_section(option->section)->kind != SECTION_PER_TOPIC)
@@ -145,7 +145,7 @@ int build_config(struct config **out, struct entries *entries, struct err *err)
 
 static void release_options(void *base, bool per_topic)
 {
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		const struct section *section = options_section(option->section);
 
 		if ((section->kind == SECTION_PER_TOPIC) == per_topic)

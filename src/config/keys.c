@@ -27,7 +27,7 @@ static int unknown_section(const struct key_place *place, struct err *err)
 
 static const char *section_with(const char *name)
 {
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->key, name) == 0)
 			return option->section;
 	}
@@ -41,7 +41,7 @@ static int unknown_key(const struct key_place *place, struct err *err)
 	const char *other = section_with(place->name);
 
 	nearest_start(&nearest, place->name);
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->section, place->section) == 0)
 			nearest_offer(&nearest, option->key);
 	}

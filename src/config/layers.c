@@ -67,10 +67,7 @@ static int put(struct layers *layers, const struct key_place *place, struct entr
 static int put_text(
 	struct layers *layers, const struct key_place *place, char *text, struct err *err)
 {
-	struct entry_value value = {
-		.texts = {&text, 1},
-                  .commas = true
-	};
+	struct entry_value value = { .texts = { &text, 1 }, .commas = true };
 
 	return put(layers, place, &value, err);
 }
@@ -85,7 +82,7 @@ static int read_library_default(struct entries *entries, struct err *err)
 		.name = "auto.offset.reset",
 	};
 	struct entry_value value = {
-		.texts = {&texts, 1},
+		.texts = { &texts, 1 },
 		.standard = true,
 		.origin = "default",
 	};
@@ -99,11 +96,11 @@ static int read_defaults(struct entries *entries, struct err *err)
 	int r = 0;
 
 	(void)gethostname(host, sizeof(host) - 1);
-	for (const struct option *option = options; option->section != NULL && r == 0; option++) {
+	for (const struct option *option = option_table; option->section != NULL && r == 0; option++) {
 		CLEANUP(freep) char *text = NULL;
 		const char *standard = option->hostname ? host : option->text;
 		struct entry_value value = {
-			.texts = {&text, 1},
+			.texts = { &text, 1 },
 			.commas = true,
 			.standard = true,
 			.origin = option->hostname ? "default (the host's name)" : "default",
@@ -178,7 +175,7 @@ static bool is_service_link(const char *name, const char *value)
 static const char *name_in_section(const struct layers *layers, const struct section *section,
 	const char *suffix, struct buf *scratch)
 {
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->section, section->name) == 0 &&
 			options_same_variable(option->key, suffix))
 			return option->key;

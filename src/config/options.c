@@ -60,7 +60,7 @@ const struct section option_sections[] = {
 };
 
 /* A paragraph an option, in the order of the sections above. */
-const struct option options[] = {
+const struct option option_table[] = {
 	{ "inbox", "schema", OPTION_STRING, .text = "inbox", .check = check_schema, .min = 1,
 		.max = 63, AT(inbox.schema),
 		.help = "PostgreSQL schema that holds everything." },
@@ -232,7 +232,7 @@ const struct section *options_section(const char *name)
 
 const struct option *options_find(const char *section, const char *key)
 {
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->section, section) == 0 && strcmp(option->key, key) == 0)
 			return option;
 	}

@@ -182,7 +182,7 @@ static void add_option(struct buf *out, const struct option *option, bool variab
 static void add_section(struct buf *out, const struct section *section)
 {
 	buf_addf(out, "\n## `%s`\n\n%s\n", section->name, section->help);
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->section, section->name) == 0)
 			add_option(out, option, section->kind != SECTION_PER_TOPIC);
 	}
@@ -192,7 +192,7 @@ static void add_example_keys(struct buf *out, const struct section *section)
 {
 	const char *indent = section->kind == SECTION_PER_TOPIC ? "    " : "  ";
 
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		if (strcmp(option->section, section->name) != 0)
 			continue;
 		/* No default is right for these two. */

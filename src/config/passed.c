@@ -31,30 +31,21 @@ static const char replication[] =
 static const char encoding[] = OURS "it speaks UTF-8 with PostgreSQL; remove it";
 
 static const struct refused refused[] = {
-	{"kafka",     "enable.auto.commit",        offsets      },
-	{ "kafka",    "enable.auto.offset.store",  offsets      },
-	{ "kafka",    "auto.commit.enable",        offsets      },
-	{ "kafka",    "offset.store.method",       offsets      },
-	{ "kafka",    "offset.store.path",         offsets      },
-	{ "kafka",    "enable.partition.eof",      partition_end},
-	{ "kafka",    "transactional.id",          transactions },
-	{ "kafka",    "enabled_events",            not_text     },
-	{ "kafka",    "opaque",                    not_text     },
-	{ "kafka",    "default_topic_conf",        not_text     },
-	{ "kafka",    "*_cb",                      not_text     },
-	{ "postgres", "application_name",          session_name },
+	{ "kafka", "enable.auto.commit", offsets },
+	{ "kafka", "enable.auto.offset.store", offsets },
+	{ "kafka", "auto.commit.enable", offsets },
+	{ "kafka", "offset.store.method", offsets },
+	{ "kafka", "offset.store.path", offsets },
+	{ "kafka", "enable.partition.eof", partition_end },
+	{ "kafka", "transactional.id", transactions },
+	{ "kafka", "enabled_events", not_text },
+	{ "kafka", "opaque", not_text },
+	{ "kafka", "default_topic_conf", not_text },
+	{ "kafka", "*_cb", not_text },
+	{ "postgres", "application_name", session_name },
 	{ "postgres", "fallback_application_name", session_name },
-	{ "postgres", "replication",               replication  },
-	{ "postgres", "client_encoding",           encoding     },
-};
-
-static const struct {
-	const char *section;
-	const char *name;
-} reloadable[] = {
-	{"kafka",     "sasl.username"},
-	{ "kafka",    "sasl.password"},
-	{ "postgres", "password"     },
+	{ "postgres", "replication", replication },
+	{ "postgres", "client_encoding", encoding },
 };
 
 static const char *const secret_words[] = { "password", "secret", "token", "passfile", "key.pem",
@@ -77,16 +68,6 @@ const char *passed_refusal(const char *section, const char *name)
 			return refused[i].why;
 	}
 	return NULL;
-}
-
-bool passed_is_reloadable(const char *section, const char *name)
-{
-	for (size_t i = 0; i < COUNT(reloadable); i++) {
-		if (strcmp(reloadable[i].section, section) == 0 &&
-			strcmp(reloadable[i].name, name) == 0)
-			return true;
-	}
-	return false;
 }
 
 bool passed_is_secret(const char *name)

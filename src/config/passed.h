@@ -12,7 +12,6 @@
 
 /* Why this name cannot be configured, as a sentence that begins with it; NULL when it can. */
 const char *passed_refusal(const char *section, const char *name);
-bool passed_is_reloadable(const char *section, const char *name);
 
 /* True when the value of a key of that name, or a text like this one, must not be shown. */
 bool passed_is_secret(const char *name);

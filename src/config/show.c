@@ -9,8 +9,7 @@ enum { WIDEST_TEXT = 40 };
 
 bool show_is_reloadable(const struct entry *entry)
 {
-	return entry->option == NULL ? passed_is_reloadable(entry->section->name, entry->name)
-				     : entry->option->reloadable;
+	return entry->option != NULL && entry->option->reloadable;
 }
 
 static bool is_masked(const struct entry *entry)

@@ -18,24 +18,24 @@ struct unit {
 
 /* Largest first: value_text() takes the first that divides. */
 static const struct unit size_units[] = {
-	{"GiB",  1073741824},
-	{ "MiB", 1048576   },
-	{ "KiB", 1024      },
-	{ "B",   1         },
-	{ NULL,  0         },
+	{ "GiB", 1073741824 },
+	{ "MiB", 1048576 },
+	{ "KiB", 1024 },
+	{ "B", 1 },
+	{ NULL, 0 },
 };
 static const struct unit duration_units[] = {
-	{"y",   31536000000},
-	{ "d",  86400000   },
-	{ "h",  3600000    },
-	{ "m",  60000      },
-	{ "s",  1000       },
-	{ "ms", 1          },
-	{ NULL, 0          },
+	{ "y", 31536000000 },
+	{ "d", 86400000 },
+	{ "h", 3600000 },
+	{ "m", 60000 },
+	{ "s", 1000 },
+	{ "ms", 1 },
+	{ NULL, 0 },
 };
 static const struct unit no_units[] = {
-	{"",    1},
-	{ NULL, 0},
+	{ "", 1 },
+	{ NULL, 0 },
 };
 
 static void *at(void *base, size_t offset)
@@ -87,11 +87,7 @@ void value_text(const struct option *option, int64_t number, char out[VALUE_TEXT
 
 	while (unit->factor > 1 && (number == 0 || number % unit->factor != 0))
 		unit++;
-	if (number == CONFIG_NEVER)
-		(void)snprintf(out, VALUE_TEXT_BYTES, "never");
-	else
-		(void)snprintf(
-			out, VALUE_TEXT_BYTES, "%" PRId64 "%s", number / unit->factor, unit->name);
+	(void)snprintf(out, VALUE_TEXT_BYTES, "%" PRId64 "%s", number / unit->factor, unit->name);
 }
 
 static int check_range(

@@ -117,7 +117,7 @@ static size_t room(const struct inbox_delivery *delivery)
 
 static bool crowded(const struct inbox_delivery *delivery)
 {
-	return room(delivery) < 6 * REASON_MAX;
+	return room(delivery) < REASON_MAX * sizeof("\\u0000");
 }
 
 static bool write_entry(struct inbox_delivery *delivery, const struct ih_verdict *verdict)

@@ -117,9 +117,7 @@ static int borrow_headers(
 		if (rd_kafka_header_get_all(headers, count, &name, &value, &size) !=
 			RD_KAFKA_RESP_ERR_NO_ERROR)
 			break;
-		*header = (struct header){
-			name, {value, size}
-		};
+		*header = (struct header){ name, { value, size } };
 		count++;
 	}
 	*out = count;
@@ -142,8 +140,8 @@ static int borrow_record(struct collector *collector, const struct partition *pa
 		.partition = partition->partition,
 		.offset = from->offset,
 		.timestamp_ms = timestamp_of(from),
-		.key = {from->key,      from->key_len},
-		.payload = { from->payload, from->len    },
+		.key = { from->key, from->key_len },
+		.payload = { from->payload, from->len },
 	};
 	if (borrow_headers(collector, from, &out->header_count) < 0)
 		return FAULT_MEMORY;

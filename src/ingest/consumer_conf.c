@@ -27,20 +27,20 @@ struct option {
 
 /* What the user may set differently. */
 static const struct option defaults[] = {
-	{"client.id",                      "inboxd"            },
-	{ "partition.assignment.strategy", "cooperative-sticky"},
- /* A response of the usual 50 MiB would make the prefetch limits below a joke. */
-	{ "fetch.max.bytes",               "16777216"          },
+	{ "client.id", "inboxd" },
+	{ "partition.assignment.strategy", "cooperative-sticky" },
+	/* A response of the usual 50 MiB would make the prefetch limits below a joke. */
+	{ "fetch.max.bytes", "16777216" },
 };
 
 /* What everything else rests on: rule G1 is about these. */
 static const struct option enforced[] = {
-	{"enable.auto.commit",        "false"   },
-	{ "enable.auto.offset.store", "false"   },
-	{ "enable.partition.eof",     "false"   },
- /* Where to start is our decision (position.h); when librdkafka loses its place it must go on
+	{ "enable.auto.commit", "false" },
+	{ "enable.auto.offset.store", "false" },
+	{ "enable.partition.eof", "false" },
+	/* Where to start is our decision (position.h); when librdkafka loses its place it must go on
 	 * to a place where a seek is possible, which after `error` it is not. */
-	{ "auto.offset.reset",        "earliest"},
+	{ "auto.offset.reset", "earliest" },
 };
 
 /* Settings that would take away a decision that is ours. */

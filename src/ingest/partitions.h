@@ -42,6 +42,7 @@ struct partition {
 	enum partition_state state;
 	bool flowing;        /* not paused, and sought to where we want to read */
 	int64_t retry_at_ms; /* not to be tried before: Kafka did not answer */
+	bool due;            /* to be tried in this round */
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */
@@ -114,6 +115,6 @@ bool partition_is_assigned(const struct partition *partition); /* to this proces
 bool partition_is_new(const struct partition *partition);      /* row not taken yet */
 bool partition_is_ours(const struct partition *partition);     /* row is ours */
 bool partition_is_flowing(const struct partition *partition);
-bool partition_is_due(const struct partition *partition);      /* to be tried in this round */
+bool partition_is_due(const struct partition *partition); /* to be tried in this round */
 
 #endif

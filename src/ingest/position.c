@@ -7,10 +7,10 @@ static const struct {
 	const char *value;
 	enum reset_policy policy;
 } policies[] = {
-	{"latest",   RESET_LATEST},
-	{ "largest", RESET_LATEST},
-	{ "end",     RESET_LATEST},
-	{ "error",   RESET_REFUSE},
+	{ "latest", RESET_LATEST },
+	{ "largest", RESET_LATEST },
+	{ "end", RESET_LATEST },
+	{ "error", RESET_REFUSE },
 };
 
 enum reset_policy position_policy(const char *value)

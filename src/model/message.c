@@ -38,10 +38,11 @@ int message_new(struct message **out, const struct message *from, struct err *er
 		text_size(from->type) + text_size(from->topic) + from->key.length +
 		from->payload.length + from->headers.length + 3;
 	struct message *message = malloc(size);
-	char *at = (char *)(message + 1);
+	char *at;
 
 	if (message == NULL)
 		return err_memory(err);
+	at = (char *)(message + 1);
 	*message = *from;
 	message->event_id = place_text(&at, from->event_id);
 	message->source = place_text(&at, from->source);

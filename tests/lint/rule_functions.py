@@ -10,7 +10,7 @@ import re
 MOST_LINES = 60
 MOST_PARAMETERS = 5
 MOST_LINES_A_FILE = 450
-_TABLE = re.compile(r"^\t(static )?const .*\] = \{$")
+_TABLE = re.compile(r"^\t(static const\b.*|const .*\] =) \{$")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 

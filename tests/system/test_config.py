@@ -157,7 +157,7 @@ def test_run_refuses_a_schema_that_is_not_there(make_inboxd):
 def test_run_refuses_a_newer_schema(make_inboxd, inbox):
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
-    inbox.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (9999)")
+    inbox.execute("INSERT INTO inbox.inbox_schema_version (version, applied_at) VALUES (9999, now())")
     for arguments in (["run"], ["run", "--migrate"]):
         sidecar.start(*arguments, ready=False)
         assert sidecar.wait() == 3

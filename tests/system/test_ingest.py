@@ -65,7 +65,8 @@ def test_the_same_id_in_two_topics_is_two_messages(start_inboxd, make_topic, pro
 
 
 def test_offsets_equal_the_end_of_the_log_when_idle(inboxd, streams, topic, group, inbox):
-    streams.events(topic, [f"e{number}" for number in range(300)])
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"e{number}")],
+                                  "partition": number % 4} for number in range(300)])
     inbox.wait_stored(300)
     eventually(lambda: streams.committed(group, topic) == streams.log_end(topic),
                what="group offsets at the end of the log")

@@ -47,7 +47,7 @@ static void a_command_stands_alone(void **state)
 	assert_int_equal(cli.command, COMMAND_RUN);
 	assert_null(cli.config_file);
 	assert_int_equal(cli.set_count, 0);
-	assert_false(cli.json || cli.help || cli.migrate || cli.roles);
+	assert_false(cli.json || cli.help || cli.migrate);
 	assert_parses(&cli, "inboxd migrate");
 	assert_int_equal(cli.command, COMMAND_MIGRATE);
 	assert_parses(&cli, "inboxd check");
@@ -98,15 +98,6 @@ static void set_may_be_repeated_and_keeps_its_order(void **state)
 	assert_null(cli.set);
 }
 
-static void migrate_has_roles(void **state)
-{
-	struct cli cli;
-
-	(void)state;
-	assert_parses(&cli, "inboxd migrate --roles");
-	assert_true(cli.roles);
-}
-
 /* clang-format off */
 static const struct {
 	const char *line;
@@ -120,8 +111,6 @@ static const struct {
 		"there is no command \"frobnicate\" (`inboxd --help` lists the commands)" },
 	{ "inboxd run --migrat", "there is no option \"--migrat\" for run; did you mean \"migrate\"? "
 				 "(`inboxd run --help` lists the options)" },
-	{ "inboxd run --roles",
-		"there is no option \"--roles\" for run (`inboxd run --help` lists the options)" },
 	{ "inboxd check --migrate",
 		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
 	{ "inboxd version -c f",
@@ -192,7 +181,6 @@ static void help_of_a_command_lists_its_options_only(void **state)
 	assert_true(cli.help);
 	cli_add_help(&text, cli.command);
 	assert_non_null(strstr(buf_str(&text), "Usage: inboxd migrate"));
-	assert_non_null(strstr(buf_str(&text), "\n  --roles\n"));
 	assert_non_null(strstr(buf_str(&text), "\n  -c, --config FILE\n"));
 	assert_null(strstr(buf_str(&text), "--migrate"));
 }
@@ -234,7 +222,6 @@ int main(void)
 		cmocka_unit_test(a_command_stands_alone),
 		cmocka_unit_test(options_are_taken_in_every_spelling),
 		cmocka_unit_test(set_may_be_repeated_and_keeps_its_order),
-		cmocka_unit_test(migrate_has_roles),
 		cmocka_unit_test(every_mistake_is_a_usage_error_with_words),
 		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
 		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),

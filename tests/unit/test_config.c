@@ -288,6 +288,26 @@ static void a_file_that_cannot_be_read_is_named_with_its_key(void **state)
 	assert_loads(world);
 }
 
+static void a_file_with_a_nul_byte_is_no_value(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "  sasl.password: file:/dev/zero\n");
+	assert_refused(world, "cannot read /dev/zero: it is larger than");
+	world_file(world, ENOUGH "  sasl.password: file:/proc/self/cmdline\n");
+	assert_refused(
+		world, "kafka.sasl.password: /proc/self/cmdline holds a NUL byte; a value is text");
+}
+
+static void a_connection_string_with_a_password_is_masked(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "postgres:\n  dbname: host=h password=hush\n");
+	assert_loads(world);
+	assert_line(world, "postgres.dbname", "***", "@/inboxd.yaml:6");
+}
+
 static void secrets_are_masked(void **state)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
@@ -552,6 +572,8 @@ int main(void)
 		RULE(a_value_may_come_from_a_file),
 		RULE(a_list_may_come_from_a_file),
 		RULE(a_file_that_cannot_be_read_is_named_with_its_key),
+		RULE(a_file_with_a_nul_byte_is_no_value),
+		RULE(a_connection_string_with_a_password_is_masked),
 		RULE(secrets_are_masked),
 		RULE(the_dump_is_a_line_a_key_in_columns),
 		RULE(every_mistake_in_the_file_is_told_with_its_place),

@@ -40,7 +40,7 @@ static void every_option_is_in_the_document(void **state)
 
 	(void)state;
 	options_markdown(&text);
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		char heading[1024];
 
 		(void)snprintf(heading, sizeof(heading), "\n### `%s.%s`\n\n%s\n", option->section,

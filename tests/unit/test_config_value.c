@@ -57,6 +57,7 @@ static void numbers_sizes_and_durations_are_read(void **state)
 	/* clang-format off */
 	static const struct number_case rows[] = {
 		{ "retry", "max_attempts", "1", 1 },
+		{ "retry", "max_attempts", "1000000", 1000000 },
 		{ "ingest", "max_pending", "1000000000000", 1000000000000 },
 		{ "inbox", "max_claimed_bytes", "4096", 4096 },
 		{ "inbox", "max_claimed_bytes", "4096B", 4096 },
@@ -123,6 +124,7 @@ static const struct {
 	{ "retry", "max_attempts", "0", "\"0\" is too small; write at least 1" },
 	{ "retry", "max_attempts", "99999999999999999999",
 		"\"99999999999999999999\" is too large; write at most 1000000" },
+	{ "retry", "max_attempts", "1000001", "\"1000001\" is too large; write at most 1000000" },
 	{ "ingest", "batch_bytes", "8MB",
 		"\"8MB\" is not a size; write a whole number with B, KiB, MiB or GiB, such as 8MiB" },
 	{ "ingest", "batch_bytes", "1023", "\"1023\" is too small; write at least 1KiB" },
@@ -147,6 +149,8 @@ static const struct {
 	{ "socket", "mode", "0888", "\"0888\" is not a file mode; write octal digits such as 0660" },
 	{ "socket", "mode", "1777", "\"1777\" is not a file mode; write octal digits such as 0660" },
 	{ "socket", "mode", "", "\"\" is not a file mode; write octal digits such as 0660" },
+	{ "inbox", "schema", "pg_x",
+		"\"pg_x\" is a schema PostgreSQL keeps for itself; choose another name" },
 	{ "socket", "path", "", "is empty; write a value or leave the key out" },
 	{ "socket", "group",
 		"gggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggg"
@@ -210,7 +214,7 @@ static void a_scalar_is_not_a_list(void **state)
 static void every_default_of_the_table_is_a_right_value(void **state)
 {
 	(void)state;
-	for (const struct option *option = options; option->section != NULL; option++) {
+	for (const struct option *option = option_table; option->section != NULL; option++) {
 		CLEANUP(freep) char *base = calloc(1, sizeof(struct config));
 		struct strings texts = { NULL, 0 };
 		struct err err = ERR_INIT;

@@ -108,6 +108,7 @@ static const struct {
 	{ "a:\n  b: !!int 1\n", "f.yaml:2:6: tags are not read here" },
 	{ "a:\n  b: !x 1\n", "f.yaml:2:6: tags are not read here" },
 	{ "a: !x [1]\n", "f.yaml:1:4: tags are not read here" },
+	{ "a:\n  !x b: 1\n", "f.yaml:2:3: tags are not read here" },
 	{ "a: !x {b: 1}\n", "f.yaml:1:4: tags are not read here" },
 	{ "a:\n  b: 1\n  b: 2\n", "f.yaml:3:3: \"b\" is here twice; remove one" },
 	{ "a:\n  b: 1\na:\n  c: 2\n", "f.yaml:3:1: \"a\" is here twice" },

@@ -1,0 +1,239 @@
+/*
+ * What `inboxd check` wants to know of Kafka, and the names of librdkafka's settings. Joins no group,
+ * commits nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "ingest/ask.h"
+#include "ingest/consumer_conf.h"
+#include "ingest/ingest.h"
+#include "ingest/retention.h"
+
+#define ANSWER_MS 10000
+
+struct probe {
+	rd_kafka_t *kafka;
+	char last_error[512]; /* what librdkafka said last: better than "timed out" */
+};
+
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct probe *probe = opaque;
+
+	(void)kafka;
+	(void)snprintf(probe->last_error, sizeof(probe->last_error), "%s: %s",
+		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
+}
+
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	(void)kafka;
+	(void)level;
+	(void)facility;
+	(void)text;
+}
+
+static int probe_open(struct probe *probe, const struct config *config, struct err *err)
+{
+	rd_kafka_conf_t *conf = NULL;
+	char words[512];
+
+	if (consumer_conf_new(&conf, config, err) < 0)
+		return FAULT_CONFIG;
+	rd_kafka_conf_set_opaque(conf, probe);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	if (probe->kafka != NULL)
+		return 0;
+	rd_kafka_conf_destroy(conf);
+	return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+}
+
+/* --- Topics --------------------------------------------------------------------------------------- */
+
+static const struct rd_kafka_metadata_topic *find_topic(
+	const struct rd_kafka_metadata *metadata, const char *name)
+{
+	for (int i = 0; i < metadata->topic_cnt; i++) {
+		if (strcmp(metadata->topics[i].topic, name) == 0)
+			return &metadata->topics[i];
+	}
+	return NULL;
+}
+
+static int check_topic(const struct rd_kafka_metadata *metadata, const char *name,
+	struct buf *report, struct err *err)
+{
+	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+
+	if (name[0] == '^') {
+		buf_addf(report, "kafka: pattern %s: topics are matched while running\n", name);
+		return 0;
+	}
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+		return err_set(err, FAULT_CHECK,
+			"kafka.topics: topic \"%s\" does not exist, or may not be seen with these "
+			"credentials: create it, grant DESCRIBE and READ, or correct the name",
+			name);
+	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "kafka.topics: topic \"%s\": %s", name,
+			rd_kafka_err2str(topic->err));
+	buf_addf(report, "kafka: topic %s: %d partitions\n", name, topic->partition_cnt);
+	return 0;
+}
+
+/* Every topic gets its line in the report; the first that fails is the error. */
+static int check_topics(const struct config *config, const struct rd_kafka_metadata *metadata,
+	struct buf *report, struct err *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < config->kafka_topics.count; i++) {
+		struct err one = ERR_INIT;
+
+		if (check_topic(metadata, config->kafka_topics.items[i], report, &one) == 0)
+			continue;
+		buf_addf(report, "kafka: %s\n", one.text);
+		if (first == 0)
+			*err = one;
+		first = one.fault;
+	}
+	return first;
+}
+
+static int check_cluster(
+	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, 1, NULL, &metadata, ANSWER_MS);
+	CLEANUP(freep) char *cluster = NULL;
+	int r;
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_KAFKA,
+			"no broker of kafka.bootstrap.servers (%s) answered: %s",
+			consumer_conf_value(config, "bootstrap.servers", ""),
+			probe->last_error[0] != '\0' ? probe->last_error : rd_kafka_err2str(code));
+	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
+	buf_addf(report, "kafka: cluster %s, %d brokers, group %s\n",
+		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
+		consumer_conf_value(config, "group.id", ""));
+	r = check_topics(config, metadata, report, err);
+	rd_kafka_metadata_destroy(metadata);
+	return r == 0 ? retention_check(probe->kafka, config, report, err) : r;
+}
+
+int ingest_check(const struct config *config, struct buf *report, struct err *err)
+{
+	struct probe probe = { .kafka = NULL };
+	int r = probe_open(&probe, config, err);
+
+	if (r < 0)
+		return r;
+	/* The events of a consumer come through the queue that is polled. */
+	(void)rd_kafka_poll(probe.kafka, 0);
+	r = check_cluster(&probe, config, report, err);
+	rd_kafka_destroy(probe.kafka);
+	return r;
+}
+
+/* --- Names ---------------------------------------------------------------------------------------- */
+
+/* librdkafka prints its settings as a table: "name | C/P | range | default | …". */
+static bool is_setting(const char *line, size_t length)
+{
+	return length > 0 && line[0] >= 'a' && line[0] <= 'z' && memchr(line, '|', length) != NULL;
+}
+
+static size_t name_length(const char *line)
+{
+	size_t length = 0;
+
+	while ((line[length] >= 'a' && line[length] <= 'z') ||
+		(line[length] >= '0' && line[length] <= '9') || line[length] == '.' ||
+		line[length] == '_')
+		length++;
+	return length;
+}
+
+static bool is_known(char *const *names, size_t count, const char *name, size_t length)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strncmp(names[i], name, length) == 0 && names[i][length] == '\0')
+			return true;
+	}
+	return false;
+}
+
+static int add_name(char ***names, size_t *count, const char *name, size_t length)
+{
+	char **wider;
+
+	if (is_known(*names, *count, name, length))
+		return 0;
+	wider = realloc(*names, (*count + 2) * sizeof(*wider));
+	if (wider == NULL)
+		return FAULT_MEMORY;
+	*names = wider;
+	wider[*count] = strndup(name, length);
+	if (wider[*count] == NULL)
+		return FAULT_MEMORY;
+	(*count)++;
+	wider[*count] = NULL;
+	return 0;
+}
+
+static int parse_names(const char *table, char ***names)
+{
+	size_t count = 0;
+
+	while (*table != '\0') {
+		size_t length = strcspn(table, "\n");
+
+		if (is_setting(table, length) &&
+			strncmp(table, "Property", strlen("Property")) != 0 &&
+			add_name(names, &count, table, name_length(table)) < 0)
+			return FAULT_MEMORY;
+		table += length + (table[length] == '\n' ? 1 : 0);
+	}
+	return 0;
+}
+
+static char *print_settings(void)
+{
+	char *table = NULL;
+	size_t size = 0;
+	FILE *file = open_memstream(&table, &size);
+
+	if (file == NULL)
+		return NULL;
+	rd_kafka_conf_properties_show(file);
+	if (fclose(file) == 0)
+		return table;
+	free(table);
+	return NULL;
+}
+
+int ingest_option_names(char ***out, struct err *err)
+{
+	CLEANUP(freep) char *table = print_settings();
+	char **names = calloc(1, sizeof(*names));
+
+	if (table == NULL || names == NULL || parse_names(table, &names) < 0) {
+		ingest_names_free(names);
+		return err_memory(err);
+	}
+	*out = names;
+	return 0;
+}
+
+void ingest_names_free(char **names)
+{
+	for (size_t i = 0; names != NULL && names[i] != NULL; i++)
+		free(names[i]);
+	free(names);
+}

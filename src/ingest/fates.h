@@ -1,0 +1,13 @@
+/*
+ * What follows from the fate of each stored row: to dispatch, budget back, counters, log lines. The
+ * ingest thread, right after COMMIT.
+ */
+#ifndef INGEST_FATES_H
+#define INGEST_FATES_H
+
+#include "ingest/state.h"
+
+/* Moves claimed messages and parked keys into the handover, which has room for all rows. Cannot fail. */
+void fates_note(struct ingest *ingest, struct handover *handover);
+
+#endif

@@ -1,0 +1,377 @@
+#include "ingest/ingest.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/ask.h"
+#include "ingest/collect.h"
+#include "ingest/offsets.h"
+#include "ingest/outage.h"
+#include "ingest/outbox.h"
+#include "ingest/ownership.h"
+#include "ingest/state.h"
+#include "ingest/storing.h"
+#include "model/meters.h"
+#include "store/sidecar.h"
+
+#define IDLE_POLL_MS      100
+#define BLOCKED_POLL_MS   20
+#define HANDOVER_MS       200
+#define PEEK_EVERY_MS     2000
+#define LOOK_EVERY_MS     2000
+#define BROKER_WAIT_MS    500
+#define FINAL_COMMIT_MS   2000
+#define FINAL_HANDOVER_MS 1000
+#define LOG_EVERY_MS      10000
+#define LOG_LINES         20
+
+DEFINE_CLEANUP(struct ingest *, ingest_free);
+
+/* --- Looking at it --------------------------------------------------------------------------------- */
+
+static bool is_halted(const struct ingest *ingest)
+{
+	return (ingest->holds & HOLD_HALTED) != 0;
+}
+
+static bool is_stopping(const struct ingest *ingest)
+{
+	return atomic_load_explicit(&ingest->stop, memory_order_relaxed);
+}
+
+static void on_broker(void *arg, bool up)
+{
+	struct ingest *ingest = arg;
+
+	atomic_store(&ingest->options.health->broker_ok, up);
+}
+
+static void on_fatal(void *arg, const struct err *err)
+{
+	ingest_fault(arg, err);
+}
+
+/* --- Making it ------------------------------------------------------------------------------------ */
+
+static int open_store(struct ingest *ingest, struct err *err)
+{
+	const struct ingest_options *options = &ingest->options;
+	struct db_options db;
+	char name[32];
+	int r;
+
+	sidecar_db_options(options->config, options->instance, name, &db);
+	r = db_new(&ingest->db, &db, err);
+	if (r == 0)
+		r = inbox_new(&ingest->inbox, ingest->db, options->instance, options->first_low_seq,
+			options->config->inbox.ordering, err);
+	return r;
+}
+
+static void init_parts(struct ingest *ingest, const struct ingest_options *options)
+{
+	pthread_condattr_t attr;
+
+	ingest->options = *options;
+	ingest->events = (struct consumer_events){
+		.assigned = ownership_assigned,
+		.revoked = ownership_revoked,
+		.not_committed = offsets_not_committed,
+		.broker = on_broker,
+		.fatal = on_fatal,
+		.arg = ingest,
+	};
+	ingest->reject_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_EVERY_MS);
+	ingest->conflict_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_EVERY_MS);
+	ingest->place_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
+	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
+	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
+	ingest->outage.down = true;
+	ingest->holds = HOLD_DATABASE;
+	(void)pthread_mutex_init(&ingest->end_lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&ingest->end_cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err)
+{
+	CLEANUP(ingest_freep) struct ingest *ingest = calloc(1, sizeof(*ingest));
+	int r;
+
+	if (ingest == NULL)
+		return err_memory(err);
+	init_parts(ingest, options);
+	r = collector_init(&ingest->collector, options->config, err);
+	if (r == 0)
+		r = open_store(ingest, err);
+	if (r == 0)
+		r = consumer_new(&ingest->consumer, options->config, &ingest->events, err);
+	if (r < 0)
+		return r;
+	*out = ingest;
+	ingest = NULL;
+	return 0;
+}
+
+void ingest_free(struct ingest *ingest)
+{
+	if (ingest == NULL)
+		return;
+	consumer_free(ingest->consumer);
+	inbox_free(ingest->inbox);
+	db_free(ingest->db);
+	collector_fini(&ingest->collector, ingest->options.config);
+	batch_fini(&ingest->batch);
+	partitions_fini(&ingest->partitions);
+	outbox_fini(&ingest->outbox);
+	lane_set_fini(&ingest->parked);
+	free(ingest->places.messages);
+	free(ingest->places.indexes);
+	free(ingest->places.placements);
+	(void)pthread_cond_destroy(&ingest->end_cond);
+	(void)pthread_mutex_destroy(&ingest->end_lock);
+	free(ingest);
+}
+
+/* --- One round ------------------------------------------------------------------------------------ */
+
+static void backpressure(struct ingest *ingest)
+{
+	int64_t most = ingest->options.config->ingest.max_pending;
+	int64_t pending = gate_pending(ingest->options.gate);
+	bool held = (ingest->holds & HOLD_PENDING) != 0;
+
+	if (!held && pending > most) {
+		log_warn("ingest_paused", LOG_INT("pending", pending), LOG_INT("max_pending", most),
+			LOG_STR("next", "reading goes on below 90 %"));
+		ingest_hold(ingest, HOLD_PENDING);
+	} else if (held && pending < most - most / 10) {
+		log_info("ingest_resumed", LOG_INT("pending", pending));
+		ingest_unhold(ingest, HOLD_PENDING);
+	}
+}
+
+static bool may_store(const struct ingest *ingest)
+{
+	return storing_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&
+	       ingest->outbox.stored == NULL;
+}
+
+static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
+{
+	if (!storing_has_work(ingest))
+		return began_us + IDLE_POLL_MS * 1000;
+	if (!may_store(ingest))
+		return began_us + BLOCKED_POLL_MS * 1000;
+	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;
+}
+
+/* Whole milliseconds, rounded up: rounding down would spin through the last one. */
+static int poll_ms(int64_t until_us, int64_t now_us)
+{
+	return until_us <= now_us ? 0 : (int)((until_us - now_us + 999) / 1000);
+}
+
+static bool lost_its_place(struct ingest *ingest)
+{
+	unsigned resets = consumer_resets(ingest->consumer);
+
+	if (resets == ingest->resets_seen)
+		return false;
+	ingest->resets_seen = resets;
+	return true;
+}
+
+static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
+{
+	struct err err = ERR_INIT;
+
+	if (lost_its_place(ingest))
+		ownership_recheck(ingest);
+	if (collect_record(ingest, record, &err) < 0)
+		ingest_fault(ingest, &err);
+	rd_kafka_message_destroy(record);
+}
+
+/* Polls until the batch is full or due; also when nothing may flow, since polling keeps the group. */
+static void collect(struct ingest *ingest)
+{
+	int64_t began_us = clock_now_us();
+	int64_t now_us = began_us;
+	rd_kafka_message_t *record;
+
+	ingest->changed = false;
+	do {
+		record = consumer_poll(
+			ingest->consumer, poll_ms(collect_until(ingest, began_us), now_us));
+		if (record != NULL) {
+			collect_one(ingest, record);
+			atomic_store_explicit(
+				&ingest->options.health->broker_ok, true, memory_order_relaxed);
+		}
+		now_us = clock_now_us();
+	} while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest) &&
+		 now_us < collect_until(ingest, began_us));
+	if (lost_its_place(ingest))
+		ownership_recheck(ingest);
+}
+
+static void hand_over(struct ingest *ingest)
+{
+	if (outbox_is_empty(ingest))
+		return;
+	if (outbox_push(ingest, HANDOVER_MS))
+		ingest_unhold(ingest, HOLD_OUTBOX);
+	else if (collect_is_full(ingest))
+		ingest_hold(ingest, HOLD_OUTBOX);
+}
+
+static bool is_due(const struct ingest *ingest)
+{
+	return may_store(ingest) && (collect_is_full(ingest) || is_stopping(ingest) ||
+					    clock_now_us() >= collect_until(ingest, 0));
+}
+
+static void look_around(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	struct health *health = ingest->options.health;
+
+	metric_set(ingest->paused,
+		(double)(partitions_number(&ingest->partitions, partition_is_assigned) -
+			 partitions_number(&ingest->partitions, partition_is_flowing)));
+	if (!storing_has_work(ingest) && !ingest->outage.down)
+		atomic_store(&health->stored_ms, now_ms);
+	if (now_ms < ingest->look_at_ms)
+		return;
+	ingest->look_at_ms = now_ms + LOOK_EVERY_MS;
+	offsets_show_lag(ingest);
+	if (!atomic_load(&health->broker_ok) &&
+		ask_reaches_broker(consumer_handle(ingest->consumer), BROKER_WAIT_MS))
+		atomic_store(&health->broker_ok, true);
+}
+
+static void peek(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	if (now_ms < ingest->peek_at_ms || ingest->outage.down || is_halted(ingest) ||
+		storing_has_work(ingest))
+		return;
+	ingest->peek_at_ms = now_ms + PEEK_EVERY_MS;
+	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
+		outage_peek(ingest);
+}
+
+static void go_round(struct ingest *ingest)
+{
+	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
+	outage_step(ingest);
+	ownership_step(ingest);
+	backpressure(ingest);
+	ownership_flow(ingest);
+	collect(ingest);
+	hand_over(ingest);
+	if (is_due(ingest))
+		storing_step(ingest);
+	hand_over(ingest);
+	offsets_step(ingest);
+	peek(ingest);
+	look_around(ingest);
+}
+
+/* --- Start and stop ------------------------------------------------------------------------------- */
+
+/* Stores what is in hand once, commits, and leaves; the `revoked` event of closing gives the
+ * partitions back. */
+static void finish(struct ingest *ingest)
+{
+	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
+	if (may_store(ingest))
+		storing_step(ingest);
+	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
+	ingest_hold(ingest, HOLD_OUTBOX);
+	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
+	consumer_close(ingest->consumer);
+	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
+	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */
+	ingest->consumer = NULL;
+	db_close(ingest->db);
+}
+
+static void *run(void *arg)
+{
+	struct ingest *ingest = arg;
+	struct err err = ERR_INIT;
+
+	if (consumer_subscribe(ingest->consumer, &ingest->options.config->kafka_topics, &err) < 0)
+		ingest_fault(ingest, &err);
+	while (!is_stopping(ingest))
+		go_round(ingest);
+	finish(ingest);
+	(void)pthread_mutex_lock(&ingest->end_lock);
+	ingest->ended = true;
+	(void)pthread_cond_broadcast(&ingest->end_cond);
+	(void)pthread_mutex_unlock(&ingest->end_lock);
+	return NULL;
+}
+
+int ingest_start(struct ingest *ingest, struct err *err)
+{
+	sigset_t all;
+	sigset_t before;
+	int r;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&ingest->thread, NULL, run, ingest);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r != 0)
+		return err_set(err, FAULT_INTERNAL, "cannot start the ingest thread: error %d", r);
+	ingest->started = true;
+	return 0;
+}
+
+static bool wait_for_end(struct ingest *ingest, int64_t timeout_ms)
+{
+	struct timespec until;
+	int waited = 0;
+	bool ended;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(timeout_ms / 1000);
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	(void)pthread_mutex_lock(&ingest->end_lock);
+	while (!ingest->ended && waited == 0)
+		waited = pthread_cond_timedwait(&ingest->end_cond, &ingest->end_lock, &until);
+	ended = ingest->ended;
+	(void)pthread_mutex_unlock(&ingest->end_lock);
+	return ended;
+}
+
+/* Half of the time for a stop in order; then a database that does not answer is cut off. */
+int ingest_stop(struct ingest *ingest, int64_t timeout_ms)
+{
+	if (!ingest->started)
+		return 0;
+	atomic_store(&ingest->stop, true);
+	if (!wait_for_end(ingest, timeout_ms / 2)) {
+		db_interrupt(ingest->db);
+		if (!wait_for_end(ingest, timeout_ms - timeout_ms / 2))
+			return 1;
+	}
+	(void)pthread_join(ingest->thread, NULL);
+	ingest->started = false;
+	return 0;
+}

@@ -1,0 +1,133 @@
+#include "ingest/offsets.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/ask.h"
+#include "model/meters.h"
+
+#define COMMIT_EVERY_MS 200
+
+/* Below the group's own offset nothing is committed: after a failover of the database we re-read from a
+ * lower watermark, and the group must not lose what it knew. */
+static bool is_uncommitted(const struct partition *partition)
+{
+	return partition_is_ours(partition) && partition->stored >= 0 &&
+	       partition->stored != partition->committed && partition->stored > partition->group;
+}
+
+static rd_kafka_topic_partition_list_t *uncommitted(struct ingest *ingest)
+{
+	rd_kafka_topic_partition_list_t *list =
+		partitions_list(&ingest->partitions, is_uncommitted);
+
+	for (int i = 0; list != NULL && i < list->cnt; i++) {
+		struct partition *partition = partitions_find(
+			&ingest->partitions, list->elems[i].topic, list->elems[i].partition);
+
+		list->elems[i].offset = partition->stored;
+		partition->committed = partition->stored;
+	}
+	return list;
+}
+
+void offsets_step(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	rd_kafka_topic_partition_list_t *list;
+
+	if (now_ms < ingest->commit_at_ms || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	ingest->commit_at_ms = now_ms + COMMIT_EVERY_MS;
+	list = uncommitted(ingest);
+	if (list == NULL)
+		return;
+	consumer_commit(ingest->consumer, list);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* Also what was sent and not answered yet: the answer may not come before the partition is gone. */
+static rd_kafka_topic_partition_list_t *stored_of(
+	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(only->cnt);
+
+	for (int i = 0; i < only->cnt; i++) {
+		const struct partition *partition = partitions_find(
+			&ingest->partitions, only->elems[i].topic, only->elems[i].partition);
+
+		if (partition != NULL && partition_is_ours(partition) && partition->stored >= 0 &&
+			partition->stored > partition->group)
+			rd_kafka_topic_partition_list_add(
+				list, partition->topic, partition->partition)
+				->offset = partition->stored;
+	}
+	return list;
+}
+
+void offsets_commit_some(
+	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only, int timeout_ms)
+{
+	rd_kafka_topic_partition_list_t *all =
+		only == NULL ? partitions_list(&ingest->partitions, partition_is_ours) : NULL;
+	rd_kafka_topic_partition_list_t *list;
+	struct err err = ERR_INIT;
+
+	if ((only == NULL && all == NULL) || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	list = stored_of(ingest, only == NULL ? all : only);
+	if (list->cnt > 0 &&
+		ask_commit(consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
+		log_warn("offsets_not_committed", LOG_STR("error", err.text),
+			LOG_STR("next", "the database has them: nothing is stored twice"));
+	rd_kafka_topic_partition_list_destroy(list);
+	if (all != NULL)
+		rd_kafka_topic_partition_list_destroy(all);
+}
+
+void offsets_not_committed(void *arg, const rd_kafka_topic_partition_t *place)
+{
+	struct ingest *ingest = arg;
+	struct partition *partition =
+		partitions_find(&ingest->partitions, place->topic, place->partition);
+
+	if (partition != NULL && partition->committed == place->offset)
+		partition->committed = -1;
+}
+
+/* --- Lag ---------------------------------------------------------------------------------------- */
+
+static void partition_label(const struct partition *partition, char out[16])
+{
+	(void)snprintf(out, 16, "%d", (int)partition->partition);
+}
+
+void offsets_show_lag(struct ingest *ingest)
+{
+	char label[16];
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+		int64_t high;
+
+		if (partition->state != PARTITION_READING)
+			continue;
+		high = ask_high(
+			consumer_handle(ingest->consumer), partition->topic, partition->partition);
+		if (high < 0)
+			continue;
+		partition_label(partition, label);
+		metric_set(metrics_get(ingest->options.metrics, METER_KAFKA_LAG, partition->topic,
+				   label),
+			high > partition->next ? (double)(high - partition->next) : 0);
+	}
+}
+
+void offsets_drop_lag(struct ingest *ingest, const struct partition *partition)
+{
+	char label[16];
+
+	partition_label(partition, label);
+	metrics_drop(ingest->options.metrics, METER_KAFKA_LAG, partition->topic, label);
+}

@@ -1,0 +1,301 @@
+#include "ingest/ownership.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/ask.h"
+#include "ingest/collect.h"
+#include "ingest/offsets.h"
+#include "ingest/outage.h"
+#include "ingest/outbox.h"
+#include "ingest/place.h"
+#include "model/meters.h"
+
+#define REVOKE_COMMIT_MS 2000
+#define CLUSTER_ID_MS    1000
+#define RETRY_MS         1000
+#define SEEK_RETRY_MS    100
+
+/* --- What is in memory of a partition ---------------------------------------------------------- */
+
+static void pause_one(struct ingest *ingest, struct partition *partition)
+{
+	rd_kafka_topic_partition_list_t *one;
+
+	if (!partition->flowing)
+		return;
+	one = rd_kafka_topic_partition_list_new(1);
+	(void)rd_kafka_topic_partition_list_add(one, partition->topic, partition->partition);
+	consumer_pause(ingest->consumer, one);
+	rd_kafka_topic_partition_list_destroy(one);
+	partition->flowing = false;
+}
+
+static void forget(struct ingest *ingest, struct partition *partition)
+{
+	batch_drop_partition(&ingest->batch, partition->topic, partition->partition);
+	partition->touched = false;
+}
+
+void ownership_stop(struct ingest *ingest, struct partition *partition, enum partition_state state)
+{
+	pause_one(ingest, partition);
+	partition->state = state;
+	partition->retry_at_ms = 0;
+	ingest->changed = true;
+}
+
+static void let_go(struct ingest *ingest, struct partition *partition, enum partition_state state)
+{
+	bool told = partition_is_ours(partition);
+
+	forget(ingest, partition);
+	offsets_drop_lag(ingest, partition);
+	partition_reset(partition, state);
+	if (!told)
+		return;
+	gate_revoke(ingest->options.gate, partition->index);
+	outbox_revoke(ingest, partition->index);
+}
+
+void ownership_lost(struct ingest *ingest, struct partition *partition)
+{
+	log_warn("partition_lost", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition),
+		LOG_STR("next", "another sidecar has taken it; waiting for Kafka to say so"));
+	pause_one(ingest, partition);
+	let_go(ingest, partition, PARTITION_FOREIGN);
+}
+
+void ownership_moved(
+	struct ingest *ingest, struct partition *partition, const struct watermark *row)
+{
+	log_warn("watermark_moved", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_INT("from", partition->table_next),
+		LOG_INT("to", row->next_offset), LOG_STR("next", "read on from there"));
+	forget(ingest, partition);
+	ownership_stop(ingest, partition, PARTITION_TAKEN);
+	partition_note_row(partition, row);
+	partition->verify_offset = -1;
+	partition->read_on = false;
+	partition->alone = true;
+}
+
+/* --- What Kafka says --------------------------------------------------------------------------- */
+
+static int prepare(struct ingest *ingest, struct partition *partition, struct err *err)
+{
+	int index =
+		gate_partition(ingest->options.gate, partition->topic, partition->partition, err);
+
+	if (index < 0)
+		return index;
+	partition->index = (size_t)index;
+	collect_prepare(ingest, partition);
+	return 0;
+}
+
+static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+{
+	struct err err = ERR_INIT;
+	bool made = false;
+	struct partition *partition =
+		partitions_get(&ingest->partitions, place->topic, place->partition, &made);
+
+	if (partition == NULL) {
+		(void)err_memory(&err);
+		ingest_fault(ingest, &err);
+		return;
+	}
+	if (made && prepare(ingest, partition, &err) < 0) {
+		ingest_fault(ingest, &err);
+		return;
+	}
+	forget(ingest, partition);
+	partition_reset(partition, PARTITION_ASSIGNED);
+}
+
+void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
+{
+	struct ingest *ingest = arg;
+
+	for (int i = 0; i < list->cnt; i++)
+		assigned_one(ingest, &list->elems[i]);
+	atomic_store(&ingest->options.health->group_joined, true);
+	atomic_store(&ingest->options.health->broker_ok, true);
+	ingest->changed = true;
+	log_info("partitions_assigned", LOG_INT("count", list->cnt),
+		LOG_INT("now",
+			(int64_t)partitions_number(&ingest->partitions, partition_is_assigned)));
+}
+
+static struct partition *find(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+{
+	return partitions_find(&ingest->partitions, place->topic, place->partition);
+}
+
+/* Best effort: whoever gets the partition next takes the row whatever it says (rule R6). */
+static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_list_t *list)
+{
+	CLEANUP(freep)
+	struct partition_ref *refs = calloc((size_t)list->cnt + 1, sizeof(*refs));
+	struct err err = ERR_INIT;
+	size_t count = 0;
+
+	if (refs == NULL || ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	for (int i = 0; i < list->cnt; i++) {
+		const struct partition *partition = find(ingest, &list->elems[i]);
+
+		if (partition != NULL && partition_is_ours(partition))
+			refs[count++] =
+				(struct partition_ref){ partition->topic, partition->partition };
+	}
+	if (count > 0 && inbox_release(ingest->inbox, refs, count, &err) < 0)
+		outage_begin(ingest, &err);
+}
+
+void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost)
+{
+	struct ingest *ingest = arg;
+
+	if (!lost) {
+		offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
+		release_rows(ingest, list);
+	} else {
+		atomic_store(&ingest->options.health->group_joined, false);
+	}
+	for (int i = 0; i < list->cnt; i++) {
+		struct partition *partition = find(ingest, &list->elems[i]);
+
+		if (partition != NULL)
+			let_go(ingest, partition, PARTITION_ABSENT);
+	}
+	ingest->changed = true;
+	log_info("partitions_revoked", LOG_INT("count", list->cnt), LOG_INT("lost", lost));
+}
+
+/* --- The row ------------------------------------------------------------------------------------ */
+
+static bool bind_schema(struct ingest *ingest)
+{
+	CLEANUP(freep) char *cluster = NULL;
+	struct err err = ERR_INIT;
+
+	if (ingest->bound)
+		return true;
+	if (clock_now_ms() < ingest->bind_at_ms)
+		return false;
+	cluster = ask_cluster_id(consumer_handle(ingest->consumer), CLUSTER_ID_MS);
+	ingest->bind_at_ms = clock_now_ms() + RETRY_MS;
+	if (cluster == NULL)
+		return false;
+	if (inbox_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
+		outage_begin(ingest, &err);
+		return false;
+	}
+	ingest->bound = true;
+	return true;
+}
+
+static void taken(struct ingest *ingest, const struct watermark *row)
+{
+	struct partition *partition =
+		partitions_find(&ingest->partitions, row->topic, row->partition);
+
+	if (partition == NULL || !partition_is_new(partition))
+		return;
+	partition_note_row(partition, row);
+	partition->alone = row->forced;
+	partition->state = PARTITION_TAKEN;
+	gate_assign(ingest->options.gate, partition->index, row->waiting);
+}
+
+static void take_rows(struct ingest *ingest)
+{
+	struct watermarks rows = { .items = NULL };
+	struct err err = ERR_INIT;
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_new, &count);
+	int r;
+
+	if (count == 0)
+		return;
+	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
+	if (r < 0) {
+		outage_begin(ingest, &err);
+		return;
+	}
+	if (r > 0) {
+		ingest_fenced(ingest);
+		return;
+	}
+	for (size_t i = 0; i < rows.count; i++)
+		taken(ingest, &rows.items[i]);
+	watermarks_free(&rows);
+	outage_over(ingest);
+	wake_poke(ingest->options.dispatch_wake);
+}
+
+void ownership_step(struct ingest *ingest)
+{
+	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0 || !bind_schema(ingest))
+		return;
+	take_rows(ingest);
+	if (!ingest->outage.down)
+		place_step(ingest);
+}
+
+/* --- The flow ----------------------------------------------------------------------------------- */
+
+static bool is_ready(const struct partition *partition, int64_t now_ms)
+{
+	return partition->state == PARTITION_READING && !partition->flowing &&
+	       now_ms >= partition->retry_at_ms;
+}
+
+static void note_flow(
+	struct ingest *ingest, const rd_kafka_topic_partition_t *place, int64_t now_ms)
+{
+	struct partition *partition = find(ingest, place);
+
+	if (partition == NULL)
+		return;
+	partition->flowing = place->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+	partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
+}
+
+void ownership_flow(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	rd_kafka_topic_partition_list_t *list;
+
+	if (ingest->holds != 0)
+		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = is_ready(ingest->partitions.items[i], now_ms);
+	list = partitions_list(&ingest->partitions, partition_is_due);
+	if (list == NULL)
+		return;
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = partition_seek_offset(find(ingest, &list->elems[i]));
+	consumer_flow(ingest->consumer, list);
+	for (int i = 0; i < list->cnt; i++)
+		note_flow(ingest, &list->elems[i], now_ms);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+void ownership_recheck(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->state != PARTITION_READING)
+			continue;
+		ownership_stop(ingest, partition, PARTITION_TAKEN);
+		partition->read_on = true;
+	}
+}

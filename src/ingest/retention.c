@@ -1,0 +1,120 @@
+#include "ingest/retention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MS 10000
+#define SECOND_MS 1000LL
+
+struct check {
+	const struct config *config;
+	struct buf *report;
+	struct err *err;
+	int result;
+};
+
+static const char *value_of(const rd_kafka_ConfigResource_t *topic, const char *name)
+{
+	size_t count = 0;
+	const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(topic, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(rd_kafka_ConfigEntry_name(entries[i]), name) == 0)
+			return rd_kafka_ConfigEntry_value(entries[i]);
+	}
+	return NULL;
+}
+
+static void too_short(struct check *check, const char *topic, int64_t kept_ms)
+{
+	struct err one = ERR_INIT;
+
+	(void)err_set(&one, FAULT_CHECK,
+		"retention.processed (%lld s) must be longer than topic \"%s\" keeps its records "
+		"(%lld s): a record read again after its id was purged is handled twice",
+		(long long)(check->config->retention.processed / SECOND_MS), topic,
+		(long long)(kept_ms / SECOND_MS));
+	buf_addf(check->report, "kafka: %s\n", one.text);
+	if (check->result == 0)
+		*check->err = one;
+	check->result = FAULT_CHECK;
+}
+
+static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topic)
+{
+	const char *name = rd_kafka_ConfigResource_name(topic);
+	const char *kept = value_of(topic, "retention.ms");
+	int64_t kept_ms;
+
+	if (rd_kafka_ConfigResource_error(topic) != RD_KAFKA_RESP_ERR_NO_ERROR || kept == NULL) {
+		buf_addf(check->report, "kafka: topic %s: retention unknown: %s\n", name,
+			rd_kafka_err2str(rd_kafka_ConfigResource_error(topic)));
+		return;
+	}
+	kept_ms = strtoll(kept, NULL, 10);
+	if (check->config->retention.processed == CONFIG_NEVER)
+		return;
+	if (kept_ms < 0)
+		buf_addf(check->report,
+			"kafka: topic %s keeps its records forever; ids purged after "
+			"retention.processed would be stored anew if read again\n",
+			name);
+	else if (check->config->retention.processed <= kept_ms)
+		too_short(check, name, kept_ms);
+}
+
+static void check_answer(struct check *check, rd_kafka_event_t *event)
+{
+	const rd_kafka_DescribeConfigs_result_t *result =
+		event == NULL ? NULL : rd_kafka_event_DescribeConfigs_result(event);
+	const rd_kafka_ConfigResource_t **topics = NULL;
+	size_t count = 0;
+
+	if (result == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		buf_addf(check->report, "kafka: retention of the topics unknown: %s\n",
+			event == NULL ? "no answer" : rd_kafka_event_error_string(event));
+		return;
+	}
+	topics = rd_kafka_DescribeConfigs_result_resources(result, &count);
+	for (size_t i = 0; i < count; i++)
+		check_one(check, topics[i]);
+}
+
+static size_t list_topics(const struct config *config, rd_kafka_ConfigResource_t **topics)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < config->kafka_topics.count; i++) {
+		if (config->kafka_topics.items[i][0] != '^')
+			topics[count++] = rd_kafka_ConfigResource_new(
+				RD_KAFKA_RESOURCE_TOPIC, config->kafka_topics.items[i]);
+	}
+	return count;
+}
+
+int retention_check(
+	rd_kafka_t *kafka, const struct config *config, struct buf *report, struct err *err)
+{
+	struct check check = { config, report, err, 0 };
+	rd_kafka_ConfigResource_t **topics =
+		calloc(config->kafka_topics.count + 1, sizeof(rd_kafka_ConfigResource_t *));
+	rd_kafka_queue_t *queue;
+	rd_kafka_event_t *event;
+	size_t count;
+
+	if (topics == NULL)
+		return err_memory(err);
+	count = list_topics(config, topics);
+	if (count > 0) {
+		queue = rd_kafka_queue_new(kafka);
+		rd_kafka_DescribeConfigs(kafka, topics, count, NULL, queue);
+		event = rd_kafka_queue_poll(queue, ANSWER_MS);
+		check_answer(&check, event);
+		if (event != NULL)
+			rd_kafka_event_destroy(event);
+		rd_kafka_queue_destroy(queue);
+	}
+	rd_kafka_ConfigResource_destroy_array(topics, count);
+	free(topics);
+	return check.result;
+}

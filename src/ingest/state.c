@@ -1,0 +1,38 @@
+#include "ingest/state.h"
+
+static void pause_all(struct ingest *ingest)
+{
+	rd_kafka_topic_partition_list_t *list =
+		partitions_list(&ingest->partitions, partition_is_flowing);
+
+	if (list == NULL)
+		return;
+	consumer_pause(ingest->consumer, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->flowing = false;
+}
+
+void ingest_hold(struct ingest *ingest, enum hold reason)
+{
+	ingest->holds |= (unsigned)reason;
+	pause_all(ingest);
+}
+
+void ingest_unhold(struct ingest *ingest, enum hold reason)
+{
+	ingest->holds &= ~(unsigned)reason;
+}
+
+void ingest_fenced(struct ingest *ingest)
+{
+	if ((ingest->holds & HOLD_HALTED) == 0)
+		supervision_report_fenced(ingest->options.supervision);
+	ingest_hold(ingest, HOLD_HALTED);
+}
+
+void ingest_fault(struct ingest *ingest, const struct err *err)
+{
+	supervision_report_fault(ingest->options.supervision, err);
+	ingest_hold(ingest, HOLD_HALTED);
+}

@@ -1,0 +1,505 @@
+/* Claims from the table: what is due, in what order, and what never overtakes what. */
+#include "world.h"
+
+/* Rows that wait in the table: "a1" has key "a"; "-1" has none. */
+static void waiting(struct world *world, const char *id, enum place place)
+{
+	char key[2] = { id[0], '\0' };
+
+	batch_clear(&world->batch);
+	ADD(world, .id = id, .key = id[0] == '-' ? NULL : key, .type = "order.new", .place = place);
+	must_store(world);
+}
+
+static void expect_claim(struct world *world, size_t max_rows, const char *ids)
+{
+	struct claimed claimed = claim(world, max_rows, NULL);
+
+	assert_claimed(&claimed, ids);
+	claimed_fini(&claimed);
+}
+
+static void expect_key(struct world *world, const char *key, size_t max_rows, const char *ids)
+{
+	struct claimed claimed = claim_key(world, key, max_rows);
+
+	assert_claimed(&claimed, ids);
+	claimed_fini(&claimed);
+}
+
+static void what_is_due_is_claimed_with_everything_dispatch_needs(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+	const struct message *message;
+
+	(void)STORED(world, .id = "x", .key = "k", .type = "t", .payload = "{\"n\":1}",
+		.headers = "[[\"h\", \"v\"]]", .place = PLACE_WAIT, .offset = 9);
+	run_sql(world, "UPDATE inbox.inbox_messages SET retry_count = 2, crash_count = 1, suspect = true,"
+		       " replay_count = 1");
+	claimed = claim(world, 10, NULL);
+	assert_int_equal(claimed.count, 1);
+	message = claimed.rows[0].message;
+	assert_string_equal(message->event_id, "x");
+	assert_string_equal(message->source, "shop");
+	assert_string_equal(message->type, "t");
+	assert_string_equal(message->topic, "orders");
+	assert_int_equal(message->offset, 9);
+	assert_int_equal(message->timestamp_ms, 1700000000123);
+	assert_true(bytes_equal(message->key, bytes_of("k")));
+	assert_true(bytes_equal(message->payload, bytes_of("{\"n\":1}")));
+	assert_true(bytes_equal(message->headers, bytes_of("[[\"h\", \"v\"]]")));
+	assert_int_equal(message->key_hash, hash_of_key(world, "k"));
+	assert_int_equal(message->delivery_count, 2);
+	assert_int_equal(message->retry_count, 2);
+	assert_int_equal(message->crash_count, 1);
+	assert_true(message->suspect);
+	assert_true(message->replay);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"
+				    " AND claimed_by = %d AND delivery_count = 2",
+				 world->me.id),
+		1);
+	claimed_fini(&claimed);
+}
+
+static void rows_are_claimed_in_the_order_of_their_offsets(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b2", PLACE_WAIT);
+	waiting(world, "-1", PLACE_WAIT);
+	expect_claim(world, 10, "b1 a1 b2 -1");
+	expect_claim(world, 10, "");
+}
+
+static void no_more_are_claimed_than_asked_for(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "a3", PLACE_WAIT);
+	expect_claim(world, 2, "a1 a2");
+	expect_claim(world, 2, "a3");
+}
+
+static void bytes_beyond_the_budget_stay_in_the_table(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *all = wants(NULL);
+	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 2500 };
+	struct claimed claimed = { NULL };
+
+	for (int i = 1; i < 5; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		waiting(world, id, PLACE_WAIT);
+	}
+	OK(claims_due(world->db, &request, &partition, 1, &claimed, &err));
+	assert_claimed(&claimed, "a1 a2 a3");
+	assert_true(claimed.rows[2].followed);
+	claimed_fini(&claimed);
+	request.max_bytes = 1;
+	OK(claims_due(world->db, &request, &partition, 1, &claimed, &err));
+	assert_claimed(&claimed, "a4");
+	assert_false(claimed.rows[0].followed);
+	claimed_fini(&claimed);
+	routing_free(all);
+}
+
+static void a_row_waiting_for_its_retry_parks_what_is_behind_it(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = 'a1'");
+	expect_claim(world, 10, "b1");
+	assert_string_equal(ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"), "parked");
+}
+
+static void rows_without_a_key_wait_for_nobody(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "-1", PLACE_WAIT);
+	waiting(world, "-2", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = '-1'");
+	expect_claim(world, 10, "-2");
+}
+
+static void a_head_locked_by_somebody_parks_what_is_behind_it(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
+					     " WHERE event_id = 'a1' FOR UPDATE"),
+		"");
+	expect_claim(world, 10, "");
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	expect_claim(world, 10, "a1");
+	expect_key(world, "a", 10, "a2");
+}
+
+static void two_sessions_never_claim_the_same_row(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	assert_string_equal(run_other(world, "BEGIN; UPDATE inbox.inbox_messages SET available_at = NULL,"
+					     " claimed_by = 5 WHERE event_id = 'a1'"),
+		"");
+	expect_claim(world, 10, "b1");
+	assert_string_equal(run_other(world, "COMMIT"), "");
+	expect_claim(world, 10, "");
+}
+
+static void a_row_nobody_wants_is_parked_and_holds_its_key(void **state)
+{
+	struct world *world = *state;
+	struct routing *routing = wants("order.new");
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'a1'");
+	claimed = claim(world, 10, routing);
+	assert_claimed(&claimed, "b1");
+	assert_int_equal(claimed.parked, 2);
+	assert_int_equal(claimed.seen, 3);
+	claimed_fini(&claimed);
+	routing_free(routing);
+}
+
+static void the_most_specific_subscription_decides(void **state)
+{
+	struct world *world = *state;
+	const struct subscription wide = { NULL, NULL };
+	const struct subscription narrow[] = { { "orders", "order.*" }, { NULL, "order.old" } };
+	const struct subscription exact = { NULL, "order.new" };
+	struct routing *routing = NULL;
+	struct claimed claimed;
+
+	OK(routing_new(&routing, &err));
+	OK(routing_set(routing, "wide", &wide, 1, &err));
+	OK(routing_set(routing, "narrow", narrow, 2, &err));
+	routing_close(routing, "narrow", true);
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = NULL WHERE event_id = 'b1'");
+	claimed = claim(world, 10, routing);
+	assert_claimed(&claimed, "b1");
+	claimed_fini(&claimed);
+
+	OK(routing_set(routing, "exact", &exact, 1, &err));
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'a1'");
+	claimed = claim(world, 10, routing);
+	assert_claimed(&claimed, "a1");
+	claimed_fini(&claimed);
+	routing_free(routing);
+}
+
+static void without_order_nothing_waits_for_another(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = 'a1'");
+	expect_claim(world, 10, "a2");
+}
+
+static void a_finished_head_releases_the_run_behind_it(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "a3", PLACE_PARK);
+	expect_key(world, "a", 2, "a1 a2");
+	expect_key(world, "a", 2, "a3");
+}
+
+static void the_run_of_a_key_ends_at_a_row_that_waits(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "a3", PLACE_PARK);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = 'a2'");
+	claimed = claim_key(world, "a", 10);
+	assert_claimed(&claimed, "a1");
+	assert_true(claimed.rows[0].followed);
+	claimed_fini(&claimed);
+	expect_key(world, "a", 10, "");
+}
+
+static void the_run_of_a_key_ends_at_a_locked_row(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
+					     " WHERE event_id = 'a1' FOR UPDATE"),
+		"");
+	expect_key(world, "a", 10, "");
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	expect_key(world, "a", 10, "a1 a2");
+}
+
+static void where_the_partition_is_the_order_a_retry_holds_all(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "-1", PLACE_PARK);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = 'b1'");
+	expect_claim(world, 10, "a1");
+	expect_claim(world, 10, "");
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'b1'");
+	expect_claim(world, 10, "b1 -1");
+}
+
+static void a_fenced_instance_claims_nothing(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
+	expect_claim(world, 10, "");
+	expect_key(world, "a", 10, "");
+}
+
+static void only_the_owner_claims_an_ordered_partition(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_offsets SET owner = 1");
+	expect_claim(world, 10, "");
+	expect_key(world, "a", 10, "");
+	run_sql(world, "UPDATE inbox.inbox_offsets SET ordering = 'none'");
+	expect_claim(world, 10, "a1");
+}
+
+static void a_partition_that_is_being_taken_is_left_alone(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_WAIT);
+	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_offsets FOR UPDATE"), "");
+	expect_claim(world, 10, "");
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	expect_claim(world, 10, "a1");
+}
+
+static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *all = wants(NULL);
+	const struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20 };
+	struct claimed claimed = { NULL };
+	int64_t held;
+	int64_t rescued = -1;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	run_sql(world, "CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
+	run_sql(world, "CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_messages"
+		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
+	assert_int_equal(claims_due(world->db, &request, &partition, 1, &claimed, &err), CLAIM_UNKNOWN);
+	run_sql(world, "DROP TRIGGER hang_up ON inbox.inbox_messages");
+
+	OK(db_open(world->db, &err));
+	expect_claim(world, 10, "a1 b1");
+	held = ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'a1'");
+	OK(claims_rescue(world->db, world->me.id, &held, 1, &rescued, &err));
+	assert_int_equal(rescued, 1);
+	expect_claim(world, 10, "b1");
+	routing_free(all);
+}
+
+static struct claim_request a_request(const struct world *world, const struct routing *routing)
+{
+	return (struct claim_request){ world->me.id, world->ordering, routing, 100, 1 << 20 };
+}
+
+static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *routing = wants("order.*");
+	struct claim_request request = a_request(world, routing);
+	struct parked_page page;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "b2", PLACE_PARK);
+	waiting(world, "c1", PLACE_PARK);
+	waiting(world, "-1", PLACE_PARK);
+	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
+	OK(claims_find_parked(world->db, &request, &partition, NULL, &page, &err));
+	assert_int_equal(page.count, 1);
+	assert_int_equal(page.hashes[0], hash_of_key(world, "a"));
+	assert_false(page.more);
+	parked_page_fini(&page);
+	routing_free(routing);
+}
+
+static void a_sweep_goes_on_where_its_last_page_ended(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *routing = wants(NULL);
+	struct claim_request request = a_request(world, routing);
+	struct parked_page page = { .more = true };
+	uint64_t last = 0;
+	size_t found = 0;
+	int pages = 0;
+
+	for (char key = 'a'; key < 'f'; key++) {
+		char id[] = { key, '1', '\0' };
+
+		waiting(world, id, PLACE_PARK);
+	}
+	request.max_rows = 2;
+	while (page.more) {
+		OK(claims_find_parked(world->db, &request, &partition, pages == 0 ? NULL : &last, &page,
+			&err));
+		found += page.count;
+		last = page.last;
+		pages++;
+		parked_page_fini(&(struct parked_page){ .hashes = page.hashes });
+	}
+	assert_int_equal(found, 5);
+	assert_int_equal(pages, 3);
+	routing_free(routing);
+}
+
+static void release(struct world *world, const char *type, int64_t expected)
+{
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *routing = wants(type);
+	struct claim_request request = a_request(world, routing);
+	int64_t released = -1;
+
+	OK(claims_release(world->db, &request, &partition, &released, &err));
+	assert_int_equal(released, expected);
+	routing_free(routing);
+}
+
+static void parked_rows_without_a_key_are_released_when_wanted(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "-1", PLACE_PARK);
+	release(world, "other", 0);
+	release(world, "order.*", 1);
+	expect_claim(world, 10, "-1");
+}
+
+static void without_order_every_parked_row_is_released_when_wanted(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "-1", PLACE_PARK);
+	release(world, "order.new", 2);
+}
+
+static void partitions_know_whether_anything_waits(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partitions[] = { { "orders", 1 }, { "orders", 0 }, { "x", 0 } };
+	bool found[3] = { true, false, true };
+
+	waiting(world, "a1", PLACE_PARK);
+	OK(claims_any_waiting(world->db, partitions, 3, found, &err));
+	assert_false(found[0]);
+	assert_true(found[1]);
+	assert_false(found[2]);
+}
+
+static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	struct routing *routing = wants("order.new");
+	struct claim_request request = a_request(world, routing);
+	struct gauges gauges;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "c1", PLACE_CLAIM);
+	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'b1'");
+	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'c1'");
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() - interval '5 s'"
+		       " WHERE event_id = 'a1'");
+	OK(claims_gauges(world->db, &request, &partition, 1, 1000, &gauges, &err));
+	assert_int_equal(gauges.waiting, 1);
+	assert_in_range(gauges.oldest_due_ms, 5000, 30000);
+	assert_int_equal(gauges.dead, 1);
+	assert_int_equal(gauges.unrouted, 1);
+	routing_free(routing);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+#define TEST_UNORDERED(function)                                                                   \
+	cmocka_unit_test_setup_teardown(function, world_setup_unordered, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_due_is_claimed_with_everything_dispatch_needs),
+		TEST(rows_are_claimed_in_the_order_of_their_offsets),
+		TEST(no_more_are_claimed_than_asked_for),
+		TEST(bytes_beyond_the_budget_stay_in_the_table),
+		TEST(a_row_waiting_for_its_retry_parks_what_is_behind_it),
+		TEST(rows_without_a_key_wait_for_nobody),
+		TEST(a_head_locked_by_somebody_parks_what_is_behind_it),
+		TEST(two_sessions_never_claim_the_same_row),
+		TEST(a_row_nobody_wants_is_parked_and_holds_its_key),
+		TEST(the_most_specific_subscription_decides),
+		TEST_UNORDERED(without_order_nothing_waits_for_another),
+		TEST(a_finished_head_releases_the_run_behind_it),
+		TEST(the_run_of_a_key_ends_at_a_row_that_waits),
+		TEST(the_run_of_a_key_ends_at_a_locked_row),
+		cmocka_unit_test_setup_teardown(where_the_partition_is_the_order_a_retry_holds_all,
+			world_setup_by_partition, world_teardown),
+		TEST(a_fenced_instance_claims_nothing),
+		TEST(only_the_owner_claims_an_ordered_partition),
+		TEST(a_partition_that_is_being_taken_is_left_alone),
+		TEST(a_claim_whose_answer_was_lost_is_unknown_and_rescued),
+		TEST(a_sweep_finds_keys_that_are_parked_at_their_head),
+		TEST(a_sweep_goes_on_where_its_last_page_ended),
+		TEST(parked_rows_without_a_key_are_released_when_wanted),
+		TEST_UNORDERED(without_order_every_parked_row_is_released_when_wanted),
+		TEST(partitions_know_whether_anything_waits),
+		TEST(gauges_count_what_waits_what_is_dead_and_what_nobody_wants),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

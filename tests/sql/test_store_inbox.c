@@ -1,0 +1,419 @@
+/* Batches and watermarks against a real server: inbox.h's promises, one sentence each. */
+#include "world.h"
+
+static void a_new_row_is_born_claimed(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a", .key = "k", .payload = "{\"n\": 1}", .type = "t");
+
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(world->batch.rows[0].message->delivery_count, 1);
+	assert_int_equal(ask(world, "SELECT seq FROM inbox.inbox_messages WHERE claimed_by = %d "
+				    "AND delivery_count = 1 AND available_at IS NULL",
+				 world->me.id),
+		seq);
+}
+
+static void a_row_comes_back_as_it_went(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "ä\"b", .key = "k", .payload = "\x01\xff", .type = "t",
+		.headers = "[[\"n\", \"v\"], [\"nul\", null]]");
+	assert_string_equal(ask_text(world, "SELECT concat_ws('|', source, event_id, event_type, topic,"
+					    " kafka_partition, kafka_offset, encode(key, 'escape'),"
+					    " encode(payload, 'hex'), headers,"
+					    " extract(epoch FROM kafka_timestamp)::numeric(20, 3),"
+					    " payload_digest = substr(sha256(payload), 1, 16))"
+					    " FROM inbox.inbox_messages"),
+		"shop|ä\"b|t|orders|0|0|k|01ff|[[\"n\", \"v\"], [\"nul\", null]]|1700000000.123|t");
+}
+
+static void a_second_copy_is_a_duplicate(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a");
+	(void)STORED(world, .id = "a");
+	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_conflicts"), 0);
+}
+
+static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a", .payload = "1");
+	(void)STORED(world, .id = "a", .payload = "2");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_string_equal(ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_messages"), "1");
+	assert_string_equal(ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_conflicts"), "2");
+}
+
+static void fates_are_told_apart_within_one_batch(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "known");
+	batch_clear(&world->batch);
+	ADD(world, .id = "a", .payload = "1");
+	ADD(world, .id = "known");
+	ADD(world, .id = "a", .payload = "1");
+	ADD(world, .id = "b", .place = PLACE_WAIT);
+	ADD(world, .id = "a", .payload = "2");
+	ADD(world, .id = "c", .place = PLACE_PARK);
+	must_store(world);
+
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
+	assert_int_equal(fate(world, 2), ROW_DUPLICATE);
+	assert_int_equal(fate(world, 3), ROW_STORED);
+	assert_int_equal(fate(world, 4), ROW_CONFLICT);
+	assert_int_equal(fate(world, 5), ROW_STORED);
+	assert_string_equal(ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
+					    " FROM inbox.messages"),
+		"known claimed,a claimed,b waiting,c parked");
+}
+
+static void a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a1", .key = "a", .place = PLACE_WAIT);
+	batch_clear(&world->batch);
+	ADD(world, .id = "a2", .key = "a", .asks = true);
+	ADD(world, .id = "b1", .key = "b", .asks = true);
+	ADD(world, .id = "n1", .asks = true);
+	must_store(world);
+
+	assert_int_equal(fate(world, 0), ROW_STORED);
+	assert_int_equal(fate(world, 1), ROW_CLAIMED);
+	assert_int_equal(fate(world, 2), ROW_CLAIMED);
+	assert_string_equal(ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"), "parked");
+}
+
+static void in_an_ordered_partition_it_is_parked_behind_any_waiting_row(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a1", .key = "a", .place = PLACE_WAIT);
+	(void)STORED(world, .id = "b1", .key = "b", .asks = true);
+	assert_int_equal(fate(world, 0), ROW_STORED);
+}
+
+static void rows_and_watermark_move_together(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a", .offset = 41);
+	assert_string_equal(ask_text(world, "SELECT concat_ws('|', next_offset, last_offset,"
+					    " extract(epoch FROM last_timestamp)::numeric(20, 3), owner = %d)"
+					    " FROM inbox.inbox_offsets",
+				    world->me.id),
+		"42|41|1700000000.123|t");
+}
+
+static void a_batch_of_skipped_records_moves_the_watermark_only(void **state)
+{
+	struct world *world = *state;
+	struct batch_move *move = batch_move(&world->batch, "orders", 0);
+
+	*move = (struct batch_move){ "orders", 0, world->mark.epoch, -1, 10, -1, -1 };
+	OK(inbox_store(world->inbox, &world->batch, &err));
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 10);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+}
+
+static void a_watermark_somebody_moved_stores_nothing(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a");
+	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 100");
+	batch_clear(&world->batch);
+	ADD(world, .id = "b");
+	assert_int_equal(store(world), INBOX_MOVED);
+	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
+	assert_true(db_is_open(world->db));
+}
+
+static void another_epoch_stores_nothing(void **state)
+{
+	struct world *world = *state;
+
+	run_sql(world, "UPDATE inbox.inbox_offsets SET epoch = epoch + 1");
+	ADD(world, .id = "a");
+	assert_int_equal(store(world), INBOX_MOVED);
+}
+
+static void a_fenced_instance_stores_nothing(void **state)
+{
+	struct world *world = *state;
+
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
+	ADD(world, .id = "a");
+	assert_int_equal(store(world), INBOX_FENCED);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+}
+
+static void a_bad_row_is_bisected_out_and_becomes_a_reject(void **state)
+{
+	struct world *world = *state;
+
+	for (int i = 0; i < 40; i++) {
+		char id[16];
+
+		(void)snprintf(id, sizeof(id), "e%d", i);
+		ADD(world, .id = id, .headers = i == 17 || i == 30 ? "[[\"a\",\"\\u0000\"]]" : "[]");
+	}
+	must_store(world);
+
+	assert_int_equal(fate(world, 17), ROW_REJECTED);
+	assert_int_equal(fate(world, 30), ROW_REJECTED);
+	assert_int_equal(fate(world, 16), ROW_CLAIMED);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 38);
+	assert_int_equal(world->batch.reject_count, 2);
+	assert_true(world->batch.rejects[0].kept);
+	assert_int_equal(strncmp(world->batch.rejects[0].reason, "storage: 22P05 ", 15), 0);
+	assert_string_equal(ask_text(world, "SELECT string_agg(kafka_offset::text, ' ' ORDER BY kafka_offset)"
+					    " FROM inbox.inbox_rejects"),
+		"17 30");
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 40);
+}
+
+static void a_seq_after_bisecting_is_the_rows_own(void **state)
+{
+	struct world *world = *state;
+
+	ADD(world, .id = "bad", .headers = "[");
+	ADD(world, .id = "good");
+	must_store(world);
+	assert_int_equal(world->batch.rows[1].message->seq,
+		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'good'"));
+}
+
+static void add_reject(struct world *world, const char *headers)
+{
+	const struct message plan = {
+		.event_id = "",
+		.source = "",
+		.topic = "orders",
+		.offset = 5,
+		.timestamp_ms = -1,
+		.key = bytes_of("k"),
+		.payload = bytes_of("p"),
+		.headers = bytes_of(headers),
+	};
+	struct message *message = NULL;
+
+	OK(message_new(&message, &plan, &err));
+	OK(batch_reject(&world->batch, message, "id_empty: no id", &err));
+}
+
+static void a_reject_is_kept_once(void **state)
+{
+	struct world *world = *state;
+
+	add_reject(world, "[]");
+	must_store(world);
+	assert_true(world->batch.rejects[0].kept);
+	batch_clear(&world->batch);
+	add_reject(world, "[]");
+	must_store(world);
+	assert_false(world->batch.rejects[0].kept);
+	assert_string_equal(ask_text(world, "SELECT concat_ws('|', topic, kafka_offset, kafka_timestamp,"
+					    " encode(key, 'escape'), reason) FROM inbox.inbox_rejects"),
+		"orders|5|k|id_empty: no id");
+}
+
+static void a_reject_that_cannot_be_kept_whole_keeps_its_coordinates(void **state)
+{
+	struct world *world = *state;
+
+	add_reject(world, "[[\"a\",\"\\u0000\"]]");
+	must_store(world);
+	assert_string_equal(ask_text(world, "SELECT concat_ws('|', kafka_offset, payload IS NULL,"
+					    " reason LIKE 'id_empty: no id; not kept whole: %%')"
+					    " FROM inbox.inbox_rejects"),
+		"5|t|t");
+}
+
+static void an_event_id_out_of_bounds_rejects_itself_alone(void **state)
+{
+	struct world *world = *state;
+	char huge[16384];
+	uint32_t noise = 1;
+
+	/* Not compressible, so that the key index refuses it (class 54). */
+	for (size_t i = 0; i < sizeof(huge) - 1; i++) {
+		noise = noise * 1664525 + 1013904223;
+		huge[i] = (char)('!' + (noise >> 16) % 90);
+	}
+	huge[sizeof(huge) - 1] = '\0';
+	ADD(world, .id = "a");
+	ADD(world, .id = huge);
+	must_store(world);
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(fate(world, 1), ROW_REJECTED);
+	assert_int_equal(strncmp(world->batch.rejects[0].reason, "storage: 54000 ", 15), 0);
+}
+
+/* The answer to COMMIT is lost: the server ends our session when it has committed. */
+static void lose_the_answer(struct world *world)
+{
+	run_sql(world, "CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
+	run_sql(world, "CREATE CONSTRAINT TRIGGER hang_up AFTER INSERT ON inbox.inbox_messages"
+		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
+}
+
+static void a_lost_commit_is_unknown(void **state)
+{
+	struct world *world = *state;
+
+	lose_the_answer(world);
+	ADD(world, .id = "a");
+	assert_int_equal(store(world), INBOX_UNKNOWN);
+	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_false(db_is_open(world->db));
+}
+
+/* As if the COMMIT of another connection of ours had gone through unheard. */
+static void resync_gives_back_what_was_never_heard_of(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	(void)STORED(world, .id = "heard");
+	run_sql(world, "INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		       " kafka_offset, claimed_by, delivery_count) VALUES ('shop', 'unheard', 'orders',"
+		       " 0, 7, %d, 1)",
+		world->me.id);
+	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 8");
+	OK(inbox_resync(world->inbox, &ref, 1, &marks, &err));
+	assert_int_equal(marks.count, 1);
+	assert_int_equal(marks.items[0].next_offset, 8);
+	assert_true(marks.items[0].mine);
+	assert_string_equal(ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
+					    " FROM inbox.messages"),
+		"heard claimed,unheard waiting");
+	watermarks_free(&marks);
+}
+
+static void resync_waits_for_the_transaction_whose_answer_was_lost(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_instances WHERE id = %d"
+					     " FOR KEY SHARE",
+				    world->me.id),
+		"");
+	assert_int_equal(inbox_resync(world->inbox, &ref, 1, &marks, &err), FAULT_DATABASE);
+	assert_true(db_error_is_lock(&err));
+	assert_string_equal(run_other(world, "COMMIT"), "");
+	OK(inbox_resync(world->inbox, &ref, 1, &marks, &err));
+	watermarks_free(&marks);
+}
+
+static void taking_raises_the_epoch_and_tells_what_waits(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref refs[] = { { "orders", 0 }, { "orders", 1 } };
+	struct watermarks marks = { NULL, 0 };
+
+	(void)STORED(world, .id = "a", .place = PLACE_WAIT, .offset = 3);
+	OK(inbox_take(world->inbox, refs, 2, &marks, &err));
+	assert_int_equal(marks.count, 2);
+	assert_int_equal(marks.items[0].epoch, world->mark.epoch + 1);
+	assert_int_equal(marks.items[0].next_offset, 4);
+	assert_int_equal(marks.items[0].last_offset, 3);
+	assert_int_equal(marks.items[0].last_timestamp, 1700000000123);
+	assert_true(marks.items[0].waiting);
+	assert_int_equal(marks.items[1].next_offset, -1);
+	assert_int_equal(marks.items[1].last_timestamp, -1);
+	assert_false(marks.items[1].waiting);
+	watermarks_free(&marks);
+}
+
+static void a_released_partition_is_nobodys(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	OK(inbox_peek(world->inbox, &marks, &err));
+	assert_int_equal(marks.count, 1);
+	watermarks_free(&marks);
+	OK(inbox_release(world->inbox, &ref, 1, &err));
+	OK(inbox_peek(world->inbox, &marks, &err));
+	assert_int_equal(marks.count, 0);
+	watermarks_free(&marks);
+}
+
+static void a_schema_belongs_to_one_cluster_and_group(void **state)
+{
+	struct world *world = *state;
+
+	OK(inbox_bind(world->db, "c1", "g1", &err));
+	OK(inbox_bind(world->db, "c1", "g1", &err));
+	assert_int_equal(inbox_bind(world->db, "c1", "g2", &err), FAULT_CONFIG);
+	assert_non_null(strstr(err.text, "\"g1\""));
+	assert_non_null(strstr(err.text, "\"g2\""));
+}
+
+static void two_thousand_rows_go_in_at_once(void **state)
+{
+	struct world *world = *state;
+
+	for (int i = 0; i < 2000; i++) {
+		char id[16];
+
+		(void)snprintf(id, sizeof(id), "e%d", i);
+		ADD(world, .id = id, .key = id, .asks = i % 2 == 0);
+	}
+	must_store(world);
+	for (size_t i = 0; i < 2000; i++)
+		assert_int_equal(fate(world, i), ROW_CLAIMED);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 2000);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_new_row_is_born_claimed),
+		TEST(a_row_comes_back_as_it_went),
+		TEST(a_second_copy_is_a_duplicate),
+		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
+		TEST(fates_are_told_apart_within_one_batch),
+		TEST(a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key),
+		cmocka_unit_test_setup_teardown(
+			in_an_ordered_partition_it_is_parked_behind_any_waiting_row,
+			world_setup_by_partition, world_teardown),
+		TEST(rows_and_watermark_move_together),
+		TEST(a_batch_of_skipped_records_moves_the_watermark_only),
+		TEST(a_watermark_somebody_moved_stores_nothing),
+		TEST(another_epoch_stores_nothing),
+		TEST(a_fenced_instance_stores_nothing),
+		TEST(a_bad_row_is_bisected_out_and_becomes_a_reject),
+		TEST(a_seq_after_bisecting_is_the_rows_own),
+		TEST(a_reject_is_kept_once),
+		TEST(a_reject_that_cannot_be_kept_whole_keeps_its_coordinates),
+		TEST(an_event_id_out_of_bounds_rejects_itself_alone),
+		TEST(a_lost_commit_is_unknown),
+		TEST(resync_gives_back_what_was_never_heard_of),
+		TEST(resync_waits_for_the_transaction_whose_answer_was_lost),
+		TEST(taking_raises_the_epoch_and_tells_what_waits),
+		TEST(a_released_partition_is_nobodys),
+		TEST(a_schema_belongs_to_one_cluster_and_group),
+		TEST(two_thousand_rows_go_in_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* Settling: each verdict once, fenced, without waiting for anybody's transaction. */
+#include "world.h"
+
+static void settle(struct world *world, struct settle_row *rows, size_t count)
+{
+	OK(settle_run(world->db, world->me.id, rows, count, &err));
+}
+
+static const char *state_of(struct world *world, int64_t seq)
+{
+	return ask_text(world, "SELECT concat_ws('|', status, retry_count, crash_count, suspect, error,"
+			       " error_code, result) FROM inbox.messages WHERE seq = %ld",
+		(long)seq);
+}
+
+static void a_done_message_is_processed(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
+
+	must_settle(world, &row);
+	assert_string_equal(state_of(world, row.seq), "processed|0|0|f");
+}
+
+static void each_verdict_writes_what_it_says(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[5];
+
+	for (int i = 0; i < 5; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+	}
+	rows[1].plain = false;
+	rows[1].result = bytes_of("{\"ok\":true}");
+	rows[2].plain = rows[3].plain = rows[4].plain = false;
+	rows[2].outcome = SETTLE_DEAD;
+	rows[2].retry_count = 10;
+	rows[2].error = "boom";
+	rows[2].error_code = "BOOM";
+	rows[3].outcome = SETTLE_WAITING;
+	rows[3].delay_ms = 3600000;
+	rows[3].retry_count = 1;
+	rows[3].crash_count = 2;
+	rows[3].suspect = true;
+	rows[4].outcome = SETTLE_PARKED;
+	settle(world, rows, 5);
+
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+	assert_string_equal(state_of(world, rows[0].seq), "processed|0|0|f");
+	assert_string_equal(state_of(world, rows[1].seq), "processed|0|0|f|{\"ok\": true}");
+	assert_string_equal(state_of(world, rows[2].seq), "dead|10|0|f|boom|BOOM");
+	assert_string_equal(state_of(world, rows[3].seq), "retrying|1|2|t");
+	assert_string_equal(state_of(world, rows[4].seq), "parked|0|0|f");
+	assert_string_equal(ask_text(world, "SELECT available_at - now() BETWEEN '50 min' AND '60 min'"
+					    " AND claimed_by IS NULL FROM inbox.inbox_messages"
+					    " WHERE seq = %ld",
+				    (long)rows[3].seq),
+		"t");
+}
+
+static void another_claim_of_the_row_is_lost(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[] = {
+		verdict(STORED(world, .id = "a"), 2, SETTLE_PROCESSED),
+		verdict(STORED(world, .id = "b"), 1, SETTLE_PROCESSED),
+		verdict(987654321, 1, SETTLE_PROCESSED),
+	};
+
+	run_sql(world, "UPDATE inbox.inbox_messages SET claimed_by = 5 WHERE event_id = 'b'");
+	settle(world, rows, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(rows[i].fate, SETTLE_LOST);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
+}
+
+static void settling_twice_finds_it_completed(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
+
+	must_settle(world, &row);
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_COMPLETED);
+}
+
+static void settling_dead_twice_stays_settled(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
+
+	must_settle(world, &row);
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_SETTLED);
+}
+
+static void a_handlers_own_completion_is_found(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING);
+
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d', '{\"by\": \"handler\"}')", (long)row.seq,
+		world->me.id);
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_string_equal(state_of(world, row.seq), "processed|0|0|f|{\"by\": \"handler\"}");
+}
+
+static void a_locked_row_is_left_alone_and_the_others_are_settled(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[] = {
+		verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED),
+		verdict(STORED(world, .id = "b"), 1, SETTLE_WAITING),
+		verdict(STORED(world, .id = "c"), 1, SETTLE_PROCESSED),
+		verdict(987654321, 1, SETTLE_PROCESSED),
+	};
+
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')", (long)rows[1].seq,
+				    world->me.id),
+		"");
+	settle(world, rows, 4);
+	assert_int_equal(rows[0].fate, SETTLE_SETTLED);
+	assert_int_equal(rows[1].fate, SETTLE_LOCKED);
+	assert_int_equal(rows[2].fate, SETTLE_SETTLED);
+	assert_int_equal(rows[3].fate, SETTLE_LOST);
+
+	assert_string_equal(run_other(world, "COMMIT"), "");
+	settle(world, &rows[1], 1);
+	assert_int_equal(rows[1].fate, SETTLE_COMPLETED);
+}
+
+static void a_locked_row_whose_transaction_rolls_back_is_settled_later(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
+
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')", (long)row.seq,
+				    world->me.id),
+		"");
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_LOCKED);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	must_settle(world, &row);
+}
+
+static void a_result_that_cannot_be_stored_gives_way_to_a_note(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[9];
+
+	for (int i = 0; i < 9; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+		rows[i].plain = i % 2 == 0;
+		if (!rows[i].plain)
+			rows[i].result = bytes_of(i == 5 ? "{\"a\":\"\\u0000\"}" : "{\"a\":1}");
+	}
+	settle(world, rows, 9);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+	assert_string_equal(state_of(world, rows[3].seq), "processed|0|0|f|{\"a\": 1}");
+	assert_string_equal(ask_text(world, "SELECT result->>'inboxd' FROM inbox.inbox_messages WHERE seq = %ld",
+				    (long)rows[5].seq),
+		"result not stored: settle_verdicts: unsupported Unicode escape sequence [22P05]");
+	assert_int_equal(rows[5].result.length, strlen("{\"a\":\"\\u0000\"}"));
+}
+
+static void an_error_that_cannot_be_stored_gives_way_to_a_note(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
+
+	row.error = "broken \xff";
+	row.error_code = "X\xff";
+	must_settle(world, &row);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE dead_at IS NOT NULL"
+				    " AND error LIKE 'error not stored: %%' AND error_code = 'UNSTORABLE'"),
+		1);
+}
+
+static void an_absurd_delay_is_cut(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING);
+
+	row.delay_ms = INT64_MAX;
+	must_settle(world, &row);
+	assert_string_equal(ask_text(world, "SELECT available_at > now() + interval '90 years'"
+					    " AND available_at < 'infinity' FROM inbox.inbox_messages"),
+		"t");
+}
+
+static void settling_while_the_server_is_gone_leaves_it_open(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
+
+	run_sql(world, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+		       " WHERE application_name = 'inboxd/test'");
+	assert_int_equal(settle_run(world->db, world->me.id, &row, 1, &err), FAULT_DATABASE);
+	assert_int_equal(row.fate, SETTLE_OPEN);
+	OK(db_open(world->db, &err));
+	must_settle(world, &row);
+}
+
+static void a_crash_is_counted_before_delivery(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[] = {
+		verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING),
+		verdict(STORED(world, .id = "b"), 3, SETTLE_WAITING),
+	};
+
+	OK(settle_raise(world->db, world->me.id, rows, 2, &err));
+	assert_int_equal(rows[0].fate, SETTLE_SETTLED);
+	assert_int_equal(rows[1].fate, SETTLE_LOST);
+	assert_string_equal(state_of(world, rows[0].seq), "claimed|0|1|t");
+}
+
+static void a_thousand_rows_in_any_order_are_settled(void **state)
+{
+	struct world *world = *state;
+	static struct settle_row rows[1000];
+
+	for (int i = 0; i < 1000; i++) {
+		char id[16];
+
+		(void)snprintf(id, sizeof(id), "e%d", i);
+		ADD(world, .id = id);
+	}
+	must_store(world);
+	for (size_t i = 0; i < 1000; i++)
+		rows[i] = verdict(world->batch.rows[(i * 379) % 1000].message->seq, 1,
+			i % 3 == 0 ? SETTLE_WAITING : SETTLE_PROCESSED);
+	settle(world, rows, 1000);
+	for (size_t i = 0; i < 1000; i++)
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_done_message_is_processed),
+		TEST(each_verdict_writes_what_it_says),
+		TEST(another_claim_of_the_row_is_lost),
+		TEST(settling_twice_finds_it_completed),
+		TEST(settling_dead_twice_stays_settled),
+		TEST(a_handlers_own_completion_is_found),
+		TEST(a_locked_row_is_left_alone_and_the_others_are_settled),
+		TEST(a_locked_row_whose_transaction_rolls_back_is_settled_later),
+		TEST(a_result_that_cannot_be_stored_gives_way_to_a_note),
+		TEST(an_error_that_cannot_be_stored_gives_way_to_a_note),
+		TEST(an_absurd_delay_is_cut),
+		TEST(settling_while_the_server_is_gone_leaves_it_open),
+		TEST(a_crash_is_counted_before_delivery),
+		TEST(a_thousand_rows_in_any_order_are_settled),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,94 @@
+/*
+ * What the store's tests share: a schema of the test's own in the PostgreSQL that PG* variables name,
+ * a registered instance with a taken partition, and short words for rows and looks at them.
+ */
+#ifndef TESTS_SQL_WORLD_H
+#define TESTS_SQL_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/batch.h"
+#include "store/claims.h"
+#include "store/inbox.h"
+#include "store/instance.h"
+#include "store/settle.h"
+
+struct pg_conn;
+
+struct world {
+	char schema[64];
+	struct db *db;        /* the sidecar's */
+	struct pg_conn *psql; /* an operator's, or a handler's transaction */
+	struct pg_conn *other;
+	struct instance me;
+	struct inbox *inbox;
+	enum ordering ordering;
+	struct batch batch;
+	struct watermark mark; /* of orders/0, as it was taken; topic is NULL */
+	int64_t next;          /* where the watermark is */
+};
+
+/* Sets up and tears down per test; fresh schema, migrated, orders/0 taken, order by key. */
+int world_setup(void **state);
+int world_setup_unordered(void **state);
+int world_setup_by_partition(void **state);
+int world_teardown(void **state);
+
+/* SQL with `inbox.` for the schema. */
+void run_sql(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int64_t ask(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Borrowed until the next ask. "(null)" for NULL. */
+const char *ask_text(struct world *world, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* As run_sql on the second connection; returns SQLSTATE, "" when it went well. */
+const char *run_other(struct world *world, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+struct a_row {
+	const char *id;
+	const char *key; /* NULL = none */
+	const char *type;
+	const char *payload; /* NULL = {} */
+	const char *headers;
+	int64_t offset;
+	enum place place;
+	bool asks;
+};
+
+/* Adds a row of orders/0 to the batch; without an offset it gets the next one. */
+void add(struct world *world, struct a_row row);
+#define ADD(world, ...) add((world), (struct a_row){ __VA_ARGS__ })
+/* Moves the watermark behind the batch and stores it. The batch stays for a look at the fates. */
+int store(struct world *world);
+/* store() that must go well. */
+void must_store(struct world *world);
+/* A batch of one row that is stored; returns its seq. */
+int64_t stored(struct world *world, struct a_row row);
+#define STORED(world, ...) stored((world), (struct a_row){ __VA_ARGS__ })
+enum row_fate fate(const struct world *world, size_t row);
+
+/* Claims. NULL routing means: everything is wanted. */
+struct claimed claim(struct world *world, size_t max_rows, struct routing *routing);
+struct claimed claim_key(struct world *world, const char *key, size_t max_rows);
+uint64_t hash_of_key(struct world *world, const char *key);
+struct routing *wants(const char *type);
+/* "a1 a2 b1": the ids of what was claimed, in order. */
+void assert_claimed(const struct claimed *claimed, const char *ids);
+
+struct settle_row verdict(int64_t seq, int delivery_count, enum settle_outcome outcome);
+void must_settle(struct world *world, struct settle_row *row);
+
+/* The words of the last fault. */
+extern struct err err;
+void must(int r, const char *what);
+#define OK(expression) must((expression), #expression)
+
+#endif
