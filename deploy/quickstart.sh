@@ -66,11 +66,22 @@ start() {
 	pids=($! "${pids[@]}")
 }
 
-# Ends what was started, the last first, so that nobody loses what it stands on.
+# Asks a process to end, and makes it when it takes too long.
+end() {
+	local deadline=$((SECONDS + 15))
+	kill "$1" 2>/dev/null
+	while kill -0 "$1" 2>/dev/null; do
+		[ "$SECONDS" -lt "$deadline" ] || kill -KILL "$1"
+		sleep 0.05
+	done
+	wait "$1" 2>/dev/null
+}
+
+# The last one first, so that nobody loses what it stands on.
 stop_all() {
 	local pid
 	for pid in "${pids[@]}"; do
-		kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+		end "$pid"
 	done
 	rm -rf "$dir"
 }

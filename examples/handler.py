@@ -34,11 +34,13 @@ def send(message):
 def drain_on_sigterm():                             # in a thread: the main one is busy reading
     signal.sigwait({signal.SIGTERM})
     stopping.set()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         send({"id": 2, "method": "drain"})
 
 def serve():
     send({"id": 1, "method": "hello", "params": HELLO})
+    if stopping.is_set():
+        return
     for message in map(json.loads, sock.makefile("rb")):
         if message.get("method") == "deliver":
             send({"id": message["id"], **answer(message["params"]["event"])})
@@ -49,7 +51,8 @@ def serve():
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 threading.Thread(target=drain_on_sigterm, daemon=True).start()
-while not stopping.wait(random.uniform(0, 2)):      # also the pause before connecting again
-    with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(ConnectionError, OSError):
+while not stopping.is_set():
+    with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
         sock.connect(PATH)
         serve()
+    stopping.wait(random.uniform(0, 2))             # before connecting again

@@ -3,14 +3,12 @@
 
 static void print(struct inbox_delivery *delivery, void *out)
 {
-	const struct inbox_bytes data = inbox_delivery_data(delivery);
-
-	fprintf(out, "%s %.*s\n", inbox_delivery_type(delivery), (int)data.length, data.data);
+	fprintf(out, "%s\n", inbox_delivery_event(delivery).data);
 	inbox_delivery_done(delivery);
 }
 
 int main(void)
 {
-	return inbox_handler_serve(
-		&(struct inbox_handler_options){ .name = "demo" }, print, stdout);
+	struct inbox_handler_options options = { .name = "demo" };
+	return inbox_handler_serve(&options, print, stdout);
 }

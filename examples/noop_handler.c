@@ -218,6 +218,15 @@ static FILE *open_ledger(const char *path)
 	return file;
 }
 
+/* What is no number is -1, which the library refuses by name. */
+static int number(const char *text)
+{
+	char *end = NULL;
+	const long value = strtol(text, &end, 10);
+
+	return *text == '\0' || *end != '\0' || value < 1 || value > INT32_MAX ? -1 : (int)value;
+}
+
 static void set_option(int letter, struct inbox_handler_options *options, struct account *account)
 {
 	if (letter == 's')
@@ -225,9 +234,9 @@ static void set_option(int letter, struct inbox_handler_options *options, struct
 	else if (letter == 'n')
 		options->name = optarg;
 	else if (letter == 'b')
-		options->batch_max = atoi(optarg);
+		options->batch_max = number(optarg);
 	else if (letter == 'w')
-		options->max_in_flight = atoi(optarg);
+		options->max_in_flight = number(optarg);
 	else if (letter == 'c')
 		account->count_file = optarg;
 	else if (letter == 'l')

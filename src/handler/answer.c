@@ -7,7 +7,7 @@
 
 #include <yajl/yajl_parse.h>
 
-enum { REASON_MAX = 4096, CODE_MAX = 64 };
+enum { REASON_MAX = 4096, CODE_MAX = 64, NESTING_MAX = 500 };
 
 static const char *const status_names[] = {
 	[IH_DONE] = "done",
@@ -203,9 +203,28 @@ int inbox_delivery_done(struct inbox_delivery *delivery)
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_DONE, .delay_ms = -1 });
 }
 
+static int one_deeper(void *depth)
+{
+	return ++*(int *)depth <= NESTING_MAX;
+}
+
+static int one_up(void *depth)
+{
+	--*(int *)depth;
+	return 1;
+}
+
+/* One value, nested no deeper than the sidecar reads. */
 static bool is_json(const char *text, size_t length)
 {
-	yajl_handle yajl = yajl_alloc(NULL, NULL, NULL);
+	static const yajl_callbacks callbacks = {
+		.yajl_start_map = one_deeper,
+		.yajl_end_map = one_up,
+		.yajl_start_array = one_deeper,
+		.yajl_end_array = one_up,
+	};
+	int depth = 0;
+	yajl_handle yajl = yajl_alloc(&callbacks, NULL, &depth);
 	bool valid;
 
 	if (yajl == NULL)
@@ -221,7 +240,7 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 	const struct ih_verdict verdict = {
 		.status = IH_DONE,
 		.delay_ms = -1,
-		.result = {json, length},
+		.result = { json, length },
 	};
 
 	if (json == NULL || length > room(delivery))
@@ -232,7 +251,9 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 			length, room(delivery));
 	if (!is_json(json, length))
 		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
-			"the result is not one JSON value: the delivery is still open");
+			"the result is not one JSON value nested at most %d deep: the delivery is "
+			"still open",
+			NESTING_MAX);
 	return ih_answer(delivery, &verdict);
 }
 

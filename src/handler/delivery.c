@@ -101,9 +101,7 @@ struct ih_pair *ih_pairs_add(struct ih_pairs *pairs)
 		pairs->items = items;
 		pairs->capacity = capacity;
 	}
-	pairs->items[pairs->count] = (struct ih_pair){
-		.name = {0, 0}
-	};
+	pairs->items[pairs->count] = (struct ih_pair){ .name = { 0, 0 } };
 	return &pairs->items[pairs->count++];
 }
 

@@ -228,9 +228,9 @@ static void wait_for_news(struct inbox_handler *handler, int64_t until_ms)
 {
 	const bool sending = ih_wire_pending(&handler->wire) > 0;
 	struct pollfd fds[2] = {
-		{.fd = handler->wire.fd,                                      .events = (short)(sending ? POLLIN | POLLOUT : POLLIN)},
- /* Readable for ever once stop was asked for, and that is known by now. */
-		{ .fd = handler->state < IH_DRAINING ? handler->wake_fd : -1, .events = POLLIN                                      },
+		{ .fd = handler->wire.fd, .events = (short)(sending ? POLLIN | POLLOUT : POLLIN) },
+		/* Readable for ever once stop was asked for, and that is known by now. */
+		{ .fd = handler->state < IH_DRAINING ? handler->wake_fd : -1, .events = POLLIN },
 	};
 
 	/* Interrupted, or failed for want of kernel memory: the caller looks at everything anyway. */

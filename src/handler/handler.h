@@ -12,7 +12,8 @@
 #include "handler/reader.h"
 #include "handler/wire.h"
 
-#define IH_MAX_WINDOW 1000000 /* deliveries; the protocol's own limit */
+#define IH_MAX_TIMEOUT_MS 31622400000LL /* 366 days; as the next, the protocol's own limit */
+#define IH_MAX_WINDOW     1000000       /* deliveries */
 
 /*
  * DOWN ──connect──▶ GREETING ──hello answered──▶ READY ──stop──▶ DRAINING ──▶ CLOSED

@@ -200,10 +200,10 @@ static const struct {
 	int code;
 	const char *advice;
 } refusals[] = {
-	{-32000,  "let this user in with socket.mode, socket.group or socket.allow_uid"     },
-	{ -32001, "use a handler library and a sidecar that speak the same protocol version"},
-	{ -32003, "give handlers that share the work one name, or each its own subscription"},
-	{ -32602, "correct the options of the handler"                                      },
+	{ -32000, "let this user in with socket.mode, socket.group or socket.allow_uid" },
+	{ -32001, "use a handler library and a sidecar that speak the same protocol version" },
+	{ -32003, "give handlers that share the work one name, or each its own subscription" },
+	{ -32602, "correct the options of the handler" },
 };
 
 static void refused(struct inbox_handler *handler, const struct ih_line *line, const char *advice)
@@ -280,9 +280,9 @@ static const struct {
 	const char *name;
 	int (*act)(struct inbox_handler *handler, struct ih_line *line);
 } methods[] = {
-	{"deliver",        on_deliver      },
-	{ "deliver_batch", on_deliver_batch},
-	{ "cancel",        on_cancel       },
+	{ "deliver", on_deliver },
+	{ "deliver_batch", on_deliver_batch },
+	{ "cancel", on_cancel },
 };
 
 int ih_lines_act(struct inbox_handler *handler, struct ih_line *line)

@@ -12,6 +12,7 @@
 enum {
 	MAX_NAME = 255,
 	MAX_BATCH = 10000,
+	MAX_WAIT_MS = 60000,
 	MAX_SOCKET = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
 };
 
@@ -51,15 +52,15 @@ int ih_options_complete(
 		const char *name;
 		int64_t value, min, max;
 	} limits[] = {
-		{"bytes of name",    out->name == NULL ? 0 : (int64_t)strlen(out->name), 1,
-                 MAX_NAME										},
-		{ "bytes of socket", (int64_t)strlen(out->socket),                       1, MAX_SOCKET   },
-		{ "max_in_flight",   out->max_in_flight,                                 1, IH_MAX_WINDOW},
-		{ "timeout_ms",      out->timeout_ms,                                    1, INT32_MAX    },
-		{ "batch_max",       out->batch_max,                                     1, MAX_BATCH    },
-		{ "batch_wait_ms",   out->batch_wait_ms,                                 0, INT32_MAX    },
-		{ "backoff_ms",      out->backoff_ms,                                    1, INT32_MAX    },
-		{ "backoff_max_ms",  out->backoff_max_ms,                                1, INT32_MAX    },
+		{ "bytes of name", out->name == NULL ? 0 : (int64_t)strlen(out->name), 1,
+			MAX_NAME },
+		{ "bytes of socket", (int64_t)strlen(out->socket), 1, MAX_SOCKET },
+		{ "max_in_flight", out->max_in_flight, 1, IH_MAX_WINDOW },
+		{ "timeout_ms", out->timeout_ms, 1, IH_MAX_TIMEOUT_MS },
+		{ "batch_max", out->batch_max, 1, MAX_BATCH },
+		{ "batch_wait_ms", out->batch_wait_ms, 0, MAX_WAIT_MS },
+		{ "backoff_ms", out->backoff_ms, 1, INT32_MAX },
+		{ "backoff_max_ms", out->backoff_max_ms, 1, INT32_MAX },
 	};
 
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {

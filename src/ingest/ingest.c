@@ -299,6 +299,7 @@ static void finish(struct ingest *ingest)
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
 	ingest_hold(ingest, HOLD_OUTBOX);
 	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
+	ingest->closing = true;
 	consumer_close(ingest->consumer);
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
 	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */

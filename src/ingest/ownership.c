@@ -162,7 +162,8 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 	struct ingest *ingest = arg;
 
 	if (!lost) {
-		offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
+		if (!ingest->closing) /* has just been done for all, or has just failed */
+			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
 		release_rows(ingest, list);
 	} else {
 		atomic_store(&ingest->options.health->group_joined, false);

@@ -136,12 +136,12 @@ static void add_partition_lanes(
 }
 
 static int claim_partitions(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err)
+	const struct claim_partition *partitions, size_t count, struct claimed *out,
+	struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
-	params_init(&params);
 	params_int(&params, request->instance);
 	add_partition_lanes(&params, partitions, count);
 	params_int(&params, int_of(request->max_rows));
@@ -151,14 +151,14 @@ static int claim_partitions(struct db *db, const struct claim_request *request,
 }
 
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err)
+	const struct claim_partition *partitions, size_t count, struct claimed *out,
+	struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
 	if (request->ordering == ORDERING_PARTITION)
 		return claim_partitions(db, request, partitions, count, out, err);
-	params_init(&params);
 	params_int(&params, request->instance);
 	add_partitions(&params, partitions, count);
 	params_int(&params, int_of(request->max_rows));
@@ -184,10 +184,9 @@ static void add_lanes(struct params *params, const struct claim_lane *lanes, siz
 int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
 	size_t count, struct claimed *out, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
-	params_init(&params);
 	params_int(&params, request->instance);
 	add_lanes(&params, lanes, count);
 	params_int(&params, int_of(request->max_rows));
@@ -207,11 +206,10 @@ static void add_held(struct params *params, const int64_t *held, size_t count)
 int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t count,
 	int64_t *rescued, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = db_begin(db, err);
 
-	params_init(&params);
 	params_int(&params, instance);
 	/* The claim whose answer was lost may still be running: its lock on our row tells. */
 	if (r == 0)

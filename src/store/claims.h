@@ -37,8 +37,8 @@ struct claimed_row {
 struct claimed {
 	struct claimed_row *rows; /* claimed ones, ordered by topic, partition, offset, seq */
 	size_t count;
-	size_t parked;            /* rows the statement parked */
-	size_t seen;              /* claimed + parked: fewer than max_rows = nothing due is left */
+	size_t parked; /* rows the statement parked */
+	size_t seen;   /* claimed + parked: fewer than max_rows = nothing due is left */
 };
 void claimed_fini(struct claimed *claimed);
 
@@ -49,16 +49,17 @@ enum { CLAIM_UNKNOWN = 1 };
 /* Claims what is due in these partitions; with ORDERING_PARTITION the unbroken run from the lowest
  * waiting offset of each. */
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out, struct err *err);
+	const struct claim_partition *partitions, size_t count, struct claimed *out,
+	struct err *err);
 /* Claims the unbroken run at the head of these keys, parked rows too. */
 int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
 	size_t count, struct claimed *out, struct err *err);
 
 /* One page of a sweep through the keys of a partition that have waiting rows. */
 struct parked_page {
-	uint64_t *hashes;   /* keys whose lowest waiting row is parked and wanted */
+	uint64_t *hashes; /* keys whose lowest waiting row is parked and wanted */
 	size_t count;
-	uint64_t last;      /* where the next page starts */
+	uint64_t last; /* where the next page starts */
 	bool more;
 };
 void parked_page_fini(struct parked_page *page);

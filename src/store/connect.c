@@ -28,7 +28,7 @@ static const struct {
 #define FALLBACKS (sizeof(fallbacks) / sizeof(fallbacks[0]))
 
 /* What it always has: sessions are found by their name (rule R5), texts are UTF-8. */
-#define FORCED 2
+#define FORCED    2
 
 struct keywords {
 	const char **names;

@@ -13,7 +13,7 @@
 #define PATIENCE_MS 2000
 
 /* Roles and databases may have other defaults; a batch that is repeated needs READ COMMITTED. */
-#define BEGIN "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+#define BEGIN       "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 struct db {
 	struct link *link;
@@ -21,7 +21,7 @@ struct db {
 	char *schema;
 	char settings[512]; /* the statement that makes them */
 	int64_t timeout_ms;
-	bool savepoint;     /* one is set in this transaction */
+	bool savepoint; /* one is set in this transaction */
 };
 
 /* Every statement here is meant for an index and touches few rows, so plans that read a whole table
@@ -157,11 +157,8 @@ int db_queue(struct db *db, enum query query, const struct params *params, struc
 	struct err *err)
 {
 	const char *sql = statements_text(db->statements, query);
-	int r = link_queue(db->link, sql, params, rows, err);
 
-	if (r != 0 && err != NULL)
-		(void)err_prefix(err, "%s", query_texts[query].name);
-	return landed(db, r, err);
+	return landed(db, link_queue(db->link, sql, params, rows, err), err);
 }
 
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,

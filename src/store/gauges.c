@@ -16,8 +16,7 @@ static int page_size(const struct claim_request *request)
 }
 
 /* Columns: hash, parked, wanted. */
-static int read_page(
-	const struct rows *rows, int asked, struct parked_page *out, struct err *err)
+static int read_page(const struct rows *rows, int asked, struct parked_page *out, struct err *err)
 {
 	int count = rows_count(rows);
 	struct parked_page page = { .more = count == asked };
@@ -47,7 +46,7 @@ int claims_find_parked(struct db *db, const struct claim_request *request,
 	const struct claim_partition *partition, const uint64_t *after, struct parked_page *out,
 	struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int asked = page_size(request);
 	int r;
@@ -55,7 +54,6 @@ int claims_find_parked(struct db *db, const struct claim_request *request,
 	*out = (struct parked_page){ NULL };
 	if (request->ordering != ORDERING_KEY)
 		return 0;
-	params_init(&params);
 	params_text(&params, partition->topic);
 	params_int(&params, partition->partition);
 	add_after(&params, after);
@@ -73,7 +71,7 @@ int claims_release(struct db *db, const struct claim_request *request,
 		[ORDERING_NONE] = QUERY_RELEASE_UNORDERED,
 		[ORDERING_KEY] = QUERY_RELEASE_UNKEYED,
 	};
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
@@ -81,7 +79,6 @@ int claims_release(struct db *db, const struct claim_request *request,
 	/* There every row waits for the one before it, and claims take parked rows, too. */
 	if (request->ordering == ORDERING_PARTITION)
 		return 0;
-	params_init(&params);
 	params_text(&params, partition->topic);
 	params_int(&params, partition->partition);
 	params_int(&params, page_size(request));
@@ -96,11 +93,10 @@ int claims_release(struct db *db, const struct claim_request *request,
 int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
 	bool *waiting, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	add_partitions(&params, partitions, count);
 	r = db_run(db, QUERY_ANY_WAITING, &params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++)
@@ -124,9 +120,8 @@ static void look_fini(struct look *look)
 
 static int queue_dead(struct db *db, int64_t cap, struct rows **rows, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	params_bigint(&params, cap);
 	return db_queue(db, QUERY_COUNT_DEAD, &params, rows, err);
 }
@@ -147,11 +142,10 @@ int claims_gauges(struct db *db, const struct claim_request *request,
 	const struct claim_partition *partitions, size_t count, int64_t cap, struct gauges *out,
 	struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
-	params_init(&params);
 	add_partitions(&params, partitions, count);
 	params_bigint(&params, cap);
 	if (r == 0)

@@ -44,7 +44,8 @@ struct writing {
 	/* Writes these items and notes what became of them. */
 	int (*write)(const struct writing *w, const size_t *items, size_t count, struct err *err);
 	/* What to do with an item that PostgreSQL refuses; `why` says why. */
-	int (*give_up)(const struct writing *w, size_t item, const struct err *why, struct err *err);
+	int (*give_up)(
+		const struct writing *w, size_t item, const struct err *why, struct err *err);
 };
 
 static bool can_bisect(const struct writing *w, int r, const struct err *err)
@@ -179,8 +180,8 @@ static int write_conflicts(
 	return r;
 }
 
-static void note_kept(const struct writing *w, const size_t *items, size_t count,
-	const struct message *where)
+static void note_kept(
+	const struct writing *w, const size_t *items, size_t count, const struct message *where)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct batch_reject *reject = &w->batch->rejects[items[i]];
@@ -192,8 +193,8 @@ static void note_kept(const struct writing *w, const size_t *items, size_t count
 	}
 }
 
-static int write_rejects_as(const struct writing *w, const size_t *items, size_t count, bool bare,
-	struct err *err)
+static int write_rejects_as(
+	const struct writing *w, const size_t *items, size_t count, bool bare, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
@@ -208,7 +209,8 @@ static int write_rejects_as(const struct writing *w, const size_t *items, size_t
 	return r;
 }
 
-static int write_rejects(const struct writing *w, const size_t *items, size_t count, struct err *err)
+static int write_rejects(
+	const struct writing *w, const size_t *items, size_t count, struct err *err)
 {
 	return write_rejects_as(w, items, count, false, err);
 }
@@ -219,8 +221,8 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 	struct batch_reject *reject = &w->batch->rejects[item];
 	size_t used = strlen(reject->reason);
 
-	(void)snprintf(reject->reason + used, sizeof(reject->reason) - used,
-		"; not kept whole: %s", why->text);
+	(void)snprintf(reject->reason + used, sizeof(reject->reason) - used, "; not kept whole: %s",
+		why->text);
 	return write_rejects_as(w, &item, 1, true, err);
 }
 
@@ -291,7 +293,8 @@ static int open_batch(
 	if (r == 0)
 		r = fill_moves(inbox, batch, err);
 	if (r == 0)
-		r = db_queue(inbox->db, QUERY_MOVE_WATERMARKS, &inbox->params, &opening->moved, err);
+		r = db_queue(
+			inbox->db, QUERY_MOVE_WATERMARKS, &inbox->params, &opening->moved, err);
 	return r;
 }
 
@@ -304,7 +307,8 @@ static int check_opening(const struct batch *batch, const struct opening *openin
 	return 0;
 }
 
-static int store_at_once(const struct writing *w, const size_t *items, size_t count, struct err *err)
+static int store_at_once(
+	const struct writing *w, const size_t *items, size_t count, struct err *err)
 {
 	CLEANUP(opening_fini) struct opening opening = { NULL, NULL, NULL };
 	struct inbox *inbox = w->inbox;
@@ -312,8 +316,8 @@ static int store_at_once(const struct writing *w, const size_t *items, size_t co
 
 	if (r == 0 && count > 0) {
 		fill_messages(inbox, w->batch, items, count);
-		r = db_queue(inbox->db, QUERY_INSERT_MESSAGES, &inbox->params, &opening.inserted,
-			err);
+		r = db_queue(
+			inbox->db, QUERY_INSERT_MESSAGES, &inbox->params, &opening.inserted, err);
 	}
 	if (r == 0)
 		r = db_flush(inbox->db, err);

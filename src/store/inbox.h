@@ -19,9 +19,9 @@ int inbox_new(struct inbox **out, struct db *db, int32_t instance, int64_t first
 void inbox_free(struct inbox *inbox);
 
 struct watermark {
-	char *topic;            /* owned by the list */
+	char *topic; /* owned by the list */
 	int32_t partition;
-	int64_t next_offset;    /* -1: none yet */
+	int64_t next_offset; /* -1: none yet */
 	int64_t epoch;
 	int64_t last_offset;    /* -1: none */
 	int64_t last_timestamp; /* ms; -1: none */
@@ -51,8 +51,8 @@ int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t c
 /* Reads the own watermarks without locks: did somebody move one? */
 int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err);
 /* Gives partitions up (revoked). */
-int inbox_release(struct inbox *inbox, const struct partition_ref *refs, size_t count,
-	struct err *err);
+int inbox_release(
+	struct inbox *inbox, const struct partition_ref *refs, size_t count, struct err *err);
 
 enum {
 	INBOX_MOVED = 1,   /* a watermark was not where we left it: nothing stored; resync */

@@ -139,8 +139,9 @@ static int by_partition(const void *a, const void *b)
 	const struct batch_move *second = *(const struct batch_move *const *)b;
 	int order = strcmp(first->topic, second->topic);
 
-	return order != 0 ? order : (first->partition > second->partition) -
-			(first->partition < second->partition);
+	return order != 0 ? order
+			  : (first->partition > second->partition) -
+				    (first->partition < second->partition);
 }
 
 static void array_bigint_or_null(struct params *params, int array, int64_t value)
@@ -175,8 +176,8 @@ static void add_moves(struct params *params, const struct batch_move *const *mov
 /* In the order in which lock_partitions locks them: two instances never wait for each other. */
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
-	CLEANUP(freep) const struct batch_move **moves =
-		calloc(batch->move_count + 1, sizeof(*moves));
+	CLEANUP(freep)
+	const struct batch_move **moves = calloc(batch->move_count + 1, sizeof(*moves));
 
 	if (moves == NULL)
 		return err_memory(err);

@@ -18,14 +18,13 @@ static int32_t draw_id(void)
 	return id;
 }
 
-int instance_register(struct db *db, const char *name, const char *place, struct instance *out,
-	struct err *err)
+int instance_register(
+	struct db *db, const char *name, const char *place, struct instance *out, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = 0;
 
-	params_init(&params);
 	for (int i = 0; r == 0 && rows_count(rows) == 0 && i < REGISTER_TRIES; i++) {
 		out->id = draw_id();
 		params_reset(&params);
@@ -38,7 +37,8 @@ int instance_register(struct db *db, const char *name, const char *place, struct
 		return r;
 	if (rows_count(rows) == 0)
 		return err_set(err, FAULT_DATABASE,
-			"%d random instance ids were all taken: look for stale rows in %s.inbox_instances",
+			"%d random instance ids were all taken: look for stale rows in "
+			"%s.inbox_instances",
 			REGISTER_TRIES, db_schema(db));
 	out->first_low_seq = rows_int(rows, 0, 0);
 	return 0;
@@ -47,11 +47,10 @@ int instance_register(struct db *db, const char *name, const char *place, struct
 int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes handlers,
 	int64_t *pg_now_ms, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	params_int(&params, id);
 	params_bigint(&params, low_seq);
 	params_jsonb(&params, handlers.data == NULL ? bytes_of("[]") : handlers);
@@ -64,14 +63,13 @@ int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes 
 	return 0;
 }
 
-int instance_fence(struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced,
-	struct err *err)
+int instance_fence(
+	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	params_int(&params, own_id);
 	params_text(&params, fencing->place[0] == '\0' ? NULL : fencing->place);
 	params_bigint(&params, fencing->lease_ms);
@@ -97,11 +95,10 @@ struct rescue {
 
 static int rescue_born_window(struct rescue *rescue, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	params_int(&params, rescue->id);
 	params_bigint(&params, rescue->at);
 	params_bigint(&params, RESCUE_WINDOW);
@@ -117,11 +114,10 @@ static int rescue_born_window(struct rescue *rescue, struct err *err)
 
 static int rescue_slow_page(struct rescue *rescue, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	params_int(&params, rescue->id);
 	params_int(&params, RESCUE_PAGE);
 	params_bigint(&params, rescue->at);
@@ -149,9 +145,8 @@ static int walk(struct rescue *rescue, int64_t from, const atomic_bool *stop,
 
 static int note_rescued(struct db *db, int32_t id, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	params_int(&params, id);
 	return db_run(db, QUERY_RESCUE_DONE, &params, NULL, err);
 }
@@ -187,9 +182,8 @@ int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, st
 
 int instance_stop(struct db *db, int32_t id, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	params_int(&params, id);
 	return db_run(db, QUERY_STOP_INSTANCE, &params, NULL, err);
 }

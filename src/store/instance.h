@@ -15,8 +15,8 @@ struct instance {
 };
 
 /* Draws an id that is free and inserts the row. `place`: see socket lock; may be "". */
-int instance_register(struct db *db, const char *name, const char *place, struct instance *out,
-	struct err *err);
+int instance_register(
+	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
 
 enum { HEARTBEAT_FENCED = 1 };
 /* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: our row is fenced or
@@ -27,12 +27,12 @@ int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes 
 struct fencing {
 	const char *place;
 	int64_t lease_ms;
-	bool judge_leases;     /* our own heartbeats were on time for a whole lease (rule R4) */
+	bool judge_leases; /* our own heartbeats were on time for a whole lease (rule R4) */
 };
 /* Ends the sessions of instances that are dead by `fencing`, fences them, takes their partitions
  * away. `fenced` receives how many. */
-int instance_fence(struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced,
-	struct err *err);
+int instance_fence(
+	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err);
 /* Gives back the rows of every fenced and not yet rescued instance, in bounded statements; stops
  * early when `stop` becomes true. `rescued` receives the rows freed. */
 int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, struct err *err);

@@ -24,8 +24,8 @@ struct link {
 	size_t landed;
 };
 
-int link_new(
-	struct link **out, const struct settings *settings, const char *application, struct err *err)
+int link_new(struct link **out, const struct settings *settings, const char *application,
+	struct err *err)
 {
 	CLEANUP(link_freep) struct link *link = calloc(1, sizeof(*link));
 	int r;
@@ -59,8 +59,7 @@ int link_open(struct link *link, struct err *err)
 {
 	if (link->conn != NULL)
 		return 0;
-	return connect_run(
-		&link->conn, link->settings, link->application, link->interrupt.fd, err);
+	return connect_run(&link->conn, link->settings, link->application, link->interrupt.fd, err);
 }
 
 /* Forgets the flight and what it brought. */
@@ -116,8 +115,8 @@ int link_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err
 		return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost");
 	ready = poll(fds, 2, timeout);
 	if (ready < 0 && errno != EINTR)
-		return err_set(err, FAULT_DATABASE, "cannot wait for PostgreSQL: %s",
-			strerror(errno));
+		return err_set(
+			err, FAULT_DATABASE, "cannot wait for PostgreSQL: %s", strerror(errno));
 	if (ready == 0)
 		return err_set(err, FAULT_DATABASE, "no answer from PostgreSQL in time");
 	if (ready > 0 && fds[1].revents != 0) {
@@ -132,7 +131,8 @@ int error_of_result(const struct pg_result *result, struct err *err)
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-	bool quotes_values = state != NULL && state[0] == '2' && (state[1] == '2' || state[1] == '3');
+	bool quotes_values =
+		state != NULL && state[0] == '2' && (state[1] == '2' || state[1] == '3');
 
 	if (state == NULL)
 		return err_set(err, FAULT_DATABASE, "PostgreSQL: %s", PQresultErrorMessage(result));
@@ -234,8 +234,8 @@ static int await_landing(struct link *link, int64_t deadline_ms, struct err *sai
 		int r = unsent < 0 ? wire_fault(link, err) : 0;
 
 		if (r == 0)
-			r = link_wait(PQsocket(link->conn), events, link->interrupt.fd, deadline_ms,
-				err);
+			r = link_wait(
+				PQsocket(link->conn), events, link->interrupt.fd, deadline_ms, err);
 		if (r != 0)
 			return r;
 		if (PQconsumeInput(link->conn) != 1) {
@@ -313,8 +313,8 @@ static int await_script(struct link *link, int64_t deadline_ms, struct err *said
 				(void)error_of_result(result, said);
 			PQclear(result);
 		}
-		r = unsent < 0 ? wire_fault(link, err) :
-				 link_wait(PQsocket(link->conn), events, link->interrupt.fd,
+		r = unsent < 0 ? wire_fault(link, err)
+			       : link_wait(PQsocket(link->conn), events, link->interrupt.fd,
 					 deadline_ms, err);
 		if (r == 0 && PQconsumeInput(link->conn) != 1)
 			r = wire_fault(link, err);

@@ -70,10 +70,9 @@ struct step {
 
 static int lock_schema(struct db *db, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
-	params_init(&params);
 	params_text(&params, db_schema(db));
 	r = db_script(db, PATIENT_LOCKS, err);
 	return r != 0 ? r : db_step(db, QUERY_LOCK_SCHEMA, &params, NULL, err);
@@ -81,12 +80,11 @@ static int lock_schema(struct db *db, struct err *err)
 
 static int look(struct step *step, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	CLEANUP(rows_freep) struct rows *version = NULL;
 	int r;
 
-	params_init(&params);
 	params_text(&params, db_schema(step->db));
 	r = db_step(step->db, QUERY_SCHEMA_STATE, &params, &rows, err);
 	if (r != 0)
@@ -110,16 +108,20 @@ static int check_rights(const struct step *step, struct err *err)
 
 	if (step->version > migrate_latest())
 		return err_set(err, FAULT_DATABASE,
-			"schema \"%s\" has version %d, newer than this inboxd knows (%d): upgrade inboxd",
+			"schema \"%s\" has version %d, newer than this inboxd knows (%d): upgrade "
+			"inboxd",
 			schema, step->version, migrate_latest());
 	if (!step->schema_there && !step->may_create_schema)
 		return err_set(err, FAULT_DATABASE,
-			"schema \"%s\" does not exist and this user may not create it: run `CREATE SCHEMA "
-			"%s AUTHORIZATION this_user` as the database's owner, or migrate as another user",
+			"schema \"%s\" does not exist and this user may not create it: run `CREATE "
+			"SCHEMA "
+			"%s AUTHORIZATION this_user` as the database's owner, or migrate as "
+			"another user",
 			schema, schema);
 	if (step->schema_there && !step->may_create_in_it && step->version < migrate_latest())
 		return err_set(err, FAULT_DATABASE,
-			"this user may not create objects in schema \"%s\": migrate as the schema's owner, "
+			"this user may not create objects in schema \"%s\": migrate as the "
+			"schema's owner, "
 			"or grant CREATE and USAGE on it",
 			schema);
 	return 0;

@@ -6,7 +6,7 @@
 
 #include "store/types.h"
 
-#define KEPT_BYTES (4U << 20)
+#define KEPT_BYTES       (4U << 20)
 
 /* PostgreSQL counts microseconds from 2000-01-01; its timestamps end in 294276. */
 #define EPOCH_2000_MS    946684800000LL
@@ -14,7 +14,7 @@
 #define TIMESTAMP_MAX_US 9223371331199999999LL
 
 /* Array header: dimensions, has-null flag, element type, then length and lower bound. */
-#define LENGTH_AT 12
+#define LENGTH_AT        12
 
 static const struct {
 	unsigned array;

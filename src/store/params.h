@@ -24,6 +24,11 @@ struct params {
 	int lengths[PARAMS_MAX]; /* elements of an array parameter */
 };
 
+#define PARAMS_INIT                                                                                \
+	{                                                                                          \
+		.count = 0                                                                         \
+	}
+
 void params_init(struct params *params);
 void params_reset(struct params *params); /* keeps small buffers, frees those over 4 MiB */
 void params_fini(struct params *params);
@@ -32,7 +37,7 @@ bool params_ok(const struct params *params);
 void params_int(struct params *params, int32_t value);
 void params_bigint(struct params *params, int64_t value);
 void params_bool(struct params *params, bool value);
-void params_text(struct params *params, const char *value); /* NULL = NULL */
+void params_text(struct params *params, const char *value);   /* NULL = NULL */
 void params_bytea(struct params *params, struct bytes value); /* absent = NULL */
 void params_jsonb(struct params *params, struct bytes json);  /* absent = NULL */
 

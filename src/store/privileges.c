@@ -9,7 +9,8 @@ static int say_missing(const struct rows *rows, struct err *err)
 
 	buf_add_str(&text, "this user lacks rights; as the owner of the schema:");
 	for (int i = 0; i < rows_count(rows); i++)
-		buf_addf(&text, " GRANT %s ON %s TO …;", rows_text(rows, i, 1), rows_text(rows, i, 0));
+		buf_addf(&text, " GRANT %s ON %s TO …;", rows_text(rows, i, 1),
+			rows_text(rows, i, 0));
 	return err_set(err, FAULT_CHECK, "%s", buf_str(&text));
 }
 

@@ -70,8 +70,7 @@ int64_t rows_int(const struct rows *rows, int row, int column)
 
 bool rows_bool(const struct rows *rows, int row, int column)
 {
-	return !rows_is_null(rows, row, column) &&
-		PQgetvalue(result_of(rows), row, column)[0] != 0;
+	return !rows_is_null(rows, row, column) && PQgetvalue(result_of(rows), row, column)[0] != 0;
 }
 
 struct bytes rows_bytes(const struct rows *rows, int row, int column)

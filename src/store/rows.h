@@ -21,9 +21,9 @@ int64_t rows_affected(const struct rows *rows);
 bool rows_is_null(const struct rows *rows, int row, int column);
 int64_t rows_int(const struct rows *rows, int row, int column); /* int2, int4, int8; NULL = 0 */
 bool rows_bool(const struct rows *rows, int row, int column);   /* NULL = false */
-struct bytes rows_bytes(
-	const struct rows *rows, int row, int column); /* bytea, text, jsonb text */
-const char *rows_text(const struct rows *rows, int row, int column); /* NUL-terminated; NULL = NULL */
+struct bytes rows_bytes(const struct rows *rows, int row, int column); /* bytea, text, jsonb text */
+const char *rows_text(
+	const struct rows *rows, int row, int column); /* NUL-terminated; NULL = NULL */
 int64_t rows_timestamp_ms(const struct rows *rows, int row, int column); /* -1 = NULL */
 
 #endif

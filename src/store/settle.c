@@ -35,9 +35,8 @@ struct settling {
 
 static int queue_plain(const struct settling *s, struct found *found, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	if (add_tokens(&params, s->instance, s->rows, s->count, PART_PLAIN) == 0)
 		return 0;
 	return db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain, err);
@@ -45,9 +44,8 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 
 static int queue_others(const struct settling *s, struct found *found, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	if (add_tokens(&params, s->instance, s->rows, s->count, PART_OTHERS) == 0)
 		return 0;
 	add_verdicts(&params, s->rows, s->count);
@@ -63,9 +61,8 @@ static int queue_settle(const struct settling *s, struct found *found, struct er
 
 static int queue_raise(const struct settling *s, struct found *found, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_init(&params);
 	if (add_tokens(&params, s->instance, s->rows, s->count, PART_ALL) == 0)
 		return 0;
 	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->plain, err);
@@ -139,11 +136,10 @@ static int settle_at_once(const struct settling *s, struct err *err)
 /* After a settle ran into a lock: those only that can be locked now (rule R8). */
 static int settle_unlocked(const struct settling *s, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *lockable = NULL;
 	int r = begin(s, err);
 
-	params_init(&params);
 	add_seqs(&params, s->rows, s->count);
 	if (r == 0)
 		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
@@ -156,8 +152,7 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 
 /* What the table says about a row no statement matched. NULL: it is ours still, so its lock was in
  * the way. */
-static enum settle_fate fate_of(
-	const struct settle_row *row, const struct rows *rows, int at)
+static enum settle_fate fate_of(const struct settle_row *row, const struct rows *rows, int at)
 {
 	if (rows_is_null(rows, at, 1))
 		return SETTLE_LOCKED;
@@ -182,11 +177,10 @@ static size_t collect_unsettled(const struct settling *s, struct settle_row **ou
 
 static int read_states(const struct settling *s, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_init(&params);
 	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
 	r = db_run(s->db, QUERY_SETTLE_STATE, &params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
@@ -292,16 +286,16 @@ static int settle_rows(struct settling *s, struct settle_row *rows, size_t count
 	return settle_sorted(s, err);
 }
 
-int settle_run(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
-	struct err *err)
+int settle_run(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
 {
 	struct settling s = { .db = db, .instance = instance, .queue = queue_settle };
 
 	return settle_rows(&s, rows, count, err);
 }
 
-int settle_raise(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
-	struct err *err)
+int settle_raise(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
 {
 	struct settling s = { .db = db, .instance = instance, .queue = queue_raise };
 

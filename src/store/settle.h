@@ -28,12 +28,12 @@ struct settle_row {
 	int64_t seq;
 	int delivery_count;
 	enum settle_outcome outcome;
-	bool plain;            /* PROCESSED with nothing else to write: the fast statement */
+	bool plain; /* PROCESSED with nothing else to write: the fast statement */
 	int64_t delay_ms;
-	int retry_count;       /* new values */
+	int retry_count; /* new values */
 	int crash_count;
 	bool suspect;
-	const char *error;     /* NULL keeps; borrowed */
+	const char *error; /* NULL keeps; borrowed */
 	const char *error_code;
 	struct bytes result;   /* JSON for jsonb; absent keeps */
 	enum settle_fate fate; /* out */
@@ -43,11 +43,11 @@ struct settle_row {
  * PostgreSQL cannot store is replaced by a note of why, the verdict stands (rule R9); finding it takes
  * more than one transaction. On a fault every fate is SETTLE_OPEN and the rows may or may not be
  * settled: settling again is safe. */
-int settle_run(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
-	struct err *err);
+int settle_run(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
 /* Counts a crash on rows about to be delivered alone. Fate SETTLED: deliver it; any other as above:
  * don't. Raising again after a fault may count twice. */
-int settle_raise(struct db *db, int32_t instance, struct settle_row *rows, size_t count,
-	struct err *err);
+int settle_raise(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
 
 #endif

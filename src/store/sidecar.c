@@ -4,8 +4,8 @@
 
 #define STATEMENT_TIMEOUT_MS 30000
 
-void sidecar_db_options(const struct config *config, int32_t instance, char name[32],
-	struct db_options *out)
+void sidecar_db_options(
+	const struct config *config, int32_t instance, char name[32], struct db_options *out)
 {
 	(void)snprintf(name, 32, "inboxd/%d", instance);
 	*out = (struct db_options){

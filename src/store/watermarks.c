@@ -147,8 +147,8 @@ int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err)
 	return r != 0 ? r : read_watermarks(inbox, rows, false, out, err);
 }
 
-int inbox_release(struct inbox *inbox, const struct partition_ref *refs, size_t count,
-	struct err *err)
+int inbox_release(
+	struct inbox *inbox, const struct partition_ref *refs, size_t count, struct err *err)
 {
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
@@ -165,19 +165,20 @@ static int check_binding(struct db *db, const struct rows *rows, const char *clu
 	if (strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0)
 		return 0;
 	return err_set(err, FAULT_CONFIG,
-		"schema \"%s\" belongs to Kafka cluster \"%s\" and group.id \"%s\", but this is cluster "
-		"\"%s\" and group.id \"%s\": name another schema in inbox.schema, or run `inboxd adopt` "
+		"schema \"%s\" belongs to Kafka cluster \"%s\" and group.id \"%s\", but this is "
+		"cluster "
+		"\"%s\" and group.id \"%s\": name another schema in inbox.schema, or run `inboxd "
+		"adopt` "
 		"if it is to move",
 		db_schema(db), their_cluster, their_group, cluster_id, group_id);
 }
 
 int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err)
 {
-	CLEANUP(params_fini) struct params params;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = 0;
 
-	params_init(&params);
 	params_text(&params, cluster_id);
 	params_text(&params, group_id);
 	/* Nothing back means that another sidecar bound it while the statement ran: now it is seen. */

@@ -35,8 +35,9 @@ static void what_is_due_is_claimed_with_everything_dispatch_needs(void **state)
 
 	(void)STORED(world, .id = "x", .key = "k", .type = "t", .payload = "{\"n\":1}",
 		.headers = "[[\"h\", \"v\"]]", .place = PLACE_WAIT, .offset = 9);
-	run_sql(world, "UPDATE inbox.inbox_messages SET retry_count = 2, crash_count = 1, suspect = true,"
-		       " replay_count = 1");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET retry_count = 2, crash_count = 1, suspect = true,"
+		" replay_count = 1");
 	claimed = claim(world, 10, NULL);
 	assert_int_equal(claimed.count, 1);
 	message = claimed.rows[0].message;
@@ -55,8 +56,9 @@ static void what_is_due_is_claimed_with_everything_dispatch_needs(void **state)
 	assert_int_equal(message->crash_count, 1);
 	assert_true(message->suspect);
 	assert_true(message->replay);
-	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"
-				    " AND claimed_by = %d AND delivery_count = 2",
+	assert_int_equal(ask(world,
+				 "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"
+				 " AND claimed_by = %d AND delivery_count = 2",
 				 world->me.id),
 		1);
 	claimed_fini(&claimed);
@@ -120,7 +122,9 @@ static void a_row_waiting_for_its_retry_parks_what_is_behind_it(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'a1'");
 	expect_claim(world, 10, "b1");
-	assert_string_equal(ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"), "parked");
+	assert_string_equal(
+		ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"),
+		"parked");
 }
 
 static void rows_without_a_key_wait_for_nobody(void **state)
@@ -155,8 +159,9 @@ static void two_sessions_never_claim_the_same_row(void **state)
 
 	waiting(world, "a1", PLACE_WAIT);
 	waiting(world, "b1", PLACE_WAIT);
-	assert_string_equal(run_other(world, "BEGIN; UPDATE inbox.inbox_messages SET available_at = NULL,"
-					     " claimed_by = 5 WHERE event_id = 'a1'"),
+	assert_string_equal(
+		run_other(world, "BEGIN; UPDATE inbox.inbox_messages SET available_at = NULL,"
+				 " claimed_by = 5 WHERE event_id = 'a1'"),
 		"");
 	expect_claim(world, 10, "b1");
 	assert_string_equal(run_other(world, "COMMIT"), "");
@@ -172,7 +177,8 @@ static void a_row_nobody_wants_is_parked_and_holds_its_key(void **state)
 	waiting(world, "a1", PLACE_WAIT);
 	waiting(world, "a2", PLACE_WAIT);
 	waiting(world, "b1", PLACE_WAIT);
-	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'a1'");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'a1'");
 	claimed = claim(world, 10, routing);
 	assert_claimed(&claimed, "b1");
 	assert_int_equal(claimed.parked, 2);
@@ -202,7 +208,8 @@ static void the_most_specific_subscription_decides(void **state)
 	claimed_fini(&claimed);
 
 	OK(routing_set(routing, "exact", &exact, 1, &err));
-	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'a1'");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'a1'");
 	claimed = claim(world, 10, routing);
 	assert_claimed(&claimed, "a1");
 	claimed_fini(&claimed);
@@ -274,7 +281,8 @@ static void where_the_partition_is_the_order_a_retry_holds_all(void **state)
 		       " WHERE event_id = 'b1'");
 	expect_claim(world, 10, "a1");
 	expect_claim(world, 10, "");
-	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'b1'");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'b1'");
 	expect_claim(world, 10, "b1 -1");
 }
 
@@ -305,7 +313,8 @@ static void a_partition_that_is_being_taken_is_left_alone(void **state)
 	struct world *world = *state;
 
 	waiting(world, "a1", PLACE_WAIT);
-	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_offsets FOR UPDATE"), "");
+	assert_string_equal(
+		run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_offsets FOR UPDATE"), "");
 	expect_claim(world, 10, "");
 	assert_string_equal(run_other(world, "ROLLBACK"), "");
 	expect_claim(world, 10, "a1");
@@ -323,11 +332,14 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
 
 	waiting(world, "a1", PLACE_WAIT);
 	waiting(world, "b1", PLACE_WAIT);
-	run_sql(world, "CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
-		       " $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
-	run_sql(world, "CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_messages"
-		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
-	assert_int_equal(claims_due(world->db, &request, &partition, 1, &claimed, &err), CLAIM_UNKNOWN);
+	run_sql(world,
+		"CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
+		" $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
+	run_sql(world,
+		"CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_messages"
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
+	assert_int_equal(
+		claims_due(world->db, &request, &partition, 1, &claimed, &err), CLAIM_UNKNOWN);
 	run_sql(world, "DROP TRIGGER hang_up ON inbox.inbox_messages");
 
 	OK(db_open(world->db, &err));
@@ -358,7 +370,8 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 	waiting(world, "b2", PLACE_PARK);
 	waiting(world, "c1", PLACE_PARK);
 	waiting(world, "-1", PLACE_PARK);
-	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
 	OK(claims_find_parked(world->db, &request, &partition, NULL, &page, &err));
 	assert_int_equal(page.count, 1);
 	assert_int_equal(page.hashes[0], hash_of_key(world, "a"));
@@ -385,8 +398,8 @@ static void a_sweep_goes_on_where_its_last_page_ended(void **state)
 	}
 	request.max_rows = 2;
 	while (page.more) {
-		OK(claims_find_parked(world->db, &request, &partition, pages == 0 ? NULL : &last, &page,
-			&err));
+		OK(claims_find_parked(
+			world->db, &request, &partition, pages == 0 ? NULL : &last, &page, &err));
 		found += page.count;
 		last = page.last;
 		pages++;
@@ -432,7 +445,8 @@ static void without_order_every_parked_row_is_released_when_wanted(void **state)
 static void partitions_know_whether_anything_waits(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partitions[] = { { "orders", 1 }, { "orders", 0 }, { "x", 0 } };
+	const struct claim_partition partitions[] = { { "orders", 1 }, { "orders", 0 },
+		{ "x", 0 } };
 	bool found[3] = { true, false, true };
 
 	waiting(world, "a1", PLACE_PARK);
@@ -454,7 +468,8 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	waiting(world, "a2", PLACE_PARK);
 	waiting(world, "b1", PLACE_PARK);
 	waiting(world, "c1", PLACE_CLAIM);
-	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'b1'");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'b1'");
 	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'c1'");
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() - interval '5 s'"
 		       " WHERE event_id = 'a1'");

@@ -8,8 +8,9 @@ static void a_new_row_is_born_claimed(void **state)
 
 	assert_int_equal(fate(world, 0), ROW_CLAIMED);
 	assert_int_equal(world->batch.rows[0].message->delivery_count, 1);
-	assert_int_equal(ask(world, "SELECT seq FROM inbox.inbox_messages WHERE claimed_by = %d "
-				    "AND delivery_count = 1 AND available_at IS NULL",
+	assert_int_equal(ask(world,
+				 "SELECT seq FROM inbox.inbox_messages WHERE claimed_by = %d "
+				 "AND delivery_count = 1 AND available_at IS NULL",
 				 world->me.id),
 		seq);
 }
@@ -20,12 +21,13 @@ static void a_row_comes_back_as_it_went(void **state)
 
 	(void)STORED(world, .id = "ä\"b", .key = "k", .payload = "\x01\xff", .type = "t",
 		.headers = "[[\"n\", \"v\"], [\"nul\", null]]");
-	assert_string_equal(ask_text(world, "SELECT concat_ws('|', source, event_id, event_type, topic,"
-					    " kafka_partition, kafka_offset, encode(key, 'escape'),"
-					    " encode(payload, 'hex'), headers,"
-					    " extract(epoch FROM kafka_timestamp)::numeric(20, 3),"
-					    " payload_digest = substr(sha256(payload), 1, 16))"
-					    " FROM inbox.inbox_messages"),
+	assert_string_equal(
+		ask_text(world, "SELECT concat_ws('|', source, event_id, event_type, topic,"
+				" kafka_partition, kafka_offset, encode(key, 'escape'),"
+				" encode(payload, 'hex'), headers,"
+				" extract(epoch FROM kafka_timestamp)::numeric(20, 3),"
+				" payload_digest = substr(sha256(payload), 1, 16))"
+				" FROM inbox.inbox_messages"),
 		"shop|ä\"b|t|orders|0|0|k|01ff|[[\"n\", \"v\"], [\"nul\", null]]|1700000000.123|t");
 }
 
@@ -47,8 +49,11 @@ static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
 	(void)STORED(world, .id = "a", .payload = "1");
 	(void)STORED(world, .id = "a", .payload = "2");
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
-	assert_string_equal(ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_messages"), "1");
-	assert_string_equal(ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_conflicts"), "2");
+	assert_string_equal(
+		ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_messages"), "1");
+	assert_string_equal(
+		ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_conflicts"),
+		"2");
 }
 
 static void fates_are_told_apart_within_one_batch(void **state)
@@ -71,8 +76,9 @@ static void fates_are_told_apart_within_one_batch(void **state)
 	assert_int_equal(fate(world, 3), ROW_STORED);
 	assert_int_equal(fate(world, 4), ROW_CONFLICT);
 	assert_int_equal(fate(world, 5), ROW_STORED);
-	assert_string_equal(ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
-					    " FROM inbox.messages"),
+	assert_string_equal(
+		ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
+				" FROM inbox.messages"),
 		"known claimed,a claimed,b waiting,c parked");
 }
 
@@ -90,7 +96,9 @@ static void a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key(void **sta
 	assert_int_equal(fate(world, 0), ROW_STORED);
 	assert_int_equal(fate(world, 1), ROW_CLAIMED);
 	assert_int_equal(fate(world, 2), ROW_CLAIMED);
-	assert_string_equal(ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"), "parked");
+	assert_string_equal(
+		ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"),
+		"parked");
 }
 
 static void in_an_ordered_partition_it_is_parked_behind_any_waiting_row(void **state)
@@ -107,10 +115,12 @@ static void rows_and_watermark_move_together(void **state)
 	struct world *world = *state;
 
 	(void)STORED(world, .id = "a", .offset = 41);
-	assert_string_equal(ask_text(world, "SELECT concat_ws('|', next_offset, last_offset,"
-					    " extract(epoch FROM last_timestamp)::numeric(20, 3), owner = %d)"
-					    " FROM inbox.inbox_offsets",
-				    world->me.id),
+	assert_string_equal(
+		ask_text(world,
+			"SELECT concat_ws('|', next_offset, last_offset,"
+			" extract(epoch FROM last_timestamp)::numeric(20, 3), owner = %d)"
+			" FROM inbox.inbox_offsets",
+			world->me.id),
 		"42|41|1700000000.123|t");
 }
 
@@ -166,7 +176,8 @@ static void a_bad_row_is_bisected_out_and_becomes_a_reject(void **state)
 		char id[16];
 
 		(void)snprintf(id, sizeof(id), "e%d", i);
-		ADD(world, .id = id, .headers = i == 17 || i == 30 ? "[[\"a\",\"\\u0000\"]]" : "[]");
+		ADD(world, .id = id,
+			.headers = i == 17 || i == 30 ? "[[\"a\",\"\\u0000\"]]" : "[]");
 	}
 	must_store(world);
 
@@ -177,8 +188,9 @@ static void a_bad_row_is_bisected_out_and_becomes_a_reject(void **state)
 	assert_int_equal(world->batch.reject_count, 2);
 	assert_true(world->batch.rejects[0].kept);
 	assert_int_equal(strncmp(world->batch.rejects[0].reason, "storage: 22P05 ", 15), 0);
-	assert_string_equal(ask_text(world, "SELECT string_agg(kafka_offset::text, ' ' ORDER BY kafka_offset)"
-					    " FROM inbox.inbox_rejects"),
+	assert_string_equal(
+		ask_text(world, "SELECT string_agg(kafka_offset::text, ' ' ORDER BY kafka_offset)"
+				" FROM inbox.inbox_rejects"),
 		"17 30");
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 40);
 }
@@ -223,8 +235,9 @@ static void a_reject_is_kept_once(void **state)
 	add_reject(world, "[]");
 	must_store(world);
 	assert_false(world->batch.rejects[0].kept);
-	assert_string_equal(ask_text(world, "SELECT concat_ws('|', topic, kafka_offset, kafka_timestamp,"
-					    " encode(key, 'escape'), reason) FROM inbox.inbox_rejects"),
+	assert_string_equal(
+		ask_text(world, "SELECT concat_ws('|', topic, kafka_offset, kafka_timestamp,"
+				" encode(key, 'escape'), reason) FROM inbox.inbox_rejects"),
 		"orders|5|k|id_empty: no id");
 }
 
@@ -263,10 +276,12 @@ static void an_event_id_out_of_bounds_rejects_itself_alone(void **state)
 /* The answer to COMMIT is lost: the server ends our session when it has committed. */
 static void lose_the_answer(struct world *world)
 {
-	run_sql(world, "CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
-		       " $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
-	run_sql(world, "CREATE CONSTRAINT TRIGGER hang_up AFTER INSERT ON inbox.inbox_messages"
-		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
+	run_sql(world,
+		"CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
+		" $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
+	run_sql(world,
+		"CREATE CONSTRAINT TRIGGER hang_up AFTER INSERT ON inbox.inbox_messages"
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
 }
 
 static void a_lost_commit_is_unknown(void **state)
@@ -288,17 +303,19 @@ static void resync_gives_back_what_was_never_heard_of(void **state)
 	struct watermarks marks = { NULL, 0 };
 
 	(void)STORED(world, .id = "heard");
-	run_sql(world, "INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
-		       " kafka_offset, claimed_by, delivery_count) VALUES ('shop', 'unheard', 'orders',"
-		       " 0, 7, %d, 1)",
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, claimed_by, delivery_count) VALUES ('shop', 'unheard', 'orders',"
+		" 0, 7, %d, 1)",
 		world->me.id);
 	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 8");
 	OK(inbox_resync(world->inbox, &ref, 1, &marks, &err));
 	assert_int_equal(marks.count, 1);
 	assert_int_equal(marks.items[0].next_offset, 8);
 	assert_true(marks.items[0].mine);
-	assert_string_equal(ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
-					    " FROM inbox.messages"),
+	assert_string_equal(
+		ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
+				" FROM inbox.messages"),
 		"heard claimed,unheard waiting");
 	watermarks_free(&marks);
 }
@@ -309,8 +326,9 @@ static void resync_waits_for_the_transaction_whose_answer_was_lost(void **state)
 	const struct partition_ref ref = { "orders", 0 };
 	struct watermarks marks = { NULL, 0 };
 
-	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_instances WHERE id = %d"
-					     " FOR KEY SHARE",
+	assert_string_equal(run_other(world,
+				    "BEGIN; SELECT 1 FROM inbox.inbox_instances WHERE id = %d"
+				    " FOR KEY SHARE",
 				    world->me.id),
 		"");
 	assert_int_equal(inbox_resync(world->inbox, &ref, 1, &marks, &err), FAULT_DATABASE);

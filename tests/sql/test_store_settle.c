@@ -8,8 +8,9 @@ static void settle(struct world *world, struct settle_row *rows, size_t count)
 
 static const char *state_of(struct world *world, int64_t seq)
 {
-	return ask_text(world, "SELECT concat_ws('|', status, retry_count, crash_count, suspect, error,"
-			       " error_code, result) FROM inbox.messages WHERE seq = %ld",
+	return ask_text(world,
+		"SELECT concat_ws('|', status, retry_count, crash_count, suspect, error,"
+		" error_code, result) FROM inbox.messages WHERE seq = %ld",
 		(long)seq);
 }
 
@@ -54,9 +55,10 @@ static void each_verdict_writes_what_it_says(void **state)
 	assert_string_equal(state_of(world, rows[2].seq), "dead|10|0|f|boom|BOOM");
 	assert_string_equal(state_of(world, rows[3].seq), "retrying|1|2|t");
 	assert_string_equal(state_of(world, rows[4].seq), "parked|0|0|f");
-	assert_string_equal(ask_text(world, "SELECT available_at - now() BETWEEN '50 min' AND '60 min'"
-					    " AND claimed_by IS NULL FROM inbox.inbox_messages"
-					    " WHERE seq = %ld",
+	assert_string_equal(ask_text(world,
+				    "SELECT available_at - now() BETWEEN '50 min' AND '60 min'"
+				    " AND claimed_by IS NULL FROM inbox.inbox_messages"
+				    " WHERE seq = %ld",
 				    (long)rows[3].seq),
 		"t");
 }
@@ -74,7 +76,8 @@ static void another_claim_of_the_row_is_lost(void **state)
 	settle(world, rows, 3);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(rows[i].fate, SETTLE_LOST);
-	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
 
 static void settling_twice_finds_it_completed(void **state)
@@ -119,8 +122,8 @@ static void a_locked_row_is_left_alone_and_the_others_are_settled(void **state)
 		verdict(987654321, 1, SETTLE_PROCESSED),
 	};
 
-	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')", (long)rows[1].seq,
-				    world->me.id),
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')",
+				    (long)rows[1].seq, world->me.id),
 		"");
 	settle(world, rows, 4);
 	assert_int_equal(rows[0].fate, SETTLE_SETTLED);
@@ -138,8 +141,8 @@ static void a_locked_row_whose_transaction_rolls_back_is_settled_later(void **st
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
 
-	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')", (long)row.seq,
-				    world->me.id),
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')",
+				    (long)row.seq, world->me.id),
 		"");
 	settle(world, &row, 1);
 	assert_int_equal(row.fate, SETTLE_LOCKED);
@@ -164,9 +167,11 @@ static void a_result_that_cannot_be_stored_gives_way_to_a_note(void **state)
 	for (int i = 0; i < 9; i++)
 		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
 	assert_string_equal(state_of(world, rows[3].seq), "processed|0|0|f|{\"a\": 1}");
-	assert_string_equal(ask_text(world, "SELECT result->>'inboxd' FROM inbox.inbox_messages WHERE seq = %ld",
-				    (long)rows[5].seq),
-		"result not stored: settle_verdicts: unsupported Unicode escape sequence [22P05]");
+	assert_string_equal(
+		ask_text(world,
+			"SELECT result->>'inboxd' FROM inbox.inbox_messages WHERE seq = %ld",
+			(long)rows[5].seq),
+		"result not stored: unsupported Unicode escape sequence [22P05]");
 	assert_int_equal(rows[5].result.length, strlen("{\"a\":\"\\u0000\"}"));
 }
 
@@ -178,8 +183,9 @@ static void an_error_that_cannot_be_stored_gives_way_to_a_note(void **state)
 	row.error = "broken \xff";
 	row.error_code = "X\xff";
 	must_settle(world, &row);
-	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE dead_at IS NOT NULL"
-				    " AND error LIKE 'error not stored: %%' AND error_code = 'UNSTORABLE'"),
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE dead_at IS NOT NULL"
+			   " AND error LIKE 'error not stored: %%' AND error_code = 'UNSTORABLE'"),
 		1);
 }
 
@@ -190,8 +196,9 @@ static void an_absurd_delay_is_cut(void **state)
 
 	row.delay_ms = INT64_MAX;
 	must_settle(world, &row);
-	assert_string_equal(ask_text(world, "SELECT available_at > now() + interval '90 years'"
-					    " AND available_at < 'infinity' FROM inbox.inbox_messages"),
+	assert_string_equal(
+		ask_text(world, "SELECT available_at > now() + interval '90 years'"
+				" AND available_at < 'infinity' FROM inbox.inbox_messages"),
 		"t");
 }
 

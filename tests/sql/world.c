@@ -113,7 +113,9 @@ const char *run_other(struct world *world, const char *format, ...)
 	result = PQexec(world->other, sql_of(world, format, args));
 	va_end(args);
 	said = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	(void)snprintf(state, sizeof(state), "%s", said == NULL ? "" : said);
+	if (said == NULL)
+		said = PQstatus(world->other) == CONNECTION_BAD ? "lost" : "";
+	(void)snprintf(state, sizeof(state), "%s", said);
 	PQclear(result);
 	return state;
 }
@@ -158,7 +160,8 @@ static int set_up(void **state, enum ordering ordering)
 	world->psql = connect_psql();
 	open_db(world);
 	OK(instance_register(world->db, "test", "", &world->me, &err));
-	OK(inbox_new(&world->inbox, world->db, world->me.id, world->me.first_low_seq, ordering, &err));
+	OK(inbox_new(
+		&world->inbox, world->db, world->me.id, world->me.first_low_seq, ordering, &err));
 	take_orders(world);
 	return 0;
 }

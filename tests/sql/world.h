@@ -48,7 +48,8 @@ int64_t ask(struct world *world, const char *format, ...) __attribute__((format(
 /* Borrowed until the next ask. "(null)" for NULL. */
 const char *ask_text(struct world *world, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* As run_sql on the second connection; returns SQLSTATE, "" when it went well. */
+/* As run_sql on the second connection; returns SQLSTATE, "" when it went well, "lost"
+ * when the connection is gone. */
 const char *run_other(struct world *world, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -246,11 +246,8 @@ static void hello_says_what_the_handler_wants(void **state)
 {
 	struct world *world = *state;
 	const char *const types[] = { "order.*", "a\"b\xff", NULL };
-	const struct inbox_subscription wanted[] = {
-		{"orders", types    },
-                { "x",     NULL     },
-                { NULL,    types + 2}
-	};
+	const struct inbox_subscription wanted[] = { { "orders", types }, { "x", NULL },
+		{ NULL, types + 2 } };
 	struct inbox_handler_options options = options_of(world);
 
 	options.subscribe = wanted;
@@ -340,12 +337,12 @@ static void a_refused_hello_is_not_tried_again(void **state)
 		const char *line;
 		const char *words;
 	} refusals[] = {
-		{"{\"id\":null,\"error\":{\"code\":-32000,\"message\":\"uid 7\"}}\n",
-                 "allow_uid"									    },
-		{ "{\"id\":1,\"error\":{\"code\":-32001,\"message\":\"v\"}}\n",                "version"},
+		{ "{\"id\":null,\"error\":{\"code\":-32000,\"message\":\"uid 7\"}}\n",
+			"allow_uid" },
+		{ "{\"id\":1,\"error\":{\"code\":-32001,\"message\":\"v\"}}\n", "version" },
 		{ "{\"id\":1,\"error\":{\"code\":-32003,\"message\":\"audit has orders\"}}\n",
-                 "audit has orders"								     },
-		{ "{\"id\":1,\"error\":{\"code\":-32602,\"message\":\"v\"}}\n",                "options"},
+			"audit has orders" },
+		{ "{\"id\":1,\"error\":{\"code\":-32602,\"message\":\"v\"}}\n", "options" },
 	};
 	struct world *world = *state;
 
@@ -636,6 +633,7 @@ static void a_result_that_is_not_json_is_refused_and_the_delivery_stays(void **s
 {
 	struct world *world = *state;
 	static const char *const wrong[] = { "", "{", "{} {}", "nul", "\"\x01\"", "\"\xff\"" };
+	char deep[1024];
 	struct inbox_delivery *delivery;
 
 	connect_handler(world);
@@ -645,6 +643,10 @@ static void a_result_that_is_not_json_is_refused_and_the_delivery_stays(void **s
 			INBOX_ERROR_ARGUMENT);
 	}
 	assert_int_equal(inbox_delivery_done_with(delivery, NULL, 0), INBOX_ERROR_ARGUMENT);
+	memset(deep, '[', sizeof(deep) / 2);
+	memset(deep + sizeof(deep) / 2, ']', sizeof(deep) / 2);
+	assert_int_equal(
+		inbox_delivery_done_with(delivery, deep, sizeof(deep)), INBOX_ERROR_ARGUMENT);
 	assert_int_equal(
 		inbox_delivery_done_with(delivery, "1", (size_t)17 << 20), INBOX_ERROR_ARGUMENT);
 	assert_says(world, "store it elsewhere");
@@ -1094,13 +1096,19 @@ static void a_refused_run_says_so(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* The signal is for the handler's thread: here it would only interrupt the script. */
 static void *stop_by_signal(void *arg)
 {
 	struct world *world = arg;
+	sigset_t signals;
 
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	world->peer = accept(world->listener, NULL, NULL);
 	read_line(world);
-	sidecar_sends(world, HELLO_OK);
+	sidecar_sends(world, HELLO_OK PLAIN("d1"));
+	sidecar_reads(world, DONE("d1"));
 	kill(getpid(), SIGTERM);
 	sidecar_reads(world, DRAIN);
 	sidecar_sends(world, DRAINED);

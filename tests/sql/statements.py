@@ -1,0 +1,69 @@
+"""The statements of sql/queries as a sidecar runs them: values beside the text, its planner settings."""
+
+import pathlib
+import re
+
+import psycopg
+
+SQL = pathlib.Path(__file__).resolve().parents[2] / "sql"
+QUERIES = sorted((SQL / "queries").glob("*.sql"))
+MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
+
+# What store/db.c sets in each of its transactions.
+SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
+# Everything is wanted: topics, types, kinds, open.
+ALL = ([None], [None], [0], [True])
+
+
+def text(name):
+    return (SQL / "queries" / f"{name}.sql").read_text()
+
+
+class Plan:
+    """What EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said."""
+
+    def __init__(self, top):
+        self.top = top["Plan"]
+        self.nodes = list(self._walk(self.top))
+        self.triggers = top.get("Triggers", [])
+
+    def _walk(self, node):
+        yield node
+        for child in node.get("Plans", []):
+            yield from self._walk(child)
+
+    def indexes(self):
+        return {node["Index Name"] for node in self.nodes if "Index Name" in node}
+
+    def scans_whole(self, table):
+        """True when a node reads the table from end to end."""
+        return any(node["Node Type"] == "Seq Scan" and node.get("Relation Name") == table
+                   for node in self.nodes)
+
+    def pages(self):
+        """Pages of tables and indexes looked at, in memory or not."""
+        return self.top["Shared Hit Blocks"] + self.top["Shared Read Blocks"]
+
+
+class Statements:
+    """Runs queries by name on one connection, each in a transaction of its own."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def run(self, name, *values):
+        with self.connection.transaction():
+            return self._execute("", name, values).fetchall()
+
+    def explain(self, name, *values):
+        """Runs it, rolls back, and returns how it was done."""
+        with self.connection.transaction(force_rollback=True):
+            self.connection.execute(SETTINGS)
+            cursor = self._execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", name, values)
+            return Plan(cursor.fetchone()[0][0])
+
+    def _execute(self, prefix, name, values):
+        sql = re.sub(r"\$(\d+)", r"%(p\1)s", text(name).replace("%", "%%"))
+        parameters = {f"p{number}": value for number, value in enumerate(values, start=1)}
+        return psycopg.Cursor(self.connection).execute(prefix + sql, parameters)

@@ -1,0 +1,170 @@
+"""inbox.complete, the replay trigger and the view, as handlers and operators use them."""
+
+import psycopg
+import pytest
+
+
+def insert(db, event_id="a", **columns):
+    """A claimed row (instance 1, delivery 1) unless told otherwise; returns its seq."""
+    row = {"source": "s", "event_id": event_id, "topic": "orders", "kafka_partition": 0, "kafka_offset": 1,
+           "claimed_by": 1, "delivery_count": 1, **columns}
+    return db.execute(f"INSERT INTO inbox.inbox_messages ({', '.join(row)}) VALUES"
+                      f" ({', '.join('%s' for _ in row)}) RETURNING seq", list(row.values())).fetchone()[0]
+
+
+def row_of(db, seq):
+    cursor = db.cursor(row_factory=psycopg.rows.dict_row)
+    return cursor.execute("SELECT * FROM inbox.messages WHERE seq = %s", [seq]).fetchone()
+
+
+def complete(connection, claim, result=None):
+    connection.execute("SELECT inbox.complete(%s, %s::jsonb)", [claim, result])
+
+
+def test_complete_processes_the_message_and_keeps_the_result(db):
+    seq = insert(db)
+    complete(db, f"{seq}.1.1", '{"ok": true}')
+    row = row_of(db, seq)
+    assert row["status"] == "processed"
+    assert row["result"] == {"ok": True}
+
+
+def test_complete_takes_back_the_crash_of_a_suspect(db):
+    seq = insert(db, suspect=True, crash_count=2)
+    complete(db, f"{seq}.1.1")
+    assert (row_of(db, seq)["crash_count"], row_of(db, seq)["suspect"]) == (1, False)
+
+
+@pytest.mark.parametrize("change", ["claimed_by = 2", "delivery_count = 2", "processed_at = now()",
+                                    "dead_at = now()", "available_at = now(), claimed_by = NULL"])
+def test_a_claim_that_is_not_held_is_lost(db, change):
+    seq = insert(db)
+    db.execute(f"UPDATE inbox.inbox_messages SET {change}")
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, f"{seq}.1.1")
+    assert raised.value.sqlstate == "IB001"
+
+
+def test_a_second_complete_raises(db):
+    seq = insert(db)
+    complete(db, f"{seq}.1.1")
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, f"{seq}.1.1")
+    assert raised.value.sqlstate == "IB001"
+
+
+@pytest.mark.parametrize("claim", [None, "", "1", "1.1", "1.1.1.1", "a.b.c", "-1.1.1", " 1.1.1", "1.1.1\n",
+                                   "9223372036854775808.1.1", "1.2147483648.1", "1.1.2147483648",
+                                   "99999999999999999999.1.1", "1.1.1'; DROP TABLE x; --"])
+def test_what_is_no_claim_is_malformed(db, claim):
+    insert(db)
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, claim)
+    assert raised.value.sqlstate == "IB002"
+
+
+def test_the_largest_claim_is_well_formed(db):
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, "9223372036854775807.2147483647.2147483647")
+    assert raised.value.sqlstate == "IB001"
+
+
+def test_a_rollback_gives_the_claim_back(db):
+    seq = insert(db)
+    with db.transaction(force_rollback=True):
+        complete(db, f"{seq}.1.1")
+    assert row_of(db, seq)["status"] == "claimed"
+    complete(db, f"{seq}.1.1")
+
+
+def test_effects_and_completion_are_one(db, connect):
+    """Two deliveries of one message race: only one handler's effects survive."""
+    seq = insert(db)
+    db.execute("CREATE TABLE inbox.effects (who text)")
+    other = connect()
+    with pytest.raises(psycopg.Error) as raised, other.transaction():
+        other.execute("INSERT INTO inbox.effects VALUES ('late')")
+        with db.transaction():
+            db.execute("INSERT INTO inbox.effects VALUES ('first')")
+            complete(db, f"{seq}.1.1")
+        complete(other, f"{seq}.1.1")
+    assert raised.value.sqlstate == "IB001"
+    assert db.execute("SELECT who FROM inbox.effects").fetchall() == [("first",)]
+
+
+def test_complete_serves_a_role_that_may_nothing_else(db, connect):
+    seq = insert(db)
+    db.execute("DROP ROLE IF EXISTS poor_handler")
+    db.execute("CREATE ROLE poor_handler LOGIN")
+    db.execute("GRANT USAGE ON SCHEMA inbox TO poor_handler")
+    db.execute("GRANT EXECUTE ON FUNCTION inbox.complete TO poor_handler")
+    handler = connect(user="poor_handler")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        handler.execute("SELECT * FROM inbox.inbox_messages")
+    complete(handler, f"{seq}.1.1")
+    handler.close()
+    assert row_of(db, seq)["status"] == "processed"
+    db.execute("DROP OWNED BY poor_handler")
+    db.execute("DROP ROLE poor_handler")
+
+
+@pytest.mark.parametrize("column", ["processed_at", "dead_at"])
+def test_clearing_the_end_of_a_message_replays_it(db, column):
+    seq = insert(db, retry_count=3, crash_count=1, suspect=True, error="e", error_code="c", delivery_count=4)
+    db.execute(f"UPDATE inbox.inbox_messages SET {column} = now(), result = '{{}}'")
+    db.execute(f"UPDATE inbox.inbox_messages SET {column} = NULL")
+    row = row_of(db, seq)
+    assert row["status"] == "waiting"
+    assert row["delivery_count"] == 4, "the fencing token never falls"
+    assert row["replay_count"] == 1
+    assert (row["claimed_by"], row["retry_count"], row["crash_count"], row["suspect"]) == (None, 0, 0, False)
+    assert (row["error"], row["error_code"], row["result"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("change", ["processed_at = now()", "dead_at = now()", "error = 'x'",
+                                    "processed_at = NULL", "retry_count = 1"])
+def test_other_updates_replay_nothing(db, change):
+    seq = insert(db)
+    db.execute(f"UPDATE inbox.inbox_messages SET {change}")
+    assert row_of(db, seq)["replay_count"] == 0
+    assert row_of(db, seq)["available_at"] is None
+
+
+def test_a_processed_message_can_be_made_dead_without_a_replay(db):
+    seq = insert(db, processed_at="now")
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, dead_at = now()")
+    assert row_of(db, seq)["status"] == "dead"
+
+
+def test_a_row_is_in_one_state_only(db):
+    seq = insert(db)
+    for change in ("processed_at = now(), dead_at = now()", "available_at = now(), dead_at = now(), claimed_by = NULL",
+                   "available_at = now()"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            db.execute(f"UPDATE inbox.inbox_messages SET {change} WHERE seq = {seq}")
+
+
+@pytest.mark.parametrize("columns, status", [
+    ({}, "claimed"),
+    ({"processed_at": "now"}, "processed"),
+    ({"dead_at": "now"}, "dead"),
+    ({"claimed_by": None, "available_at": "now"}, "waiting"),
+    ({"claimed_by": None, "available_at": "now", "retry_count": 1}, "retrying"),
+    ({"claimed_by": None, "available_at": "infinity", "retry_count": 1}, "parked"),
+])
+def test_the_view_names_the_status(db, columns, status):
+    assert row_of(db, insert(db, **columns))["status"] == status
+
+
+@pytest.mark.parametrize("payload, as_text, as_json", [
+    (b'{"n": 1}', '{"n": 1}', {"n": 1}),
+    (b"plain", "plain", None),
+    (b"", "", None),
+    (b"\xff", None, None),
+    (b"a\x00b", None, None),
+    (b'"\\u0000"', '"\\u0000"', None),
+    (None, None, None),
+])
+def test_the_view_reads_payloads_where_it_can(db, payload, as_text, as_json):
+    row = row_of(db, insert(db, payload=payload))
+    assert (row["payload_text"], row["payload_json"]) == (as_text, as_json)

@@ -1,0 +1,178 @@
+"""Which way PostgreSQL goes: the intended index, whatever it knows of the table, and HOT updates.
+
+Pages are compared, never times.
+"""
+
+import pytest
+
+from statements import ALL
+
+ROWS = 200_000
+BIG = "x" * 200
+
+
+def fill(db, rows=ROWS):
+    """Mostly processed; every tenth row is due, every tenth parked, the last ones are claimed by 1."""
+    db.execute("ALTER TABLE inbox.inbox_messages SET (autovacuum_enabled = off)")
+    db.execute("""
+        INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,
+            key, payload, payload_digest, available_at, claimed_by, processed_at, delivery_count)
+        SELECT 's', 'e' || i, 't', 'orders', i % 4, i / 4, ('k' || i % 1000)::bytea, %s, 'd',
+            CASE i % 10 WHEN 0 THEN now() - interval '1 hour' WHEN 1 THEN 'infinity' END,
+            CASE WHEN i % 10 > 1 THEN 1 END,
+            CASE WHEN i % 10 > 1 AND i < %s THEN now() END, 1
+        FROM generate_series(1, %s) i""".replace("% ", "%% "), [BIG.encode(), rows - 5000, rows])
+
+
+@pytest.fixture(scope="module", params=["never analyzed", "analyzed when empty", "analyzed"])
+def knowledge(request):
+    """What the planner knows of the table."""
+    return request.param
+
+
+@pytest.fixture
+def full(db, statements, knowledge):
+    if knowledge == "analyzed when empty":
+        db.execute("ANALYZE inbox.inbox_messages")
+    fill(db)
+    if knowledge == "analyzed":
+        db.execute("VACUUM ANALYZE inbox.inbox_messages")
+    return statements
+
+
+def ours(db, count):
+    return [row[0] for row in db.execute("SELECT seq FROM inbox.inbox_messages WHERE claimed_by = 1"
+                                         " AND processed_at IS NULL ORDER BY seq LIMIT %s", [count])]
+
+
+def hashes(db, count):
+    return [row[0] for row in db.execute("SELECT DISTINCT substr(sha256(key), 1, 8) FROM inbox.inbox_messages"
+                                         " WHERE available_at IS NOT NULL AND kafka_partition = 0 LIMIT %s",
+                                         [count])]
+
+
+def new_rows(count):
+    return (["s"] * count, [f"n{i}" for i in range(count)], ["t"] * count, ["orders"] * count,
+            [i % 4 for i in range(count)], list(range(10**6, 10**6 + count)), [None] * count,
+            [b"new%d" % i for i in range(count)], ["[]"] * count, [b"{}"] * count, [b"d"] * count,
+            [0] * count, [True] * count)
+
+
+def test_every_statement_finds_its_index(db, full):
+    """One filled table for all of them, for filling is what takes the time."""
+    four = (["orders"] * 4, [0, 1, 2, 3])
+    known = [f"e{i}" for i in range(1000)]
+    wanted = []
+
+    def expect(index, name, *values):
+        wanted.append((index, name, values))
+
+    for count in (10, 1000):
+        seqs = ours(db, count)
+        ones = [1] * len(seqs)
+        nothing = [None] * len(seqs)
+        expect("inbox_messages_seq_key", "settle_done", 1, seqs, ones)
+        expect("inbox_messages_seq_key", "settle_verdicts", 1, seqs, ones, [2] * len(seqs), ones, ones, ones,
+               [False] * len(seqs), nothing, nothing, nothing)
+        expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones)
+        expect("inbox_messages_seq_key", "settle_lockable", seqs)
+        expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
+        expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
+               [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
+               [b"other"] * count, [b"x"] * count)
+    for rows in (10, 500, 5000):
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True)
+    for count in (1, 50):
+        lanes = hashes(db, count)
+        expect("inbox_messages_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), lanes, 100,
+               10**9, *ALL)
+    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL)
+    expect("inbox_messages_key", "find_parked", "orders", 1, b"", 100, *ALL)
+    expect("inbox_messages_key", "release_unkeyed", "orders", 1, 100, *ALL)
+    expect("inbox_messages_claim", "release_unordered", "orders", 1, 100, *ALL)
+    expect("inbox_messages_claim", "count_waiting", *four, 1000)
+    expect("inbox_messages_claim", "count_unrouted", *four, 1000, *ALL)
+    expect("inbox_messages_dead", "count_dead", 1000)
+    expect("inbox_messages_seq_key", "rescue_unknown", 1, ROWS - 100)
+    expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3])
+    expect("inbox_messages_claimed", "rescue_slow", 1, 1000, 0)
+    expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
+    expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False)
+
+    for index, name, values in wanted:
+        plan = full.explain(name, *values)
+        assert index in plan.indexes(), name
+        assert not plan.scans_whole("inbox_messages"), name
+
+
+def test_any_waiting_reads_a_page_or_two_of_a_partition(full):
+    plan = full.explain("any_waiting", ["orders"] * 4, [0, 1, 2, 3])
+    assert not plan.scans_whole("inbox_messages")
+    assert plan.pages() < 60
+
+
+def updates(db):
+    db.execute("SELECT pg_stat_force_next_flush()")
+    return db.execute("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables"
+                      " WHERE schemaname = 'inbox' AND relname = 'inbox_messages'").fetchone()
+
+
+def index_sizes(db):
+    return dict(db.execute("SELECT indexrelid::regclass::text, pg_relation_size(indexrelid) FROM pg_index"
+                           " WHERE indrelid = 'inbox.inbox_messages'::regclass").fetchall())
+
+
+def born_claimed(db, count):
+    db.execute("""
+        INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,
+            key, payload, payload_digest, claimed_by, delivery_count)
+        SELECT 's', 'b' || i, 't', 'orders', 0, i, 'k', %s, 'd', 1, 1 FROM generate_series(1, %s) i""",
+               [BIG.encode(), count])
+    return ours(db, count)
+
+
+@pytest.mark.parametrize("result", [None, '{"ok": true, "charge": "ch_123456789"}'])
+def test_completing_is_a_hot_update_and_touches_no_index(db, statements, result):
+    if not db.info.server_version >= 150000:
+        pytest.skip("pg_stat_force_next_flush() came with PostgreSQL 15")
+    seqs = born_claimed(db, 2000)
+    before, sizes = updates(db), index_sizes(db)
+    ones = [1] * len(seqs)
+    if result is None:
+        done = statements.run("settle_done", 1, seqs, ones)
+    else:
+        done = statements.run("settle_verdicts", 1, seqs, ones, [0] * 2000, [0] * 2000, [0] * 2000, [0] * 2000,
+                              [False] * 2000, [None] * 2000, [None] * 2000, [result] * 2000)
+    assert len(done) == 2000
+    after = updates(db)
+    assert after[0] - before[0] == 2000
+    assert after[1] - before[1] == 2000
+    assert index_sizes(db) == sizes
+
+
+def test_a_healthy_message_never_enters_the_claim_indexes(db):
+    empty = index_sizes(db)
+    born_claimed(db, 2000)
+    sizes = index_sizes(db)
+    for name in ("claim", "key", "position", "claimed", "dead"):
+        assert sizes[f"inbox.inbox_messages_{name}"] == empty[f"inbox.inbox_messages_{name}"]
+
+
+def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
+    def claim():
+        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True).pages()
+
+    insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition,"
+              " kafka_offset, key, payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, {offset},"
+              " {key}, 'x', {available} FROM generate_series(1, {rows}) i")
+    db.execute(insert.format(offset="200000 + i", key="('free' || i)::bytea", available="now()", rows=100), ["f"])
+    before = claim()
+    db.execute(insert.format(offset="1", key="'blocked'", available="now() + interval '1 hour'", rows=1), ["head"])
+    db.execute(insert.format(offset="1 + i", key="'blocked'", available="'infinity'", rows=100_000), ["p"])
+    assert claim() < before * 3
+
+    # Neither does finding what may be released, nor releasing a bit of it.
+    sweep = statements.explain("find_parked", "orders", 0, b"", 1000, *ALL)
+    assert sweep.pages() < 1500
+    blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]
+    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL).pages() < 300

@@ -1,0 +1,432 @@
+/* The connection itself: values there and back, faults and what is left after them, migrations. */
+#include "world.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "queries.h"
+#include "store/migrate.h"
+
+static struct db *a_db(
+	const struct world *world, const struct settings *settings, int64_t statement_timeout_ms)
+{
+	const struct db_options options = {
+		.postgres = settings,
+		.schema = world->schema,
+		.application = "inboxd/other",
+		.lock_timeout_ms = 2000,
+		.idle_timeout_ms = 20000,
+		.statement_timeout_ms = statement_timeout_ms,
+	};
+	struct db *db = NULL;
+
+	OK(db_new(&db, &options, &err));
+	return db;
+}
+
+static const struct settings no_settings = { NULL, 0 };
+
+static int open_with(struct world *world, const char *name, const char *value)
+{
+	char *copies[] = { strdup(name), strdup(value) };
+	struct setting setting = { copies[0], copies[1] };
+	const struct settings settings = { &setting, 1 };
+	struct db *db = a_db(world, &settings, 1000);
+	int r = db_open(db, &err);
+
+	db_free(db);
+	free(copies[0]);
+	free(copies[1]);
+	return r;
+}
+
+static void a_keyword_of_the_configuration_goes_to_libpq(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(open_with(world, "dbname", "template1"), 0);
+	assert_int_equal(open_with(world, "dbname", "no_such_database"), FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "no_such_database"));
+}
+
+static void a_server_that_is_not_there_is_a_fault_with_words(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(open_with(world, "port", "1"), FAULT_DATABASE);
+	assert_string_equal(err.state, "");
+	assert_string_equal(db_error_class(&err), "connection");
+	assert_int_equal(strncmp(err.text, "cannot connect to PostgreSQL: ", 30), 0);
+}
+
+static void a_password_is_never_in_the_words(void **state)
+{
+	struct world *world = *state;
+	char *copies[] = { strdup("password"), strdup("s3cret"), strdup("port"), strdup("1") };
+	struct setting items[] = { { copies[0], copies[1] }, { copies[2], copies[3] } };
+	const struct settings settings = { items, 2 };
+	struct db *db = a_db(world, &settings, 1000);
+
+	assert_int_equal(db_open(db, &err), FAULT_DATABASE);
+	assert_null(strstr(err.text, "s3cret"));
+	db_free(db);
+	for (int i = 0; i < 4; i++)
+		free(copies[i]);
+}
+
+static void a_database_in_another_encoding_is_refused(void **state)
+{
+	struct world *world = *state;
+
+	run_sql(world, "CREATE DATABASE latin_%s ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0",
+		world->schema);
+	{
+		char name[96];
+
+		(void)snprintf(name, sizeof(name), "latin_%s", world->schema);
+		assert_int_equal(open_with(world, "dbname", name), FAULT_DATABASE);
+	}
+	assert_non_null(strstr(err.text, "LATIN1"));
+	run_sql(world, "DROP DATABASE latin_%s WITH (FORCE)", world->schema);
+}
+
+static void a_closed_connection_says_so(void **state)
+{
+	struct world *world = *state;
+
+	db_close(world->db);
+	assert_int_equal(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err), FAULT_DATABASE);
+	assert_string_equal(err.text, "not connected to PostgreSQL");
+	OK(db_open(world->db, &err));
+}
+
+static void rows_and_params_carry_every_type(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	(void)STORED(world, .id = "a", .key = "", .payload = "");
+	params_int(&params, world->me.id);
+	OK(db_run(world->db, QUERY_PEEK_PARTITIONS, &params, &rows, &err));
+	assert_int_equal(rows_count(rows), 1);
+	assert_string_equal(rows_text(rows, 0, 0), "orders");
+	assert_int_equal(rows_int(rows, 0, 1), 0);
+	assert_int_equal(rows_int(rows, 0, 2), 1);
+	assert_int_equal(rows_timestamp_ms(rows, 0, 5), 1700000000123);
+	assert_false(rows_bool(rows, 0, 6));
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE key = '' AND "
+				    "payload = ''"),
+		1);
+}
+
+static void a_failed_transaction_leaves_the_connection_usable(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, 1);
+	params_bigint(&params, 1);
+	params_jsonb(&params, bytes_of("{"));
+	assert_int_equal(db_run(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "22P02");
+	assert_true(db_error_is_data(&err));
+	assert_string_equal(db_error_class(&err), "22");
+	assert_true(db_is_open(world->db));
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+}
+
+static void words_never_quote_values(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(db_script(world->db,
+				 "INSERT INTO inbox.inbox_binding (only_row, cluster_id, group_id)"
+				 " VALUES (false, 's3cret', 's3cret')",
+				 &err),
+		FAULT_DATABASE);
+	assert_string_equal(err.state, "23514");
+	assert_null(strstr(err.text, "s3cret"));
+}
+
+static void a_savepoint_survives_bad_values(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, world->me.id);
+	params_bigint(&params, 9);
+	params_jsonb(&params, bytes_of("{"));
+	OK(db_begin(world->db, &err));
+	OK(db_step(world->db, QUERY_LIST_UNRESCUED, NULL, NULL, &err));
+	OK(db_savepoint(world->db, &err));
+	assert_int_equal(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
+	OK(db_rollback_to_savepoint(world->db, &err));
+	params_reset(&params);
+	params_int(&params, world->me.id);
+	params_bigint(&params, 9);
+	params_jsonb(&params, bytes_of("{}"));
+	OK(db_savepoint(world->db, &err));
+	OK(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err));
+	OK(db_commit(world->db, &err));
+	assert_int_equal(ask(world, "SELECT low_seq FROM inbox.inbox_instances"), 9);
+}
+
+static void a_failed_transaction_cannot_be_committed(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, world->me.id);
+	params_bigint(&params, 9);
+	params_jsonb(&params, bytes_of("{"));
+	OK(db_begin(world->db, &err));
+	OK(db_savepoint(world->db, &err));
+	assert_int_equal(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
+	assert_int_equal(db_commit(world->db, &err), FAULT_INTERNAL);
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+}
+
+static void a_rollback_undoes_what_was_only_queued(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, world->me.id);
+	OK(db_begin(world->db, &err));
+	OK(db_queue(world->db, QUERY_STOP_INSTANCE, &params, NULL, &err));
+	db_rollback(world->db);
+	assert_true(db_is_open(world->db));
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.inbox_instances WHERE stopped_at IS NULL"),
+		1);
+}
+
+static void a_statement_that_takes_too_long_is_ended_by_the_server(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(db_freep) struct db *db = a_db(world, &no_settings, 200);
+
+	OK(db_open(db, &err));
+	run_sql(world, "CREATE OR REPLACE FUNCTION inbox.slow() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN PERFORM pg_sleep(60); RETURN NULL; END$$");
+	run_sql(world, "CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_instances EXECUTE FUNCTION "
+		       "inbox.slow()");
+	assert_int_equal(instance_stop(db, world->me.id, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "57014");
+	assert_true(db_is_open(db));
+}
+
+static void *interrupt_soon(void *arg)
+{
+	(void)nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	db_interrupt(arg);
+	return NULL;
+}
+
+static void an_interrupt_ends_the_wait_of_another_thread(void **state)
+{
+	struct world *world = *state;
+	int64_t started = clock_now_ms();
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, world->db), 0);
+	assert_int_equal(db_script(world->db, "SELECT pg_sleep(15)", &err), FAULT_DATABASE);
+	assert_in_range(clock_now_ms() - started, 0, 10000);
+	assert_false(db_is_open(world->db));
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	OK(db_open(world->db, &err));
+}
+
+/* The trigger ends our session within COMMIT: nobody will ever answer it. */
+static void a_commit_without_an_answer_is_unknown(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	run_sql(world,
+		"CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
+		" $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
+	run_sql(world,
+		"CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_instances"
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
+	params_int(&params, world->me.id);
+	OK(db_begin(world->db, &err));
+	OK(db_step(world->db, QUERY_STOP_INSTANCE, &params, NULL, &err));
+	assert_int_equal(db_commit(world->db, &err), DB_COMMIT_UNKNOWN);
+	assert_false(db_is_open(world->db));
+	assert_string_equal(err.state, "57P01");
+}
+
+static void a_server_that_turned_read_only_is_left(void **state)
+{
+	struct world *world = *state;
+
+	OK(db_begin(world->db, &err));
+	OK(db_script(world->db, "SET TRANSACTION READ ONLY", &err));
+	assert_int_equal(
+		db_script(world->db, "DELETE FROM inbox.inbox_binding", &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "25006");
+	assert_false(db_is_open(world->db));
+}
+
+static void large_batches_do_not_block_each_other(void **state)
+{
+	struct world *world = *state;
+	char *payload = malloc(4 << 20);
+
+	memset(payload, 'x', (4 << 20) - 1);
+	payload[(4 << 20) - 1] = '\0';
+	for (int i = 0; i < 4; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		ADD(world, .id = id, .payload = payload);
+	}
+	must_store(world);
+	assert_int_equal(ask(world, "SELECT sum(octet_length(payload)) FROM inbox.inbox_messages"),
+		4 * ((4 << 20) - 1));
+	free(payload);
+}
+
+static void a_migrated_schema_matches_this_program(void **state)
+{
+	struct world *world = *state;
+	int found;
+	int applied;
+
+	OK(migrate_check(world->db, &found, &err));
+	assert_int_equal(found, migrate_latest());
+	OK(migrate_run(world->db, &applied, &err));
+	assert_int_equal(applied, 0);
+}
+
+static void other_versions_are_told_apart(void **state)
+{
+	struct world *world = *state;
+	int found;
+	int applied;
+
+	run_sql(world, "UPDATE inbox.inbox_schema_version SET version = 9999 WHERE version = %d",
+		migrate_latest());
+	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_NEWER);
+	assert_int_equal(found, 9999);
+	assert_int_equal(migrate_run(world->db, &applied, &err), FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "upgrade inboxd"));
+	run_sql(world, "DELETE FROM inbox.inbox_schema_version");
+	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_MISSING);
+	run_sql(world, "DROP TABLE inbox.inbox_schema_version");
+	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_MISSING);
+}
+
+static void *migrate_there(void *arg)
+{
+	struct err words = ERR_INIT;
+	int applied = -1;
+
+	return migrate_run(arg, &applied, &words) == 0 && db_is_open(arg) ? arg : NULL;
+}
+
+static void two_migrations_at_once_both_succeed(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(db_freep) struct db *first = a_db(world, &no_settings, 20000);
+	CLEANUP(db_freep) struct db *second = a_db(world, &no_settings, 20000);
+	pthread_t thread;
+	void *there = NULL;
+
+	OK(db_open(first, &err));
+	OK(db_open(second, &err));
+	run_sql(world, "DROP SCHEMA %s CASCADE", world->schema);
+	assert_int_equal(pthread_create(&thread, NULL, migrate_there, second), 0);
+	assert_non_null(migrate_there(first));
+	assert_int_equal(pthread_join(thread, &there), 0);
+	assert_non_null(there);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.inbox_schema_version"), migrate_latest());
+}
+
+static int migrate_as(struct world *world, const char *user)
+{
+	char *copies[] = { strdup("user"), strdup(user) };
+	struct setting setting = { copies[0], copies[1] };
+	const struct settings settings = { &setting, 1 };
+	struct db *db = a_db(world, &settings, 20000);
+	int applied;
+	int r = db_open(db, &err);
+
+	if (r == 0)
+		r = migrate_run(db, &applied, &err);
+	db_free(db);
+	free(copies[0]);
+	free(copies[1]);
+	return r;
+}
+
+static void a_user_needs_only_a_schema_of_its_own(void **state)
+{
+	struct world *world = *state;
+	char user[96];
+
+	(void)snprintf(user, sizeof(user), "user_%s", world->schema);
+	run_sql(world, "CREATE ROLE %s LOGIN", user);
+	run_sql(world, "DROP SCHEMA %s CASCADE", world->schema);
+	assert_int_equal(migrate_as(world, user), FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "may not create it"));
+	run_sql(world, "CREATE SCHEMA %s", world->schema);
+	assert_int_equal(migrate_as(world, user), FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "may not create objects"));
+	run_sql(world, "DROP SCHEMA %s", world->schema);
+	run_sql(world, "CREATE SCHEMA %s AUTHORIZATION %s", world->schema, user);
+	assert_int_equal(migrate_as(world, user), 0);
+	run_sql(world, "DROP OWNED BY %s", user);
+	run_sql(world, "DROP ROLE %s", user);
+	run_sql(world, "CREATE SCHEMA %s", world->schema);
+}
+
+static void every_statement_prepares(void **state)
+{
+	struct world *world = *state;
+
+	for (int i = 0; i < QUERY_COUNT; i++) {
+		char *sql = NULL;
+
+		if (asprintf(&sql, "PREPARE q%d AS %s", i, query_texts[i].sql) < 0)
+			fail();
+		OK(db_script(world->db, sql, &err));
+		free(sql);
+	}
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_keyword_of_the_configuration_goes_to_libpq),
+		TEST(a_server_that_is_not_there_is_a_fault_with_words),
+		TEST(a_password_is_never_in_the_words),
+		TEST(a_database_in_another_encoding_is_refused),
+		TEST(a_closed_connection_says_so),
+		TEST(rows_and_params_carry_every_type),
+		TEST(a_failed_transaction_leaves_the_connection_usable),
+		TEST(words_never_quote_values),
+		TEST(a_savepoint_survives_bad_values),
+		TEST(a_failed_transaction_cannot_be_committed),
+		TEST(a_rollback_undoes_what_was_only_queued),
+		TEST(a_statement_that_takes_too_long_is_ended_by_the_server),
+		TEST(an_interrupt_ends_the_wait_of_another_thread),
+		TEST(a_commit_without_an_answer_is_unknown),
+		TEST(a_server_that_turned_read_only_is_left),
+		TEST(large_batches_do_not_block_each_other),
+		TEST(a_migrated_schema_matches_this_program),
+		TEST(other_versions_are_told_apart),
+		TEST(two_migrations_at_once_both_succeed),
+		TEST(a_user_needs_only_a_schema_of_its_own),
+		TEST(every_statement_prepares),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* Leases: heartbeats, who may be declared dead, and what is rescued of the dead. */
+#include "world.h"
+
+static const atomic_bool go_on = false;
+
+static struct instance another(struct world *world, const char *place)
+{
+	struct instance instance;
+
+	OK(instance_register(world->db, "other", place, &instance, &err));
+	return instance;
+}
+
+static int fence(struct world *world, const char *place, bool judge)
+{
+	const struct fencing fencing = { .place = place, .lease_ms = 15000, .judge_leases = judge };
+	int fenced = -1;
+
+	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
+	return fenced;
+}
+
+static int64_t rescue(struct world *world)
+{
+	int64_t rescued = -1;
+
+	OK(instance_rescue(world->db, &go_on, &rescued, &err));
+	return rescued;
+}
+
+static void give_to(struct world *world, const char *id, int32_t instance, int delivery_count)
+{
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d"
+		" WHERE event_id = '%s'",
+		instance, delivery_count, id);
+}
+
+static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct instance instance = another(world, "");
+
+	assert_in_range(instance.id, 1, INT32_MAX);
+	assert_int_not_equal(instance.id, world->me.id);
+	assert_int_equal(instance.first_low_seq, seq + 1);
+}
+
+static void a_heartbeat_renews_the_lease(void **state)
+{
+	struct world *world = *state;
+	int64_t now = 0;
+
+	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour'");
+	OK(instance_heartbeat(world->db, world->me.id, 7, bytes_of("[\"billing\"]"), &now, &err));
+	assert_string_equal(
+		ask_text(world, "SELECT concat_ws('|', heartbeat_at > now() - interval '1 min',"
+				" low_seq, handlers) FROM inbox.inbox_instances"),
+		"t|7|[\"billing\"]");
+	assert_in_range(now, 1600000000000, 4000000000000);
+}
+
+static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
+{
+	struct world *world = *state;
+	int64_t now;
+
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, 1, bytes_of("[]"), &now, &err),
+		HEARTBEAT_FENCED);
+	run_sql(world, "DELETE FROM inbox.inbox_instances");
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, 1, bytes_of("[]"), &now, &err),
+		HEARTBEAT_FENCED);
+}
+
+static void whose_lease_ran_out_is_fenced_by_who_may_judge(void **state)
+{
+	struct world *world = *state;
+	struct instance late = another(world, "elsewhere");
+
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '16 s' WHERE id "
+		"= %d",
+		late.id);
+	run_sql(world, "UPDATE inbox.inbox_offsets SET owner = %d", late.id);
+	assert_int_equal(fence(world, "here", false), 0);
+	assert_int_equal(fence(world, "here", true), 1);
+	assert_string_equal(
+		ask_text(world,
+			"SELECT concat_ws('|', owner IS NULL, epoch) FROM inbox.inbox_offsets"),
+		"t|2");
+	assert_int_equal(fence(world, "here", true), 0);
+}
+
+static void a_lease_that_holds_is_not_judged(void **state)
+{
+	struct world *world = *state;
+
+	(void)another(world, "elsewhere");
+	assert_int_equal(fence(world, "here", true), 0);
+}
+
+static void an_earlier_instance_of_this_place_is_fenced_at_once(void **state)
+{
+	struct world *world = *state;
+
+	(void)another(world, "here");
+	(void)another(world, "");
+	assert_int_equal(fence(world, "", false), 0);
+	assert_int_equal(fence(world, "here", false), 1);
+}
+
+static void fencing_ends_the_sessions_of_the_dead_first(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+
+	assert_string_equal(run_other(world, "SET application_name = 'inboxd/%d'", dead.id), "");
+	assert_string_equal(run_other(world,
+				    "BEGIN; SELECT 1 FROM inbox.inbox_instances WHERE id = %d"
+				    " FOR KEY SHARE",
+				    dead.id),
+		"");
+	/* Its lock may outlive the first attempt by a moment. */
+	for (int i = 0; i < 100 && fence(world, "here", false) == 0; i++)
+		run_sql(world, "SELECT pg_sleep(0.02)");
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE fenced_at IS NOT NULL"),
+		1);
+	assert_string_equal(run_other(world, "SELECT 1"), "lost");
+}
+
+static void what_the_dead_held_waits_again_as_suspect(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+
+	for (char c = 'a'; c <= 'e'; c++) {
+		char id[] = { c, '\0' };
+
+		(void)STORED(world, .id = id);
+	}
+	give_to(world, "a", dead.id, 1);
+	give_to(world, "b", dead.id, 3);
+	give_to(world, "c", dead.id, 1);
+	run_sql(world, "UPDATE inbox.inbox_messages SET processed_at = now() WHERE event_id = 'c'");
+	give_to(world, "d", dead.id, 1);
+	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'd'");
+	assert_int_equal(fence(world, "here", false), 1);
+	assert_int_equal(rescue(world), 2);
+	assert_string_equal(
+		ask_text(world,
+			"SELECT string_agg(concat_ws(' ', event_id, status, suspect,"
+			" delivery_count, crash_count), ',' ORDER BY seq) FROM inbox.messages"),
+		"a waiting t 1 0,b waiting t 3 0,c processed f 1 0,d dead f 1 0,e claimed f 1 0");
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE rescued_at IS NOT NULL"),
+		1);
+	assert_int_equal(rescue(world), 0);
+}
+
+static void a_row_in_its_handlers_transaction_is_rescued_when_that_ends(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	int64_t seq = STORED(world, .id = "a");
+
+	(void)STORED(world, .id = "b");
+	give_to(world, "a", dead.id, 1);
+	give_to(world, "b", dead.id, 2);
+	assert_string_equal(
+		run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')", (long)seq, dead.id),
+		"");
+	assert_int_equal(fence(world, "here", false), 1);
+	assert_int_equal(rescue(world), 1);
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE rescued_at IS NOT NULL"),
+		0);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	assert_int_equal(rescue(world), 1);
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE rescued_at IS NOT NULL"),
+		1);
+}
+
+static void rescue_goes_through_many_pages_and_windows(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, claimed_by, delivery_count)"
+		" SELECT 's', i::text, 'orders', 0, i, %d, 1 + i %% 2 FROM generate_series(1, "
+		"50001) i",
+		dead.id);
+	assert_int_equal(fence(world, "here", false), 1);
+	assert_int_equal(rescue(world), 50001);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE available_at IS NULL"),
+		0);
+}
+
+static void rescue_stops_when_it_is_told(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	const atomic_bool stop = true;
+	int64_t rescued;
+
+	(void)STORED(world, .id = "a");
+	give_to(world, "a", dead.id, 1);
+	assert_int_equal(fence(world, "here", false), 1);
+	OK(instance_rescue(world->db, &stop, &rescued, &err));
+	assert_int_equal(rescued, 0);
+	assert_int_equal(rescue(world), 1);
+}
+
+static void who_stops_cleanly_holds_nothing(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "left");
+	OK(instance_stop(world->db, world->me.id, &err));
+	assert_int_equal(rescue(world), 1);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_instances"
+				    " WHERE stopped_at IS NOT NULL AND rescued_at IS NOT NULL"),
+		1);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_of_a_new_instance_is_below_its_low_seq),
+		TEST(a_heartbeat_renews_the_lease),
+		TEST(a_fenced_instance_learns_it_from_its_heartbeat),
+		TEST(whose_lease_ran_out_is_fenced_by_who_may_judge),
+		TEST(a_lease_that_holds_is_not_judged),
+		TEST(an_earlier_instance_of_this_place_is_fenced_at_once),
+		TEST(fencing_ends_the_sessions_of_the_dead_first),
+		TEST(what_the_dead_held_waits_again_as_suspect),
+		TEST(a_row_in_its_handlers_transaction_is_rescued_when_that_ends),
+		TEST(rescue_goes_through_many_pages_and_windows),
+		TEST(rescue_stops_when_it_is_told),
+		TEST(who_stops_cleanly_holds_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
