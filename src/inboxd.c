@@ -51,6 +51,8 @@ struct daemon {
 	atomic_bool reload;
 	_Atomic int64_t pg_offset_ms;
 	_Atomic int32_t instance;
+	pthread_mutex_t shown_lock;
+	struct dispatch *shown;         /* under shown_lock */
 	int64_t started_ms;
 };
 
@@ -130,6 +132,24 @@ static void end_signals(struct daemon *daemon)
 
 /* ------------------------------------------------------------------ what /status says */
 
+/* Whom /status asks for handlers; NULL between two incarnations. */
+static void show(struct daemon *daemon, struct dispatch *dispatch)
+{
+	(void)pthread_mutex_lock(&daemon->shown_lock);
+	daemon->shown = dispatch;
+	(void)pthread_mutex_unlock(&daemon->shown_lock);
+}
+
+static void add_handlers(struct daemon *daemon, struct buf *json)
+{
+	(void)pthread_mutex_lock(&daemon->shown_lock);
+	if (daemon->shown != NULL)
+		dispatch_handlers(daemon->shown, json);
+	else
+		buf_add_str(json, "[]");
+	(void)pthread_mutex_unlock(&daemon->shown_lock);
+}
+
 static void add_status(struct buf *json, void *arg)
 {
 	struct daemon *daemon = arg;
@@ -143,11 +163,13 @@ static void add_status(struct buf *json, void *arg)
 		atomic_load(&health->broker_ok) ? "true" : "false",
 		atomic_load(&health->group_joined) ? "true" : "false",
 		atomic_load(&health->stopping) ? "true" : "false");
-	buf_addf(json, ",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f}",
+	buf_addf(json, ",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,\"handlers\":",
 		metric_value(metrics_get(daemon->metrics, METER_CLAIMED, NULL, NULL)),
 		metric_value(metrics_get(daemon->metrics, METER_WAITING, NULL, NULL)),
 		metric_value(metrics_get(daemon->metrics, METER_DEAD, NULL, NULL)),
 		metric_value(metrics_get(daemon->metrics, METER_UNROUTED, NULL, NULL)));
+	add_handlers(daemon, json);
+	buf_add_char(json, '}');
 }
 
 static int start_http(struct daemon *daemon, struct err *err)
@@ -184,16 +206,16 @@ static int check_schema(struct db *db, const struct daemon *daemon, struct err *
 	int applied = 0;
 	int r;
 
-	if (daemon->options.migrate) {
+	r = migrate_check(db, &found, err);
+	if (r <= 0)
+		return r;
+	if (daemon->options.migrate && r != SCHEMA_NEWER) {
 		r = migrate_run(db, &applied, err);
 		if (r == 0 && applied > 0)
 			log_info("migrated", LOG_INT("applied", applied),
 				LOG_INT("version", migrate_latest()));
 		return r;
 	}
-	r = migrate_check(db, &found, err);
-	if (r <= 0)
-		return r;
 	(void)err_set(err, FAULT_DATABASE,
 		r == SCHEMA_NEWER ? "schema \"%s\" has version %d, newer than this inboxd knows (%d): run a newer inboxd"
 				  : "schema \"%s\" has version %d, this inboxd needs %d: run `inboxd migrate`, or start with `inboxd run --migrate`",
@@ -430,6 +452,7 @@ static int watch(struct daemon *daemon, struct incarnation *life, struct err *er
 static void announce(struct daemon *daemon, const struct incarnation *life)
 {
 	atomic_store(&daemon->instance, life->instance.id);
+	show(daemon, life->dispatch);
 	log_info("started", LOG_STR("version", INBOXD_VERSION),
 		LOG_STR("instance", daemon->config->inbox.instance), LOG_INT("id", life->instance.id),
 		LOG_STR("socket", daemon->config->socket.path),
@@ -462,6 +485,7 @@ static int live(struct daemon *daemon, struct err *err)
 		r = watch(daemon, &life, err);
 		hung = r == 1 ? stop_at_once(&life) : stop_in_order(daemon, &life);
 	}
+	show(daemon, NULL);
 	if (hung != 0 && r != 1)
 		leave_hanging(err_exit_code(r));
 	if (hung == 0)
@@ -506,6 +530,7 @@ int inboxd_run(const struct inboxd_options *options, struct err *err)
 		.options = *options,
 		.config = options->config,
 		.lock = SOCKET_LOCK_INIT,
+		.shown_lock = PTHREAD_MUTEX_INITIALIZER,
 		.started_ms = clock_now_ms(),
 	};
 	int r = prepare(&daemon, err);

@@ -2,11 +2,12 @@
 -- parked rows of a partition.
 -- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions (a closed handler still wants its own).
-SELECT count(*)
-FROM (SELECT 1
+-- Back: how many, milliseconds since the oldest was received.
+SELECT count(*), coalesce(extract(epoch FROM now() - min(u.received_at)) * 1000, 0)::bigint
+FROM (SELECT m.received_at
       FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
       CROSS JOIN LATERAL (
-          SELECT r.topic, r.event_type FROM inbox.inbox_messages r
+          SELECT r.topic, r.event_type, r.received_at FROM inbox.inbox_messages r
           WHERE r.topic = p.topic AND r.kafka_partition = p.kafka_partition
             AND r.available_at = 'infinity'
           ORDER BY r.seq

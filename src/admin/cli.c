@@ -38,7 +38,6 @@ enum option_kind { KIND_FLAG, KIND_TEXT, KIND_SET };
 
 #define FOR(command) (1U << (command))
 #define FOR_ALL      (~0U)
-#define CONFIGURED   (FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) | FOR(COMMAND_CHECK))
 
 struct option_row {
 	char letter; /* '\0' = none */
@@ -54,9 +53,9 @@ struct option_row {
 static const struct option_row option_rows[] = {
 	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
 		"bring the schema up to date first" },
-	{ 'c', "config", "FILE", CONFIGURED, KIND_TEXT, offsetof(struct cli, config_file),
+	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, else " CLI_STANDARD_FILE },
-	{ 0, "set", "SECTION.KEY=VALUE", CONFIGURED, KIND_SET, 0,
+	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
 		"set one value, over the file and the environment; may be repeated" },
 	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
 		"print JSON where something is printed" },

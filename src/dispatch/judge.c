@@ -23,8 +23,8 @@ void judge_clear(struct entry *entry)
 	entry->result = NULL;
 }
 
-/* Any verdict but a lost connection takes a raised crash count back: the values written are those
- * from before it was raised. */
+/* Nothing changes, and a raised crash count is taken back: the values written are those from before
+ * it was raised. */
 static void start(struct entry *entry, enum settle_outcome outcome, enum entry_end end)
 {
 	const struct message *message = entry->message;
@@ -72,7 +72,8 @@ static void done(struct entry *entry, struct bytes result)
 	entry->result = copy(result);
 	if (entry->result != NULL)
 		entry->verdict.result = bytes_of(entry->result);
-	entry->verdict.plain = entry->result == NULL && !entry->raised && !entry->message->suspect;
+	entry->verdict.plain = entry->result == NULL && !entry->raised &&
+		!entry->message->suspect && entry->message->crash_count == 0;
 }
 
 static void snooze(const struct judge_rules *rules, struct entry *entry, int64_t delay_ms)
@@ -123,6 +124,7 @@ int judge_answer(const struct judge_rules *rules, struct entry *entry, const str
 			strdup("NOT_SETTLED"));
 		break;
 	}
+	entry->verdict.crash_count = 0; /* it did not end its handler: whatever it was suspected of */
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
 		say(entry, copy(verdict->reason), copy(verdict->code));
 	return is_said(entry, verdict) ? 0 : err_memory(err);

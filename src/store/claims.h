@@ -80,7 +80,7 @@ int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t c
 /* Cheap gauges over these partitions. */
 struct gauges {
 	int64_t waiting;       /* up to cap */
-	int64_t oldest_due_ms; /* since the oldest was due */
+	int64_t oldest_due_ms; /* since the oldest was due, or received when nobody wants it */
 	int64_t dead;          /* up to cap */
 	int64_t unrouted;      /* up to cap */
 };

@@ -162,5 +162,7 @@ int claims_gauges(struct db *db, const struct claim_request *request,
 	out->oldest_due_ms = rows_int(look.waiting, 0, 1);
 	out->dead = rows_int(look.dead, 0, 0);
 	out->unrouted = rows_int(look.unrouted, 0, 0);
+	if (rows_int(look.unrouted, 0, 1) > out->oldest_due_ms)
+		out->oldest_due_ms = rows_int(look.unrouted, 0, 1);
 	return 0;
 }

@@ -49,6 +49,9 @@ def db(connect):
     connection.execute("SET client_min_messages = error")
     connection.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
     connection.execute("CREATE SCHEMA inbox")
+    # As store/migrate.c does, before the first migration.
+    connection.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY,"
+                       " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())")
     for migration in MIGRATIONS:
         connection.execute(migration.read_text())
     connection.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")

@@ -63,7 +63,7 @@ def test_embedded_statements_lose_their_comments_and_nothing_else(tmp_path):
     subprocess.run([sys.executable, SQL / "embed.py", tmp_path, *MIGRATIONS, *QUERIES], check=True)
     source = (tmp_path / "queries.c").read_text()
     assert "Caller:" not in source
-    assert source.count("[QUERY_") == len(QUERIES)
+    assert source.count("] = {\n\t\t") == len(QUERIES)
     header = (tmp_path / "queries.h").read_text()
     for path in QUERIES:
         assert f"\tQUERY_{path.stem.upper()},\n" in header

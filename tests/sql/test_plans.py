@@ -131,23 +131,40 @@ def born_claimed(db, count):
     return ours(db, count)
 
 
-@pytest.mark.parametrize("result", [None, '{"ok": true, "charge": "ch_123456789"}'])
-def test_completing_is_a_hot_update_and_touches_no_index(db, statements, result):
-    if not db.info.server_version >= 150000:
+@pytest.fixture
+def hot(db):
+    """Counts updates: (all, HOT ones) since it was made."""
+    if db.info.server_version < 150000:
         pytest.skip("pg_stat_force_next_flush() came with PostgreSQL 15")
+    before = updates(db)
+    return lambda: tuple(now - then for now, then in zip(updates(db), before))
+
+
+def test_completing_is_a_hot_update_and_touches_no_index(db, statements, hot):
     seqs = born_claimed(db, 2000)
-    before, sizes = updates(db), index_sizes(db)
-    ones = [1] * len(seqs)
-    if result is None:
-        done = statements.run("settle_done", 1, seqs, ones)
-    else:
-        done = statements.run("settle_verdicts", 1, seqs, ones, [0] * 2000, [0] * 2000, [0] * 2000, [0] * 2000,
-                              [False] * 2000, [None] * 2000, [None] * 2000, [result] * 2000)
-    assert len(done) == 2000
-    after = updates(db)
-    assert after[0] - before[0] == 2000
-    assert after[1] - before[1] == 2000
+    sizes = index_sizes(db)
+    assert len(statements.run("settle_done", 1, seqs, [1] * 2000)) == 2000
+    assert hot() == (2000, 2000)
     assert index_sizes(db) == sizes
+
+
+def test_a_result_keeps_completions_hot_while_the_page_has_room(db, statements, hot):
+    """The other half of a page has room for as many rows of the same size; a result makes them larger, so
+    that the last ones of a page may have to move."""
+    seqs = born_claimed(db, 2000)
+    zeros, nothing = [0] * 2000, [None] * 2000
+    result = ['{"charge": "ch_1234"}'] * 2000
+    done = statements.run("settle_verdicts", 1, seqs, [1] * 2000, zeros, zeros, zeros, zeros, [False] * 2000,
+                          nothing, nothing, result)
+    assert len(done) == 2000
+    assert hot()[0] == 2000
+    assert hot()[1] > 1700
+
+
+def test_a_handlers_own_completion_is_hot(db, hot):
+    seqs = born_claimed(db, 100)
+    db.execute("SELECT inbox.complete(seq || '.1.1') FROM inbox.inbox_messages WHERE seq = ANY (%s)", [seqs])
+    assert hot() == (100, 100)
 
 
 def test_a_healthy_message_never_enters_the_claim_indexes(db):

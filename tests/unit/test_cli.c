@@ -113,8 +113,6 @@ static const struct {
 				 "(`inboxd run --help` lists the options)" },
 	{ "inboxd check --migrate",
 		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
-	{ "inboxd version -c f",
-		"there is no option \"-c\" for version (`inboxd version --help` lists the options)" },
 	{ "inboxd -x", "there is no option \"-x\" (`inboxd --help` lists the options)" },
 	{ "inboxd run -c", "-c wants FILE behind it" },
 	{ "inboxd run --set", "--set wants SECTION.KEY=VALUE behind it" },

@@ -1,0 +1,193 @@
+/* A batch owns its messages until they are given away, and forgets a partition without a trace. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc_fail.h"
+#include "model/batch.h"
+#include "model/handover.h"
+
+static struct message *a_message(const char *topic, int32_t partition, int64_t offset)
+{
+	const struct message from = { .topic = topic,
+		.partition = partition,
+		.offset = offset,
+		.payload = { "payload", 7 } };
+	struct message *message = NULL;
+
+	assert_int_equal(message_new(&message, &from, NULL), 0);
+	return message;
+}
+
+static int emptied(void **state)
+{
+	batch_fini(*state);
+	return 0;
+}
+
+static int made(void **state)
+{
+	static struct batch batch = BATCH_INIT;
+
+	*state = &batch;
+	return 0;
+}
+
+static void rows_keep_the_order_they_came_in(void **state)
+{
+	struct batch *batch = *state;
+
+	for (int64_t i = 0; i < 1000; i++)
+		assert_int_equal(batch_add(batch, a_message("t", 0, i), 3, NULL), 0);
+	assert_int_equal(batch->row_count, 1000);
+	for (size_t i = 0; i < batch->row_count; i++) {
+		assert_int_equal(batch->rows[i].message->offset, (int64_t)i);
+		assert_int_equal(batch->rows[i].partition, 3);
+		assert_int_equal(batch->rows[i].fate, ROW_UNKNOWN);
+	}
+}
+
+static void its_bytes_are_those_of_messages_and_rejects(void **state)
+{
+	struct batch *batch = *state;
+	struct message *message = a_message("t", 0, 1);
+	struct message *reject = a_message("t", 0, 2);
+	size_t bytes = message->bytes + reject->bytes;
+
+	assert_int_equal(batch_add(batch, message, 0, NULL), 0);
+	assert_int_equal(batch_reject(batch, reject, "label: words", NULL), 0);
+	assert_int_equal(batch->bytes, bytes);
+	batch_clear(batch);
+	assert_int_equal(batch->bytes, 0);
+	assert_int_equal(batch->row_count + batch->reject_count, 0);
+}
+
+static void a_reason_that_is_too_long_is_cut(void **state)
+{
+	struct batch *batch = *state;
+	char reason[2000];
+
+	memset(reason, 'x', sizeof(reason) - 1);
+	reason[sizeof(reason) - 1] = '\0';
+	assert_int_equal(batch_reject(batch, a_message("t", 0, 2), reason, NULL), 0);
+	assert_int_equal(strlen(batch->rejects[0].reason), sizeof(batch->rejects[0].reason) - 1);
+}
+
+static void a_partition_has_one_move(void **state)
+{
+	struct batch *batch = *state;
+
+	batch_move(batch, "t", 1)->next = 10;
+	batch_move(batch, "t", 2)->next = 20;
+	batch_move(batch, "u", 1)->next = 30;
+	assert_int_equal(batch_move(batch, "t", 1)->next, 10);
+	assert_int_equal(batch_move(batch, "u", 1)->next, 30);
+	assert_int_equal(batch->move_count, 3);
+}
+
+static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
+{
+	struct batch *batch = *state;
+	size_t kept;
+
+	assert_int_equal(batch_add(batch, a_message("t", 1, 1), 0, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 2, 2), 1, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("u", 1, 3), 2, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 1, 4), 0, NULL), 0);
+	assert_int_equal(batch_reject(batch, a_message("t", 1, 5), "bad", NULL), 0);
+	assert_int_equal(batch_reject(batch, a_message("t", 2, 6), "bad", NULL), 0);
+	(void)batch_move(batch, "t", 1);
+	(void)batch_move(batch, "t", 2);
+	kept = batch->rows[1].message->bytes + batch->rows[2].message->bytes +
+	       batch->rejects[1].message->bytes;
+
+	batch_drop_partition(batch, "t", 1);
+
+	assert_int_equal(batch->row_count, 2);
+	assert_int_equal(batch->rows[0].message->offset, 2);
+	assert_int_equal(batch->rows[1].message->offset, 3);
+	assert_int_equal(batch->reject_count, 1);
+	assert_int_equal(batch->rejects[0].message->offset, 6);
+	assert_int_equal(batch->move_count, 1);
+	assert_int_equal(batch->moves[0].partition, 2);
+	assert_int_equal(batch->bytes, kept);
+}
+
+static void a_message_given_away_is_not_freed_again(void **state)
+{
+	struct batch *batch = *state;
+	struct message *message = a_message("t", 0, 1);
+
+	assert_int_equal(batch_add(batch, message, 0, NULL), 0);
+	batch->rows[0].message = NULL;
+	batch_clear(batch);
+	message_free(message);
+}
+
+static void without_memory_the_message_is_freed_and_the_batch_is_as_before(void **state)
+{
+	struct batch *batch = *state;
+	struct message *message = a_message("t", 0, 1);
+	struct message *reject = a_message("t", 0, 2);
+	struct err err = ERR_INIT;
+
+	alloc_fail_at(1);
+	assert_int_equal(batch_add(batch, message, 0, &err), FAULT_MEMORY);
+	assert_true(alloc_fail_never());
+	alloc_fail_at(1);
+	assert_int_equal(batch_reject(batch, reject, "bad", &err), FAULT_MEMORY);
+	assert_true(alloc_fail_never());
+	alloc_fail_at(1);
+	assert_null(batch_move(batch, "t", 0));
+	assert_true(alloc_fail_never());
+	assert_int_equal(batch->row_count + batch->reject_count + batch->move_count, 0);
+	assert_int_equal(batch->bytes, 0);
+}
+
+static void a_handover_that_cannot_be_made_leaves_nothing_behind(void **state)
+{
+	struct handover *handover = NULL;
+
+	(void)state;
+	for (size_t n = 1;; n++) {
+		int r;
+
+		alloc_fail_at(n);
+		r = handover_new(&handover, 3, 2, 1, NULL);
+		if (!alloc_fail_never()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_null(handover);
+	}
+	handover->items[handover->count++].message = a_message("t", 0, 1);
+	handover_free(handover);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(rows_keep_the_order_they_came_in, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			its_bytes_are_those_of_messages_and_rejects, made, emptied),
+		cmocka_unit_test_setup_teardown(a_reason_that_is_too_long_is_cut, made, emptied),
+		cmocka_unit_test_setup_teardown(a_partition_has_one_move, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			a_dropped_partition_leaves_the_others_as_they_were, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			a_message_given_away_is_not_freed_again, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			without_memory_the_message_is_freed_and_the_batch_is_as_before, made,
+			emptied),
+		cmocka_unit_test(a_handover_that_cannot_be_made_leaves_nothing_behind),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
