@@ -83,6 +83,7 @@ static sigset_t our_signals(void)
 
 static void on_stop_signal(struct daemon *daemon, int number)
 {
+	atomic_store(&daemon->health.stopping, true); /* from here on nothing new is delivered */
 	if (atomic_exchange(&daemon->stop, true)) {
 		log_warn("stopped_at_once", LOG_INT("signal", number),
 			LOG_STR("next", "what was delivered goes back after the lease or at the next start"));
@@ -393,7 +394,6 @@ static int stop_in_order(struct daemon *daemon, struct incarnation *life)
 	int64_t deadline = clock_now_ms() + timeout;
 	int hung;
 
-	atomic_store(&daemon->health.stopping, true);
 	notify_stopping();
 	dispatch_begin_stop(life->dispatch, deadline);
 	hung = ingest_stop(life->ingest, timeout / INGEST_SHARE);

@@ -23,6 +23,7 @@ CREATE TABLE inbox.inbox_messages (
     retry_count     int NOT NULL DEFAULT 0,
     crash_count     int NOT NULL DEFAULT 0,
     replay_count    int NOT NULL DEFAULT 0,
+    rescue_count    int NOT NULL DEFAULT 0,
     suspect         boolean NOT NULL DEFAULT false,
     error           text,
     error_code      text,
@@ -42,6 +43,8 @@ COMMENT ON COLUMN inbox.inbox_messages.available_at IS
 COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';
 COMMENT ON COLUMN inbox.inbox_messages.delivery_count IS
     'Number of the claim, never falling: with claimed_by the fencing token of every settle';
+COMMENT ON COLUMN inbox.inbox_messages.rescue_count IS
+    'How often it was given back because its sidecar died';
 COMMENT ON COLUMN inbox.inbox_messages.suspect IS
     'Was open on a connection that was lost: the next delivery is alone on its connection';
 
@@ -187,7 +190,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE inbox.inbox_messages
     SET available_at = now(), claimed_by = NULL, suspect = false,
-        retry_count = 0, crash_count = 0, replay_count = replay_count + 1,
+        retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = replay_count + 1,
         error = NULL, error_code = NULL, result = NULL
     WHERE seq = NEW.seq;
     RETURN NULL;

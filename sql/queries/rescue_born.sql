@@ -1,5 +1,5 @@
--- Gives back rows that a dead instance was born holding: one window of seq. Nobody knows which of them
--- were in a handler's hands, so all become suspects, uncounted (rule R14). A row whose handler's
+-- Gives back rows that a dead instance was born holding: one window of seq. A row that was rescued before
+-- becomes a suspect, uncounted: it may be what ends sidecars (rule R14, ADR 0011). A row whose handler's
 -- transaction is still open is left alone (rule R8): the caller comes back for it.
 -- Caller: store/instance.c, window by window. Index: inbox_messages_seq_key.
 -- $1 dead id, $2 from seq, $3 width of the window.
@@ -19,7 +19,8 @@ WITH span AS MATERIALIZED (
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
     FOR NO KEY UPDATE SKIP LOCKED
 ), freed AS (
-    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL, suspect = true
+    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL,
+           suspect = m.suspect OR m.rescue_count > 0, rescue_count = m.rescue_count + 1
     FROM free WHERE m.seq = free.seq
     RETURNING 1
 )

@@ -1,4 +1,4 @@
--- Gives back rows that a dead instance had claimed from the table, as suspects (rule R14); rows locked
+-- Gives back rows that a dead instance had claimed from the table; the second time as suspects (rule R14, ADR 0011). Rows locked
 -- by their handler's transaction are left alone (rule R8).
 -- Caller: store/instance.c, page by page until nothing is left. Index: inbox_messages_claimed.
 -- $1 dead id, $2 most rows at once, $3 the last seq of the page before (0 = start).
@@ -15,7 +15,8 @@ WITH stale AS MATERIALIZED (
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
     FOR NO KEY UPDATE SKIP LOCKED
 ), freed AS (
-    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL, suspect = true
+    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL,
+           suspect = m.suspect OR m.rescue_count > 0, rescue_count = m.rescue_count + 1
     FROM free WHERE m.seq = free.seq
     RETURNING 1
 )

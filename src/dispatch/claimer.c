@@ -64,8 +64,10 @@ static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
 static void give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
-	if (job->kind == JOB_DUE || job->kind == JOB_LANES)
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way++;
+		dispatch->claimer.numbers[job->kind] = ++dispatch->claimer.claims_given;
+	}
 	worker_pool_give(dispatch->pool, job);
 }
 
@@ -483,11 +485,26 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_GAUGES] = gauges_finished,
 };
 
+/* Up to which number have all claims arrived? One less than the oldest still under way. */
+static void note_arrived(struct claimer *claimer, enum job_kind kind)
+{
+	uint64_t oldest = claimer->claims_given + 1;
+
+	claimer->numbers[kind] = 0;
+	for (int i = 0; i < JOB_KINDS; i++) {
+		if (claimer->numbers[i] != 0 && claimer->numbers[i] < oldest)
+			oldest = claimer->numbers[i];
+	}
+	claimer->claims_taken = oldest - 1;
+}
+
 void claimer_finished(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = false;
-	if (job->kind == JOB_DUE || job->kind == JOB_LANES)
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way--;
+		note_arrived(&dispatch->claimer, job->kind);
+	}
 	if (job->result != 0)
 		failed(dispatch, job);
 	else

@@ -25,6 +25,7 @@
 #include "dispatch/protocol.h"
 #include "dispatch/worker.h"
 #include "model/event.h"
+#include "model/handover.h"
 #include "model/headers.h"
 #include "model/meters.h"
 #include "model/routing.h"
@@ -109,7 +110,17 @@ struct claimer {
 	size_t rotation;           /* where the list of partitions starts, for fairness */
 	bool rescue;               /* a claim's outcome is unknown: none until it is resolved */
 	size_t claims_under_way;   /* JOB_DUE, JOB_LANES */
+	uint64_t claims_given;     /* claims ever given */
+	uint64_t claims_taken;     /* all claims up to this one have arrived */
+	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
 	bool under_way[JOB_KINDS];
+};
+
+/* A batch from ingest that waits for claims given before it came. */
+struct arrival {
+	struct handover *handover;
+	uint64_t after_claims;
+	STAILQ_ENTRY(arrival) link;
 };
 
 enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
@@ -138,6 +149,7 @@ struct dispatch {
 	int64_t max_seq;
 	_Atomic int64_t low_seq;   /* any thread */
 	struct lanes lanes;
+	STAILQ_HEAD(, arrival) arrivals;
 
 	struct routing *routing;
 	struct handler *handlers;

@@ -82,16 +82,52 @@ static void take_handover(struct dispatch *dispatch, struct handover *handover)
 	handover_free(handover);
 }
 
+/* A batch that asked the table found nothing older waiting; it may just have been claimed, and its claim
+ * be on its way back. So what arrives while claims are under way waits until those have arrived. */
+static bool must_wait(const struct dispatch *dispatch, const struct arrival *arrival)
+{
+	const struct claimer *claimer = &dispatch->claimer;
+
+	return claimer->claims_taken < arrival->after_claims;
+}
+
+static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
+{
+	struct arrival *arrival = calloc(1, sizeof(*arrival));
+
+	if (arrival == NULL)
+		return false;
+	arrival->handover = handover;
+	arrival->after_claims = dispatch->claimer.claims_given;
+	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
+	return true;
+}
+
+static void admit_arrivals(struct dispatch *dispatch)
+{
+	struct arrival *arrival;
+
+	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
+		!must_wait(dispatch, arrival)) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
+		take_handover(dispatch, arrival->handover);
+		free(arrival);
+	}
+}
+
 static void take_handovers(struct dispatch *dispatch)
 {
 	void *item = NULL;
+	int taken = 0;
 
-	for (int i = 0; i < HANDOVERS_A_ROUND; i++) {
-		if (queue_pop(dispatch->options.in, &item, 0) != 0)
-			return;
-		take_handover(dispatch, item);
+	while (taken < HANDOVERS_A_ROUND && queue_pop(dispatch->options.in, &item, 0) == 0) {
+		if (!queue_arrival(dispatch, item))
+			take_handover(dispatch, item); /* no memory to let it wait */
+		taken++;
 	}
-	wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
+	admit_arrivals(dispatch);
+	if (taken == HANDOVERS_A_ROUND)
+		wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
 }
 
 static void on_database_fault(struct dispatch *dispatch, const struct job *job)
@@ -187,7 +223,8 @@ static void begin_stop(struct dispatch *dispatch)
 static bool is_at_rest(const struct dispatch *dispatch)
 {
 	return dispatch->held == 0 && settler_is_empty(&dispatch->settler) &&
-		dispatch->claimer.claims_under_way == 0 && queue_length(dispatch->options.in) == 0;
+		dispatch->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals) &&
+		queue_length(dispatch->options.in) == 0;
 }
 
 static void check_stop(struct dispatch *dispatch, int64_t now_ms)
@@ -347,6 +384,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	dispatch->wake = options->wake;
 	take_config(dispatch, options->config);
 	TAILQ_INIT(&dispatch->born);
+	STAILQ_INIT(&dispatch->arrivals);
 	TAILQ_INIT(&dispatch->sessions);
 	(void)pthread_mutex_init(&dispatch->names_lock, NULL);
 	buf_add_str(&dispatch->names, "[]");
@@ -435,6 +473,17 @@ static void free_sessions(struct dispatch *dispatch)
 		session_close(session);
 }
 
+static void free_arrivals(struct dispatch *dispatch)
+{
+	struct arrival *arrival;
+
+	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
+		handover_free(arrival->handover);
+		free(arrival);
+	}
+}
+
 static void free_events(struct dispatch *dispatch)
 {
 	if (dispatch->listener != NULL)
@@ -458,6 +507,7 @@ void dispatch_free(struct dispatch *dispatch)
 	worker_pool_free(dispatch->pool);
 	dispatch->phase = PHASE_OVER;
 	free_sessions(dispatch);
+	free_arrivals(dispatch);
 	held_drop_all(dispatch);
 	handlers_fini(dispatch);
 	free_events(dispatch);

@@ -20,6 +20,7 @@
 
 /* A table that cannot grow is an error to handle: the element's hh.tbl stays NULL. */
 #define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION(key, length, hash) HASH_FNV(key, length, hash)
 #include <uthash.h>
 
 #include "model/message.h"

@@ -447,7 +447,7 @@ void handlers_pump(struct dispatch *dispatch, int64_t now_ms)
 	struct handler *handler;
 	bool moved = true;
 
-	if (dispatch_is_stopping(dispatch))
+	if (dispatch_is_stopping(dispatch) || atomic_load(&dispatch->options.health->stopping))
 		return;
 	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
 		reserve_for_suspects(dispatch, handler);

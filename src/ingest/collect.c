@@ -26,7 +26,7 @@ static struct identity_spec spec_of(const struct topic_rules *rules)
 
 static int compile_rules(struct collector *collector, const struct config *config, struct err *err)
 {
-	collector->rules = calloc(config->topic_count, sizeof(*collector->rules));
+	collector->rules = calloc(config->topic_count, sizeof(void *));
 	if (collector->rules == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < config->topic_count; i++) {

@@ -15,7 +15,7 @@ void collect_prepare(struct ingest *ingest, struct partition *partition);
 /* Takes one record, or drops it: its partition does not flow, or it lies before the place to read on
  * from. A record that shows another log under the old name (rule R17) sends its partition back to
  * TAKEN. FAULT_MEMORY. */
-int collect_record(struct ingest *ingest, const rd_kafka_message_t *record, struct err *err);
+int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err);
 /* True when the batch must not grow any more. */
 bool collect_is_full(const struct ingest *ingest);
 

@@ -18,8 +18,8 @@
 #include "model/meters.h"
 #include "store/sidecar.h"
 
-#define IDLE_POLL_MS      100
-#define BLOCKED_POLL_MS   20
+#define IDLE_POLL_US      100000LL
+#define BLOCKED_POLL_US   20000LL
 #define HANDOVER_MS       200
 #define PEEK_EVERY_MS     2000
 #define LOOK_EVERY_MS     2000
@@ -167,9 +167,9 @@ static bool may_store(const struct ingest *ingest)
 static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
 {
 	if (!storing_has_work(ingest))
-		return began_us + IDLE_POLL_MS * 1000;
+		return began_us + IDLE_POLL_US;
 	if (!may_store(ingest))
-		return began_us + BLOCKED_POLL_MS * 1000;
+		return began_us + BLOCKED_POLL_US;
 	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;
 }
 

@@ -39,7 +39,7 @@ static int make_room(struct partitions *partitions)
 
 	if (partitions->count < partitions->room)
 		return 0;
-	items = realloc(partitions->items, room * sizeof(*items));
+	items = realloc(partitions->items, room * sizeof(void *));
 	if (items == NULL)
 		return FAULT_MEMORY;
 	partitions->items = items;

@@ -92,7 +92,7 @@ struct partition *partitions_find(
 	struct partitions *partitions, const char *topic, int32_t partition);
 /* The partition, made when new (then `made` is true and only its names are set). NULL: no memory. */
 struct partition *partitions_get(
-	struct partitions *partitions, const char *topic, int32_t partition, bool *made);
+	struct partitions *partitions, const char *topic, int32_t number, bool *made);
 
 typedef bool partition_test(const struct partition *partition);
 size_t partitions_number(const struct partitions *partitions, partition_test *test);

@@ -146,6 +146,8 @@ static void apply(struct ingest *ingest, struct partition *partition,
 	}
 	if (elsewhere || partition->table_next < 0)
 		anchor(ingest, partition);
+	else if (partition->next <= partition->table_next)
+		partition->stored = partition->next; /* a group that lost its offset gets it back */
 	partition->alone = false;
 	partition->read_on = false;
 	partition->recreated = false;

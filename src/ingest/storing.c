@@ -32,7 +32,7 @@ static int room_for_places(struct places *places, size_t count)
 
 	if (count <= places->room)
 		return 0;
-	messages = realloc(places->messages, count * sizeof(*messages));
+	messages = realloc(places->messages, count * sizeof(void *));
 	if (messages != NULL)
 		places->messages = messages;
 	indexes = realloc(places->indexes, count * sizeof(*indexes));

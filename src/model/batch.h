@@ -29,8 +29,8 @@ struct batch_row {
 /* A record that cannot be a message; `message` carries its coordinates, key, headers and payload. */
 struct batch_reject {
 	struct message *message;
-	char reason[512];        /* "label: words" */
-	bool kept;               /* stored now; false: was there already */
+	char reason[512]; /* "label: words" */
+	bool kept;        /* stored now; false: was there already */
 };
 
 /* One partition's watermark move (rule R1). */
@@ -38,10 +38,10 @@ struct batch_move {
 	const char *topic;
 	int32_t partition;
 	int64_t epoch;
-	int64_t expected;        /* next_offset before, -1 = NULL */
-	int64_t next;            /* next_offset after: never lower than expected */
-	int64_t last_offset;     /* last record of the batch, -1 = NULL */
-	int64_t last_timestamp;  /* its timestamp in ms, -1 = NULL */
+	int64_t expected;       /* next_offset before, -1 = NULL */
+	int64_t next;           /* next_offset after: never lower than expected */
+	int64_t last_offset;    /* last record of the batch, -1 = NULL */
+	int64_t last_timestamp; /* its timestamp in ms, -1 = NULL */
 };
 
 struct batch {
@@ -54,7 +54,7 @@ struct batch {
 	struct batch_move *moves;
 	size_t move_count;
 	size_t move_room;
-	size_t bytes;            /* memory of messages and rejects */
+	size_t bytes; /* memory of messages and rejects */
 };
 
 #define BATCH_INIT                                                                                 \

@@ -29,7 +29,7 @@ struct gate;
 
 struct gate_limits {
 	enum ordering ordering;
-	int64_t max_claimed;       /* messages */
+	int64_t max_claimed; /* messages */
 	int64_t max_claimed_bytes;
 };
 
@@ -38,12 +38,12 @@ void gate_free(struct gate *gate);
 
 /* One partition as a snapshot. */
 struct gate_partition {
-	const char *topic;  /* lives as long as the gate */
+	const char *topic; /* lives as long as the gate */
 	int32_t partition;
-	bool assigned;      /* Kafka gave it to this instance and its watermark is read */
-	bool dirty;         /* rows of it may wait in the table */
-	bool overflow;      /* new rows are stored waiting until the table has been claimed empty */
-	uint64_t version;   /* rises with every gate_dirty() */
+	bool assigned;    /* Kafka gave it to this instance and its watermark is read */
+	bool dirty;       /* rows of it may wait in the table */
+	bool overflow;    /* new rows are stored waiting until the table has been claimed empty */
+	uint64_t version; /* rises with every gate_dirty() */
 };
 
 /* The index of a partition, made on first sight. Negative: FAULT_MEMORY. */
@@ -80,7 +80,7 @@ void gate_charge(struct gate *gate, size_t bytes);
 /* Gives budget back. */
 void gate_release(struct gate *gate, size_t count, size_t bytes);
 /* Budget taken now, and bytes still free (0 when none, at least 1 MiB when nothing is claimed). */
-void gate_usage(struct gate *gate, size_t *count, size_t *bytes, size_t *bytes_free);
+void gate_usage(struct gate *gate, size_t *count, size_t *bytes, size_t *free_bytes);
 
 void gate_dirty(struct gate *gate, size_t index);
 /* The table held no waiting row of it after `version` was read: clean, unless the version moved. */

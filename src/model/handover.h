@@ -16,7 +16,7 @@
 struct parked_key {
 	size_t partition; /* index in the gate */
 	uint64_t key_hash;
-	int64_t offset;   /* lowest one parked now */
+	int64_t offset; /* lowest one parked now */
 };
 
 struct handover_item {
@@ -29,14 +29,14 @@ struct handover {
 	size_t count;
 	struct parked_key *parked;
 	size_t parked_count;
-	size_t *revoked;             /* partitions that are not ours any more */
+	size_t *revoked; /* partitions that are not ours any more */
 	size_t revoked_count;
-	int64_t stored_us;           /* clock_now_us() at COMMIT */
+	int64_t stored_us; /* clock_now_us() at COMMIT */
 };
 
 /* All arrays with room for what is asked. */
-int handover_new(struct handover **out, size_t items, size_t parked, size_t revoked,
-	struct err *err);
+int handover_new(
+	struct handover **out, size_t items, size_t parked, size_t revoked, struct err *err);
 /* Frees the messages it still holds, too. */
 void handover_free(struct handover *handover);
 

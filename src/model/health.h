@@ -17,7 +17,7 @@ struct health {
 	atomic_bool database_ok;
 	atomic_bool group_joined;         /* the Kafka group gave us an assignment, also an empty one */
 	atomic_bool broker_ok;            /* at least one broker is up */
-	atomic_bool stopping;
+	atomic_bool stopping;             /* asked to stop: nothing new is delivered */
 };
 
 #endif

@@ -17,10 +17,10 @@ struct partition_index {
 
 void partition_index_fini(struct partition_index *index);
 /* The number, or -1 when it was never added. */
-int partition_index_find(const struct partition_index *index, const char *topic, int32_t partition);
+int partition_index_find(const struct partition_index *index, const char *name, int32_t partition);
 /* Adds or replaces; `number` >= 0. Returns the index's own copy of the topic's name, which lives as long
  * as the index, or NULL: no memory, nothing changed. */
 const char *partition_index_add(
-	struct partition_index *index, const char *topic, int32_t partition, int number);
+	struct partition_index *index, const char *name, int32_t partition, int number);
 
 #endif

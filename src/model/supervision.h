@@ -14,9 +14,9 @@
 
 struct supervision {
 	pthread_mutex_t lock;
-	struct wake wake;     /* poked by each report; main waits on it */
-	atomic_bool fenced;   /* start anew with a new id */
-	struct err fault;     /* .fault != 0: end the program with these words */
+	struct wake wake;   /* poked by each report; main waits on it */
+	atomic_bool fenced; /* start anew with a new id */
+	struct err fault;   /* .fault != 0: end the program with these words */
 };
 
 int supervision_init(struct supervision *supervision, struct err *err);

@@ -135,37 +135,27 @@ static void add_partition_lanes(
 		array_null(params, hash);
 }
 
-static int claim_partitions(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out,
-	struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	int r;
-
-	params_int(&params, request->instance);
-	add_partition_lanes(&params, partitions, count);
-	params_int(&params, int_of(request->max_rows));
-	params_bigint(&params, (int64_t)request->max_bytes);
-	r = add_subscriptions(&params, request->routing, err);
-	return r != 0 ? r : run_claim(db, QUERY_CLAIM_PARTITIONS, &params, out, err);
-}
-
 int claims_due(struct db *db, const struct claim_request *request,
 	const struct claim_partition *partitions, size_t count, struct claimed *out,
 	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	bool lanes = request->ordering == ORDERING_PARTITION;
 	int r;
 
-	if (request->ordering == ORDERING_PARTITION)
-		return claim_partitions(db, request, partitions, count, out, err);
 	params_int(&params, request->instance);
-	add_partitions(&params, partitions, count);
+	if (lanes)
+		add_partition_lanes(&params, partitions, count);
+	else
+		add_partitions(&params, partitions, count);
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
-	params_bool(&params, request->ordering == ORDERING_KEY);
-	return r != 0 ? r : run_claim(db, QUERY_CLAIM_DUE, &params, out, err);
+	if (r != 0)
+		return r;
+	if (!lanes)
+		params_bool(&params, request->ordering == ORDERING_KEY);
+	return run_claim(db, lanes ? QUERY_CLAIM_PARTITIONS : QUERY_CLAIM_DUE, &params, out, err);
 }
 
 static void add_lanes(struct params *params, const struct claim_lane *lanes, size_t count)

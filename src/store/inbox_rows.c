@@ -1,3 +1,5 @@
+/* The rows of a batch as the arrays that the statements of inbox.c and its watermarks take: one array
+ * a column, in the order of the statement's parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,13 +179,14 @@ static void add_moves(struct params *params, const struct batch_move *const *mov
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	CLEANUP(freep)
-	const struct batch_move **moves = calloc(batch->move_count + 1, sizeof(*moves));
+	const struct batch_move **moves =
+		calloc(batch->move_count + 1, sizeof(struct batch_move *));
 
 	if (moves == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < batch->move_count; i++)
 		moves[i] = &batch->moves[i];
-	qsort(moves, batch->move_count, sizeof(*moves), by_partition);
+	qsort(moves, batch->move_count, sizeof(struct batch_move *), by_partition);
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
 	add_moves(&inbox->params, moves, batch->move_count);

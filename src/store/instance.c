@@ -153,18 +153,16 @@ static int note_rescued(struct db *db, int32_t id, struct err *err)
 
 /* One dead instance. Rows locked by a handler's transaction that outlived it are left for the next
  * time, so it is not noted as rescued before. */
-static int rescue_one(struct db *db, int32_t id, int64_t low_seq, const atomic_bool *stop,
-	int64_t *rescued, struct err *err)
+static int rescue_one(
+	struct rescue *rescue, int64_t low_seq, const atomic_bool *stop, struct err *err)
 {
-	struct rescue rescue = { .db = db, .id = id };
-	int r = walk(&rescue, 0, stop, rescue_slow_page, err);
+	int r = walk(rescue, 0, stop, rescue_slow_page, err);
 
 	if (r == 0)
-		r = walk(&rescue, low_seq, stop, rescue_born_window, err);
-	*rescued += rescue.freed;
-	if (r != 0 || rescue.locked > 0 || atomic_load(stop))
+		r = walk(rescue, low_seq, stop, rescue_born_window, err);
+	if (r != 0 || rescue->locked > 0 || atomic_load(stop))
 		return r;
-	return note_rescued(db, id, err);
+	return note_rescued(rescue->db, rescue->id, err);
 }
 
 int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, struct err *err)
@@ -174,9 +172,12 @@ int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, st
 
 	*rescued = 0;
 	r = db_run(db, QUERY_LIST_UNRESCUED, NULL, &rows, err);
-	for (int i = 0; r == 0 && i < rows_count(rows) && !atomic_load(stop); i++)
-		r = rescue_one(db, (int32_t)rows_int(rows, i, 0), rows_int(rows, i, 1), stop,
-			rescued, err);
+	for (int i = 0; r == 0 && i < rows_count(rows) && !atomic_load(stop); i++) {
+		struct rescue rescue = { .db = db, .id = (int32_t)rows_int(rows, i, 0) };
+
+		r = rescue_one(&rescue, rows_int(rows, i, 1), stop, err);
+		*rescued += rescue.freed;
+	}
 	return r;
 }
 

@@ -33,10 +33,11 @@ int rows_count(const struct rows *rows)
 
 int64_t rows_affected(const struct rows *rows)
 {
-	/* libpq does not change the result here, it only forgot the const. */
-	char *text = PQcmdTuples((PGresult *)(uintptr_t)rows);
+	PGresult *result;
 
-	return strtoll(text, NULL, 10);
+	/* libpq only reads it here; its prototype forgot to say so. */
+	memcpy(&result, &rows, sizeof(void *));
+	return strtoll(PQcmdTuples(result), NULL, 10);
 }
 
 bool rows_is_null(const struct rows *rows, int row, int column)

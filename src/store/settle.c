@@ -80,7 +80,8 @@ static struct settle_row *find_row(const struct settling *s, int64_t seq)
 {
 	struct settle_row key = { .seq = seq };
 	const struct settle_row *wanted = &key;
-	struct settle_row **found = bsearch(&wanted, s->rows, s->count, sizeof(*s->rows), by_seq);
+	struct settle_row **found =
+		bsearch(&wanted, s->rows, s->count, sizeof(struct settle_row *), by_seq);
 
 	return found == NULL ? NULL : *found;
 }
@@ -259,7 +260,7 @@ static int settle_sorted(struct settling *s, struct err *err)
 	struct err *words = err == NULL ? &own : err;
 	int r;
 
-	qsort(s->rows, s->count, sizeof(*s->rows), by_seq);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
 	r = settle_bisected(s, words);
 	if (r == 0)
 		r = resolve(s, words);

@@ -29,10 +29,10 @@ def test_complete_processes_the_message_and_keeps_the_result(db):
     assert row["result"] == {"ok": True}
 
 
-def test_complete_takes_back_the_crash_of_a_suspect(db):
+def test_complete_clears_what_crashes_left(db):
     seq = insert(db, suspect=True, crash_count=2)
     complete(db, f"{seq}.1.1")
-    assert (row_of(db, seq)["crash_count"], row_of(db, seq)["suspect"]) == (1, False)
+    assert (row_of(db, seq)["crash_count"], row_of(db, seq)["suspect"]) == (0, False)
 
 
 @pytest.mark.parametrize("change", ["claimed_by = 2", "delivery_count = 2", "processed_at = now()",

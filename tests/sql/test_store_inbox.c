@@ -206,6 +206,24 @@ static void a_seq_after_bisecting_is_the_rows_own(void **state)
 		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'good'"));
 }
 
+static void a_timestamp_beyond_the_calendar_is_cut(void **state)
+{
+	struct world *world = *state;
+
+	ADD(world, .id = "late");
+	ADD(world, .id = "early");
+	ADD(world, .id = "none");
+	world->batch.rows[0].message->timestamp_ms = INT64_MAX;
+	world->batch.rows[1].message->timestamp_ms = INT64_MIN;
+	world->batch.rows[2].message->timestamp_ms = -1;
+	must_store(world);
+	assert_string_equal(
+		ask_text(world,
+			"SELECT string_agg(coalesce(extract(year FROM kafka_timestamp)::text,"
+			" 'null'), ' ' ORDER BY kafka_offset) FROM inbox.inbox_messages"),
+		"294276 -4714 null");
+}
+
 static void add_reject(struct world *world, const char *headers)
 {
 	const struct message plan = {
@@ -421,6 +439,7 @@ int main(void)
 		TEST(a_fenced_instance_stores_nothing),
 		TEST(a_bad_row_is_bisected_out_and_becomes_a_reject),
 		TEST(a_seq_after_bisecting_is_the_rows_own),
+		TEST(a_timestamp_beyond_the_calendar_is_cut),
 		TEST(a_reject_is_kept_once),
 		TEST(a_reject_that_cannot_be_kept_whole_keeps_its_coordinates),
 		TEST(an_event_id_out_of_bounds_rejects_itself_alone),

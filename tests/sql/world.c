@@ -30,7 +30,8 @@ static PGconn *connect_psql(void)
 }
 
 /* The schema's SQL of a format; static, for one use. */
-static const char *sql_of(const struct world *world, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static const char *sql_of(
+	const struct world *world, const char *format, va_list args)
 {
 	static char *kept;
 	struct buf text = BUF_INIT;
@@ -65,7 +66,8 @@ void run_sql(struct world *world, const char *format, ...)
 	va_end(args);
 }
 
-static const char *ask_any(struct world *world, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static const char *ask_any(
+	struct world *world, const char *format, va_list args)
 {
 	static char answer[4096];
 	PGresult *result = must_run(world->psql, sql_of(world, format, args));

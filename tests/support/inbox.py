@@ -1,9 +1,29 @@
 """What tests ask of the inbox's tables, in words."""
 
+import datetime
+
 import psycopg
 import psycopg.rows
+from psycopg.types.datetime import TimestamptzLoader
 
 from support.wait import eventually
+
+INFINITY = datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
+
+
+class _Loader(TimestamptzLoader):
+    """Parked rows are available at 'infinity', which Python's datetime lacks."""
+
+    def load(self, data):
+        return INFINITY if bytes(data) == b"infinity" else super().load(data)
+
+
+def connect(conninfo, **options):
+    """A connection whose rows are dictionaries."""
+    connection = psycopg.connect(conninfo, row_factory=psycopg.rows.dict_row, connect_timeout=5,
+                                 **options)
+    connection.adapters.register_loader("timestamptz", _Loader)
+    return connection
 
 
 class Inbox:
@@ -21,7 +41,7 @@ class Inbox:
 
     def connect(self):
         """A connection of its own, for transactions of a test; close it."""
-        return psycopg.connect(self.conninfo, row_factory=psycopg.rows.dict_row)
+        return connect(self.conninfo)
 
     def query(self, sql, parameters=None):
         """Rows as dictionaries. Table names need the schema: inbox.inbox_messages."""
@@ -90,6 +110,5 @@ class Inbox:
 
     def _open(self):
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5,
-                                               row_factory=psycopg.rows.dict_row)
+            self._connection = connect(self.conninfo, autocommit=True)
         return self._connection

@@ -74,7 +74,9 @@ class Sidecar:
         self.socket_path = self.configuration["socket"]["path"]
         self.config_file = os.path.join(self.directory, "inboxd.yaml")
         self.log = os.path.join(self.directory, "inboxd.log")
-        self.env = {**os.environ, **SANITIZERS, **(env or {})}
+        inherited = {name: value for name, value in os.environ.items()
+                     if not name.startswith("INBOXD_")}
+        self.env = {**inherited, **SANITIZERS, **(env or {})}
         self.process = None
         self.write_configuration()
 

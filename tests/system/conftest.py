@@ -9,11 +9,9 @@ have made a sanitizer speak.
 import itertools
 import re
 
-import psycopg
-import psycopg.rows
 import pytest
 
-from support.inbox import Inbox
+from support.inbox import Inbox, connect
 from support.kafka import Kafka
 from support.noop import NoopHandler
 from support.postgres import Postgres
@@ -89,8 +87,7 @@ def database(postgres_server, name):
 @pytest.fixture
 def db(postgres_server, database):
     """A connection to the test's database, autocommit, rows as dictionaries."""
-    with psycopg.connect(postgres_server.conninfo(database), autocommit=True,
-                         row_factory=psycopg.rows.dict_row) as connection:
+    with connect(postgres_server.conninfo(database), autocommit=True) as connection:
         yield connection
 
 

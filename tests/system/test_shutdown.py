@@ -21,7 +21,7 @@ def test_running_deliveries_may_finish(inboxd, handler, streams, topic, group, i
     eventually(lambda: len(client.deliveries) == 3)
     inbox.wait_stored(10)
     inboxd.signal(number)
-    eventually(lambda: "stop" in inboxd.stderr, what="a line about stopping")
+    eventually(lambda: "dispatch_stopping" in inboxd.stderr)
     for delivery in list(client.deliveries):
         client.answer(delivery, DONE)
     assert inboxd.wait(10) == 0
