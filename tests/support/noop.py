@@ -25,5 +25,9 @@ class NoopHandler:
         self.stop()
         return pathlib.Path(self.ledger).read_text(encoding="utf-8").splitlines()
 
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
     def stop(self):
         process.end(self._process)

@@ -16,7 +16,7 @@ PAYLOAD = b'{"order":17,"customer":"c-4711","lines":[' + b",".join(
 
 
 def produce_with_duplicates(streams, topic):
-    """UNIQUE events in 1,000 keys; every ninth is followed by a copy of an earlier one."""
+    """UNIQUE events in 10,000 keys; every ninth is followed by a copy of an earlier one."""
 
     def records():
         for number in range(UNIQUE):
@@ -28,7 +28,7 @@ def produce_with_duplicates(streams, topic):
 
 
 def _record(number):
-    return {"value": PAYLOAD, "key": f"k{number % 1000}", "headers": [("id", f"e{number}")]}
+    return {"value": PAYLOAD, "key": f"k{number % 10000}", "headers": [("id", f"e{number}")]}
 
 
 def measure(sidecar, started, cpu, count):
@@ -67,3 +67,37 @@ def test_two_hundred_thousand_messages_are_handled_once(inboxd, noop_handler, st
     ids = [line.split()[0] for line in ledger.lines()]
     assert len(ids) == UNIQUE
     assert len(set(ids)) == UNIQUE
+
+
+def half_is_handled(inbox):
+    eventually(lambda: inbox.count("processed") > UNIQUE // 3, timeout=600, every=0.1)
+
+
+def handled_ids(*ledgers):
+    return {line.split()[0] for ledger in ledgers for line in ledger.lines()}
+
+
+def test_nothing_is_missing_after_the_handler_is_killed_in_the_middle(inboxd, noop_handler, streams,
+                                                                      topic, group, inbox):
+    first = noop_handler(inboxd)
+    produce_with_duplicates(streams, topic)
+    half_is_handled(inbox)
+    first.kill()
+    second = noop_handler(inboxd)
+    eventually(lambda: inbox.count("processed") == UNIQUE, timeout=600, every=0.5)
+    assert_all_accounted_for(inbox, streams, inboxd, topic, group)
+    assert len(handled_ids(first, second)) == UNIQUE
+
+
+def test_nothing_is_missing_after_inboxd_is_killed_in_the_middle(inboxd, noop_handler, streams, topic,
+                                                                 group, inbox):
+    first = noop_handler(inboxd)
+    produce_with_duplicates(streams, topic)
+    half_is_handled(inbox)
+    inboxd.kill()
+    inboxd.start()
+    second = noop_handler(inboxd)
+    eventually(lambda: inbox.count("processed") == UNIQUE, timeout=600, every=0.5)
+    assert inbox.count() == UNIQUE
+    eventually(lambda: streams.committed(group, topic) == streams.log_end(topic))
+    assert len(handled_ids(first, second)) == UNIQUE
