@@ -49,8 +49,8 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 		return r == FAULT_DATABASE ? FAULT_CHECK : r;
 	if (r > 0)
 		return err_set(err, FAULT_CHECK,
-			"schema \"%s\" has version %d, this inboxd needs %d: %s", config->inbox.schema,
-			version, migrate_latest(),
+			"schema \"%s\" has version %d, this inboxd needs %d: %s",
+			config->inbox.schema, version, migrate_latest(),
 			r == SCHEMA_NEWER ? "run a newer inboxd" : "run `inboxd migrate`");
 	buf_addf(found, "schema \"%s\" has version %d", config->inbox.schema, version);
 	return 0;

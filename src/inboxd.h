@@ -11,9 +11,9 @@
 #include "config/load.h"
 
 struct inboxd_options {
-	const struct config *config;           /* kept */
-	const struct config_sources *sources;  /* kept: for SIGHUP */
-	bool migrate;                          /* apply missing migrations first */
+	const struct config *config;          /* kept */
+	const struct config_sources *sources; /* kept: for SIGHUP */
+	bool migrate;                         /* apply missing migrations first */
 };
 
 /* Runs until SIGTERM or SIGINT: 0. A second one ends the process at once. Otherwise the fault that no

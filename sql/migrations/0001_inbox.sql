@@ -221,7 +221,7 @@ BEGIN
     UPDATE inbox.inbox_messages m
     SET processed_at = now(),
         result = complete.result,
-        crash_count = 0,
+        crash_count = greatest(m.crash_count - m.suspect::int, 0),
         suspect = false
     WHERE m.seq = part[1]::bigint AND m.delivery_count = part[2]::int AND m.claimed_by = part[3]::int
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;

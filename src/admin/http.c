@@ -104,8 +104,8 @@ static void answer_status(struct http *http, struct evhttp_request *request, str
 }
 
 static const struct route routes[] = {
-	{"/metrics", answer_metrics},
-	{ "/livez",  answer_livez  },
+	{ "/metrics", answer_metrics },
+	{ "/livez", answer_livez },
 	{ "/readyz", answer_readyz },
 	{ "/status", answer_status },
 };
@@ -160,11 +160,11 @@ static const char *reason_of(int code)
 		int code;
 		const char *text;
 	} reasons[] = {
-		{200,  "OK"                   },
-		{ 404, "Not Found"            },
-		{ 405, "Method Not Allowed"   },
-		{ 500, "Internal Server Error"},
-		{ 503, "Service Unavailable"  },
+		{ 200, "OK" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 500, "Internal Server Error" },
+		{ 503, "Service Unavailable" },
 	};
 
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {

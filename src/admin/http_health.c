@@ -92,19 +92,19 @@ static void judge_stored(const struct health_view *view, struct buf *detail)
 }
 
 static const struct check alive_checks[] = {
-	{"ingest",    judge_ingest  },
-	{ "dispatch", judge_dispatch},
+	{ "ingest", judge_ingest },
+	{ "dispatch", judge_dispatch },
 };
 
 static const struct check ready_checks[] = {
-	{"stopping",  judge_stopping},
-	{ "database", judge_database},
-	{ "group",    judge_group   },
-	{ "broker",   judge_broker  },
+	{ "stopping", judge_stopping },
+	{ "database", judge_database },
+	{ "group", judge_group },
+	{ "broker", judge_broker },
 	{ "progress", judge_started },
-	{ "progress", judge_ingest  },
-	{ "progress", judge_dispatch},
-	{ "progress", judge_stored  },
+	{ "progress", judge_ingest },
+	{ "progress", judge_dispatch },
+	{ "progress", judge_stored },
 };
 
 /* What is wrong, as the elements of a JSON array; nothing when all is well. */

@@ -75,10 +75,10 @@ static const char *advice(int error)
 		int error;
 		const char *text;
 	} known[] = {
-		{EADDRINUSE,     "another program listens there; choose a free port"     },
-		{ EADDRNOTAVAIL, "this host has no such address; choose one of its own"  },
-		{ EACCES,        "ports below 1024 need a privilege; choose a higher one"},
-		{ EAFNOSUPPORT,  "this host has no such address family; choose another"  },
+		{ EADDRINUSE, "another program listens there; choose a free port" },
+		{ EADDRNOTAVAIL, "this host has no such address; choose one of its own" },
+		{ EACCES, "ports below 1024 need a privilege; choose a higher one" },
+		{ EAFNOSUPPORT, "this host has no such address family; choose another" },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

@@ -12,9 +12,10 @@ static size_t without_half_character(const char *text, size_t end)
 		start--;
 	if (start == 0 || (unsigned char)text[start - 1] < 0xc0)
 		return end;
-	return (unsigned char)text[start - 1] < 0xe0 && end - start == 1 ? end
-		: (unsigned char)text[start - 1] < 0xf0 && end - start == 2 ? end
-		: (unsigned char)text[start - 1] >= 0xf0 && end - start == 3 ? end : start - 1;
+	return (unsigned char)text[start - 1] < 0xe0 && end - start == 1    ? end
+	       : (unsigned char)text[start - 1] < 0xf0 && end - start == 2  ? end
+	       : (unsigned char)text[start - 1] >= 0xf0 && end - start == 3 ? end
+									    : start - 1;
 }
 
 static void one_line(char *text)

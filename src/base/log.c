@@ -97,8 +97,9 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 	if (!log_enabled(level))
 		return;
 	clock_format_ms(clock_wall_ms(), when);
-	buf_addf(&line, json ? "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"%s\""
-			     : "time=%s level=%s event=%s",
+	buf_addf(&line,
+		json ? "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"%s\""
+		     : "time=%s level=%s event=%s",
 		when, level_names[level], event);
 	for (; fields->kind != LOG_FIELD_END; fields++)
 		add_field(&line, fields, json);

@@ -87,7 +87,8 @@ static int build_rules(struct config *config, const char *topic, struct err *err
 	rules = &items[config->topic_count++];
 	*rules = (struct topic_rules){ .topic = NULL };
 	r = string_copy(&rules->topic, topic, strlen(topic), err);
-	for (const struct option *option = option_table; option->section != NULL && r == 0; option++) {
+	for (const struct option *option = option_table; option->section != NULL && r == 0;
+		option++) {
 		const struct entry *entry;
 
 		if (options_section(option->section)->kind != SECTION_PER_TOPIC)

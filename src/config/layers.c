@@ -96,7 +96,8 @@ static int read_defaults(struct entries *entries, struct err *err)
 	int r = 0;
 
 	(void)gethostname(host, sizeof(host) - 1);
-	for (const struct option *option = option_table; option->section != NULL && r == 0; option++) {
+	for (const struct option *option = option_table; option->section != NULL && r == 0;
+		option++) {
 		CLEANUP(freep) char *text = NULL;
 		const char *standard = option->hostname ? host : option->text;
 		struct entry_value value = {

@@ -54,7 +54,7 @@ struct section {
 };
 
 extern const struct section option_sections[]; /* ended by .name == NULL */
-extern const struct option option_table[];          /* ended by .section == NULL; by section */
+extern const struct option option_table[];     /* ended by .section == NULL; by section */
 
 /* NULL when there is none of that name. */
 const struct section *options_section(const char *name);

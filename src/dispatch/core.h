@@ -3,11 +3,18 @@
  * for the fields marked otherwise. Files, by what they answer:
  *
  *	held.c     what is in memory: arrival, routing, leaving, low_seq
- *	handlers.c who gets what: handler groups, windows, suspects, the pump
- *	session.c  one connection: lines in, lines out
+ *	handlers.c handler groups: who belongs to them, what waits for them
+ *	pump.c     who gets what: windows, batches, the least busy connection
+ *	suspects.c what is delivered alone
+ *	session.c  one connection: bytes in, bytes out, its end
+ *	lines.c    what each line of a handler does
+ *	deliver.c  deliveries on their way to a handler
  *	settler.c  verdicts on their way to the table
  *	claimer.c  what to ask the table for, and when
- *	dispatch.c the loop, start and stop
+ *	claimed.c  what the table answered
+ *	arrivals.c what comes in: batches from ingest, finished jobs
+ *	stopping.c how it comes to rest
+ *	dispatch.c the loop: start, rounds, end
  */
 #ifndef DISPATCH_CORE_H
 #define DISPATCH_CORE_H
@@ -31,10 +38,12 @@
 #include "model/routing.h"
 
 TAILQ_HEAD(session_list, session);
-#define SESSIONS_MAX     1024              /* connections */
-#define TICK_MS          20                /* deadlines, polls and retries are looked at this often */
-#define OUTPUT_MAX_BYTES (1024 * 1024)     /* unread by one connection: no more is sent to it */
-#define INPUT_MAX_BYTES  (64 * 1024 * 1024) /* unfinished lines of all connections together */
+#define SESSIONS_MAX     1024 /* connections */
+#define TICK_MS          20   /* deadlines, polls and retries are looked at this often */
+#define GAUGES_EVERY_MS  2000 /* the table is counted */
+#define OUTPUT_MAX_BYTES ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
+#define INPUT_MAX_BYTES                                                                            \
+	((size_t)64 * 1024 * 1024) /* unfinished lines of all connections together */
 
 /* All connections of one handler name. */
 struct handler {
@@ -45,11 +54,11 @@ struct handler {
 	size_t suspect_count;
 	struct session_list sessions;
 	size_t session_count;
-	size_t held;                /* entries routed to it, in whatever state */
-	size_t in_flight;           /* delivered and unsettled */
-	bool routed;                /* its subscriptions are in the routing */
-	bool full;                  /* holds its share of memory: routing is closed for it */
-	int64_t gone_ms;            /* since when it has no connection */
+	size_t held;      /* entries routed to it, in whatever state */
+	size_t in_flight; /* delivered and unsettled */
+	bool routed;      /* its subscriptions are in the routing */
+	bool full;        /* holds its share of memory: routing is closed for it */
+	int64_t gone_ms;  /* since when it has no connection */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
 	struct metric *connected_gauge;
@@ -71,47 +80,47 @@ struct session {
 	char id[24];
 	TAILQ_ENTRY(session) link;
 	TAILQ_ENTRY(session) group_link;
-	struct handler *handler;   /* NULL before hello */
-	struct entry_list open;    /* by deadline */
+	struct handler *handler; /* NULL before hello */
+	struct entry_list open;  /* by deadline */
 	size_t open_count;
 	size_t window;
 	int64_t timeout_ms;
 	size_t batch_max;
 	int64_t batch_wait_ms;
-	int64_t batch_since_ms;    /* a partial batch waits since; 0 = none */
-	struct entry *alone;       /* the suspect it is reserved for or busy with */
+	int64_t batch_since_ms; /* a partial batch waits since; 0 = none */
+	struct entry *alone;    /* the suspect it is reserved for or busy with */
 	bool draining;
-	struct buf drain_id;       /* of the request to answer once nothing is open */
+	struct buf drain_id; /* of the request to answer once nothing is open */
 	int broken_lines;
 	int64_t connected_ms;
-	size_t scanned;            /* bytes of the input known to hold no LF */
-	size_t unread;             /* bytes of input counted in dispatch->unread */
-	bool closing;              /* ends once its output is written */
-	int64_t closing_ms;        /* since */
+	size_t scanned;     /* bytes of the input known to hold no LF */
+	size_t unread;      /* bytes of input counted in dispatch->unread */
+	bool closing;       /* ends once its output is written */
+	int64_t closing_ms; /* since */
 };
 
 struct settler {
 	struct entry_list pending; /* to be settled now */
 	size_t pending_count;
-	struct entry_list locked;  /* their rows are locked, by retry_at_ms */
-	struct entry_list raise;   /* crash counts to raise */
+	struct entry_list locked; /* their rows are locked, by retry_at_ms */
+	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;
-	size_t under_way;          /* entries in jobs */
+	size_t under_way; /* entries in jobs */
 };
 
 struct claimer {
-	int64_t poll_at_ms;        /* when the table is asked for due rows anyway */
-	int64_t due_at_ms;         /* earliest retry known; INT64_MAX = none */
+	int64_t poll_at_ms; /* when the table is asked for due rows anyway */
+	int64_t due_at_ms;  /* earliest retry known; INT64_MAX = none */
 	int64_t sweep_at_ms;
 	int64_t gauges_at_ms;
-	size_t sweep_next;         /* partition to look at */
+	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;
-	bool sweep_page;           /* sweep_after is set: go on in the same partition */
-	size_t rotation;           /* where the list of partitions starts, for fairness */
-	bool rescue;               /* a claim's outcome is unknown: none until it is resolved */
-	size_t claims_under_way;   /* JOB_DUE, JOB_LANES */
-	uint64_t claims_given;     /* claims ever given */
-	uint64_t claims_taken;     /* all claims up to this one have arrived */
+	bool sweep_page;             /* sweep_after is set: go on in the same partition */
+	size_t rotation;             /* where the list of partitions starts, for fairness */
+	bool rescue;                 /* a claim's outcome is unknown: none until it is resolved */
+	size_t claims_under_way;     /* JOB_DUE, JOB_LANES */
+	uint64_t claims_given;       /* claims ever given */
+	uint64_t claims_taken;       /* all claims up to this one have arrived */
 	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
 	bool under_way[JOB_KINDS];
 };
@@ -131,30 +140,30 @@ struct dispatch {
 	struct event_base *base;
 	struct event *tick;
 	struct event *woken;
-	struct event *pump;        /* activated by whoever changed something; runs once a round */
+	struct event *pump; /* activated by whoever changed something; runs once a round */
 	struct evconnlistener *listener;
 	pthread_t thread;
 	bool started;
 	enum phase phase;
-	atomic_bool stop;          /* any thread */
-	atomic_bool abandon;       /* any thread */
-	atomic_bool may_end;       /* any thread: ingest is over, nothing more comes */
+	atomic_bool stop;            /* any thread */
+	atomic_bool abandon;         /* any thread */
+	atomic_bool may_end;         /* any thread: ingest is over, nothing more comes */
 	_Atomic int64_t deadline_ms; /* any thread */
 	const struct config *_Atomic next_config; /* any thread: to be taken over */
-	atomic_bool ended;         /* any thread */
+	atomic_bool ended;                        /* any thread */
 
-	struct entry *entries;     /* by seq */
-	struct entry_list born;    /* in seq order */
+	struct entry *entries;  /* by seq */
+	struct entry_list born; /* in seq order */
 	size_t held;
 	int64_t max_seq;
-	_Atomic int64_t low_seq;   /* any thread */
+	_Atomic int64_t low_seq; /* any thread */
 	struct lanes lanes;
 	STAILQ_HEAD(, arrival) arrivals;
 
 	struct routing *routing;
 	struct handler *handlers;
 	pthread_mutex_t names_lock;
-	struct buf names;          /* handlers as JSON; under names_lock */
+	struct buf names; /* handlers as JSON; under names_lock */
 	struct session_list sessions;
 	size_t session_count;
 	uint64_t next_session;
@@ -171,8 +180,8 @@ struct dispatch {
 	struct claimer claimer;
 	struct worker_pool *pool;
 	struct wake *wake;
-	int faults;                /* in a row, of the database */
-	int64_t hold_until_ms;     /* no jobs before: the database failed */
+	int faults;            /* in a row, of the database */
+	int64_t hold_until_ms; /* no jobs before: the database failed */
 
 	struct metric *unknown_answers;
 	struct metric *protocol_errors;
@@ -216,24 +225,42 @@ int handlers_join(struct dispatch *dispatch, struct session *session, const stru
 	struct err *err);
 /* The session is gone: its open deliveries are lost, or returned when it left in order. */
 void handlers_leave(struct dispatch *dispatch, struct session *session);
-/* Hands out whatever may be handed out. */
-void handlers_pump(struct dispatch *dispatch, int64_t now_ms);
 /* Deadlines, handlers that stayed away. */
 void handlers_tick(struct dispatch *dispatch, int64_t now_ms);
 /* The delivery is over (answered, timed out, lost): off its session. */
 void handlers_close_delivery(struct dispatch *dispatch, struct entry *entry);
 void handlers_enqueue(struct dispatch *dispatch, struct entry *entry);
 void handlers_dequeue(struct entry *entry);
-/* A suspect's crash count is raised (or its claim was lost, then the entry is gone already). */
-void handlers_raised(struct dispatch *dispatch, struct entry *entry);
-/* Draining, stopping: suspects that wait for this connection to be empty are not delivered there. */
-void handlers_release_reserved_of(struct dispatch *dispatch, struct session *session);
-void handlers_release_reserved(struct dispatch *dispatch);
+/* Is another handler connected that must get its share? */
+bool handlers_has_others(const struct dispatch *dispatch, const struct handler *handler);
 /* How much of memory it holds decides whether ingest may claim for it. */
 void handlers_weigh(struct dispatch *dispatch, struct handler *handler);
 /* Tells the gate and the sweep that the routing changed. */
 void handlers_publish(struct dispatch *dispatch);
 void handlers_fini(struct dispatch *dispatch);
+
+/* pump.c */
+/* Hands out whatever may be handed out. */
+void pump_run(struct dispatch *dispatch, int64_t now_ms);
+/* The connection with the fewest open deliveries among those that fit, or NULL. */
+struct session *pump_least_busy(
+	const struct handler *handler, bool (*fits)(const struct session *));
+/* How many more this handler may have in flight: a tenth is left to the others. */
+size_t pump_allowance(const struct dispatch *dispatch, const struct handler *handler);
+
+/* suspects.c */
+/* Reserves connections for the handler's suspects as far as its allowance goes. */
+void suspects_reserve(struct dispatch *dispatch, struct handler *handler);
+/* The connection may be empty now: then the suspect that waits for that can have its crash count
+ * raised, or is delivered. */
+void suspects_serve(struct session *session);
+/* A suspect's crash count is raised (or its claim was lost, then the entry is gone already). */
+void suspects_raised(struct dispatch *dispatch, struct entry *entry);
+/* The connection is gone, or the suspect cannot be delivered there any more: it is ready again. */
+void suspects_unreserve(struct dispatch *dispatch, struct session *session);
+/* Draining, stopping: suspects that wait for this connection to be empty are not delivered there. */
+void suspects_release_of(struct dispatch *dispatch, struct session *session);
+void suspects_release(struct dispatch *dispatch);
 
 /* session.c */
 void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
@@ -244,8 +271,17 @@ size_t session_unsent(const struct session *session);
 void session_cancel(struct session *session, const struct entry *entry, const char *reason);
 void session_check_drained(struct session *session);
 void session_close(struct session *session);
+/* What is written still goes out, then the connection ends. */
+void session_close_soon(struct session *session);
+void session_reply_error(struct session *session, struct bytes id, int code, const char *text);
 /* Ends what never said hello, or was to be closed and is written. May free the session. */
 void session_tick(struct session *session, int64_t now_ms);
+
+/* lines.c */
+/* Does what one line says, without its LF. May begin the end of the session, does not free it. */
+void lines_take(struct session *session, struct bytes text);
+/* The line is too long: says so and ends the connection. */
+void lines_refuse(struct session *session, const char *why);
 
 /* deliver.c */
 /* Opens these entries on the session and writes one deliver or deliver_batch line. */
@@ -268,10 +304,25 @@ bool settler_is_empty(const struct settler *settler);
 /* claimer.c */
 void claimer_init(struct claimer *claimer);
 void claimer_run(struct dispatch *dispatch, int64_t now_ms);
-void claimer_finished(struct dispatch *dispatch, struct job *job);
 /* A row will be due in delay_ms. */
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
 /* Subscriptions changed or partitions came: look for parked rows soon. */
 void claimer_sweep_soon(struct dispatch *dispatch);
+
+/* claimed.c */
+/* One of the claimer's jobs came back, done or failed. Takes the messages out of it. */
+void claimed_take(struct dispatch *dispatch, struct job *job);
+
+/* arrivals.c */
+/* Batches from ingest, a bounded number; what must wait for claims is kept. */
+void arrivals_take(struct dispatch *dispatch);
+/* Finished jobs, all of them. */
+void arrivals_take_jobs(struct dispatch *dispatch);
+/* Frees the batches that still wait. */
+void arrivals_drop(struct dispatch *dispatch);
+
+/* stopping.c */
+/* Takes the next step of stopping, when there is one; ends the loop after the last. */
+void stopping_check(struct dispatch *dispatch, int64_t now_ms);
 
 #endif

@@ -11,7 +11,8 @@ static void insert_by_deadline(struct session *session, struct entry *entry)
 {
 	struct entry *at;
 
-	TAILQ_FOREACH_REVERSE (at, &session->open, entry_list, link) {
+	TAILQ_FOREACH_REVERSE(at, &session->open, entry_list, link)
+	{
 		if (at->deadline_ms <= entry->deadline_ms)
 			break;
 	}
@@ -58,8 +59,8 @@ struct head_texts {
 	char claim[48];
 };
 
-static struct delivery_head head_of(const struct dispatch *dispatch, const struct entry *entry,
-	struct head_texts *texts)
+static struct delivery_head head_of(
+	const struct dispatch *dispatch, const struct entry *entry, struct head_texts *texts)
 {
 	const struct message *message = entry->message;
 
@@ -83,7 +84,7 @@ static bool render(struct dispatch *dispatch, const struct entry *entry)
 {
 	buf_reset(&dispatch->rendered);
 	return event_render(dispatch->renderer, entry->message, &dispatch->rendered, NULL) == 0 &&
-		buf_ok(&dispatch->rendered);
+	       buf_ok(&dispatch->rendered);
 }
 
 static struct call *call_new(struct session *session)
@@ -95,8 +96,8 @@ static struct call *call_new(struct session *session)
 		return NULL;
 	TAILQ_INIT(&call->entries);
 	call->session = session;
-	(void)snprintf(call->id, sizeof(call->id), "b%llu",
-		(unsigned long long)++dispatch->next_call);
+	(void)snprintf(
+		call->id, sizeof(call->id), "b%llu", (unsigned long long)++dispatch->next_call);
 	HASH_ADD_STR(dispatch->calls, id, call);
 	if (call->hh.tbl == NULL) {
 		free(call);
@@ -154,7 +155,8 @@ static void deliver_batch(struct session *session, struct entry **entries, size_
 		ok = render(dispatch, entries[i]);
 		if (ok)
 			protocol_add_entry(&dispatch->line, i == 0, &head,
-				(struct bytes){ dispatch->rendered.data, dispatch->rendered.length });
+				(struct bytes){
+					dispatch->rendered.data, dispatch->rendered.length });
 	}
 	if (ok)
 		protocol_end_batch(&dispatch->line);

@@ -1,27 +1,19 @@
 /*
- * The loop: start, rounds, stop. A round handles what came in (lines, batches, finished jobs), then
+ * The loop: start, rounds, end. A round handles what came in (lines, batches, finished jobs), then
  * the pump runs once: hand out, give jobs. Time passes in ticks.
  */
 #include "dispatch/dispatch.h"
 
 #include <event2/thread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "dispatch/core.h"
-#include "model/handover.h"
 #include "store/sidecar.h"
 
-#define DB_BACKOFF_MS      100
-#define DB_BACKOFF_MAX_MS  5000
-#define HANDOVERS_A_ROUND  16
-#define STOP_GRACE_MS      2000 /* beyond the deadline, for what hangs */
-#define LAST_SETTLES_MS    1000 /* before the deadline, kept for settling what was cut off */
-#define LISTEN_BACKLOG     128
+#define STOP_GRACE_MS  2000 /* beyond the deadline, for what hangs */
+#define LISTEN_BACKLOG 128
 
 static void set_timer(struct event *event, int64_t delay_ms)
 {
@@ -56,119 +48,7 @@ static void take_config(struct dispatch *dispatch, const struct config *config)
 	};
 }
 
-/* ------------------------------------------------------------------ what comes in */
-
-static void on_revoked(struct dispatch *dispatch, const struct handover *handover)
-{
-	for (size_t i = 0; i < handover->revoked_count; i++) {
-		held_return_undelivered(dispatch, handover->revoked[i]);
-		lanes_forget(&dispatch->lanes, handover->revoked[i], SIZE_MAX, 0);
-	}
-	for (size_t i = 0; i < handover->parked_count; i++)
-		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
-			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
-}
-
-/* What is parked in the table is noted first: a later row of its key must not go before it. */
-static void take_handover(struct dispatch *dispatch, struct handover *handover)
-{
-	on_revoked(dispatch, handover);
-	for (size_t i = 0; i < handover->count; i++) {
-		struct message *message = handover->items[i].message;
-
-		handover->items[i].message = NULL;
-		held_admit(dispatch, message, handover->items[i].partition, true);
-	}
-	handover_free(handover);
-}
-
-/* A batch that asked the table found nothing older waiting; it may just have been claimed, and its claim
- * be on its way back. So what arrives while claims are under way waits until those have arrived. */
-static bool must_wait(const struct dispatch *dispatch, const struct arrival *arrival)
-{
-	const struct claimer *claimer = &dispatch->claimer;
-
-	return claimer->claims_taken < arrival->after_claims;
-}
-
-static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
-{
-	struct arrival *arrival = calloc(1, sizeof(*arrival));
-
-	if (arrival == NULL)
-		return false;
-	arrival->handover = handover;
-	arrival->after_claims = dispatch->claimer.claims_given;
-	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
-	return true;
-}
-
-static void admit_arrivals(struct dispatch *dispatch)
-{
-	struct arrival *arrival;
-
-	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
-		!must_wait(dispatch, arrival)) {
-		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
-		take_handover(dispatch, arrival->handover);
-		free(arrival);
-	}
-}
-
-static void take_handovers(struct dispatch *dispatch)
-{
-	void *item = NULL;
-	int taken = 0;
-
-	while (taken < HANDOVERS_A_ROUND && queue_pop(dispatch->options.in, &item, 0) == 0) {
-		if (!queue_arrival(dispatch, item))
-			take_handover(dispatch, item); /* no memory to let it wait */
-		taken++;
-	}
-	admit_arrivals(dispatch);
-	if (taken == HANDOVERS_A_ROUND)
-		wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
-}
-
-static void on_database_fault(struct dispatch *dispatch, const struct job *job)
-{
-	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, DB_BACKOFF_MAX_MS, dispatch->faults,
-		random_u64());
-
-	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
-			   db_error_class(&job->err), NULL), 1);
-	if (dispatch->faults++ == 0)
-		log_warn("dispatch_database_lost", LOG_STR("error", job->err.text),
-			LOG_INT("retry_in_ms", delay),
-			LOG_STR("next", "verdicts are kept and settled when it is back"));
-	dispatch->hold_until_ms = clock_now_ms() + delay;
-}
-
-static void on_database_ok(struct dispatch *dispatch)
-{
-	if (dispatch->faults > 0) {
-		log_info("dispatch_database_back", LOG_INT("failed_jobs", dispatch->faults));
-		metric_add(metrics_get(dispatch->options.metrics, METER_PG_RECONNECTS, NULL, NULL), 1);
-	}
-	dispatch->faults = 0;
-}
-
-static void take_jobs(struct dispatch *dispatch)
-{
-	struct job *job;
-
-	while ((job = worker_pool_take(dispatch->pool)) != NULL) {
-		if (job->result != 0)
-			on_database_fault(dispatch, job);
-		else
-			on_database_ok(dispatch);
-		if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
-			settler_finished(dispatch, job);
-		else
-			claimer_finished(dispatch, job);
-		job_free(job);
-	}
-}
+/* ------------------------------------------------------------------ rounds */
 
 static void on_woken(evutil_socket_t fd, short what, void *arg)
 {
@@ -177,8 +57,8 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
-	take_jobs(dispatch);
-	take_handovers(dispatch);
+	arrivals_take_jobs(dispatch);
+	arrivals_take(dispatch);
 	dispatch_stir(dispatch);
 }
 
@@ -189,61 +69,9 @@ static void on_pump(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	handlers_pump(dispatch, now_ms);
+	pump_run(dispatch, now_ms);
 	settler_run(dispatch, now_ms);
 	claimer_run(dispatch, now_ms);
-}
-
-/* ------------------------------------------------------------------ stopping */
-
-static void cancel_open(struct dispatch *dispatch, const char *reason)
-{
-	struct session *session;
-	struct entry *entry;
-
-	TAILQ_FOREACH (session, &dispatch->sessions, link) {
-		while ((entry = TAILQ_FIRST(&session->open)) != NULL) {
-			session_cancel(session, entry, reason);
-			held_return(dispatch, entry);
-		}
-	}
-}
-
-static void begin_stop(struct dispatch *dispatch)
-{
-	dispatch->phase = PHASE_STOP;
-	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
-		LOG_INT("in_flight", dispatch->in_flight),
-		LOG_STR("next", "queued messages go back, delivered ones may finish"));
-	handlers_release_reserved(dispatch);
-	held_return_undelivered(dispatch, SIZE_MAX);
-	dispatch_stir(dispatch);
-}
-
-static bool is_at_rest(const struct dispatch *dispatch)
-{
-	return dispatch->held == 0 && settler_is_empty(&dispatch->settler) &&
-		dispatch->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals) &&
-		queue_length(dispatch->options.in) == 0;
-}
-
-static void check_stop(struct dispatch *dispatch, int64_t now_ms)
-{
-	int64_t deadline = atomic_load(&dispatch->deadline_ms);
-
-	if (atomic_load(&dispatch->abandon)) {
-		cancel_open(dispatch, "lease_lost");
-		dispatch->phase = PHASE_OVER;
-	} else if (atomic_load(&dispatch->stop) && dispatch->phase == PHASE_RUN) {
-		begin_stop(dispatch);
-	}
-	if (dispatch->phase == PHASE_STOP && now_ms >= deadline - LAST_SETTLES_MS)
-		cancel_open(dispatch, "shutdown");
-	if (dispatch->phase == PHASE_STOP && atomic_load(&dispatch->may_end) &&
-		(is_at_rest(dispatch) || now_ms >= deadline))
-		dispatch->phase = PHASE_OVER;
-	if (dispatch->phase == PHASE_OVER)
-		(void)event_base_loopexit(dispatch->base, NULL);
 }
 
 static void tick_sessions(struct dispatch *dispatch, int64_t now_ms)
@@ -276,8 +104,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
 	metric_set(dispatch->claimed_gauge, (double)count);
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
-	take_handovers(dispatch);
-	check_stop(dispatch, now_ms);
+	arrivals_take(dispatch);
+	stopping_check(dispatch, now_ms);
 	on_pump(-1, 0, dispatch);
 }
 
@@ -328,8 +156,8 @@ static int make_loop(struct dispatch *dispatch, struct err *err)
 		return err_memory(err);
 	dispatch->pump = event_new(dispatch->base, -1, 0, on_pump, dispatch);
 	dispatch->tick = event_new(dispatch->base, -1, EV_PERSIST, on_tick, dispatch);
-	dispatch->woken = event_new(dispatch->base, dispatch->wake->fd, EV_READ | EV_PERSIST,
-		on_woken, dispatch);
+	dispatch->woken = event_new(
+		dispatch->base, dispatch->wake->fd, EV_READ | EV_PERSIST, on_woken, dispatch);
 	if (dispatch->pump == NULL || dispatch->tick == NULL || dispatch->woken == NULL)
 		return err_memory(err);
 	(void)event_add(dispatch->woken, NULL);
@@ -473,17 +301,6 @@ static void free_sessions(struct dispatch *dispatch)
 		session_close(session);
 }
 
-static void free_arrivals(struct dispatch *dispatch)
-{
-	struct arrival *arrival;
-
-	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL) {
-		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
-		handover_free(arrival->handover);
-		free(arrival);
-	}
-}
-
 static void free_events(struct dispatch *dispatch)
 {
 	if (dispatch->listener != NULL)
@@ -507,7 +324,7 @@ void dispatch_free(struct dispatch *dispatch)
 	worker_pool_free(dispatch->pool);
 	dispatch->phase = PHASE_OVER;
 	free_sessions(dispatch);
-	free_arrivals(dispatch);
+	arrivals_drop(dispatch);
 	held_drop_all(dispatch);
 	handlers_fini(dispatch);
 	free_events(dispatch);

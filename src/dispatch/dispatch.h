@@ -25,8 +25,8 @@ struct dispatch;
 struct dispatch_options {
 	const struct config *config;
 	struct gate *gate;
-	struct queue *in;          /* struct handover * */
-	struct wake *wake;         /* poked by ingest and by the workers */
+	struct queue *in;  /* struct handover * */
+	struct wake *wake; /* poked by ingest and by the workers */
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;

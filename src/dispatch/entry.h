@@ -19,7 +19,7 @@
 #include <sys/queue.h>
 
 /* A table that cannot grow is an error to handle: the element's hh.tbl stays NULL. */
-#define HASH_NONFATAL_OOM 1
+#define HASH_NONFATAL_OOM                1
 #define HASH_FUNCTION(key, length, hash) HASH_FNV(key, length, hash)
 #include <uthash.h>
 
@@ -46,28 +46,28 @@ struct call;
 struct lane;
 
 struct entry {
-	struct message *message;  /* owned */
-	size_t partition;         /* index in the gate */
+	struct message *message; /* owned */
+	size_t partition;        /* index in the gate */
 	enum entry_state state;
-	struct handler *handler;  /* whom it is routed to; NULL = nobody */
-	struct lane *lane;        /* NULL: ordered with nothing */
-	struct session *session;  /* RESERVED, OPEN */
-	struct call *call;        /* OPEN in a batch */
-	TAILQ_ENTRY(entry) link;  /* the list of its state */
+	struct handler *handler; /* whom it is routed to; NULL = nobody */
+	struct lane *lane;       /* NULL: ordered with nothing */
+	struct session *session; /* RESERVED, OPEN */
+	struct call *call;       /* OPEN in a batch */
+	TAILQ_ENTRY(entry) link; /* the list of its state */
 	TAILQ_ENTRY(entry) lane_link;
 	TAILQ_ENTRY(entry) born_link;
 	TAILQ_ENTRY(entry) call_link;
-	UT_hash_handle hh;        /* by message->seq */
-	bool born;                /* in the list that low_seq comes from */
-	bool raising;             /* RESERVED: in the settler to have its crash_count raised */
-	bool raised;              /* its crash_count is raised in the table */
-	bool in_flight;           /* counts against max_in_flight until settled */
-	int64_t deadline_ms;      /* clock_now_ms() */
+	UT_hash_handle hh;   /* by message->seq */
+	bool born;           /* in the list that low_seq comes from */
+	bool raising;        /* RESERVED: in the settler to have its crash_count raised */
+	bool raised;         /* its crash_count is raised in the table */
+	bool in_flight;      /* counts against max_in_flight until settled */
+	int64_t deadline_ms; /* clock_now_ms() */
 	int64_t opened_us;
-	int64_t retry_at_ms;      /* SETTLING: not before */
+	int64_t retry_at_ms; /* SETTLING: not before */
 	enum entry_end end;
 	struct settle_row verdict;
-	char *error;              /* owned texts of the verdict */
+	char *error; /* owned texts of the verdict */
 	char *error_code;
 	char *result;
 };

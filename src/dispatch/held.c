@@ -14,8 +14,8 @@ static void publish_low_seq(struct dispatch *dispatch)
 {
 	const struct entry *lowest = TAILQ_FIRST(&dispatch->born);
 
-	atomic_store(&dispatch->low_seq,
-		lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1);
+	atomic_store(
+		&dispatch->low_seq, lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1);
 }
 
 static struct handler *route(struct dispatch *dispatch, const struct message *message)
@@ -66,8 +66,8 @@ static void refuse(struct dispatch *dispatch, struct message *message)
 	message_free(message);
 }
 
-static struct entry *entry_new(struct dispatch *dispatch, struct message *message, size_t partition,
-	bool born)
+static struct entry *entry_new(
+	struct dispatch *dispatch, struct message *message, size_t partition, bool born)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 

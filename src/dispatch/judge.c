@@ -48,8 +48,8 @@ static void say(struct entry *entry, char *error, char *code)
 	entry->verdict.error_code = code;
 }
 
-static void fail(const struct judge_rules *rules, struct entry *entry, int64_t delay_ms,
-	enum entry_end end)
+static void fail(
+	const struct judge_rules *rules, struct entry *entry, int64_t delay_ms, enum entry_end end)
 {
 	int attempt = entry->message->retry_count;
 
@@ -61,9 +61,10 @@ static void fail(const struct judge_rules *rules, struct entry *entry, int64_t d
 			entry->end = END_DEAD;
 		return;
 	}
-	entry->verdict.delay_ms = delay_ms >= 0 ? delay_ms
-						: backoff_delay_ms(rules->backoff_ms,
-							  rules->backoff_max_ms, attempt, random_u64());
+	entry->verdict.delay_ms = delay_ms >= 0
+					  ? delay_ms
+					  : backoff_delay_ms(rules->backoff_ms,
+						    rules->backoff_max_ms, attempt, random_u64());
 }
 
 static void done(struct entry *entry, struct bytes result)
@@ -73,7 +74,7 @@ static void done(struct entry *entry, struct bytes result)
 	if (entry->result != NULL)
 		entry->verdict.result = bytes_of(entry->result);
 	entry->verdict.plain = entry->result == NULL && !entry->raised &&
-		!entry->message->suspect && entry->message->crash_count == 0;
+			       !entry->message->suspect && entry->message->crash_count == 0;
 }
 
 static void snooze(const struct judge_rules *rules, struct entry *entry, int64_t delay_ms)
@@ -91,7 +92,7 @@ static bool is_said(const struct entry *entry, const struct verdict *verdict)
 	case STATUS_RETRY:
 	case STATUS_DEAD:
 		return (verdict->reason.data == NULL || entry->error != NULL) &&
-			(verdict->code.data == NULL || entry->error_code != NULL);
+		       (verdict->code.data == NULL || entry->error_code != NULL);
 	case STATUS_SNOOZE:
 		return true;
 	case STATUS_SETTLED:
@@ -100,8 +101,8 @@ static bool is_said(const struct entry *entry, const struct verdict *verdict)
 	return true;
 }
 
-int judge_answer(const struct judge_rules *rules, struct entry *entry, const struct verdict *verdict,
-	struct err *err)
+int judge_answer(const struct judge_rules *rules, struct entry *entry,
+	const struct verdict *verdict, struct err *err)
 {
 	switch (verdict->status) {
 	case STATUS_DONE:
@@ -120,11 +121,13 @@ int judge_answer(const struct judge_rules *rules, struct entry *entry, const str
 		/* A claim that is not settled by now is a failure; a settled one does not match and is
 		 * found completed. */
 		fail(rules, entry, -1, END_SETTLED);
-		say(entry, strdup("the handler said settled, but inbox.complete() was not committed"),
+		say(entry,
+			strdup("the handler said settled, but inbox.complete() was not committed"),
 			strdup("NOT_SETTLED"));
 		break;
 	}
-	entry->verdict.crash_count = 0; /* it did not end its handler: whatever it was suspected of */
+	entry->verdict.crash_count =
+		0; /* it did not end its handler: whatever it was suspected of */
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
 		say(entry, copy(verdict->reason), copy(verdict->code));
 	return is_said(entry, verdict) ? 0 : err_memory(err);

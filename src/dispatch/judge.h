@@ -20,8 +20,8 @@ struct judge_rules {
 };
 
 /* The handler answered. Copies the texts. FAULT_MEMORY: the texts are left out, the verdict stands. */
-int judge_answer(const struct judge_rules *rules, struct entry *entry, const struct verdict *verdict,
-	struct err *err);
+int judge_answer(const struct judge_rules *rules, struct entry *entry,
+	const struct verdict *verdict, struct err *err);
 /* Its deadline passed. */
 void judge_timeout(const struct judge_rules *rules, struct entry *entry, int64_t timeout_ms);
 /* Its connection was lost while it was open: a suspect from now on; counted only when it had been

@@ -22,14 +22,14 @@ struct lane_key {
 
 struct lane {
 	struct lane_key key;
-	struct entry_list entries;  /* by offset, then seq */
+	struct entry_list entries; /* by offset, then seq */
 	size_t count;
-	int64_t outside;            /* lowest offset known to wait in the table; INT64_MAX = none */
-	int64_t outside_high;       /* highest one known; -1 = none */
-	bool blocked;               /* the one outside waits for its retry or for a handler: a claim of
+	int64_t outside;       /* lowest offset known to wait in the table; INT64_MAX = none */
+	int64_t outside_high;  /* highest one known; -1 = none */
+	bool blocked;          /* the one outside waits for its retry or for a handler: a claim of
 				     * the lane would find nothing until that one was claimed */
-	int64_t idle_since_ms;      /* empty since */
-	bool spilled;               /* in the list of lanes to go on with */
+	int64_t idle_since_ms; /* empty since */
+	bool spilled;          /* in the list of lanes to go on with */
 	TAILQ_ENTRY(lane) spill_link;
 	TAILQ_ENTRY(lane) idle_link;
 	bool idle;
@@ -40,11 +40,11 @@ TAILQ_HEAD(lane_list, lane);
 
 struct lanes {
 	enum ordering ordering;
-	size_t depth;               /* most entries a lane keeps in memory */
+	size_t depth; /* most entries a lane keeps in memory */
 	struct lane *table;
-	struct lane_list spill;     /* empty, something outside, not blocked */
+	struct lane_list spill; /* empty, something outside, not blocked */
 	size_t spill_count;
-	struct lane_list idle;      /* empty and blocked, oldest first */
+	struct lane_list idle; /* empty and blocked, oldest first */
 	size_t idle_count;
 };
 
@@ -64,8 +64,8 @@ int lanes_admit(struct lanes *lanes, struct entry *entry, enum admission *out, s
 
 /* A claim brought the unbroken run of this lane up to `last_offset`; `followed`: more waits behind.
  * To be called before its entries are admitted. */
-void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, int64_t last_offset,
-	bool followed);
+void lanes_claimed(
+	struct lanes *lanes, size_t partition, uint64_t hash, int64_t last_offset, bool followed);
 
 /* True when the entry may go now: it is the lowest of its lane. */
 bool lanes_is_head(const struct entry *entry);
@@ -80,8 +80,8 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 
 /* Ingest or a sweep saw rows of this lane parked in the table, from `offset` on; -1: it cannot say
  * from where on, somewhere behind what memory holds. FAULT_MEMORY. */
-int lanes_parked(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset,
-	struct err *err);
+int lanes_parked(
+	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err);
 /* A claim of this lane found nothing: it waits for the one outside. */
 void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash);
 /* True when memory holds nothing of this lane. */

@@ -140,10 +140,10 @@ static const struct method {
 	bool needs_id;    /* a request, which is answered */
 	void (*fill)(const struct draft *draft, struct line *line);
 } methods[] = {
-	{"hello",   LINE_HELLO,  OWNER_HELLO,  true,  hello },
-	{ "extend", LINE_EXTEND, OWNER_EXTEND, false, extend},
-	{ "window", LINE_WINDOW, OWNER_WINDOW, false, window},
-	{ "drain",  LINE_DRAIN,  OWNER_LINE,   true,  NULL  },
+	{ "hello", LINE_HELLO, OWNER_HELLO, true, hello },
+	{ "extend", LINE_EXTEND, OWNER_EXTEND, false, extend },
+	{ "window", LINE_WINDOW, OWNER_WINDOW, false, window },
+	{ "drain", LINE_DRAIN, OWNER_LINE, true, NULL },
 };
 
 static const struct method *find_method(const char *name)

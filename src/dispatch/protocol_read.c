@@ -235,7 +235,7 @@ int protocol_read(
 {
 	yajl_alloc_funcs memory_functions = { json_malloc, json_realloc, json_free, memory };
 	struct reader reader = {
-		.taking = {.memory = memory, .draft = out, .verdict = &out->whole},
+		.taking = { .memory = memory, .draft = out, .verdict = &out->whole },
 		.why = why,
 		.text = text.data,
 	};

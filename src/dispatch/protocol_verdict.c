@@ -65,7 +65,7 @@ static struct verdict verdict_of(struct line_memory *memory, const struct draft_
 		.entry = said->entry,
 		.reason = said->reason,
 		.code = said->code,
-		.result = status == STATUS_DONE ? said->result : (struct bytes){NULL, 0},
+		.result = status == STATUS_DONE ? said->result : (struct bytes){ NULL, 0 },
 		.note = said->note,
 	};
 }

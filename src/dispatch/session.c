@@ -1,6 +1,6 @@
 /*
- * One connection: lines in, lines out. Whatever a client sends ends in an answer, an error reply or
- * the end of this connection, and touches no other.
+ * One connection: its bytes, in and out, its end, and who may connect at all. Bytes become lines
+ * here; what a line does is lines.c's business.
  */
 #include <errno.h>
 #include <event2/buffer.h>
@@ -13,10 +13,9 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define BROKEN_LINES_MAX 10
-#define HELLO_WITHIN_MS  30000
-#define CLOSE_WITHIN_MS  2000
-#define READ_MAX_BYTES   65536
+#define HELLO_WITHIN_MS 30000
+#define CLOSE_WITHIN_MS 2000
+#define READ_MAX_BYTES  65536
 
 void session_send(struct session *session, const struct buf *line)
 {
@@ -31,24 +30,12 @@ size_t session_unsent(const struct session *session)
 	return evbuffer_get_length(bufferevent_get_output(session->bev));
 }
 
-static void reply_error(struct session *session, struct bytes id, int code, const char *text)
+void session_reply_error(struct session *session, struct bytes id, int code, const char *text)
 {
 	struct buf *line = &session->dispatch->line;
 
 	buf_reset(line);
 	protocol_add_error(line, id, code, text);
-	session_send(session, line);
-}
-
-/* Notifications get no reply; who sends an id gets one. */
-static void reply_empty(struct session *session, struct bytes id)
-{
-	struct buf *line = &session->dispatch->line;
-
-	if (id.data == NULL)
-		return;
-	buf_reset(line);
-	protocol_add_empty_reply(line, id);
 	session_send(session, line);
 }
 
@@ -61,6 +48,19 @@ void session_cancel(struct session *session, const struct entry *entry, const ch
 	buf_reset(line);
 	protocol_add_cancel(line, id, reason);
 	session_send(session, line);
+}
+
+void session_check_drained(struct session *session)
+{
+	struct buf *line = &session->dispatch->line;
+
+	if (session->drain_id.length == 0 || session->open_count > 0)
+		return;
+	buf_reset(line);
+	protocol_add_drain_reply(
+		line, (struct bytes){ session->drain_id.data, session->drain_id.length }, 0);
+	session_send(session, line);
+	buf_reset(&session->drain_id);
 }
 
 static void forget_unread(struct session *session)
@@ -83,239 +83,14 @@ void session_close(struct session *session)
 	dispatch_stir(dispatch);
 }
 
-/* What is written still goes out, then the connection ends. */
-static void close_soon(struct session *session)
+void session_close_soon(struct session *session)
 {
 	session->closing = true;
 	session->closing_ms = clock_now_ms();
 	(void)bufferevent_disable(session->bev, EV_READ);
 }
 
-/* ------------------------------------------------------------------ what lines do */
-
-static void say_hello(struct session *session, const struct line *line)
-{
-	struct dispatch *dispatch = session->dispatch;
-	struct hello_reply reply = {
-		.session = session->id,
-		.timeout_ms = line->hello.timeout_ms,
-		.max_attempts = dispatch->rules.max_attempts,
-	};
-
-	buf_reset(&dispatch->line);
-	protocol_add_hello_reply(&dispatch->line, line->id, &reply);
-	session_send(session, &dispatch->line);
-	log_info("handler_connected", LOG_STR("handler", line->hello.handler),
-		LOG_STR("instance", line->hello.instance), LOG_STR("client", line->hello.client),
-		LOG_STR("session", session->id),
-		LOG_INT("max_in_flight", line->hello.max_in_flight));
-}
-
-static void on_hello(struct session *session, const struct line *line)
-{
-	const struct hello *hello = &line->hello;
-	struct err err = ERR_INIT;
-	int r;
-
-	if (session->handler != NULL) {
-		reply_error(session, line->id, PROTOCOL_HELLO_ORDER, "hello was said already");
-		return;
-	}
-	if (dispatch_is_stopping(session->dispatch)) {
-		reply_error(session, line->id, PROTOCOL_SHUTTING_DOWN,
-			"inboxd is shutting down; connect again later");
-		return;
-	}
-	session->window = (size_t)hello->max_in_flight;
-	session->timeout_ms = hello->timeout_ms;
-	session->batch_max = (size_t)hello->batch_max;
-	session->batch_wait_ms = hello->batch_wait_ms;
-	r = handlers_join(session->dispatch, session, hello, &err);
-	if (r == 0)
-		say_hello(session, line);
-	else
-		reply_error(session, line->id,
-			r == ROUTING_OVERLAP ? PROTOCOL_OVERLAP : PROTOCOL_INTERNAL, err.text);
-}
-
-/* "d9001.2" of a delivery that is open on this session and not part of a batch, or NULL. */
-static struct entry *find_delivery(struct session *session, const char *id)
-{
-	long long seq = 0;
-	int count = 0;
-	char exact[ENTRY_ID_BYTES];
-	struct entry *entry;
-
-	if (sscanf(id, "d%18lld.%9d", &seq, &count) != 2)
-		return NULL;
-	entry = held_find(session->dispatch, seq, count);
-	if (entry == NULL || entry->state != ENTRY_OPEN || entry->session != session)
-		return NULL;
-	entry_id(entry, exact);
-	return strcmp(id, exact) == 0 ? entry : NULL;
-}
-
-static void answer(struct session *session, struct entry *entry, const struct verdict *verdict)
-{
-	struct dispatch *dispatch = session->dispatch;
-
-	handlers_close_delivery(dispatch, entry);
-	if (judge_answer(&dispatch->rules, entry, verdict, NULL) != 0)
-		log_warn("verdict_text_lost", LOG_STR("event_id", entry->message->event_id),
-			LOG_STR("why", "out of memory"), LOG_STR("next", "the verdict stands"));
-	held_settle(dispatch, entry);
-}
-
-/* What the answer says about one entry of a batch; answers mostly come in the batch's order, so the
- * search starts at `guess`. */
-static const struct verdict *verdict_for(const struct line *line, const struct entry *entry,
-	size_t guess)
-{
-	static const struct verdict missing = {
-		.status = STATUS_RETRY,
-		.delay_ms = -1,
-		.reason = { "the answer to the batch has no entry for it", 43 },
-		.code = { "PROTOCOL", 8 },
-	};
-	char id[ENTRY_ID_BYTES];
-	size_t length;
-
-	if (!line->batch_answer)
-		return line->verdict_count > 0 ? &line->verdicts[0] : &missing;
-	entry_id(entry, id);
-	length = strlen(id);
-	for (size_t i = 0; i < line->verdict_count; i++) {
-		const struct verdict *verdict = &line->verdicts[(guess + i) % line->verdict_count];
-
-		if (verdict->entry.length == length && memcmp(verdict->entry.data, id, length) == 0)
-			return verdict;
-	}
-	return &missing;
-}
-
-static bool answer_batch(struct session *session, const struct line *line)
-{
-	struct call *call = NULL;
-	struct entry *entry;
-	size_t position = 0;
-	bool last;
-
-	HASH_FIND_STR(session->dispatch->calls, line->delivery, call);
-	if (call == NULL || call->session != session)
-		return false;
-	do {
-		entry = TAILQ_FIRST(&call->entries);
-		last = TAILQ_NEXT(entry, call_link) == NULL; /* the last one frees the call */
-		answer(session, entry, verdict_for(line, entry, position++));
-	} while (!last);
-	return true;
-}
-
-static void on_answer(struct session *session, const struct line *line)
-{
-	struct entry *entry = find_delivery(session, line->delivery);
-
-	if (entry != NULL && entry->call == NULL)
-		answer(session, entry, verdict_for(line, entry, 0));
-	else if (!answer_batch(session, line))
-		metric_add(session->dispatch->unknown_answers, 1);
-}
-
-static void on_extend(struct session *session, const struct line *line)
-{
-	struct entry *entry = find_delivery(session, line->delivery);
-
-	if (entry != NULL) {
-		deliver_extend(entry, clock_now_ms() + line->timeout_ms);
-		reply_empty(session, line->id);
-		return;
-	}
-	metric_add(session->dispatch->unknown_answers, 1);
-	if (line->id.data != NULL)
-		reply_error(session, line->id, PROTOCOL_UNKNOWN_DELIVERY, "no such delivery is open");
-}
-
-static void on_window(struct session *session, const struct line *line)
-{
-	session->window = (size_t)line->max_in_flight;
-	reply_empty(session, line->id);
-	dispatch_stir(session->dispatch);
-}
-
-void session_check_drained(struct session *session)
-{
-	struct buf *line = &session->dispatch->line;
-
-	if (session->drain_id.length == 0 || session->open_count > 0)
-		return;
-	buf_reset(line);
-	protocol_add_drain_reply(line,
-		(struct bytes){ session->drain_id.data, session->drain_id.length }, 0);
-	session_send(session, line);
-	buf_reset(&session->drain_id);
-}
-
-static void on_drain(struct session *session, const struct line *line)
-{
-	if (session->drain_id.length > 0) {
-		reply_error(session, line->id, PROTOCOL_INVALID_REQUEST, "drain was asked for already");
-		return;
-	}
-	session->draining = true;
-	buf_reset(&session->drain_id);
-	buf_add(&session->drain_id, line->id.data, line->id.length);
-	handlers_release_reserved_of(session->dispatch, session);
-	session_check_drained(session);
-}
-
-static void on_broken(struct session *session, const struct line *line)
-{
-	metric_add(session->dispatch->protocol_errors, 1);
-	reply_error(session, line->id, line->error_code, line->error_text);
-	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
-		log_warn("connection_closed", LOG_STR("session", session->id),
-			LOG_STR("why", line->error_text), LOG_INT("broken_lines", session->broken_lines),
-			LOG_STR("next", "its open deliveries go back to waiting"));
-		close_soon(session);
-	}
-}
-
-static void (*const actions[])(struct session *session, const struct line *line) = {
-	[LINE_BROKEN] = on_broken,
-	[LINE_HELLO] = on_hello,
-	[LINE_EXTEND] = on_extend,
-	[LINE_WINDOW] = on_window,
-	[LINE_DRAIN] = on_drain,
-	[LINE_ANSWER] = on_answer,
-};
-
-static void on_line(struct session *session, struct bytes text)
-{
-	struct line line = { .kind = LINE_BROKEN };
-
-	if (protocol_parse(session->dispatch->parser, text, &line, NULL) != 0) {
-		line = (struct line){ .kind = LINE_BROKEN, .error_code = PROTOCOL_INTERNAL };
-		(void)snprintf(line.error_text, sizeof(line.error_text), "out of memory; send it again");
-	}
-	if (session->handler == NULL && line.kind != LINE_HELLO && line.kind != LINE_BROKEN) {
-		struct line early = { .kind = LINE_BROKEN, .id = line.id,
-			.error_code = PROTOCOL_HELLO_ORDER };
-
-		(void)snprintf(early.error_text, sizeof(early.error_text), "say hello first");
-		line = early;
-	}
-	actions[line.kind](session, &line);
-}
-
 /* ------------------------------------------------------------------ bytes */
-
-static void end_too_long(struct session *session, const char *why)
-{
-	struct line line = { .kind = LINE_BROKEN, .error_code = PROTOCOL_LINE_TOO_LONG, .close = true };
-
-	(void)snprintf(line.error_text, sizeof(line.error_text), "%s", why);
-	on_broken(session, &line);
-}
 
 /* Finds the next LF, searching only what was not searched before. */
 static bool next_line(struct session *session, struct evbuffer *input, size_t *length)
@@ -344,9 +119,9 @@ static void read_lines(struct session *session, struct evbuffer *input)
 		if (text == NULL)
 			return;
 		if (length >= PROTOCOL_MAX_LINE)
-			end_too_long(session, "line too long");
+			lines_refuse(session, "line too long");
 		else
-			on_line(session, (struct bytes){ text, length });
+			lines_take(session, (struct bytes){ text, length });
 		(void)evbuffer_drain(input, length + 1);
 		session->scanned = 0;
 	}
@@ -367,9 +142,9 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	if (session->closing)
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
-		end_too_long(session, "line too long");
+		lines_refuse(session, "line too long");
 	else if (dispatch->unread > INPUT_MAX_BYTES && left > READ_MAX_BYTES)
-		end_too_long(session, "too many unfinished lines on all connections together");
+		lines_refuse(session, "too many unfinished lines on all connections together");
 }
 
 static void on_written(struct bufferevent *bev, void *arg)
@@ -399,8 +174,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 void session_tick(struct session *session, int64_t now_ms)
 {
 	bool silent = session->handler == NULL && now_ms - session->connected_ms > HELLO_WITHIN_MS;
-	bool written = session_unsent(session) == 0 ||
-		now_ms - session->closing_ms > CLOSE_WITHIN_MS;
+	bool written =
+		session_unsent(session) == 0 || now_ms - session->closing_ms > CLOSE_WITHIN_MS;
 
 	if (session->closing ? written : silent)
 		session_close(session);
@@ -471,7 +246,7 @@ void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct 
 	log_warn("connection_refused", LOG_STR("why", "user id not in socket.allow_uid"),
 		LOG_INT("uid", peer.uid), LOG_INT("pid", peer.pid),
 		LOG_STR("next", "add it to socket.allow_uid if it shall connect"));
-	reply_error(session, (struct bytes){ NULL, 0 }, PROTOCOL_NOT_AUTHORISED,
+	session_reply_error(session, (struct bytes){ NULL, 0 }, PROTOCOL_NOT_AUTHORISED,
 		"this user id is not in socket.allow_uid");
-	close_soon(session);
+	session_close_soon(session);
 }

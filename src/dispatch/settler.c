@@ -37,7 +37,7 @@ void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
 bool settler_is_empty(const struct settler *settler)
 {
 	return settler->pending_count == 0 && settler->raise_count == 0 &&
-		TAILQ_EMPTY(&settler->locked) && settler->under_way == 0;
+	       TAILQ_EMPTY(&settler->locked) && settler->under_way == 0;
 }
 
 static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t count)
@@ -55,8 +55,8 @@ static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t 
 	return NULL;
 }
 
-static void give(struct dispatch *dispatch, enum job_kind kind, struct entry_list *list,
-	size_t *length)
+static void give(
+	struct dispatch *dispatch, enum job_kind kind, struct entry_list *list, size_t *length)
 {
 	size_t most = *length < BATCH_MOST ? *length : BATCH_MOST;
 	struct job *job = job_of(dispatch, kind, most);
@@ -140,7 +140,7 @@ static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_f
 	entry->raising = false;
 	if (fate == SETTLE_SETTLED) {
 		entry->raised = true;
-		handlers_raised(dispatch, entry);
+		suspects_raised(dispatch, entry);
 	} else if (fate == SETTLE_LOST) {
 		lose(dispatch, entry);
 	} else {

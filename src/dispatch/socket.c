@@ -19,7 +19,8 @@
 static int too_long(const char *path, struct err *err)
 {
 	return err_set(err, FAULT_CONFIG,
-		"socket.path is %zu bytes long, a Unix socket path has room for %zu: choose a shorter one",
+		"socket.path is %zu bytes long, a Unix socket path has room for %zu: choose a "
+		"shorter one",
 		strlen(path), sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
 }
 
@@ -42,7 +43,8 @@ static int name_place(struct socket_lock *lock, struct err *err)
 	char boot[64];
 
 	if (fstat(lock->fd, &file) != 0)
-		return err_set(err, FAULT_SOCKET, "cannot look at the lock file: %s", strerror(errno));
+		return err_set(
+			err, FAULT_SOCKET, "cannot look at the lock file: %s", strerror(errno));
 	read_boot_id(boot, sizeof(boot));
 	(void)snprintf(lock->place, sizeof(lock->place), "%s/%llu/%llu", boot,
 		(unsigned long long)file.st_dev, (unsigned long long)file.st_ino);
@@ -60,12 +62,14 @@ int socket_lock(struct socket_lock *out, const char *path, struct err *err)
 	out->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (out->fd < 0)
 		return err_set(err, FAULT_SOCKET,
-			"cannot open %s: %s; create the directory of socket.path and let this user write there",
+			"cannot open %s: %s; create the directory of socket.path and let this user "
+			"write there",
 			file, strerror(errno));
 	if (flock(out->fd, LOCK_EX | LOCK_NB) != 0) {
 		socket_unlock(out);
 		return err_set(err, FAULT_SOCKET,
-			"another inboxd serves %s (it holds %s): stop it, or give this one its own socket.path",
+			"another inboxd serves %s (it holds %s): stop it, or give this one its own "
+			"socket.path",
 			path, file);
 	}
 	r = name_place(out, err);
@@ -89,7 +93,9 @@ static int remove_stale(const char *path, struct err *err)
 		return 0;
 	if (!S_ISSOCK(file.st_mode))
 		return err_set(err, FAULT_SOCKET,
-			"%s is there and is not a socket: move it away or choose another socket.path", path);
+			"%s is there and is not a socket: move it away or choose another "
+			"socket.path",
+			path);
 	if (unlink(path) != 0)
 		return err_set(err, FAULT_SOCKET, "cannot remove the old socket %s: %s", path,
 			strerror(errno));
@@ -105,11 +111,12 @@ static int set_group(const char *path, const char *name, struct err *err)
 	errno = 0;
 	group = getgrnam(name); /* at start, before any thread */
 	if (group == NULL)
-		return err_set(err, FAULT_CONFIG, "socket.group: there is no group '%s' on this host", name);
+		return err_set(err, FAULT_CONFIG,
+			"socket.group: there is no group '%s' on this host", name);
 	if (chown(path, (uid_t)-1, group->gr_gid) != 0)
 		return err_set(err, FAULT_SOCKET,
-			"cannot give %s to group %s: %s; run as root or as a member of the group", path, name,
-			strerror(errno));
+			"cannot give %s to group %s: %s; run as root or as a member of the group",
+			path, name, strerror(errno));
 	return 0;
 }
 
@@ -120,8 +127,8 @@ static int set_rights(const struct config *config, struct err *err)
 	if (r != 0)
 		return r;
 	if (chmod(config->socket.path, config->socket.mode) != 0)
-		return err_set(err, FAULT_SOCKET, "cannot set the mode of %s: %s", config->socket.path,
-			strerror(errno));
+		return err_set(err, FAULT_SOCKET, "cannot set the mode of %s: %s",
+			config->socket.path, strerror(errno));
 	return 0;
 }
 
@@ -173,10 +180,11 @@ int socket_check(const struct config *config, struct err *err)
 	directory = dirname(copy);
 	if (access(directory, W_OK | X_OK) != 0)
 		return err_set(err, FAULT_SOCKET,
-			"the directory %s of socket.path: %s; create it and let this user write there",
+			"the directory %s of socket.path: %s; create it and let this user write "
+			"there",
 			directory, strerror(errno));
 	if (config->socket.group[0] != '\0' && getgrnam(config->socket.group) == NULL)
-		return err_set(err, FAULT_CONFIG, "socket.group: there is no group '%s' on this host",
-			config->socket.group);
+		return err_set(err, FAULT_CONFIG,
+			"socket.group: there is no group '%s' on this host", config->socket.group);
 	return 0;
 }

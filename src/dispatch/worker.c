@@ -62,20 +62,28 @@ static int run_raise(struct db *db, struct job *job)
 
 static int run_due(struct db *db, struct job *job)
 {
-	return claims_due(db, &job->request, job->partitions, job->count, &job->claimed, &job->err);
+	const struct claim_partitions partitions = { job->partitions, job->count };
+
+	return claims_due(db, &job->request, &partitions, &job->claimed, &job->err);
 }
 
 static int run_lanes(struct db *db, struct job *job)
 {
+	const struct claim_lanes lanes = { job->lanes, job->count };
+
 	if (job->request.ordering == ORDERING_PARTITION)
 		return run_due(db, job);
-	return claims_lanes(db, &job->request, job->lanes, job->count, &job->claimed, &job->err);
+	return claims_lanes(db, &job->request, &lanes, &job->claimed, &job->err);
 }
 
 /* Anything there at all? Then release what waits for nothing but a handler, and find the keys that
  * somebody must go on with. */
 static int run_sweep(struct db *db, struct job *job)
 {
+	const struct parked_place place = {
+		.partition = job->partitions[0],
+		.after = job->first_page ? NULL : &job->after,
+	};
 	int r = claims_any_waiting(db, job->partitions, 1, &job->waiting, &job->err);
 
 	/* Where the partition is the order, claims go on with parked rows by themselves. */
@@ -84,20 +92,29 @@ static int run_sweep(struct db *db, struct job *job)
 	r = claims_release(db, &job->request, job->partitions, &job->released, &job->err);
 	if (r != 0 || job->request.ordering != ORDERING_KEY)
 		return r;
-	return claims_find_parked(db, &job->request, job->partitions,
-		job->first_page ? NULL : &job->after, &job->page, &job->err);
+	return claims_find_parked(db, &job->request, &place, &job->page, &job->err);
 }
 
 static int run_rescue(struct db *db, struct job *job)
 {
-	return claims_rescue(db, job->request.instance, job->held, job->count, &job->rescued,
-		&job->err);
+	const struct claims_held held = {
+		.instance = job->request.instance,
+		.seqs = job->held,
+		.count = job->count,
+	};
+
+	return claims_rescue(db, &held, &job->rescued, &job->err);
 }
 
 static int run_gauges(struct db *db, struct job *job)
 {
-	return claims_gauges(db, &job->request, job->partitions, job->count, job->cap, &job->gauges,
-		&job->err);
+	const struct gauges_request request = {
+		.partitions = { job->partitions, job->count },
+		.routing = job->request.routing,
+		.cap = job->cap,
+	};
+
+	return claims_gauges(db, &request, &job->gauges, &job->err);
 }
 
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {

@@ -35,14 +35,14 @@ struct job {
 	size_t count;                       /* partitions, lanes, rows or held */
 	struct claim_lane *lanes;
 	struct settle_row *rows;
-	struct entry **entries;             /* behind the rows; not the worker's business */
+	struct entry **entries; /* behind the rows; not the worker's business */
 	int64_t *held;
-	uint64_t after;                     /* JOB_SWEEP: where the page starts */
+	uint64_t after; /* JOB_SWEEP: where the page starts */
 	bool first_page;
-	int64_t cap;                        /* JOB_GAUGES */
-	size_t reserved;                    /* budget taken for it */
+	int64_t cap;     /* JOB_GAUGES */
+	size_t reserved; /* budget taken for it */
 	/* Out. */
-	int result;                         /* of the store's call */
+	int result; /* of the store's call */
 	struct err err;
 	struct claimed claimed;
 	struct parked_page page;
@@ -66,7 +66,8 @@ struct worker_options {
 	int32_t instance;
 };
 
-int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err);
+int worker_pool_new(
+	struct worker_pool **out, const struct worker_options *options, struct err *err);
 /* Interrupts what hangs, joins all threads, frees jobs that were not taken back. */
 void worker_pool_free(struct worker_pool *pool);
 /* Workers without a job, and how many there are. Dispatch thread only, as the next two. */

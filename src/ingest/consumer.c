@@ -177,9 +177,10 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 
 /* --- Life ------------------------------------------------------------------------------------- */
 
+/* librdkafka refuses what is not a number from 0 to 7. */
 static int user_log_level(const struct config *config)
 {
-	return atoi(consumer_conf_value(config, "log_level", "6"));
+	return (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
 }
 
 static int make_handle(struct consumer *consumer, const struct config *config, struct err *err)

@@ -141,7 +141,7 @@ static int set_log_level(rd_kafka_conf_t *conf, struct err *err)
 	size_t size = sizeof(value);
 
 	if (rd_kafka_conf_get(conf, "log_level", value, &size) != RD_KAFKA_CONF_OK ||
-		atoi(value) >= LOG_LEVEL_WARNING)
+		strtol(value, NULL, 10) >= LOG_LEVEL_WARNING)
 		return 0;
 	return set_number(conf, "log_level", LOG_LEVEL_WARNING, err);
 }

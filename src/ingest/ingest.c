@@ -60,16 +60,22 @@ static void on_fatal(void *arg, const struct err *err)
 static int open_store(struct ingest *ingest, struct err *err)
 {
 	const struct ingest_options *options = &ingest->options;
+	struct inbox_options inbox;
 	struct db_options db;
 	char name[32];
 	int r;
 
 	sidecar_db_options(options->config, options->instance, name, &db);
 	r = db_new(&ingest->db, &db, err);
-	if (r == 0)
-		r = inbox_new(&ingest->inbox, ingest->db, options->instance, options->first_low_seq,
-			options->config->inbox.ordering, err);
-	return r;
+	if (r != 0)
+		return r;
+	inbox = (struct inbox_options){
+		.db = ingest->db,
+		.instance = options->instance,
+		.first_low_seq = options->first_low_seq,
+		.ordering = options->config->inbox.ordering,
+	};
+	return inbox_new(&ingest->inbox, &inbox, err);
 }
 
 static void init_parts(struct ingest *ingest, const struct ingest_options *options)

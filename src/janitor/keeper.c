@@ -39,7 +39,8 @@ static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry
 {
 	keeper->beats = 0;
 	atomic_store(&keeper->options.health->database_ok, false);
-	metric_add(metrics_get(keeper->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL), 1);
+	metric_add(metrics_get(keeper->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
+		1);
 	if (keeper->faults++ == 0)
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
@@ -50,8 +51,7 @@ static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry
 static void on_beat(struct keeper *keeper, int64_t pg_now_ms)
 {
 	int64_t now_ms = clock_now_ms();
-	bool on_time = keeper->last_ms != 0 &&
-		now_ms - keeper->last_ms < 2 * interval_ms(keeper);
+	bool on_time = keeper->last_ms != 0 && now_ms - keeper->last_ms < 2 * interval_ms(keeper);
 
 	keeper->beats = on_time ? keeper->beats + 1 : 1;
 	keeper->last_ms = now_ms;
@@ -66,6 +66,7 @@ static void on_beat(struct keeper *keeper, int64_t pg_now_ms)
 static int beat(struct keeper *keeper, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
+	struct heartbeat heartbeat;
 	int64_t pg_now_ms = 0;
 	int r = db_open(keeper->db, err);
 
@@ -74,9 +75,11 @@ static int beat(struct keeper *keeper, struct err *err)
 	keeper->options.handlers(&handlers, keeper->options.arg);
 	if (!buf_ok(&handlers))
 		return err_memory(err);
-	r = instance_heartbeat(keeper->db, keeper->options.instance,
-		keeper->options.low_seq(keeper->options.arg),
-		(struct bytes){ handlers.data, handlers.length }, &pg_now_ms, err);
+	heartbeat = (struct heartbeat){
+		.low_seq = keeper->options.low_seq(keeper->options.arg),
+		.handlers = { handlers.data, handlers.length },
+	};
+	r = instance_heartbeat(keeper->db, keeper->options.instance, &heartbeat, &pg_now_ms, err);
 	if (r == 0)
 		on_beat(keeper, pg_now_ms);
 	return r;
@@ -109,7 +112,8 @@ static int rescue(struct keeper *keeper, struct err *err)
 	int r = instance_rescue(keeper->db, &keeper->stop, &rescued, err);
 
 	if (rescued > 0) {
-		metric_add(metrics_get(keeper->options.metrics, METER_RESCUED, NULL, NULL), rescued);
+		metric_add(
+			metrics_get(keeper->options.metrics, METER_RESCUED, NULL, NULL), rescued);
 		log_info("messages_rescued", LOG_INT("rows", rescued));
 	}
 	return r;
@@ -124,7 +128,8 @@ static int64_t round_of(struct keeper *keeper)
 
 	if (r == HEARTBEAT_FENCED) {
 		log_error("fenced", LOG_INT("instance", keeper->options.instance),
-			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a new id"));
+			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a "
+					"new id"));
 		supervision_report_fenced(keeper->options.supervision);
 		return interval_ms(keeper);
 	}

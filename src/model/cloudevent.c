@@ -30,9 +30,9 @@ static bool visit_attribute(void *arg, const struct json_member *member)
 		const char *name;
 		struct bytes *value;
 	} wanted[] = {
-		{"id",      &envelope->id    },
-		{ "source", &envelope->source},
-		{ "type",   &envelope->type  },
+		{ "id", &envelope->id },
+		{ "source", &envelope->source },
+		{ "type", &envelope->type },
 	};
 
 	if (memchr(member->name.data, '\\', member->name.length) != NULL)
@@ -53,9 +53,7 @@ int cloudevent_read_envelope(
 {
 	int r;
 
-	*out = (struct envelope){
-		.id = {NULL, 0}
-	};
+	*out = (struct envelope){ .id = { NULL, 0 } };
 	r = json_read_members(stream, payload, visit_attribute, out, err);
 	if (r < 0)
 		return r;

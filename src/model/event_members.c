@@ -173,22 +173,22 @@ static const struct {
 	const char *name;
 	void (*add)(struct rendering *rendering, const char *name);
 } members[MEMBER_COUNT] = {
-	{"specversion",         add_specversion    },
-	{ "id",		 add_id             },
-	{ "source",             add_source         },
-	{ "type",               add_type           },
-	{ "",		   add_extensions     },
-	{ "time",               add_time           },
-	{ "datacontenttype",    add_datacontenttype},
-	{ "partitionkey",       add_partitionkey   },
-	{ "partitionkeybase64", NULL               },
-	{ "kafkatopic",         add_kafkatopic     },
-	{ "kafkapartition",     add_kafkapartition },
-	{ "kafkaoffset",        add_kafkaoffset    },
-	{ "traceparent",        add_traceparent    },
-	{ "tracestate",         add_tracestate     },
-	{ "data",               add_data           },
-	{ "data_base64",        NULL               },
+	{ "specversion", add_specversion },
+	{ "id", add_id },
+	{ "source", add_source },
+	{ "type", add_type },
+	{ "", add_extensions },
+	{ "time", add_time },
+	{ "datacontenttype", add_datacontenttype },
+	{ "partitionkey", add_partitionkey },
+	{ "partitionkeybase64", NULL },
+	{ "kafkatopic", add_kafkatopic },
+	{ "kafkapartition", add_kafkapartition },
+	{ "kafkaoffset", add_kafkaoffset },
+	{ "traceparent", add_traceparent },
+	{ "tracestate", add_tracestate },
+	{ "data", add_data },
+	{ "data_base64", NULL },
 };
 
 enum member event_member_of(struct bytes name)

@@ -47,9 +47,9 @@ enum problem { PROBLEM_EMPTY, PROBLEM_TOO_LONG, PROBLEM_NUL, PROBLEM_NOT_UTF8 };
 static const char *const property_names[] = { "id", "type", "source" };
 
 static const char *const reasons[][4] = {
-	{"id_empty",      "id_too_long",     "id_nul",     "id_not_utf8"    },
-	{ "type_empty",   "type_too_long",   "type_nul",   "type_not_utf8"  },
-	{ "source_empty", "source_too_long", "source_nul", "source_not_utf8"},
+	{ "id_empty", "id_too_long", "id_nul", "id_not_utf8" },
+	{ "type_empty", "type_too_long", "type_nul", "type_not_utf8" },
+	{ "source_empty", "source_too_long", "source_nul", "source_not_utf8" },
 };
 
 static const char *const problem_words[] = {
@@ -220,10 +220,7 @@ static int find(struct search *search, enum property property, struct bytes attr
 	struct bytes text = { NULL, 0 };
 	int r;
 
-	*found = (struct found){
-		{NULL, 0},
-                NULL
-	};
+	*found = (struct found){ { NULL, 0 }, NULL };
 	if (attribute.data == NULL)
 		return first_of_list(search, property, list, found);
 	r = text_of_string(search, attribute, &text);
@@ -317,10 +314,7 @@ static int use_coordinates(struct search *search, struct found *found)
 		(long long)record->offset, (long long)record->timestamp_ms);
 	if (!buf_ok(scratch))
 		return err_memory(search->err);
-	*found = (struct found){
-		{scratch->data, scratch->length},
-                "the coordinates"
-	};
+	*found = (struct found){ { scratch->data, scratch->length }, "the coordinates" };
 	return 0;
 }
 
@@ -329,10 +323,7 @@ static int use_coordinates(struct search *search, struct found *found)
 static int check_id_headers(struct search *search)
 {
 	const struct locators *list = &search->rules->id;
-	struct found first = {
-		{NULL, 0},
-                "the CloudEvents envelope"
-	};
+	struct found first = { { NULL, 0 }, "the CloudEvents envelope" };
 
 	if (search->envelope.id.data != NULL)
 		first.text = bytes_of(search->finder->event_id);

@@ -35,11 +35,11 @@ struct form {
 };
 
 static const struct form forms[] = {
-	{"header:",   LOCATE_HEADER,  true,  false, true,  true },
-	{ "json:",    LOCATE_JSON,    true,  true,  true,  true },
-	{ "literal:", LOCATE_LITERAL, true,  false, false, true },
-	{ "key",      LOCATE_KEY,     false, true,  true,  false},
-	{ "topic",    LOCATE_TOPIC,   false, true,  false, true },
+	{ "header:", LOCATE_HEADER, true, false, true, true },
+	{ "json:", LOCATE_JSON, true, true, true, true },
+	{ "literal:", LOCATE_LITERAL, true, false, false, true },
+	{ "key", LOCATE_KEY, false, true, true, false },
+	{ "topic", LOCATE_TOPIC, false, true, false, true },
 };
 
 static const struct form *form_of(const char *text)

@@ -228,9 +228,7 @@ int json_find(struct json_stream *stream, struct bytes text, const struct json_s
 		follower.met[i] = false;
 		follower.here[i] = true; /* every pointer leads to the text's own value */
 		follower.taken[i] = 0;
-		search->values[i] = (struct json_value){
-			JSON_NULL, {NULL, 0}
-		};
+		search->values[i] = (struct json_value){ JSON_NULL, { NULL, 0 } };
 	}
 	r = json_stream_read(stream, text, follow, &follower, err);
 	if (r < 0 || follower.fault < 0)

@@ -28,15 +28,16 @@ static struct bytes place_bytes(char **at, struct bytes bytes)
 		return placed;
 	memcpy(*at, bytes.data, bytes.length);
 	placed = (struct bytes){ *at, bytes.length };
-	*at += bytes.length + 1; /* one spare byte, so that an empty run has an address of its own */
+	*at += bytes.length +
+	       1; /* one spare byte, so that an empty run has an address of its own */
 	return placed;
 }
 
 int message_new(struct message **out, const struct message *from, struct err *err)
 {
 	size_t size = sizeof(*from) + text_size(from->event_id) + text_size(from->source) +
-		text_size(from->type) + text_size(from->topic) + from->key.length +
-		from->payload.length + from->headers.length + 3;
+		      text_size(from->type) + text_size(from->topic) + from->key.length +
+		      from->payload.length + from->headers.length + 3;
 	struct message *message = malloc(size);
 	char *at;
 

@@ -8,37 +8,37 @@
 #include "base/metrics.h"
 
 enum meter {
-	METER_MESSAGES_RECEIVED, /* {topic} */
-	METER_DUPLICATES,        /* {topic} */
-	METER_CONFLICTS,         /* {topic} */
-	METER_REJECTS,           /* {topic,reason} */
-	METER_SKIPPED,           /* {topic} */
-	METER_TOPIC_RECREATED,   /* {topic} */
-	METER_OFFSET_GAPS,       /* {topic} */
-	METER_DELIVERIES,        /* {handler,outcome} */
-	METER_IN_FLIGHT,         /* {handler} */
+	METER_MESSAGES_RECEIVED,  /* {topic} */
+	METER_DUPLICATES,         /* {topic} */
+	METER_CONFLICTS,          /* {topic} */
+	METER_REJECTS,            /* {topic,reason} */
+	METER_SKIPPED,            /* {topic} */
+	METER_TOPIC_RECREATED,    /* {topic} */
+	METER_OFFSET_GAPS,        /* {topic} */
+	METER_DELIVERIES,         /* {handler,outcome} */
+	METER_IN_FLIGHT,          /* {handler} */
 	METER_HANDLERS_CONNECTED, /* {handler} */
-	METER_UNKNOWN_ANSWERS,   /* answers, extends for deliveries that are not open */
-	METER_PROTOCOL_ERRORS,   /* broken lines */
+	METER_UNKNOWN_ANSWERS,    /* answers, extends for deliveries that are not open */
+	METER_PROTOCOL_ERRORS,    /* broken lines */
 	METER_WAITING,
 	METER_DEAD,
 	METER_UNROUTED,
-	METER_OLDEST_WAITING,    /* seconds */
-	METER_CLAIMED,           /* messages in memory */
+	METER_OLDEST_WAITING, /* seconds */
+	METER_CLAIMED,        /* messages in memory */
 	METER_CLAIMED_BYTES,
-	METER_KAFKA_LAG,         /* {topic,partition} */
+	METER_KAFKA_LAG, /* {topic,partition} */
 	METER_PARTITIONS_PAUSED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
-	METER_PG_ERRORS,         /* {class}: SQLSTATE class, or "connection" */
+	METER_PG_ERRORS, /* {class}: SQLSTATE class, or "connection" */
 	METER_PG_RECONNECTS,
 	METER_PURGED,
-	METER_OLDEST_XMIN,       /* seconds */
-	METER_BUILD_INFO,        /* {version} */
-	METER_INGEST_BATCH,      /* histograms, seconds */
+	METER_OLDEST_XMIN,  /* seconds */
+	METER_BUILD_INFO,   /* {version} */
+	METER_INGEST_BATCH, /* histograms, seconds */
 	METER_CLAIM,
 	METER_SETTLE,
-	METER_HANDLER,           /* {handler} */
+	METER_HANDLER, /* {handler} */
 	METER_END_TO_END,
 	METER_COUNT
 };

@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 
 struct header {
-	const char *name;    /* NUL-terminated, any bytes */
-	struct bytes value;  /* data == NULL: the header's value is null */
+	const char *name;   /* NUL-terminated, any bytes */
+	struct bytes value; /* data == NULL: the header's value is null */
 };
 
 struct record {

@@ -124,20 +124,18 @@ static int int_of(size_t value)
 }
 
 /* Partitions as lanes: the statement has a place for a hash that it does not use. */
-static void add_partition_lanes(
-	struct params *params, const struct claim_partition *partitions, size_t count)
+static void add_partition_lanes(struct params *params, const struct claim_partitions *partitions)
 {
 	int hash;
 
-	add_partitions(params, partitions, count);
+	add_partitions(params, partitions->items, partitions->count);
 	hash = params_array(params, ARRAY_BYTEA);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < partitions->count; i++)
 		array_null(params, hash);
 }
 
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out,
-	struct err *err)
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	bool lanes = request->ordering == ORDERING_PARTITION;
@@ -145,9 +143,9 @@ int claims_due(struct db *db, const struct claim_request *request,
 
 	params_int(&params, request->instance);
 	if (lanes)
-		add_partition_lanes(&params, partitions, count);
+		add_partition_lanes(&params, partitions);
 	else
-		add_partitions(&params, partitions, count);
+		add_partitions(&params, partitions->items, partitions->count);
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
@@ -158,53 +156,52 @@ int claims_due(struct db *db, const struct claim_request *request,
 	return run_claim(db, lanes ? QUERY_CLAIM_PARTITIONS : QUERY_CLAIM_DUE, &params, out, err);
 }
 
-static void add_lanes(struct params *params, const struct claim_lane *lanes, size_t count)
+static void add_lanes(struct params *params, const struct claim_lanes *lanes)
 {
 	int topic = params_array(params, ARRAY_TEXT);
 	int partition = params_array(params, ARRAY_INT);
 	int hash = params_array(params, ARRAY_BYTEA);
 
-	for (size_t i = 0; i < count; i++) {
-		array_text(params, topic, lanes[i].topic);
-		array_int(params, partition, lanes[i].partition);
-		add_hash(params, hash, lanes[i].key_hash);
+	for (size_t i = 0; i < lanes->count; i++) {
+		array_text(params, topic, lanes->items[i].topic);
+		array_int(params, partition, lanes->items[i].partition);
+		add_hash(params, hash, lanes->items[i].key_hash);
 	}
 }
 
-int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
-	size_t count, struct claimed *out, struct err *err)
+int claims_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct claimed *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
 	params_int(&params, request->instance);
-	add_lanes(&params, lanes, count);
+	add_lanes(&params, lanes);
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
 	return r != 0 ? r : run_claim(db, QUERY_CLAIM_LANES, &params, out, err);
 }
 
-static void add_held(struct params *params, const int64_t *held, size_t count)
+static void add_held(struct params *params, const struct claims_held *held)
 {
 	int seq = params_array(params, ARRAY_BIGINT);
 
-	for (size_t i = 0; i < count; i++)
-		array_bigint(params, seq, held[i]);
+	for (size_t i = 0; i < held->count; i++)
+		array_bigint(params, seq, held->seqs[i]);
 }
 
-int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t count,
-	int64_t *rescued, struct err *err)
+int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = db_begin(db, err);
 
-	params_int(&params, instance);
+	params_int(&params, held->instance);
 	/* The claim whose answer was lost may still be running: its lock on our row tells. */
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
-	add_held(&params, held, count);
+	add_held(&params, held);
 	if (r == 0)
 		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
 	if (r == 0)

@@ -14,12 +14,20 @@ struct claim_partition {
 	const char *topic;
 	int32_t partition;
 };
+struct claim_partitions {
+	const struct claim_partition *items;
+	size_t count;
+};
 
 /* A key of a partition. */
 struct claim_lane {
 	const char *topic;
 	int32_t partition;
 	uint64_t key_hash;
+};
+struct claim_lanes {
+	const struct claim_lane *items;
+	size_t count;
 };
 
 struct claim_request {
@@ -49,11 +57,10 @@ enum { CLAIM_UNKNOWN = 1 };
 /* Claims what is due in these partitions; with ORDERING_PARTITION the unbroken run from the lowest
  * waiting offset of each. */
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, struct claimed *out,
-	struct err *err);
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err);
 /* Claims the unbroken run at the head of these keys, parked rows too. */
-int claims_lanes(struct db *db, const struct claim_request *request, const struct claim_lane *lanes,
-	size_t count, struct claimed *out, struct err *err);
+int claims_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct claimed *out, struct err *err);
 
 /* One page of a sweep through the keys of a partition that have waiting rows. */
 struct parked_page {
@@ -63,9 +70,13 @@ struct parked_page {
 	bool more;
 };
 void parked_page_fini(struct parked_page *page);
+/* Where a page lies. */
+struct parked_place {
+	struct claim_partition partition;
+	const uint64_t *after; /* the `last` of the page before; NULL: the first page */
+};
 int claims_find_parked(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partition, const uint64_t *after, struct parked_page *out,
-	struct err *err);
+	const struct parked_place *place, struct parked_page *out, struct err *err);
 /* Makes parked rows that wait for nothing but a handler claimable: those without a key, or all with
  * ORDERING_NONE. At most max_rows; `released` tells how many. */
 int claims_release(struct db *db, const struct claim_request *request,
@@ -73,19 +84,28 @@ int claims_release(struct db *db, const struct claim_request *request,
 /* waiting[i]: does any row of partition i wait (due, retry or parked)? */
 int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
 	bool *waiting, struct err *err);
-/* Gives back claims from the table that memory does not hold. */
-int claims_rescue(struct db *db, int32_t instance, const int64_t *held, size_t count,
-	int64_t *rescued, struct err *err);
+/* What memory holds of the claims of an instance. */
+struct claims_held {
+	int32_t instance;
+	const int64_t *seqs;
+	size_t count;
+};
+/* Gives back claims from the table that memory does not hold. `rescued` receives how many. */
+int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err);
 
-/* Cheap gauges over these partitions. */
+/* Cheap gauges over some partitions. */
+struct gauges_request {
+	struct claim_partitions partitions;
+	const struct routing *routing; /* who wants what */
+	int64_t cap;                   /* counts no further */
+};
 struct gauges {
 	int64_t waiting;       /* up to cap */
 	int64_t oldest_due_ms; /* since the oldest was due, or received when nobody wants it */
 	int64_t dead;          /* up to cap */
 	int64_t unrouted;      /* up to cap */
 };
-int claims_gauges(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, int64_t cap, struct gauges *out,
-	struct err *err);
+int claims_gauges(
+	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);
 
 #endif

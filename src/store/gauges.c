@@ -43,8 +43,7 @@ static void add_after(struct params *params, const uint64_t *after)
 }
 
 int claims_find_parked(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partition, const uint64_t *after, struct parked_page *out,
-	struct err *err)
+	const struct parked_place *place, struct parked_page *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -54,9 +53,9 @@ int claims_find_parked(struct db *db, const struct claim_request *request,
 	*out = (struct parked_page){ NULL };
 	if (request->ordering != ORDERING_KEY)
 		return 0;
-	params_text(&params, partition->topic);
-	params_int(&params, partition->partition);
-	add_after(&params, after);
+	params_text(&params, place->partition.topic);
+	params_int(&params, place->partition.partition);
+	add_after(&params, place->after);
 	params_int(&params, asked);
 	r = add_subscriptions(&params, request->routing, err);
 	if (r == 0)
@@ -138,20 +137,19 @@ static int queue_unrouted(struct db *db, const struct routing *routing, struct p
 	return db_queue(db, QUERY_COUNT_UNROUTED, params, rows, err);
 }
 
-int claims_gauges(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partitions, size_t count, int64_t cap, struct gauges *out,
-	struct err *err)
+int claims_gauges(
+	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
-	add_partitions(&params, partitions, count);
-	params_bigint(&params, cap);
+	add_partitions(&params, request->partitions.items, request->partitions.count);
+	params_bigint(&params, request->cap);
 	if (r == 0)
 		r = db_queue(db, QUERY_COUNT_WAITING, &params, &look.waiting, err);
 	if (r == 0)
-		r = queue_dead(db, cap, &look.dead, err);
+		r = queue_dead(db, request->cap, &look.dead, err);
 	if (r == 0)
 		r = queue_unrouted(db, request->routing, &params, &look.unrouted, err);
 	if (r == 0)

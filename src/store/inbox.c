@@ -12,18 +12,17 @@
 
 DEFINE_CLEANUP(struct inbox *, inbox_free);
 
-int inbox_new(struct inbox **out, struct db *db, int32_t instance, int64_t first_low_seq,
-	enum ordering ordering, struct err *err)
+int inbox_new(struct inbox **out, const struct inbox_options *options, struct err *err)
 {
 	CLEANUP(inbox_freep) struct inbox *inbox = calloc(1, sizeof(*inbox));
 
 	if (inbox == NULL)
 		return err_memory(err);
 	params_init(&inbox->params);
-	inbox->db = db;
-	inbox->instance = instance;
-	inbox->ordering = ordering;
-	inbox->highest_seq = first_low_seq - 1;
+	inbox->db = options->db;
+	inbox->instance = options->instance;
+	inbox->ordering = options->ordering;
+	inbox->highest_seq = options->first_low_seq - 1;
 	*out = inbox;
 	inbox = NULL;
 	return 0;

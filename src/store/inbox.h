@@ -13,9 +13,13 @@
 
 struct inbox;
 
-/* Keeps db. `first_low_seq` from instance_register(). */
-int inbox_new(struct inbox **out, struct db *db, int32_t instance, int64_t first_low_seq,
-	enum ordering ordering, struct err *err);
+struct inbox_options {
+	struct db *db; /* kept */
+	int32_t instance;
+	int64_t first_low_seq; /* from instance_register() */
+	enum ordering ordering;
+};
+int inbox_new(struct inbox **out, const struct inbox_options *options, struct err *err);
 void inbox_free(struct inbox *inbox);
 
 struct watermark {

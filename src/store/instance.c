@@ -44,7 +44,7 @@ int instance_register(
 	return 0;
 }
 
-int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes handlers,
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartbeat,
 	int64_t *pg_now_ms, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -52,8 +52,9 @@ int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes 
 	int r;
 
 	params_int(&params, id);
-	params_bigint(&params, low_seq);
-	params_jsonb(&params, handlers.data == NULL ? bytes_of("[]") : handlers);
+	params_bigint(&params, heartbeat->low_seq);
+	params_jsonb(
+		&params, heartbeat->handlers.data == NULL ? bytes_of("[]") : heartbeat->handlers);
 	r = db_run(db, QUERY_HEARTBEAT, &params, &rows, err);
 	if (r != 0)
 		return r;

@@ -18,10 +18,15 @@ struct instance {
 int instance_register(
 	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
 
+/* What a heartbeat tells the others. */
+struct heartbeat {
+	int64_t low_seq;
+	struct bytes handlers; /* JSON array; NULL data: [] */
+};
 enum { HEARTBEAT_FENCED = 1 };
 /* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: our row is fenced or
  * gone: stop delivering, take a new id. */
-int instance_heartbeat(struct db *db, int32_t id, int64_t low_seq, struct bytes handlers,
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartbeat,
 	int64_t *pg_now_ms, struct err *err);
 
 struct fencing {

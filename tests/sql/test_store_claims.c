@@ -91,6 +91,7 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 2500 };
 	struct claimed claimed = { NULL };
@@ -100,12 +101,12 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 
 		waiting(world, id, PLACE_WAIT);
 	}
-	OK(claims_due(world->db, &request, &partition, 1, &claimed, &err));
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	assert_claimed(&claimed, "a1 a2 a3");
 	assert_true(claimed.rows[2].followed);
 	claimed_fini(&claimed);
 	request.max_bytes = 1;
-	OK(claims_due(world->db, &request, &partition, 1, &claimed, &err));
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	assert_claimed(&claimed, "a4");
 	assert_false(claimed.rows[0].followed);
 	claimed_fini(&claimed);
@@ -324,6 +325,7 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	const struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20 };
 	struct claimed claimed = { NULL };
@@ -339,13 +341,14 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
 		"CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_messages"
 		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
 	assert_int_equal(
-		claims_due(world->db, &request, &partition, 1, &claimed, &err), CLAIM_UNKNOWN);
+		claims_due(world->db, &request, &partitions, &claimed, &err), CLAIM_UNKNOWN);
 	run_sql(world, "DROP TRIGGER hang_up ON inbox.inbox_messages");
 
 	OK(db_open(world->db, &err));
 	expect_claim(world, 10, "a1 b1");
 	held = ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'a1'");
-	OK(claims_rescue(world->db, world->me.id, &held, 1, &rescued, &err));
+	OK(claims_rescue(
+		world->db, &(struct claims_held){ world->me.id, &held, 1 }, &rescued, &err));
 	assert_int_equal(rescued, 1);
 	expect_claim(world, 10, "b1");
 	routing_free(all);
@@ -359,7 +362,7 @@ static struct claim_request a_request(const struct world *world, const struct ro
 static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct parked_place place = { .partition = { "orders", 0 } };
 	struct routing *routing = wants("order.*");
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page;
@@ -372,7 +375,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 	waiting(world, "-1", PLACE_PARK);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
-	OK(claims_find_parked(world->db, &request, &partition, NULL, &page, &err));
+	OK(claims_find_parked(world->db, &request, &place, &page, &err));
 	assert_int_equal(page.count, 1);
 	assert_int_equal(page.hashes[0], hash_of_key(world, "a"));
 	assert_false(page.more);
@@ -383,7 +386,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 static void a_sweep_goes_on_where_its_last_page_ended(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	struct parked_place place = { .partition = { "orders", 0 } };
 	struct routing *routing = wants(NULL);
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page = { .more = true };
@@ -391,17 +394,17 @@ static void a_sweep_goes_on_where_its_last_page_ended(void **state)
 	size_t found = 0;
 	int pages = 0;
 
-	for (char key = 'a'; key < 'f'; key++) {
-		char id[] = { key, '1', '\0' };
+	for (int key = 'a'; key < 'f'; key++) {
+		char id[] = { (char)key, '1', '\0' };
 
 		waiting(world, id, PLACE_PARK);
 	}
 	request.max_rows = 2;
 	while (page.more) {
-		OK(claims_find_parked(
-			world->db, &request, &partition, pages == 0 ? NULL : &last, &page, &err));
+		OK(claims_find_parked(world->db, &request, &place, &page, &err));
 		found += page.count;
 		last = page.last;
+		place.after = &last;
 		pages++;
 		parked_page_fini(&(struct parked_page){ .hashes = page.hashes });
 	}
@@ -461,7 +464,7 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
 	struct routing *routing = wants("order.new");
-	struct claim_request request = a_request(world, routing);
+	const struct gauges_request request = { { &partition, 1 }, routing, 1000 };
 	struct gauges gauges;
 
 	waiting(world, "a1", PLACE_WAIT);
@@ -473,7 +476,7 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'c1'");
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() - interval '5 s'"
 		       " WHERE event_id = 'a1'");
-	OK(claims_gauges(world->db, &request, &partition, 1, 1000, &gauges, &err));
+	OK(claims_gauges(world->db, &request, &gauges, &err));
 	assert_int_equal(gauges.waiting, 1);
 	assert_in_range(gauges.oldest_due_ms, 5000, 30000);
 	assert_int_equal(gauges.dead, 1);

@@ -50,10 +50,11 @@ static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
 static void a_heartbeat_renews_the_lease(void **state)
 {
 	struct world *world = *state;
+	const struct heartbeat heartbeat = { 7, bytes_of("[\"billing\"]") };
 	int64_t now = 0;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour'");
-	OK(instance_heartbeat(world->db, world->me.id, 7, bytes_of("[\"billing\"]"), &now, &err));
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
 	assert_string_equal(
 		ask_text(world, "SELECT concat_ws('|', heartbeat_at > now() - interval '1 min',"
 				" low_seq, handlers) FROM inbox.inbox_instances"),
@@ -64,13 +65,14 @@ static void a_heartbeat_renews_the_lease(void **state)
 static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 {
 	struct world *world = *state;
+	const struct heartbeat heartbeat = { 1, bytes_of("[]") };
 	int64_t now;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
-	assert_int_equal(instance_heartbeat(world->db, world->me.id, 1, bytes_of("[]"), &now, &err),
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
 		HEARTBEAT_FENCED);
 	run_sql(world, "DELETE FROM inbox.inbox_instances");
-	assert_int_equal(instance_heartbeat(world->db, world->me.id, 1, bytes_of("[]"), &now, &err),
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
 		HEARTBEAT_FENCED);
 }
 
@@ -137,8 +139,8 @@ static void what_the_dead_held_waits_again_and_the_second_time_as_suspect(void *
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
 
-	for (char c = 'a'; c <= 'e'; c++) {
-		char id[] = { c, '\0' };
+	for (int c = 'a'; c <= 'e'; c++) {
+		char id[] = { (char)c, '\0' };
 
 		(void)STORED(world, .id = id);
 	}

@@ -151,6 +151,18 @@ static void take_orders(struct world *world)
 	watermarks_free(&marks);
 }
 
+static void open_inbox(struct world *world)
+{
+	const struct inbox_options options = {
+		.db = world->db,
+		.instance = world->me.id,
+		.first_low_seq = world->me.first_low_seq,
+		.ordering = world->ordering,
+	};
+
+	OK(inbox_new(&world->inbox, &options, &err));
+}
+
 static int set_up(void **state, enum ordering ordering)
 {
 	static int count;
@@ -162,8 +174,7 @@ static int set_up(void **state, enum ordering ordering)
 	world->psql = connect_psql();
 	open_db(world);
 	OK(instance_register(world->db, "test", "", &world->me, &err));
-	OK(inbox_new(
-		&world->inbox, world->db, world->me.id, world->me.first_low_seq, ordering, &err));
+	open_inbox(world);
 	take_orders(world);
 	return 0;
 }
@@ -298,6 +309,7 @@ struct routing *wants(const char *type)
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing)
 {
 	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = routing == NULL ? wants(NULL) : routing;
 	const struct claim_request request = {
 		.instance = world->me.id,
@@ -308,7 +320,7 @@ struct claimed claim(struct world *world, size_t max_rows, struct routing *routi
 	};
 	struct claimed claimed = { NULL };
 
-	OK(claims_due(world->db, &request, &partition, 1, &claimed, &err));
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	if (all != routing)
 		routing_free(all);
 	return claimed;
@@ -317,6 +329,7 @@ struct claimed claim(struct world *world, size_t max_rows, struct routing *routi
 struct claimed claim_key(struct world *world, const char *key, size_t max_rows)
 {
 	const struct claim_lane lane = { "orders", 0, hash_of_key(world, key) };
+	const struct claim_lanes lanes = { &lane, 1 };
 	struct routing *all = wants(NULL);
 	const struct claim_request request = {
 		.instance = world->me.id,
@@ -327,7 +340,7 @@ struct claimed claim_key(struct world *world, const char *key, size_t max_rows)
 	};
 	struct claimed claimed = { NULL };
 
-	OK(claims_lanes(world->db, &request, &lane, 1, &claimed, &err));
+	OK(claims_lanes(world->db, &request, &lanes, &claimed, &err));
 	routing_free(all);
 	return claimed;
 }

@@ -75,7 +75,7 @@ class Sidecar:
         self.config_file = os.path.join(self.directory, "inboxd.yaml")
         self.log = os.path.join(self.directory, "inboxd.log")
         inherited = {name: value for name, value in os.environ.items()
-                     if not name.startswith("INBOXD_")}
+                     if not name.startswith(("INBOXD_", "PYTEST_"))}
         self.env = {**inherited, **SANITIZERS, **(env or {})}
         self.process = None
         self.write_configuration()

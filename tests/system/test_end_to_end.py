@@ -6,7 +6,6 @@ import pytest
 
 from support.wait import eventually
 
-
 pytestmark = [pytest.mark.big, pytest.mark.timeout(900)]
 
 UNIQUE = 180_000
@@ -31,12 +30,20 @@ def _record(number):
     return {"value": PAYLOAD, "key": f"k{number % 10000}", "headers": [("id", f"e{number}")]}
 
 
-def measure(sidecar, started, cpu, count):
-    seconds = time.monotonic() - started
-    used = sidecar.cpu_seconds() - cpu
-    print(f"\n{count} messages in {seconds:.1f} s: {count / seconds:,.0f}/s,"
-          f" {used / count * 1e6:.1f} us of CPU a message,"
-          f" peak {sidecar.peak_memory() / (1 << 20):.0f} MiB")
+@pytest.fixture
+def measure(capsys):
+    """measure(sidecar, started, cpu): prints what UNIQUE + COPIES messages took since then."""
+
+    def measure(sidecar, started, cpu):
+        count = UNIQUE + COPIES
+        seconds = time.monotonic() - started
+        used = sidecar.cpu_seconds() - cpu
+        with capsys.disabled():
+            print(f"\n{count:,} messages in {seconds:.1f} s: {count / seconds:,.0f}/s,"
+                  f" {used / count * 1e6:.1f} us of CPU a message,"
+                  f" peak {sidecar.peak_memory() / (1 << 20):.0f} MiB")
+
+    return measure
 
 
 def assert_all_accounted_for(inbox, streams, sidecar, topic, group):
@@ -47,22 +54,23 @@ def assert_all_accounted_for(inbox, streams, sidecar, topic, group):
     eventually(lambda: streams.committed(group, topic) == streams.log_end(topic))
 
 
-def test_two_hundred_thousand_messages_are_stored_once(inboxd, streams, topic, group, inbox):
+def test_two_hundred_thousand_messages_are_stored_once(inboxd, streams, topic, group, inbox,
+                                                       measure):
     cpu, started = inboxd.cpu_seconds(), time.monotonic()
     produce_with_duplicates(streams, topic)
     inbox.wait_stored(UNIQUE, timeout=600)
-    measure(inboxd, started, cpu, UNIQUE + COPIES)
+    measure(inboxd, started, cpu)
     eventually(lambda: streams.lag(group, topic) == 0, timeout=60)
     assert_all_accounted_for(inbox, streams, inboxd, topic, group)
 
 
 def test_two_hundred_thousand_messages_are_handled_once(inboxd, noop_handler, streams, topic, group,
-                                                        inbox):
+                                                        inbox, measure):
     ledger = noop_handler(inboxd)
     cpu, started = inboxd.cpu_seconds(), time.monotonic()
     produce_with_duplicates(streams, topic)
     eventually(lambda: inbox.count("processed") == UNIQUE, timeout=800, every=0.5)
-    measure(inboxd, started, cpu, UNIQUE + COPIES)
+    measure(inboxd, started, cpu)
     assert_all_accounted_for(inbox, streams, inboxd, topic, group)
     ids = [line.split()[0] for line in ledger.lines()]
     assert len(ids) == UNIQUE

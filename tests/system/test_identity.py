@@ -129,22 +129,6 @@ def test_the_same_id_in_two_headers_is_one_id(inboxd, produce, topic, inbox):
     assert inbox.rejects() == []
 
 
-def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, produce, topic,
-                                                        inbox):
-    sidecar = start_inboxd(topics={topic: {"missing_id": "reject"}})
-    produce(topic, b'{"ref":"r-1"}')
-    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_rejects") == 1)
-    sidecar.stop()
-    sidecar.write_configuration({"topics": {topic: {"id": ["json:/ref"]}}})
-    sidecar.start()
-    handler(sidecar, always(DONE))
-    done = sidecar.command("replay", "--rejects", "--yes")
-    assert done.returncode == 0, done.stderr
-    inbox.wait_processed(1)
-    assert inbox.message("r-1")
-    assert inbox.rejects() == []
-
-
 def test_another_payload_under_the_same_id_is_kept_as_a_conflict(inboxd, handler, produce, topic,
                                                                  inbox):
     client = handler(inboxd, always(DONE))

@@ -1,12 +1,10 @@
-"""Running a message again: plain SQL, functions, the command line."""
-
-import json
+"""Running a message again with plain SQL."""
 
 import pytest
 
 from scripts import always, by_id, DONE
 from support.wait import eventually
-from wire import dead, done, NEVER, retry
+from wire import dead, done, NEVER
 
 
 @pytest.fixture
@@ -55,68 +53,3 @@ def test_a_replay_starts_from_a_clean_row(processed, inbox):
     eventually(lambda: processed.deliveries)
     row = inbox.message("b")
     assert (row["result"], row["error"], row["retry_count"]) == (None, None, 0)
-
-
-def test_the_function_replays_one_message_and_says_whether(processed, topic, inbox):
-    assert inbox.value("SELECT inbox.replay(%s, 'a', 'asked for')", [topic]) is True
-    assert inbox.value("SELECT inbox.replay(%s, 'missing')", [topic]) is False
-    eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["a"])
-
-
-def test_the_function_replays_what_fits_a_filter_and_leaves_a_trace(start_inboxd, handler, streams,
-                                                                    topic, inbox):
-    sidecar = start_inboxd(retry={"max_attempts": 1})
-    broken = handler(sidecar, always(retry(reason="upstream 503")))
-    streams.events(topic, ["a", "b", "c"])
-    eventually(lambda: inbox.count("dead") == 3)
-    broken.close()
-    assert inbox.value("SELECT inbox.replay_where(error_like => '%503%', dry_run => true)") == 3
-    assert inbox.count("dead") == 3
-    assert inbox.value("SELECT inbox.replay_where(max_rows => 2, reason => 'upstream is back')") == 2
-    handler(sidecar, always(DONE))
-    inbox.wait_processed(2)
-    (entry,) = inbox.query("SELECT * FROM inbox.inbox_audit WHERE reason = 'upstream is back'")
-    assert (entry["who"], entry["affected"]) == ("postgres", 2)
-
-
-def test_a_message_being_handled_is_not_replayed(inboxd, handler, streams, topic, inbox):
-    client = handler(inboxd, always(NEVER))
-    streams.events(topic, ["x"])
-    eventually(lambda: client.deliveries)
-    assert inbox.value("SELECT inbox.replay(%s, 'x')", [topic]) is False
-    client.answer(client.deliveries[0], DONE)
-    inbox.wait_status("x", "processed")
-
-
-def test_waiting_messages_can_be_discarded(inboxd, streams, topic, inbox):
-    streams.events(topic, ["a", "b"])
-    inbox.wait_stored(2)
-    eventually(lambda: inbox.count("parked") == 2)
-    assert inbox.value("SELECT inbox.discard_where(reason => 'obsolete')") == 2
-    assert inbox.count("dead") == 2
-
-
-def test_the_command_line_lists_shows_and_replays(inboxd, processed, inbox):
-    listed = inboxd.command("list", "--status", "processed", "--json")
-    assert listed.returncode == 0, listed.stderr
-    assert sorted(json.loads(line)["event_id"] for line in listed.stdout.splitlines()) == \
-        ["a", "b", "c"]
-    shown = inboxd.command("show", "b", "--json")
-    assert json.loads(shown.stdout)["event_id"] == "b"
-    replayed = inboxd.command("replay", "b", "--reason", "again", "--yes")
-    assert replayed.returncode == 0, replayed.stderr
-    eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["b"])
-
-
-def test_the_command_line_says_when_nothing_matched(inboxd, inbox):
-    assert inboxd.command("show", "missing").returncode == 6
-    assert inboxd.command("replay", "missing", "--yes").returncode == 6
-
-
-def test_purge_removes_old_processed_rows_only(inboxd, handler, streams, topic, inbox):
-    handler(inboxd, by_id({"d": dead(), "w": retry(delay_ms=3_600_000)}))
-    streams.events(topic, ["a", "b", "d", "w"])
-    eventually(lambda: inbox.count("processed") == 2 and inbox.count("dead") == 1
-               and inbox.count("retrying") == 1)
-    assert inbox.value("SELECT inbox.purge(interval '0 s', 100)") == 2
-    assert {row["event_id"] for row in inbox.messages()} == {"d", "w"}

@@ -168,17 +168,6 @@ def test_others_go_on_while_one_message_fails(inboxd, handler, send, inbox):
     assert inbox.message("bad")["status"] == "retrying"
 
 
-def test_dead_messages_also_go_to_the_dead_topic(start_inboxd, handler, make_topic, streams, topic,
-                                                 inbox):
-    graveyard = make_topic(1)
-    sidecar = start_inboxd(retry={"dead_topic": graveyard})
-    handler(sidecar, always(dead(reason="no", code="NO")))
-    streams.produce(topic, b"\x00payload", key=b"k", headers={"id": "x"})
-    inbox.wait_status("x", "dead")
-    (record,) = streams.read(graveyard, 1)
-    assert (record.value(), record.key()) == (b"\x00payload", b"k")
-
-
 def test_counts_of_outcomes_are_exact(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 2})
     handler(sidecar, by_id({"r": [retry()], "d": dead(), "s": [snooze(1)]}), name="billing")

@@ -97,7 +97,7 @@ static inline int world_load(struct world *world)
 
 static inline void assert_loads(struct world *world)
 {
-	if (world_load(world) < 0)
+	if (world_load(world) < 0 || world->config == NULL)
 		fail_msg("%s", world->err.text);
 }
 

@@ -78,17 +78,17 @@ static void without_an_err_only_the_fault_tells(void **state)
 static void a_fault_is_the_negated_exit_code(void **state)
 {
 	const int rows[][2] = {
-		{0,               0 },
-		{ FAULT_USAGE,    1 },
-		{ FAULT_CONFIG,   2 },
+		{ 0, 0 },
+		{ FAULT_USAGE, 1 },
+		{ FAULT_CONFIG, 2 },
 		{ FAULT_DATABASE, 3 },
-		{ FAULT_KAFKA,    4 },
-		{ FAULT_SOCKET,   5 },
-		{ FAULT_CHECK,    6 },
-		{ FAULT_INTERNAL, 70},
-		{ FAULT_MEMORY,   70},
-		{ 1,              70},
-		{ -1000,          70},
+		{ FAULT_KAFKA, 4 },
+		{ FAULT_SOCKET, 5 },
+		{ FAULT_CHECK, 6 },
+		{ FAULT_INTERNAL, 70 },
+		{ FAULT_MEMORY, 70 },
+		{ 1, 70 },
+		{ -1000, 70 },
 	};
 
 	(void)state;
@@ -378,14 +378,14 @@ static void times_are_written_as_rfc_3339(void **state)
 		int64_t unix_ms;
 		const char *text;
 	} rows[] = {
-		{0,                "1970-01-01T00:00:00.000Z"},
-		{ 1795239720000,   "2026-11-21T05:42:00.000Z"},
-		{ 951782400123,    "2000-02-29T00:00:00.123Z"},
-		{ -1,              "1969-12-31T23:59:59.999Z"},
-		{ -1000,           "1969-12-31T23:59:59.000Z"},
-		{ 253402300799999, "9999-12-31T23:59:59.999Z"},
-		{ 253402300800000, "9999-12-31T23:59:59.999Z"},
-		{ INT64_MAX,       "9999-12-31T23:59:59.999Z"},
+		{ 0, "1970-01-01T00:00:00.000Z" },
+		{ 1795239720000, "2026-11-21T05:42:00.000Z" },
+		{ 951782400123, "2000-02-29T00:00:00.123Z" },
+		{ -1, "1969-12-31T23:59:59.999Z" },
+		{ -1000, "1969-12-31T23:59:59.000Z" },
+		{ 253402300799999, "9999-12-31T23:59:59.999Z" },
+		{ 253402300800000, "9999-12-31T23:59:59.999Z" },
+		{ INT64_MAX, "9999-12-31T23:59:59.999Z" },
 	};
 
 	(void)state;

@@ -215,7 +215,7 @@ static void every_default_of_the_table_is_a_right_value(void **state)
 {
 	(void)state;
 	for (const struct option *option = option_table; option->section != NULL; option++) {
-		CLEANUP(freep) char *base = calloc(1, sizeof(struct config));
+		CLEANUP(freep) struct config *base = calloc(1, sizeof(*base));
 		struct strings texts = { NULL, 0 };
 		struct err err = ERR_INIT;
 

@@ -182,16 +182,16 @@ static void what_is_not_strict_json_is_base64(void **state)
 		struct bytes payload;
 		const char *part;
 	} rows[] = {
-		{BYTES(""),                  "\"data_base64\":\"\"}"        },
-		{ BYTES("text"),             "\"data_base64\":\"dGV4dA==\"}"},
-		{ BYTES("\xff\xfe"),         "\"data_base64\":\"//4=\"}"    },
-		{ BYTES("{} {}"),            "\"data_base64\":\"e30ge30=\"}"},
-		{ BYTES("[1,\v2]"),          "\"data_base64\":\"WzEsCzJd\"}"},
-		{ BYTES("[1,\f2]"),          "\"data_base64\":\"WzEsDDJd\"}"},
-		{ BYTES("[1]//"),            "\"data_base64\":\"WzFdLy8=\"}"},
-		{ BYTES("\"\xed\xa0\x80\""), "\"data_base64\":\"Iu2ggCI=\"}"},
-		{ BYTES("{}\0"),             "\"data_base64\":\"e30A\"}"    },
-		{ BYTES("\n"),               "\"data_base64\":\"Cg==\"}"    },
+		{ BYTES(""), "\"data_base64\":\"\"}" },
+		{ BYTES("text"), "\"data_base64\":\"dGV4dA==\"}" },
+		{ BYTES("\xff\xfe"), "\"data_base64\":\"//4=\"}" },
+		{ BYTES("{} {}"), "\"data_base64\":\"e30ge30=\"}" },
+		{ BYTES("[1,\v2]"), "\"data_base64\":\"WzEsCzJd\"}" },
+		{ BYTES("[1,\f2]"), "\"data_base64\":\"WzEsDDJd\"}" },
+		{ BYTES("[1]//"), "\"data_base64\":\"WzFdLy8=\"}" },
+		{ BYTES("\"\xed\xa0\x80\""), "\"data_base64\":\"Iu2ggCI=\"}" },
+		{ BYTES("{}\0"), "\"data_base64\":\"e30A\"}" },
+		{ BYTES("\n"), "\"data_base64\":\"Cg==\"}" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -333,10 +333,9 @@ static void headers_are_read_as_postgresql_writes_them(void **state)
 
 static void headers_nobody_could_have_stored_are_left_out(void **state)
 {
-	const struct bytes rows[] = {
-		BYTES("oops"), BYTES("{}"), BYTES("7"), BYTES(""), BYTES("[[\"a\",\"b\"],"),
-		BYTES("[[],[\"a\"],[\"a\",\"b\",\"c\"],7,{\"a\":\"b\"}]"), {NULL, 0}
-	};
+	const struct bytes rows[] = { BYTES("oops"), BYTES("{}"), BYTES("7"), BYTES(""),
+		BYTES("[[\"a\",\"b\"],"), BYTES("[[],[\"a\"],[\"a\",\"b\",\"c\"],7,{\"a\":\"b\"}]"),
+		{ NULL, 0 } };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct message message = bare();
@@ -349,9 +348,9 @@ static void headers_nobody_could_have_stored_are_left_out(void **state)
 static void what_headers_encode_writes_is_read(void **state)
 {
 	const struct header headers[] = {
-		{"ce_subject", BYTES("a\"b")},
-		{ "bin",       BYTES("\xff")},
-		{ "line",      BYTES("\r\n")},
+		{ "ce_subject", BYTES("a\"b") },
+		{ "bin", BYTES("\xff") },
+		{ "line", BYTES("\r\n") },
 	};
 	struct message message = bare();
 	struct buf text = BUF_INIT;
@@ -419,10 +418,10 @@ static void a_broken_envelope_is_handed_over_as_bytes(void **state)
 		struct bytes payload;
 		const char *data;
 	} rows[] = {
-		{BYTES("{\"id\":\"A\",\"x\":1"),          "\"data_base64\":\"eyJpZCI6IkEiLCJ4Ijox\""},
+		{ BYTES("{\"id\":\"A\",\"x\":1"), "\"data_base64\":\"eyJpZCI6IkEiLCJ4Ijox\"" },
 		{ BYTES("{\"id\":\"A\",\"\\u0069d\":1}"),
-                 "\"data\":{\"id\":\"A\",\"\\u0069d\":1}"                                           },
-		{ BYTES("[1]"),                           "\"data\":[1]"                            },
+			"\"data\":{\"id\":\"A\",\"\\u0069d\":1}" },
+		{ BYTES("[1]"), "\"data\":[1]" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -83,7 +83,7 @@ static void listen_on(struct world *world)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	strcpy(address.sun_path, world->path);
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", world->path);
 	world->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(world->listener >= 0);
 	assert_int_equal(
@@ -95,7 +95,7 @@ static int set_up(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
 
-	strcpy(world->directory, "/tmp/handler-test-XXXXXX");
+	(void)snprintf(world->directory, sizeof(world->directory), "/tmp/handler-test-XXXXXX");
 	assert_non_null(mkdtemp(world->directory));
 	snprintf(world->path, sizeof(world->path), "%s/inbox.sock", world->directory);
 	world->peer = -1;
@@ -706,10 +706,11 @@ static void a_message_may_have_many_headers(void **state)
 	struct world *world = *state;
 	char line[4096] = "{\"id\":\"d1\",\"method\":\"deliver\",\"params\":{\"event\":{},"
 			  "\"headers\":[[\"h\",\"0\"]";
+	size_t used = strlen(line);
 
 	for (int i = 1; i < 200; i++)
-		strcat(line, ",[\"h\",\"x\"]");
-	strcat(line, "]}}\n");
+		used += (size_t)snprintf(line + used, sizeof(line) - used, ",[\"h\",\"x\"]");
+	(void)snprintf(line + used, sizeof(line) - used, "]}}\n");
 	connect_handler(world);
 	assert_int_equal(inbox_delivery_header_count(deliver(world, line)), 200);
 	inbox_delivery_done(world->delivery);
@@ -1012,10 +1013,12 @@ static void no_answer_of_a_quick_handler_is_left_behind(void **state)
 {
 	struct world *world = *state;
 	char text[8192] = "";
+	size_t used = 0;
 
 	connect_handler(world);
 	for (int i = 0; i < 10; i++)
-		strcat(text, PLAIN("d1") PLAIN("d2"));
+		used += (size_t)snprintf(
+			text + used, sizeof(text) - used, "%s", PLAIN("d1") PLAIN("d2"));
 	for (int i = 0; i < 10; i++)
 		sidecar_sends(world, text);
 	for (int i = 0; i < 200; i++) {

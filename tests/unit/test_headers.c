@@ -33,8 +33,8 @@ static void no_headers_are_an_empty_array(void **state)
 static void headers_keep_their_order_and_repeated_names(void **state)
 {
 	const struct header headers[] = {
-		{"b",  BYTES("1")},
-		{ "a", BYTES("2")},
+		{ "b", BYTES("1") },
+		{ "a", BYTES("2") },
 		{ "b", BYTES("") },
 	};
 
@@ -44,9 +44,7 @@ static void headers_keep_their_order_and_repeated_names(void **state)
 
 static void a_null_value_is_null(void **state)
 {
-	const struct header headers[] = {
-		{"nul", { NULL, 0 }}
-	};
+	const struct header headers[] = { { "nul", { NULL, 0 } } };
 
 	(void)state;
 	assert_encoded(headers, 1, "[[\"nul\",null]]");
@@ -55,10 +53,10 @@ static void a_null_value_is_null(void **state)
 static void what_jsonb_cannot_hold_is_base64_names_too(void **state)
 {
 	const struct header headers[] = {
-		{"bin",        BYTES("\xff\xfe")    },
-		{ "zero",      BYTES("a\0b")        },
-		{ "surrogate", BYTES("\xed\xa0\x80")},
-		{ "\xff",      BYTES("x")           },
+		{ "bin", BYTES("\xff\xfe") },
+		{ "zero", BYTES("a\0b") },
+		{ "surrogate", BYTES("\xed\xa0\x80") },
+		{ "\xff", BYTES("x") },
 	};
 
 	(void)state;
@@ -73,16 +71,16 @@ static void strings_escape_what_must_be_and_nothing_more(void **state)
 		struct bytes text;
 		const char *expected;
 	} rows[] = {
-		{BYTES(""),						     "\"\""                     },
-		{ { NULL, 0 },						  "\"\""                     },
-		{ BYTES("plain / text"),                                        "\"plain / text\""         },
-		{ BYTES("\"\\"),						"\"\\\"\\\\\""             },
-		{ BYTES("\b\t\n\f\r"),					  "\"\\b\\t\\n\\f\\r\""      },
-		{ BYTES("\x01\x0b\x1f"),                                        "\"\\u0001\\u000b\\u001f\""},
-		{ BYTES("a\0b"),						"\"a\\u0000b\""            },
-		{ BYTES("\x7f"),						"\"\x7f\""                 },
+		{ BYTES(""), "\"\"" },
+		{ { NULL, 0 }, "\"\"" },
+		{ BYTES("plain / text"), "\"plain / text\"" },
+		{ BYTES("\"\\"), "\"\\\"\\\\\"" },
+		{ BYTES("\b\t\n\f\r"), "\"\\b\\t\\n\\f\\r\"" },
+		{ BYTES("\x01\x0b\x1f"), "\"\\u0001\\u000b\\u001f\"" },
+		{ BYTES("a\0b"), "\"a\\u0000b\"" },
+		{ BYTES("\x7f"), "\"\x7f\"" },
 		{ BYTES("za\xc5\xbc\xc3\xb3\xc5\x82\xc4\x87 \xf0\x9f\x90\x98"),
-                 "\"za\xc5\xbc\xc3\xb3\xc5\x82\xc4\x87 \xf0\x9f\x90\x98\""                                 },
+			"\"za\xc5\xbc\xc3\xb3\xc5\x82\xc4\x87 \xf0\x9f\x90\x98\"" },
 	};
 
 	(void)state;
@@ -98,14 +96,14 @@ static void strings_escape_what_must_be_and_nothing_more(void **state)
 static void base64_agrees_with_the_vectors_of_rfc_4648(void **state)
 {
 	const char *const rows[][2] = {
-		{"",              ""        },
-		{ "f",            "Zg=="    },
-		{ "fo",           "Zm8="    },
-		{ "foo",          "Zm9v"    },
-		{ "foob",         "Zm9vYg=="},
-		{ "fooba",        "Zm9vYmE="},
-		{ "foobar",       "Zm9vYmFy"},
-		{ "\xfb\xff\xbf", "+/+/"    },
+		{ "", "" },
+		{ "f", "Zg==" },
+		{ "fo", "Zm8=" },
+		{ "foo", "Zm9v" },
+		{ "foob", "Zm9vYg==" },
+		{ "fooba", "Zm9vYmE=" },
+		{ "foobar", "Zm9vYmFy" },
+		{ "\xfb\xff\xbf", "+/+/" },
 	};
 
 	(void)state;
@@ -124,30 +122,30 @@ static void utf8_is_what_rfc_3629_says(void **state)
 		struct bytes text;
 		bool valid;
 	} rows[] = {
-		{{ NULL, 0 },                        true },
-		{ BYTES(""),                         true },
-		{ BYTES("a\0b"),                     true },
-		{ BYTES("0123456789abcdef"),         true },
-		{ BYTES("01234567\x80"),             false},
-		{ BYTES("\xc2\x80\xdf\xbf"),         true },
-		{ BYTES("\xc1\xbf"),                 false}, /* overlong */
-		{ BYTES("\xe0\xa0\x80"),             true },
-		{ BYTES("\xe0\x9f\xbf"),             false}, /* overlong */
-		{ BYTES("\xed\x9f\xbf"),             true },
-		{ BYTES("\xed\xa0\x80"),             false}, /* surrogate */
+		{ { NULL, 0 }, true },
+		{ BYTES(""), true },
+		{ BYTES("a\0b"), true },
+		{ BYTES("0123456789abcdef"), true },
+		{ BYTES("01234567\x80"), false },
+		{ BYTES("\xc2\x80\xdf\xbf"), true },
+		{ BYTES("\xc1\xbf"), false }, /* overlong */
+		{ BYTES("\xe0\xa0\x80"), true },
+		{ BYTES("\xe0\x9f\xbf"), false }, /* overlong */
+		{ BYTES("\xed\x9f\xbf"), true },
+		{ BYTES("\xed\xa0\x80"), false }, /* surrogate */
 		{ BYTES("\xee\x80\x80\xef\xbf\xbf"), true },
-		{ BYTES("\xf0\x90\x80\x80"),         true },
-		{ BYTES("\xf0\x8f\xbf\xbf"),         false}, /* overlong */
-		{ BYTES("\xf4\x8f\xbf\xbf"),         true },
-		{ BYTES("\xf4\x90\x80\x80"),         false}, /* above U+10FFFF */
-		{ BYTES("\xf5\x80\x80\x80"),         false},
-		{ BYTES("\xff"),                     false},
-		{ BYTES("\x80"),                     false},
-		{ BYTES("\xc3"),                     false}, /* cut off */
-		{ BYTES("\xe2\x82"),                 false},
-		{ BYTES("\xf0\x9f\x90"),             false},
-		{ BYTES("\xe2\x82z"),                false},
-		{ BYTES("\xf0\x9f\x90z"),            false},
+		{ BYTES("\xf0\x90\x80\x80"), true },
+		{ BYTES("\xf0\x8f\xbf\xbf"), false }, /* overlong */
+		{ BYTES("\xf4\x8f\xbf\xbf"), true },
+		{ BYTES("\xf4\x90\x80\x80"), false }, /* above U+10FFFF */
+		{ BYTES("\xf5\x80\x80\x80"), false },
+		{ BYTES("\xff"), false },
+		{ BYTES("\x80"), false },
+		{ BYTES("\xc3"), false }, /* cut off */
+		{ BYTES("\xe2\x82"), false },
+		{ BYTES("\xf0\x9f\x90"), false },
+		{ BYTES("\xe2\x82z"), false },
+		{ BYTES("\xf0\x9f\x90z"), false },
 	};
 
 	(void)state;
@@ -172,10 +170,7 @@ static void a_bad_byte_is_found_wherever_it_stands(void **state)
 
 static void out_of_memory_leaves_a_broken_buffer(void **state)
 {
-	const struct header headers[] = {
-		{"bin",   BYTES("\xff") },
-                { "name", BYTES("value")}
-	};
+	const struct header headers[] = { { "bin", BYTES("\xff") }, { "name", BYTES("value") } };
 	size_t n = 1;
 
 	(void)state;

@@ -532,25 +532,27 @@ static void openmetrics_is_for_who_names_it_and_does_not_prefer_text(void **stat
 		const char *accept;
 		bool openmetrics;
 	} cases[] = {
-		{NULL,								  false},
-		{ "",								   false},
-		{ "*/*",								false},
-		{ "text/plain",							 false},
-		{ "application/openmetrics-text",                                       true },
-		{ "Application/OpenMetrics-Text ; Version=1.0.0",                       true },
+		{ NULL, false },
+		{ "", false },
+		{ "*/*", false },
+		{ "text/plain", false },
+		{ "application/openmetrics-text", true },
+		{ "Application/OpenMetrics-Text ; Version=1.0.0", true },
 		{ "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/"
-		  "*;q=0.1",					   true },
+		  "*;q=0.1",
+			true },
 		{ "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/"
 		  "plain;"
-		  "version=1.0.0;q=0.3",			       true },
-		{ "application/openmetrics-text;version=0.0.1",                         false},
-		{ "application/openmetrics-text;q=0",                                   false},
-		{ "application/openmetrics-text;q=0.3,text/plain;q=0.9",                false},
+		  "version=1.0.0;q=0.3",
+			true },
+		{ "application/openmetrics-text;version=0.0.1", false },
+		{ "application/openmetrics-text;q=0", false },
+		{ "application/openmetrics-text;q=0.3,text/plain;q=0.9", false },
 		{ "application/openmetrics-text;q=0.3, text/plain;version=0.0.4;q=0.3", true },
-		{ "application/openmetrics-textual",                                    false},
-		{ ",,;;,application/openmetrics-text,",                                 true },
-		{ "application/openmetrics-text;q=",                                    false},
-		{ "application/openmetrics-text;q=0.99999999999999999999999",           true },
+		{ "application/openmetrics-textual", false },
+		{ ",,;;,application/openmetrics-text,", true },
+		{ "application/openmetrics-text;q=", false },
+		{ "application/openmetrics-text;q=0.99999999999999999999999", true },
 	};
 
 	(void)state;

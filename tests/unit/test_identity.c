@@ -292,14 +292,9 @@ static void an_id_has_at_most_1024_bytes(void **state)
 	char text[IDENTITY_MAX_BYTES + 1];
 
 	memset(text, 'x', sizeof(text));
-	assert_int_equal(find(state, .headers = HEADERS({
-					     "id", {text, IDENTITY_MAX_BYTES}
-        }))
-				 .result,
-		0);
-	assert_reject(find(state, .headers = HEADERS({
-					  "id", {text, IDENTITY_MAX_BYTES + 1}
-        })),
+	assert_int_equal(
+		find(state, .headers = HEADERS({ "id", { text, IDENTITY_MAX_BYTES } })).result, 0);
+	assert_reject(find(state, .headers = HEADERS({ "id", { text, IDENTITY_MAX_BYTES + 1 } })),
 		"id_too_long");
 }
 
@@ -308,15 +303,11 @@ static void types_and_sources_keep_the_same_limits(void **state)
 	char text[IDENTITY_MAX_BYTES + 1];
 
 	memset(text, 'x', sizeof(text));
-	assert_reject(find(state, .headers = HEADERS({
-					  "type", {text, sizeof(text)}
-        })),
+	assert_reject(find(state, .headers = HEADERS({ "type", { text, sizeof(text) } })),
 		"type_too_long");
 	assert_reject(find(state, .headers = HEADERS({ "type", BYTES("a\0b") })), "type_nul");
 	assert_reject(find(state, .headers = HEADERS({ "type", BYTES("\xff") })), "type_not_utf8");
-	assert_reject(find(state, .headers = HEADERS({
-					  "ce_source", {text, sizeof(text)}
-        })),
+	assert_reject(find(state, .headers = HEADERS({ "ce_source", { text, sizeof(text) } })),
 		"source_too_long");
 	assert_reject(find(state, .headers = HEADERS({ "ce_source", BYTES("\0") })), "source_nul");
 	assert_reject(
@@ -405,10 +396,10 @@ static void binary_cloudevents_come_before_the_list(void **state)
 static void structured_cloudevents_say_it_in_the_envelope(void **state)
 {
 	static const struct header types[][2] = {
-		{STRUCTURED,						 { NULL, { NULL, 0 } }},
+		{ STRUCTURED, { NULL, { NULL, 0 } } },
 		{ { "Content-Type", BYTES("Application/CloudEvents+JSON") },
-                 { NULL, { NULL, 0 } }							    },
-		{ { "content-type", BYTES("application/cloudevents") },      { NULL, { NULL, 0 } }},
+			{ NULL, { NULL, 0 } } },
+		{ { "content-type", BYTES("application/cloudevents") }, { NULL, { NULL, 0 } } },
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -473,11 +464,11 @@ static void types_nobody_accepts_are_skipped(void **state)
 		struct bytes type;
 		int result;
 	} rows[] = {
-		{BYTES("order.created"), 0            },
-		{ BYTES("order."),       0            },
-		{ BYTES("order"),        IDENTITY_SKIP},
-		{ BYTES("paid"),         0            },
-		{ BYTES("paid.twice"),   IDENTITY_SKIP},
+		{ BYTES("order.created"), 0 },
+		{ BYTES("order."), 0 },
+		{ BYTES("order"), IDENTITY_SKIP },
+		{ BYTES("paid"), 0 },
+		{ BYTES("paid.twice"), IDENTITY_SKIP },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

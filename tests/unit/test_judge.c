@@ -180,7 +180,7 @@ static void a_suspect_that_ends_its_handler_again_counts_until_it_is_dead(void *
 	judge_clear(&entry);
 }
 
-static void any_answer_clears_the_crash_count(void **state)
+static void any_answer_takes_the_raised_crash_count_back(void **state)
 {
 	struct message message = { .suspect = true, .crash_count = 1 };
 	struct entry entry = an_entry(&message);
@@ -189,7 +189,7 @@ static void any_answer_clears_the_crash_count(void **state)
 	(void)state;
 	entry.raised = true;
 	(void)judge_answer(&rules, &entry, &verdict, NULL);
-	assert_int_equal(entry.verdict.crash_count, 0);
+	assert_int_equal(entry.verdict.crash_count, 1);
 	assert_false(entry.verdict.suspect);
 }
 
@@ -246,7 +246,7 @@ int main(void)
 		cmocka_unit_test(a_timeout_spends_an_attempt),
 		cmocka_unit_test(the_first_lost_connection_makes_a_suspect_and_counts_nothing),
 		cmocka_unit_test(a_suspect_that_ends_its_handler_again_counts_until_it_is_dead),
-		cmocka_unit_test(any_answer_clears_the_crash_count),
+		cmocka_unit_test(any_answer_takes_the_raised_crash_count_back),
 		cmocka_unit_test(a_timeout_takes_only_the_raised_count_back),
 		cmocka_unit_test(giving_back_changes_nothing),
 		cmocka_unit_test(without_memory_for_words_the_verdict_stands),

@@ -240,8 +240,8 @@ static void a_lane_without_memory_is_an_error(void **state)
 	(void)state;
 	set_up(&world, ORDERING_KEY);
 	alloc_fail_at(1);
-	assert_int_equal(lanes_admit(&world.lanes, a_row(&world, KEY_A, 1), &admission, NULL),
-		FAULT_MEMORY);
+	assert_int_equal(
+		lanes_admit(&world.lanes, a_row(&world, KEY_A, 1), &admission, NULL), FAULT_MEMORY);
 	alloc_fail_never();
 	lanes_fini(&world.lanes);
 }

@@ -20,9 +20,9 @@ static struct message an_order(void)
 		.partition = 3,
 		.offset = 918273,
 		.timestamp_ms = -1,
-		.key = {"c-17",            4 },
-		.payload = { "{\"order\":17}", 12},
-		.headers = { "[]",             2 },
+		.key = { "c-17", 4 },
+		.payload = { "{\"order\":17}", 12 },
+		.headers = { "[]", 2 },
 		.delivery_count = 2,
 		.suspect = true,
 	};

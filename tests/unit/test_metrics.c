@@ -21,11 +21,11 @@ enum { SENT, LAG, LENGTH, SECONDS, ROUND, FAMILIES };
 static const double bounds[] = { 0.5, 1, 2.5, 0 };
 
 static const struct metric_family families[FAMILIES] = {
-	[SENT] = {"t_sent_total",     METRIC_COUNTER,   "Sent.",                              { "topic" }             },
-	[LAG] = { "t_lag",           METRIC_GAUGE,     "Lag.",                               { "topic", "partition" }},
-	[LENGTH] = { "t_length",        METRIC_GAUGE,     "Length, \"quoted\" \\ and\nbroken."},
-	[SECONDS] = { "t_seconds",  METRIC_HISTOGRAM,          "Time.",                        { "handler" },                         bounds },
-	[ROUND] = { "t_round_seconds", METRIC_HISTOGRAM, "Round.",                             .bounds = bounds},
+	[SENT] = { "t_sent_total", METRIC_COUNTER, "Sent.", { "topic" } },
+	[LAG] = { "t_lag", METRIC_GAUGE, "Lag.", { "topic", "partition" } },
+	[LENGTH] = { "t_length", METRIC_GAUGE, "Length, \"quoted\" \\ and\nbroken." },
+	[SECONDS] = { "t_seconds", METRIC_HISTOGRAM, "Time.", { "handler" }, bounds },
+	[ROUND] = { "t_round_seconds", METRIC_HISTOGRAM, "Round.", .bounds = bounds },
 };
 
 static int made(void **state)
@@ -145,13 +145,13 @@ static void whole_numbers_have_no_point_and_odd_ones_a_name(void **state)
 		double value;
 		const char *text;
 	} cases[] = {
-		{33554432.0,         "\nt_length 33554432\n"},
-		{ -3.0,              "\nt_length -3\n"      },
-		{ 0.001,             "\nt_length 0.001\n"   },
-		{ 1e18,              "\nt_length 1e+18\n"   },
-		{ (double)NAN,       "\nt_length NaN\n"     },
-		{ (double)INFINITY,  "\nt_length +Inf\n"    },
-		{ (double)-INFINITY, "\nt_length -Inf\n"    },
+		{ 33554432.0, "\nt_length 33554432\n" },
+		{ -3.0, "\nt_length -3\n" },
+		{ 0.001, "\nt_length 0.001\n" },
+		{ 1e18, "\nt_length 1e+18\n" },
+		{ (double)NAN, "\nt_length NaN\n" },
+		{ (double)INFINITY, "\nt_length +Inf\n" },
+		{ (double)-INFINITY, "\nt_length -Inf\n" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

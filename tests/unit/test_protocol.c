@@ -82,10 +82,8 @@ static const char *repeated(const char *what, size_t times, const char *before, 
 	static char text[4 * PROTOCOL_MAX_RESULT];
 	size_t used = (size_t)snprintf(text, sizeof(text), "%s", before);
 
-	for (size_t i = 0; i < times; i++) {
-		memcpy(text + used, what, strlen(what));
-		used += strlen(what);
-	}
+	for (size_t i = 0; i < times; i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", what);
 	(void)snprintf(text + used, sizeof(text) - used, "%s", after);
 	return text;
 }
@@ -507,15 +505,9 @@ static void a_delay_is_cut_to_a_year_and_to_whole_milliseconds(void **state)
 	static const struct {
 		const char *written;
 		int64_t taken;
-	} rows[] = {
-		{"1500.9",                      1500                 },
-                { "1e3",                        1000                 },
-                { "-0",                         0                    },
-                { "-0.5",                       0                    },
-		{ "31622400001",                PROTOCOL_MAX_DELAY_MS},
-                { "1e400000",                   PROTOCOL_MAX_DELAY_MS},
-		{ "99999999999999999999999999", PROTOCOL_MAX_DELAY_MS}
-	};
+	} rows[] = { { "1500.9", 1500 }, { "1e3", 1000 }, { "-0", 0 }, { "-0.5", 0 },
+		{ "31622400001", PROTOCOL_MAX_DELAY_MS }, { "1e400000", PROTOCOL_MAX_DELAY_MS },
+		{ "99999999999999999999999999", PROTOCOL_MAX_DELAY_MS } };
 	char text[128];
 
 	(void)state;
@@ -601,15 +593,9 @@ static void an_answer_to_any_id_names_it(void **state)
 	static const struct {
 		const char *written;
 		const char *taken;
-	} rows[] = {
-		{"17",                "17"              },
-                { "-1.50e3",          "-1.50e3"         },
-                { "null",             "null"            },
-                { "\"\"",             ""                },
-		{ "\"d1.1\\u0000x\"", "\"d1.1\\u0000x\""},
-                { "\"b7\"",           "b7"              },
-		{ "\"d\\u0031.1\"",   "d1.1"            }
-	};
+	} rows[] = { { "17", "17" }, { "-1.50e3", "-1.50e3" }, { "null", "null" }, { "\"\"", "" },
+		{ "\"d1.1\\u0000x\"", "\"d1.1\\u0000x\"" }, { "\"b7\"", "b7" },
+		{ "\"d\\u0031.1\"", "d1.1" } };
 	char text[128];
 
 	(void)state;
@@ -659,7 +645,7 @@ static void a_batch_answer_has_at_most_the_entries_of_the_largest_batch(void **s
 		"]}}"));
 	assert_int_equal(line.verdict_count, PROTOCOL_MAX_BATCH);
 	assert_bytes(line.verdicts[PROTOCOL_MAX_BATCH - 1].entry, "d1.1");
-	read_text(repeated(",{\"id\":\"d1.1\",\"status\":\"done\"}", 2 * PROTOCOL_MAX_BATCH,
+	read_text(repeated(",{\"id\":\"d1.1\",\"status\":\"done\"}", (size_t)2 * PROTOCOL_MAX_BATCH,
 		RPC "\"id\":\"b1\",\"result\":{\"entries\":[{\"id\":\"d0.1\",\"status\":\"done\"}",
 		"]}}"));
 	assert_bytes(only_verdict()->code, "PROTOCOL");
@@ -980,7 +966,7 @@ static void nearly_good_lines_end_in_a_line(void **state)
 						    "\"delay_ms\":5}]}");
 		size_t length = strlen(from);
 
-		memcpy(text, from, length);
+		(void)snprintf(text, sizeof(text), "%s", from);
 		for (uint32_t j = 0; j < 1 + next_noise() % 4; j++)
 			text[next_noise() % length] =
 				alphabet[next_noise() % (sizeof(alphabet) - 1)];

@@ -52,14 +52,14 @@ static void nobody_gets_a_message_of_an_empty_table(void **state)
 static void the_most_specific_subscription_wins(void **state)
 {
 	static const struct subscription subs[] = {
-		{NULL,      NULL            },
-		{ "orders", NULL            },
-		{ NULL,     "order.*"       },
-		{ "orders", "order.*"       },
-		{ "orders", "order.cre*"    },
-		{ NULL,     "order.created" },
+		{ NULL, NULL },
+		{ "orders", NULL },
+		{ NULL, "order.*" },
+		{ "orders", "order.*" },
+		{ "orders", "order.cre*" },
+		{ NULL, "order.created" },
 		{ "orders", "order.created" },
-		{ NULL,     "order.created*"},
+		{ NULL, "order.created*" },
 	};
 	static const char *const names[] = { "all", "topic", "prefix", "topic+prefix",
 		"topic+longer", "type", "topic+type", "whole type as prefix" };
@@ -68,20 +68,20 @@ static void the_most_specific_subscription_wins(void **state)
 		const char *type;
 		const char *handler;
 	} rows[] = {
-		{"payments",  "paid",             "all"                 },
-		{ "payments", NULL,               "all"                 },
-		{ "orders",   "other",            "topic"               },
-		{ "orders",   NULL,               "topic"               },
-		{ "orders",   "",                 "topic"               },
-		{ "payments", "order.",           "prefix"              },
-		{ "payments", "order.paid",       "prefix"              },
-		{ "orders",   "order.paid",       "topic+prefix"        },
-		{ "orders",   "order.cremated",   "topic+longer"        },
-		{ "payments", "order.created",    "type"                },
-		{ "orders",   "order.created",    "topic+type"          },
-		{ "orders",   "order.created.v2", "whole type as prefix"},
-		{ "order",    "x",                "all"                 },
-		{ "orders2",  "x",                "all"                 },
+		{ "payments", "paid", "all" },
+		{ "payments", NULL, "all" },
+		{ "orders", "other", "topic" },
+		{ "orders", NULL, "topic" },
+		{ "orders", "", "topic" },
+		{ "payments", "order.", "prefix" },
+		{ "payments", "order.paid", "prefix" },
+		{ "orders", "order.paid", "topic+prefix" },
+		{ "orders", "order.cremated", "topic+longer" },
+		{ "payments", "order.created", "type" },
+		{ "orders", "order.created", "topic+type" },
+		{ "orders", "order.created.v2", "whole type as prefix" },
+		{ "order", "x", "all" },
+		{ "orders2", "x", "all" },
 	};
 
 	for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
@@ -113,10 +113,7 @@ static void a_message_without_a_type_goes_to_no_typed_subscription(void **state)
 
 static void an_equal_subscription_of_another_handler_is_refused_by_name(void **state)
 {
-	const struct subscription subs[] = {
-		{"payments", "p.*"    },
-                { "orders",  "order.*"}
-	};
+	const struct subscription subs[] = { { "payments", "p.*" }, { "orders", "order.*" } };
 	struct err err = ERR_INIT;
 
 	assert_subscribed(*state, "billing", "orders", "order.*");
@@ -156,10 +153,7 @@ static void a_new_set_replaces_the_old_one(void **state)
 
 static void a_subscription_given_twice_counts_once(void **state)
 {
-	const struct subscription subs[] = {
-		{"orders",  NULL},
-                { "orders", "*" }
-	};
+	const struct subscription subs[] = { { "orders", NULL }, { "orders", "*" } };
 
 	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
 	assert_int_equal(routing_count(*state), 1);
@@ -235,10 +229,7 @@ static void list(const char *handler, bool closed, const struct subscription *su
 
 static void every_subscription_is_visited_as_it_was_given(void **state)
 {
-	const struct subscription subs[] = {
-		{"orders", "o.*"},
-                { NULL,    "x"  }
-	};
+	const struct subscription subs[] = { { "orders", "o.*" }, { NULL, "x" } };
 	struct listing listing = { "" };
 
 	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
@@ -265,10 +256,7 @@ static void the_table_grows_with_its_handlers(void **state)
 
 static int build(struct routing **out)
 {
-	const struct subscription subs[] = {
-		{"orders", "o.*"},
-                { NULL,    "x"  }
-	};
+	const struct subscription subs[] = { { "orders", "o.*" }, { NULL, "x" } };
 	struct routing *routing = NULL;
 	int r = routing_new(&routing, NULL);
 

@@ -94,11 +94,11 @@ enum { ASKED_FOR_HELP = -1 };
 static int read_options(struct options *options, int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"port",             required_argument, NULL, 'p' },
-		{ "topic",              required_argument, NULL, 't' },
-		{ "address-file",                 required_argument, NULL, 'a' },
-		{ "help",no_argument, NULL, 'h' },
-		{ 0              },
+		{ "port", required_argument, NULL, 'p' },
+		{ "topic", required_argument, NULL, 't' },
+		{ "address-file", required_argument, NULL, 'a' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	int name;
 

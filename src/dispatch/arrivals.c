@@ -1,0 +1,142 @@
+/*
+ * What comes in: batches from ingest and finished jobs of the workers. A batch waits for claims that
+ * were given before it came, so that nothing overtakes a row that is on its way from the table. What
+ * a job says about the database decides when the next one is given.
+ */
+#include <stdlib.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define DB_BACKOFF_MS     100
+#define DB_BACKOFF_MAX_MS 5000
+#define HANDOVERS_A_ROUND 16
+
+static void on_revoked(struct dispatch *dispatch, const struct handover *handover)
+{
+	for (size_t i = 0; i < handover->revoked_count; i++) {
+		held_return_undelivered(dispatch, handover->revoked[i]);
+		lanes_forget(&dispatch->lanes, handover->revoked[i], SIZE_MAX, 0);
+	}
+	for (size_t i = 0; i < handover->parked_count; i++)
+		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
+			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
+}
+
+/* What is parked in the table is noted first: a later row of its key must not go before it. */
+static void take_handover(struct dispatch *dispatch, struct handover *handover)
+{
+	on_revoked(dispatch, handover);
+	for (size_t i = 0; i < handover->count; i++) {
+		struct message *message = handover->items[i].message;
+
+		handover->items[i].message = NULL;
+		held_admit(dispatch, message, handover->items[i].partition, true);
+	}
+	handover_free(handover);
+}
+
+/* A batch that asked the table found nothing older waiting; it may just have been claimed, and its claim
+ * be on its way back. So what arrives while claims are under way waits until those have arrived. */
+static bool must_wait(const struct dispatch *dispatch, const struct arrival *arrival)
+{
+	const struct claimer *claimer = &dispatch->claimer;
+
+	return claimer->claims_taken < arrival->after_claims;
+}
+
+static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
+{
+	struct arrival *arrival = calloc(1, sizeof(*arrival));
+
+	if (arrival == NULL)
+		return false;
+	arrival->handover = handover;
+	arrival->after_claims = dispatch->claimer.claims_given;
+	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
+	return true;
+}
+
+static void admit_arrivals(struct dispatch *dispatch)
+{
+	struct arrival *arrival;
+
+	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
+		!must_wait(dispatch, arrival)) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
+		take_handover(dispatch, arrival->handover);
+		free(arrival);
+	}
+}
+
+void arrivals_take(struct dispatch *dispatch)
+{
+	void *item = NULL;
+	int taken = 0;
+
+	while (taken < HANDOVERS_A_ROUND && queue_pop(dispatch->options.in, &item, 0) == 0) {
+		if (!queue_arrival(dispatch, item))
+			take_handover(dispatch, item); /* no memory to let it wait */
+		taken++;
+	}
+	admit_arrivals(dispatch);
+	if (taken == HANDOVERS_A_ROUND)
+		wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
+}
+
+void arrivals_drop(struct dispatch *dispatch)
+{
+	struct arrival *arrival;
+
+	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
+		handover_free(arrival->handover);
+		free(arrival);
+	}
+}
+
+/* ------------------------------------------------------------------ finished jobs */
+
+static void on_database_fault(struct dispatch *dispatch, const struct job *job)
+{
+	int64_t delay =
+		backoff_delay_ms(DB_BACKOFF_MS, DB_BACKOFF_MAX_MS, dispatch->faults, random_u64());
+
+	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
+			   db_error_class(&job->err), NULL),
+		1);
+	if (dispatch->faults++ == 0)
+		log_warn("dispatch_database_lost", LOG_STR("error", job->err.text),
+			LOG_INT("retry_in_ms", delay),
+			LOG_STR("next", "verdicts are kept and settled when it is back"));
+	dispatch->hold_until_ms = clock_now_ms() + delay;
+}
+
+static void on_database_ok(struct dispatch *dispatch)
+{
+	if (dispatch->faults > 0) {
+		log_info("dispatch_database_back", LOG_INT("failed_jobs", dispatch->faults));
+		metric_add(
+			metrics_get(dispatch->options.metrics, METER_PG_RECONNECTS, NULL, NULL), 1);
+	}
+	dispatch->faults = 0;
+}
+
+void arrivals_take_jobs(struct dispatch *dispatch)
+{
+	struct job *job;
+
+	while ((job = worker_pool_take(dispatch->pool)) != NULL) {
+		if (job->result != 0)
+			on_database_fault(dispatch, job);
+		else
+			on_database_ok(dispatch);
+		if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
+			settler_finished(dispatch, job);
+		else
+			claimed_take(dispatch, job);
+		job_free(job);
+	}
+}

@@ -1,0 +1,196 @@
+/*
+ * What came back from the table: claimed rows enter memory in their order, lanes learn how far their
+ * run goes, drained partitions may have rows born claimed again, and a job that failed leaves its
+ * question to be asked again. The questions are claimer.c's.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define GAUGES_PACE 50 /* never busy for more than a fiftieth of the time */
+
+static bool any_overflow(const struct dispatch *dispatch)
+{
+	size_t count = gate_count(dispatch->options.gate);
+
+	for (size_t i = 0; i < count; i++) {
+		struct gate_partition partition = gate_look(dispatch->options.gate, i);
+
+		if (partition.assigned && partition.overflow)
+			return true;
+	}
+	return false;
+}
+
+static size_t index_of(struct dispatch *dispatch, const struct message *message)
+{
+	int index =
+		gate_partition(dispatch->options.gate, message->topic, message->partition, NULL);
+
+	return index < 0 ? 0 : (size_t)index; /* known since it was asked for */
+}
+
+/* The last row of its lane in this claim tells up to where the run goes and whether more follows;
+ * rows come in their order, so the last call for a lane is the one that stays. */
+static void note_runs(struct dispatch *dispatch, const struct claimed *claimed)
+{
+	for (size_t i = 0; i < claimed->count; i++) {
+		const struct message *message = claimed->rows[i].message;
+
+		if (dispatch->lanes.ordering == ORDERING_PARTITION || message_is_keyed(message))
+			lanes_claimed(&dispatch->lanes, index_of(dispatch, message),
+				message->key_hash, message->offset, claimed->rows[i].followed);
+	}
+}
+
+static void admit_claimed(struct dispatch *dispatch, struct job *job)
+{
+	struct claimed *claimed = &job->claimed;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < claimed->count; i++)
+		bytes += claimed->rows[i].message->bytes;
+	gate_charge(dispatch->options.gate, bytes);
+	note_runs(dispatch, claimed);
+	for (size_t i = 0; i < claimed->count; i++) {
+		struct message *message = claimed->rows[i].message;
+
+		claimed->rows[i].message = NULL;
+		held_admit(dispatch, message, index_of(dispatch, message), false);
+	}
+	if (job->reserved > claimed->count)
+		gate_release(dispatch->options.gate, job->reserved - claimed->count, 0);
+	job->reserved = 0;
+}
+
+/* Everything due was taken: new rows of these partitions may be born claimed again. */
+static void note_drained(struct dispatch *dispatch, const struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++)
+		gate_drained(dispatch->options.gate, job->indexes[i], job->versions[i]);
+}
+
+static void due_finished(struct dispatch *dispatch, struct job *job)
+{
+	if (job->claimed.seen < job->request.max_rows)
+		note_drained(dispatch, job);
+	if (job->claimed.seen > 0 || any_overflow(dispatch))
+		dispatch->claimer.poll_at_ms = 0; /* more may be there */
+	admit_claimed(dispatch, job);
+	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
+}
+
+static bool was_claimed(const struct job *job, const struct claim_lane *lane)
+{
+	for (size_t i = 0; i < job->claimed.count; i++) {
+		const struct message *message = job->claimed.rows[i].message;
+
+		if (message->partition == lane->partition && message->key_hash == lane->key_hash &&
+			strcmp(message->topic, lane->topic) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void lanes_finished(struct dispatch *dispatch, struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		if (!was_claimed(job, &job->lanes[i]))
+			lanes_block(&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash);
+	}
+	admit_claimed(dispatch, job);
+	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
+}
+
+static void sweep_finished(struct dispatch *dispatch, struct job *job)
+{
+	struct claimer *claimer = &dispatch->claimer;
+
+	if (!job->waiting)
+		gate_clean(dispatch->options.gate, job->indexes[0], job->versions[0]);
+	for (size_t i = 0; i < job->page.count; i++)
+		(void)lanes_parked(
+			&dispatch->lanes, job->indexes[0], job->page.hashes[i], -1, NULL);
+	if (job->released > 0)
+		claimer->poll_at_ms = 0;
+	claimer->sweep_page = job->page.more;
+	claimer->sweep_after = job->page.last;
+	if (!job->page.more)
+		claimer->sweep_next++;
+}
+
+static void rescue_finished(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->claimer.rescue = false;
+	dispatch->claimer.poll_at_ms = 0;
+	log_info("claims_rescued", LOG_INT("rows", job->rescued),
+		LOG_STR("why", "the answer to a claim was lost"));
+	metric_add(metrics_get(dispatch->options.metrics, METER_RESCUED, NULL, NULL), job->rescued);
+}
+
+static void gauges_finished(struct dispatch *dispatch, struct job *job)
+{
+	struct metrics *metrics = dispatch->options.metrics;
+	const struct gauges *gauges = &job->gauges;
+	int64_t pause = job->took_us * GAUGES_PACE / 1000;
+
+	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
+	metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
+	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
+	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
+		(double)gauges->oldest_due_ms / 1000.0);
+	gate_set_waiting(dispatch->options.gate, gauges->waiting + gauges->unrouted);
+	if (pause > GAUGES_EVERY_MS)
+		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
+}
+
+/* The database failed: what the job was about is asked for again later. */
+static void failed(struct dispatch *dispatch, struct job *job)
+{
+	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
+		(void)lanes_parked(
+			&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash, -1, NULL);
+	if (job->result == CLAIM_UNKNOWN)
+		dispatch->claimer.rescue = true;
+	if (job->kind == JOB_DUE)
+		dispatch->claimer.poll_at_ms = 0;
+	gate_release(dispatch->options.gate, job->reserved, 0);
+	job->reserved = 0;
+}
+
+static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job *job) = {
+	[JOB_DUE] = due_finished,
+	[JOB_LANES] = lanes_finished,
+	[JOB_SWEEP] = sweep_finished,
+	[JOB_RESCUE] = rescue_finished,
+	[JOB_GAUGES] = gauges_finished,
+};
+
+/* Up to which number have all claims arrived? One less than the oldest still under way. */
+static void note_arrived(struct claimer *claimer, enum job_kind kind)
+{
+	uint64_t oldest = claimer->claims_given + 1;
+
+	claimer->numbers[kind] = 0;
+	for (int i = 0; i < JOB_KINDS; i++) {
+		if (claimer->numbers[i] != 0 && claimer->numbers[i] < oldest)
+			oldest = claimer->numbers[i];
+	}
+	claimer->claims_taken = oldest - 1;
+}
+
+void claimed_take(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->claimer.under_way[job->kind] = false;
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
+		dispatch->claimer.claims_under_way--;
+		note_arrived(&dispatch->claimer, job->kind);
+	}
+	if (job->result != 0)
+		failed(dispatch, job);
+	else
+		finishers[job->kind](dispatch, job);
+	dispatch_stir(dispatch);
+}

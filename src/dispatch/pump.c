@@ -1,0 +1,103 @@
+/*
+ * Who gets what. What is ready for a handler goes to its least busy connection that has room.
+ * Windows: each connection's own, the global max_in_flight, of which one handler leaves a tenth to
+ * the others, and the bytes a connection has not read yet.
+ */
+#include "dispatch/core.h"
+
+#define BATCH_LIMIT 1000 /* entries gathered for one deliver_batch */
+
+static bool has_room(const struct session *session)
+{
+	return !session->draining && !session->closing && session->alone == NULL &&
+	       session->open_count < session->window && session_unsent(session) < OUTPUT_MAX_BYTES;
+}
+
+struct session *pump_least_busy(const struct handler *handler, bool (*fits)(const struct session *))
+{
+	struct session *best = NULL;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &handler->sessions, group_link) {
+		if (fits(session) && (best == NULL || session->open_count < best->open_count))
+			best = session;
+	}
+	return best;
+}
+
+size_t pump_allowance(const struct dispatch *dispatch, const struct handler *handler)
+{
+	size_t most = (size_t)dispatch->options.config->inbox.max_in_flight;
+	size_t share = most;
+
+	if (handlers_has_others(dispatch, handler) && most > 1)
+		share = most - (most + 9) / 10;
+	if (dispatch->in_flight >= most || handler->in_flight >= share)
+		return 0;
+	most -= dispatch->in_flight;
+	share -= handler->in_flight;
+	return most < share ? most : share;
+}
+
+/* A batch may wait for more until batch_wait_ms after its first message was there. */
+static bool batch_is_due(struct session *session, size_t count, int64_t now_ms)
+{
+	if (count >= session->batch_max || session->batch_wait_ms == 0)
+		return true;
+	if (session->batch_since_ms == 0) {
+		session->batch_since_ms = now_ms;
+		dispatch_stir_in(session->dispatch, session->batch_wait_ms);
+	}
+	return now_ms - session->batch_since_ms >= session->batch_wait_ms;
+}
+
+static size_t batch_size(const struct dispatch *dispatch, const struct session *session)
+{
+	size_t count = pump_allowance(dispatch, session->handler);
+	size_t room = session->window - session->open_count;
+
+	if (count > room)
+		count = room;
+	if (count > session->handler->ready_count)
+		count = session->handler->ready_count;
+	if (count > session->batch_max)
+		count = session->batch_max;
+	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
+}
+
+/* One deliver or deliver_batch line to the least busy connection. False: nothing can go now. */
+static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
+{
+	struct session *session = pump_least_busy(handler, has_room);
+	struct entry *entries[BATCH_LIMIT];
+	size_t count;
+
+	if (session == NULL)
+		return false;
+	count = batch_size(dispatch, session);
+	if (count == 0 || !batch_is_due(session, count, now_ms))
+		return false;
+	session->batch_since_ms = 0;
+	for (size_t i = 0; i < count; i++) {
+		entries[i] = TAILQ_FIRST(&handler->ready);
+		handlers_dequeue(entries[i]);
+	}
+	deliver(session, entries, count);
+	return true;
+}
+
+void pump_run(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct handler *handler;
+	bool moved = true;
+
+	if (dispatch_is_stopping(dispatch) || atomic_load(&dispatch->options.health->stopping))
+		return;
+	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
+		suspects_reserve(dispatch, handler);
+	while (moved) {
+		moved = false;
+		for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
+			moved |= handler->ready_count > 0 && hand_out(dispatch, handler, now_ms);
+	}
+}

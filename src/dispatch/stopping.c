@@ -1,0 +1,59 @@
+/*
+ * How dispatch comes to rest (G9): what is not delivered goes back at once, what is delivered may
+ * finish until shortly before the deadline, and the rest is cancelled early enough to be settled.
+ * Abandoning settles nothing: the lease is lost, the rows belong to somebody else.
+ */
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define LAST_SETTLES_MS 1000 /* before the deadline, kept for settling what was cut off */
+
+static void cancel_open(struct dispatch *dispatch, const char *reason)
+{
+	struct session *session;
+	struct entry *entry;
+
+	TAILQ_FOREACH (session, &dispatch->sessions, link) {
+		while ((entry = TAILQ_FIRST(&session->open)) != NULL) {
+			session_cancel(session, entry, reason);
+			held_return(dispatch, entry);
+		}
+	}
+}
+
+static void begin_stop(struct dispatch *dispatch)
+{
+	dispatch->phase = PHASE_STOP;
+	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
+		LOG_INT("in_flight", dispatch->in_flight),
+		LOG_STR("next", "queued messages go back, delivered ones may finish"));
+	suspects_release(dispatch);
+	held_return_undelivered(dispatch, SIZE_MAX);
+	dispatch_stir(dispatch);
+}
+
+static bool is_at_rest(const struct dispatch *dispatch)
+{
+	return dispatch->held == 0 && settler_is_empty(&dispatch->settler) &&
+	       dispatch->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals) &&
+	       queue_length(dispatch->options.in) == 0;
+}
+
+void stopping_check(struct dispatch *dispatch, int64_t now_ms)
+{
+	int64_t deadline = atomic_load(&dispatch->deadline_ms);
+
+	if (atomic_load(&dispatch->abandon)) {
+		cancel_open(dispatch, "lease_lost");
+		dispatch->phase = PHASE_OVER;
+	} else if (atomic_load(&dispatch->stop) && dispatch->phase == PHASE_RUN) {
+		begin_stop(dispatch);
+	}
+	if (dispatch->phase == PHASE_STOP && now_ms >= deadline - LAST_SETTLES_MS)
+		cancel_open(dispatch, "shutdown");
+	if (dispatch->phase == PHASE_STOP && atomic_load(&dispatch->may_end) &&
+		(is_at_rest(dispatch) || now_ms >= deadline))
+		dispatch->phase = PHASE_OVER;
+	if (dispatch->phase == PHASE_OVER)
+		(void)event_base_loopexit(dispatch->base, NULL);
+}

@@ -1,0 +1,81 @@
+/*
+ * Suspects (rule R14): messages that may have killed their handler. A suspect reserves a connection,
+ * waits until it is empty, has its crash count raised in the table, and is then delivered there
+ * alone.
+ */
+#include "dispatch/core.h"
+
+void suspects_serve(struct session *session)
+{
+	struct entry *entry = session->alone;
+
+	if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||
+		entry->raising)
+		return;
+	if (entry->raised)
+		deliver(session, &entry, 1);
+	else
+		settler_add_raise(session->dispatch, entry);
+}
+
+static bool can_reserve(const struct session *session)
+{
+	return !session->draining && !session->closing && session->alone == NULL &&
+	       session->window > 0;
+}
+
+void suspects_reserve(struct dispatch *dispatch, struct handler *handler)
+{
+	struct session *session;
+	struct entry *entry;
+
+	while ((entry = TAILQ_FIRST(&handler->suspects)) != NULL &&
+		pump_allowance(dispatch, handler) > 0) {
+		session = pump_least_busy(handler, can_reserve);
+		if (session == NULL)
+			return;
+		handlers_dequeue(entry);
+		entry->state = ENTRY_RESERVED;
+		entry->session = session;
+		session->alone = entry;
+		suspects_serve(session);
+	}
+}
+
+void suspects_unreserve(struct dispatch *dispatch, struct session *session)
+{
+	struct entry *entry = session->alone;
+
+	session->alone = NULL;
+	if (entry == NULL || entry->state != ENTRY_RESERVED)
+		return;
+	entry->session = NULL;
+	if (!entry->raising)
+		held_ready(dispatch, entry);
+}
+
+void suspects_raised(struct dispatch *dispatch, struct entry *entry)
+{
+	if (entry->session == NULL || dispatch_is_stopping(dispatch)) {
+		if (entry->session != NULL)
+			entry->session->alone = NULL;
+		entry->session = NULL;
+		held_ready(dispatch, entry);
+		return;
+	}
+	suspects_serve(entry->session);
+}
+
+void suspects_release_of(struct dispatch *dispatch, struct session *session)
+{
+	if (session->alone != NULL && session->alone->state == ENTRY_RESERVED)
+		suspects_unreserve(dispatch, session);
+}
+
+void suspects_release(struct dispatch *dispatch)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &dispatch->sessions, link)
+		suspects_release_of(dispatch, session);
+}

@@ -1,0 +1,256 @@
+/*
+ * See life.h. Stopping in order (G9) lets ingest commit and dispatch settle what it holds; after
+ * fencing nothing is settled, the rows belong to somebody else (rule R2).
+ */
+#include "life.h"
+
+#include <unistd.h>
+
+#include "admin/notify.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/dispatch.h"
+#include "ingest/ingest.h"
+#include "janitor/keeper.h"
+#include "model/handover.h"
+#include "registration.h"
+#include "status.h"
+
+#define HANDOVERS    256 /* batches on their way from ingest to dispatch */
+#define WATCH_MS     1000
+#define INGEST_SHARE 2 /* of the shutdown timeout: what ingest may take of it */
+
+struct incarnation {
+	struct instance instance;
+	struct gate *gate;
+	struct queue *handovers;
+	struct wake wake;
+	struct dispatch *dispatch;
+	struct ingest *ingest;
+	struct keeper *keeper;
+};
+
+static int64_t low_seq(void *arg)
+{
+	return dispatch_low_seq(((const struct incarnation *)arg)->dispatch);
+}
+
+static void handlers(struct buf *out, void *arg)
+{
+	dispatch_handlers(((struct incarnation *)arg)->dispatch, out);
+}
+
+static int make_shared(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct gate_limits limits = {
+		.ordering = daemon->config->inbox.ordering,
+		.max_claimed = daemon->config->inbox.max_claimed,
+		.max_claimed_bytes = daemon->config->inbox.max_claimed_bytes,
+	};
+	int r = wake_init(&life->wake, err);
+
+	if (r == 0)
+		r = gate_new(&life->gate, &limits, err);
+	if (r == 0)
+		r = queue_new(&life->handovers, HANDOVERS, err);
+	return r;
+}
+
+static int make_dispatch(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct dispatch_options options = {
+		.config = daemon->config,
+		.gate = life->gate,
+		.in = life->handovers,
+		.wake = &life->wake,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.instance = life->instance.id,
+		.first_low_seq = life->instance.first_low_seq,
+		.pg_offset_ms = &daemon->pg_offset_ms,
+		.listen_fd = -1,
+	};
+	int r = socket_listen(&options.listen_fd, daemon->config, err);
+
+	return r != 0 ? r : dispatch_new(&life->dispatch, &options, err);
+}
+
+static int make_keeper(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct keeper_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.instance = life->instance.id,
+		.place = daemon->lock.place,
+		.pg_offset_ms = &daemon->pg_offset_ms,
+		.low_seq = low_seq,
+		.handlers = handlers,
+		.arg = life,
+	};
+
+	return keeper_new(&life->keeper, &options, err);
+}
+
+static int make_ingest(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct ingest_options options = {
+		.config = daemon->config,
+		.gate = life->gate,
+		.out = life->handovers,
+		.dispatch_wake = &life->wake,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.instance = life->instance.id,
+		.first_low_seq = life->instance.first_low_seq,
+	};
+
+	return ingest_new(&life->ingest, &options, err);
+}
+
+static int begin(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	int r = make_shared(daemon, life, err);
+
+	if (r == 0)
+		r = make_dispatch(daemon, life, err);
+	if (r == 0)
+		r = make_keeper(daemon, life, err);
+	if (r == 0)
+		r = make_ingest(daemon, life, err);
+	if (r == 0)
+		r = dispatch_start(life->dispatch, err);
+	if (r == 0)
+		r = keeper_start(life->keeper, err);
+	if (r == 0)
+		r = ingest_start(life->ingest, err);
+	return r;
+}
+
+static void drain_handovers(struct incarnation *life)
+{
+	void *item = NULL;
+
+	while (life->handovers != NULL && queue_pop(life->handovers, &item, 0) == 0)
+		handover_free(item);
+}
+
+static void end(struct incarnation *life)
+{
+	keeper_free(life->keeper);
+	ingest_free(life->ingest);
+	dispatch_free(life->dispatch);
+	drain_handovers(life);
+	queue_free(life->handovers);
+	gate_free(life->gate);
+	wake_fini(&life->wake);
+}
+
+/* G9. 1: something hangs; the process must end without freeing. */
+static int stop_in_order(struct daemon *daemon, struct incarnation *life)
+{
+	int64_t timeout = daemon->config->inbox.shutdown_timeout;
+	int64_t deadline = clock_now_ms() + timeout;
+	int hung;
+
+	notify_stopping();
+	dispatch_begin_stop(life->dispatch, deadline);
+	hung = ingest_stop(life->ingest, timeout / INGEST_SHARE);
+	hung |= dispatch_finish(life->dispatch);
+	keeper_stop(life->keeper, hung == 0);
+	return hung;
+}
+
+static int stop_at_once(struct incarnation *life)
+{
+	int hung = dispatch_abandon(life->dispatch);
+
+	hung |= ingest_stop(life->ingest, 2000);
+	keeper_stop(life->keeper, false);
+	return hung;
+}
+
+static void reload(struct daemon *daemon, struct incarnation *life)
+{
+	struct strings restart = { NULL, 0 };
+	struct err err = ERR_INIT;
+	struct config *config = NULL;
+
+	if (daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]) ||
+		config_reload(&config, daemon->config, daemon->options.sources, &restart, &err) !=
+			0) {
+		log_error("reload_failed", LOG_STR("error", err.text),
+			LOG_STR("next", "the configuration in force stays"));
+		return;
+	}
+	daemon->reloaded[daemon->reloads++] = config;
+	daemon->config = config;
+	log_configure(config->log.level, config->log.json);
+	dispatch_reload(life->dispatch, config);
+	log_info("reloaded", LOG_INT("need_restart", restart.count));
+	for (size_t i = 0; i < restart.count; i++)
+		log_warn("restart_needed", LOG_STR("key", restart.items[i]));
+	config_names_free(&restart);
+}
+
+/* Watches until there is a reason to end: 0 = asked to stop, LIFE_FENCED, or a fault. */
+static int watch(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	for (;;) {
+		(void)wake_wait(&daemon->supervision.wake, WATCH_MS);
+		if (supervision_fault(&daemon->supervision, err) != 0)
+			return err->fault;
+		if (atomic_load(&daemon->stop))
+			return 0;
+		if (atomic_exchange(&daemon->supervision.fenced, false))
+			return LIFE_FENCED;
+		if (atomic_exchange(&daemon->reload, false))
+			reload(daemon, life);
+	}
+}
+
+static void announce(struct daemon *daemon, const struct incarnation *life)
+{
+	atomic_store(&daemon->instance, life->instance.id);
+	status_show(daemon, life->dispatch);
+	log_info("started", LOG_STR("version", INBOXD_VERSION),
+		LOG_STR("instance", daemon->config->inbox.instance),
+		LOG_INT("id", life->instance.id), LOG_STR("socket", daemon->config->socket.path),
+		LOG_INT("http_port", daemon->http == NULL ? 0 : http_port(daemon->http)));
+	notify_ready();
+}
+
+/* Ends the process although a library call hangs: what it holds is given back by the lease. */
+static void leave_hanging(int code)
+{
+	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
+	_exit(code);
+}
+
+int life_run(struct daemon *daemon, struct err *err)
+{
+	struct incarnation life = { .wake = WAKE_INIT };
+	int hung = 0;
+	int r = registration_run(daemon, &life.instance, err);
+
+	if (r != 0)
+		return r == REGISTRATION_STOPPED ? 0 : r;
+	r = begin(daemon, &life, err);
+	if (r != 0) {
+		if (life.ingest != NULL && life.keeper != NULL)
+			hung = stop_at_once(&life);
+	} else {
+		announce(daemon, &life);
+		r = watch(daemon, &life, err);
+		hung = r == LIFE_FENCED ? stop_at_once(&life) : stop_in_order(daemon, &life);
+	}
+	status_show(daemon, NULL);
+	if (hung != 0 && r != LIFE_FENCED)
+		leave_hanging(err_exit_code(r));
+	if (hung == 0)
+		end(&life);
+	return r;
+}

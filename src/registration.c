@@ -1,0 +1,94 @@
+/* See registration.h. While the database is away the process counts as alive: its ticks go on. */
+#include "registration.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/migrate.h"
+#include "store/sidecar.h"
+
+#define RECONNECT_MS  200
+#define RECONNECT_MAX 5000
+
+/* Wrong user, password, database, version or rights: no waiting mends that. */
+static bool is_final(const struct err *err)
+{
+	static const char *const classes[] = { "28", "3D", "42", "0A", "3F" };
+
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+		if (strncmp(err->state, classes[i], 2) == 0)
+			return true;
+	}
+	return err->fault != FAULT_DATABASE;
+}
+
+static int check_schema(struct db *db, const struct daemon *daemon, struct err *err)
+{
+	int found = 0;
+	int applied = 0;
+	int r;
+
+	r = migrate_check(db, &found, err);
+	if (r <= 0)
+		return r;
+	if (daemon->options.migrate && r != SCHEMA_NEWER) {
+		r = migrate_run(db, &applied, err);
+		if (r == 0 && applied > 0)
+			log_info("migrated", LOG_INT("applied", applied),
+				LOG_INT("version", migrate_latest()));
+		return r;
+	}
+	(void)err_set(err, FAULT_DATABASE,
+		r == SCHEMA_NEWER ? "schema \"%s\" has version %d, newer than this inboxd knows "
+				    "(%d): run a newer inboxd"
+				  : "schema \"%s\" has version %d, this inboxd needs %d: run "
+				    "`inboxd migrate`, or start with `inboxd run --migrate`",
+		daemon->config->inbox.schema, found, migrate_latest());
+	(void)snprintf(err->state, sizeof(err->state), "3F000");
+	return FAULT_DATABASE;
+}
+
+static int register_once(struct daemon *daemon, struct instance *instance, struct err *err)
+{
+	struct db_options options;
+	struct db *db = NULL;
+	char name[32];
+	int r;
+
+	sidecar_db_options(daemon->config, 0, name, &options);
+	r = db_new(&db, &options, err);
+	if (r == 0)
+		r = db_open(db, err);
+	if (r == 0)
+		r = check_schema(db, daemon, err);
+	if (r == 0)
+		r = instance_register(
+			db, daemon->config->inbox.instance, daemon->lock.place, instance, err);
+	db_free(db);
+	return r;
+}
+
+int registration_run(struct daemon *daemon, struct instance *out, struct err *err)
+{
+	int attempt = 0;
+	int r;
+
+	while ((r = register_once(daemon, out, err)) < 0) {
+		int64_t delay =
+			backoff_delay_ms(RECONNECT_MS, RECONNECT_MAX, attempt++, random_u64());
+
+		if (is_final(err))
+			return r;
+		log_warn("database_unreachable", LOG_STR("error", err->text),
+			LOG_INT("retry_in_ms", delay));
+		atomic_store(&daemon->health.ingest_tick_ms, clock_now_ms());
+		atomic_store(&daemon->health.dispatch_tick_ms, clock_now_ms());
+		(void)wake_wait(&daemon->supervision.wake, delay);
+		if (atomic_load(&daemon->stop))
+			return REGISTRATION_STOPPED;
+	}
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* What GET /status says about the process. */
+#ifndef STATUS_H
+#define STATUS_H
+
+#include "base/buf.h"
+#include "daemon.h"
+
+/* Whom /status asks for handlers; NULL between two incarnations. Main thread. */
+void status_show(struct daemon *daemon, struct dispatch *dispatch);
+/* Appends the JSON object. `arg` is the daemon. Any thread. */
+void status_add(struct buf *json, void *arg);
+
+#endif
