@@ -126,8 +126,6 @@ int judge_answer(const struct judge_rules *rules, struct entry *entry,
 			strdup("NOT_SETTLED"));
 		break;
 	}
-	entry->verdict.crash_count =
-		0; /* it did not end its handler: whatever it was suspected of */
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
 		say(entry, copy(verdict->reason), copy(verdict->code));
 	return is_said(entry, verdict) ? 0 : err_memory(err);
