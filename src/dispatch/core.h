@@ -95,7 +95,7 @@ struct session {
 	int64_t connected_ms;
 	size_t scanned;     /* bytes of the input known to hold no LF */
 	size_t unread;      /* bytes of input counted in dispatch->unread */
-	bool closing;       /* ends once its output is written */
+	bool closing;       /* its last line is written, what it sends is thrown away */
 	int64_t closing_ms; /* since */
 };
 

@@ -83,11 +83,23 @@ void session_close(struct session *session)
 	dispatch_stir(dispatch);
 }
 
+/* The client sees the end of the stream behind the last line. What it still sends is read and thrown
+ * away for a moment: a connection closed with unread input would break its next write, before it has
+ * read why. */
+static void end_output(struct session *session)
+{
+	if (session_unsent(session) == 0)
+		(void)shutdown(bufferevent_getfd(session->bev), SHUT_WR);
+}
+
 void session_close_soon(struct session *session)
 {
+	if (session->closing)
+		return;
 	session->closing = true;
 	session->closing_ms = clock_now_ms();
-	(void)bufferevent_disable(session->bev, EV_READ);
+	handlers_leave(session->dispatch, session);
+	end_output(session);
 }
 
 /* ------------------------------------------------------------------ bytes */
@@ -135,6 +147,8 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	size_t left;
 
 	read_lines(session, input);
+	if (session->closing)
+		(void)evbuffer_drain(input, evbuffer_get_length(input));
 	left = evbuffer_get_length(input);
 	forget_unread(session);
 	session->unread = left;
@@ -152,8 +166,8 @@ static void on_written(struct bufferevent *bev, void *arg)
 	struct session *session = arg;
 
 	(void)bev;
-	if (session->closing && session_unsent(session) == 0)
-		session_close(session);
+	if (session->closing)
+		end_output(session);
 	else
 		dispatch_stir(session->dispatch);
 }
@@ -174,10 +188,9 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 void session_tick(struct session *session, int64_t now_ms)
 {
 	bool silent = session->handler == NULL && now_ms - session->connected_ms > HELLO_WITHIN_MS;
-	bool written =
-		session_unsent(session) == 0 || now_ms - session->closing_ms > CLOSE_WITHIN_MS;
+	bool lingered = now_ms - session->closing_ms > CLOSE_WITHIN_MS;
 
-	if (session->closing ? written : silent)
+	if (session->closing ? lingered : silent)
 		session_close(session);
 }
 
