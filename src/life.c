@@ -124,6 +124,8 @@ static int begin(struct daemon *daemon, struct incarnation *life, struct err *er
 	if (r == 0)
 		r = dispatch_start(life->dispatch, err);
 	if (r == 0)
+		keeper_settle_past(life->keeper);
+	if (r == 0)
 		r = keeper_start(life->keeper, err);
 	if (r == 0)
 		r = ingest_start(life->ingest, err);
@@ -190,6 +192,7 @@ static void reload(struct daemon *daemon, struct incarnation *life)
 	daemon->config = config;
 	log_configure(config->log.level, config->log.json);
 	dispatch_reload(life->dispatch, config);
+	gate_set_budget(life->gate, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
 	log_info("reloaded", LOG_INT("need_restart", restart.count));
 	for (size_t i = 0; i < restart.count; i++)
 		log_warn("restart_needed", LOG_STR("key", restart.items[i]));
@@ -238,6 +241,8 @@ int life_run(struct daemon *daemon, struct err *err)
 
 	if (r != 0)
 		return r == REGISTRATION_STOPPED ? 0 : r;
+	atomic_store(&daemon->supervision.fenced, false);           /* said of the life before */
+	atomic_store(&daemon->health.heartbeat_ms, clock_now_ms()); /* registering was the first */
 	r = begin(daemon, &life, err);
 	if (r != 0) {
 		if (life.ingest != NULL && life.keeper != NULL)
@@ -248,9 +253,8 @@ int life_run(struct daemon *daemon, struct err *err)
 		hung = r == LIFE_FENCED ? stop_at_once(&life) : stop_in_order(daemon, &life);
 	}
 	status_show(daemon, NULL);
-	if (hung != 0 && r != LIFE_FENCED)
-		leave_hanging(err_exit_code(r));
-	if (hung == 0)
-		end(&life);
+	if (hung != 0) /* a fenced one exits as a failure: whoever started it starts it again */
+		leave_hanging(r == LIFE_FENCED ? -FAULT_INTERNAL : err_exit_code(r));
+	end(&life);
 	return r;
 }

@@ -88,6 +88,7 @@ CREATE TABLE inbox.inbox_instances (
     id           int PRIMARY KEY,
     name         text NOT NULL,
     place        text,
+    timeline     text NOT NULL DEFAULT left(pg_walfile_name(pg_current_wal_lsn()), 8),
     started_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     fenced_at    timestamptz,
@@ -99,6 +100,8 @@ CREATE TABLE inbox.inbox_instances (
 
 COMMENT ON TABLE inbox.inbox_instances IS
     'One row a running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of every born-claimed row it may hold.';
+COMMENT ON COLUMN inbox.inbox_instances.timeline IS
+    'PostgreSQL''s timeline when it registered: after a failover it is another one, and the lease is over';
 COMMENT ON COLUMN inbox.inbox_instances.place IS
     'Host and lock file of its socket: whoever holds that lock knows that an earlier instance of the place is gone';
 
@@ -204,6 +207,7 @@ WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS N
       AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))
 EXECUTE FUNCTION inbox.replay_row();
 
+-- Who may: the owner, and whoever is granted EXECUTE (a claim is no secret to readers of the table).
 -- Completes a message inside the handler's own transaction: its effects and this commit together or
 -- not at all. The claim is the one of the delivery, 'seq.delivery_count.instance'.
 -- IB001: the claim is lost, roll back. IB002: that is not a claim.
@@ -232,3 +236,4 @@ BEGIN
                   HINT = 'Roll back: the effects of this transaction belong to whoever holds the claim.';
     END IF;
 END $$;
+REVOKE ALL ON FUNCTION inbox.complete(text, jsonb) FROM PUBLIC;

@@ -10,3 +10,7 @@ FROM (VALUES
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
+UNION ALL
+SELECT q.thing, 'SELECT'
+FROM (SELECT pg_get_serial_sequence('inbox.inbox_messages', 'seq')) AS q(thing)
+WHERE NOT has_sequence_privilege(q.thing, 'SELECT')

@@ -11,6 +11,5 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::tim
           key, headers, payload, payload_digest)
 JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
-   OR (m.payload IS NULL) IS DISTINCT FROM (i.payload IS NULL)
 ON CONFLICT DO NOTHING
 RETURNING topic, kafka_partition, kafka_offset, event_id

@@ -17,6 +17,7 @@
 static void on_revoked(struct dispatch *dispatch, const struct handover *handover)
 {
 	for (size_t i = 0; i < handover->revoked_count; i++) {
+		suspects_release(dispatch, handover->revoked[i]);
 		held_return_undelivered(dispatch, handover->revoked[i]);
 		lanes_forget(&dispatch->lanes, handover->revoked[i], SIZE_MAX, 0);
 	}
@@ -26,25 +27,27 @@ static void on_revoked(struct dispatch *dispatch, const struct handover *handove
 }
 
 /* What is parked in the table is noted first: a later row of its key must not go before it. */
-static void take_handover(struct dispatch *dispatch, struct handover *handover)
+static void take_handover(
+	struct dispatch *dispatch, struct handover *handover, enum held_origin origin)
 {
 	on_revoked(dispatch, handover);
 	for (size_t i = 0; i < handover->count; i++) {
 		struct message *message = handover->items[i].message;
 
 		handover->items[i].message = NULL;
-		held_admit(dispatch, message, handover->items[i].partition, true);
+		held_admit(dispatch, message, handover->items[i].partition, origin);
 	}
 	handover_free(handover);
 }
 
 /* A batch that asked the table found nothing older waiting; it may just have been claimed, and its claim
- * be on its way back. So what arrives while claims are under way waits until those have arrived. */
+ * be on its way back. So what arrives while claims are under way waits until those have arrived; when
+ * one was lost, until its rows are back in the table, behind which the ordered ones then go. */
 static bool must_wait(const struct dispatch *dispatch, const struct arrival *arrival)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	return claimer->claims_taken < arrival->after_claims;
+	return claimer->claims_taken < arrival->after_claims || claimer_in_doubt(claimer);
 }
 
 static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
@@ -55,6 +58,7 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 		return false;
 	arrival->handover = handover;
 	arrival->after_claims = dispatch->claimer.claims_given;
+	arrival->doubtful = claimer_in_doubt(&dispatch->claimer);
 	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
 	return true;
 }
@@ -66,7 +70,8 @@ static void admit_arrivals(struct dispatch *dispatch)
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
 		!must_wait(dispatch, arrival)) {
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
-		take_handover(dispatch, arrival->handover);
+		take_handover(
+			dispatch, arrival->handover, arrival->doubtful ? HELD_DOUBTFUL : HELD_BORN);
 		free(arrival);
 	}
 }
@@ -78,12 +83,20 @@ void arrivals_take(struct dispatch *dispatch)
 
 	while (taken < HANDOVERS_A_ROUND && queue_pop(dispatch->options.in, &item, 0) == 0) {
 		if (!queue_arrival(dispatch, item))
-			take_handover(dispatch, item); /* no memory to let it wait */
+			take_handover(dispatch, item, HELD_DOUBTFUL); /* no memory to wait */
 		taken++;
 	}
 	admit_arrivals(dispatch);
 	if (taken == HANDOVERS_A_ROUND)
 		wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
+}
+
+void arrivals_doubt(struct dispatch *dispatch)
+{
+	struct arrival *arrival;
+
+	STAILQ_FOREACH (arrival, &dispatch->arrivals, link)
+		arrival->doubtful = true;
 }
 
 void arrivals_drop(struct dispatch *dispatch)

@@ -11,6 +11,7 @@
 
 #define GAUGES_PACE 50 /* never busy for more than a fiftieth of the time */
 
+/* A partition overflows that could be claimed from now. */
 static bool any_overflow(const struct dispatch *dispatch)
 {
 	size_t count = gate_count(dispatch->options.gate);
@@ -18,7 +19,7 @@ static bool any_overflow(const struct dispatch *dispatch)
 	for (size_t i = 0; i < count; i++) {
 		struct gate_partition partition = gate_look(dispatch->options.gate, i);
 
-		if (partition.assigned && partition.overflow)
+		if (partition.assigned && partition.overflow && claimer_may_claim(dispatch, i))
 			return true;
 	}
 	return false;
@@ -34,14 +35,16 @@ static size_t index_of(struct dispatch *dispatch, const struct message *message)
 
 /* The last row of its lane in this claim tells up to where the run goes and whether more follows;
  * rows come in their order, so the last call for a lane is the one that stays. */
-static void note_runs(struct dispatch *dispatch, const struct claimed *claimed)
+static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, uint64_t number)
 {
 	for (size_t i = 0; i < claimed->count; i++) {
 		const struct message *message = claimed->rows[i].message;
 
 		if (dispatch->lanes.ordering == ORDERING_PARTITION || message_is_keyed(message))
 			lanes_claimed(&dispatch->lanes, index_of(dispatch, message),
-				message->key_hash, message->offset, claimed->rows[i].followed);
+				message->key_hash,
+				&(struct lane_run){
+					message->offset, claimed->rows[i].followed, number });
 	}
 }
 
@@ -53,12 +56,12 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	gate_charge(dispatch->options.gate, bytes);
-	note_runs(dispatch, claimed);
+	note_runs(dispatch, claimed, job->number);
 	for (size_t i = 0; i < claimed->count; i++) {
 		struct message *message = claimed->rows[i].message;
 
 		claimed->rows[i].message = NULL;
-		held_admit(dispatch, message, index_of(dispatch, message), false);
+		held_admit(dispatch, message, index_of(dispatch, message), HELD_CLAIMED);
 	}
 	if (job->reserved > claimed->count)
 		gate_release(dispatch->options.gate, job->reserved - claimed->count, 0);
@@ -76,6 +79,8 @@ static void due_finished(struct dispatch *dispatch, struct job *job)
 {
 	if (job->claimed.seen < job->request.max_rows)
 		note_drained(dispatch, job);
+	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
+		gate_dirty(dispatch->options.gate, job->indexes[i]);
 	if (job->claimed.seen > 0 || any_overflow(dispatch))
 		dispatch->claimer.poll_at_ms = 0; /* more may be there */
 	admit_claimed(dispatch, job);
@@ -152,8 +157,10 @@ static void failed(struct dispatch *dispatch, struct job *job)
 	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
 		(void)lanes_parked(
 			&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash, -1, NULL);
-	if (job->result == CLAIM_UNKNOWN)
+	if (job->result == CLAIM_UNKNOWN) {
 		dispatch->claimer.rescue = true;
+		arrivals_doubt(dispatch);
+	}
 	if (job->kind == JOB_DUE)
 		dispatch->claimer.poll_at_ms = 0;
 	gate_release(dispatch->options.gate, job->reserved, 0);

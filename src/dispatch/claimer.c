@@ -62,7 +62,10 @@ static void give(struct dispatch *dispatch, struct job *job)
 	dispatch->claimer.under_way[job->kind] = true;
 	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way++;
-		dispatch->claimer.numbers[job->kind] = ++dispatch->claimer.claims_given;
+		job->number = ++dispatch->claimer.claims_given;
+		dispatch->claimer.numbers[job->kind] = job->number;
+		dispatch->lanes.claims_given = job->number;
+		dispatch->claimer.lanes_last = job->kind == JOB_LANES;
 	}
 	worker_pool_give(dispatch->pool, job);
 }
@@ -92,7 +95,7 @@ static bool room_for_partitions(struct job *job, size_t count)
 }
 
 /* Where the partition is the order, it is claimed in runs: the next one when the last is worked off. */
-static bool is_claimable(const struct dispatch *dispatch, size_t index)
+bool claimer_may_claim(const struct dispatch *dispatch, size_t index)
 {
 	return dispatch->lanes.ordering != ORDERING_PARTITION ||
 	       lanes_is_empty(&dispatch->lanes, index, 0);
@@ -111,7 +114,7 @@ static bool add_own_partitions(struct dispatch *dispatch, struct job *job, bool 
 		size_t index = (first + i) % count;
 		struct gate_partition partition = gate_look(dispatch->options.gate, index);
 
-		if (partition.assigned && (all || is_claimable(dispatch, index)))
+		if (partition.assigned && (all || claimer_may_claim(dispatch, index)))
 			add_partition(job, &partition, index);
 	}
 	return job->count > 0;
@@ -130,18 +133,20 @@ static bool reserve(struct dispatch *dispatch, struct job *job)
 	return job->reserved > 0 && job->request.max_bytes > 0;
 }
 
-/* Half a claim's worth of room, so that claims are not made row by row. */
+/* Half a claim's worth of room, or a twentieth of all: claims are not made row by row, and the tenth
+ * that one handler leaves to the others is enough for them. */
 static bool has_budget(const struct dispatch *dispatch)
 {
 	const struct config *config = dispatch->options.config;
 	int64_t most = config->inbox.max_claimed;
-	int64_t wanted = config->worker.claim_batch < most ? config->worker.claim_batch : most;
+	int64_t least = most / 20 + 1;
+	int64_t wanted = config->worker.claim_batch / 2 + 1;
 	size_t count;
 	size_t bytes;
 	size_t bytes_free;
 
 	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
-	return bytes_free > 0 && most - (int64_t)count >= (wanted + 1) / 2;
+	return bytes_free > 0 && most - (int64_t)count >= (wanted < least ? wanted : least);
 }
 
 static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
@@ -308,16 +313,31 @@ static bool may_give(const struct dispatch *dispatch)
 	return worker_pool_idle(dispatch->pool) > kept;
 }
 
+bool claimer_in_doubt(const struct claimer *claimer)
+{
+	return claimer->rescue || claimer->under_way[JOB_RESCUE];
+}
+
+/* Lanes and due rows take turns: neither may starve the other when there is room for one claim only. */
+static void claim(struct dispatch *dispatch, int64_t now_ms)
+{
+	bool lanes_last = dispatch->claimer.lanes_last;
+
+	if (lanes_last && may_give(dispatch))
+		claim_due(dispatch, now_ms);
+	if (may_give(dispatch))
+		claim_lanes(dispatch);
+	if (!lanes_last && may_give(dispatch))
+		claim_due(dispatch, now_ms);
+}
+
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	if (dispatch_is_stopping(dispatch) || now_ms < dispatch->hold_until_ms)
 		return;
 	if (may_give(dispatch))
 		rescue(dispatch);
-	if (may_give(dispatch))
-		claim_lanes(dispatch);
-	if (may_give(dispatch))
-		claim_due(dispatch, now_ms);
+	claim(dispatch, now_ms);
 	if (may_give(dispatch))
 		sweep(dispatch, now_ms);
 	if (may_give(dispatch))

@@ -54,7 +54,8 @@ struct handler {
 	size_t suspect_count;
 	struct session_list sessions;
 	size_t session_count;
-	size_t held;      /* entries routed to it, in whatever state */
+	size_t held; /* entries routed to it, in whatever state */
+	size_t held_bytes;
 	size_t in_flight; /* delivered and unsettled */
 	bool routed;      /* its subscriptions are in the routing */
 	bool full;        /* holds its share of memory: routing is closed for it */
@@ -122,6 +123,7 @@ struct claimer {
 	uint64_t claims_given;       /* claims ever given */
 	uint64_t claims_taken;       /* all claims up to this one have arrived */
 	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
+	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
 	bool under_way[JOB_KINDS];
 };
 
@@ -129,6 +131,7 @@ struct claimer {
 struct arrival {
 	struct handover *handover;
 	uint64_t after_claims;
+	bool doubtful; /* a claim was lost while it waited */
 	STAILQ_ENTRY(arrival) link;
 };
 
@@ -202,8 +205,14 @@ void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms);
 bool dispatch_is_stopping(const struct dispatch *dispatch);
 
 /* held.c */
-/* A claimed message arrives; takes it. `born`: by INSERT, counts for low_seq. */
-void held_admit(struct dispatch *dispatch, struct message *message, size_t partition, bool born);
+enum held_origin {
+	HELD_BORN, /* by INSERT: counts for low_seq */
+	HELD_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
+	HELD_CLAIMED, /* from the table */
+};
+/* A claimed message arrives; takes it. */
+void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
+	enum held_origin origin);
 /* Its verdict is known to the table, or its claim is lost. Frees the entry. */
 void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
 /* The entry goes to its handler's queue, or is parked when nobody wants it. */
@@ -233,8 +242,10 @@ void handlers_enqueue(struct dispatch *dispatch, struct entry *entry);
 void handlers_dequeue(struct entry *entry);
 /* Is another handler connected that must get its share? */
 bool handlers_has_others(const struct dispatch *dispatch, const struct handler *handler);
-/* How much of memory it holds decides whether ingest may claim for it. */
-void handlers_weigh(struct dispatch *dispatch, struct handler *handler);
+/* A message more or less is routed to it. How much of memory it holds decides whether ingest may claim
+ * for it. */
+void handlers_hold(struct dispatch *dispatch, struct handler *handler,
+	const struct message *message, bool more);
 /* Tells the gate and the sweep that the routing changed. */
 void handlers_publish(struct dispatch *dispatch);
 void handlers_fini(struct dispatch *dispatch);
@@ -260,7 +271,7 @@ void suspects_raised(struct dispatch *dispatch, struct entry *entry);
 void suspects_unreserve(struct dispatch *dispatch, struct session *session);
 /* Draining, stopping: suspects that wait for this connection to be empty are not delivered there. */
 void suspects_release_of(struct dispatch *dispatch, struct session *session);
-void suspects_release(struct dispatch *dispatch);
+void suspects_release(struct dispatch *dispatch, size_t partition);
 
 /* session.c */
 void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
@@ -303,6 +314,11 @@ bool settler_is_empty(const struct settler *settler);
 
 /* claimer.c */
 void claimer_init(struct claimer *claimer);
+/* True when rows of the partition may be claimed now: where the partition is the order, only when the last
+ * run is worked off. */
+bool claimer_may_claim(const struct dispatch *dispatch, size_t index);
+/* A claim was lost and its rows are not back in the table yet. */
+bool claimer_in_doubt(const struct claimer *claimer);
 void claimer_run(struct dispatch *dispatch, int64_t now_ms);
 /* A row will be due in delay_ms. */
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
@@ -319,6 +335,8 @@ void arrivals_take(struct dispatch *dispatch);
 /* Finished jobs, all of them. */
 void arrivals_take_jobs(struct dispatch *dispatch);
 /* Frees the batches that still wait. */
+/* A claim was lost: what waits for it may be behind rows that nobody holds. */
+void arrivals_doubt(struct dispatch *dispatch);
 void arrivals_drop(struct dispatch *dispatch);
 
 /* stopping.c */

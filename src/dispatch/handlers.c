@@ -108,12 +108,21 @@ bool handlers_has_others(const struct dispatch *dispatch, const struct handler *
 	return false;
 }
 
-/* One slow handler may fill nine tenths of memory, not all of it: beyond that its messages are parked
- * in the table until it has worked off half. */
-void handlers_weigh(struct dispatch *dispatch, struct handler *handler)
+/* Above its share, or not yet worked off to half of it again. */
+static bool is_heavy(const struct handler *handler, size_t held, int64_t most)
 {
-	size_t share = (size_t)dispatch->options.config->inbox.max_claimed * 9 / 10;
-	bool full = handler->full ? handler->held > share / 2 : handler->held >= share;
+	size_t share = (size_t)most / 10 * 9 + 1;
+
+	return handler->full ? held > share / 2 : held >= share;
+}
+
+/* One slow handler may fill nine tenths of memory, by count or by bytes, not all of it: beyond that its
+ * messages are parked in the table until it has worked off half. */
+static void weigh(struct dispatch *dispatch, struct handler *handler)
+{
+	const struct config *config = dispatch->options.config;
+	bool full = is_heavy(handler, handler->held, config->inbox.max_claimed) ||
+		    is_heavy(handler, handler->held_bytes, config->inbox.max_claimed_bytes);
 
 	if (full && !handler->full && !handlers_has_others(dispatch, handler))
 		return;
@@ -122,6 +131,19 @@ void handlers_weigh(struct dispatch *dispatch, struct handler *handler)
 	handler->full = full;
 	routing_close(dispatch->routing, handler->name, full);
 	handlers_publish(dispatch);
+}
+
+void handlers_hold(struct dispatch *dispatch, struct handler *handler,
+	const struct message *message, bool more)
+{
+	if (more) {
+		handler->held++;
+		handler->held_bytes += message->bytes;
+	} else {
+		handler->held--;
+		handler->held_bytes -= message->bytes;
+	}
+	weigh(dispatch, handler);
 }
 
 int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,

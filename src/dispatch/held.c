@@ -35,14 +35,12 @@ static void assign_handler(struct dispatch *dispatch, struct entry *entry)
 	if (handler == entry->handler)
 		return;
 	if (entry->handler != NULL) {
-		entry->handler->held--;
-		handlers_weigh(dispatch, entry->handler);
+		handlers_hold(dispatch, entry->handler, entry->message, false);
 	}
 	entry->handler = handler;
 	if (handler == NULL)
 		return;
-	handler->held++;
-	handlers_weigh(dispatch, handler);
+	handlers_hold(dispatch, handler, entry->message, true);
 }
 
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count)
@@ -85,7 +83,7 @@ static struct entry *entry_new(
 	if (born)
 		TAILQ_INSERT_TAIL(&dispatch->born, entry, born_link);
 	dispatch->held++;
-	if (message->seq > dispatch->max_seq)
+	if (born && message->seq > dispatch->max_seq)
 		dispatch->max_seq = message->seq;
 	publish_low_seq(dispatch);
 	return entry;
@@ -98,8 +96,7 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 		TAILQ_REMOVE(&dispatch->born, entry, born_link);
 	dispatch->held--;
 	if (entry->handler != NULL) {
-		entry->handler->held--;
-		handlers_weigh(dispatch, entry->handler);
+		handlers_hold(dispatch, entry->handler, entry->message, false);
 	}
 	gate_release(dispatch->options.gate, 1, entry->message->bytes);
 	publish_low_seq(dispatch);
@@ -108,11 +105,12 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	free(entry);
 }
 
-void held_admit(struct dispatch *dispatch, struct message *message, size_t partition, bool born)
+void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
+	enum held_origin origin)
 {
 	struct gate_partition where = gate_look(dispatch->options.gate, partition);
 	enum admission admission = ADMIT_PARK;
-	struct entry *entry = entry_new(dispatch, message, partition, born);
+	struct entry *entry = entry_new(dispatch, message, partition, origin != HELD_CLAIMED);
 
 	if (entry == NULL) {
 		refuse(dispatch, message);
@@ -123,7 +121,10 @@ void held_admit(struct dispatch *dispatch, struct message *message, size_t parti
 		held_return(dispatch, entry);
 		return;
 	}
-	if (lanes_admit(&dispatch->lanes, entry, &admission, NULL) != 0 || admission == ADMIT_PARK)
+	if (lanes_admit(&dispatch->lanes, entry, &admission, NULL) != 0 ||
+		(origin == HELD_DOUBTFUL && entry->lane != NULL))
+		admission = ADMIT_PARK;
+	if (admission == ADMIT_PARK)
 		held_park(dispatch, entry);
 	else if (admission == ADMIT_HEAD)
 		held_ready(dispatch, entry);
@@ -234,7 +235,8 @@ static void end_flight(struct dispatch *dispatch, struct entry *entry)
 
 void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
 {
-	bool outside = fate == SETTLE_SETTLED && entry->verdict.outcome >= SETTLE_WAITING;
+	/* A lost claim counts as outside, too: the verdict may have been committed unheard. */
+	bool outside = fate != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
 	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
 	struct entry *next;
 

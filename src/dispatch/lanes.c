@@ -209,32 +209,40 @@ bool lanes_is_head(const struct entry *entry)
 	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
 }
 
-void lanes_claimed(
-	struct lanes *lanes, size_t partition, uint64_t hash, int64_t last_offset, bool followed)
+static void note_outside(const struct lanes *lanes, struct lane *lane, int64_t offset)
+{
+	if (offset < lane->outside)
+		lane->outside = offset;
+	if (offset > lane->outside_high)
+		lane->outside_high = offset;
+	lane->noted = lanes->claims_given;
+}
+
+static void end_outside_at(struct lane *lane, const struct lane_run *run)
+{
+	if (run->followed && lane->outside_high <= run->last_offset)
+		lane->outside_high = run->last_offset + 1;
+	if (lane->outside_high > run->last_offset) {
+		lane->outside = run->last_offset + 1;
+	} else {
+		lane->outside = INT64_MAX;
+		lane->outside_high = -1;
+	}
+}
+
+void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run)
 {
 	struct lane *lane =
 		lanes->ordering == ORDERING_NONE ? NULL : find_or_make(lanes, partition, hash);
 
 	if (lane == NULL)
 		return;
-	if (followed && lane->outside_high <= last_offset)
-		lane->outside_high = last_offset + 1;
-	if (lane->outside_high > last_offset) {
-		lane->outside = last_offset + 1;
-	} else {
-		lane->outside = INT64_MAX;
-		lane->outside_high = -1;
-	}
+	if (lane->outside == INT64_MAX || lane->noted < run->number)
+		end_outside_at(lane, run);
+	else if (run->followed)
+		note_outside(lanes, lane, run->last_offset + 1);
 	lane->blocked = false;
 	unlist(lanes, lane);
-}
-
-static void note_outside(struct lane *lane, int64_t offset)
-{
-	if (offset < lane->outside)
-		lane->outside = offset;
-	if (offset > lane->outside_high)
-		lane->outside_high = offset;
 }
 
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked)
@@ -248,7 +256,7 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 	lane->count--;
 	entry->lane = NULL;
 	if (outside)
-		note_outside(lane, entry->message->offset);
+		note_outside(lanes, lane, entry->message->offset);
 	if (blocked)
 		lane->blocked = true;
 	head = TAILQ_FIRST(&lane->entries);
@@ -269,7 +277,7 @@ int lanes_parked(
 		offset = lane->count == 0
 				 ? 0
 				 : TAILQ_LAST(&lane->entries, entry_list)->message->offset + 1;
-	note_outside(lane, offset);
+	note_outside(lanes, lane, offset);
 	lane->blocked = false;
 	file(lanes, lane);
 	return 0;

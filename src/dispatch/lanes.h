@@ -26,6 +26,7 @@ struct lane {
 	size_t count;
 	int64_t outside;       /* lowest offset known to wait in the table; INT64_MAX = none */
 	int64_t outside_high;  /* highest one known; -1 = none */
+	uint64_t noted;        /* claims given when something was last seen outside */
 	bool blocked;          /* the one outside waits for its retry or for a handler: a claim of
 				     * the lane would find nothing until that one was claimed */
 	int64_t idle_since_ms; /* empty since */
@@ -40,7 +41,8 @@ TAILQ_HEAD(lane_list, lane);
 
 struct lanes {
 	enum ordering ordering;
-	size_t depth; /* most entries a lane keeps in memory */
+	size_t depth;          /* most entries a lane keeps in memory */
+	uint64_t claims_given; /* the number of the latest claim, kept current by the claimer */
 	struct lane *table;
 	struct lane_list spill; /* empty, something outside, not blocked */
 	size_t spill_count;
@@ -62,10 +64,16 @@ enum admission {
  * starts after it. FAULT_MEMORY. */
 int lanes_admit(struct lanes *lanes, struct entry *entry, enum admission *out, struct err *err);
 
-/* A claim brought the unbroken run of this lane up to `last_offset`; `followed`: more waits behind.
- * To be called before its entries are admitted. */
+/* What one claim says about one lane. */
+struct lane_run {
+	int64_t last_offset; /* the unbroken run goes up to here */
+	bool followed;       /* more waits behind it */
+	uint64_t number;     /* of the claim */
+};
+/* A claim brought an unbroken run of this lane. To be called before its entries are admitted. What was
+ * seen outside after the claim was given, the claim may not have seen: that stays outside. */
 void lanes_claimed(
-	struct lanes *lanes, size_t partition, uint64_t hash, int64_t last_offset, bool followed);
+	struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run);
 
 /* True when the entry may go now: it is the lowest of its lane. */
 bool lanes_is_head(const struct entry *entry);

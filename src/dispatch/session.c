@@ -98,7 +98,7 @@ void session_close_soon(struct session *session)
 		return;
 	session->closing = true;
 	session->closing_ms = clock_now_ms();
-	handlers_leave(session->dispatch, session);
+	handlers_leave(session->dispatch, session); /* a reserved suspect too goes elsewhere */
 	end_output(session);
 }
 

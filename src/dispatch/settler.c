@@ -89,6 +89,13 @@ static void unlock_due(struct settler *settler, int64_t now_ms)
 	}
 }
 
+static bool raise_is_due(const struct settler *settler, int64_t now_ms)
+{
+	const struct entry *first = TAILQ_FIRST(&settler->raise);
+
+	return first != NULL && first->retry_at_ms <= now_ms;
+}
+
 void settler_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct settler *settler = &dispatch->settler;
@@ -96,7 +103,7 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 	unlock_due(settler, now_ms);
 	if (now_ms < dispatch->hold_until_ms)
 		return;
-	if (settler->raise_count > 0 && worker_pool_idle(dispatch->pool) > 0)
+	if (raise_is_due(settler, now_ms) && worker_pool_idle(dispatch->pool) > 0)
 		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
 	while (settler->pending_count > 0 && worker_pool_idle(dispatch->pool) > 0) {
 		size_t before = settler->pending_count;
@@ -126,13 +133,15 @@ static void settled(struct dispatch *dispatch, struct entry *entry, enum settle_
 	}
 }
 
-static void lose(struct dispatch *dispatch, struct entry *entry)
+/* It cannot be delivered: no longer ours, or completed meanwhile. */
+static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
 {
+	judge_return(entry);
 	if (entry->session != NULL)
 		entry->session->alone = NULL;
 	entry->session = NULL;
 	entry->state = ENTRY_SETTLING;
-	held_finish(dispatch, entry, SETTLE_LOST);
+	held_finish(dispatch, entry, fate);
 }
 
 static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
@@ -141,9 +150,10 @@ static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_f
 	if (fate == SETTLE_SETTLED) {
 		entry->raised = true;
 		suspects_raised(dispatch, entry);
-	} else if (fate == SETTLE_LOST) {
-		lose(dispatch, entry);
+	} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {
+		lose(dispatch, entry, fate);
 	} else {
+		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		settler_add_raise(dispatch, entry);
 	}
 }

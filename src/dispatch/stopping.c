@@ -27,7 +27,7 @@ static void begin_stop(struct dispatch *dispatch)
 	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
 		LOG_INT("in_flight", dispatch->in_flight),
 		LOG_STR("next", "queued messages go back, delivered ones may finish"));
-	suspects_release(dispatch);
+	suspects_release(dispatch, SIZE_MAX);
 	held_return_undelivered(dispatch, SIZE_MAX);
 	dispatch_stir(dispatch);
 }

@@ -72,10 +72,13 @@ void suspects_release_of(struct dispatch *dispatch, struct session *session)
 		suspects_unreserve(dispatch, session);
 }
 
-void suspects_release(struct dispatch *dispatch)
+void suspects_release(struct dispatch *dispatch, size_t partition)
 {
 	struct session *session;
 
-	TAILQ_FOREACH (session, &dispatch->sessions, link)
-		suspects_release_of(dispatch, session);
+	TAILQ_FOREACH (session, &dispatch->sessions, link) {
+		if (session->alone != NULL &&
+			(partition == SIZE_MAX || session->alone->partition == partition))
+			suspects_release_of(dispatch, session);
+	}
 }

@@ -92,7 +92,8 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 		hand_over(row, handover);
 		break;
 	case ROW_STORED:
-		if (row->placement.place != PLACE_WAIT)
+		/* What nobody wants needs no going on with: a subscription that comes is followed by a sweep. */
+		if (row->placement.place == PLACE_CLAIM)
 			note_parked(ingest, row, handover);
 		break;
 	case ROW_DUPLICATE:
@@ -101,9 +102,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	case ROW_CONFLICT:
 		note_conflict(ingest, row->message);
 		break;
-	case ROW_REJECTED:
-		note_reject(ingest, row->message, "storage: PostgreSQL cannot store a value of it");
-		break;
+	case ROW_REJECTED: /* counted with the rejects */
 	case ROW_UNKNOWN:
 		break;
 	}

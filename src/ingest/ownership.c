@@ -67,6 +67,22 @@ void ownership_lost(struct ingest *ingest, struct partition *partition)
 		LOG_STR("next", "another sidecar has taken it; waiting for Kafka to say so"));
 	pause_one(ingest, partition);
 	let_go(ingest, partition, PARTITION_FOREIGN);
+	partition->retry_at_ms = clock_now_ms() + ingest->options.config->worker.lease;
+}
+
+/* Kafka still gives us what another sidecar's row says is its own: one of the two is out of date. Begin
+ * anew: leave the group, rejoin, take what Kafka assigns then. */
+static bool is_disputed(const struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->state == PARTITION_FOREIGN && now_ms >= partition->retry_at_ms)
+			return true;
+	}
+	return false;
 }
 
 void ownership_moved(
@@ -211,7 +227,8 @@ static void taken(struct ingest *ingest, const struct watermark *row)
 	partition_note_row(partition, row);
 	partition->alone = row->forced;
 	partition->state = PARTITION_TAKEN;
-	gate_assign(ingest->options.gate, partition->index, row->waiting);
+	/* Not row->waiting: rows of a former owner may still come back to waiting. A sweep will tell. */
+	gate_assign(ingest->options.gate, partition->index, true);
 }
 
 static void take_rows(struct ingest *ingest)
@@ -245,6 +262,10 @@ void ownership_step(struct ingest *ingest)
 {
 	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0 || !bind_schema(ingest))
 		return;
+	if (is_disputed(ingest)) {
+		ingest_fenced(ingest);
+		return;
+	}
 	take_rows(ingest);
 	if (!ingest->outage.down)
 		place_step(ingest);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "store/sidecar.h"
 
 #define BEATS_A_LEASE 3
+#define GOODBYE_MS    2000
 
 struct keeper {
 	struct keeper_options options;
@@ -24,10 +26,10 @@ struct keeper {
 	bool started;
 	atomic_bool stop;
 	bool goodbye;
+	atomic_bool ended;
 	int beats;       /* on time, in a row, over this connection */
 	int faults;      /* in a row */
 	int64_t last_ms; /* of the last heartbeat */
-	bool rescue_due; /* there may be rows of fenced instances to give back */
 };
 
 static int64_t interval_ms(const struct keeper *keeper)
@@ -99,7 +101,6 @@ static int judge(struct keeper *keeper, struct err *err)
 	if (r != 0)
 		return r;
 	if (fenced > 0) {
-		keeper->rescue_due = true;
 		log_warn("instances_fenced", LOG_INT("count", fenced),
 			LOG_STR("next", "their messages go back to waiting"));
 	}
@@ -166,6 +167,7 @@ static void *run(void *arg)
 	}
 	if (keeper->goodbye)
 		say_goodbye(keeper);
+	atomic_store(&keeper->ended, true);
 	return NULL;
 }
 
@@ -192,6 +194,11 @@ int keeper_new(struct keeper **out, const struct keeper_options *options, struct
 	return 0;
 }
 
+void keeper_settle_past(struct keeper *keeper)
+{
+	(void)round_of(keeper);
+}
+
 int keeper_start(struct keeper *keeper, struct err *err)
 {
 	if (pthread_create(&keeper->thread, NULL, run, keeper) != 0)
@@ -208,6 +215,11 @@ void keeper_stop(struct keeper *keeper, bool goodbye)
 	atomic_store(&keeper->stop, true);
 	wake_poke(&keeper->wake);
 	if (!goodbye)
+		db_interrupt(keeper->db);
+	/* The last statement may take a moment, not the statement timeout. */
+	for (int waited = 0; waited < GOODBYE_MS && !atomic_load(&keeper->ended); waited += 10)
+		(void)usleep(10000);
+	if (!atomic_load(&keeper->ended))
 		db_interrupt(keeper->db);
 	(void)pthread_join(keeper->thread, NULL);
 	keeper->started = false;

@@ -320,6 +320,14 @@ void gate_charge(struct gate *gate, size_t bytes)
 	unlock(gate);
 }
 
+void gate_set_budget(struct gate *gate, int64_t max_claimed, int64_t max_claimed_bytes)
+{
+	lock(gate);
+	gate->limits.max_claimed = max_claimed;
+	gate->limits.max_claimed_bytes = max_claimed_bytes;
+	unlock(gate);
+}
+
 void gate_release(struct gate *gate, size_t count, size_t bytes)
 {
 	lock(gate);

@@ -77,6 +77,8 @@ bool gate_wait_drained(struct gate *gate, size_t index, int64_t timeout_ms);
 size_t gate_reserve(struct gate *gate, size_t count);
 /* Counts the bytes of messages whose number was reserved by gate_reserve(). */
 void gate_charge(struct gate *gate, size_t bytes);
+/* Another budget from now on (SIGHUP); what is taken stays taken. */
+void gate_set_budget(struct gate *gate, int64_t max_claimed, int64_t max_claimed_bytes);
 /* Gives budget back. */
 void gate_release(struct gate *gate, size_t count, size_t bytes);
 /* Budget taken now, and bytes still free (0 when none, at least 1 MiB when nothing is claimed). */

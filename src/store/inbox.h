@@ -44,7 +44,8 @@ struct partition_ref {
 	int32_t partition;
 };
 
-/* Takes partitions Kafka assigned: owner = me, epoch + 1, unconditionally (rule R6). */
+/* Takes partitions Kafka assigned: owner = me, epoch + 1, unconditionally (rule R6) but for INBOX_FENCED:
+ * our own lease is gone. */
 int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err);
 /* Reads watermarks behind their locks: an earlier transaction of ours on them is over then, and what

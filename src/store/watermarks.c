@@ -85,12 +85,28 @@ static int commit_known(struct db *db, struct err *err)
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
+/* A fenced instance takes nothing (rule R6). */
+static int begin_with_lease(struct inbox *inbox, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *lease = NULL;
+	int r = db_begin(inbox->db, err);
+
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	if (r == 0)
+		r = db_step(inbox->db, QUERY_HOLD_LEASE, &inbox->params, &lease, err);
+	if (r != 0 || rows_count(lease) > 0)
+		return r;
+	db_rollback(inbox->db);
+	return INBOX_FENCED;
+}
+
 int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	struct params *params = &inbox->params;
-	int r = db_begin(inbox->db, err);
+	int r = begin_with_lease(inbox, err);
 
 	params_reset(params);
 	add_refs(params, refs, count);

@@ -163,12 +163,29 @@ static void after_the_blocked_head_came_back_its_followers_are_gone_on_with(void
 	(void)lanes_leave(&world.lanes, head, true, true);
 	(void)lanes_parked(&world.lanes, 0, KEY_A, 2, NULL);
 	lanes_block(&world.lanes, 0, KEY_A);
-	lanes_claimed(&world.lanes, 0, KEY_A, 1, true);
+	world.lanes.claims_given = 1;
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 1, true, 1 });
 	again = a_row(&world, KEY_A, 1);
 	assert_int_equal(admit(&world, again), ADMIT_HEAD);
 	assert_null(finish(&world, again));
 	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
 	assert_int_equal(key.hash, KEY_A);
+	lanes_fini(&world.lanes);
+}
+
+static void what_went_outside_after_a_claim_was_given_stays_before_what_it_brings(void **state)
+{
+	struct world world;
+	struct entry *retried;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	retried = a_row(&world, KEY_A, 5);
+	(void)admit(&world, retried);
+	world.lanes.claims_given = 1; /* it takes 6; 5 is in memory */
+	(void)lanes_leave(&world.lanes, retried, true, true);
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 6, false, 1 });
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 6)), ADMIT_PARK);
 	lanes_fini(&world.lanes);
 }
 
@@ -268,6 +285,8 @@ int main(void)
 		cmocka_unit_test(behind_a_head_that_goes_to_its_retry_everything_is_parked),
 		cmocka_unit_test(an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with),
 		cmocka_unit_test(after_the_blocked_head_came_back_its_followers_are_gone_on_with),
+		cmocka_unit_test(
+			what_went_outside_after_a_claim_was_given_stays_before_what_it_brings),
 		cmocka_unit_test(a_lower_offset_that_arrives_late_goes_next),
 		cmocka_unit_test(a_full_lane_parks_and_is_gone_on_with_when_empty),
 		cmocka_unit_test(what_a_sweep_found_never_stops_what_memory_holds),

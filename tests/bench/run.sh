@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# tests/bench/run.sh [arguments of bench.py]: the benchmark against build-release, or INBOXD_BINARY.
+# tests/run.sh bench installs and builds what it needs; BENCH_ARGS are more arguments, e.g. "--smoke".
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+INBOXD_BINARY=${INBOXD_BINARY:-$root/build-release/src/inboxd}
+export INBOXD_BINARY
+
+meson compile -C "$(dirname "$INBOXD_BINARY")/.." floor >/dev/null
+# shellcheck disable=SC2086 # several arguments on purpose
+PYTHONPATH="$root/tests" PYTHONDONTWRITEBYTECODE=1 exec "$root/.venv/bin/python" \
+	"$root/tests/bench/bench.py" ${BENCH_ARGS:-} "$@"

@@ -1,0 +1,73 @@
+"""The two servers of a benchmark, with settings that a production database would have, too."""
+
+import contextlib
+import itertools
+import uuid
+
+from support.kafka import Kafka
+from support.postgres import Postgres
+from support.sidecar import Sidecar, merge
+from support.streams import Streams
+
+import costs
+import records
+
+# Durability as PostgreSQL comes. The rest keeps checkpoints out of a run of seconds.
+POSTGRES = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+            "shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+# The group waits this long for its first member: time for the handler to connect, so that nothing is
+# stored before somebody wants it.
+KAFKA = {"group.initial.rebalance.delay.ms": "3000"}
+
+
+class Servers:
+    def __init__(self):
+        self.postgres = Postgres(settings=POSTGRES).start()
+        self.kafka = Kafka(properties=KAFKA).start()
+        self.streams = Streams(self.kafka)
+        self._numbers = itertools.count(1)
+        self._topics = {}
+
+    def close(self):
+        self.streams.close()
+        self.kafka.stop()
+        self.postgres.stop()
+
+    def topic(self, messages):
+        """A topic that holds so many records; filled once."""
+        if messages not in self._topics:
+            name = f"bench.{messages}"
+            self.streams.create(name, records.PARTITIONS, retention_ms=-1)
+            self.streams.produce_many(name, records.records(messages))
+            self._topics[messages] = name
+        return self._topics[messages]
+
+    @contextlib.contextmanager
+    def sidecar(self, configuration=None):
+        """An inboxd that is not started, its schema in a new database, all pages written out."""
+        database = self.postgres.create_database(f"bench_{next(self._numbers)}")
+        sidecar = Sidecar(merge({
+            "kafka": {"topics": ["bench"], "bootstrap.servers": self.kafka.bootstrap,
+                      "group.id": f"bench-{uuid.uuid4()}"},
+            "postgres": {"host": "127.0.0.1", "port": self.postgres.port, "user": "postgres",
+                         "dbname": database},
+        }, configuration))
+        try:
+            migrated = sidecar.command("migrate")
+            assert migrated.returncode == 0, migrated.stderr
+            with self.postgres.connect() as connection:
+                connection.execute("CHECKPOINT")
+            yield sidecar
+        finally:
+            if sidecar.is_running():
+                sidecar.kill()
+            self.postgres.drop_database(database)
+
+    def cpu_seconds(self):
+        """Of PostgreSQL."""
+        return costs.of_server(self.postgres.pid())
+
+
+def wal_position(connection):
+    """Bytes of WAL ever written."""
+    return int(connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()[0])
