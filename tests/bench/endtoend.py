@@ -75,15 +75,16 @@ def _run(watch, scenario):
             "records_per_second": scenario["messages"] / seconds,
             **{name: (after[name] - before[name]) / expected for name in before},
             **watch.table(expected), "peak_rss_bytes": peak,
-            "insert_rows": scenario["messages"] / counters.value("inboxd_ingest_batch_seconds_count"),
-            "settle_rows": expected / counters.value("inboxd_settle_seconds_count"),
-            "insert_ms": _mean_ms(counters, "inboxd_ingest_batch_seconds"),
-            "settle_ms": _mean_ms(counters, "inboxd_settle_seconds"),
+            **_batches("insert", counters, "inboxd_ingest_batch_seconds", scenario["messages"]),
+            **_batches("settle", counters, "inboxd_settle_seconds", expected),
             "again": counted["deliveries"] - expected}
 
 
-def _mean_ms(counters, histogram):
-    return counters.value(f"{histogram}_sum") / counters.value(f"{histogram}_count") * 1e3
+def _batches(name, counters, histogram, rows):
+    """How big the transactions were that a histogram has timed, and how long one took."""
+    count = counters.value(f"{histogram}_count")
+    return {f"{name}_rows": rows / count,
+            f"{name}_ms": counters.value(f"{histogram}_sum") / count * 1e3}
 
 
 class _Watch:

@@ -1,0 +1,139 @@
+"""Interleavings that once went wrong: claims, retries, batches and heartbeats crossing each other."""
+
+import time
+
+from scripts import always, DONE
+from support.wait import eventually
+from wire import NEVER, retry
+
+SLOW_CLAIM = """
+CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
+WHEN (OLD.available_at IS NOT NULL AND NEW.claimed_by IS NOT NULL AND NEW.event_id = 'k6'
+      AND OLD.delivery_count = 0) EXECUTE FUNCTION public.slow()"""
+
+
+def subscribed(name):
+    return [{"types": [f"{name}.*"]}]
+
+
+def send(produce, topic, event_id, kind="t", key="k", value=b"{}", partition=0):
+    produce(topic, value, key=key, partition=partition,
+            headers=[("id", event_id), ("eventType", f"{kind}.x")])
+
+
+def test_a_claim_on_its_way_does_not_overtake_the_retry_before_it(start_inboxd, handler, produce,
+                                                                  topic, inbox, db):
+    sidecar = start_inboxd(inbox={"max_claimed": 2})
+    db.execute(SLOW_CLAIM)
+    first = {}
+
+    def decide(delivery):
+        if delivery.event_id in ("other", "k5") and delivery.event_id not in first:
+            first[delivery.event_id] = delivery
+            return NEVER
+        return DONE
+
+    client = handler(sidecar, decide)
+    send(produce, topic, "other", key="other", partition=1)
+    send(produce, topic, "k5")
+    client.wait_count(2)
+    send(produce, topic, "k6")
+    eventually(lambda: inbox.message("k6")["status"] == "waiting")
+    client.answer(first["other"], DONE)  # room for k6: its claim takes a second
+    time.sleep(0.5)
+    client.answer(first["k5"], retry(delay_ms=3000))
+    inbox.wait_processed(3)
+    assert [(delivery.event_id, delivery.attempt) for delivery in client.deliveries
+            if delivery.event_id != "other"] == [("k5", 1), ("k5", 2), ("k6", 1)]
+
+
+def test_low_seq_never_passes_a_batch_in_flight(make_inboxd, handler, streams, produce, topic, inbox):
+    """A row claimed from the table has a higher seq than a batch that is not committed yet."""
+    sidecar = make_inboxd(ingest={"batch_wait": "200ms"}).start()
+    handler(sidecar, lambda delivery: NEVER if delivery.event_id in ("a1", "a2") else DONE)
+    blocker = inbox.connect()
+    blocker.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+                    " kafka_offset) VALUES (%s, 'dup', %s, 0, 999)", (topic, topic))
+    streams.produce_many(topic, [{"value": b"{}", "key": event_id, "partition": 0,
+                                  "headers": [("id", event_id)]} for event_id in ("a1", "a2", "dup")])
+    time.sleep(0.7)  # the batch has its seqs and waits for the blocker
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic,"
+                  " kafka_partition, kafka_offset, key, payload, available_at)"
+                  " VALUES (%s, 'later', 't', %s, 0, 1000, 'zz', '{}', now())", (topic, topic))
+    inbox.wait_processed(1)
+    lowest = "SELECT coalesce(min(seq), 0) FROM inbox.inbox_messages WHERE event_id IN ('a1', 'a2')"
+    beat = inbox.value("SELECT max(heartbeat_at) FROM inbox.inbox_instances")
+    eventually(lambda: inbox.value("SELECT max(heartbeat_at) FROM inbox.inbox_instances") > beat)
+    blocker.rollback()
+    blocker.close()
+    inbox.wait_stored(4)
+    assert inbox.value("SELECT max(low_seq) FROM inbox.inbox_instances") <= inbox.value(lowest)
+    sidecar.kill()
+    sidecar.start()
+    second = handler(sidecar, always(DONE))
+    eventually(lambda: {"a1", "a2"} <= set(second.event_ids), timeout=60)
+
+
+def test_a_message_replayed_while_its_handler_is_away_is_handled_when_it_is_back(
+        inboxd, handler, produce, topic, inbox):
+    handler(inboxd, always(DONE), name="a", subscribe=subscribed("a"))
+    away = handler(inboxd, always(DONE), name="b", subscribe=subscribed("b"))
+    send(produce, topic, "b1", kind="b")
+    inbox.wait_processed(1)
+    away.close()
+    time.sleep(5)  # a sweep finds the partition clean
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = 'b1'")
+    eventually(lambda: inbox.message("b1")["status"] == "parked")
+    back = handler(inboxd, always(DONE), name="b", subscribe=subscribed("b"))
+    eventually(lambda: back.event_ids == ["b1"])
+
+
+def test_large_messages_of_one_handler_leave_room_for_another(start_inboxd, handler, produce, topic,
+                                                              inbox):
+    sidecar = start_inboxd(inbox={"max_claimed_bytes": "1MiB"})
+    slow = handler(sidecar, name="a", subscribe=subscribed("a"))
+    other = handler(sidecar, name="b", subscribe=subscribed("b"))
+    slow.window(0)
+    for number in range(100):
+        send(produce, topic, f"a{number}", kind="a", key=f"a{number}", value=b'"%s"' % (b"x" * 20000))
+    inbox.wait_stored(100)
+    for number in range(10):
+        send(produce, topic, f"b{number}", kind="b", key=f"b{number}")
+    eventually(lambda: len(other.event_ids) == 10)
+
+
+def commits(inbox):
+    return inbox.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+
+
+def test_a_full_partition_is_not_asked_for_without_pause(start_inboxd, handler, produce, streams, topic,
+                                                         inbox):
+    sidecar = start_inboxd(inbox={"ordering": "partition", "max_claimed": 100},
+                           worker={"claim_batch": 10})
+    handler(sidecar, always(NEVER), timeout_ms=60000)
+    streams.produce_many(topic, [{"value": b"{}", "key": "k", "partition": 0,
+                                  "headers": [("id", f"m{number}")]} for number in range(400)])
+    inbox.wait_stored(400)
+    time.sleep(3)
+    before = commits(inbox)
+    time.sleep(3)
+    assert commits(inbox) - before < 300
+
+
+def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd, handler, streams, topic,
+                                                                   inbox, postgres):
+    sidecar = start_inboxd(worker={"lease": "4s"})
+    client = handler(sidecar, always(NEVER), timeout_ms=60000, max_in_flight=1)
+    streams.events(topic, [f"e{number}" for number in range(5)])
+    inbox.wait_stored(5)
+    client.wait_count(1)
+    inbox.close()
+    postgres.stop()
+    time.sleep(6)
+    client.answer(client.deliveries[0], DONE)
+    time.sleep(1)
+    assert client.count == 1
+    postgres.start()
+    client.wait_count(2)
