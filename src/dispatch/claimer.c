@@ -302,6 +302,7 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	job->cap = dispatch->options.config->ingest.max_pending + 1;
 	if (job->cap > GAUGES_CAP)
 		job->cap = GAUGES_CAP;
+	job->placed = gate_placed(dispatch->options.gate);
 	give(dispatch, job);
 }
 

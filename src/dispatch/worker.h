@@ -40,6 +40,7 @@ struct job {
 	uint64_t after; /* JOB_SWEEP: where the page starts */
 	bool first_page;
 	int64_t cap;     /* JOB_GAUGES */
+	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
 	uint64_t number; /* of a claim, rising */
 	size_t reserved; /* budget taken for it */
 	/* Out. */

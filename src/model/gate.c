@@ -30,6 +30,7 @@ struct gate {
 	int64_t claimed;
 	int64_t claimed_bytes;
 	int64_t waiting;
+	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
 	struct lane_set parked; /* lanes parked by the batch at hand */
 	bool parked_broken;     /* no memory for that set: everything ordered is parked */
@@ -214,6 +215,7 @@ static struct placement place_one(struct gate *gate, const struct message *messa
 
 	if (gate->routing == NULL || !routing_wants(gate->routing, message->topic, message->type)) {
 		gate->waiting++;
+		gate->placed++;
 		return park(gate, message, index, ordered);
 	}
 	if (ordered && is_behind(gate, message, index))
@@ -221,6 +223,7 @@ static struct placement place_one(struct gate *gate, const struct message *messa
 	if (entry->overflow || !fits(gate, 1, message->bytes)) {
 		entry->overflow = true;
 		gate->waiting++;
+		gate->placed++;
 		return (struct placement){ .place = PLACE_WAIT };
 	}
 	gate->claimed++;
@@ -387,10 +390,20 @@ void gate_set_routing(struct gate *gate, struct routing *routing)
 	routing_free(old);
 }
 
-void gate_set_waiting(struct gate *gate, int64_t waiting)
+int64_t gate_placed(struct gate *gate)
+{
+	int64_t placed;
+
+	lock(gate);
+	placed = gate->placed;
+	unlock(gate);
+	return placed;
+}
+
+void gate_set_waiting(struct gate *gate, int64_t waiting, int64_t placed)
 {
 	lock(gate);
-	gate->waiting = waiting;
+	gate->waiting = waiting + gate->placed - placed;
 	unlock(gate);
 }
 

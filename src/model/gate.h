@@ -93,9 +93,11 @@ void gate_drained(struct gate *gate, size_t index, uint64_t version);
 /* Dispatch: who wants what from now on. Takes the snapshot. */
 void gate_set_routing(struct gate *gate, struct routing *routing);
 
-/* Backpressure (ingest.max_pending): an estimate of rows waiting and unrouted, set by the keeper and
- * raised by gate_place() in between. */
-void gate_set_waiting(struct gate *gate, int64_t waiting);
+/* Backpressure (ingest.max_pending): an estimate of rows waiting and unrouted, raised by gate_place() and
+ * set from a look at the table. What was placed since `placed` was read, before that look, the look may
+ * not have seen: it is added. */
+int64_t gate_placed(struct gate *gate);
+void gate_set_waiting(struct gate *gate, int64_t waiting, int64_t placed);
 int64_t gate_pending(struct gate *gate); /* waiting + claimed */
 
 #endif

@@ -12,6 +12,7 @@ def test_too_much_pending_pauses_the_partitions_and_less_resumes_them(start_inbo
                                                                       topic, inbox):
     sidecar = start_inboxd(ingest={"max_pending": 500, "batch_messages": 100})
     streams.events(topic, [f"e{number}" for number in range(5000)])
+    eventually(lambda: inbox.count() >= 400)  # paused before that: not yet placed
     eventually(lambda: sidecar.metric("inboxd_partitions_paused") == 4)
     stored = inbox.count()
     assert stored < 5000

@@ -394,7 +394,7 @@ static void what_waits_and_what_is_claimed_is_pending(void **state)
 	size_t index = index_of(gate, "orders", 0);
 
 	(void)state;
-	gate_set_waiting(gate, 40);
+	gate_set_waiting(gate, 40, gate_placed(gate));
 	(void)place_one(gate, index, 1, "wanted"); /* claimed */
 	(void)place_one(gate, index, 2, "wanted"); /* waits */
 	assert_int_equal(gate_pending(gate), 42);
