@@ -85,7 +85,7 @@ const struct option option_table[] = {
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
 		.help = "An instance without a handler that another instance has leaves the "
-			"consumer group after this long." },
+			"consumer group after this long. Not in effect yet." },
 	{ "inbox", "shutdown_timeout", OPTION_DURATION, .text = "25s", .min = 0, .max = HOUR,
 		AT(inbox.shutdown_timeout),
 		.help = "How long a stop may take, running deliveries included. Keep it below "
@@ -155,7 +155,7 @@ const struct option option_table[] = {
 			"is dead." },
 	{ "retry", "dead_topic", OPTION_STRING, .text = "", .check = check_topic_or_none,
 		.min = 0, .max = 249, AT(retry.dead_topic),
-		.help = "Dead messages are also produced to this topic; empty = to none." },
+		.help = "Dead messages are also produced to this topic; empty = to none. Not in effect yet." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
@@ -192,23 +192,23 @@ const struct option option_table[] = {
 		.never = true, .reloadable = true, AT(retention.processed),
 		.help = "Processed rows are deleted after this. Stay above the retention of "
 			"the topics (Kafka's default: 7 days plus the active segment), or a "
-			"re-read finds duplicates forgotten." },
+			"re-read finds duplicates forgotten. Not in effect yet." },
 	{ "retention", "payload", OPTION_DURATION, .text = "7d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.payload),
 		.help = "Payload and headers of processed rows are dropped after this; the id "
-			"stays as long as `processed` says." },
+			"stays as long as `processed` says. Not in effect yet." },
 	{ "retention", "dead", OPTION_DURATION, .text = "never", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.dead),
-		.help = "Dead rows are deleted after this." },
+		.help = "Dead rows are deleted after this. Not in effect yet." },
 	{ "retention", "rejects", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.rejects),
-		.help = "Rejected messages are deleted after this." },
+		.help = "Rejected messages are deleted after this. Not in effect yet." },
 	{ "retention", "conflicts", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.conflicts),
-		.help = "Conflicting copies are deleted after this." },
+		.help = "Conflicting copies are deleted after this. Not in effect yet." },
 	{ "retention", "audit", OPTION_DURATION, .text = "1y", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.audit),
-		.help = "Audit lines are deleted after this." },
+		.help = "Audit lines are deleted after this. Not in effect yet." },
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),

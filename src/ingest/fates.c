@@ -35,8 +35,7 @@ static void note_reject(struct ingest *ingest, const struct message *message, co
 		log_warn("record_rejected", LOG_STR("topic", message->topic),
 			LOG_INT("partition", message->partition),
 			LOG_INT("offset", message->offset), LOG_STR("reason", reason),
-			LOG_STR("next",
-				"kept in inbox_rejects; `inboxd replay --rejects` tries again"),
+			LOG_STR("next", "kept whole in inbox_rejects; the partition goes on"),
 			LOG_INT("held_back", held));
 }
 
