@@ -1,8 +1,8 @@
 """Memory and table stay within their limits, whatever arrives."""
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from wire import NEVER
+from support.wire import NEVER
 
 
 MIB = 1 << 20

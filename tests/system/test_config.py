@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from scripts import always
+from support.scripts import always
 from support.process import free_port
 from support.wait import eventually
-from wire import dead
+from support.wire import dead
 
 
 def only_line(completed):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
-from wire import NEVER
+from support.wire import NEVER
 
 
 COUNT = 3000

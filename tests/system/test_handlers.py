@@ -2,9 +2,9 @@
 
 import os
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from wire import NEVER, Wire
+from support.wire import NEVER, Wire
 
 
 def test_a_silent_handler_is_cancelled_and_the_message_tried_again(inboxd, handler, produce, topic,

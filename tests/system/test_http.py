@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support import metrics
 from support.wait import eventually
-from wire import NEVER
+from support.wire import NEVER
 
 
 COUNTERS = """messages_received_total duplicates_total conflicts_total rejects_total skipped_total

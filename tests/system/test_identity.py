@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
 
 

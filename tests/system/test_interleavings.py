@@ -2,9 +2,9 @@
 
 import time
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
-from wire import NEVER, retry
+from support.wire import NEVER, retry
 
 SLOW_CLAIM = """
 CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS

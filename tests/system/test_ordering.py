@@ -3,9 +3,9 @@
 import itertools
 import threading
 
-from scripts import always, by_id, DONE
+from support.scripts import always, by_id, DONE
 from support.wait import eventually
-from wire import NEVER, retry
+from support.wire import NEVER, retry
 
 
 KEYS = [f"k{number}" for number in range(12)]

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from support.wait import eventually
-from wire import Refused, Wire, hello_params
+from support.wire import Refused, Wire, hello_params
 
 MAX_LINE = 33_554_432
 LATER = 60_000  # milliseconds; longer than any test

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scripts import always, by_id, DONE
+from support.scripts import always, by_id, DONE
 from support.wait import eventually
-from wire import dead, done, NEVER
+from support.wire import dead, done, NEVER
 
 
 @pytest.fixture

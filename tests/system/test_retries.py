@@ -2,9 +2,9 @@
 
 import pytest
 
-from scripts import always, by_id, DONE, SETTLED
+from support.scripts import always, by_id, DONE, SETTLED
 from support.wait import eventually
-from wire import dead, done, NEVER, retry, snooze
+from support.wire import dead, done, NEVER, retry, snooze
 
 
 def attempts(client, event_id="x"):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from wire import NEVER, Wire
+from support.wire import NEVER, Wire
 
 
 def ids(client):

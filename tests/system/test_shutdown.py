@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
-from wire import NEVER
+from support.wire import NEVER
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts import always, DONE
+from support.scripts import always, DONE
 from support.wait import eventually
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from wire import done, settled
+from support.wire import done, settled
 
 DONE = done()
 SETTLED = settled()

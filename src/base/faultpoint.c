@@ -1,0 +1,122 @@
+/* See faultpoint.h. Slow on purpose: every hit looks at the file, so that a test can change its mind. */
+#include "base/faultpoint.h"
+
+#ifdef INBOXD_FAULTPOINTS
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RULES_MOST 64
+#define NAME_BYTES 64
+
+struct rule {
+	char name[NAME_BYTES];
+	char action[NAME_BYTES];
+	int nth; /* 0 = every hit */
+	int hits;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rule rules[RULES_MOST];
+static size_t rule_count;
+static struct timespec read_at;
+
+static void read_rules(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char nth[16];
+	char line[256];
+
+	rule_count = 0;
+	while (file != NULL && rule_count < RULES_MOST && fgets(line, sizeof(line), file) != NULL) {
+		struct rule *rule = &rules[rule_count];
+		int words = sscanf(line, "%63s %63s %15s", rule->name, rule->action, nth);
+
+		if (words < 2)
+			continue;
+		rule->nth = words < 3 ? 1 : nth[0] == '*' ? 0 : atoi(nth);
+		rule->hits = 0;
+		rule_count++;
+	}
+	if (file != NULL)
+		(void)fclose(file);
+}
+
+static void refresh(const char *path)
+{
+	struct stat now;
+
+	if (stat(path, &now) != 0) {
+		rule_count = 0;
+		return;
+	}
+	if (now.st_mtim.tv_sec == read_at.tv_sec && now.st_mtim.tv_nsec == read_at.tv_nsec)
+		return;
+	read_at = now.st_mtim;
+	read_rules(path);
+}
+
+static bool find_action(const char *path, const char *name, char out[NAME_BYTES])
+{
+	bool found = false;
+
+	(void)pthread_mutex_lock(&lock);
+	refresh(path);
+	for (size_t i = 0; i < rule_count && !found; i++) {
+		struct rule *rule = &rules[i];
+
+		if (strcmp(rule->name, name) != 0)
+			continue;
+		rule->hits++;
+		found = rule->nth == 0 || rule->hits == rule->nth;
+		if (found)
+			memcpy(out, rule->action, NAME_BYTES);
+	}
+	(void)pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void note(const char *path, const char *name, const char *action)
+{
+	char text[512];
+	int fd;
+	int length;
+
+	(void)snprintf(text, sizeof(text), "%s.hits", path);
+	fd = open(text, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	length = snprintf(text, sizeof(text), "%s %s\n", name, action);
+	if (fd >= 0 && write(fd, text, (size_t)length) != length)
+		(void)fprintf(stderr, "faultpoint %s: cannot note it\n", name);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+bool faultpoint_hit(const char *name)
+{
+	const char *path = getenv("INBOXD_FAULTPOINTS");
+	char action[NAME_BYTES];
+
+	if (path == NULL || !find_action(path, name, action))
+		return false;
+	note(path, name, action);
+	if (strcmp(action, "kill") == 0)
+		(void)kill(getpid(), SIGKILL);
+	else if (strcmp(action, "stop") == 0)
+		(void)kill(getpid(), SIGSTOP);
+	else if (strncmp(action, "delay:", 6) == 0)
+		(void)usleep((useconds_t)atoi(action + 6) * 1000);
+	return strcmp(action, "error") == 0;
+}
+
+#else
+
+/* C wants something in every file. */
+typedef int faultpoints_are_off;
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * Named places where the fault suite kills, stops, delays or fails the program: before and after each
+ * step whose interruption must lose nothing. Compiled in with -Dfaultpoints=true only; otherwise
+ * FAULT_POINT() is nothing and FAULT_ERROR() is false.
+ *
+ * INBOXD_FAULTPOINTS names a file of lines `NAME ACTION [NTH]`, read again whenever it has changed:
+ *
+ *	after_insert_before_commit kill       at the first hit
+ *	before_offset_commit delay:500 3      500 ms, at the third hit
+ *	before_settle error *                 at every hit
+ *
+ * Actions: kill (SIGKILL to itself), stop (SIGSTOP), delay:MS, error (FAULT_ERROR() becomes true; at a
+ * FAULT_POINT() it does nothing). What was done is appended to FILE.hits, a line `NAME ACTION` each,
+ * before it is done. Any thread.
+ */
+#ifndef BASE_FAULTPOINT_H
+#define BASE_FAULTPOINT_H
+
+#include <stdbool.h>
+
+#ifdef INBOXD_FAULTPOINTS
+bool faultpoint_hit(const char *name);
+#define FAULT_POINT(name) ((void)faultpoint_hit(name))
+#define FAULT_ERROR(name) faultpoint_hit(name)
+#else
+#define FAULT_POINT(name) ((void)0)
+#define FAULT_ERROR(name) false
+#endif
+
+#endif

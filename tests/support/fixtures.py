@@ -1,0 +1,233 @@
+"""Fixtures of the suites that run the program: the real one, a real PostgreSQL, a real Kafka.
+
+The two servers live for the whole session; every test has its own topics, consumer group and
+database, so tests can't see each other. A test that stops a server gets it back running for the
+next one. Every sidecar a test starts must end with exit code 0 when the test is over, and must not
+have made a sanitizer speak.
+"""
+
+import itertools
+import re
+
+import pytest
+
+from support.inbox import Inbox, connect
+from support.kafka import Kafka
+from support.noop import NoopHandler
+from support.postgres import Postgres
+from support.sidecar import SANITIZER_EXIT, Sidecar, merge
+from support.streams import Streams
+from support.wire import Handler
+
+_numbers = itertools.count(1)
+
+# Short where a test would otherwise wait: backoffs, leases, sessions.
+DEFAULTS = {
+    "inbox": {"shutdown_timeout": "10s"},
+    "kafka": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    "retry": {"backoff": "20ms", "backoff_max": "100ms"},
+    "worker": {"poll": "100ms", "lease": "4s"},
+}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    report = outcome.get_result()
+    setattr(item, f"report_{report.when}", report)
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    server = Postgres().start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server():
+    server = Kafka().start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres(postgres_server):
+    """The PostgreSQL server, for tests that stop it."""
+    yield postgres_server
+    if not postgres_server.is_running():
+        postgres_server.start()
+
+
+@pytest.fixture
+def kafka(kafka_server):
+    """The Kafka server, for tests that stop it."""
+    yield kafka_server
+    if not kafka_server.is_running():
+        kafka_server.start()
+
+
+@pytest.fixture
+def name(request):
+    """Unique to the test; goes into the names of its topics, group and database."""
+    words = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower()).removeprefix("test_")[:40]
+    return f"{words.strip('_')}_{next(_numbers)}"
+
+
+@pytest.fixture
+def database(postgres_server, name):
+    """Name of an empty database."""
+    created = postgres_server.create_database(name)
+    yield created
+    if not postgres_server.is_running():
+        postgres_server.start()
+    postgres_server.drop_database(created)
+
+
+@pytest.fixture
+def db(postgres_server, database):
+    """A connection to the test's database, autocommit, rows as dictionaries."""
+    with connect(postgres_server.conninfo(database), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def inbox(postgres_server, database):
+    """What the test asks of the inbox's tables. Reconnects by itself: servers are restarted."""
+    view = Inbox(postgres_server.conninfo(database))
+    yield view
+    view.close()
+
+
+@pytest.fixture
+def streams(kafka_server):
+    """Producing, topics and offsets."""
+    client = Streams(kafka_server)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def make_topic(streams, name):
+    """make_topic(partitions=4, **topic configuration) -> name of a new topic."""
+    numbers = itertools.count(1)
+
+    def make(partitions=4, **configuration):
+        topic = f"{name}.{next(numbers)}"
+        streams.create(topic, partitions, **configuration)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic()
+
+
+@pytest.fixture
+def group(name):
+    return f"group_{name}"
+
+
+@pytest.fixture
+def produce(streams):
+    """produce(topic, value, key=None, headers=None, partition=None, timestamp=None) -> offset."""
+    return streams.produce
+
+
+@pytest.fixture
+def configuration(postgres_server, kafka_server, database, topic, group):
+    """What every sidecar of the test starts from."""
+    return merge(DEFAULTS, {
+        "kafka": {"topics": [topic], "bootstrap.servers": kafka_server.bootstrap,
+                  "group.id": group},
+        "postgres": {"host": "127.0.0.1", "port": postgres_server.port, "user": "postgres",
+                     "dbname": database},
+    })
+
+
+@pytest.fixture
+def make_inboxd(request, configuration):
+    """make_inboxd(overrides, env=None) -> a configured Sidecar that does not run yet."""
+    made = []
+
+    def make(overrides=None, env=None, **sections):
+        sidecar = Sidecar(merge(configuration, overrides, sections), env=env)
+        made.append(sidecar)
+        return sidecar
+
+    yield make
+    codes = [sidecar.stop() for sidecar in made if sidecar.is_running()]
+    _show_logs(request, made)
+    reports = [report for sidecar in made if (report := sidecar.sanitizer_report())]
+    assert not reports, reports[0]
+    assert not any(codes), f"exit codes at the end of the test: {codes}"
+    last = [sidecar.process.returncode for sidecar in made if sidecar.process]
+    assert SANITIZER_EXIT not in last, "a sanitizer ended inboxd"
+
+
+@pytest.fixture
+def start_inboxd(make_inboxd):
+    """start_inboxd(overrides, env=None) -> a Sidecar that is ready.
+
+    Overrides are nested dictionaries, also as keywords: start_inboxd(retry={"max_attempts": 2}).
+    """
+
+    def start(overrides=None, env=None, **sections):
+        return make_inboxd(overrides, env, **sections).start()
+
+    return start
+
+
+@pytest.fixture
+def inboxd(start_inboxd):
+    """A sidecar with the defaults of the suite, ready."""
+    return start_inboxd()
+
+
+@pytest.fixture
+def handler():
+    """handler(sidecar, decide=…, …) -> a connected scripted Handler, closed after the test."""
+    made = []
+
+    def connect(sidecar, *arguments, **options):
+        made.append(Handler(sidecar.socket_path, *arguments, **options))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        _close(client)
+
+
+def _close(client):
+    try:
+        client.close()
+    except AssertionError as error:
+        if "ended inside a line" not in str(error):  # what a killed sidecar may leave
+            raise
+
+
+def _show_logs(request, sidecars):
+    """Puts the end of every log into the report of a failed test."""
+    report = getattr(request.node, "report_call", None)
+    if report is None or not report.failed:
+        return
+    for number, sidecar in enumerate(sidecars, 1):
+        lines = sidecar.stderr.splitlines()[-60:] if sidecar.process else []
+        print(f"--- log of sidecar {number} ({sidecar.directory}), last {len(lines)} lines")
+        print("\n".join(lines))
+
+
+@pytest.fixture
+def noop_handler():
+    """noop_handler(sidecar, **options) -> a running C handler that answers done at once."""
+    made = []
+
+    def start(sidecar, **options):
+        made.append(NoopHandler(sidecar.socket_path, **options))
+        return made[-1]
+
+    yield start
+    for client in made:
+        client.stop()
