@@ -40,7 +40,7 @@ static void read_rules(const char *path)
 
 		if (words < 2)
 			continue;
-		rule->nth = words < 3 ? 1 : nth[0] == '*' ? 0 : atoi(nth);
+		rule->nth = words < 3 ? 1 : nth[0] == '*' ? 0 : (int)strtol(nth, NULL, 10);
 		rule->hits = 0;
 		rule_count++;
 	}
@@ -110,7 +110,7 @@ bool faultpoint_hit(const char *name)
 	else if (strcmp(action, "stop") == 0)
 		(void)kill(getpid(), SIGSTOP);
 	else if (strncmp(action, "delay:", 6) == 0)
-		(void)usleep((useconds_t)atoi(action + 6) * 1000);
+		(void)usleep((useconds_t)strtoul(action + 6, NULL, 10) * 1000);
 	return strcmp(action, "error") == 0;
 }
 
