@@ -35,6 +35,11 @@ static int64_t low_seq(void *arg)
 	return dispatch_low_seq(((const struct incarnation *)arg)->dispatch);
 }
 
+static int64_t low_claim(void *arg)
+{
+	return dispatch_low_claim(((const struct incarnation *)arg)->dispatch);
+}
+
 static void handlers(struct buf *out, void *arg)
 {
 	dispatch_handlers(((struct incarnation *)arg)->dispatch, out);
@@ -87,6 +92,7 @@ static int make_keeper(struct daemon *daemon, struct incarnation *life, struct e
 		.place = daemon->lock.place,
 		.pg_offset_ms = &daemon->pg_offset_ms,
 		.low_seq = low_seq,
+		.low_claim = low_claim,
 		.handlers = handlers,
 		.arg = life,
 	};

@@ -19,6 +19,7 @@ CREATE TABLE inbox.inbox_messages (
     received_at     timestamptz NOT NULL DEFAULT now(),
     available_at    timestamptz,
     claimed_by      int,
+    claim_number    bigint,
     delivery_count  int NOT NULL DEFAULT 0,
     retry_count     int NOT NULL DEFAULT 0,
     crash_count     int NOT NULL DEFAULT 0,
@@ -41,6 +42,8 @@ COMMENT ON TABLE inbox.inbox_messages IS
 COMMENT ON COLUMN inbox.inbox_messages.available_at IS
     'When it may be claimed; infinity = parked behind an earlier message of its key, or nobody here wants it';
 COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';
+COMMENT ON COLUMN inbox.inbox_messages.claim_number IS
+    'Which claim of its instance took it from the table; NULL = it was born claimed, or never claimed';
 COMMENT ON COLUMN inbox.inbox_messages.delivery_count IS
     'Number of the claim, never falling: with claimed_by the fencing token of every settle';
 COMMENT ON COLUMN inbox.inbox_messages.rescue_count IS
@@ -60,9 +63,10 @@ CREATE INDEX inbox_messages_key ON inbox.inbox_messages
 -- Order by partition.
 CREATE INDEX inbox_messages_position ON inbox.inbox_messages
     (topic, kafka_partition, kafka_offset) WHERE available_at IS NOT NULL;
--- Rows claimed from the table, for rescue; rows born claimed are found by seq >= low_seq.
+-- Rows claimed from the table, for rescue: those an instance may still hold have a claim_number from its
+-- low_claim on. Rows born claimed are found by seq >= low_seq.
 CREATE INDEX inbox_messages_claimed ON inbox.inbox_messages
-    (claimed_by, seq) WHERE delivery_count > 1;
+    (claimed_by, claim_number) WHERE delivery_count > 1;
 -- What was given up.
 CREATE INDEX inbox_messages_dead ON inbox.inbox_messages
     (dead_at, seq) WHERE dead_at IS NOT NULL;
@@ -94,12 +98,13 @@ CREATE TABLE inbox.inbox_instances (
     fenced_at    timestamptz,
     stopped_at   timestamptz,
     low_seq      bigint NOT NULL,
+    low_claim    bigint NOT NULL DEFAULT 1,
     handlers     jsonb NOT NULL DEFAULT '[]',
     rescued_at   timestamptz
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_instances IS
-    'One row a running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of every born-claimed row it may hold.';
+    'One row a running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of every born-claimed row it may hold, low_claim of the claim_number of every other.';
 COMMENT ON COLUMN inbox.inbox_instances.timeline IS
     'PostgreSQL''s timeline when it registered: after a failover it is another one, and the lease is over';
 COMMENT ON COLUMN inbox.inbox_instances.place IS

@@ -3,7 +3,7 @@
 -- behind another waiting row of their key. Rows beyond the byte budget stay as they are.
 -- Caller: store/claims.c. Index: inbox_messages_claim; inbox_messages_key for who waits before whom.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
--- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key.
+-- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number.
 -- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: what is locked
 -- now is somebody's business, and comes again.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
@@ -68,6 +68,7 @@ WITH lease AS MATERIALIZED (
 UPDATE inbox.inbox_messages m
 SET available_at = CASE WHEN v.claimed THEN NULL ELSE 'infinity'::timestamptz END,
     claimed_by = CASE WHEN v.claimed THEN $1::int END,
+    claim_number = CASE WHEN v.claimed THEN $11::bigint ELSE m.claim_number END,
     delivery_count = CASE WHEN v.claimed THEN greatest(m.delivery_count + 1, 2) ELSE m.delivery_count END
 FROM verdict v
 WHERE m.seq = v.seq

@@ -3,7 +3,7 @@
 -- offset is taken: it ends at a row that waits for its retry, is wanted by nobody, or is locked.
 -- Caller: store/claims.c. Index: inbox_messages_key.
 -- $1 own id, $2 topics, $3 partitions, $4 key hashes, $5 most rows a key, $6 most bytes,
--- $7..$10 subscriptions as in claim_due. Holds the own lease as claim_due does.
+-- $7..$10 subscriptions and $11 the claim's number, as in claim_due. Holds the own lease as claim_due does.
 WITH lease AS MATERIALIZED (
     SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
     FOR KEY SHARE SKIP LOCKED
@@ -54,7 +54,8 @@ WITH lease AS MATERIALIZED (
     WHERE unbroken AND fits AND n <= $5::int
 )
 UPDATE inbox.inbox_messages m
-SET available_at = NULL, claimed_by = $1::int, delivery_count = greatest(m.delivery_count + 1, 2)
+SET available_at = NULL, claimed_by = $1::int, claim_number = $11::bigint,
+    delivery_count = greatest(m.delivery_count + 1, 2)
 FROM verdict v
 WHERE m.seq = v.seq
 RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, true, v.followed,

@@ -1,9 +1,10 @@
--- Renews the lease and publishes the lower bound of born-claimed rows (rule R3).
+-- Renews the lease and publishes the lower bounds of what it may hold (rule R3).
 -- Caller: store/instance.c, every third of a lease. Index: inbox_instances_pkey.
--- $1 id, $2 low_seq, $3 handlers. No row back: this instance is fenced, its row is gone,
+-- $1 id, $2 low_seq, $3 handlers, $4 low_claim. No row back: this instance is fenced, its row is gone,
 -- or PostgreSQL failed over to another timeline, which may lack what memory holds (rule R2).
 UPDATE inbox.inbox_instances
-SET heartbeat_at = clock_timestamp(), low_seq = greatest(low_seq, $2::bigint), handlers = $3::jsonb
+SET heartbeat_at = clock_timestamp(), low_seq = greatest(low_seq, $2::bigint), handlers = $3::jsonb,
+    low_claim = greatest(low_claim, $4::bigint)
 WHERE id = $1::int AND fenced_at IS NULL
   AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)
 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint

@@ -1,6 +1,6 @@
 -- Instances that are fenced and whose rows nobody has given back yet.
 -- Caller: store/instance.c, after fencing and with each heartbeat. Index: none (small table).
-SELECT id, low_seq FROM inbox.inbox_instances
+SELECT id, low_seq, low_claim FROM inbox.inbox_instances
 WHERE fenced_at IS NOT NULL AND rescued_at IS NULL
 ORDER BY fenced_at
 LIMIT 16

@@ -1,14 +1,19 @@
--- Gives back rows that a dead instance had claimed from the table; the second time as suspects (rule R14, ADR 0011). Rows locked
--- by their handler's transaction are left alone (rule R8).
--- Caller: store/instance.c, page by page until nothing is left. Index: inbox_messages_claimed.
--- $1 dead id, $2 most rows at once, $3 the last seq of the page before (0 = start).
--- Back: rows freed, rows locked, last seq of the page, whether there may be more.
-WITH stale AS MATERIALIZED (
-    SELECT seq FROM inbox.inbox_messages
-    WHERE claimed_by = $1::int AND delivery_count > 1 AND seq > $3::bigint
-      AND processed_at IS NULL AND dead_at IS NULL AND available_at IS NULL
-    ORDER BY seq
-    LIMIT $2::int
+-- Gives back rows that a dead instance had claimed from the table: one window of claim numbers. The
+-- second time as suspects (rule R14, ADR 0011). Rows locked by their handler's transaction are left
+-- alone (rule R8): the caller comes back for them.
+-- Caller: store/instance.c, window by window. Index: inbox_messages_claimed.
+-- $1 dead id, $2 from number, $3 width of the window.
+-- Back: rows freed, rows locked, next number, whether the end is reached.
+WITH span AS MATERIALIZED (
+    SELECT $2::bigint AS first, least($2::bigint + $3::bigint, coalesce(
+           (SELECT max(claim_number) FROM inbox.inbox_messages
+            WHERE claimed_by = $1::int AND delivery_count > 1), 0) + 1) AS behind
+), stale AS MATERIALIZED (
+    SELECT m.seq
+    FROM span
+    JOIN inbox.inbox_messages m ON m.claim_number >= span.first AND m.claim_number < span.behind
+    WHERE m.claimed_by = $1::int AND m.delivery_count > 1
+      AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
 ), free AS MATERIALIZED (
     SELECT m.seq FROM inbox.inbox_messages m
     WHERE m.seq IN (SELECT seq FROM stale) AND m.claimed_by = $1::int AND m.delivery_count > 1
@@ -21,4 +26,5 @@ WITH stale AS MATERIALIZED (
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM stale) - (SELECT count(*) FROM free),
-       (SELECT coalesce(max(seq), $3::bigint) FROM stale), (SELECT count(*) FROM stale) = $2::int
+       span.behind, span.behind < $2::bigint + $3::bigint
+FROM span

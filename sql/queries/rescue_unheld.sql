@@ -1,10 +1,10 @@
 -- Gives back own claims from the table that memory does not hold: a claim whose COMMIT was not
 -- answered (rule R3). The caller has no claim under way.
 -- Caller: store/claims.c. Index: inbox_messages_claimed.
--- $1 own id, $2 the seqs that memory holds.
+-- $1 own id, $2 the seqs that memory holds, $3 the lowest claim number that may hold any.
 WITH freed AS (
     UPDATE inbox.inbox_messages SET available_at = now(), claimed_by = NULL
-    WHERE claimed_by = $1::int AND delivery_count > 1
+    WHERE claimed_by = $1::int AND delivery_count > 1 AND claim_number >= $3::bigint
       AND processed_at IS NULL AND dead_at IS NULL AND available_at IS NULL
       AND seq NOT IN (SELECT unnest($2::bigint[]))
     RETURNING 1

@@ -35,7 +35,7 @@ static void take_handover(
 		struct message *message = handover->items[i].message;
 
 		handover->items[i].message = NULL;
-		held_admit(dispatch, message, handover->items[i].partition, origin);
+		held_admit(dispatch, message, handover->items[i].partition, origin, 0);
 	}
 	handover_free(handover);
 }
@@ -57,7 +57,7 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 	if (arrival == NULL)
 		return false;
 	arrival->handover = handover;
-	arrival->after_claims = dispatch->claimer.claims_given;
+	arrival->after_claims = (uint64_t)dispatch->claimer.open.given;
 	arrival->doubtful = claimer_in_doubt(&dispatch->claimer);
 	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
 	return true;

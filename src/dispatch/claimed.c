@@ -35,7 +35,7 @@ static size_t index_of(struct dispatch *dispatch, const struct message *message)
 
 /* The last row of its lane in this claim tells up to where the run goes and whether more follows;
  * rows come in their order, so the last call for a lane is the one that stays. */
-static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, uint64_t number)
+static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, int64_t number)
 {
 	for (size_t i = 0; i < claimed->count; i++) {
 		const struct message *message = claimed->rows[i].message;
@@ -43,8 +43,8 @@ static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, 
 		if (dispatch->lanes.ordering == ORDERING_PARTITION || message_is_keyed(message))
 			lanes_claimed(&dispatch->lanes, index_of(dispatch, message),
 				message->key_hash,
-				&(struct lane_run){
-					message->offset, claimed->rows[i].followed, number });
+				&(struct lane_run){ message->offset, claimed->rows[i].followed,
+					(uint64_t)number });
 	}
 }
 
@@ -56,16 +56,18 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	gate_charge(dispatch->options.gate, bytes);
-	note_runs(dispatch, claimed, job->number);
+	note_runs(dispatch, claimed, job->request.number);
 	for (size_t i = 0; i < claimed->count; i++) {
 		struct message *message = claimed->rows[i].message;
 
 		claimed->rows[i].message = NULL;
-		held_admit(dispatch, message, index_of(dispatch, message), HELD_CLAIMED);
+		held_admit(dispatch, message, index_of(dispatch, message), HELD_CLAIMED,
+			job->request.number);
 	}
 	if (job->reserved > claimed->count)
 		gate_release(dispatch->options.gate, job->reserved - claimed->count, 0);
 	job->reserved = 0;
+	open_claims_answered(&dispatch->claimer.open, job->request.number);
 }
 
 /* Everything due was taken: new rows of these partitions may be born claimed again. */
@@ -130,6 +132,7 @@ static void rescue_finished(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.rescue = false;
 	dispatch->claimer.poll_at_ms = 0;
+	open_claims_resolved(&dispatch->claimer.open);
 	log_info("claims_rescued", LOG_INT("rows", job->rescued),
 		LOG_STR("why", "the answer to a claim was lost"));
 	metric_add(metrics_get(dispatch->options.metrics, METER_RESCUED, NULL, NULL), job->rescued);
@@ -160,6 +163,8 @@ static void failed(struct dispatch *dispatch, struct job *job)
 	if (job->result == CLAIM_UNKNOWN) {
 		dispatch->claimer.rescue = true;
 		arrivals_doubt(dispatch);
+	} else {
+		open_claims_answered(&dispatch->claimer.open, job->request.number);
 	}
 	if (job->kind == JOB_DUE)
 		dispatch->claimer.poll_at_ms = 0;
@@ -178,7 +183,7 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 /* Up to which number have all claims arrived? One less than the oldest still under way. */
 static void note_arrived(struct claimer *claimer, enum job_kind kind)
 {
-	uint64_t oldest = claimer->claims_given + 1;
+	uint64_t oldest = (uint64_t)claimer->open.given + 1;
 
 	claimer->numbers[kind] = 0;
 	for (int i = 0; i < JOB_KINDS; i++) {

@@ -22,6 +22,7 @@
 void claimer_init(struct claimer *claimer)
 {
 	claimer->due_at_ms = INT64_MAX;
+	open_claims_init(&claimer->open);
 }
 
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
@@ -60,14 +61,18 @@ static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
 static void give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
-	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
-		dispatch->claimer.claims_under_way++;
-		job->number = ++dispatch->claimer.claims_given;
-		dispatch->claimer.numbers[job->kind] = job->number;
-		dispatch->lanes.claims_given = job->number;
-		dispatch->claimer.lanes_last = job->kind == JOB_LANES;
-	}
 	worker_pool_give(dispatch->pool, job);
+}
+
+static void give_claim(struct dispatch *dispatch, struct job *job)
+{
+	struct claimer *claimer = &dispatch->claimer;
+
+	claimer->claims_under_way++;
+	claimer->numbers[job->kind] = (uint64_t)job->request.number;
+	claimer->lanes_last = job->kind == JOB_LANES;
+	dispatch->lanes.claims_given = (uint64_t)job->request.number;
+	give(dispatch, job);
 }
 
 static void drop(struct dispatch *dispatch, struct job *job)
@@ -133,6 +138,13 @@ static bool reserve(struct dispatch *dispatch, struct job *job)
 	return job->reserved > 0 && job->request.max_bytes > 0;
 }
 
+/* From now on the claim counts as one that may hold rows. False: no memory. */
+static bool number(struct dispatch *dispatch, struct job *job)
+{
+	job->request.number = open_claims_give(&dispatch->claimer.open);
+	return job->request.number != 0;
+}
+
 /* Half a claim's worth of room, or a twentieth of all: claims are not made row by row, and the tenth
  * that one handler leaves to the others is enough for them. */
 static bool has_budget(const struct dispatch *dispatch)
@@ -174,7 +186,8 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	if (!due_wanted(dispatch, now_ms))
 		return;
 	job = new_job(dispatch, JOB_DUE);
-	if (job == NULL || !reserve(dispatch, job) || !add_own_partitions(dispatch, job, false)) {
+	if (job == NULL || !reserve(dispatch, job) || !add_own_partitions(dispatch, job, false) ||
+		!number(dispatch, job)) {
 		drop(dispatch, job);
 		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;
@@ -183,7 +196,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 		share_among_partitions(job);
 	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
 	dispatch->claimer.due_at_ms = INT64_MAX;
-	give(dispatch, job);
+	give_claim(dispatch, job);
 }
 
 /* Where the partition is the order, its lane is the partition itself and any claim goes on with it. */
@@ -203,7 +216,8 @@ static void claim_lanes(struct dispatch *dispatch)
 		return;
 	}
 	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !room_for_partitions(job, LANES_A_CLAIM)) {
+	if (job->lanes == NULL || !room_for_partitions(job, LANES_A_CLAIM) ||
+		!number(dispatch, job)) {
 		drop(dispatch, job);
 		return;
 	}
@@ -218,7 +232,7 @@ static void claim_lanes(struct dispatch *dispatch)
 		add_partition(job, &partition, keys[i].partition);
 	}
 	job->request.max_rows = job->reserved / job->count;
-	give(dispatch, job);
+	give_claim(dispatch, job);
 }
 
 /* The next dirty partition to look into; false when a whole round is done. */
@@ -284,6 +298,7 @@ static void rescue(struct dispatch *dispatch)
 		if (entry->message->delivery_count > 1)
 			job->held[job->count++] = entry->message->seq;
 	}
+	job->request.number = open_claims_low(&claimer->open);
 	give(dispatch, job);
 }
 

@@ -29,6 +29,7 @@
 #include "dispatch/entry.h"
 #include "dispatch/judge.h"
 #include "dispatch/lanes.h"
+#include "dispatch/open_claims.h"
 #include "dispatch/protocol.h"
 #include "dispatch/worker.h"
 #include "model/event.h"
@@ -120,7 +121,7 @@ struct claimer {
 	size_t rotation;             /* where the list of partitions starts, for fairness */
 	bool rescue;                 /* a claim's outcome is unknown: none until it is resolved */
 	size_t claims_under_way;     /* JOB_DUE, JOB_LANES */
-	uint64_t claims_given;       /* claims ever given */
+	struct open_claims open;     /* those that may still hold rows; counts those given */
 	uint64_t claims_taken;       /* all claims up to this one have arrived */
 	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
 	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
@@ -159,6 +160,7 @@ struct dispatch {
 	struct entry_list born; /* in seq order */
 	size_t held;
 	int64_t max_seq;
+	int64_t refused_seq;     /* lowest that no memory was found for; INT64_MAX = none */
 	_Atomic int64_t low_seq; /* any thread */
 	struct lanes lanes;
 	STAILQ_HEAD(, arrival) arrivals;
@@ -210,9 +212,9 @@ enum held_origin {
 	HELD_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
 	HELD_CLAIMED, /* from the table */
 };
-/* A claimed message arrives; takes it. */
+/* A claimed message arrives; takes it. `number`: of the claim that brought it, 0 when it was born. */
 void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
-	enum held_origin origin);
+	enum held_origin origin, int64_t number);
 /* Its verdict is known to the table, or its claim is lost. Frees the entry. */
 void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
 /* The entry goes to its handler's queue, or is parked when nobody wants it. */

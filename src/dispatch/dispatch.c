@@ -221,6 +221,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	settler_init(&dispatch->settler);
 	claimer_init(&dispatch->claimer);
 	dispatch->max_seq = options->first_low_seq - 1;
+	dispatch->refused_seq = INT64_MAX;
 	atomic_store(&dispatch->low_seq, options->first_low_seq);
 	find_series(dispatch);
 	r = make_parts(dispatch, err);
@@ -243,6 +244,11 @@ int dispatch_start(struct dispatch *dispatch, struct err *err)
 int64_t dispatch_low_seq(const struct dispatch *dispatch)
 {
 	return atomic_load(&dispatch->low_seq);
+}
+
+int64_t dispatch_low_claim(const struct dispatch *dispatch)
+{
+	return open_claims_low(&dispatch->claimer.open);
 }
 
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out)
@@ -329,6 +335,7 @@ void dispatch_free(struct dispatch *dispatch)
 	handlers_fini(dispatch);
 	free_events(dispatch);
 	lanes_fini(&dispatch->lanes);
+	open_claims_fini(&dispatch->claimer.open);
 	routing_free(dispatch->routing);
 	protocol_parser_free(dispatch->parser);
 	event_renderer_free(dispatch->renderer);

@@ -41,6 +41,8 @@ int dispatch_start(struct dispatch *dispatch, struct err *err);
 
 /* Lower bound of every born-claimed row this instance holds or may hold (rule R3). Any thread. */
 int64_t dispatch_low_seq(const struct dispatch *dispatch);
+/* Lower bound of the claim number of every other row it holds or may hold. Any thread. */
+int64_t dispatch_low_claim(const struct dispatch *dispatch);
 /* Writes the connected handlers as a JSON array for inbox_instances.handlers. Any thread. */
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out);
 

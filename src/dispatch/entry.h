@@ -44,6 +44,7 @@ struct handler;
 struct session;
 struct call;
 struct lane;
+struct open_claim;
 
 struct entry {
 	struct message *message; /* owned */
@@ -57,12 +58,13 @@ struct entry {
 	TAILQ_ENTRY(entry) lane_link;
 	TAILQ_ENTRY(entry) born_link;
 	TAILQ_ENTRY(entry) call_link;
-	UT_hash_handle hh;   /* by message->seq */
-	bool born;           /* in the list that low_seq comes from */
-	bool raising;        /* RESERVED: in the settler to have its crash_count raised */
-	bool raised;         /* its crash_count is raised in the table */
-	bool in_flight;      /* counts against max_in_flight until settled */
-	int64_t deadline_ms; /* clock_now_ms() */
+	UT_hash_handle hh;        /* by message->seq */
+	bool born;                /* in the list that low_seq comes from */
+	struct open_claim *claim; /* that brought it from the table; NULL when born */
+	bool raising;             /* RESERVED: in the settler to have its crash_count raised */
+	bool raised;              /* its crash_count is raised in the table */
+	bool in_flight;           /* counts against max_in_flight until settled */
+	int64_t deadline_ms;      /* clock_now_ms() */
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: not before */
 	enum entry_end end;

@@ -14,8 +14,9 @@ static void publish_low_seq(struct dispatch *dispatch)
 {
 	const struct entry *lowest = TAILQ_FIRST(&dispatch->born);
 
-	atomic_store(
-		&dispatch->low_seq, lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1);
+	int64_t low = lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1;
+
+	atomic_store(&dispatch->low_seq, low < dispatch->refused_seq ? low : dispatch->refused_seq);
 }
 
 static struct handler *route(struct dispatch *dispatch, const struct message *message)
@@ -53,10 +54,14 @@ struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_cou
 	return entry;
 }
 
-/* No memory even for the entry: the claim stays in the table and is found by the next rescue of this
- * instance. Nothing else can be done with it here. */
-static void refuse(struct dispatch *dispatch, struct message *message)
+/* No memory even for the entry: the claim stays in the table, and the bounds stay below it, so that the
+ * next rescue of this instance finds it. Nothing else can be done with it here. */
+static void refuse(struct dispatch *dispatch, struct message *message, int64_t number)
 {
+	if (number > 0)
+		(void)open_claims_hold(&dispatch->claimer.open, number);
+	else if (message->seq < dispatch->refused_seq)
+		dispatch->refused_seq = message->seq;
 	log_error("message_not_held", LOG_STR("event_id", message->event_id),
 		LOG_STR("why", "out of memory"),
 		LOG_STR("next", "it stays claimed until this instance is rescued or restarted"));
@@ -94,6 +99,7 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	HASH_DEL(dispatch->entries, entry);
 	if (entry->born)
 		TAILQ_REMOVE(&dispatch->born, entry, born_link);
+	open_claims_release(&dispatch->claimer.open, entry->claim);
 	dispatch->held--;
 	if (entry->handler != NULL) {
 		handlers_hold(dispatch, entry->handler, entry->message, false);
@@ -106,16 +112,17 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 }
 
 void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
-	enum held_origin origin)
+	enum held_origin origin, int64_t number)
 {
 	struct gate_partition where = gate_look(dispatch->options.gate, partition);
 	enum admission admission = ADMIT_PARK;
 	struct entry *entry = entry_new(dispatch, message, partition, origin != HELD_CLAIMED);
 
 	if (entry == NULL) {
-		refuse(dispatch, message);
+		refuse(dispatch, message, number);
 		return;
 	}
+	entry->claim = number == 0 ? NULL : open_claims_hold(&dispatch->claimer.open, number);
 	assign_handler(dispatch, entry);
 	if (dispatch_is_stopping(dispatch) || !where.assigned) {
 		held_return(dispatch, entry);

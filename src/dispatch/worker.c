@@ -99,6 +99,7 @@ static int run_rescue(struct db *db, struct job *job)
 {
 	const struct claims_held held = {
 		.instance = job->request.instance,
+		.low_claim = job->request.number,
 		.seqs = job->held,
 		.count = job->count,
 	};

@@ -41,7 +41,6 @@ struct job {
 	bool first_page;
 	int64_t cap;     /* JOB_GAUGES */
 	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
-	uint64_t number; /* of a claim, rising */
 	size_t reserved; /* budget taken for it */
 	/* Out. */
 	int result; /* of the store's call */

@@ -79,6 +79,7 @@ static int beat(struct keeper *keeper, struct err *err)
 		return err_memory(err);
 	heartbeat = (struct heartbeat){
 		.low_seq = keeper->options.low_seq(keeper->options.arg),
+		.low_claim = keeper->options.low_claim(keeper->options.arg),
 		.handlers = { handlers.data, handlers.length },
 	};
 	r = instance_heartbeat(keeper->db, keeper->options.instance, &heartbeat, &pg_now_ms, err);

@@ -153,6 +153,7 @@ int claims_due(struct db *db, const struct claim_request *request,
 		return r;
 	if (!lanes)
 		params_bool(&params, request->ordering == ORDERING_KEY);
+	params_bigint(&params, request->number);
 	return run_claim(db, lanes ? QUERY_CLAIM_PARTITIONS : QUERY_CLAIM_DUE, &params, out, err);
 }
 
@@ -180,6 +181,7 @@ int claims_lanes(struct db *db, const struct claim_request *request,
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
+	params_bigint(&params, request->number);
 	return r != 0 ? r : run_claim(db, QUERY_CLAIM_LANES, &params, out, err);
 }
 
@@ -202,6 +204,7 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
 	add_held(&params, held);
+	params_bigint(&params, held->low_claim);
 	if (r == 0)
 		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
 	if (r == 0)

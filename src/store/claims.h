@@ -36,6 +36,7 @@ struct claim_request {
 	const struct routing *routing; /* who wants what; closed handlers want nothing now */
 	size_t max_rows;               /* claim_lanes: rows a lane */
 	size_t max_bytes;
+	int64_t number; /* of this claim, rising over the life of the instance */
 };
 
 struct claimed_row {
@@ -87,6 +88,7 @@ int claims_any_waiting(struct db *db, const struct claim_partition *partitions, 
 /* What memory holds of the claims of an instance. */
 struct claims_held {
 	int32_t instance;
+	int64_t low_claim; /* no claim below it may hold any */
 	const int64_t *seqs;
 	size_t count;
 };

@@ -5,7 +5,7 @@
 
 #define REGISTER_TRIES 20
 #define RESCUE_WINDOW  20000 /* seqs looked at in one statement */
-#define RESCUE_PAGE    2000  /* rows claimed from the table, in one statement */
+#define RESCUE_CLAIMS  20    /* claims from the table whose rows are looked at in one */
 
 /* Random, never from a sequence: a replica that is behind would give it out again (rule R2). */
 static int32_t draw_id(void)
@@ -55,6 +55,7 @@ int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartb
 	params_bigint(&params, heartbeat->low_seq);
 	params_jsonb(
 		&params, heartbeat->handlers.data == NULL ? bytes_of("[]") : heartbeat->handlers);
+	params_bigint(&params, heartbeat->low_claim);
 	r = db_run(db, QUERY_HEARTBEAT, &params, &rows, err);
 	if (r != 0)
 		return r;
@@ -84,7 +85,7 @@ int instance_fence(
 	return r;
 }
 
-/* Both rescue statements answer: rows freed, rows locked, where to go on, and an end or more. */
+/* Both rescue statements answer: rows freed, rows locked, where to go on, and whether that is the end. */
 struct rescue {
 	struct db *db;
 	int32_t id;
@@ -94,7 +95,7 @@ struct rescue {
 	bool last;
 };
 
-static int rescue_born_window(struct rescue *rescue, struct err *err)
+static int rescue_window(struct rescue *rescue, enum query query, int64_t width, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -102,8 +103,8 @@ static int rescue_born_window(struct rescue *rescue, struct err *err)
 
 	params_int(&params, rescue->id);
 	params_bigint(&params, rescue->at);
-	params_bigint(&params, RESCUE_WINDOW);
-	r = db_run(rescue->db, QUERY_RESCUE_BORN, &params, &rows, err);
+	params_bigint(&params, width);
+	r = db_run(rescue->db, query, &params, &rows, err);
 	if (r != 0)
 		return r;
 	rescue->freed += rows_int(rows, 0, 0);
@@ -113,23 +114,14 @@ static int rescue_born_window(struct rescue *rescue, struct err *err)
 	return 0;
 }
 
-static int rescue_slow_page(struct rescue *rescue, struct err *err)
+static int rescue_born(struct rescue *rescue, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
+	return rescue_window(rescue, QUERY_RESCUE_BORN, RESCUE_WINDOW, err);
+}
 
-	params_int(&params, rescue->id);
-	params_int(&params, RESCUE_PAGE);
-	params_bigint(&params, rescue->at);
-	r = db_run(rescue->db, QUERY_RESCUE_SLOW, &params, &rows, err);
-	if (r != 0)
-		return r;
-	rescue->freed += rows_int(rows, 0, 0);
-	rescue->locked += rows_int(rows, 0, 1);
-	rescue->at = rows_int(rows, 0, 2);
-	rescue->last = !rows_bool(rows, 0, 3);
-	return 0;
+static int rescue_slow(struct rescue *rescue, struct err *err)
+{
+	return rescue_window(rescue, QUERY_RESCUE_SLOW, RESCUE_CLAIMS, err);
 }
 
 static int walk(struct rescue *rescue, int64_t from, const atomic_bool *stop,
@@ -154,13 +146,13 @@ static int note_rescued(struct db *db, int32_t id, struct err *err)
 
 /* One dead instance. Rows locked by a handler's transaction that outlived it are left for the next
  * time, so it is not noted as rescued before. */
-static int rescue_one(
-	struct rescue *rescue, int64_t low_seq, const atomic_bool *stop, struct err *err)
+static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim,
+	const atomic_bool *stop, struct err *err)
 {
-	int r = walk(rescue, 0, stop, rescue_slow_page, err);
+	int r = walk(rescue, low_claim, stop, rescue_slow, err);
 
 	if (r == 0)
-		r = walk(rescue, low_seq, stop, rescue_born_window, err);
+		r = walk(rescue, low_seq, stop, rescue_born, err);
 	if (r != 0 || rescue->locked > 0 || atomic_load(stop))
 		return r;
 	return note_rescued(rescue->db, rescue->id, err);
@@ -176,7 +168,7 @@ int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, st
 	for (int i = 0; r == 0 && i < rows_count(rows) && !atomic_load(stop); i++) {
 		struct rescue rescue = { .db = db, .id = (int32_t)rows_int(rows, i, 0) };
 
-		r = rescue_one(&rescue, rows_int(rows, i, 1), stop, err);
+		r = rescue_one(&rescue, rows_int(rows, i, 1), rows_int(rows, i, 2), stop, err);
 		*rescued += rescue.freed;
 	}
 	return r;

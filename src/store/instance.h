@@ -20,7 +20,8 @@ int instance_register(
 
 /* What a heartbeat tells the others. */
 struct heartbeat {
-	int64_t low_seq;
+	int64_t low_seq;       /* lower bound of every born-claimed row held */
+	int64_t low_claim;     /* lower bound of the claim number of every other */
 	struct bytes handlers; /* JSON array; NULL data: [] */
 };
 enum { HEARTBEAT_FENCED = 1 };

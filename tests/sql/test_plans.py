@@ -81,12 +81,12 @@ def test_every_statement_finds_its_index(db, full):
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)
     for rows in (10, 500, 5000):
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True)
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1)
     for count in (1, 50):
         lanes = hashes(db, count)
         expect("inbox_messages_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), lanes, 100,
-               10**9, *ALL)
-    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL)
+               10**9, *ALL, 1)
+    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL, 1)
     expect("inbox_messages_key", "find_parked", "orders", 1, b"", 100, *ALL)
     expect("inbox_messages_key", "release_unkeyed", "orders", 1, 100, *ALL)
     expect("inbox_messages_claim", "release_unordered", "orders", 1, 100, *ALL)
@@ -94,8 +94,8 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_claim", "count_unrouted", *four, 1000, *ALL)
     expect("inbox_messages_dead", "count_dead", 1000)
     expect("inbox_messages_seq_key", "rescue_unknown", 1, ROWS - 100)
-    expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3])
-    expect("inbox_messages_claimed", "rescue_slow", 1, 1000, 0)
+    expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], 1)
+    expect("inbox_messages_claimed", "rescue_slow", 1, 1, 20)
     expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
     expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False)
 
@@ -177,7 +177,7 @@ def test_a_healthy_message_never_enters_the_claim_indexes(db):
 
 def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
     def claim():
-        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True).pages()
+        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1).pages()
 
     insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition,"
               " kafka_offset, key, payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, {offset},"
@@ -192,4 +192,4 @@ def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
     sweep = statements.explain("find_parked", "orders", 0, b"", 1000, *ALL)
     assert sweep.pages() < 1500
     blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]
-    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL).pages() < 300
+    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL, 1).pages() < 300

@@ -348,7 +348,7 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
 	expect_claim(world, 10, "a1 b1");
 	held = ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'a1'");
 	OK(claims_rescue(
-		world->db, &(struct claims_held){ world->me.id, &held, 1 }, &rescued, &err));
+		world->db, &(struct claims_held){ world->me.id, 0, &held, 1 }, &rescued, &err));
 	assert_int_equal(rescued, 1);
 	expect_claim(world, 10, "b1");
 	routing_free(all);

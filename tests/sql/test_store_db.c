@@ -131,6 +131,7 @@ static void a_failed_transaction_leaves_the_connection_usable(void **state)
 	params_int(&params, 1);
 	params_bigint(&params, 1);
 	params_jsonb(&params, bytes_of("{"));
+	params_bigint(&params, 1);
 	assert_int_equal(db_run(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "22P02");
 	assert_true(db_error_is_data(&err));
@@ -160,6 +161,7 @@ static void a_savepoint_survives_bad_values(void **state)
 	params_int(&params, world->me.id);
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{"));
+	params_bigint(&params, 1);
 	OK(db_begin(world->db, &err));
 	OK(db_step(world->db, QUERY_LIST_UNRESCUED, NULL, NULL, &err));
 	OK(db_savepoint(world->db, &err));
@@ -169,6 +171,7 @@ static void a_savepoint_survives_bad_values(void **state)
 	params_int(&params, world->me.id);
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{}"));
+	params_bigint(&params, 1);
 	OK(db_savepoint(world->db, &err));
 	OK(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err));
 	OK(db_commit(world->db, &err));
@@ -183,6 +186,7 @@ static void a_failed_transaction_cannot_be_committed(void **state)
 	params_int(&params, world->me.id);
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{"));
+	params_bigint(&params, 1);
 	OK(db_begin(world->db, &err));
 	OK(db_savepoint(world->db, &err));
 	assert_int_equal(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);

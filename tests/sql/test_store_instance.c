@@ -31,9 +31,9 @@ static int64_t rescue(struct world *world)
 static void give_to(struct world *world, const char *id, int32_t instance, int delivery_count)
 {
 	run_sql(world,
-		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d"
-		" WHERE event_id = '%s'",
-		instance, delivery_count, id);
+		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d,"
+		" claim_number = CASE WHEN %d > 1 THEN 7 END WHERE event_id = '%s'",
+		instance, delivery_count, delivery_count, id);
 }
 
 static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
@@ -50,7 +50,7 @@ static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
 static void a_heartbeat_renews_the_lease(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { 7, bytes_of("[\"billing\"]") };
+	const struct heartbeat heartbeat = { 7, 1, bytes_of("[\"billing\"]") };
 	int64_t now = 0;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour'");
@@ -65,7 +65,7 @@ static void a_heartbeat_renews_the_lease(void **state)
 static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { 1, bytes_of("[]") };
+	const struct heartbeat heartbeat = { 1, 1, bytes_of("[]") };
 	int64_t now;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
@@ -198,8 +198,9 @@ static void rescue_goes_through_many_pages_and_windows(void **state)
 
 	run_sql(world,
 		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
-		" kafka_offset, claimed_by, delivery_count)"
-		" SELECT 's', i::text, 'orders', 0, i, %d, 1 + i %% 2 FROM generate_series(1, "
+		" kafka_offset, claimed_by, delivery_count, claim_number)"
+		" SELECT 's', i::text, 'orders', 0, i, %d, 1 + i %% 2, 1 + i / 100 FROM "
+		"generate_series(1, "
 		"50001) i",
 		dead.id);
 	assert_int_equal(fence(world, "here", false), 1);
