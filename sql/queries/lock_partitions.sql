@@ -1,6 +1,5 @@
 -- Reads the watermarks behind their row locks: any earlier transaction on them is over.
--- Caller: store/watermarks.c, before taking partitions, after a reconnect, and when a batch
--- found another watermark. Index: inbox_offsets_pkey.
+-- Caller: store/watermarks.c, after a reconnect, and when a batch found another watermark. Index: inbox_offsets_pkey.
 -- $1 topics, $2 partitions.
 SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner
 FROM inbox.inbox_offsets o

@@ -14,23 +14,37 @@
 #define DB_BACKOFF_MAX_MS 5000
 #define HANDOVERS_A_ROUND 16
 
-static void on_revoked(struct dispatch *dispatch, const struct handover *handover)
+/* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
+static void on_revoked(struct dispatch *dispatch, size_t partition)
 {
-	for (size_t i = 0; i < handover->revoked_count; i++) {
-		suspects_release(dispatch, handover->revoked[i]);
-		held_return_undelivered(dispatch, handover->revoked[i]);
-		lanes_forget(&dispatch->lanes, handover->revoked[i], SIZE_MAX, 0);
-	}
-	for (size_t i = 0; i < handover->parked_count; i++)
-		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
-			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
+	gate_revoke(dispatch->options.gate, partition);
+	suspects_release(dispatch, partition);
+	held_return_undelivered(dispatch, partition);
+	deliver_bound(dispatch, partition);
+	holds_drop(dispatch, partition);
+	lanes_forget(&dispatch->lanes, partition, SIZE_MAX, 0);
+}
+
+/* News of a rebalance count at once, before anything else of this round: a claim must not be taken in
+ * before we know whose keys are held back. */
+static void take_news(struct dispatch *dispatch, const struct handover *handover)
+{
+	for (size_t i = 0; i < handover->revoked_count; i++)
+		on_revoked(dispatch, handover->revoked[i]);
+	holds_add(dispatch, handover);
+	for (size_t i = 0; i < handover->taken_count; i++)
+		gate_assign(dispatch->options.gate, handover->taken[i], true);
+	if (handover->taken_count > 0)
+		claimer_sweep_soon(dispatch);
 }
 
 /* What is parked in the table is noted first: a later row of its key must not go before it. */
 static void take_handover(
 	struct dispatch *dispatch, struct handover *handover, enum held_origin origin)
 {
-	on_revoked(dispatch, handover);
+	for (size_t i = 0; i < handover->parked_count; i++)
+		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
+			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
 	for (size_t i = 0; i < handover->count; i++) {
 		struct message *message = handover->items[i].message;
 
@@ -63,32 +77,36 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 	return true;
 }
 
-static void admit_arrivals(struct dispatch *dispatch)
+/* A bounded number of them; false when more could be. */
+static bool admit_arrivals(struct dispatch *dispatch)
 {
 	struct arrival *arrival;
+	int taken = 0;
 
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
 		!must_wait(dispatch, arrival)) {
+		if (taken++ == HANDOVERS_A_ROUND)
+			return false;
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
 		take_handover(
 			dispatch, arrival->handover, arrival->doubtful ? HELD_DOUBTFUL : HELD_BORN);
 		free(arrival);
 	}
+	return true;
 }
 
 void arrivals_take(struct dispatch *dispatch)
 {
 	void *item = NULL;
-	int taken = 0;
 
-	while (taken < HANDOVERS_A_ROUND && queue_pop(dispatch->options.in, &item, 0) == 0) {
+	/* Bounded: ingest does not store more than the budget of claimed messages. */
+	while (queue_pop(dispatch->options.in, &item, 0) == 0) {
+		take_news(dispatch, item);
 		if (!queue_arrival(dispatch, item))
 			take_handover(dispatch, item, HELD_DOUBTFUL); /* no memory to wait */
-		taken++;
 	}
-	admit_arrivals(dispatch);
-	if (taken == HANDOVERS_A_ROUND)
-		wake_poke(dispatch->wake); /* more may be there: after the others had their turn */
+	if (!admit_arrivals(dispatch))
+		wake_poke(dispatch->wake); /* more is there: after the others had their turn */
 }
 
 void arrivals_doubt(struct dispatch *dispatch)

@@ -178,6 +178,7 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_SWEEP] = sweep_finished,
 	[JOB_RESCUE] = rescue_finished,
 	[JOB_GAUGES] = gauges_finished,
+	[JOB_HOLDS] = holds_finished,
 };
 
 /* Up to which number have all claims arrived? One less than the oldest still under way. */

@@ -103,7 +103,7 @@ static bool room_for_partitions(struct job *job, size_t count)
 bool claimer_may_claim(const struct dispatch *dispatch, size_t index)
 {
 	return dispatch->lanes.ordering != ORDERING_PARTITION ||
-	       lanes_is_empty(&dispatch->lanes, index, 0);
+	       lanes_is_free(&dispatch->lanes, index, 0);
 }
 
 /* All partitions that are ours (or, unless `all`, may be claimed from now), starting somewhere else
@@ -321,6 +321,15 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	give(dispatch, job);
 }
 
+static void look_at_holds(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct job *job =
+		dispatch->claimer.under_way[JOB_HOLDS] ? NULL : holds_job(dispatch, now_ms);
+
+	if (job != NULL)
+		give(dispatch, job);
+}
+
 /* Claims leave a worker to the verdicts when there is more than one. */
 static bool may_give(const struct dispatch *dispatch)
 {
@@ -353,6 +362,8 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (may_give(dispatch))
 		rescue(dispatch);
+	if (may_give(dispatch))
+		look_at_holds(dispatch, now_ms);
 	claim(dispatch, now_ms);
 	if (may_give(dispatch))
 		sweep(dispatch, now_ms);

@@ -3,6 +3,7 @@
  * for the fields marked otherwise. Files, by what they answer:
  *
  *	held.c     what is in memory: arrival, routing, leaving, low_seq
+ *	holds.c    keys held back while another instance is at them
  *	handlers.c handler groups: who belongs to them, what waits for them
  *	pump.c     who gets what: windows, batches, the least busy connection
  *	suspects.c what is delivered alone
@@ -136,6 +137,15 @@ struct arrival {
 	STAILQ_ENTRY(arrival) link;
 };
 
+/* Rows of our partitions that others still hold. */
+struct holds {
+	struct held_row *items;
+	size_t count;
+	size_t room;
+	size_t next; /* where the next look starts */
+	int64_t look_at_ms;
+};
+
 enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
 
 struct dispatch {
@@ -163,6 +173,7 @@ struct dispatch {
 	int64_t refused_seq;     /* lowest that no memory was found for; INT64_MAX = none */
 	_Atomic int64_t low_seq; /* any thread */
 	struct lanes lanes;
+	struct holds holds;
 	STAILQ_HEAD(, arrival) arrivals;
 
 	struct routing *routing;
@@ -229,6 +240,16 @@ void held_return_undelivered(struct dispatch *dispatch, size_t partition);
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
 /* Frees everything without settling. */
 void held_drop_all(struct dispatch *dispatch);
+
+/* holds.c */
+/* Partitions became ours: holds back the keys of the rows others still hold. */
+void holds_add(struct dispatch *dispatch, const struct handover *handover);
+/* The partition is not ours any more. */
+void holds_drop(struct dispatch *dispatch, size_t partition);
+/* A look at what became of them, when it is time; else NULL. */
+struct job *holds_job(struct dispatch *dispatch, int64_t now_ms);
+void holds_finished(struct dispatch *dispatch, struct job *job);
+void holds_fini(struct holds *holds);
 
 /* handlers.c */
 /* Registers a session under its handler's name. ROUTING_OVERLAP with words, or FAULT_MEMORY. */
@@ -302,8 +323,11 @@ void deliver(struct session *session, struct entry **entries, size_t count);
 /* The delivery's id on the wire: "d9001.2". */
 #define ENTRY_ID_BYTES 40
 void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES]);
-/* A new deadline for an open delivery. */
+/* A new deadline for an open delivery, as far as its bound allows. */
 void deliver_extend(struct entry *entry, int64_t deadline_ms);
+/* The partition is another's now: what is delivered of it may finish, within one more timeout of its
+ * handler, however often that extends it (rule R12). */
+void deliver_bound(struct dispatch *dispatch, size_t partition);
 
 /* settler.c */
 void settler_init(struct settler *settler);
@@ -336,9 +360,9 @@ void claimed_take(struct dispatch *dispatch, struct job *job);
 void arrivals_take(struct dispatch *dispatch);
 /* Finished jobs, all of them. */
 void arrivals_take_jobs(struct dispatch *dispatch);
-/* Frees the batches that still wait. */
 /* A claim was lost: what waits for it may be behind rows that nobody holds. */
 void arrivals_doubt(struct dispatch *dispatch);
+/* Frees the batches that still wait. */
 void arrivals_drop(struct dispatch *dispatch);
 
 /* stopping.c */

@@ -24,9 +24,24 @@ static void insert_by_deadline(struct session *session, struct entry *entry)
 
 void deliver_extend(struct entry *entry, int64_t deadline_ms)
 {
+	entry->cut = entry->bound_ms != 0 && deadline_ms > entry->bound_ms;
 	TAILQ_REMOVE(&entry->session->open, entry, link);
-	entry->deadline_ms = deadline_ms;
+	entry->deadline_ms = entry->cut ? entry->bound_ms : deadline_ms;
 	insert_by_deadline(entry->session, entry);
+}
+
+void deliver_bound(struct dispatch *dispatch, size_t partition)
+{
+	int64_t now_ms = clock_now_ms();
+	struct entry *entry;
+
+	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
+		if (entry->state != ENTRY_OPEN || entry->partition != partition ||
+			entry->bound_ms != 0)
+			continue;
+		entry->bound_ms = now_ms + entry->session->timeout_ms;
+		deliver_extend(entry, entry->deadline_ms);
+	}
 }
 
 static void open_entry(struct session *session, struct entry *entry)
@@ -36,6 +51,8 @@ static void open_entry(struct session *session, struct entry *entry)
 
 	entry->state = ENTRY_OPEN;
 	entry->session = session;
+	entry->bound_ms = 0;
+	entry->cut = false;
 	entry->opened_us = clock_now_us();
 	entry->deadline_ms = entry->opened_us / 1000 + session->timeout_ms;
 	insert_by_deadline(session, entry);

@@ -57,6 +57,7 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
+	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
 	dispatch_stir(dispatch);
@@ -335,6 +336,7 @@ void dispatch_free(struct dispatch *dispatch)
 	handlers_fini(dispatch);
 	free_events(dispatch);
 	lanes_fini(&dispatch->lanes);
+	holds_fini(&dispatch->holds);
 	open_claims_fini(&dispatch->claimer.open);
 	routing_free(dispatch->routing);
 	protocol_parser_free(dispatch->parser);

@@ -65,6 +65,8 @@ struct entry {
 	bool raised;              /* its crash_count is raised in the table */
 	bool in_flight;           /* counts against max_in_flight until settled */
 	int64_t deadline_ms;      /* clock_now_ms() */
+	int64_t bound_ms;         /* OPEN: no extension beyond; 0 = none, its partition is ours */
+	bool cut;                 /* the bound, not its deadline, ends it */
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: not before */
 	enum entry_end end;

@@ -282,6 +282,11 @@ static void expire(struct dispatch *dispatch, struct session *session, int64_t n
 	struct entry *entry;
 
 	while ((entry = TAILQ_FIRST(&session->open)) != NULL && entry->deadline_ms <= now_ms) {
+		if (entry->cut) { /* it was extended beyond what a new owner waits for */
+			session_cancel(session, entry, "lease_lost");
+			held_return(dispatch, entry);
+			continue;
+		}
 		session_cancel(session, entry, "timeout");
 		handlers_close_delivery(dispatch, entry);
 		judge_timeout(&dispatch->rules, entry, session->timeout_ms);

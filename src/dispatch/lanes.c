@@ -1,6 +1,7 @@
 /*
  * See lanes.h. A lane lives while it has entries or knows of something outside; an empty lane is in
- * exactly one of two lists: `spill` (go on with it) or `idle` (blocked: somebody else will).
+ * exactly one of two lists: `spill` (go on with it) or `idle` (blocked: somebody else will). A lane that is
+ * held back is in none: its hold will end.
  */
 #include "dispatch/lanes.h"
 
@@ -96,7 +97,7 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 static void file(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
-	if (lane->count > 0)
+	if (lane->count > 0 || lane->held > 0)
 		return;
 	if (lane->outside == INT64_MAX) {
 		drop(lanes, lane);
@@ -154,7 +155,7 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
 	const struct entry *at;
 
-	if (lane->outside < entry->message->offset)
+	if (lane->held > 0 || lane->outside < entry->message->offset)
 		return true;
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
 		if (!is_before(at, entry))
@@ -295,11 +296,36 @@ void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
 	file(lanes, lane);
 }
 
-bool lanes_is_empty(const struct lanes *lanes, size_t partition, uint64_t hash)
+int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return FAULT_MEMORY;
+	lane->held++;
+	file(lanes, lane);
+	return 0;
+}
+
+void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane == NULL || lane->held == 0)
+		return;
+	lane->held--;
+	if (offset >= 0) {
+		note_outside(lanes, lane, offset);
+		lane->blocked = false;
+	}
+	file(lanes, lane);
+}
+
+bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash)
 {
 	const struct lane *lane = find(lanes, partition, hash);
 
-	return lane == NULL || lane->count == 0;
+	return lane == NULL || (lane->count == 0 && lane->held == 0);
 }
 
 size_t lanes_take_spilled(struct lanes *lanes, struct lane_key *out, size_t most)

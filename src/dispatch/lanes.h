@@ -27,6 +27,7 @@ struct lane {
 	int64_t outside;       /* lowest offset known to wait in the table; INT64_MAX = none */
 	int64_t outside_high;  /* highest one known; -1 = none */
 	uint64_t noted;        /* claims given when something was last seen outside */
+	size_t held;           /* rows of it that another instance holds: nothing is delivered */
 	bool blocked;          /* the one outside waits for its retry or for a handler: a claim of
 				     * the lane would find nothing until that one was claimed */
 	int64_t idle_since_ms; /* empty since */
@@ -92,8 +93,13 @@ int lanes_parked(
 	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err);
 /* A claim of this lane found nothing: it waits for the one outside. */
 void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash);
-/* True when memory holds nothing of this lane. */
-bool lanes_is_empty(const struct lanes *lanes, size_t partition, uint64_t hash);
+/* Another instance holds a row of this lane: from now on everything of it is parked, until lanes_unhold()
+ * was called as often (rule R12). FAULT_MEMORY. */
+int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash);
+/* That row is over, or waits in the table at `offset` (-1: it is over). */
+void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset);
+/* True when memory holds nothing of this lane, and no other instance does. */
+bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash);
 /* Takes up to `most` lanes off the spill list: to be claimed now. */
 size_t lanes_take_spilled(struct lanes *lanes, struct lane_key *out, size_t most);
 /* Forgets idle lanes of a partition that went away, or, with SIZE_MAX, the oldest idle ones above

@@ -45,6 +45,7 @@ void job_free(struct job *job)
 	free(job->rows);
 	free(job->entries);
 	free(job->held);
+	free(job->states);
 	claimed_fini(&job->claimed);
 	parked_page_fini(&job->page);
 	free(job);
@@ -118,6 +119,13 @@ static int run_gauges(struct db *db, struct job *job)
 	return claims_gauges(db, &request, &job->gauges, &job->err);
 }
 
+static int run_holds(struct db *db, struct job *job)
+{
+	const struct foreign_rows rows = { job->held, job->states, job->count };
+
+	return foreign_look(db, job->request.instance, &rows, &job->err);
+}
+
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_SETTLE] = run_settle,
 	[JOB_RAISE] = run_raise,
@@ -126,6 +134,7 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_SWEEP] = run_sweep,
 	[JOB_RESCUE] = run_rescue,
 	[JOB_GAUGES] = run_gauges,
+	[JOB_HOLDS] = run_holds,
 };
 
 static void execute(struct worker *worker, struct job *job)

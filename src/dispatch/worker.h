@@ -9,6 +9,7 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "store/claims.h"
+#include "store/foreign.h"
 #include "store/settle.h"
 
 enum job_kind {
@@ -19,6 +20,7 @@ enum job_kind {
 	JOB_SWEEP,  /* one partition -> waiting, page, released */
 	JOB_RESCUE, /* held -> rescued */
 	JOB_GAUGES, /* partitions -> gauges */
+	JOB_HOLDS,  /* held -> states */
 	JOB_KINDS
 };
 
@@ -36,8 +38,8 @@ struct job {
 	struct claim_lane *lanes;
 	struct settle_row *rows;
 	struct entry **entries; /* behind the rows; not the worker's business */
-	int64_t *held;
-	uint64_t after; /* JOB_SWEEP: where the page starts */
+	int64_t *held;          /* JOB_HOLDS: rising */
+	uint64_t after;         /* JOB_SWEEP: where the page starts */
 	bool first_page;
 	int64_t cap;     /* JOB_GAUGES */
 	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
@@ -48,6 +50,7 @@ struct job {
 	struct claimed claimed;
 	struct parked_page page;
 	struct gauges gauges;
+	enum foreign_state *states; /* JOB_HOLDS: of held */
 	bool waiting;
 	int64_t released;
 	int64_t rescued;

@@ -97,6 +97,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
 	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
+	outbox_init(&ingest->outbox);
 	ingest->outage.down = true;
 	ingest->holds = HOLD_DATABASE;
 	(void)pthread_mutex_init(&ingest->end_lock, NULL);
@@ -167,7 +168,7 @@ static void backpressure(struct ingest *ingest)
 static bool may_store(const struct ingest *ingest)
 {
 	return storing_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&
-	       ingest->outbox.stored == NULL;
+	       outbox_is_empty(ingest);
 }
 
 static int64_t collect_until(const struct ingest *ingest, int64_t began_us)

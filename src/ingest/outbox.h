@@ -1,14 +1,16 @@
 /*
- * What dispatch is to be told, kept until its queue takes it. Nothing is stored while something stored
- * before has not been handed over, so this holds one batch at most. The ingest thread.
+ * What dispatch is to be told, kept in its order until dispatch's queue takes it. Nothing is stored while
+ * something is left, so this holds one batch at most, and the news of one rebalance. The ingest
+ * thread.
  */
 #ifndef INGEST_OUTBOX_H
 #define INGEST_OUTBOX_H
 
 #include "ingest/state.h"
 
-/* Takes the handover (empty ones are dropped). The outbox must be empty of stored messages. */
-void outbox_store(struct ingest *ingest, struct handover *handover);
+void outbox_init(struct outbox *outbox);
+/* Takes the handover; empty ones are dropped. */
+void outbox_add(struct ingest *ingest, struct handover *handover);
 /* A partition is not ours any more. */
 void outbox_revoke(struct ingest *ingest, size_t index);
 /* Offers what is there; waits up to timeout_ms for room. True when nothing is left. */

@@ -11,7 +11,7 @@
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
 #include "ingest/place.h"
-#include "model/meters.h"
+#include "ingest/taking.h"
 
 #define REVOKE_COMMIT_MS 2000
 #define CLUSTER_ID_MS    1000
@@ -217,47 +217,6 @@ static bool bind_schema(struct ingest *ingest)
 	return true;
 }
 
-static void taken(struct ingest *ingest, const struct watermark *row)
-{
-	struct partition *partition =
-		partitions_find(&ingest->partitions, row->topic, row->partition);
-
-	if (partition == NULL || !partition_is_new(partition))
-		return;
-	partition_note_row(partition, row);
-	partition->alone = row->forced;
-	partition->state = PARTITION_TAKEN;
-	/* Not row->waiting: rows of a former owner may still come back to waiting. A sweep will tell. */
-	gate_assign(ingest->options.gate, partition->index, true);
-}
-
-static void take_rows(struct ingest *ingest)
-{
-	struct watermarks rows = { .items = NULL };
-	struct err err = ERR_INIT;
-	size_t count = 0;
-	CLEANUP(freep)
-	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_new, &count);
-	int r;
-
-	if (count == 0)
-		return;
-	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
-	if (r < 0) {
-		outage_begin(ingest, &err);
-		return;
-	}
-	if (r > 0) {
-		ingest_fenced(ingest);
-		return;
-	}
-	for (size_t i = 0; i < rows.count; i++)
-		taken(ingest, &rows.items[i]);
-	watermarks_free(&rows);
-	outage_over(ingest);
-	wake_poke(ingest->options.dispatch_wake);
-}
-
 void ownership_step(struct ingest *ingest)
 {
 	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0 || !bind_schema(ingest))
@@ -266,7 +225,7 @@ void ownership_step(struct ingest *ingest)
 		ingest_fenced(ingest);
 		return;
 	}
-	take_rows(ingest);
+	taking_step(ingest);
 	if (!ingest->outage.down)
 		place_step(ingest);
 }

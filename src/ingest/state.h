@@ -50,12 +50,9 @@ struct collector {
 	struct buf encoded;
 };
 
-/* What dispatch has not taken yet, in this order: what was stored, then what was revoked. */
+/* What dispatch has not taken yet, oldest first. */
 struct outbox {
-	struct handover *stored;
-	size_t *revoked;
-	size_t revoked_count;
-	size_t revoked_room;
+	STAILQ_HEAD(, handover) waiting;
 };
 
 /* Arrays for gate_place(). */

@@ -207,7 +207,7 @@ static void was_stored(struct ingest *ingest, struct handover *handover)
 	note_moves(ingest);
 	fates_note(ingest, handover);
 	handover->stored_us = clock_now_us();
-	outbox_store(ingest, handover);
+	outbox_add(ingest, handover);
 	end_batch(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	outage_over(ingest);
@@ -246,7 +246,8 @@ static int try_store(struct ingest *ingest, struct err *err)
 static int prepare(struct ingest *ingest, struct handover **handover, struct err *err)
 {
 	size_t rows = ingest->batch.row_count;
-	int r = handover_new(handover, rows, rows, 0, err);
+	const struct handover_room room = { .items = rows, .parked = rows };
+	int r = handover_new(handover, &room, err);
 
 	if (r == 0)
 		r = build_moves(ingest, err);

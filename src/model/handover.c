@@ -1,41 +1,28 @@
 #include "model/handover.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int room_for(void **array, size_t count, size_t size)
+/* An array with room for `count`; NULL for none. False: no memory. */
+static bool room_for(void *array, size_t count, size_t size)
 {
-	if (count == 0)
-		return 0;
-	*array = calloc(count, size);
-	return *array == NULL ? FAULT_MEMORY : 0;
+	void *made = count == 0 ? NULL : calloc(count, size);
+
+	memcpy(array, &made, sizeof(made));
+	return count == 0 || made != NULL;
 }
 
-static int make_rooms(struct handover *handover, size_t items, size_t parked, size_t revoked)
-{
-	void *array = NULL;
-
-	if (room_for(&array, items, sizeof(*handover->items)) < 0)
-		return FAULT_MEMORY;
-	handover->items = array;
-	array = NULL;
-	if (room_for(&array, parked, sizeof(*handover->parked)) < 0)
-		return FAULT_MEMORY;
-	handover->parked = array;
-	array = NULL;
-	if (room_for(&array, revoked, sizeof(*handover->revoked)) < 0)
-		return FAULT_MEMORY;
-	handover->revoked = array;
-	return 0;
-}
-
-int handover_new(
-	struct handover **out, size_t items, size_t parked, size_t revoked, struct err *err)
+int handover_new(struct handover **out, const struct handover_room *room, struct err *err)
 {
 	struct handover *handover = calloc(1, sizeof(*handover));
 
 	if (handover == NULL)
 		return err_memory(err);
-	if (make_rooms(handover, items, parked, revoked) < 0) {
+	if (!room_for(&handover->items, room->items, sizeof(*handover->items)) ||
+		!room_for(&handover->parked, room->parked, sizeof(*handover->parked)) ||
+		!room_for(&handover->revoked, room->revoked, sizeof(*handover->revoked)) ||
+		!room_for(&handover->taken, room->taken, sizeof(*handover->taken)) ||
+		!room_for(&handover->held, room->held, sizeof(*handover->held))) {
 		handover_free(handover);
 		return err_memory(err);
 	}
@@ -52,5 +39,7 @@ void handover_free(struct handover *handover)
 	free(handover->items);
 	free(handover->parked);
 	free(handover->revoked);
+	free(handover->taken);
+	free(handover->held);
 	free(handover);
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/err.h"
 #include "model/message.h"
@@ -24,6 +25,23 @@ struct handover_item {
 	size_t partition;        /* index in the gate */
 };
 
+/* A row of a partition just taken that another instance still holds: its key is held back (rule R12). */
+struct held_row {
+	size_t partition; /* index in the gate */
+	int64_t seq;
+	int64_t offset;
+	uint64_t key_hash;
+};
+
+/* How many of each it has room for. */
+struct handover_room {
+	size_t items;
+	size_t parked;
+	size_t revoked;
+	size_t taken;
+	size_t held;
+};
+
 struct handover {
 	struct handover_item *items; /* in the order they were stored */
 	size_t count;
@@ -31,12 +49,15 @@ struct handover {
 	size_t parked_count;
 	size_t *revoked; /* partitions that are not ours any more */
 	size_t revoked_count;
-	int64_t stored_us; /* clock_now_us() at COMMIT */
+	size_t *taken; /* partitions that are ours from now on */
+	size_t taken_count;
+	struct held_row *held; /* of these */
+	size_t held_count;
+	int64_t stored_us;           /* clock_now_us() at COMMIT */
+	STAILQ_ENTRY(handover) link; /* for whoever keeps several */
 };
 
-/* All arrays with room for what is asked. */
-int handover_new(
-	struct handover **out, size_t items, size_t parked, size_t revoked, struct err *err);
+int handover_new(struct handover **out, const struct handover_room *room, struct err *err);
 /* Frees the messages it still holds, too. */
 void handover_free(struct handover *handover);
 

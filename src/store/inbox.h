@@ -31,7 +31,6 @@ struct watermark {
 	int64_t last_timestamp; /* ms; -1: none */
 	bool forced;            /* inbox.seek() was called: the watermark alone decides */
 	bool mine;              /* owner is this instance */
-	bool waiting;           /* rows wait in the table (take only) */
 };
 struct watermarks {
 	struct watermark *items;
@@ -45,7 +44,7 @@ struct partition_ref {
 };
 
 /* Takes partitions Kafka assigned: owner = me, epoch + 1, unconditionally (rule R6) but for INBOX_FENCED:
- * our own lease is gone. */
+ * our own lease is gone. One that is locked now is missing in `out`: try again. */
 int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err);
 /* Reads watermarks behind their locks: an earlier transaction of ours on them is over then, and what

@@ -18,9 +18,8 @@ static int64_t int_or_none(const struct rows *rows, int row, int column)
 	return rows_is_null(rows, row, column) ? -1 : rows_int(rows, row, column);
 }
 
-/* Columns 0 to 6 are the same in all three statements; the last is told apart by `taken`. */
-static int read_watermark(const struct inbox *inbox, const struct rows *rows, int row, bool taken,
-	struct watermark *out)
+static int read_watermark(
+	const struct inbox *inbox, const struct rows *rows, int row, struct watermark *out)
 {
 	*out = (struct watermark){
 		.topic = strdup(rows_text(rows, row, 0)),
@@ -30,14 +29,13 @@ static int read_watermark(const struct inbox *inbox, const struct rows *rows, in
 		.last_offset = int_or_none(rows, row, 4),
 		.last_timestamp = rows_timestamp_ms(rows, row, 5),
 		.forced = rows_bool(rows, row, 6),
-		.mine = taken || rows_int(rows, row, 7) == inbox->instance,
-		.waiting = taken && rows_bool(rows, row, 7),
+		.mine = rows_int(rows, row, 7) == inbox->instance,
 	};
 	return out->topic == NULL ? FAULT_MEMORY : 0;
 }
 
-static int read_watermarks(const struct inbox *inbox, const struct rows *rows, bool taken,
-	struct watermarks *out, struct err *err)
+static int read_watermarks(
+	const struct inbox *inbox, const struct rows *rows, struct watermarks *out, struct err *err)
 {
 	struct watermarks list = { NULL, 0 };
 	size_t count = (size_t)rows_count(rows);
@@ -46,7 +44,7 @@ static int read_watermarks(const struct inbox *inbox, const struct rows *rows, b
 	if (list.items == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < count; i++) {
-		if (read_watermark(inbox, rows, (int)i, taken, &list.items[i]) != 0) {
+		if (read_watermark(inbox, rows, (int)i, &list.items[i]) != 0) {
 			watermarks_free(&list);
 			return err_memory(err);
 		}
@@ -110,8 +108,9 @@ int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t cou
 
 	params_reset(params);
 	add_refs(params, refs, count);
+	params_text(params, ordering_name(inbox->ordering));
 	if (r == 0)
-		r = db_queue(inbox->db, QUERY_LOCK_PARTITIONS, params, NULL, err);
+		r = db_queue(inbox->db, QUERY_MAKE_PARTITIONS, params, NULL, err);
 	params_reset(params);
 	params_int(params, inbox->instance);
 	add_refs(params, refs, count);
@@ -120,7 +119,7 @@ int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t cou
 		r = db_queue(inbox->db, QUERY_TAKE_PARTITIONS, params, &rows, err);
 	if (r == 0)
 		r = commit_known(inbox->db, err);
-	return r != 0 ? r : read_watermarks(inbox, rows, true, out, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
 }
 
 static int queue_rescue(struct inbox *inbox, struct err *err)
@@ -149,7 +148,7 @@ int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t c
 		r = queue_rescue(inbox, err);
 	if (r == 0)
 		r = commit_known(inbox->db, err);
-	return r != 0 ? r : read_watermarks(inbox, rows, false, out, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
 }
 
 int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err)
@@ -160,7 +159,7 @@ int inbox_peek(struct inbox *inbox, struct watermarks *out, struct err *err)
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
 	r = db_run(inbox->db, QUERY_PEEK_PARTITIONS, &inbox->params, &rows, err);
-	return r != 0 ? r : read_watermarks(inbox, rows, false, out, err);
+	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
 }
 
 int inbox_release(

@@ -159,7 +159,7 @@ static void a_handover_that_cannot_be_made_leaves_nothing_behind(void **state)
 		int r;
 
 		alloc_fail_at(n);
-		r = handover_new(&handover, 3, 2, 1, NULL);
+		r = handover_new(&handover, &(struct handover_room){ 3, 2, 1, 1, 1 }, NULL);
 		if (!alloc_fail_never()) {
 			assert_int_equal(r, 0);
 			break;

@@ -1,0 +1,11 @@
+-- What became of rows that another instance held when their partition was taken (rule R12).
+-- Caller: store/foreign.c, while keys are held back. Index: inbox_messages_seq_key.
+-- $1 own id, $2 seqs. Back, only of rows that are not another's any more: seq, whether it waits.
+SELECT m.seq, m.available_at IS NOT NULL
+FROM inbox.inbox_messages m
+WHERE m.seq = ANY ($2::bigint[])
+  AND (m.available_at IS NOT NULL OR m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL
+       OR m.claimed_by = $1::int)
+UNION ALL
+SELECT s.seq, false FROM unnest($2::bigint[]) AS s(seq)
+WHERE NOT EXISTS (SELECT FROM inbox.inbox_messages m WHERE m.seq = s.seq)
