@@ -8,6 +8,7 @@
 
 #include "admin/notify.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/dispatch.h"
 #include "ingest/ingest.h"
@@ -165,9 +166,12 @@ static int stop_in_order(struct daemon *daemon, struct incarnation *life)
 	int hung;
 
 	notify_stopping();
+	FAULT_POINT("stop_begun");
 	dispatch_begin_stop(life->dispatch, deadline);
 	hung = ingest_stop(life->ingest, timeout / INGEST_SHARE);
+	FAULT_POINT("stop_ingest_done");
 	hung |= dispatch_finish(life->dispatch);
+	FAULT_POINT("stop_dispatch_done");
 	keeper_stop(life->keeper, hung == 0);
 	return hung;
 }

@@ -6,6 +6,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "store/migrate.h"
 #include "store/sidecar.h"
@@ -67,6 +68,7 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 	if (r == 0)
 		r = instance_register(
 			db, daemon->config->inbox.instance, daemon->lock.place, instance, err);
+	FAULT_POINT("after_register");
 	db_free(db);
 	return r;
 }

@@ -7,6 +7,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -42,6 +43,7 @@ static void take_news(struct dispatch *dispatch, const struct handover *handover
 static void take_handover(
 	struct dispatch *dispatch, struct handover *handover, enum held_origin origin)
 {
+	FAULT_POINT("before_admit");
 	for (size_t i = 0; i < handover->parked_count; i++)
 		(void)lanes_parked(&dispatch->lanes, handover->parked[i].partition,
 			handover->parked[i].key_hash, handover->parked[i].offset, NULL);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -187,6 +188,7 @@ static void deliver_batch(struct session *session, struct entry **entries, size_
 
 void deliver(struct session *session, struct entry **entries, size_t count)
 {
+	FAULT_POINT("before_deliver");
 	if (session->batch_max > 1)
 		deliver_batch(session, entries, count);
 	else

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -200,6 +201,8 @@ void held_settle(struct dispatch *dispatch, struct entry *entry)
 	bool outside = entry->verdict.outcome >= SETTLE_WAITING;
 
 	entry->state = ENTRY_SETTLING;
+	if (entry->end == END_RETRY)
+		FAULT_POINT("before_retry");
 	if (outside)
 		gate_dirty(dispatch->options.gate, entry->partition);
 	if (outside && entry->lane != NULL)
@@ -251,6 +254,8 @@ void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fat
 	end_flight(dispatch, entry);
 	if (outside)
 		gate_dirty(dispatch->options.gate, entry->partition);
+	if (entry->end == END_RETRY)
+		FAULT_POINT("after_retry");
 	if (waiting && !dispatch_is_stopping(dispatch))
 		claimer_expect(dispatch, entry->verdict.delay_ms);
 	next = lanes_leave(&dispatch->lanes, entry, outside, waiting);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -90,6 +91,7 @@ static void answer(struct session *session, struct entry *entry, const struct ve
 {
 	struct dispatch *dispatch = session->dispatch;
 
+	FAULT_POINT("after_answer");
 	handlers_close_delivery(dispatch, entry);
 	if (judge_answer(&dispatch->rules, entry, verdict, NULL) != 0)
 		log_warn("verdict_text_lost", LOG_STR("event_id", entry->message->event_id),

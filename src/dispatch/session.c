@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -166,6 +167,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 	struct session *session = arg;
 
 	(void)bev;
+	FAULT_POINT("after_deliver_before_settle");
 	if (session->closing)
 		end_output(session);
 	else

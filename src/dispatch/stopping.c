@@ -3,6 +3,7 @@
  * finish until shortly before the deadline, and the rest is cancelled early enough to be settled.
  * Abandoning settles nothing: the lease is lost, the rows belong to somebody else.
  */
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 
@@ -27,6 +28,7 @@ static void begin_stop(struct dispatch *dispatch)
 	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
 		LOG_INT("in_flight", dispatch->in_flight),
 		LOG_STR("next", "queued messages go back, delivered ones may finish"));
+	FAULT_POINT("before_give_back");
 	suspects_release(dispatch, SIZE_MAX);
 	held_return_undelivered(dispatch, SIZE_MAX);
 	dispatch_stir(dispatch);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 
 #define QUEUE_WAIT_MS 1000
 
@@ -53,12 +54,22 @@ void job_free(struct job *job)
 
 static int run_settle(struct db *db, struct job *job)
 {
-	return settle_run(db, job->request.instance, job->rows, job->count, &job->err);
+	int r;
+
+	FAULT_POINT("before_settle");
+	r = settle_run(db, job->request.instance, job->rows, job->count, &job->err);
+	FAULT_POINT("after_settle");
+	return r;
 }
 
 static int run_raise(struct db *db, struct job *job)
 {
-	return settle_raise(db, job->request.instance, job->rows, job->count, &job->err);
+	int r;
+
+	FAULT_POINT("before_raise");
+	r = settle_raise(db, job->request.instance, job->rows, job->count, &job->err);
+	FAULT_POINT("after_raise");
+	return r;
 }
 
 static int run_due(struct db *db, struct job *job)
@@ -90,6 +101,7 @@ static int run_sweep(struct db *db, struct job *job)
 	/* Where the partition is the order, claims go on with parked rows by themselves. */
 	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
 		return r;
+	FAULT_POINT("before_unpark");
 	r = claims_release(db, &job->request, job->partitions, &job->released, &job->err);
 	if (r != 0 || job->request.ordering != ORDERING_KEY)
 		return r;
@@ -104,8 +116,12 @@ static int run_rescue(struct db *db, struct job *job)
 		.seqs = job->held,
 		.count = job->count,
 	};
+	int r;
 
-	return claims_rescue(db, &held, &job->rescued, &job->err);
+	FAULT_POINT("before_rescue_of_own");
+	r = claims_rescue(db, &held, &job->rescued, &job->err);
+	FAULT_POINT("after_rescue_of_own");
+	return r;
 }
 
 static int run_gauges(struct db *db, struct job *job)

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/limit.h"
@@ -103,6 +104,7 @@ static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	struct consumer *consumer = opaque;
 
 	(void)kafka;
+	FAULT_POINT("after_offset_commit");
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
 	log_error_code(consumer, code, "offsets were not committed; the database has them");

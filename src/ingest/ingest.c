@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/ask.h"
 #include "ingest/collect.h"
@@ -200,6 +201,7 @@ static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 {
 	struct err err = ERR_INIT;
 
+	FAULT_POINT("after_poll");
 	if (lost_its_place(ingest))
 		ownership_recheck(ingest);
 	if (collect_record(ingest, record, &err) < 0)
@@ -307,7 +309,9 @@ static void finish(struct ingest *ingest)
 	ingest_hold(ingest, HOLD_OUTBOX);
 	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
 	ingest->closing = true;
+	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);
+	FAULT_POINT("after_leave_group");
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
 	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */
 	ingest->consumer = NULL;

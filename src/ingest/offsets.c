@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/ask.h"
 #include "model/meters.h"
@@ -43,7 +44,9 @@ void offsets_step(struct ingest *ingest)
 	list = uncommitted(ingest);
 	if (list == NULL)
 		return;
+	FAULT_POINT("before_offset_commit");
 	consumer_commit(ingest->consumer, list);
+	FAULT_POINT("after_offset_sent");
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -77,6 +80,7 @@ void offsets_commit_some(
 	if ((only == NULL && all == NULL) || (ingest->holds & HOLD_HALTED) != 0)
 		return;
 	list = stored_of(ingest, only == NULL ? all : only);
+	FAULT_POINT("before_last_offset_commit");
 	if (list->cnt > 0 &&
 		ask_commit(consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
 		log_warn("offsets_not_committed", LOG_STR("error", err.text),

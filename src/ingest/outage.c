@@ -5,6 +5,7 @@
 #include "base/backoff.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/ownership.h"
 #include "model/meters.h"
@@ -155,7 +156,9 @@ static int resync(struct ingest *ingest, struct err *err)
 	if (count == 0)
 		return 0;
 	mark_dirty(ingest);
+	FAULT_POINT("before_resync");
 	r = inbox_resync(ingest->inbox, refs, count, &rows, err);
+	FAULT_POINT("after_resync");
 	mark_dirty(ingest);
 	if (r < 0)
 		return r;

@@ -1,5 +1,7 @@
 #include "ingest/outbox.h"
 
+#include "base/faultpoint.h"
+
 void outbox_init(struct outbox *outbox)
 {
 	STAILQ_INIT(&outbox->waiting);
@@ -46,6 +48,7 @@ bool outbox_push(struct ingest *ingest, int64_t timeout_ms)
 	while ((handover = STAILQ_FIRST(&ingest->outbox.waiting)) != NULL) {
 		/* Once pushed it is dispatch's, its link too. */
 		STAILQ_REMOVE_HEAD(&ingest->outbox.waiting, link);
+		FAULT_POINT("before_queue");
 		r = queue_push(ingest->options.out, handover, timeout_ms);
 		if (r == QUEUE_TIMEOUT) {
 			STAILQ_INSERT_HEAD(&ingest->outbox.waiting, handover, link);
@@ -55,6 +58,7 @@ bool outbox_push(struct ingest *ingest, int64_t timeout_ms)
 			handover_free(handover); /* dispatch has ended: its rows are rescued */
 		else
 			wake_poke(ingest->options.dispatch_wake);
+		FAULT_POINT("after_queue");
 	}
 	return true;
 }

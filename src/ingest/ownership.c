@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/ask.h"
 #include "ingest/collect.h"
@@ -169,6 +170,7 @@ static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_l
 			refs[count++] =
 				(struct partition_ref){ partition->topic, partition->partition };
 	}
+	FAULT_POINT("before_release");
 	if (count > 0 && inbox_release(ingest->inbox, refs, count, &err) < 0)
 		outage_begin(ingest, &err);
 }
@@ -181,6 +183,7 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 		if (!ingest->closing) /* has just been done for all, or has just failed */
 			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
 		release_rows(ingest, list);
+		FAULT_POINT("after_release");
 	} else {
 		atomic_store(&ingest->options.health->group_joined, false);
 	}

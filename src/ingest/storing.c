@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/fates.h"
 #include "ingest/outage.h"
@@ -233,6 +234,7 @@ static int try_store(struct ingest *ingest, struct err *err)
 	int r;
 
 	(void)mark_dirty(ingest);
+	FAULT_POINT("before_insert");
 	r = inbox_store(ingest->inbox, &ingest->batch, err);
 	if (mark_dirty(ingest))
 		wake_poke(ingest->options.dispatch_wake);

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
@@ -89,6 +90,7 @@ static int find_foreign(struct ingest *ingest, const struct watermarks *rows,
 		return err_memory(err);
 	for (size_t i = 0; i < rows->count; i++)
 		refs[i] = (struct partition_ref){ rows->items[i].topic, rows->items[i].partition };
+	FAULT_POINT("before_foreign");
 	return foreign_find(ingest->db, &request, out, err);
 }
 
@@ -124,7 +126,9 @@ void taking_step(struct ingest *ingest)
 	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return;
+	FAULT_POINT("before_take");
 	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
+	FAULT_POINT("after_take");
 	if (r == 0 && rows.count > 0)
 		r = begin_with(ingest, &rows, &err);
 	watermarks_free(&rows);

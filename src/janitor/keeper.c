@@ -11,6 +11,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
@@ -82,7 +83,9 @@ static int beat(struct keeper *keeper, struct err *err)
 		.low_claim = keeper->options.low_claim(keeper->options.arg),
 		.handlers = { handlers.data, handlers.length },
 	};
+	FAULT_POINT("before_heartbeat");
 	r = instance_heartbeat(keeper->db, keeper->options.instance, &heartbeat, &pg_now_ms, err);
+	FAULT_POINT("after_heartbeat");
 	if (r == 0)
 		on_beat(keeper, pg_now_ms);
 	return r;
@@ -102,6 +105,7 @@ static int judge(struct keeper *keeper, struct err *err)
 	if (r != 0)
 		return r;
 	if (fenced > 0) {
+		FAULT_POINT("after_fence");
 		log_warn("instances_fenced", LOG_INT("count", fenced),
 			LOG_STR("next", "their messages go back to waiting"));
 	}
@@ -150,6 +154,7 @@ static void say_goodbye(struct keeper *keeper)
 {
 	struct err err = ERR_INIT;
 
+	FAULT_POINT("before_goodbye");
 	if (db_open(keeper->db, &err) != 0 ||
 		instance_stop(keeper->db, keeper->options.instance, &err) != 0)
 		log_warn("goodbye_failed", LOG_STR("error", err.text),
@@ -168,6 +173,7 @@ static void *run(void *arg)
 	}
 	if (keeper->goodbye)
 		say_goodbye(keeper);
+	FAULT_POINT("after_goodbye");
 	atomic_store(&keeper->ended, true);
 	return NULL;
 }

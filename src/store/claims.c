@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/faultpoint.h"
 #include "queries.h"
 #include "store/claim_params.h"
 
@@ -111,8 +112,11 @@ static int run_claim(struct db *db, enum query query, const struct params *param
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	bool was_open = db_is_open(db);
-	int r = db_run(db, query, params, &rows, err);
+	int r;
 
+	FAULT_POINT("before_claim");
+	r = db_run(db, query, params, &rows, err);
+	FAULT_POINT("after_claim");
 	if (r != 0)
 		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
 	return read_claimed(rows, out, err) == 0 ? 0 : CLAIM_UNKNOWN;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/faultpoint.h"
 #include "queries.h"
 #include "store/link.h"
 #include "store/statements.h"
@@ -212,18 +213,29 @@ static int refuse_failed(struct db *db, struct err *err)
 	return err_set(err, FAULT_INTERNAL, "a failed transaction was to be committed");
 }
 
+/* What a connection that ends between COMMIT and its answer looks like; for the fault suite. */
+static int lose_answer(struct db *db, struct err *err)
+{
+	link_close(db->link);
+	return err_set(err, FAULT_DATABASE, "the answer to COMMIT was lost");
+}
+
 int db_commit(struct db *db, struct err *err)
 {
 	bool was_open = db_is_open(db);
 	int r = was_open ? refuse_failed(db, err) : 0;
 
 	db->savepoint = false;
+	if (FAULT_ERROR("error_before_commit"))
+		link_close(db->link);
 	if (r == 0)
 		r = link_queue(db->link, "COMMIT", NULL, NULL, err);
 	if (r == 0)
 		r = link_fly(db->link, db->timeout_ms, err);
-	if (r == 0)
+	if (r == 0 && !FAULT_ERROR("error_after_commit"))
 		return 0;
+	if (r == 0)
+		r = lose_answer(db, err);
 	if (was_open && !db_is_open(db))
 		return DB_COMMIT_UNKNOWN;
 	end_transaction(db);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/faultpoint.h"
 #include "queries.h"
 #include "store/inbox_private.h"
 
@@ -376,7 +377,9 @@ static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
 		db_rollback(inbox->db);
 		return r;
 	}
+	FAULT_POINT("after_insert_before_commit");
 	r = db_commit(inbox->db, err);
+	FAULT_POINT("after_commit_before_offset");
 	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
 }
 

@@ -1,6 +1,7 @@
 #include "store/instance.h"
 
 #include "base/backoff.h"
+#include "base/faultpoint.h"
 #include "queries.h"
 
 #define REGISTER_TRIES 20
@@ -76,8 +77,10 @@ int instance_fence(
 	params_text(&params, fencing->place[0] == '\0' ? NULL : fencing->place);
 	params_bigint(&params, fencing->lease_ms);
 	params_bool(&params, fencing->judge_leases);
+	FAULT_POINT("before_fence");
 	/* First its sessions: an open transaction of a stopped process holds its row (rule R5). */
 	r = db_run(db, QUERY_TERMINATE_INSTANCE, &params, NULL, err);
+	FAULT_POINT("after_terminate_before_fence");
 	if (r == 0)
 		r = db_run(db, QUERY_FENCE_INSTANCES, &params, &rows, err);
 	if (r == 0)
@@ -149,10 +152,14 @@ static int note_rescued(struct db *db, int32_t id, struct err *err)
 static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim,
 	const atomic_bool *stop, struct err *err)
 {
-	int r = walk(rescue, low_claim, stop, rescue_slow, err);
+	int r;
 
+	FAULT_POINT("before_rescue");
+	r = walk(rescue, low_claim, stop, rescue_slow, err);
+	FAULT_POINT("between_rescues");
 	if (r == 0)
 		r = walk(rescue, low_seq, stop, rescue_born, err);
+	FAULT_POINT("after_rescue");
 	if (r != 0 || rescue->locked > 0 || atomic_load(stop))
 		return r;
 	return note_rescued(rescue->db, rescue->id, err);
