@@ -1,0 +1,322 @@
+"""Many sidecars with handlers of their own, one producer, one ledger.
+
+What a message's handler does is drawn from the fleet's seed when the message is produced, and kept
+by id: see KINDS. A run is repeated with the same INBOXD_SEED as far as the threads of the machine
+allow.
+"""
+
+import collections
+import os
+import random
+import signal
+import threading
+import time
+import zlib
+
+from confluent_kafka import Producer
+
+from hands import CLOSE, Hand
+from ledger import Ledger, Snapshot
+from support.wait import eventually
+
+# How often each kind of message is drawn.
+KINDS = {"done": 60, "retry": 15, "effect": 15, "effect_after_rollback": 10}
+LEASE_MS = 3000
+TIMEOUT_MS = 2000  # of a delivery: a stopped sidecar's are over before another one takes over
+KEYS = 8
+SETTINGS = {
+    "inbox": {"shutdown_timeout": "6s"},
+    "kafka": {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300},
+    "retry": {"backoff": "20ms", "backoff_max": "200ms", "max_attempts": 50, "max_crashes": 5},
+    "worker": {"poll": "100ms", "lease": f"{LEASE_MS}ms"},
+}
+
+TABLES = """
+CREATE TABLE effects (source text, event_id text, claim text);
+CREATE TABLE completions (number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, claimed_by int,
+    delivery_count int);
+CREATE FUNCTION note_completion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.completions (seq, claimed_by, delivery_count)
+        VALUES (NEW.seq, NEW.claimed_by, NEW.delivery_count);
+    RETURN NULL; END $$;
+CREATE TRIGGER note_completion AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
+    WHEN (OLD.processed_at IS NULL AND NEW.processed_at IS NOT NULL)
+    EXECUTE FUNCTION note_completion()"""
+
+
+class Instance:
+    """One sidecar and its fault points; its handlers reconnect by themselves."""
+
+    def __init__(self, name, sidecar, faults):
+        self.name = name
+        self.sidecar = sidecar
+        self.faults = faults
+        self.hands = []
+
+    # Faults
+
+    def arm(self, *rules):
+        """Each rule is `NAME ACTION [NTH]`; replaces what was armed."""
+        with open(self.faults + ".new", "w", encoding="utf-8") as file:
+            file.write("".join(f"{rule}\n" for rule in rules))
+        os.replace(self.faults + ".new", self.faults)
+
+    def disarm(self):
+        self.arm()
+
+    def hits(self):
+        """[(name, action)] of all its lives."""
+        try:
+            with open(self.faults + ".hits", encoding="utf-8") as file:
+                return [tuple(line.split()) for line in file]
+        except FileNotFoundError:
+            return []
+
+    def wait_hit(self, name, timeout=30):
+        eventually(lambda: name in (hit for hit, _ in self.hits()), timeout,
+                   what=f"fault point {name} of {self.name} to be hit", every=0.01)
+
+    # Life
+
+    def start(self, ready=True):
+        self.sidecar.start(ready=ready)
+
+    def kill(self):
+        self.sidecar.kill()
+
+    def wait_killed(self, timeout=30):
+        """It must have been its armed fault point."""
+        code = self.sidecar.wait(timeout)
+        assert code == -signal.SIGKILL, f"{self.name} ended with exit code {code}"
+
+    def stop(self):
+        code = self.sidecar.stop()
+        assert code == 0, f"{self.name} ended with exit code {code}"
+
+    def pause(self):
+        """SIGSTOP."""
+        self.sidecar.signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.sidecar.signal(signal.SIGCONT)
+
+    @property
+    def is_running(self):
+        return self.sidecar.is_running()
+
+
+class Fleet:
+    def __init__(self, make_inboxd, inbox, streams, topic, group, partitions=4, seed=None):
+        self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
+        self.random = random.Random(self.seed)
+        self.ledger = Ledger()
+        self.inbox = inbox
+        self.instances = []
+        self._make_inboxd = make_inboxd
+        self._streams = streams
+        self._topic = topic
+        self._group = group
+        self._partitions = partitions
+        self._producer = None
+        self._background = None
+        self._enough = threading.Event()
+        self._failures = []
+        self._numbers = 0
+        self._recent = collections.deque(maxlen=200)
+        self._kinds = {}     # event id -> kind
+        self._left = collections.Counter()  # event id -> failures still to come
+        self._lock = threading.Lock()
+
+    # Sidecars
+
+    def add(self, env=None, hands=2, start=True, **settings):
+        """One more sidecar, with `hands` handlers; started and ready."""
+        name = f"i{len(self.instances) + 1}"
+        sidecar = self._make_inboxd({**SETTINGS, **{
+            section: {**SETTINGS.get(section, {}), **keys} for section, keys in settings.items()}})
+        sidecar.write_configuration({"inbox": {"instance": name}})
+        instance = Instance(name, sidecar, os.path.join(sidecar.directory, "faults"))
+        sidecar.env.update({"INBOXD_FAULTPOINTS": instance.faults, **(env or {})})
+        if not self.instances:
+            self._prepare_tables(sidecar)
+        self.instances.append(instance)
+        if start:
+            instance.start()
+        instance.hands += [
+            Hand(self.ledger, name, sidecar.socket_path, self._decide, self.inbox.conninfo,
+                 name=f"h{number}", timeout_ms=TIMEOUT_MS) for number in range(1, hands + 1)]
+        return instance
+
+    def hits(self):
+        return [hit for instance in self.instances for hit in instance.hits()]
+
+    def _prepare_tables(self, sidecar):
+        done = sidecar.command("migrate")
+        assert done.returncode == 0, done.stderr
+        self.inbox.execute(TABLES)
+
+    # Messages
+
+    def produce(self, count, kind=None):
+        """Sends `count` messages, now and then an old one again, and waits for their offsets."""
+        for _ in range(count):
+            self._produce_one(kind)
+        self._flush()
+
+    def produce_in_background(self, a_second=150):
+        """Until enough() is called."""
+        self._enough.clear()
+        self._background = threading.Thread(target=self._produce_on, args=[a_second], daemon=True)
+        self._background.start()
+
+    def enough(self):
+        self._enough.set()
+        if self._background is not None:
+            self._background.join(30)
+        self._background = None
+        self._flush()
+        assert not self._failures, self._failures[0]
+
+    def _produce_on(self, a_second):
+        try:
+            while not self._enough.is_set():
+                for _ in range(max(a_second // 50, 1)):
+                    self._produce_one()
+                self._producer.poll(0)
+                self._enough.wait(1 / 50)
+        except Exception as error:  # told by enough()
+            self._failures.append(error)
+
+    def _produce_one(self, kind=None):
+        if self._producer is None:
+            self._producer = Producer({"bootstrap.servers": self._streams.kafka.bootstrap,
+                                       "enable.idempotence": True, "linger.ms": 1, "log_level": 2})
+        if self._recent and kind is None and self.random.random() < 0.07:
+            event_id, key, partition = self.random.choice(self._recent)
+        else:
+            event_id, key, partition = self._invent(kind)
+        effect = self._kinds[event_id].startswith("effect")
+
+        def delivered(error, record):
+            if error is not None:
+                self._failures.append(AssertionError(f"{event_id} was not produced: {error}"))
+            else:
+                self.ledger.produce(self._topic, event_id, key, partition, record.offset(), effect)
+
+        self._producer.produce(self._topic, b'{"n":1}', key, partition=partition,
+                               headers=[("id", event_id)], on_delivery=delivered)
+
+    def _invent(self, kind):
+        self._numbers += 1
+        kind = kind or self.random.choices(list(KINDS), KINDS.values())[0]
+        event_id = f"{kind}-{self._numbers}"
+        key = None if self.random.random() < 0.2 else b"k%d" % self.random.randrange(KEYS)
+        partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
+        self._kinds[event_id] = kind
+        self._left[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
+                                "effect_after_rollback": 1}.get(kind, 0)
+        self._recent.append((event_id, key, partition))
+        return event_id, key, partition
+
+    def _flush(self):
+        if self._producer is not None:
+            assert self._producer.flush(30) == 0
+        assert not self._failures, self._failures[0]
+
+    # What handlers do
+
+    def _fails_now(self, event_id):
+        with self._lock:
+            self._left[event_id] -= 1
+            return self._left[event_id] >= 0
+
+    def _decide(self, delivered, connect):
+        kind = self._kinds[delivered.event_id]
+        time.sleep(random.random() * 0.004)  # its work
+        if kind == "retry" and self._fails_now(delivered.event_id):
+            return {"status": "retry", "reason": "scripted", "delay_ms": random.choice((5, 60, 150))}
+        if kind == "crash" and self._fails_now(delivered.event_id):
+            return CLOSE
+        if kind.startswith("effect"):
+            return self._make_effect(delivered, connect())
+        return {"status": "done"}
+
+    def _make_effect(self, delivered, connection):
+        fails = self._kinds[delivered.event_id] == "effect_after_rollback" \
+            and self._fails_now(delivered.event_id)
+        try:
+            connection.execute("INSERT INTO effects VALUES (%s, %s, %s)",
+                               [delivered.source, delivered.event_id, delivered.claim])
+            connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
+            if fails:
+                raise RuntimeError("scripted, after complete() and before COMMIT")
+            delivered.completed_at = time.monotonic()
+            connection.commit()
+        except BaseException:
+            delivered.completed_at = None
+            connection.rollback()
+            raise
+        return {"status": "settled"}
+
+    # The end
+
+    def wait_for_progress(self, deliveries, timeout=30):
+        """Waits until that many more deliveries were seen."""
+        wanted = self.ledger.count + deliveries
+        eventually(lambda: self.ledger.count >= wanted, timeout, every=0.01,
+                   what=f"{deliveries} more deliveries")
+
+    def unfinished(self):
+        return self.inbox.query("SELECT event_id, status, claimed_by, delivery_count FROM inbox.messages"
+                                " WHERE status NOT IN ('processed', 'dead') ORDER BY seq LIMIT 20")
+
+    def wait_done(self, timeout=40):
+        """Everything produced so far is in the table and at its end."""
+        self.enough()
+        wanted = len(self.ledger.first_copies())
+        eventually(lambda: self.inbox.count() >= wanted and not self.unfinished(), timeout,
+                   what=_Words(lambda: f"{wanted} messages to be processed; {self.inbox.count()} stored,"
+                                       f" unfinished: {self.unfinished()}; seed {self.seed}"))
+
+    def check_offsets(self):
+        """At any moment: the group's offsets first, then the table, which may only be ahead."""
+        committed = self._streams.committed(self._group, self._topic)
+        stored = self._next_offsets()
+        for partition, offset in committed.items():
+            assert offset <= (stored.get(partition) or 0), f"committed ahead: {committed} {stored}"
+
+    def snapshot(self):
+        committed = self._streams.committed(self._group, self._topic)
+        query = self.inbox.query
+        return Snapshot(
+            rows=self.inbox.messages(),
+            completions=[tuple(row.values()) for row in query(
+                "SELECT number, seq, claimed_by, delivery_count FROM completions ORDER BY number")],
+            effects=[tuple(row.values()) for row in query("SELECT source, event_id FROM effects")],
+            next_offsets=self._next_offsets(), committed=committed)
+
+    def assert_clean(self):
+        """Waits for the end of everything and holds the ledger against the tables."""
+        self.wait_done()
+        self.ledger.assert_clean(self.snapshot())
+
+    def close(self):
+        self._enough.set()
+        hands = [hand for instance in self.instances for hand in instance.hands]
+        for hand in hands:
+            hand.end()
+        for hand in hands:
+            hand.close()
+
+    def _next_offsets(self):
+        return {partition: offset for (_, partition), offset in self.inbox.offsets().items()}
+
+
+class _Words:
+    """Text that is made when it is needed."""
+
+    def __init__(self, make):
+        self._make = make
+
+    def __str__(self):
+        return self._make()

@@ -1,0 +1,159 @@
+"""The ledger: what was produced, delivered, answered and cut off, and what the tables say in the end.
+
+Handlers write into it while a test runs, from any thread. check() then compares it with a Snapshot of
+the tables and returns every broken promise as a sentence.
+
+Times are time.monotonic() of this host, and each is on the safe side: a delivery begins when it was
+read from a connection that was still open after the reading, and ends at the earliest of its answer,
+its deadline, the reading of its cancel, and the last moment its connection was seen alive. What is
+noted here as open was open for the sidecar, too; so two deliveries that overlap here did overlap.
+"""
+
+import collections
+import dataclasses
+import threading
+
+FINAL = {"done", "dead", "settled"}    # answers after which the next of the key may go
+FAILURES = {"retry", "error", "timeout"}  # ends that raise retry_count, when they reach the sidecar
+
+
+@dataclasses.dataclass
+class Produced:
+    """One record. The first copy of an id is the one that is stored."""
+
+    source: str
+    event_id: str
+    key: bytes | None
+    partition: int
+    offset: int
+    with_effect: bool = False  # handled in a transaction with inbox.complete()
+
+    @property
+    def id(self):
+        return self.source, self.event_id
+
+
+@dataclasses.dataclass
+class Delivered:
+    """One delivery as its handler saw it."""
+
+    instance: str
+    handler: str
+    source: str
+    event_id: str
+    claim: str  # seq.delivery_count.instance id
+    attempt: int
+    begin: float
+    deadline: float = float("inf")
+    end: float | None = None
+    how: str | None = None  # the answer's status, "error", "timeout", "cancel" or "lost"
+    completed_at: float | None = None  # just before its transaction with complete() was committed
+
+    @property
+    def id(self):
+        return self.source, self.event_id
+
+    @property
+    def token(self):
+        """(seq, delivery count, instance id)"""
+        return tuple(int(number) for number in self.claim.split("."))
+
+    @property
+    def until(self):
+        return min(self.deadline, float("inf") if self.end is None else self.end)
+
+    def is_final_at(self, time):
+        """The next of its key might begin by then."""
+        if self.completed_at is not None and self.completed_at <= time:
+            return True
+        return self.how in FINAL and self.until <= time
+
+    def __str__(self):
+        return (f"delivery {self.claim} of {self.event_id} (attempt {self.attempt}, {self.handler}"
+                f" of {self.instance}, {self.begin:.3f} to {self.until:.3f}, {self.how or 'open'})")
+
+
+@dataclasses.dataclass
+class Snapshot:
+    """What the tables and the group say once everything is at rest."""
+
+    rows: list          # dictionaries of the view `messages`
+    completions: list   # (number, seq, instance id, delivery count), a line per processed_at set
+    effects: list       # (source, event_id), a line per row of the effects table
+    next_offsets: dict  # {partition: inbox_offsets.next_offset}
+    committed: dict     # {partition: the group's offset}
+
+
+class Ledger:
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.produced = []
+        self.deliveries = []
+        self.expected_dead = set()
+
+    # Writing
+
+    def produce(self, *fields, **named):
+        with self._lock:
+            self.produced.append(Produced(*fields, **named))
+
+    def expect_dead(self, event_id):
+        """The script makes this message dead; every other one must be processed in the end."""
+        self.expected_dead.add(event_id)
+
+    def begin(self, *fields, **named):
+        """Notes a delivery and returns it, for finish()."""
+        delivered = Delivered(*fields, **named)
+        with self._lock:
+            self.deliveries.append(delivered)
+        return delivered
+
+    def finish(self, delivered, how, at):
+        """The first end counts."""
+        with self._lock:
+            if delivered.end is None:
+                delivered.end = max(at, delivered.begin)
+                delivered.how = how
+
+    def take_back(self, delivered, at):
+        """Its answer could not be sent."""
+        with self._lock:
+            delivered.end = max(min(at, delivered.end), delivered.begin)
+            delivered.how = "lost"
+
+    @property
+    def count(self):
+        with self._lock:
+            return len(self.deliveries)
+
+    # Reading
+
+    def first_copies(self):
+        """{(source, id): Produced}, what should have a row."""
+        first = {}
+        with self._lock:
+            for record in self.produced:
+                known = first.get(record.id)
+                if known is None or record.offset < known.offset:
+                    first[record.id] = record
+        return first
+
+    def by_message(self):
+        """{(source, id): deliveries in the order they began}"""
+        found = collections.defaultdict(list)
+        with self._lock:
+            for delivered in self.deliveries:
+                found[delivered.id].append(delivered)
+        for deliveries in found.values():
+            deliveries.sort(key=lambda delivered: delivered.begin)
+        return found
+
+    def check(self, snapshot):
+        """Every broken promise, as a sentence; an empty list when all were kept."""
+        from ledger_rules import RULES
+
+        return [sentence for rule in RULES for sentence in rule(self, snapshot)]
+
+    def assert_clean(self, snapshot):
+        broken = self.check(snapshot)
+        assert not broken, f"{len(broken)} broken promises:\n" + "\n".join(broken[:30])

@@ -1,0 +1,173 @@
+"""What a run has promised (see ledger.py): one function a rule, each yields a sentence per violation."""
+
+import collections
+
+from ledger import FAILURES, FINAL
+
+
+def nothing_is_missing(ledger, snapshot):
+    stored = {(row["source"], row["event_id"]) for row in snapshot.rows}
+    for identity, record in ledger.first_copies().items():
+        if identity not in stored:
+            yield (f"missing: {record.event_id} was produced at {record.partition}/{record.offset}"
+                   f" and is not in the table (watermark {snapshot.next_offsets.get(record.partition)})")
+
+
+def nothing_was_made_up(ledger, snapshot):
+    produced = ledger.first_copies()
+    for row in snapshot.rows:
+        if (row["source"], row["event_id"]) not in produced:
+            yield f"made up: {row['event_id']} is in the table and was never produced"
+
+
+def one_row_for_an_id(_ledger, snapshot):
+    counts = collections.Counter((row["source"], row["event_id"]) for row in snapshot.rows)
+    for (_, event_id), count in counts.items():
+        if count > 1:
+            yield f"twice in the table: {event_id} has {count} rows"
+
+
+def everything_ends(ledger, snapshot):
+    for row in snapshot.rows:
+        wanted = "dead" if row["event_id"] in ledger.expected_dead else "processed"
+        if row["status"] != wanted:
+            yield (f"not {wanted}: {row['event_id']} is {row['status']}, claimed by"
+                   f" {row['claimed_by']}, delivery_count {row['delivery_count']},"
+                   f" error {row.get('error')!r}")
+
+
+def completed_once(_ledger, snapshot):
+    counts = collections.Counter(seq for _, seq, _, _ in snapshot.completions)
+    names = {row["seq"]: row["event_id"] for row in snapshot.rows}
+    for seq, count in counts.items():
+        if count > 1:
+            yield f"completed {count} times: {names.get(seq, seq)}"
+
+
+def nothing_after_completion(ledger, snapshot):
+    completed = {seq: count for _, seq, _, count in snapshot.completions}
+    for delivered in ledger.deliveries:
+        seq, count, _ = delivered.token
+        if seq in completed and count > completed[seq]:
+            yield f"delivered again: {delivered}, completed by claim number {completed[seq]}"
+
+
+def completed_by_an_answer(ledger, snapshot):
+    finals = {delivered.token for delivered in ledger.deliveries
+              if delivered.how in FINAL or delivered.completed_at is not None}
+    names = {row["seq"]: row["event_id"] for row in snapshot.rows}
+    for _, seq, instance, count in snapshot.completions:
+        if (seq, count, instance) not in finals:
+            yield (f"completed by nobody: {names.get(seq, seq)} by claim {seq}.{count}.{instance},"
+                   f" which no handler answered")
+
+
+def completed_in_order(ledger, snapshot):
+    numbers = {}
+    for number, seq, _, _ in snapshot.completions:
+        numbers[seq] = min(number, numbers.get(seq, number))
+    seqs = {(row["source"], row["event_id"]): row["seq"] for row in snapshot.rows}
+    for records in _keys(ledger):
+        done = [record for record in records if seqs.get(record.id) in numbers]
+        for first, second in zip(done, done[1:]):
+            if numbers[seqs[first.id]] > numbers[seqs[second.id]]:
+                yield f"completed out of order: {second.event_id} before {first.event_id}"
+
+
+def _keys(ledger):
+    """Lists of records of one key, each in Kafka order. Records without a key have no order."""
+    keys = collections.defaultdict(list)
+    for record in ledger.first_copies().values():
+        if record.key is not None:
+            keys[record.partition, record.key].append(record)
+    for records in keys.values():
+        records.sort(key=lambda record: record.offset)
+        yield records
+
+
+def _live(deliveries):
+    """A delivery that had ended when it was read says nothing about the time it was open."""
+    return [delivered for delivered in deliveries if delivered.until > delivered.begin]
+
+
+def one_of_a_key_at_a_time(ledger, _snapshot):
+    of = ledger.by_message()
+    for records in _keys(ledger):
+        live = sorted((delivered for record in records for delivered in _live(of[record.id])),
+                      key=lambda delivered: delivered.begin)
+        latest = None
+        for delivered in live:
+            if latest is not None and delivered.begin < latest.until:
+                yield f"two of key {records[0].key!r} at once: {latest} and {delivered}"
+            if latest is None or delivered.until > latest.until:
+                latest = delivered
+
+
+def one_delivery_of_a_message_at_a_time(ledger, _snapshot):
+    """Also of messages without a key."""
+    for deliveries in ledger.by_message().values():
+        live = _live(deliveries)
+        for first, second in zip(live, live[1:]):
+            if second.begin < first.until:
+                yield f"delivered twice at once: {first} and {second}"
+
+
+def nothing_overtakes_its_key(ledger, snapshot):
+    of = ledger.by_message()
+    dead = {(row["source"], row["event_id"]) for row in snapshot.rows if row["status"] == "dead"}
+    for records in _keys(ledger):
+        for first, second in zip(records, records[1:]):
+            later = _live(of[second.id])
+            if later:
+                yield from _overtaken(first, _live(of[first.id]), later[0], first.id in dead)
+
+
+def _overtaken(first, earlier, overtaker, is_dead):
+    before = [delivered for delivered in earlier if delivered.begin <= overtaker.begin]
+    after = [delivered for delivered in earlier if delivered.begin > overtaker.begin]
+    for delivered in after:
+        yield f"overtaken: {overtaker} began before {delivered}"
+    if not (after or is_dead or any(delivered.is_final_at(overtaker.begin) for delivered in before)):
+        yield f"overtaken: {overtaker} began before {first.event_id} was completed or dead"
+
+
+def offsets_follow_the_table(_ledger, snapshot):
+    for partition, committed in snapshot.committed.items():
+        stored = snapshot.next_offsets.get(partition)
+        if stored is None or committed > stored:
+            yield (f"committed ahead: the group's offset of partition {partition} is {committed},"
+                   f" the table has what is below {stored}")
+
+
+def attempts_are_failures(ledger, snapshot):
+    of = ledger.by_message()
+    for deliveries in of.values():
+        for at, delivered in enumerate(deliveries):
+            failures = sum(_may_count(earlier) for earlier in deliveries[:at])
+            if delivered.attempt - 1 > failures:
+                yield f"an attempt spent on nothing: {delivered} after {failures} failures"
+    for row in snapshot.rows:
+        failures = sum(map(_may_count, of[row["source"], row["event_id"]]))
+        if row["retry_count"] > failures:
+            yield (f"an attempt spent on nothing: {row['event_id']} has retry_count"
+                   f" {row['retry_count']} after {failures} failures")
+
+
+def _may_count(delivered):
+    """An answer may be lost on its way; a deadline counts whatever ended the delivery here."""
+    return delivered.how in FAILURES or delivered.until == delivered.deadline
+
+
+def effects_happen_once(ledger, snapshot):
+    counts = collections.Counter(snapshot.effects)
+    status = {(row["source"], row["event_id"]): row["status"] for row in snapshot.rows}
+    for identity, record in ledger.first_copies().items():
+        wanted = 1 if record.with_effect and status.get(identity) == "processed" else 0
+        if counts[identity] != wanted:
+            yield f"{counts[identity]} effects instead of {wanted}: {record.event_id}"
+
+
+RULES = [nothing_is_missing, nothing_was_made_up, one_row_for_an_id, everything_ends, completed_once, completed_by_an_answer,
+         nothing_after_completion, completed_in_order, one_of_a_key_at_a_time,
+         one_delivery_of_a_message_at_a_time, nothing_overtakes_its_key, offsets_follow_the_table,
+         attempts_are_failures, effects_happen_once]

@@ -1,0 +1,35 @@
+"""The fault points of the product, found in its sources, and how each is reached."""
+
+import pathlib
+import re
+
+SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src"
+POINT = re.compile(r'FAULT_(POINT|ERROR)\("(\w+)"\)')
+
+
+def in_sources(kind):
+    """Names of all FAULT_POINTs ("POINT") or FAULT_ERRORs ("ERROR"), sorted."""
+    found = {name for path in SOURCES.rglob("*.c") for what, name in POINT.findall(path.read_text())
+             if what == kind}
+    return sorted(found)
+
+
+# {point: at which hit}: reached while messages flow. The first hits are those of a start.
+UNDER_LOAD = {
+    "after_poll": 20, "before_insert": 3, "after_insert_before_commit": 3,
+    "after_commit_before_offset": 3, "before_queue": 3, "after_queue": 3, "before_offset_commit": 2,
+    "after_offset_sent": 2, "after_offset_commit": 2, "before_admit": 3, "before_deliver": 30,
+    "after_deliver_before_settle": 10, "after_answer": 30, "before_settle": 5, "after_settle": 5,
+    "before_retry": 3, "after_retry": 3, "before_claim": 2, "after_claim": 2, "before_unpark": 1,
+    "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1,
+}
+# Reached when the answer to a COMMIT was lost.
+IN_DOUBT = ["before_resync", "after_resync", "before_rescue_of_own", "after_rescue_of_own"]
+# Reached by the start that follows a kill with messages open.
+AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "after_fence",
+            "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take"]
+# Reached by a stop with messages open.
+AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
+           "before_release", "after_release", "after_leave_group", "stop_ingest_done",
+           "stop_dispatch_done", "before_goodbye", "after_goodbye"]
+ERRORS = ["error_before_commit", "error_after_commit"]

@@ -1,0 +1,224 @@
+"""The ledger reports each broken promise, and nothing else: every test breaks one promise once."""
+
+import pytest
+
+from ledger import Ledger, Snapshot
+
+TOPIC = "t"
+
+
+def a_row(seq, event_id, **changes):
+    return {"seq": seq, "source": TOPIC, "event_id": event_id, "status": "processed", "retry_count": 0,
+            "claimed_by": 7, "delivery_count": 1, "error": None, **changes}
+
+
+class World:
+    """Messages a, b and c of key k at offsets 0 to 2, all handled one after the other, as it should be."""
+
+    def __init__(self):
+        self.ledger = Ledger()
+        self.open = {}
+        for offset, event_id in enumerate("abc"):
+            self.ledger.produce(TOPIC, event_id, b"k", 0, offset, with_effect=event_id == "c")
+        self.snapshot = Snapshot(
+            rows=[a_row(1, "a"), a_row(2, "b"), a_row(3, "c")],
+            completions=[(10, 1, 7, 1), (11, 2, 7, 1), (12, 3, 7, 1)],
+            effects=[(TOPIC, "c")], next_offsets={0: 3}, committed={0: 3})
+        self.script = [("a", 1, 1.0, 2.0, "done"), ("b", 1, 3.0, 4.0, "done"),
+                       ("c", 1, 5.0, 6.0, "settled")]
+
+    def deliver(self, event_id, count, begin, end, how, **more):
+        seq = "_abc".index(event_id)
+        delivered = self.ledger.begin("one", "h1", TOPIC, event_id, f"{seq}.{count}.7",
+                                      more.pop("attempt", 1), begin, **more)
+        self.ledger.finish(delivered, how, end)
+        return delivered
+
+    def broken(self):
+        for line in self.script:
+            self.deliver(*line)
+        return self.ledger.check(self.snapshot)
+
+    def only(self, words):
+        broken = self.broken()
+        assert broken and all(words in sentence for sentence in broken), broken
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_run_in_order_is_clean(world):
+    assert world.broken() == []
+
+
+def test_a_second_copy_is_nothing_missing(world):
+    world.ledger.produce(TOPIC, "a", b"k", 0, 9)
+    assert world.broken() == []
+
+
+def test_a_missing_message(world):
+    world.ledger.produce(TOPIC, "lost", b"other", 0, 3)
+    world.only("missing: lost was produced at 0/3")
+
+
+def test_a_message_nobody_sent(world):
+    world.snapshot.rows.append(a_row(4, "x"))
+    world.only("made up: x")
+
+
+def test_two_rows_of_one_id(world):
+    world.snapshot.rows.append(a_row(4, "a"))
+    world.only("twice in the table: a has 2 rows")
+
+
+def test_a_message_left_over(world):
+    world.snapshot.rows[1].update(status="claimed", claimed_by=8)
+    world.only("not processed: b is claimed, claimed by 8")
+
+
+def test_a_dead_message_that_should_live(world):
+    world.snapshot.rows[1]["status"] = "dead"
+    world.only("not processed: b is dead")
+
+
+def test_a_message_that_should_have_died(world):
+    world.ledger.expect_dead("b")
+    world.only("not dead: b is processed")
+
+
+def test_a_second_completion(world):
+    world.snapshot.completions.append((13, 2, 7, 1))
+    world.only("completed 2 times: b")
+
+
+def test_a_delivery_after_completion(world):
+    world.deliver("c", 2, 7.0, 8.0, "done")
+    world.only("delivered again: delivery 3.2.7 of c")
+
+
+def test_a_completion_nobody_asked_for(world):
+    world.script[1] = ("b", 1, 3.0, 4.0, "retry")
+    broken = world.broken()
+    assert "completed by nobody: b by claim 2.1.7" in broken[0]
+
+
+def test_completions_out_of_order(world):
+    world.snapshot.completions = [(11, 1, 7, 1), (10, 2, 7, 1), (12, 3, 7, 1)]
+    world.only("completed out of order: b before a")
+
+
+def test_two_of_a_key_at_once(world):
+    world.script[0] = ("a", 1, 1.0, 3.5, "done")
+    broken = world.broken()
+    assert any("two of key b'k' at once: delivery 1.1.7 of a" in sentence for sentence in broken)
+
+
+def test_one_message_delivered_twice_at_once():
+    """Of a message without a key; with a key the rule before says it, too."""
+    world = World()
+    world.ledger.produce(TOPIC, "n", None, 1, 0)
+    world.snapshot.rows.append(a_row(4, "n", delivery_count=2))
+    for count, begin in ((1, 1.0), (2, 1.5)):
+        delivered = world.ledger.begin("one", "h1", TOPIC, "n", f"4.{count}.7", 1, begin)
+        world.ledger.finish(delivered, "done", 2.0)
+    world.only("delivered twice at once: delivery 4.1.7 of n")
+
+
+def test_an_earlier_message_comes_again_after_a_later_one(world):
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.script.append(("a", 2, 7.0, 8.0, "done"))
+    world.only("overtaken: delivery 2.1.7 of b")
+
+
+def test_a_later_message_goes_before_the_failing_one(world):
+    world.script[0] = ("a", 1, 1.0, 2.0, "lost")
+    assert any("began before a was completed or dead" in sentence for sentence in world.broken())
+
+
+def test_a_later_message_goes_before_one_that_was_never_delivered(world):
+    del world.script[0]
+    assert any("began before a was completed or dead" in sentence for sentence in world.broken())
+
+
+def test_behind_a_dead_message_the_next_may_go(world):
+    world.script[0] = ("a", 1, 1.0, 2.0, "retry")
+    world.ledger.expect_dead("a")
+    world.snapshot.rows[0].update(status="dead", retry_count=1)
+    del world.snapshot.completions[0]
+    assert world.broken() == []
+
+
+def test_behind_a_committed_transaction_the_next_may_go(world):
+    """The connection was lost between the handler's COMMIT and its answer."""
+    world.script[0] = ("a", 1, 1.0, 2.0, "lost")
+    world.deliver("a", 1, 1.0, 2.0, "lost").completed_at = 1.5
+    del world.script[0]
+    assert world.broken() == []
+
+
+def test_offsets_ahead_of_the_table(world):
+    world.snapshot.committed[0] = 4
+    world.only("committed ahead: the group's offset of partition 0 is 4")
+
+
+def test_offsets_of_a_partition_the_table_does_not_know(world):
+    world.snapshot.committed[1] = 1
+    world.only("committed ahead: the group's offset of partition 1 is 1")
+
+
+def test_an_attempt_spent_on_a_lost_connection(world):
+    world.script[0] = ("a", 1, 1.0, 1.5, "lost")
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.snapshot.rows[0]["retry_count"] = 1
+    world.deliver("a", 2, 1.6, 2.0, "done", attempt=2)
+    broken = world.broken()
+    assert len(broken) == 2 and all("an attempt spent on nothing" in sentence for sentence in broken)
+
+
+def test_an_attempt_of_a_failure_is_spent_rightly(world):
+    world.script[0] = ("a", 1, 1.0, 1.5, "retry")
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.snapshot.rows[0]["retry_count"] = 1
+    world.deliver("a", 2, 1.6, 2.0, "done", attempt=2)
+    assert world.broken() == []
+
+
+def test_a_deadline_is_a_failure_and_an_end(world):
+    world.deliver("a", 1, 0.2, 2.5, "done", deadline=0.9)
+    world.script[0] = ("a", 2, 1.0, 2.0, "done")
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.snapshot.rows[0]["retry_count"] = 1
+    assert world.broken() == []
+
+
+def test_an_effect_that_happened_twice(world):
+    world.snapshot.effects.append((TOPIC, "c"))
+    world.only("2 effects instead of 1: c")
+
+
+def test_an_effect_that_is_missing(world):
+    world.snapshot.effects.clear()
+    world.only("0 effects instead of 1: c")
+
+
+def test_an_effect_of_a_transaction_that_was_to_roll_back(world):
+    world.snapshot.effects.append((TOPIC, "a"))
+    world.only("1 effects instead of 0: a")
+
+
+def test_what_was_read_from_a_dead_connection_was_not_open(world):
+    world.deliver("b", 0, 1.5, 1.4, "lost")
+    assert world.broken() == []
+
+
+def test_a_clean_run_does_not_fail(world):
+    for line in world.script:
+        world.deliver(*line)
+    world.ledger.assert_clean(world.snapshot)
+
+
+def test_a_broken_run_fails(world):
+    with pytest.raises(AssertionError, match="broken promises:\ncompleted by nobody: a"):
+        world.ledger.assert_clean(world.snapshot)
