@@ -59,7 +59,7 @@ static int run_settle(struct db *db, struct job *job)
 	FAULT_POINT("before_settle");
 	r = settle_run(db, job->request.instance, job->rows, job->count, &job->err);
 	FAULT_POINT("after_settle");
-	return r;
+	return r == 0 && FAULT_ERROR("error_after_settle") ? FAULT_DATABASE : r;
 }
 
 static int run_raise(struct db *db, struct job *job)

@@ -117,6 +117,8 @@ static int run_claim(struct db *db, enum query query, const struct params *param
 	FAULT_POINT("before_claim");
 	r = db_run(db, query, params, &rows, err);
 	FAULT_POINT("after_claim");
+	if (r == 0 && FAULT_ERROR("error_after_claim"))
+		return CLAIM_UNKNOWN;
 	if (r != 0)
 		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
 	return read_claimed(rows, out, err) == 0 ? 0 : CLAIM_UNKNOWN;

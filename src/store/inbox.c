@@ -380,6 +380,8 @@ static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	FAULT_POINT("after_insert_before_commit");
 	r = db_commit(inbox->db, err);
 	FAULT_POINT("after_commit_before_offset");
+	if (r == 0 && FAULT_ERROR("error_after_store"))
+		return INBOX_UNKNOWN;
 	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
 }
 

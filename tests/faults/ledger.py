@@ -70,7 +70,11 @@ class Delivered:
 
     def __str__(self):
         return (f"delivery {self.claim} of {self.event_id} (attempt {self.attempt}, {self.handler}"
-                f" of {self.instance}, {self.begin:.3f} to {self.until:.3f}, {self.how or 'open'})")
+                f" of {self.instance}, {self.begin:.3f} to {self.until:.3f},"
+                f" {self.how or 'open'}{self._committed()})")
+
+    def _committed(self):
+        return "" if self.completed_at is None else f", committed {self.completed_at:.3f}"
 
 
 @dataclasses.dataclass

@@ -119,16 +119,16 @@ def nothing_overtakes_its_key(ledger, snapshot):
         for first, second in zip(records, records[1:]):
             later = _live(of[second.id])
             if later:
-                yield from _overtaken(first, _live(of[first.id]), later[0], first.id in dead)
+                yield from _overtaken(first, of[first.id], later[0], first.id in dead)
 
 
-def _overtaken(first, earlier, overtaker, is_dead):
-    before = [delivered for delivered in earlier if delivered.begin <= overtaker.begin]
-    after = [delivered for delivered in earlier if delivered.begin > overtaker.begin]
-    for delivered in after:
+def _overtaken(first, deliveries, overtaker, is_dead):
+    again = [delivered for delivered in _live(deliveries) if delivered.begin > overtaker.begin]
+    for delivered in again:
         yield f"overtaken: {overtaker} began before {delivered}"
-    if not (after or is_dead or any(delivered.is_final_at(overtaker.begin) for delivered in before)):
-        yield f"overtaken: {overtaker} began before {first.event_id} was completed or dead"
+    if not (again or is_dead or any(each.is_final_at(overtaker.begin) for each in deliveries)):
+        yield (f"overtaken: {overtaker} began before {first.event_id} was completed or dead:"
+               f" {'; '.join(map(str, deliveries)) or 'never delivered'}")
 
 
 def offsets_follow_the_table(_ledger, snapshot):

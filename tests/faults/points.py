@@ -23,8 +23,9 @@ UNDER_LOAD = {
     "before_retry": 3, "after_retry": 3, "before_claim": 2, "after_claim": 2, "before_unpark": 1,
     "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1,
 }
-# Reached when the answer to a COMMIT was lost.
-IN_DOUBT = ["before_resync", "after_resync", "before_rescue_of_own", "after_rescue_of_own"]
+# Reached when the answer to a COMMIT was lost: {point: the error before it}.
+IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_store",
+            "before_rescue_of_own": "error_after_claim", "after_rescue_of_own": "error_after_claim"}
 # Reached by the start that follows a kill with messages open.
 AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "after_fence",
             "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take"]
@@ -32,4 +33,6 @@ AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "a
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",
            "stop_dispatch_done", "before_goodbye", "after_goodbye"]
-ERRORS = ["error_before_commit", "error_after_commit"]
+# The connection is lost, or what was committed is not heard of: {error: at which hits}.
+ERRORS = {"error_before_commit": (1, 2, 3, 5, 8, 13), "error_after_commit": (1, 2, 3, 5, 8, 13),
+          "error_after_store": (1, 2, 3), "error_after_settle": (1, 2, 3), "error_after_claim": (1, 2)}

@@ -45,16 +45,16 @@ def test_killed_under_load(fleet, point, nth):
     ends_clean(fleet)
 
 
-@pytest.mark.parametrize("point", points.IN_DOUBT)
-def test_killed_in_doubt(fleet, point):
+@pytest.mark.parametrize("point, error", points.IN_DOUBT.items())
+def test_killed_in_doubt(fleet, point, error):
     one = fleet.add()
     fleet.produce(COUNT // 3)
     fleet.produce_in_background()
     fleet.wait_for_progress(10)
-    one.arm("error_after_commit error *", f"{point} kill")
+    one.arm(f"{error} error", f"{point} kill")
     one.wait_killed()
     fleet.enough()
-    assert one.hits()[-1] == (point, "kill")
+    assert one.hits() == [(error, "error"), (point, "kill")]
     ends_clean(fleet)
 
 

@@ -158,6 +158,14 @@ def test_behind_a_committed_transaction_the_next_may_go(world):
     assert world.broken() == []
 
 
+def test_a_transaction_that_outlived_its_connection_completes(world):
+    """Read and cut off in the same moment, its handler committed all the same."""
+    world.script[0] = ("b", 1, 3.0, 4.0, "done")
+    world.deliver("a", 1, 1.0, 1.0, "lost").completed_at = 1.5
+    del world.script[1]
+    assert world.broken() == []
+
+
 def test_offsets_ahead_of_the_table(world):
     world.snapshot.committed[0] = 4
     world.only("committed ahead: the group's offset of partition 0 is 4")

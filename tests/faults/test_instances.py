@@ -1,0 +1,185 @@
+"""Several sidecars of one group: killed at random, restarted in turn, joining and leaving, stopped for
+longer than their lease, with a clock that is wrong. The ledger stays clean.
+"""
+
+import ctypes
+import glob
+import pathlib
+import time
+
+import pytest
+
+from fleet import LEASE_MS, TIMEOUT_MS
+from support.wait import eventually
+
+LEASE = LEASE_MS / 1000
+SESSION = 2.0   # fleet.SETTINGS
+BOUND = 10.0    # beyond lease and session: rebalancing and working off, on a busy machine
+CONSUMER_PROTOCOL = 0x02060000  # librdkafka from 2.6 on: KIP-848 is more than a preview
+
+
+def librdkafka_version():
+    return ctypes.CDLL("librdkafka.so.1").rd_kafka_version()
+
+
+def run_for(seconds, step):
+    """Takes steps until the time is over; every step waits for something by itself."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        step()
+
+
+def everybody_back(fleet):
+    for instance in fleet.instances:
+        if not instance.is_running:
+            instance.start(ready=False)
+    for instance in fleet.instances:
+        instance.sidecar.wait_ready(60)
+
+
+def every_running_one_is_heard(fleet):
+    """Every instance has delivered something: the run was one of several, not of one."""
+    heard = {delivered.instance for delivered in fleet.ledger.deliveries}
+    assert heard == {instance.name for instance in fleet.instances}
+
+
+@pytest.mark.timeout(900)
+def test_random_kills(fleet, long_run):
+    for _ in range(3):
+        fleet.add()
+    fleet.produce_in_background()
+
+    def kill_one():
+        victim = fleet.random.choice([each for each in fleet.instances if each.is_running])
+        victim.kill()
+        fleet.check_offsets()
+        fleet.wait_for_progress(fleet.random.randrange(200))
+        fleet.random.choice([each for each in fleet.instances if not each.is_running]).start(ready=False)
+        fleet.wait_for_progress(fleet.random.randrange(400))
+
+    run_for(300 if long_run else 50, kill_one)
+    everybody_back(fleet)
+    fleet.assert_clean()
+    every_running_one_is_heard(fleet)
+
+
+def test_rolling_restart(fleet):
+    for _ in range(3):
+        fleet.add()
+    fleet.produce_in_background()
+    for instance in fleet.instances * 2:
+        fleet.wait_for_progress(100)
+        instance.stop()
+        fleet.check_offsets()
+        instance.start()
+    fleet.assert_clean()
+    every_running_one_is_heard(fleet)
+
+
+def storm(fleet, seconds, **settings):
+    """One stays; two come and go, never in step."""
+    for _ in range(3):
+        fleet.add(**settings)
+    fleet.produce_in_background()
+    guests = list(fleet.instances[1:])
+
+    def come_or_go():
+        guest = fleet.random.choice(guests)
+        if guest.is_running:
+            guest.stop()
+        else:
+            guest.start()
+        fleet.wait_for_progress(250)
+
+    run_for(seconds, come_or_go)
+    everybody_back(fleet)
+    fleet.assert_clean()
+    every_running_one_is_heard(fleet)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_rebalance_storm(fleet, long_run, strategy):
+    storm(fleet, 120 if long_run else 20, kafka={"partition.assignment.strategy": strategy})
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(librdkafka_version() < CONSUMER_PROTOCOL,
+                    reason="group.protocol=consumer needs librdkafka 2.6 or later")
+def test_rebalance_storm_with_the_consumer_protocol(fleet, long_run):
+    storm(fleet, 120 if long_run else 20, kafka={
+        "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
+
+
+def is_stopped(instance):
+    stat = pathlib.Path(f"/proc/{instance.sidecar.pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def takes_over(fleet, stopped):
+    """The others finish everything while it is stopped, in time; then it comes back as another."""
+    began = time.monotonic()
+    fleet.wait_done(timeout=LEASE + SESSION + BOUND)
+    assert is_stopped(stopped), "it was to be stopped all the time"
+    log = len(stopped.sidecar.stderr)
+    stopped.go_on()
+    stopped.disarm()
+    eventually(lambda: "started" in stopped.sidecar.stderr[log:], timeout=30,
+               what="the stopped instance to begin another life")
+    stopped.sidecar.wait_ready()
+    fleet.produce(200)
+    fleet.assert_clean()
+    return time.monotonic() - began
+
+
+def test_stopped_for_longer_than_its_lease(fleet):
+    one, _ = fleet.add(), fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(300)
+    one.pause()
+    fleet.produce(100)
+    takes_over(fleet, one)
+
+
+def test_stopped_in_the_middle_of_a_transaction(fleet):
+    """Its rows and its watermark are locked until somebody ends its session."""
+    one, _ = fleet.add(), fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(300)
+    one.arm("after_insert_before_commit stop")
+    one.wait_hit("after_insert_before_commit")
+    eventually(lambda: is_stopped(one))
+    fleet.produce(100)
+    takes_over(fleet, one)
+
+
+def libfaketime():
+    found = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")
+    return found[0] if found else None
+
+
+@pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed (apt-get install faketime)")
+@pytest.mark.parametrize("wrong", ["+1h", "-1h"])
+def test_a_clock_that_is_wrong_by_an_hour(fleet, wrong):
+    """Leases, schedules and deadlines are PostgreSQL's time; a host's clock only times waits."""
+    skewed = fleet.add(env={"LD_PRELOAD": libfaketime(), "FAKETIME": wrong,
+                            "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    right = fleet.add()
+    fleet.produce_in_background()
+    for instance in (skewed, right):
+        fleet.wait_for_progress(200)
+        instance.kill()
+        fleet.wait_for_progress(200)
+        instance.start()
+    fleet.assert_clean()
+    every_running_one_is_heard(fleet)
+    for delivered in fleet.ledger.deliveries:
+        left_ms = (delivered.deadline - delivered.begin) * 1000
+        assert -TIMEOUT_MS < left_ms < TIMEOUT_MS + 1000, f"{left_ms:.0f} ms left: {delivered}"
+    says_another_time(skewed, right)
+
+
+def says_another_time(skewed, right):
+    """The skew was real: their logs differ by about an hour."""
+    first, second = (instance.sidecar.stderr.splitlines()[0] for instance in (skewed, right))
+    assert first.split("T")[1][:2] != second.split("T")[1][:2], (first, second)
