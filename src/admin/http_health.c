@@ -59,7 +59,7 @@ static void judge_database(const struct health_view *view, struct buf *detail)
 			"PostgreSQL last confirmed a heartbeat %lld s ago, the lease is %lld s",
 			seconds(age_ms), seconds(view->lease_ms));
 	else if (!view->health->database_ok)
-		buf_add_str(detail, "the connection to PostgreSQL is lost, connecting again");
+		buf_add_str(detail, "PostgreSQL is away or refuses to work for us, trying again");
 }
 
 static void judge_group(const struct health_view *view, struct buf *detail)

@@ -11,7 +11,25 @@
 #include "model/meters.h"
 
 #define FIRST_RETRY_MS 100
-#define LAST_RETRY_MS  10000
+
+/* What is said and done, by kind of trouble. `away`: the database does not serve us at all. */
+/* clang-format off */
+static const struct manner {
+	const char *event;
+	const char *next;
+	int64_t last_retry_ms;
+	bool away;
+} manners[TROUBLE_KINDS] = {
+	[TROUBLE_LOST] = { "database_lost", "connect again", 10000, true },
+	[TROUBLE_BUSY] = { "database_busy", "the same again on this connection", 1000, false },
+	[TROUBLE_SLOW] = { "database_busy", "again on this connection, half as much at a time", 1000, false },
+	[TROUBLE_RESOURCES] = { "database_full", "again until there is room", 10000, true },
+	[TROUBLE_READ_ONLY] = { "database_read_only", "connect again, looking for the primary", 3000, true },
+	[TROUBLE_REFUSED] = { "database_refuses", "again until somebody has mended it", 10000, true },
+	[TROUBLE_DATA] = { "database_refuses", "again", 10000, true },
+	[TROUBLE_OTHER] = { "database_refuses", "again", 10000, true },
+};
+/* clang-format on */
 
 static void count_error(struct ingest *ingest, const struct err *err)
 {
@@ -19,11 +37,11 @@ static void count_error(struct ingest *ingest, const struct err *err)
 		1);
 }
 
-static int64_t schedule(struct ingest *ingest)
+static int64_t schedule(struct ingest *ingest, int64_t last_retry_ms)
 {
 	struct outage *outage = &ingest->outage;
 	int64_t delay =
-		backoff_delay_ms(FIRST_RETRY_MS, LAST_RETRY_MS, outage->attempt++, random_u64());
+		backoff_delay_ms(FIRST_RETRY_MS, last_retry_ms, outage->attempt++, random_u64());
 
 	outage->retry_at_ms = clock_now_ms() + delay;
 	return delay;
@@ -37,6 +55,8 @@ static void go_down(struct ingest *ingest)
 
 void outage_begin(struct ingest *ingest, const struct err *err)
 {
+	enum trouble trouble = db_error_kind(err);
+	const struct manner *manner = &manners[trouble];
 	int64_t delay;
 
 	if (err->fault != FAULT_DATABASE) {
@@ -44,12 +64,14 @@ void outage_begin(struct ingest *ingest, const struct err *err)
 		return;
 	}
 	count_error(ingest, err);
-	delay = schedule(ingest);
+	delay = schedule(ingest, manner->last_retry_ms);
 	go_down(ingest);
 	ingest->outage.announced = true;
-	atomic_store(&ingest->options.health->database_ok, false);
-	log_warn("database_lost", LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-		LOG_INT("retry_in_ms", delay));
+	if (manner->away)
+		atomic_store(&ingest->options.health->database_ok, false);
+	log_warn(manner->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
+		LOG_STR("class", trouble_name(trouble)), LOG_INT("retry_in_ms", delay),
+		LOG_STR("next", manner->next));
 }
 
 void outage_doubt(struct ingest *ingest)
@@ -57,7 +79,7 @@ void outage_doubt(struct ingest *ingest)
 	if (ingest->outage.attempt == 0)
 		ingest->outage.retry_at_ms = clock_now_ms();
 	else
-		(void)schedule(ingest);
+		(void)schedule(ingest, manners[TROUBLE_LOST].last_retry_ms);
 	ingest->outage.attempt++;
 	go_down(ingest);
 }

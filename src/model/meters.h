@@ -30,7 +30,7 @@ enum meter {
 	METER_PARTITIONS_PAUSED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
-	METER_PG_ERRORS, /* {class}: SQLSTATE class, or "connection" */
+	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/trouble.h */
 	METER_PG_RECONNECTS,
 	METER_PURGED,
 	METER_OLDEST_XMIN,  /* seconds */

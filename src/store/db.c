@@ -95,15 +95,14 @@ const char *db_schema(const struct db *db)
 	return db->schema;
 }
 
+enum trouble db_error_kind(const struct err *err)
+{
+	return trouble_of(err->state);
+}
+
 bool db_error_is_data(const struct err *err)
 {
-	static const char *const classes[] = { "22", "23", "54" };
-
-	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-		if (strncmp(err->state, classes[i], 2) == 0)
-			return true;
-	}
-	return false;
+	return db_error_kind(err) == TROUBLE_DATA;
 }
 
 bool db_error_is_lock(const struct err *err)
@@ -113,13 +112,7 @@ bool db_error_is_lock(const struct err *err)
 
 const char *db_error_class(const struct err *err)
 {
-	/* One per class PostgreSQL documents would be a table of its own; a thread's own copy will do. */
-	static _Thread_local char class[3];
-
-	if (err->state[0] == '\0')
-		return "connection";
-	memcpy(class, err->state, 2);
-	return class;
+	return trouble_name(db_error_kind(err));
 }
 
 /* Ends the transaction after a fault of one of its statements. A connection that cannot even roll

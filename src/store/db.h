@@ -21,6 +21,7 @@
 #include "config/config.h"
 #include "store/params.h"
 #include "store/rows.h"
+#include "store/trouble.h"
 
 struct db;
 
@@ -45,12 +46,14 @@ bool db_is_open(const struct db *db);
  * returns a fault. For a stop that must not hang. */
 void db_interrupt(struct db *db);
 
+/* What kind of trouble a FAULT_DATABASE is, and so what to do about it. */
+enum trouble db_error_kind(const struct err *err);
 /* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23, 54): the
  * batch is to be bisected (rule R9). */
 bool db_error_is_data(const struct err *err);
 /* True for lock_not_available (55P03). */
 bool db_error_is_lock(const struct err *err);
-/* The label for inboxd_pg_errors_total: "connection", or the first two characters of SQLSTATE. */
+/* The label for inboxd_pg_errors_total: the name of its kind. */
 const char *db_error_class(const struct err *err);
 
 /* The statements of sql/queries, by file name: include "queries.h", which is generated. */

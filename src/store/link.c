@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/wake.h"
 #include "store/connect.h"
+#include "store/trouble.h"
 
 #define MAX_QUEUED 16
 
@@ -258,11 +259,11 @@ static void hand_out(struct link *link)
 	}
 }
 
-/* A server that answers so has been demoted, or libpq is out of memory: a new connection may find a
+/* A server that answers so is a standby, or libpq is out of memory: a new connection may find a
  * better one, this one will not mend. */
 static bool is_hopeless(const struct err *said)
 {
-	return said->state[0] == '\0' || strcmp(said->state, "25006") == 0;
+	return said->state[0] == '\0' || trouble_of(said->state) == TROUBLE_READ_ONLY;
 }
 
 static int landed_with(struct link *link, const struct err *said, struct err *err)
