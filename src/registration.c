@@ -14,16 +14,10 @@
 #define RECONNECT_MS  200
 #define RECONNECT_MAX 5000
 
-/* Wrong user, password, database, version or rights: no waiting mends that. */
+/* Wrong settings, user, password, database, version or rights: no waiting mends that. */
 static bool is_final(const struct err *err)
 {
-	static const char *const classes[] = { "28", "3D", "42", "0A", "3F" };
-
-	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-		if (strncmp(err->state, classes[i], 2) == 0)
-			return true;
-	}
-	return err->fault != FAULT_DATABASE;
+	return err->fault != FAULT_DATABASE || db_error_kind(err) == TROUBLE_REFUSED;
 }
 
 static int check_schema(struct db *db, const struct daemon *daemon, struct err *err)
@@ -85,6 +79,7 @@ int registration_run(struct daemon *daemon, struct instance *out, struct err *er
 		if (is_final(err))
 			return r;
 		log_warn("database_unreachable", LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state), LOG_STR("class", db_error_class(err)),
 			LOG_INT("retry_in_ms", delay));
 		atomic_store(&daemon->health.ingest_tick_ms, clock_now_ms());
 		atomic_store(&daemon->health.dispatch_tick_ms, clock_now_ms());

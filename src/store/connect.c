@@ -2,24 +2,29 @@
 
 #include <libpq-fe.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "store/connect_fault.h"
+#include "store/hosts.h"
 #include "store/link.h"
 
 #define OLDEST_SERVER   140000
 #define CONNECT_TIMEOUT "10"
+#define PATIENCE_MS     500 /* the kernel's tcp_user_timeout comes first, and libpq goes on by itself */
 
 /* What a connection has unless the configuration or the environment says otherwise. A dead network
- * is noticed within half a minute also where no answer is awaited. */
+ * is noticed within half a minute also where no answer is awaited. A standby cannot store anything. */
 static const struct {
 	const char *name;
 	const char *value;
 	const char *environment; /* NULL: libpq reads none for it */
 } fallbacks[] = {
 	{ "connect_timeout", CONNECT_TIMEOUT, "PGCONNECT_TIMEOUT" },
+	{ "target_session_attrs", "primary", "PGTARGETSESSIONATTRS" },
 	{ "tcp_user_timeout", "10000", NULL }, /* also ends the SYN to a host that is not there */
 	{ "keepalives_idle", "10", NULL },
 	{ "keepalives_interval", "5", NULL },
@@ -49,20 +54,11 @@ static void add_keyword(struct keywords *keywords, const char *name, const char 
 	keywords->count++;
 }
 
-static const char *find_setting(const struct settings *settings, const char *name)
-{
-	for (size_t i = settings->count; i > 0; i--) {
-		if (strcmp(settings->items[i - 1].name, name) == 0)
-			return settings->items[i - 1].value;
-	}
-	return NULL;
-}
-
 /* Of a keyword that comes twice libpq takes the last. */
 static int fill_keywords(struct keywords *keywords, const struct settings *settings,
 	const char *application, struct err *err)
 {
-	size_t room = settings->count + FALLBACKS + FORCED + 1;
+	size_t room = settings->count + FALLBACKS + FORCED + HOST_LISTS + 1;
 
 	keywords->names = calloc(room, sizeof(*keywords->names));
 	keywords->values = calloc(room, sizeof(*keywords->values));
@@ -81,39 +77,49 @@ static int fill_keywords(struct keywords *keywords, const struct settings *setti
 	return 0;
 }
 
-/* A list of hosts is tried one after the other; each gets its time. */
-static int64_t patience_ms(const struct settings *settings)
-{
-	const char *timeout = find_setting(settings, "connect_timeout");
-	const char *hosts = find_setting(settings, "host");
-	int64_t count = 1;
-	int64_t seconds;
+/* Where libpq is on its way through hosts and their addresses. */
+struct place {
+	const char *host; /* libpq's own: one pointer a host */
+	char address[64];
+};
 
-	if (timeout == NULL)
-		timeout = getenv("PGCONNECT_TIMEOUT");
-	if (hosts == NULL)
-		hosts = getenv("PGHOST");
-	seconds = timeout == NULL ? 0 : strtoll(timeout, NULL, 10);
-	if (seconds <= 0 || seconds > 3600)
-		seconds = strtoll(CONNECT_TIMEOUT, NULL, 10);
-	for (const char *c = hosts; c != NULL && *c != '\0'; c++)
-		count += *c == ',';
-	return seconds * 1000 * count;
+/* How long each host may take: libpq's own connect_timeout does not count in its nonblocking calls. */
+static int64_t patience_ms(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	int64_t seconds = strtoll(CONNECT_TIMEOUT, NULL, 10);
+
+	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++) {
+		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL) {
+			int64_t wanted = strtoll(o->val, NULL, 10);
+
+			if (wanted > 0 && wanted <= 3600)
+				seconds = wanted;
+		}
+	}
+	PQconninfoFree(options);
+	return seconds * 1000 + PATIENCE_MS;
 }
 
-/* libpq's words, without its line ends and the "connection to server" it may start with twice. */
-static int connect_failed(const PGconn *conn, struct err *err)
+/* True when libpq has gone on to another host or address since the last look. */
+static bool moved_on(PGconn *conn, struct place *place)
 {
-	const char *words = PQerrorMessage(conn);
+	const char *address = PQhostaddr(conn) == NULL ? "" : PQhostaddr(conn);
+	bool moved = PQhost(conn) != place->host || strcmp(address, place->address) != 0;
 
-	return err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s",
-		words[0] == '\0' ? "no reason given" : words);
+	place->host = PQhost(conn);
+	(void)snprintf(place->address, sizeof(place->address), "%s", address);
+	return moved;
 }
 
-static int connect_steps(PGconn *conn, int64_t deadline_ms, int wake_fd, struct err *err)
+/* One way through the hosts, with a time for each: it begins anew whenever libpq goes on to the next. */
+static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 {
 	/* libpq asks for the first poll to be about writing. */
 	PostgresPollingStatusType step = PGRES_POLLING_WRITING;
+	int64_t patience = patience_ms(conn);
+	int64_t deadline_ms = clock_now_ms() + patience;
+	struct place place = { NULL, "" };
 	int r = 0;
 
 	if (PQstatus(conn) == CONNECTION_BAD)
@@ -121,11 +127,14 @@ static int connect_steps(PGconn *conn, int64_t deadline_ms, int wake_fd, struct 
 	while (r == 0 && step != PGRES_POLLING_OK) {
 		r = link_wait(PQsocket(conn), step == PGRES_POLLING_READING ? POLLIN : POLLOUT,
 			wake_fd, deadline_ms, err);
+		*late = r != 0 && clock_now_ms() >= deadline_ms;
 		if (r != 0)
 			return err_prefix(err, "cannot connect to PostgreSQL at %s port %s",
 				PQhost(conn) == NULL ? "?" : PQhost(conn),
 				PQport(conn) == NULL ? "?" : PQport(conn));
 		step = PQconnectPoll(conn);
+		if (moved_on(conn, &place))
+			deadline_ms = clock_now_ms() + patience;
 		if (step == PGRES_POLLING_FAILED)
 			r = connect_failed(conn, err);
 	}
@@ -138,13 +147,13 @@ static int check_server(const PGconn *conn, struct err *err)
 	int version = PQserverVersion(conn);
 
 	if (version < OLDEST_SERVER)
-		return err_set(err, FAULT_DATABASE,
+		return connect_wrong(err,
 			"PostgreSQL at %s is version %d.%d; inboxd needs 14 or later: upgrade the "
 			"server or name another one under postgres",
 			PQhost(conn), version / 10000, version % 10000);
 	/* A pooler may not pass it on: then the server itself refuses what it cannot store. */
 	if (encoding != NULL && strcmp(encoding, "UTF8") != 0)
-		return err_set(err, FAULT_DATABASE,
+		return connect_wrong(err,
 			"database \"%s\" is encoded in %s; inboxd needs UTF8: create a database "
 			"with ENCODING 'UTF8' and name it in postgres.dbname",
 			PQdb(conn), encoding);
@@ -163,6 +172,44 @@ static void finishp(PGconn **conn)
 	PQfinish(*conn);
 }
 
+static int connect_through(
+	PGconn **out, const struct keywords *keywords, int wake_fd, bool *late, struct err *err)
+{
+	int r;
+
+	*out = PQconnectStartParams(keywords->names, keywords->values, 1);
+	if (*out == NULL)
+		return err_memory(err);
+	(void)PQsetNoticeReceiver(*out, no_notice, NULL);
+	/* So that a refusal carries its SQLSTATE: libpq tells it in the words only. */
+	(void)PQsetErrorVerbosity(*out, PQERRORS_VERBOSE);
+	if (connect_is_mistaken(*out, keywords->names, keywords->values))
+		return connect_mistake(*out, err);
+	r = connect_steps(*out, wake_fd, late, err);
+	(void)PQsetErrorVerbosity(*out, PQERRORS_DEFAULT);
+	return r == 0 ? check_server(*out, err) : r;
+}
+
+/* libpq waits for a silent host for ever, so the hosts behind it are tried by another way that begins
+ * with them. */
+static int connect_any(PGconn **out, struct keywords *keywords, int wake_fd, struct err *err)
+{
+	CLEANUP(hosts_fini) struct hosts hosts = HOSTS_INIT;
+	size_t count = keywords->count;
+	bool late = false;
+	int r = connect_through(out, keywords, wake_fd, &late, err);
+
+	while (late && hosts_skip(&hosts, *out)) {
+		keywords->count = count;
+		for (size_t i = 0; i < HOST_LISTS; i++)
+			add_keyword(keywords, host_lists[i], hosts.lists[i]);
+		PQfinish(*out);
+		late = false;
+		r = connect_through(out, keywords, wake_fd, &late, err);
+	}
+	return r;
+}
+
 int connect_run(struct pg_conn **out, const struct settings *settings, const char *application,
 	int wake_fd, struct err *err)
 {
@@ -170,15 +217,8 @@ int connect_run(struct pg_conn **out, const struct settings *settings, const cha
 	CLEANUP(finishp) PGconn *conn = NULL;
 	int r = fill_keywords(&keywords, settings, application, err);
 
-	if (r != 0)
-		return r;
-	conn = PQconnectStartParams(keywords.names, keywords.values, 1);
-	if (conn == NULL)
-		return err_memory(err);
-	(void)PQsetNoticeReceiver(conn, no_notice, NULL);
-	r = connect_steps(conn, clock_now_ms() + patience_ms(settings), wake_fd, err);
 	if (r == 0)
-		r = check_server(conn, err);
+		r = connect_any(&conn, &keywords, wake_fd, err);
 	if (r != 0)
 		return r;
 	if (PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1)

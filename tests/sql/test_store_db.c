@@ -1,8 +1,11 @@
 /* The connection itself: values there and back, faults and what is left after them, migrations. */
 #include "world.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +63,70 @@ static void a_server_that_is_not_there_is_a_fault_with_words(void **state)
 	assert_string_equal(err.state, "");
 	assert_string_equal(db_error_class(&err), "connection");
 	assert_int_equal(strncmp(err.text, "cannot connect to PostgreSQL: ", 30), 0);
+}
+
+static void a_refusal_has_its_sqlstate(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(open_with(world, "dbname", "no_such_database"), FAULT_DATABASE);
+	assert_string_equal(err.state, "3D000");
+	assert_null(strstr(err.text, "LOCATION"));
+	assert_int_equal(open_with(world, "user", "no_such_user"), FAULT_DATABASE);
+	assert_string_equal(err.state, "28000");
+}
+
+static void settings_libpq_refuses_are_a_mistake(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(open_with(world, "sslmode", "perhaps"), FAULT_DATABASE);
+	assert_string_equal(err.state, "F0000");
+	assert_int_equal(open_with(world, "no_such_keyword", "1"), FAULT_DATABASE);
+	assert_string_equal(err.state, "F0000");
+	assert_int_equal(open_with(world, "host", "/no/such/directory"), FAULT_DATABASE);
+	assert_string_equal(err.state, "");
+}
+
+static int listen_silently(int *port)
+{
+	struct sockaddr_in where = { .sin_family = AF_INET };
+	socklen_t size = sizeof(where);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&where, sizeof(where)), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&where, &size), 0);
+	*port = ntohs(where.sin_port);
+	return fd;
+}
+
+static void a_silent_host_does_not_block_the_next(void **state)
+{
+	struct world *world = *state;
+	int silent_port;
+	int silent = listen_silently(&silent_port);
+	char hosts[256];
+	char ports[64];
+	char names[][16] = { "host", "port", "connect_timeout", "1" };
+	struct setting items[] = { { names[0], hosts }, { names[1], ports },
+		{ names[2], names[3] } };
+	const struct settings settings = { items, 3 };
+	struct db *db = a_db(world, &settings, 1000);
+
+	(void)snprintf(hosts, sizeof(hosts), "127.0.0.1,127.0.0.1,%s", getenv("PGHOST"));
+	(void)snprintf(ports, sizeof(ports), "1,%d,%s", silent_port, getenv("PGPORT"));
+	OK(db_open(db, &err));
+	OK(db_run(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+	db_free(db);
+	(void)snprintf(hosts, sizeof(hosts), "127.0.0.1");
+	(void)snprintf(ports, sizeof(ports), "%d", silent_port);
+	db = a_db(world, &settings, 1000);
+	assert_int_equal(db_open(db, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "");
+	db_free(db);
+	(void)close(silent);
 }
 
 static void a_password_is_never_in_the_words(void **state)
@@ -411,6 +478,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_keyword_of_the_configuration_goes_to_libpq),
 		TEST(a_server_that_is_not_there_is_a_fault_with_words),
+		TEST(a_refusal_has_its_sqlstate),
+		TEST(settings_libpq_refuses_are_a_mistake),
+		TEST(a_silent_host_does_not_block_the_next),
 		TEST(a_password_is_never_in_the_words),
 		TEST(a_database_in_another_encoding_is_refused),
 		TEST(a_closed_connection_says_so),

@@ -1,0 +1,173 @@
+#include "store/connect_fault.h"
+
+#include <ctype.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/trouble.h"
+
+#define MISTAKE "F0000"
+#define ATTEMPT "connection to server"
+
+/* What libpq says when the two sides will never agree, whatever is waited for. */
+static const char *const disagreements[] = {
+	"server does not support SSL, but SSL was required",
+	"server does not support GSSAPI encryption, but it was required",
+	"certificate verify failed",
+	"root certificate file",
+	"could not read certificate file",
+	"could not load private key file",
+	"certificate present, but not private key file",
+	"no password supplied",
+	"channel binding is required",
+	"channel binding required",
+	"authentication method requirement",
+	"authentication method ",
+};
+
+bool connect_is_mistaken(PGconn *conn, const char *const *names, const char *const *values)
+{
+	/* A connection refused at once looks the same; only PQping() tells the difference, and here it
+	 * is as quick: it repeats what has just failed. */
+	return PQstatus(conn) == CONNECTION_BAD &&
+	       PQpingParams(names, values, 1) == PQPING_NO_ATTEMPT;
+}
+
+static void set_state(struct err *err, const char *state)
+{
+	if (err != NULL)
+		(void)snprintf(err->state, sizeof(err->state), "%s", state);
+}
+
+int connect_mistake(const PGconn *conn, struct err *err)
+{
+	int r = err_set(err, FAULT_DATABASE,
+		"the settings under postgres cannot be used: %s: correct them",
+		PQerrorMessage(conn));
+
+	set_state(err, MISTAKE);
+	return r;
+}
+
+int connect_wrong(struct err *err, const char *format, ...)
+{
+	va_list args;
+	char words[512];
+
+	va_start(args, format);
+	(void)vsnprintf(words, sizeof(words), format, args);
+	va_end(args);
+	(void)err_set(err, FAULT_DATABASE, "%s", words);
+	set_state(err, MISTAKE);
+	return FAULT_DATABASE;
+}
+
+/* Five letters or digits between "SEVERITY:  " and ": ", in any language. */
+static const char *find_state(const char *words, size_t length)
+{
+	for (size_t i = 0; i + 9 < length; i++) {
+		size_t n = 0;
+
+		if (strncmp(words + i, ":  ", 3) != 0)
+			continue;
+		while (n < 5 && (isdigit((unsigned char)words[i + 3 + n]) ||
+					isupper((unsigned char)words[i + 3 + n])))
+			n++;
+		if (n == 5 && strncmp(words + i + 8, ": ", 2) == 0)
+			return words + i + 3;
+	}
+	return NULL;
+}
+
+static bool is_disagreement(const char *words, size_t length)
+{
+	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
+		const char *found = strstr(words, disagreements[i]);
+
+		if (found != NULL && found < words + length)
+			return true;
+	}
+	return false;
+}
+
+/* Of what is said about one host. */
+static void state_of_one(const char *words, size_t length, char state[6])
+{
+	const char *found = find_state(words, length);
+
+	if (found == NULL && is_disagreement(words, length))
+		found = MISTAKE;
+	state[0] = '\0';
+	if (found != NULL)
+		(void)snprintf(state, 6, "%.5s", found);
+}
+
+static bool same_part(const char *first, const char *second, const char *from, const char *to)
+{
+	const char *a = strstr(first, from);
+	const char *b = strstr(second, from);
+	const char *end = a == NULL ? NULL : strstr(a + strlen(from), to);
+
+	if (a == NULL || b == NULL || end == NULL)
+		return a == b;
+	return strncmp(a, b, (size_t)(end - a) + 1) == 0;
+}
+
+/* Both attempts are about one host of the configuration: another address of it, or once more without
+ * encryption. */
+static bool same_host(const char *first, const char *second)
+{
+	return same_part(first, second, " server ", "\"") && same_part(first, second, "\"", "\"") &&
+	       same_part(first, second, ", port ", " ");
+}
+
+void connect_state(const char *words, char state[6])
+{
+	const char *at = words;
+
+	state[0] = '\0';
+	while (*at != '\0') {
+		const char *next = strstr(at + 1, ATTEMPT);
+		size_t length = next == NULL ? strlen(at) : (size_t)(next - at);
+		char one[6];
+
+		state_of_one(at, length, one);
+		at += length;
+		if (next != NULL && same_host(at - length, next))
+			continue; /* its last attempt counts */
+		memcpy(state, one, sizeof(one));
+		/* One host that is away may come back, whatever the others say. */
+		if (trouble_of(one) != TROUBLE_REFUSED)
+			return;
+	}
+}
+
+/* Takes away what PQERRORS_VERBOSE adds for developers of the server: "LOCATION:  …". */
+static void without_location(char *words)
+{
+	char *at;
+
+	while ((at = strstr(words, "\nLOCATION:")) != NULL) {
+		char *end = strchr(at + 1, '\n');
+
+		if (end == NULL)
+			*at = '\0';
+		else
+			memmove(at, end, strlen(end) + 1);
+	}
+}
+
+int connect_failed(const PGconn *conn, struct err *err)
+{
+	const char *said = PQerrorMessage(conn);
+	char words[1024];
+	char state[6];
+
+	connect_state(said, state);
+	(void)snprintf(words, sizeof(words), "%s", said[0] == '\0' ? "no reason given" : said);
+	without_location(words);
+	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s", words);
+	set_state(err, state);
+	return FAULT_DATABASE;
+}

@@ -1,0 +1,76 @@
+/* A server that is away and a mistake of the configuration are told apart by libpq's words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "store/connect_fault.h"
+
+#define AT(host, port) "connection to server at \"" host "\" (127.0.0.1), port " port " failed: "
+#define REFUSED        "Connection refused\n\tIs the server running on that host?\n"
+
+static void the_state_is_read_out_of_the_words(void **state)
+{
+	static const struct {
+		const char *words;
+		const char *state;
+	} cases[] = {
+		{ AT("db", "5432") "FATAL:  28P01: password authentication failed\nLOCATION:  "
+				   "a.c:1\n",
+			"28P01" },
+		{ AT("db", "5432") "FATALE:  3D000: la base n'existe pas\n", "3D000" },
+		{ AT("db", "5432") "FATAL:  57P03: the database system is starting up\n", "57P03" },
+		{ AT("db", "5432") REFUSED, "" },
+		{ AT("db", "5432") "fe_sendauth: no password supplied\n", "F0000" },
+		{ AT("db", "5432") "server does not support SSL, but SSL was required\n", "F0000" },
+		{ AT("db", "5432") "server closed the connection unexpectedly\n", "" },
+		{ AT("db", "5432") "server is in hot standby mode\n", "" },
+		{ "could not translate host name \"db\" to address: Name or service not known\n",
+			"" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char found[6];
+
+		connect_state(cases[i].words, found);
+		assert_string_equal(found, cases[i].state);
+	}
+}
+
+static void one_host_that_is_away_outweighs_mistakes_at_the_others(void **state)
+{
+	char found[6];
+
+	(void)state;
+	connect_state(AT("a", "1") REFUSED AT("b", "1") "FATAL:  28P01: no\n", found);
+	assert_string_equal(found, "");
+	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("a", "2") REFUSED, found);
+	assert_string_equal(found, "");
+	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("b", "1") "FATAL:  3D000: no\n", found);
+	assert_string_equal(found, "3D000");
+}
+
+static void of_several_addresses_of_a_host_the_last_counts(void **state)
+{
+	char found[6];
+
+	(void)state;
+	connect_state("connection to server at \"localhost\" (::1), port 5432 failed: " REFUSED AT(
+			      "localhost", "5432") "FATAL:  28P01: no\n",
+		found);
+	assert_string_equal(found, "28P01");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_state_is_read_out_of_the_words),
+		cmocka_unit_test(one_host_that_is_away_outweighs_mistakes_at_the_others),
+		cmocka_unit_test(of_several_addresses_of_a_host_the_last_counts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
