@@ -103,6 +103,23 @@ static int check_pairs(struct config *config, struct err *err)
 	return 0;
 }
 
+/* A batch is closed once it is large enough, so one record more may be in it; and PostgreSQL takes no
+ * statement of a gigabyte. The rest of the room is for keys, headers and ids. */
+static int check_statement_size(struct config *config, struct err *err)
+{
+	const struct entry *batch = entry_of(config, (struct key){ "ingest", "batch_bytes" });
+	const struct entry *record = entry_of(config, (struct key){ "ingest", "max_payload" });
+	int64_t most = 768LL << 20;
+
+	if (config->ingest.batch_bytes + config->ingest.max_payload <= most)
+		return 0;
+	return err_set(err, FAULT_CONFIG,
+		"%s: ingest.batch_bytes is %s and ingest.max_payload is %s (%s), together above "
+		"768MiB; both go into one statement, and PostgreSQL takes none of 1 GB: lower one "
+		"of them",
+		batch->origin, batch->texts.items[0], record->texts.items[0], record->origin);
+}
+
 static bool is_set(const struct settings *settings, const char *name)
 {
 	for (size_t i = 0; i < settings->count; i++) {
@@ -185,6 +202,8 @@ int config_validate(struct config *config, bool without_kafka, struct err *err)
 {
 	int r = check_pairs(config, err);
 
+	if (r == 0)
+		r = check_statement_size(config, err);
 	if (r == 0)
 		r = check_dead_topic(config, err);
 	if (r < 0 || without_kafka)

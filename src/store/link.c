@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 #include "store/connect.h"
 #include "store/trouble.h"
 
-#define MAX_QUEUED 16
+#define MAX_QUEUED     16
+#define STATEMENT_MOST (1000U << 20) /* the protocol ends at 1 GiB */
 
 struct link {
 	PGconn *conn; /* NULL = closed */
@@ -171,10 +173,22 @@ static int link_ready(struct link *link, struct err *err)
 	return 0;
 }
 
+/* PostgreSQL would end the connection over it. To the caller it is what the server says of a value that
+ * is beyond its limits: less must be sent at a time. */
+static int too_large(size_t bytes, struct err *err)
+{
+	(void)err_set(err, FAULT_DATABASE, "a statement of %zu bytes is more than PostgreSQL takes",
+		bytes);
+	if (err != NULL)
+		(void)snprintf(err->state, sizeof(err->state), "54000");
+	return FAULT_DATABASE;
+}
+
 int link_queue(struct link *link, const char *sql, const struct params *params, struct rows **rows,
 	struct err *err)
 {
 	const char *values[PARAMS_MAX];
+	size_t bytes = 0;
 	int lengths[PARAMS_MAX];
 	int formats[PARAMS_MAX];
 	int count = params == NULL ? 0 : params->count;
@@ -193,7 +207,10 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 		values[i] = params->nulls[i] ? NULL : data;
 		lengths[i] = (int)params->values[i].length;
 		formats[i] = 1;
+		bytes += params->values[i].length;
 	}
+	if (bytes > STATEMENT_MOST)
+		return too_large(bytes, err);
 	if (PQsendQueryParams(link->conn, sql, count, count == 0 ? NULL : params->types, values,
 		    lengths, formats, 1) != 1) {
 		(void)wire_fault(link, err);

@@ -34,7 +34,8 @@ bool link_is_open(const struct link *link);
 void link_interrupt(struct link *link);
 
 /* Queues a statement; `rows` (may be NULL) is filled when the flight lands without any fault.
- * `params` may be NULL; it is copied. */
+ * `params` may be NULL; it is copied. A statement of 1000 MiB or more is a fault with SQLSTATE 54000, as
+ * one with a value too large; nothing is sent then. */
 int link_queue(struct link *link, const char *sql, const struct params *params, struct rows **rows,
 	struct err *err);
 /* Sends what is queued and waits for all of it, at most timeout_ms. The first statement that failed

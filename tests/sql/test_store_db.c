@@ -362,6 +362,22 @@ static void large_batches_do_not_block_each_other(void **state)
 	free(payload);
 }
 
+static void a_statement_beyond_the_protocol_is_never_sent(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, 1);
+	params_text(&params, "x");
+	params.values[1].length = (size_t)1001 << 20;
+	OK(db_begin(world->db, &err));
+	assert_int_equal(
+		db_queue(world->db, QUERY_REGISTER_INSTANCE, &params, NULL, &err), FAULT_DATABASE);
+	assert_true(db_error_is_data(&err));
+	assert_true(db_is_open(world->db));
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+}
+
 static void a_migrated_schema_matches_this_program(void **state)
 {
 	struct world *world = *state;
@@ -495,6 +511,7 @@ int main(void)
 		TEST(a_commit_without_an_answer_is_unknown),
 		TEST(a_server_that_turned_read_only_is_left),
 		TEST(large_batches_do_not_block_each_other),
+		TEST(a_statement_beyond_the_protocol_is_never_sent),
 		TEST(a_migrated_schema_matches_this_program),
 		TEST(other_versions_are_told_apart),
 		TEST(two_migrations_at_once_both_succeed),

@@ -402,6 +402,8 @@ static const struct {
 		"50 (" },
 	{ "retry:\n  backoff: 2m\n  backoff_max: 1m\n",
 		"retry.backoff is 2m, above retry.backoff_max, which is 1m (" },
+	{ "ingest:\n  batch_bytes: 512MiB\n  max_payload: 300MiB\n",
+		"@/inboxd.yaml:6: ingest.batch_bytes is 512MiB and ingest.max_payload is 300MiB (" },
 	{ "retry:\n  dead_topic: orders\n",
 		"@/inboxd.yaml:6: retry.dead_topic: \"orders\" is also read by kafka.topics, "
 		"so dead messages would come back; name another topic" },
