@@ -4,7 +4,7 @@
 -- Caller: store/inbox.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
 -- Not EXISTS: the planner may turn that into one look at every waiting row of the table. OFFSET 0: or
 -- it would ask once for each mention of "behind".
--- Back: the rows that were new, in the order of the batch.
+-- Back: the rows that were new, in the order of the batch; of those with one id the first.
 INSERT INTO inbox.inbox_messages
     (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp,
      key, headers, payload, payload_digest, available_at, claimed_by, delivery_count)
@@ -32,4 +32,4 @@ CROSS JOIN LATERAL (
                     LIMIT 1) IS NOT NULL END AS behind
     OFFSET 0) b
 ON CONFLICT (event_id, source) DO NOTHING
-RETURNING seq, topic, kafka_partition, kafka_offset, claimed_by IS NOT NULL
+RETURNING seq, event_id, source, claimed_by IS NOT NULL

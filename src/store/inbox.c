@@ -41,6 +41,7 @@ void inbox_free(struct inbox *inbox)
 struct writing {
 	struct inbox *inbox;
 	struct batch *batch;
+	bool rejects; /* items are its rejects, not its rows */
 	/* Writes these items and notes what became of them. */
 	int (*write)(const struct writing *w, const size_t *items, size_t count, struct err *err);
 	/* What to do with an item that PostgreSQL refuses; `why` says why. */
@@ -76,29 +77,54 @@ static int bisect(const struct writing *w, const size_t *items, size_t count, st
 	return r != 0 ? r : bisect(w, items + half, count - half, err);
 }
 
-/* Position in `items` of the row with these coordinates, looked for from `from` on, round the end:
- * rows come back in the order they went, so it is nearly always the next one. `count` = none. */
-static size_t match(const struct writing *w, const size_t *items, size_t count, size_t from,
-	const struct message *wanted)
-{
-	for (size_t i = 0; i < count; i++) {
-		size_t at = (from + i) % count;
-		const struct message *message = w->batch->rows[items[at]].message;
+/* Whether a message is the one that a row of an answer speaks of. */
+typedef bool match_function(const struct message *message, const struct rows *rows, int row);
 
-		if (message->offset == wanted->offset && message->partition == wanted->partition &&
-			strcmp(message->topic, wanted->topic) == 0)
-			return at;
-	}
-	return count;
+/* By id: coordinates may be in a batch twice, when a topic was created again. */
+static bool has_id(const struct message *message, const struct rows *rows, int row)
+{
+	return strcmp(message->event_id, rows_text(rows, row, 1)) == 0 &&
+	       strcmp(message->source, rows_text(rows, row, 2)) == 0;
 }
 
-static struct message coordinates(const struct rows *rows, int row, int column)
+static bool has_coordinates(const struct message *message, const struct rows *rows, int row)
 {
-	return (struct message){
-		.topic = rows_text(rows, row, column),
-		.partition = (int32_t)rows_int(rows, row, column + 1),
-		.offset = rows_int(rows, row, column + 2),
-	};
+	return message->offset == rows_int(rows, row, 2) &&
+	       message->partition == rows_int(rows, row, 1) &&
+	       strcmp(message->topic, rows_text(rows, row, 0)) == 0;
+}
+
+/* Also by id: see above. */
+static bool has_both(const struct message *message, const struct rows *rows, int row)
+{
+	return has_coordinates(message, rows, row) &&
+	       strcmp(message->event_id, rows_text(rows, row, 3)) == 0;
+}
+
+static const struct message *message_of(const struct writing *w, size_t item)
+{
+	return w->rejects ? w->batch->rejects[item].message : w->batch->rows[item].message;
+}
+
+/* What a statement answered about these items. */
+struct answer {
+	const struct rows *rows;
+	const size_t *items;
+	size_t count;
+	match_function *match;
+};
+
+/* Position in `items` of what `row` speaks of, looked for from `from` on, round the end: rows come back
+ * in the order they went, so it is nearly always the next one. `count` = none. */
+static size_t match(const struct writing *w, const struct answer *answer, int row, size_t from)
+{
+	for (size_t i = 0; i < answer->count; i++) {
+		size_t at = (from + i) % answer->count;
+
+		if (answer->match(message_of(w, answer->items[at]), answer->rows, row))
+			return at;
+	}
+	return answer->count;
 }
 
 static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bool claimed)
@@ -113,20 +139,19 @@ static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bo
 static int note_inserted(const struct writing *w, const size_t *items, size_t count,
 	const struct rows *rows, struct err *err)
 {
+	const struct answer answer = { rows, items, count, has_id };
 	size_t at = 0;
 
 	for (size_t i = 0; i < count; i++)
 		w->batch->rows[items[i]].fate = ROW_DUPLICATE;
 	for (int i = 0; i < rows_count(rows); i++) {
-		struct message where = coordinates(rows, i, 1);
-
-		at = match(w, items, count, at, &where);
+		at = match(w, &answer, i, at);
 		if (at == count)
 			return err_set(err, FAULT_INTERNAL,
-				"PostgreSQL stored a record that was not in the batch: %s/%d/%lld",
-				where.topic, (int)where.partition, (long long)where.offset);
+				"PostgreSQL stored an event that was not in the batch: %s of %s",
+				rows_text(rows, i, 1), rows_text(rows, i, 2));
 		note_new(w->inbox, &w->batch->rows[items[at]], rows_int(rows, i, 0),
-			rows_bool(rows, i, 4));
+			rows_bool(rows, i, 3));
 		at++;
 	}
 	return 0;
@@ -164,47 +189,38 @@ static int write_conflicts(
 	const struct writing *w, const size_t *items, size_t count, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct answer answer = { NULL, items, count, has_both };
 	size_t at = 0;
 	int r;
 
 	fill_conflicts(w->inbox, w->batch, items, count);
 	r = db_step(w->inbox->db, QUERY_INSERT_CONFLICTS, &w->inbox->params, &rows, err);
+	answer.rows = rows;
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
-		struct message where = coordinates(rows, i, 0);
-
-		at = match(w, items, count, at, &where);
+		at = match(w, &answer, i, at);
 		if (at == count)
 			break;
-		w->batch->rows[items[at]].fate = ROW_CONFLICT;
+		w->batch->rows[items[at++]].fate = ROW_CONFLICT;
 	}
 	return r;
-}
-
-static void note_kept(
-	const struct writing *w, const size_t *items, size_t count, const struct message *where)
-{
-	for (size_t i = 0; i < count; i++) {
-		struct batch_reject *reject = &w->batch->rejects[items[i]];
-
-		if (reject->message->offset == where->offset &&
-			reject->message->partition == where->partition &&
-			strcmp(reject->message->topic, where->topic) == 0)
-			reject->kept = true;
-	}
 }
 
 static int write_rejects_as(
 	const struct writing *w, const size_t *items, size_t count, bool bare, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct answer answer = { NULL, items, count, has_coordinates };
+	size_t at = 0;
 	int r;
 
 	fill_rejects(w->inbox, w->batch, items, count, bare);
 	r = db_step(w->inbox->db, QUERY_INSERT_REJECTS, &w->inbox->params, &rows, err);
+	answer.rows = rows;
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
-		struct message where = coordinates(rows, i, 0);
-
-		note_kept(w, items, count, &where);
+		at = match(w, &answer, i, at);
+		if (at == count)
+			break;
+		w->batch->rejects[items[at++]].kept = true;
 	}
 	return r;
 }
@@ -245,7 +261,7 @@ static int select_rows(
 
 static int store_conflicts(struct inbox *inbox, struct batch *batch, struct err *err)
 {
-	const struct writing w = { inbox, batch, write_conflicts, keep_as_reject };
+	const struct writing w = { inbox, batch, false, write_conflicts, keep_as_reject };
 	CLEANUP(freep) size_t *items = NULL;
 	size_t count = 0;
 	int r = select_rows(batch, ROW_DUPLICATE, &items, &count, err);
@@ -255,7 +271,7 @@ static int store_conflicts(struct inbox *inbox, struct batch *batch, struct err 
 
 static int store_rejects(struct inbox *inbox, struct batch *batch, struct err *err)
 {
-	const struct writing w = { inbox, batch, write_rejects, keep_bare };
+	const struct writing w = { inbox, batch, true, write_rejects, keep_bare };
 	CLEANUP(freep) size_t *items = calloc(batch->reject_count + 1, sizeof(*items));
 
 	if (items == NULL)
@@ -343,7 +359,7 @@ static int store_bisected(
 
 static int store_messages(struct inbox *inbox, struct batch *batch, struct err *err)
 {
-	const struct writing w = { inbox, batch, write_messages, keep_as_reject };
+	const struct writing w = { inbox, batch, false, write_messages, keep_as_reject };
 	CLEANUP(freep) size_t *items = NULL;
 	size_t count = 0;
 	int r = select_rows(batch, ROW_UNKNOWN, &items, &count, err);

@@ -31,6 +31,24 @@ static void a_row_comes_back_as_it_went(void **state)
 		"shop|ä\"b|t|orders|0|0|k|01ff|[[\"n\", \"v\"], [\"nul\", null]]|1700000000.123|t");
 }
 
+/* A topic that was created again within one batch: its records have the coordinates of the old ones. */
+static void records_with_the_same_coordinates_are_told_apart_by_id(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "old", .offset = 7);
+	batch_clear(&world->batch);
+	ADD(world, .id = "old", .offset = 8);
+	ADD(world, .id = "new", .offset = 8, .place = PLACE_PARK);
+	ADD(world, .id = "old", .offset = 9, .payload = "other");
+	must_store(world);
+	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(fate(world, 1), ROW_STORED);
+	assert_int_equal(fate(world, 2), ROW_CONFLICT);
+	assert_int_equal(world->batch.rows[1].message->seq,
+		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'new'"));
+}
+
 static void a_second_copy_is_a_duplicate(void **state)
 {
 	struct world *world = *state;
@@ -423,6 +441,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_new_row_is_born_claimed),
 		TEST(a_row_comes_back_as_it_went),
+		TEST(records_with_the_same_coordinates_are_told_apart_by_id),
 		TEST(a_second_copy_is_a_duplicate),
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
 		TEST(fates_are_told_apart_within_one_batch),
