@@ -137,6 +137,7 @@ void ingest_free(struct ingest *ingest)
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
 	batch_fini(&ingest->batch);
+	batch_fini(&ingest->rest);
 	partitions_fini(&ingest->partitions);
 	outbox_fini(&ingest->outbox);
 	lane_set_fini(&ingest->parked);

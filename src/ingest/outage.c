@@ -99,11 +99,12 @@ void outage_over(struct ingest *ingest)
 static void was_stored(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
-	batch_drop_partition(&ingest->batch, partition->topic, partition->partition);
+	batch_drop_below(&ingest->batch, partition->topic, partition->partition, row->next_offset);
 	partition_note_row(partition, row);
-	partition->stored = partition->next;
+	partition->stored = row->next_offset;
 	partition->rewound = false;
-	partition->touched = false;
+	/* It may have been the first part of a batch. */
+	partition->touched = partition->next != row->next_offset;
 	wake_poke(ingest->options.dispatch_wake);
 }
 

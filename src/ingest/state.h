@@ -73,6 +73,8 @@ struct ingest {
 	struct collector collector;
 	struct batch batch;
 	int64_t batch_since_us; /* when its first record came */
+	struct batch rest;      /* what storing_step() leaves for the next; empty outside of it */
+	size_t part_most;       /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
 	struct lane_set parked;
 	struct outbox outbox;

@@ -136,16 +136,51 @@ static bool mark_dirty(const struct ingest *ingest)
 
 /* --- The watermarks ------------------------------------------------------------------------------ */
 
-static void fill_move(struct batch_move *move, struct partition *partition)
+/* Where a partition is once the batch at hand is stored. */
+struct end {
+	int64_t next;
+	int64_t last_offset;
+	int64_t last_timestamp;
+};
+
+static void look_at(
+	struct end *end, const struct partition *partition, const struct message *message)
+{
+	if (message->partition != partition->partition || message->offset < end->last_offset ||
+		strcmp(message->topic, partition->topic) != 0)
+		return;
+	end->last_offset = message->offset;
+	end->last_timestamp = message->timestamp_ms;
+}
+
+/* False: all that the batch has of it waits for the next part. */
+static bool find_end(
+	const struct ingest *ingest, const struct partition *partition, struct end *end)
+{
+	const struct batch *batch = &ingest->batch;
+	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
+
+	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp };
+	if (cut < 0)
+		return true;
+	*end = (struct end){ cut, -1, -1 };
+	for (size_t i = 0; i < batch->row_count; i++)
+		look_at(end, partition, batch->rows[i].message);
+	for (size_t i = 0; i < batch->reject_count; i++)
+		look_at(end, partition, batch->rejects[i].message);
+	return end->last_offset >= 0;
+}
+
+static void fill_move(struct batch_move *move, struct partition *partition, const struct end *end)
 {
 	bool down = partition->rewound || partition->forced;
-	bool passed = down || partition->next >= partition->table_next;
+	bool passed = down || end->next >= partition->table_next;
 
 	move->epoch = partition->epoch;
 	move->expected = partition->table_next;
-	move->next = passed ? partition->next : partition->table_next;
-	move->last_offset = passed ? partition->last_offset : partition->table_last_offset;
-	move->last_timestamp = passed ? partition->last_timestamp : partition->table_last_timestamp;
+	move->next = passed ? end->next : partition->table_next;
+	move->last_offset = passed ? end->last_offset : partition->table_last_offset;
+	move->last_timestamp = passed ? end->last_timestamp : partition->table_last_timestamp;
 	if (move->last_offset < 0)
 		move->last_timestamp = -1;
 	partition->tried_next = move->next;
@@ -157,15 +192,25 @@ static int build_moves(struct ingest *ingest, struct err *err)
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 		struct batch_move *move;
+		struct end end;
 
-		if (!partition->touched)
+		partition->tried_next = partition->table_next;
+		if (!partition->touched || !find_end(ingest, partition, &end))
 			continue;
 		move = batch_move(&ingest->batch, partition->topic, partition->partition);
 		if (move == NULL)
 			return err_memory(err);
-		fill_move(move, partition);
+		fill_move(move, partition, &end);
 	}
 	return 0;
+}
+
+static void note_end(const struct ingest *ingest, struct partition *partition)
+{
+	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
+
+	partition->touched = cut >= 0;
+	partition->stored = cut >= 0 ? cut : partition->next;
 }
 
 static void note_moves(struct ingest *ingest)
@@ -182,8 +227,7 @@ static void note_moves(struct ingest *ingest)
 		partition->table_last_timestamp = move->last_timestamp;
 		partition->forced = false;
 		partition->rewound = false;
-		partition->touched = false;
-		partition->stored = partition->next;
+		note_end(ingest, partition);
 	}
 }
 
@@ -203,13 +247,65 @@ static void end_batch(struct ingest *ingest)
 	ingest->batch_since_us = 0;
 }
 
+/* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
+ * was too slow or too large gets through, and a row that brings the server down stands alone. */
+static void grow_smaller(struct ingest *ingest)
+{
+	const struct batch *batch = &ingest->batch;
+	size_t tried =
+		batch->row_count > batch->reject_count ? batch->row_count : batch->reject_count;
+
+	ingest->part_most = tried > 1 ? tried / 2 : 1;
+}
+
+static void grow_larger(struct ingest *ingest)
+{
+	if (ingest->part_most == 0)
+		return;
+	ingest->part_most += ingest->part_most / 8 + 1;
+	if ((int64_t)ingest->part_most >= ingest->options.config->ingest.batch_messages)
+		ingest->part_most = 0;
+}
+
+static int take_part(struct ingest *ingest, struct err *err)
+{
+	if (ingest->part_most == 0)
+		return 0;
+	return batch_split(&ingest->batch, ingest->part_most, &ingest->rest, err);
+}
+
+/* The rest becomes the batch, with its age: it is due at once. */
+static void go_on_with_rest(struct ingest *ingest)
+{
+	struct batch done;
+
+	if (ingest->rest.row_count + ingest->rest.reject_count == 0) {
+		end_batch(ingest);
+		return;
+	}
+	batch_clear(&ingest->batch);
+	done = ingest->batch;
+	ingest->batch = ingest->rest;
+	ingest->rest = done;
+	ingest->batch.move_count = 0;
+}
+
+static void put_rest_back(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (batch_join(&ingest->batch, &ingest->rest, &err) != 0)
+		ingest_fault(ingest, &err);
+}
+
 static void was_stored(struct ingest *ingest, struct handover *handover)
 {
 	note_moves(ingest);
 	fates_note(ingest, handover);
 	handover->stored_us = clock_now_us();
 	outbox_add(ingest, handover);
-	end_batch(ingest);
+	go_on_with_rest(ingest);
+	grow_larger(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	outage_over(ingest);
 }
@@ -217,6 +313,9 @@ static void was_stored(struct ingest *ingest, struct handover *handover)
 static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
 {
 	give_budget_back(ingest);
+	if (r < 0 || r == INBOX_UNKNOWN)
+		grow_smaller(ingest);
+	put_rest_back(ingest);
 	if (r == INBOX_FENCED) {
 		ingest_fenced(ingest);
 		return;
@@ -268,8 +367,9 @@ void storing_step(struct ingest *ingest)
 		end_batch(ingest); /* all that was in it has been revoked */
 		return;
 	}
-	wait_for_room(ingest);
-	if (prepare(ingest, &handover, &err) < 0) {
+	if (take_part(ingest, &err) == 0)
+		wait_for_room(ingest);
+	if (err.fault != 0 || prepare(ingest, &handover, &err) < 0) {
 		handover_free(handover);
 		ingest_fault(ingest, &err);
 		return;

@@ -104,12 +104,24 @@ static void drop(struct batch *batch, struct message *message)
 	message_free(message);
 }
 
-static void drop_rows(struct batch *batch, const char *topic, int32_t partition)
+/* All that `batch` has of a partition below an offset. */
+struct part {
+	const char *topic;
+	int32_t partition;
+	int64_t below;
+};
+
+static bool is_in(const struct message *message, const struct part *part)
+{
+	return message->offset < part->below && is_of(message, part->topic, part->partition);
+}
+
+static void drop_rows(struct batch *batch, const struct part *part)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
-		if (is_of(batch->rows[i].message, topic, partition))
+		if (is_in(batch->rows[i].message, part))
 			drop(batch, batch->rows[i].message);
 		else
 			batch->rows[kept++] = batch->rows[i];
@@ -117,12 +129,12 @@ static void drop_rows(struct batch *batch, const char *topic, int32_t partition)
 	batch->row_count = kept;
 }
 
-static void drop_rejects(struct batch *batch, const char *topic, int32_t partition)
+static void drop_rejects(struct batch *batch, const struct part *part)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < batch->reject_count; i++) {
-		if (is_of(batch->rejects[i].message, topic, partition))
+		if (is_in(batch->rejects[i].message, part))
 			drop(batch, batch->rejects[i].message);
 		else
 			batch->rejects[kept++] = batch->rejects[i];
@@ -142,9 +154,16 @@ static void drop_move(struct batch *batch, const char *topic, int32_t partition)
 	batch->move_count = kept;
 }
 
+void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset)
+{
+	const struct part part = { topic, partition, offset };
+
+	drop_rows(batch, &part);
+	drop_rejects(batch, &part);
+	drop_move(batch, topic, partition);
+}
+
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition)
 {
-	drop_rows(batch, topic, partition);
-	drop_rejects(batch, topic, partition);
-	drop_move(batch, topic, partition);
+	batch_drop_below(batch, topic, partition, INT64_MAX);
 }

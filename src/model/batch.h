@@ -71,7 +71,17 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 /* The move of this partition, made when new (all fields but topic and partition zero). NULL: no
  * memory. `topic` is borrowed for the life of the batch. */
 struct batch_move *batch_move(struct batch *batch, const char *topic, int32_t partition);
+/* Drops what one partition has below `offset`: it was stored after all. */
+void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset);
 /* Drops everything of one partition: it was revoked before it could be stored. */
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition);
+
+/* Leaves at most `most` rows and as many rejects, the first ones; what is behind them goes to `rest`, which
+ * is empty, and with it all that its partitions have from there on. FAULT_MEMORY: nothing has moved. */
+int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err);
+/* The lowest offset that a partition has in `rest`; -1 = none. */
+int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition);
+/* Puts `rest` back behind the batch. FAULT_MEMORY: `rest` keeps what did not fit. */
+int batch_join(struct batch *batch, struct batch *rest, struct err *err);
 
 #endif

@@ -119,6 +119,93 @@ static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
 	assert_int_equal(batch->bytes, kept);
 }
 
+static void fill_two_partitions(struct batch *batch)
+{
+	assert_int_equal(batch_add(batch, a_message("t", 0, 10), 0, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 1, 50), 1, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 0, 12), 0, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 1, 51), 1, NULL), 0);
+	assert_int_equal(batch_reject(batch, a_message("t", 0, 11), "bad", NULL), 0);
+	assert_int_equal(batch_reject(batch, a_message("t", 0, 13), "bad", NULL), 0);
+}
+
+static void the_rest_begins_where_the_first_part_of_a_partition_ends(void **state)
+{
+	struct batch *batch = *state;
+	struct batch rest = BATCH_INIT;
+
+	fill_two_partitions(batch);
+	assert_int_equal(batch_split(batch, 2, &rest, NULL), 0);
+	assert_int_equal(batch->row_count, 2);
+	assert_int_equal(batch->reject_count, 1);
+	assert_int_equal(batch->rejects[0].message->offset, 11);
+	assert_int_equal(rest.row_count, 2);
+	assert_int_equal(rest.rejects[0].message->offset, 13);
+	assert_int_equal(batch_cut(&rest, "t", 0), 12);
+	assert_int_equal(batch_cut(&rest, "t", 1), 51);
+	assert_int_equal(batch_cut(&rest, "u", 0), -1);
+	batch_fini(&rest);
+}
+
+static void what_was_divided_is_put_together_again(void **state)
+{
+	struct batch *batch = *state;
+	struct batch rest = BATCH_INIT;
+	size_t bytes;
+
+	fill_two_partitions(batch);
+	bytes = batch->bytes;
+	assert_int_equal(batch_split(batch, 9, &rest, NULL), 0);
+	assert_int_equal(rest.row_count + rest.reject_count, 0);
+	assert_int_equal(batch_split(batch, 1, &rest, NULL), 0);
+	assert_int_equal(batch->row_count, 1);
+	assert_int_equal(batch->bytes + rest.bytes, bytes);
+	assert_int_equal(batch_join(batch, &rest, NULL), 0);
+	assert_int_equal(batch->row_count, 4);
+	assert_int_equal(batch->reject_count, 2);
+	assert_int_equal(batch->rows[0].message->offset, 10);
+	assert_int_equal(batch->rows[2].message->offset, 12);
+	assert_int_equal(batch->bytes, bytes);
+	assert_int_equal(rest.row_count + rest.reject_count + rest.bytes, 0);
+	batch_fini(&rest);
+}
+
+static void a_partition_is_dropped_up_to_where_it_was_stored(void **state)
+{
+	struct batch *batch = *state;
+
+	fill_two_partitions(batch);
+	batch_drop_below(batch, "t", 0, 12);
+	assert_int_equal(batch->row_count, 3);
+	assert_int_equal(batch->rows[1].message->offset, 12);
+	assert_int_equal(batch->reject_count, 1);
+	assert_int_equal(batch->rejects[0].message->offset, 13);
+}
+
+static void without_memory_nothing_is_divided(void **state)
+{
+	struct batch *batch = *state;
+	struct batch rest = BATCH_INIT;
+
+	fill_two_partitions(batch);
+	for (size_t n = 1;; n++) {
+		struct err err = ERR_INIT;
+		int r;
+
+		alloc_fail_at(n);
+		r = batch_split(batch, 1, &rest, &err);
+		if (!alloc_fail_never()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_int_equal(batch->row_count, 4);
+		assert_int_equal(batch->reject_count, 2);
+		batch_fini(&rest);
+	}
+	batch_fini(&rest);
+}
+
 static void a_message_given_away_is_not_freed_again(void **state)
 {
 	struct batch *batch = *state;
@@ -181,6 +268,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_partition_has_one_move, made, emptied),
 		cmocka_unit_test_setup_teardown(
 			a_dropped_partition_leaves_the_others_as_they_were, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			the_rest_begins_where_the_first_part_of_a_partition_ends, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			what_was_divided_is_put_together_again, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			a_partition_is_dropped_up_to_where_it_was_stored, made, emptied),
+		cmocka_unit_test_setup_teardown(without_memory_nothing_is_divided, made, emptied),
 		cmocka_unit_test_setup_teardown(
 			a_message_given_away_is_not_freed_again, made, emptied),
 		cmocka_unit_test_setup_teardown(
