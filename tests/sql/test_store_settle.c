@@ -63,6 +63,44 @@ static void each_verdict_writes_what_it_says(void **state)
 		"t");
 }
 
+static struct db *impatient_db(const struct world *world)
+{
+	static const struct settings none = { NULL, 0 };
+	const struct db_options options = {
+		.postgres = &none,
+		.schema = world->schema,
+		.application = "inboxd/impatient",
+		.lock_timeout_ms = 200,
+		.idle_timeout_ms = 5000,
+		.statement_timeout_ms = 200,
+	};
+	struct db *db = NULL;
+
+	OK(db_new(&db, &options, &err));
+	OK(db_open(db, &err));
+	return db;
+}
+
+static void what_is_too_slow_at_once_is_settled_in_halves(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(db_freep) struct db *db = impatient_db(world);
+	struct settle_row rows[16];
+
+	for (int i = 0; i < 16; i++) {
+		char id[] = { (char)('a' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+	}
+	run_sql(world, "CREATE FUNCTION inbox.slow() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END$$");
+	run_sql(world, "CREATE TRIGGER slow BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		       " EXECUTE FUNCTION inbox.slow()");
+	OK(settle_run(db, world->me.id, rows, 16, &err));
+	for (int i = 0; i < 16; i++)
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+}
+
 static void another_claim_of_the_row_is_lost(void **state)
 {
 	struct world *world = *state;
@@ -256,6 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_done_message_is_processed),
 		TEST(each_verdict_writes_what_it_says),
+		TEST(what_is_too_slow_at_once_is_settled_in_halves),
 		TEST(another_claim_of_the_row_is_lost),
 		TEST(settling_twice_finds_it_completed),
 		TEST(settling_dead_twice_stays_settled),
