@@ -41,7 +41,9 @@ static int64_t interval_ms(const struct keeper *keeper)
 static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry_in_ms)
 {
 	keeper->beats = 0;
-	atomic_store(&keeper->options.health->database_ok, false);
+	/* A lock in the way is no database that is away. */
+	if (db_error_kind(err) != TROUBLE_BUSY && db_error_kind(err) != TROUBLE_SLOW)
+		atomic_store(&keeper->options.health->database_ok, false);
 	metric_add(metrics_get(keeper->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
 		1);
 	if (keeper->faults++ == 0)
