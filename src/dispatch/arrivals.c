@@ -13,6 +13,7 @@
 
 #define DB_BACKOFF_MS     100
 #define DB_BACKOFF_MAX_MS 5000
+#define DB_BUSY_MAX_MS    1000
 #define HANDOVERS_A_ROUND 16
 
 /* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
@@ -134,15 +135,18 @@ void arrivals_drop(struct dispatch *dispatch)
 
 static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 {
-	int64_t delay =
-		backoff_delay_ms(DB_BACKOFF_MS, DB_BACKOFF_MAX_MS, dispatch->faults, random_u64());
+	enum trouble trouble = db_error_kind(&job->err);
+	bool busy = trouble == TROUBLE_BUSY || trouble == TROUBLE_SLOW;
+	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
+		dispatch->faults, random_u64());
 
 	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
 	if (dispatch->faults++ == 0)
-		log_warn("dispatch_database_lost", LOG_STR("error", job->err.text),
-			LOG_INT("retry_in_ms", delay),
+		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
+			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
+			LOG_STR("class", trouble_name(trouble)), LOG_INT("retry_in_ms", delay),
 			LOG_STR("next", "verdicts are kept and settled when it is back"));
 	dispatch->hold_until_ms = clock_now_ms() + delay;
 }
