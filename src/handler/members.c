@@ -86,7 +86,7 @@ const struct ih_member *ih_member_find(enum ih_node node, const char *name, size
 	const struct ih_member *member = ih_nodes[node].members;
 
 	for (; member->name != NULL; member++) {
-		if (strncmp(member->name, name, length) == 0 && member->name[length] == '\0')
+		if (strlen(member->name) == length && memcmp(member->name, name, length) == 0)
 			return member;
 	}
 	return NULL;

@@ -546,6 +546,18 @@ static void a_delivery_nobody_can_read_is_answered_for_the_program(void **state)
 	assert_sidecar_reads_nothing(world);
 }
 
+static void a_name_with_a_nul_in_it_is_nobodys(void **state)
+{
+	struct inbox_delivery *delivery;
+
+	connect_handler(*state);
+	delivery = deliver(
+		*state, DELIVER("d1.1", "{\"id\\u0000and more than any table holds\":\"wrong\","
+					"\"id\":\"A234\",\"data\\u0000\":1}"));
+	assert_string_equal(inbox_delivery_event_id(delivery), "A234");
+	assert_null(inbox_delivery_data(delivery).data);
+}
+
 static void a_message_may_come_in_pieces(void **state)
 {
 	struct world *world = *state;
@@ -1337,6 +1349,7 @@ int main(void)
 		TEST(binary_data_and_keys_are_decoded),
 		TEST(headers_keep_order_bytes_and_null),
 		TEST(a_delivery_nobody_can_read_is_answered_for_the_program),
+		TEST(a_name_with_a_nul_in_it_is_nobodys),
 		TEST(a_message_may_come_in_pieces),
 		TEST(the_beginning_of_a_message_may_come_with_the_one_before),
 		TEST(a_large_message_arrives_whole),
