@@ -155,5 +155,8 @@ int event_render(struct event_renderer *renderer, const struct message *message,
 	buf_add_str(out, ",\"headers\":");
 	buf_add(out, renderer->headers.rest.data, renderer->headers.rest.length);
 	flatten(out, start);
-	return buf_ok(out) ? 0 : err_memory(err);
+	if (buf_ok(out))
+		return 0;
+	out->length = start;
+	return err_memory(err);
 }

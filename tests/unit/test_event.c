@@ -501,13 +501,15 @@ static void every_failed_allocation_is_a_fault(void **state)
 	assert_true(n > 5);
 }
 
-static void a_limit_of_the_buffer_is_said(void **state)
+static void a_limit_of_the_buffer_is_said_and_leaves_nothing_behind(void **state)
 {
 	struct message message = bare();
 	struct buf out = { .limit = 100 };
 
 	message.payload = BYTES("{\"a\":\"0123456789012345678901234567890123456789\"}");
+	buf_add_str(&out, "before");
 	assert_int_equal(event_render(*state, &message, &out, NULL), FAULT_MEMORY);
+	assert_int_equal(out.length, strlen("before"));
 	buf_fini(&out);
 }
 
@@ -542,7 +544,7 @@ int main(void)
 		test(what_one_event_used_is_free_for_the_next),
 		test(an_event_is_appended),
 		test(every_failed_allocation_is_a_fault),
-		test(a_limit_of_the_buffer_is_said),
+		test(a_limit_of_the_buffer_is_said_and_leaves_nothing_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
