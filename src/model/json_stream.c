@@ -236,16 +236,33 @@ static bool is_clean(struct bytes text)
 	       memchr(text.data, '\f', text.length) == NULL && utf8_is_valid(text);
 }
 
+static bool is_blank(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0' || strchr(" \t\r\n", text[i]) == NULL)
+			return false;
+	}
+	return true;
+}
+
+/* What follows the value is looked at here: yajl lets the beginning of a token pass there, such as a
+ * quote nobody closes, and waits for its end. */
 static yajl_status run(struct json_stream *stream)
 {
 	yajl_alloc_funcs memory = { arena_malloc, arena_realloc, arena_free, stream };
+	const char *text = stream->text.data;
 	yajl_status status;
+	size_t end;
 
 	stream->yajl = yajl_alloc(stream->visit == NULL ? &validating : &visiting, &memory, stream);
+	(void)yajl_config(stream->yajl, yajl_allow_trailing_garbage, 1);
 	status = yajl_parse(stream->yajl, stream->text.data, stream->text.length);
+	end = yajl_get_bytes_consumed(stream->yajl);
 	stream->at_end = true;
 	if (status == yajl_status_ok)
 		status = yajl_complete_parse(stream->yajl);
+	if (status == yajl_status_ok && !is_blank(text + end, stream->text.length - end))
+		return yajl_status_error;
 	return status;
 }
 
