@@ -204,16 +204,22 @@ static void json_free(void *context, void *piece)
 	(void)piece; /* all goes back at once, with the line */
 }
 
-/* yajl's words, which end in a line feed and, not being asked for more, quote nothing. */
-static int refuse_syntax(struct reader *reader, struct bytes text, size_t at)
+/* yajl's words end in a line feed and, not being asked for more, quote nothing. */
+static int refuse_syntax(struct reader *reader, const char *words, size_t at)
 {
-	const unsigned char *words = yajl_get_error(reader->json, 0, text.data, text.length);
-	int length = (int)strcspn((const char *)words, "\n");
-
 	reader->why->code = PROTOCOL_PARSE;
-	protocol_words(reader->why->text, "not a JSON object: %.*s, near byte %zu", length,
-		(const char *)words, at);
+	protocol_words(reader->why->text, "not a JSON object: %.*s, near byte %zu",
+		(int)strcspn(words, "\n"), words, at);
 	return READ_REFUSED;
+}
+
+static bool is_blank(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0' || strchr(" \t\r\n", text[i]) == NULL)
+			return false;
+	}
+	return true;
 }
 
 static int parse(struct reader *reader, struct bytes text)
@@ -223,11 +229,15 @@ static int parse(struct reader *reader, struct bytes text)
 
 	if (status == yajl_status_ok)
 		status = yajl_complete_parse(reader->json);
-	if (status == yajl_status_ok)
-		return 0;
 	if (status == yajl_status_client_canceled)
 		return READ_REFUSED;
-	return refuse_syntax(reader, text, at);
+	if (status != yajl_status_ok)
+		return refuse_syntax(reader,
+			(const char *)yajl_get_error(reader->json, 0, text.data, text.length), at);
+	/* yajl would let the beginning of a token pass, such as a quote nobody closes. */
+	if (!is_blank(reader->text + at, text.length - at))
+		return refuse_syntax(reader, "trailing garbage", at);
+	return 0;
 }
 
 int protocol_read(
@@ -252,5 +262,6 @@ int protocol_read(
 	}
 	reader.json = yajl_alloc(&callbacks, &memory_functions, &reader);
 	(void)yajl_config(reader.json, yajl_dont_validate_strings, 1);
+	(void)yajl_config(reader.json, yajl_allow_trailing_garbage, 1);
 	return parse(&reader, text);
 }

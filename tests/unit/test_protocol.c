@@ -195,6 +195,8 @@ static void every_broken_line_is_told_what_is_wrong_with_it(void **state)
 		{ "{\"a\":1,}", PROTOCOL_PARSE, NULL, "not a JSON object" },
 		{ "{\"a\":1}//c", PROTOCOL_PARSE, NULL, "not a JSON object" },
 		{ RPC "\"id\":1,\"method\":\"drain\"}{}", PROTOCOL_PARSE, NULL, "garbage" },
+		{ RPC "\"id\":1,\"method\":\"drain\"}\"", PROTOCOL_PARSE, NULL, "garbage" },
+		{ RPC "\"id\":1,\"method\":\"drain\"} nul", PROTOCOL_PARSE, NULL, "garbage" },
 		{ RPC "\v\"id\":1}", PROTOCOL_PARSE, NULL, "vertical tab" },
 		{ RPC "\f\"id\":1}", PROTOCOL_PARSE, NULL, "form feed" },
 		{ "{\"a\":\"\xff\"}", PROTOCOL_PARSE, NULL, "UTF-8" },
