@@ -5,6 +5,7 @@
  */
 #include "handler/handler.h"
 
+#include <string.h>
 #include <yajl/yajl_parse.h>
 
 enum { REASON_MAX = 4096, CODE_MAX = 64, NESTING_MAX = 500 };
@@ -214,7 +215,17 @@ static int one_up(void *depth)
 	return 1;
 }
 
-/* One value, nested no deeper than the sidecar reads. */
+static bool is_blank(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0' || strchr(" \t\r\n", text[i]) == NULL)
+			return false;
+	}
+	return true;
+}
+
+/* One value, nested no deeper than the sidecar reads. yajl by itself lets the beginning of a token
+ * pass behind the value, such as a quote nobody closes, and surrogates in UTF-8. */
 static bool is_json(const char *text, size_t length)
 {
 	static const yajl_callbacks callbacks = {
@@ -226,11 +237,15 @@ static bool is_json(const char *text, size_t length)
 	int depth = 0;
 	yajl_handle yajl = yajl_alloc(&callbacks, NULL, &depth);
 	bool valid;
+	size_t end;
 
 	if (yajl == NULL)
 		return false;
-	valid = yajl_parse(yajl, (const unsigned char *)text, length) == yajl_status_ok &&
-		yajl_complete_parse(yajl) == yajl_status_ok;
+	(void)yajl_config(yajl, yajl_allow_trailing_garbage, 1);
+	valid = yajl_parse(yajl, (const unsigned char *)text, length) == yajl_status_ok;
+	end = yajl_get_bytes_consumed(yajl);
+	valid = valid && yajl_complete_parse(yajl) == yajl_status_ok &&
+		is_blank(text + end, length - end) && ih_utf8_is_valid(text, length);
 	yajl_free(yajl);
 	return valid;
 }

@@ -96,12 +96,15 @@ static bool continues(const unsigned char *text, size_t from, size_t length)
 	return true;
 }
 
-/* Bytes of the UTF-8 character at `text` (NUL-terminated), or 0 when it is none. */
-static size_t character_length(const unsigned char *text)
+/* Bytes of the UTF-8 character at `text`, or 0 when it is none. Reads no further than `left` bytes,
+ * nor than a NUL. */
+static size_t character_length(const unsigned char *text, size_t left)
 {
 	for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++) {
 		if (text[0] < sequences[i].first || text[0] > sequences[i].last)
 			continue;
+		if (sequences[i].length > left)
+			return 0;
 		if (sequences[i].length == 1)
 			return 1;
 		if (text[1] < sequences[i].second_min || text[1] > sequences[i].second_max)
@@ -134,7 +137,7 @@ void ih_buffer_add_string(struct ih_buffer *buffer, const char *text, size_t max
 
 	ih_buffer_add(buffer, "\"", 1);
 	while (at < end) {
-		const size_t length = character_length(at);
+		const size_t length = character_length(at, SIZE_MAX);
 
 		if (length > (size_t)(end - at))
 			break;
@@ -147,4 +150,19 @@ void ih_buffer_add_string(struct ih_buffer *buffer, const char *text, size_t max
 		at += length == 0 ? 1 : length;
 	}
 	ih_buffer_add(buffer, "\"", 1);
+}
+
+bool ih_utf8_is_valid(const char *text, size_t length)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	const unsigned char *end = at + length;
+
+	while (at < end) {
+		const size_t character = character_length(at, (size_t)(end - at));
+
+		if (character == 0)
+			return false;
+		at += character;
+	}
+	return true;
 }

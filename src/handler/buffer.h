@@ -30,5 +30,7 @@ void ih_buffer_add_number(struct ih_buffer *buffer, int64_t number);
 /* Appends a JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. At most `max`
  * bytes of the text are taken, never half a character. */
 void ih_buffer_add_string(struct ih_buffer *buffer, const char *text, size_t max);
+/* Strict UTF-8 (RFC 3629), nothing cut off at its end. */
+bool ih_utf8_is_valid(const char *text, size_t length);
 
 #endif

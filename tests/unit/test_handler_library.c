@@ -661,7 +661,8 @@ static void each_verdict_is_a_line(void **state)
 static void a_result_that_is_not_json_is_refused_and_the_delivery_stays(void **state)
 {
 	struct world *world = *state;
-	static const char *const wrong[] = { "", "{", "{} {}", "nul", "\"\x01\"", "\"\xff\"" };
+	static const char *const wrong[] = { "", "{", "{} {}", "nul", "\"\x01\"", "\"\xff\"",
+		"{}\"", "1 tru", "\"\xed\xa0\x80\"", "\"\xc0\xaf\"" };
 	char deep[1024];
 	struct inbox_delivery *delivery;
 
