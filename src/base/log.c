@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
@@ -36,23 +37,33 @@ int log_level_parse(const char *text, enum log_level *out)
 	return -1;
 }
 
+/* A line is UTF-8 whatever is said in it: a byte that is not becomes U+FFFD. */
 static void add_quoted(struct buf *line, const char *text)
 {
+	size_t left = strlen(text);
+
 	buf_add_char(line, '"');
-	for (const char *c = text; *c != '\0'; c++) {
-		if (*c == '"' || *c == '\\')
-			buf_addf(line, "\\%c", *c);
-		else if ((unsigned char)*c < ' ' || *c == 0x7f)
-			buf_addf(line, "\\u%04x", (unsigned)*c);
+	while (left > 0) {
+		size_t length = utf8_character(text, left);
+
+		if (length == 0)
+			buf_add_str(line, "\xef\xbf\xbd");
+		else if (*text == '"' || *text == '\\')
+			buf_addf(line, "\\%c", *text);
+		else if ((unsigned char)*text < ' ' || *text == 0x7f)
+			buf_addf(line, "\\u%04x", (unsigned)*text);
 		else
-			buf_add_char(line, *c);
+			buf_add(line, text, length);
+		length += length == 0;
+		text += length;
+		left -= length;
 	}
 	buf_add_char(line, '"');
 }
 
 static bool is_bare(const char *text)
 {
-	if (*text == '\0')
+	if (*text == '\0' || !utf8_is_valid(bytes_of(text)))
 		return false;
 	for (const char *c = text; *c != '\0'; c++) {
 		if ((unsigned char)*c <= ' ' || *c == '"' || *c == '=' || *c == '\\' || *c == 0x7f)

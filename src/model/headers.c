@@ -4,79 +4,7 @@
  */
 #include "model/headers.h"
 
-#include <stdint.h>
 #include <string.h>
-
-/* RFC 3629 section 4, a row an alternative: the lead byte decides the length and what the second
- * byte may be; that is what shuts out overlong forms, surrogates and all above U+10FFFF. */
-struct utf8_form {
-	unsigned char lead_low, lead_high;
-	unsigned char second_low, second_high;
-	size_t length;
-};
-
-static const struct utf8_form utf8_forms[] = {
-	{ 0xc2, 0xdf, 0x80, 0xbf, 2 },
-	{ 0xe0, 0xe0, 0xa0, 0xbf, 3 },
-	{ 0xe1, 0xec, 0x80, 0xbf, 3 },
-	{ 0xed, 0xed, 0x80, 0x9f, 3 },
-	{ 0xee, 0xef, 0x80, 0xbf, 3 },
-	{ 0xf0, 0xf0, 0x90, 0xbf, 4 },
-	{ 0xf1, 0xf3, 0x80, 0xbf, 4 },
-	{ 0xf4, 0xf4, 0x80, 0x8f, 4 },
-};
-
-/* How many of the next bytes are ASCII for certain: whole words only, most payloads are nothing
- * else. */
-static size_t ascii_words(const unsigned char *at, size_t left)
-{
-	size_t length = 0;
-	uint64_t word;
-
-	while (left - length >= sizeof(word)) {
-		memcpy(&word, at + length, sizeof(word));
-		if ((word & 0x8080808080808080ULL) != 0)
-			break;
-		length += sizeof(word);
-	}
-	return length;
-}
-
-/* Length of the character beyond ASCII at `at`, 0 when it is none. */
-static size_t utf8_character(const unsigned char *at, size_t left)
-{
-	const struct utf8_form *form = utf8_forms;
-	const struct utf8_form *end = form + sizeof(utf8_forms) / sizeof(utf8_forms[0]);
-
-	while (form < end && (at[0] < form->lead_low || at[0] > form->lead_high))
-		form++;
-	if (form == end || left < form->length || at[1] < form->second_low ||
-		at[1] > form->second_high)
-		return 0;
-	for (size_t i = 2; i < form->length; i++) {
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	return form->length;
-}
-
-bool utf8_is_valid(struct bytes bytes)
-{
-	const unsigned char *at = bytes.data;
-	size_t left = bytes.data == NULL ? 0 : bytes.length;
-
-	while (left > 0) {
-		size_t step = ascii_words(at, left);
-
-		if (step == 0)
-			step = at[0] < 0x80 ? 1 : utf8_character(at, left);
-		if (step == 0)
-			return false;
-		at += step;
-		left -= step;
-	}
-	return true;
-}
 
 /* What stands behind the backslash: a letter, or 'u' for the long form; 0 = no escape. */
 static const char escapes[256] = {

@@ -8,6 +8,7 @@
 #define MODEL_HEADERS_H
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "model/record.h"
 
 /* Appends the JSON text of the headers; "[]" for none. */
@@ -18,7 +19,5 @@ void headers_encode(struct buf *out, const struct header *headers, size_t count)
 void json_add_string(struct buf *out, struct bytes text);
 /* Appends standard base64 (RFC 4648 section 4), no quotes. */
 void base64_add(struct buf *out, struct bytes bytes);
-/* Strict UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF). */
-bool utf8_is_valid(struct bytes bytes);
 
 #endif

@@ -459,6 +459,24 @@ static void a_line_is_json(void **state)
 		"\"a \\\"b\\\"\\u000a\",\"none\":null,\"empty\":\"\",\"n\":-7}\n");
 }
 
+static void write_what_is_no_text(void)
+{
+	log_warn("thing_lost", LOG_STR("half", "a\xc3"), LOG_STR("good", "\xc3\xa9"),
+		LOG_STR("quoted", "\xff \xed\xa0\x80"));
+}
+
+static void a_line_is_utf8_whatever_is_said(void **state)
+{
+	char text[512];
+
+	(void)state;
+	log_configure(LOG_INFO, false);
+	capture(write_what_is_no_text, text, sizeof(text));
+	assert_string_equal(strchr(text, ' '),
+		" level=warn event=thing_lost half=\"a\xef\xbf\xbd\" good=\xc3\xa9 "
+		"quoted=\"\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"\n");
+}
+
 static void write_all_levels(void)
 {
 	log_debug("one");
@@ -570,6 +588,7 @@ int main(void)
 		cmocka_unit_test(a_queue_without_memory_is_a_fault),
 		cmocka_unit_test(times_are_written_as_rfc_3339),
 		cmocka_unit_test(the_monotonic_clock_never_goes_back),
+		cmocka_unit_test(a_line_is_utf8_whatever_is_said),
 		cmocka_unit_test(a_line_is_logfmt),
 		cmocka_unit_test(a_line_is_json),
 		cmocka_unit_test(lines_below_the_threshold_are_not_written),

@@ -1,0 +1,16 @@
+/*
+ * Strict UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF). Pure. Any
+ * thread. Linear in what goes in; ASCII is passed eight bytes at a time.
+ */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+
+#include "base/bytes.h"
+
+bool utf8_is_valid(struct bytes bytes);
+/* Length of the character that the first of `left` bytes begins; 0 when they begin none. */
+size_t utf8_character(const void *text, size_t left);
+
+#endif
