@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "config/keys.h"
 #include "config/nearest.h"
 #include "config/passed.h"
@@ -50,6 +51,19 @@ static int warn_of_unlisted(
 		origin, key->section->name, key->name, key->section->library, hint);
 }
 
+/* A file is UTF-8 as a whole; variables and arguments are whatever somebody's shell made of them. */
+static int check_texts(const struct entry_key *key, const char *origin, const struct strings *texts,
+	struct err *err)
+{
+	for (size_t i = 0; i < texts->count; i++) {
+		if (!utf8_is_valid(bytes_of(texts->items[i])))
+			return err_set(err, FAULT_CONFIG,
+				"%s: %s.%s: the value is not UTF-8; write it as UTF-8", origin,
+				key->section->name, key->name);
+	}
+	return 0;
+}
+
 static int put(struct layers *layers, const struct key_place *place, struct entry_value *value,
 	struct err *err)
 {
@@ -59,6 +73,9 @@ static int put(struct layers *layers, const struct key_place *place, struct entr
 	if (r < 0)
 		return r;
 	value->origin = place->origin;
+	r = check_texts(&key, place->origin, &value->texts, err);
+	if (r < 0)
+		return r;
 	r = warn_of_unlisted(layers, &key, place->origin, err);
 	return r < 0 ? r : entries_put(layers->entries, &key, value, err);
 }
@@ -206,6 +223,8 @@ static int read_variable(struct layers *layers, const char *name, char *value, s
 	const char *rest = name + strlen(VARIABLE_PREFIX);
 	const struct section *section = section_of_variable(rest);
 
+	if (!utf8_is_valid(bytes_of(name)))
+		return ignore_variable(layers, VARIABLE_PREFIX "…", "its name is not UTF-8", err);
 	if (section == NULL)
 		return ignore_variable(layers, name, "it names no section", err);
 	if (section->kind == SECTION_PER_TOPIC)
@@ -275,8 +294,12 @@ static int read_argument(struct layers *layers, const char *argument, struct err
 	CLEANUP(freep) char *text = NULL;
 	struct key_place place = { .origin = "--set" };
 	char *equals;
-	int r = string_copy(&text, argument, strlen(argument), err);
+	int r;
 
+	if (!utf8_is_valid(bytes_of(argument)))
+		return err_set(
+			err, FAULT_CONFIG, "--set: an argument is not UTF-8; write it as UTF-8");
+	r = string_copy(&text, argument, strlen(argument), err);
 	if (r < 0)
 		return r;
 	equals = strchr(text, '=');

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "base/utf8.h"
 #include "config_world.h"
 
 static const char *const kafka_names[] = { "bootstrap.servers", "group.id", "enable.auto.commit",
@@ -131,6 +132,24 @@ static void variables_find_the_libraries_own_names(void **state)
 	assert_string_equal(setting(&world->config->kafka, "ssl.ca.location"), "/ca");
 	assert_string_equal(setting(&world->config->postgres, "connect_timeout"), "3");
 	assert_int_equal(world->config->warnings.count, 0);
+}
+
+static void what_is_not_utf8_is_refused_wherever_it_comes_from(void **state)
+{
+	struct world *world = *state;
+
+	world_variable(world, "INBOXD_KAFKA_\xff=ignored");
+	world_variable(world, "INBOXD_INBOX_SCHEMA=a\xc3");
+	assert_refused(world, "env INBOXD_INBOX_SCHEMA: inbox.schema: the value is not UTF-8");
+	assert_true(utf8_is_valid(bytes_of(world->err.text)));
+	world->environment[1] = NULL;
+	world_file(world, ENOUGH);
+	assert_loads(world);
+	assert_int_equal(world->config->warnings.count, 1);
+	assert_true(utf8_is_valid(bytes_of(world->config->warnings.items[0])));
+	world_set(world, "inbox.schema=\xed\xa0\x80");
+	assert_refused(world, "--set: an argument is not UTF-8");
+	assert_true(utf8_is_valid(bytes_of(world->err.text)));
 }
 
 static void unknown_variables_only_warn(void **state)
@@ -565,6 +584,7 @@ int main(void)
 		RULE(set_wins_over_everything),
 		RULE(variables_alone_are_enough),
 		RULE(variables_find_the_libraries_own_names),
+		RULE(what_is_not_utf8_is_refused_wherever_it_comes_from),
 		RULE(unknown_variables_only_warn),
 		RULE(names_the_library_does_not_list_are_passed_on_with_a_warning),
 		RULE(lists_for_a_library_are_joined_with_commas),
