@@ -28,7 +28,7 @@ usage() {
 		  quickstart  deploy/quickstart.sh --once: the first look works
 		  bench       speed and memory of the release build, beside a floor of the same run
 		  faults      kill -9 at named points; needs several minutes
-		  fuzz        every fuzz target for FUZZ_SECONDS (60)
+		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
@@ -132,6 +132,9 @@ prepare() {
 		;;
 	esac
 	case " $* " in
+	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
+	esac
+	case " $* " in
 	*" unit "* | *" sql "* | *" system "* | *" lint "*)
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan
@@ -157,7 +160,7 @@ summary() {
 	local log
 	printf '\n'
 	for log in $(compgen -G "$logs/*.log"); do
-		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^lint: ' \
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz): ' \
 			"$log" | sed "s|^$logs/||; s|\.log:|: |"
 	done
 	printf '\n'

@@ -3,20 +3,9 @@
  * promises, and the reply to a broken line must be a line of its own. A crash found here becomes a
  * row of tests/unit/test_protocol.c.
  */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "demand.h"
 #include "dispatch/protocol.h"
 #include "dispatch/protocol_storable.h"
-#include "model/headers.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void demand(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void demand_text(struct bytes text, size_t max)
 {

@@ -35,6 +35,8 @@ build_faults() {
 	CC=gcc build build-faults -Dfaultpoints=true
 }
 
+# libFuzzer needs its coverage in the libraries, too.
 build_fuzz() {
-	CC=clang build build-fuzz -Dfuzz=true -Dtests=false -Db_lundef=false
+	CC=clang build build-fuzz -Dfuzz=true -Dtests=false "${sanitizer_flags[@]}" \
+		-Dc_args=-fsanitize=fuzzer-no-link
 }

@@ -4,7 +4,7 @@
 build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev uthash-dev)
 test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
-clang_packages=(clang clang-format clang-tidy libclang-rt-14-dev)
+clang_packages=(clang clang-format clang-tidy)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
 
@@ -41,7 +41,7 @@ drop_provided() {
 		openjdk-*) command -v java >/dev/null ;;
 		clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
 			command -v "$package" >/dev/null ;;
-		libclang-rt-*) ! apt-cache show "$package" >/dev/null 2>&1 ;;
+		llvm) command -v llvm-symbolizer >/dev/null ;;
 		*) false ;;
 		esac || echo "$package"
 	done
@@ -106,6 +106,16 @@ install_meson() {
 install_kafka() {
 	install_packages "${kafka_packages[@]}" &&
 		PYTHONPATH="$root/tests" python3 -m support.kafka --fetch-only >/dev/null
+}
+
+# The sanitizers and libFuzzer of the clang that is there, and what names the frames of a report. Where
+# they are no package of their own, clang brings them.
+install_clang_runtime() {
+	local version runtime
+	install_packages clang llvm || return
+	version=$(clang -dumpversion)
+	runtime=libclang-rt-${version%%.*}-dev
+	! apt-cache show "$runtime" >/dev/null 2>&1 || install_packages "$runtime"
 }
 
 install_build() {
