@@ -11,7 +11,20 @@ from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-impor
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true",
-                     help="run the random kills for minutes and every delay on its own")
+                     help="random kills and rebalances for minutes, every delay on its own")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: only with --long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture

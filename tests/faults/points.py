@@ -23,6 +23,10 @@ UNDER_LOAD = {
     "before_retry": 3, "after_retry": 3, "before_claim": 2, "after_claim": 2, "before_unpark": 1,
     "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1,
 }
+# A long delay here holds a transaction, a verdict, a claim, a heartbeat, a whole thread for longer than
+# the lease; the others of UNDER_LOAD are delayed so with --long only.
+LONG_DELAYS = ["after_insert_before_commit", "before_queue", "before_settle", "after_settle",
+               "after_claim", "after_answer", "before_heartbeat"]
 # Reached when the answer to a COMMIT was lost: {point: the error before it}.
 IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_store",
             "before_rescue_of_own": "error_after_claim", "after_rescue_of_own": "error_after_claim"}

@@ -88,3 +88,62 @@ def test_killed_at_stop(fleet, point):
     fleet.enough()
     assert one.hits() == [(point, "kill")]
     ends_clean(fleet)
+
+
+@pytest.mark.parametrize("error, nth", [(error, nth) for error, hits in points.ERRORS.items()
+                                        for nth in hits])
+def test_the_answer_is_lost(fleet, error, nth):
+    one = fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(20)
+    one.arm(f"{error} error {nth}")
+    one.wait_hit(error)
+    fleet.wait_for_progress(50)
+    fleet.enough()
+    assert one.hits() == [(error, "error")]
+    ends_clean(fleet)
+
+
+@pytest.mark.parametrize("error", points.ERRORS)
+def test_every_answer_is_lost_for_a_while(fleet, error):
+    one = fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(20)
+    one.arm(f"{error} error *")
+    eventually(lambda: one.hits().count((error, "error")) >= 4, what=f"four times {error}")
+    fleet.enough()
+    ends_clean(fleet)
+
+
+def test_every_step_is_slow(fleet):
+    """A little everywhere: threads meet in another order than they do at full speed."""
+    slow = points.in_sources("POINT")
+    one, two = fleet.add(start=False), fleet.add(start=False)
+    for instance in (one, two):
+        instance.arm(*(f"{point} delay:{fleet.random.randrange(1, 15)} *" for point in slow))
+        instance.start()
+    fleet.produce_in_background(60)
+    fleet.wait_for_progress(600)
+    two.stop()
+    fleet.wait_for_progress(100)
+    fleet.enough()
+    hit = {point for point, _ in fleet.hits()}
+    assert hit >= set(points.UNDER_LOAD) - {"before_raise", "after_raise", "before_unpark"}
+    ends_clean(fleet)
+
+
+@pytest.mark.parametrize("point", [
+    pytest.param(point, marks=[] if point in points.LONG_DELAYS else pytest.mark.long)
+    for point in points.UNDER_LOAD])
+def test_a_step_takes_longer_than_the_lease(fleet, point):
+    """Beside another sidecar, which may declare it dead meanwhile."""
+    one, _ = fleet.add(), fleet.add()
+    fleet.produce_in_background(60)
+    fleet.wait_for_progress(100)
+    fleet.produce(2, kind="crash")
+    one.arm(f"{point} delay:{2 * LEASE_MS}")
+    one.wait_hit(point)
+    fleet.wait_for_progress(200)
+    fleet.enough()
+    assert one.hits() == [(point, f"delay:{2 * LEASE_MS}")]
+    ends_clean(fleet)
