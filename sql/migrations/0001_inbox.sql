@@ -161,9 +161,11 @@ CREATE TABLE inbox.inbox_binding (
     bound_at   timestamptz NOT NULL DEFAULT now()
 );
 
+-- Both functions catch errors, which starts a subtransaction: never in a parallel plan.
+
 -- Bytes as text, or NULL where they are not UTF-8 or hold NUL.
 CREATE FUNCTION inbox.try_text(bytes bytea) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN convert_from(bytes, 'UTF8');
 EXCEPTION WHEN OTHERS THEN
@@ -172,7 +174,7 @@ END $$;
 
 -- Bytes as JSON, or NULL where they are not JSON that jsonb can hold.
 CREATE FUNCTION inbox.try_json(bytes bytea) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN convert_from(bytes, 'UTF8')::jsonb;
 EXCEPTION WHEN OTHERS THEN

@@ -169,3 +169,13 @@ def test_the_view_names_the_status(db, columns, status):
 def test_the_view_reads_payloads_where_it_can(db, payload, as_text, as_json):
     row = row_of(db, insert(db, payload=payload))
     assert (row["payload_text"], row["payload_json"]) == (as_text, as_json)
+
+
+def test_the_view_is_never_read_in_parallel(db):
+    """Its functions catch errors, which no plan with parallel parts can."""
+    insert(db, payload=b"{}")
+    with db.transaction():
+        db.execute("SELECT set_config(name, 'on', true) FROM pg_settings"
+                   " WHERE name IN ('force_parallel_mode', 'debug_parallel_query')")
+        row = db.execute("SELECT payload_text, payload_json FROM inbox.messages").fetchone()
+    assert row == ("{}", {})
