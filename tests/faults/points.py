@@ -32,7 +32,7 @@ IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_s
             "before_rescue_of_own": "error_after_claim", "after_rescue_of_own": "error_after_claim"}
 # Reached by the start that follows a kill with messages open.
 AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "after_fence",
-            "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take"]
+            "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take", "before_foreign"]
 # Reached by a stop with messages open.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",
