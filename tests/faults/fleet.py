@@ -19,11 +19,12 @@ from hands import CLOSE, Hand
 from ledger import Ledger, Snapshot
 from support.wait import eventually
 
-# How often each kind of message is drawn.
-KINDS = {"done": 60, "retry": 15, "effect": 15, "effect_after_rollback": 10}
+# How often each kind of message is drawn; slow ones are still open when something happens around them.
+KINDS = {"done": 60, "retry": 15, "effect": 14, "effect_after_rollback": 8, "slow": 3}
 LEASE_MS = 3000
 TIMEOUT_MS = 2000  # of a delivery: a stopped sidecar's are over before another one takes over
-KEYS = 8
+SLOW_S = 0.2, 0.9
+KEYS = 16
 SETTINGS = {
     "inbox": {"shutdown_timeout": "6s"},
     "kafka": {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300},
@@ -107,6 +108,7 @@ class Instance:
 
 class Fleet:
     def __init__(self, make_inboxd, inbox, streams, topic, group, partitions=4, seed=None):
+        self.kinds = dict(KINDS)
         self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
         self.random = random.Random(self.seed)
         self.ledger = Ledger()
@@ -123,7 +125,7 @@ class Fleet:
         self._failures = []
         self._numbers = 0
         self._recent = collections.deque(maxlen=200)
-        self._kinds = {}     # event id -> kind
+        self._kind_of = {}   # event id -> kind
         self._left = collections.Counter()  # event id -> failures still to come
         self._lock = threading.Lock()
 
@@ -195,7 +197,7 @@ class Fleet:
             event_id, key, partition = self.random.choice(self._recent)
         else:
             event_id, key, partition = self._invent(kind)
-        effect = self._kinds[event_id].startswith("effect")
+        effect = self._kind_of[event_id].startswith("effect")
 
         def delivered(error, record):
             if error is not None:
@@ -208,11 +210,11 @@ class Fleet:
 
     def _invent(self, kind):
         self._numbers += 1
-        kind = kind or self.random.choices(list(KINDS), KINDS.values())[0]
+        kind = kind or self.random.choices(list(self.kinds), self.kinds.values())[0]
         event_id = f"{kind}-{self._numbers}"
         key = None if self.random.random() < 0.2 else b"k%d" % self.random.randrange(KEYS)
         partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
-        self._kinds[event_id] = kind
+        self._kind_of[event_id] = kind
         self._left[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
                                 "effect_after_rollback": 1}.get(kind, 0)
         self._recent.append((event_id, key, partition))
@@ -231,8 +233,8 @@ class Fleet:
             return self._left[event_id] >= 0
 
     def _decide(self, delivered, connect):
-        kind = self._kinds[delivered.event_id]
-        time.sleep(random.random() * 0.004)  # its work
+        kind = self._kind_of[delivered.event_id]
+        time.sleep(random.uniform(*SLOW_S) if kind == "slow" else random.random() * 0.004)  # its work
         if kind == "retry" and self._fails_now(delivered.event_id):
             return {"status": "retry", "reason": "scripted", "delay_ms": random.choice((5, 60, 150))}
         if kind == "crash" and self._fails_now(delivered.event_id):
@@ -242,7 +244,7 @@ class Fleet:
         return {"status": "done"}
 
     def _make_effect(self, delivered, connection):
-        fails = self._kinds[delivered.event_id] == "effect_after_rollback" \
+        fails = self._kind_of[delivered.event_id] == "effect_after_rollback" \
             and self._fails_now(delivered.event_id)
         try:
             connection.execute("INSERT INTO effects VALUES (%s, %s, %s)",

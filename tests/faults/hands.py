@@ -29,7 +29,7 @@ class Hand(threading.Thread):
     gives it a connection to the database that is its thread's own.
     """
 
-    def __init__(self, ledger, instance, path, decide, conninfo, workers=3, window=16,
+    def __init__(self, ledger, instance, path, decide, conninfo, workers=6, window=16,
                  timeout_ms=2000, name="h1"):
         super().__init__(name=f"{name} of {instance}", daemon=True)
         self.ledger = ledger

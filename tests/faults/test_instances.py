@@ -46,6 +46,8 @@ def every_running_one_is_heard(fleet):
 
 @pytest.mark.timeout(900)
 def test_random_kills(fleet, long_run):
+    """Sidecars with kill -9, handlers by messages that crash them twice."""
+    fleet.kinds["crash"] = 1
     for _ in range(3):
         fleet.add()
     fleet.produce_in_background()
