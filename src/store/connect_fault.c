@@ -10,8 +10,10 @@
 #define MISTAKE "F0000"
 #define ATTEMPT "connection to server"
 
-/* What libpq says when the two sides will never agree, whatever is waited for. */
+/* What libpq says when it cannot use the settings, or when the two sides will never agree. */
 static const char *const disagreements[] = {
+	"invalid port number",
+	"invalid integer value",
 	"server does not support SSL, but SSL was required",
 	"server does not support GSSAPI encryption, but it was required",
 	"certificate verify failed",

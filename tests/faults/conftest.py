@@ -7,6 +7,8 @@ import pytest
 
 from fleet import Fleet
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
+from support.postgres import Postgres
+from support.standby import Standby
 
 
 def pytest_addoption(parser):
@@ -38,3 +40,31 @@ def fleet(make_inboxd, inbox, streams, topic, group):
     made = Fleet(make_inboxd, inbox, streams, topic, group)
     yield made
     made.close()
+
+
+@pytest.fixture
+def make_server():
+    """make_server(**settings) -> a PostgreSQL of the test's own, running."""
+    made = []
+
+    def make(**settings):
+        made.append(Postgres(settings={name: str(value) for name, value in settings.items()}))
+        return made[-1].start()
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture
+def make_standby():
+    """make_standby(primary) -> a standby that follows it, running."""
+    made = []
+
+    def make(primary):
+        made.append(Standby(primary))
+        return made[-1].start()
+
+    yield make
+    for server in made:
+        server.stop()

@@ -1,45 +1,18 @@
-"""PostgreSQL breaks in every way it can: nothing is lost, no attempt is spent, order stays, work resumes.
+"""PostgreSQL is slow, locked, or away: nothing is lost, no attempt is spent, order stays, work resumes.
 
-Each test ends with the same look: every message once in the table and processed once, its deliveries in
-order within their key, no attempt spent.
+Standbys, poolers and full disks: test_failover.py.
 """
 
 import contextlib
 import threading
 
-import psycopg
+import pytest
 
-from support.inbox import connect
+from support.proxy import Proxy
 from support.scripts import always, DONE
 from support.wait import eventually
-
-KEYS = 7
-
-
-def produce_all(streams, topic, count, first=0):
-    """Ids e0, e1 …; the number modulo KEYS is the key, so each key's numbers rise."""
-    streams.events(topic, [f"e{number}" for number in range(first, first + count)],
-                   key=lambda event_id: str(int(event_id[1:]) % KEYS))
-
-
-def assert_whole(inbox, count, *clients, timeout=30):
-    inbox.wait_processed(count, timeout=timeout)
-    rows = inbox.messages()
-    assert {row["event_id"] for row in rows} == {f"e{number}" for number in range(count)}
-    assert {row["retry_count"] for row in rows} == {0}
-    deliveries = sorted((delivery for client in clients for delivery in client.deliveries),
-                        key=lambda delivery: delivery.received_at)
-    assert {delivery.event_id for delivery in deliveries} == {row["event_id"] for row in rows}
-    assert {delivery.attempt for delivery in deliveries} == {1}
-    last = {}
-    for delivery in deliveries:
-        number = int(delivery.event_id[1:])
-        assert number >= last.get(delivery.key, 0), f"{delivery} came after e{last[delivery.key]}"
-        last[delivery.key] = number
-
-
-def log_events(sidecar, event):
-    return [line for line in sidecar.stderr.splitlines() if f"event={event} " in line]
+from support.wire import NEVER
+from whole import assert_whole, log_events, produce_all
 
 
 @contextlib.contextmanager
@@ -69,6 +42,32 @@ CREATE TRIGGER slow BEFORE INSERT ON inbox.inbox_messages FOR EACH ROW
 EXECUTE FUNCTION public.slow()"""
 
 
+FAIL_SOMETIMES = """
+CREATE SEQUENCE public.failures;
+CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS
+$$ DECLARE n bigint := nextval('public.failures'); BEGIN
+IF n <= 4 THEN
+  RAISE EXCEPTION 'made by the test' USING ERRCODE = CASE n % 2 WHEN 0 THEN '40P01' ELSE '40001' END;
+END IF; RETURN NULL; END $$;
+CREATE TRIGGER fail AFTER INSERT OR UPDATE ON inbox.inbox_messages FOR EACH STATEMENT
+EXECUTE FUNCTION public.fail()"""
+
+
+def end_sessions(postgres, database):
+    """Ends the sidecars' sessions; returns how many."""
+    with postgres.connect("postgres") as own:
+        return own.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                           " WHERE application_name LIKE 'inboxd/%%' AND datname = %s",
+                           [database]).fetchone()[0]
+
+
+def outlive_a_lease(operator, lease):
+    """Waits for a heartbeat that is more than a lease younger than the operator's transaction."""
+    eventually(lambda: next(iter(operator.execute(
+        "SELECT max(heartbeat_at) > now() + %s * interval '1.1 s' FROM inbox.inbox_instances",
+        [lease]).fetchone().values())))
+
+
 # --- Timeouts and locks -------------------------------------------------------------------------------
 
 
@@ -83,3 +82,201 @@ def test_a_batch_that_is_too_slow_is_stored_in_parts(inboxd, handler, postgres, 
     assert "class=timeout" in log_events(inboxd, "database_busy")[0]
     assert not log_events(inboxd, "database_lost")
     assert inboxd.metric("inboxd_pg_errors_total", **{"class": "timeout"}) > 0
+
+
+def test_a_timeout_set_for_the_role_does_not_count(inboxd, handler, postgres, database, streams, topic,
+                                                   inbox, db):
+    """Ours is set in each transaction, and wins."""
+    client = handler(inboxd, always(DONE))
+    db.execute(SLOW_INSERT)
+    db.execute(f'ALTER DATABASE "{database}" SET statement_timeout = 300')
+    db.execute(f'ALTER DATABASE "{database}" SET lock_timeout = 1')
+    end_sessions(postgres, database)
+    produce_all(streams, topic, 60)
+    assert_whole(inbox, 60, client)
+    assert inboxd.metric("inboxd_pg_errors_total", **{"class": "timeout"}) == 0
+
+
+def test_a_table_locked_longer_than_the_lease_delays_only(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(worker={"lease": "3s"})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 300)
+    client.wait_count(100)
+    with inbox.connect() as operator:
+        operator.execute("LOCK TABLE inbox.inbox_messages IN ACCESS EXCLUSIVE MODE")
+        produce_all(streams, topic, 300, first=300)
+        outlive_a_lease(operator, 3)
+        assert sidecar.metric("inboxd_pg_errors_total", **{"class": "busy"}) > 1
+        assert sidecar.get("/readyz")[0] == 200, "a lock is no database that is away"
+    assert_whole(inbox, 600, client)
+    assert log_events(sidecar, "database_busy")
+    assert not log_events(sidecar, "database_lost") and not log_events(sidecar, "fenced")
+    assert sidecar.metric("inboxd_pg_reconnects_total") == 0
+
+
+def test_a_watermark_row_locked_longer_than_the_lease_delays_only(start_inboxd, handler, streams, topic,
+                                                                  inbox):
+    sidecar = start_inboxd(worker={"lease": "3s"})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 100)
+    inbox.wait_processed(100)
+    with inbox.connect() as operator:
+        operator.execute("SELECT 1 FROM inbox.inbox_offsets FOR UPDATE")
+        produce_all(streams, topic, 100, first=100)
+        outlive_a_lease(operator, 3)
+        assert sidecar.metric("inboxd_pg_errors_total", **{"class": "busy"}) > 0
+        assert len(client.deliveries) == 100
+    assert_whole(inbox, 200, client)
+    assert not log_events(sidecar, "fenced")
+
+
+def test_message_rows_locked_by_an_operator_hold_only_themselves(inboxd, handler, streams, topic, inbox):
+    open_one = {}
+
+    def decide(delivery):
+        if delivery.event_id == "e0":
+            open_one["e0"] = delivery
+            return NEVER
+        return DONE
+
+    client = handler(inboxd, decide)
+    produce_all(streams, topic, 100)
+    eventually(lambda: "e0" in open_one and inbox.count("processed") >= 80)
+    with inbox.connect() as operator:
+        operator.execute("SELECT 1 FROM inbox.inbox_messages WHERE event_id = 'e0' FOR UPDATE")
+        client.answer(open_one["e0"], DONE)
+        produce_all(streams, topic, 100, first=100)
+        eventually(lambda: inbox.count("processed") >= 160)
+        assert inbox.message("e0")["status"] == "claimed"
+    assert_whole(inbox, 200, client)
+
+
+def test_deadlocks_and_serialization_failures_are_tried_again(inboxd, handler, streams, topic, inbox, db):
+    client = handler(inboxd, always(DONE))
+    db.execute(FAIL_SOMETIMES)
+    produce_all(streams, topic, 200)
+    assert_whole(inbox, 200, client)
+    errors = inbox.value("SELECT last_value FROM public.failures")
+    assert errors >= 4
+    assert inboxd.metric("inboxd_pg_errors_total", **{"class": "busy"}) > 0
+    assert inboxd.metric("inboxd_pg_reconnects_total") == 0
+    assert not log_events(inboxd, "database_lost")
+
+
+# --- Connections --------------------------------------------------------------------------------------
+
+
+def test_an_immediate_restart_under_load(inboxd, handler, postgres, streams, topic, inbox):
+    client = handler(inboxd, always(DONE), workers=4)
+    produce_all(streams, topic, 2000)
+    for _ in range(2):
+        seen = len(client.deliveries)
+        eventually(lambda: len(client.deliveries) > min(seen + 100, 1900), every=0.005)
+        postgres.crash()
+        postgres.start()
+    assert_whole(inbox, 2000, client)
+
+
+def test_terminated_backends(inboxd, handler, postgres, database, streams, topic, inbox):
+    client = handler(inboxd, always(DONE))
+    produce_all(streams, topic, 2000)
+    for _ in range(5):
+        eventually(lambda: end_sessions(postgres, database) > 0)
+    assert_whole(inbox, 2000, client)
+
+
+def test_a_refused_connection_is_waited_out(start_inboxd, handler, postgres, streams, topic, inbox):
+    sidecar = start_inboxd(worker={"lease": "3s"})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 200)
+    postgres.stop()
+    produce_all(streams, topic, 200, first=200)
+    eventually(lambda: sidecar.get("/readyz")[0] == 503)
+    assert log_events(sidecar, "database_lost")
+    postgres.start()
+    assert_whole(inbox, 400, client)
+    eventually(lambda: sidecar.get("/readyz")[0] == 200)
+
+
+@pytest.fixture
+def proxy(postgres):
+    """Between the sidecars of the test and PostgreSQL. Named before what starts them, it ends after them."""
+    with Proxy(postgres.port) as made:
+        yield made
+
+
+def test_the_answer_to_a_commit_is_lost(proxy, start_inboxd, handler, streams, topic, inbox):
+    """The batch is in the table, and its sidecar does not know: it must find out."""
+    sidecar = start_inboxd(postgres={"port": proxy.port})
+    client = handler(sidecar, always(DONE))
+    for turn in range(4):
+        proxy.cut_before(b"COMMIT\0")
+        produce_all(streams, topic, 150, first=150 * turn)
+        eventually(lambda: proxy.cuts > turn)
+    assert_whole(inbox, 600, client)
+
+
+def test_every_connection_is_cut_again_and_again(proxy, start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(postgres={"port": proxy.port})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 2000)
+    for _ in range(6):
+        seen = proxy.connections
+        proxy.cut()
+        eventually(lambda: proxy.connections > seen)
+    assert_whole(inbox, 2000, client)
+
+
+def test_a_black_hole_longer_than_the_lease(proxy, start_inboxd, handler, streams, topic, inbox):
+    """Nothing is answered, and nothing is closed either."""
+    sidecar = start_inboxd(postgres={"port": proxy.port}, worker={"lease": "3s"})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 100)
+    inbox.wait_processed(100)
+    proxy.blackhole()
+    produce_all(streams, topic, 100, first=100)
+    eventually(lambda: sidecar.get("/readyz")[0] == 503)
+    proxy.heal()
+    assert_whole(inbox, 200, client)
+
+
+# --- Mistakes and absences at the start ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong, words", [
+    ({"dbname": "no_such_database"}, 'database "no_such_database" does not exist'),
+    ({"user": "no_such_user"}, 'role "no_such_user" does not exist'),
+    ({"sslmode": "perhaps"}, 'invalid sslmode value: "perhaps"'),
+    ({"sslmode": "require"}, "server does not support SSL, but SSL was required"),
+    ({"port": "65536"}, 'invalid port number: "65536"'),
+])
+def test_a_mistake_ends_the_start_with_a_sentence(make_inboxd, wrong, words):
+    sidecar = make_inboxd(postgres=wrong)
+    assert sidecar.start(ready=False).wait(15) == 3
+    assert words in sidecar.stderr.splitlines()[-1]
+
+
+def test_a_wrong_password_ends_the_start(make_inboxd, make_server):
+    server = make_server()
+    server.hba("host all all 127.0.0.1/32 scram-sha-256")
+    for password, words in ((None, "no password supplied"),
+                            ("wrong", "password authentication failed")):
+        sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres",
+                                        "password": password})
+        assert sidecar.start(ready=False).wait(15) == 3
+        assert words in sidecar.stderr
+
+
+def test_a_server_that_is_away_starting_or_full_is_waited_for(make_inboxd, make_server):
+    server = make_server(max_connections=4, superuser_reserved_connections=0)
+    taken = [server.connect() for _ in range(4)]
+    sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres"}).start(ready=False)
+    eventually(lambda: "sqlstate=53300" in sidecar.stderr)
+    for connection in taken:
+        connection.close()
+    server.stop()
+    eventually(lambda: "Connection refused" in sidecar.stderr)
+    assert sidecar.is_running()
+    server.settings |= {"max_connections": "50"}
+    server.start()
+    sidecar.wait_ready()

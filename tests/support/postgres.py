@@ -92,6 +92,12 @@ class Postgres:
         self.stop()
         self.start()
 
+    def hba(self, *rules):
+        """Only these rules of pg_hba.conf from now on, and `trust` on the Unix socket."""
+        with open(os.path.join(self.data, "pg_hba.conf"), "w", encoding="utf-8") as file:
+            file.write("\n".join(("local all all trust", *rules)) + "\n")
+        os.kill(self.pid(), signal.SIGHUP)
+
     def environment(self, dbname="postgres"):
         return {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": "postgres",
                 "PGDATABASE": dbname}
@@ -120,9 +126,7 @@ class Postgres:
 
     def _initialise(self):
         os.makedirs(self.directory, exist_ok=True)
-        if self.user is not None:
-            entry = pwd.getpwnam(self.user)
-            os.chown(self.directory, entry.pw_uid, entry.pw_gid)
+        process.give_to(self.directory, self.user)
         # --no-sync is about initdb's own files only: a data directory this young needs no safety.
         first = process.spawn([f"{self.bin}/initdb", "-D", self.data, "-U", "postgres", "-A", "trust",
                                "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],

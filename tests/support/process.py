@@ -63,6 +63,13 @@ def end(process, number=signal.SIGTERM, timeout=30):
         return process.wait(10)
 
 
+def give_to(path, user):
+    """Makes `user` the owner of a directory; None = it stays ours."""
+    if user is not None:
+        entry = pwd.getpwnam(user)
+        os.chown(path, entry.pw_uid, entry.pw_gid)
+
+
 def scratch(prefix):
     """A fresh directory for one server or test, removed at exit (kept with INBOXD_KEEP=1)."""
     path = tempfile.mkdtemp(prefix=f"inboxd-{prefix}-")

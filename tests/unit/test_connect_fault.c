@@ -23,6 +23,7 @@ static void the_state_is_read_out_of_the_words(void **state)
 		{ AT("db", "5432") "FATALE:  3D000: la base n'existe pas\n", "3D000" },
 		{ AT("db", "5432") "FATAL:  57P03: the database system is starting up\n", "57P03" },
 		{ AT("db", "5432") REFUSED, "" },
+		{ "invalid port number: \"65536\"\n", "F0000" },
 		{ AT("db", "5432") "fe_sendauth: no password supplied\n", "F0000" },
 		{ AT("db", "5432") "server does not support SSL, but SSL was required\n", "F0000" },
 		{ AT("db", "5432") "server closed the connection unexpectedly\n", "" },

@@ -287,7 +287,7 @@ static void not_ready_is_503_with_the_reason_and_still_alive(void **state)
 	assert_code(answer, "503");
 	assert_string_equal(body_of(answer),
 		"{\"ready\":false,\"reasons\":[{\"check\":\"database\",\"detail\":"
-		"\"the connection to PostgreSQL is lost, connecting again\"}]}\n");
+		"\"PostgreSQL is away or refuses to work for us, trying again\"}]}\n");
 	assert_code(get(world, "/livez"), "200");
 }
 

@@ -1,0 +1,129 @@
+"""A TCP proxy that a test breaks: it cuts, holds back or swallows what passes, or leads elsewhere.
+
+	with Proxy(port) as proxy:       # listens on proxy.port of 127.0.0.1
+	    proxy.cut()                  # ends all connections; new ones are served
+	    proxy.refuse(); proxy.accept()
+	    proxy.blackhole()            # nothing passes any more, nothing is closed; until heal()
+	    proxy.lead_to(other_port)    # new connections go there
+	    proxy.cut_before(b"COMMIT")  # the next answer holding these bytes is not forwarded: cut
+"""
+
+import contextlib
+import select
+import socket
+import threading
+
+from support.process import free_port
+
+CHUNK = 1 << 16
+
+
+class Proxy:
+    """Serves until close(); the connections are threads of their own."""
+
+    def __init__(self, target_port):
+        self.target_port = target_port
+        self.port = free_port()
+        self.cuts = 0            # answers cut by cut_before()
+        self.connections = 0     # accepted so far
+        self._lock = threading.Lock()
+        self._open = set()
+        self._word = None
+        self._passing = threading.Event()
+        self._passing.set()
+        self._closed = False
+        self._listener = None
+        self.accept()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._closed = True
+        self._passing.set()
+        self.refuse()
+
+    # Breaking and mending
+
+    def refuse(self):
+        """Nobody listens any more, and all connections end."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            _end(listener)
+        self.cut()
+
+    def accept(self):
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._serve, args=[self._listener], daemon=True).start()
+
+    def cut(self):
+        with self._lock:
+            sockets, self._open = self._open, set()
+        for end in sockets:
+            _end(end)
+
+    def blackhole(self):
+        self._passing.clear()
+
+    def heal(self):
+        self._passing.set()
+
+    def lead_to(self, port):
+        self.target_port = port
+
+    def cut_before(self, word):
+        self._word = word
+
+    # Passing on
+
+    def _serve(self, listener):
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._connect, args=[client], daemon=True).start()
+
+    def _connect(self, client):
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target_port), timeout=5)
+            server.settimeout(None)
+        except OSError:
+            _end(client)
+            return
+        with self._lock:
+            self._open |= {client, server}
+        self._pass(client, server)
+        with self._lock:
+            self._open -= {client, server}
+        _end(client)
+        _end(server)
+
+    def _pass(self, client, server):
+        with contextlib.suppress(OSError, ValueError):
+            while not self._closed:
+                ready, _, _ = select.select([client, server], [], [], 1)
+                for source in ready:
+                    data = source.recv(CHUNK)
+                    self._passing.wait()
+                    if not data or (source is server and self._is_cut(data)):
+                        return
+                    (server if source is client else client).sendall(data)
+
+    def _is_cut(self, data):
+        with self._lock:
+            if self._word is None or self._word not in data:
+                return False
+            self._word = None
+        self.cuts += 1
+        return True
+
+
+def _end(end):
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
