@@ -1,17 +1,48 @@
-"""PostgreSQL fails over, turns read-only, fills up or hides behind a pooler: nothing is lost, no attempt is
-spent, work resumes by itself.
+"""PostgreSQL fails over, is a standby for a while, fills up or hides behind a pooler: nothing is lost, no
+attempt is spent, work resumes by itself.
 """
 
 import contextlib
+import os
+import random
 import socket
+import subprocess
 
 import pytest
 
+from support import pooler
 from support.inbox import Inbox
 from support.proxy import Proxy
 from support.scripts import always, DONE
 from support.wait import eventually
+from support.wire import NEVER, settled
 from whole import assert_processed, assert_whole, log_events, produce_all
+
+
+@pytest.fixture
+def ends():
+    """An exit stack that unwinds after the sidecars have ended, when it is named before them."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def look(ends):
+    """look(server) -> an Inbox on its database `postgres`."""
+    return lambda server: ends.enter_context(contextlib.closing(Inbox(server.conninfo())))
+
+
+@pytest.fixture
+def make_pooler(ends):
+    if pooler.PROGRAM is None:
+        pytest.skip("pgbouncer is not installed")
+    return lambda target, mode: ends.enter_context(contextlib.closing(pooler.Pooler(target, mode)))
+
+
+def reconnected(sidecar, handler, lives=2):
+    """A handler of the sidecar's next life, as a real one would connect again."""
+    eventually(lambda: len(log_events(sidecar, "started")) >= lives)
+    return handler(sidecar, always(DONE))
 
 
 # --- Standbys -----------------------------------------------------------------------------------------
@@ -28,19 +59,18 @@ def test_a_silent_host_does_not_hide_the_one_behind_it(start_inboxd, handler, po
         assert_whole(inbox, 100, client)
 
 
-def test_a_standby_in_the_list_is_passed_over(start_inboxd, handler, make_server, make_standby, streams,
-                                              topic):
+def test_a_standby_in_the_list_is_passed_over(make_server, make_standby, look, start_inboxd, handler,
+                                              streams, topic):
     primary = make_server()
     standby = make_standby(primary)
     sidecar = start_inboxd(postgres={"host": "127.0.0.1,127.0.0.1", "dbname": "postgres",
                                      "port": f"{standby.port},{primary.port}"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 100)
-    with contextlib.closing(Inbox(primary.conninfo())) as inbox:
-        assert_whole(inbox, 100, client)
+    assert_whole(look(primary), 100, client)
 
 
-def test_failover_to_a_standby_that_has_everything(start_inboxd, handler, make_server, make_standby,
+def test_failover_to_a_standby_that_has_everything(make_server, make_standby, look, start_inboxd, handler,
                                                    streams, topic):
     primary = make_server(synchronous_standby_names="*")
     standby = make_standby(primary)
@@ -51,34 +81,165 @@ def test_failover_to_a_standby_that_has_everything(start_inboxd, handler, make_s
     client.wait_count(300)
     primary.crash()
     standby.promote()
-    with contextlib.closing(Inbox(standby.conninfo())) as inbox:
-        assert_whole(inbox, 1000, client)
+    again = reconnected(sidecar, handler)
+    produce_all(streams, topic, 100, first=1000)
+    assert_processed(look(standby), 1100)
+    assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 1100
 
 
-@pytest.mark.parametrize("seen", ["by name", "behind a proxy"])
-def test_failover_to_a_copy_that_lost_the_last_commits(start_inboxd, handler, make_server, make_standby,
-                                                       streams, topic, seen):
-    """What the copy never heard of is read from Kafka again: known to the handler, but not lost."""
+@pytest.mark.parametrize("attributes", [None, "any"])
+def test_a_standby_is_waited_for_until_it_is_promoted(ends, make_server, make_standby, look, make_inboxd,
+                                                      handler, streams, topic, attributes):
+    primary = make_server(synchronous_standby_names="*")
+    standby = make_standby(primary)
+    proxy = ends.enter_context(Proxy(primary.port))
+    place = {"dbname": "postgres", "port": proxy.port, "target_session_attrs": attributes}
+    sidecar = make_inboxd(postgres=place).start()
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 100)
+    assert_whole(look(primary), 100, client)
+    primary.crash()
+    proxy.lead_to(standby.port)
+    late = make_inboxd(postgres=place).start(ready=False)
+    words = "hot standby" if attributes is None else "class=read_only"
+    for one in (sidecar, late):
+        eventually(lambda: words in one.stderr, what=f"{words} in its log")
+        assert one.is_running()
+    assert sidecar.get("/readyz")[0] == 503
+    standby.promote()
+    again = reconnected(sidecar, handler)
+    late.stop()
+    produce_all(streams, topic, 100, first=100)
+    assert_processed(look(standby), 200)
+    assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 200
+
+
+@pytest.mark.parametrize("seen", ["by name", "behind a proxy", "behind a pooler"])
+def test_failover_to_a_copy_that_lost_the_last_commits(ends, make_server, make_standby, look, start_inboxd,
+                                                       handler, streams, topic, request, seen):
+    """What the copy never heard of is read from Kafka again: it may be handled twice, but is not lost."""
     primary = make_server()
     standby = make_standby(primary)
-    with Proxy(primary.port) as proxy:
-        hosts = ({"host": "127.0.0.1,127.0.0.1", "port": f"{primary.port},{standby.port}"}
-                 if seen == "by name" else {"port": proxy.port})
-        sidecar = start_inboxd(postgres={"dbname": "postgres", **hosts})
-        client = handler(sidecar, always(DONE))
-        produce_all(streams, topic, 200)
-        with contextlib.closing(Inbox(primary.conninfo())) as inbox:
-            inbox.wait_processed(200)
-        standby.stop_following()
-        produce_all(streams, topic, 200, first=200)
-        with contextlib.closing(Inbox(primary.conninfo())) as inbox:
-            inbox.wait_processed(400)
-        primary.crash()
-        standby.promote()
-        proxy.lead_to(standby.port)
-        with contextlib.closing(Inbox(standby.conninfo())) as inbox:
-            assert inbox.count() < 400, "the copy lost nothing: this proves nothing"
-            produce_all(streams, topic, 100, first=400)
-            assert_processed(inbox, 500)
-        repeated = [delivery.event_id for delivery in client.deliveries]
-        assert len(set(repeated)) == 500
+    proxy = ends.enter_context(Proxy(primary.port))
+    if seen == "by name":
+        place = {"host": "127.0.0.1,127.0.0.1", "port": f"{primary.port},{standby.port}"}
+    elif seen == "behind a proxy":
+        place = {"port": proxy.port}
+    else:
+        place = {"port": request.getfixturevalue("make_pooler")(proxy.port, "transaction").port}
+    sidecar = start_inboxd(postgres={"dbname": "postgres", **place})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 200)
+    look(primary).wait_processed(200)
+    standby.stop_following()
+    produce_all(streams, topic, 200, first=200)
+    look(primary).wait_processed(400)
+    primary.crash()
+    standby.promote()
+    proxy.lead_to(standby.port)
+    assert look(standby).count() < 400, "the copy lost nothing: this proves nothing"
+    again = reconnected(sidecar, handler)
+    produce_all(streams, topic, 100, first=400)
+    assert_processed(look(standby), 500)
+    assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 500
+
+
+def test_a_database_read_only_by_default_is_written(inboxd, handler, postgres, database, streams, topic,
+                                                    inbox, db):
+    """Our transactions say READ WRITE; what the role or the database prefers does not matter."""
+    client = handler(inboxd, always(DONE))
+    db.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+    with postgres.connect() as own:
+        own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name LIKE 'inboxd/%%' AND datname = %s", [database])
+    produce_all(streams, topic, 100)
+    assert_whole(inbox, 100, client)
+
+
+# --- Disks --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """small_disk(server) -> a directory of 8 MB for a tablespace, and how to make it larger."""
+    mounted = []
+
+    def mount(server):
+        path = os.path.join(server.directory, "small")
+        os.makedirs(path)
+        if subprocess.call(["mount", "-t", "tmpfs", "-o", f"size=8m,uid={_uid(server)},mode=700",
+                            "tmpfs", path], stderr=subprocess.DEVNULL) != 0:
+            pytest.skip("not permitted to mount a small file system")
+        mounted.append(path)
+        return path, lambda: subprocess.check_call(["mount", "-o", "remount,size=128m", path])
+
+    yield mount
+    for path in mounted:
+        subprocess.check_call(["umount", "-l", path])
+
+
+def _uid(server):
+    return os.stat(server.data).st_uid
+
+
+def test_a_full_disk_is_waited_out(small_disk, make_server, look, make_inboxd, handler, streams, topic):
+    server = make_server()
+    path, enlarge = small_disk(server)
+    sidecar = make_inboxd(postgres={"dbname": "postgres", "port": server.port}).start()
+    with server.connect() as own:
+        own.execute(f"CREATE TABLESPACE small LOCATION '{path}'")
+        own.execute("ALTER TABLE inbox.inbox_messages SET TABLESPACE small")
+    client = handler(sidecar, always(DONE))
+    noise = random.Random(1).randbytes(20_000)
+    streams.events(topic, [f"e{number}" for number in range(600)],
+                   key=lambda event_id: str(int(event_id[1:]) % 7),
+                   value=lambda event_id: event_id.encode() + noise)
+    eventually(lambda: log_events(sidecar, "database_full"))
+    assert "sqlstate=53100" in log_events(sidecar, "database_full")[0]
+    enlarge()
+    assert_whole(look(server), 600, client)
+    assert sidecar.metric("inboxd_rejects_total") == 0
+
+
+# --- Handlers' transactions ------------------------------------------------------------------------------
+
+
+def test_a_handler_that_hangs_in_its_transaction_holds_its_key_only(inboxd, handler, streams, topic, inbox):
+    """It has called inbox.complete() and does not commit, beyond its deadline: nobody decides before."""
+    delivered = []
+
+    def decide(delivery):
+        if delivery.event_id != "e0":
+            return DONE
+        delivered.append(delivery)
+        return NEVER
+
+    client = handler(inboxd, decide, timeout_ms=1000)
+    produce_all(streams, topic, 70)
+    eventually(lambda: delivered)
+    with inbox.connect() as own:
+        own.execute("SELECT inbox.complete(%s)", [delivered[0].claim])
+        eventually(lambda: inbox.count("processed") == 60)
+        eventually(lambda: client.cancels, what="the deadline to pass")
+        produce_all(streams, topic, 70, first=70)
+        eventually(lambda: inbox.count("processed") == 120)
+        assert inbox.message("e0")["retry_count"] == 0
+        own.commit()
+    client.answer(delivered[0], settled())
+    assert_whole(inbox, 140, client)
+    assert len(delivered) == 1
+
+
+# --- Poolers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_behind_pgbouncer(make_pooler, start_inboxd, handler, postgres, streams, topic, inbox, mode):
+    sidecar = start_inboxd(postgres={"port": make_pooler(postgres.port, mode).port})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 1000)
+    client.wait_count(200)
+    with postgres.connect() as own:
+        own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name LIKE 'inboxd/%'")
+    assert_whole(inbox, 1000, client)
