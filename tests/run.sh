@@ -132,6 +132,9 @@ prepare() {
 		;;
 	esac
 	case " $* " in
+	*" faults "*) require "install: faults" install_packages pgbouncer ;;
+	esac
+	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
 	esac
 	case " $* " in

@@ -14,12 +14,12 @@
 #define DB_BACKOFF_MS     100
 #define DB_BACKOFF_MAX_MS 5000
 #define DB_BUSY_MAX_MS    1000
-#define HANDOVERS_A_ROUND 16
 
 /* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
 static void on_revoked(struct dispatch *dispatch, size_t partition)
 {
 	gate_revoke(dispatch->options.gate, partition);
+	arrivals_doubt(dispatch); /* the partition may be back before they are taken in */
 	suspects_release(dispatch, partition);
 	held_return_undelivered(dispatch, partition);
 	deliver_bound(dispatch, partition);
@@ -80,22 +80,19 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 	return true;
 }
 
-/* A bounded number of them; false when more could be. */
-static bool admit_arrivals(struct dispatch *dispatch)
+/* All of them, before anything is delivered: a claim takes what waits, and may have stepped over a row that
+ * was born claimed and is among these. */
+static void admit_arrivals(struct dispatch *dispatch)
 {
 	struct arrival *arrival;
-	int taken = 0;
 
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
 		!must_wait(dispatch, arrival)) {
-		if (taken++ == HANDOVERS_A_ROUND)
-			return false;
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
 		take_handover(
 			dispatch, arrival->handover, arrival->doubtful ? HELD_DOUBTFUL : HELD_BORN);
 		free(arrival);
 	}
-	return true;
 }
 
 void arrivals_take(struct dispatch *dispatch)
@@ -108,8 +105,7 @@ void arrivals_take(struct dispatch *dispatch)
 		if (!queue_arrival(dispatch, item))
 			take_handover(dispatch, item, HELD_DOUBTFUL); /* no memory to wait */
 	}
-	if (!admit_arrivals(dispatch))
-		wake_poke(dispatch->wake); /* more is there: after the others had their turn */
+	admit_arrivals(dispatch);
 }
 
 void arrivals_doubt(struct dispatch *dispatch)

@@ -4,8 +4,8 @@
  * with as soon as memory has room; a sweep every few seconds finds what was parked and forgotten
  * (rule R13: parked is derived, not remembered).
  *
- * One claim of each kind at a time: two at once would take each other's rows for rows that are in the
- * way. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
+ * One claim at a time: of two at once the one could take the rows behind those of the other, commit
+ * first, or arrive first. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
  * given back (rule R3). What the answers say is claimed.c's business.
  */
 #include <stdlib.h>
@@ -165,7 +165,7 @@ static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	if (claimer->rescue || claimer->under_way[JOB_DUE] ||
+	if (claimer->rescue || claimer->claims_under_way > 0 ||
 		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
 		return false;
 	return now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms;
@@ -207,7 +207,7 @@ static void claim_lanes(struct dispatch *dispatch)
 	struct job *job;
 	size_t count;
 
-	if (claimer->rescue || claimer->under_way[JOB_LANES] || dispatch->lanes.spill_count == 0 ||
+	if (claimer->rescue || claimer->claims_under_way > 0 || dispatch->lanes.spill_count == 0 ||
 		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
 		return;
 	job = new_job(dispatch, JOB_LANES);

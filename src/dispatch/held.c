@@ -112,6 +112,19 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	free(entry);
 }
 
+/* A claim takes what waits and may step over a row that was born claimed: when that comes in now, the later
+ * one, if it is not delivered yet, waits behind it. */
+static bool recall_next(struct entry *entry)
+{
+	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
+
+	if (next == NULL || !lanes_is_head(entry) || next->state != ENTRY_READY)
+		return false;
+	handlers_dequeue(next);
+	next->state = ENTRY_QUEUED;
+	return true;
+}
+
 void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
 	enum held_origin origin, int64_t number)
 {
@@ -125,16 +138,15 @@ void held_admit(struct dispatch *dispatch, struct message *message, size_t parti
 	}
 	entry->claim = number == 0 ? NULL : open_claims_hold(&dispatch->claimer.open, number);
 	assign_handler(dispatch, entry);
-	if (dispatch_is_stopping(dispatch) || !where.assigned) {
-		held_return(dispatch, entry);
-		return;
-	}
 	if (lanes_admit(&dispatch->lanes, entry, &admission, NULL) != 0 ||
 		(origin == HELD_DOUBTFUL && entry->lane != NULL))
 		admission = ADMIT_PARK;
-	if (admission == ADMIT_PARK)
+	/* In its lane, too, what goes back: the partition may be ours again before the row is back. */
+	if (dispatch_is_stopping(dispatch) || !where.assigned)
+		held_return(dispatch, entry);
+	else if (admission == ADMIT_PARK)
 		held_park(dispatch, entry);
-	else if (admission == ADMIT_HEAD)
+	else if (admission == ADMIT_HEAD || recall_next(entry))
 		held_ready(dispatch, entry);
 }
 
