@@ -12,6 +12,8 @@ from fleet import LEASE_MS
 from support.wait import eventually
 
 COUNT = 150  # messages before the fault, and after it
+# A killed member is out of the group after this long: most of what a scenario takes.
+SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
 
 
 def test_every_point_of_the_sources_has_a_scenario():
@@ -33,7 +35,7 @@ def ends_clean(fleet):
 
 @pytest.mark.parametrize("point, nth", points.UNDER_LOAD.items())
 def test_killed_under_load(fleet, point, nth):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce(COUNT // 3)
     fleet.wait_for_progress(10)
     fleet.produce(2, kind="crash")
@@ -47,7 +49,7 @@ def test_killed_under_load(fleet, point, nth):
 
 @pytest.mark.parametrize("point, error", points.IN_DOUBT.items())
 def test_killed_in_doubt(fleet, point, error):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce(COUNT // 3)
     fleet.produce_in_background()
     fleet.wait_for_progress(10)
@@ -59,7 +61,7 @@ def test_killed_in_doubt(fleet, point, error):
 
 
 def killed_with_messages_open(fleet):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(50)
     one.kill()
@@ -79,7 +81,7 @@ def test_killed_at_start(fleet, point):
 
 @pytest.mark.parametrize("point", points.AT_STOP)
 def test_killed_at_stop(fleet, point):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(50)
     one.arm(f"{point} kill")
@@ -93,7 +95,7 @@ def test_killed_at_stop(fleet, point):
 @pytest.mark.parametrize("error, nth", [(error, nth) for error, hits in points.ERRORS.items()
                                         for nth in hits])
 def test_the_answer_is_lost(fleet, error, nth):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(20)
     one.arm(f"{error} error {nth}")
@@ -106,7 +108,7 @@ def test_the_answer_is_lost(fleet, error, nth):
 
 @pytest.mark.parametrize("error", points.ERRORS)
 def test_every_answer_is_lost_for_a_while(fleet, error):
-    one = fleet.add()
+    one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(20)
     one.arm(f"{error} error *")

@@ -60,7 +60,7 @@ def test_random_kills(fleet, long_run):
         fleet.random.choice([each for each in fleet.instances if not each.is_running]).start(ready=False)
         fleet.wait_for_progress(fleet.random.randrange(400))
 
-    run_for(300 if long_run else 50, kill_one)
+    run_for(300 if long_run else 45, kill_one)
     everybody_back(fleet)
     fleet.assert_clean()
     every_running_one_is_heard(fleet)
@@ -103,14 +103,14 @@ def storm(fleet, seconds, **settings):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
 def test_rebalance_storm(fleet, long_run, strategy):
-    storm(fleet, 120 if long_run else 20, kafka={"partition.assignment.strategy": strategy})
+    storm(fleet, 120 if long_run else 15, kafka={"partition.assignment.strategy": strategy})
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(librdkafka_version() < CONSUMER_PROTOCOL,
                     reason="group.protocol=consumer needs librdkafka 2.6 or later")
 def test_rebalance_storm_with_the_consumer_protocol(fleet, long_run):
-    storm(fleet, 120 if long_run else 20, kafka={
+    storm(fleet, 120 if long_run else 15, kafka={
         "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
 
 
