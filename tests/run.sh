@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit sql system)
-all_suites=("${default_suites[@]}" quickstart bench faults fuzz)
+all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan)
 logs=
 results=()
 failed=0
@@ -29,6 +29,7 @@ usage() {
 		  bench       speed and memory of the release build, beside a floor of the same run
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
+		  tsan        the system tests with the most threads in them, under ThreadSanitizer
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
@@ -111,6 +112,16 @@ suite_fuzz() {
 	run "fuzz" "$root/tests/support/fuzz.sh" "$root/build-fuzz" "${FUZZ_SECONDS:-60}"
 }
 
+# Those where the threads meet: queue, gate, life, stopping.
+tsan_tests=(faults_basic handlers shutdown ordering interleavings ingest)
+
+suite_tsan() {
+	local files=("${tsan_tests[@]/#/$root/tests/system/test_}")
+	run "tsan: build" build_tsan
+	INBOXD_BINARY="$root/build-tsan/src/inboxd" run "tsan" pytest_suite -m "not big" \
+		"${files[@]/%/.py}"
+}
+
 # require NAME COMMAND…: what suites stand on, in this shell; without it nothing is run.
 require() {
 	local name=$1 started=$SECONDS
@@ -125,7 +136,7 @@ prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
 	case " $* " in
-	*" sql "* | *" system "* | *" bench "* | *" faults "*)
+	*" sql "* | *" system "* | *" bench "* | *" faults "* | *" tsan "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka

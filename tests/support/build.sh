@@ -31,6 +31,10 @@ build_release() {
 	CC=gcc build build-release -Dbuildtype=release -Dtests=false
 }
 
+build_tsan() {
+	CC=clang build build-tsan -Dtests=false -Db_sanitize=thread -Db_lundef=false
+}
+
 build_faults() {
 	CC=gcc build build-faults -Dfaultpoints=true
 }
