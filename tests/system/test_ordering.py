@@ -126,7 +126,7 @@ def test_with_ordering_none_nothing_waits(start_inboxd, handler, produce, topic,
     for event_id in ("head", "a", "b"):
         produce(topic, b"{}", key="same", headers={"id": event_id}, partition=0)
     inbox.wait_processed(2)
-    assert inbox.message("head")["status"] == "retrying"
+    inbox.wait_status("head", "retrying")
 
 
 def test_order_holds_when_memory_overflows(start_inboxd, handler, streams, topic, inbox):
