@@ -6,6 +6,9 @@
 #include "dispatch/core.h"
 
 #define BATCH_LIMIT 1000 /* entries gathered for one deliver_batch */
+/* Bytes of their messages, but for a single one: a key is up to six times as long when it is escaped,
+ * and the line must be one that handlers read. */
+#define BATCH_BYTES ((size_t)PROTOCOL_MAX_LINE / 8)
 
 static bool has_room(const struct session *session)
 {
@@ -65,6 +68,21 @@ static size_t batch_size(const struct dispatch *dispatch, const struct session *
 	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
 }
 
+/* Takes at most `count` entries, one at least; says how many. */
+static size_t gather(struct handler *handler, struct entry **entries, size_t count)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		entries[i] = TAILQ_FIRST(&handler->ready);
+		bytes += entries[i]->message->bytes;
+		if (i > 0 && bytes > BATCH_BYTES)
+			return i;
+		handlers_dequeue(entries[i]);
+	}
+	return count;
+}
+
 /* One deliver or deliver_batch line to the least busy connection. False: nothing can go now. */
 static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
 {
@@ -78,10 +96,7 @@ static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t
 	if (count == 0 || !batch_is_due(session, count, now_ms))
 		return false;
 	session->batch_since_ms = 0;
-	for (size_t i = 0; i < count; i++) {
-		entries[i] = TAILQ_FIRST(&handler->ready);
-		handlers_dequeue(entries[i]);
-	}
+	count = gather(handler, entries, count);
 	deliver(session, entries, count);
 	return true;
 }
