@@ -59,7 +59,7 @@ static void check_rules(const struct config *config)
 	demand(config->topic_count > 0);
 	demand(same_text(config->topics[config->topic_count - 1].topic, "*"));
 	for (size_t i = 0; i < config->warnings.count; i++)
-		demand(is_plain_text(config->warnings.items[i]));
+		demand(utf8_is_valid(bytes_of(config->warnings.items[i])));
 }
 
 /* One line a key, whatever the values hold. */
