@@ -165,6 +165,7 @@ struct dispatch {
 	_Atomic int64_t deadline_ms; /* any thread */
 	const struct config *_Atomic next_config; /* any thread: to be taken over */
 	atomic_bool ended;                        /* any thread */
+	int64_t ticked_ms; /* the last tick: what had come by then has been read */
 
 	struct entry *entries;  /* by seq */
 	struct entry_list born; /* in seq order */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/faultpoint.h"
 #include "dispatch/core.h"
 #include "store/sidecar.h"
 
@@ -90,18 +91,21 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct dispatch *dispatch = arg;
 	const struct config *config = atomic_exchange(&dispatch->next_config, NULL);
-	int64_t now_ms = clock_now_ms();
+	int64_t now_ms;
 	size_t count;
 	size_t bytes;
 	size_t bytes_free;
 
 	(void)fd;
 	(void)what;
+	FAULT_POINT("before_tick");
+	now_ms = clock_now_ms();
 	if (config != NULL)
 		take_config(dispatch, config);
 	atomic_store(&dispatch->options.health->dispatch_tick_ms, now_ms);
 	tick_sessions(dispatch, now_ms);
 	handlers_tick(dispatch, now_ms);
+	dispatch->ticked_ms = now_ms;
 	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
 	metric_set(dispatch->claimed_gauge, (double)count);
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);

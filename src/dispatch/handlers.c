@@ -277,11 +277,12 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		handler_free(dispatch, handler);
 }
 
-static void expire(struct dispatch *dispatch, struct session *session, int64_t now_ms)
+/* Judged by the tick before: whatever held the loop up, what came in time has been read by now. */
+static void expire(struct dispatch *dispatch, struct session *session, int64_t read_ms)
 {
 	struct entry *entry;
 
-	while ((entry = TAILQ_FIRST(&session->open)) != NULL && entry->deadline_ms <= now_ms) {
+	while ((entry = TAILQ_FIRST(&session->open)) != NULL && entry->deadline_ms <= read_ms) {
 		if (entry->cut) { /* it was extended beyond what a new owner waits for */
 			session_cancel(session, entry, "lease_lost");
 			held_return(dispatch, entry);
@@ -301,7 +302,7 @@ void handlers_tick(struct dispatch *dispatch, int64_t now_ms)
 	struct session *session;
 
 	TAILQ_FOREACH (session, &dispatch->sessions, link)
-		expire(dispatch, session, now_ms);
+		expire(dispatch, session, dispatch->ticked_ms);
 	HASH_ITER (hh, dispatch->handlers, handler, next)
 		forget_gone(dispatch, handler, now_ms);
 }

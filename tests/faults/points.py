@@ -21,7 +21,7 @@ UNDER_LOAD = {
     "after_offset_sent": 2, "after_offset_commit": 2, "before_admit": 3, "before_deliver": 30,
     "after_deliver_before_settle": 10, "after_answer": 30, "before_settle": 5, "after_settle": 5,
     "before_retry": 3, "after_retry": 3, "before_claim": 2, "after_claim": 2, "before_unpark": 1,
-    "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1,
+    "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1, "before_tick": 20,
 }
 # A long delay here holds a transaction, a verdict, a claim, a heartbeat, a whole thread for longer than
 # the lease; the others of UNDER_LOAD are delayed so with --long only.
