@@ -24,7 +24,8 @@ static bool is_ours(enum member member)
 	       member == MEMBER_KAFKAOFFSET;
 }
 
-/* Copies a member of the envelope; a member that is there twice counts once, the first time. */
+/* Copies a member of the envelope. One that CloudEvents or inboxd names counts once, the first time; an
+ * extension that is there twice is the producer's, and is passed on twice. */
 static bool copy_member(void *arg, const struct json_member *from)
 {
 	struct rendering *rendering = arg;
