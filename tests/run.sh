@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit sql system)
-all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan)
+all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model)
 logs=
 results=()
 failed=0
@@ -30,6 +30,7 @@ usage() {
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
+		  model       every interleaving of a partition changing hands, with spin
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
@@ -122,6 +123,10 @@ suite_tsan() {
 		"${files[@]/%/.py}"
 }
 
+suite_model() {
+	run "model" "$root/tests/model/run.sh"
+}
+
 # require NAME COMMAND…: what suites stand on, in this shell; without it nothing is run.
 require() {
 	local name=$1 started=$SECONDS
@@ -147,6 +152,7 @@ prepare() {
 	esac
 	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
+	*" model "*) require "install: spin" install_packages "${model_packages[@]}" ;;
 	esac
 	case " $* " in
 	*" unit "* | *" sql "* | *" system "* | *" lint "*)

@@ -5,6 +5,7 @@ build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev uthash-dev)
 test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
 clang_packages=(clang clang-format clang-tidy)
+model_packages=(spin)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
 

@@ -1,0 +1,616 @@
+/*
+ * A partition changes hands: two instances, one partition, a few messages of key 0 and at most one of
+ * key 1. run.sh has it searched in full; without any one of the rules below it must be found wrong.
+ *
+ * A step here is one statement in PostgreSQL, or one thing that ingest or dispatch does. What is
+ * between them is modelled: the queue from ingest to dispatch, and the way of an answer from a
+ * worker back to dispatch. That is where the trouble is.
+ *
+ *	here                     there
+ *	st, by                   inbox_messages: available_at, processed_at; claimed_by
+ *	owner, wm                inbox_offsets: owner, next_offset
+ *	kas                      the member that Kafka assigns the partition to
+ *	mine, dirty              model/gate.c: assigned, dirty
+ *	queue                    handovers, from COMMIT until dispatch takes them (dispatch/arrivals.c)
+ *	mem                      dispatch/entry.h: states of an entry, and how far its verdict is
+ *	out, high                dispatch/lanes.h: outside, outside_high
+ *	cst, ck, coming          claims under way (JOB_DUE, JOB_LANES), their key, the rows they bring
+ *	fresh                    lane.noted is not older than that claim
+ *	held, known              rule R12: rows that others had claimed when the partition was taken and,
+ *	                         as far as is known, still have; whether dispatch has heard of them
+ *
+ * A crash and a new life after a lost lease are the same here: memory and deliveries are gone, the rows
+ * belong to a dead id (by + 2) until somebody rescues them, one by one, in any order. Who is
+ * fenced has cancelled its deliveries before: leases are time, and there is no time here. Nor are there
+ * due times, handlers or limits: they only forbid some of the claims and deliveries made here. Waiting
+ * and parked are one, done and its COMMIT are one step, a look at the table and cleaning are one.
+ *
+ * The rules, each named by the variant that leaves it out:
+ *
+ *	WITHOUT_R12       a key of which another instance has rows claimed is held back by the new owner
+ *	SCAN_LATER        those rows are read in the transaction that takes the partition: a row given
+ *	                  back between it and a later look is not seen by what was stored meanwhile
+ *	WITHOUT_WAIT      what was stored since waits until dispatch knows them
+ *	CLAIMS_EARLY      nothing of the partition is claimed before dispatch knows them
+ *	WITHOUT_TENURE    … of this taking, not of an earlier one: the gate says "assigned" again while the
+ *	                  revocation is still in the queue
+ *	WITHOUT_OUTSIDE   a held row that went back to waiting is noted as outside in its lane
+ *	WITHOUT_LANE      what arrives for a partition that is gone enters its lane before it is given
+ *	                  back: the partition may be back before the row is
+ *	WITHOUT_LANES     for the same reason a revocation forgets nothing of what is outside
+ *	WITHOUT_JOINING   two claims that are under way together are taken together, in the order of their
+ *	                  rows: the first to be given need not be the first to commit, nor to arrive
+ *	WITHOUT_DRAINING  after a claim, all that is in the queue is taken before anything is delivered: a
+ *	                  claim takes what waits, and may step over a row that was born claimed
+ */
+#ifndef N
+#define N 3 /* messages, at most 4 */
+#endif
+#ifndef OTHER
+#define OTHER 9 /* the message of key 1; 9: there is none */
+#endif
+#ifndef SLOTS
+#define SLOTS 1 /* claims under way at once */
+#endif
+#ifndef REBALANCES
+#define REBALANCES 2
+#endif
+#ifndef CRASHES
+#define CRASHES 1
+#endif
+#ifndef RETRIES
+#define RETRIES 1
+#endif
+#ifndef WASTED
+#define WASTED 1 /* claims of held keys; they come to nothing, so more of them show nothing new */
+#endif
+
+#define KEY(m)  ((m) == OTHER)
+#define BIT(m)  (1 << (m))
+#define NOBODY  7
+#define NOTHING 15
+
+#define ABSENT  0 /* st */
+#define WAITING 1
+#define CLAIMED 2
+#define DONE    3
+
+#define NO      0 /* mem */
+#define QUEUED  1 /* behind the head of its lane */
+#define READY   2 /* may be delivered */
+#define OPEN    3 /* a handler has it */
+#define LEAVING 4 /* retry, park or give back: not committed yet */
+#define LEFT    5 /* committed, the answer is on its way */
+#define LEFT_Q  6 /* the same, and a claim brought it again: a second entry, queued */
+#define LEFT_L  7 /* the same, and the second entry is leaving, too */
+#define LOOSE   8 /* leaving without having been in a lane */
+#define LOOSE_L 9 /* committed */
+
+#define PARKED 16 /* in the queue: + number of a row; without it the row was born claimed */
+#define REVOKE 32
+#define TAKE   64 /* + the rows held by others */
+
+#define MEM(m)    mem[i * N + (m)]
+#define OUT(key)  out[i * 2 + (key)]
+#define HIGH(key) high[i * 2 + (key)]
+#define SLOT(s)   (i * 2 + (s))
+
+byte st[N], by[N];
+byte owner = NOBODY, wm, kas;
+byte rebalances = REBALANCES, crashes = CRASHES, retries = RETRIES, wasted = WASTED;
+
+bool mine[2], dirty[2], known[2], rereading[2];
+byte held[2], reread[2], refree[2];
+byte mem[2 * N], coming[2 * N];
+byte out[4], high[4];
+byte cst[4];
+bool ck[4], fresh[4], followed[4];
+byte pending[2], draining[2];
+chan queue[2] = [N + 4] of { byte /* claims it waits for */, byte };
+
+hidden byte f, g, h, m, count, last, waits, what, item;
+hidden byte over, busy, key;
+
+#ifdef WITHOUT_JOINING
+#define TAKEN_NOW(s_) (cst[SLOT(s_)] == 2 && (s_) == what)
+#else
+#define TAKEN_NOW(s_) (cst[SLOT(s_)] == 2)
+#endif
+#define IN_LANE(s) ((s) != NO && (s) < LOOSE)
+#define LEAVES(s)  ((s) >= LEAVING && (s) <= LEFT_L)
+
+/* --- memory: lanes.c, held.c ---------------------------------------------------------------------- */
+
+inline note_outside(m_)
+{
+	OUT(KEY(m_)) = (OUT(KEY(m_)) > m_ -> m_ : OUT(KEY(m_)));
+	HIGH(KEY(m_)) = (HIGH(KEY(m_)) == NOTHING || HIGH(KEY(m_)) < m_ -> m_ : HIGH(KEY(m_)));
+	fresh[SLOT(0)] = fresh[SLOT(0)] || (cst[SLOT(0)] != 0 && ck[SLOT(0)] == KEY(m_));
+	fresh[SLOT(1)] = fresh[SLOT(1)] || (cst[SLOT(1)] != 0 && ck[SLOT(1)] == KEY(m_))
+}
+
+/* held_settle() and follow_outside(): it goes back to the table, and so does who is queued behind it. */
+inline leave(m_)
+{
+	MEM(m_) = (MEM(m_) == LEFT || MEM(m_) == LEFT_Q -> LEFT_L : LEAVING);
+	dirty[i] = true;
+	for (f : 0 .. N - 1) {
+		if
+		:: f > m_ && KEY(f) == KEY(m_) && MEM(f) == QUEUED -> MEM(f) = LEAVING
+		:: else
+		fi
+	}
+}
+
+/* is_overtaking(), is_busy(): what of its lane is before it, or under way? */
+inline look_at_lane(m_)
+{
+	over = OUT(KEY(m_)) < m_;
+	busy = false;
+	for (f : 0 .. N - 1) {
+		if
+		:: f != m_ && KEY(f) == KEY(m_) && IN_LANE(MEM(f)) ->
+			over = over || (f < m_ && LEAVES(MEM(f)));
+			busy = busy || f < m_ || MEM(f) != QUEUED
+		:: else
+		fi
+	}
+}
+
+#define KEY_HELD(k_) \
+	(((held[i] & BIT(0)) && KEY(0) == k_) || ((held[i] & BIT(1)) && KEY(1) == k_) || \
+	 ((held[i] & BIT(2)) && KEY(2) == k_) || ((held[i] & BIT(3)) && KEY(3) == k_))
+
+/* held_admit(), with the hold of R12. */
+inline admit(m_)
+{
+	look_at_lane(m_);
+	if
+#ifdef WITHOUT_LANE
+	:: !mine[i] && MEM(m_) == NO -> MEM(m_) = LOOSE; dirty[i] = true
+	:: !mine[i] && MEM(m_) != NO -> leave(m_)
+#else
+	:: !mine[i] -> leave(m_)
+#endif
+	:: mine[i] && (over || KEY_HELD(KEY(m_))) -> leave(m_)
+	:: mine[i] && !(over || KEY_HELD(KEY(m_))) ->
+		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy -> QUEUED : READY))
+	fi
+}
+
+/* lanes_leave(): the next of its lane becomes ready when nothing of the lane is under way. */
+inline next_head(key_)
+{
+	last = NOTHING;
+	busy = false;
+	for (g : 0 .. N - 1) {
+		if
+		:: KEY(g) == key_ && IN_LANE(MEM(g)) ->
+			busy = busy || MEM(g) != QUEUED;
+			last = (last == NOTHING -> g : last)
+		:: else
+		fi
+	}
+	if
+	:: last != NOTHING && !busy && OUT(key_) < last -> leave(last)
+	:: last != NOTHING && !busy && OUT(key_) >= last -> MEM(last) = READY
+	:: else
+	fi
+}
+
+/* The promise: everything older of the key is settled, and nobody has anything of the key open. */
+inline deliver(m_)
+{
+	assert(st[m_] == CLAIMED && by[m_] == i);
+	for (f : 0 .. N - 1) {
+		assert(KEY(f) != KEY(m_) || f >= m_ || st[f] == DONE);
+		assert(KEY(f) != KEY(m_) || (mem[f] != OPEN && mem[N + f] != OPEN))
+	}
+	MEM(m_) = OPEN
+}
+
+inline forget_lane(key_)
+{
+	busy = false;
+	for (f : 0 .. N - 1) {
+		busy = busy || (KEY(f) == key_ && IN_LANE(MEM(f)))
+	}
+	OUT(key_) = (busy -> OUT(key_) : NOTHING);
+	HIGH(key_) = (busy -> HIGH(key_) : NOTHING)
+}
+
+inline forget_hold()
+{
+	held[i] = 0;
+	known[i] = false;
+	rereading[i] = false;
+	reread[i] = 0;
+	refree[i] = 0
+}
+
+/* --- what comes in: arrivals.c, claimed.c ----------------------------------------------------------- */
+
+inline on_revoke()
+{
+	for (g : 0 .. N - 1) {
+		if
+		:: MEM(g) == QUEUED || MEM(g) == READY || MEM(g) == LEFT_Q -> leave(g)
+		:: else
+		fi
+	}
+#ifdef WITHOUT_LANES
+	forget_lane(0);
+	forget_lane(1);
+#endif
+	forget_hold()
+}
+
+inline take_handover()
+{
+	draining[i] = (draining[i] > 0 -> draining[i] - 1 : 0);
+	printf("%d takes %d from its queue\n", i, what);
+	if
+	:: what < PARKED -> admit(what)
+	:: what >= PARKED && what < REVOKE -> note_outside(what - PARKED)
+	:: what == REVOKE -> on_revoke()
+#ifdef SCAN_LATER
+	:: what >= TAKE -> pending[i]--; rereading[i] = true
+#elif defined(WITHOUT_WAIT)
+	:: what >= TAKE -> pending[i]--; rereading[i] = true; reread[i] = what - TAKE
+#else
+	:: what >= TAKE -> pending[i]--; held[i] = what - TAKE; known[i] = true
+#endif
+	fi
+}
+
+/* note_runs() and end_outside_at(): up to where the run goes, and whether more waits behind it. */
+inline note_run(key_, s_)
+{
+	last = NOTHING;
+	for (f : 0 .. N - 1) {
+		last = (coming[i * N + f] == s_ + 1 -> f : last)
+	}
+	if
+	:: last == NOTHING
+	:: last != NOTHING && (OUT(key_) == NOTHING || !fresh[SLOT(s_)]) ->
+		HIGH(key_) = (followed[SLOT(s_)] && (HIGH(key_) == NOTHING || HIGH(key_) <= last) ->
+			last + 1 : HIGH(key_));
+		OUT(key_) = (HIGH(key_) != NOTHING && HIGH(key_) > last -> last + 1 : NOTHING);
+		HIGH(key_) = (OUT(key_) == NOTHING -> NOTHING : HIGH(key_))
+	:: last != NOTHING && OUT(key_) != NOTHING && fresh[SLOT(s_)] ->
+		if
+		:: followed[SLOT(s_)] -> note_outside(last + 1)
+		:: else
+		fi
+	fi
+}
+
+/* What came while this claim was under way need not wait for it any more. */
+inline end_claim(s_)
+{
+	cst[SLOT(s_)] = 0;
+	ck[SLOT(s_)] = 0;
+	fresh[SLOT(s_)] = false;
+	followed[SLOT(s_)] = false;
+	count = len(queue[i]);
+	do
+	:: count > 0 -> queue[i]?waits, item; queue[i]!(waits & ~BIT(s_)), item; count--
+	:: count == 0 -> break
+	od
+}
+
+/* The rows of claims that were under way together are admitted together, in their order. */
+inline claims_arrive()
+{
+	draining[i] = len(queue[i]); /* nothing is delivered before these are taken, too */
+	for (h : 0 .. SLOTS - 1) {
+		if
+		:: TAKEN_NOW(h) -> note_run(ck[SLOT(h)], h)
+		:: else
+		fi
+	}
+	for (g : 0 .. N - 1) {
+		if
+		:: coming[i * N + g] != 0 && TAKEN_NOW(coming[i * N + g] - 1) ->
+			printf("%d has claimed %d\n", i, g);
+			admit(g)
+		:: else
+		fi
+	}
+	for (g : 0 .. N - 1) {
+		coming[i * N + g] = (coming[i * N + g] != 0 && TAKEN_NOW(coming[i * N + g] - 1) ->
+			0 : coming[i * N + g])
+	}
+	for (h : 0 .. SLOTS - 1) {
+		if
+		:: TAKEN_NOW(h) -> end_claim(h)
+		:: else
+		fi
+	}
+}
+
+/* --- statements: sql/queries ------------------------------------------------------------------------ */
+
+#ifdef WITHOUT_R12
+#define HAS_OTHER(m_) 0
+#else
+#define HAS_OTHER(m_) (st[m_] == CLAIMED && by[m_] != i -> BIT(m_) : 0)
+#endif
+#if N == 2
+#define WAITS(k_)    ((st[0] == WAITING && KEY(0) == k_) || (st[1] == WAITING && KEY(1) == k_))
+#define HAVE_OTHERS  (HAS_OTHER(0) + HAS_OTHER(1))
+#define HAS(s_)      (MEM(0) == s_ || MEM(1) == s_)
+#define ANY_DEAD     (by[0] == 2 || by[0] == 3 || by[1] == 2 || by[1] == 3)
+#define ALL_DONE     (st[0] == DONE && st[1] == DONE)
+#elif N == 3
+#define WAITS(k_)    ((st[0] == WAITING && KEY(0) == k_) || (st[1] == WAITING && KEY(1) == k_) || \
+			(st[2] == WAITING && KEY(2) == k_))
+#define HAVE_OTHERS  (HAS_OTHER(0) + HAS_OTHER(1) + HAS_OTHER(2))
+#define HAS(s_)      (MEM(0) == s_ || MEM(1) == s_ || MEM(2) == s_)
+#define ANY_DEAD     (by[0] == 2 || by[0] == 3 || by[1] == 2 || by[1] == 3 || by[2] == 2 || by[2] == 3)
+#define ALL_DONE     (st[0] == DONE && st[1] == DONE && st[2] == DONE)
+#else
+#define WAITS(k_)    ((st[0] == WAITING && KEY(0) == k_) || (st[1] == WAITING && KEY(1) == k_) || \
+			(st[2] == WAITING && KEY(2) == k_) || (st[3] == WAITING && KEY(3) == k_))
+#define HAVE_OTHERS  (HAS_OTHER(0) + HAS_OTHER(1) + HAS_OTHER(2) + HAS_OTHER(3))
+#define HAS(s_)      (MEM(0) == s_ || MEM(1) == s_ || MEM(2) == s_ || MEM(3) == s_)
+#define ANY_DEAD     (by[0] == 2 || by[0] == 3 || by[1] == 2 || by[1] == 3 || by[2] == 2 || \
+			by[2] == 3 || by[3] == 2 || by[3] == 3)
+#define ALL_DONE     (st[0] == DONE && st[1] == DONE && st[2] == DONE && st[3] == DONE)
+#endif
+
+inline pick(s_)
+{
+	if
+	:: MEM(0) == s_ -> m = 0
+	:: MEM(1) == s_ -> m = 1
+#if N > 2
+	:: MEM(2) == s_ -> m = 2
+#endif
+#if N > 3
+	:: MEM(3) == s_ -> m = 3
+#endif
+	fi
+}
+
+inline pick_dead()
+{
+	if
+	:: by[0] == 2 || by[0] == 3 -> m = 0
+	:: by[1] == 2 || by[1] == 3 -> m = 1
+#if N > 2
+	:: by[2] == 2 || by[2] == 3 -> m = 2
+#endif
+#if N > 3
+	:: by[3] == 2 || by[3] == 3 -> m = 3
+#endif
+	fi
+}
+
+#define UNDER_WAY ((cst[SLOT(0)] != 0 -> 1 : 0) + (cst[SLOT(1)] != 0 -> 2 : 0))
+#define POST(x_)  queue[i]!(UNDER_WAY), (x_)
+
+/* take_partitions; the rows of others are read in the same transaction. */
+inline take()
+{
+	printf("%d takes the partition\n", i);
+	owner = i;
+	mine[i] = true;
+	dirty[i] = true;
+	pending[i]++;
+	POST(TAKE + HAVE_OTHERS)
+}
+
+/* move_watermarks and insert_messages: a row asks while the gate is dirty. */
+inline store()
+{
+	if
+	:: dirty[i] && WAITS(KEY(wm)) ->
+		printf("%d stores %d, parked\n", i, wm);
+		st[wm] = WAITING;
+		POST(PARKED + wm)
+	:: else ->
+		printf("%d stores %d\n", i, wm);
+		st[wm] = CLAIMED;
+		by[wm] = i;
+		POST(wm)
+	fi;
+	wm++
+}
+
+/* settle_done, settle_verdicts */
+inline settle(m_, to)
+{
+	printf("%d settles %d as %d\n", i, m_, to);
+	if
+	:: st[m_] == CLAIMED && by[m_] == i -> st[m_] = to; by[m_] = NOBODY
+	:: else
+	fi
+}
+
+#define WORTH(k_) (WAITS(k_) && (!KEY_HELD(k_) || wasted > 0))
+
+inline give_claim(s_)
+{
+	if
+	:: WORTH(0) -> key = 0
+	:: WORTH(1) -> key = 1
+	fi;
+	wasted = (KEY_HELD(key) -> wasted - 1 : wasted);
+	cst[SLOT(s_)] = 1;
+	ck[SLOT(s_)] = key
+}
+
+/* claim_due, claim_lanes: from the lowest waiting row of the key, one row or all; the owner's only. */
+inline commit_claim(s_)
+{
+	printf("%d claims %d\n", i, s_);
+	cst[SLOT(s_)] = 2;
+	if
+	:: count = 1
+	:: count = N
+	fi;
+	for (f : 0 .. N - 1) {
+		if
+		:: owner == i && st[f] == WAITING && KEY(f) == ck[SLOT(s_)] && count > 0 ->
+			st[f] = CLAIMED;
+			by[f] = i;
+			coming[i * N + f] = s_ + 1;
+			count--
+		:: owner == i && st[f] == WAITING && KEY(f) == ck[SLOT(s_)] && count == 0 ->
+			followed[SLOT(s_)] = true
+		:: else
+		fi
+	}
+}
+
+/* R12: the held rows are looked at again; what was found comes back later. */
+#define FREED (held[i] & ~(HAVE_OTHERS))
+
+inline look_again()
+{
+	rereading[i] = true;
+	reread[i] = FREED;
+	for (f : 0 .. N - 1) {
+		refree[i] = ((reread[i] & BIT(f)) && st[f] == DONE -> refree[i] | BIT(f) : refree[i])
+	}
+}
+
+inline looked_again()
+{
+	printf("%d holds %d no more\n", i, reread[i]);
+	held[i] = held[i] & ~reread[i];
+#ifndef WITHOUT_OUTSIDE
+	for (f : 0 .. N - 1) {
+		if
+		:: (reread[i] & BIT(f)) && !(refree[i] & BIT(f)) -> note_outside(f); dirty[i] = true
+		:: else
+		fi
+	}
+#endif
+	rereading[i] = false;
+	reread[i] = 0;
+	refree[i] = 0
+}
+
+inline crash()
+{
+	printf("%d crashes\n", i);
+	crashes--;
+	for (f : 0 .. N - 1) {
+		MEM(f) = NO;
+		coming[i * N + f] = 0;
+		by[f] = (st[f] == CLAIMED && by[f] == i -> i + 2 : by[f])
+	}
+	owner = (owner == i -> NOBODY : owner);
+	mine[i] = false;
+	dirty[i] = false;
+	forget_lane(0);
+	forget_lane(1);
+	forget_hold();
+	pending[i] = 0;
+	draining[i] = 0;
+	end_claim(0);
+	end_claim(1);
+	do
+	:: nempty(queue[i]) -> queue[i]?waits, item
+	:: empty(queue[i]) -> break
+	od
+}
+
+#ifdef CLAIMS_EARLY
+#define MAY_CLAIM true
+#elif defined(WITHOUT_TENURE)
+#define MAY_CLAIM known[i]
+#else
+#define MAY_CLAIM (known[i] && pending[i] == 0)
+#endif
+/* With SCAN_LATER rereading says, while nothing is known, that the scan is to be made. */
+#ifdef SCAN_LATER
+#define MAY_TAKE (known[i] || !rereading[i])
+#else
+#define MAY_TAKE true
+#endif
+#ifdef WITHOUT_DRAINING
+#define DRAINED true
+#else
+#define DRAINED !draining[i]
+#endif
+
+proctype instance(byte i)
+{
+end:	do
+	/* ingest */
+	:: atomic { kas == i && !mine[i] -> take() }
+	:: atomic { mine[i] && (kas != i || owner != i) ->
+		printf("%d has lost it\n", i);
+		owner = (owner == i -> NOBODY : owner);
+		mine[i] = false;
+		POST(REVOKE) }
+	:: atomic { mine[i] && owner == i && wm < N -> store() }
+	/* sweep */
+	:: atomic { mine[i] && dirty[i] && !WAITS(0) && !WAITS(1) -> dirty[i] = false; printf("%d: clean\n", i) }
+	/* arrivals */
+	:: atomic { MAY_TAKE && queue[i]?[0, what] -> queue[i]?waits, what; take_handover() }
+	/* R12 */
+#ifdef SCAN_LATER
+	:: atomic { !known[i] && rereading[i] ->
+		printf("%d finds %d held\n", i, HAVE_OTHERS);
+		held[i] = HAVE_OTHERS; known[i] = true; rereading[i] = false }
+#endif
+#ifdef WITHOUT_WAIT
+	:: atomic { !known[i] && rereading[i] ->
+		held[i] = reread[i]; reread[i] = 0; known[i] = true; rereading[i] = false }
+#endif
+	:: atomic { known[i] && !rereading[i] && FREED -> look_again() }
+	:: atomic { known[i] && rereading[i] -> looked_again() }
+	/* handlers */
+	:: atomic { HAS(READY) && DRAINED -> pick(READY); printf("%d delivers %d\n", i, m); deliver(m) }
+	:: atomic { HAS(OPEN) -> pick(OPEN); settle(m, DONE); MEM(m) = NO; next_head(KEY(m)) }
+	:: atomic { retries > 0 && HAS(OPEN) -> pick(OPEN); retries--; leave(m) }
+	/* verdicts other than done, and their answers */
+	:: atomic { HAS(LEAVING) -> pick(LEAVING); settle(m, WAITING); MEM(m) = LEFT }
+	:: atomic { HAS(LOOSE) -> pick(LOOSE); settle(m, WAITING); MEM(m) = LOOSE_L }
+	:: atomic { HAS(LOOSE_L) -> pick(LOOSE_L); MEM(m) = NO; dirty[i] = true }
+	:: atomic { HAS(LEFT) -> pick(LEFT); printf("%d hears of %d\n", i, m);
+		MEM(m) = NO; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
+	:: atomic { HAS(LEFT_Q) -> pick(LEFT_Q); printf("%d hears of %d\n", i, m);
+		MEM(m) = QUEUED; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
+	:: atomic { HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = NO; note_outside(m); leave(m) }
+	/* claims */
+	:: atomic { MAY_CLAIM && mine[i] && cst[SLOT(0)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(0) }
+	:: atomic { cst[SLOT(0)] == 1 -> commit_claim(0) }
+#if SLOTS > 1
+	:: atomic { MAY_CLAIM && mine[i] && cst[SLOT(1)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(1) }
+	:: atomic { cst[SLOT(1)] == 1 -> commit_claim(1) }
+#endif
+#ifdef WITHOUT_JOINING
+	:: atomic { cst[SLOT(0)] == 2 -> what = 0; claims_arrive() }
+	:: atomic { cst[SLOT(1)] == 2 -> what = 1; claims_arrive() }
+#else
+	:: atomic { (cst[SLOT(0)] == 2 || cst[SLOT(1)] == 2) && cst[SLOT(0)] != 1 && cst[SLOT(1)] != 1 ->
+		claims_arrive() }
+#endif
+	/* the world */
+	:: atomic { crashes > 0 -> crash() }
+	:: atomic { ANY_DEAD -> pick_dead(); printf("%d is rescued\n", m); st[m] = WAITING; by[m] = NOBODY }
+	:: atomic { rebalances > 0 && kas == i ->
+		rebalances--; kas = 1 - i; printf("Kafka gives it to %d\n", kas) }
+	od
+}
+
+init {
+	atomic {
+		for (f : 0 .. 3) {
+			out[f] = NOTHING;
+			high[f] = NOTHING
+		}
+		for (f : 0 .. N - 1) {
+			by[f] = NOBODY
+		}
+		run instance(0);
+		run instance(1)
+	}
+	/* When nothing can happen any more, everything is done. */
+	timeout -> assert(wm == N && ALL_DONE)
+}
