@@ -100,6 +100,8 @@ CREATE TABLE inbox.inbox_instances (
     low_seq      bigint NOT NULL,
     low_claim    bigint NOT NULL DEFAULT 1,
     handlers     jsonb NOT NULL DEFAULT '[]',
+    lacking_since timestamptz,
+    away_at      timestamptz,
     rescued_at   timestamptz
 ) WITH (fillfactor = 50);
 
@@ -107,6 +109,8 @@ COMMENT ON TABLE inbox.inbox_instances IS
     'One row a running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of every born-claimed row it may hold, low_claim of the claim_number of every other.';
 COMMENT ON COLUMN inbox.inbox_instances.timeline IS
     'PostgreSQL''s timeline when it registered: after a failover it is another one, and the lease is over';
+COMMENT ON COLUMN inbox.inbox_instances.away_at IS
+    'Left the consumer group, because it lacks a handler (since lacking_since) that another instance has';
 COMMENT ON COLUMN inbox.inbox_instances.place IS
     'Host and lock file of its socket: whoever holds that lock knows that an earlier instance of the place is gone';
 

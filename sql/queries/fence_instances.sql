@@ -15,7 +15,7 @@ WITH dead AS (
     FROM dead WHERE i.id = dead.id
     RETURNING i.id
 ), orphaned AS (
-    UPDATE inbox.inbox_offsets o SET owner = NULL, epoch = o.epoch + 1
+    UPDATE inbox.inbox_offsets o SET owner = NULL, epoch = o.epoch + 1, updated_at = now()
     FROM fenced WHERE o.owner = fenced.id
     RETURNING o.owner
 )

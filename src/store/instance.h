@@ -39,9 +39,29 @@ struct fencing {
  * away. `fenced` receives how many. */
 int instance_fence(
 	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err);
-/* Gives back the rows of every fenced and not yet rescued instance, in bounded statements; stops
- * early when `stop` becomes true. `rescued` receives the rows freed. */
-int instance_rescue(struct db *db, const atomic_bool *stop, int64_t *rescued, struct err *err);
+struct rescue_bounds {
+	const atomic_bool *stop;
+	int64_t until_ms; /* clock_now_ms(): no new window of one kind is begun after it */
+};
+/* RESCUE_MORE: time was up before everything was looked at; how far it got is noted in the table. */
+enum { RESCUE_MORE = 1 };
+/* Gives back the rows of every fenced and not yet rescued instance, in bounded statements. `rescued`
+ * receives the rows freed. */
+int instance_rescue(
+	struct db *db, const struct rescue_bounds *bounds, int64_t *rescued, struct err *err);
+
+struct absence_limits {
+	int64_t lease_ms;
+	int64_t absence_ms; /* -1: an instance never leaves for want of a handler */
+};
+struct absence {
+	bool away;         /* to be out of the group */
+	char lacking[256]; /* handlers that others have, separated by commas; "" = none */
+};
+/* Whether this instance has to be out of the group, for want of a handler that another one has (rule R16).
+ * Marks it in its row. */
+int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *out, struct err *err);
 /* Last step of a clean stop. */
 int instance_stop(struct db *db, int32_t id, struct err *err);
 

@@ -1,0 +1,121 @@
+/* The half of instance.h that gives back what dead instances held. */
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "queries.h"
+#include "store/instance.h"
+
+#define BORN_WINDOW 20000 /* seqs looked at in one statement */
+#define SLOW_WINDOW 20    /* claims from the table whose rows are looked at in one */
+
+/* One dead instance on its way. Both statements answer: rows freed, rows locked, where to go on, and
+ * whether that is the end. */
+struct rescue {
+	struct db *db;
+	const struct rescue_bounds *bounds;
+	int32_t id;
+	int64_t freed;
+	int64_t locked;
+};
+
+struct walk {
+	enum query query;
+	int64_t width;
+	int64_t at;
+	bool done;
+};
+
+static bool is_time_up(const struct rescue_bounds *bounds)
+{
+	return atomic_load(bounds->stop) || clock_now_ms() >= bounds->until_ms;
+}
+
+static int step(struct rescue *rescue, struct walk *walk, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_int(&params, rescue->id);
+	params_bigint(&params, walk->at);
+	params_bigint(&params, walk->width);
+	r = db_run(rescue->db, walk->query, &params, &rows, err);
+	if (r != 0)
+		return r;
+	rescue->freed += rows_int(rows, 0, 0);
+	rescue->locked += rows_int(rows, 0, 1);
+	walk->at = rows_int(rows, 0, 2);
+	walk->done = rows_bool(rows, 0, 3);
+	return 0;
+}
+
+/* At least one window: a round that is late gets on, too. */
+static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
+{
+	int r = 0;
+
+	do
+		r = step(rescue, walk, err);
+	while (r == 0 && !walk->done && !is_time_up(rescue->bounds));
+	return r;
+}
+
+static int note(struct rescue *rescue, const struct walk *slow, const struct walk *born,
+	struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	bool done = slow->done && born->done;
+
+	params_int(&params, rescue->id);
+	if (done)
+		return db_run(rescue->db, QUERY_RESCUE_DONE, &params, NULL, err);
+	params_bigint(&params, born->at);
+	params_bigint(&params, slow->at);
+	return db_run(rescue->db, QUERY_RESCUE_PROGRESS, &params, NULL, err);
+}
+
+/* Rows locked by a handler's transaction that outlived the instance are left for the next time: then
+ * neither progress nor the end is noted. */
+static int rescue_one(
+	struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
+{
+	struct walk slow = { QUERY_RESCUE_SLOW, SLOW_WINDOW, low_claim, false };
+	struct walk born = { QUERY_RESCUE_BORN, BORN_WINDOW, low_seq, false };
+	int r;
+
+	FAULT_POINT("before_rescue");
+	r = walk_on(rescue, &slow, err);
+	FAULT_POINT("between_rescues");
+	if (r == 0 && slow.done)
+		r = walk_on(rescue, &born, err);
+	FAULT_POINT("after_rescue");
+	if (r == 0 && rescue->locked == 0)
+		r = note(rescue, &slow, &born, err);
+	if (r != 0)
+		return r;
+	return slow.done && born.done ? 0 : RESCUE_MORE;
+}
+
+int instance_rescue(
+	struct db *db, const struct rescue_bounds *bounds, int64_t *rescued, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	bool more = false;
+	int r;
+
+	*rescued = 0;
+	r = db_run(db, QUERY_LIST_UNRESCUED, NULL, &rows, err);
+	for (int i = 0; r >= 0 && i < rows_count(rows) && !atomic_load(bounds->stop); i++) {
+		struct rescue rescue = {
+			.db = db,
+			.bounds = bounds,
+			.id = (int32_t)rows_int(rows, i, 0),
+		};
+
+		r = rescue_one(&rescue, rows_int(rows, i, 1), rows_int(rows, i, 2), err);
+		*rescued += rescue.freed;
+		more |= r == RESCUE_MORE;
+	}
+	if (r < 0)
+		return r;
+	return more ? RESCUE_MORE : 0;
+}
