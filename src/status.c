@@ -30,10 +30,13 @@ void status_add(struct buf *json, void *arg)
 	buf_addf(json, "{\"version\":\"%s\",\"instance\":%d,\"uptime_s\":%lld", INBOXD_VERSION,
 		atomic_load(&daemon->instance),
 		(long long)(clock_now_ms() - daemon->started_ms) / 1000);
-	buf_addf(json, ",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"stopping\":%s",
+	buf_addf(json,
+		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"
+		"%s",
 		atomic_load(&health->database_ok) ? "true" : "false",
 		atomic_load(&health->broker_ok) ? "true" : "false",
 		atomic_load(&health->group_joined) ? "true" : "false",
+		atomic_load(&health->away) ? "true" : "false",
 		atomic_load(&health->stopping) ? "true" : "false");
 	buf_addf(json,
 		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,\"handlers\":",

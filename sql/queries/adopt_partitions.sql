@@ -1,5 +1,5 @@
--- Takes partitions that nobody owns, for dispatch only (rule R6): as take_partitions, unless somebody was
--- faster.
+-- Takes partitions that nobody is assigned, for dispatch only (rule R6): as take_partitions, unless another
+-- instance was faster.
 -- Caller: store/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.
 WITH free AS MATERIALIZED (
@@ -7,7 +7,8 @@ WITH free AS MATERIALIZED (
     FROM inbox.inbox_offsets o
     JOIN unnest($2::text[], $3::int[]) AS p(topic, kafka_partition)
       ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition
-    WHERE o.owner IS NULL
+    WHERE o.owner = $1::int
+       OR NOT EXISTS (SELECT FROM inbox.inbox_instances i WHERE i.id = o.owner AND i.fenced_at IS NULL)
     ORDER BY o.topic, o.kafka_partition
     FOR UPDATE OF o SKIP LOCKED
 )

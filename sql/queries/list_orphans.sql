@@ -1,12 +1,15 @@
--- Partitions that nobody owns for longer than a lease although messages of them wait: their topic is not
--- read by anybody any more (rule R6).
+-- Partitions whose owner has been no live instance for a lease, or is this one although it gave them up
+-- without the database, and of which messages wait: nobody is assigned them (rule R6). At random: what is
+-- wanted by nobody does not hide the rest.
 -- Caller: store/watermarks.c, every few seconds. Index: inbox_messages_claim (one row a partition).
--- $1 lease in ms.
+-- $1 own id, $2 lease in ms.
 SELECT o.topic, o.kafka_partition
 FROM inbox.inbox_offsets o
-WHERE o.owner IS NULL AND o.updated_at < now() - $1::bigint * interval '1 millisecond'
+WHERE o.updated_at < now() - $2::bigint * interval '1 millisecond'
+  AND (o.owner = $1::int
+       OR NOT EXISTS (SELECT FROM inbox.inbox_instances i WHERE i.id = o.owner AND i.fenced_at IS NULL))
   AND (SELECT true FROM inbox.inbox_messages m
        WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition AND m.available_at IS NOT NULL
        LIMIT 1)
-ORDER BY o.topic, o.kafka_partition
+ORDER BY random()
 LIMIT 1000

@@ -64,9 +64,10 @@ static void judge_database(const struct health_view *view, struct buf *detail)
 
 static void judge_group(const struct health_view *view, struct buf *detail)
 {
-	if (!view->health->group_joined)
+	/* Who is away has left its partitions to one that can handle them: nothing is wrong with it. */
+	if (!view->health->group_joined && !view->health->away)
 		buf_add_str(detail, "not a member of the Kafka group now: joining, or out of it "
-				    "for want of a handler or of the database");
+				    "for want of the database");
 }
 
 static void judge_broker(const struct health_view *view, struct buf *detail)

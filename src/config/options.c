@@ -85,7 +85,7 @@ const struct option option_table[] = {
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
 		.help = "An instance without a handler that another instance has leaves the "
-			"consumer group after this long. Not in effect yet." },
+			"consumer group after this long, and comes back with the handler." },
 	{ "inbox", "shutdown_timeout", OPTION_DURATION, .text = "25s", .min = 0, .max = HOUR,
 		AT(inbox.shutdown_timeout),
 		.help = "How long a stop may take, running deliveries included. Keep it below "

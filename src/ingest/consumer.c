@@ -264,6 +264,14 @@ int consumer_subscribe(struct consumer *consumer, const struct strings *topics, 
 		err, FAULT_CONFIG, "kafka.topics: cannot subscribe: %s", rd_kafka_err2str(code));
 }
 
+void consumer_unsubscribe(struct consumer *consumer)
+{
+	rd_kafka_resp_err_t code = rd_kafka_unsubscribe(consumer->kafka);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(consumer, code, "leaving the group failed; it will notice");
+}
+
 rd_kafka_t *consumer_handle(const struct consumer *consumer)
 {
 	return consumer->kafka;

@@ -8,8 +8,10 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "ingest/adoption.h"
 #include "ingest/ask.h"
 #include "ingest/collect.h"
+#include "ingest/membership.h"
 #include "ingest/offsets.h"
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
@@ -283,6 +285,7 @@ static void peek(struct ingest *ingest)
 static void go_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
+	membership_step(ingest);
 	outage_step(ingest);
 	ownership_step(ingest);
 	backpressure(ingest);
@@ -313,6 +316,7 @@ static void finish(struct ingest *ingest)
 	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);
 	FAULT_POINT("after_leave_group");
+	adoption_end(ingest);
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
 	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */
 	ingest->consumer = NULL;
@@ -322,10 +326,7 @@ static void finish(struct ingest *ingest)
 static void *run(void *arg)
 {
 	struct ingest *ingest = arg;
-	struct err err = ERR_INIT;
 
-	if (consumer_subscribe(ingest->consumer, &ingest->options.config->kafka_topics, &err) < 0)
-		ingest_fault(ingest, &err);
 	while (!is_stopping(ingest))
 		go_round(ingest);
 	finish(ingest);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "ingest/adoption.h"
 #include "ingest/ask.h"
 #include "ingest/collect.h"
 #include "ingest/offsets.h"
@@ -61,8 +62,17 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	outbox_revoke(ingest, partition->index);
 }
 
+void ownership_let_go(struct ingest *ingest, struct partition *partition)
+{
+	let_go(ingest, partition, PARTITION_ABSENT);
+}
+
 void ownership_lost(struct ingest *ingest, struct partition *partition)
 {
+	if (partition_is_adopted(partition)) {
+		ownership_let_go(ingest, partition);
+		return;
+	}
 	log_warn("partition_lost", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition),
 		LOG_STR("next", "another sidecar has taken it; waiting for Kafka to say so"));
@@ -89,6 +99,10 @@ static bool is_disputed(const struct ingest *ingest)
 void ownership_moved(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
+	if (partition_is_adopted(partition)) { /* nothing is read of it */
+		partition_note_row(partition, row);
+		return;
+	}
 	log_warn("watermark_moved", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition), LOG_INT("from", partition->table_next),
 		LOG_INT("to", row->next_offset), LOG_STR("next", "read on from there"));
@@ -114,22 +128,30 @@ static int prepare(struct ingest *ingest, struct partition *partition, struct er
 	return 0;
 }
 
-static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+struct partition *ownership_partition(struct ingest *ingest, const char *topic, int32_t number)
 {
 	struct err err = ERR_INIT;
 	bool made = false;
-	struct partition *partition =
-		partitions_get(&ingest->partitions, place->topic, place->partition, &made);
+	struct partition *partition = partitions_get(&ingest->partitions, topic, number, &made);
 
-	if (partition == NULL) {
+	if (partition == NULL)
 		(void)err_memory(&err);
+	if (partition == NULL || (made && prepare(ingest, partition, &err) < 0)) {
 		ingest_fault(ingest, &err);
-		return;
+		return NULL;
 	}
-	if (made && prepare(ingest, partition, &err) < 0) {
-		ingest_fault(ingest, &err);
+	return partition;
+}
+
+/* An adopted one is given up before it is taken, as if it had been another's. */
+static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+{
+	struct partition *partition = ownership_partition(ingest, place->topic, place->partition);
+
+	if (partition == NULL)
 		return;
-	}
+	if (partition_is_adopted(partition))
+		ownership_let_go(ingest, partition);
 	forget(ingest, partition);
 	partition_reset(partition, PARTITION_ASSIGNED);
 }
@@ -231,6 +253,8 @@ void ownership_step(struct ingest *ingest)
 	taking_step(ingest);
 	if (!ingest->outage.down)
 		place_step(ingest);
+	if (!ingest->outage.down)
+		adoption_step(ingest);
 }
 
 /* --- The flow ----------------------------------------------------------------------------------- */

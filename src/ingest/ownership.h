@@ -11,6 +11,10 @@
 void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list);
 void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
 
+/* The partition of that name, ready for use; NULL: no memory, and the fault is reported. */
+struct partition *ownership_partition(struct ingest *ingest, const char *topic, int32_t number);
+/* It is not ours any more: everything of it in memory is void, dispatch is told. */
+void ownership_let_go(struct ingest *ingest, struct partition *partition);
 /* Stops the flow of one partition and puts it into another state. */
 void ownership_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);
 /* Our row is another's: everything of it in memory is void, dispatch is told. Waits for Kafka. */

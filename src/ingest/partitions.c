@@ -168,7 +168,7 @@ int64_t partition_seek_offset(const struct partition *partition)
 
 bool partition_is_assigned(const struct partition *partition)
 {
-	return partition->state != PARTITION_ABSENT;
+	return partition->state != PARTITION_ABSENT && partition->state != PARTITION_ADOPTED;
 }
 
 bool partition_is_new(const struct partition *partition)
@@ -178,7 +178,13 @@ bool partition_is_new(const struct partition *partition)
 
 bool partition_is_ours(const struct partition *partition)
 {
-	return partition->state == PARTITION_TAKEN || partition->state == PARTITION_READING;
+	return partition->state == PARTITION_TAKEN || partition->state == PARTITION_READING ||
+	       partition->state == PARTITION_ADOPTED;
+}
+
+bool partition_is_adopted(const struct partition *partition)
+{
+	return partition->state == PARTITION_ADOPTED;
 }
 
 bool partition_is_flowing(const struct partition *partition)

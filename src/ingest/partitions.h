@@ -7,7 +7,8 @@
  *	    ▲                                   ▲  ▲                 │ │
  *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner
  *	    │                                   │     log reset        ▼
- *	    └───────────────────────────────────┴─────────────────  FOREIGN
+ *	    ├───────────────────────────────────┴─────────────────  FOREIGN
+ *	    └── taken by another, wanted no more ── ADOPTED: what nobody is assigned
  *
  * Invariants: only a READING partition with `flowing` accepts records; everything below `next` is in
  * the table or in the batch at hand; table_* is what the row in inbox_offsets holds as far as we know,
@@ -33,6 +34,7 @@ enum partition_state {
 	PARTITION_TAKEN,    /* its row is ours; where to read on is to be decided */
 	PARTITION_READING,  /* reading, or to be read on from `next` */
 	PARTITION_FOREIGN,  /* another sidecar took the row; Kafka will tell us, too */
+	PARTITION_ADOPTED,  /* assigned to nobody; its row is ours, for dispatch only (rule R6) */
 };
 
 struct partition {
@@ -114,6 +116,7 @@ int64_t partition_seek_offset(const struct partition *partition);
 bool partition_is_assigned(const struct partition *partition); /* to this process, by Kafka */
 bool partition_is_new(const struct partition *partition);      /* row not taken yet */
 bool partition_is_ours(const struct partition *partition);     /* row is ours */
+bool partition_is_adopted(const struct partition *partition);
 bool partition_is_flowing(const struct partition *partition);
 bool partition_is_due(const struct partition *partition); /* to be tried in this round */
 

@@ -83,8 +83,10 @@ struct ingest {
 	unsigned resets_seen;
 	bool changed; /* an event wants the next round now */
 	bool bound;   /* the schema is known to belong to this cluster and group */
+	bool member;  /* subscribed: in the group, or on the way into it */
 	bool closing;
 	int64_t bind_at_ms;
+	int64_t adopt_at_ms;
 	int64_t commit_at_ms;
 	int64_t peek_at_ms;
 	int64_t look_at_ms; /* lag, broker */

@@ -27,11 +27,12 @@ static void mark_new(struct ingest *ingest)
 
 /* Its row is ours. Rows of it may wait: the ordered ones that come ask the table, until a sweep finds that
  * nothing waits there. */
-static void taken(struct ingest *ingest, struct partition *partition, const struct watermark *row)
+static void taken(struct ingest *ingest, struct partition *partition, const struct watermark *row,
+	enum partition_state state)
 {
 	partition_note_row(partition, row);
 	partition->alone = row->forced;
-	partition->state = PARTITION_TAKEN;
+	partition->state = state;
 	partition->retry_at_ms = 0;
 	gate_dirty(ingest->options.gate, partition->index);
 }
@@ -94,8 +95,8 @@ static int find_foreign(struct ingest *ingest, const struct watermarks *rows,
 	return foreign_find(ingest->db, &request, out, err);
 }
 
-/* All of them are ours in the table now. FOREIGN_MANY: not yet ours to read; asked for again soon. */
-static int begin_with(struct ingest *ingest, const struct watermarks *rows, struct err *err)
+int taking_begin(struct ingest *ingest, const struct watermarks *rows, enum partition_state state,
+	struct err *err)
 {
 	struct foreign_claims foreign = { NULL, 0 };
 	int64_t held = 0;
@@ -109,7 +110,7 @@ static int begin_with(struct ingest *ingest, const struct watermarks *rows, stru
 	if (r == 0)
 		r = tell_dispatch(ingest, rows, &foreign, err);
 	for (size_t i = 0; r == 0 && i < rows->count; i++)
-		taken(ingest, partition_of(ingest, &rows->items[i]), &rows->items[i]);
+		taken(ingest, partition_of(ingest, &rows->items[i]), &rows->items[i], state);
 	foreign_claims_fini(&foreign);
 	return r;
 }
@@ -130,7 +131,7 @@ void taking_step(struct ingest *ingest)
 	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
 	FAULT_POINT("after_take");
 	if (r == 0 && rows.count > 0)
-		r = begin_with(ingest, &rows, &err);
+		r = taking_begin(ingest, &rows, PARTITION_TAKEN, &err);
 	watermarks_free(&rows);
 	if (r < 0)
 		outage_begin(ingest, &err);

@@ -7,6 +7,10 @@
 
 #include "ingest/state.h"
 
+/* The rows are ours in the table, dispatch hears of them: their partitions enter the state, TAKEN or
+ * ADOPTED. FOREIGN_MANY: not yet; to be asked for again. */
+int taking_begin(struct ingest *ingest, const struct watermarks *rows, enum partition_state state,
+	struct err *err);
 /* Takes what was assigned and can be taken now; blocks for the database. */
 void taking_step(struct ingest *ingest);
 

@@ -114,10 +114,42 @@ static int judge(struct keeper *keeper, struct err *err)
 	return 0;
 }
 
+/* Whether to be out of the group for want of a handler (rule R16); ingest acts on it. */
+static int look_for_handlers(struct keeper *keeper, struct err *err)
+{
+	const struct config *config = keeper->options.config;
+	const struct absence_limits limits = {
+		.lease_ms = config->worker.lease,
+		.absence_ms = config->inbox.handler_absence,
+	};
+	struct absence absence;
+	int r;
+
+	if (config->inbox.handler_absence == CONFIG_NEVER)
+		return 0;
+	r = instance_absence(keeper->db, keeper->options.instance, &limits, &absence, err);
+	if (r != 0)
+		return r;
+	if (absence.away != atomic_exchange(&keeper->options.health->away, absence.away)) {
+		if (absence.away)
+			log_warn("handler_lacking", LOG_STR("handlers", absence.lacking),
+				LOG_STR("next", "the group is left to the members that have them; "
+						"connect them here to come back"));
+		else
+			log_info("handler_lacking_over");
+	}
+	return 0;
+}
+
+/* As long as a heartbeat may wait: what is left is the next round's, at once. */
 static int rescue(struct keeper *keeper, struct err *err)
 {
+	const struct rescue_bounds bounds = {
+		.stop = &keeper->stop,
+		.until_ms = keeper->last_ms + interval_ms(keeper),
+	};
 	int64_t rescued = 0;
-	int r = instance_rescue(keeper->db, &keeper->stop, &rescued, err);
+	int r = instance_rescue(keeper->db, &bounds, &rescued, err);
 
 	if (rescued > 0) {
 		metric_add(
@@ -144,9 +176,11 @@ static int64_t round_of(struct keeper *keeper)
 	if (r == 0)
 		r = judge(keeper, &err);
 	if (r == 0)
-		r = rescue(keeper, &err);
+		r = look_for_handlers(keeper, &err);
 	if (r == 0)
-		return interval_ms(keeper);
+		r = rescue(keeper, &err);
+	if (r >= 0)
+		return r == RESCUE_MORE ? 0 : interval_ms(keeper);
 	delay = backoff_delay_ms(100, interval_ms(keeper), keeper->faults, random_u64());
 	on_fault(keeper, &err, delay);
 	return delay;
@@ -170,7 +204,7 @@ static void *run(void *arg)
 	while (!atomic_load(&keeper->stop)) {
 		int64_t pause = round_of(keeper);
 
-		if (!atomic_load(&keeper->stop))
+		if (pause > 0 && !atomic_load(&keeper->stop))
 			(void)wake_wait(&keeper->wake, pause);
 	}
 	if (keeper->goodbye)
@@ -190,6 +224,7 @@ int keeper_new(struct keeper **out, const struct keeper_options *options, struct
 	if (keeper == NULL)
 		return err_memory(err);
 	keeper->options = *options;
+	atomic_store(&options->health->away, false);
 	keeper->wake = (struct wake)WAKE_INIT;
 	sidecar_db_options(options->config, options->instance, name, &db);
 	r = wake_init(&keeper->wake, err);

@@ -33,9 +33,9 @@ struct keeper_options {
 
 int keeper_new(struct keeper **out, const struct keeper_options *options, struct err *err);
 /* Before the thread starts and before anything is consumed: the first heartbeat, and the rows of an earlier
- * instance of this place go back to waiting. Otherwise a new message could be born claimed while an
- * older one of its key still is a dead instance's. Blocks for the database; a fault is logged, the
- * thread goes on with it. */
+ * instance of this place go back to waiting, so that their keys need not be held back (rule R12). What
+ * takes longer than a heartbeat may wait, and what fails, the thread goes on with. Blocks for the
+ * database. */
 void keeper_settle_past(struct keeper *keeper);
 int keeper_start(struct keeper *keeper, struct err *err);
 /* Ends the thread. `goodbye`: the instance holds nothing any more, say so in its row. Returns within

@@ -390,6 +390,16 @@ void gate_set_routing(struct gate *gate, struct routing *routing)
 	routing_free(old);
 }
 
+bool gate_serves(struct gate *gate, const char *topic)
+{
+	bool serves;
+
+	lock(gate);
+	serves = gate->routing != NULL && routing_serves(gate->routing, topic);
+	unlock(gate);
+	return serves;
+}
+
 int64_t gate_placed(struct gate *gate)
 {
 	int64_t placed;

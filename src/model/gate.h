@@ -92,6 +92,8 @@ void gate_drained(struct gate *gate, size_t index, uint64_t version);
 
 /* Dispatch: who wants what from now on. Takes the snapshot. */
 void gate_set_routing(struct gate *gate, struct routing *routing);
+/* Whether a handler here wants messages of the topic now. */
+bool gate_serves(struct gate *gate, const char *topic);
 
 /* Backpressure (ingest.max_pending): an estimate of rows waiting and unrouted, raised by gate_place() and
  * set from a look at the table. What was placed since `placed` was read, before that look, the look may

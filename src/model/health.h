@@ -15,6 +15,7 @@ struct health {
 	_Atomic int64_t heartbeat_ms;     /* last heartbeat PostgreSQL confirmed; 0 = never */
 	_Atomic int64_t stored_ms;        /* last batch committed, or nothing was there to store */
 	atomic_bool database_ok;
+	atomic_bool away;         /* to be out of the group, for want of a handler (rule R16) */
 	atomic_bool group_joined; /* the Kafka group gave us an assignment, also an empty one */
 	atomic_bool broker_ok;    /* at least one broker is up */
 	atomic_bool stopping;     /* asked to stop: nothing new is delivered */

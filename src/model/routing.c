@@ -326,6 +326,26 @@ bool routing_wants(const struct routing *routing, const char *topic, const char 
 	return handler != NULL && !handler->closed;
 }
 
+static bool handler_serves(const struct handler *handler, const char *topic)
+{
+	for (size_t i = 0; i < handler->count && !handler->closed; i++) {
+		const char *wanted = handler->routes[i].topic;
+
+		if (wanted == NULL || strcmp(wanted, topic) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool routing_serves(const struct routing *routing, const char *topic)
+{
+	for (size_t i = 0; i < routing->count; i++) {
+		if (handler_serves(routing->handlers[i], topic))
+			return true;
+	}
+	return false;
+}
+
 void routing_each(const struct routing *routing, routing_visit *visit, void *arg)
 {
 	for (size_t i = 0; i < routing->count; i++) {

@@ -41,6 +41,9 @@ const char *routing_find(const struct routing *routing, const char *topic, const
 /* True when somebody subscribed and is open. */
 bool routing_wants(const struct routing *routing, const char *topic, const char *type);
 
+/* True when somebody open subscribed to messages of the topic, of whatever type. */
+bool routing_serves(const struct routing *routing, const char *topic);
+
 /* Walks all subscriptions, for SQL filters and for inbox_instances.handlers. */
 typedef void routing_visit(
 	const char *handler, bool closed, const struct subscription *sub, void *arg);

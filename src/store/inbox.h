@@ -47,6 +47,15 @@ struct partition_ref {
  * our own lease is gone. One that is locked now is missing in `out`: try again. */
 int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err);
+/* The same for partitions that nobody is assigned, as far as no other live instance is their owner; the
+ * others are missing in `out`. */
+int inbox_adopt(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err);
+typedef void orphan_visit(const char *topic, int32_t partition, void *arg);
+/* Calls `visit` for partitions of which messages wait and which had no live owner but this instance for a
+ * lease; at most 1,000 of them, drawn at random. */
+int inbox_orphans(
+	struct inbox *inbox, int64_t lease_ms, orphan_visit *visit, void *arg, struct err *err);
 /* Reads watermarks behind their locks: an earlier transaction of ours on them is over then, and what
  * it may have claimed unheard (lost answer to COMMIT) is given back (rule R3). To be called after
  * every reconnect and after INBOX_MOVED, before the next batch. */

@@ -59,8 +59,8 @@ static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
 	return r;
 }
 
-static int note(struct rescue *rescue, const struct walk *slow, const struct walk *born,
-	struct err *err)
+static int note(
+	struct rescue *rescue, const struct walk *slow, const struct walk *born, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	bool done = slow->done && born->done;
@@ -75,8 +75,7 @@ static int note(struct rescue *rescue, const struct walk *slow, const struct wal
 
 /* Rows locked by a handler's transaction that outlived the instance are left for the next time: then
  * neither progress nor the end is noted. */
-static int rescue_one(
-	struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
+static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
 {
 	struct walk slow = { QUERY_RESCUE_SLOW, SLOW_WINDOW, low_claim, false };
 	struct walk born = { QUERY_RESCUE_BORN, BORN_WINDOW, low_seq, false };

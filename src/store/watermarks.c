@@ -99,27 +99,61 @@ static int begin_with_lease(struct inbox *inbox, struct err *err)
 	return INBOX_FENCED;
 }
 
-int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
-	struct watermarks *out, struct err *err)
+static void fill_take(struct inbox *inbox, const struct partition_ref *refs, size_t count)
+{
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	add_refs(&inbox->params, refs, count);
+	params_text(&inbox->params, ordering_name(inbox->ordering));
+}
+
+/* The last statement of the transaction: it makes this instance the owner. */
+static int take_by(struct inbox *inbox, enum query query, struct watermarks *out, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct params *params = &inbox->params;
-	int r = begin_with_lease(inbox, err);
+	int r = db_queue(inbox->db, query, &inbox->params, &rows, err);
 
-	params_reset(params);
-	add_refs(params, refs, count);
-	params_text(params, ordering_name(inbox->ordering));
-	if (r == 0)
-		r = db_queue(inbox->db, QUERY_MAKE_PARTITIONS, params, NULL, err);
-	params_reset(params);
-	params_int(params, inbox->instance);
-	add_refs(params, refs, count);
-	params_text(params, ordering_name(inbox->ordering));
-	if (r == 0)
-		r = db_queue(inbox->db, QUERY_TAKE_PARTITIONS, params, &rows, err);
 	if (r == 0)
 		r = commit_known(inbox->db, err);
 	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
+}
+
+int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err)
+{
+	int r = begin_with_lease(inbox, err);
+
+	params_reset(&inbox->params);
+	add_refs(&inbox->params, refs, count);
+	params_text(&inbox->params, ordering_name(inbox->ordering));
+	if (r == 0)
+		r = db_queue(inbox->db, QUERY_MAKE_PARTITIONS, &inbox->params, NULL, err);
+	fill_take(inbox, refs, count);
+	return r != 0 ? r : take_by(inbox, QUERY_TAKE_PARTITIONS, out, err);
+}
+
+int inbox_adopt(struct inbox *inbox, const struct partition_ref *refs, size_t count,
+	struct watermarks *out, struct err *err)
+{
+	int r = begin_with_lease(inbox, err);
+
+	fill_take(inbox, refs, count);
+	return r != 0 ? r : take_by(inbox, QUERY_ADOPT_PARTITIONS, out, err);
+}
+
+int inbox_orphans(
+	struct inbox *inbox, int64_t lease_ms, orphan_visit *visit, void *arg, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_reset(&inbox->params);
+	params_int(&inbox->params, inbox->instance);
+	params_bigint(&inbox->params, lease_ms);
+	r = db_run(inbox->db, QUERY_LIST_ORPHANS, &inbox->params, &rows, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++)
+		visit(rows_text(rows, i, 0), (int32_t)rows_int(rows, i, 1), arg);
+	return r;
 }
 
 static int queue_rescue(struct inbox *inbox, struct err *err)

@@ -22,9 +22,10 @@ static int fence(struct world *world, const char *place, bool judge)
 
 static int64_t rescue(struct world *world)
 {
+	const struct rescue_bounds bounds = { .stop = &go_on, .until_ms = INT64_MAX };
 	int64_t rescued = -1;
 
-	OK(instance_rescue(world->db, &go_on, &rescued, &err));
+	OK(instance_rescue(world->db, &bounds, &rescued, &err));
 	return rescued;
 }
 
@@ -215,14 +216,131 @@ static void rescue_stops_when_it_is_told(void **state)
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
 	const atomic_bool stop = true;
+	const struct rescue_bounds bounds = { .stop = &stop, .until_ms = INT64_MAX };
 	int64_t rescued;
 
 	(void)STORED(world, .id = "a");
 	give_to(world, "a", dead.id, 1);
 	assert_int_equal(fence(world, "here", false), 1);
-	OK(instance_rescue(world->db, &stop, &rescued, &err));
+	OK(instance_rescue(world->db, &bounds, &rescued, &err));
 	assert_int_equal(rescued, 0);
 	assert_int_equal(rescue(world), 1);
+}
+
+/* Rule R3: a heartbeat is due in between. */
+static void a_rescue_whose_time_is_up_goes_on_where_it_was(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	const struct rescue_bounds late = { .stop = &go_on, .until_ms = 0 };
+	int64_t all = 0;
+	int rounds = 0;
+	int r;
+
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, claimed_by, delivery_count, claim_number)"
+		" SELECT 's', i::text, 'orders', 0, i, %d, 1 + i %% 2, 1 + i / 100 FROM "
+		"generate_series(1, 50001) i",
+		dead.id);
+	assert_int_equal(fence(world, "here", false), 1);
+	do {
+		int64_t rescued = 0;
+
+		r = instance_rescue(world->db, &late, &rescued, &err);
+		assert_true(rescued < 50001);
+		all += rescued;
+		rounds++;
+	} while (r == RESCUE_MORE && rounds < 100);
+	assert_int_equal(r, 0);
+	assert_int_equal(all, 50001);
+	assert_in_range(rounds, 3, 99);
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE rescued_at IS NOT NULL"),
+		1);
+}
+
+/* --- Rule R16 ------------------------------------------------------------------------------------- */
+
+static void has(struct world *world, int32_t id, const char *handlers)
+{
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET handlers = '%s', heartbeat_at = now() WHERE id = "
+		"%d",
+		handlers, id);
+}
+
+static struct absence absence_of(struct world *world, int32_t id, int64_t absence_ms)
+{
+	const struct absence_limits limits = { .lease_ms = 15000, .absence_ms = absence_ms };
+	struct absence absence;
+
+	OK(instance_absence(world->db, id, &limits, &absence, &err));
+	return absence;
+}
+
+static void later(struct world *world)
+{
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET lacking_since = lacking_since - interval '31 s'");
+}
+
+static void who_lacks_a_handler_that_another_has_is_away_after_a_while(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world, "");
+	struct absence absence;
+
+	has(world, world->me.id, "[\"billing\"]");
+	has(world, other.id, "[\"mail\", \"billing\", \"audit\"]");
+	absence = absence_of(world, world->me.id, 30000);
+	assert_false(absence.away);
+	assert_string_equal(absence.lacking, "audit, mail");
+	assert_false(absence_of(world, other.id, 30000).away);
+	later(world);
+	assert_true(absence_of(world, world->me.id, 30000).away);
+	assert_true(absence_of(world, world->me.id, 30000).away);
+	assert_false(absence_of(world, other.id, 30000).away);
+}
+
+static void two_never_leave_for_each_other(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world, "");
+
+	has(world, world->me.id, "[\"billing\"]");
+	has(world, other.id, "[\"mail\"]");
+	(void)absence_of(world, world->me.id, 30000);
+	(void)absence_of(world, other.id, 30000);
+	later(world);
+	assert_true(absence_of(world, other.id, 30000).away);
+	assert_false(absence_of(world, world->me.id, 30000).away);
+	later(world);
+	assert_false(absence_of(world, world->me.id, 30000).away);
+	assert_true(absence_of(world, other.id, 30000).away);
+}
+
+static void whose_handler_is_back_or_whose_model_is_gone_is_back(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world, "");
+
+	has(world, other.id, "[\"mail\"]");
+	(void)absence_of(world, world->me.id, 30000);
+	later(world);
+	assert_true(absence_of(world, world->me.id, 30000).away);
+	has(world, world->me.id, "[\"mail\"]");
+	assert_false(absence_of(world, world->me.id, 30000).away);
+	has(world, world->me.id, "[]");
+	assert_false(absence_of(world, world->me.id, 30000).away);
+	later(world);
+	assert_true(absence_of(world, world->me.id, 30000).away);
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '16 s' WHERE id "
+		"= %d",
+		other.id);
+	assert_false(absence_of(world, world->me.id, 30000).away);
 }
 
 static void who_stops_cleanly_holds_nothing(void **state)
@@ -253,6 +371,10 @@ int main(void)
 		TEST(a_row_in_its_handlers_transaction_is_rescued_when_that_ends),
 		TEST(rescue_goes_through_many_pages_and_windows),
 		TEST(rescue_stops_when_it_is_told),
+		TEST(a_rescue_whose_time_is_up_goes_on_where_it_was),
+		TEST(who_lacks_a_handler_that_another_has_is_away_after_a_while),
+		TEST(two_never_leave_for_each_other),
+		TEST(whose_handler_is_back_or_whose_model_is_gone_is_back),
 		TEST(who_stops_cleanly_holds_nothing),
 	};
 

@@ -1,0 +1,165 @@
+#include "ingest/adoption.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/outage.h"
+#include "ingest/ownership.h"
+#include "ingest/taking.h"
+
+#define ADOPT_EVERY_MS 5000
+
+static void mark_none(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = false;
+}
+
+/* --- Giving up --------------------------------------------------------------------------------------- */
+
+static void let_go_due(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->due)
+			ownership_let_go(ingest, ingest->partitions.items[i]);
+	}
+}
+
+/* First the row: whoever takes it now sees what we still hold (rule R12). */
+static int give_up_due(struct ingest *ingest, struct err *err)
+{
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	int r;
+
+	if (count == 0)
+		return 0;
+	r = inbox_release(ingest->inbox, refs, count, err);
+	if (r < 0)
+		return r;
+	let_go_due(ingest);
+	log_info("adoption_ended", LOG_INT("count", (int64_t)count));
+	return 0;
+}
+
+static int give_up_unwanted(struct ingest *ingest, struct err *err)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition_is_adopted(partition) &&
+				 !gate_serves(ingest->options.gate, partition->topic);
+	}
+	return give_up_due(ingest, err);
+}
+
+/* Under load nothing else looks: no batch of ours ever moves their watermarks. */
+static int notice_taken(struct ingest *ingest, struct err *err)
+{
+	struct watermarks rows = { .items = NULL };
+	int r = inbox_peek(ingest->inbox, &rows, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due =
+			partition_is_adopted(ingest->partitions.items[i]);
+	for (size_t i = 0; i < rows.count; i++) {
+		struct partition *partition = partitions_find(
+			&ingest->partitions, rows.items[i].topic, rows.items[i].partition);
+
+		if (partition != NULL)
+			partition->due = false;
+	}
+	watermarks_free(&rows);
+	let_go_due(ingest);
+	return 0;
+}
+
+/* --- Adopting ---------------------------------------------------------------------------------------- */
+
+static void consider(const char *topic, int32_t number, void *arg)
+{
+	struct ingest *ingest = arg;
+	struct partition *partition;
+
+	if (!gate_serves(ingest->options.gate, topic))
+		return;
+	partition = ownership_partition(ingest, topic, number);
+	if (partition != NULL)
+		partition->due = partition->state == PARTITION_ABSENT;
+}
+
+static int adopt_due(struct ingest *ingest, struct err *err)
+{
+	struct watermarks rows = { .items = NULL };
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	int r;
+
+	if (count == 0)
+		return 0;
+	FAULT_POINT("before_adopt");
+	r = inbox_adopt(ingest->inbox, refs, count, &rows, err);
+	FAULT_POINT("after_adopt");
+	if (r == 0 && rows.count > 0)
+		r = taking_begin(ingest, &rows, PARTITION_ADOPTED, err);
+	if (r == 0 && rows.count > 0)
+		log_info("partitions_adopted", LOG_INT("count", (int64_t)rows.count),
+			LOG_STR("topic", rows.items[0].topic),
+			LOG_STR("next", "nobody is assigned them: their waiting messages are "
+					"handled here"));
+	watermarks_free(&rows);
+	return r;
+}
+
+static int adopt(struct ingest *ingest, struct err *err)
+{
+	int r;
+
+	mark_none(ingest);
+	r = inbox_orphans(
+		ingest->inbox, ingest->options.config->worker.lease, consider, ingest, err);
+	return r < 0 ? r : adopt_due(ingest, err);
+}
+
+void adoption_step(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	bool any = partitions_number(&ingest->partitions, partition_is_adopted) > 0;
+	struct err err = ERR_INIT;
+	int r = 0;
+
+	if (now_ms < ingest->adopt_at_ms)
+		return;
+	ingest->adopt_at_ms = now_ms + ADOPT_EVERY_MS;
+	if (any)
+		r = notice_taken(ingest, &err);
+	if (any && r == 0)
+		r = give_up_unwanted(ingest, &err);
+	if (r == 0)
+		r = adopt(ingest, &err);
+	if (r < 0)
+		outage_begin(ingest, &err);
+	else if (r == INBOX_FENCED)
+		ingest_fenced(ingest);
+}
+
+void adoption_end(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due =
+			partition_is_adopted(ingest->partitions.items[i]);
+	if (give_up_due(ingest, &err) < 0)
+		log_warn("adoption_not_ended", LOG_STR("error", err.text),
+			LOG_STR("next", "another instance may adopt them all the same"));
+}

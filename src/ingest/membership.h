@@ -1,0 +1,14 @@
+/*
+ * In the group or out of it: a member whose lease may be over without its knowing, or that lacks a handler
+ * which another member has, leaves the partitions to those that can work on them (rules R6, R16). The
+ * ingest thread.
+ */
+#ifndef INGEST_MEMBERSHIP_H
+#define INGEST_MEMBERSHIP_H
+
+#include "ingest/state.h"
+
+/* Joins or leaves as the keeper's news ask for; does not wait for Kafka. */
+void membership_step(struct ingest *ingest);
+
+#endif

@@ -1,0 +1,144 @@
+/* Partitions that nobody is assigned (rule R6): who finds them, and who gets them. */
+#include "world.h"
+
+#define LEASE_MS 15000
+
+struct found {
+	int count;
+	char first[64];
+};
+
+static void note(const char *topic, int32_t partition, void *arg)
+{
+	struct found *found = arg;
+
+	if (found->count++ == 0)
+		(void)snprintf(found->first, sizeof(found->first), "%s/%d", topic, partition);
+}
+
+static struct found orphans(struct world *world)
+{
+	struct found found = { 0, "" };
+
+	OK(inbox_orphans(world->inbox, LEASE_MS, note, &found, &err));
+	return found;
+}
+
+/* Partition 7 of a topic that is read no more; the owner in SQL. */
+static void leave_waiting(struct world *world, const char *owner)
+{
+	run_sql(world,
+		"INSERT INTO inbox.inbox_offsets (topic, kafka_partition, epoch, ordering, owner, "
+		"updated_at)"
+		" VALUES ('former', 7, 3, 'key', %s, now() - interval '16 s')",
+		owner);
+	run_sql(world, "INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		       " kafka_offset, available_at) VALUES ('s', 'left', 'former', 7, 0, now())");
+}
+
+static void what_nobody_owns_for_a_lease_is_an_orphan(void **state)
+{
+	struct world *world = *state;
+
+	assert_int_equal(orphans(world).count, 0);
+	leave_waiting(world, "NULL");
+	assert_int_equal(orphans(world).count, 1);
+	assert_string_equal(orphans(world).first, "former/7");
+	run_sql(world, "UPDATE inbox.inbox_offsets SET updated_at = now() - interval '14 s'"
+		       " WHERE topic = 'former'");
+	assert_int_equal(orphans(world).count, 0);
+}
+
+static void where_nothing_waits_there_is_no_orphan(void **state)
+{
+	struct world *world = *state;
+
+	leave_waiting(world, "NULL");
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now()");
+	assert_int_equal(orphans(world).count, 0);
+}
+
+static void an_owner_that_is_gone_is_none(void **state)
+{
+	struct world *world = *state;
+	struct instance other;
+	char id[16];
+
+	OK(instance_register(world->db, "other", "", &other, &err));
+	(void)snprintf(id, sizeof(id), "%d", other.id);
+	leave_waiting(world, id);
+	assert_int_equal(orphans(world).count, 0);
+	OK(instance_stop(world->db, other.id, &err));
+	assert_int_equal(orphans(world).count, 1);
+}
+
+/* It lost it in Kafka and could not say so here. */
+static void what_is_its_own_in_the_table_only_is_an_orphan_to_itself(void **state)
+{
+	struct world *world = *state;
+	char id[16];
+
+	(void)snprintf(id, sizeof(id), "%d", world->me.id);
+	leave_waiting(world, id);
+	assert_int_equal(orphans(world).count, 1);
+}
+
+static void who_adopts_is_the_owner_in_a_new_epoch(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "former", 7 };
+	struct watermarks marks = { NULL, 0 };
+
+	leave_waiting(world, "NULL");
+	OK(inbox_adopt(world->inbox, &ref, 1, &marks, &err));
+	assert_int_equal(marks.count, 1);
+	assert_true(marks.items[0].mine);
+	assert_int_equal(marks.items[0].epoch, 4);
+	watermarks_free(&marks);
+}
+
+static void what_a_live_instance_owns_is_not_adopted(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "former", 7 };
+	struct watermarks marks = { NULL, 0 };
+	struct instance other;
+	char id[16];
+
+	OK(instance_register(world->db, "other", "", &other, &err));
+	(void)snprintf(id, sizeof(id), "%d", other.id);
+	leave_waiting(world, id);
+	OK(inbox_adopt(world->inbox, &ref, 1, &marks, &err));
+	assert_int_equal(marks.count, 0);
+	watermarks_free(&marks);
+}
+
+static void a_fenced_instance_adopts_nothing(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "former", 7 };
+	struct watermarks marks = { NULL, 0 };
+
+	leave_waiting(world, "NULL");
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
+	assert_int_equal(inbox_adopt(world->inbox, &ref, 1, &marks, &err), INBOX_FENCED);
+	assert_int_equal(
+		ask(world, "SELECT epoch FROM inbox.inbox_offsets WHERE topic = 'former'"), 3);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_nobody_owns_for_a_lease_is_an_orphan),
+		TEST(where_nothing_waits_there_is_no_orphan),
+		TEST(an_owner_that_is_gone_is_none),
+		TEST(what_is_its_own_in_the_table_only_is_an_orphan_to_itself),
+		TEST(who_adopts_is_the_owner_in_a_new_epoch),
+		TEST(what_a_live_instance_owns_is_not_adopted),
+		TEST(a_fenced_instance_adopts_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

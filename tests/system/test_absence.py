@@ -1,0 +1,198 @@
+"""Who cannot work on its partitions leaves them to others: without a handler (R16), without the database,
+or because nobody is assigned them any more (R6)."""
+
+import json
+import threading
+
+import pytest
+
+from support.proxy import Proxy
+from support.scripts import always, DONE
+from support.wait import eventually, throughout
+from support.wire import NEVER, retry
+
+SHORT = {"inbox": {"handler_absence": "2s"}, "worker": {"lease": "3s", "poll": "100ms"}}
+ORDERS = [{"types": ["order.*"]}]
+MAILS = [{"types": ["mail.*"]}]
+
+
+def second_of(options):
+    return {**options, "inbox": {**options.get("inbox", {}), "instance": "second"}}
+
+
+def owners(inbox):
+    """How many partitions each live instance has."""
+    return dict(tuple(row.values()) for row in inbox.query(
+        "SELECT i.name, count(*) FROM inbox.inbox_offsets o JOIN inbox.inbox_instances i ON i.id = o.owner"
+        " WHERE i.fenced_at IS NULL GROUP BY i.name"))
+
+
+@pytest.fixture
+def send(produce, topic):
+    def send(event_id, kind, key=None, partition=None, to=topic):
+        produce(to, b"{}", key=key, partition=partition, headers=[("id", event_id), ("type", kind)])
+
+    return send
+
+
+@pytest.fixture
+def lacking(start_inboxd, handler):
+    """Two members; the first lacks the handler for mails."""
+    first = start_inboxd(SHORT)
+    second = start_inboxd(second_of(SHORT))
+    handlers = {
+        "first": handler(first, always(DONE), name="orders", subscribe=ORDERS),
+        "second": handler(second, always(DONE), name="orders", subscribe=ORDERS),
+        "mails": handler(second, always(DONE), name="mails", subscribe=MAILS),
+    }
+    return first, second, handlers
+
+
+def test_r16_who_lacks_a_handler_that_another_member_has_leaves_it_the_partitions(lacking, send, inbox):
+    first, second, handlers = lacking
+    eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
+    for number in range(40):
+        send(f"m{number}", "mail.sent")
+        send(f"o{number}", "order.placed")
+    inbox.wait_processed(80)
+    assert handlers["mails"].count == 40
+    assert first.status()["away"] and not second.status()["away"]
+    assert first.get("/readyz")[0] == 200, "it is out of the group because it shall be"
+    assert "handler_lacking" in first.stderr and "mails" in first.stderr
+
+
+def test_r16_it_comes_back_with_its_handler(lacking, handler, inbox):
+    first, second, handlers = lacking
+    eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
+    handler(first, always(DONE), name="mails", subscribe=MAILS)
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    assert not first.status()["away"]
+
+
+def test_r16_it_comes_back_when_the_other_member_is_gone(lacking, send, inbox):
+    first, second, handlers = lacking
+    eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
+    second.stop()
+    send("o", "order.placed")
+    inbox.wait_processed(1, timeout=40)
+    assert handlers["first"].event_ids == ["o"]
+
+
+def test_r16_of_two_that_lack_each_others_handler_one_stays(start_inboxd, handler, send, inbox):
+    first = start_inboxd(SHORT)
+    handler(first, always(DONE), name="orders", subscribe=ORDERS)
+    second = start_inboxd(second_of(SHORT))
+    handler(second, always(DONE), name="mails", subscribe=MAILS)
+    sidecars = [first, second]
+    eventually(lambda: sum(sidecar.status()["away"] for sidecar in sidecars) == 1, timeout=40)
+    throughout(lambda: sum(sidecar.status()["away"] for sidecar in sidecars) == 1, seconds=4)
+    stays = next(sidecar for sidecar in sidecars if not sidecar.status()["away"])
+    send("x", "order.placed" if stays is first else "mail.sent")
+    inbox.wait_processed(1, timeout=40)
+
+
+def test_r16_never_means_that_nobody_leaves(start_inboxd, handler, inbox):
+    never = {**SHORT, "inbox": {"handler_absence": "never"}}
+    first = start_inboxd(never)
+    handler(first, always(DONE), name="orders", subscribe=ORDERS)
+    second = start_inboxd(second_of(never))
+    handler(second, always(DONE), name="mails", subscribe=MAILS)
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    throughout(lambda: len(owners(inbox)) == 2, seconds=5)
+
+
+def test_r6_without_the_database_for_a_lease_it_leaves_the_group_to_the_others(
+        start_inboxd, handler, streams, topic, inbox, postgres_server):
+    with Proxy(postgres_server.port) as proxy:
+        cut_off = start_inboxd(SHORT, postgres={"port": proxy.port})
+        handler(cut_off, always(DONE))
+        second = start_inboxd(second_of(SHORT))
+        client = handler(second, always(DONE))
+        eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+        proxy.refuse()
+        streams.events(topic, [str(number) for number in range(200)], key=lambda event_id: event_id)
+        inbox.wait_processed(200, timeout=40)
+        assert client.count > 0
+        eventually(lambda: "group_left" in cut_off.stderr)
+        proxy.accept()
+        eventually(lambda: cut_off.get("/readyz")[0] == 200, timeout=40)
+        eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+        streams.events(topic, [f"b{number}" for number in range(200)], key=lambda event_id: event_id)
+        inbox.wait_processed(400)
+
+
+# --- Partitions that nobody is assigned -------------------------------------------------------------
+
+@pytest.fixture
+def former(make_topic):
+    return make_topic(partitions=1)
+
+
+@pytest.fixture
+def left_waiting(start_inboxd, former, send, inbox):
+    """Messages of a topic that is read no more; nobody handled them."""
+    sidecar = start_inboxd(SHORT, kafka={"topics": [former]})
+    for number in range(20):
+        send(f"f{number}", "order.placed", key="k", to=former, partition=0)
+    inbox.wait_stored(20)
+    sidecar.stop()
+    return [f"f{number}" for number in range(20)]
+
+
+def test_r6_what_waits_of_a_topic_that_is_read_no_more_is_handled_in_order(left_waiting, start_inboxd,
+                                                                          handler, send, inbox):
+    sidecar = start_inboxd(SHORT)
+    client = handler(sidecar, always(DONE))
+    send("new", "order.placed", key="k")
+    inbox.wait_processed(21, timeout=40)
+    assert [event_id for event_id in client.event_ids if event_id != "new"] == left_waiting
+    assert "partitions_adopted" in sidecar.stderr
+    assert sidecar.stop() == 0
+    assert not inbox.value("SELECT count(*) FROM inbox.inbox_offsets WHERE owner IS NOT NULL")
+
+
+def test_r6_who_has_no_handler_for_it_does_not_adopt_it(left_waiting, start_inboxd, handler, topic, inbox):
+    sidecar = start_inboxd(SHORT)
+    client = handler(sidecar, always(DONE), subscribe=[{"topic": topic}])
+    eventually(lambda: owners(inbox) == {sidecar_name(inbox): 4}, timeout=40)
+    throughout(lambda: not client.deliveries and sum(owners(inbox).values()) == 4, seconds=8)
+
+
+def sidecar_name(inbox):
+    return inbox.value("SELECT name FROM inbox.inbox_instances WHERE fenced_at IS NULL")
+
+
+def test_r6_who_is_assigned_it_takes_it_from_who_adopted_it(left_waiting, start_inboxd, handler, former, send,
+                                                           inbox):
+    adopter = start_inboxd(SHORT)
+    old = handler(adopter, lambda delivery: NEVER if delivery.event_id == "f0" else DONE, timeout_ms=60000)
+    old.wait_event("f0")
+    reader = start_inboxd(second_of(SHORT), kafka={"topics": [former]})
+    new = handler(reader, always(DONE))
+    eventually(lambda: owners(inbox).get("second") == 1, timeout=40)
+    send("f20", "order.placed", key="k", to=former, partition=0)
+    inbox.wait_stored(21)
+    throughout(lambda: not new.deliveries, seconds=1.5)
+    old.answer(old.deliveries[0], DONE)
+    inbox.wait_processed(21)
+    assert old.event_ids == ["f0"]
+    assert new.event_ids == [*left_waiting[1:], "f20"]
+    assert adopter.status()["group_joined"], "it goes on with its own partitions"
+
+
+def test_r6_retries_go_on_while_kafka_is_away_for_longer_than_the_session(start_inboxd, handler, kafka, send,
+                                                                          inbox):
+    sidecar = start_inboxd(SHORT, kafka={"session.timeout.ms": 6000})
+    go_on = threading.Event()
+    client = handler(sidecar, lambda delivery: DONE if go_on.is_set() else retry(delay_ms=1000))
+    send("r", "order.placed", key="k")
+    client.wait_event("r")
+    kafka.stop()
+    eventually(lambda: "partitions_revoked" in sidecar.stderr, timeout=60)
+    go_on.set()
+    inbox.wait_processed(1, timeout=40)
+    kafka.start()
+    send("later", "order.placed", key="k")
+    inbox.wait_processed(2, timeout=60)
+    reasons = json.loads(sidecar.get("/readyz")[2])
+    assert sidecar.get("/readyz")[0] == 200, reasons
