@@ -11,13 +11,17 @@
 #include "ingest/consumer_conf.h"
 #include "ingest/limit.h"
 
-#define SEEK_MS        2000
-#define LOG_LINES      10
-#define LOG_WINDOW_MS  10000
-#define REASON_BYTES   512
-#define SYSLOG_ERROR   3
-#define SYSLOG_WARNING 4
-#define SYSLOG_INFO    6
+#define SEEK_MS                    2000
+#define LOG_LINES                  10
+#define LOG_WINDOW_MS              10000
+#define REASON_BYTES               512
+#define SYSLOG_ERROR               3
+#define SYSLOG_WARNING             4
+#define SYSLOG_INFO                6
+
+/* librdkafka below 2.3 aborts the process when a member is destroyed between joining and its first
+ * assignment by the sticky assignor (librdkafka issue 4312). */
+#define VERSION_SAFE_WHILE_JOINING 0x020300ff
 
 struct consumer {
 	rd_kafka_t *kafka;
@@ -25,6 +29,8 @@ struct consumer {
 	enum reset_policy reset;
 	char *group;
 	atomic_uint resets;
+	bool joined;   /* was assigned something once, if only nothing */
+	bool joining;  /* subscribed before that */
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
 	struct limit log_limit;
 	struct limit error_limit;
@@ -168,6 +174,8 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 
 	(void)kafka;
 	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		consumer->joining = false;
+		consumer->joined = true;
 		take(consumer, list);
 	} else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
 		give(consumer, list);
@@ -233,6 +241,9 @@ void consumer_free(struct consumer *consumer)
 {
 	if (consumer == NULL)
 		return;
+	/* It is closed; its idle threads end with the process, and log to `consumer` until then. */
+	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
+		return;
 	if (consumer->kafka != NULL)
 		rd_kafka_destroy(consumer->kafka);
 	free(consumer->group);
@@ -258,6 +269,7 @@ int consumer_subscribe(struct consumer *consumer, const struct strings *topics, 
 			list, topics->items[i], RD_KAFKA_PARTITION_UA);
 	code = rd_kafka_subscribe(consumer->kafka, list);
 	rd_kafka_topic_partition_list_destroy(list);
+	consumer->joining = !consumer->joined;
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return 0;
 	return err_set(

@@ -1,6 +1,7 @@
 """How it ends: running deliveries finish, the rest goes back, exit code 0."""
 
 import signal
+import time
 
 import pytest
 
@@ -12,6 +13,15 @@ from support.wire import NEVER
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_sidecar_ends_at_once(inboxd, number):
     assert inboxd.stop(number, timeout=10) == 0
+
+
+@pytest.mark.parametrize("milliseconds", range(40, 80, 8))
+def test_one_that_is_just_joining_the_group_ends_in_order(make_inboxd, milliseconds):
+    """librdkafka below 2.3 aborts when it is destroyed between joining and its first assignment."""
+    sidecar = make_inboxd().start(ready=False)
+    eventually(lambda: "group_joining" in sidecar.stderr, every=0.005)
+    time.sleep(milliseconds / 1000)
+    assert sidecar.stop() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
