@@ -311,7 +311,8 @@ class Fleet:
             hand.close()
 
     def _next_offsets(self):
-        return {partition: offset for (_, partition), offset in self.inbox.offsets().items()}
+        return {partition: offset for (topic, partition), offset in self.inbox.offsets().items()
+                if topic == self._topic}
 
 
 class _Words:

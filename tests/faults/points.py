@@ -34,6 +34,8 @@ IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_s
 AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "after_fence",
             "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take",
             "before_foreign"]
+# Reached when what waits is of a topic that is read no more.
+AT_ADOPTION = ["before_adopt", "after_adopt"]
 # Reached by a stop with messages open.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",

@@ -17,7 +17,8 @@ SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
 
 
 def test_every_point_of_the_sources_has_a_scenario():
-    killed = [*points.UNDER_LOAD, *points.IN_DOUBT, *points.AT_START, *points.AT_STOP]
+    killed = [*points.UNDER_LOAD, *points.IN_DOUBT, *points.AT_START, *points.AT_ADOPTION,
+              *points.AT_STOP]
     assert sorted(killed) == points.in_sources("POINT")
     assert sorted(points.ERRORS) == points.in_sources("ERROR")
 
@@ -75,6 +76,18 @@ def test_killed_at_start(fleet, point):
     one.arm(f"{point} kill")
     one.start(ready=False)
     one.wait_killed()
+    assert one.hits() == [(point, "kill")]
+    ends_clean(fleet)
+
+
+@pytest.mark.parametrize("point", points.AT_ADOPTION)
+def test_killed_at_adoption(fleet, point, topic, make_topic):
+    one = killed_with_messages_open(fleet)
+    one.sidecar.write_configuration({"kafka": {"topics": [make_topic()]}})
+    one.arm(f"{point} kill")
+    one.start(ready=False)
+    one.wait_killed()
+    one.sidecar.write_configuration({"kafka": {"topics": [topic]}})
     assert one.hits() == [(point, "kill")]
     ends_clean(fleet)
 
