@@ -197,6 +197,8 @@ static void note_arrived(struct claimer *claimer, enum job_kind kind)
 void claimed_take(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = false;
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES || job->kind == JOB_SWEEP)
+		claimer_adapt(&dispatch->claimer, job);
 	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way--;
 		note_arrived(&dispatch->claimer, job->kind);

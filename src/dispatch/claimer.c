@@ -18,6 +18,8 @@
 #define LANES_A_CLAIM    200
 #define IDLE_LANES_MOST  100000
 #define GAUGES_CAP       1000000
+#define HALVINGS_MOST    12
+#define DOUBLE_AFTER     20 /* claims that were in time */
 
 void claimer_init(struct claimer *claimer)
 {
@@ -125,14 +127,34 @@ static bool add_own_partitions(struct dispatch *dispatch, struct job *job, bool 
 	return job->count > 0;
 }
 
+/* Rows to ask for at once: less as long as statements end by statement_timeout. */
+static size_t batch_size(const struct dispatch *dispatch)
+{
+	size_t batch = (size_t)dispatch->options.config->worker.claim_batch;
+	size_t part = batch >> dispatch->claimer.halvings;
+
+	return part > 0 ? part : 1;
+}
+
+void claimer_adapt(struct claimer *claimer, const struct job *job)
+{
+	if (job->result != 0 && db_error_kind(&job->err) == TROUBLE_SLOW) {
+		claimer->halvings += claimer->halvings < HALVINGS_MOST ? 1 : 0;
+		claimer->in_time = 0;
+	} else if (job->result == 0 && job->claimed.count > 0 && claimer->halvings > 0 &&
+		   ++claimer->in_time == DOUBLE_AFTER) {
+		claimer->halvings--;
+		claimer->in_time = 0;
+	}
+}
+
 /* Budget for rows to be claimed. False: there is none. */
 static bool reserve(struct dispatch *dispatch, struct job *job)
 {
 	size_t count;
 	size_t bytes;
 
-	job->reserved = gate_reserve(
-		dispatch->options.gate, (size_t)dispatch->options.config->worker.claim_batch);
+	job->reserved = gate_reserve(dispatch->options.gate, batch_size(dispatch));
 	gate_usage(dispatch->options.gate, &count, &bytes, &job->request.max_bytes);
 	job->request.max_rows = job->reserved;
 	return job->reserved > 0 && job->request.max_bytes > 0;
@@ -274,7 +296,7 @@ static void sweep(struct dispatch *dispatch, int64_t now_ms)
 	add_partition(job, &partition, index);
 	job->first_page = !claimer->sweep_page;
 	job->after = claimer->sweep_after;
-	job->request.max_rows = (size_t)dispatch->options.config->worker.claim_batch;
+	job->request.max_rows = batch_size(dispatch);
 	give(dispatch, job);
 }
 

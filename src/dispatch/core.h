@@ -125,6 +125,8 @@ struct claimer {
 	struct open_claims open;     /* those that may still hold rows; counts those given */
 	uint64_t claims_taken;       /* all claims up to this one have arrived */
 	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
+	unsigned halvings;           /* of claim_batch, as long as claims take too long */
+	unsigned in_time;            /* claims that brought something since the last change */
 	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
 	bool under_way[JOB_KINDS];
 };
@@ -349,6 +351,9 @@ bool claimer_in_doubt(const struct claimer *claimer);
 void claimer_run(struct dispatch *dispatch, int64_t now_ms);
 /* A row will be due in delay_ms. */
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
+/* A claim or a look has ended: too slow halves what the next one asks for; it doubles again when many in a
+ * row were in time. */
+void claimer_adapt(struct claimer *claimer, const struct job *job);
 /* Subscriptions changed or partitions came: look for parked rows soon. */
 void claimer_sweep_soon(struct dispatch *dispatch);
 

@@ -42,6 +42,13 @@ CREATE TRIGGER slow BEFORE INSERT ON inbox.inbox_messages FOR EACH ROW
 EXECUTE FUNCTION public.slow()"""
 
 
+SLOW_CLAIM = """
+CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END $$;
+CREATE TRIGGER slow BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW
+WHEN (OLD.claimed_by IS NULL AND NEW.claimed_by IS NOT NULL) EXECUTE FUNCTION public.slow()"""
+
+
 FAIL_SOMETIMES = """
 CREATE SEQUENCE public.failures;
 CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS
@@ -82,6 +89,19 @@ def test_a_batch_that_is_too_slow_is_stored_in_parts(inboxd, handler, postgres, 
     assert "class=timeout" in log_events(inboxd, "database_busy")[0]
     assert not log_events(inboxd, "database_lost")
     assert inboxd.metric("inboxd_pg_errors_total", **{"class": "timeout"}) > 0
+
+
+@pytest.mark.parametrize("ordering", ["key", "none"])
+def test_a_claim_that_is_too_slow_asks_for_less(start_inboxd, handler, postgres, database, streams, topic,
+                                                inbox, db, ordering):
+    sidecar = start_inboxd(inbox={"ordering": ordering})
+    produce_all(streams, topic, 200)
+    inbox.wait_stored(200)
+    db.execute(SLOW_CLAIM)
+    with watchdog(postgres, database, 0.7):
+        client = handler(sidecar, always(DONE))
+        assert_whole(inbox, 200, client)
+    assert "class=timeout" in log_events(sidecar, "dispatch_database_busy")[0]
 
 
 def test_a_timeout_set_for_the_role_does_not_count(inboxd, handler, postgres, database, streams, topic,
