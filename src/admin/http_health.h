@@ -14,7 +14,9 @@
 #include "base/buf.h"
 #include "model/health.h"
 
-#define HEALTH_STALL_MS 30000 /* a loop that has not gone round for so long hangs */
+/* A loop that has not gone round for so long hangs: longer than the ingest loop may wait for one statement
+ * (30 s, and 2 s for libpq to give up). */
+#define HEALTH_STALL_MS 45000
 
 /* What the judges are told. Times are clock_now_ms(). */
 struct health_view {
