@@ -16,7 +16,7 @@ import zlib
 from confluent_kafka import Producer
 
 from hands import CLOSE, Hand
-from ledger import Ledger, Snapshot
+from ledger import Ledger, Produced, Snapshot
 from support.wait import eventually
 
 # How often each kind of message is drawn; slow ones are still open when something happens around them.
@@ -125,6 +125,8 @@ class Fleet:
         self._failures = []
         self._numbers = 0
         self._recent = collections.deque(maxlen=200)
+        self._key = "k%d"
+        self._settings = {}  # of the producer
         self._kind_of = {}   # event id -> kind
         self._left = collections.Counter()  # event id -> failures still to come
         self._lock = threading.Lock()
@@ -179,6 +181,41 @@ class Fleet:
         self._flush()
         assert not self._failures, self._failures[0]
 
+    def produce_with(self, **settings):
+        """From now on with these settings of librdkafka, and with its defaults otherwise."""
+        self._flush()
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self._producer = None
+
+    def grow(self, partitions):
+        """The topic has more partitions now; so the keys are others, as each has one partition."""
+        self._partitions = partitions
+        self._producer = None  # a new one, that knows of them at once
+        self.begin_again()
+
+    def begin_again(self, topic=None):
+        """What follows goes into another log, whose offsets begin at 0: it repeats no older message and
+        shares no key with one."""
+        self._recent.clear()
+        self._key = f"again{self._numbers}-%d"
+        self._topic = topic or self._topic
+
+    def send(self, producer, book):
+        """One new message by a producer of the test's own; `book` gets it instead of the ledger: for what
+        may never be seen. ledger.add() takes it over."""
+        event_id, key, partition = self._invent(None)
+
+        def delivered(error, record):
+            assert error is None, error
+            book.append(Produced(self._topic, event_id, key, partition, record.offset(),
+                                 self._has_effect(event_id)))
+
+        producer.produce(self._topic, b'{"n":1}', key, partition=partition,
+                         headers=[("id", event_id)], on_delivery=delivered)
+
+    def _has_effect(self, event_id):
+        return self._kind_of[event_id].startswith("effect")
+
     def _produce_on(self, a_second):
         try:
             while not self._enough.is_set():
@@ -192,12 +229,13 @@ class Fleet:
     def _produce_one(self, kind=None):
         if self._producer is None:
             self._producer = Producer({"bootstrap.servers": self._streams.kafka.bootstrap,
-                                       "enable.idempotence": True, "linger.ms": 1, "log_level": 2})
+                                       "enable.idempotence": True, "linger.ms": 1, "log_level": 2,
+                                       **self._settings})
         if self._recent and kind is None and self.random.random() < 0.07:
             event_id, key, partition = self.random.choice(self._recent)
         else:
             event_id, key, partition = self._invent(kind)
-        effect = self._kind_of[event_id].startswith("effect")
+        effect = self._has_effect(event_id)
 
         def delivered(error, record):
             if error is not None:
@@ -212,7 +250,7 @@ class Fleet:
         self._numbers += 1
         kind = kind or self.random.choices(list(self.kinds), self.kinds.values())[0]
         event_id = f"{kind}-{self._numbers}"
-        key = None if self.random.random() < 0.2 else b"k%d" % self.random.randrange(KEYS)
+        key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(KEYS)).encode()
         partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
         self._kind_of[event_id] = kind
         self._left[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
@@ -233,7 +271,7 @@ class Fleet:
             return self._left[event_id] >= 0
 
     def _decide(self, delivered, connect):
-        kind = self._kind_of[delivered.event_id]
+        kind = self._kind_of.get(delivered.event_id, "done")
         time.sleep(random.uniform(*SLOW_S) if kind == "slow" else random.random() * 0.004)  # its work
         if kind == "retry" and self._fails_now(delivered.event_id):
             return {"status": "retry", "reason": "scripted", "delay_ms": random.choice((5, 60, 150))}

@@ -101,6 +101,17 @@ class Ledger:
         with self._lock:
             self.produced.append(Produced(*fields, **named))
 
+    def add(self, produced):
+        """Records that were held back until now."""
+        with self._lock:
+            self.produced += produced
+
+    def give_up(self, partition, first, end):
+        """Kafka has deleted a partition's records [first, end) before anybody read them."""
+        with self._lock:
+            self.produced = [record for record in self.produced if record.partition != partition
+                             or not first <= record.offset < end]
+
     def expect_dead(self, event_id):
         """The script makes this message dead; every other one must be processed in the end."""
         self.expected_dead.add(event_id)

@@ -87,14 +87,19 @@ def fetch():
 
 
 class Kafka:
-    """One node. start() and stop() may alternate; port and data stay the same."""
+    """One node. start() and stop() may alternate; port and data stay the same.
 
-    def __init__(self, directory=None, port=None, properties=None):
+    Nodes that are to make one cluster get the same `cluster_id`, and controller ports that
+    `properties` name to all of them.
+    """
+
+    def __init__(self, directory=None, port=None, properties=None, cluster_id=None):
         self.directory = directory or process.scratch("kafka")
         self.data = os.path.join(self.directory, "data")
         self.log = os.path.join(self.directory, "kafka.log")
         self.port = port or process.free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.cluster_id = cluster_id or str(uuid.uuid4())
         self._classpath = f"{fetch()}/*"
         self._properties = os.path.join(self.directory, "server.properties")
         self._process = None
@@ -102,12 +107,19 @@ class Kafka:
         self._write_properties(properties or {})
 
     def start(self):
+        self.begin()
+        self.wait_answers()
+        return self
+
+    def begin(self):
+        """Without waiting: a node of a cluster answers when most of them run."""
         if not os.path.exists(os.path.join(self.data, "meta.properties")):
             self._format()
         self._process = process.spawn(self._java("kafka.Kafka", self._properties), self.log,
                                       cwd=self.directory)
+
+    def wait_answers(self):
         eventually(self._answers, timeout=START_TIMEOUT, what="Kafka to answer", every=0.2)
-        return self
 
     def stop(self):
         process.end(self._process, signal.SIGTERM, timeout=60)
@@ -147,7 +159,7 @@ class Kafka:
 
     def _format(self):
         done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t",
-                                         str(uuid.uuid4()), "-c", self._properties),
+                                         self.cluster_id, "-c", self._properties),
                               capture_output=True, text=True)
         if done.returncode != 0:
             raise process.StartFailed(f"formatting Kafka's storage failed:\n{done.stdout}{done.stderr}")

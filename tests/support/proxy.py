@@ -4,6 +4,7 @@
 	    proxy.cut()                  # ends all connections; new ones are served
 	    proxy.refuse(); proxy.accept()
 	    proxy.blackhole()            # nothing passes any more, nothing is closed; until heal()
+	    proxy.slow_down(1e6, 0.05)   # bytes a second and seconds of delay, each connection
 	    proxy.lead_to(other_port)    # new connections go there
 	    proxy.cut_before(b"COMMIT")  # the next answer holding these bytes is not forwarded: cut
 """
@@ -12,6 +13,7 @@ import contextlib
 import select
 import socket
 import threading
+import time
 
 from support.process import free_port
 
@@ -29,6 +31,8 @@ class Proxy:
         self._lock = threading.Lock()
         self._open = set()
         self._word = None
+        self._rate = None        # bytes a second; None = as fast as it goes
+        self._latency = 0
         self._passing = threading.Event()
         self._passing.set()
         self._closed = False
@@ -71,6 +75,10 @@ class Proxy:
     def heal(self):
         self._passing.set()
 
+    def slow_down(self, bytes_a_second, latency):
+        """Seconds of `latency` for each piece that passes; a connection passes one at a time."""
+        self._rate, self._latency = bytes_a_second, latency
+
     def lead_to(self, port):
         self.target_port = port
 
@@ -112,7 +120,12 @@ class Proxy:
                     self._passing.wait()
                     if not data or (source is server and self._is_cut(data)):
                         return
+                    self._hold_up(data)
                     (server if source is client else client).sendall(data)
+
+    def _hold_up(self, data):
+        if self._rate is not None:
+            time.sleep(self._latency + len(data) / self._rate)
 
     def _is_cut(self, data):
         with self._lock:

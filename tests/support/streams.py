@@ -12,8 +12,9 @@ from support.wait import eventually
 class Streams:
     """Clients of one Kafka server, made when first needed."""
 
-    def __init__(self, kafka):
+    def __init__(self, kafka, replication=1):
         self.kafka = kafka
+        self.replication = replication
         self._producer = None
 
     def close(self):
@@ -24,7 +25,7 @@ class Streams:
 
     def create(self, topic, partitions=4, **configuration):
         settings = {name.replace("_", "."): str(value) for name, value in configuration.items()}
-        new = NewTopic(topic, partitions, 1, config=settings)
+        new = NewTopic(topic, partitions, self.replication, config=settings)
         self.kafka.admin().create_topics([new])[topic].result(30)
         eventually(lambda: self._partitions(topic) == partitions, what=f"topic {topic}")
         eventually(lambda: self._answers(topic), what=f"leaders of topic {topic}")
@@ -141,6 +142,20 @@ class Streams:
         finally:
             consumer.close()
         assert len(records) == count, f"{len(records)} of {count} records in {topic}"
+        return records
+
+    def read_what_is_there(self, topic):
+        """All records of partition 0 that are left."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "reader",
+                             "enable.auto.commit": False, "enable.partition.eof": True,
+                             "auto.offset.reset": "earliest", "log_level": 2})
+        records = []
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            while (record := consumer.poll(10)) is not None and record.error() is None:
+                records.append(record)
+        finally:
+            consumer.close()
         return records
 
     def _produce(self, topic, value, key=None, headers=None, partition=None, timestamp=None,

@@ -1,0 +1,109 @@
+"""Kafka brokers of a test's own: one with a second way in, through a proxy; and a cluster of three."""
+
+import uuid
+
+from support.kafka import Kafka
+from support.process import free_port
+from support.proxy import Proxy
+from support.streams import Streams
+from support.wait import eventually
+
+
+# A broker that was killed may register again once its session is over.
+SOON = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
+
+
+class Proxied:
+    """A broker, and a proxy that all connections to `bootstrap` pass. Producers of the test and its
+    questions go past it, to `kafka.bootstrap`."""
+
+    def __init__(self):
+        inside = free_port()
+        self.proxy = Proxy(inside)
+        port, controller = free_port(), free_port()
+        self.kafka = Kafka(port=port, properties={
+            **SOON, "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},BEHIND://127.0.0.1:{inside},"
+                         f"CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},"
+                                    f"BEHIND://127.0.0.1:{self.proxy.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,"
+                                              "CONTROLLER:PLAINTEXT"})
+        self.bootstrap = f"127.0.0.1:{self.proxy.port}"
+        self.streams = Streams(self.kafka)
+
+    def start(self):
+        self.kafka.start()
+        return self
+
+    def close(self):
+        self.streams.close()
+        self.proxy.close()
+        self.kafka.stop()
+
+
+class Cluster:
+    """Three brokers that are controllers, too: any two go on without the third."""
+
+    SIZE = 3
+
+    def __init__(self):
+        ports = [free_port() for _ in range(self.SIZE)]
+        controllers = [free_port() for _ in range(self.SIZE)]
+        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(controllers, 1))
+        shared = {"controller.quorum.voters": voters,
+                  "offsets.topic.replication.factor": 3, "default.replication.factor": 3,
+                  "min.insync.replicas": 1, **SOON}
+        cluster_id = str(uuid.uuid4())
+        self.nodes = {
+            number: Kafka(port=port, cluster_id=cluster_id, properties={**shared, "node.id": number,
+                          "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"})
+            for number, (port, controller) in enumerate(zip(ports, controllers), 1)}
+        self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
+        self.streams = Streams(self, replication=3)
+        self._admin = None
+
+    def start(self):
+        for node in self.nodes.values():
+            node.begin()
+        for node in self.nodes.values():
+            node.wait_answers()
+        eventually(lambda: len(self._described().brokers) == self.SIZE, 60, "three brokers")
+        return self
+
+    def stop(self):
+        self.streams.close()
+        for node in self.nodes.values():
+            node.kill()
+
+    def mend(self):
+        """All three run, and every replica has caught up."""
+        for node in self.nodes.values():
+            if not node.is_running():
+                node.start()
+        eventually(self._is_whole, 90, "all replicas of all topics in sync", every=0.2)
+
+    def admin(self):
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        return self._admin
+
+    # Who does what
+
+    def leader(self, topic, partition):
+        """The number of the node; -1 = none."""
+        return self._described().topics[topic].partitions[partition].leader
+
+    def coordinator(self, group):
+        described = self.admin().describe_consumer_groups([group])[group].result(30)
+        return described.coordinator.id
+
+    def _described(self):
+        return self.admin().list_topics(timeout=10)
+
+    def _is_whole(self):
+        partitions = [partition for topic in self._described().topics.values()
+                      for partition in topic.partitions.values()]
+        return all(len(each.isrs) == len(each.replicas) for each in partitions)
