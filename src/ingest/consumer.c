@@ -9,6 +9,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
+#include "ingest/doubts.h"
 #include "ingest/limit.h"
 
 #define SEEK_MS                    2000
@@ -29,8 +30,9 @@ struct consumer {
 	enum reset_policy reset;
 	char *group;
 	atomic_uint resets;
-	bool joined;   /* was assigned something once, if only nothing */
-	bool joining;  /* subscribed before that */
+	bool joined;  /* was assigned something once, if only nothing */
+	bool joining; /* subscribed before that */
+	struct doubts doubts;
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
 	struct limit log_limit;
 	struct limit error_limit;
@@ -66,6 +68,7 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 
 	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
 		atomic_fetch_add(&consumer->resets, 1);
+	doubts_hear(&consumer->doubts, facility, text);
 	log_kafka(consumer, level, facility, text);
 }
 
@@ -223,6 +226,7 @@ int consumer_new(struct consumer **out, const struct config *config,
 	if (consumer == NULL)
 		return err_memory(err);
 	consumer->events = events;
+	doubts_init(&consumer->doubts);
 	consumer->log_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
 	consumer->error_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
 	consumer->log_level = user_log_level(config);
@@ -246,6 +250,7 @@ void consumer_free(struct consumer *consumer)
 		return;
 	if (consumer->kafka != NULL)
 		rd_kafka_destroy(consumer->kafka);
+	doubts_fini(&consumer->doubts);
 	free(consumer->group);
 	free(consumer);
 }
@@ -315,6 +320,11 @@ rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
 unsigned consumer_resets(struct consumer *consumer)
 {
 	return atomic_load_explicit(&consumer->resets, memory_order_acquire);
+}
+
+rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer)
+{
+	return doubts_take(&consumer->doubts);
 }
 
 void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)

@@ -55,6 +55,8 @@ const char *consumer_group(const struct consumer *consumer);
 rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms);
 /* A number that changes when librdkafka starts at another offset by itself. Cheap. */
 unsigned consumer_resets(struct consumer *consumer);
+/* Partitions of which a fetch failed since the last call, see doubts.h; NULL = none. */
+rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer);
 
 /* Stops the flow; what was fetched and not polled is thrown away. */
 void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list);

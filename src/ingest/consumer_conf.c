@@ -11,7 +11,7 @@
 #define RECEIVE_MAX           100000000LL /* librdkafka's default */
 #define RECEIVE_LIMIT         2147483647LL
 #define VERSION_WITHOUT_STALL 0x020200ff
-#define LOG_LEVEL_WARNING     4
+#define LOG_LEVEL_DEBUG       7
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -134,16 +134,20 @@ static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, str
 	return 0;
 }
 
-/* The warning about a lost place in the log must reach consumer.c whatever the user wants to see. */
-static int set_log_level(rd_kafka_conf_t *conf, struct err *err)
+/* Warnings about a lost place in the log, and what doubts.h listens for, must reach consumer.c whatever the
+ * user wants to see. */
+static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 {
-	char value[16] = "";
-	size_t size = sizeof(value);
+	char theirs[512] = "";
+	char ours[sizeof(theirs) + sizeof(",topic")];
+	size_t size = sizeof(theirs);
 
-	if (rd_kafka_conf_get(conf, "log_level", value, &size) != RD_KAFKA_CONF_OK ||
-		strtol(value, NULL, 10) >= LOG_LEVEL_WARNING)
-		return 0;
-	return set_number(conf, "log_level", LOG_LEVEL_WARNING, err);
+	if (rd_kafka_conf_get(conf, "debug", theirs, &size) != RD_KAFKA_CONF_OK)
+		theirs[0] = '\0';
+	(void)snprintf(ours, sizeof(ours), "%s%stopic", theirs, theirs[0] == '\0' ? "" : ",");
+	if (set(conf, "debug", ours, err) < 0)
+		return FAULT_CONFIG;
+	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
 }
 
 static int check_needed(const struct config *config, struct err *err)
@@ -169,7 +173,7 @@ int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct
 	if (check_needed(config, err) < 0 ||
 		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
 		set_prefetch(conf, err) < 0 || set_receive(conf, config, err) < 0 ||
-		set_users(conf, &config->kafka, err) < 0 || set_log_level(conf, err) < 0 ||
+		set_users(conf, &config->kafka, err) < 0 || set_debug(conf, err) < 0 ||
 		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;

@@ -200,13 +200,25 @@ static bool lost_its_place(struct ingest *ingest)
 	return true;
 }
 
+/* Before each record: what was said about its partition was said before it was fetched. */
+static void look_again(struct ingest *ingest)
+{
+	rd_kafka_topic_partition_list_t *doubted = consumer_doubted(ingest->consumer);
+
+	if (lost_its_place(ingest))
+		ownership_recheck(ingest, NULL);
+	if (doubted == NULL)
+		return;
+	ownership_recheck(ingest, doubted);
+	rd_kafka_topic_partition_list_destroy(doubted);
+}
+
 static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 {
 	struct err err = ERR_INIT;
 
 	FAULT_POINT("after_poll");
-	if (lost_its_place(ingest))
-		ownership_recheck(ingest);
+	look_again(ingest);
 	if (collect_record(ingest, record, &err) < 0)
 		ingest_fault(ingest, &err);
 	rd_kafka_message_destroy(record);
@@ -231,8 +243,7 @@ static void collect(struct ingest *ingest)
 		now_us = clock_now_us();
 	} while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest) &&
 		 now_us < collect_until(ingest, began_us));
-	if (lost_its_place(ingest))
-		ownership_recheck(ingest);
+	look_again(ingest);
 }
 
 static void hand_over(struct ingest *ingest)

@@ -296,14 +296,22 @@ void ownership_flow(struct ingest *ingest)
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-void ownership_recheck(struct ingest *ingest)
+static bool is_in(rd_kafka_topic_partition_list_t *list, const struct partition *partition)
+{
+	return rd_kafka_topic_partition_list_find(list, partition->topic, partition->partition) !=
+	       NULL;
+}
+
+void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only)
 {
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
-		if (partition->state != PARTITION_READING)
+		if (partition->state != PARTITION_READING ||
+			(only != NULL && !is_in(only, partition)))
 			continue;
 		ownership_stop(ingest, partition, PARTITION_TAKEN);
+		partition_look_back(partition);
 		partition->read_on = true;
 	}
 }

@@ -28,7 +28,8 @@ void ownership_moved(
 void ownership_step(struct ingest *ingest);
 /* Lets everything flow that may. */
 void ownership_flow(struct ingest *ingest);
-/* librdkafka lost its place in a log: every partition looks again. */
-void ownership_recheck(struct ingest *ingest);
+/* librdkafka lost its place in a log, or a log may be another one: these partitions look again; NULL =
+ * all. */
+void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only);
 
 #endif

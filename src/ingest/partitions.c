@@ -159,6 +159,24 @@ void partition_note_row(struct partition *partition, const struct watermark *row
 	partition->forced = row->forced;
 }
 
+/* What the table holds as the last record is good only while the table's place is ours, too: a gap or
+ * another log may lie between both. */
+void partition_look_back(struct partition *partition)
+{
+	bool read = partition->last_offset >= 0;
+	int64_t offset = read ? partition->last_offset : partition->table_last_offset;
+
+	if (partition->verify_offset >= 0 || offset < 0 || offset >= partition->next)
+		return;
+	if (!read && (partition->touched || partition->forced))
+		return;
+	partition->verify_offset = offset;
+	partition->verify_timestamp =
+		read ? partition->last_timestamp : partition->table_last_timestamp;
+	if (partition->verify_timestamp < 0)
+		partition->verify_offset = -1;
+}
+
 int64_t partition_seek_offset(const struct partition *partition)
 {
 	return partition->verify_offset >= 0 && partition->verify_offset < partition->next

@@ -110,6 +110,8 @@ struct partition_ref *partitions_refs(
 void partition_reset(struct partition *partition, enum partition_state state);
 /* Notes what the row in inbox_offsets holds. */
 void partition_note_row(struct partition *partition, const struct watermark *row);
+/* Before it is read on, the last record read is to be looked at again, where there is one. */
+void partition_look_back(struct partition *partition);
 /* Where librdkafka has to read on. */
 int64_t partition_seek_offset(const struct partition *partition);
 

@@ -9,8 +9,14 @@ static void pause_all(struct ingest *ingest)
 		return;
 	consumer_pause(ingest->consumer, list);
 	rd_kafka_topic_partition_list_destroy(list);
-	for (size_t i = 0; i < ingest->partitions.count; i++)
-		ingest->partitions.items[i]->flowing = false;
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		/* While nothing is fetched, nobody tells us when the topic is created again. */
+		if (partition->flowing)
+			partition_look_back(partition);
+		partition->flowing = false;
+	}
 }
 
 void ingest_hold(struct ingest *ingest, enum hold reason)

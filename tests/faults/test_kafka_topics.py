@@ -1,0 +1,124 @@
+"""Topics that are deleted, created again, grow, or come later, under load: nothing is lost in silence."""
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from fleet import Fleet
+from support.wait import eventually
+from whole import log_events
+
+SOON = {"topic.metadata.refresh.interval.ms": 1000}
+
+
+@pytest.fixture
+def one(fleet):
+    """A sidecar that looks at the topics every second."""
+    return fleet.add(kafka=SOON)
+
+
+def fields(line):
+    return dict(pair.split("=", 1) for pair in line.split() if "=" in pair)
+
+
+def create_again(fleet, streams, topic, count, kind="done"):
+    """Another log under the old name, with `count` messages at once."""
+    streams.delete(topic)
+    streams.create(topic)
+    fleet.begin_again()
+    fleet.produce(count, kind)
+
+
+def says_recreated(sidecar, topic):
+    eventually(lambda: log_events(sidecar, "topic_recreated"), 30)
+    said = [fields(line) for line in log_events(sidecar, "topic_recreated")]
+    assert {each["topic"] for each in said} == {topic}
+    assert {each["new_offset"] for each in said} == {"0"}
+    assert len({each["partition"] for each in said}) == len(said), "said once for each partition"
+    eventually(lambda: sidecar.metric("inboxd_topic_recreated_total", topic=topic) == len(said))
+    assert not log_events(sidecar, "offset_gap")
+
+
+# 400 messages before; so many after.
+LENGTHS = pytest.mark.parametrize("count", [80, 1200], ids=["shorter", "longer"])
+
+
+@LENGTHS
+def test_created_again_while_stopped(fleet, one, streams, topic, count):
+    fleet.produce(400)
+    fleet.wait_done()
+    one.stop()
+    create_again(fleet, streams, topic, count)
+    one.start()
+    says_recreated(one.sidecar, topic)
+    fleet.assert_clean()
+
+
+@LENGTHS
+def test_created_again_while_running(fleet, one, streams, topic, count):
+    fleet.produce(400)
+    fleet.wait_done()
+    create_again(fleet, streams, topic, count)
+    fleet.wait_done()
+    says_recreated(one.sidecar, topic)
+    fleet.produce(200)
+    fleet.assert_clean()
+
+
+def test_created_again_longer_while_the_database_is_away(fleet, one, postgres, streams, topic):
+    """Paused partitions see nothing of it."""
+    fleet.produce(400)
+    fleet.wait_done()
+    postgres.stop()
+    eventually(lambda: one.sidecar.get("/readyz")[0] == 503)
+    create_again(fleet, streams, topic, 1200)
+    postgres.start()
+    fleet.wait_done()
+    says_recreated(one.sidecar, topic)
+    fleet.assert_clean()
+
+
+def test_partitions_added_under_load(fleet, one, kafka, topic):
+    fleet.add(kafka=SOON)
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    fleet.enough()
+    kafka.admin().create_partitions([NewPartitions(topic, 7)])[topic].result(30)
+    fleet.grow(7)
+    fleet.produce_in_background()
+    eventually(lambda: {4, 5, 6} <= {partition for (_, partition), offset
+                                     in fleet.inbox.offsets().items() if offset}, 30)
+    fleet.assert_clean()
+    assert one.is_running
+
+
+def test_a_topic_deleted_for_good_stops_no_other(fleet, streams, make_topic, topic, inbox):
+    gone = make_topic()
+    one = fleet.add(kafka={**SOON, "topics": [topic, gone]})
+    streams.events(gone, ["g1", "g2"])
+    inbox.wait_stored(2)
+    inbox.wait_processed(2)
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    streams.delete(gone)
+    eventually(lambda: "UNKNOWN_TOPIC_OR_PART" in one.sidecar.stderr, 30)
+    fleet.wait_for_progress(300)
+    one.stop()
+    one.start()  # and it is no reason not to start
+    fleet.wait_for_progress(300)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE topic = %s", [gone])
+    fleet.assert_clean()
+
+
+def test_a_topic_that_does_not_exist_yet(make_inboxd, inbox, streams, name, group):
+    """The sidecar starts, says so, and reads it from its first message once it is there."""
+    later = f"{name}.later"
+    fleet = Fleet(make_inboxd, inbox, streams, later, group)
+    one = fleet.add(kafka={**SOON, "topics": [later]}, start=False)
+    one.start(ready=False)
+    eventually(lambda: "UNKNOWN_TOPIC_OR_PART" in one.sidecar.stderr, 30)
+    assert later in one.sidecar.stderr.partition("UNKNOWN_TOPIC_OR_PART")[2]
+    streams.create(later)
+    fleet.produce(300)
+    one.sidecar.wait_ready()
+    fleet.assert_clean()
+    fleet.close()
