@@ -259,6 +259,25 @@ static void advance(struct ingest *ingest, struct partition *partition, const st
 	metric_add(partition->received, 1);
 }
 
+/* Between the last record and the end lie the marks of transactions, what an aborted one left, what was
+ * compacted away. It is passed like records: or the group would lag for ever, and a log whose start reaches
+ * the end by retention would look like one with unread records deleted. */
+static void reach_end(struct ingest *ingest, struct partition *partition, int64_t end)
+{
+	if (partition->verify_offset >= 0 && partition->verify_offset < end)
+		partition->verify_offset = -1; /* compacted, as above */
+	if (end <= partition->next)
+		return;
+	if (partition->last_offset < 0 && !partition->touched && !partition->forced) {
+		partition->last_offset = partition->table_last_offset;
+		partition->last_timestamp = partition->table_last_timestamp;
+	}
+	partition->next = end;
+	partition->touched = true;
+	if (ingest->batch_since_us == 0)
+		ingest->batch_since_us = clock_now_us();
+}
+
 int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err)
 {
 	struct partition *partition = partitions_find(
@@ -268,6 +287,10 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 
 	if (partition == NULL || !partition->flowing)
 		return 0;
+	if (from->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+		reach_end(ingest, partition, from->offset);
+		return 0;
+	}
 	if (!is_same_log(partition, from)) {
 		ownership_stop(ingest, partition, PARTITION_TAKEN);
 		return 0;

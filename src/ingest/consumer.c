@@ -310,7 +310,8 @@ rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
 {
 	rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
 
-	if (record == NULL || record->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+	if (record == NULL || record->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+		record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
 		return record;
 	log_error_code(consumer, record->err, rd_kafka_message_errstr(record));
 	rd_kafka_message_destroy(record);

@@ -51,7 +51,8 @@ rd_kafka_t *consumer_handle(const struct consumer *consumer);
 enum reset_policy consumer_reset_policy(const struct consumer *consumer);
 const char *consumer_group(const struct consumer *consumer);
 
-/* The next record, to be destroyed by the caller, or NULL. Errors are logged and not returned. */
+/* The next record, to be destroyed by the caller, or NULL. `err` of a record is 0, or PARTITION_EOF: there
+ * is nothing below its offset that has not been returned. Other errors are logged and not returned. */
 rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms);
 /* A number that changes when librdkafka starts at another offset by itself. Cheap. */
 unsigned consumer_resets(struct consumer *consumer);

@@ -37,7 +37,8 @@ static const struct option defaults[] = {
 static const struct option enforced[] = {
 	{ "enable.auto.commit", "false" },
 	{ "enable.auto.offset.store", "false" },
-	{ "enable.partition.eof", "false" },
+	/* The end of a log may lie behind its last record: collect.c wants to hear of it. */
+	{ "enable.partition.eof", "true" },
 	/* Where to start is our decision (position.h); when librdkafka loses its place it must go on
 	 * to a place where a seek is possible, which after `error` it is not. */
 	{ "auto.offset.reset", "earliest" },
