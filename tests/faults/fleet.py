@@ -116,8 +116,8 @@ class Fleet:
         self.instances = []
         self._make_inboxd = make_inboxd
         self._streams = streams
-        self._topic = topic
-        self._group = group
+        self.topic = topic
+        self.group = group
         self._partitions = partitions
         self._producer = None
         self._background = None
@@ -167,6 +167,15 @@ class Fleet:
             self._produce_one(kind)
         self._flush()
 
+    def produce_into(self, partitions, count):
+        """Sends `count` new messages, into these partitions only."""
+        while count > 0:
+            event_id, key, partition = self._invent(None)
+            if partition in partitions:
+                self._send(event_id, key, partition)
+                count -= 1
+        self._flush()
+
     def produce_in_background(self, a_second=150):
         """Until enough() is called."""
         self._enough.clear()
@@ -198,7 +207,7 @@ class Fleet:
         shares no key with one."""
         self._recent.clear()
         self._key = f"again{self._numbers}-%d"
-        self._topic = topic or self._topic
+        self.topic = topic or self.topic
 
     def send(self, producer, book):
         """One new message by a producer of the test's own; `book` gets it instead of the ledger: for what
@@ -207,10 +216,10 @@ class Fleet:
 
         def delivered(error, record):
             assert error is None, error
-            book.append(Produced(self._topic, event_id, key, partition, record.offset(),
+            book.append(Produced(self.topic, event_id, key, partition, record.offset(),
                                  self._has_effect(event_id)))
 
-        producer.produce(self._topic, b'{"n":1}', key, partition=partition,
+        producer.produce(self.topic, b'{"n":1}', key, partition=partition,
                          headers=[("id", event_id)], on_delivery=delivered)
 
     def _has_effect(self, event_id):
@@ -227,23 +236,26 @@ class Fleet:
             self._failures.append(error)
 
     def _produce_one(self, kind=None):
-        if self._producer is None:
-            self._producer = Producer({"bootstrap.servers": self._streams.kafka.bootstrap,
-                                       "enable.idempotence": True, "linger.ms": 1, "log_level": 2,
-                                       **self._settings})
         if self._recent and kind is None and self.random.random() < 0.07:
             event_id, key, partition = self.random.choice(self._recent)
         else:
             event_id, key, partition = self._invent(kind)
+        self._send(event_id, key, partition)
+
+    def _send(self, event_id, key, partition):
+        if self._producer is None:
+            self._producer = Producer({"bootstrap.servers": self._streams.kafka.bootstrap,
+                                       "enable.idempotence": True, "linger.ms": 1, "log_level": 2,
+                                       **self._settings})
         effect = self._has_effect(event_id)
 
         def delivered(error, record):
             if error is not None:
                 self._failures.append(AssertionError(f"{event_id} was not produced: {error}"))
             else:
-                self.ledger.produce(self._topic, event_id, key, partition, record.offset(), effect)
+                self.ledger.produce(self.topic, event_id, key, partition, record.offset(), effect)
 
-        self._producer.produce(self._topic, b'{"n":1}', key, partition=partition,
+        self._producer.produce(self.topic, b'{"n":1}', key, partition=partition,
                                headers=[("id", event_id)], on_delivery=delivered)
 
     def _invent(self, kind):
@@ -320,13 +332,13 @@ class Fleet:
 
     def check_offsets(self):
         """At any moment: the group's offsets first, then the table, which may only be ahead."""
-        committed = self._streams.committed(self._group, self._topic)
+        committed = self._streams.committed(self.group, self.topic)
         stored = self._next_offsets()
         for partition, offset in committed.items():
             assert offset <= (stored.get(partition) or 0), f"committed ahead: {committed} {stored}"
 
     def snapshot(self):
-        committed = self._streams.committed(self._group, self._topic)
+        committed = self._streams.committed(self.group, self.topic)
         query = self.inbox.query
         return Snapshot(
             rows=self.inbox.messages(),
@@ -350,7 +362,7 @@ class Fleet:
 
     def _next_offsets(self):
         return {partition: offset for (topic, partition), offset in self.inbox.offsets().items()
-                if topic == self._topic}
+                if topic == self.topic}
 
 
 class _Words:

@@ -1,0 +1,126 @@
+"""The group's offsets and the log's start move under a loaded sidecar: the table knows better, and what
+Kafka has deleted is named.
+"""
+
+import pytest
+
+from support.wait import eventually
+from whole import log_events
+
+
+@pytest.fixture
+def one(fleet):
+    return fleet.add()
+
+
+def kill_under_load(fleet, one):
+    """Killed with messages read, stored, open and settled; 600 more wait in Kafka when it is gone."""
+    fleet.produce_in_background()
+    fleet.wait_for_progress(300)
+    one.kill()
+    fleet.enough()
+    fleet.produce(600)
+
+
+def is_quiet(one):
+    return not log_events(one.sidecar, "offset_gap") + log_events(one.sidecar, "topic_recreated")
+
+
+@pytest.mark.parametrize("where", ["back", "forward"])
+def test_offsets_set_by_hand_between_two_lives(fleet, one, streams, topic, group, where):
+    """Back to the start of the log or forward to its end: what is stored decides."""
+    kill_under_load(fleet, one)
+    moved = streams.log_start(topic) if where == "back" else streams.log_end(topic)
+    streams.set_committed(group, topic, moved)
+    one.start()
+    fleet.produce(100)
+    fleet.assert_clean()
+    eventually(lambda: streams.lag(group, topic) == 0)
+    assert is_quiet(one)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "error"])
+def test_a_group_that_was_deleted_or_has_expired(fleet, topic, streams, group, policy):
+    """The table has a place for each partition: what to do without one is not asked."""
+    one = fleet.add()
+    kill_under_load(fleet, one)
+    streams.delete_group(group)
+    one.sidecar.write_configuration({"kafka": {"auto.offset.reset": policy}})
+    one.start()
+    fleet.produce(100)
+    fleet.assert_clean()
+    eventually(lambda: streams.lag(group, topic) == 0)
+    assert is_quiet(one)
+
+
+def test_a_start_without_any_place_is_refused_when_that_is_asked_for(make_inboxd, streams, topic):
+    streams.events(topic, ["a"])
+    sidecar = make_inboxd(kafka={"auto.offset.reset": "error"}).start(ready=False)
+    assert sidecar.wait(30) == 4
+    assert topic in sidecar.stderr.splitlines()[-1] and "inbox.seek()" in sidecar.stderr
+
+
+def assert_gaps(one, topic, gaps):
+    """{partition: (from, to)}: each is named once, as an error, and counted."""
+    said = {}
+    for line in log_events(one.sidecar, "offset_gap"):
+        words = dict(pair.split("=", 1) for pair in line.split() if "=" in pair)
+        assert (words["topic"], words["level"]) == (topic, "error")
+        assert int(words["count"]) == int(words["to"]) - int(words["from"])
+        assert int(words["partition"]) not in said, f"said twice: {line}"
+        said[int(words["partition"])] = int(words["from"]), int(words["to"])
+    assert said == gaps
+    assert one.sidecar.metric("inboxd_offset_gaps_total", topic=topic) == len(gaps)
+
+
+def delete_unread(fleet, streams, topic, up_to):
+    """Kafka forgets what lies between the watermarks and `up_to`; returns the gaps that makes."""
+    gaps = {}
+    for (_, partition), first in fleet.inbox.offsets().items():
+        if first < up_to[partition]:
+            gaps[partition] = first, up_to[partition]
+            streams.delete_records(topic, partition, up_to[partition])
+            fleet.ledger.give_up(partition, first, up_to[partition])
+    return gaps
+
+
+def test_retention_before_a_start(fleet, one, streams, topic):
+    fleet.produce(200)
+    fleet.wait_done()
+    one.stop()
+    fleet.produce(400)
+    ends = streams.log_end(topic)
+    fleet.begin_again()
+    fleet.produce(400)
+    gaps = delete_unread(fleet, streams, topic, ends)
+    one.start()
+    fleet.assert_clean()
+    assert_gaps(one, topic, gaps)
+    one.stop()
+    one.start()  # and is not said again
+    fleet.produce(50)
+    fleet.assert_clean()
+    assert len(log_events(one.sidecar, "offset_gap")) == len(gaps)
+    assert not log_events(one.sidecar, "topic_recreated")
+
+
+def test_retention_while_the_database_is_away(fleet, one, postgres, streams, topic):
+    """The same without a start: reading goes on, and the place is gone."""
+    fleet.produce(200)
+    fleet.wait_done()
+    first = fleet.inbox.offsets()
+    postgres.stop()
+    eventually(lambda: one.sidecar.get("/readyz")[0] == 503)
+    fleet.produce(400)
+    ends = streams.log_end(topic)
+    fleet.begin_again()
+    fleet.produce(400)
+    for partition, end in ends.items():
+        streams.delete_records(topic, partition, end)
+    postgres.start()
+    eventually(lambda: len(log_events(one.sidecar, "offset_gap")) == len(ends), 40)
+    for (_, partition), offset in first.items():
+        fleet.ledger.give_up(partition, offset, ends[partition])
+    fleet.assert_clean()
+    assert_gaps(one, topic, {number: (first[topic, number], end) for number, end in ends.items()})
+    assert not log_events(one.sidecar, "topic_recreated")
