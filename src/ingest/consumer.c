@@ -83,13 +83,28 @@ static void report_fatal(struct consumer *consumer)
 	consumer->events->fatal(consumer->events->arg, &err);
 }
 
+/* What to do about it, where somebody has to. */
+static const char *next_after(rd_kafka_resp_err_t code)
+{
+	switch (code) {
+	case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL:
+		return "tried again; the other members of kafka.group.id have none of our "
+		       "kafka.partition.assignment.strategy: name one that all of them have";
+	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+		return "looked for again every kafka.topic.metadata.refresh.interval.ms; create "
+		       "it, or take it out of kafka.topics";
+	default:
+		return "librdkafka retries";
+	}
+}
+
 static void log_error_code(struct consumer *consumer, rd_kafka_resp_err_t code, const char *reason)
 {
 	int64_t held = 0;
 
 	if (limit_pass(&consumer->error_limit, clock_now_ms(), &held))
 		log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)),
-			LOG_STR("error", reason), LOG_STR("next", "librdkafka retries"),
+			LOG_STR("error", reason), LOG_STR("next", next_after(code)),
 			LOG_INT("held_back", held));
 }
 

@@ -1,0 +1,97 @@
+"""The consumer group: strategies, members that disagree, a member that is thrown out while it commits."""
+
+import pytest
+
+from support.wait import eventually, throughout
+from test_instances import storm
+from whole import log_events
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_rebalance_storm_with_roundrobin(fleet):
+    """Cooperative-sticky and range: test_instances.py."""
+    storm(fleet, 120, kafka={"partition.assignment.strategy": "roundrobin"})
+
+
+def test_members_without_a_common_strategy(fleet):
+    """The second one says what is wrong and is not ready; the first is not disturbed."""
+    one = fleet.add(kafka={"partition.assignment.strategy": "cooperative-sticky"})
+    other = fleet.add(kafka={"partition.assignment.strategy": "range"}, start=False)
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    other.start(ready=False)
+    eventually(lambda: "INCONSISTENT_GROUP_PROTOCOL" in other.sidecar.stderr, 30)
+    said = next(line for line in other.sidecar.stderr.splitlines() if "INCONSISTENT" in line)
+    assert "partition.assignment.strategy" in said, said
+    fleet.wait_for_progress(300)
+    status, _, reasons = other.sidecar.get("/readyz")
+    assert status == 503 and "group" in reasons
+    assert not log_events(one.sidecar, "partitions_revoked")
+    one.stop()  # once the last who disagrees has gone, it is let in
+    other.sidecar.wait_ready(60)
+    fleet.assert_clean()
+
+
+def test_a_rolling_change_of_the_strategy(fleet):
+    """As Kafka wants it: both in the list, then only the new one; two restarts of each, no pause."""
+    steps = ["range", "roundrobin,range", "roundrobin"]
+    for _ in range(2):
+        fleet.add(kafka={"partition.assignment.strategy": steps[0]})
+    fleet.produce_in_background()
+    for strategy in steps[1:]:
+        for instance in fleet.instances:
+            fleet.wait_for_progress(100)
+            instance.stop()
+            instance.sidecar.write_configuration(
+                {"kafka": {"partition.assignment.strategy": strategy}})
+            instance.start()
+    fleet.assert_clean()
+    assert not any("INCONSISTENT" in each.sidecar.stderr for each in fleet.instances)
+
+
+def test_a_rebalance_during_a_slow_commit(fleet):
+    """The batch of the one is in the air while its partitions are given to the other."""
+    one = fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    one.arm("after_insert_before_commit delay:1500 *")
+    one.wait_hit("after_insert_before_commit")
+    two = fleet.add()
+    fleet.check_offsets()
+    eventually(lambda: two.name in {delivered.instance for delivered in fleet.ledger.deliveries}, 40)
+    one.disarm()
+    fleet.wait_for_progress(300)
+    fleet.assert_clean()
+
+
+def test_thrown_out_in_the_middle_of_a_commit(fleet, streams, group):
+    """max.poll.interval.ms passes, another member has stored on, and then the COMMIT goes through, or not."""
+    settings = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000}
+    one = fleet.add(kafka=settings)
+    two = fleet.add(kafka=settings)
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    one.arm("after_insert_before_commit delay:6000")
+    one.wait_hit("after_insert_before_commit")
+    eventually(lambda: len(streams.members(group)) == 1, 30, "the group to throw it out", every=0.2)
+    fleet.check_offsets()
+    fleet.wait_for_progress(300)
+    one.disarm()
+    eventually(lambda: len(streams.members(group)) == 2, 60, "it to come back", every=0.2)
+    fleet.check_offsets()
+    fleet.assert_clean()
+    assert two.is_running
+
+
+def test_another_service_is_refused_and_disturbs_nobody(fleet, streams, group):
+    one = fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    other = fleet.add(kafka={"group.id": "another_service"}, start=False, hands=0)
+    other.start(ready=False)
+    assert other.sidecar.wait(30) == 2
+    last = other.sidecar.stderr.splitlines()[-1]
+    assert f'"{group}"' in last and '"another_service"' in last
+    throughout(lambda: one.sidecar.get("/readyz")[0] == 200, 1)
+    fleet.assert_clean()
+    assert not streams.committed("another_service", fleet.topic)
