@@ -13,6 +13,10 @@ from support.wait import eventually
 SOON = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 
 
+# Starts in half the time; what it costs later is no matter here.
+QUICK = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
 class Proxied:
     """A broker, and a proxy that all connections to `bootstrap` pass. Producers of the test and its
     questions go past it, to `kafka.bootstrap`."""
@@ -21,7 +25,7 @@ class Proxied:
         inside = free_port()
         self.proxy = Proxy(inside)
         port, controller = free_port(), free_port()
-        self.kafka = Kafka(port=port, properties={
+        self.kafka = Kafka(port=port, options=QUICK, properties={
             **SOON, "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},BEHIND://127.0.0.1:{inside},"
                          f"CONTROLLER://127.0.0.1:{controller}",
@@ -56,8 +60,9 @@ class Cluster:
                   "min.insync.replicas": 1, **SOON}
         cluster_id = str(uuid.uuid4())
         self.nodes = {
-            number: Kafka(port=port, cluster_id=cluster_id, properties={**shared, "node.id": number,
-                          "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"})
+            number: Kafka(port=port, cluster_id=cluster_id, options=QUICK, properties={
+                **shared, "node.id": number,
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"})
             for number, (port, controller) in enumerate(zip(ports, controllers), 1)}
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
         self.streams = Streams(self, replication=3)
@@ -81,6 +86,7 @@ class Cluster:
         for node in self.nodes.values():
             if not node.is_running():
                 node.start()
+        self._admin = None  # a new one asks anew who coordinates what
         eventually(self._is_whole, 90, "all replicas of all topics in sync", every=0.2)
 
     def admin(self):
@@ -95,6 +101,11 @@ class Cluster:
     def leader(self, topic, partition):
         """The number of the node; -1 = none."""
         return self._described().topics[topic].partitions[partition].leader
+
+    def leads(self, number):
+        """{(topic, partition)} that a node leads; __consumer_offsets is the groups' coordinators."""
+        return {(topic.topic, partition.id) for topic in self._described().topics.values()
+                for partition in topic.partitions.values() if partition.leader == number}
 
     def coordinator(self, group):
         described = self.admin().describe_consumer_groups([group])[group].result(30)

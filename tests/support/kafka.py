@@ -87,19 +87,21 @@ def fetch():
 
 
 class Kafka:
-    """One node. start() and stop() may alternate; port and data stay the same.
+    """One node. `options` are Java's. start() and stop() may alternate; port and data stay the same.
 
     Nodes that are to make one cluster get the same `cluster_id`, and controller ports that
     `properties` name to all of them.
     """
 
-    def __init__(self, directory=None, port=None, properties=None, cluster_id=None):
+    def __init__(self, directory=None, port=None, properties=None, cluster_id=None,
+                 options=("-Xmx512m",)):
         self.directory = directory or process.scratch("kafka")
         self.data = os.path.join(self.directory, "data")
         self.log = os.path.join(self.directory, "kafka.log")
         self.port = port or process.free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.cluster_id = cluster_id or str(uuid.uuid4())
+        self._options = options
         self._classpath = f"{fetch()}/*"
         self._properties = os.path.join(self.directory, "server.properties")
         self._process = None
@@ -153,7 +155,7 @@ class Kafka:
         pathlib.Path(self.directory, "log4j2.yaml").write_text(LOG4J)
 
     def _java(self, *arguments):
-        return ["java", "-Xmx512m",
+        return ["java", *self._options,
                 f"-Dlog4j2.configurationFile={self.directory}/log4j2.yaml",
                 "-cp", self._classpath, *arguments]
 
