@@ -352,10 +352,10 @@ static void look_at_holds(struct dispatch *dispatch, int64_t now_ms)
 		give(dispatch, job);
 }
 
-/* Claims leave a worker to the verdicts when there is more than one. */
+/* Claims leave a worker to the verdicts when there is more than one and they have none. */
 static bool may_give(const struct dispatch *dispatch)
 {
-	size_t kept = worker_pool_size(dispatch->pool) > 1 ? 1 : 0;
+	size_t kept = worker_pool_size(dispatch->pool) > 1 && dispatch->settler.jobs == 0 ? 1 : 0;
 
 	return worker_pool_idle(dispatch->pool) > kept;
 }
@@ -380,7 +380,12 @@ static void claim(struct dispatch *dispatch, int64_t now_ms)
 
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
-	if (dispatch_is_stopping(dispatch) || now_ms < dispatch->hold_until_ms)
+	bool stopping = dispatch_is_stopping(dispatch);
+
+	if (!stopping && now_ms < dispatch->hold_until_ms)
+		return; /* whose turn it is stays */
+	dispatch->claimer.waits = !stopping && !may_give(dispatch);
+	if (stopping)
 		return;
 	if (may_give(dispatch))
 		rescue(dispatch);

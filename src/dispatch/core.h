@@ -109,6 +109,7 @@ struct settler {
 	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;
 	size_t under_way; /* entries in jobs */
+	size_t jobs;      /* at the workers */
 };
 
 struct claimer {
@@ -128,6 +129,7 @@ struct claimer {
 	unsigned halvings;           /* of claim_batch, as long as claims take too long */
 	unsigned in_time;            /* claims that brought something since the last change */
 	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
+	bool waits;                  /* it found no worker to ask */
 	bool under_way[JOB_KINDS];
 };
 
@@ -336,7 +338,7 @@ void deliver_bound(struct dispatch *dispatch, size_t partition);
 void settler_init(struct settler *settler);
 void settler_add(struct dispatch *dispatch, struct entry *entry);
 void settler_add_raise(struct dispatch *dispatch, struct entry *entry);
-/* Gives jobs to idle workers. */
+/* Gives jobs to idle workers; one is left to the claimer when that got none the last time. */
 void settler_run(struct dispatch *dispatch, int64_t now_ms);
 void settler_finished(struct dispatch *dispatch, struct job *job);
 bool settler_is_empty(const struct settler *settler);

@@ -74,6 +74,7 @@ static void on_pump(evutil_socket_t fd, short what, void *arg)
 	pump_run(dispatch, now_ms);
 	settler_run(dispatch, now_ms);
 	claimer_run(dispatch, now_ms);
+	settler_run(dispatch, now_ms); /* with what was left to claims and is not needed */
 }
 
 static void tick_sessions(struct dispatch *dispatch, int64_t now_ms)

@@ -75,6 +75,7 @@ static void give(
 	*length -= most;
 	job->count = most;
 	dispatch->settler.under_way += most;
+	dispatch->settler.jobs++;
 	worker_pool_give(dispatch->pool, job);
 }
 
@@ -96,6 +97,15 @@ static bool raise_is_due(const struct settler *settler, int64_t now_ms)
 	return first != NULL && first->retry_at_ms <= now_ms;
 }
 
+/* Verdicts may come, or fail and come again, for as long as they like: claims have their turn, too. */
+static bool may_give(const struct dispatch *dispatch)
+{
+	size_t claiming = worker_pool_busy(dispatch->pool) - dispatch->settler.jobs;
+	size_t kept = dispatch->claimer.waits && claiming == 0 ? 1 : 0;
+
+	return worker_pool_idle(dispatch->pool) > kept;
+}
+
 void settler_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct settler *settler = &dispatch->settler;
@@ -103,9 +113,9 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 	unlock_due(settler, now_ms);
 	if (now_ms < dispatch->hold_until_ms)
 		return;
-	if (raise_is_due(settler, now_ms) && worker_pool_idle(dispatch->pool) > 0)
+	if (raise_is_due(settler, now_ms) && may_give(dispatch))
 		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
-	while (settler->pending_count > 0 && worker_pool_idle(dispatch->pool) > 0) {
+	while (settler->pending_count > 0 && may_give(dispatch)) {
 		size_t before = settler->pending_count;
 
 		give(dispatch, JOB_SETTLE, &settler->pending, &settler->pending_count);
@@ -161,6 +171,7 @@ static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_f
 void settler_finished(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->settler.under_way -= job->count;
+	dispatch->settler.jobs--;
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
 	for (size_t i = job->count; i-- > 0;) {

@@ -256,6 +256,11 @@ size_t worker_pool_idle(const struct worker_pool *pool)
 	return pool->options.connections - pool->busy;
 }
 
+size_t worker_pool_busy(const struct worker_pool *pool)
+{
+	return pool->busy;
+}
+
 size_t worker_pool_size(const struct worker_pool *pool)
 {
 	return pool->options.connections;

@@ -74,8 +74,9 @@ int worker_pool_new(
 	struct worker_pool **out, const struct worker_options *options, struct err *err);
 /* Interrupts what hangs, joins all threads, frees jobs that were not taken back. */
 void worker_pool_free(struct worker_pool *pool);
-/* Workers without a job, and how many there are. Dispatch thread only, as the next two. */
+/* Workers without a job, with one, and how many there are. Dispatch thread only, as the next two. */
 size_t worker_pool_idle(const struct worker_pool *pool);
+size_t worker_pool_busy(const struct worker_pool *pool);
 size_t worker_pool_size(const struct worker_pool *pool);
 /* Takes the job. Only when one is idle. */
 void worker_pool_give(struct worker_pool *pool, struct job *job);
