@@ -297,6 +297,9 @@ void suspects_serve(struct session *session);
 void suspects_raised(struct dispatch *dispatch, struct entry *entry);
 /* The connection is gone, or the suspect cannot be delivered there any more: it is ready again. */
 void suspects_unreserve(struct dispatch *dispatch, struct session *session);
+/* An earlier one of its lane came in: it is queued behind that, once its crash count is raised if that is
+ * under way. */
+void suspects_recall(struct entry *entry);
 /* Draining, stopping: suspects that wait for this connection to be empty are not delivered there. */
 void suspects_release_of(struct dispatch *dispatch, struct session *session);
 void suspects_release(struct dispatch *dispatch, size_t partition);

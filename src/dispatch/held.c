@@ -118,7 +118,13 @@ static bool recall_next(struct entry *entry)
 {
 	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
 
-	if (next == NULL || !lanes_is_head(entry) || next->state != ENTRY_READY)
+	if (next == NULL || !lanes_is_head(entry))
+		return false;
+	if (next->state == ENTRY_RESERVED) {
+		suspects_recall(next);
+		return true;
+	}
+	if (next->state != ENTRY_READY)
 		return false;
 	handlers_dequeue(next);
 	next->state = ENTRY_QUEUED;

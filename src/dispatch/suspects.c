@@ -42,6 +42,13 @@ void suspects_reserve(struct dispatch *dispatch, struct handler *handler)
 	}
 }
 
+static void let_go(struct entry *entry)
+{
+	if (entry->session != NULL)
+		entry->session->alone = NULL;
+	entry->session = NULL;
+}
+
 void suspects_unreserve(struct dispatch *dispatch, struct session *session)
 {
 	struct entry *entry = session->alone;
@@ -49,18 +56,33 @@ void suspects_unreserve(struct dispatch *dispatch, struct session *session)
 	session->alone = NULL;
 	if (entry == NULL || entry->state != ENTRY_RESERVED)
 		return;
-	entry->session = NULL;
+	let_go(entry);
 	if (!entry->raising)
+		held_ready(dispatch, entry);
+}
+
+void suspects_recall(struct entry *entry)
+{
+	let_go(entry);
+	if (!entry->raising)
+		entry->state = ENTRY_QUEUED;
+}
+
+/* Recalled, or its connection is gone, while its crash count was raised: it waits for its turn again. */
+static void take_turn(struct dispatch *dispatch, struct entry *entry)
+{
+	entry->state = ENTRY_QUEUED;
+	if (!dispatch_is_stopping(dispatch) && lanes_must_park(entry))
+		held_park(dispatch, entry);
+	else if (dispatch_is_stopping(dispatch) || lanes_is_head(entry))
 		held_ready(dispatch, entry);
 }
 
 void suspects_raised(struct dispatch *dispatch, struct entry *entry)
 {
 	if (entry->session == NULL || dispatch_is_stopping(dispatch)) {
-		if (entry->session != NULL)
-			entry->session->alone = NULL;
-		entry->session = NULL;
-		held_ready(dispatch, entry);
+		let_go(entry);
+		take_turn(dispatch, entry);
 		return;
 	}
 	suspects_serve(entry->session);

@@ -137,3 +137,52 @@ def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd,
     assert client.count == 1
     postgres.start()
     client.wait_count(2)
+
+
+SLOW_RAISE = """
+CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
+CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
+WHEN (NEW.crash_count > OLD.crash_count) EXECUTE FUNCTION public.slow()"""
+
+
+def suspect_behind_a_busy_connection(sidecar, handler, produce, topic, inbox):
+    """a is handled; b, of the same key, lost its connection; the only one left is busy with `other`."""
+    left = handler(sidecar, lambda delivery: DONE if delivery.event_id == "a" else NEVER)
+    send(produce, topic, "a")
+    inbox.wait_processed(1)
+    send(produce, topic, "b")
+    left.wait_event("b")
+    stays = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
+    send(produce, topic, "other", key="other", partition=1)
+    stays.wait_event("other")
+    left.abort()
+    eventually(lambda: inbox.message("b")["delivery_count"] == 2)
+    return stays
+
+
+def replay(inbox, event_id):
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = %s", [event_id])
+
+
+def test_a_suspect_that_waits_for_its_connection_lets_an_earlier_one_of_its_key_go_first(
+        inboxd, handler, produce, topic, inbox):
+    stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
+    replay(inbox, "a")
+    stays.wait_event("a")  # also while the suspect would still wait
+    stays.answer(stays.of("other")[0], DONE)
+    inbox.wait_processed(3)
+    assert stays.event_ids == ["other", "a", "b"]
+    assert inbox.message("b")["crash_count"] == 0
+
+
+def test_a_suspect_whose_crash_is_being_counted_lets_an_earlier_one_of_its_key_go_first(
+        inboxd, handler, produce, topic, inbox, db):
+    stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
+    db.execute(SLOW_RAISE)
+    stays.answer(stays.of("other")[0], DONE)
+    eventually(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchall())
+    replay(inbox, "a")
+    inbox.wait_processed(3)
+    assert stays.event_ids == ["other", "a", "b"]
+    assert inbox.message("b")["crash_count"] == 0
