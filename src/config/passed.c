@@ -61,8 +61,19 @@ static bool name_fits(const char *pattern, const char *name)
 	return length >= end && strcmp(name + length - end, pattern + 1) == 0;
 }
 
+static bool has_control(const char *name)
+{
+	for (; *name != '\0'; name++) {
+		if ((unsigned char)*name < ' ' || *name == 0x7f)
+			return true;
+	}
+	return false;
+}
+
 const char *passed_refusal(const char *section, const char *name)
 {
+	if (has_control(name))
+		return "holds a control character, which no name has";
 	for (size_t i = 0; i < COUNT(refused); i++) {
 		if (strcmp(refused[i].section, section) == 0 && name_fits(refused[i].name, name))
 			return refused[i].why;

@@ -464,6 +464,8 @@ static void every_mistake_in_set_is_told(void **state)
 			"--set: worker.lease: \"1s\" is too small; write at least 3s" },
 		{ "kafka.enable.auto.commit=true",
 			"--set: kafka.enable.auto.commit is decided by inboxd" },
+		{ "kafka.client\rid=a",
+			"--set: kafka.client id holds a control character, which no name has" },
 	};
 	/* clang-format on */
 	struct world *world = *state;
