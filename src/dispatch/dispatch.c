@@ -6,15 +6,18 @@
 
 #include <event2/thread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/log.h"
 #include "dispatch/core.h"
 #include "store/sidecar.h"
 
 #define STOP_GRACE_MS  2000 /* beyond the deadline, for what hangs */
 #define LISTEN_BACKLOG 128
+#define ACCEPT_PAUSE_S 1
 
 static void set_timer(struct event *event, int64_t delay_ms)
 {
@@ -154,6 +157,27 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
 }
 
+static void on_accept_again(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)evconnlistener_enable(arg);
+}
+
+/* Out of descriptors, a waiting connection would wake the loop again at once, forever. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	const struct timeval pause = { .tv_sec = ACCEPT_PAUSE_S };
+	const char *error = strerror(EVUTIL_SOCKET_ERROR());
+
+	(void)arg;
+	log_warn("accept_failed", LOG_STR("error", error),
+		LOG_INT("retry_in_ms", ACCEPT_PAUSE_S * 1000));
+	if (event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, on_accept_again,
+		    listener, &pause) == 0)
+		(void)evconnlistener_disable(listener);
+}
+
 static int make_loop(struct dispatch *dispatch, struct err *err)
 {
 	(void)evthread_use_pthreads();
@@ -174,6 +198,7 @@ static int make_loop(struct dispatch *dispatch, struct err *err)
 		dispatch->options.listen_fd);
 	if (dispatch->listener == NULL)
 		return err_set(err, FAULT_SOCKET, "cannot listen for handlers");
+	evconnlistener_set_error_cb(dispatch->listener, on_accept_error);
 	dispatch->options.listen_fd = -1;
 	return 0;
 }
