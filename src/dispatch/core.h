@@ -98,6 +98,7 @@ struct session {
 	int64_t connected_ms;
 	size_t scanned;     /* bytes of the input known to hold no LF */
 	size_t unread;      /* bytes of input counted in dispatch->unread */
+	size_t replied;     /* bytes of replies it may not have read yet */
 	bool closing;       /* its last line is written, what it sends is thrown away */
 	int64_t closing_ms; /* since */
 };
@@ -309,6 +310,8 @@ void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct 
 	int length, void *arg);
 /* Writes one line made in dispatch->line. */
 void session_send(struct session *session, const struct buf *line);
+/* The same for what answers a line of the client. One that asks on and reads nothing is closed. */
+void session_reply(struct session *session, const struct buf *line);
 size_t session_unsent(const struct session *session);
 void session_cancel(struct session *session, const struct entry *entry, const char *reason);
 void session_check_drained(struct session *session);

@@ -21,7 +21,7 @@ static void reply_empty(struct session *session, struct bytes id)
 		return;
 	buf_reset(line);
 	protocol_add_empty_reply(line, id);
-	session_send(session, line);
+	session_reply(session, line);
 }
 
 static void say_hello(struct session *session, const struct line *line)

@@ -14,9 +14,12 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define HELLO_WITHIN_MS 30000
-#define CLOSE_WITHIN_MS 2000
-#define READ_MAX_BYTES  65536
+#define HELLO_WITHIN_MS   30000
+#define CLOSE_WITHIN_MS   2000
+#define READ_MAX_BYTES    65536
+
+/* Replies that one connection has not read: beyond that it is closed. */
+#define REPLIES_MAX_BYTES ((size_t)1024 * 1024)
 
 void session_send(struct session *session, const struct buf *line)
 {
@@ -31,13 +34,29 @@ size_t session_unsent(const struct session *session)
 	return evbuffer_get_length(bufferevent_get_output(session->bev));
 }
 
+void session_reply(struct session *session, const struct buf *line)
+{
+	size_t unsent = session_unsent(session);
+
+	if (session->replied > unsent)
+		session->replied = unsent;
+	session->replied += line->length;
+	session_send(session, line);
+	if (session->replied <= REPLIES_MAX_BYTES || session->closing)
+		return;
+	log_warn("connection_closed", LOG_STR("session", session->id),
+		LOG_STR("why", "it does not read the replies to what it asks"),
+		LOG_STR("next", "its open deliveries go back to waiting"));
+	session_close_soon(session);
+}
+
 void session_reply_error(struct session *session, struct bytes id, int code, const char *text)
 {
 	struct buf *line = &session->dispatch->line;
 
 	buf_reset(line);
 	protocol_add_error(line, id, code, text);
-	session_send(session, line);
+	session_reply(session, line);
 }
 
 void session_cancel(struct session *session, const struct entry *entry, const char *reason)
