@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "life.h"
 #include "model/meters.h"
@@ -32,6 +33,7 @@ static int prepare(struct daemon *daemon, struct err *err)
 {
 	int r = supervision_init(&daemon->supervision, err);
 
+	descriptors_raise();
 	if (r == 0)
 		r = signals_start(daemon, err);
 	if (r == 0)

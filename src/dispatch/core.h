@@ -41,6 +41,7 @@
 
 TAILQ_HEAD(session_list, session);
 #define SESSIONS_MAX     1024 /* connections */
+#define DESCRIPTORS_KEPT 128  /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
 #define TICK_MS          20   /* deadlines, polls and retries are looked at this often */
 #define GAUGES_EVERY_MS  2000 /* the table is counted */
 #define OUTPUT_MAX_BYTES ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
@@ -188,6 +189,7 @@ struct dispatch {
 	struct buf names; /* handlers as JSON; under names_lock */
 	struct session_list sessions;
 	size_t session_count;
+	size_t sessions_most;
 	uint64_t next_session;
 	size_t unread;
 	size_t in_flight;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
@@ -232,6 +233,15 @@ static int make_parts(struct dispatch *dispatch, struct err *err)
 	return r;
 }
 
+/* However many connect, a lost connection to a server can be made again. */
+static size_t sessions_most(void)
+{
+	size_t limit = descriptors_limit();
+
+	limit -= limit < 2 * DESCRIPTORS_KEPT ? limit / 2 : DESCRIPTORS_KEPT;
+	return limit < SESSIONS_MAX ? limit : SESSIONS_MAX;
+}
+
 int dispatch_new(struct dispatch **out, const struct dispatch_options *options, struct err *err)
 {
 	struct dispatch *dispatch = calloc(1, sizeof(*dispatch));
@@ -247,6 +257,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	TAILQ_INIT(&dispatch->sessions);
 	(void)pthread_mutex_init(&dispatch->names_lock, NULL);
 	buf_add_str(&dispatch->names, "[]");
+	dispatch->sessions_most = sessions_most();
 	lanes_init(&dispatch->lanes, options->config->inbox.ordering,
 		(size_t)options->config->worker.claim_batch);
 	settler_init(&dispatch->settler);

@@ -266,7 +266,7 @@ void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct 
 	(void)listener;
 	(void)address;
 	(void)length;
-	if (dispatch->session_count < SESSIONS_MAX)
+	if (dispatch->session_count < dispatch->sessions_most)
 		session = session_new(dispatch, fd);
 	if (session == NULL) {
 		log_warn("connection_refused", LOG_STR("why", "too many connections or no memory"),

@@ -1,0 +1,21 @@
+/* See descriptors.h. The usual soft limit of 1024 is for programs that use select(); this one does not. */
+#include "base/descriptors.h"
+
+#include <sys/resource.h>
+
+void descriptors_raise(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t descriptors_limit(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (size_t)limit.rlim_cur : 1024;
+}
