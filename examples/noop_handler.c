@@ -3,7 +3,7 @@
  * and keeps an exact account of what it was given.
  *
  *	noop_handler [--socket PATH] [--name NAME] [--batch N] [--window N]
- *	             [--ledger FILE] [--count-to-file FILE]
+ *	             [--timeout MS] [--ledger FILE] [--count-to-file FILE]
  *
  * SIGUSR1 and SIGTERM make it say {"deliveries":N,"distinct":N} on stdout and, whole or not at all,
  * in the --count-to-file. Distinct counts (source, event id). --ledger appends a line for every
@@ -203,6 +203,7 @@ static const struct option long_options[] = {
 	{ "name", required_argument, NULL, 'n' },
 	{ "batch", required_argument, NULL, 'b' },
 	{ "window", required_argument, NULL, 'w' },
+	{ "timeout", required_argument, NULL, 't' },
 	{ "ledger", required_argument, NULL, 'l' },
 	{ "count-to-file", required_argument, NULL, 'c' },
 	{ NULL },
@@ -237,6 +238,8 @@ static void set_option(int letter, struct inbox_handler_options *options, struct
 		options->batch_max = number(optarg);
 	else if (letter == 'w')
 		options->max_in_flight = number(optarg);
+	else if (letter == 't')
+		options->timeout_ms = number(optarg);
 	else if (letter == 'c')
 		account->count_file = optarg;
 	else if (letter == 'l')

@@ -109,6 +109,8 @@ class Instance:
 class Fleet:
     def __init__(self, make_inboxd, inbox, streams, topic, group, partitions=4, seed=None):
         self.kinds = dict(KINDS)
+        self.values = {}   # kind -> payload
+        self.scripts = {}  # kind -> decide(delivered, connect), for kinds of a test's own
         self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
         self.random = random.Random(self.seed)
         self.ledger = Ledger()
@@ -146,10 +148,16 @@ class Fleet:
         self.instances.append(instance)
         if start:
             instance.start()
-        instance.hands += [
-            Hand(self.ledger, name, sidecar.socket_path, self._decide, self.inbox.conninfo,
-                 name=f"h{number}", timeout_ms=TIMEOUT_MS) for number in range(1, hands + 1)]
+        for number in range(1, hands + 1):
+            self.add_hand(instance, f"h{number}")
         return instance
+
+    def add_hand(self, instance, name, **options):
+        """One more handler for this sidecar."""
+        instance.hands.append(Hand(self.ledger, instance.name, instance.sidecar.socket_path,
+                                   self._decide, self.inbox.conninfo, name=name,
+                                   timeout_ms=TIMEOUT_MS, **options))
+        return instance.hands[-1]
 
     def hits(self):
         return [hit for instance in self.instances for hit in instance.hits()]
@@ -247,6 +255,7 @@ class Fleet:
             self._producer = Producer({"bootstrap.servers": self._streams.kafka.bootstrap,
                                        "enable.idempotence": True, "linger.ms": 1, "log_level": 2,
                                        **self._settings})
+        kind = self._kind_of.get(event_id, "done")
         effect = self._has_effect(event_id)
 
         def delivered(error, record):
@@ -255,8 +264,9 @@ class Fleet:
             else:
                 self.ledger.produce(self.topic, event_id, key, partition, record.offset(), effect)
 
-        self._producer.produce(self.topic, b'{"n":1}', key, partition=partition,
-                               headers=[("id", event_id)], on_delivery=delivered)
+        self._producer.produce(self.topic, self.values.get(kind, b'{"n":1}'), key,
+                               partition=partition, on_delivery=delivered,
+                               headers=[("id", event_id), ("eventType", kind)])
 
     def _invent(self, kind):
         self._numbers += 1
@@ -284,6 +294,8 @@ class Fleet:
 
     def _decide(self, delivered, connect):
         kind = self._kind_of.get(delivered.event_id, "done")
+        if kind in self.scripts:
+            return self.scripts[kind](delivered, connect)
         time.sleep(random.uniform(*SLOW_S) if kind == "slow" else random.random() * 0.004)  # its work
         if kind == "retry" and self._fails_now(delivered.event_id):
             return {"status": "retry", "reason": "scripted", "delay_ms": random.choice((5, 60, 150))}
@@ -294,21 +306,28 @@ class Fleet:
         return {"status": "done"}
 
     def _make_effect(self, delivered, connection):
-        fails = self._kind_of[delivered.event_id] == "effect_after_rollback" \
-            and self._fails_now(delivered.event_id)
+        def fail_after_complete():
+            if self._kind_of[delivered.event_id] == "effect_after_rollback" \
+                    and self._fails_now(delivered.event_id):
+                raise RuntimeError("scripted, after complete() and before COMMIT")
+
+        self.make_effect(delivered, connection, fail_after_complete)
+        return {"status": "settled"}
+
+    @staticmethod
+    def make_effect(delivered, connection, before_commit=lambda: None):
+        """Commits one effect together with complete(); `before_commit` may raise."""
         try:
             connection.execute("INSERT INTO effects VALUES (%s, %s, %s)",
                                [delivered.source, delivered.event_id, delivered.claim])
             connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
-            if fails:
-                raise RuntimeError("scripted, after complete() and before COMMIT")
+            before_commit()
             delivered.completed_at = time.monotonic()
             connection.commit()
         except BaseException:
             delivered.completed_at = None
             connection.rollback()
             raise
-        return {"status": "settled"}
 
     # The end
 

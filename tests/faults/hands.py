@@ -30,17 +30,19 @@ class Hand(threading.Thread):
     """
 
     def __init__(self, ledger, instance, path, decide, conninfo, workers=6, window=16,
-                 timeout_ms=2000, name="h1"):
+                 timeout_ms=2000, name="h1", connection=None, **hello):
         super().__init__(name=f"{name} of {instance}", daemon=True)
+        self.connection = connection or Connection
         self.ledger = ledger
         self.instance = instance
         self.path = path
         self.decide = decide
         self.conninfo = conninfo
         self.hello = {"protocol": [1], "handler": "fleet", "instance": name,
-                      "max_in_flight": window, "timeout_ms": timeout_ms}
+                      "max_in_flight": window, "timeout_ms": timeout_ms, **hello}
         self.failures = []    # what went wrong in here: a failed test
         self.connections = 0  # that got as far as an answer to hello
+        self.oddities = 0     # how often it misbehaved: see odd_hands.py
         self._ended = threading.Event()
         self._local = threading.local()
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, f"work of {self.name}")
@@ -61,7 +63,7 @@ class Hand(threading.Thread):
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                     client.connect(self.path)
-                    Connection(self, client).serve()
+                    self.connection(self, client).serve()
             except OSError:
                 pass  # not there yet, or gone again
             except Exception as error:  # a failed test, told by close()
@@ -97,8 +99,8 @@ class Connection:
 
     def serve(self):
         self._send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": self.hand.hello})
-        rest = b""
         try:
+            rest = self._begin()
             while not self.hand.has_ended and (data := self._read()) is not None:
                 *lines, rest = (rest + data).split(b"\n")
                 read_at = time.monotonic()
@@ -108,6 +110,10 @@ class Connection:
         finally:
             for delivered in list(self.open.values()):
                 self.hand.ledger.finish(delivered, "lost", self.alive_at)
+
+    def _begin(self):
+        """Before it reads as it should; returns what has been read."""
+        return b""
 
     def _read(self):
         """What has come, perhaps nothing; None at the end of the connection."""
@@ -142,13 +148,17 @@ class Connection:
             raise ConnectionResetError(line["error"]["message"])  # refused: come again later
 
     def _deliver(self, delivery_id, params, read_at):
+        self.hand.submit(self._work, delivery_id, self._open(delivery_id, params, read_at))
+
+    def _open(self, delivery_id, params, read_at):
         event = params["event"]
+        deadline = _monotonic(params["delivery"]["deadline"])
         delivered = self.hand.ledger.begin(
             self.hand.instance, self.hand.hello["instance"], event["source"], event["id"],
-            params["delivery"]["claim"], params["delivery"]["attempt"], read_at,
-            deadline=_monotonic(params["delivery"]["deadline"]))
+            params["delivery"]["claim"], params["delivery"]["attempt"],
+            min(read_at, deadline), deadline=deadline)  # read too late, it was never open here
         self.open[delivery_id] = delivered
-        self.hand.submit(self._work, delivery_id, delivered)
+        return delivered
 
     def _work(self, delivery_id, delivered):
         try:
@@ -173,7 +183,7 @@ class Connection:
             line["error"] = {"code": -32000, "message": f"{type(decision).__name__}: {decision}"}
         else:
             line["result"] = decision
-        how = "error" if "error" in line else decision["status"]
+        how = "error" if "error" in line else getattr(decision, "how", decision["status"])
         with self.lock:
             self.hand.ledger.finish(delivered, how, time.monotonic())
             self.open.pop(delivery_id, None)

@@ -48,6 +48,7 @@ class Delivered:
     end: float | None = None
     how: str | None = None  # the answer's status, "error", "timeout", "cancel" or "lost"
     completed_at: float | None = None  # just before its transaction with complete() was committed
+    number: int = 1  # of the deliveries of its message
 
     @property
     def id(self):
@@ -93,6 +94,7 @@ class Ledger:
         self._lock = threading.Lock()
         self.produced = []
         self.deliveries = []
+        self._numbers = collections.Counter()
         self.expected_dead = set()
 
     # Writing
@@ -120,6 +122,8 @@ class Ledger:
         """Notes a delivery and returns it, for finish()."""
         delivered = Delivered(*fields, **named)
         with self._lock:
+            self._numbers[delivered.id] += 1
+            delivered.number = self._numbers[delivered.id]
             self.deliveries.append(delivered)
         return delivered
 

@@ -10,20 +10,31 @@ from support.sidecar import SANITIZERS, binary
 class NoopHandler:
     """examples/noop_handler of the build that the sidecar under test came from."""
 
-    def __init__(self, socket_path, name="noop", window=1000, batch=1):
+    def __init__(self, socket_path, name="noop", window=1000, batch=1, timeout_ms=30_000):
         self.directory = process.scratch("noop")
         self.ledger = os.path.join(self.directory, "ledger")
         self.log = os.path.join(self.directory, "noop.log")
         build = pathlib.Path(binary()).parents[1]
         self._process = process.spawn(
             [str(build / "examples" / "noop_handler"), "--socket", socket_path, "--name", name,
-             "--window", str(window), "--batch", str(batch), "--ledger", self.ledger],
+             "--window", str(window), "--batch", str(batch), "--timeout", str(timeout_ms),
+             "--ledger", self.ledger],
             self.log, env={**os.environ, **SANITIZERS})
 
     def lines(self):
         """One line a delivery so far: event id, seq, attempt."""
         self.stop()
         return pathlib.Path(self.ledger).read_text(encoding="utf-8").splitlines()
+
+    def count(self):
+        """Deliveries so far."""
+        try:
+            return pathlib.Path(self.ledger).read_text(encoding="utf-8").count("\n")
+        except FileNotFoundError:
+            return 0
+
+    def signal(self, number):
+        self._process.send_signal(number)
 
     def kill(self):
         self._process.kill()
