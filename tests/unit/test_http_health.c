@@ -66,7 +66,7 @@ static void assert_holds(judge_fn *judge, const struct health *health, int64_t s
 		fail_msg("%s", buf_str(&json));
 }
 
-static void alive_while_both_loops_went_round_within_half_a_minute(void **state)
+static void alive_while_both_loops_went_round_within_its_time(void **state)
 {
 	struct health health = well_at_now();
 
@@ -77,14 +77,14 @@ static void alive_while_both_loops_went_round_within_half_a_minute(void **state)
 	health.ingest_tick_ms = NOW - HEALTH_STALL_MS - 1;
 	assert_fails(health_alive, &health,
 		"{\"alive\":false,\"reasons\":[{\"check\":\"ingest\",\"detail\":"
-		"\"the ingest loop has not gone round for 30 s\"}]}");
+		"\"the ingest loop has not gone round for 45 s\"}]}");
 	health.dispatch_tick_ms = NOW - 45000;
 	assert_fails(health_alive, &health,
 		"\"},{\"check\":\"dispatch\",\"detail\":"
 		"\"the dispatch loop has not gone round for 45 s\"}]}");
 }
 
-static void a_start_is_given_half_a_minute_to_live_but_is_not_ready(void **state)
+static void a_start_is_given_its_time_to_live_but_is_not_ready(void **state)
 {
 	struct health health = well_at_now();
 
@@ -143,7 +143,7 @@ static void ready_needs_progress(void **state)
 	health.stored_ms = NOW - HEALTH_STALL_MS - 1000;
 	assert_fails(health_ready, &health,
 		"{\"check\":\"progress\",\"detail\":\"records are waiting, and none was stored for "
-		"31 s\"}");
+		"46 s\"}");
 	health = well_at_now();
 	health.dispatch_tick_ms = NOW - 31000;
 	assert_fails(
@@ -179,8 +179,8 @@ static void without_memory_for_the_reasons_it_is_not_ready(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alive_while_both_loops_went_round_within_half_a_minute),
-		cmocka_unit_test(a_start_is_given_half_a_minute_to_live_but_is_not_ready),
+		cmocka_unit_test(alive_while_both_loops_went_round_within_its_time),
+		cmocka_unit_test(a_start_is_given_its_time_to_live_but_is_not_ready),
 		cmocka_unit_test(alive_while_stopping_but_not_ready),
 		cmocka_unit_test(ready_while_a_heartbeat_is_younger_than_the_lease),
 		cmocka_unit_test(ready_needs_a_group_and_a_broker),
