@@ -24,6 +24,7 @@
 struct incarnation {
 	struct instance instance;
 	struct gate *gate;
+	struct passage passage;
 	struct queue *handovers;
 	struct wake wake;
 	struct dispatch *dispatch;
@@ -67,6 +68,7 @@ static int make_dispatch(struct daemon *daemon, struct incarnation *life, struct
 	struct dispatch_options options = {
 		.config = daemon->config,
 		.gate = life->gate,
+		.passage = &life->passage,
 		.in = life->handovers,
 		.wake = &life->wake,
 		.metrics = daemon->metrics,
@@ -106,6 +108,7 @@ static int make_ingest(struct daemon *daemon, struct incarnation *life, struct e
 	struct ingest_options options = {
 		.config = daemon->config,
 		.gate = life->gate,
+		.passage = &life->passage,
 		.out = life->handovers,
 		.dispatch_wake = &life->wake,
 		.metrics = daemon->metrics,

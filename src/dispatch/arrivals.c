@@ -125,6 +125,8 @@ void arrivals_drop(struct dispatch *dispatch)
 		handover_free(arrival->handover);
 		free(arrival);
 	}
+	job_free(dispatch->late);
+	dispatch->late = NULL;
 }
 
 /* ------------------------------------------------------------------ finished jobs */
@@ -157,19 +159,42 @@ static void on_database_ok(struct dispatch *dispatch)
 	dispatch->faults = 0;
 }
 
+/* The claim may have stepped over rows that are committed and not in the queue yet. */
+static bool is_early(const struct dispatch *dispatch, const struct job *job)
+{
+	bool claims = job->kind == JOB_DUE || job->kind == JOB_LANES;
+
+	return claims && job->claimed.count > 0 && dispatch->lanes.ordering != ORDERING_NONE &&
+	       !dispatch_is_stopping(dispatch) &&
+	       atomic_load(&dispatch->options.passage->ended) < job->behind;
+}
+
+static void take_job(struct dispatch *dispatch, struct job *job)
+{
+	if (is_early(dispatch, job)) {
+		dispatch->late = job; /* one claim at a time: there is no other */
+		return;
+	}
+	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
+		settler_finished(dispatch, job);
+	else
+		claimed_take(dispatch, job);
+	job_free(job);
+}
+
 void arrivals_take_jobs(struct dispatch *dispatch)
 {
-	struct job *job;
+	struct job *job = dispatch->late;
 
+	dispatch->late = NULL;
+	if (job != NULL)
+		take_job(dispatch, job);
 	while ((job = worker_pool_take(dispatch->pool)) != NULL) {
 		if (job->result != 0)
 			on_database_fault(dispatch, job);
 		else
 			on_database_ok(dispatch);
-		if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
-			settler_finished(dispatch, job);
-		else
-			claimed_take(dispatch, job);
-		job_free(job);
+		job->behind = atomic_load(&dispatch->options.passage->begun);
+		take_job(dispatch, job);
 	}
 }

@@ -50,6 +50,7 @@ static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, 
 
 static void admit_claimed(struct dispatch *dispatch, struct job *job)
 {
+	bool doubtful = job->lost != atomic_load(&dispatch->options.passage->lost);
 	struct claimed *claimed = &job->claimed;
 	size_t bytes = 0;
 
@@ -61,8 +62,8 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 		struct message *message = claimed->rows[i].message;
 
 		claimed->rows[i].message = NULL;
-		held_admit(dispatch, message, index_of(dispatch, message), HELD_CLAIMED,
-			job->request.number);
+		held_admit(dispatch, message, index_of(dispatch, message),
+			doubtful ? HELD_CLAIMED_DOUBTFUL : HELD_CLAIMED, job->request.number);
 	}
 	if (job->reserved > claimed->count)
 		gate_release(dispatch->options.gate, job->reserved - claimed->count, 0);

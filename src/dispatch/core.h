@@ -182,6 +182,7 @@ struct dispatch {
 	struct lanes lanes;
 	struct holds holds;
 	STAILQ_HEAD(, arrival) arrivals;
+	struct job *late; /* a claim that waits for a batch on its way; NULL: none does */
 
 	struct routing *routing;
 	struct handler *handlers;
@@ -229,7 +230,8 @@ bool dispatch_is_stopping(const struct dispatch *dispatch);
 enum held_origin {
 	HELD_BORN, /* by INSERT: counts for low_seq */
 	HELD_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
-	HELD_CLAIMED, /* from the table */
+	HELD_CLAIMED,          /* from the table */
+	HELD_CLAIMED_DOUBTFUL, /* from the table, but something older of its key may be on its way back */
 };
 /* A claimed message arrives; takes it. `number`: of the claim that brought it, 0 when it was born. */
 void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
@@ -374,11 +376,11 @@ void claimed_take(struct dispatch *dispatch, struct job *job);
 /* arrivals.c */
 /* Batches from ingest, a bounded number; what must wait for claims is kept. */
 void arrivals_take(struct dispatch *dispatch);
-/* Finished jobs, all of them. */
+/* Finished jobs, all of them; a claim that may have stepped over a batch on its way waits for that. */
 void arrivals_take_jobs(struct dispatch *dispatch);
 /* A claim was lost: what waits for it may be behind rows that nobody holds. */
 void arrivals_doubt(struct dispatch *dispatch);
-/* Frees the batches that still wait. */
+/* Frees the batches and the claim that still wait. */
 void arrivals_drop(struct dispatch *dispatch);
 
 /* stopping.c */

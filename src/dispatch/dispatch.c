@@ -114,6 +114,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
 	metric_set(dispatch->claimed_gauge, (double)count);
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
+	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
 	stopping_check(dispatch, now_ms);
 	on_pump(-1, 0, dispatch);

@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "model/gate.h"
 #include "model/health.h"
+#include "model/passage.h"
 #include "model/supervision.h"
 
 struct dispatch;
@@ -25,6 +26,7 @@ struct dispatch;
 struct dispatch_options {
 	const struct config *config;
 	struct gate *gate;
+	const struct passage *passage;
 	struct queue *in;  /* struct handover * */
 	struct wake *wake; /* poked by ingest and by the workers */
 	struct metrics *metrics;

@@ -136,7 +136,9 @@ void held_admit(struct dispatch *dispatch, struct message *message, size_t parti
 {
 	struct gate_partition where = gate_look(dispatch->options.gate, partition);
 	enum admission admission = ADMIT_PARK;
-	struct entry *entry = entry_new(dispatch, message, partition, origin != HELD_CLAIMED);
+	bool born = origin == HELD_BORN || origin == HELD_DOUBTFUL;
+	bool doubtful = origin == HELD_DOUBTFUL || origin == HELD_CLAIMED_DOUBTFUL;
+	struct entry *entry = entry_new(dispatch, message, partition, born);
 
 	if (entry == NULL) {
 		refuse(dispatch, message, number);
@@ -145,7 +147,7 @@ void held_admit(struct dispatch *dispatch, struct message *message, size_t parti
 	entry->claim = number == 0 ? NULL : open_claims_hold(&dispatch->claimer.open, number);
 	assign_handler(dispatch, entry);
 	if (lanes_admit(&dispatch->lanes, entry, &admission, NULL) != 0 ||
-		(origin == HELD_DOUBTFUL && entry->lane != NULL))
+		(doubtful && entry->lane != NULL))
 		admission = ADMIT_PARK;
 	/* In its lane, too, what goes back: the partition may be ours again before the row is back. */
 	if (dispatch_is_stopping(dispatch) || !where.assigned)

@@ -58,6 +58,11 @@ static void on_fatal(void *arg, const struct err *err)
 	ingest_fault(arg, err);
 }
 
+static void on_committing(void *arg)
+{
+	passage_begin(((const struct ingest *)arg)->options.passage);
+}
+
 /* --- Making it ------------------------------------------------------------------------------------ */
 
 static int open_store(struct ingest *ingest, struct err *err)
@@ -77,6 +82,8 @@ static int open_store(struct ingest *ingest, struct err *err)
 		.instance = options->instance,
 		.first_low_seq = options->first_low_seq,
 		.ordering = options->config->inbox.ordering,
+		.committing = on_committing,
+		.arg = ingest,
 	};
 	return inbox_new(&ingest->inbox, &inbox, err);
 }
@@ -246,14 +253,27 @@ static void collect(struct ingest *ingest)
 	look_again(ingest);
 }
 
+/* What was stored last is in the queue: a claim that waits for it may be taken in. */
+static void let_claims_in(struct ingest *ingest)
+{
+	if (ingest->store_unheard || !passage_is_open(ingest->options.passage))
+		return;
+	passage_end(ingest->options.passage);
+	wake_poke(ingest->options.dispatch_wake);
+}
+
 static void hand_over(struct ingest *ingest)
 {
-	if (outbox_is_empty(ingest))
+	if (outbox_is_empty(ingest)) {
+		let_claims_in(ingest);
 		return;
-	if (outbox_push(ingest, HANDOVER_MS))
+	}
+	if (outbox_push(ingest, HANDOVER_MS)) {
+		let_claims_in(ingest);
 		ingest_unhold(ingest, HOLD_OUTBOX);
-	else if (collect_is_full(ingest))
+	} else if (collect_is_full(ingest)) {
 		ingest_hold(ingest, HOLD_OUTBOX);
+	}
 }
 
 static bool is_due(const struct ingest *ingest)

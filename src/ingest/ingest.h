@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "model/gate.h"
 #include "model/health.h"
+#include "model/passage.h"
 #include "model/supervision.h"
 
 struct ingest;
@@ -23,6 +24,7 @@ struct ingest;
 struct ingest_options {
 	const struct config *config;
 	struct gate *gate;
+	struct passage *passage;    /* of what is committed and not in the queue yet */
 	struct queue *out;          /* struct handover *, taken by dispatch */
 	struct wake *dispatch_wake; /* poked after each handover */
 	struct metrics *metrics;

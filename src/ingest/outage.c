@@ -223,6 +223,9 @@ void outage_step(struct ingest *ingest)
 		return;
 	}
 	ingest->outage.down = false;
+	if (ingest->store_unheard)
+		passage_lose(ingest->options.passage);
+	ingest->store_unheard = false;
 	ingest_unhold(ingest, HOLD_DATABASE);
 	if (ingest->batch.row_count + ingest->batch.reject_count == 0)
 		outage_over(ingest);

@@ -76,6 +76,7 @@ struct ingest {
 	struct batch rest;      /* what storing_step() leaves for the next; empty outside of it */
 	size_t part_most;       /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
+	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
 	struct lane_set parked;
 	struct outbox outbox;
 	struct outage outage;

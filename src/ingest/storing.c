@@ -313,6 +313,7 @@ static void was_stored(struct ingest *ingest, struct handover *handover)
 static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
 {
 	give_budget_back(ingest);
+	ingest->store_unheard = r == INBOX_UNKNOWN;
 	if (r < 0 || r == INBOX_UNKNOWN)
 		grow_smaller(ingest);
 	put_rest_back(ingest);

@@ -23,6 +23,8 @@ int inbox_new(struct inbox **out, const struct inbox_options *options, struct er
 	inbox->db = options->db;
 	inbox->instance = options->instance;
 	inbox->ordering = options->ordering;
+	inbox->committing = options->committing;
+	inbox->arg = options->arg;
 	inbox->highest_seq = options->first_low_seq - 1;
 	*out = inbox;
 	inbox = NULL;
@@ -394,6 +396,8 @@ static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
 		return r;
 	}
 	FAULT_POINT("after_insert_before_commit");
+	if (inbox->committing != NULL)
+		inbox->committing(inbox->arg);
 	r = db_commit(inbox->db, err);
 	FAULT_POINT("after_commit_before_offset");
 	if (r == 0 && FAULT_ERROR("error_after_store"))

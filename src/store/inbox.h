@@ -18,6 +18,9 @@ struct inbox_options {
 	int32_t instance;
 	int64_t first_low_seq; /* from instance_register() */
 	enum ordering ordering;
+	void (*committing)(
+		void *arg); /* before the COMMIT of a batch; NULL: nobody wants to know */
+	void *arg;
 };
 int inbox_new(struct inbox **out, const struct inbox_options *options, struct err *err);
 void inbox_free(struct inbox *inbox);

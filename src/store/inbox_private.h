@@ -9,6 +9,8 @@ struct inbox {
 	struct db *db;
 	int32_t instance;
 	enum ordering ordering;
+	void (*committing)(void *arg);
+	void *arg;
 	int64_t highest_seq;   /* of the rows whose COMMIT was answered (rule R3) */
 	int64_t batch_highest; /* of the batch under way */
 	struct params params;  /* scratch for the statement being queued; libpq copies */

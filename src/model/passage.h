@@ -1,0 +1,46 @@
+/*
+ * From COMMIT into the queue: a batch that is committed is seen by claims before dispatch has it. A claim
+ * takes what waits of a key and may step over a row of the batch that was born claimed; so the rows of a
+ * claim are taken in only while no batch is on this way, or once it has come out of it (rule R11). When
+ * nobody heard whether the batch was stored, its rows may be given back behind the claim's: then the
+ * claim's rows go back as well.
+ *
+ * Ingest writes, dispatch reads; any thread.
+ */
+#ifndef MODEL_PASSAGE_H
+#define MODEL_PASSAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct passage {
+	_Atomic uint64_t begun; /* batches about to be committed, or committed */
+	_Atomic uint64_t ended; /* of them those that are in the queue, or were not stored */
+	_Atomic uint64_t lost;  /* of them those nobody heard of; those stored were given back */
+};
+
+static inline void passage_begin(struct passage *passage)
+{
+	(void)atomic_fetch_add(&passage->begun, 1);
+}
+
+static inline void passage_end(struct passage *passage)
+{
+	atomic_store(&passage->ended, atomic_load(&passage->begun));
+}
+
+/* Whether it was stored was not heard; what it held waits in the table by now. */
+static inline void passage_lose(struct passage *passage)
+{
+	(void)atomic_fetch_add(&passage->lost, 1);
+	passage_end(passage);
+}
+
+/* Ingest: is a batch on its way? */
+static inline bool passage_is_open(const struct passage *passage)
+{
+	return atomic_load(&passage->ended) != atomic_load(&passage->begun);
+}
+
+#endif

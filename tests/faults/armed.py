@@ -1,0 +1,33 @@
+"""One sidecar whose fault points a test arms while it runs, as fleet.Instance does for a fleet."""
+
+import os
+
+from support.wait import eventually
+
+
+class Armed:
+    """start_inboxd's sidecar with a file of fault points: nothing is armed at first."""
+
+    def __init__(self, sidecar):
+        self.sidecar = sidecar
+        self.file = os.path.join(sidecar.directory, "faults")
+        sidecar.env["INBOXD_FAULTPOINTS"] = self.file
+
+    def arm(self, *rules):
+        """Each rule is `NAME ACTION [NTH]`; replaces what was armed."""
+        with open(self.file + ".new", "w", encoding="utf-8") as file:
+            file.write("".join(f"{rule}\n" for rule in rules))
+        os.replace(self.file + ".new", self.file)
+
+    def wait_hit(self, name, times=1):
+        """Until the point has done what it was armed for; it is noted before it is done."""
+        eventually(lambda: self.hits(name) >= times, every=0.01,
+                   what=f"fault point {name} to be hit {times} times")
+
+    def hits(self, name):
+        """How often the point has done what it was armed for."""
+        try:
+            with open(self.file + ".hits", encoding="utf-8") as file:
+                return [line.split()[0] for line in file].count(name)
+        except FileNotFoundError:
+            return 0

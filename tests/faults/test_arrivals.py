@@ -1,0 +1,165 @@
+"""Rows reach dispatch by two ways, born claimed and claimed from the table. Whichever is the slower one, the
+messages of a key are handed out in their order.
+"""
+
+import pytest
+
+from confluent_kafka import Consumer
+
+from armed import Armed
+from support.scripts import always, by_id, DONE
+from support.wait import eventually, throughout
+from support.wire import NEVER, retry
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic(partitions=1)
+
+
+@pytest.fixture
+def armed(make_inboxd):
+    """armed(settings) -> an Armed sidecar that is ready."""
+    def start(**settings):
+        made = Armed(make_inboxd(settings))
+        made.sidecar.start()
+        return made
+
+    return start
+
+
+def record(event_id, key):
+    return {"value": b"{}", "key": key, "partition": 0, "headers": [("id", event_id)]}
+
+
+def in_order(client, *ids):
+    return [event_id for event_id in client.event_ids if event_id in ids]
+
+
+@pytest.mark.parametrize("lost", [[], ["error_after_store error"]], ids=["heard", "unheard"])
+def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(armed, handler, streams, topic,
+                                                                          inbox, lost):
+    """There is room for one of the batch: k1 is born claimed, k2 waits in the table. When the answer to COMMIT
+    is lost, k1 goes back to the table while k2 is on its way out of it."""
+    one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"})
+    client = handler(one.sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
+    streams.produce_many(topic, [record("other", "o")])
+    other = client.wait_event("other")
+    one.arm("after_commit_before_offset delay:1500", *lost)
+    streams.produce_many(topic, [record("k1", "k"), record("k2", "k")])
+    one.wait_hit("after_commit_before_offset")
+    assert (inbox.message("k1")["status"], inbox.message("k2")["status"]) == ("claimed", "waiting")
+    client.answer(other, DONE)  # room for a claim, which finds k2 alone
+    inbox.wait_processed(3)
+    assert in_order(client, "k1", "k2") == ["k1", "k2"]
+
+
+def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
+    """Of two the later one could take rows behind those of the other, and arrive first."""
+    one = armed(worker={"connections": 4})
+    first = {}
+
+    def decide(delivery):
+        return first.setdefault((delivery.event_id, delivery.attempt),
+                                NEVER if delivery.event_id in ("k1", "d") else DONE)
+
+    client = handler(one.sidecar, decide)
+    streams.produce_many(topic, [record("k1", "k"), record("d", "d")])
+    client.wait_count(2)
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(3)
+    client.answer(client.wait_event("k1"), retry(delay_ms=1))  # k2 is parked behind it
+    client.wait_event("k1", 2)
+    assert inbox.wait_status("k2", "parked")
+    one.arm("after_claim delay:1500", "before_claim delay:1 *")
+    client.answer(client.wait_event("d"), retry(delay_ms=1))
+    one.wait_hit("after_claim")
+    given = one.hits("before_claim")
+    client.answer(client.wait_event("k1", 2), DONE)  # now k2 could be claimed, but for the claim under way
+    inbox.wait_status("k1", "processed")
+    throughout(lambda: one.hits("before_claim") == given, seconds=0.7)
+    client.answer(client.wait_event("d", 2), DONE)
+    inbox.wait_processed(3)
+
+
+def test_everything_that_arrived_is_taken_in_before_anything_is_delivered(armed, handler, streams, topic,
+                                                                         inbox):
+    """Dispatch stands still while more batches than it once took in a round gather in the queue, k1 in the
+    last of them, and a claim takes k2 from behind it."""
+    one = armed(inbox={"max_claimed": 30}, worker={"claim_batch": 5}, ingest={"batch_messages": 1})
+    client = handler(one.sidecar, always(DONE))
+    streams.produce_many(topic, [record("first", "f")])
+    inbox.wait_processed(1)
+    one.arm("before_claim delay:4000")  # it has a part of the room
+    one.wait_hit("before_claim")
+    one.arm("before_tick delay:5000")
+    one.wait_hit("before_tick")
+    streams.produce_many(topic, [record(f"x{number}", f"x{number}") for number in range(24)])
+    streams.produce_many(topic, [record("k1", "k"), record("k2", "k")])
+    inbox.wait_stored(27)
+    assert (inbox.message("k1")["status"], inbox.message("k2")["status"]) == ("claimed", "waiting")
+    inbox.wait_processed(27)
+    assert in_order(client, "k1", "k2") == ["k1", "k2"]
+
+
+def test_what_came_while_a_claim_was_lost_waits_behind_what_the_claim_took(armed, handler, streams, topic,
+                                                                         inbox):
+    """R3: k2 found k1 claimed, not waiting, and is born claimed; then k1 goes back to the table."""
+    one = armed(worker={"poll": "60s"})  # no claims but that of k1
+    client = handler(one.sidecar, by_id({"k1": [NEVER]}))
+    streams.produce_many(topic, [record("k1", "k")])
+    k1 = client.wait_event("k1")
+    one.arm("after_claim delay:1500", "error_after_claim error")
+    client.answer(k1, retry(delay_ms=1))
+    eventually(lambda: inbox.message("k1")["delivery_count"] == 2)
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(2)
+    assert inbox.message("k2")["status"] == "claimed"
+    inbox.wait_processed(2)
+    assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
+    assert one.hits("error_after_claim") == 1
+
+
+# --- The partition goes and comes back ----------------------------------------------------------------------
+
+EAGER = {"partition.assignment.strategy": "range"}
+
+
+@pytest.fixture
+def rebalance(kafka_server, group, make_topic, inbox):
+    """rebalance(): with the eager protocol everybody's partitions go, and come back at once."""
+    elsewhere = make_topic()
+    made = []
+
+    def epoch():
+        return inbox.value("SELECT max(epoch) FROM inbox.inbox_offsets")
+
+    def join():
+        before = epoch()
+        made.append(Consumer({"bootstrap.servers": kafka_server.bootstrap, "group.id": group, **EAGER}))
+        made[-1].subscribe([elsewhere])
+        eventually(lambda: made[-1].poll(0.05) or epoch() > before)
+
+    yield join
+    for consumer in made:
+        consumer.close()
+
+
+def test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_back(
+        armed, handler, streams, topic, inbox, rebalance):
+    """k2 waits for a claim to come back; meanwhile k1 goes to its retry, and the lane that knew of it is
+    forgotten with the partition."""
+    one = armed(kafka=EAGER)
+    client = handler(one.sidecar, by_id({"k1": [NEVER]}))
+    streams.produce_many(topic, [record("k1", "k")])
+    k1 = client.wait_event("k1")
+    one.arm("after_claim delay:6000")
+    one.wait_hit("after_claim")
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(2)
+    assert inbox.message("k2")["status"] == "claimed"
+    client.answer(k1, retry(delay_ms=1))
+    eventually(lambda: inbox.message("k1")["retry_count"] == 1)
+    rebalance()
+    inbox.wait_processed(2)
+    assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
