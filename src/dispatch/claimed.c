@@ -48,9 +48,17 @@ static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, 
 	}
 }
 
+/* Something older of their keys may have gone to the table, unseen by the claim and forgotten here: a batch
+ * nobody heard of was given back, or a partition has gone, its lanes with it, and may be ours again. */
+static bool is_doubtful(const struct dispatch *dispatch, const struct job *job)
+{
+	return job->tenure != dispatch->tenure ||
+	       job->lost != atomic_load(&dispatch->options.passage->lost);
+}
+
 static void admit_claimed(struct dispatch *dispatch, struct job *job)
 {
-	bool doubtful = job->lost != atomic_load(&dispatch->options.passage->lost);
+	bool doubtful = is_doubtful(dispatch, job);
 	struct claimed *claimed = &job->claimed;
 	size_t bytes = 0;
 

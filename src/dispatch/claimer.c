@@ -71,6 +71,7 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	struct claimer *claimer = &dispatch->claimer;
 
 	job->lost = atomic_load(&dispatch->options.passage->lost);
+	job->tenure = dispatch->tenure;
 	claimer->claims_under_way++;
 	claimer->numbers[job->kind] = (uint64_t)job->request.number;
 	claimer->lanes_last = job->kind == JOB_LANES;

@@ -182,6 +182,7 @@ struct dispatch {
 	struct lanes lanes;
 	struct holds holds;
 	STAILQ_HEAD(, arrival) arrivals;
+	uint64_t tenure;  /* how often a partition has gone */
 	struct job *late; /* a claim that waits for a batch on its way; NULL: none does */
 
 	struct routing *routing;

@@ -163,3 +163,24 @@ def test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_bac
     rebalance()
     inbox.wait_processed(2)
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
+
+
+def test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back(
+        armed, handler, streams, topic, inbox, rebalance):
+    """The claim took k2 while k1 was open; k1 goes to its retry, and the lane that knew of it is forgotten
+    with the partition."""
+    one = armed(kafka=EAGER, inbox={"max_claimed": 2})
+    client = handler(one.sidecar, by_id({"k1": [NEVER], "other": [NEVER]}))
+    streams.produce_many(topic, [record("k1", "k"), record("other", "o")])
+    client.wait_count(2)
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_status("k2", "waiting")
+    one.arm("after_claim delay:6000")
+    client.answer(client.wait_event("other"), DONE)
+    one.wait_hit("after_claim")
+    assert inbox.message("k2")["status"] == "claimed"
+    client.answer(client.wait_event("k1"), retry(delay_ms=1))
+    eventually(lambda: inbox.message("k1")["retry_count"] == 1)
+    rebalance()
+    inbox.wait_processed(3)
+    assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
