@@ -263,6 +263,84 @@ static void a_lane_without_memory_is_an_error(void **state)
 	lanes_fini(&world.lanes);
 }
 
+/* Rule R12: another instance is at a row of the key. */
+static void of_a_held_lane_everything_is_parked(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	assert_int_equal(lanes_hold(&world.lanes, 0, KEY_A), 0);
+	assert_false(lanes_is_free(&world.lanes, 0, KEY_A));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_PARK);
+	assert_int_equal(admit(&world, a_row(&world, KEY_B, 2)), ADMIT_HEAD);
+	lanes_fini(&world.lanes);
+}
+
+static void a_lane_is_held_until_each_row_is_over(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	(void)lanes_hold(&world.lanes, 0, KEY_A);
+	(void)lanes_hold(&world.lanes, 0, KEY_A);
+	lanes_unhold(&world.lanes, 0, KEY_A, -1);
+	assert_false(lanes_is_free(&world.lanes, 0, KEY_A));
+	lanes_unhold(&world.lanes, 0, KEY_A, -1);
+	assert_true(lanes_is_free(&world.lanes, 0, KEY_A));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_HEAD);
+	lanes_fini(&world.lanes);
+}
+
+static void a_held_row_that_waits_again_is_gone_on_with_and_comes_first(void **state)
+{
+	struct lane_key key;
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	(void)lanes_hold(&world.lanes, 0, KEY_A);
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	lanes_unhold(&world.lanes, 0, KEY_A, 3);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_PARK);
+	(void)lanes_leave(&world.lanes, &world.entries[0], true, false);
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(key.hash, KEY_A);
+	lanes_fini(&world.lanes);
+}
+
+static void what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over(void **state)
+{
+	struct lane_key key;
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	(void)lanes_hold(&world.lanes, 0, KEY_A);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_PARK);
+	(void)lanes_leave(&world.lanes, &world.entries[0], true, false);
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	lanes_unhold(&world.lanes, 0, KEY_A, -1);
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	lanes_fini(&world.lanes);
+}
+
+static void letting_go_of_what_is_not_held_does_nothing(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	lanes_unhold(&world.lanes, 0, KEY_A, 1);
+	(void)lanes_hold(&world.lanes, 0, KEY_A);
+	lanes_forget(&world.lanes, 0, SIZE_MAX, 0);
+	lanes_unhold(&world.lanes, 0, KEY_A, 1);
+	assert_true(lanes_is_free(&world.lanes, 0, KEY_A));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_HEAD);
+	lanes_fini(&world.lanes);
+}
+
 static void lanes_of_a_lost_partition_are_forgotten(void **state)
 {
 	struct world world;
@@ -291,6 +369,12 @@ int main(void)
 		cmocka_unit_test(a_full_lane_parks_and_is_gone_on_with_when_empty),
 		cmocka_unit_test(what_a_sweep_found_never_stops_what_memory_holds),
 		cmocka_unit_test(a_lane_without_memory_is_an_error),
+		cmocka_unit_test(of_a_held_lane_everything_is_parked),
+		cmocka_unit_test(a_lane_is_held_until_each_row_is_over),
+		cmocka_unit_test(a_held_row_that_waits_again_is_gone_on_with_and_comes_first),
+		cmocka_unit_test(
+			what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over),
+		cmocka_unit_test(letting_go_of_what_is_not_held_does_nothing),
 		cmocka_unit_test(lanes_of_a_lost_partition_are_forgotten),
 	};
 

@@ -1,0 +1,94 @@
+/* Rules of the store that hold for all of it: ids, timelines, the order in force. */
+#include "world.h"
+
+/* Ids of a sequence, or of a counter, come again after a failover. */
+static void ids_are_drawn_from_all_31_bits(void **state)
+{
+	struct world *world = *state;
+
+	for (int i = 0; i < 30; i++) {
+		struct instance instance;
+
+		OK(instance_register(world->db, "other", "", &instance, &err));
+	}
+	assert_in_range(ask(world, "SELECT min(id) FROM inbox.inbox_instances"), 1, INT32_MAX);
+	assert_in_range(
+		ask(world, "SELECT max(id) FROM inbox.inbox_instances"), 1 << 30, INT32_MAX);
+	assert_in_range(ask(world, "SELECT max(g) FROM (SELECT id - lag(id) OVER (ORDER BY id) AS g"
+				   " FROM inbox.inbox_instances) gaps"),
+		1 << 24, INT32_MAX);
+}
+
+static void fail_over(struct world *world)
+{
+	run_sql(world, "UPDATE inbox.inbox_instances SET timeline = '0000002A'");
+}
+
+static void another_timeline_ends_the_lease(void **state)
+{
+	struct world *world = *state;
+	const struct heartbeat heartbeat = { 1, 1, bytes_of("[]") };
+	int64_t now;
+
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
+	fail_over(world);
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
+		HEARTBEAT_FENCED);
+}
+
+static void on_another_timeline_nothing_is_stored_or_taken(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	fail_over(world);
+	ADD(world, .id = "a");
+	assert_int_equal(store(world), INBOX_FENCED);
+	assert_int_equal(inbox_take(world->inbox, &ref, 1, &marks, &err), INBOX_FENCED);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+}
+
+static void taking_writes_down_the_order_in_force(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	run_sql(world, "UPDATE inbox.inbox_offsets SET ordering = 'none'");
+	OK(inbox_take(world->inbox, &ref, 1, &marks, &err));
+	assert_string_equal(ask_text(world, "SELECT ordering FROM inbox.inbox_offsets"), "key");
+	watermarks_free(&marks);
+}
+
+static void each_claim_of_a_row_has_another_number(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a", .key = "k", .place = PLACE_WAIT);
+	for (int claims = 2; claims < 5; claims++) {
+		struct claimed claimed =
+			claims % 2 == 0 ? claim(world, 1, NULL) : claim_key(world, "k", 1);
+
+		assert_int_equal(claimed.count, 1);
+		assert_int_equal(claimed.rows[0].message->delivery_count, claims);
+		claimed_fini(&claimed);
+		run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now(),"
+			       " claimed_by = NULL");
+	}
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(ids_are_drawn_from_all_31_bits),
+		TEST(another_timeline_ends_the_lease),
+		TEST(on_another_timeline_nothing_is_stored_or_taken),
+		TEST(taking_writes_down_the_order_in_force),
+		TEST(each_claim_of_a_row_has_another_number),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
