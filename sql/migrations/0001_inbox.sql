@@ -218,6 +218,24 @@ WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS N
       AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))
 EXECUTE FUNCTION inbox.replay_row();
 
+-- The rows a dead instance held are found by its low_seq and low_claim. Without its row nobody would ever look
+-- for them: so who deletes one that is not rescued fences it instead. When it is rescued, it can go.
+CREATE FUNCTION inbox.keep_unrescued() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE inbox.inbox_instances SET fenced_at = coalesce(fenced_at, clock_timestamp()) WHERE id = OLD.id;
+    UPDATE inbox.inbox_offsets SET owner = NULL, epoch = epoch + 1 WHERE owner = OLD.id;
+    RAISE NOTICE 'instance % is fenced, not deleted: a sidecar gives back what it held first', OLD.id
+        USING HINT = 'Delete it once rescued_at is set.';
+    RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION inbox.keep_unrescued() FROM PUBLIC;
+
+CREATE TRIGGER keep_unrescued
+BEFORE DELETE ON inbox.inbox_instances
+FOR EACH ROW WHEN (OLD.rescued_at IS NULL)
+EXECUTE FUNCTION inbox.keep_unrescued();
+
 -- Who may: the owner, and whoever is granted EXECUTE (a claim is no secret to readers of the table).
 -- Completes a message inside the handler's own transaction: its effects and this commit together or
 -- not at all. The claim is the one of the delivery, 'seq.delivery_count.instance'.

@@ -1,0 +1,78 @@
+"""Memory and table do not disagree for good: a sidecar whose memory is void begins a new life, with a new id,
+and one whose watermark was moved by hand follows it.
+"""
+
+import pytest
+
+from support.scripts import always, DONE
+from support.wait import eventually
+from support.wire import NEVER
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic(partitions=1)
+
+
+def own_id(sidecar):
+    return sidecar.status()["instance"]
+
+
+def own_row(sidecar):
+    return f"UPDATE inbox.inbox_instances SET %s WHERE id = {own_id(sidecar)}"
+
+
+def watermark_row(change):
+    return f"UPDATE inbox.inbox_offsets SET {change}"
+
+
+VOID = {
+    "another timeline": lambda sidecar: own_row(sidecar) % "timeline = '0000002A'",
+    "fenced": lambda sidecar: own_row(sidecar) % "fenced_at = now()",
+    "its row is gone": lambda sidecar: f"DELETE FROM inbox.inbox_instances WHERE id = {own_id(sidecar)}",
+    "a lower watermark": lambda sidecar: watermark_row("next_offset = next_offset - 1"),
+    "the watermark is gone": lambda sidecar: "DELETE FROM inbox.inbox_offsets",
+    "another owner, who never comes": lambda sidecar: watermark_row("owner = 1, epoch = epoch + 1"),
+}
+
+
+@pytest.mark.parametrize("why", VOID)
+def test_void_memory_begins_a_new_life(start_inboxd, handler, streams, topic, inbox, why):
+    """What is open is cancelled, another id is taken, and the rows of the old one are handled again."""
+    sidecar = start_inboxd(inbox={"ordering": "none"})
+    first = handler(sidecar, always(NEVER), timeout_ms=60000)
+    streams.events(topic, ["a", "b"])
+    opened = first.wait_count(2)
+    before = own_id(sidecar)
+    inbox.execute(VOID[why](sidecar))
+    assert {first.wait_cancel(delivery.id) for delivery in opened} == {"lease_lost"}
+    eventually(lambda: own_id(sidecar) not in (0, before))
+    handler(sidecar, always(DONE))
+    inbox.wait_processed(2)
+    assert {row["retry_count"] for row in inbox.messages()} == {0}
+
+
+def test_a_watermark_set_back_by_hand_is_followed(start_inboxd, handler, streams, topic, inbox):
+    """Still ours, in another epoch: what is read again is known already, and nobody begins anew."""
+    sidecar = start_inboxd()
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["a", "b", "c"])
+    inbox.wait_processed(3)
+    before = own_id(sidecar)
+    inbox.execute(watermark_row("next_offset = 1, epoch = epoch + 1, forced = true"))
+    eventually(lambda: sidecar.metric("inboxd_duplicates_total", topic=topic) == 2)
+    streams.events(topic, ["d"])
+    inbox.wait_processed(4)
+    assert (own_id(sidecar), client.event_ids) == (before, ["a", "b", "c", "d"])
+
+
+def test_a_deleted_row_of_a_dead_instance_strands_nothing(inboxd, handler, streams, topic, inbox):
+    """The table of instances says where to look for what the dead held; DELETE fences instead."""
+    first = handler(inboxd, always(NEVER))
+    streams.events(topic, ["a", "b"])
+    first.wait_count(2)
+    inboxd.kill()
+    inbox.execute("DELETE FROM inbox.inbox_instances")
+    inboxd.start()
+    handler(inboxd, always(DONE))
+    inbox.wait_processed(2, timeout=20)
