@@ -16,10 +16,13 @@
 #include "model/handover.h"
 #include "registration.h"
 #include "status.h"
+#include "watchdog.h"
 
 #define HANDOVERS    256 /* batches on their way from ingest to dispatch */
 #define WATCH_MS     1000
-#define INGEST_SHARE 2 /* of the shutdown timeout: what ingest may take of it */
+#define INGEST_SHARE 2    /* of the shutdown timeout: what ingest may take of it */
+#define GRACE_MS     2000 /* beyond the shutdown timeout, for what hangs */
+#define AT_ONCE_MS   10000
 
 struct incarnation {
 	struct instance instance;
@@ -239,6 +242,19 @@ static void announce(struct daemon *daemon, const struct incarnation *life)
 	notify_ready();
 }
 
+/* A fenced one exits as a failure: whoever started it starts it again. */
+static int code_of(int r)
+{
+	return r == LIFE_FENCED ? -FAULT_INTERNAL : err_exit_code(r);
+}
+
+static void watch_the_end(const struct daemon *daemon, struct watchdog *watchdog, int r)
+{
+	int64_t timeout = daemon->config->inbox.shutdown_timeout + GRACE_MS;
+
+	watchdog_start(watchdog, r == LIFE_FENCED ? AT_ONCE_MS : timeout, code_of(r));
+}
+
 /* Ends the process although a library call hangs: what it holds is given back by the lease. */
 static void leave_hanging(int code)
 {
@@ -249,6 +265,7 @@ static void leave_hanging(int code)
 int life_run(struct daemon *daemon, struct err *err)
 {
 	struct incarnation life = { .wake = WAKE_INIT };
+	struct watchdog watchdog;
 	int hung = 0;
 	int r = registration_run(daemon, &life.instance, err);
 
@@ -258,16 +275,19 @@ int life_run(struct daemon *daemon, struct err *err)
 	atomic_store(&daemon->health.heartbeat_ms, clock_now_ms()); /* registering was the first */
 	r = begin(daemon, &life, err);
 	if (r != 0) {
+		watch_the_end(daemon, &watchdog, r);
 		if (life.ingest != NULL && life.keeper != NULL)
 			hung = stop_at_once(&life);
 	} else {
 		announce(daemon, &life);
 		r = watch(daemon, &life, err);
+		watch_the_end(daemon, &watchdog, r);
 		hung = r == LIFE_FENCED ? stop_at_once(&life) : stop_in_order(daemon, &life);
 	}
 	status_show(daemon, NULL);
-	if (hung != 0) /* a fenced one exits as a failure: whoever started it starts it again */
-		leave_hanging(r == LIFE_FENCED ? -FAULT_INTERNAL : err_exit_code(r));
+	if (hung != 0)
+		leave_hanging(code_of(r));
 	end(&life);
+	watchdog_end(&watchdog);
 	return r;
 }

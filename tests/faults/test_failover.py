@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 
+import psycopg
 import pytest
 
 from support import pooler
@@ -243,3 +244,21 @@ def test_behind_pgbouncer(make_pooler, start_inboxd, handler, postgres, streams,
         own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                     " WHERE application_name LIKE 'inboxd/%'")
     assert_whole(inbox, 1000, client)
+
+
+def test_a_session_of_the_pooler_is_left_as_it_was(make_pooler, start_inboxd, handler, postgres, database,
+                                                  streams, topic, inbox):
+    """R19: settings are local to a transaction, so the next client of the session does not inherit them."""
+    pooler = make_pooler(postgres.port, "transaction")
+    sidecar = start_inboxd(postgres={"port": pooler.port})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 100)
+    assert_whole(inbox, 100, client)
+    assert sidecar.stop() == 0
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(psycopg.connect(
+            f"host=127.0.0.1 port={pooler.port} user=postgres dbname={database}")) for _ in range(4)]
+        seen = {own.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout'),"
+                            " current_setting('idle_in_transaction_session_timeout')").fetchone()
+                for own in clients}
+    assert seen == {("0", "0", "0")}

@@ -1,0 +1,37 @@
+"""Locks that hold rules: who claims holds its own lease and the partition until it commits."""
+
+import pytest
+
+from statements import ALL, Statements
+
+HASH = b"\0" * 8
+CLAIMS = {
+    "claim_due": (1, ["orders"], [0], 10, 1000, *ALL, True, 1),
+    "claim_lanes": (1, ["orders"], [0], [HASH], 10, 1000, *ALL, 1),
+    "claim_partitions": (1, ["orders"], [0], [None], 10, 1000, *ALL, 1),
+}
+
+
+def lockable(connection, table):
+    """How many rows of it could be locked for a change of their keys now."""
+    return len(connection.execute(f"SELECT FROM inbox.{table} FOR UPDATE SKIP LOCKED").fetchall())
+
+
+@pytest.mark.parametrize("name", ["hold_lease", *CLAIMS])
+def test_who_claims_holds_its_lease(db, connect, name):
+    """Rule R4: whoever fences it waits for the transaction to end."""
+    other = connect()
+    with db.transaction():
+        Statements(db).run(name, *CLAIMS.get(name, (1,)))
+        assert lockable(other, "inbox_instances") == 0
+    assert lockable(other, "inbox_instances") == 1
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_who_claims_holds_the_partition(db, connect, name):
+    """Rule R12: taking it leaves it out until the claim is over, and seen."""
+    other = connect()
+    with db.transaction():
+        Statements(db).run(name, *CLAIMS[name])
+        assert lockable(other, "inbox_offsets") == 3
+    assert lockable(other, "inbox_offsets") == 4

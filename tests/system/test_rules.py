@@ -1,0 +1,110 @@
+"""Rules of claims, sessions and suspects that show in the table or on the socket."""
+
+import pytest
+
+from support.scripts import always, by_id, DONE
+from support.wait import eventually, throughout
+from support.wire import NEVER, retry
+
+SPY = """
+CREATE TABLE public.seen (lock_timeout interval, idle interval, name text);
+CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO public.seen VALUES (current_setting('lock_timeout')::interval,
+        current_setting('idle_in_transaction_session_timeout')::interval,
+        current_setting('application_name'));
+    RETURN NULL; END $$;
+CREATE TRIGGER spy AFTER INSERT OR UPDATE ON inbox.inbox_messages FOR EACH STATEMENT
+    EXECUTE FUNCTION public.spy()"""
+
+
+def test_each_transaction_ends_before_the_lease_does(start_inboxd, handler, streams, topic, inbox, db):
+    """R5: storing, claiming and settling; and the session says whose it is."""
+    sidecar = start_inboxd(worker={"lease": "4s"})
+    db.execute(SPY)
+    handler(sidecar, by_id({"a": [retry(delay_ms=1)]}))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    assert inbox.value("SELECT count(*) FROM seen WHERE lock_timeout > '0'") >= 4
+    assert inbox.value("SELECT count(*) FROM seen WHERE lock_timeout >= '4 s' OR lock_timeout = '0'"
+                       " OR idle >= '4 s' OR idle = '0'") == 0
+    assert [row["name"] for row in inbox.query("SELECT DISTINCT name FROM seen")] == \
+        [f"inboxd/{sidecar.status()['instance']}"]
+
+
+def test_a_parked_message_that_nobody_remembers_is_found(inboxd, handler, produce, topic, inbox):
+    """R13: parked is derived, not remembered."""
+    handler(inboxd, by_id({"a": [retry(delay_ms=3_600_000)]}))
+    produce(topic, b"{}", key="k", headers=[("id", "a")])
+    inbox.wait_status("a", "retrying")
+    inbox.execute("UPDATE inbox.inbox_messages SET available_at = 'infinity'")
+    inbox.wait_processed(1, timeout=15)
+
+
+def test_a_suspect_that_is_completed_meanwhile_blocks_nobody(inboxd, handler, produce, topic, inbox):
+    """R14: its crash count cannot be raised any more; that must end, and its connection be free again."""
+    def send(event_id):
+        produce(topic, b"{}", headers=[("id", event_id)])
+
+    first = handler(inboxd, always(NEVER))
+    send("suspect")
+    first.wait_event("suspect")
+    blocker = handler(inboxd, always(NEVER))
+    first.window(0)
+    send("busy")
+    busy = blocker.wait_event("busy")
+    first.abort()
+    eventually(lambda: inbox.message("suspect")["suspect"] and inbox.message("suspect")["status"] == "claimed")
+    assert inbox.execute("UPDATE inbox.inbox_messages SET processed_at = now() WHERE event_id = 'suspect'") == 1
+    blocker.answer(busy, DONE)
+    inbox.wait_processed(2)
+    send("next")
+    blocker.wait_event("next")
+    assert blocker.of("suspect") == []
+
+
+# --- A partition goes to another sidecar --------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_partitions(make_topic, configuration):
+    made = make_topic(partitions=2)
+    configuration["kafka"]["topics"] = [made]
+    return made
+
+
+def test_what_the_old_owner_has_not_delivered_goes_back_at_once(two_partitions, start_inboxd, handler, streams,
+                                                                inbox):
+    """R12: its handler is busy with one message for ever; the second sidecar gets the others."""
+    first = start_inboxd()
+    handler(first, always(NEVER), max_in_flight=1, timeout_ms=600_000)
+    streams.produce_many(two_partitions, [
+        {"value": b"{}", "key": f"k{number}", "partition": number % 2, "headers": [("id", f"e{number}")]}
+        for number in range(20)])
+    inbox.wait_stored(20)
+    assert inbox.count("claimed") == 20
+    second = start_inboxd(inbox={"instance": "second"})
+    handler(second, always(DONE))
+    eventually(lambda: inbox.count("processed") >= 9)
+
+
+def test_what_the_old_owner_has_delivered_ends_within_one_more_timeout(two_partitions, start_inboxd, handler,
+                                                                     streams, inbox):
+    """R12: however often it is extended; the new owner waits no longer for its key."""
+    first = start_inboxd(worker={"lease": "30s"})
+    old = handler(first, always(NEVER), timeout_ms=2000)
+    streams.produce_many(two_partitions, [
+        {"value": b"{}", "key": f"k{number}", "partition": number, "headers": [("id", f"e{number}")]}
+        for number in range(2)])
+    opened = old.wait_count(2)
+
+    def extended():
+        for delivery in opened:
+            old.extend(delivery, 2000)
+        return True
+
+    throughout(lambda: extended() and not old.cancels, seconds=3, every=0.2)
+    second = start_inboxd(inbox={"instance": "second"}, worker={"lease": "30s"})
+    new = handler(second, always(DONE))
+    eventually(lambda: extended() and new.count == 1, timeout=25, every=0.2)
+    assert [cancel["reason"] for cancel in old.cancels] == ["lease_lost"]
+    assert inbox.message(new.event_ids[0])["retry_count"] == 0
