@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit sql system)
-all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model)
+all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model mutants)
 logs=
 results=()
 failed=0
@@ -31,12 +31,14 @@ usage() {
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
 		  model       every interleaving of a partition changing hands, with spin
+		  mutants     each rule of docs/rules.md taken out: a test must fail; needs half an hour
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
 
 		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x"
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
+		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
 		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
 	END
 }
@@ -127,6 +129,11 @@ suite_model() {
 	run "model" "$root/tests/model/run.sh"
 }
 
+suite_mutants() {
+	# shellcheck disable=SC2086 # several words on purpose
+	run "mutants" "$root/.venv/bin/python" "$root/tests/mutants/run.py" ${MUTANTS:-}
+}
+
 # require NAME COMMAND…: what suites stand on, in this shell; without it nothing is run.
 require() {
 	local name=$1 started=$SECONDS
@@ -141,14 +148,14 @@ prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
 	case " $* " in
-	*" sql "* | *" system "* | *" bench "* | *" faults "* | *" tsan "*)
+	*" sql "* | *" system "* | *" bench "* | *" faults "* | *" tsan "* | *" mutants "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
 		;;
 	esac
 	case " $* " in
-	*" faults "*) require "install: faults" install_packages pgbouncer ;;
+	*" faults "* | *" mutants "*) require "install: faults" install_packages pgbouncer ;;
 	esac
 	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
@@ -180,7 +187,7 @@ summary() {
 	local log
 	printf '\n'
 	for log in $(compgen -G "$logs/*.log"); do
-		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz): ' \
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants): ' \
 			"$log" | sed "s|^$logs/||; s|\.log:|: |"
 	done
 	printf '\n'

@@ -4,13 +4,16 @@ import os
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(__file__))
+sys.path[:0] = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]
 sys.dont_write_bytecode = True
 
 import rule_functions
 import rule_layers
+import rule_rules
 import rule_sql
 import rule_style
+from mutants import ALL
+from mutants.mutant import ROOT
 from tree import Tree
 
 STORY = "/* What this is for. */\n"
@@ -131,6 +134,47 @@ class Sql(unittest.TestCase):
     def test_migrations_are_numbered_without_a_gap(self):
         third = {"sql/migrations/0003_more.sql": "-- More.\n"}
         self.assertTrue(self.check(QUERY_HEAD + "SELECT 1\n", **third))
+
+
+class Rules(unittest.TestCase):
+    ROW = "## R7 It holds\n| it holds | `sql/test_it.c::it_holds`, `system/test_it.py::test_it` |\n"
+    TESTS = {"tests/sql/test_it.c": "static void it_holds(void **state)\n",
+             "tests/system/test_it.py": "def test_it(inbox):\n"}
+
+    def check(self, table, **more):
+        return words(rule_rules, files={"docs/rules.md": table, **self.TESTS, **more})
+
+    def test_a_rule_with_its_tests_is_quiet(self):
+        self.assertEqual(self.check(self.ROW, **{"src/a.c": "/* rule R7, rule R6 */\n"}), [])
+
+    def test_a_test_that_is_gone_is_found(self):
+        self.assertTrue(self.check(self.ROW.replace("it_holds`", "it_held`")))
+        self.assertTrue(self.check(self.ROW.replace("test_it.py", "test_that.py")))
+
+    def test_a_rule_without_a_test_is_found(self):
+        self.assertTrue(self.check(self.ROW + "## R8 And this\n"))
+
+    def test_a_rule_that_only_the_sources_know_is_found(self):
+        self.assertTrue(self.check(self.ROW, **{"src/a.c": "/* rule R9 */\n"}))
+
+
+class Mutants(unittest.TestCase):
+    """tests/mutants takes rules out of the sources as they are; what it names is in docs/rules.md."""
+
+    def test_each_fits_the_sources(self):
+        self.assertEqual([f"{one.name}: {one.misfit()}" for one in ALL if one.misfit()], [])
+
+    def test_each_names_tests_of_its_rule(self):
+        sections = {}
+        for section in (ROOT / "docs/rules.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+            sections[section.split()[0]] = section
+        missing = [f"{one.rule}: {test}" for one in ALL for test in one.tests
+                   if f"`{test.partition('[')[0]}`" not in sections[one.rule]]
+        self.assertEqual(missing, [])
+
+    def test_each_rule_has_one(self):
+        headings = {f"R{number}" for number in range(1, 21)} - {f"R{n}" for n in rule_rules.PENDING}
+        self.assertEqual({one.rule for one in ALL}, headings)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ have made a sanitizer speak.
 """
 
 import itertools
+import os
 import re
 
 import pytest
@@ -20,6 +21,9 @@ from support.streams import Streams
 from support.wire import Handler
 
 _numbers = itertools.count(1)
+
+# "PORT RUN": a broker that runs already, and what tells this run's topics from those of others there.
+_SHARED_KAFKA = os.environ.get("INBOXD_TEST_KAFKA", "").split()
 
 # Short where a test would otherwise wait: backoffs, leases, sessions.
 DEFAULTS = {
@@ -46,6 +50,9 @@ def postgres_server():
 
 @pytest.fixture(scope="session")
 def kafka_server():
+    if _SHARED_KAFKA:
+        yield Kafka(port=int(_SHARED_KAFKA[0]))
+        return
     server = Kafka().start()
     yield server
     server.stop()
@@ -71,7 +78,7 @@ def kafka(kafka_server):
 def name(request):
     """Unique to the test; goes into the names of its topics, group and database."""
     words = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower()).removeprefix("test_")[:40]
-    return f"{words.strip('_')}_{next(_numbers)}"
+    return "_".join([words.strip("_"), *_SHARED_KAFKA[1:], str(next(_numbers))])
 
 
 @pytest.fixture

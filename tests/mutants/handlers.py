@@ -1,0 +1,61 @@
+"""R14 and R15: one bad message or handler disturbs nobody."""
+
+from mutants.mutant import edit, mutant
+
+JUDGE = "unit/test_judge.c::"
+GATE = "unit/test_gate.c::"
+HANDLERS = "system/test_handlers.py::"
+CLAIMS = "sql/test_store_claims.c::"
+
+MUTANTS = [
+    # R14
+    mutant("R14", "what was open on a lost connection is no suspect",
+           edit("src/dispatch/judge.c", "\tstart(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = true;",
+                "\tstart(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = false;"),
+           tests=[JUDGE + "the_first_lost_connection_makes_a_suspect_and_counts_nothing"]),
+    mutant("R14", "a suspect is delivered beside others",
+           edit("src/dispatch/suspects.c", "if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||",
+                "if (entry == NULL || entry->state != ENTRY_RESERVED ||"),
+           edit("src/dispatch/pump.c", "!session->closing && session->alone == NULL &&", "!session->closing &&"),
+           edit("src/dispatch/suspects.c", "!session->closing && session->alone == NULL &&", "!session->closing &&"),
+           tests=[HANDLERS + "test_suspects_of_a_crash_come_back_alone"]),
+    mutant("R14", "crashes are not counted before the delivery",
+           edit("src/dispatch/suspects.c", "\tif (entry->raised)\n\t\tdeliver", "\tif (entry != NULL)\n\t\tdeliver"),
+           tests=[HANDLERS + "test_a_message_that_keeps_killing_its_handler_dies_of_it"]),
+    mutant("R14", "an answer does not take the count back",
+           edit("src/dispatch/judge.c", "\t\t.crash_count = message->crash_count,",
+                "\t\t.crash_count = message->crash_count + (entry->raised ? 1 : 0),"),
+           tests=[JUDGE + "any_answer_takes_the_raised_crash_count_back"]),
+    mutant("R14", "crashes never end",
+           edit("src/dispatch/judge.c", "if (entry->verdict.crash_count < rules->max_crashes)",
+                "if (entry->verdict.crash_count < 1000 * rules->max_crashes)"),
+           tests=[JUDGE + "a_suspect_that_ends_its_handler_again_counts_until_it_is_dead"]),
+    mutant("R14", "what a dead sidecar held twice is no suspect",
+           edit("sql/queries/rescue_born.sql", "suspect = m.suspect OR m.rescue_count > 0", "suspect = m.suspect"),
+           tests=["sql/test_store_instance.c::what_the_dead_held_waits_again_and_the_second_time_as_suspect"]),
+    mutant("R14", "giving back is a crash",
+           edit("src/dispatch/judge.c", "\tstart(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = entry->message->suspect;",
+                "\tstart(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = true;"),
+           tests=[JUDGE + "giving_back_changes_nothing"]),
+    mutant("R14", "the count of a completed suspect is raised for ever",
+           edit("src/dispatch/settler.c", "} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {",
+                "} else if (fate == SETTLE_LOST) {"),
+           tests=["system/test_rules.py::test_a_suspect_that_is_completed_meanwhile_blocks_nobody"]),
+    # R15
+    mutant("R15", "what nobody wants is born claimed",
+           edit("src/model/gate.c", "if (gate->routing == NULL || !routing_wants(gate->routing, message->topic, message->type)) {",
+                "if (gate->routing == NULL) {"),
+           tests=[GATE + "what_nobody_wants_is_parked_and_takes_no_budget"]),
+    mutant("R15", "what nobody wants does not hold its key",
+           edit("src/model/gate.c", "if (ordered && lane_set_add(", "if (ordered && !gate && lane_set_add("),
+           tests=[GATE + "behind_a_parked_one_of_the_same_batch_its_key_is_parked_too"]),
+    mutant("R15", "what nobody wants is claimed",
+           edit("sql/queries/claim_due.sql", "SELECT j.seq, j.wanted AND (", "SELECT j.seq, ("),
+           tests=[CLAIMS + "a_row_nobody_wants_is_parked_and_holds_its_key"]),
+    mutant("R15", "a subscription releases nothing",
+           edit("src/dispatch/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
+           tests=["system/test_routing.py::test_thousands_of_parked_messages_are_released"]),
+    mutant("R15", "what nobody wants is not counted",
+           edit("sql/queries/count_unrouted.sql", "      WHERE NOT EXISTS (", "      WHERE EXISTS ("),
+           tests=[CLAIMS + "gauges_count_what_waits_what_is_dead_and_what_nobody_wants"]),
+]

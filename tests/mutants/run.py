@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Takes each rule out of a copy of the sources, builds it, runs the tests named for it, and expects one
+of them to fail. A mutant that no test notices is a test that is missing.
+
+    tests/mutants/run.py [--list] [WORD…]    only mutants whose name has one of the words, e.g. R12
+
+First all named tests must pass on the sources as they are. The copy and its build are in a
+directory of their own; PostgreSQL and Kafka are started once for all.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from mutants import ALL  # noqa: E402
+from mutants.mutant import ROOT  # noqa: E402
+from support.kafka import Kafka  # noqa: E402
+from support.postgres import Postgres  # noqa: E402
+
+TEST_SECONDS = 200
+
+
+class Copy:
+    """The sources in a directory of their own, built with fault points."""
+
+    def __init__(self, directory):
+        self.root = pathlib.Path(directory) / "tree"
+        self.build = self.root / "build"
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for path in filter(None, listed.split("\0")):
+            if (ROOT / path).is_file():
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / path, self.root / path, follow_symlinks=False)
+        for name in (".venv", ".cache"):
+            if (ROOT / name).exists():
+                (self.root / name).symlink_to(ROOT / name)
+        self._call("meson", "setup", "build", "-Dfaultpoints=true", "-Dwerror=false",
+                   "-Dbuildtype=debug", env={**os.environ, "CC": "gcc"})
+
+    def compile(self, tests):
+        """What these tests need. None, or what the compiler says."""
+        files = {name.split("::")[0] for name in tests}
+        targets = [f"tests/{file.removesuffix('.c')}" for file in files if file.endswith(".c")]
+        if any(not file.startswith(("sql/", "unit/")) for file in files):
+            targets.append("src/inboxd")
+        if not targets:
+            return None
+        done = self._call("ninja", "-C", "build", "-j2", *targets, check=False)
+        return None if done.returncode == 0 else done.stdout[-2000:]
+
+    def change(self, edits):
+        for one in edits:
+            path = self.root / one.path
+            path.write_text(path.read_text(encoding="utf-8").replace(one.old, one.new), encoding="utf-8")
+
+    def restore(self, edits):
+        for one in edits:
+            (self.root / one.path).write_bytes((ROOT / one.path).read_bytes())
+
+    def _call(self, *command, check=True, env=None):
+        return subprocess.run(command, cwd=self.root, check=check, env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+class Tests:
+    """Runs tests by name; each kind as its own suite does."""
+
+    def __init__(self, copy, server, kafka):
+        self.copy = copy
+        self.server = server
+        self.kafka = kafka
+        self.runs = 0
+
+    def failures(self, names, stop_early=False):
+        """Names of those that failed, as given; {name: the last words}."""
+        failed = {}
+        for file in dict.fromkeys(name.split("::")[0] for name in names):
+            mine = [name for name in names if name.split("::")[0] == file]
+            run = self._cmocka if file.endswith(".c") else self._pytest
+            failed.update(run(file, mine, stop_early))
+            if failed and stop_early:
+                break
+        return failed
+
+    def _cmocka(self, file, names, _):
+        program = self.copy.build / "tests" / file.removesuffix(".c")
+        try:
+            done = subprocess.run([program], env={**os.environ, **self.server.environment()}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TEST_SECONDS,
+                                  errors="replace")
+        except subprocess.TimeoutExpired:
+            return dict.fromkeys(names, "it did not end")
+        broken = set(re.findall(r"^\[  FAILED  \] (\w+)$", done.stdout, re.M))
+        crashed = done.returncode < 0
+        return {name: done.stdout[-1500:] for name in names
+                if crashed or name.split("::")[1] in broken}
+
+    def _pytest(self, file, names, stop_early):
+        command = [ROOT / ".venv/bin/python", "-m", "pytest", "-c", self.copy.root / "tests/pytest.ini",
+                   "-p", "no:cacheprovider", "-q", "-rf", "--tb=short", "-o", "timeout=120",
+                   *(["-x"] if stop_early else []),
+                   *(f"{self.copy.root}/tests/{name}" for name in names)]
+        env = {**os.environ, "PYTHONPATH": str(self.copy.root / "tests"), "PYTHONDONTWRITEBYTECODE": "1",
+               "INBOXD_BINARY": str(self.copy.build / "src/inboxd"), "INBOXD_BUILD": str(self.copy.build)}
+        if file.startswith("sql/"):
+            env.update(self.server.environment())
+        else:
+            self.runs += 1
+            env["INBOXD_TEST_KAFKA"] = f"{self.kafka.port} r{self.runs}"
+        done = subprocess.run(command, cwd=self.copy.root, env=env, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, errors="replace")
+        if done.returncode == 0:
+            return {}
+        failed = set(re.findall(r"^(?:FAILED|ERROR) \S*?((?:sql|system|faults|model)/\S+)", done.stdout, re.M))
+        found = {name: done.stdout[-1500:] for name in names
+                 if any(one == name or one.startswith(name + "[") for one in failed)}
+        return found or {names[0]: done.stdout[-1500:]}
+
+
+def judge(copy, tests, one):
+    """("killed" | "SURVIVED" | "BROKEN", words)"""
+    copy.change(one.edits)
+    try:
+        words = copy.compile(one.tests)
+        if words is not None:
+            return "BROKEN", f"does not compile:\n{words}"
+        failed = tests.failures(one.tests, stop_early=True)
+        return ("killed", f"by {next(iter(failed))}") if failed else ("SURVIVED", one.takes_out)
+    finally:
+        copy.restore(one.edits)
+
+
+def check_unchanged(copy, tests, chosen):
+    """How many of the named tests fail without any mutant; each is said."""
+    named = sorted({name for one in chosen for name in one.tests})
+    words = copy.compile(named)
+    if words is not None:
+        print(f"BROKEN    the sources do not compile:\n{words}")
+        return 1
+    print(f"unchanged: {len(named)} tests", flush=True)
+    failed = tests.failures(named)
+    for name, last in failed.items():
+        print(f"BROKEN    {name} fails without a mutant:\n{last}", flush=True)
+    return len(failed)
+
+
+def run(chosen, skip_unchanged):
+    counts = {"killed": 0, "SURVIVED": 0, "BROKEN": 0}
+    directory = tempfile.mkdtemp(prefix="inboxd-mutants-")
+    server, kafka = Postgres().start(), Kafka().start()
+    try:
+        copy = Copy(directory)
+        tests = Tests(copy, server, kafka)
+        if not skip_unchanged:
+            counts["BROKEN"] = check_unchanged(copy, tests, chosen)
+        for one in chosen if not counts["BROKEN"] else ():
+            began = time.monotonic()
+            misfit = one.misfit()
+            outcome, words = ("BROKEN", misfit) if misfit else judge(copy, tests, one)
+            counts[outcome] += 1
+            print(f"{outcome:<9} {one.name} ({time.monotonic() - began:.0f} s) {words}", flush=True)
+    finally:
+        kafka.stop()
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"mutants: {counts['killed']} killed, {counts['SURVIVED']} survived, {counts['BROKEN']} broken")
+    return 0 if counts["killed"] == len(chosen) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with this in their name")
+    parser.add_argument("--list", action="store_true", help="say what there is and whether it still fits")
+    parser.add_argument("--skip-unchanged", action="store_true", help="do not first run the tests unchanged")
+    options = parser.parse_args()
+    chosen = [one for one in ALL if not options.words or
+              any(word == one.rule or word in one.name and not re.fullmatch(r"R\d+", word)
+                  for word in options.words)]
+    if options.list:
+        for one in chosen:
+            print(f"{one.name}: {one.misfit() or ', '.join(one.tests)}")
+        return 0
+    return run(chosen, options.skip_unchanged)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

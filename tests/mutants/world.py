@@ -1,0 +1,58 @@
+"""R17 to R20: the world changes."""
+
+from mutants.mutant import edit, mutant
+
+POSITION = "unit/test_position.c::"
+START = "system/test_start_position.py::"
+
+MUTANTS = [
+    # R17
+    mutant("R17", "the last record is not looked at",
+           edit("src/ingest/position.c", "facts->last_timestamp < 0)\n\t\treturn;", "facts->last_timestamp < 0 || out)\n\t\treturn;"),
+           tests=[POSITION + "both_agree_so_reading_starts_at_the_last_record_to_verify_it"]),
+    mutant("R17", "another record at the last offset is not noticed",
+           edit("src/ingest/collect.c", "same = timestamp_of(record) == partition->verify_timestamp;", "same = true;"),
+           tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
+    mutant("R17", "a watermark behind the end is believed",
+           edit("src/ingest/position.c", "if (facts->recreated || known > facts->high) {", "if (facts->recreated) {"),
+           tests=[POSITION + "a_watermark_behind_the_end_is_another_log_read_from_its_start"]),
+    mutant("R17", "a gap is not said",
+           edit("src/ingest/position.c", "\tif (known < facts->low) {", "\tif (known < 0) {"),
+           tests=[POSITION + "a_watermark_before_the_log_is_a_gap"]),
+    mutant("R17", "the last record stored is not written down",
+           edit("sql/queries/move_watermarks.sql", "last_offset = w.last_offset, last_timestamp = w.last_timestamp,",
+                "last_offset = NULL, last_timestamp = least(w.last_timestamp, NULL), forced = w.last_offset < 0 AND"),
+           tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
+    # R18
+    mutant("R18", "any group may use the schema",
+           edit("src/store/watermarks.c", "strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0",
+                "strcmp(their_cluster, cluster_id) == 0"),
+           tests=["sql/test_store_inbox.c::a_schema_belongs_to_one_cluster_and_group",
+                  "system/test_config.py::test_another_group_may_not_use_the_schema"]),
+    # R19
+    mutant("R19", "a setting stays in the session",
+           edit("src/store/db.c", "set_config('lock_timeout', '%\" PRId64 \"', true)",
+                "set_config('lock_timeout', '%\" PRId64 \"', false)"),
+           tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_as_it_was"]),
+    mutant("R19", "every update is a replay",
+           edit("sql/migrations/0001_inbox.sql", "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
+           tests=["sql/test_functions.py::test_other_updates_replay_nothing"]),
+    mutant("R19", "the replay trigger locks what completes",
+           edit("sql/migrations/0001_inbox.sql", "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"
+                "WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
+                "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n",
+                "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"),
+           tests=["sql/test_plans.py::test_completing_is_a_hot_update_and_touches_no_index",
+                  "sql/test_functions.py::test_other_updates_replay_nothing"]),
+    # R20
+    mutant("R20", "after a resume nothing is sought",
+           edit("src/ingest/consumer.c", "\terror = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);", "\terror = NULL;"),
+           tests=[START + "test_offsets_set_forward_by_hand_lose_nothing"]),
+    mutant("R20", "a library call that hangs is waited for",
+           edit("src/life.c", "\thung = ingest_stop(life->ingest, timeout / INGEST_SHARE);",
+                "\thung = ingest_stop(life->ingest, timeout * 100);"),
+           tests=["faults/test_endings.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
+    mutant("R20", "what inboxd decides may be configured",
+           edit("src/ingest/consumer_conf.c", "\t\tif (strcmp(refused[i], name) == 0)", "\t\tif (refused[i] == name)"),
+           tests=["system/test_config.py::test_what_inboxd_decides_itself_is_refused"]),
+]
