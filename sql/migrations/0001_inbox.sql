@@ -31,6 +31,7 @@ CREATE TABLE inbox.inbox_messages (
     result          jsonb,
     processed_at    timestamptz,
     dead_at         timestamptz,
+    attempts        jsonb,
     CONSTRAINT inbox_messages_pkey PRIMARY KEY (event_id, source),
     CONSTRAINT inbox_messages_seq_key UNIQUE (seq),
     CONSTRAINT inbox_messages_one_state CHECK (num_nonnulls(available_at, processed_at, dead_at) <= 1),
@@ -50,6 +51,9 @@ COMMENT ON COLUMN inbox.inbox_messages.rescue_count IS
     'How often it was given back because its sidecar died';
 COMMENT ON COLUMN inbox.inbox_messages.suspect IS
     'Was open on a connection that was lost: the next delivery is alone on its connection';
+
+COMMENT ON COLUMN inbox.inbox_messages.attempts IS
+    'What it went through: the last ten failed attempts and the last ten replays; NULL = nothing failed yet';
 
 -- No index and no index predicate below mentions a column that a successful completion changes
 -- (processed_at, result): completing a message is a HOT update and touches no index.

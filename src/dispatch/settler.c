@@ -71,6 +71,8 @@ static void give(
 		job->rows[i] = entry->verdict;
 		job->rows[i].seq = entry->message->seq;
 		job->rows[i].delivery_count = entry->message->delivery_count;
+		/* Is there as long as it holds entries. */
+		job->rows[i].handler = entry->handler == NULL ? NULL : entry->handler->name;
 	}
 	*length -= most;
 	job->count = most;

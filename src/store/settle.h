@@ -35,6 +35,7 @@ struct settle_row {
 	bool suspect;
 	const char *error; /* NULL keeps; borrowed */
 	const char *error_code;
+	const char *handler;   /* who had it, for the history; borrowed; NULL = nobody */
 	struct bytes result;   /* JSON for jsonb; absent keeps */
 	enum settle_fate fate; /* out */
 };

@@ -49,6 +49,7 @@ void add_verdicts(struct params *params, struct settle_row *const *rows, size_t 
 	int error = params_array(params, ARRAY_TEXT);
 	int code = params_array(params, ARRAY_TEXT);
 	int result = params_array(params, ARRAY_JSONB);
+	int handler = params_array(params, ARRAY_TEXT);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct settle_row *row = rows[i];
@@ -63,6 +64,7 @@ void add_verdicts(struct params *params, struct settle_row *const *rows, size_t 
 		array_text(params, error, row->error);
 		array_text(params, code, row->error_code);
 		array_bytes(params, result, row->result);
+		array_text(params, handler, row->handler);
 	}
 }
 

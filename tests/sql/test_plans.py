@@ -73,7 +73,7 @@ def test_every_statement_finds_its_index(db, full):
         nothing = [None] * len(seqs)
         expect("inbox_messages_seq_key", "settle_done", 1, seqs, ones)
         expect("inbox_messages_seq_key", "settle_verdicts", 1, seqs, ones, [2] * len(seqs), ones, ones, ones,
-               [False] * len(seqs), nothing, nothing, nothing)
+               [False] * len(seqs), nothing, nothing, nothing, nothing)
         expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones)
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
@@ -158,7 +158,7 @@ def test_a_result_keeps_completions_hot_while_the_page_has_room(db, statements, 
     zeros, nothing = [0] * 2000, [None] * 2000
     result = ['{"charge": "ch_1234"}'] * 2000
     done = statements.run("settle_verdicts", 1, seqs, [1] * 2000, zeros, zeros, zeros, zeros, [False] * 2000,
-                          nothing, nothing, result)
+                          nothing, nothing, result, nothing)
     assert len(done) == 2000
     assert hot()[0] == 2000
     assert hot()[1] > 1700

@@ -63,6 +63,113 @@ static void each_verdict_writes_what_it_says(void **state)
 		"t");
 }
 
+/* The attempts of a row as "attempt handler error code", one after the other. */
+static const char *history_of(struct world *world, int64_t seq)
+{
+	return ask_text(world,
+		"SELECT string_agg(concat_ws(' ', e->>'attempt', e->>'handler', e->>'error',"
+		" e->>'code'), ', ' ORDER BY n) FROM inbox.inbox_messages,"
+		" jsonb_array_elements(attempts) WITH ORDINALITY AS a(e, n) WHERE seq = %ld",
+		(long)seq);
+}
+
+static struct settle_row failure(int64_t seq, enum settle_outcome outcome, int attempt)
+{
+	struct settle_row row = verdict(seq, 1, outcome);
+
+	row.plain = false;
+	row.retry_count = attempt;
+	row.error = "boom";
+	row.error_code = "E";
+	row.handler = "billing";
+	return row;
+}
+
+static void claim_again(struct world *world, int64_t seq)
+{
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = %d"
+		" WHERE seq = %ld",
+		(int)world->me.id, (long)seq);
+}
+
+static void a_failed_attempt_goes_to_the_history(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct settle_row row = failure(seq, SETTLE_WAITING, 1);
+
+	must_settle(world, &row);
+	assert_string_equal(history_of(world, seq), "1 billing boom E");
+	claim_again(world, seq);
+	row = failure(seq, SETTLE_DEAD, 2);
+	row.handler = NULL;
+	row.error = NULL;
+	must_settle(world, &row);
+	assert_string_equal(history_of(world, seq), "1 billing boom E, 2 E");
+}
+
+/* Told to be dead at once: no attempt is counted, and yet it failed. */
+static void dead_at_once_is_a_failed_attempt(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct settle_row row = failure(seq, SETTLE_DEAD, 0);
+
+	must_settle(world, &row);
+	assert_string_equal(history_of(world, seq), "1 billing boom E");
+}
+
+static void what_spends_no_attempt_leaves_no_history(void **state)
+{
+	static const enum settle_outcome outcomes[] = { SETTLE_PROCESSED, SETTLE_WAITING,
+		SETTLE_PARKED };
+	struct world *world = *state;
+
+	for (size_t i = 0; i < 3; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+		struct settle_row row = failure(STORED(world, .id = id), outcomes[i], 0);
+
+		must_settle(world, &row);
+		assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"
+					    " WHERE attempts IS NOT NULL"),
+			0);
+	}
+}
+
+static void the_history_keeps_the_last_ten_and_every_replay(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+
+	run_sql(world, "UPDATE inbox.inbox_messages SET attempts ="
+		       " '[{\"replayed_by\": \"me\", \"attempt\": \"replay\"}]'");
+	for (int i = 1; i <= 12; i++) {
+		struct settle_row row = failure(seq, SETTLE_WAITING, i);
+
+		row.error = row.error_code = row.handler = NULL;
+		must_settle(world, &row);
+		claim_again(world, seq);
+	}
+	assert_string_equal(history_of(world, seq), "replay, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12");
+}
+
+static void a_long_error_is_cut_in_the_history(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct settle_row row = failure(seq, SETTLE_WAITING, 1);
+	char words[5001];
+
+	memset(words, 'x', sizeof(words) - 1);
+	words[sizeof(words) - 1] = '\0';
+	row.error = words;
+	must_settle(world, &row);
+	assert_int_equal(
+		ask(world, "SELECT length(attempts->0->>'error') FROM inbox.inbox_messages"), 1000);
+	assert_int_equal(ask(world, "SELECT length(error) FROM inbox.inbox_messages"), 5000);
+}
+
 static struct db *impatient_db(const struct world *world)
 {
 	static const struct settings none = { NULL, 0 };
@@ -294,6 +401,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_done_message_is_processed),
 		TEST(each_verdict_writes_what_it_says),
+		TEST(a_failed_attempt_goes_to_the_history),
+		TEST(dead_at_once_is_a_failed_attempt),
+		TEST(what_spends_no_attempt_leaves_no_history),
+		TEST(the_history_keeps_the_last_ten_and_every_replay),
+		TEST(a_long_error_is_cut_in_the_history),
 		TEST(what_is_too_slow_at_once_is_settled_in_halves),
 		TEST(another_claim_of_the_row_is_lost),
 		TEST(settling_twice_finds_it_completed),
