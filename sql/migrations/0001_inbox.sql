@@ -201,34 +201,13 @@ SELECT m.*,
        inbox.try_json(m.payload) AS payload_json
 FROM inbox.inbox_messages m;
 
--- A row whose processed_at or dead_at an operator clears is to run again: as new, with a note that it
--- is a replay. AFTER, not BEFORE: a BEFORE trigger would lock every row that completes.
-CREATE FUNCTION inbox.replay_row() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    UPDATE inbox.inbox_messages
-    SET available_at = now(), claimed_by = NULL, suspect = false,
-        retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = replay_count + 1,
-        error = NULL, error_code = NULL, result = NULL
-    WHERE seq = NEW.seq;
-    RETURN NULL;
-END $$;
-REVOKE ALL ON FUNCTION inbox.replay_row() FROM PUBLIC;
-
-CREATE TRIGGER replay
-AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages
-FOR EACH ROW
-WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL
-      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))
-EXECUTE FUNCTION inbox.replay_row();
-
 -- The rows a dead instance held are found by its low_seq and low_claim. Without its row nobody would ever look
 -- for them: so who deletes one that is not rescued fences it instead. When it is rescued, it can go.
 CREATE FUNCTION inbox.keep_unrescued() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE inbox.inbox_instances SET fenced_at = coalesce(fenced_at, clock_timestamp()) WHERE id = OLD.id;
-    UPDATE inbox.inbox_offsets SET owner = NULL, epoch = epoch + 1 WHERE owner = OLD.id;
+    UPDATE inbox.inbox_offsets SET owner = NULL, epoch = epoch + 1, updated_at = now() WHERE owner = OLD.id;
     RAISE NOTICE 'instance % is fenced, not deleted: a sidecar gives back what it held first', OLD.id
         USING HINT = 'Delete it once rescued_at is set.';
     RETURN NULL;

@@ -1,10 +1,10 @@
-"""Running a message again with plain SQL."""
+"""Running a message again: plain SQL, and the functions an operator has."""
 
 import pytest
 
 from support.scripts import always, by_id, DONE
 from support.wait import eventually
-from support.wire import dead, done, NEVER
+from support.wire import dead, done, NEVER, retry
 
 
 @pytest.fixture
@@ -53,3 +53,106 @@ def test_a_replay_starts_from_a_clean_row(processed, inbox):
     eventually(lambda: processed.deliveries)
     row = inbox.message("b")
     assert (row["result"], row["error"], row["retry_count"]) == (None, None, 0)
+
+
+def test_the_function_replays_one_message_and_says_whether(processed, topic, inbox):
+    assert inbox.value("SELECT inbox.replay(%s, 'a', 'asked for')", [topic]) is True
+    assert inbox.value("SELECT inbox.replay(%s, 'missing')", [topic]) is False
+    eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["a"])
+
+
+def test_the_function_replays_what_fits_a_filter_and_leaves_a_trace(start_inboxd, handler, streams,
+                                                                    topic, inbox):
+    sidecar = start_inboxd(retry={"max_attempts": 1})
+    broken = handler(sidecar, always(retry(reason="upstream 503")))
+    streams.events(topic, ["a", "b", "c"])
+    eventually(lambda: inbox.count("dead") == 3)
+    broken.close()
+    assert inbox.value("SELECT inbox.replay_where(error_like => '%503%', dry_run => true)") == 3
+    assert inbox.count("dead") == 3
+    assert inbox.value("SELECT inbox.replay_where(max_rows => 2, reason => 'upstream is back')") == 2
+    handler(sidecar, always(DONE))
+    inbox.wait_processed(2)
+    (entry,) = inbox.query("SELECT * FROM inbox.inbox_audit WHERE reason = 'upstream is back'")
+    assert (entry["who"], entry["affected"]) == (inbox.value("SELECT session_user::text"), 2)
+
+
+def test_a_replay_keeps_the_order_of_each_key(inboxd, handler, streams, topic, inbox):
+    client = handler(inboxd, always(DONE))
+    ids = [f"e{number}" for number in range(300)]
+    streams.events(topic, ids, key=lambda event_id: f"k{int(event_id[1:]) % 3}")
+    inbox.wait_processed(300)
+    client.deliveries.clear()
+    assert inbox.value("SELECT inbox.replay_where('processed')") == 300
+    eventually(lambda: len(client.deliveries) == 300)
+    for key in range(3):
+        assert [delivery.event_id for delivery in client.deliveries
+                if int(delivery.event_id[1:]) % 3 == key] == ids[key::3]
+
+
+def test_a_message_being_handled_is_not_replayed(inboxd, handler, streams, topic, inbox):
+    client = handler(inboxd, always(NEVER))
+    streams.events(topic, ["x"])
+    eventually(lambda: client.deliveries)
+    assert inbox.value("SELECT inbox.replay(%s, 'x')", [topic]) is False
+    client.answer(client.deliveries[0], DONE)
+    inbox.wait_status("x", "processed")
+
+
+def test_a_message_inside_its_handlers_transaction_is_not_replayed(inboxd, handler, streams, topic, inbox):
+    client = handler(inboxd, always(NEVER))
+    streams.events(topic, ["x"])
+    claim = eventually(lambda: client.deliveries)[0].claim
+    with inbox.connect() as transaction:
+        transaction.execute("SELECT inbox.complete(%s)", [claim])
+        inbox.execute("SET lock_timeout = '5s'")
+        assert inbox.value("SELECT inbox.replay(%s, 'x')", [topic]) is False
+        assert inbox.value("SELECT inbox.replay_where('processed')") == 0
+    inbox.wait_status("x", "processed")
+
+
+def test_waiting_messages_can_be_discarded(inboxd, streams, topic, inbox):
+    streams.events(topic, ["a", "b"])
+    inbox.wait_stored(2)
+    eventually(lambda: inbox.count("parked") == 2)
+    assert inbox.value("SELECT inbox.discard_where(reason => 'obsolete')") == 2
+    assert inbox.count("dead") == 2
+
+
+def test_what_waits_behind_a_discarded_message_goes_on(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, by_id({"a": [retry(delay_ms=3_600_000)]}))
+    streams.events(topic, ["a", "b"], key=lambda _: "k")
+    eventually(lambda: inbox.message("a")["status"] == "retrying" and inbox.count() == 2)
+    assert inbox.value("SELECT inbox.discard(%s, 'a', 'never mind')", [topic]) is True
+    inbox.wait_status("b", "processed")
+
+
+def test_purge_removes_old_processed_rows_only(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, by_id({"d": dead(), "w": retry(delay_ms=3_600_000)}))
+    streams.events(topic, ["a", "b", "d", "w"])
+    eventually(lambda: inbox.count("processed") == 2 and inbox.count("dead") == 1
+               and inbox.count("retrying") == 1)
+    assert inbox.value("SELECT inbox.purge(interval '0 s', 100)") == 2
+    assert {row["event_id"] for row in inbox.messages()} == {"d", "w"}
+
+
+def test_each_failed_attempt_is_kept_with_its_handler_and_survives_a_replay(start_inboxd, handler, streams,
+                                                                            topic, inbox):
+    sidecar = start_inboxd(retry={"max_attempts": 3})
+    handler(sidecar, by_id({"x": [retry(reason="first", code="A"), retry(reason="second", code="B"),
+                                  dead(reason="third", code="C")]}), name="billing")
+    streams.events(topic, ["x"])
+    inbox.wait_status("x", "dead")
+    assert inbox.value("SELECT inbox.replay(%s, 'x')", [topic]) is True
+    history = inbox.wait_status("x", "processed")["attempts"]
+    assert [(entry.get("attempt"), entry.get("handler"), entry["error"], entry["code"]) for entry in history] == \
+        [(1, "billing", "first", "A"), (2, "billing", "second", "B"), (3, "billing", "third", "C"),
+         (None, None, "third", "C")]
+    assert history[3]["was"] == "dead"
+
+
+def test_a_timeout_is_kept_as_an_attempt(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, by_id({"x": [NEVER]}), timeout_ms=300)
+    streams.events(topic, ["x"])
+    (entry,) = inbox.wait_status("x", "processed")["attempts"]
+    assert (entry["attempt"], entry["code"]) == (1, "TIMEOUT")

@@ -61,6 +61,29 @@ def test_a_database_restored_from_before_reads_again_what_it_lacks(stored, strea
     inbox.wait_stored(40)
 
 
+def test_seek_moves_the_watermark_of_a_running_sidecar(inboxd, streams, topic, inbox):
+    for number in range(5):
+        streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
+    inbox.wait_stored(5)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_offset >= 2")
+    inbox.query("SELECT inbox.seek(%s, 0, 2)", [topic])
+    inbox.wait_stored(5, timeout=30)
+    assert inbox.value("SELECT forced FROM inbox.inbox_offsets WHERE kafka_partition = 0") is False
+
+
+def test_seek_moves_the_watermark_forward_past_what_nobody_wants(inboxd, streams, topic, inbox):
+    for number in range(3):
+        streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
+    inbox.wait_stored(3)
+    inboxd.stop()
+    for number in range(3, 6):
+        streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
+    inbox.query("SELECT inbox.seek(%s, 0, 5)", [topic])
+    inboxd.start()
+    inbox.wait_stored(4)
+    assert inbox.message("e5")
+
+
 def test_a_new_group_reads_from_the_beginning(start_inboxd, streams, topic, inbox):
     streams.events(topic, ["a", "b"])
     start_inboxd()

@@ -1,0 +1,480 @@
+"""What operators do with SQL functions: replay, discard, purge, seek, adopt, status; what each leaves in the
+audit; and the one error a wrong argument gets."""
+
+import datetime
+
+import psycopg
+import pytest
+
+from test_functions import insert, row_of
+
+
+def value(db, sql, *parameters):
+    return db.execute(sql, parameters or None).fetchone()[0]
+
+
+def audit(db):
+    cursor = db.cursor(row_factory=psycopg.rows.dict_row)
+    return cursor.execute("SELECT * FROM inbox.inbox_audit ORDER BY seq").fetchall()
+
+
+def status_of(db, event_id):
+    return value(db, "SELECT status FROM inbox.messages WHERE event_id = %s", event_id)
+
+
+def ids(db, status):
+    return [row[0] for row in db.execute("SELECT event_id FROM inbox.messages WHERE status = %s ORDER BY seq",
+                                         [status])]
+
+
+def dead(db, event_id, **columns):
+    return insert(db, event_id, **{"dead_at": "now", "error": "boom", "error_code": "E", "retry_count": 3,
+                                   "payload": b"{}", "payload_digest": b"d", **columns})
+
+
+def processed(db, event_id, **columns):
+    return insert(db, event_id, **{"processed_at": "now", "payload": b"{}", "payload_digest": b"d", **columns})
+
+
+def waiting(db, event_id, **columns):
+    return insert(db, event_id, **{"claimed_by": None, "available_at": "now", **columns})
+
+
+# --- replay -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [dead, processed])
+def test_replay_makes_an_ended_message_wait_as_new(db, make):
+    seq = make(db, "a", delivery_count=4, crash_count=2, suspect=True, rescue_count=1)
+    assert value(db, "SELECT inbox.replay('s', 'a', 'fixed')") is True
+    row = row_of(db, seq)
+    assert row["status"] == "waiting"
+    assert (row["error"], row["error_code"], row["result"], row["retry_count"], row["crash_count"],
+            row["rescue_count"], row["suspect"]) == (None, None, None, 0, 0, 0, False)
+    assert (row["claimed_by"], row["delivery_count"], row["replay_count"]) == (None, 4, 1)
+
+
+def test_replay_keeps_what_was_before_in_the_history(db):
+    dead(db, "a", result='{"n": null}', attempts='[{"at": "x", "attempt": 3, "error": "boom"}]')
+    db.execute("SELECT inbox.replay('s', 'a', 'fixed')")
+    first, second = value(db, "SELECT attempts FROM inbox.inbox_messages")
+    assert first == {"at": "x", "attempt": 3, "error": "boom"}
+    assert (second["was"], second["error"], second["code"], second["attempts"], second["reason"]) == \
+        ("dead", "boom", "E", 3, "fixed")
+    assert second["result"] == {"n": None}
+    assert second["replayed_by"] == value(db, "SELECT session_user::text")
+
+
+def test_plain_sql_leaves_the_same_history(db):
+    processed(db, "a", result='{"n": 1}')
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = NULL")
+    (entry,) = value(db, "SELECT attempts FROM inbox.inbox_messages")
+    assert (entry["was"], entry["result"]) == ("processed", {"n": 1})
+    assert entry["replayed_by"] == value(db, "SELECT session_user::text")
+
+
+def test_a_large_result_is_named_and_not_kept(db):
+    processed(db, "a", result='"' + "x" * 5000 + '"')
+    db.execute("SELECT inbox.replay('s', 'a')")
+    (entry,) = value(db, "SELECT attempts FROM inbox.inbox_messages")
+    assert (entry["result_bytes"], "result" in entry) == (5002, False)
+
+
+def test_the_history_keeps_ten_replays_and_ten_attempts(db):
+    many = [f'{{"attempt": {n}}}' for n in range(1, 11)]
+    dead(db, "a", attempts=f"[{','.join(many)}]")
+    for _ in range(12):
+        db.execute("SELECT inbox.replay('s', 'a')")
+        db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, dead_at = now()")
+    history = value(db, "SELECT attempts FROM inbox.inbox_messages")
+    assert [entry["attempt"] for entry in history if "attempt" in entry] == list(range(1, 11))
+    assert len([entry for entry in history if "replayed_by" in entry]) == 10
+
+
+@pytest.mark.parametrize("make", [insert, waiting])
+def test_what_has_not_ended_is_not_replayed(db, make):
+    seq = make(db, "a")
+    before = row_of(db, seq)
+    assert value(db, "SELECT inbox.replay('s', 'a')") is False
+    assert value(db, "SELECT inbox.replay_where('processed') + inbox.replay_where('dead')") == 0
+    assert row_of(db, seq) == before
+
+
+def test_what_is_not_there_is_not_replayed(db):
+    dead(db, "a")
+    assert value(db, "SELECT inbox.replay('other', 'a')") is False
+    assert value(db, "SELECT inbox.replay('s', 'b')") is False
+    assert ids(db, "dead") == ["a"]
+
+
+def test_a_row_another_transaction_holds_is_left_alone(db, connect):
+    dead(db, "a")
+    dead(db, "b")
+    other = connect()
+    with other.transaction():
+        other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
+        db.execute("SET lock_timeout = '5s'")
+        assert value(db, "SELECT inbox.replay_where()") == 1
+    assert (ids(db, "dead"), ids(db, "waiting")) == (["a"], ["b"])
+
+
+def test_a_payload_dropped_by_retention_is_refused(db):
+    dead(db, "a", payload=None)
+    for sql in ("SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = NULL"):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="payload of event 'a'"):
+            db.execute(sql)
+    assert value(db, "SELECT inbox.replay_where(dry_run => true) + inbox.replay_where()") == 0
+    assert ids(db, "dead") == ["a"]
+
+
+def test_a_tombstone_can_be_replayed(db):
+    dead(db, "a", payload=None, payload_digest=None)
+    assert value(db, "SELECT inbox.replay('s', 'a')") is True
+
+
+FILTERS = {
+    "status": ("'processed'", ["done"]),
+    "topic": ("topic => 'other'", ["topic"]),
+    "event_type": ("event_type => 'order.created'", ["type"]),
+    "event_type prefix": ("event_type => 'order.*'", ["type", "type2"]),
+    "received_from": ("received_from => '2030-01-01'", ["late"]),
+    "received_to": ("received_to => '2010-01-01'", ["early"]),
+    "error_like": ("error_like => '%503%'", ["error"]),
+    "key": ("key => 'k1'", ["key"]),
+    "max_rows": ("max_rows => 2", ["topic", "type"]),
+    "two": ("topic => 'orders', event_type => 'order.*', max_rows => 1", ["type"]),
+    "nothing": ("topic => 'none'", []),
+}
+
+
+@pytest.mark.parametrize("arguments, expected", FILTERS.values(), ids=FILTERS.keys())
+def test_replay_where_takes_what_fits_and_no_more(db, arguments, expected):
+    dead(db, "topic", topic="other")
+    dead(db, "type", event_type="order.created")
+    dead(db, "type2", event_type="order.deleted")
+    dead(db, "late", received_at="2031-01-01")
+    dead(db, "early", received_at="2001-01-01")
+    dead(db, "error", error="upstream said 503 again")
+    dead(db, "key", key=b"k1")
+    processed(db, "done")
+    waiting(db, "untouched", received_at="2020-01-01", topic="elsewhere", replay_count=0)
+    dry = value(db, f"SELECT inbox.replay_where({arguments}, dry_run => true)")
+    assert db.execute("SELECT count(*) FROM inbox.inbox_messages WHERE replay_count > 0").fetchone()[0] == 0
+    assert audit(db) == [], "a dry run leaves nothing"
+    assert value(db, f"SELECT inbox.replay_where({arguments})") == dry == len(expected)
+    replayed = db.execute("SELECT event_id FROM inbox.inbox_messages WHERE replay_count > 0 ORDER BY seq")
+    assert [row[0] for row in replayed] == expected
+
+
+def test_a_replay_wakes_who_listens_and_an_empty_one_nobody(db, connect):
+    listener = connect()
+    listener.execute("LISTEN inboxd_replay")
+    db.execute("SELECT inbox.replay_where()")
+    assert list(listener.notifies(timeout=0.3)) == []
+    for sql in ("SELECT inbox.replay('s', 'a')", "SELECT inbox.replay_where()",
+                "UPDATE inbox.inbox_messages SET dead_at = NULL"):
+        db.execute("DELETE FROM inbox.inbox_messages")
+        dead(db, "a")
+        dead(db, "b")
+        db.execute(sql)
+        assert len(list(listener.notifies(timeout=10, stop_after=1))) == 1, sql
+    listener.close()
+
+
+def test_nothing_else_notifies(db, connect):
+    listener = connect()
+    listener.execute("LISTEN inboxd_replay")
+    seq = insert(db, "a")
+    waiting(db, "b")
+    db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+    db.execute("SELECT inbox.discard_where(), inbox.purge('0'), inbox.seek('orders', 0, 1),"
+               " inbox.adopt('c', 'g'), inbox.status()")
+    assert list(listener.notifies(timeout=0.3)) == []
+    listener.close()
+
+
+# --- discard ----------------------------------------------------------------------------------------
+
+
+def test_discard_gives_up_what_waits_with_the_reason(db):
+    seq = waiting(db, "a", suspect=True)
+    assert value(db, "SELECT inbox.discard('s', 'a', 'obsolete')") is True
+    row = row_of(db, seq)
+    assert (row["status"], row["error"], row["error_code"], row["suspect"]) == \
+        ("dead", "obsolete", "DISCARDED", False)
+    assert value(db, "SELECT inbox.discard('s', 'a', 'obsolete')") is False
+
+
+@pytest.mark.parametrize("status, expected", [
+    ("waiting", ["new", "retry", "park"]), ("retrying", ["retry"]), ("parked", ["park"])])
+def test_discard_where_takes_the_state_asked_for(db, status, expected):
+    waiting(db, "new")
+    waiting(db, "retry", retry_count=1)
+    waiting(db, "park", available_at="infinity")
+    insert(db, "claimed")
+    processed(db, "done")
+    assert value(db, "SELECT inbox.discard_where(%s, dry_run => true)", status) == len(expected)
+    assert ids(db, "dead") == []
+    assert value(db, "SELECT inbox.discard_where(%s)", status) == len(expected)
+    assert ids(db, "dead") == expected
+    assert (status_of(db, "claimed"), status_of(db, "done")) == ("claimed", "processed")
+
+
+def test_discard_where_filters_as_replay_does(db):
+    waiting(db, "a", topic="other")
+    waiting(db, "b", event_type="x", error="upstream 503", retry_count=1)
+    waiting(db, "c")
+    assert value(db, "SELECT inbox.discard_where(topic => 'orders', error_like => '%503%')") == 1
+    assert value(db, "SELECT inbox.discard_where(max_rows => 1)") == 1
+    assert ids(db, "dead") == ["a", "b"]
+
+
+def test_a_discarded_message_can_be_replayed(db):
+    waiting(db, "a")
+    db.execute("SELECT inbox.discard_where()")
+    assert value(db, "SELECT inbox.replay_where()") == 1
+    assert status_of(db, "a") == "waiting"
+
+
+# --- pages ------------------------------------------------------------------------------------------
+
+
+def test_pages_visit_each_message_once(db):
+    for number in range(7):
+        processed(db, f"e{number}")
+    after, total, pages = 0, 0, 0
+    while True:
+        affected, last = db.execute("SELECT * FROM inbox.replay_page('{\"status\": \"processed\"}', %s, 3, 'r')",
+                                    [after]).fetchone()
+        if last is None:
+            break
+        # What a page replayed may be processed again before the next one.
+        db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now()"
+                   " WHERE available_at IS NOT NULL")
+        after, total, pages = last, total + affected, pages + 1
+    assert (total, pages) == (7, 3)
+    assert value(db, "SELECT max(replay_count) FROM inbox.inbox_messages") == 1
+    assert [entry["affected"] for entry in audit(db)] == [3, 3, 1]
+
+
+# --- purge ------------------------------------------------------------------------------------------
+
+
+def test_purge_deletes_what_was_processed_before_and_nothing_else(db):
+    processed(db, "old", processed_at="2020-01-01", received_at="2020-01-01")
+    processed(db, "new", received_at="2020-01-01")
+    dead(db, "dead", received_at="2020-01-01")
+    waiting(db, "waiting", received_at="2020-01-01")
+    insert(db, "claimed", received_at="2020-01-01")
+    assert value(db, "SELECT inbox.purge('1 day', 100)") == 1
+    assert value(db, "SELECT array_agg(event_id ORDER BY seq) FROM inbox.inbox_messages") == \
+        ["new", "dead", "waiting", "claimed"]
+
+
+def test_purge_stops_at_max_rows_and_takes_the_oldest(db):
+    for number in range(5):
+        processed(db, f"e{number}", processed_at="2020-01-01")
+    assert value(db, "SELECT inbox.purge('0', 3)") == 3
+    assert ids(db, "processed") == ["e3", "e4"]
+    assert value(db, "SELECT inbox.purge('0')") == 2
+
+
+def test_purge_walks_a_long_way_and_stops_where_nothing_is_old(db):
+    db.execute("""INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset,
+                      received_at, processed_at, delivery_count)
+                  SELECT 's', 'e' || i, 'orders', 0, i, now() - (20000 - i) * interval '1 hour',
+                         CASE WHEN i % 2 = 0 THEN now() - (20000 - i) * interval '1 hour' END, 1
+                  FROM generate_series(1, 20000) i""")
+    assert value(db, "SELECT inbox.purge(interval '10000 hours')") == 5000
+    assert value(db, "SELECT min(processed_at) FROM inbox.inbox_messages") > \
+        datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=10000)
+
+
+# --- seek, adopt ------------------------------------------------------------------------------------
+
+
+def test_seek_moves_the_watermark_raises_the_epoch_and_forces_it(db):
+    db.execute("UPDATE inbox.inbox_offsets SET next_offset = 40, epoch = 7, last_offset = 39, last_timestamp = now()")
+    db.execute("SELECT inbox.seek('orders', 2, 10)")
+    rows = db.execute("SELECT kafka_partition, next_offset, epoch, forced, last_offset, owner"
+                      " FROM inbox.inbox_offsets ORDER BY 1").fetchall()
+    assert rows[2] == (2, 10, 8, True, None, 1)
+    assert rows[1] == (1, 40, 7, False, 39, 1)
+    (entry,) = audit(db)
+    assert (entry["action"], entry["filter"]) == \
+        ("seek", {"topic": "orders", "kafka_partition": 2, "from": 40, "to": 10})
+
+
+def test_adopt_binds_the_schema_to_another_cluster_and_group(db):
+    assert value(db, "SELECT inbox.adopt('c1', 'g1', 'first')") is True
+    assert value(db, "SELECT inbox.adopt('c2', 'g1', 'moved')") is True
+    assert value(db, "SELECT inbox.adopt('c2', 'g1')") is False
+    assert db.execute("SELECT cluster_id, group_id FROM inbox.inbox_binding").fetchall() == [("c2", "g1")]
+    assert [(entry["affected"], entry["reason"]) for entry in audit(db)] == \
+        [(1, "first"), (1, "moved"), (0, None)]
+    assert audit(db)[1]["filter"]["from_cluster_id"] == "c1"
+
+
+# --- audit ------------------------------------------------------------------------------------------
+
+CALLS = {
+    "inbox.replay('s', 'a', 'why')": ("replay", 1),
+    "inbox.replay_where(reason => 'why')": ("replay", 1),
+    "inbox.replay_page('{\"status\": \"dead\"}', 0, 5, 'why')": ("replay", 1),
+    "inbox.discard('s', 'w', 'why')": ("discard", 1),
+    "inbox.discard_where(reason => 'why')": ("discard", 1),
+    "inbox.discard_page('{\"status\": \"waiting\"}', 0, 5, 'why')": ("discard", 1),
+    "inbox.purge('0')": ("purge", 1),
+    "inbox.seek('orders', 0, 1)": ("seek", 1),
+    "inbox.adopt('c', 'g', 'why')": ("adopt", 1),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_change_is_audited_under_the_name_of_who_logged_in(db, connect, call):
+    dead(db, "a")
+    waiting(db, "w")
+    processed(db, "p")
+    db.execute("DROP ROLE IF EXISTS somebody")
+    db.execute("CREATE ROLE somebody LOGIN SUPERUSER")
+    session = connect(user="somebody")
+    try:
+        session.execute(f"SELECT {call}")
+    finally:
+        session.close()
+        db.execute("DROP ROLE somebody")
+    (entry,) = audit(db)
+    assert (entry["who"], entry["action"], entry["affected"]) == ("somebody", *CALLS[call])
+    if "why" in call:
+        assert entry["reason"] == "why"
+
+
+# --- arguments --------------------------------------------------------------------------------------
+
+WRONG = {
+    "replay(NULL, 'a')": "source and event_id",
+    "discard('s', NULL)": "source and event_id",
+    "replay_where('waiting')": "status is 'waiting'",
+    "replay_where('claimed')": "dead, processed",
+    "replay_where('')": "status is ''",
+    "replay_where(NULL)": "status is NULL",
+    "replay_where(topic => '')": "topic is empty",
+    "replay_where(error_like => '')": "error_like is empty",
+    "replay_where(max_rows => 0)": "max_rows is 0",
+    "replay_where(max_rows => -1)": "max_rows is -1",
+    "replay_where(received_from => '2020-02-01', received_to => '2020-01-01')": "received_from is later",
+    "replay_where(dry_run => NULL)": "dry_run is NULL",
+    "replay_page('{\"state\": \"dead\"}', 0, 1)": "no filter \"state\"",
+    "replay_page(NULL, 0, 1)": "status is NULL",
+    "discard_where('dead')": "status is 'dead'",
+    "discard_where('claimed')": "waiting, retrying, parked",
+    "discard_where(max_rows => 0)": "max_rows is 0",
+    "discard_where(dry_run => NULL)": "dry_run is NULL",
+    "purge(NULL)": "older_than is NULL",
+    "purge('-1 day')": "older_than is '-1 days'",
+    "purge('1 day', 0)": "max_rows is 0",
+    "seek('orders', 0, NULL)": "next_offset is NULL",
+    "seek('orders', 0, -1)": "next_offset is -1",
+    "seek('orders', 9, 1)": "partition 9 of topic 'orders'",
+    "seek(NULL, 0, 1)": "topic NULL",
+    "adopt('', 'g')": "must be given",
+    "adopt('c', NULL)": "must be given",
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_a_wrong_argument_is_one_clear_error_and_changes_nothing(db, call):
+    dead(db, "a")
+    waiting(db, "w")
+    processed(db, "p")
+    before = db.execute("SELECT * FROM inbox.inbox_messages ORDER BY seq").fetchall()
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as raised:
+        db.execute(f"SELECT inbox.{call}")
+    words = raised.value.diag.message_primary
+    assert words.startswith(f"inbox.{call.partition('(')[0]}: ")
+    assert WRONG[call] in words
+    assert db.execute("SELECT * FROM inbox.inbox_messages ORDER BY seq").fetchall() == before
+    assert audit(db) == []
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE inbox.inbox_audit; --", "%", "\\", "a'b", "$1", "é"])
+def test_filters_are_values_whatever_they_look_like(db, text):
+    dead(db, "a", topic=text, event_type=text, key=text.encode())
+    dead(db, "b")
+    assert value(db, "SELECT inbox.replay_where(topic => %s, event_type => %s, key => %s)", text, text, text) == 1
+    assert ids(db, "dead") == ["b"]
+
+
+# --- status, groups ---------------------------------------------------------------------------------
+
+
+def test_status_counts(db):
+    waiting(db, "w", available_at="2020-01-01")
+    waiting(db, "r", retry_count=1)
+    waiting(db, "p", available_at="infinity")
+    dead(db, "d")
+    processed(db, "done")
+    status = value(db, "SELECT inbox.status()")
+    assert (status["waiting"], status["parked"], status["dead"]) == (2, 1, 1)
+    assert status["oldest_waiting_seconds"] > 86400
+    assert [entry["kafka_partition"] for entry in status["partitions"]] == [0, 1, 2, 3]
+    assert [entry["name"] for entry in status["instances"]] == ["me"]
+    assert status["schema_version"] is None or status["schema_version"] >= 1
+
+
+def test_status_of_an_empty_schema(db):
+    db.execute("DELETE FROM inbox.inbox_offsets")
+    db.execute("DELETE FROM inbox.inbox_instances")
+    status = value(db, "SELECT inbox.status()")
+    assert (status["waiting"], status["partitions"], status["instances"], status["oldest_waiting_seconds"]) == \
+        (0, [], [], None)
+
+
+def test_status_costs_the_same_at_any_size(db):
+    def pages():
+        with db.transaction():
+            db.execute("SET LOCAL enable_seqscan = on")
+            plan = value(db, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT inbox.status()")[0]["Plan"]
+        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+    def fill(rows, start):
+        db.execute("""INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset,
+                          available_at, processed_at, dead_at)
+                      SELECT 's', 'e' || i, 'orders', 0, i, CASE i % 4 WHEN 0 THEN now() WHEN 1 THEN 'infinity' END,
+                             CASE WHEN i % 4 = 2 THEN now() END, CASE WHEN i % 4 = 3 THEN now() END
+                      FROM generate_series(%s::int, %s::int) i""".replace("% 4", "%% 4"), [start, start + rows - 1])
+
+    fill(50_000, 1)
+    pages()
+    before = pages()
+    fill(150_000, 50_001)
+    status = value(db, "SELECT inbox.status()")
+    assert (status["waiting"], status["parked"], status["dead"]) == (10_000, 10_000, 10_000)
+    assert pages() < before * 2
+
+
+@pytest.mark.parametrize("error, shape", [
+    ("upstream 503 after 20 ms", "upstream # after # ms"),
+    ("no order 9f1c8a52-77aa-4f0e-9b1c-0123456789ab", "no order <id>"),
+    ("key 'c-17' is \"gone\"", "key <text> is <text>"),
+    ("at 0xdeadBEEF", "at <id>"),
+    ("hash 0123456789abcdef0", "hash <id>"),
+    ("can't and don't", "can't and don't"),
+    ("facade", "facade"),
+    (None, None),
+    ("", ""),
+])
+def test_the_shape_of_an_error_leaves_out_what_differs(db, error, shape):
+    assert value(db, "SELECT inbox.error_shape(%s)", error) == shape
+
+
+def test_dead_groups_count_what_died_of_the_same(db):
+    for number in range(3):
+        dead(db, f"a{number}", event_type="order", error=f"upstream {500 + number}", error_code="HTTP")
+    dead(db, "b", event_type="order", error="upstream 500", error_code="OTHER")
+    dead(db, "c", event_type="refund", error="upstream 500", error_code="HTTP")
+    processed(db, "p", event_type="order", error="upstream 500", error_code="HTTP")
+    groups = db.execute("SELECT event_type, error_code, error_shape, messages FROM inbox.dead_groups"
+                        " ORDER BY messages DESC, event_type, error_code").fetchall()
+    assert groups == [("order", "HTTP", "upstream #", 3), ("order", "OTHER", "upstream #", 1),
+                      ("refund", "HTTP", "upstream #", 1)]
