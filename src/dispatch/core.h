@@ -30,6 +30,7 @@
 #include "dispatch/entry.h"
 #include "dispatch/judge.h"
 #include "dispatch/lanes.h"
+#include "dispatch/notices.h"
 #include "dispatch/open_claims.h"
 #include "dispatch/protocol.h"
 #include "dispatch/worker.h"
@@ -205,6 +206,7 @@ struct dispatch {
 	struct settler settler;
 	struct claimer claimer;
 	struct worker_pool *pool;
+	struct notices *notices;
 	struct wake *wake;
 	int faults;            /* in a row, of the database */
 	int64_t hold_until_ms; /* no jobs before: the database failed */

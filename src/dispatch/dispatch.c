@@ -62,6 +62,8 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
+	if (notices_heard(dispatch->notices))
+		dispatch->claimer.poll_at_ms = 0;
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
@@ -214,9 +216,11 @@ static int make_pool(struct dispatch *dispatch, struct err *err)
 		.done_wake = dispatch->wake,
 		.instance = dispatch->options.instance,
 	};
+	int r;
 
 	sidecar_db_options(config, dispatch->options.instance, name, &options.db);
-	return worker_pool_new(&dispatch->pool, &options, err);
+	r = worker_pool_new(&dispatch->pool, &options, err);
+	return r != 0 ? r : notices_new(&dispatch->notices, &options.db, dispatch->wake, err);
 }
 
 static int make_parts(struct dispatch *dispatch, struct err *err)
@@ -370,6 +374,7 @@ void dispatch_free(struct dispatch *dispatch)
 {
 	if (dispatch == NULL)
 		return;
+	notices_free(dispatch->notices);
 	worker_pool_free(dispatch->pool);
 	dispatch->phase = PHASE_OVER;
 	free_sessions(dispatch);

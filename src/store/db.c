@@ -271,3 +271,8 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	buf_fini(&text);
 	return inside ? landed(db, r, err) : r;
 }
+
+int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err)
+{
+	return link_await_notice(db->link, timeout_ms, err);
+}

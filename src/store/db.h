@@ -87,6 +87,12 @@ int db_rollback_to_savepoint(struct db *db, struct err *err);
 int db_commit(struct db *db, struct err *err);
 void db_rollback(struct db *db);
 
+/* Waits for a notification of a channel that db_script() said LISTEN for; outside a transaction, nothing
+ * queued. 0: timeout_ms have passed without one; DB_NOTICE: one or more came. A fault closes the
+ * connection. */
+enum { DB_NOTICE = 1 };
+int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err);
+
 /* Free text (migrations, PREPARE in tests), simple protocol, several statements allowed, `inbox.`
  * replaced by the schema. Inside a transaction begun by db_begin() it belongs to that, else it is
  * one of its own. */

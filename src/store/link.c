@@ -358,3 +358,36 @@ int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct e
 		return lose(link, &said, err);
 	return landed_with(link, &said, err);
 }
+
+/* libpq keeps them until they are taken. */
+static bool take_notices(struct link *link)
+{
+	PGnotify *notice;
+	bool any = false;
+
+	while ((notice = PQnotifies(link->conn)) != NULL) {
+		PQfreemem(notice);
+		any = true;
+	}
+	return any;
+}
+
+int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err)
+{
+	int64_t deadline_ms = clock_now_ms() + timeout_ms;
+	const struct err said = ERR_INIT;
+	int r = link_ready(link, err);
+
+	while (r == 0 && !take_notices(link)) {
+		if (clock_now_ms() >= deadline_ms)
+			return 0;
+		r = link_wait(PQsocket(link->conn), POLLIN, link->interrupt.fd, deadline_ms, err);
+		if (r != 0 && clock_now_ms() >= deadline_ms)
+			return 0;
+		if (r == 0 && PQconsumeInput(link->conn) != 1)
+			r = wire_fault(link, err);
+	}
+	if (r != 0)
+		return link_is_open(link) ? lose(link, &said, err) : r;
+	return LINK_NOTICE;
+}

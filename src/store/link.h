@@ -44,6 +44,10 @@ int link_fly(struct link *link, int64_t timeout_ms, struct err *err);
 /* Several statements as text, by the simple protocol; nothing may be queued. */
 int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err);
 
+/* Waits at most timeout_ms for a notification; takes all that came. 0, or LINK_NOTICE. */
+enum { LINK_NOTICE = 1 };
+int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err);
+
 /* What the server said last. */
 enum link_transaction { LINK_IDLE, LINK_OPEN, LINK_FAILED };
 enum link_transaction link_transaction(const struct link *link);

@@ -156,3 +156,31 @@ def test_a_timeout_is_kept_as_an_attempt(inboxd, handler, streams, topic, inbox)
     streams.events(topic, ["x"])
     (entry,) = inbox.wait_status("x", "processed")["attempts"]
     assert (entry["attempt"], entry["code"]) == (1, "TIMEOUT")
+
+
+@pytest.mark.parametrize("sql", ["SELECT inbox.replay_where('processed')",
+                                 "UPDATE inbox.inbox_messages SET processed_at = NULL"])
+def test_a_replay_starts_within_a_second_however_rarely_the_table_is_polled(start_inboxd, handler, streams,
+                                                                            topic, inbox, sql):
+    sidecar = start_inboxd(worker={"poll": "1h"})
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    client.deliveries.clear()
+    inbox.execute(sql)
+    eventually(lambda: client.deliveries, timeout=1)
+
+
+def test_replays_are_heard_again_after_the_database_was_away(start_inboxd, handler, streams, topic, inbox,
+                                                             postgres):
+    sidecar = start_inboxd(worker={"poll": "1h"})
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    inbox.close()
+    postgres.restart()
+    eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN inboxd_replay'"))
+    eventually(lambda: sidecar.get("/readyz")[0] == 200)
+    client.deliveries.clear()
+    inbox.query("SELECT inbox.replay_where('processed')")
+    eventually(lambda: client.deliveries, timeout=5)
