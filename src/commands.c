@@ -69,7 +69,6 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 	int applied = 0;
 	int r;
 
-	(void)cli;
 	(void)sources;
 	sidecar_db_options(config, 0, name, &options);
 	r = db_new(&db, &options, err);
@@ -77,6 +76,8 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 		r = db_open(db, err);
 	if (r == 0)
 		r = migrate_run(db, &applied, err);
+	if (r == 0 && cli->roles)
+		r = migrate_roles(db, err);
 	db_free(db);
 	if (r == 0)
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",

@@ -232,6 +232,49 @@ BEGIN
     END IF;
 END $$;
 
+-- A reject that the rules know by now: becomes a message that waits. 'stored', 'duplicate' (it is there already),
+-- 'conflict' (there with another payload: kept in inbox_conflicts), or NULL: there is no such reject any more.
+CREATE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reject inbox.inbox_rejects;
+    digest bytea;
+    fate text := 'stored';
+BEGIN
+    IF coalesce(source, '') = '' OR coalesce(event_id, '') = '' THEN
+        PERFORM inbox.refuse('replay_reject', 'source and event_id must be given');
+    END IF;
+    DELETE FROM inbox.inbox_rejects r WHERE r.seq = reject_seq RETURNING r.* INTO reject;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    digest := substr(sha256(reject.payload), 1, 16);
+    INSERT INTO inbox.inbox_messages
+        (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
+         payload, payload_digest, available_at)
+    VALUES (replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
+            reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
+            reject.payload, digest, now())
+    ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
+    IF FOUND THEN
+        PERFORM pg_notify('inboxd_replay', '');
+    ELSE
+        INSERT INTO inbox.inbox_conflicts
+            (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload,
+             payload_digest)
+        SELECT m.source, m.event_id, reject.topic, reject.kafka_partition, reject.kafka_offset,
+               reject.kafka_timestamp, reject.key, reject.headers, reject.payload, digest
+        FROM inbox.inbox_messages m
+        WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
+          AND m.payload_digest IS DISTINCT FROM digest
+        ON CONFLICT DO NOTHING;
+        fate := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
+    END IF;
+    PERFORM inbox.audit('replay', jsonb_build_object('reject', reject_seq, 'source', source,
+        'event_id', event_id, 'fate', fate), NULL, 1);
+    RETURN fate;
+END $$;
+
 -- Everything that fits, in one transaction; dry_run only counts.
 CREATE FUNCTION inbox.replay_where(
     status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,

@@ -53,6 +53,8 @@ struct option_row {
 static const struct option_row option_rows[] = {
 	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
 		"bring the schema up to date first" },
+	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
+		"also create the roles inboxd_sidecar, _handler, _operator and _reader, and grant" },
 	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, else " CLI_STANDARD_FILE },
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,

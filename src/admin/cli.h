@@ -30,6 +30,7 @@ struct cli {
 	size_t set_count;
 	bool json;
 	bool migrate; /* run --migrate */
+	bool roles;   /* migrate --roles */
 };
 
 /* Fills `out`, which the caller ends with cli_fini(), also after an error. FAULT_USAGE with words

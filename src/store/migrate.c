@@ -191,3 +191,22 @@ int migrate_run(struct db *db, int *applied, struct err *err)
 	} while (r == 0 && step.version + 1 < migrate_latest());
 	return r;
 }
+
+int migrate_roles(struct db *db, struct err *err)
+{
+	int r = db_begin(db, err);
+
+	if (r == 0)
+		r = lock_schema(db, err);
+	if (r == 0)
+		r = db_script(db, script_roles, err);
+	if (r != 0) {
+		db_rollback(db);
+		return strcmp(err->state, "42501") == 0
+			       ? err_prefix(err,
+					 "roles: this user needs CREATEROLE, and to own the schema")
+			       : err_prefix(err, "roles");
+	}
+	r = db_commit(db, err);
+	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+}

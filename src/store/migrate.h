@@ -18,4 +18,8 @@ int migrate_check(struct db *db, int *found, struct err *err);
  * schema is FAULT_DATABASE: this binary does not touch it. Transaction advisory locks only. */
 int migrate_run(struct db *db, int *applied, struct err *err);
 
+/* Creates the four roles unless they are there, and grants each what it needs in this schema. In one
+ * transaction, behind the migrations' lock. */
+int migrate_roles(struct db *db, struct err *err);
+
 #endif

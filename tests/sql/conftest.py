@@ -54,6 +54,7 @@ def db(connect):
                        " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())")
     for migration in MIGRATIONS:
         connection.execute(migration.read_text())
+    connection.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (%s)", [len(MIGRATIONS)])
     connection.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
     connection.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, owner, ordering)"
                        " SELECT 'orders', p, 1, 'key' FROM generate_series(0, 3) p")

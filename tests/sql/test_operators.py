@@ -377,6 +377,7 @@ WRONG = {
     "seek('orders', 0, -1)": "next_offset is -1",
     "seek('orders', 9, 1)": "partition 9 of topic 'orders'",
     "seek(NULL, 0, 1)": "topic NULL",
+    "replay_reject(1, '', 'e', NULL)": "source and event_id",
     "adopt('', 'g')": "must be given",
     "adopt('c', NULL)": "must be given",
 }
@@ -419,7 +420,7 @@ def test_status_counts(db):
     assert status["oldest_waiting_seconds"] > 86400
     assert [entry["kafka_partition"] for entry in status["partitions"]] == [0, 1, 2, 3]
     assert [entry["name"] for entry in status["instances"]] == ["me"]
-    assert status["schema_version"] is None or status["schema_version"] >= 1
+    assert status["schema_version"] >= 2
 
 
 def test_status_of_an_empty_schema(db):
@@ -478,3 +479,38 @@ def test_dead_groups_count_what_died_of_the_same(db):
                         " ORDER BY messages DESC, event_type, error_code").fetchall()
     assert groups == [("order", "HTTP", "upstream #", 3), ("order", "OTHER", "upstream #", 1),
                       ("refund", "HTTP", "upstream #", 1)]
+
+
+# --- rejects ----------------------------------------------------------------------------------------
+
+
+def reject(db, payload=b"{}", offset=7):
+    return value(db, "INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, key, headers, payload,"
+                     " reason) VALUES ('orders', 1, %s, 'k', '[[\"a\", \"b\"]]', %s, 'id_missing: none') RETURNING seq",
+                 offset, payload)
+
+
+def test_a_reject_becomes_a_message_that_waits(db):
+    seq = reject(db)
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 't')", seq) == "stored"
+    row = row_of(db, value(db, "SELECT seq FROM inbox.inbox_messages"))
+    assert (row["event_id"], row["event_type"], row["topic"], row["kafka_partition"], row["kafka_offset"],
+            row["key"], row["headers"], row["payload"], row["status"]) == \
+        ("r1", "t", "orders", 1, 7, b"k", [["a", "b"]], b"{}", "waiting")
+    assert row["payload_digest"] == value(db, "SELECT substr(sha256('{}'), 1, 16)")
+    assert value(db, "SELECT count(*) FROM inbox.inbox_rejects") == 0
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 't')", seq) is None
+    assert [entry["filter"]["fate"] for entry in audit(db)] == ["stored"]
+
+
+def test_a_reject_that_is_known_is_a_duplicate_or_a_conflict(db):
+    db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", [reject(db)])
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", reject(db, offset=8)) == "duplicate"
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", reject(db, b"[]", 9)) == "conflict"
+    assert db.execute("SELECT kafka_offset, payload FROM inbox.inbox_conflicts").fetchall() == [(9, b"[]")]
+    assert value(db, "SELECT count(*) FROM inbox.inbox_messages") == 1
+
+
+def test_a_reject_without_payload_has_no_digest(db):
+    db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", [reject(db, None)])
+    assert value(db, "SELECT payload_digest FROM inbox.inbox_messages") is None

@@ -155,12 +155,19 @@ def configuration(postgres_server, kafka_server, database, topic, group):
 
 
 @pytest.fixture
-def make_inboxd(request, configuration):
+def sidecar_user():
+    """Whom sidecars run as; None: the owner of the schema, who also runs the commands of a test."""
+    return None
+
+
+@pytest.fixture
+def make_inboxd(request, configuration, sidecar_user):
     """make_inboxd(overrides, env=None) -> a configured Sidecar that does not run yet."""
     made = []
 
     def make(overrides=None, env=None, **sections):
         sidecar = Sidecar(merge(configuration, overrides, sections), env=env)
+        sidecar.user = sidecar_user
         made.append(sidecar)
         return sidecar
 

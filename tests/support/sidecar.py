@@ -77,6 +77,8 @@ class Sidecar:
         inherited = {name: value for name, value in os.environ.items()
                      if not name.startswith(("INBOXD_", "PYTEST_"))}
         self.env = {**inherited, **SANITIZERS, **(env or {})}
+        self.user = None  # whom it runs as; None: the one of its configuration
+        self._granted = False
         self.process = None
         self.write_configuration()
 
@@ -92,7 +94,8 @@ class Sidecar:
         """`run --migrate` unless `arguments` say otherwise; waits for /readyz."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         command = [binary(), *(arguments or ("run", "--migrate")), "-c", self.config_file]
-        self.process = process.spawn(command, self.log, env=self.env, cwd=self.directory)
+        env = self.env if arguments else {**self.env, **self._as_user()}
+        self.process = process.spawn(command, self.log, env=env, cwd=self.directory)
         if ready:
             self.wait_ready()
         return self
@@ -152,6 +155,17 @@ class Sidecar:
         return subprocess.run([binary(), *arguments, "-c", self.config_file], capture_output=True,
                               text=True, env={**self.env, **(env or {})}, timeout=timeout,
                               cwd=self.directory)
+
+    def _as_user(self):
+        """The environment that makes it run as `user`. The schema's owner migrates before, once."""
+        if self.user is None:
+            return {}
+        if not self._granted:
+            done = self.command("migrate", "--roles")
+            if done.returncode != 0:
+                raise process.StartFailed(f"migrate --roles: {done.stderr}")
+            self._granted = True
+        return {"INBOXD_POSTGRES_USER": self.user}
 
     # HTTP
 

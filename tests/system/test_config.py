@@ -233,3 +233,10 @@ def test_logs_can_be_json_and_hold_no_payload(start_inboxd, handler, produce, to
     for line in sidecar.stderr.splitlines():
         json.loads(line)
     assert "4111-secret" not in sidecar.stderr
+
+
+def test_sidecars_run_with_the_rights_of_inboxd_sidecar_alone(inboxd, inbox, sidecar_user):
+    users = inbox.query("SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name LIKE 'inboxd/%'")
+    assert [row["usename"] for row in users] == [sidecar_user]
+    assert inbox.query("SELECT roleid::regrole::text AS role FROM pg_auth_members WHERE member = %s::regrole",
+                       [sidecar_user]) == [{"role": "inboxd_sidecar"}]

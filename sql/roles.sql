@@ -1,0 +1,47 @@
+-- The four roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
+-- Nobody logs in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
+-- PostgreSQL cluster, their rights to this schema.
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['inboxd_sidecar', 'inboxd_handler', 'inboxd_operator', 'inboxd_reader'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = role) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        END IF;
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I',
+                       (SELECT relnamespace::regnamespace FROM pg_catalog.pg_class
+                        WHERE oid = 'inbox.inbox_messages'::regclass), role);
+    END LOOP;
+END $$;
+
+-- The sidecar: stores, claims and settles. It deletes nothing and changes no history.
+GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
+GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
+GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
+GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
+
+-- A handler: completes the message it was given, in its own transaction.
+GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
+
+-- Who looks: every table and view.
+GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
+    inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version,
+    inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
+GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
+    inbox.find_page(jsonb, bigint, int), inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
+    inbox.status() TO inboxd_reader, inboxd_operator;
+
+-- Who acts: the functions, which leave a trace, and the two columns that replay with plain SQL.
+GRANT EXECUTE ON FUNCTION
+    inbox.replay(text, text, text),
+    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text),
+    inbox.replay_page(jsonb, bigint, int, text),
+    inbox.replay_reject(bigint, text, text, text),
+    inbox.discard(text, text, text),
+    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text),
+    inbox.discard_page(jsonb, bigint, int, text),
+    inbox.purge(interval, int),
+    inbox.seek(text, int, bigint),
+    inbox.adopt(text, text, text) TO inboxd_operator;
+GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

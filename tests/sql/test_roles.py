@@ -1,0 +1,144 @@
+"""What each of the four roles may do, and what it may not."""
+
+import psycopg
+import pytest
+
+from statements import SQL
+from test_functions import insert
+from test_operators import dead, value, waiting
+
+ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
+TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
+          "inbox_binding", "inbox_schema_version", "messages", "dead_groups"]
+READ = {(table, "SELECT") for table in TABLES}
+MAY = {
+    "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
+                      | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
+                         for right in ("SELECT", "INSERT")}
+                      | {("inbox_schema_version", "SELECT")},
+    "inboxd_handler": set(),
+    "inboxd_operator": READ,
+    "inboxd_reader": READ,
+}
+LOOKS = {"try_text", "try_json", "error_shape", "find_page", "check_filter", "refuse", "status"}
+ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
+        "purge", "seek", "adopt"}
+CALLS = {"inboxd_sidecar": set(), "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
+         "inboxd_reader": LOOKS}
+
+
+@pytest.fixture
+def granted(db):
+    db.execute((SQL / "roles.sql").read_text())
+    return db
+
+
+@pytest.fixture
+def as_role(granted, connect):
+    """as_role(role) -> a connection of a user that is granted this role and nothing else."""
+    opened = []
+
+    def login(role):
+        user = f"user_of_{role}"
+        granted.execute(f"DROP ROLE IF EXISTS {user}")
+        granted.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
+        opened.append(connect(user=user))
+        return opened[-1]
+
+    yield login
+    for connection in opened:
+        connection.close()
+
+
+def test_the_script_can_be_applied_again(granted):
+    granted.execute((SQL / "roles.sql").read_text())
+    found = granted.execute("SELECT rolname, rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls"
+                            " FROM pg_roles WHERE rolname LIKE 'inboxd\\_%' ORDER BY 1").fetchall()
+    assert found == [(role, False) for role in sorted(ROLES)]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_these_rights_on_tables_and_no_other(granted, role):
+    rows = granted.execute("""
+        SELECT c.relname, r.name FROM pg_class c
+        CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER', 'REFERENCES']) r(name)
+        WHERE c.relnamespace = 'inbox'::regnamespace AND c.relkind IN ('r', 'v')
+          AND has_table_privilege(%s, c.oid, r.name)""", [role]).fetchall()
+    assert set(rows) == MAY[role]
+
+
+def test_every_table_and_view_is_known_here(granted):
+    rows = granted.execute("SELECT relname FROM pg_class WHERE relnamespace = 'inbox'::regnamespace"
+                           " AND relkind IN ('r', 'v')").fetchall()
+    assert {row[0] for row in rows} == set(TABLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_call_these_functions_and_no_other(granted, role):
+    rows = granted.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace"
+                           " AND has_function_privilege(%s, oid, 'EXECUTE')", [role]).fetchall()
+    assert {row[0] for row in rows} == CALLS[role]
+
+
+def test_an_operator_updates_two_columns_only(granted):
+    rows = granted.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'inbox.inbox_messages'::regclass"
+                           " AND attnum > 0 AND has_column_privilege('inboxd_operator', attrelid, attnum, 'UPDATE')")
+    assert {row[0] for row in rows.fetchall()} == {"processed_at", "dead_at"}
+
+
+def test_a_handler_completes_and_sees_nothing(granted, as_role):
+    seq = insert(granted)
+    handler = as_role("inboxd_handler")
+    for sql in ("SELECT * FROM inbox.inbox_messages", "SELECT * FROM inbox.messages", "SELECT inbox.status()",
+                "SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = now()"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            handler.execute(sql)
+    handler.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+    assert value(granted, "SELECT processed_at IS NOT NULL FROM inbox.inbox_messages")
+
+
+def test_an_operator_replays_by_function_and_by_plain_sql_under_its_own_name(granted, as_role):
+    dead(granted, "a")
+    dead(granted, "b")
+    waiting(granted, "w")
+    operator = as_role("inboxd_operator")
+    assert value(operator, "SELECT inbox.replay_where(max_rows => 1)") == 1
+    operator.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE event_id = 'b'")
+    assert value(operator, "SELECT inbox.discard('s', 'w')") is True
+    operator.execute("SELECT inbox.purge('1 day'), inbox.seek('orders', 0, 5), inbox.adopt('c', 'g')")
+    assert value(operator, "SELECT count(*) FROM inbox.messages WHERE status = 'waiting'") == 2
+    assert {row[0] for row in operator.execute("SELECT who FROM inbox.inbox_audit")} == {"user_of_inboxd_operator"}
+    names = granted.execute("SELECT attempts -> 0 ->> 'replayed_by' FROM inbox.inbox_messages"
+                            " WHERE replay_count > 0").fetchall()
+    assert set(names) == {("user_of_inboxd_operator",)}
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM inbox.inbox_messages", "UPDATE inbox.inbox_messages SET payload = ''",
+                                 "DELETE FROM inbox.inbox_audit", "INSERT INTO inbox.inbox_audit (action) VALUES ('x')",
+                                 "UPDATE inbox.inbox_offsets SET next_offset = 0",
+                                 "SELECT inbox.replay_seqs(ARRAY[1], NULL, NULL)",
+                                 "SELECT inbox.audit('x', NULL, NULL, 1)"])
+def test_an_operator_has_no_way_around_the_functions(as_role, sql):
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role("inboxd_operator").execute(sql)
+
+
+def test_a_reader_finds_and_changes_nothing(granted, as_role):
+    dead(granted, "a", payload=b'{"n": 1}')
+    reader = as_role("inboxd_reader")
+    assert value(reader, "SELECT payload_json FROM inbox.messages") == {"n": 1}
+    assert value(reader, "SELECT messages FROM inbox.dead_groups") == 1
+    assert value(reader, "SELECT inbox.status() ->> 'dead'") == "1"
+    assert value(reader, "SELECT count(*) FROM inbox.find_page('{\"status\": \"dead\"}', 0, 10)") == 1
+    for sql in ("SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = NULL",
+                "SELECT inbox.purge('0')", "DELETE FROM inbox.inbox_messages"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(sql)
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM inbox.inbox_messages", "SELECT inbox.replay_where()",
+                                 "SELECT * FROM inbox.inbox_audit", "UPDATE inbox.inbox_binding SET group_id = 'x'",
+                                 "CREATE TABLE inbox.mine (n int)"])
+def test_a_sidecar_neither_deletes_nor_operates(as_role, sql):
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role("inboxd_sidecar").execute(sql)
