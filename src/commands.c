@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "admin/operate.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "check.h"
@@ -35,6 +36,11 @@ static int names_init(struct names *names, struct err *err)
 	return r != 0 ? r : keywords_new(&names->postgres, err);
 }
 
+static bool needs_kafka(enum command command)
+{
+	return command == COMMAND_RUN || command == COMMAND_CHECK || command == COMMAND_ADOPT;
+}
+
 static struct config_sources sources_of(const struct cli *cli, const struct names *names)
 {
 	return (struct config_sources){
@@ -44,7 +50,7 @@ static struct config_sources sources_of(const struct cli *cli, const struct name
 		.set_count = cli->set_count,
 		.kafka_names = (const char *const *)names->kafka,
 		.postgres_names = (const char *const *)names->postgres,
-		.without_kafka = cli->command == COMMAND_MIGRATE,
+		.without_kafka = !needs_kafka(cli->command),
 	};
 }
 
@@ -93,6 +99,24 @@ static int do_check(const struct cli *cli, const struct config *config,
 	return check_run(config, err);
 }
 
+static int do_operate(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	(void)sources;
+	return operate(cli, config, err);
+}
+
+static int do_adopt(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	CLEANUP(freep) char *cluster = NULL;
+	const char *group = NULL;
+	int r = ingest_identify(config, &cluster, &group, err);
+
+	(void)sources;
+	return r != 0 ? r : operate_adopt(cli, config, cluster, group, err);
+}
+
 typedef int command_function(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err);
 
@@ -100,6 +124,13 @@ static command_function *const functions[] = {
 	[COMMAND_RUN] = do_run,
 	[COMMAND_MIGRATE] = do_migrate,
 	[COMMAND_CHECK] = do_check,
+	[COMMAND_STATUS] = do_operate,
+	[COMMAND_LIST] = do_operate,
+	[COMMAND_SHOW] = do_operate,
+	[COMMAND_REPLAY] = do_operate,
+	[COMMAND_DISCARD] = do_operate,
+	[COMMAND_PURGE] = do_operate,
+	[COMMAND_ADOPT] = do_adopt,
 };
 
 static void log_warnings(const struct config *config)

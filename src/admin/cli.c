@@ -1,6 +1,6 @@
 /*
- * One table of commands, one of options; a new command or option is a row. Options may stand before
- * or after the command: the command is found first, then each option is asked whether it belongs.
+ * The parser. Options may stand before or after the command: the command is found first, then each
+ * option is asked whether it belongs.
  */
 #include "admin/cli.h"
 
@@ -9,64 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admin/cli_table.h"
+#include "admin/cli_value.h"
+
 #include "config/nearest.h"
-
-struct command_row {
-	enum command command;
-	const char *name;
-	const char *summary;
-	const char *help; /* behind the usage line */
-};
-
-/* clang-format off */
-static const struct command_row commands[] = {
-	{ COMMAND_RUN, "run", "Read Kafka, store, and hand messages to the handlers",
-		"Runs the sidecar until SIGTERM or SIGINT. SIGHUP reads the configuration again.\n"
-		"The database schema must be of this version; `inboxd migrate` makes it so.\n" },
-	{ COMMAND_MIGRATE, "migrate", "Create the database schema or bring it up to date",
-		"Applies the migrations that are missing, each in its own transaction, one process\n"
-		"at a time. Needs a role that may create the schema.\n" },
-	{ COMMAND_CHECK, "check", "Print the effective configuration and try what it names",
-		"Prints every effective value and where it came from, with secrets masked, then\n"
-		"tries Kafka, PostgreSQL, the schema and the socket's directory. Changes nothing.\n" },
-	{ COMMAND_VERSION, "version", "Print the version",
-		"Prints the version.\n" },
-};
-/* clang-format on */
-
-enum option_kind { KIND_FLAG, KIND_TEXT, KIND_SET };
-
-#define FOR(command) (1U << (command))
-#define FOR_ALL      (~0U)
-
-struct option_row {
-	char letter; /* '\0' = none */
-	const char *name;
-	const char *argument; /* what help calls it; NULL = takes none */
-	unsigned commands;
-	enum option_kind kind;
-	size_t offset; /* in struct cli, unless KIND_SET */
-	const char *help;
-};
-
-/* clang-format off */
-static const struct option_row option_rows[] = {
-	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
-		"bring the schema up to date first" },
-	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
-		"also create the roles inboxd_sidecar, _handler, _operator and _reader, and grant" },
-	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
-		"configuration file; default: INBOXD_CONFIG, else " CLI_STANDARD_FILE },
-	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
-		"set one value, over the file and the environment; may be repeated" },
-	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
-		"print JSON where something is printed" },
-	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
-		"print this help" },
-};
-/* clang-format on */
-
-#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 struct parse {
 	struct cli *cli;
@@ -79,9 +25,9 @@ struct parse {
 
 static const struct command_row *find_command(const char *name)
 {
-	for (size_t i = 0; i < COUNT(commands); i++) {
-		if (strcmp(commands[i].name, name) == 0)
-			return &commands[i];
+	for (size_t i = 0; i < cli_command_count; i++) {
+		if (strcmp(cli_commands[i].name, name) == 0)
+			return &cli_commands[i];
 	}
 	return NULL;
 }
@@ -92,8 +38,8 @@ static int unknown_command(const char *name, struct err *err)
 	struct nearest nearest;
 
 	nearest_start(&nearest, name);
-	for (size_t i = 0; i < COUNT(commands); i++)
-		nearest_offer(&nearest, commands[i].name);
+	for (size_t i = 0; i < cli_command_count; i++)
+		nearest_offer(&nearest, cli_commands[i].name);
 	nearest_hint(&nearest, hint);
 	return err_set(err, FAULT_USAGE,
 		"there is no command \"%s\"%s (`inboxd --help` lists the commands)", name, hint);
@@ -101,7 +47,7 @@ static int unknown_command(const char *name, struct err *err)
 
 static unsigned commands_of(const struct parse *parse)
 {
-	return parse->command == NULL ? FOR_ALL : FOR(parse->command->command);
+	return parse->command == NULL ? ~0U : 1U << parse->command->command;
 }
 
 static int unknown_option(const struct parse *parse, const char *argument)
@@ -111,9 +57,9 @@ static int unknown_option(const struct parse *parse, const char *argument)
 	struct nearest nearest;
 
 	nearest_start(&nearest, argument + strspn(argument, "-"));
-	for (size_t i = 0; i < COUNT(option_rows); i++) {
-		if (option_rows[i].commands & commands_of(parse))
-			nearest_offer(&nearest, option_rows[i].name);
+	for (size_t i = 0; i < cli_option_count; i++) {
+		if (cli_options[i].commands & commands_of(parse))
+			nearest_offer(&nearest, cli_options[i].name);
 	}
 	nearest_hint(&nearest, hint);
 	return err_set(parse->err, FAULT_USAGE,
@@ -135,9 +81,9 @@ static bool names_option(const struct option_row *option, const char *argument)
 
 static const struct option_row *find_option(const char *argument)
 {
-	for (size_t i = 0; i < COUNT(option_rows); i++) {
-		if (names_option(&option_rows[i], argument))
-			return &option_rows[i];
+	for (size_t i = 0; i < cli_option_count; i++) {
+		if (names_option(&cli_options[i], argument))
+			return &cli_options[i];
 	}
 	return NULL;
 }
@@ -181,6 +127,47 @@ static int take_flag(struct parse *parse, const struct option_row *option)
 	return 0;
 }
 
+static int wrong_value(const struct parse *parse, const struct option_row *option, const char *text)
+{
+	static const char *const wanted[] = {
+		[KIND_COUNT] = "a number, 1 or more",
+		[KIND_OFFSET] = "a number, 0 or more",
+		[KIND_AGE] = "a number with ms, s, m, h, d, w or y, as 7d",
+	};
+
+	if (text[0] == '\0')
+		return err_set(parse->err, FAULT_USAGE, "--%s: %s is empty", option->name,
+			option->argument);
+	if (option->choices != NULL)
+		return err_set(parse->err, FAULT_USAGE, "--%s: \"%s\" is none of: %s", option->name,
+			text, option->choices);
+	return err_set(parse->err, FAULT_USAGE, "--%s: \"%s\" is not %s", option->name, text,
+		wanted[option->kind]);
+}
+
+static int store_value(struct parse *parse, const struct option_row *option, const char *text)
+{
+	void *place = (char *)parse->cli + option->offset;
+	int64_t number = 0;
+	bool good = text[0] != '\0';
+
+	if (option->kind == KIND_COUNT)
+		good = cli_number(text, &number) && number > 0;
+	else if (option->kind == KIND_OFFSET)
+		good = cli_number(text, &number);
+	else if (option->kind == KIND_AGE)
+		good = cli_age(text, &number);
+	else if (option->choices != NULL)
+		good = cli_is_choice(option->choices, text);
+	if (!good)
+		return wrong_value(parse, option, text);
+	if (option->kind == KIND_TEXT)
+		*(const char **)place = text;
+	else
+		*(int64_t *)place = number;
+	return 0;
+}
+
 static int take_option(struct parse *parse)
 {
 	const struct option_row *option = find_option(parse->argv[parse->at]);
@@ -196,11 +183,7 @@ static int take_option(struct parse *parse)
 			parse->argv[parse->at], option->argument);
 	if (option->kind == KIND_SET)
 		return add_set(parse->cli, text, parse->err);
-	if (text[0] == '\0')
-		return err_set(parse->err, FAULT_USAGE, "--%s: %s is empty", option->name,
-			option->argument);
-	*(const char **)((char *)parse->cli + option->offset) = text;
-	return 0;
+	return store_value(parse, option, text);
 }
 
 static bool is_option(const char *argument)
@@ -236,6 +219,21 @@ static int surplus(const struct parse *parse, const char *argument)
 		command, argument, command);
 }
 
+static int take_word(const struct parse *parse, const char *argument)
+{
+	size_t room = parse->command == NULL ? 0 : parse->command->words;
+	const char **words;
+
+	if (parse->cli->word_count >= room)
+		return surplus(parse, argument);
+	words = realloc(parse->cli->words, (parse->cli->word_count + 1) * sizeof(*words));
+	if (words == NULL)
+		return err_memory(parse->err);
+	parse->cli->words = words;
+	parse->cli->words[parse->cli->word_count++] = argument;
+	return 0;
+}
+
 static int take_arguments(struct parse *parse, int command_at)
 {
 	int r = 0;
@@ -245,7 +243,7 @@ static int take_arguments(struct parse *parse, int command_at)
 
 		if (parse->at == command_at)
 			continue;
-		r = is_option(argument) ? take_option(parse) : surplus(parse, argument);
+		r = is_option(argument) ? take_option(parse) : take_word(parse, argument);
 	}
 	return r;
 }
@@ -256,7 +254,7 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 	int command_at;
 	int r;
 
-	*out = (struct cli){ .command = COMMAND_NONE };
+	*out = (struct cli){ .command = COMMAND_NONE, .older_than = -1 };
 	/* What every other program understands. */
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
 		out->command = COMMAND_VERSION;
@@ -279,55 +277,8 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 void cli_fini(struct cli *cli)
 {
 	free(cli->set);
+	free(cli->words);
 	*cli = (struct cli){ .command = COMMAND_NONE };
-}
-
-static void add_options(struct buf *out, unsigned wanted)
-{
-	buf_add_str(out, "\nOptions:\n");
-	for (size_t i = 0; i < COUNT(option_rows); i++) {
-		const struct option_row *option = &option_rows[i];
-		char letter[] = { option->letter, '\0' };
-
-		if (!(option->commands & wanted))
-			continue;
-		buf_addf(out, "  %s%s%s--%s%s%s\n        %s\n", letter[0] == '\0' ? "" : "-",
-			letter, letter[0] == '\0' ? "" : ", ", option->name,
-			option->argument == NULL ? "" : " ",
-			option->argument == NULL ? "" : option->argument, option->help);
-	}
-}
-
-static void add_program_help(struct buf *out)
-{
-	buf_add_str(out,
-		"Usage: inboxd COMMAND [OPTION]...\n\n"
-		"The inbox pattern as a sidecar: reads Kafka topics, stores each message once in\n"
-		"PostgreSQL, and hands it to handlers over a Unix socket.\n\nCommands:\n");
-	for (size_t i = 0; i < COUNT(commands); i++)
-		buf_addf(out, "  %-10s%s\n", commands[i].name, commands[i].summary);
-	buf_add_str(out, "\n`inboxd COMMAND --help` tells more of a command.\n");
-}
-
-static void add_exit_codes(struct buf *out)
-{
-	buf_add_str(out, "\nExit codes: 0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 "
-			 "socket,\n6 a check failed, 70 internal.\n");
-}
-
-void cli_add_help(struct buf *out, enum command command)
-{
-	for (size_t i = 0; i < COUNT(commands); i++) {
-		if (commands[i].command != command)
-			continue;
-		buf_addf(out, "Usage: inboxd %s [OPTION]...\n\n%s", commands[i].name,
-			commands[i].help);
-		add_options(out, FOR(command));
-		add_exit_codes(out);
-		return;
-	}
-	add_program_help(out);
-	add_exit_codes(out);
 }
 
 const char *cli_config_file(const struct cli *cli, const char *from_env, const char *standard)

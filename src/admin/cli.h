@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -18,6 +19,13 @@ enum command {
 	COMMAND_RUN,
 	COMMAND_MIGRATE,
 	COMMAND_CHECK,
+	COMMAND_STATUS,
+	COMMAND_LIST,
+	COMMAND_SHOW,
+	COMMAND_REPLAY,
+	COMMAND_DISCARD,
+	COMMAND_PURGE,
+	COMMAND_ADOPT,
 	COMMAND_VERSION,
 };
 
@@ -29,8 +37,30 @@ struct cli {
 	const char **set;        /* --set, in order; owned by the struct */
 	size_t set_count;
 	bool json;
-	bool migrate; /* run --migrate */
-	bool roles;   /* migrate --roles */
+	bool migrate;       /* run --migrate */
+	bool roles;         /* migrate --roles */
+	const char **words; /* arguments that are no options, in order; owned by the struct */
+	size_t word_count;
+	/* Filters; NULL = any. */
+	const char *status;
+	const char *topic;
+	const char *type;
+	const char *key;
+	const char *since;
+	const char *until;
+	const char *error;
+	bool dead;
+	bool group;
+	int64_t limit; /* 0 = not given, as the next two */
+	int64_t after;
+	int64_t max;
+	int64_t older_than; /* ms; -1 = not given */
+	const char *source;
+	const char *payload;
+	const char *reason;
+	bool rejects;
+	bool dry_run;
+	bool yes;
 };
 
 /* Fills `out`, which the caller ends with cli_fini(), also after an error. FAULT_USAGE with words

@@ -141,6 +141,25 @@ int ingest_check(const struct config *config, struct buf *report, struct err *er
 	return r;
 }
 
+int ingest_identify(
+	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
+{
+	struct probe probe = { .kafka = NULL };
+	int r = probe_open(&probe, config, err);
+
+	if (r < 0)
+		return r;
+	*cluster_id = ask_cluster_id(probe.kafka, ANSWER_MS);
+	*group_id = consumer_conf_value(config, "group.id", "");
+	if (*cluster_id == NULL)
+		r = err_set(err, FAULT_KAFKA,
+			"no broker of kafka.bootstrap.servers (%s) told the cluster's id%s%s",
+			consumer_conf_value(config, "bootstrap.servers", ""),
+			probe.last_error[0] == '\0' ? "" : ": ", probe.last_error);
+	rd_kafka_destroy(probe.kafka);
+	return r;
+}
+
 /* --- Names ---------------------------------------------------------------------------------------- */
 
 /* librdkafka prints its settings as a table: "name | C/P | range | default | …". */

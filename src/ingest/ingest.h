@@ -48,6 +48,9 @@ void ingest_free(struct ingest *ingest);
 
 /* For `inboxd check`: can the cluster be reached, what is its id, do the topics exist? FAULT_KAFKA. */
 int ingest_check(const struct config *config, struct buf *report, struct err *err);
+/* For `inboxd adopt`: the cluster's id, owned by the caller, and the configured group.id, borrowed. FAULT_KAFKA. */
+int ingest_identify(
+	const struct config *config, char **cluster_id, const char **group_id, struct err *err);
 /* Names librdkafka knows, NULL-terminated, for nearest-name hints and environment variables. Freed
  * with ingest_names_free(). */
 int ingest_option_names(char ***out, struct err *err);

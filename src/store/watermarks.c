@@ -215,8 +215,8 @@ static int check_binding(struct db *db, const struct rows *rows, const char *clu
 		return 0;
 	return err_set(err, FAULT_CONFIG,
 		"schema \"%s\" belongs to Kafka cluster \"%s\" and group.id \"%s\", but this is "
-		"cluster \"%s\" and group.id \"%s\": name another schema in inbox.schema, or, to "
-		"adopt it, delete the row of its table inbox_binding",
+		"cluster \"%s\" and group.id \"%s\": name another schema in inbox.schema, or, if "
+		"this is meant, run `inboxd adopt`",
 		db_schema(db), their_cluster, their_group, cluster_id, group_id);
 }
 

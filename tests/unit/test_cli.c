@@ -113,7 +113,21 @@ static const struct {
 				 "(`inboxd run --help` lists the options)" },
 	{ "inboxd check --migrate",
 		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
-	{ "inboxd -x", "there is no option \"-x\" (`inboxd --help` lists the options)" },
+	{ "inboxd -q", "there is no option \"-q\" (`inboxd --help` lists the options)" },
+	{ "inboxd run --dry-run",
+		"there is no option \"--dry-run\" for run (`inboxd run --help` lists the options)" },
+	{ "inboxd list --limit 0", "--limit: \"0\" is not a number, 1 or more" },
+	{ "inboxd list --limit 1x", "--limit: \"1x\" is not a number, 1 or more" },
+	{ "inboxd list --after -1", "--after: \"-1\" is not a number, 0 or more" },
+	{ "inboxd list --status done",
+		"--status: \"done\" is none of: waiting retrying parked claimed processed dead" },
+	{ "inboxd list --status dea",
+		"--status: \"dea\" is none of: waiting retrying parked claimed processed dead" },
+	{ "inboxd purge --older-than 7",
+		"--older-than: \"7\" is not a number with ms, s, m, h, d, w or y, as 7d" },
+	{ "inboxd purge --older-than 99999999999999999y",
+		"--older-than: \"99999999999999999y\" is not a number with ms, s, m, h, d, w or y, as 7d" },
+	{ "inboxd show a b", "show takes no argument \"b\" (`inboxd show --help`)" },
 	{ "inboxd run -c", "-c wants FILE behind it" },
 	{ "inboxd run --set", "--set wants SECTION.KEY=VALUE behind it" },
 	{ "inboxd run --config=", "--config: FILE is empty" },
@@ -140,6 +154,28 @@ static void every_mistake_is_a_usage_error_with_words(void **state)
 		assert_string_equal(err.text, wrong[i].words);
 		cli_fini(&cli);
 	}
+}
+
+static void filters_and_event_ids_are_taken(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd replay a b --source s --yes c --reason why");
+	assert_int_equal(cli.word_count, 3);
+	assert_string_equal(cli.words[2], "c");
+	assert_string_equal(cli.source, "s");
+	assert_string_equal(cli.reason, "why");
+	assert_true(cli.yes && !cli.dry_run);
+	cli_fini(&cli);
+	assert_parses(&cli, "inboxd list --status dead --topic t --limit 7 --after 0");
+	assert_string_equal(cli.status, "dead");
+	assert_string_equal(cli.topic, "t");
+	assert_int_equal(cli.limit, 7);
+	assert_int_equal(cli.older_than, -1);
+	assert_parses(&cli, "inboxd purge --older-than=2h --max 5");
+	assert_int_equal(cli.older_than, 2 * 3600 * 1000);
+	assert_int_equal(cli.max, 5);
 }
 
 static void an_empty_line_of_arguments_is_no_command(void **state)
@@ -200,7 +236,7 @@ static void any_allocation_may_fail(void **state)
 {
 	(void)state;
 	for (size_t n = 1;; n++) {
-		char line[] = "inboxd run --set a.b=1 --set a.c=2";
+		char line[] = "inboxd replay --set a.b=1 x --set a.c=2 y";
 		struct err err = ERR_INIT;
 		struct cli cli;
 		int r;
@@ -221,6 +257,7 @@ int main(void)
 		cmocka_unit_test(options_are_taken_in_every_spelling),
 		cmocka_unit_test(set_may_be_repeated_and_keeps_its_order),
 		cmocka_unit_test(every_mistake_is_a_usage_error_with_words),
+		cmocka_unit_test(filters_and_event_ids_are_taken),
 		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
 		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
 		cmocka_unit_test(help_of_a_command_lists_its_options_only),

@@ -1,0 +1,3 @@
+-- Whom the schema belongs to; no row: nobody yet.
+-- Caller: admin/op_adopt.c. Index: none (one row).
+SELECT b.cluster_id, b.group_id FROM inbox.inbox_binding b

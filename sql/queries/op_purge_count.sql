@@ -1,0 +1,7 @@
+-- How many a purge would delete. Reads the whole table: no index knows when a message was processed.
+-- Caller: admin/op_purge.c. Index: none.
+-- $1 age in ms, $2 most (NULL = all).
+SELECT count(*)
+FROM (SELECT FROM inbox.inbox_messages m
+      WHERE m.processed_at <= now() - $1::bigint * interval '1 millisecond'
+      LIMIT $2::bigint) p

@@ -1,0 +1,15 @@
+-- A page of rejects, to look at them by the rules of today.
+-- Caller: admin/op_rejects.c. Index: inbox_rejects_pkey.
+-- $1 after this seq, $2 most rows. Headers as bytes: for each two runs, the name and the value, each behind its
+-- length (int4, -1 = null). Not those that could not be kept whole: their payload is not here.
+SELECT r.seq, r.topic, r.kafka_partition, r.kafka_offset, r.kafka_timestamp, r.key, h.runs, r.payload
+FROM inbox.inbox_rejects r
+CROSS JOIN LATERAL (
+    SELECT string_agg(int4send(coalesce(octet_length(b.bytes), -1)) || coalesce(b.bytes, ''), '' ORDER BY p.n, i.n)
+    FROM jsonb_array_elements(r.headers) WITH ORDINALITY AS p(pair, n)
+    CROSS JOIN LATERAL jsonb_array_elements(p.pair) WITH ORDINALITY AS i(item, n)
+    CROSS JOIN LATERAL (SELECT CASE jsonb_typeof(i.item) WHEN 'string' THEN convert_to(i.item #>> '{}', 'UTF8')
+                                    WHEN 'object' THEN decode(i.item ->> 'base64', 'base64') END) AS b(bytes)) h(runs)
+WHERE r.seq > $1::bigint AND strpos(r.reason, 'not kept whole: ') = 0
+ORDER BY r.seq
+LIMIT $2::int

@@ -1,0 +1,45 @@
+-- A message as cells: section, name, value; what is not there is left out.
+-- Caller: admin/op_show.c. Index: inbox_messages_seq_key.
+-- $1 seq.
+WITH m AS MATERIALIZED (
+    SELECT v.*, inbox.try_text(v.key) AS key_text FROM inbox.messages v WHERE v.seq = $1::bigint
+)
+SELECT f.section, f.name, f.value
+FROM m CROSS JOIN LATERAL (
+    SELECT 1, v.n, 'message', v.name, v.value
+    FROM (VALUES (1, 'event id', m.event_id),
+                 (2, 'source', m.source),
+                 (3, 'type', m.event_type),
+                 (4, 'status', m.status),
+                 (5, 'record', concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset)),
+                 (6, 'seq', m.seq::text),
+                 (7, 'key', coalesce(m.key_text, '\x' || encode(m.key, 'hex'))),
+                 (8, 'error', m.error),
+                 (9, 'code', m.error_code),
+                 (10, 'attempts spent', m.retry_count::text),
+                 (11, 'deliveries', m.delivery_count::text),
+                 (12, 'crashes', nullif(m.crash_count, 0)::text),
+                 (13, 'replays', nullif(m.replay_count, 0)::text),
+                 (14, 'claimed by', m.claimed_by::text),
+                 (15, 'result', m.result::text)) AS v(n, name, value)
+    UNION ALL
+    SELECT 2, h.n, 'headers', coalesce(h.pair ->> 0, '-'), coalesce(h.pair ->> 1, 'null')
+    FROM jsonb_array_elements(m.headers) WITH ORDINALITY AS h(pair, n)
+    UNION ALL
+    SELECT 3, t.n, 'timeline', to_char(t.at, 'YYYY-MM-DD HH24:MI:SS.MS'), t.words
+    FROM (SELECT -2, m.kafka_timestamp, 'Kafka''s timestamp'
+          UNION ALL SELECT -1, m.received_at, 'received'
+          UNION ALL SELECT a.n, (a.entry ->> 'at')::timestamptz,
+                 CASE WHEN a.entry ? 'replayed_by'
+                      THEN concat('replayed by ', a.entry ->> 'replayed_by', ', was ', a.entry ->> 'was',
+                                  ': ' || (a.entry ->> 'reason'))
+                      ELSE concat('attempt ', a.entry ->> 'attempt', ' failed', ' at ' || (a.entry ->> 'handler'),
+                                  ': ' || nullif(concat_ws(' ', a.entry ->> 'code', a.entry ->> 'error'), '')) END
+          FROM jsonb_array_elements(m.attempts) WITH ORDINALITY AS a(entry, n)
+          UNION ALL SELECT 1000, m.processed_at, 'processed'
+          UNION ALL SELECT 1000, m.dead_at, 'dead'
+          UNION ALL SELECT 1000, nullif(m.available_at, 'infinity'), 'due') AS t(n, at, words)
+    WHERE t.at IS NOT NULL
+) AS f(rank, n, section, name, value)
+WHERE f.value IS NOT NULL
+ORDER BY f.rank, f.n

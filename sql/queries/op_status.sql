@@ -1,0 +1,3 @@
+-- inbox.status(), as it is.
+-- Caller: admin/op_status.c. Index: inbox_messages_claim, inbox_messages_dead.
+SELECT inbox.status()::text

@@ -1,0 +1,63 @@
+/*
+ * What the commands of operators share: a connection, the filter of the options, output that is safe to look at,
+ * and asking before something is changed. One thread; blocks.
+ */
+#ifndef ADMIN_OP_H
+#define ADMIN_OP_H
+
+#include <stdio.h>
+
+#include "admin/cli.h"
+#include "base/buf.h"
+#include "config/config.h"
+#include "queries.h"
+#include "store/db.h"
+
+struct op {
+	const struct cli *cli;
+	const struct config *config;
+	struct db *db;
+};
+
+/* --- op_filter.c --- */
+
+/* Appends the filter of the options as the JSON that inbox.find_page() takes; `status` when none is given.
+ * FAULT_USAGE for what is not UTF-8. */
+int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
+/* True when an option says which messages. */
+bool op_has_filter(const struct cli *cli);
+
+/* --- op_print.c --- */
+
+/* Writes text with control bytes replaced: what is in a message must not steer a terminal. LF and TAB stay
+ * when `lines` is true. */
+void op_print_text(FILE *out, struct bytes text, bool lines);
+/* The first `columns` columns of the rows, all of them text, under their titles. */
+void op_print_table(const struct rows *rows, const char *const *titles, int columns);
+/* One column, a line a row, as it is: JSON. */
+void op_print_lines(const struct rows *rows, int column);
+/* Sixteen bytes a line: offset, hexadecimal, printable. */
+void op_print_hex(struct bytes bytes);
+
+/* --- op_ask.c --- */
+
+/* Asks on the terminal. 0 = yes, also with --yes; OP_NO; FAULT_USAGE when there is nobody to ask. */
+enum { OP_NO = 1 };
+int op_confirm(const struct op *op, const char *question, struct err *err);
+/* A line that shows how far it is, on stderr when that is a terminal. `total` 0 ends it. */
+void op_progress(int64_t done, int64_t total);
+
+/* --- the commands --- */
+
+int op_status(const struct op *op, struct err *err);
+int op_list(const struct op *op, struct err *err);
+int op_show(const struct op *op, struct err *err);
+int op_replay(const struct op *op, struct err *err);
+int op_discard(const struct op *op, struct err *err);
+int op_purge(const struct op *op, struct err *err);
+int op_rejects(const struct op *op, struct err *err);
+
+/* Nothing fits: FAULT_CHECK with these words. */
+int op_nothing(struct err *err, const char *words);
+
+#endif

@@ -1,0 +1,9 @@
+/* `inboxd adopt`: whose the schema is, asked and changed. See op.h. */
+#ifndef ADMIN_OP_ADOPT_H
+#define ADMIN_OP_ADOPT_H
+
+#include "admin/op.h"
+
+int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, struct err *err);
+
+#endif

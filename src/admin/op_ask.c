@@ -1,0 +1,45 @@
+/* Asking a person, and showing them how far it is. See op.h. */
+#include <string.h>
+#include <unistd.h>
+
+#include "admin/op.h"
+
+#define BAR_WIDTH 40
+
+int op_confirm(const struct op *op, const char *question, struct err *err)
+{
+	char answer[16] = "";
+
+	if (op->cli->dry_run) {
+		(void)printf("dry run: %s\n", question);
+		return OP_NO;
+	}
+	if (op->cli->yes)
+		return 0;
+	if (isatty(STDIN_FILENO) == 0)
+		return err_set(err, FAULT_USAGE,
+			"%s? There is nobody to ask: say --yes, or --dry-run to look only",
+			question);
+	(void)fprintf(stderr, "%s? [y/N] ", question);
+	if (fgets(answer, sizeof(answer), stdin) != NULL &&
+		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0))
+		return 0;
+	(void)fputs("nothing was changed\n", stderr);
+	return OP_NO;
+}
+
+void op_progress(int64_t done, int64_t total)
+{
+	int filled;
+
+	if (isatty(STDERR_FILENO) == 0)
+		return;
+	if (total == 0) {
+		(void)fputs("\r\033[K", stderr);
+		return;
+	}
+	filled = done >= total ? BAR_WIDTH : (int)(done * BAR_WIDTH / total);
+	(void)fprintf(stderr, "\r[%.*s%*s] %lld of %lld", filled,
+		"########################################", BAR_WIDTH - filled, "", (long long)done,
+		(long long)total);
+}

@@ -1,0 +1,238 @@
+/*
+ * `inboxd replay` and `inboxd discard`: the same in all but the words and the statements. Messages are named, or
+ * found by filters; what is found is changed page by page, each its own transaction. See op.h.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "admin/op.h"
+
+#define PAGE 1000
+
+struct change {
+	const char *name;   /* of the command, for errors of the schema */
+	const char *status; /* when none is given */
+	const char *states; /* that may be given */
+	const char *done;
+	const char *not_now; /* why a message that is there was left alone */
+	enum query one;
+	enum query page;
+};
+
+static const struct change replay = { "replay", "dead", "dead processed", "replayed",
+	"it is neither processed nor dead", QUERY_OP_REPLAY, QUERY_OP_REPLAY_PAGE };
+static const struct change discard = { "discard", "waiting", "waiting retrying parked", "discarded",
+	"it does not wait", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
+
+/* --- By name -------------------------------------------------------------------------------------- */
+
+/* The one source that has the event. */
+static int find_one(const struct op *op, const char *event_id, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int r;
+
+	params_text(&params, event_id);
+	params_text(&params, op->cli->source);
+	r = db_run(op->db, QUERY_OP_FIND, &params, out, err);
+	if (r != 0)
+		return r;
+	if (rows_count(*out) == 0)
+		return err_set(
+			err, FAULT_CHECK, "there is no message with event id \"%s\"", event_id);
+	if (rows_count(*out) > 1)
+		return err_set(err, FAULT_USAGE,
+			"event \"%s\" is there from several sources, \"%s\" and \"%s\" among them: "
+			"name "
+			"one with --source",
+			event_id, rows_text(*out, 0, 0), rows_text(*out, 1, 0));
+	return 0;
+}
+
+static int change_one(
+	const struct op *op, const struct change *change, const char *event_id, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = find_one(op, event_id, &found, err);
+
+	if (r != 0)
+		return r;
+	if (op->cli->dry_run) {
+		(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
+		return 0;
+	}
+	params_text(&params, rows_text(found, 0, 0));
+	params_text(&params, event_id);
+	params_text(&params, op->cli->reason);
+	r = db_run(op->db, change->one, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (!rows_bool(rows, 0, 0))
+		return err_set(err, FAULT_CHECK, "event \"%s\" was not %s: %s", event_id,
+			change->done, change->not_now);
+	(void)printf("%s %s\n", event_id, change->done);
+	return 0;
+}
+
+/* Each of them, whatever becomes of the others; the first that fails is the result. */
+static int change_words(const struct op *op, const struct change *change, struct err *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < op->cli->word_count; i++) {
+		struct err own = ERR_INIT;
+		int r = change_one(op, change, op->cli->words[i], &own);
+
+		if (r != 0 && first == 0) {
+			first = r;
+			*err = own;
+		} else if (r != 0) {
+			(void)fprintf(stderr, "inboxd: %s\n", own.text);
+		}
+		if (r != 0 && !db_is_open(op->db))
+			return r;
+	}
+	return first;
+}
+
+/* --- By filter ------------------------------------------------------------------------------------ */
+
+static void add_states(struct params *params, const char *states)
+{
+	int array = params_array(params, ARRAY_TEXT);
+	char word[16];
+
+	for (const char *at = states; *at != '\0'; at += strspn(at, " ")) {
+		int length = (int)strcspn(at, " ");
+
+		(void)snprintf(word, sizeof(word), "%.*s", length, at);
+		array_text(params, array, word);
+		at += length;
+	}
+}
+
+static int count(const struct op *op, const struct change *change, const struct buf *filter,
+	int64_t *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_text(&params, change->name);
+	params_jsonb(&params, (struct bytes){ filter->data, filter->length });
+	add_states(&params, change->states);
+	params_int(&params,
+		op->cli->max == 0 || op->cli->max > INT32_MAX ? INT32_MAX : (int32_t)op->cli->max);
+	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
+	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
+	return r;
+}
+
+struct pages {
+	const struct buf *filter;
+	int64_t wanted;
+	int64_t after;
+	int64_t affected;
+	int64_t seen;
+	bool over;
+};
+
+static int change_page(
+	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t left = pages->wanted - pages->affected;
+	int r;
+
+	params_jsonb(&params, (struct bytes){ pages->filter->data, pages->filter->length });
+	params_bigint(&params, pages->after);
+	params_int(&params, (int32_t)(left < PAGE ? left : PAGE));
+	params_text(&params, op->cli->reason);
+	r = db_run(op->db, change->page, &params, &rows, err);
+	if (r != 0)
+		return r;
+	pages->affected += rows_int(rows, 0, 0);
+	pages->over = rows_is_null(rows, 0, 1);
+	if (!pages->over)
+		pages->after = rows_int(rows, 0, 1);
+	return 0;
+}
+
+/* What came after the count is not meant: no more is changed than was asked about. */
+static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
+	int64_t wanted, struct err *err)
+{
+	struct pages pages = { .filter = filter, .wanted = wanted };
+	int r = 0;
+
+	while (r == 0 && !pages.over && pages.affected < wanted) {
+		op_progress(pages.affected, wanted);
+		r = change_page(op, change, &pages, err);
+	}
+	op_progress(0, 0);
+	if (r != 0)
+		return pages.affected == 0 ? r
+					   : err_prefix(err, "%" PRId64 " %s, then", pages.affected,
+						     change->done);
+	(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
+	return pages.affected > 0
+		       ? 0
+		       : op_nothing(err, "all that fits is locked or was changed meanwhile");
+}
+
+static int change_filtered(const struct op *op, const struct change *change, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
+	char question[64];
+	int64_t wanted = 0;
+	int r = op_filter(&filter, op->cli, change->status, err);
+
+	if (r == 0)
+		r = count(op, change, &filter, &wanted, err);
+	if (r == 0 && wanted == 0)
+		return op_nothing(err, "no message fits");
+	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name, wanted,
+		wanted == 1 ? "" : "s");
+	if (r == 0)
+		r = op_confirm(op, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	return change_pages(op, change, &filter, wanted, err);
+}
+
+static int run(const struct op *op, const struct change *change, struct err *err)
+{
+	const struct cli *cli = op->cli;
+
+	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0))
+		return err_set(err, FAULT_USAGE, "%s: name event ids or give filters, not both",
+			change->name);
+	if (cli->word_count > 0)
+		return change_words(op, change, err);
+	if (!op_has_filter(cli))
+		return err_set(err, FAULT_USAGE,
+			"%s: say which: event ids, or filters such as --status %s (`inboxd %s "
+			"--help`)",
+			change->name, change->status, change->name);
+	return change_filtered(op, change, err);
+}
+
+int op_replay(const struct op *op, struct err *err)
+{
+	const struct cli *cli = op->cli;
+
+	if (!cli->rejects)
+		return run(op, &replay, err);
+	if (cli->word_count > 0 || op_has_filter(cli))
+		return err_set(
+			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
+	return op_rejects(op, err);
+}
+
+int op_discard(const struct op *op, struct err *err)
+{
+	return run(op, &discard, err);
+}

@@ -1,0 +1,68 @@
+/* `inboxd purge`. See op.h. */
+#include <inttypes.h>
+
+#include "admin/op.h"
+
+#define PORTION 20000
+
+static int count(const struct op *op, int64_t *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, op->cli->older_than);
+	params_bigint(&params, op->cli->max == 0 ? INT64_MAX : op->cli->max);
+	r = db_run(op->db, QUERY_OP_PURGE_COUNT, &params, &rows, err);
+	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
+	return r;
+}
+
+static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, op->cli->older_than);
+	params_int(&params, (int32_t)(most < PORTION ? most : PORTION));
+	r = db_run(op->db, QUERY_OP_PURGE, &params, &rows, err);
+	*deleted = r == 0 ? rows_int(rows, 0, 0) : 0;
+	return r;
+}
+
+static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct err *err)
+{
+	int64_t deleted = 1;
+	int r = 0;
+
+	for (*total = 0; r == 0 && deleted > 0 && *total < wanted; *total += deleted) {
+		op_progress(*total, wanted);
+		r = purge_portion(op, wanted - *total, &deleted, err);
+	}
+	op_progress(0, 0);
+	return r;
+}
+
+int op_purge(const struct op *op, struct err *err)
+{
+	char question[96];
+	int64_t wanted = 0;
+	int64_t total = 0;
+	int r;
+
+	if (op->cli->older_than < 0)
+		return err_set(err, FAULT_USAGE, "purge: say --older-than, as --older-than 7d");
+	r = count(op, &wanted, err);
+	if (r == 0 && wanted == 0)
+		return op_nothing(err, "no processed message is that old");
+	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed messages", wanted);
+	if (r == 0)
+		r = op_confirm(op, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	r = purge_all(op, wanted, &total, err);
+	if (r == 0)
+		(void)printf("%" PRId64 " deleted\n", total);
+	return r;
+}

@@ -1,0 +1,264 @@
+/*
+ * `inboxd replay --rejects`: each reject is looked at by the rules of the configuration as it is now; what they
+ * know becomes a message that waits, the others stay. The rules are the sidecar's own (model/identity.h). See op.h.
+ */
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/op.h"
+#include "model/identity.h"
+
+#define PAGE         200
+#define HEADERS_MOST 10000
+
+enum {
+	REJECT_SEQ,
+	REJECT_TOPIC,
+	REJECT_PARTITION,
+	REJECT_OFFSET,
+	REJECT_TIMESTAMP,
+	REJECT_KEY,
+	REJECT_HEADERS,
+	REJECT_PAYLOAD
+};
+
+struct rejects {
+	const struct op *op;
+	struct identity_finder *finder;
+	struct identity_rules **rules; /* by topic of the configuration */
+	struct header *headers;        /* of the record in hand */
+	bool apply;                    /* false: only count what would go in */
+	int64_t good;
+	int64_t refused;
+	int64_t after;
+	int last; /* rows of the page before */
+};
+
+/* --- The rules -------------------------------------------------------------------------------------- */
+
+static int compile(struct rejects *rejects, size_t topic, struct err *err)
+{
+	const struct topic_rules *from = &rejects->op->config->topics[topic];
+	const struct identity_spec spec = {
+		.id = (const char *const *)from->id.items,
+		.id_count = from->id.count,
+		.type = (const char *const *)from->type.items,
+		.type_count = from->type.count,
+		.source = (const char *const *)from->source.items,
+		.source_count = from->source.count,
+		.accept = (const char *const *)from->accept.items,
+		.accept_count = from->accept.count,
+		.missing_id_rejects = from->missing_id_rejects,
+	};
+	int r = identity_rules_new(&rejects->rules[topic], &spec, err);
+
+	return r < 0 ? err_prefix(err, "topics.%s", from->topic) : r;
+}
+
+static int prepare(struct rejects *rejects, struct err *err)
+{
+	size_t topics = rejects->op->config->topic_count;
+	int r;
+
+	rejects->rules = calloc(topics + 1, sizeof(void *));
+	rejects->headers = calloc(HEADERS_MOST, sizeof(*rejects->headers));
+	if (rejects->rules == NULL || rejects->headers == NULL)
+		return err_memory(err);
+	r = identity_finder_new(&rejects->finder, err);
+	for (size_t i = 0; r == 0 && i < topics; i++)
+		r = compile(rejects, i, err);
+	return r;
+}
+
+static void rejects_fini(struct rejects *rejects)
+{
+	for (size_t i = 0; rejects->rules != NULL && i < rejects->op->config->topic_count; i++)
+		identity_rules_free(rejects->rules[i]);
+	free(rejects->rules);
+	free(rejects->headers);
+	identity_finder_free(rejects->finder);
+}
+
+/* --- A reject as the record it was ----------------------------------------------------------------- */
+
+/* Takes one run: its length, then its bytes; length -1 = null. False: there is none. */
+static bool take_run(struct bytes *from, struct bytes *out)
+{
+	uint32_t wire;
+	int32_t length;
+
+	if (from->length < sizeof(wire))
+		return false;
+	memcpy(&wire, from->data, sizeof(wire));
+	length = (int32_t)be32toh(wire);
+	*out = (struct bytes){ (const char *)from->data + sizeof(wire),
+		length < 0 ? 0 : (size_t)length };
+	from->data = (const char *)out->data + out->length;
+	from->length -= sizeof(wire) + out->length;
+	if (length < 0)
+		out->data = NULL;
+	return true;
+}
+
+static void free_names(struct record *record)
+{
+	for (size_t i = 0; i < record->header_count; i++)
+		free((void *)(uintptr_t)record->headers[i].name);
+	record->header_count = 0;
+}
+
+static int read_headers(
+	const struct rejects *rejects, struct bytes runs, struct record *record, struct err *err)
+{
+	struct bytes name;
+	struct bytes value;
+
+	record->headers = rejects->headers;
+	while (record->header_count < HEADERS_MOST && take_run(&runs, &name) &&
+		take_run(&runs, &value)) {
+		struct header *header = &rejects->headers[record->header_count];
+
+		*header = (struct header){ strndup(name.data == NULL ? "" : name.data, name.length),
+			value };
+		if (header->name == NULL)
+			return err_memory(err);
+		record->header_count++;
+	}
+	return 0;
+}
+
+static int read_record(const struct rejects *rejects, const struct rows *rows, int row,
+	struct record *out, struct err *err)
+{
+	*out = (struct record){
+		.topic = rows_text(rows, row, REJECT_TOPIC),
+		.partition = (int32_t)rows_int(rows, row, REJECT_PARTITION),
+		.offset = rows_int(rows, row, REJECT_OFFSET),
+		.timestamp_ms = rows_timestamp_ms(rows, row, REJECT_TIMESTAMP),
+		.key = rows_bytes(rows, row, REJECT_KEY),
+		.payload = rows_bytes(rows, row, REJECT_PAYLOAD),
+	};
+	return read_headers(rejects, rows_bytes(rows, row, REJECT_HEADERS), out, err);
+}
+
+/* --- One reject -------------------------------------------------------------------------------------- */
+
+static int store(struct rejects *rejects, int64_t seq, const struct record *record,
+	const struct identity *identity, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, seq);
+	params_text(&params, identity->source);
+	params_text(&params, identity->event_id);
+	params_text(&params, identity->type);
+	r = db_run(rejects->op->db, QUERY_OP_REPLAY_REJECT, &params, &rows, err);
+	if (r == FAULT_DATABASE && db_error_is_data(err)) {
+		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: %s\n", record->topic,
+			record->partition, record->offset, err->text);
+		rejects->refused++;
+		return 0;
+	}
+	if (r == 0 && rows_text(rows, 0, 0) != NULL) {
+		rejects->good++;
+		(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
+			record->offset, rows_text(rows, 0, 0));
+	}
+	return r;
+}
+
+static int judge(struct rejects *rejects, int64_t seq, const struct record *record, struct err *err)
+{
+	const struct config *config = rejects->op->config;
+	size_t topic = (size_t)(config_topic_rules(config, record->topic) - config->topics);
+	struct identity identity;
+	int r;
+
+	if ((int64_t)record->payload.length > config->ingest.max_payload) {
+		rejects->refused++;
+		return 0;
+	}
+	r = identity_find(rejects->finder, rejects->rules[topic], record, &identity, err);
+	if (r > 0)
+		rejects->refused++;
+	else if (r == 0 && rejects->apply)
+		r = store(rejects, seq, record, &identity, err);
+	else if (r == 0)
+		rejects->good++;
+	return r < 0 ? r : 0;
+}
+
+/* --- All of them --------------------------------------------------------------------------------------- */
+
+static bool is_enough(const struct rejects *rejects)
+{
+	return rejects->op->cli->max != 0 && rejects->good >= rejects->op->cli->max;
+}
+
+static int judge_page(struct rejects *rejects, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, rejects->after);
+	params_int(&params, PAGE);
+	r = db_run(rejects->op->db, QUERY_OP_REJECTS, &params, &rows, err);
+	rejects->last = r == 0 ? rows_count(rows) : 0;
+	for (int i = 0; r == 0 && i < rejects->last && !is_enough(rejects); i++) {
+		struct record record;
+
+		rejects->after = rows_int(rows, i, REJECT_SEQ);
+		r = read_record(rejects, rows, i, &record, err);
+		if (r == 0)
+			r = judge(rejects, rejects->after, &record, err);
+		free_names(&record);
+	}
+	return r;
+}
+
+static int judge_all(struct rejects *rejects, bool apply, struct err *err)
+{
+	int r;
+
+	rejects->apply = apply;
+	rejects->good = rejects->refused = rejects->after = 0;
+	do {
+		r = judge_page(rejects, err);
+	} while (r == 0 && rejects->last > 0 && !is_enough(rejects));
+	return r;
+}
+
+static int run(struct rejects *rejects, struct err *err)
+{
+	char question[128];
+	int r = prepare(rejects, err);
+
+	if (r == 0)
+		r = judge_all(rejects, false, err);
+	if (r != 0)
+		return r;
+	if (rejects->good == 0)
+		return err_set(err, FAULT_CHECK, "the rules know none of the %" PRId64 " rejects",
+			rejects->refused);
+	(void)snprintf(question, sizeof(question),
+		"make messages of %" PRId64 " rejects; %" PRId64 " stay", rejects->good,
+		rejects->refused);
+	r = op_confirm(rejects->op, question, err);
+	if (r == 0)
+		r = judge_all(rejects, true, err);
+	return r == OP_NO ? 0 : r;
+}
+
+int op_rejects(const struct op *op, struct err *err)
+{
+	struct rejects rejects = { .op = op };
+	int r = run(&rejects, err);
+
+	rejects_fini(&rejects);
+	return r;
+}

@@ -1,0 +1,91 @@
+#include "admin/operate.h"
+
+#include <string.h>
+
+#include "admin/op.h"
+#include "admin/op_adopt.h"
+
+/* Somebody waits for the answer, and what they ask for may be large. */
+#define STATEMENT_TIMEOUT_MS 600000
+#define LOCK_TIMEOUT_MS      10000
+#define IDLE_TIMEOUT_MS      60000
+
+static int (*const functions[])(const struct op *op, struct err *err) = {
+	[COMMAND_STATUS] = op_status,
+	[COMMAND_LIST] = op_list,
+	[COMMAND_SHOW] = op_show,
+	[COMMAND_REPLAY] = op_replay,
+	[COMMAND_DISCARD] = op_discard,
+	[COMMAND_PURGE] = op_purge,
+};
+
+static const struct {
+	const char *state;
+	const char *words;
+} hints[] = {
+	{ "42501", "this PostgreSQL user may not do that; grant it inboxd_operator, or name "
+		   "another with "
+		   "--set postgres.user" },
+	{ "42P01", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
+	{ "42883", "the schema is older than this inboxd; run `inboxd migrate`" },
+	{ "3F000", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
+};
+
+/* What the schema says about arguments is about the command line. */
+static int explain(int r, struct err *err)
+{
+	if (r != FAULT_DATABASE)
+		return r;
+	if (strncmp(err->state, "22", 2) == 0)
+		return FAULT_USAGE;
+	if (strcmp(err->state, "55000") == 0)
+		return FAULT_CHECK;
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		if (strcmp(hints[i].state, err->state) == 0)
+			return err_prefix(err, "%s", hints[i].words);
+	}
+	return r;
+}
+
+static int open_db(struct op *op, struct err *err)
+{
+	const struct db_options options = {
+		.postgres = &op->config->postgres,
+		.schema = op->config->inbox.schema,
+		.application = "inboxd command",
+		.lock_timeout_ms = LOCK_TIMEOUT_MS,
+		.idle_timeout_ms = IDLE_TIMEOUT_MS,
+		.statement_timeout_ms = STATEMENT_TIMEOUT_MS,
+	};
+	int r = db_new(&op->db, &options, err);
+
+	return r != 0 ? r : db_open(op->db, err);
+}
+
+int operate(const struct cli *cli, const struct config *config, struct err *err)
+{
+	struct op op = { .cli = cli, .config = config };
+	int r = open_db(&op, err);
+
+	if (r == 0)
+		r = functions[cli->command](&op, err);
+	db_free(op.db);
+	return explain(r, err);
+}
+
+int operate_adopt(const struct cli *cli, const struct config *config, const char *cluster_id,
+	const char *group_id, struct err *err)
+{
+	struct op op = { .cli = cli, .config = config };
+	int r = open_db(&op, err);
+
+	if (r == 0)
+		r = op_adopt(&op, cluster_id, group_id, err);
+	db_free(op.db);
+	return explain(r, err);
+}
+
+int op_nothing(struct err *err, const char *words)
+{
+	return err_set(err, FAULT_CHECK, "%s", words);
+}

@@ -1,0 +1,285 @@
+"""The operators' commands, from outside: what they print, what they change, what they exit with."""
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from support.scripts import always, by_id, DONE
+from support.sidecar import binary
+from support.wait import eventually
+from support.wire import dead, done, retry
+
+
+def run(sidecar, *arguments, code=0, **options):
+    """stdout of a command that must end with this exit code."""
+    result = sidecar.command(*arguments, **options)
+    assert result.returncode == code, (result.stdout, result.stderr)
+    assert code == 0 or result.stderr.startswith("inboxd: "), result.stderr
+    return result.stdout if code == 0 else result.stderr
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def processed(inboxd, handler, streams, topic, inbox):
+    """A client that has handled a, b and c."""
+    client = handler(inboxd, always(done({"run": 1})))
+    streams.events(topic, ["a", "b", "c"], value=lambda event_id: json.dumps({"id": event_id}).encode())
+    inbox.wait_processed(3)
+    client.deliveries.clear()
+    return client
+
+
+@pytest.fixture
+def graves(start_inboxd, handler, streams, topic, inbox):
+    """A sidecar without handlers whose five messages are dead; e0 to e2 of one error, e3 and e4 of another."""
+    sidecar = start_inboxd()
+    client = handler(sidecar, lambda delivery: dead(reason=f"upstream said {delivery.event_id[1:]}", code="UP")
+                     if delivery.event_id < "e3" else dead(reason="no such order", code="ORDER"))
+    streams.events(topic, [f"e{number}" for number in range(5)])
+    eventually(lambda: inbox.count("dead") == 5)
+    client.close()
+    return sidecar
+
+
+def test_list_show_and_replay_find_the_message(inboxd, processed, inbox):
+    listed = objects(run(inboxd, "list", "--status", "processed", "--json"))
+    assert sorted(row["event_id"] for row in listed) == ["a", "b", "c"]
+    columns = set(inbox.message("a"))
+    assert all(set(row) <= columns for row in listed), "the keys are the names of the columns"
+    shown = json.loads(run(inboxd, "show", "b", "--json"))
+    assert (shown["event_id"], shown["payload_json"], set(shown)) == ("b", {"id": "b"}, columns)
+    assert run(inboxd, "replay", "b", "--reason", "again", "--yes") == "b replayed\n"
+    eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["b"])
+    assert inbox.value("SELECT affected FROM inbox.inbox_audit WHERE reason = 'again'") == 1
+
+
+def test_list_is_a_table_with_filters_and_pages(graves, topic):
+    def ids(*options):
+        return [row["event_id"] for row in objects(run(graves, "list", "--json", *options))]
+
+    table = run(graves, "list").splitlines()
+    assert table[0].split() == ["SEQ", "STATUS", "RECORD", "TYPE", "EVENT", "ID", "TRIES", "RECEIVED", "ERROR"]
+    assert len(table) == 6 and "upstream said 0" in "".join(table)
+    everything = ids()
+    assert sorted(everything) == ["e0", "e1", "e2", "e3", "e4"]
+    assert ids("--dead", "--error", "order") == [name for name in everything if name >= "e3"]
+    assert ids("--error", "%") == []
+    assert ids("--topic", "none") == ids("--since", "0s") == ids("--until", "1h") == ids("--type", "x*") == []
+    assert ids("--topic", topic, "--since", "1h", "--until", "2100-01-01") == everything
+    seqs = [row["seq"] for row in objects(run(graves, "list", "--json", "--limit", "2"))]
+    assert ids("--after", str(seqs[-1]), "--limit", "2") == everything[2:4]
+    assert "--after" in graves.command("list", "--limit", "2").stderr
+
+
+def test_list_groups_what_died_of_the_same(graves):
+    groups = objects(run(graves, "list", "--dead", "--group", "--json"))
+    assert [(group["messages"], group["error_code"], group["error_shape"]) for group in groups] == \
+        [(3, "UP", "upstream said #"), (2, "ORDER", "no such order")]
+    assert "upstream said #" in run(graves, "list", "--dead", "--group")
+
+
+def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, handler, produce, topic, inbox):
+    sidecar = start_inboxd()
+    handler(sidecar, by_id({"x": [retry(reason="upstream 503", code="UP")]}), name="billing")
+    produce(topic, b'{"b":[1,2]}', key="k1", headers=[("id", "x"), ("tenant", "t1")])
+    inbox.wait_status("x", "processed")
+    text = run(sidecar, "show", "x")
+    for words in ("event id: x", "status: processed", "key: k1", "tenant: t1",
+                  "attempt 1 failed at billing: UP upstream 503", "received", '"b": ['):
+        assert words in text, text
+    assert text.index("received") < text.index("attempt 1") < text.index(": processed\n\npayload")
+    assert '00000000  7b 22 62 22 3a 5b 31 2c 32 5d 7d                 {"b":[1,2]}\n' in \
+        run(sidecar, "show", "x", "--payload", "hex")
+    assert run(sidecar, "show", "x", "--payload", "raw") == '{"b":[1,2]}'
+
+
+def test_what_is_in_a_message_does_not_steer_the_terminal(inboxd, produce, topic, inbox):
+    produce(topic, b"\x1b[2Jgone\xc2\x9b31m", key="\x1b]0;x\x07", headers=[("id", "\x1b[31mred"), ("h", "\x1b[H")])
+    inbox.wait_stored(1)
+    printed = run(inboxd, "show", "\x1b[31mred") + run(inboxd, "list")
+    assert "?[2Jgone?31m" in printed and "?[31mred" in printed
+    assert "\x1b" not in printed and "\x9b" not in printed
+
+
+def test_an_event_of_two_sources_wants_one_named(start_inboxd, produce, topic, inbox):
+    sidecar = start_inboxd()
+    for source in ("here", "there"):
+        produce(topic, b"{}", headers=[("id", "x"), ("ce_specversion", "1.0"), ("ce_id", "x"), ("ce_type", "t"),
+                                       ("ce_source", source)])
+    inbox.wait_stored(2)
+    assert "here" in run(sidecar, "show", "x", code=1)
+    assert "--source" in run(sidecar, "replay", "x", "--yes", code=1)
+    assert "source: there" in run(sidecar, "show", "x", "--source", "there")
+
+
+def test_nothing_matched_is_exit_code_6(inboxd):
+    for arguments in (["show", "missing"], ["replay", "missing", "--yes"], ["discard", "missing", "--yes"],
+                      ["replay", "--status", "dead", "--yes"], ["purge", "--older-than", "0s", "--yes"],
+                      ["replay", "--rejects", "--yes"]):
+        run(inboxd, *arguments, code=6)
+    assert objects(run(inboxd, "list", "--json")) == []
+
+
+WRONG = {
+    "show": "name an event id",
+    "replay --yes": "say which",
+    "replay a --status dead": "not both",
+    "replay --status waiting --yes": "status is 'waiting'",
+    "discard --status dead --yes": "status is 'dead'",
+    "replay --rejects a": "takes neither",
+    "list --since yesterdayish": "timestamp",
+    "list --group": "--dead",
+    "list --dead --status dead": "not both",
+    "purge --yes": "--older-than",
+    "replay --since 2020-02-01 --until 2020-01-01 --yes": "later",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_line_is_a_usage_error_that_says_why(inboxd, inbox, line):
+    words = run(inboxd, *line.split(), code=1)
+    assert WRONG[line] in words and len(words.splitlines()) == 1
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
+
+
+def test_without_a_terminal_a_change_wants_yes(graves, inbox):
+    assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
+    assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
+    assert run(graves, "replay", "e0", "--dry-run") == "e0 is dead\n"
+    assert inbox.count("dead") == 5
+
+
+def on_terminal(sidecar, arguments, answer):
+    """What a person sees who runs a command and types an answer."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, stdin=follower,
+                          stdout=follower, stderr=follower) as child:
+        os.close(follower)
+        os.write(leader, answer)
+        seen = b""
+        try:
+            while chunk := os.read(leader, 4096):
+                seen += chunk
+        except OSError:
+            pass  # the other side is closed
+        os.close(leader)
+        return child.wait(30), seen.decode()
+
+
+def test_on_a_terminal_it_asks_and_shows_how_far_it_is(graves, inbox):
+    code, seen = on_terminal(graves, ["discard", "--status", "waiting"], b"y\n")
+    assert code == 6 and "no message fits" in seen
+    code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"n\n")
+    assert code == 0 and "replay 5 messages? [y/N]" in seen and inbox.count("dead") == 5
+    code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"y\n")
+    assert code == 0 and "of 5" in seen and "5 replayed" in seen
+
+
+def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
+    assert run(graves, "replay", "--error", "upstream", "--max", "2", "--yes") == "2 replayed\n"
+    assert inbox.count("dead") == 3
+    handler(graves, always(DONE))
+    inbox.wait_processed(2)
+    assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
+
+
+def test_a_replay_of_many_goes_in_pages_and_visits_each_once(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    streams.events(topic, [f"e{number}" for number in range(2500)])
+    inbox.wait_processed(2500)
+    assert run(inboxd, "replay", "--status", "processed", "--yes") == "2500 replayed\n"
+    eventually(lambda: inbox.count("processed") == 2500, timeout=60)
+    assert inbox.value("SELECT max(replay_count) + min(replay_count) FROM inbox.inbox_messages") == 2
+    pages = [row["affected"] for row in inbox.query("SELECT affected FROM inbox.inbox_audit ORDER BY seq")]
+    assert pages == [1000, 1000, 500]
+
+
+def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
+    result = graves.command("replay", "e0", "missing", "e1", "--yes")
+    assert (result.returncode, result.stdout) == (6, "e0 replayed\ne1 replayed\n")
+    assert "missing" in result.stderr
+    assert inbox.count("dead") == 3
+
+
+def test_discard_gives_up_what_waits(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd()
+    streams.events(topic, ["a", "b", "c"])
+    eventually(lambda: inbox.count("parked") == 3)
+    assert run(sidecar, "discard", "a", "--reason", "obsolete", "--yes") == "a discarded\n"
+    assert run(sidecar, "discard", "--status", "parked", "--yes") == "2 discarded\n"
+    assert inbox.message("a")["error"] == "obsolete"
+    assert inbox.count("dead") == 3
+
+
+def test_purge_deletes_processed_ones(inboxd, processed, inbox):
+    assert run(inboxd, "purge", "--older-than", "0s", "--dry-run") == "dry run: delete 3 processed messages\n"
+    run(inboxd, "purge", "--older-than", "1h", "--yes", code=6)
+    assert run(inboxd, "purge", "--older-than", "0s", "--max", "2", "--yes") == "2 deleted\n"
+    assert inbox.count() == 1
+
+
+def test_status_says_what_waits_and_who_is_at_work(graves, topic):
+    status = json.loads(run(graves, "status", "--json"))
+    assert (status["dead"], status["waiting"]) == (5, 0)
+    assert {entry["topic"] for entry in status["partitions"]} == {topic}
+    text = run(graves, "status")
+    assert topic in text and "dead" in text
+
+
+def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, produce, topic, inbox):
+    sidecar = start_inboxd(topics={topic: {"missing_id": "reject"}})
+    produce(topic, b'{"ref":"r-1"}', key=b"\xff\x00", headers=[("bin", b"\xfe\x00"), ("nul", None), ("t", "\u00e9")])
+    produce(topic, b'{"nothing":1}')
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_rejects") == 2)
+    sidecar.stop()
+    sidecar.write_configuration({"topics": {topic: {"id": ["json:/ref"], "missing_id": "reject"}}})
+    sidecar.start()
+    client = handler(sidecar, always(DONE))
+    assert "make messages of 1 rejects; 1 stay" in run(sidecar, "replay", "--rejects", "--dry-run")
+    assert run(sidecar, "replay", "--rejects", "--yes").endswith(" stored\n")
+    inbox.wait_processed(1)
+    row = inbox.message("r-1")
+    assert (bytes(row["key"]), client.deliveries[0].event_id) == (b"\xff\x00", "r-1")
+    assert row["headers"] == [["bin", {"base64": "/gA="}], ["nul", None], ["t", "\u00e9"]]
+    assert [bytes(reject["payload"]) for reject in inbox.rejects()] == [b'{"nothing":1}']
+
+
+def test_a_reject_is_found_by_a_header_as_ingest_would(start_inboxd, produce, topic, inbox):
+    sidecar = start_inboxd(topics={topic: {"missing_id": "reject", "id": ["header:other"]}})
+    produce(topic, b"{}", headers=[("ref", "h-1"), ("eventType", "t.x")])
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_rejects") == 1)
+    sidecar.write_configuration({"topics": {topic: {"id": ["header:ref"], "missing_id": "reject"}}})
+    run(sidecar, "replay", "--rejects", "--yes")
+    assert inbox.message("h-1")["event_type"] == "t.x"
+
+
+def test_adopt_gives_the_schema_to_another_group(inboxd, topic, inbox, group):
+    eventually(lambda: inbox.query("SELECT * FROM inbox.inbox_binding"))
+    inboxd.stop()
+    inboxd.write_configuration({"kafka": {"group.id": f"{group}.new"}})
+    inboxd.start(ready=False)
+    assert inboxd.wait() == 2
+    assert "inboxd adopt" in inboxd.stderr
+    assert "--yes" in run(inboxd, "adopt", code=1)
+    assert f'group.id "{group}.new" now' in run(inboxd, "adopt", "--reason", "renamed", "--yes")
+    assert "already" in run(inboxd, "adopt", "--yes")
+    inboxd.start()
+    assert inbox.value("SELECT reason FROM inbox.inbox_audit WHERE action = 'adopt'") == "renamed"
+
+
+def test_a_sidecars_user_is_told_which_role_is_missing(graves, sidecar_user):
+    words = run(graves, "replay", "--status", "dead", "--yes", code=3,
+                env={"INBOXD_POSTGRES_USER": sidecar_user})
+    assert "inboxd_operator" in words
+
+
+def test_without_a_schema_or_a_database_it_says_so(make_inboxd):
+    sidecar = make_inboxd()
+    assert "inboxd migrate" in run(sidecar, "status", code=3)
+    run(sidecar, "list", "--set", "postgres.port=1", code=3)
