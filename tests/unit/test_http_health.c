@@ -145,7 +145,7 @@ static void ready_needs_progress(void **state)
 		"{\"check\":\"progress\",\"detail\":\"records are waiting, and none was stored for "
 		"46 s\"}");
 	health = well_at_now();
-	health.dispatch_tick_ms = NOW - 31000;
+	health.dispatch_tick_ms = NOW - HEALTH_STALL_MS - 1000;
 	assert_fails(
 		health_ready, &health, "{\"check\":\"progress\",\"detail\":\"the dispatch loop");
 }
