@@ -15,6 +15,7 @@
 #include "store/keywords.h"
 #include "store/migrate.h"
 #include "store/sidecar.h"
+#include "verify.h"
 
 extern char **environ;
 
@@ -38,7 +39,8 @@ static int names_init(struct names *names, struct err *err)
 
 static bool needs_kafka(enum command command)
 {
-	return command == COMMAND_RUN || command == COMMAND_CHECK || command == COMMAND_ADOPT;
+	return command == COMMAND_RUN || command == COMMAND_CHECK || command == COMMAND_ADOPT ||
+	       command == COMMAND_VERIFY;
 }
 
 static struct config_sources sources_of(const struct cli *cli, const struct names *names)
@@ -117,6 +119,13 @@ static int do_adopt(const struct cli *cli, const struct config *config,
 	return r != 0 ? r : operate_adopt(cli, config, cluster, group, err);
 }
 
+static int do_verify(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	(void)sources;
+	return verify_run(cli, config, err);
+}
+
 typedef int command_function(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err);
 
@@ -131,6 +140,7 @@ static command_function *const functions[] = {
 	[COMMAND_DISCARD] = do_operate,
 	[COMMAND_PURGE] = do_operate,
 	[COMMAND_ADOPT] = do_adopt,
+	[COMMAND_VERIFY] = do_verify,
 };
 
 static void log_warnings(const struct config *config)

@@ -429,7 +429,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
         'schema_version', (SELECT max(v.version) FROM inbox.inbox_schema_version v),
         'cluster_id', (SELECT b.cluster_id FROM inbox.inbox_binding b),
         'group_id', (SELECT b.group_id FROM inbox.inbox_binding b),
-        'messages_estimate', (SELECT greatest(c.reltuples, 0)::bigint FROM pg_class c
+        'messages_estimate', (SELECT nullif(c.reltuples, -1)::bigint FROM pg_class c
                               WHERE c.oid = 'inbox.inbox_messages'::regclass),
         'waiting', (SELECT least(coalesce(sum(p.waiting), 0), 10000) FROM state p),
         'parked', (SELECT least(coalesce(sum(p.parked), 0), 10000) FROM state p),

@@ -20,7 +20,7 @@ FROM m CROSS JOIN LATERAL (
                  (11, 'deliveries', m.delivery_count::text),
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
-                 (14, 'claimed by', m.claimed_by::text),
+                 (14, 'instance', m.claimed_by::text),
                  (15, 'result', m.result::text)) AS v(n, name, value)
     UNION ALL
     SELECT 2, h.n, 'headers', coalesce(h.pair ->> 0, '-'), coalesce(h.pair ->> 1, 'null')

@@ -254,7 +254,9 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 	int command_at;
 	int r;
 
-	*out = (struct cli){ .command = COMMAND_NONE, .older_than = -1 };
+	*out = (struct cli){
+		.command = COMMAND_NONE, .older_than = -1, .partition = -1, .from = -1, .to = -1
+	};
 	/* What every other program understands. */
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
 		out->command = COMMAND_VERSION;

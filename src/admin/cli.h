@@ -26,6 +26,7 @@ enum command {
 	COMMAND_DISCARD,
 	COMMAND_PURGE,
 	COMMAND_ADOPT,
+	COMMAND_VERIFY,
 	COMMAND_VERSION,
 };
 
@@ -54,6 +55,9 @@ struct cli {
 	int64_t limit; /* 0 = not given, as the next two */
 	int64_t after;
 	int64_t max;
+	int64_t partition; /* -1 = not given, as the next two */
+	int64_t from;
+	int64_t to;
 	int64_t older_than; /* ms; -1 = not given */
 	const char *source;
 	const char *payload;

@@ -42,6 +42,10 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_ADOPT, "adopt", "Bind the schema to this Kafka cluster and group", "",
 		"A schema belongs to the Kafka cluster and group.id of its first run, and a sidecar\n"
 		"refuses another. This gives it to those of the configuration. Stop all sidecars first.\n", 0 },
+	{ COMMAND_VERIFY, "verify", "Prove that records of Kafka are in the inbox", "",
+		"Reads a range of a topic again, without the group and without committing, and says of\n"
+		"every record whether it is stored, a duplicate, a conflict, rejected or not accepted.\n"
+		"Lists what has no trace; then the exit code is 6. A message purged since is one.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"Prints the version.\n", 0 },
 };
@@ -58,8 +62,14 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, group),
 		"with --dead: what died of the same, with counts", NULL },
-	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, topic),
+	{ 0, "topic", "TOPIC", FOR_FILTER | FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, topic),
 		"only messages of this topic", NULL },
+	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, partition),
+		"only this partition", NULL },
+	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, from),
+		"begin at this offset; default: the first that Kafka has", NULL },
+	{ 0, "to", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, to),
+		"end before this offset; default: as far as the sidecars have read", NULL },
 	{ 0, "type", "TYPE", FOR_FILTER, KIND_TEXT, offsetof(struct cli, type),
 		"only events of this type; * at the end = prefix", NULL },
 	{ 0, "key", "KEY", FOR_FILTER, KIND_TEXT, offsetof(struct cli, key),

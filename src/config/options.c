@@ -159,7 +159,8 @@ const struct option option_table[] = {
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
-		.help = "Database connections that claim and settle." },
+		.help = "Database connections that claim and settle. Three more are ingest's, the heartbeat's, and one "
+		"that listens for replays." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Rows claimed by one statement, at most." },

@@ -132,12 +132,12 @@ static int64_t timestamp_of(const rd_kafka_message_t *record)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || timestamp < 0 ? -1 : timestamp;
 }
 
-static int borrow_record(struct collector *collector, const struct partition *partition,
-	const rd_kafka_message_t *from, struct record *out)
+int collect_borrow(struct collector *collector, const char *topic, const rd_kafka_message_t *from,
+	struct record *out)
 {
 	*out = (struct record){
-		.topic = partition->topic,
-		.partition = partition->partition,
+		.topic = topic,
+		.partition = from->partition,
 		.offset = from->offset,
 		.timestamp_ms = timestamp_of(from),
 		.key = { from->key, from->key_len },
@@ -297,7 +297,7 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 	}
 	if (from->offset < partition->next)
 		return 0;
-	if (borrow_record(&ingest->collector, partition, from, &record) < 0)
+	if (collect_borrow(&ingest->collector, partition->topic, from, &record) < 0)
 		return err_memory(err);
 	r = add_record(ingest, partition, &record, err);
 	if (r == 0)

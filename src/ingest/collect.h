@@ -9,6 +9,10 @@
 
 int collector_init(struct collector *collector, const struct config *config, struct err *err);
 void collector_fini(struct collector *collector, const struct config *config);
+/* The record as the rules look at it: borrows from `from`, and its headers from the collector until the next
+ * call. FAULT_MEMORY. */
+int collect_borrow(struct collector *collector, const char *topic, const rd_kafka_message_t *from,
+	struct record *out);
 /* Looks up what records of a partition need: rules and counters. */
 void collect_prepare(struct ingest *ingest, struct partition *partition);
 

@@ -1,0 +1,19 @@
+-- What became of records: for each 'stored' (this very record), 'duplicate' (its id is there with this payload),
+-- 'conflict', 'rejected', or NULL: of it there is no trace.
+-- Caller: ingest/verify.c. Index: inbox_messages_pkey, inbox_rejects_coordinates, inbox_conflicts_coordinates.
+-- $1 topic, $2 partition, $3 offsets, $4 sources, $5 event ids (both NULL: the rules reject it), $6 digests.
+-- Back: one row a record, in their order.
+SELECT CASE
+    WHEN m.topic = $1::text AND m.kafka_partition = $2::int AND m.kafka_offset = v.kafka_offset
+         AND m.payload_digest IS NOT DISTINCT FROM v.digest THEN 'stored'
+    WHEN m.seq IS NOT NULL AND m.payload_digest IS NOT DISTINCT FROM v.digest THEN 'duplicate'
+    WHEN (SELECT true FROM inbox.inbox_conflicts c
+          WHERE c.topic = $1::text AND c.kafka_partition = $2::int AND c.kafka_offset = v.kafka_offset
+          LIMIT 1) THEN 'conflict'
+    WHEN (SELECT true FROM inbox.inbox_rejects r
+          WHERE r.topic = $1::text AND r.kafka_partition = $2::int AND r.kafka_offset = v.kafka_offset
+          LIMIT 1) THEN 'rejected' END
+FROM unnest($3::bigint[], $4::text[], $5::text[], $6::bytea[])
+     WITH ORDINALITY AS v(kafka_offset, source, event_id, digest, n)
+LEFT JOIN inbox.inbox_messages m ON m.event_id = v.event_id AND m.source = v.source
+ORDER BY v.n

@@ -1,0 +1,345 @@
+#include "ingest/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "ingest/collect.h"
+#include "ingest/consumer_conf.h"
+#include "queries.h"
+
+#define ANSWER_MS  10000
+#define SILENCE_MS 30000 /* Kafka said nothing for so long */
+#define POLL_MS    500
+#define BATCH      500
+
+struct verify {
+	const struct verify_request *request;
+	struct verify_counts *counts;
+	struct collector collector;
+	const struct identity_rules *rules;
+	rd_kafka_t *kafka;
+	int32_t partition;
+	/* The range, and the batch in hand. */
+	int64_t from;
+	int64_t to;
+	int64_t offsets[BATCH];
+	size_t count;
+	struct params params;
+	int arrays[4];
+	/* The gap that grows; first = -1: none. */
+	int64_t gap_first;
+	int64_t gap_last;
+};
+
+static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka_resp_err_t code)
+{
+	(void)err_set(err, fault, "%s: %s", what, rd_kafka_err2str(code));
+	return err;
+}
+
+/* --- Gaps ------------------------------------------------------------------------------------------- */
+
+static void end_gap(struct verify *v)
+{
+	if (v->gap_first >= 0)
+		v->request->gap(v->request->arg, v->partition, v->gap_first, v->gap_last, false);
+	v->gap_first = -1;
+}
+
+/* Offsets between two records that Kafka does not have do not end a gap. */
+static void missing(struct verify *v, int64_t offset)
+{
+	v->counts->missing++;
+	if (v->gap_first < 0)
+		v->gap_first = offset;
+	v->gap_last = offset;
+}
+
+/* --- A batch ---------------------------------------------------------------------------------------- */
+
+static void begin_batch(struct verify *v)
+{
+	params_reset(&v->params);
+	params_text(&v->params, v->request->topic);
+	params_int(&v->params, v->partition);
+	v->arrays[0] = params_array(&v->params, ARRAY_BIGINT);
+	v->arrays[1] = params_array(&v->params, ARRAY_TEXT);
+	v->arrays[2] = params_array(&v->params, ARRAY_TEXT);
+	v->arrays[3] = params_array(&v->params, ARRAY_BYTEA);
+	v->count = 0;
+}
+
+static void count_fate(struct verify *v, int64_t offset, const char *fate)
+{
+	const struct {
+		const char *fate;
+		int64_t *counter;
+	} counters[] = {
+		{ "stored", &v->counts->stored },
+		{ "duplicate", &v->counts->duplicates },
+		{ "conflict", &v->counts->conflicts },
+		{ "rejected", &v->counts->rejected },
+	};
+
+	for (size_t i = 0; fate != NULL && i < sizeof(counters) / sizeof(counters[0]); i++) {
+		if (strcmp(counters[i].fate, fate) != 0)
+			continue;
+		end_gap(v);
+		(*counters[i].counter)++;
+		return;
+	}
+	missing(v, offset);
+}
+
+static int ask_table(struct verify *v, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = 0;
+
+	if (v->count > 0)
+		r = db_run(v->request->db, QUERY_OP_VERIFY, &v->params, &rows, err);
+	for (size_t i = 0; r == 0 && i < v->count; i++)
+		count_fate(v, v->offsets[i], rows_text(rows, (int)i, 0));
+	if (r == 0)
+		begin_batch(v);
+	return r;
+}
+
+/* --- A record --------------------------------------------------------------------------------------- */
+
+static int add_digest(struct verify *v, struct bytes payload, struct err *err)
+{
+	unsigned char digest[32];
+	struct bytes first = { digest, 16 };
+
+	if (payload.data == NULL) {
+		array_null(&v->params, v->arrays[3]);
+		return 0;
+	}
+	if (digester_sha256(v->collector.digester, payload, digest) < 0)
+		return err_set(err, FAULT_INTERNAL, "libcrypto cannot compute SHA-256");
+	array_bytes(&v->params, v->arrays[3], first);
+	return 0;
+}
+
+static int add_record(struct verify *v, const struct record *record, struct err *err)
+{
+	struct identity identity = { .event_id = NULL };
+	bool large = (int64_t)record->payload.length > v->request->config->ingest.max_payload;
+	int r = large ? IDENTITY_REJECT
+		      : identity_find(v->collector.finder, v->rules, record, &identity, err);
+
+	if (r < 0)
+		return r;
+	if (r == IDENTITY_SKIP) {
+		v->counts->skipped++;
+		return 0;
+	}
+	v->offsets[v->count++] = record->offset;
+	array_bigint(&v->params, v->arrays[0], record->offset);
+	array_text(&v->params, v->arrays[1], r == 0 ? identity.source : NULL);
+	array_text(&v->params, v->arrays[2], r == 0 ? identity.event_id : NULL);
+	r = add_digest(v, record->payload, err);
+	return r == 0 && v->count == BATCH ? ask_table(v, err) : r;
+}
+
+static int take_message(struct verify *v, const rd_kafka_message_t *message, struct err *err)
+{
+	struct record record;
+	int r = collect_borrow(&v->collector, v->request->topic, message, &record);
+
+	if (r < 0)
+		return err_memory(err);
+	v->counts->records++;
+	if (v->counts->records % BATCH == 0)
+		v->request->progress(v->request->arg, message->offset - v->from, v->to - v->from);
+	return add_record(v, &record, err);
+}
+
+/* --- A partition ------------------------------------------------------------------------------------ */
+
+/* 1: behind the range. */
+static int take_event(struct verify *v, const rd_kafka_message_t *message, struct err *err)
+{
+	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+		return 1;
+	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return as_err(err, FAULT_KAFKA, "reading again", message->err)->fault;
+	return message->offset >= v->to ? 1 : take_message(v, message, err);
+}
+
+static int read_range(struct verify *v, struct err *err)
+{
+	int64_t heard_ms = clock_now_ms();
+	int r = 0;
+
+	while (r == 0) {
+		rd_kafka_message_t *message = rd_kafka_consumer_poll(v->kafka, POLL_MS);
+
+		if (message == NULL) {
+			if (clock_now_ms() - heard_ms > SILENCE_MS)
+				return err_set(err, FAULT_KAFKA, "no record came for %d s",
+					SILENCE_MS / 1000);
+			continue;
+		}
+		heard_ms = clock_now_ms();
+		r = take_event(v, message, err);
+		rd_kafka_message_destroy(message);
+	}
+	return r < 0 ? r : ask_table(v, err);
+}
+
+static int assign(struct verify *v, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t code;
+
+	rd_kafka_topic_partition_list_add(list, v->request->topic, v->partition)->offset = v->from;
+	code = rd_kafka_assign(v->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0
+						  : as_err(err, FAULT_KAFKA, "assign", code)->fault;
+}
+
+/* -1: no sidecar has read it. */
+static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_text(&params, v->request->topic);
+	params_int(&params, v->partition);
+	r = db_run(v->request->db, QUERY_OP_WATERMARK, &params, &rows, err);
+	*out = -1;
+	if (r == 0 && rows_count(rows) > 0 && !rows_is_null(rows, 0, 0))
+		*out = rows_int(rows, 0, 0);
+	return r;
+}
+
+/* What was asked for, within what Kafka has; what it does not have any more is a gap. */
+static int find_range(struct verify *v, struct err *err)
+{
+	int64_t low = 0;
+	int64_t high = 0;
+	int64_t watermark = -1;
+	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+		v->kafka, v->request->topic, v->partition, &low, &high, ANSWER_MS);
+	int r = read_watermark(v, &watermark, err);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return as_err(err, FAULT_KAFKA, "the ends of the log", code)->fault;
+	v->from = v->request->from < 0 ? low : v->request->from;
+	v->to = v->request->to < 0 ? watermark : v->request->to;
+	if (v->to > high)
+		v->to = high;
+	if (r == 0 && v->from < low && v->from < v->to) {
+		v->request->gap(v->request->arg, v->partition, v->from,
+			(low < v->to ? low : v->to) - 1, true);
+		v->from = low;
+	}
+	return r;
+}
+
+static int verify_partition(struct verify *v, int32_t partition, struct err *err)
+{
+	int r;
+
+	v->partition = partition;
+	v->gap_first = -1;
+	r = find_range(v, err);
+	if (r != 0 || v->from >= v->to)
+		return r;
+	begin_batch(v);
+	r = assign(v, err);
+	if (r == 0)
+		r = read_range(v, err);
+	(void)rd_kafka_assign(v->kafka, NULL);
+	end_gap(v);
+	v->request->progress(v->request->arg, 0, 0);
+	return r;
+}
+
+/* --- All of it -------------------------------------------------------------------------------------- */
+
+static int open_kafka(struct verify *v, struct err *err)
+{
+	rd_kafka_conf_t *conf = NULL;
+	char words[512];
+	int r = consumer_conf_new(&conf, v->request->config, err);
+
+	if (r < 0)
+		return r;
+	if (rd_kafka_conf_set(conf, "enable.partition.eof", "true", words, sizeof(words)) ==
+		RD_KAFKA_CONF_OK)
+		v->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	if (v->kafka == NULL) {
+		rd_kafka_conf_destroy(conf);
+		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	(void)rd_kafka_poll_set_consumer(v->kafka);
+	return 0;
+}
+
+/* How many partitions the topic has. */
+static int count_partitions(struct verify *v, int32_t *out, struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(v->kafka, v->request->topic, NULL);
+	rd_kafka_resp_err_t code = rd_kafka_metadata(v->kafka, 0, topic, &metadata, ANSWER_MS);
+
+	*out = code == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1
+		       ? metadata->topics[0].partition_cnt
+		       : 0;
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		rd_kafka_metadata_destroy(metadata);
+	rd_kafka_topic_destroy(topic);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return as_err(err, FAULT_KAFKA, "asking for the topic", code)->fault;
+	if (*out == 0 || v->request->partition >= *out)
+		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partitions",
+			v->request->topic, *out);
+	return 0;
+}
+
+static int verify_all(struct verify *v, struct err *err)
+{
+	const struct config *config = v->request->config;
+	int32_t partitions = 0;
+	int r = collector_init(&v->collector, config, err);
+
+	if (r == 0)
+		r = open_kafka(v, err);
+	if (r == 0)
+		r = count_partitions(v, &partitions, err);
+	if (r != 0)
+		return r;
+	v->rules =
+		v->collector.rules[config_topic_rules(config, v->request->topic) - config->topics];
+	if (v->request->partition >= 0)
+		return verify_partition(v, (int32_t)v->request->partition, err);
+	for (int32_t i = 0; r == 0 && i < partitions; i++)
+		r = verify_partition(v, i, err);
+	return r;
+}
+
+int ingest_verify(
+	const struct verify_request *request, struct verify_counts *counts, struct err *err)
+{
+	CLEANUP(freep) struct verify *v = calloc(1, sizeof(*v));
+	int r;
+
+	*counts = (struct verify_counts){ .records = 0 };
+	if (v == NULL)
+		return err_memory(err);
+	v->request = request;
+	v->counts = counts;
+	r = verify_all(v, err);
+	if (v->kafka != NULL)
+		rd_kafka_destroy(v->kafka);
+	collector_fini(&v->collector, request->config);
+	params_fini(&v->params);
+	return r;
+}

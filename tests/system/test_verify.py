@@ -1,0 +1,118 @@
+"""inboxd verify: every record of a range has its trace in the inbox, or is listed."""
+
+import json
+
+import pytest
+
+from support.wait import eventually
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic(2)
+
+
+def verify(sidecar, topic, *options, code=0):
+    result = sidecar.command("verify", "--topic", topic, "--json", *options)
+    assert result.returncode == code, (result.stdout, result.stderr)
+    return json.loads(result.stdout)
+
+
+def counts(report):
+    return {name: number for name, number in report.items()
+            if name not in ("topic", "gaps", "records") and number}
+
+
+@pytest.fixture
+def read(start_inboxd, streams, topic, inbox):
+    """A sidecar that has read ten records of partition 0 and two of partition 1."""
+    sidecar = start_inboxd(topics={topic: {"id": ["header:id"], "missing_id": "reject", "accept": ["*"]}})
+    streams.produce_many(topic, [{"value": b"{}", "partition": 0, "headers": [("id", f"e{n}")]} for n in range(10)])
+    streams.produce_many(topic, [{"value": None, "partition": 1, "headers": [("id", f"f{n}")]} for n in range(2)])
+    inbox.wait_stored(12)
+    return sidecar
+
+
+def test_what_is_stored_is_proven_record_by_record(read, topic):
+    report = verify(read, topic)
+    assert (report["records"], counts(report), report["gaps"]) == (12, {"stored": 12}, [])
+    assert "stored     12" in read.command("verify", "--topic", topic).stdout
+
+
+def test_duplicates_conflicts_and_rejects_are_traces_too(read, topic, produce, inbox):
+    produce(topic, b"{}", headers=[("id", "e1")], partition=0)
+    produce(topic, b"[]", headers=[("id", "e1")], partition=0)
+    produce(topic, b"{}", partition=0)
+    eventually(lambda: len(inbox.rejects()) == 1 and len(inbox.conflicts()) == 1)
+    assert counts(verify(read, topic)) == {"stored": 12, "duplicates": 1, "conflicts": 1, "rejected": 1}
+    inbox.execute("DELETE FROM inbox.inbox_rejects")
+    inbox.execute("DELETE FROM inbox.inbox_conflicts")
+    report = verify(read, topic, code=6)
+    assert report["gaps"] == [{"kafka_partition": 0, "first": 11, "last": 12, "gone": False}]
+
+
+def test_what_is_missing_is_listed_as_gaps(read, topic, inbox):
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_partition = 0 AND kafka_offset IN (2, 3, 4, 7)")
+    report = verify(read, topic, code=6)
+    assert report["gaps"] == [{"kafka_partition": 0, "first": 2, "last": 4, "gone": False},
+                              {"kafka_partition": 0, "first": 7, "last": 7, "gone": False}]
+    assert (report["missing"], report["stored"]) == (4, 8)
+    text = read.command("verify", "--topic", topic)
+    assert f"{topic}/0 offsets 2 to 4: not in the inbox" in text.stdout and "2 gaps" in text.stderr
+
+
+def test_the_same_record_with_another_payload_is_missing(read, topic, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET payload_digest = 'other' WHERE event_id = 'e5'")
+    assert verify(read, topic, code=6)["gaps"] == [{"kafka_partition": 0, "first": 5, "last": 5, "gone": False}]
+
+
+def test_a_range_of_one_partition_is_all_that_is_looked_at(read, topic, inbox):
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_partition = 0 AND kafka_offset IN (2, 8)")
+    assert verify(read, topic, "--partition", "1")["records"] == 2
+    assert verify(read, topic, "--partition", "0", "--from", "3", "--to", "8")["records"] == 5
+    assert verify(read, topic, "--partition", "0", "--from", "3", code=6)["missing"] == 1
+
+
+def test_what_kafka_has_dropped_cannot_be_proven(read, topic, streams):
+    streams.delete_records(topic, 0, 4)
+    assert verify(read, topic)["records"] == 8
+    report = verify(read, topic, "--partition", "0", "--from", "1", code=6)
+    assert report["gaps"] == [{"kafka_partition": 0, "first": 1, "last": 3, "gone": True}]
+
+
+def test_what_no_sidecar_has_read_yet_is_no_gap(read, topic, produce):
+    read.stop()
+    produce(topic, b"{}", headers=[("id", "late")], partition=0)
+    assert verify(read, topic)["records"] == 12
+    assert verify(read, topic, "--partition", "0", "--to", "100", code=6)["missing"] == 1
+
+
+def test_what_is_not_accepted_is_told_apart(read, topic):
+    read.write_configuration({"topics": {topic: {"id": ["header:id"], "accept": ["order.*"]}}})
+    assert counts(verify(read, topic)) == {"skipped": 12}
+
+
+def test_a_thousand_records_and_more_go_in_batches(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd()
+    streams.events(topic, [f"e{number}" for number in range(1700)])
+    inbox.wait_stored(1700)
+    assert counts(verify(sidecar, topic)) == {"stored": 1700}
+
+
+def test_it_joins_no_group_and_commits_nothing(read, topic, streams, group):
+    eventually(lambda: streams.lag(group, topic) == 0)
+    members = len(streams.members(group))
+    before = streams.committed(group, topic)
+    verify(read, topic, "--from", "0", "--partition", "0")
+    assert (streams.committed(group, topic), len(streams.members(group))) == (before, members)
+
+
+@pytest.mark.parametrize("options, code, words", [
+    ([], 1, "--topic"),
+    (["--topic", "there-is-none"], 6, "partitions"),
+    (["--topic", "{topic}", "--partition", "7"], 6, "2 partitions"),
+    (["--topic", "{topic}", "--from", "5", "--to", "5"], 1, "--from"),
+])
+def test_a_wrong_request_says_what_is_wrong(read, topic, options, code, words):
+    result = read.command("verify", *[option.format(topic=topic) for option in options])
+    assert (result.returncode, words in result.stderr) == (code, True), result.stderr
