@@ -4,17 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SECOND 1000LL
+#define DAY    (24LL * 3600 * 1000)
+
 static const struct {
 	const char *unit;
 	int64_t ms;
 } units[] = {
 	{ "ms", 1 },
 	{ "s", 1000 },
-	{ "m", 60 * 1000LL },
-	{ "h", 3600 * 1000LL },
-	{ "d", 24 * 3600 * 1000LL },
-	{ "w", 7 * 24 * 3600 * 1000LL },
-	{ "y", 365 * 24 * 3600 * 1000LL },
+	{ "m", 60 * SECOND },
+	{ "h", 3600LL * 1000 },
+	{ "d", DAY },
+	{ "w", 7 * DAY },
+	{ "y", 365 * DAY },
 };
 
 /* The digits at the front; NULL when there are none or too many. */

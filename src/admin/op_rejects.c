@@ -29,6 +29,7 @@ struct rejects {
 	struct identity_finder *finder;
 	struct identity_rules **rules; /* by topic of the configuration */
 	struct header *headers;        /* of the record in hand */
+	char **names;                  /* of the headers, owned */
 	bool apply;                    /* false: only count what would go in */
 	int64_t good;
 	int64_t refused;
@@ -64,7 +65,8 @@ static int prepare(struct rejects *rejects, struct err *err)
 
 	rejects->rules = calloc(topics + 1, sizeof(void *));
 	rejects->headers = calloc(HEADERS_MOST, sizeof(*rejects->headers));
-	if (rejects->rules == NULL || rejects->headers == NULL)
+	rejects->names = calloc(HEADERS_MOST, sizeof(*rejects->names));
+	if (rejects->rules == NULL || rejects->headers == NULL || rejects->names == NULL)
 		return err_memory(err);
 	r = identity_finder_new(&rejects->finder, err);
 	for (size_t i = 0; r == 0 && i < topics; i++)
@@ -78,6 +80,7 @@ static void rejects_fini(struct rejects *rejects)
 		identity_rules_free(rejects->rules[i]);
 	free(rejects->rules);
 	free(rejects->headers);
+	free(rejects->names);
 	identity_finder_free(rejects->finder);
 }
 
@@ -102,11 +105,10 @@ static bool take_run(struct bytes *from, struct bytes *out)
 	return true;
 }
 
-static void free_names(struct record *record)
+static void free_names(const struct rejects *rejects, struct record *record)
 {
-	for (size_t i = 0; i < record->header_count; i++)
-		free((void *)(uintptr_t)record->headers[i].name);
-	record->header_count = 0;
+	while (record->header_count > 0)
+		free(rejects->names[--record->header_count]);
 }
 
 static int read_headers(
@@ -118,13 +120,12 @@ static int read_headers(
 	record->headers = rejects->headers;
 	while (record->header_count < HEADERS_MOST && take_run(&runs, &name) &&
 		take_run(&runs, &value)) {
-		struct header *header = &rejects->headers[record->header_count];
+		char *copy = strndup(name.data == NULL ? "" : name.data, name.length);
 
-		*header = (struct header){ strndup(name.data == NULL ? "" : name.data, name.length),
-			value };
-		if (header->name == NULL)
+		if (copy == NULL)
 			return err_memory(err);
-		record->header_count++;
+		rejects->names[record->header_count] = copy;
+		rejects->headers[record->header_count++] = (struct header){ copy, value };
 	}
 	return 0;
 }
@@ -216,7 +217,7 @@ static int judge_page(struct rejects *rejects, struct err *err)
 		r = read_record(rejects, rows, i, &record, err);
 		if (r == 0)
 			r = judge(rejects, rejects->after, &record, err);
-		free_names(&record);
+		free_names(rejects, &record);
 	}
 	return r;
 }
