@@ -283,3 +283,31 @@ def test_without_a_schema_or_a_database_it_says_so(make_inboxd):
     sidecar = make_inboxd()
     assert "inboxd migrate" in run(sidecar, "status", code=3)
     run(sidecar, "list", "--set", "postgres.port=1", code=3)
+
+
+@pytest.fixture
+def as_user(db, name):
+    """as_user(role) -> the environment of a command whose user is granted this role and nothing else."""
+    made = []
+
+    def make(role):
+        made.append(f"u_{name}_{role}"[:63])
+        db.execute(f'CREATE ROLE "{made[-1]}" LOGIN IN ROLE {role}')
+        return {"INBOXD_POSTGRES_USER": made[-1]}
+
+    yield make
+    for user in made:
+        db.execute(f'DROP ROLE "{user}"')
+
+
+def test_an_operator_needs_no_other_right_and_a_reader_looks_only(graves, inbox, as_user, topic):
+    operator, reader = as_user("inboxd_operator"), as_user("inboxd_reader")
+    for arguments in (["status"], ["list", "--dead"], ["list", "--dead", "--group"], ["show", "e0"],
+                      ["verify", "--topic", topic], ["replay", "--status", "dead", "--dry-run"]):
+        assert run(graves, *arguments, env=operator) == run(graves, *arguments, env=reader)
+    assert "inboxd_operator" in run(graves, "replay", "e0", "--yes", env=reader, code=3)
+    assert run(graves, "replay", "e0", "--yes", env=operator) == "e0 replayed\n"
+    assert run(graves, "replay", "--status", "dead", "--max", "1", "--yes", env=operator) == "1 replayed\n"
+    assert run(graves, "discard", "--status", "waiting", "--yes", env=operator) == "2 discarded\n"
+    run(graves, "purge", "--older-than", "0s", "--yes", env=operator, code=6)
+    assert {row["who"] for row in inbox.query("SELECT who FROM inbox.inbox_audit")} == set(operator.values())
