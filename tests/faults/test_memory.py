@@ -120,7 +120,7 @@ def test_memory_does_not_grow_with_time(start_inboxd, streams, inbox, make_topic
 
 
 LARGEST = 16 * MIB   # ingest.max_payload
-LARGE = 32           # messages of that size: 512 MiB in all
+LARGE = 24           # messages of that size: 384 MiB in all, more than the bound below
 
 
 def large(number):
