@@ -93,6 +93,15 @@ static void cut_to_utf8(char *text)
 		text[--length] = '\0';
 }
 
+/* They may quote what a topic or a locator is called. */
+static void make_one_line(char *text)
+{
+	for (; *text != '\0'; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+	}
+}
+
 static int __attribute__((format(printf, 3, 4)))
 reject(struct search *search, const char *reason, const char *format, ...)
 {
@@ -103,6 +112,7 @@ reject(struct search *search, const char *reason, const char *format, ...)
 	(void)vsnprintf(search->out->words, sizeof(search->out->words), format, args);
 	va_end(args);
 	cut_to_utf8(search->out->words);
+	make_one_line(search->out->words);
 	return IDENTITY_REJECT;
 }
 

@@ -492,6 +492,15 @@ static void a_skipped_record_is_never_rejected_for_its_id(void **state)
 		IDENTITY_SKIP);
 }
 
+static void words_stay_one_line_whatever_they_quote(void **state)
+{
+	const struct outcome outcome =
+		find(state, .id = LIST("header:a\rb"), .headers = HEADERS({ "a\rb", BYTES("") }));
+
+	assert_reject(outcome, "id_empty");
+	assert_non_null(strstr(outcome.identity.words, "header:a b"));
+}
+
 static void words_stay_text_when_they_are_cut(void **state)
 {
 	struct buf locator = BUF_INIT;
@@ -638,6 +647,7 @@ int main(void)
 		test(types_nobody_accepts_are_skipped),
 		test(no_type_fits_the_star_only),
 		test(a_skipped_record_is_never_rejected_for_its_id),
+		test(words_stay_one_line_whatever_they_quote),
 		test(words_stay_text_when_they_are_cut),
 		test(a_locator_that_cannot_work_is_a_configuration_error),
 		test(a_topic_may_have_64_pointers),
