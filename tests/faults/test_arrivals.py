@@ -121,6 +121,26 @@ def test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took(armed
     assert one.hits("error_after_claim") == len(lost)
 
 
+def test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew(armed, handler, streams, topic,
+                                                                              inbox):
+    """R3: k1 was replayed by an operator, so no lane knows that it is in the table. Only the claim did."""
+    one = armed(worker={"poll": "60s"})  # no claims but the one of d's retry, which takes k1 as well
+    client = handler(one.sidecar, by_id({"d": [NEVER]}))
+    streams.produce_many(topic, [record("k1", "k"), record("d", "d")])
+    d = client.wait_event("d")
+    inbox.wait_status("k1", "processed")
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = 'k1'")
+    one.arm("after_claim delay:1500", "error_after_claim error")
+    client.answer(d, retry(delay_ms=1))
+    eventually(lambda: inbox.message("k1")["status"] == "claimed")
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(3)
+    assert inbox.message("k2")["status"] == "claimed"
+    inbox.wait_processed(3)
+    assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
+    assert one.hits("error_after_claim") == 1
+
+
 # --- The partition goes and comes back ----------------------------------------------------------------------
 
 EAGER = {"partition.assignment.strategy": "range"}

@@ -64,7 +64,7 @@ MUTANTS = [
            edit("src/dispatch/claimed.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_doubt(dispatch);",
                 "\t\tdispatch->claimer.rescue = true;"),
            tests=["faults/test_arrivals.py::"
-                  "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
+                  "test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew"]),
     # R4
     mutant("R4", "a fenced instance claims",
            edit("sql/queries/claim_due.sql", "WHERE id = $1::int AND fenced_at IS NULL", "WHERE id = $1::int"),
@@ -98,7 +98,7 @@ MUTANTS = [
     mutant("R7", "other verdicts do not name their instance",
            edit("sql/queries/settle_verdicts.sql", "m.claimed_by = $1::int AND m.delivery_count",
                 "$1::int IS NOT NULL AND m.delivery_count"),
-           tests=[SETTLE + "another_claim_of_the_row_is_lost"]),
+           tests=[RULES + "another_instances_verdict_changes_nothing"]),
     mutant("R7", "a row is settled twice",
            edit("sql/queries/settle_done.sql",
                 "\n  AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL", ""),

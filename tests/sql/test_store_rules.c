@@ -78,6 +78,23 @@ static void each_claim_of_a_row_has_another_number(void **state)
 	}
 }
 
+/* The same delivery_count under another id: only claimed_by tells. */
+static void another_instances_verdict_changes_nothing(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[] = {
+		verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED),
+		verdict(STORED(world, .id = "b"), 1, SETTLE_DEAD),
+		verdict(STORED(world, .id = "c"), 1, SETTLE_WAITING),
+	};
+
+	OK(settle_run(world->db, world->me.id + 1, rows, 3, &err));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(rows[i].fate, SETTLE_LOST);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 3);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -88,6 +105,7 @@ int main(void)
 		TEST(on_another_timeline_nothing_is_stored_or_taken),
 		TEST(taking_writes_down_the_order_in_force),
 		TEST(each_claim_of_a_row_has_another_number),
+		TEST(another_instances_verdict_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
