@@ -2,8 +2,9 @@
 messages of a key are handed out in their order.
 """
 
-import pytest
+import signal
 
+import pytest
 from confluent_kafka import Consumer
 
 from armed import Armed
@@ -139,6 +140,29 @@ def test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew(ar
     inbox.wait_processed(3)
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
     assert one.hits("error_after_claim") == 1
+
+
+def test_a_batch_that_waited_while_a_hold_ended_does_not_overtake_what_went_back(armed, handler, streams, topic,
+                                                                                 inbox):
+    """R12: k2 is stored while the old owner still has k1, and waits for a claim to come back; meanwhile k1 goes
+    to its retry and is held back no more."""
+    first = armed()
+    old = handler(first.sidecar, always(NEVER), timeout_ms=60000)
+    streams.produce_many(topic, [record("k1", "k")])
+    k1 = old.wait_event("k1")
+    second = armed(inbox={"instance": "second"}, worker={"connections": 4})
+    client = handler(second.sidecar, always(DONE))
+    first.sidecar.signal(signal.SIGTERM)
+    streams.produce_many(topic, [record("other", "o")])
+    client.wait_event("other")
+    second.arm("after_claim delay:3000")
+    second.wait_hit("after_claim")
+    streams.produce_many(topic, [record("k2", "k")])
+    assert inbox.wait_status("k2", "claimed")
+    old.answer(k1, retry(delay_ms=1))
+    inbox.wait_processed(3)
+    assert in_order(client, "k1", "k2") == ["k1", "k2"]
+    assert first.sidecar.wait() == 0
 
 
 # --- The partition goes and comes back ----------------------------------------------------------------------

@@ -72,7 +72,8 @@ MUTANTS = [
            tests=[ARRIVALS + "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
     mutant("R11", "messages of a failing key are kept in memory",
            edit("src/dispatch/lanes.c", "if (lane->held > 0 || lane->outside < entry->message->offset)", "if (lane->held > 0)"),
-           tests=[LANES + "behind_a_head_that_goes_to_its_retry_everything_is_parked"]),
+           tests=[LANES + "what_went_outside_after_a_claim_was_given_stays_before_what_it_brings",
+                  LANES + "a_held_row_that_waits_again_is_gone_on_with_and_comes_first"]),
     # R12
     mutant("R12", "taking does not wait for claims",
            edit("sql/queries/take_partitions.sql", "    FOR UPDATE OF o SKIP LOCKED\n", ""),
@@ -96,7 +97,7 @@ MUTANTS = [
            tests=[LANES + "of_a_held_lane_everything_is_parked"]),
     mutant("R12", "what went back is forgotten",
            edit("src/dispatch/holds.c", "waits ? row->offset : -1);", "-1);"),
-           tests=[HANDOVER + "test_what_the_old_owner_gives_back_comes_before_what_is_behind_it"]),
+           tests=[ARRIVALS + "test_a_batch_that_waited_while_a_hold_ended_does_not_overtake_what_went_back"]),
     mutant("R12", "the old owner keeps what it has not delivered",
            edit("src/dispatch/arrivals.c", "\theld_return_undelivered(dispatch, partition);\n", ""),
            tests=["system/test_rules.py::test_what_the_old_owner_has_not_delivered_goes_back_at_once"]),
