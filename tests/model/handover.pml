@@ -10,20 +10,25 @@
  *	st, by                   inbox_messages: available_at, processed_at; claimed_by
  *	owner, wm                inbox_offsets: owner, next_offset
  *	kas                      the member that Kafka assigns the partition to
- *	mine, dirty              model/gate.c: assigned, dirty
- *	queue                    handovers, from COMMIT until dispatch takes them (dispatch/arrivals.c)
+ *	mine                     ingest: Kafka has assigned the partition and its row is taken
+ *	known, dirty             model/gate.c: assigned, dirty; dispatch has heard of the taking
+ *	way                      model/passage.h: a batch that is committed and not in the queue yet
+ *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
+ *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
  *	mem                      dispatch/entry.h: states of an entry, and how far its verdict is
  *	out, high                dispatch/lanes.h: outside, outside_high
- *	cst, ck, coming          claims under way (JOB_DUE, JOB_LANES), their key, the rows they bring
+ *	cst, ck, coming          the claim under way (JOB_DUE, JOB_LANES), its key, the rows it brings
  *	fresh                    lane.noted is not older than that claim
- *	held, known              rule R12: rows that others had claimed when the partition was taken and,
- *	                         as far as is known, still have; whether dispatch has heard of them
+ *	doubted                  the partition has gone since the claim was given: job.tenure
+ *	held                     rule R12: rows that others had claimed when the partition was taken and,
+ *	                         as far as is known, still have
  *
  * A crash and a new life after a lost lease are the same here: memory and deliveries are gone, the rows
  * belong to a dead id (by + 2) until somebody rescues them, one by one, in any order. Who is
  * fenced has cancelled its deliveries before: leases are time, and there is no time here. Nor are there
- * due times, handlers or limits: they only forbid some of the claims and deliveries made here. Waiting
- * and parked are one, done and its COMMIT are one step, a look at the table and cleaning are one.
+ * due times, handlers or limits: they only forbid some of the claims and deliveries made here; but that
+ * there may be no room for the second row of a batch. Waiting and parked are one, done and its COMMIT are
+ * one step, a look at the table and cleaning are one. No answer is lost.
  *
  * The rules, each named by the variant that leaves it out:
  *
@@ -31,17 +36,20 @@
  *	SCAN_LATER        those rows are read in the transaction that takes the partition: a row given
  *	                  back between it and a later look is not seen by what was stored meanwhile
  *	WITHOUT_WAIT      what was stored since waits until dispatch knows them
- *	CLAIMS_EARLY      nothing of the partition is claimed before dispatch knows them
- *	WITHOUT_TENURE    … of this taking, not of an earlier one: the gate says "assigned" again while the
- *	                  revocation is still in the queue
+ *	WITHOUT_TENURE    nothing of the partition is claimed before dispatch knows them, and what comes goes back;
+ *	                  of this taking, not of an earlier one: ingest says at once that it has gone
  *	WITHOUT_OUTSIDE   a held row that went back to waiting is noted as outside in its lane
  *	WITHOUT_LANE      what arrives for a partition that is gone enters its lane before it is given
  *	                  back: the partition may be back before the row is
- *	WITHOUT_LANES     for the same reason a revocation forgets nothing of what is outside
- *	WITHOUT_JOINING   two claims that are under way together are taken together, in the order of their
- *	                  rows: the first to be given need not be the first to commit, nor to arrive
+ *	WITHOUT_DOUBT     a revocation forgets the lanes, and with them what is outside: what waited in
+ *	                  arrivals is parked when it is taken in, be the partition ours again or not
+ *	WITHOUT_DOUBTED_CLAIM  … and so is what a claim brings that was under way
+ *	WITHOUT_ONE_CLAIM one claim at a time: of two the first to be given need not be the first to commit,
+ *	                  nor to arrive
  *	WITHOUT_DRAINING  after a claim, all that is in the queue is taken before anything is delivered: a
  *	                  claim takes what waits, and may step over a row that was born claimed
+ *	WITHOUT_PASSAGE   a claim is taken in only when no batch is between its COMMIT and the queue: it may
+ *	                  have stepped over a row of that as well
  */
 #ifndef N
 #define N 3 /* messages, at most 4 */
@@ -49,8 +57,10 @@
 #ifndef OTHER
 #define OTHER 9 /* the message of key 1; 9: there is none */
 #endif
-#ifndef SLOTS
-#define SLOTS 1 /* claims under way at once */
+#ifdef WITHOUT_ONE_CLAIM
+#define SLOTS 2 /* claims under way at once */
+#else
+#define SLOTS 1
 #endif
 #ifndef REBALANCES
 #define REBALANCES 2
@@ -60,6 +70,9 @@
 #endif
 #ifndef RETRIES
 #define RETRIES 1
+#endif
+#ifndef CROWDED
+#define CROWDED 1 /* batches whose second row has no room */
 #endif
 #ifndef WASTED
 #define WASTED 1 /* claims of held keys; they come to nothing, so more of them show nothing new */
@@ -89,6 +102,8 @@
 #define PARKED 16 /* in the queue: + number of a row; without it the row was born claimed */
 #define REVOKE 32
 #define TAKE   64 /* + the rows held by others */
+#define DOUBT  128
+#define EMPTY  255
 
 #define MEM(m)    mem[i * N + (m)]
 #define OUT(key)  out[i * 2 + (key)]
@@ -97,25 +112,22 @@
 
 byte st[N], by[N];
 byte owner = NOBODY, wm, kas;
-byte rebalances = REBALANCES, crashes = CRASHES, retries = RETRIES, wasted = WASTED;
+byte rebalances = REBALANCES, crashes = CRASHES, retries = RETRIES, wasted = WASTED, crowded = CROWDED;
 
-bool mine[2], dirty[2], known[2], rereading[2];
+bool mine[2], dirty[2], known[2], heard[2], rereading[2];
 byte held[2], reread[2], refree[2];
 byte mem[2 * N], coming[2 * N];
 byte out[4], high[4];
 byte cst[4];
-bool ck[4], fresh[4], followed[4];
-byte pending[2], draining[2];
-chan queue[2] = [N + 4] of { byte /* claims it waits for */, byte };
+bool ck[4], fresh[4], followed[4], doubted[4];
+byte way[2];
+chan queue[2] = [N + 4] of { byte };
+chan arrived[2] = [N + 4] of { byte /* claims it waits for */, byte };
 
-hidden byte f, g, h, m, count, last, waits, what, item;
+hidden byte f, g, h, m, r, count, last, waits, what, item;
 hidden byte over, busy, key;
 
-#ifdef WITHOUT_JOINING
-#define TAKEN_NOW(s_) (cst[SLOT(s_)] == 2 && (s_) == what)
-#else
-#define TAKEN_NOW(s_) (cst[SLOT(s_)] == 2)
-#endif
+#define UNDER_WAY ((cst[SLOT(0)] != 0 -> 1 : 0) + (cst[SLOT(1)] != 0 -> 2 : 0))
 #define IN_LANE(s) ((s) != NO && (s) < LOOSE)
 #define LEAVES(s)  ((s) >= LEAVING && (s) <= LEFT_L)
 
@@ -142,6 +154,19 @@ inline leave(m_)
 	}
 }
 
+/* recall_next(): one that is ready and not delivered waits behind an earlier one. */
+inline recall(m_)
+{
+	last = NOTHING;
+	for (r : 0 .. N - 1) {
+		last = (r != m_ && KEY(r) == KEY(m_) && IN_LANE(MEM(r)) && last == NOTHING -> r : last)
+	}
+	if
+	:: last != NOTHING && last > m_ && MEM(last) == READY -> MEM(last) = QUEUED; look_at_lane(m_)
+	:: else
+	fi
+}
+
 /* is_overtaking(), is_busy(): what of its lane is before it, or under way? */
 inline look_at_lane(m_)
 {
@@ -162,18 +187,18 @@ inline look_at_lane(m_)
 	 ((held[i] & BIT(2)) && KEY(2) == k_) || ((held[i] & BIT(3)) && KEY(3) == k_))
 
 /* held_admit(), with the hold of R12. */
-inline admit(m_)
+inline admit(m_, doubtful)
 {
 	look_at_lane(m_);
 	if
 #ifdef WITHOUT_LANE
-	:: !mine[i] && MEM(m_) == NO -> MEM(m_) = LOOSE; dirty[i] = true
-	:: !mine[i] && MEM(m_) != NO -> leave(m_)
+	:: !known[i] && MEM(m_) == NO -> MEM(m_) = LOOSE; dirty[i] = true
+	:: !known[i] && MEM(m_) != NO -> leave(m_)
 #else
-	:: !mine[i] -> leave(m_)
+	:: !known[i] -> leave(m_)
 #endif
-	:: mine[i] && (over || KEY_HELD(KEY(m_))) -> leave(m_)
-	:: mine[i] && !(over || KEY_HELD(KEY(m_))) ->
+	:: known[i] && (over || doubtful || KEY_HELD(KEY(m_))) -> leave(m_)
+	:: known[i] && !(over || doubtful || KEY_HELD(KEY(m_))) -> recall(m_);
 		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy -> QUEUED : READY))
 	fi
 }
@@ -222,7 +247,7 @@ inline forget_lane(key_)
 inline forget_hold()
 {
 	held[i] = 0;
-	known[i] = false;
+	heard[i] = false;
 	rereading[i] = false;
 	reread[i] = 0;
 	refree[i] = 0
@@ -238,29 +263,57 @@ inline on_revoke()
 		:: else
 		fi
 	}
-#ifdef WITHOUT_LANES
+	known[i] = false;
 	forget_lane(0);
 	forget_lane(1);
+	forget_hold();
+#ifndef WITHOUT_DOUBT
+	count = len(arrived[i]);
+	do
+	:: count > 0 -> arrived[i]?waits, item; arrived[i]!waits, (item < PARKED -> item | DOUBT : item); count--
+	:: count == 0 -> break
+	od;
 #endif
-	forget_hold()
+#ifndef WITHOUT_DOUBTED_CLAIM
+	doubted[SLOT(0)] = doubted[SLOT(0)] || cst[SLOT(0)] != 0;
+	doubted[SLOT(1)] = doubted[SLOT(1)] || cst[SLOT(1)] != 0
+#endif
 }
 
-inline take_handover()
+/* News count at once; a row waits for the claims that are under way now. */
+inline take_item()
 {
-	draining[i] = (draining[i] > 0 -> draining[i] - 1 : 0);
+	queue[i]?what;
 	printf("%d takes %d from its queue\n", i, what);
 	if
-	:: what < PARKED -> admit(what)
-	:: what >= PARKED && what < REVOKE -> note_outside(what - PARKED)
+	:: what < REVOKE -> arrived[i]!UNDER_WAY, what
 	:: what == REVOKE -> on_revoke()
 #ifdef SCAN_LATER
-	:: what >= TAKE -> pending[i]--; rereading[i] = true
+	:: what >= TAKE -> known[i] = true; rereading[i] = true
 #elif defined(WITHOUT_WAIT)
-	:: what >= TAKE -> pending[i]--; rereading[i] = true; reread[i] = what - TAKE
+	:: what >= TAKE -> known[i] = true; rereading[i] = true; reread[i] = what - TAKE
 #else
-	:: what >= TAKE -> pending[i]--; held[i] = what - TAKE; known[i] = true
+	:: what >= TAKE -> known[i] = true; heard[i] = true; held[i] = what - TAKE
 #endif
 	fi
+}
+
+inline take_arrivals()
+{
+	do
+	:: nempty(queue[i]) -> take_item()
+	:: empty(queue[i]) -> break
+	od;
+	do
+	:: arrived[i]?[0, what] ->
+		arrived[i]?waits, what;
+		if
+		:: what >= PARKED && what < DOUBT -> note_outside(what - PARKED)
+		:: what < PARKED -> admit(what, false)
+		:: what >= DOUBT -> admit(what - DOUBT, true)
+		fi
+	:: !(arrived[i]?[0, what]) -> break
+	od
 }
 
 /* note_runs() and end_outside_at(): up to where the run goes, and whether more waits behind it. */
@@ -292,41 +345,31 @@ inline end_claim(s_)
 	ck[SLOT(s_)] = 0;
 	fresh[SLOT(s_)] = false;
 	followed[SLOT(s_)] = false;
-	count = len(queue[i]);
+	doubted[SLOT(s_)] = false;
+	count = len(arrived[i]);
 	do
-	:: count > 0 -> queue[i]?waits, item; queue[i]!(waits & ~BIT(s_)), item; count--
+	:: count > 0 -> arrived[i]?waits, item; arrived[i]!(waits & ~BIT(s_)), item; count--
 	:: count == 0 -> break
 	od
 }
 
-/* The rows of claims that were under way together are admitted together, in their order. */
-inline claims_arrive()
+/* claimed_take(): the rows of a claim in their order; then all that has arrived. */
+inline claim_arrives(s_)
 {
-	draining[i] = len(queue[i]); /* nothing is delivered before these are taken, too */
-	for (h : 0 .. SLOTS - 1) {
-		if
-		:: TAKEN_NOW(h) -> note_run(ck[SLOT(h)], h)
-		:: else
-		fi
-	}
+	note_run(ck[SLOT(s_)], s_);
 	for (g : 0 .. N - 1) {
 		if
-		:: coming[i * N + g] != 0 && TAKEN_NOW(coming[i * N + g] - 1) ->
+		:: coming[i * N + g] == s_ + 1 ->
 			printf("%d has claimed %d\n", i, g);
-			admit(g)
+			coming[i * N + g] = 0;
+			admit(g, doubted[SLOT(s_)])
 		:: else
 		fi
 	}
-	for (g : 0 .. N - 1) {
-		coming[i * N + g] = (coming[i * N + g] != 0 && TAKEN_NOW(coming[i * N + g] - 1) ->
-			0 : coming[i * N + g])
-	}
-	for (h : 0 .. SLOTS - 1) {
-		if
-		:: TAKEN_NOW(h) -> end_claim(h)
-		:: else
-		fi
-	}
+	end_claim(s_);
+#ifndef WITHOUT_DRAINING
+	take_arrivals()
+#endif
 }
 
 /* --- statements: sql/queries ------------------------------------------------------------------------ */
@@ -387,8 +430,7 @@ inline pick_dead()
 	fi
 }
 
-#define UNDER_WAY ((cst[SLOT(0)] != 0 -> 1 : 0) + (cst[SLOT(1)] != 0 -> 2 : 0))
-#define POST(x_)  queue[i]!(UNDER_WAY), (x_)
+#define POST(x_)  queue[i]!(x_)
 
 /* take_partitions; the rows of others are read in the same transaction. */
 inline take()
@@ -397,25 +439,34 @@ inline take()
 	owner = i;
 	mine[i] = true;
 	dirty[i] = true;
-	pending[i]++;
 	POST(TAKE + HAVE_OTHERS)
 }
 
-/* move_watermarks and insert_messages: a row asks while the gate is dirty. */
+/* move_watermarks and insert_messages: a row asks while the gate is dirty. The batch may have a second row, for
+ * which there is no room. */
 inline store()
 {
 	if
 	:: dirty[i] && WAITS(KEY(wm)) ->
 		printf("%d stores %d, parked\n", i, wm);
 		st[wm] = WAITING;
-		POST(PARKED + wm)
+		way[i] = PARKED + wm
 	:: else ->
 		printf("%d stores %d\n", i, wm);
 		st[wm] = CLAIMED;
 		by[wm] = i;
-		POST(wm)
+		way[i] = wm
 	fi;
-	wm++
+	wm++;
+	if
+	:: crowded > 0 && wm < N ->
+		printf("%d stores %d, waiting\n", i, wm);
+		crowded--;
+		st[wm] = WAITING;
+		dirty[i] = true;
+		wm++
+	:: true
+	fi
 }
 
 /* settle_done, settle_verdicts */
@@ -508,64 +559,59 @@ inline crash()
 	forget_lane(0);
 	forget_lane(1);
 	forget_hold();
-	pending[i] = 0;
-	draining[i] = 0;
+	known[i] = false;
+	way[i] = EMPTY;
 	end_claim(0);
 	end_claim(1);
 	do
-	:: nempty(queue[i]) -> queue[i]?waits, item
+	:: nempty(queue[i]) -> queue[i]?item
 	:: empty(queue[i]) -> break
+	od;
+	do
+	:: nempty(arrived[i]) -> arrived[i]?waits, item
+	:: empty(arrived[i]) -> break
 	od
 }
 
-#ifdef CLAIMS_EARLY
-#define MAY_CLAIM true
-#elif defined(WITHOUT_TENURE)
-#define MAY_CLAIM known[i]
+#ifdef WITHOUT_PASSAGE
+#define PASSED true
 #else
-#define MAY_CLAIM (known[i] && pending[i] == 0)
-#endif
-/* With SCAN_LATER rereading says, while nothing is known, that the scan is to be made. */
-#ifdef SCAN_LATER
-#define MAY_TAKE (known[i] || !rereading[i])
-#else
-#define MAY_TAKE true
-#endif
-#ifdef WITHOUT_DRAINING
-#define DRAINED true
-#else
-#define DRAINED !draining[i]
+#define PASSED (way[i] == EMPTY)
 #endif
 
 proctype instance(byte i)
 {
 end:	do
 	/* ingest */
-	:: atomic { kas == i && !mine[i] -> take() }
-	:: atomic { mine[i] && (kas != i || owner != i) ->
+	:: atomic { kas == i && !mine[i] && way[i] == EMPTY -> take() }
+	:: atomic { mine[i] && (kas != i || owner != i) && way[i] == EMPTY ->
 		printf("%d has lost it\n", i);
 		owner = (owner == i -> NOBODY : owner);
 		mine[i] = false;
+#ifndef WITHOUT_TENURE
+		known[i] = false;
+#endif
 		POST(REVOKE) }
-	:: atomic { mine[i] && owner == i && wm < N -> store() }
+	:: atomic { mine[i] && owner == i && wm < N && way[i] == EMPTY -> store() }
+	:: atomic { way[i] != EMPTY -> POST(way[i]); way[i] = EMPTY }
 	/* sweep */
-	:: atomic { mine[i] && dirty[i] && !WAITS(0) && !WAITS(1) -> dirty[i] = false; printf("%d: clean\n", i) }
+	:: atomic { known[i] && dirty[i] && !WAITS(0) && !WAITS(1) -> dirty[i] = false; printf("%d: clean\n", i) }
 	/* arrivals */
-	:: atomic { MAY_TAKE && queue[i]?[0, what] -> queue[i]?waits, what; take_handover() }
+	:: atomic { nempty(queue[i]) || arrived[i]?[0, what] -> take_arrivals() }
 	/* R12 */
 #ifdef SCAN_LATER
-	:: atomic { !known[i] && rereading[i] ->
+	:: atomic { !heard[i] && rereading[i] ->
 		printf("%d finds %d held\n", i, HAVE_OTHERS);
-		held[i] = HAVE_OTHERS; known[i] = true; rereading[i] = false }
+		held[i] = HAVE_OTHERS; heard[i] = true; rereading[i] = false }
 #endif
 #ifdef WITHOUT_WAIT
-	:: atomic { !known[i] && rereading[i] ->
-		held[i] = reread[i]; reread[i] = 0; known[i] = true; rereading[i] = false }
+	:: atomic { !heard[i] && rereading[i] ->
+		held[i] = reread[i]; reread[i] = 0; heard[i] = true; rereading[i] = false }
 #endif
-	:: atomic { known[i] && !rereading[i] && FREED -> look_again() }
-	:: atomic { known[i] && rereading[i] -> looked_again() }
+	:: atomic { heard[i] && !rereading[i] && FREED -> look_again() }
+	:: atomic { heard[i] && rereading[i] -> looked_again() }
 	/* handlers */
-	:: atomic { HAS(READY) && DRAINED -> pick(READY); printf("%d delivers %d\n", i, m); deliver(m) }
+	:: atomic { HAS(READY) -> pick(READY); printf("%d delivers %d\n", i, m); deliver(m) }
 	:: atomic { HAS(OPEN) -> pick(OPEN); settle(m, DONE); MEM(m) = NO; next_head(KEY(m)) }
 	:: atomic { retries > 0 && HAS(OPEN) -> pick(OPEN); retries--; leave(m) }
 	/* verdicts other than done, and their answers */
@@ -578,18 +624,13 @@ end:	do
 		MEM(m) = QUEUED; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
 	:: atomic { HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = NO; note_outside(m); leave(m) }
 	/* claims */
-	:: atomic { MAY_CLAIM && mine[i] && cst[SLOT(0)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(0) }
+	:: atomic { known[i] && mine[i] && cst[SLOT(0)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(0) }
 	:: atomic { cst[SLOT(0)] == 1 -> commit_claim(0) }
+	:: atomic { cst[SLOT(0)] == 2 && PASSED -> claim_arrives(0) }
 #if SLOTS > 1
-	:: atomic { MAY_CLAIM && mine[i] && cst[SLOT(1)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(1) }
+	:: atomic { known[i] && mine[i] && cst[SLOT(1)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(1) }
 	:: atomic { cst[SLOT(1)] == 1 -> commit_claim(1) }
-#endif
-#ifdef WITHOUT_JOINING
-	:: atomic { cst[SLOT(0)] == 2 -> what = 0; claims_arrive() }
-	:: atomic { cst[SLOT(1)] == 2 -> what = 1; claims_arrive() }
-#else
-	:: atomic { (cst[SLOT(0)] == 2 || cst[SLOT(1)] == 2) && cst[SLOT(0)] != 1 && cst[SLOT(1)] != 1 ->
-		claims_arrive() }
+	:: atomic { cst[SLOT(1)] == 2 && PASSED -> claim_arrives(1) }
 #endif
 	/* the world */
 	:: atomic { crashes > 0 -> crash() }
@@ -605,6 +646,8 @@ init {
 			out[f] = NOTHING;
 			high[f] = NOTHING
 		}
+		way[0] = EMPTY;
+		way[1] = EMPTY;
 		for (f : 0 .. N - 1) {
 			by[f] = NOBODY
 		}

@@ -118,7 +118,7 @@ MUTANTS = [
     mutant("R13", "a finished head releases nothing",
            edit("src/dispatch/lanes.c", "\tif (run->followed && lane->outside_high <= run->last_offset)\n",
                 "\tif (!run && lane->outside_high <= run->last_offset)\n"),
-           tests=[LANES + "after_the_blocked_head_came_back_its_followers_are_gone_on_with"]),
+           tests=[LANES + "a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off"]),
     mutant("R13", "nobody looks for parked messages",
            edit("src/dispatch/claimer.c", "\tif (may_give(dispatch))\n\t\tsweep(dispatch, now_ms);\n", "\t(void)sweep;\n"),
            tests=["system/test_rules.py::test_a_parked_message_that_nobody_remembers_is_found"]),

@@ -263,6 +263,24 @@ static void a_lane_without_memory_is_an_error(void **state)
 	lanes_fini(&world.lanes);
 }
 
+static void a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off(void **state)
+{
+	const struct lane_run run = { .last_offset = 2, .followed = true, .number = 1 };
+	struct lane_key key;
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	lanes_claimed(&world.lanes, 0, KEY_A, &run);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_HEAD);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_BEHIND);
+	assert_ptr_equal(finish(&world, &world.entries[0]), &world.entries[1]);
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	assert_null(finish(&world, &world.entries[1]));
+	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	lanes_fini(&world.lanes);
+}
+
 /* Rule R12: another instance is at a row of the key. */
 static void of_a_held_lane_everything_is_parked(void **state)
 {
@@ -369,6 +387,7 @@ int main(void)
 		cmocka_unit_test(a_full_lane_parks_and_is_gone_on_with_when_empty),
 		cmocka_unit_test(what_a_sweep_found_never_stops_what_memory_holds),
 		cmocka_unit_test(a_lane_without_memory_is_an_error),
+		cmocka_unit_test(a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off),
 		cmocka_unit_test(of_a_held_lane_everything_is_parked),
 		cmocka_unit_test(a_lane_is_held_until_each_row_is_over),
 		cmocka_unit_test(a_held_row_that_waits_again_is_gone_on_with_and_comes_first),
