@@ -36,7 +36,7 @@ MUTANTS = [
     mutant("R14", "giving back is a crash",
            edit("src/dispatch/judge.c", "\tstart(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = entry->message->suspect;",
                 "\tstart(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = true;"),
-           tests=[JUDGE + "giving_back_changes_nothing"]),
+           tests=[JUDGE + "giving_back_makes_no_suspect"]),
     mutant("R14", "the count of a completed suspect is raised for ever",
            edit("src/dispatch/settler.c", "} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {",
                 "} else if (fate == SETTLE_LOST) {"),

@@ -219,6 +219,18 @@ static void giving_back_changes_nothing(void **state)
 	assert_null(judge_outcome(entry.end));
 }
 
+static void giving_back_makes_no_suspect(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	judge_return(&entry);
+	assert_false(entry.verdict.suspect);
+	judge_park(&entry);
+	assert_false(entry.verdict.suspect);
+}
+
 static void without_memory_for_words_the_verdict_stands(void **state)
 {
 	struct message message = { 0 };
@@ -249,6 +261,7 @@ int main(void)
 		cmocka_unit_test(any_answer_takes_the_raised_crash_count_back),
 		cmocka_unit_test(a_timeout_takes_only_the_raised_count_back),
 		cmocka_unit_test(giving_back_changes_nothing),
+		cmocka_unit_test(giving_back_makes_no_suspect),
 		cmocka_unit_test(without_memory_for_words_the_verdict_stands),
 	};
 
