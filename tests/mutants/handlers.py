@@ -51,7 +51,7 @@ MUTANTS = [
            tests=[GATE + "behind_a_parked_one_of_the_same_batch_its_key_is_parked_too"]),
     mutant("R15", "what nobody wants is claimed",
            edit("sql/queries/claim_due.sql", "SELECT j.seq, j.wanted AND (", "SELECT j.seq, ("),
-           tests=[CLAIMS + "a_row_nobody_wants_is_parked_and_holds_its_key"]),
+           tests=["sql/test_store_rules.c::a_row_without_a_key_that_nobody_wants_is_parked"]),
     mutant("R15", "a subscription releases nothing",
            edit("src/dispatch/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
            tests=["system/test_routing.py::test_thousands_of_parked_messages_are_released"]),

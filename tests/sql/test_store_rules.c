@@ -78,6 +78,21 @@ static void each_claim_of_a_row_has_another_number(void **state)
 	}
 }
 
+static void a_row_without_a_key_that_nobody_wants_is_parked(void **state)
+{
+	struct world *world = *state;
+	struct routing *routing = wants("order.*");
+	struct claimed claimed;
+
+	(void)STORED(world, .id = "a", .type = "other", .place = PLACE_WAIT);
+	claimed = claim(world, 10, routing);
+	assert_int_equal(claimed.count, 0);
+	assert_int_equal(claimed.parked, 1);
+	assert_string_equal(ask_text(world, "SELECT status FROM inbox.messages"), "parked");
+	claimed_fini(&claimed);
+	routing_free(routing);
+}
+
 /* The same delivery_count under another id: only claimed_by tells. */
 static void another_instances_verdict_changes_nothing(void **state)
 {
@@ -106,6 +121,7 @@ int main(void)
 		TEST(taking_writes_down_the_order_in_force),
 		TEST(each_claim_of_a_row_has_another_number),
 		TEST(another_instances_verdict_changes_nothing),
+		TEST(a_row_without_a_key_that_nobody_wants_is_parked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
