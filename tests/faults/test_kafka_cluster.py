@@ -1,0 +1,115 @@
+"""Three brokers, and the one that matters dies: leaders and coordinators move, sidecars follow."""
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from brokers import Cluster
+from fleet import Fleet
+from support.wait import eventually
+from whole import log_events
+
+FAST = {"reconnect.backoff.max.ms": 500, "session.timeout.ms": 6000,
+        "topic.metadata.refresh.interval.ms": 2000}
+ROUNDS = {False: 1, True: 5}
+
+
+@pytest.fixture(scope="module")
+def brokers():
+    made = Cluster().start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def cluster(brokers):
+    """All three run, before and after."""
+    yield brokers
+    brokers.mend()
+
+
+def a_fleet(cluster, make_inboxd, inbox, name, group):
+    made = Fleet(make_inboxd, inbox, cluster.streams, name, group)
+    made.produce_with(reconnect_backoff_max_ms=500)
+    return made
+
+
+@pytest.fixture
+def fleet(cluster, make_inboxd, inbox, name, group):
+    cluster.streams.create(name)
+    made = a_fleet(cluster, make_inboxd, inbox, name, group)
+    for _ in range(2):
+        made.add(kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST})
+    yield made
+    made.close()
+
+
+def lose(cluster, fleet, number):
+    """Kills a node under load; the fleet goes on without it, and the node comes back."""
+    fleet.wait_for_progress(200)
+    leads = cluster.leads(number)
+    cluster.nodes[number].kill()
+    fleet.wait_for_progress(400, timeout=60)
+    assert not leads & cluster.leads(number), "others lead now what it led"
+    cluster.mend()
+    fleet.check_offsets()
+
+
+@pytest.mark.timeout(600)
+def test_the_coordinator_of_the_group_dies(fleet, cluster, name, group, long_run):
+    fleet.produce_in_background()
+    for _ in range(ROUNDS[long_run]):
+        lose(cluster, fleet, cluster.coordinator(group))
+    fleet.assert_clean()
+    eventually(lambda: cluster.streams.lag(group, name) == 0)
+
+
+@pytest.mark.timeout(600)
+def test_the_leader_of_a_partition_dies(fleet, cluster, name, long_run):
+    """Nothing is read twice as another log, nothing is a gap: it is the same log elsewhere."""
+    fleet.produce_in_background()
+    for _ in range(ROUNDS[long_run]):
+        before = cluster.leader(name, 0)
+        lose(cluster, fleet, before)
+    fleet.assert_clean()
+    for instance in fleet.instances:
+        assert not log_events(instance.sidecar, "topic_recreated")
+        assert not log_events(instance.sidecar, "offset_gap")
+
+
+@pytest.mark.timeout(300)
+def test_a_partition_without_a_leader_stops_no_other(cluster, make_inboxd, inbox, name, group):
+    """Its only replica is on the dead node, when the sidecar runs and when it starts."""
+    topic = NewTopic(name, replica_assignment=[[1], [2], [3], [1]], num_partitions=4)
+    cluster.admin().create_topics([topic])[name].result(30)
+    fleet = a_fleet(cluster, make_inboxd, inbox, name, group)
+    try:
+        one = fleet.add(kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST})
+        fleet.produce(200)
+        fleet.wait_done()
+        dead = next(number for number in (2, 3) if number != cluster.coordinator(group))
+        cluster.nodes[dead].kill()
+        eventually(lambda: cluster.leader(name, dead - 1) == -1, 30)
+        for _ in range(2):
+            served = {0, 1, 2, 3} - {dead - 1}
+            fleet.produce_into(served, 200)
+            fleet.wait_done()
+            one.stop()
+            one.start(ready=False)
+        cluster.mend()
+        fleet.produce(200)
+        fleet.assert_clean()
+    finally:
+        fleet.close()
+
+
+def test_another_cluster_is_refused(cluster, fleet, kafka_server, streams, make_topic, make_inboxd):
+    """The same group, the same topic's name, another cluster: other offsets."""
+    fleet.produce(100)
+    fleet.wait_for_progress(50)
+    sidecar = make_inboxd(kafka={"group.id": fleet.group,
+                                 "bootstrap.servers": kafka_server.bootstrap})
+    assert sidecar.start(ready=False).wait(30) == 2
+    last = sidecar.stderr.splitlines()[-1]
+    ids = [each.admin().describe_cluster().result(10).cluster_id for each in (cluster, kafka_server)]
+    assert all(f'"{cluster_id}"' in last for cluster_id in ids)
+    fleet.assert_clean()
