@@ -122,3 +122,21 @@ def test_a_topic_that_does_not_exist_yet(make_inboxd, inbox, streams, name, grou
     one.sidecar.wait_ready()
     fleet.assert_clean()
     fleet.close()
+
+
+def test_a_pattern_meets_a_new_topic_under_load(make_inboxd, inbox, streams, make_topic, name, group):
+    """The topics before it go on: nothing of them is lost or delivered twice at once."""
+    first = make_topic()
+    fleet = Fleet(make_inboxd, inbox, streams, first, group)
+    for _ in range(2):
+        fleet.add(kafka={**SOON, "topics": [f"^{name}\\.[0-9]+$"]})
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    second = make_topic()
+    streams.events(second, [f"other{number}" for number in range(100)])
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.messages WHERE topic = %s"
+                                   " AND status = 'processed'", [second]) == 100, 40)
+    fleet.wait_for_progress(200)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE topic = %s", [second])
+    fleet.assert_clean()
+    fleet.close()
