@@ -2,11 +2,16 @@
 
 import time
 
-from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer,
-                             TopicPartition)
+from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException,
+                             Producer, TopicPartition)
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from support.wait import eventually
+
+# Of a broker that has just been started.
+NOT_YET = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE,
+           KafkaError.NOT_COORDINATOR, KafkaError._TRANSPORT, KafkaError._TIMED_OUT,
+           KafkaError._WAIT_COORD}
 
 
 class Streams:
@@ -16,8 +21,11 @@ class Streams:
         self.kafka = kafka
         self.replication = replication
         self._producer = None
+        self._readers = {}  # by group
 
     def close(self):
+        for reader in self._readers.values():
+            reader.close()
         if self._producer is not None:
             self._producer.flush(5)
 
@@ -100,11 +108,10 @@ class Streams:
 
     def committed(self, group, topic):
         """{partition: committed offset}; partitions without one are missing."""
-        wanted = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, number) for number in range(self._partitions(topic))])
-        answer = self.kafka.admin().list_consumer_group_offsets([wanted])[group].result(30)
-        return {entry.partition: entry.offset for entry in answer.topic_partitions
-                if entry.offset >= 0}
+        wanted = [TopicPartition(topic, number) for number in range(self._partitions(topic))]
+        answer = wanted and eventually(lambda: self._ask_committed(group, wanted),
+                                       what=f"the offsets of group {group}")
+        return {entry.partition: entry.offset for entry in answer if entry.offset >= 0}
 
     def lag(self, group, topic):
         """Records not yet committed by the group, over all partitions."""
@@ -165,6 +172,19 @@ class Streams:
         self.producer().produce(topic, value, key, headers=pairs, on_delivery=on_delivery,
                                 **{name: given for name, given in optional.items()
                                    if given is not None})
+
+    def _ask_committed(self, group, wanted):
+        """By a consumer that never joins: an admin client of librdkafka 2.11 crashes when it asks a broker
+        that has just been started."""
+        if group not in self._readers:
+            self._readers[group] = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": group,
+                                             "reconnect.backoff.max.ms": 500, "log_level": 2})
+        try:
+            return self._readers[group].committed(wanted, timeout=10)
+        except KafkaException as error:
+            if error.args[0].code() in NOT_YET:
+                return None
+            raise
 
     def _list_offsets(self, topic, spec):
         asked = {TopicPartition(topic, number): spec for number in range(self._partitions(topic))}
