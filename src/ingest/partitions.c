@@ -189,6 +189,11 @@ bool partition_is_assigned(const struct partition *partition)
 	return partition->state != PARTITION_ABSENT && partition->state != PARTITION_ADOPTED;
 }
 
+bool partition_is_told(const struct partition *partition)
+{
+	return partition_is_ours(partition) || partition->kept;
+}
+
 bool partition_is_new(const struct partition *partition)
 {
 	return partition->state == PARTITION_ASSIGNED;

@@ -45,6 +45,7 @@ struct partition {
 	bool flowing;        /* not paused, and sought to where we want to read */
 	int64_t retry_at_ms; /* not to be tried before: Kafka did not answer */
 	bool due;            /* to be tried in this round */
+	bool kept;           /* lost to Kafka, not to the table: dispatch goes on with it for now */
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */
@@ -116,6 +117,7 @@ void partition_look_back(struct partition *partition);
 int64_t partition_seek_offset(const struct partition *partition);
 
 bool partition_is_assigned(const struct partition *partition); /* to this process, by Kafka */
+bool partition_is_told(const struct partition *partition);     /* dispatch has it */
 bool partition_is_new(const struct partition *partition);      /* row not taken yet */
 bool partition_is_ours(const struct partition *partition);     /* row is ours */
 bool partition_is_adopted(const struct partition *partition);

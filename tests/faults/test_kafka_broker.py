@@ -67,7 +67,6 @@ def test_a_broker_that_is_away(fleet, broker, name, group, long_run):
     assert sidecar.is_running() and not log_events(sidecar, "fatal")
 
 
-@pytest.mark.xfail(strict=True, reason="a lost assignment ends dispatching until Kafka is back")
 def test_what_is_stored_is_handled_while_the_broker_is_away(fleet, broker):
     """Also when the session is over meanwhile: nobody else can have taken the partitions."""
     sidecar = fleet.instances[0].sidecar
@@ -113,6 +112,25 @@ def test_a_broker_that_answers_nothing_for_longer_than_the_session(fleet, broker
     fleet.check_offsets()
     broker.proxy.heal()
     fleet.wait_for_progress(400)
+    caught_up(fleet, broker, name, group)
+
+
+def test_one_that_is_cut_off_from_kafka_hands_over(fleet, broker, name, group):
+    """It goes on with what it has; once the other one has the partitions it lets go, by the table alone."""
+    one = fleet.instances[0]
+    two = fleet.add(kafka={"topics": [name], "bootstrap.servers": broker.kafka.bootstrap, **FAST})
+    fleet.produce_in_background()
+    fleet.wait_for_progress(300)
+    broker.proxy.blackhole()
+    eventually(lambda: len(broker.streams.members(group)) == 1, 30, "the group to throw it out")
+    owners = "SELECT count(DISTINCT owner) FROM inbox.inbox_offsets"
+    eventually(lambda: fleet.inbox.value(owners) == 1, 30, "all partitions to be the other's")
+    eventually(lambda: log_events(one.sidecar, "partitions_revoked"), 30)
+    fleet.wait_done()
+    assert two.is_running
+    fleet.check_offsets()
+    broker.proxy.heal()
+    fleet.produce(200)
     caught_up(fleet, broker, name, group)
 
 
