@@ -309,7 +309,7 @@ static void peek(struct ingest *ingest)
 		storing_has_work(ingest))
 		return;
 	ingest->peek_at_ms = now_ms + PEEK_EVERY_MS;
-	if (partitions_number(&ingest->partitions, partition_is_told) > 0)
+	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
 		outage_peek(ingest);
 }
 

@@ -251,7 +251,6 @@ void outage_peek(struct ingest *ingest)
 		seen++;
 		reconcile(ingest, partition, &rows.items[i]);
 	}
-	ownership_keep_only(ingest, &rows);
 	watermarks_free(&rows);
 	/* Whose the others are is told by their rows only. */
 	if (seen < ours)

@@ -1,7 +1,6 @@
 #include "ingest/ownership.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -50,56 +49,27 @@ void ownership_stop(struct ingest *ingest, struct partition *partition, enum par
 	ingest->changed = true;
 }
 
-static void tell_dispatch(struct ingest *ingest, const struct partition *partition)
-{
-	gate_revoke(ingest->options.gate, partition->index);
-	outbox_revoke(ingest, partition->index);
-}
-
 static void let_go(struct ingest *ingest, struct partition *partition, enum partition_state state)
 {
-	bool told = partition_is_told(partition);
+	bool told = partition_is_ours(partition);
 
 	forget(ingest, partition);
 	offsets_drop_lag(ingest, partition);
 	partition_reset(partition, state);
-	if (told)
-		tell_dispatch(ingest, partition);
+	if (!told)
+		return;
+	gate_revoke(ingest->options.gate, partition->index);
+	outbox_revoke(ingest, partition->index);
 }
 
 /* The brokers do not hear from us, or we do not hear from them. As long as the row in the table is ours
- * nobody else claims or delivers of it, and what is stored need not wait for Kafka. Whoever takes the row
- * holds back what we have claimed (rule R12). */
+ * nobody else claims or delivers of it, and what is stored need not wait for Kafka: it is adopted (rule R6).
+ * Whoever takes the row holds back what we have claimed (rule R12). */
 static void keep(struct ingest *ingest, struct partition *partition)
 {
-	bool kept = partition_is_told(partition);
-
 	forget(ingest, partition);
 	offsets_drop_lag(ingest, partition);
-	partition_reset(partition, PARTITION_ABSENT);
-	partition->kept = kept;
-}
-
-static void end_keeping(struct ingest *ingest, struct partition *partition)
-{
-	if (!partition->kept)
-		return;
-	partition->kept = false;
-	tell_dispatch(ingest, partition);
-}
-
-void ownership_keep_only(struct ingest *ingest, const struct watermarks *ours)
-{
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
-		bool found = false;
-
-		for (size_t j = 0; partition->kept && !found && j < ours->count; j++)
-			found = ours->items[j].partition == partition->partition &&
-				strcmp(ours->items[j].topic, partition->topic) == 0;
-		if (!found)
-			end_keeping(ingest, partition);
-	}
+	partition_keep(partition);
 }
 
 void ownership_let_go(struct ingest *ingest, struct partition *partition)
@@ -200,8 +170,6 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 {
 	struct ingest *ingest = arg;
 
-	for (size_t i = 0; i < ingest->partitions.count; i++)
-		end_keeping(ingest, ingest->partitions.items[i]);
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
@@ -254,7 +222,7 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 	for (int i = 0; i < list->cnt; i++) {
 		struct partition *partition = find(ingest, &list->elems[i]);
 
-		if (partition != NULL && lost && !ingest->closing)
+		if (partition != NULL && lost && partition_is_ours(partition))
 			keep(ingest, partition);
 		else if (partition != NULL)
 			let_go(ingest, partition, PARTITION_ABSENT);

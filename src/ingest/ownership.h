@@ -23,10 +23,6 @@ void ownership_lost(struct ingest *ingest, struct partition *partition);
 void ownership_moved(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row);
 
-/* Of the partitions that are kept although Kafka has taken them from us, those whose rows are still ours
- * stay. */
-void ownership_keep_only(struct ingest *ingest, const struct watermarks *ours);
-
 /* Binds the schema, takes rows and decides places, as far as anything is to be done and the servers
  * answer; never waits for one that does not beyond its bound (five seconds). */
 void ownership_step(struct ingest *ingest);

@@ -150,6 +150,18 @@ void partition_reset(struct partition *partition, enum partition_state state)
 	*partition = fresh;
 }
 
+void partition_keep(struct partition *partition)
+{
+	const struct partition old = *partition;
+
+	partition_reset(partition, PARTITION_ADOPTED);
+	partition->table_next = old.table_next;
+	partition->table_last_offset = old.table_last_offset;
+	partition->table_last_timestamp = old.table_last_timestamp;
+	partition->epoch = old.epoch;
+	partition->forced = old.forced;
+}
+
 void partition_note_row(struct partition *partition, const struct watermark *row)
 {
 	partition->table_next = row->next_offset;
@@ -187,11 +199,6 @@ int64_t partition_seek_offset(const struct partition *partition)
 bool partition_is_assigned(const struct partition *partition)
 {
 	return partition->state != PARTITION_ABSENT && partition->state != PARTITION_ADOPTED;
-}
-
-bool partition_is_told(const struct partition *partition)
-{
-	return partition_is_ours(partition) || partition->kept;
 }
 
 bool partition_is_new(const struct partition *partition)

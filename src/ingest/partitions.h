@@ -8,7 +8,7 @@
  *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner
  *	    │                                   │     log reset        ▼
  *	    ├───────────────────────────────────┴─────────────────  FOREIGN
- *	    └── taken by another, wanted no more ── ADOPTED: what nobody is assigned
+ *	    └── taken by another, wanted no more ── ADOPTED: assigned to nobody, or lost to Kafka only
  *
  * Invariants: only a READING partition with `flowing` accepts records; everything below `next` is in
  * the table or in the batch at hand; table_* is what the row in inbox_offsets holds as far as we know,
@@ -45,7 +45,6 @@ struct partition {
 	bool flowing;        /* not paused, and sought to where we want to read */
 	int64_t retry_at_ms; /* not to be tried before: Kafka did not answer */
 	bool due;            /* to be tried in this round */
-	bool kept;           /* lost to Kafka, not to the table: dispatch goes on with it for now */
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */
@@ -109,6 +108,8 @@ struct partition_ref *partitions_refs(
 
 /* Forgets what an earlier assignment left. */
 void partition_reset(struct partition *partition, enum partition_state state);
+/* Lost to Kafka, not to the table: as it is, for dispatch only. */
+void partition_keep(struct partition *partition);
 /* Notes what the row in inbox_offsets holds. */
 void partition_note_row(struct partition *partition, const struct watermark *row);
 /* Before it is read on, the last record read is to be looked at again, where there is one. */
@@ -117,7 +118,6 @@ void partition_look_back(struct partition *partition);
 int64_t partition_seek_offset(const struct partition *partition);
 
 bool partition_is_assigned(const struct partition *partition); /* to this process, by Kafka */
-bool partition_is_told(const struct partition *partition);     /* dispatch has it */
 bool partition_is_new(const struct partition *partition);      /* row not taken yet */
 bool partition_is_ours(const struct partition *partition);     /* row is ours */
 bool partition_is_adopted(const struct partition *partition);
