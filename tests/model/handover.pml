@@ -48,6 +48,7 @@
  *	                  nor to arrive
  *	WITHOUT_DRAINING  after a claim, all that is in the queue is taken before anything is delivered: a
  *	                  claim takes what waits, and may step over a row that was born claimed
+ *	WITHOUT_RECALL    … which then waits behind that row, though it is ready already
  *	WITHOUT_PASSAGE   a claim is taken in only when no batch is between its COMMIT and the queue: it may
  *	                  have stepped over a row of that as well
  */
@@ -198,7 +199,10 @@ inline admit(m_, doubtful)
 	:: !known[i] -> leave(m_)
 #endif
 	:: known[i] && (over || doubtful || KEY_HELD(KEY(m_))) -> leave(m_)
-	:: known[i] && !(over || doubtful || KEY_HELD(KEY(m_))) -> recall(m_);
+	:: known[i] && !(over || doubtful || KEY_HELD(KEY(m_))) ->
+#ifndef WITHOUT_RECALL
+		recall(m_);
+#endif
 		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy -> QUEUED : READY))
 	fi
 }
