@@ -49,10 +49,10 @@ MUTANTS = [
            edit("src/ingest/consumer.c", "\terror = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);", "\terror = NULL;"),
            tests=[START + "test_offsets_set_forward_by_hand_lose_nothing"]),
     mutant("R20", "a library call that hangs is waited for",
-           edit("src/life.c", "\thung = ingest_stop(life->ingest, timeout / INGEST_SHARE);",
-                "\thung = ingest_stop(life->ingest, timeout * 100);"),
+           edit("src/watchdog.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
            tests=["faults/test_endings.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
     mutant("R20", "what inboxd decides may be configured",
+           edit("src/config/passed.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
            edit("src/ingest/consumer_conf.c", "\t\tif (strcmp(refused[i], name) == 0)", "\t\tif (refused[i] == name)"),
            tests=["system/test_config.py::test_what_inboxd_decides_itself_is_refused"]),
 ]
