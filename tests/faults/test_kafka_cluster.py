@@ -105,7 +105,6 @@ def test_a_partition_without_a_leader_stops_no_other(cluster, make_inboxd, inbox
 def test_another_cluster_is_refused(cluster, fleet, kafka_server, streams, make_topic, make_inboxd):
     """The same group, the same topic's name, another cluster: other offsets."""
     fleet.produce(100)
-    fleet.wait_for_progress(50)
     sidecar = make_inboxd(kafka={"group.id": fleet.group,
                                  "bootstrap.servers": kafka_server.bootstrap})
     assert sidecar.start(ready=False).wait(30) == 2
