@@ -145,7 +145,7 @@ class Rules(unittest.TestCase):
         return words(rule_rules, files={"docs/rules.md": table, **self.TESTS, **more})
 
     def test_a_rule_with_its_tests_is_quiet(self):
-        self.assertEqual(self.check(self.ROW, **{"src/a.c": "/* rule R7, rule R6 */\n"}), [])
+        self.assertEqual(self.check(self.ROW, **{"src/a.c": "/* rule R7 */\n"}), [])
 
     def test_a_test_that_is_gone_is_found(self):
         self.assertTrue(self.check(self.ROW.replace("it_holds`", "it_held`")))
@@ -173,7 +173,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_each_rule_has_one(self):
-        headings = {f"R{number}" for number in range(1, 21)} - {f"R{n}" for n in rule_rules.PENDING}
+        headings = {f"R{number}" for number in range(1, 21)}
         self.assertEqual({one.rule for one in ALL}, headings)
 
 

@@ -1,4 +1,4 @@
-"""R14 and R15: one bad message or handler disturbs nobody."""
+"""R14 to R16: one bad message or handler disturbs nobody."""
 
 from mutants.mutant import edit, mutant
 
@@ -6,6 +6,8 @@ JUDGE = "unit/test_judge.c::"
 GATE = "unit/test_gate.c::"
 HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
+INSTANCE = "sql/test_store_instance.c::"
+ABSENCE = "system/test_absence.py::"
 
 MUTANTS = [
     # R14
@@ -58,4 +60,21 @@ MUTANTS = [
     mutant("R15", "what nobody wants is not counted",
            edit("sql/queries/count_unrouted.sql", "      WHERE NOT EXISTS (", "      WHERE EXISTS ("),
            tests=[CLAIMS + "gauges_count_what_waits_what_is_dead_and_what_nobody_wants"]),
+    # R16
+    mutant("R16", "nobody leaves for want of a handler",
+           edit("src/ingest/membership.c", "return atomic_load(&health->away) ?", "return atomic_load(&health->away) && heartbeat_ms < 0 ?"),
+           tests=[ABSENCE + "test_r16_who_lacks_a_handler_that_another_member_has_leaves_it_the_partitions"]),
+    mutant("R16", "who is away counts as a member that has handlers",
+           edit("sql/queries/judge_absence.sql", "o.fenced_at IS NULL AND o.away_at IS NULL", "o.fenced_at IS NULL"),
+           tests=[INSTANCE + "two_never_leave_for_each_other"]),
+    mutant("R16", "a member that is gone counts",
+           edit("sql/queries/judge_absence.sql", "AND o.heartbeat_at > clock_timestamp() - $2::bigint", "AND o.heartbeat_at > clock_timestamp() - 1000 * $2::bigint"),
+           tests=[INSTANCE + "whose_handler_is_back_or_whose_model_is_gone_is_back"]),
+    mutant("R16", "it leaves at once",
+           edit("sql/queries/judge_absence.sql", "WHEN i.lacking_since <= clock_timestamp() - $3::bigint", "WHEN coalesce(i.lacking_since, clock_timestamp()) <= clock_timestamp() + $3::bigint"),
+           tests=[INSTANCE + "who_lacks_a_handler_that_another_has_is_away_after_a_while"]),
+    mutant("R16", "never is a time like others",
+           edit("src/janitor/keeper.c", "if (config->inbox.handler_absence == CONFIG_NEVER)", "if (config->inbox.handler_absence < 0)"),
+           edit("src/janitor/keeper.c", ".absence_ms = config->inbox.handler_absence,", ".absence_ms = config->inbox.handler_absence / 9000000000000000,"),
+           tests=[ABSENCE + "test_r16_never_means_that_nobody_leaves"]),
 ]

@@ -7,6 +7,8 @@ SETTLE = "sql/test_store_settle.c::"
 INSTANCE = "sql/test_store_instance.c::"
 RULES = "sql/test_store_rules.c::"
 CLAIMS = "sql/test_store_claims.c::"
+ABSENCE = "system/test_absence.py::"
+ADOPTION = "sql/test_store_adoption.c::"
 LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
 
 MUTANTS = [
@@ -91,6 +93,31 @@ MUTANTS = [
     mutant("R5", "a transaction may wait longer than the lease",
            edit("src/store/sidecar.c", "config->worker.lease / 3", "config->worker.lease * 3"),
            tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease_does"]),
+    # R6
+    mutant("R6", "without the database it stays in the group",
+           edit("src/ingest/membership.c", "clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease", "clock_now_ms() < 0"),
+           tests=[ABSENCE + "test_r6_without_the_database_for_a_lease_it_leaves_the_group_to_the_others"]),
+    mutant("R6", "a fenced instance adopts",
+           edit("src/store/watermarks.c", "\tdb_rollback(inbox->db);\n\treturn INBOX_FENCED;", "\treturn 0;"),
+           tests=[ADOPTION + "a_fenced_instance_adopts_nothing"]),
+    mutant("R6", "nothing is adopted",
+           edit("src/ingest/ownership.c", "\t\tadoption_step(ingest);", "\t\t(void)adoption_step;"),
+           tests=[ABSENCE + "test_r6_what_waits_of_a_topic_that_is_read_no_more_is_handled_in_order"]),
+    mutant("R6", "what a live instance owns is adopted",
+           edit("sql/queries/adopt_partitions.sql", "WHERE o.owner = $1::int\n       OR NOT EXISTS", "WHERE o.owner = $1::int\n       OR true OR NOT EXISTS"),
+           tests=[ADOPTION + "what_a_live_instance_owns_is_not_adopted"]),
+    mutant("R6", "what was owned a moment ago is an orphan",
+           edit("sql/queries/list_orphans.sql", "WHERE o.updated_at < now() - $2::bigint", "WHERE o.updated_at < now() + $2::bigint"),
+           tests=[ADOPTION + "what_nobody_owns_for_a_lease_is_an_orphan"]),
+    mutant("R6", "an owner that is gone remains one",
+           edit("sql/queries/list_orphans.sql", "i.id = o.owner AND i.fenced_at IS NULL)", "i.id = o.owner)"),
+           tests=[ADOPTION + "an_owner_that_is_gone_is_none"]),
+    mutant("R6", "what no handler wants is adopted",
+           edit("src/ingest/adoption.c", "\tif (!gate_serves(ingest->options.gate, topic))\n\t\treturn;\n", ""),
+           tests=[ABSENCE + "test_r6_who_has_no_handler_for_it_does_not_adopt_it"]),
+    mutant("R6", "the adopter does not look at what others hold",
+           edit("src/ingest/taking.c", "r = find_foreign(ingest, rows, &foreign, err);", "r = ((void)find_foreign, 0);"),
+           tests=[ABSENCE + "test_r6_who_is_assigned_it_takes_it_from_who_adopted_it"]),
     # R7
     mutant("R7", "done does not name its claim",
            edit("sql/queries/settle_done.sql", " AND m.delivery_count = v.delivery_count", ""),
@@ -110,7 +137,10 @@ MUTANTS = [
            edit("sql/queries/claim_due.sql", "greatest(m.delivery_count + 1, 2)", "greatest(m.delivery_count, 2)"),
            tests=[RULES + "each_claim_of_a_row_has_another_number"]),
     mutant("R7", "a replay remembers its attempts",
-           edit("sql/migrations/0001_inbox.sql", "retry_count = 0, crash_count = 0, rescue_count = 0, ", ""),
+           edit("sql/migrations/0002_operators.sql",
+                "    SET available_at = now(), claimed_by = NULL, suspect = false,\n"
+                "        retry_count = 0, crash_count = 0, rescue_count = 0, ",
+                "    SET available_at = now(), claimed_by = NULL, suspect = false,\n        "),
            tests=["sql/test_functions.py::test_clearing_the_end_of_a_message_replays_it"]),
     # R8
     mutant("R8", "a settle waits for a handlers transaction",

@@ -35,10 +35,10 @@ MUTANTS = [
                 "set_config('lock_timeout', '%\" PRId64 \"', false)"),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_as_it_was"]),
     mutant("R19", "every update is a replay",
-           edit("sql/migrations/0001_inbox.sql", "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
+           edit("sql/migrations/0002_operators.sql", "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
            tests=["sql/test_functions.py::test_other_updates_replay_nothing"]),
     mutant("R19", "the replay trigger locks what completes",
-           edit("sql/migrations/0001_inbox.sql", "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"
+           edit("sql/migrations/0002_operators.sql", "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"
                 "WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
                 "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n",
                 "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"),
