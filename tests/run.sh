@@ -107,7 +107,9 @@ suite_bench() {
 
 suite_faults() {
 	run "faults: build" build_faults
-	INBOXD_BINARY="$root/build-faults/src/inboxd" run "faults" pytest_suite "$root/tests/faults"
+	# Most of it is waiting: three at a time, each with servers of its own.
+	INBOXD_BINARY="$root/build-faults/src/inboxd" run "faults" pytest_suite -n "${FAULTS_JOBS:-3}" \
+		--dist worksteal "$root/tests/faults"
 }
 
 suite_fuzz() {
