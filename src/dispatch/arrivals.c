@@ -142,6 +142,7 @@ static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
+	dispatch->was_lost |= trouble == TROUBLE_LOST;
 	if (dispatch->faults++ == 0)
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
@@ -152,12 +153,13 @@ static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 
 static void on_database_ok(struct dispatch *dispatch)
 {
-	if (dispatch->faults > 0) {
+	if (dispatch->faults > 0)
 		log_info("dispatch_database_back", LOG_INT("failed_jobs", dispatch->faults));
+	if (dispatch->was_lost)
 		metric_add(
 			metrics_get(dispatch->options.metrics, METER_PG_RECONNECTS, NULL, NULL), 1);
-	}
 	dispatch->faults = 0;
+	dispatch->was_lost = false;
 }
 
 /* The claim may have stepped over rows that are committed and not in the queue yet. */

@@ -209,6 +209,7 @@ struct dispatch {
 	struct notices *notices;
 	struct wake *wake;
 	int faults;            /* in a row, of the database */
+	bool was_lost;         /* one of them ended a connection */
 	int64_t hold_until_ms; /* no jobs before: the database failed */
 
 	struct metric *unknown_answers;
