@@ -108,6 +108,7 @@ struct session {
 struct settler {
 	struct entry_list pending; /* to be settled now */
 	size_t pending_count;
+	int64_t since_ms;         /* when the first of them came */
 	struct entry_list locked; /* their rows are locked, by retry_at_ms */
 	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;
@@ -161,7 +162,8 @@ struct dispatch {
 	struct event_base *base;
 	struct event *tick;
 	struct event *woken;
-	struct event *pump; /* activated by whoever changed something; runs once a round */
+	struct event *linger; /* verdicts have waited for company long enough */
+	struct event *pump;   /* activated by whoever changed something; runs once a round */
 	struct evconnlistener *listener;
 	pthread_t thread;
 	bool started;
@@ -227,6 +229,8 @@ struct dispatch {
 void dispatch_stir(struct dispatch *dispatch);
 /* Lets it run again then at the latest. */
 void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms);
+/* The same, for verdicts that wait for more; not later than asked for before. */
+void dispatch_linger(struct dispatch *dispatch, int64_t delay_ms);
 /* True while the fast end of stopping is reached: nothing new is delivered. */
 bool dispatch_is_stopping(const struct dispatch *dispatch);
 

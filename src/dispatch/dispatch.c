@@ -37,6 +37,12 @@ void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms)
 	set_timer(dispatch->pump, delay_ms);
 }
 
+void dispatch_linger(struct dispatch *dispatch, int64_t delay_ms)
+{
+	if (!event_pending(dispatch->linger, EV_TIMEOUT, NULL))
+		set_timer(dispatch->linger, delay_ms);
+}
+
 bool dispatch_is_stopping(const struct dispatch *dispatch)
 {
 	return dispatch->phase != PHASE_RUN;
@@ -189,10 +195,12 @@ static int make_loop(struct dispatch *dispatch, struct err *err)
 	if (dispatch->base == NULL)
 		return err_memory(err);
 	dispatch->pump = event_new(dispatch->base, -1, 0, on_pump, dispatch);
+	dispatch->linger = event_new(dispatch->base, -1, 0, on_pump, dispatch);
 	dispatch->tick = event_new(dispatch->base, -1, EV_PERSIST, on_tick, dispatch);
 	dispatch->woken = event_new(
 		dispatch->base, dispatch->wake->fd, EV_READ | EV_PERSIST, on_woken, dispatch);
-	if (dispatch->pump == NULL || dispatch->tick == NULL || dispatch->woken == NULL)
+	if (dispatch->pump == NULL || dispatch->linger == NULL || dispatch->tick == NULL ||
+		dispatch->woken == NULL)
 		return err_memory(err);
 	(void)event_add(dispatch->woken, NULL);
 	set_timer(dispatch->tick, TICK_MS);
@@ -362,6 +370,8 @@ static void free_events(struct dispatch *dispatch)
 		event_free(dispatch->woken);
 	if (dispatch->tick != NULL)
 		event_free(dispatch->tick);
+	if (dispatch->linger != NULL)
+		event_free(dispatch->linger);
 	if (dispatch->pump != NULL)
 		event_free(dispatch->pump);
 	if (dispatch->base != NULL)

@@ -10,6 +10,7 @@
 #include "dispatch/core.h"
 
 #define BATCH_MOST     2000
+#define LINGER_MS      5
 #define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
 
 void settler_init(struct settler *settler)
@@ -22,7 +23,8 @@ void settler_init(struct settler *settler)
 void settler_add(struct dispatch *dispatch, struct entry *entry)
 {
 	TAILQ_INSERT_TAIL(&dispatch->settler.pending, entry, link);
-	dispatch->settler.pending_count++;
+	if (dispatch->settler.pending_count++ == 0)
+		dispatch->settler.since_ms = clock_now_ms();
 	dispatch_stir(dispatch);
 }
 
@@ -108,6 +110,20 @@ static bool may_give(const struct dispatch *dispatch)
 	return worker_pool_idle(dispatch->pool) > kept;
 }
 
+/* A transaction costs nearly the same for one verdict as for hundreds. As long as most of what is in flight is
+ * still at its handlers, more verdicts are about to come: they are waited for, a moment. */
+static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
+{
+	const struct settler *settler = &dispatch->settler;
+
+	if (settler->pending_count * 2 >= dispatch->in_flight ||
+		settler->pending_count >= BATCH_MOST || now_ms - settler->since_ms >= LINGER_MS ||
+		dispatch_is_stopping(dispatch))
+		return true;
+	dispatch_linger(dispatch, LINGER_MS);
+	return false;
+}
+
 void settler_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct settler *settler = &dispatch->settler;
@@ -117,7 +133,8 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (raise_is_due(settler, now_ms) && may_give(dispatch))
 		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
-	while (settler->pending_count > 0 && may_give(dispatch)) {
+	while (settler->pending_count > 0 && may_give(dispatch) &&
+		is_worth_a_transaction(dispatch, now_ms)) {
 		size_t before = settler->pending_count;
 
 		give(dispatch, JOB_SETTLE, &settler->pending, &settler->pending_count);
