@@ -169,8 +169,10 @@ start_inboxd() {
 	http_port=$(python -c 'from support.process import free_port; print(free_port())')
 	write_configuration
 	start inboxd "$root/build-release/src/inboxd" run --migrate -c "$dir/inboxd.yaml"
+	inboxd=$!
 	wait_for inboxd 60 is_ready
 	start handler python3 "$root/examples/handler.py" "$dir/inbox.sock"
+	handler=$!
 }
 
 # Orders of 50 customers, the customer as key; a tenth of them a second time.
@@ -230,7 +232,7 @@ show() {
 		FROM inbox.messages ORDER BY seq DESC LIMIT 3" | cat
 }
 
-# Blocks until Ctrl-C or SIGTERM.
+# Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
 stay() {
 	local key='c-1|'
 	cat <<-END
@@ -243,9 +245,23 @@ stay() {
 
 		  psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE -c 'SELECT event_id, status, result FROM inbox.messages ORDER BY seq DESC LIMIT 5'
 
+		A handler of your own, such as examples/minimal.py, connects to $dir/inbox.sock:
+
+		  INBOXD_SOCKET_PATH=$dir/inbox.sock python3 $root/examples/minimal.py
+
+		It gets nothing while the example handler is there, which asked for these orders more precisely:
+
+		  kill $handler
+
+		ends that one; what it had not answered, and all that comes, is then given to yours. Without any handler
+		messages wait. The commands of inboxd, such as status, list and show, are to be had with
+
+		  $root/build-release/src/inboxd status -c $dir/inboxd.yaml
+
 		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
 	END
-	wait "${pids[0]}"
+	wait "$inboxd"
+	fail "inboxd has ended, and so does all the rest; its log:" "$dir/inboxd.log"
 }
 
 main() {
