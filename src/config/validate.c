@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/entries.h"
+#include "config/nearest.h"
 #include "config/string_list.h"
 #include "config/value.h"
 
@@ -129,8 +130,36 @@ static bool is_set(const struct settings *settings, const char *name)
 	return false;
 }
 
-static int missing(const char *key, const char *example, const char *variable, struct err *err)
+/* What may stand there in its place: the nearest of the names that would go to the library. */
+static const struct entry *mistyped(const struct config *config, const char *name)
 {
+	const struct entry *best = NULL;
+	struct nearest nearest;
+
+	nearest_start(&nearest, name);
+	for (size_t i = 0; i < config->entries->count; i++) {
+		const struct entry *entry = &config->entries->items[i];
+
+		if (entry->option != NULL || entry->standard ||
+			strcmp(entry->section->name, "kafka") != 0 ||
+			strcmp(entry->name, name) == 0)
+			continue;
+		nearest_offer(&nearest, entry->name);
+		if (nearest.best == entry->name)
+			best = entry;
+	}
+	return best;
+}
+
+static int missing(const struct config *config, const char *key, const char *example,
+	const char *variable, struct err *err)
+{
+	const struct entry *instead = mistyped(config, key + strlen("kafka."));
+
+	if (instead != NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s is not set; %s sets %s: if that is what is meant, correct the name",
+			key, instead->origin, instead->path);
 	return err_set(err, FAULT_CONFIG,
 		"%s is not set; write \"%s\" under \"kafka:\" in the configuration file, or set %s",
 		key, example, variable);
@@ -139,14 +168,16 @@ static int missing(const char *key, const char *example, const char *variable, s
 static int check_required(const struct config *config, struct err *err)
 {
 	if (config->kafka_topics.count == 0)
-		return missing("kafka.topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS", err);
+		return missing(
+			config, "kafka.topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS", err);
 	/* The second is librdkafka's older name for the first. */
 	if (!is_set(&config->kafka, "bootstrap.servers") &&
 		!is_set(&config->kafka, "metadata.broker.list"))
-		return missing("kafka.bootstrap.servers", "bootstrap.servers: localhost:9092",
-			"INBOXD_KAFKA_BOOTSTRAP_SERVERS", err);
+		return missing(config, "kafka.bootstrap.servers",
+			"bootstrap.servers: localhost:9092", "INBOXD_KAFKA_BOOTSTRAP_SERVERS", err);
 	if (!is_set(&config->kafka, "group.id"))
-		return missing("kafka.group.id", "group.id: billing", "INBOXD_KAFKA_GROUP_ID", err);
+		return missing(config, "kafka.group.id", "group.id: billing",
+			"INBOXD_KAFKA_GROUP_ID", err);
 	return 0;
 }
 

@@ -518,6 +518,25 @@ static void what_kafka_needs_is_required_with_what_to_do(void **state)
 	assert_loads(world);
 }
 
+static void a_mistyped_name_is_told_where_the_right_one_is_missing(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "kafka:\n  topic: [orders]\n  bootstrap_servers: b\n  client.id: me\n");
+	assert_refused(
+		world, "kafka.topics is not set; @/inboxd.yaml:2 sets kafka.topic: if that is");
+	world_set(world, "kafka.topics=orders");
+	assert_refused(world, "kafka.bootstrap.servers is not set; @/inboxd.yaml:3 sets "
+			      "kafka.bootstrap_servers:");
+	world_set(world, "kafka.bootstrap.servers=");
+	assert_refused(world, "kafka.bootstrap.servers is not set; @/inboxd.yaml:3 sets "
+			      "kafka.bootstrap_servers:");
+	world_set(world, "kafka.bootstrap.servers=b");
+	assert_refused(world, "kafka.group.id is not set; write");
+	world_set(world, "kafka.groupid=g");
+	assert_refused(world, "kafka.group.id is not set; --set sets kafka.groupid:");
+}
+
 static void without_kafka_its_needs_are_not_asked_for(void **state)
 {
 	struct world *world = *state;
@@ -605,6 +624,7 @@ int main(void)
 		RULE(set_without_an_equals_sign_is_a_usage_error),
 		RULE(wrong_values_in_variables_are_errors),
 		RULE(what_kafka_needs_is_required_with_what_to_do),
+		RULE(a_mistyped_name_is_told_where_the_right_one_is_missing),
 		RULE(without_kafka_its_needs_are_not_asked_for),
 		RULE(a_missing_file_is_an_error),
 		RULE(a_default_gives_way_to_what_was_written),
