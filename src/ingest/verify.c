@@ -1,5 +1,6 @@
 #include "ingest/verify.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ struct verify {
 	/* The gap that grows; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
+	bool read;            /* a sidecar has read a partition, or --to was given */
+	char last_error[256]; /* what librdkafka said last: better than "timed out" */
 };
 
 static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka_resp_err_t code)
@@ -233,6 +236,7 @@ static int find_range(struct verify *v, struct err *err)
 		return as_err(err, FAULT_KAFKA, "the ends of the log", code)->fault;
 	v->from = v->request->from < 0 ? low : v->request->from;
 	v->to = v->request->to < 0 ? watermark : v->request->to;
+	v->read = v->read || v->to >= 0;
 	if (v->to > high)
 		v->to = high;
 	if (r == 0 && v->from < low && v->from < v->to) {
@@ -264,6 +268,24 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 
 /* --- All of it -------------------------------------------------------------------------------------- */
 
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct verify *v = opaque;
+
+	(void)kafka;
+	(void)snprintf(v->last_error, sizeof(v->last_error), "%s: %s",
+		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
+}
+
+/* The settings of a sidecar make librdkafka tell a lot, which is nothing to somebody at a terminal. */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	(void)kafka;
+	(void)level;
+	(void)facility;
+	(void)text;
+}
+
 static int open_kafka(struct verify *v, struct err *err)
 {
 	rd_kafka_conf_t *conf = NULL;
@@ -272,6 +294,9 @@ static int open_kafka(struct verify *v, struct err *err)
 
 	if (r < 0)
 		return r;
+	rd_kafka_conf_set_opaque(conf, v);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_log_cb(conf, on_log);
 	if (rd_kafka_conf_set(conf, "enable.partition.eof", "true", words, sizeof(words)) ==
 		RD_KAFKA_CONF_OK)
 		v->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
@@ -281,6 +306,14 @@ static int open_kafka(struct verify *v, struct err *err)
 	}
 	(void)rd_kafka_poll_set_consumer(v->kafka);
 	return 0;
+}
+
+static int no_answer(struct verify *v, rd_kafka_resp_err_t code, struct err *err)
+{
+	(void)rd_kafka_consumer_poll(v->kafka, 0); /* for on_error() */
+	return err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) answered: %s",
+		consumer_conf_value(v->request->config, "bootstrap.servers", ""),
+		v->last_error[0] != '\0' ? v->last_error : rd_kafka_err2str(code));
 }
 
 /* How many partitions the topic has. */
@@ -297,7 +330,7 @@ static int count_partitions(struct verify *v, int32_t *out, struct err *err)
 		rd_kafka_metadata_destroy(metadata);
 	rd_kafka_topic_destroy(topic);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return as_err(err, FAULT_KAFKA, "asking for the topic", code)->fault;
+		return no_answer(v, code, err);
 	if (*out == 0 || v->request->partition >= *out)
 		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partitions",
 			v->request->topic, *out);
@@ -325,6 +358,15 @@ static int verify_all(struct verify *v, struct err *err)
 	return r;
 }
 
+/* Of what nobody has read nothing is proven: a mistyped topic must not look like a whole one. */
+static int never_read(const struct verify *v, struct err *err)
+{
+	return err_set(err, FAULT_CHECK,
+		"topic \"%s\": no sidecar of this schema has read there: correct --topic or "
+		"--partition, or give --to",
+		v->request->topic);
+}
+
 int ingest_verify(
 	const struct verify_request *request, struct verify_counts *counts, struct err *err)
 {
@@ -337,6 +379,8 @@ int ingest_verify(
 	v->request = request;
 	v->counts = counts;
 	r = verify_all(v, err);
+	if (r == 0 && !v->read)
+		r = never_read(v, err);
 	if (v->kafka != NULL)
 		rd_kafka_destroy(v->kafka);
 	collector_fini(&v->collector, request->config);

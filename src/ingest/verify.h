@@ -33,7 +33,8 @@ struct verify_request {
 	void *arg;
 };
 
-/* 0, also with gaps. FAULT_CHECK: there is no such topic or partition. FAULT_KAFKA, FAULT_DATABASE. */
+/* 0, also with gaps. FAULT_CHECK: there is no such topic or partition, or `to` is -1 and no sidecar has read it.
+ * FAULT_KAFKA, FAULT_DATABASE. */
 int ingest_verify(
 	const struct verify_request *request, struct verify_counts *counts, struct err *err);
 

@@ -87,6 +87,15 @@ def test_what_no_sidecar_has_read_yet_is_no_gap(read, topic, produce):
     assert verify(read, topic, "--partition", "0", "--to", "100", code=6)["missing"] == 1
 
 
+def test_a_topic_that_no_sidecar_has_read_is_not_proven_whole(read, make_topic):
+    result = read.command("verify", "--topic", make_topic(1))
+    assert (result.returncode, "has read there" in result.stderr) == (6, True), result.stderr
+
+
+def test_librdkafka_says_nothing_on_the_terminal(read, topic):
+    assert read.command("verify", "--topic", topic).stderr == ""
+
+
 def test_what_is_not_accepted_is_told_apart(read, topic):
     read.write_configuration({"topics": {topic: {"id": ["header:id"], "accept": ["order.*"]}}})
     assert counts(verify(read, topic)) == {"skipped": 12}
