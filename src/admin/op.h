@@ -59,5 +59,7 @@ int op_rejects(const struct op *op, struct err *err);
 
 /* Nothing fits: FAULT_CHECK with these words. */
 int op_nothing(struct err *err, const char *words);
+/* FAULT_CHECK: no message has the event id, from the source of --source if that is given. */
+int op_no_message(const struct op *op, const char *event_id, struct err *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "admin/cli_value.h"
 #include "admin/op.h"
 
 #define PAGE 1000
@@ -38,8 +39,7 @@ static int find_one(const struct op *op, const char *event_id, struct rows **out
 	if (r != 0)
 		return r;
 	if (rows_count(*out) == 0)
-		return err_set(
-			err, FAULT_CHECK, "there is no message with event id \"%s\"", event_id);
+		return op_no_message(op, event_id, err);
 	if (rows_count(*out) > 1)
 		return err_set(err, FAULT_USAGE,
 			"event \"%s\" is there from several sources, \"%s\" and \"%s\" among them: "
@@ -47,6 +47,18 @@ static int find_one(const struct op *op, const char *event_id, struct rows **out
 			"one with --source",
 			event_id, rows_text(*out, 0, 0), rows_text(*out, 1, 0));
 	return 0;
+}
+
+/* `status` is what it was in just before. */
+static int left_alone(
+	const struct change *change, const char *event_id, const char *status, struct err *err)
+{
+	if (cli_is_choice(change->states, status))
+		return err_set(err, FAULT_CHECK,
+			"event \"%s\" was not %s: it changed meanwhile, or its payload was dropped",
+			event_id, change->done);
+	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s", event_id,
+		change->done, change->not_now, status);
 }
 
 static int change_one(
@@ -61,7 +73,9 @@ static int change_one(
 		return r;
 	if (op->cli->dry_run) {
 		(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
-		return 0;
+		return cli_is_choice(change->states, rows_text(found, 0, 1))
+			       ? 0
+			       : left_alone(change, event_id, rows_text(found, 0, 1), err);
 	}
 	params_text(&params, rows_text(found, 0, 0));
 	params_text(&params, event_id);
@@ -70,8 +84,7 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
-		return err_set(err, FAULT_CHECK, "event \"%s\" was not %s: %s", event_id,
-			change->done, change->not_now);
+		return left_alone(change, event_id, rows_text(found, 0, 1), err);
 	(void)printf("%s %s\n", event_id, change->done);
 	return 0;
 }

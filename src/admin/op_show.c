@@ -96,7 +96,6 @@ int op_show(const struct op *op, struct err *err)
 	if (r != 0)
 		return r;
 	if (rows_count(rows) == 0)
-		return err_set(err, FAULT_CHECK, "there is no message with event id \"%s\"",
-			op->cli->words[0]);
+		return op_no_message(op, op->cli->words[0], err);
 	return rows_count(rows) > 1 ? ambiguous(op, rows, err) : print_found(op, rows, err);
 }

@@ -28,6 +28,8 @@ static const struct {
 		   "--set postgres.user" },
 	{ "42P01", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
 	{ "42883", "the schema is older than this inboxd; run `inboxd migrate`" },
+	{ "22007", "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h" },
+	{ "22008", "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h" },
 	{ "3F000", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
 };
 
@@ -36,15 +38,13 @@ static int explain(int r, struct err *err)
 {
 	if (r != FAULT_DATABASE)
 		return r;
-	if (strncmp(err->state, "22", 2) == 0)
-		return FAULT_USAGE;
-	if (strcmp(err->state, "55000") == 0)
-		return FAULT_CHECK;
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
 		if (strcmp(hints[i].state, err->state) == 0)
-			return err_prefix(err, "%s", hints[i].words);
+			(void)err_prefix(err, "%s", hints[i].words);
 	}
-	return r;
+	if (strncmp(err->state, "22", 2) == 0)
+		return FAULT_USAGE;
+	return strcmp(err->state, "55000") == 0 ? FAULT_CHECK : r;
 }
 
 static int open_db(struct op *op, struct err *err)
@@ -88,4 +88,15 @@ int operate_adopt(const struct cli *cli, const struct config *config, const char
 int op_nothing(struct err *err, const char *words)
 {
 	return err_set(err, FAULT_CHECK, "%s", words);
+}
+
+int op_no_message(const struct op *op, const char *event_id, struct err *err)
+{
+	const char *source = op->cli->source;
+
+	if (source == NULL)
+		return err_set(
+			err, FAULT_CHECK, "there is no message with event id \"%s\"", event_id);
+	return err_set(err, FAULT_CHECK,
+		"there is no message with event id \"%s\" from source \"%s\"", event_id, source);
 }

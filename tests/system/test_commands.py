@@ -152,6 +152,8 @@ def test_without_a_terminal_a_change_wants_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
     assert run(graves, "replay", "e0", "--dry-run") == "e0 is dead\n"
+    assert "does not wait, it is dead" in run(graves, "discard", "e0", "--dry-run", code=6)
+    assert 'from source "elsewhere"' in run(graves, "show", "e0", "--source", "elsewhere", code=6)
     assert inbox.count("dead") == 5
 
 
