@@ -51,6 +51,38 @@ static int name_place(struct socket_lock *lock, struct err *err)
 	return 0;
 }
 
+/* What a start and `inboxd check` say of a directory that is not there or not ours: 0 when it is neither. */
+static int check_directory(const char *path, struct err *err)
+{
+	char copy[PATH_MAX];
+	const char *directory;
+
+	(void)snprintf(copy, sizeof(copy), "%s", path);
+	directory = dirname(copy);
+	if (access(directory, W_OK | X_OK) == 0)
+		return 0;
+	if (errno == ENOENT)
+		return err_set(err, FAULT_SOCKET,
+			"socket.path: there is no directory %s: create it for this user, as with "
+			"`install -d -o USER %s`, or name another",
+			directory, directory);
+	return err_set(err, FAULT_SOCKET,
+		"socket.path: the directory %s: %s: let this user write there, or name another",
+		directory, strerror(errno));
+}
+
+static int cannot_lock(const char *path, const char *file, struct err *err)
+{
+	int error = errno;
+	int r = check_directory(path, err);
+
+	return r != 0 ? r
+		      : err_set(err, FAULT_SOCKET,
+				"cannot open %s: %s; if no inboxd of another user serves "
+				"this path, remove it",
+				file, strerror(error));
+}
+
 int socket_lock(struct socket_lock *out, const char *path, struct err *err)
 {
 	char file[PATH_MAX];
@@ -61,10 +93,7 @@ int socket_lock(struct socket_lock *out, const char *path, struct err *err)
 	(void)snprintf(file, sizeof(file), "%s.lock", path);
 	out->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (out->fd < 0)
-		return err_set(err, FAULT_SOCKET,
-			"cannot open %s: %s; create the directory of socket.path and let this user "
-			"write there",
-			file, strerror(errno));
+		return cannot_lock(path, file, err);
 	if (flock(out->fd, LOCK_EX | LOCK_NB) != 0) {
 		socket_unlock(out);
 		return err_set(err, FAULT_SOCKET,
@@ -171,18 +200,13 @@ int socket_listen(int *fd, const struct config *config, struct err *err)
 
 int socket_check(const struct config *config, struct err *err)
 {
-	char copy[PATH_MAX];
-	const char *directory;
+	int r;
 
 	if (strlen(config->socket.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return too_long(config->socket.path, err);
-	(void)snprintf(copy, sizeof(copy), "%s", config->socket.path);
-	directory = dirname(copy);
-	if (access(directory, W_OK | X_OK) != 0)
-		return err_set(err, FAULT_SOCKET,
-			"the directory %s of socket.path: %s; create it and let this user write "
-			"there",
-			directory, strerror(errno));
+	r = check_directory(config->socket.path, err);
+	if (r != 0)
+		return r;
 	if (config->socket.group[0] != '\0' && getgrnam(config->socket.group) == NULL)
 		return err_set(err, FAULT_CONFIG,
 			"socket.group: there is no group '%s' on this host", config->socket.group);
