@@ -104,6 +104,15 @@ static int worse(int a, int b)
 	return a != 0 || b != 0 ? FAULT_CHECK : 0;
 }
 
+/* A report of several lines ends with one. */
+static int without_newline(struct buf *text)
+{
+	const char *words = buf_str(text);
+	size_t length = strlen(words);
+
+	return (int)(length > 0 && words[length - 1] == '\n' ? length - 1 : length);
+}
+
 int check_run(const struct config *config, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
@@ -119,7 +128,8 @@ int check_run(const struct config *config, struct err *err)
 
 		buf_reset(&text);
 		r = checks[i].function(config, &text, &fault);
-		(void)printf("%-6s %-11s %s\n", r == 0 ? "ok" : "FAILED", checks[i].name,
+		(void)printf("%-6s %-11s %.*s\n", r == 0 ? "ok" : "FAILED", checks[i].name,
+			r == 0 ? without_newline(&text) : (int)sizeof(fault.text),
 			r == 0 ? buf_str(&text) : fault.text);
 		worst = worse(worst, r);
 	}
