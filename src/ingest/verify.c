@@ -331,9 +331,15 @@ static int count_partitions(struct verify *v, int32_t *out, struct err *err)
 	rd_kafka_topic_destroy(topic);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return no_answer(v, code, err);
-	if (*out == 0 || v->request->partition >= *out)
-		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partitions",
-			v->request->topic, *out);
+	if (*out == 0)
+		return err_set(err, FAULT_CHECK,
+			"topic \"%s\" has no partitions: it does not exist, or may not be seen "
+			"with "
+			"these credentials",
+			v->request->topic);
+	if (v->request->partition >= *out)
+		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partitions, 0 to %d",
+			v->request->topic, *out, *out - 1);
 	return 0;
 }
 
