@@ -93,7 +93,7 @@ suite_sql() {
 }
 
 suite_system() {
-	run "system" pytest_suite "$root/tests/system"
+	run "system" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal "$root/tests/system"
 }
 
 suite_quickstart() {

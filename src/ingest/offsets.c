@@ -72,12 +72,15 @@ static rd_kafka_topic_partition_list_t *stored_of(
 void offsets_commit_some(
 	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only, int timeout_ms)
 {
-	rd_kafka_topic_partition_list_t *all =
-		only == NULL ? partitions_list(&ingest->partitions, partition_is_ours) : NULL;
+	rd_kafka_topic_partition_list_t *all = NULL;
 	rd_kafka_topic_partition_list_t *list;
 	struct err err = ERR_INIT;
 
-	if ((only == NULL && all == NULL) || (ingest->holds & HOLD_HALTED) != 0)
+	if ((ingest->holds & HOLD_HALTED) != 0)
+		return;
+	if (only == NULL)
+		all = partitions_list(&ingest->partitions, partition_is_ours);
+	if (only == NULL && all == NULL)
 		return;
 	list = stored_of(ingest, only == NULL ? all : only);
 	FAULT_POINT("before_last_offset_commit");
