@@ -9,6 +9,7 @@
 #include "config/show.h"
 #include "dispatch/socket.h"
 #include "ingest/ingest.h"
+#include "store/inbox.h"
 #include "store/migrate.h"
 #include "store/privileges.h"
 #include "store/sidecar.h"
@@ -83,16 +84,52 @@ static int check_kafka(const struct config *config, struct buf *found, struct er
 	return ingest_check(config, found, err);
 }
 
+static int check_binding(const struct config *config, struct buf *found, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = NULL;
+	CLEANUP(freep) char *cluster = NULL;
+	const char *group = NULL;
+	bool bound = false;
+	int r = ingest_identify(config, &cluster, &group, err);
+
+	if (r == 0)
+		r = open_db(config, &db, err);
+	if (r == 0)
+		r = inbox_check_binding(db, cluster, group, &bound, err);
+	if (r == 0)
+		buf_addf(found,
+			bound ? "the schema belongs to cluster \"%s\" and group.id \"%s\""
+			      : "the schema is free for cluster \"%s\" and group.id \"%s\"",
+			cluster, group);
+	return r == 0 ? 0 : FAULT_CHECK;
+}
+
+enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, CHECKS };
+
+#define NEEDS(id) (1u << (id))
+
 static const struct {
 	const char *name;
 	check_function *function;
-} checks[] = {
-	{ "kafka", check_kafka },
-	{ "postgres", check_postgres },
-	{ "schema", check_schema },
-	{ "privileges", check_privileges },
-	{ "socket", check_socket },
+	unsigned needs; /* checks that must be well before it is tried */
+} checks[CHECKS] = {
+	[KAFKA] = { "kafka", check_kafka, 0 },
+	[POSTGRES] = { "postgres", check_postgres, 0 },
+	[SCHEMA] = { "schema", check_schema, NEEDS(POSTGRES) },
+	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) },
+	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA) },
+	[SOCKET] = { "socket", check_socket, 0 },
 };
+
+/* The first of those it needs that is not well; CHECKS: none. */
+static enum check_id missing(enum check_id id, unsigned failed)
+{
+	for (unsigned i = 0; i < CHECKS; i++) {
+		if ((checks[id].needs & failed & NEEDS(i)) != 0)
+			return (enum check_id)i;
+	}
+	return CHECKS;
+}
 
 /* The database counts first, then Kafka, then the rest: the exit code names what to mend first. */
 static int worse(int a, int b)
@@ -116,21 +153,29 @@ static int without_newline(struct buf *text)
 int check_run(const struct config *config, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	unsigned failed = 0;
 	int worst = 0;
 
 	worst = config_dump(config, &text, err);
 	if (worst != 0)
 		return worst;
 	(void)printf("%s\n", buf_str(&text));
-	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+	for (enum check_id i = 0; i < CHECKS; i++) {
 		struct err fault = ERR_INIT;
 		int r;
 
+		if (missing(i, failed) != CHECKS) {
+			(void)printf("%-6s %-11s not tried: it needs %s\n", "-", checks[i].name,
+				checks[missing(i, failed)].name);
+			failed |= NEEDS(i);
+			continue;
+		}
 		buf_reset(&text);
 		r = checks[i].function(config, &text, &fault);
 		(void)printf("%-6s %-11s %.*s\n", r == 0 ? "ok" : "FAILED", checks[i].name,
 			r == 0 ? without_newline(&text) : (int)sizeof(fault.text),
 			r == 0 ? buf_str(&text) : fault.text);
+		failed |= r == 0 ? 0 : NEEDS(i);
 		worst = worse(worst, r);
 	}
 	return worst;

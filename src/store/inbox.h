@@ -83,4 +83,8 @@ int inbox_store(struct inbox *inbox, struct batch *batch, struct err *err);
  * when it belongs to another. */
 int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err);
 
+/* The same without binding it: `bound` tells whether it belongs to them already, or to nobody. */
+int inbox_check_binding(
+	struct db *db, const char *cluster_id, const char *group_id, bool *bound, struct err *err);
+
 #endif

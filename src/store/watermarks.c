@@ -238,3 +238,13 @@ int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, stru
 			db_schema(db));
 	return check_binding(db, rows, cluster_id, group_id, err);
 }
+
+int inbox_check_binding(
+	struct db *db, const char *cluster_id, const char *group_id, bool *bound, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_run(db, QUERY_READ_BINDING, NULL, &rows, err);
+
+	*bound = r == 0 && rows_count(rows) > 0;
+	return *bound ? check_binding(db, rows, cluster_id, group_id, err) : r;
+}

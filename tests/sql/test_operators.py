@@ -305,7 +305,12 @@ def test_seek_moves_the_watermark_raises_the_epoch_and_forces_it(db):
         ("seek", {"topic": "orders", "kafka_partition": 2, "from": 40, "to": 10})
 
 
+def stop_sidecars(db):
+    db.execute("UPDATE inbox.inbox_instances SET fenced_at = now(), stopped_at = now()")
+
+
 def test_adopt_binds_the_schema_to_another_cluster_and_group(db):
+    stop_sidecars(db)
     assert value(db, "SELECT inbox.adopt('c1', 'g1', 'first')") is True
     assert value(db, "SELECT inbox.adopt('c2', 'g1', 'moved')") is True
     assert value(db, "SELECT inbox.adopt('c2', 'g1')") is False
@@ -313,6 +318,16 @@ def test_adopt_binds_the_schema_to_another_cluster_and_group(db):
     assert [(entry["affected"], entry["reason"]) for entry in audit(db)] == \
         [(1, "first"), (1, "moved"), (0, None)]
     assert audit(db)[1]["filter"]["from_cluster_id"] == "c1"
+
+
+def test_adopt_is_refused_while_a_sidecar_runs(db):
+    stop_sidecars(db)
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, place, timeline, low_seq)"
+               " VALUES (7, 'pod-7', '', '', 1)")
+    with pytest.raises(psycopg.errors.ObjectInUse, match="pod-7"):
+        db.execute("SELECT inbox.adopt('c1', 'g1')")
+    db.execute("UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '61 s'")
+    assert value(db, "SELECT inbox.adopt('c1', 'g1')") is True
 
 
 # --- audit ------------------------------------------------------------------------------------------
@@ -335,6 +350,7 @@ def test_every_change_is_audited_under_the_name_of_who_logged_in(db, connect, ca
     dead(db, "a")
     waiting(db, "w")
     processed(db, "p")
+    stop_sidecars(db)
     db.execute("DROP ROLE IF EXISTS somebody")
     db.execute("CREATE ROLE somebody LOGIN SUPERUSER")
     session = connect(user="somebody")

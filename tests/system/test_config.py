@@ -133,6 +133,16 @@ def test_check_exits_3_without_a_database(make_inboxd):
     assert done.returncode == 3
 
 
+def test_check_sees_that_the_schema_belongs_to_another_group(start_inboxd, inbox, group):
+    sidecar = start_inboxd()
+    eventually(lambda: inbox.query("SELECT * FROM inbox.inbox_binding"))
+    done = sidecar.command("check")
+    assert f'ok     binding     the schema belongs to cluster' in done.stdout and group in done.stdout
+    done = sidecar.command("check", "--set", "kafka.group.id=another")
+    assert done.returncode == 6
+    assert "FAILED binding" in done.stdout and "another" in done.stdout and group in done.stdout
+
+
 def test_check_exits_4_without_kafka(make_inboxd):
     sidecar = make_inboxd()
     sidecar.command("migrate")
