@@ -105,6 +105,7 @@ def test_an_operator_replays_by_function_and_by_plain_sql_under_its_own_name(gra
     assert value(operator, "SELECT inbox.replay_where(max_rows => 1)") == 1
     operator.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE event_id = 'b'")
     assert value(operator, "SELECT inbox.discard('s', 'w')") is True
+    granted.execute("UPDATE inbox.inbox_instances SET fenced_at = now()")  # adopt wants no sidecar alive
     operator.execute("SELECT inbox.purge('1 day'), inbox.seek('orders', 0, 5), inbox.adopt('c', 'g')")
     assert value(operator, "SELECT count(*) FROM inbox.messages WHERE status = 'waiting'") == 2
     assert {row[0] for row in operator.execute("SELECT who FROM inbox.inbox_audit")} == {"user_of_inboxd_operator"}
