@@ -1,9 +1,9 @@
--- Partitions whose owner has been no live instance for a lease, or is this one although it gave them up
+-- Partitions whose owner has been no live instance for so long, or is this one although it gave them up
 -- without the database, and of which messages wait: nobody is assigned them (rule R6). At random: what is
 -- wanted by nobody does not hide the rest.
 -- Caller: store/watermarks.c, every few seconds. Index: inbox_messages_claim (one row a partition).
--- $1 own id, $2 lease in ms.
-SELECT o.topic, o.kafka_partition
+-- $1 own id, $2 for how long in ms. Back: which, and whether it is its own.
+SELECT o.topic, o.kafka_partition, coalesce(o.owner = $1::int, false)
 FROM inbox.inbox_offsets o
 WHERE o.updated_at < now() - $2::bigint * interval '1 millisecond'
   AND (o.owner = $1::int

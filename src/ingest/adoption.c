@@ -82,12 +82,14 @@ static int notice_taken(struct ingest *ingest, struct err *err)
 
 /* --- Adopting ---------------------------------------------------------------------------------------- */
 
-static void consider(const char *topic, int32_t number, void *arg)
+/* What is its own in the table only nobody else can have: it is taken in even without a handler, and given up
+ * in the next round as not wanted. */
+static void consider(const char *topic, int32_t number, bool mine, void *arg)
 {
 	struct ingest *ingest = arg;
 	struct partition *partition;
 
-	if (!gate_serves(ingest->options.gate, topic))
+	if (!mine && !gate_serves(ingest->options.gate, topic))
 		return;
 	partition = ownership_partition(ingest, topic, number);
 	if (partition != NULL)

@@ -54,11 +54,11 @@ int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t cou
  * others are missing in `out`. */
 int inbox_adopt(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err);
-typedef void orphan_visit(const char *topic, int32_t partition, void *arg);
-/* Calls `visit` for partitions of which messages wait and which had no live owner but this instance for a
- * lease; at most 1,000 of them, drawn at random. */
+typedef void orphan_visit(const char *topic, int32_t partition, bool mine, void *arg);
+/* Calls `visit` for partitions of which messages wait and which had no live owner but this instance (`mine`)
+ * for so long; at most 1,000 of them, drawn at random. */
 int inbox_orphans(
-	struct inbox *inbox, int64_t lease_ms, orphan_visit *visit, void *arg, struct err *err);
+	struct inbox *inbox, int64_t age_ms, orphan_visit *visit, void *arg, struct err *err);
 /* Reads watermarks behind their locks: an earlier transaction of ours on them is over then, and what
  * it may have claimed unheard (lost answer to COMMIT) is given back (rule R3). To be called after
  * every reconnect and after INBOX_MOVED, before the next batch. */

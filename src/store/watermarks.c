@@ -142,17 +142,18 @@ int inbox_adopt(struct inbox *inbox, const struct partition_ref *refs, size_t co
 }
 
 int inbox_orphans(
-	struct inbox *inbox, int64_t lease_ms, orphan_visit *visit, void *arg, struct err *err)
+	struct inbox *inbox, int64_t age_ms, orphan_visit *visit, void *arg, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
-	params_bigint(&inbox->params, lease_ms);
+	params_bigint(&inbox->params, age_ms);
 	r = db_run(inbox->db, QUERY_LIST_ORPHANS, &inbox->params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++)
-		visit(rows_text(rows, i, 0), (int32_t)rows_int(rows, i, 1), arg);
+		visit(rows_text(rows, i, 0), (int32_t)rows_int(rows, i, 1), rows_bool(rows, i, 2),
+			arg);
 	return r;
 }
 

@@ -6,19 +6,21 @@
 struct found {
 	int count;
 	char first[64];
+	bool mine;
 };
 
-static void note(const char *topic, int32_t partition, void *arg)
+static void note(const char *topic, int32_t partition, bool mine, void *arg)
 {
 	struct found *found = arg;
 
+	found->mine = mine;
 	if (found->count++ == 0)
 		(void)snprintf(found->first, sizeof(found->first), "%s/%d", topic, partition);
 }
 
 static struct found orphans(struct world *world)
 {
-	struct found found = { 0, "" };
+	struct found found = { 0, "", false };
 
 	OK(inbox_orphans(world->inbox, LEASE_MS, note, &found, &err));
 	return found;
@@ -44,6 +46,7 @@ static void what_nobody_owns_for_a_lease_is_an_orphan(void **state)
 	leave_waiting(world, "NULL");
 	assert_int_equal(orphans(world).count, 1);
 	assert_string_equal(orphans(world).first, "former/7");
+	assert_false(orphans(world).mine);
 	run_sql(world, "UPDATE inbox.inbox_offsets SET updated_at = now() - interval '14 s'"
 		       " WHERE topic = 'former'");
 	assert_int_equal(orphans(world).count, 0);
@@ -81,6 +84,7 @@ static void what_is_its_own_in_the_table_only_is_an_orphan_to_itself(void **stat
 	(void)snprintf(id, sizeof(id), "%d", world->me.id);
 	leave_waiting(world, id);
 	assert_int_equal(orphans(world).count, 1);
+	assert_true(orphans(world).mine);
 }
 
 static void who_adopts_is_the_owner_in_a_new_epoch(void **state)

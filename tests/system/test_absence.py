@@ -158,6 +158,20 @@ def test_r6_who_has_no_handler_for_it_does_not_adopt_it(left_waiting, start_inbo
     throughout(lambda: not client.deliveries and sum(owners(inbox).values()) == 4, seconds=8)
 
 
+def test_r6_what_is_its_own_in_the_table_only_goes_to_who_has_a_handler(left_waiting, start_inboxd, handler, topic,
+                                                                       former, inbox):
+    """As a take or an adoption leaves it whose COMMIT was not heard, when the partition and the handler are gone."""
+    first = start_inboxd(SHORT)
+    handler(first, always(DONE), subscribe=[{"topic": topic}])
+    eventually(lambda: len(owners(inbox)) == 1, timeout=40)
+    inbox.query("UPDATE inbox.inbox_offsets SET owner = (SELECT id FROM inbox.inbox_instances WHERE fenced_at IS NULL)"
+                " WHERE topic = %s RETURNING owner", [former])
+    second = start_inboxd(second_of(SHORT))
+    client = handler(second, always(DONE))
+    inbox.wait_processed(20, timeout=40)
+    assert client.event_ids == left_waiting
+
+
 def sidecar_name(inbox):
     return inbox.value("SELECT name FROM inbox.inbox_instances WHERE fenced_at IS NULL")
 
