@@ -11,6 +11,7 @@
 #include "ingest/taking.h"
 
 #define ADOPT_EVERY_MS 5000
+#define AWAY_LEASES    3 /* who is away adopts what nobody else took for so long */
 
 static void mark_none(struct ingest *ingest)
 {
@@ -46,15 +47,23 @@ static int give_up_due(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
+/* Who has become away gives up all: a member that lacks nothing has the first turn at them (rule R16). */
 static int give_up_unwanted(struct ingest *ingest, struct err *err)
 {
+	bool away = atomic_load(&ingest->options.health->away);
+	bool leaves = away && !ingest->away;
+	int r;
+
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
 		partition->due = partition_is_adopted(partition) &&
-				 !gate_serves(ingest->options.gate, partition->topic);
+				 (leaves || !gate_serves(ingest->options.gate, partition->topic));
 	}
-	return give_up_due(ingest, err);
+	r = give_up_due(ingest, err);
+	if (r == 0)
+		ingest->away = away;
+	return r;
 }
 
 /* Under load nothing else looks: no batch of ours ever moves their watermarks. */
@@ -122,11 +131,12 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 
 static int adopt(struct ingest *ingest, struct err *err)
 {
+	int64_t leases = ingest->away ? AWAY_LEASES : 1;
 	int r;
 
 	mark_none(ingest);
-	r = inbox_orphans(
-		ingest->inbox, ingest->options.config->worker.lease, consider, ingest, err);
+	r = inbox_orphans(ingest->inbox, ingest->options.config->worker.lease * leases, consider,
+		ingest, err);
 	return r < 0 ? r : adopt_due(ingest, err);
 }
 
@@ -142,7 +152,7 @@ void adoption_step(struct ingest *ingest)
 	ingest->adopt_at_ms = now_ms + ADOPT_EVERY_MS;
 	if (any)
 		r = notice_taken(ingest, &err);
-	if (any && r == 0)
+	if (r == 0)
 		r = give_up_unwanted(ingest, &err);
 	if (r == 0)
 		r = adopt(ingest, &err);

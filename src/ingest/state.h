@@ -85,6 +85,7 @@ struct ingest {
 	bool changed; /* an event wants the next round now */
 	bool bound;   /* the schema is known to belong to this cluster and group */
 	bool member;  /* subscribed: in the group, or on the way into it */
+	bool away;    /* what was adopted before it became away is given up */
 	bool closing;
 	int64_t bind_at_ms;
 	int64_t adopt_at_ms;

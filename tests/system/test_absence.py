@@ -172,6 +172,35 @@ def test_r6_what_is_its_own_in_the_table_only_goes_to_who_has_a_handler(left_wai
     assert client.event_ids == left_waiting
 
 
+def test_r16_who_is_away_leaves_what_it_adopted_to_who_lacks_nothing(start_inboxd, handler, former, send, inbox):
+    reader = start_inboxd(SHORT, kafka={"topics": [former]})
+    send("o", "order.placed", key="k", to=former, partition=0)
+    send("m", "mail.sent", key="k2", to=former, partition=0)
+    inbox.wait_stored(2)
+    reader.stop()
+    first = start_inboxd(SHORT)
+    handler(first, always(DONE), name="orders", subscribe=ORDERS)
+    inbox.wait_processed(1, timeout=40)
+    second = start_inboxd(second_of(SHORT))
+    handler(second, always(DONE), name="orders", subscribe=ORDERS)
+    mails = handler(second, always(DONE), name="mails", subscribe=MAILS)
+    inbox.wait_processed(2, timeout=60)
+    assert mails.event_ids == ["m"]
+    assert first.status()["away"]
+
+
+def test_r16_who_is_away_adopts_what_nobody_else_has_a_handler_for(left_waiting, start_inboxd, handler, topic, inbox):
+    first = start_inboxd(SHORT, kafka={"topics": [topic]})
+    second = start_inboxd(second_of(SHORT))
+    handler(second, always(DONE), name="orders", subscribe=[{"topic": topic, "types": ["order.*"]}])
+    handler(second, always(DONE), name="mails", subscribe=[{"topic": topic, "types": ["mail.*"]}])
+    eventually(lambda: first.status()["away"], timeout=40)
+    client = handler(first, always(DONE), name="orders", subscribe=ORDERS)
+    inbox.wait_processed(20, timeout=60)
+    assert client.event_ids == left_waiting
+    assert first.status()["away"]
+
+
 def sidecar_name(inbox):
     return inbox.value("SELECT name FROM inbox.inbox_instances WHERE fenced_at IS NULL")
 
