@@ -99,6 +99,7 @@ struct job *holds_job(struct dispatch *dispatch, int64_t now_ms)
 	if (job == NULL)
 		return NULL;
 	job->request.instance = dispatch->options.instance;
+	job->tenure = dispatch->tenure;
 	job->held = calloc(count, sizeof(*job->held));
 	job->states = calloc(count, sizeof(*job->states));
 	if (job->held == NULL || job->states == NULL) {
@@ -137,6 +138,9 @@ void holds_finished(struct dispatch *dispatch, struct job *job)
 	struct holds *holds = &dispatch->holds;
 	size_t kept = 0;
 
+	/* A partition has gone since: it may be back, and its rows be another's again. The next look tells. */
+	if (job->tenure != dispatch->tenure)
+		return;
 	for (size_t i = 0; i < holds->count; i++) {
 		const struct held_row row = holds->items[i];
 		enum foreign_state state = state_of(job, row.seq);

@@ -139,7 +139,10 @@ static int run_holds(struct db *db, struct job *job)
 {
 	const struct foreign_rows rows = { job->held, job->states, job->count };
 
-	return foreign_look(db, job->request.instance, &rows, &job->err);
+	int r = foreign_look(db, job->request.instance, &rows, &job->err);
+
+	FAULT_POINT("after_look_at_held");
+	return r;
 }
 
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {

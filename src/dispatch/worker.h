@@ -45,7 +45,7 @@ struct job {
 	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
 	size_t reserved; /* budget taken for it */
 	uint64_t lost;   /* a claim: batches lost when it was given */
-	uint64_t tenure; /* a claim: partitions gone when it was given */
+	uint64_t tenure; /* a claim, a look: partitions gone when it was given */
 	uint64_t behind; /* a claim: the last batch it may have stepped over */
 	/* Out. */
 	int result; /* of the store's call */

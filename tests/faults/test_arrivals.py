@@ -183,11 +183,39 @@ def rebalance(kafka_server, group, make_topic, inbox):
         before = epoch()
         made.append(Consumer({"bootstrap.servers": kafka_server.bootstrap, "group.id": group, **EAGER}))
         made[-1].subscribe([elsewhere])
-        eventually(lambda: made[-1].poll(0.05) or epoch() > before)
+        eventually(lambda: any([consumer.poll(0.05) for consumer in made]) or epoch() > before)
 
     yield join
     for consumer in made:
         consumer.close()
+
+
+def test_a_look_at_held_keys_from_before_a_rebalance_frees_none(armed, handler, streams, topic, inbox, rebalance):
+    """R12: k1 was given back when the look was made; by the time it is read the partition has gone and come back,
+    and another instance has k1 again."""
+    one = armed(kafka=EAGER, worker={"poll": "60s", "lease": "60s"})
+    streams.produce_many(topic, [record("k1", "k")])
+    inbox.wait_status("k1", "parked")
+    inbox.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, low_claim) VALUES (-1, 'other', 1, 1)")
+    other_has_it = ("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = -1, claim_number = 1,"
+                    " delivery_count = delivery_count + 2 WHERE event_id = 'k1'")
+    inbox.execute(other_has_it)
+    rebalance()
+    eventually(lambda: "keys_held_back" in one.sidecar.stderr)
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(2)
+    one.arm("after_look_at_held delay:6000 *")
+    one.wait_hit("after_look_at_held")
+    inbox.execute("UPDATE inbox.inbox_messages SET available_at = 'infinity', claimed_by = NULL"
+                  " WHERE event_id = 'k1'")
+    one.wait_hit("after_look_at_held", times=2)
+    inbox.execute(other_has_it)
+    one.arm()
+    rebalance()
+    client = handler(one.sidecar, always(DONE))
+    throughout(lambda: not client.deliveries, seconds=9)
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = now() WHERE event_id = 'k1'")
+    client.wait_event("k2")
 
 
 def test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_back(
