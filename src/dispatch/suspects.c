@@ -68,13 +68,21 @@ void suspects_recall(struct entry *entry)
 		entry->state = ENTRY_QUEUED;
 }
 
-/* Recalled, or its connection is gone, while its crash count was raised: it waits for its turn again. */
+static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
+{
+	return gate_look(dispatch->options.gate, entry->partition).assigned;
+}
+
+/* Recalled, or its connection or its partition is gone, while its crash count was raised: it waits for its turn
+ * again, or goes back. */
 static void take_turn(struct dispatch *dispatch, struct entry *entry)
 {
 	entry->state = ENTRY_QUEUED;
-	if (!dispatch_is_stopping(dispatch) && lanes_must_park(entry))
+	if (dispatch_is_stopping(dispatch) || !is_ours(dispatch, entry))
+		held_return(dispatch, entry);
+	else if (lanes_must_park(entry))
 		held_park(dispatch, entry);
-	else if (dispatch_is_stopping(dispatch) || lanes_is_head(entry))
+	else if (lanes_is_head(entry))
 		held_ready(dispatch, entry);
 }
 

@@ -257,3 +257,28 @@ def test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back(
     rebalance()
     inbox.wait_processed(3)
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
+
+
+def test_a_suspect_whose_crash_is_being_counted_when_its_partition_goes_is_given_back(
+        armed, make_topic, handler, streams, topic, inbox):
+    """R12: the partition is one that nobody is assigned, until a member comes that reads its topic."""
+    quick = {"worker": {"lease": "3s"}}
+    reader = armed(**quick)
+    streams.produce_many(topic, [record("k1", "k")])
+    inbox.wait_status("k1", "parked")
+    reader.sidecar.stop()
+    one = armed(kafka={"topics": [make_topic()]}, inbox={"instance": "adopter"}, **quick)
+    dies = handler(one.sidecar, always(NEVER), timeout_ms=60000)
+    dies.wait_event("k1")
+    one.arm("before_raise delay:12000")
+    dies.abort()
+    old = handler(one.sidecar, always(DONE))
+    one.wait_hit("before_raise")
+    reader.sidecar.start()
+    new = handler(reader.sidecar, always(DONE))
+    eventually(lambda: inbox.value("SELECT i.name FROM inbox.inbox_offsets o JOIN inbox.inbox_instances i"
+                                   " ON i.id = o.owner WHERE o.topic = %s", [topic]) != "adopter")
+    inbox.wait_processed(1, timeout=40)
+    assert new.event_ids == ["k1"]
+    assert not old.deliveries
+    assert inbox.message("k1")["crash_count"] == 0
