@@ -14,13 +14,14 @@ struct rescue {
 	const struct rescue_bounds *bounds;
 	int32_t id;
 	int64_t freed;
-	int64_t locked;
 };
 
 struct walk {
 	enum query query;
 	int64_t width;
 	int64_t at;
+	int64_t noted; /* the next round begins here: at the first window with a locked row */
+	int64_t locked;
 	bool done;
 };
 
@@ -42,8 +43,10 @@ static int step(struct rescue *rescue, struct walk *walk, struct err *err)
 	if (r != 0)
 		return r;
 	rescue->freed += rows_int(rows, 0, 0);
-	rescue->locked += rows_int(rows, 0, 1);
+	walk->locked += rows_int(rows, 0, 1);
 	walk->at = rows_int(rows, 0, 2);
+	if (walk->locked == 0)
+		walk->noted = walk->at;
 	walk->done = rows_bool(rows, 0, 3);
 	return 0;
 }
@@ -63,22 +66,22 @@ static int note(
 	struct rescue *rescue, const struct walk *slow, const struct walk *born, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	bool done = slow->done && born->done;
+	bool done = slow->done && born->done && slow->locked + born->locked == 0;
 
 	params_int(&params, rescue->id);
 	if (done)
 		return db_run(rescue->db, QUERY_RESCUE_DONE, &params, NULL, err);
-	params_bigint(&params, born->at);
-	params_bigint(&params, slow->at);
+	params_bigint(&params, born->noted);
+	params_bigint(&params, slow->noted);
 	return db_run(rescue->db, QUERY_RESCUE_PROGRESS, &params, NULL, err);
 }
 
-/* Rows locked by a handler's transaction that outlived the instance are left for the next time: then
- * neither progress nor the end is noted. */
+/* Rows locked by a handler's transaction that outlived the instance are left for the next time, which begins
+ * at the first of them, and is not at once. */
 static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
 {
-	struct walk slow = { QUERY_RESCUE_SLOW, SLOW_WINDOW, low_claim, false };
-	struct walk born = { QUERY_RESCUE_BORN, BORN_WINDOW, low_seq, false };
+	struct walk slow = { QUERY_RESCUE_SLOW, SLOW_WINDOW, low_claim, low_claim, 0, false };
+	struct walk born = { QUERY_RESCUE_BORN, BORN_WINDOW, low_seq, low_seq, 0, false };
 	int r;
 
 	FAULT_POINT("before_rescue");
@@ -87,11 +90,11 @@ static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim,
 	if (r == 0 && slow.done)
 		r = walk_on(rescue, &born, err);
 	FAULT_POINT("after_rescue");
-	if (r == 0 && rescue->locked == 0)
+	if (r == 0)
 		r = note(rescue, &slow, &born, err);
 	if (r != 0)
 		return r;
-	return slow.done && born.done ? 0 : RESCUE_MORE;
+	return (slow.done && born.done) || slow.locked + born.locked > 0 ? 0 : RESCUE_MORE;
 }
 
 int instance_rescue(

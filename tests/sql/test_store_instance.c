@@ -192,6 +192,32 @@ static void a_row_in_its_handlers_transaction_is_rescued_when_that_ends(void **s
 		1);
 }
 
+static void the_next_rescue_begins_at_the_row_that_was_locked(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	int64_t first;
+
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, claimed_by, delivery_count)"
+		" SELECT 's', i::text, 'orders', 0, i, %d, 1 FROM generate_series(1, 50001) i",
+		dead.id);
+	first = ask(world, "SELECT min(seq) FROM inbox.inbox_messages");
+	run_sql(world, "UPDATE inbox.inbox_instances SET low_seq = %ld WHERE id = %d", (long)first,
+		dead.id);
+	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
+					     " WHERE event_id = '30001' FOR UPDATE"),
+		"");
+	assert_int_equal(fence(world, "here", false), 1);
+	assert_int_equal(rescue(world), 50000);
+	assert_int_equal(
+		ask(world, "SELECT low_seq FROM inbox.inbox_instances WHERE id = %d", dead.id),
+		first + 20000);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	assert_int_equal(rescue(world), 1);
+}
+
 static void rescue_goes_through_many_pages_and_windows(void **state)
 {
 	struct world *world = *state;
@@ -369,6 +395,7 @@ int main(void)
 		TEST(fencing_ends_the_sessions_of_the_dead_first),
 		TEST(what_the_dead_held_waits_again_and_the_second_time_as_suspect),
 		TEST(a_row_in_its_handlers_transaction_is_rescued_when_that_ends),
+		TEST(the_next_rescue_begins_at_the_row_that_was_locked),
 		TEST(rescue_goes_through_many_pages_and_windows),
 		TEST(rescue_stops_when_it_is_told),
 		TEST(a_rescue_whose_time_is_up_goes_on_where_it_was),
