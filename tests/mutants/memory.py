@@ -113,7 +113,7 @@ MUTANTS = [
            edit("sql/queries/list_orphans.sql", "i.id = o.owner AND i.fenced_at IS NULL)", "i.id = o.owner)"),
            tests=[ADOPTION + "an_owner_that_is_gone_is_none"]),
     mutant("R6", "what no handler wants is adopted",
-           edit("src/ingest/adoption.c", "\tif (!gate_serves(ingest->options.gate, topic))\n\t\treturn;\n", ""),
+           edit("src/ingest/adoption.c", "\tif (!mine && !gate_serves(ingest->options.gate, topic))\n\t\treturn;\n", "\t(void)mine;\n"),
            tests=[ABSENCE + "test_r6_who_has_no_handler_for_it_does_not_adopt_it"]),
     mutant("R6", "the adopter does not look at what others hold",
            edit("src/ingest/taking.c", "r = find_foreign(ingest, rows, &foreign, err);", "r = ((void)find_foreign, 0);"),
