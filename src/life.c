@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "dispatch/dispatch.h"
 #include "ingest/ingest.h"
+#include "janitor/janitor.h"
 #include "janitor/keeper.h"
 #include "model/handover.h"
 #include "registration.h"
@@ -33,6 +34,7 @@ struct incarnation {
 	struct dispatch *dispatch;
 	struct ingest *ingest;
 	struct keeper *keeper;
+	struct janitor *janitor;
 };
 
 static int64_t low_seq(void *arg)
@@ -106,6 +108,17 @@ static int make_keeper(struct daemon *daemon, struct incarnation *life, struct e
 	return keeper_new(&life->keeper, &options, err);
 }
 
+static int make_janitor(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct janitor_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.instance = life->instance.id,
+	};
+
+	return janitor_new(&life->janitor, &options, err);
+}
+
 static int make_ingest(struct daemon *daemon, struct incarnation *life, struct err *err)
 {
 	struct ingest_options options = {
@@ -133,6 +146,8 @@ static int begin(struct daemon *daemon, struct incarnation *life, struct err *er
 	if (r == 0)
 		r = make_keeper(daemon, life, err);
 	if (r == 0)
+		r = make_janitor(daemon, life, err);
+	if (r == 0)
 		r = make_ingest(daemon, life, err);
 	if (r == 0)
 		r = dispatch_start(life->dispatch, err);
@@ -142,6 +157,8 @@ static int begin(struct daemon *daemon, struct incarnation *life, struct err *er
 		r = keeper_start(life->keeper, err);
 	if (r == 0)
 		r = ingest_start(life->ingest, err);
+	if (r == 0)
+		r = janitor_start(life->janitor, err);
 	return r;
 }
 
@@ -155,6 +172,7 @@ static void drain_handovers(struct incarnation *life)
 
 static void end(struct incarnation *life)
 {
+	janitor_free(life->janitor);
 	keeper_free(life->keeper);
 	ingest_free(life->ingest);
 	dispatch_free(life->dispatch);
@@ -173,20 +191,25 @@ static int stop_in_order(struct daemon *daemon, struct incarnation *life)
 
 	notify_stopping();
 	FAULT_POINT("stop_begun");
+	janitor_begin_stop(life->janitor);
 	dispatch_begin_stop(life->dispatch, deadline);
 	hung = ingest_stop(life->ingest, timeout / INGEST_SHARE);
 	FAULT_POINT("stop_ingest_done");
 	hung |= dispatch_finish(life->dispatch);
 	FAULT_POINT("stop_dispatch_done");
+	janitor_stop(life->janitor);
 	keeper_stop(life->keeper, hung == 0);
 	return hung;
 }
 
 static int stop_at_once(struct incarnation *life)
 {
-	int hung = dispatch_abandon(life->dispatch);
+	int hung;
 
+	janitor_begin_stop(life->janitor);
+	hung = dispatch_abandon(life->dispatch);
 	hung |= ingest_stop(life->ingest, 2000);
+	janitor_stop(life->janitor);
 	keeper_stop(life->keeper, false);
 	return hung;
 }
@@ -208,6 +231,7 @@ static void reload(struct daemon *daemon, struct incarnation *life)
 	daemon->config = config;
 	log_configure(config->log.level, config->log.json);
 	dispatch_reload(life->dispatch, config);
+	janitor_reload(life->janitor, config);
 	gate_set_budget(life->gate, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
 	log_info("reloaded", LOG_INT("need_restart", restart.count));
 	for (size_t i = 0; i < restart.count; i++)

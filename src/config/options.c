@@ -53,7 +53,8 @@ const struct section option_sections[] = {
 	{ "socket", SECTION_FIXED, NULL, "The Unix socket handlers connect to." },
 	{ "http", SECTION_FIXED, NULL, "Metrics and health." },
 	{ "retention", SECTION_FIXED, NULL,
-		"How long rows stay. A row neither processed nor dead is never deleted." },
+		"How long rows stay, by PostgreSQL's clock. A row neither processed nor dead is never deleted. "
+			"One sidecar of a schema does it at a time; see docs/operations.md." },
 	{ "log", SECTION_FIXED, NULL,
 		"Log lines on stderr. Payloads and secrets never appear in them." },
 	{ NULL },
@@ -159,8 +160,8 @@ const struct option option_table[] = {
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
-		.help = "Database connections that claim and settle. Three more are ingest's, the heartbeat's, and one "
-		"that listens for replays." },
+		.help = "Database connections that claim and settle. Four more are ingest's, the heartbeat's, one "
+		"that listens for replays, and one for retention." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Rows claimed by one statement, at most." },
@@ -193,23 +194,24 @@ const struct option option_table[] = {
 		.never = true, .reloadable = true, AT(retention.processed),
 		.help = "Processed rows are deleted after this. Stay above the retention of "
 			"the topics (Kafka's default: 7 days plus the active segment), or a "
-			"re-read finds duplicates forgotten. Not in effect yet." },
+			"re-read finds duplicates forgotten." },
 	{ "retention", "payload", OPTION_DURATION, .text = "7d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.payload),
 		.help = "Payload and headers of processed rows are dropped after this; the id "
-			"stays as long as `processed` says. Not in effect yet." },
+			"stays as long as `processed` says. Without its payload a message cannot "
+			"be replayed." },
 	{ "retention", "dead", OPTION_DURATION, .text = "never", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.dead),
-		.help = "Dead rows are deleted after this. Not in effect yet." },
+		.help = "Dead rows are deleted after this." },
 	{ "retention", "rejects", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.rejects),
-		.help = "Rejected messages are deleted after this. Not in effect yet." },
+		.help = "Rejected messages are deleted after this." },
 	{ "retention", "conflicts", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.conflicts),
-		.help = "Conflicting copies are deleted after this. Not in effect yet." },
+		.help = "Conflicting copies are deleted after this." },
 	{ "retention", "audit", OPTION_DURATION, .text = "1y", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.audit),
-		.help = "Audit lines are deleted after this. Not in effect yet." },
+		.help = "Audit lines are deleted after this." },
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),

@@ -85,6 +85,8 @@ const struct metric_family meters[METER_COUNT] = {
 		"Connections to PostgreSQL made again after one was lost."),
 	[METER_PURGED] =
 		COUNTER("inboxd_purged_total", "Rows deleted because their retention was over."),
+	[METER_PAYLOADS_DROPPED] = COUNTER("inboxd_payloads_dropped_total",
+		"Processed messages whose payload and headers were dropped by retention."),
 	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
 		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
 	[METER_BUILD_INFO] = GAUGE("inboxd_build_info",

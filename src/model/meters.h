@@ -33,6 +33,7 @@ enum meter {
 	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/trouble.h */
 	METER_PG_RECONNECTS,
 	METER_PURGED,
+	METER_PAYLOADS_DROPPED,
 	METER_OLDEST_XMIN,  /* seconds */
 	METER_BUILD_INFO,   /* {version} */
 	METER_INGEST_BATCH, /* histograms, seconds */

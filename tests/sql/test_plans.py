@@ -114,6 +114,29 @@ def test_any_waiting_reads_a_page_or_two_of_a_partition(full):
     assert plan.pages() < 60
 
 
+KINDS = ["payload", "processed", "dead", "rejects", "conflicts", "audit", "instances"]
+
+
+def test_a_batch_of_retention_costs_its_rows_and_not_the_table(full):
+    """The table has more than ten thousand pages. Who finds nothing old has looked at a batch of rows."""
+    for what in KINDS:
+        assert full.explain("retain", 1, what, 10**10, 1000).pages() < 1000, f"{what}: nothing to do"
+    for what in ("payload", "processed"):
+        assert full.explain("retain", 1, what, 0, 10).pages() < 500, f"{what}: ten rows"
+        assert full.explain("retain", 1, what, 0, 1000).pages() < 15_000, f"{what}: a thousand rows"
+
+
+def test_a_walk_does_not_come_by_what_it_deleted_again(db, full):
+    """Deleted rows that no vacuum has taken away lie before the walk's place, not on its way."""
+    def batch():
+        return full.explain("retain", 1, "processed", 0, 10).pages()
+
+    first = batch()
+    for _ in range(20):
+        assert full.run("retain", 1, "processed", 0, 1000)[0][2] is True
+    assert batch() < first + 100
+
+
 def updates(db):
     db.execute("SELECT pg_stat_force_next_flush()")
     return db.execute("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables"
@@ -168,6 +191,14 @@ def test_a_handlers_own_completion_is_hot(db, hot):
     seqs = born_claimed(db, 100)
     db.execute("SELECT inbox.complete(seq || '.1.1') FROM inbox.inbox_messages WHERE seq = ANY (%s)", [seqs])
     assert hot() == (100, 100)
+
+
+def test_dropping_a_payload_is_hot(db, statements, hot):
+    seqs = born_claimed(db, 1000)
+    statements.run("settle_done", 1, seqs, [1] * 1000)
+    before = hot()
+    assert statements.run("retain", 1, "payload", 0, 1000)[0][1] == 1000
+    assert tuple(now - then for now, then in zip(hot(), before)) == (1000, 1000)
 
 
 def test_a_healthy_message_never_enters_the_claim_indexes(db):

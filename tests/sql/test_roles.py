@@ -9,7 +9,7 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_schema_version", "messages", "dead_groups"]
+          "inbox_binding", "inbox_schema_version", "inbox_janitor", "messages", "dead_groups"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
@@ -23,7 +23,7 @@ MAY = {
 LOOKS = {"try_text", "try_json", "error_shape", "find_page", "check_filter", "refuse", "status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt"}
-CALLS = {"inboxd_sidecar": set(), "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
+CALLS = {"inboxd_sidecar": {"retain"}, "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 

@@ -12,7 +12,7 @@ from support.wire import NEVER
 
 COUNTERS = """messages_received_total duplicates_total conflicts_total rejects_total skipped_total
     deliveries_total rescued_total claim_lost_total pg_errors_total pg_reconnects_total purged_total
-    topic_recreated_total offset_gaps_total""".split()
+    payloads_dropped_total topic_recreated_total offset_gaps_total""".split()
 GAUGES = """in_flight handlers_connected waiting dead unrouted oldest_waiting_seconds kafka_lag
     partitions_paused oldest_xmin_seconds build_info""".split()
 HISTOGRAMS = """ingest_batch_seconds claim_seconds settle_seconds handler_seconds

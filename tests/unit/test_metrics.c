@@ -412,6 +412,7 @@ static void the_meters_are_the_promised_ones(void **state)
 		"inboxd_pg_errors_total{class=\"a\"} 0\n",
 		"inboxd_pg_reconnects_total 0\n",
 		"inboxd_purged_total 0\n",
+		"inboxd_payloads_dropped_total 0\n",
 		"inboxd_oldest_xmin_seconds 0\n",
 		"inboxd_build_info{version=\"a\"} 0\n",
 		"inboxd_ingest_batch_seconds_count 0\n",

@@ -1,0 +1,178 @@
+-- Retention: what sidecars may delete, and how they find it (docs/adr/0014). No index knows when a message was
+-- processed, so messages are walked by seq, which rises with received_at; how far is remembered here.
+
+CREATE TABLE inbox.inbox_janitor (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    instance int,
+    seen_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    walks    jsonb NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50);
+INSERT INTO inbox.inbox_janitor DEFAULT VALUES;
+
+COMMENT ON TABLE inbox.inbox_janitor IS
+    'One row: the instance that does the work of retention, and how far it got. Delete it, or empty walks, to begin anew.';
+COMMENT ON COLUMN inbox.inbox_janitor.walks IS
+    'For each walk over the messages: front = first walked to here; again = what was skipped then is looked at again up to here; rested_at = since when that is done';
+
+-- True, with the row locked until the end of the transaction: this live instance does the work now. Another one
+-- takes over when it is fenced, or has not been seen for half a minute. Nobody waits.
+CREATE FUNCTION inbox.elect_janitor(instance int) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO inbox.inbox_janitor (instance)
+    SELECT elect_janitor.instance WHERE NOT EXISTS (SELECT FROM inbox.inbox_janitor)
+    ON CONFLICT DO NOTHING;
+    PERFORM FROM inbox.inbox_janitor j
+    WHERE EXISTS (SELECT FROM inbox.inbox_instances i WHERE i.id = elect_janitor.instance AND i.fenced_at IS NULL)
+      AND (j.instance = elect_janitor.instance
+           OR j.seen_at < clock_timestamp() - interval '30 seconds'
+           OR NOT EXISTS (SELECT FROM inbox.inbox_instances i WHERE i.id = j.instance AND i.fenced_at IS NULL))
+    FOR NO KEY UPDATE OF j SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE inbox.inbox_janitor j SET instance = elect_janitor.instance, seen_at = clock_timestamp();
+    RETURN true;
+END $$;
+
+-- One window of messages after a seq: those processed before are deleted, or (payloads) lose payload and headers
+-- and keep their digest. A tombstone has no payload to lose and stays whole. Locked rows are left.
+-- The walk goes on to the last row that was received early enough, so that hardly any of those before it can be
+-- under way still. A row from the future (the clock was wrong once) stops nobody.
+CREATE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
+    last_seq bigint, max_rows int, OUT affected bigint, OUT place bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ended bigint[];
+    looked bigint;
+    behind bigint;
+BEGIN
+    SELECT array_agg(w.seq ORDER BY w.seq) FILTER (WHERE w.processed_at <= before AND (w.whole OR NOT payloads)),
+           max(w.seq) FILTER (WHERE w.received_at <= early_enough
+                              OR w.received_at > clock_timestamp() + interval '1 hour'),
+           count(*), max(w.seq)
+    INTO ended, place, looked, behind
+    FROM (SELECT m.seq, m.received_at, m.processed_at, m.payload IS NOT NULL AS whole
+          FROM inbox.inbox_messages m
+          WHERE m.seq > after_seq AND m.seq <= last_seq
+          ORDER BY m.seq LIMIT max_rows) w;
+    more := looked = max_rows AND coalesce(place = behind, false);
+    place := coalesce(place, after_seq);
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.seq = ANY (ended) AND m.processed_at <= before
+        FOR UPDATE SKIP LOCKED
+    ), dropped AS (
+        UPDATE inbox.inbox_messages m
+        SET payload = NULL, headers = '[]',
+            payload_digest = coalesce(m.payload_digest, substr(sha256(m.payload), 1, 16))
+        FROM free WHERE payloads AND m.seq = free.seq
+        RETURNING 1
+    ), gone AS (
+        DELETE FROM inbox.inbox_messages m USING free WHERE NOT payloads AND m.seq = free.seq
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM gone) INTO affected;
+END $$;
+
+-- A step of one of the two walks. What was skipped (not finished then, replayed, locked) is looked at again, from
+-- the lowest seq, a tenth of the age after the last time; at most a day after it.
+CREATE FUNCTION inbox.retain_messages(what text, age interval, max_rows int, OUT affected bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before timestamptz := now() - age;
+    tenth interval := age / 10;
+    walk jsonb := coalesce((SELECT j.walks -> what FROM inbox.inbox_janitor j), '{}');
+    front bigint := coalesce((walk ->> 'front')::bigint, 0);
+    again bigint := coalesce((walk ->> 'again')::bigint, 0);
+    rested_at timestamptz := coalesce((walk ->> 'rested_at')::timestamptz, now());
+    changed bigint;
+BEGIN
+    SELECT w.affected, w.place, w.more INTO affected, front, more
+    FROM inbox.walk_messages(what = 'payload', before, before - least(tenth, interval '1 hour'), front,
+                             9223372036854775807, max_rows) w;
+    IF NOT more AND (again > 0 OR rested_at <= now() - least(tenth, interval '1 day')) THEN
+        SELECT w.affected, w.place, w.more INTO changed, again, more
+        FROM inbox.walk_messages(what = 'payload', before, 'infinity', again, front, max_rows) w;
+        affected := affected + changed;
+        IF NOT more THEN
+            again := 0;
+            rested_at := now();
+        END IF;
+    END IF;
+    UPDATE inbox.inbox_janitor j
+    SET walks = j.walks || jsonb_build_object(what, jsonb_build_object(
+        'front', front, 'again', again, 'rested_at', rested_at));
+END $$;
+
+-- The oldest rows of a table that is only added to: its lowest seqs.
+CREATE FUNCTION inbox.retain_low(place regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    affected bigint;
+BEGIN
+    EXECUTE format(
+        'WITH low AS MATERIALIZED (SELECT t.seq, t.%2$I AS stamp FROM %1$s t ORDER BY t.seq LIMIT $2),'
+        ' old AS MATERIALIZED (SELECT t.seq FROM %1$s t'
+        '  WHERE t.seq IN (SELECT l.seq FROM low l WHERE l.stamp <= $1) FOR UPDATE SKIP LOCKED)'
+        ' DELETE FROM %1$s t USING old WHERE t.seq = old.seq', place, stamp) USING before, max_rows;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    RETURN affected;
+END $$;
+
+-- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'rejects', 'conflicts', 'audit', 'instances'
+-- (rescued ones). The only way in which a sidecar deletes anything: nothing that is not finished is in its reach.
+-- elected: another instance does it otherwise. more: the next batch may follow at once.
+CREATE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
+    OUT elected boolean, OUT affected bigint, OUT more boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    age interval := age_ms * interval '1 millisecond';
+    before timestamptz := now() - age;
+BEGIN
+    IF coalesce(age_ms, -1) < 0 THEN
+        PERFORM inbox.refuse('retain', format('age_ms is %s; it must be 0 or more', coalesce(age_ms::text, 'NULL')));
+    END IF;
+    max_rows := inbox.check_max_rows('retain', coalesce(max_rows, 0));
+    affected := 0;
+    more := false;
+    elected := inbox.elect_janitor(instance);
+    IF NOT elected THEN
+        RETURN;
+    END IF;
+    CASE coalesce(what, '')
+    WHEN 'payload', 'processed' THEN
+        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_messages(what, age, max_rows) r;
+        RETURN;
+    WHEN 'dead' THEN
+        WITH old AS MATERIALIZED (
+            SELECT m.seq FROM inbox.inbox_messages m WHERE m.dead_at <= before
+            ORDER BY m.dead_at, m.seq LIMIT max_rows
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM inbox.inbox_messages m USING old WHERE m.seq = old.seq;
+        GET DIAGNOSTICS affected = ROW_COUNT;
+    WHEN 'rejects' THEN
+        affected := inbox.retain_low('inbox.inbox_rejects', 'received_at', before, max_rows);
+    WHEN 'conflicts' THEN
+        affected := inbox.retain_low('inbox.inbox_conflicts', 'received_at', before, max_rows);
+    WHEN 'audit' THEN
+        affected := inbox.retain_low('inbox.inbox_audit', 'at', before, max_rows);
+    WHEN 'instances' THEN
+        WITH old AS MATERIALIZED (
+            SELECT i.id FROM inbox.inbox_instances i WHERE i.rescued_at <= before
+            ORDER BY i.id LIMIT max_rows
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM inbox.inbox_instances i USING old WHERE i.id = old.id;
+        GET DIAGNOSTICS affected = ROW_COUNT;
+    ELSE
+        PERFORM inbox.refuse('retain', format('what is %s; it is no kind of rows', coalesce(quote_literal(what), 'NULL')));
+    END CASE;
+    more := affected = max_rows;
+END $$;
+
+REVOKE ALL ON FUNCTION inbox.elect_janitor(int),
+    inbox.walk_messages(boolean, timestamptz, timestamptz, bigint, bigint, int),
+    inbox.retain_messages(text, interval, int), inbox.retain_low(regclass, text, timestamptz, int),
+    inbox.retain(int, text, bigint, int) FROM PUBLIC;

@@ -1,0 +1,43 @@
+/*
+ * Retention, a batch at a time: what PostgreSQL's clock says is old enough is deleted, or loses its payload.
+ * The database decides who does it (inbox.retain() in sql/migrations/0003_retention.sql). One thread: the
+ * janitor's.
+ */
+#ifndef STORE_RETAIN_H
+#define STORE_RETAIN_H
+
+#include <stdbool.h>
+
+#include "store/db.h"
+
+enum retain_kind {
+	RETAIN_PAYLOAD, /* of processed messages */
+	RETAIN_PROCESSED,
+	RETAIN_DEAD,
+	RETAIN_REJECTS,
+	RETAIN_CONFLICTS,
+	RETAIN_AUDIT,
+	RETAIN_INSTANCES, /* rescued ones */
+	RETAIN_KINDS
+};
+
+/* Its word in logs. */
+const char *retain_name(enum retain_kind kind);
+
+struct retain_batch {
+	int32_t instance;
+	enum retain_kind kind;
+	int64_t age_ms;
+	int max_rows; /* to be looked at; at least 1 */
+};
+struct retain_done {
+	int64_t affected;
+	bool more; /* the next batch may follow at once */
+};
+enum { RETAIN_ANOTHERS = 1 };
+/* RETAIN_ANOTHERS: another instance does it, or this one is fenced; nothing was done. Never waits for a
+ * row. */
+int retain_run(
+	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err);
+
+#endif

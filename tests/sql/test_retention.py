@@ -1,0 +1,267 @@
+"""inbox.retain(): what it deletes, what it leaves, who may do it, and what it costs."""
+
+import psycopg
+import pytest
+
+from test_functions import insert, row_of
+from test_operators import dead, ids, processed, value, waiting
+
+DAY = 24 * 3600 * 1000
+LONG_AGO = {"received_at": "2020-01-01"}
+DONE_LONG_AGO = {**LONG_AGO, "processed_at": "2020-01-01"}
+
+
+def retain(db, what, age_ms=DAY, max_rows=1000, instance=1):
+    """(elected, affected, more)"""
+    return db.execute("SELECT * FROM inbox.retain(%s, %s, %s, %s)", [instance, what, age_ms, max_rows]).fetchone()
+
+
+def all_of(db, what, age_ms=DAY, max_rows=1000):
+    """Batches until there is no more; how many rows they changed."""
+    total = 0
+    while True:
+        elected, affected, more = retain(db, what, age_ms, max_rows)
+        assert elected
+        total += affected
+        if not more:
+            return total
+
+
+def look_again(db):
+    """The time has come to look at what was skipped."""
+    db.execute("UPDATE inbox.inbox_janitor SET walks = (SELECT jsonb_object_agg(key, value || '{\"rested_at\":"
+               " \"2000-01-01\"}') FROM jsonb_each(walks))")
+
+
+def left(db):
+    return {row[0] for row in db.execute("SELECT event_id FROM inbox.inbox_messages")}
+
+
+def unfinished(db):
+    insert(db, "claimed", **LONG_AGO)
+    waiting(db, "waiting", **LONG_AGO)
+    waiting(db, "parked", **{**LONG_AGO, "available_at": "infinity"})
+    waiting(db, "retrying", **LONG_AGO, retry_count=1)
+    return {"claimed", "waiting", "parked", "retrying"}
+
+
+def test_processed_rows_go_when_their_age_is_reached(db):
+    processed(db, "old", **DONE_LONG_AGO)
+    processed(db, "just done", **LONG_AGO)
+    processed(db, "new")
+    dead(db, "dead", **LONG_AGO)
+    assert retain(db, "processed") == (True, 1, False)
+    assert left(db) == {"just done", "new", "dead"}
+
+
+def test_a_payload_is_dropped_and_its_digest_stays(db):
+    seq = processed(db, "old", headers='[["a", "b"]]', result='{"n": 1}', **DONE_LONG_AGO)
+    processed(db, "new", headers='[["a", "b"]]')
+    assert retain(db, "payload") == (True, 1, False)
+    row = row_of(db, seq)
+    assert (row["payload"], row["headers"], row["payload_digest"]) == (None, [], b"d")
+    assert (row["status"], row["result"]) == ("processed", {"n": 1})
+    assert value(db, "SELECT payload FROM inbox.inbox_messages WHERE event_id = 'new'") == b"{}"
+
+
+def test_what_lost_its_payload_is_not_written_again_but_deleted_later(db):
+    processed(db, "old", **DONE_LONG_AGO)
+    assert all_of(db, "payload") == 1
+    look_again(db)
+    assert all_of(db, "payload") == 0
+    assert all_of(db, "processed") == 1
+
+
+def test_a_dropped_payload_cannot_be_replayed(db):
+    processed(db, "old", **DONE_LONG_AGO)
+    retain(db, "payload")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        db.execute("SELECT inbox.replay('s', 'old')")
+    assert ids(db, "processed") == ["old"]
+
+
+def test_neither_can_one_that_had_no_digest(db):
+    processed(db, "old", payload_digest=None, **DONE_LONG_AGO)
+    retain(db, "payload")
+    assert value(db, "SELECT inbox.replay_where('processed')") == 0
+
+
+def test_a_tombstone_keeps_its_headers_and_can_be_replayed(db):
+    seq = processed(db, "old", payload=None, payload_digest=None, headers='[["a", "b"]]', **DONE_LONG_AGO)
+    assert retain(db, "payload")[1] == 0
+    assert value(db, "SELECT inbox.replay('s', 'old')") is True
+    assert row_of(db, seq)["headers"] == [["a", "b"]]
+
+
+@pytest.mark.parametrize("what", ["payload", "processed", "dead"])
+def test_what_is_not_finished_is_never_touched(db, what):
+    expected = unfinished(db)
+    before = db.execute("SELECT m::text FROM inbox.inbox_messages m ORDER BY seq").fetchall()
+    for _ in range(3):
+        assert all_of(db, what, age_ms=0) == 0
+        if what != "dead":
+            look_again(db)
+    assert left(db) == expected
+    assert db.execute("SELECT m::text FROM inbox.inbox_messages m ORDER BY seq").fetchall() == before
+
+
+def test_what_is_finished_later_is_found_when_it_is_looked_at_again(db):
+    unfinished(db)
+    processed(db, "old", **DONE_LONG_AGO)
+    assert all_of(db, "processed") == 1
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = '2020-01-02' WHERE event_id = 'claimed'")
+    assert all_of(db, "processed") == 0
+    look_again(db)
+    assert all_of(db, "processed", max_rows=2) == 1
+    assert left(db) == {"waiting", "parked", "retrying"}
+
+
+def test_it_is_looked_at_again_after_a_tenth_of_the_age(db):
+    unfinished(db)
+    all_of(db, "processed")
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = '2020-01-02' WHERE event_id = 'claimed'")
+    rested = "UPDATE inbox.inbox_janitor SET walks = jsonb_set(walks, '{processed,rested_at}', to_jsonb(now() - %s::interval))"
+    db.execute(rested, ["2 hours"])
+    assert all_of(db, "processed") == 0
+    db.execute(rested, ["3 hours"])
+    assert all_of(db, "processed") == 1
+
+
+def test_a_walk_is_done_in_batches_and_ends_where_rows_are_young(db):
+    for number in range(10):
+        processed(db, f"old{number}", **DONE_LONG_AGO)
+    waiting(db, "waits", **LONG_AGO)
+    for number in range(10):
+        processed(db, f"new{number}")
+    assert [retain(db, "processed", max_rows=4) for _ in range(4)] == [
+        (True, 4, True), (True, 4, True), (True, 2, False), (True, 0, False)]
+    assert value(db, "SELECT (walks -> 'processed' ->> 'front')::bigint = (SELECT seq FROM inbox.inbox_messages"
+                     " WHERE event_id = 'waits') FROM inbox.inbox_janitor") is True
+
+
+def test_a_walk_waits_before_rows_that_may_be_at_work_still(db):
+    """Received early enough to be old, done just now: hardly any are skipped for the long while of looking again."""
+    processed(db, "a", received_at="now", processed_at="now")
+    db.execute("UPDATE inbox.inbox_messages SET received_at = now() - interval '24 hours 1 minute'")
+    assert all_of(db, "processed") == 0
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = now() - interval '24 hours 1 second'")
+    assert all_of(db, "processed") == 1
+
+
+def test_a_row_from_the_future_holds_up_nothing(db):
+    for number in range(5):
+        processed(db, f"future{number}", received_at="2100-01-01", processed_at="2100-01-01")
+    processed(db, "old", **DONE_LONG_AGO)
+    assert all_of(db, "processed", max_rows=2) == 1
+
+
+def test_dead_rows_go_by_their_own_age(db):
+    dead(db, "old", dead_at="2020-01-01")
+    dead(db, "older", dead_at="2019-01-01")
+    dead(db, "new", **LONG_AGO)
+    assert retain(db, "dead", max_rows=1) == (True, 1, True)
+    assert left(db) == {"old", "new"}
+    assert all_of(db, "dead") == 1
+    assert left(db) == {"new"}
+
+
+@pytest.mark.parametrize("what, table, stamp, columns, values", [
+    ("rejects", "inbox_rejects", "received_at", "topic, kafka_partition, kafka_offset, reason", "'t', 0, {n}, 'r'"),
+    ("conflicts", "inbox_conflicts", "received_at", "source, event_id, topic, kafka_partition, kafka_offset",
+     "'s', 'e', 't', 0, {n}"),
+    ("audit", "inbox_audit", "at", "action", "'{n}'"),
+])
+def test_side_tables_go_by_age(db, what, table, stamp, columns, values):
+    for number, at in enumerate(["2020-01-01", "2020-01-02", "now", "now"]):
+        db.execute(f"INSERT INTO inbox.{table} ({stamp}, {columns}) VALUES ('{at}', {values.format(n=number)})")
+    assert retain(db, what, max_rows=1) == (True, 1, True)
+    assert all_of(db, what, max_rows=1) == 1
+    assert value(db, f"SELECT count(*) FROM inbox.{table} WHERE {stamp} > now() - interval '1 hour'") == 2
+    assert value(db, f"SELECT count(*) FROM inbox.{table}") == 2
+
+
+def test_instances_go_when_they_were_rescued_long_ago(db):
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at, rescued_at) VALUES"
+               " (2, 'rescued', 1, '2020-01-01', '2020-01-01'), (3, 'not yet', 1, '2020-01-01', NULL),"
+               " (4, 'just now', 1, now(), now())")
+    assert retain(db, "instances") == (True, 1, False)
+    assert {row[0] for row in db.execute("SELECT id FROM inbox.inbox_instances")} == {1, 3, 4}
+
+
+@pytest.mark.parametrize("what", ["payload", "processed", "dead"])
+def test_a_locked_row_is_left_and_not_waited_for(db, connect, what):
+    make = dead if what == "dead" else processed
+    for event_id in ("free", "locked"):
+        make(db, event_id, **({"dead_at": "2020-01-01"} if what == "dead" else DONE_LONG_AGO))
+    db.execute("SET lock_timeout = '2s'")
+    other = connect()
+    with other.transaction():
+        other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'locked' FOR KEY SHARE")
+        assert all_of(db, what) == 1
+    if what != "dead":
+        look_again(db)
+    assert all_of(db, what) == 1
+
+
+def test_a_replayed_row_stays(db):
+    processed(db, "a", **DONE_LONG_AGO)
+    db.execute("SELECT inbox.replay('s', 'a')")
+    for what in ("payload", "processed"):
+        assert all_of(db, what) == 0
+    assert ids(db, "waiting") == ["a"]
+
+
+def make_instance(db, number):
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (%s, 'other', 1)", [number])
+
+
+def test_one_instance_does_it_and_another_when_that_is_gone(db):
+    make_instance(db, 2)
+    processed(db, "old", **DONE_LONG_AGO)
+    assert retain(db, "audit", instance=2)[0] is True
+    assert retain(db, "processed", instance=1) == (False, 0, False)
+    assert left(db) == {"old"}
+    db.execute("UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = 2")
+    assert retain(db, "processed", instance=1) == (True, 1, False)
+    assert retain(db, "processed", instance=2)[0] is False
+
+
+def test_another_takes_over_who_has_not_been_seen_for_half_a_minute(db):
+    make_instance(db, 2)
+    retain(db, "audit", instance=2)
+    db.execute("UPDATE inbox.inbox_janitor SET seen_at = now() - interval '29 seconds'")
+    assert retain(db, "audit", instance=1)[0] is False
+    db.execute("UPDATE inbox.inbox_janitor SET seen_at = now() - interval '31 seconds'")
+    assert retain(db, "audit", instance=1)[0] is True
+
+
+def test_two_at_once_do_not_wait_for_each_other(db, connect):
+    make_instance(db, 2)
+    other = connect()
+    db.execute("SET lock_timeout = '2s'")
+    with other.transaction():
+        assert retain(other, "processed", instance=2)[0] is True
+        assert retain(db, "processed", instance=1)[0] is False
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM inbox.inbox_janitor", "UPDATE inbox.inbox_janitor SET walks = '{}'"])
+def test_a_lost_place_begins_anew(db, statement):
+    processed(db, "a", **DONE_LONG_AGO)
+    all_of(db, "processed")
+    insert(db, "low", **LONG_AGO)
+    db.execute(statement)
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = '2020-01-01'")
+    assert all_of(db, "processed") == 1
+
+
+@pytest.mark.parametrize("what, age_ms, max_rows", [
+    ("messages", 0, 1), (None, 0, 1), ("dead", -1, 1), ("dead", None, 1), ("dead", 0, 0), ("dead", 0, None)])
+def test_wrong_arguments_are_refused(db, what, age_ms, max_rows):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="inbox.retain"):
+        retain(db, what, age_ms, max_rows)
+
+
+@pytest.mark.parametrize("age_ms", [0, 100 * 365 * DAY])
+def test_every_age_that_can_be_configured_is_taken(db, age_ms):
+    for what in ("payload", "processed", "dead", "rejects", "conflicts", "audit", "instances"):
+        assert retain(db, what, age_ms)[0] is True

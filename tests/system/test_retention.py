@@ -1,0 +1,208 @@
+"""Retention: what a running sidecar deletes, when, and what it leaves."""
+
+import json
+import signal
+
+import psycopg
+import pytest
+
+from support.scripts import always, by_id, DONE
+from support.wait import eventually, throughout
+from support.wire import dead, NEVER, retry
+
+NEVER_OVER = {"processed": "never", "payload": "never", "dead": "never", "rejects": "never", "conflicts": "never",
+              "audit": "never"}
+
+
+def retention(**ages):
+    return {"retention": {**NEVER_OVER, **ages}}
+
+
+def has_payload(inbox, event_id):
+    return inbox.value("SELECT payload IS NOT NULL OR headers <> '[]' FROM inbox.inbox_messages WHERE event_id = %s",
+                       [event_id])
+
+
+def janitor(inbox):
+    """The instance that does the work."""
+    return inbox.value("SELECT instance FROM inbox.inbox_janitor")
+
+
+def age(inbox, by="1 hour"):
+    """All that was received, processed or given up was so earlier."""
+    inbox.execute(f"UPDATE inbox.inbox_messages SET received_at = received_at - interval '{by}',"
+                  f" processed_at = processed_at - interval '{by}', dead_at = dead_at - interval '{by}'")
+
+
+def test_under_load_all_that_is_processed_goes_and_nothing_else(start_inboxd, handler, streams, topic, inbox):
+    """Beside the messages that are deleted wait, fail, hang and died others."""
+    sidecar = start_inboxd(retention(payload="1s", processed="2s"))
+    script = {**{f"hangs{n}": NEVER for n in range(5)}, **{f"fails{n}": retry(delay_ms=3600000) for n in range(5)},
+              **{f"dead{n}": dead(reason="no") for n in range(5)}}
+    client = handler(sidecar, by_id(script), timeout_ms=120000)
+    good = [f"e{number}" for number in range(10_000)]
+    for start in range(0, len(good), 2000):
+        streams.events(topic, good[start:start + 2000], key=lambda event_id: event_id)
+        streams.events(topic, [name for name in script if name.endswith(str(start // 2000))], key=lambda name: name)
+    eventually(lambda: inbox.count() == len(script) and len(client.deliveries) >= len(good), timeout=90,
+               what="the processed rows to be deleted")
+    assert {row["event_id"] for row in inbox.messages()} == set(script)
+    assert all(has_payload(inbox, event_id) for event_id in script)
+    assert sorted(delivery.event_id for delivery in client.deliveries) == sorted([*good, *script])
+    eventually(lambda: sidecar.metric("inboxd_purged_total") == len(good))
+    assert "heartbeat_failed" not in sidecar.stderr
+
+
+def test_the_payload_goes_before_the_id(start_inboxd, handler, produce, topic, inbox):
+    sidecar = start_inboxd(retention(payload="1s", processed="8s"))
+    handler(sidecar, always(DONE))
+    produce(topic, b'{"secret": 1}', headers=[("id", "a"), ("name", "value")])
+    row = inbox.wait_status("a", "processed")
+    assert (row["payload"], row["headers"]) == (b'{"secret": 1}', [["id", "a"], ["name", "value"]])
+    eventually(lambda: not has_payload(inbox, "a"))
+    assert inbox.message("a")["payload_digest"] == row["payload_digest"]
+    eventually(lambda: inbox.count() == 0)
+    eventually(lambda: sidecar.metric("inboxd_purged_total") == 1)
+    assert sidecar.metric("inboxd_payloads_dropped_total") == 1
+
+
+@pytest.fixture
+def dropped(start_inboxd, handler, streams, topic, inbox):
+    """A sidecar whose message `a` was handled and has lost its payload; and its handler."""
+    sidecar = start_inboxd(retention(payload="1s"))
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    eventually(lambda: not has_payload(inbox, "a"))
+    return sidecar, client
+
+
+def test_a_copy_is_a_duplicate_after_the_payload_is_gone(dropped, streams, topic, inbox):
+    sidecar, client = dropped
+    streams.events(topic, ["a", "b"], key=lambda _: "one partition")
+    inbox.wait_status("b", "processed")
+    eventually(lambda: sidecar.metric("inboxd_duplicates_total", topic=topic) == 1)
+    assert inbox.conflicts() == []
+    assert [delivery.event_id for delivery in client.deliveries] == ["a", "b"]
+
+
+def test_a_dropped_payload_is_not_replayed(dropped, topic, inbox):
+    _, client = dropped
+    for sql in (f"SELECT inbox.replay('{topic}', 'a')", "UPDATE inbox.inbox_messages SET processed_at = NULL"):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            inbox.query(sql)
+    assert inbox.value("SELECT inbox.replay_where('processed')") == 0
+    assert inbox.message("a")["status"] == "processed"
+    assert len(client.deliveries) == 1
+
+
+def test_a_message_that_is_replayed_in_time_stays_whole(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retention(payload="30m", processed="40m"))
+    client = handler(sidecar, by_id({"a": [DONE, NEVER]}))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    inbox.query(f"SELECT inbox.replay('{topic}', 'a')")
+    eventually(lambda: len(client.deliveries) == 2)
+    age(inbox)
+    streams.events(topic, ["b"])
+    inbox.wait_status("b", "processed")
+    inbox.execute("UPDATE inbox.inbox_messages SET received_at = received_at - interval '1 hour',"
+                  " processed_at = processed_at - interval '1 hour' WHERE event_id = 'b'")
+    eventually(lambda: inbox.count() == 1)
+    assert has_payload(inbox, "a")
+
+
+def test_a_locked_row_is_left_until_the_lock_is_gone(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retention(processed="2s"))
+    handler(sidecar, always(DONE))
+    streams.events(topic, ["locked", "free"])
+    inbox.wait_status("locked", "processed")
+    with inbox.connect() as other:
+        other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'locked' FOR KEY SHARE")
+        eventually(lambda: [row["event_id"] for row in inbox.messages()] == ["locked"])
+        other.rollback()
+    eventually(lambda: inbox.count() == 0)
+    assert "retention_failed" not in sidecar.stderr
+
+
+def test_of_two_sidecars_one_does_it_and_the_other_takes_over(start_inboxd, handler, streams, topic, group, inbox):
+    sidecars = [start_inboxd(retention(processed="20s"), inbox={"instance": name}) for name in ("one", "two")]
+    for sidecar in sidecars:
+        handler(sidecar, always(DONE))
+
+    def old_messages(count):
+        """Ones that Kafka will not give again: an id that is gone would be stored anew."""
+        streams.events(topic, [f"{count}/{number}" for number in range(count)])
+        inbox.wait_processed(count)
+        eventually(lambda: streams.lag(group, topic) == 0)
+        age(inbox)
+
+    first = eventually(lambda: janitor(inbox))
+    old_messages(200)
+    eventually(lambda: sum(sidecar.metric("inboxd_purged_total") for sidecar in sidecars) == 200)
+    assert janitor(inbox) == first
+    idle, busy = sorted(sidecars, key=lambda sidecar: sidecar.metric("inboxd_purged_total"))
+    assert (idle.metric("inboxd_purged_total"), busy.status()["instance"]) == (0, first)
+    assert busy.stop() == 0
+    old_messages(100)
+    eventually(lambda: idle.metric("inboxd_purged_total") == 100)
+    assert janitor(inbox) == idle.status()["instance"]
+
+
+def test_ages_are_taken_over_at_sighup(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retention())
+    handler(sidecar, by_id({"dead": [dead(reason="no")]}))
+    streams.events(topic, ["dead", "done"])
+    inbox.wait_status("dead", "dead")
+    inbox.wait_status("done", "processed")
+    age(inbox)
+    throughout(lambda: inbox.count() == 2, 2)
+    sidecar.write_configuration(retention(dead="30m", processed="2h"))
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: [row["event_id"] for row in inbox.messages()] == ["done"])
+
+
+def test_rejects_conflicts_and_audit_have_ages_of_their_own(start_inboxd, handler, produce, topic, inbox):
+    sidecar = start_inboxd(retention(rejects="1s", conflicts="1s", audit="1s"))
+    handler(sidecar, always(DONE))
+    produce(topic, b"{}", headers=[("id", "")])
+    produce(topic, b"{}", headers=[("id", "a")], partition=0)
+    produce(topic, b"{1}", headers=[("id", "a")], partition=0)
+    inbox.query("SELECT inbox.discard('s', 'none')")
+    eventually(lambda: sidecar.metric("inboxd_purged_total") == 3)
+    assert (inbox.rejects(), inbox.conflicts(), inbox.query("SELECT * FROM inbox.inbox_audit")) == ([], [], [])
+    assert inbox.message("a")["status"] == "processed"
+
+
+def test_a_janitor_that_is_held_up_holds_up_nobody_and_no_stop(start_inboxd, handler, streams, topic, inbox):
+    """The audit is locked as a whole: its batch waits for its timeout, fails, and is tried again later."""
+    sidecar = start_inboxd(retention(audit="1s"))
+    client = handler(sidecar, always(DONE))
+    with inbox.connect() as other:
+        other.execute("LOCK TABLE inbox.inbox_audit IN ACCESS EXCLUSIVE MODE")
+        eventually(lambda: "retention_failed" in sidecar.stderr)
+        streams.events(topic, ["a"])
+        eventually(lambda: client.deliveries)
+        inbox.wait_processed(1)
+        assert sidecar.get("/readyz")[0] == 200
+        eventually(lambda: inbox.value("SELECT count(*) FROM pg_locks WHERE NOT granted"), every=0.01)
+        assert sidecar.stop(timeout=5) == 0
+        other.rollback()
+    sidecar.start()
+    eventually(lambda: janitor(inbox) == sidecar.status()["instance"])
+
+
+def test_what_was_done_is_logged_and_not_more_often_than_needed(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retention(processed="1s"), log={"format": "json"})
+    handler(sidecar, always(DONE))
+
+    def lines():
+        return [line for line in map(json.loads, sidecar.stderr.splitlines()) if line["event"] == "retention_done"]
+
+    streams.events(topic, ["a", "b"], key=lambda _: "one partition")
+    assert eventually(lines)[0]["processed_deleted"] > 0
+    streams.events(topic, ["c"])
+    eventually(lambda: sidecar.metric("inboxd_purged_total") == 3)
+    assert len(lines()) == 1
+    assert eventually(lambda: lines()[1:])[0]["payloads_dropped"] == 0
+    assert sum(line["processed_deleted"] for line in lines()) == 3
