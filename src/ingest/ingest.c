@@ -16,6 +16,7 @@
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
 #include "ingest/ownership.h"
+#include "ingest/retention.h"
 #include "ingest/state.h"
 #include "ingest/storing.h"
 #include "model/meters.h"
@@ -132,6 +133,7 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 		r = consumer_new(&ingest->consumer, options->config, &ingest->events, err);
 	if (r < 0)
 		return r;
+	ingest->retention = retention_ask(consumer_handle(ingest->consumer), options->config);
 	*out = ingest;
 	ingest = NULL;
 	return 0;
@@ -141,6 +143,7 @@ void ingest_free(struct ingest *ingest)
 {
 	if (ingest == NULL)
 		return;
+	retention_forget(&ingest->retention);
 	consumer_free(ingest->consumer);
 	inbox_free(ingest->inbox);
 	db_free(ingest->db);
@@ -296,6 +299,7 @@ static void look_around(struct ingest *ingest)
 		return;
 	ingest->look_at_ms = now_ms + LOOK_EVERY_MS;
 	offsets_show_lag(ingest);
+	retention_hear(&ingest->retention, ingest->options.config);
 	if (!atomic_load(&health->broker_ok) &&
 		ask_reaches_broker(consumer_handle(ingest->consumer), BROKER_WAIT_MS))
 		atomic_store(&health->broker_ok, true);

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define ANSWER_MS 10000
 #define SECOND_MS 1000LL
 
 struct check {
 	const struct config *config;
-	struct buf *report;
+	struct buf *report; /* NULL: into the log instead */
 	struct err *err;
 	int result;
 };
@@ -29,6 +31,15 @@ static void too_short(struct check *check, const char *topic, int64_t kept_ms)
 {
 	struct err one = ERR_INIT;
 
+	if (check->report == NULL) {
+		log_warn("retention_short", LOG_STR("topic", topic),
+			LOG_INT("topic_keeps_s", kept_ms / SECOND_MS),
+			LOG_INT("retention_processed_s",
+				check->config->retention.processed / SECOND_MS),
+			LOG_STR("next", "a record read again after its id was purged is handled "
+					"twice; make retention.processed longer"));
+		return;
+	}
 	(void)err_set(&one, FAULT_CHECK,
 		"retention.processed (%lld s) must be longer than topic \"%s\" keeps its records "
 		"(%lld s): a record read again after its id was purged is handled twice",
@@ -40,6 +51,27 @@ static void too_short(struct check *check, const char *topic, int64_t kept_ms)
 	check->result = FAULT_CHECK;
 }
 
+static void unknown(struct check *check, const char *topic, const char *why)
+{
+	if (check->report != NULL)
+		buf_addf(check->report, "kafka: topic %s: retention unknown: %s\n", topic, why);
+	else
+		log_info("retention_unknown", LOG_STR("topic", topic), LOG_STR("error", why));
+}
+
+static void kept_forever(struct check *check, const char *topic)
+{
+	if (check->report != NULL)
+		buf_addf(check->report,
+			"kafka: topic %s keeps its records forever; ids purged after "
+			"retention.processed would be stored anew if read again\n",
+			topic);
+	else
+		log_info("retention_topic_keeps_all", LOG_STR("topic", topic),
+			LOG_STR("next",
+				"a record read again after its id was purged is stored anew"));
+}
+
 static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topic)
 {
 	const char *name = rd_kafka_ConfigResource_name(topic);
@@ -47,18 +79,14 @@ static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topi
 	int64_t kept_ms;
 
 	if (rd_kafka_ConfigResource_error(topic) != RD_KAFKA_RESP_ERR_NO_ERROR || kept == NULL) {
-		buf_addf(check->report, "kafka: topic %s: retention unknown: %s\n", name,
-			rd_kafka_err2str(rd_kafka_ConfigResource_error(topic)));
+		unknown(check, name, rd_kafka_err2str(rd_kafka_ConfigResource_error(topic)));
 		return;
 	}
 	kept_ms = strtoll(kept, NULL, 10);
 	if (check->config->retention.processed == CONFIG_NEVER)
 		return;
 	if (kept_ms < 0)
-		buf_addf(check->report,
-			"kafka: topic %s keeps its records forever; ids purged after "
-			"retention.processed would be stored anew if read again\n",
-			name);
+		kept_forever(check, name);
 	else if (check->config->retention.processed <= kept_ms)
 		too_short(check, name, kept_ms);
 }
@@ -71,7 +99,7 @@ static void check_answer(struct check *check, rd_kafka_event_t *event)
 	size_t count = 0;
 
 	if (result == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-		buf_addf(check->report, "kafka: retention of the topics unknown: %s\n",
+		unknown(check, "*",
 			event == NULL ? "no answer" : rd_kafka_event_error_string(event));
 		return;
 	}
@@ -92,29 +120,54 @@ static size_t list_topics(const struct config *config, rd_kafka_ConfigResource_t
 	return count;
 }
 
+rd_kafka_queue_t *retention_ask(rd_kafka_t *kafka, const struct config *config)
+{
+	rd_kafka_ConfigResource_t **topics =
+		calloc(config->kafka_topics.count + 1, sizeof(rd_kafka_ConfigResource_t *));
+	size_t count = topics == NULL ? 0 : list_topics(config, topics);
+	rd_kafka_queue_t *queue = NULL;
+
+	if (count > 0) {
+		queue = rd_kafka_queue_new(kafka);
+		rd_kafka_DescribeConfigs(kafka, topics, count, NULL, queue);
+		rd_kafka_ConfigResource_destroy_array(topics, count);
+	}
+	free(topics);
+	return queue;
+}
+
+void retention_forget(rd_kafka_queue_t **queue)
+{
+	if (*queue != NULL)
+		rd_kafka_queue_destroy(*queue);
+	*queue = NULL;
+}
+
+void retention_hear(rd_kafka_queue_t **queue, const struct config *config)
+{
+	struct check check = { .config = config };
+	rd_kafka_event_t *event = *queue == NULL ? NULL : rd_kafka_queue_poll(*queue, 0);
+
+	if (event == NULL)
+		return;
+	check_answer(&check, event);
+	rd_kafka_event_destroy(event);
+	retention_forget(queue);
+}
+
 int retention_check(
 	rd_kafka_t *kafka, const struct config *config, struct buf *report, struct err *err)
 {
 	struct check check = { config, report, err, 0 };
-	rd_kafka_ConfigResource_t **topics =
-		calloc(config->kafka_topics.count + 1, sizeof(rd_kafka_ConfigResource_t *));
-	rd_kafka_queue_t *queue;
+	rd_kafka_queue_t *queue = retention_ask(kafka, config);
 	rd_kafka_event_t *event;
-	size_t count;
 
-	if (topics == NULL)
-		return err_memory(err);
-	count = list_topics(config, topics);
-	if (count > 0) {
-		queue = rd_kafka_queue_new(kafka);
-		rd_kafka_DescribeConfigs(kafka, topics, count, NULL, queue);
-		event = rd_kafka_queue_poll(queue, ANSWER_MS);
-		check_answer(&check, event);
-		if (event != NULL)
-			rd_kafka_event_destroy(event);
-		rd_kafka_queue_destroy(queue);
-	}
-	rd_kafka_ConfigResource_destroy_array(topics, count);
-	free(topics);
+	if (queue == NULL)
+		return 0;
+	event = rd_kafka_queue_poll(queue, ANSWER_MS);
+	check_answer(&check, event);
+	if (event != NULL)
+		rd_kafka_event_destroy(event);
+	rd_kafka_queue_destroy(queue);
 	return check.result;
 }

@@ -67,6 +67,7 @@ struct ingest {
 	struct ingest_options options;
 	struct consumer *consumer;
 	struct consumer_events events;
+	rd_kafka_queue_t *retention; /* see retention.h; NULL = answered */
 	struct db *db;
 	struct inbox *inbox;
 	struct partitions partitions;

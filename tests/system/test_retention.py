@@ -206,3 +206,15 @@ def test_what_was_done_is_logged_and_not_more_often_than_needed(start_inboxd, ha
     assert len(lines()) == 1
     assert eventually(lambda: lines()[1:])[0]["payloads_dropped"] == 0
     assert sum(line["processed_deleted"] for line in lines()) == 3
+
+
+def test_run_warns_when_ids_are_forgotten_before_kafka_forgets_the_records(make_inboxd, make_topic):
+    short, long = make_topic(retention_ms=600_000), make_topic(retention_ms=7_200_000)
+    sidecar = make_inboxd(retention(processed="1h"), kafka={"topics": [short, long]}, log={"format": "json"}).start()
+
+    def lines():
+        return [line for line in map(json.loads, sidecar.stderr.splitlines()) if line["event"] == "retention_short"]
+
+    assert eventually(lines)[0]["topic"] == long
+    assert (lines()[0]["topic_keeps_s"], lines()[0]["retention_processed_s"]) == (7200, 3600)
+    assert len(lines()) == 1
