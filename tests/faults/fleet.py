@@ -342,9 +342,10 @@ class Fleet:
                                 " WHERE status NOT IN ('processed', 'dead') ORDER BY seq LIMIT 20")
 
     def wait_done(self, timeout=40):
-        """Everything produced so far is in the table and at its end."""
+        """Everything produced so far is in the table and at its end; long runs leave more to work off."""
         self.enough()
         wanted = len(self.ledger.first_copies())
+        timeout += wanted / 100
         eventually(lambda: self.inbox.count() >= wanted and not self.unfinished(), timeout,
                    what=_Words(lambda: f"{wanted} messages to be processed; {self.inbox.count()} stored,"
                                        f" unfinished: {self.unfinished()}; seed {self.seed}"))

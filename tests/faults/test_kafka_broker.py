@@ -37,7 +37,7 @@ def caught_up(fleet, broker, name, group):
     eventually(lambda: broker.streams.lag(group, name) == 0, 30, "the group to have no lag")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_broker_killed_again_and_again_under_load(fleet, broker, name, group, long_run):
     fleet.produce_in_background()
     for _ in range(10 if long_run else 2):
