@@ -123,9 +123,11 @@ END $$;
 -- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'rejects', 'conflicts', 'audit', 'instances'
 -- (rescued ones). The only way in which a sidecar deletes anything: nothing that is not finished is in its reach.
 -- elected: another instance does it otherwise. more: the next batch may follow at once.
+-- A walk must go along its index and stop: a bitmap would read all that is left, and a plan for any values may be one.
 CREATE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
     OUT elected boolean, OUT affected bigint, OUT more boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_bitmapscan = off SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     age interval := age_ms * interval '1 millisecond';
     before timestamptz := now() - age;
