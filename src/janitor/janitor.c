@@ -27,7 +27,7 @@
 #define FAULT_LEAST_MS    1000
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
-#define INSTANCES_KEPT_MS (24 * 3600 * 1000LL)
+#define INSTANCES_KEPT_MS (24LL * 3600 * 1000)
 
 struct janitor {
 	struct janitor_options options;

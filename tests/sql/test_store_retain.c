@@ -8,7 +8,7 @@ static struct retain_done retain(struct world *world, enum retain_kind kind, int
 	const struct retain_batch batch = {
 		.instance = world->me.id,
 		.kind = kind,
-		.age_ms = 3600 * 1000,
+		.age_ms = 3600000,
 		.max_rows = max_rows,
 	};
 	struct retain_done done;
