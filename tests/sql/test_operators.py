@@ -187,6 +187,7 @@ def test_nothing_else_notifies(db, connect):
     seq = insert(db, "a")
     waiting(db, "b")
     db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+    stop_sidecars(db)
     db.execute("SELECT inbox.discard_where(), inbox.purge('0'), inbox.seek('orders', 0, 1),"
                " inbox.adopt('c', 'g'), inbox.status()")
     assert list(listener.notifies(timeout=0.3)) == []
