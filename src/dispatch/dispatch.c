@@ -251,7 +251,7 @@ static size_t sessions_most(void)
 {
 	size_t limit = descriptors_limit();
 
-	limit -= limit < 2 * DESCRIPTORS_KEPT ? limit / 2 : DESCRIPTORS_KEPT;
+	limit -= limit < 2UL * DESCRIPTORS_KEPT ? limit / 2 : DESCRIPTORS_KEPT;
 	return limit < SESSIONS_MAX ? limit : SESSIONS_MAX;
 }
 
