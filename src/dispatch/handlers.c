@@ -277,6 +277,18 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		handler_free(dispatch, handler);
 }
 
+static void fall_silent(struct session *session)
+{
+	if (!session->silent)
+		log_warn("handler_silent", LOG_STR("handler", session->handler->name),
+			LOG_STR("session", session->id),
+			LOG_STR("why", "a delivery timed out unanswered"),
+			LOG_INT("timeout_ms", session->timeout_ms),
+			LOG_STR("next", "one message at a time, and others first, until it says "
+					"anything"));
+	session->silent = true;
+}
+
 /* Judged by the tick before: whatever held the loop up, what came in time has been read by now. */
 static void expire(struct dispatch *dispatch, struct session *session, int64_t read_ms)
 {
@@ -288,6 +300,7 @@ static void expire(struct dispatch *dispatch, struct session *session, int64_t r
 			held_return(dispatch, entry);
 			continue;
 		}
+		fall_silent(session);
 		session_cancel(session, entry, "timeout");
 		handlers_close_delivery(dispatch, entry);
 		judge_timeout(&dispatch->rules, entry, session->timeout_ms);

@@ -216,6 +216,7 @@ void lines_take(struct session *session, struct bytes text)
 {
 	struct line line = { .kind = LINE_BROKEN };
 
+	session->silent = false;
 	if (protocol_parse(session->dispatch->parser, text, &line, NULL) != 0) {
 		line = (struct line){ .kind = LINE_BROKEN, .error_code = PROTOCOL_INTERNAL };
 		(void)snprintf(

@@ -2,6 +2,10 @@
  * Who gets what. What is ready for a handler goes to its least busy connection that has room.
  * Windows: each connection's own, the global max_in_flight, of which one handler leaves a tenth to
  * the others, and the bytes a connection has not read yet.
+ *
+ * A frozen connection has the fewest open messages after each timeout, and would attract all that
+ * comes. So one that let a delivery time out and has been silent since is served last, and gets one
+ * message at a time, until it says anything: also an answer that is too late.
  */
 #include "dispatch/core.h"
 
@@ -10,10 +14,23 @@
  * and the line must be one that handlers read. */
 #define BATCH_BYTES ((size_t)PROTOCOL_MAX_LINE / 8)
 
+static size_t window_of(const struct session *session)
+{
+	return session->silent && session->window > 1 ? 1 : session->window;
+}
+
 static bool has_room(const struct session *session)
 {
 	return !session->draining && !session->closing && session->alone == NULL &&
-	       session->open_count < session->window && session_unsent(session) < OUTPUT_MAX_BYTES;
+	       session->open_count < window_of(session) &&
+	       session_unsent(session) < OUTPUT_MAX_BYTES;
+}
+
+static bool is_better(const struct session *session, const struct session *best)
+{
+	if (best == NULL || session->silent != best->silent)
+		return best == NULL || best->silent;
+	return session->open_count < best->open_count;
 }
 
 struct session *pump_least_busy(const struct handler *handler, bool (*fits)(const struct session *))
@@ -22,7 +39,7 @@ struct session *pump_least_busy(const struct handler *handler, bool (*fits)(cons
 	struct session *session;
 
 	TAILQ_FOREACH (session, &handler->sessions, group_link) {
-		if (fits(session) && (best == NULL || session->open_count < best->open_count))
+		if (fits(session) && is_better(session, best))
 			best = session;
 	}
 	return best;
@@ -57,7 +74,7 @@ static bool batch_is_due(struct session *session, size_t count, int64_t now_ms)
 static size_t batch_size(const struct dispatch *dispatch, const struct session *session)
 {
 	size_t count = pump_allowance(dispatch, session->handler);
-	size_t room = session->window - session->open_count;
+	size_t room = window_of(session) - session->open_count;
 
 	if (count > room)
 		count = room;

@@ -1,6 +1,7 @@
 """One connection's life: deadlines, windows, draining, crashes, and who may connect."""
 
 import os
+import threading
 
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
@@ -39,6 +40,35 @@ def test_an_answer_after_the_deadline_is_ignored_and_counted(inboxd, handler, pr
     client.answer(client.deliveries[0], {"status": "dead"})
     eventually(lambda: inboxd.metric("inboxd_unknown_answers_total") == 1)
     assert inbox.message("x")["status"] == "processed"
+
+
+def test_a_silent_connection_gets_one_message_at_a_time_until_it_says_something(
+        start_inboxd, handler, streams, topic, inbox):
+    """Also a late answer is something; then its window is whole again."""
+    sidecar = start_inboxd(retry={"backoff": "10ms", "backoff_max": "20ms"})
+    answers = threading.Event()
+    client = handler(sidecar, lambda delivery: DONE if answers.is_set() else NEVER,
+                     max_in_flight=5, timeout_ms=500)
+    streams.events(topic, [f"e{number}" for number in range(20)])
+    first = eventually(lambda: len(client.deliveries) == 5 and list(client.deliveries))
+    eventually(lambda: len(client.cancels) >= 7)
+    assert len(client.deliveries) <= len(client.cancels) + 1
+    client.answer(first[0], DONE)
+    eventually(lambda: len(client.deliveries) - len(client.cancels) > 1)
+    answers.set()
+    inbox.wait_processed(20)
+    assert "event=handler_silent handler=handler" in sidecar.stderr
+
+
+def test_the_others_are_served_before_a_silent_connection(inboxd, handler, streams, topic, inbox):
+    silent = handler(inboxd, always(NEVER), name="twin", max_in_flight=5, timeout_ms=300)
+    streams.events(topic, [f"e{number}" for number in range(10)])
+    eventually(lambda: silent.cancels)
+    healthy = handler(inboxd, always(DONE), name="twin", max_in_flight=64, timeout_ms=5000)
+    streams.events(topic, [f"f{number}" for number in range(200)])
+    inbox.wait_processed(210)
+    assert len(silent.deliveries) <= 5 + 10
+    assert healthy.count >= 195
 
 
 def test_extend_moves_the_deadline(inboxd, handler, produce, topic, inbox):
