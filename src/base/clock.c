@@ -1,7 +1,14 @@
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <time.h>
+
+#include "base/digits.h"
+
+#define DAY_MS        86400000
+#define DAYS_400Y     146097 /* of the Gregorian calendar, in which everything repeats after them */
+#define DAYS_TO_EPOCH 719468 /* from 1 March of the year 0 to 1970-01-01 */
+#define FIRST_DAY     (-719528) /* 0000-01-01 */
+#define LAST_DAY      2932896   /* 9999-12-31 */
 
 static int64_t read_us(clockid_t id)
 {
@@ -26,21 +33,43 @@ int64_t clock_wall_ms(void)
 	return read_us(CLOCK_REALTIME) / 1000;
 }
 
+/* A year that begins in March ends with the odd days of February, so the days before a month follow a line:
+ * 153 days for every five months. */
+static char *put_date(char *at, int64_t day)
+{
+	int64_t days = day + DAYS_TO_EPOCH;
+	int64_t era = (days >= 0 ? days : days - DAYS_400Y + 1) / DAYS_400Y;
+	int64_t of_era = days - era * DAYS_400Y;
+	int64_t years = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	int64_t of_year = of_era - (365 * years + years / 4 - years / 100);
+	int64_t month = (5 * of_year + 2) / 153; /* 0 = March */
+	int64_t year = era * 400 + years + (month >= 10 ? 1 : 0);
+
+	at = digits_put_wide(at, (uint64_t)year, 4);
+	*at++ = '-';
+	at = digits_put_wide(at, (uint64_t)(month < 10 ? month + 3 : month - 9), 2);
+	*at++ = '-';
+	return digits_put_wide(at, (uint64_t)(of_year - (153 * month + 2) / 5 + 1), 2);
+}
+
 void clock_format_ms(int64_t unix_ms, char out[32])
 {
-	int64_t ms = unix_ms % 1000;
-	time_t seconds = (time_t)(unix_ms / 1000);
-	struct tm utc;
-	size_t length;
+	int64_t day = unix_ms / DAY_MS - (unix_ms % DAY_MS < 0 ? 1 : 0);
+	uint64_t ms = (uint64_t)(unix_ms - day * DAY_MS);
 
-	if (ms < 0) {
-		ms += 1000;
-		seconds--;
+	if (day < FIRST_DAY || day > LAST_DAY) {
+		ms = day < FIRST_DAY ? 0 : DAY_MS - 1;
+		day = day < FIRST_DAY ? FIRST_DAY : LAST_DAY;
 	}
-	if (gmtime_r(&seconds, &utc) == NULL || utc.tm_year > 8099) {
-		(void)snprintf(out, 32, "9999-12-31T23:59:59.999Z");
-		return;
-	}
-	length = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &utc);
-	(void)snprintf(out + length, 32 - length, ".%03uZ", (unsigned)ms % 1000);
+	out = put_date(out, day);
+	*out++ = 'T';
+	out = digits_put_wide(out, ms / 3600000, 2);
+	*out++ = ':';
+	out = digits_put_wide(out, ms / 60000 % 60, 2);
+	*out++ = ':';
+	out = digits_put_wide(out, ms / 1000 % 60, 2);
+	*out++ = '.';
+	out = digits_put_wide(out, ms % 1000, 3);
+	*out++ = 'Z';
+	*out = '\0';
 }

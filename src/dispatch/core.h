@@ -345,7 +345,7 @@ void lines_refuse(struct session *session, const char *why);
 /* Opens these entries on the session and writes one deliver or deliver_batch line. */
 void deliver(struct session *session, struct entry **entries, size_t count);
 /* The delivery's id on the wire: "d9001.2". */
-#define ENTRY_ID_BYTES 40
+#define ENTRY_ID_BYTES 48
 void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES]);
 /* A new deadline for an open delivery, as far as its bound allows. */
 void deliver_extend(struct entry *entry, int64_t deadline_ms);

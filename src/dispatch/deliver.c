@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/digits.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
@@ -68,14 +69,27 @@ static void open_entry(struct session *session, struct entry *entry)
 
 void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES])
 {
-	(void)snprintf(out, ENTRY_ID_BYTES, "d%lld.%d", (long long)entry->message->seq,
-		entry->message->delivery_count);
+	*out++ = 'd';
+	out = digits_put(out, entry->message->seq);
+	*out++ = '.';
+	out = digits_put(out, entry->message->delivery_count);
+	*out = '\0';
 }
 
 struct head_texts {
 	char id[ENTRY_ID_BYTES];
-	char claim[48];
+	char claim[3 * DIGITS_MAX + sizeof("..")];
 };
+
+static void add_claim(char *out, const struct message *message, int32_t instance)
+{
+	out = digits_put(out, message->seq);
+	*out++ = '.';
+	out = digits_put(out, message->delivery_count);
+	*out++ = '.';
+	out = digits_put(out, instance);
+	*out = '\0';
+}
 
 static struct delivery_head head_of(
 	const struct dispatch *dispatch, const struct entry *entry, struct head_texts *texts)
@@ -83,8 +97,7 @@ static struct delivery_head head_of(
 	const struct message *message = entry->message;
 
 	entry_id(entry, texts->id);
-	(void)snprintf(texts->claim, sizeof(texts->claim), "%lld.%d.%d", (long long)message->seq,
-		message->delivery_count, dispatch->options.instance);
+	add_claim(texts->claim, message, dispatch->options.instance);
 	return (struct delivery_head){
 		.id = texts->id,
 		.claim = texts->claim,

@@ -3,6 +3,7 @@
  * end of this connection, and touches no other.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -73,14 +74,17 @@ static void on_hello(struct session *session, const struct line *line)
 /* "d9001.2" of a delivery that is open on this session and not part of a batch, or NULL. */
 static struct entry *find_delivery(struct session *session, const char *id)
 {
-	long long seq = 0;
-	int count = 0;
+	char *end = NULL;
 	char exact[ENTRY_ID_BYTES];
 	struct entry *entry;
+	long long seq;
 
-	if (sscanf(id, "d%18lld.%9d", &seq, &count) != 2)
+	if (id[0] != 'd')
 		return NULL;
-	entry = held_find(session->dispatch, seq, count);
+	seq = strtoll(id + 1, &end, 10);
+	if (*end != '.')
+		return NULL;
+	entry = held_find(session->dispatch, seq, (int)strtol(end + 1, NULL, 10));
 	if (entry == NULL || entry->state != ENTRY_OPEN || entry->session != session)
 		return NULL;
 	entry_id(entry, exact);

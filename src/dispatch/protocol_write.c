@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/digits.h"
 #include "dispatch/protocol.h"
 #include "model/headers.h"
 
@@ -13,17 +14,9 @@
 
 static void add_number(struct buf *out, int64_t number)
 {
-	char digits[24];
-	char *at = digits + sizeof(digits);
-	uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+	char digits[DIGITS_MAX];
 
-	do {
-		*--at = (char)('0' + rest % 10);
-		rest /= 10;
-	} while (rest > 0);
-	if (number < 0)
-		*--at = '-';
-	buf_add(out, at, (size_t)(digits + sizeof(digits) - at));
+	buf_add(out, digits, (size_t)(digits_put(digits, number) - digits));
 }
 
 static void add_text(struct buf *out, const char *text)

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/digits.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/queue.h"
@@ -386,6 +387,9 @@ static void times_are_written_as_rfc_3339(void **state)
 		{ 253402300799999, "9999-12-31T23:59:59.999Z" },
 		{ 253402300800000, "9999-12-31T23:59:59.999Z" },
 		{ INT64_MAX, "9999-12-31T23:59:59.999Z" },
+		{ -62167219200000, "0000-01-01T00:00:00.000Z" },
+		{ -62167219200001, "0000-01-01T00:00:00.000Z" },
+		{ INT64_MIN, "0000-01-01T00:00:00.000Z" },
 	};
 
 	(void)state;
@@ -394,6 +398,39 @@ static void times_are_written_as_rfc_3339(void **state)
 
 		clock_format_ms(rows[i].unix_ms, text);
 		assert_string_equal(text, rows[i].text);
+	}
+}
+
+static void every_day_of_the_calendar_is_the_one_the_c_library_says(void **state)
+{
+	(void)state;
+	for (int64_t day = -719528; day <= 2932896; day++) {
+		time_t seconds = (time_t)day * 86400;
+		char expected[64];
+		char text[32];
+		struct tm utc;
+
+		assert_non_null(gmtime_r(&seconds, &utc));
+		(void)snprintf(expected, sizeof(expected), "%04d-%02d-%02dT00:00:00.000Z",
+			utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+		clock_format_ms(day * 86400000, text);
+		assert_string_equal(text, expected);
+	}
+}
+
+static void numbers_are_written_as_printf_writes_them(void **state)
+{
+	const int64_t numbers[] = { 0, 7, 10, 99, 100, -1, -10, 1234567890123, INT64_MAX,
+		INT64_MIN };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		char expected[DIGITS_MAX + 1];
+		char text[DIGITS_MAX + 1];
+
+		(void)snprintf(expected, sizeof(expected), "%lld", (long long)numbers[i]);
+		*digits_put(text, numbers[i]) = '\0';
+		assert_string_equal(text, expected);
 	}
 }
 
@@ -587,6 +624,8 @@ int main(void)
 		cmocka_unit_test(closing_wakes_who_waits),
 		cmocka_unit_test(a_queue_without_memory_is_a_fault),
 		cmocka_unit_test(times_are_written_as_rfc_3339),
+		cmocka_unit_test(every_day_of_the_calendar_is_the_one_the_c_library_says),
+		cmocka_unit_test(numbers_are_written_as_printf_writes_them),
 		cmocka_unit_test(the_monotonic_clock_never_goes_back),
 		cmocka_unit_test(a_line_is_utf8_whatever_is_said),
 		cmocka_unit_test(a_line_is_logfmt),
