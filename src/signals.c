@@ -38,6 +38,7 @@ static void *watch_signals(void *arg)
 	sigset_t set = our_signals();
 	int number = 0;
 
+	(void)pthread_setname_np(pthread_self(), "signals");
 	while (sigwait(&set, &number) == 0 && number != SIGUSR2) {
 		if (number == SIGHUP) {
 			atomic_store(&daemon->reload, true);

@@ -10,6 +10,7 @@ static void *run(void *arg)
 	struct watchdog *watchdog = arg;
 	int64_t until_ms = clock_now_ms() + watchdog->timeout_ms;
 
+	(void)pthread_setname_np(pthread_self(), "watchdog");
 	while (clock_now_ms() < until_ms) {
 		if (wake_wait(&watchdog->wake, until_ms - clock_now_ms()) == 1)
 			return NULL;

@@ -142,6 +142,7 @@ static void *run(void *arg)
 {
 	struct dispatch *dispatch = arg;
 
+	(void)pthread_setname_np(pthread_self(), "dispatch");
 	(void)event_base_dispatch(dispatch->base);
 	flush_sessions(dispatch);
 	atomic_store(&dispatch->ended, true);

@@ -44,6 +44,7 @@ static void *listen_on(void *arg)
 {
 	struct notices *notices = arg;
 
+	(void)pthread_setname_np(pthread_self(), "notices");
 	while (!atomic_load(&notices->stop)) {
 		if (listen_once(notices) < 0 && !atomic_load(&notices->stop)) {
 			db_close(notices->db);

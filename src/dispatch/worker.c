@@ -173,6 +173,7 @@ static void *work(void *arg)
 	void *item = NULL;
 	int r;
 
+	(void)pthread_setname_np(pthread_self(), "worker");
 	while ((r = queue_pop(pool->todo, &item, QUEUE_WAIT_MS)) != QUEUE_CLOSED) {
 		if (r == QUEUE_TIMEOUT)
 			continue;

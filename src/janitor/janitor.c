@@ -208,6 +208,7 @@ static void *run(void *arg)
 {
 	struct janitor *janitor = arg;
 
+	(void)pthread_setname_np(pthread_self(), "janitor");
 	while (!is_stopping(janitor)) {
 		int64_t pause = round_of(janitor);
 

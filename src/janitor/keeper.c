@@ -201,6 +201,7 @@ static void *run(void *arg)
 {
 	struct keeper *keeper = arg;
 
+	(void)pthread_setname_np(pthread_self(), "keeper");
 	while (!atomic_load(&keeper->stop)) {
 		int64_t pause = round_of(keeper);
 
