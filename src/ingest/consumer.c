@@ -11,6 +11,7 @@
 #include "ingest/consumer_conf.h"
 #include "ingest/doubts.h"
 #include "ingest/limit.h"
+#include "ingest/prefetch.h"
 
 #define SEEK_MS                    2000
 #define LOG_LINES                  10
@@ -33,6 +34,7 @@ struct consumer {
 	bool joined;  /* was assigned something once, if only nothing */
 	bool joining; /* subscribed before that */
 	struct doubts doubts;
+	struct prefetch prefetch;
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
 	struct limit log_limit;
 	struct limit error_limit;
@@ -325,9 +327,12 @@ rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
 {
 	rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
 
-	if (record == NULL || record->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
-		record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+	if (record == NULL || record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
 		return record;
+	if (record->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		prefetch_took(&consumer->prefetch, consumer->kafka, record);
+		return record;
+	}
 	log_error_code(consumer, record->err, rd_kafka_message_errstr(record));
 	rd_kafka_message_destroy(record);
 	return NULL;

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "ingest/prefetch.h"
 
-#define KIB                   1024LL
-#define FETCH_MAX             (16 * KIB * KIB)
-#define RECEIVE_MAX           100000000LL /* librdkafka's default */
-#define RECEIVE_LIMIT         2147483647LL
-#define VERSION_WITHOUT_STALL 0x020200ff
-#define LOG_LEVEL_DEBUG       7
+#define KIB             1024LL
+#define FETCH_MAX       (4 * KIB * KIB)
+#define RECEIVE_MAX     100000000LL /* librdkafka's default */
+#define RECEIVE_LIMIT   2147483647LL
+#define LOG_LEVEL_DEBUG 7
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -30,7 +30,7 @@ static const struct option defaults[] = {
 	{ "client.id", "inboxd" },
 	{ "partition.assignment.strategy", "cooperative-sticky" },
 	/* A response of the usual 50 MiB would make the prefetch limits below a joke. */
-	{ "fetch.max.bytes", "16777216" },
+	{ "fetch.max.bytes", "4194304" },
 };
 
 /* What everything else rests on: rule G1 is about these. */
@@ -92,15 +92,11 @@ static int set_table(
 	return 0;
 }
 
-/* Before 2.2 librdkafka pauses fetching for a second whenever its prefetch is full: the prefetch has
- * to outlast that second. From 2.2 on the pause is a setting. */
 static int set_prefetch(rd_kafka_conf_t *conf, struct err *err)
 {
-	if (rd_kafka_version() < VERSION_WITHOUT_STALL)
-		return set_number(conf, "queued.max.messages.kbytes", 64 * KIB, err);
-	if (set_number(conf, "queued.max.messages.kbytes", 16 * KIB, err) < 0)
+	if (set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
 		return FAULT_CONFIG;
-	return set_number(conf, "fetch.queue.backoff.ms", 10, err);
+	return prefetch_has_backoff() ? set_number(conf, "fetch.queue.backoff.ms", 10, err) : 0;
 }
 
 /* A record as large as ingest.max_payload must come through, or its partition stands still. */

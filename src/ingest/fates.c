@@ -109,7 +109,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 
 void fates_note(struct ingest *ingest, struct handover *handover)
 {
-	struct batch *batch = &ingest->batch;
+	struct batch *batch = &ingest->flight;
 	size_t freed = 0;
 	size_t freed_bytes = 0;
 

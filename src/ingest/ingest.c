@@ -32,6 +32,7 @@
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
 #define LOG_LINES         20
+#define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
 
@@ -149,6 +150,7 @@ void ingest_free(struct ingest *ingest)
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
 	batch_fini(&ingest->batch);
+	batch_fini(&ingest->flight);
 	batch_fini(&ingest->rest);
 	partitions_fini(&ingest->partitions);
 	outbox_fini(&ingest->outbox);
@@ -256,6 +258,30 @@ static void collect(struct ingest *ingest)
 	look_again(ingest);
 }
 
+/* While PostgreSQL works on one batch, the next is collected of what has been fetched already. */
+static void collect_ahead(struct ingest *ingest)
+{
+	rd_kafka_message_t *record;
+	size_t count = 0;
+
+	ingest->changed = false;
+	while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
+		if (++count % AHEAD_LOOK == 0 && !storing_is_waiting(ingest))
+			break;
+		record = consumer_poll(ingest->consumer, 0);
+		if (record == NULL)
+			break;
+		collect_one(ingest, record);
+	}
+}
+
+static void store(struct ingest *ingest)
+{
+	if (storing_start(ingest))
+		collect_ahead(ingest);
+	storing_finish(ingest);
+}
+
 /* What was stored last is in the queue: a claim that waits for it may be taken in. */
 static void let_claims_in(struct ingest *ingest)
 {
@@ -328,7 +354,7 @@ static void go_round(struct ingest *ingest)
 	collect(ingest);
 	hand_over(ingest);
 	if (is_due(ingest))
-		storing_step(ingest);
+		store(ingest);
 	hand_over(ingest);
 	offsets_step(ingest);
 	peek(ingest);
@@ -342,8 +368,8 @@ static void go_round(struct ingest *ingest)
 static void finish(struct ingest *ingest)
 {
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
-	if (may_store(ingest))
-		storing_step(ingest);
+	if (may_store(ingest) && storing_start(ingest))
+		storing_finish(ingest);
 	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
 	ingest_hold(ingest, HOLD_OUTBOX);
 	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
@@ -362,6 +388,7 @@ static void *run(void *arg)
 {
 	struct ingest *ingest = arg;
 
+	(void)pthread_setname_np(pthread_self(), "ingest");
 	while (!is_stopping(ingest))
 		go_round(ingest);
 	finish(ingest);

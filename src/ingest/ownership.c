@@ -13,6 +13,7 @@
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
 #include "ingest/place.h"
+#include "ingest/storing.h"
 #include "ingest/taking.h"
 
 #define REVOKE_COMMIT_MS 2000
@@ -170,6 +171,7 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 {
 	struct ingest *ingest = arg;
 
+	storing_finish(ingest);
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
@@ -211,6 +213,7 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 {
 	struct ingest *ingest = arg;
 
+	storing_finish(ingest);
 	if (!lost) {
 		if (!ingest->closing) /* has just been done for all, or has just failed */
 			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
@@ -316,6 +319,7 @@ static bool is_in(rd_kafka_topic_partition_list_t *list, const struct partition 
 
 void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only)
 {
+	storing_finish(ingest);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 

@@ -3,8 +3,9 @@
  * but `stop`, `ended` and what guards them belongs to that thread.
  *
  * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
- * sent but those that end the outage; rows of the batch carry budget of the gate only inside
- * storing_step().
+ * sent but those that end the outage; only rows of the flight carry budget of the gate; while it is on its
+ * way nothing happens but collecting the next batch: whoever wants anything else of partitions, batches or
+ * the database calls storing_finish() first.
  */
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
@@ -74,8 +75,14 @@ struct ingest {
 	struct collector collector;
 	struct batch batch;
 	int64_t batch_since_us; /* when its first record came */
-	struct batch rest;      /* what storing_step() leaves for the next; empty outside of it */
-	size_t part_most;       /* rows to be stored at a time after a failure; 0 = no limit */
+	struct batch
+		flight; /* sent to be stored; empty outside of storing_start() … storing_finish() */
+	bool flying;    /* it has been sent, its end is not known */
+	int64_t flight_since_us; /* batch_since_us of what it was */
+	int64_t flight_began_us;
+	struct handover *flight_handover;
+	struct batch rest; /* what the flight leaves for the next; empty outside of it */
+	size_t part_most;  /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
 	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
 	struct lane_set parked;

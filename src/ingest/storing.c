@@ -1,12 +1,12 @@
 #include "ingest/storing.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/fates.h"
+#include "ingest/moves.h"
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
 
@@ -50,7 +50,7 @@ static int room_for_places(struct places *places, size_t count)
 
 static bool find_overflow(const struct ingest *ingest, size_t *index)
 {
-	const struct batch *batch = &ingest->batch;
+	const struct batch *batch = &ingest->flight;
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
@@ -68,7 +68,7 @@ static bool find_overflow(const struct ingest *ingest, size_t *index)
 /* A short wait here is far cheaper than a detour through the table. */
 static void wait_for_room(const struct ingest *ingest)
 {
-	const struct batch *batch = &ingest->batch;
+	const struct batch *batch = &ingest->flight;
 	size_t index = 0;
 
 	if (batch->row_count == 0)
@@ -81,7 +81,7 @@ static void wait_for_room(const struct ingest *ingest)
 
 static int place_rows(struct ingest *ingest, struct err *err)
 {
-	struct batch *batch = &ingest->batch;
+	struct batch *batch = &ingest->flight;
 	struct places *places = &ingest->places;
 
 	if (room_for_places(places, batch->row_count) < 0)
@@ -104,8 +104,8 @@ static void give_budget_back(struct ingest *ingest)
 	size_t count = 0;
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < ingest->batch.row_count; i++) {
-		const struct batch_row *row = &ingest->batch.rows[i];
+	for (size_t i = 0; i < ingest->flight.row_count; i++) {
+		const struct batch_row *row = &ingest->flight.rows[i];
 
 		if (row->placement.place != PLACE_CLAIM)
 			continue;
@@ -119,7 +119,7 @@ static void give_budget_back(struct ingest *ingest)
  * clean whose rows are about to wait. */
 static bool mark_dirty(const struct ingest *ingest)
 {
-	const struct batch *batch = &ingest->batch;
+	const struct batch *batch = &ingest->flight;
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
@@ -134,103 +134,6 @@ static bool mark_dirty(const struct ingest *ingest)
 	return last != SIZE_MAX;
 }
 
-/* --- The watermarks ------------------------------------------------------------------------------ */
-
-/* Where a partition is once the batch at hand is stored. */
-struct end {
-	int64_t next;
-	int64_t last_offset;
-	int64_t last_timestamp;
-};
-
-static void look_at(
-	struct end *end, const struct partition *partition, const struct message *message)
-{
-	if (message->partition != partition->partition || message->offset < end->last_offset ||
-		strcmp(message->topic, partition->topic) != 0)
-		return;
-	end->last_offset = message->offset;
-	end->last_timestamp = message->timestamp_ms;
-}
-
-/* False: all that the batch has of it waits for the next part. */
-static bool find_end(
-	const struct ingest *ingest, const struct partition *partition, struct end *end)
-{
-	const struct batch *batch = &ingest->batch;
-	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
-
-	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp };
-	if (cut < 0)
-		return true;
-	*end = (struct end){ cut, -1, -1 };
-	for (size_t i = 0; i < batch->row_count; i++)
-		look_at(end, partition, batch->rows[i].message);
-	for (size_t i = 0; i < batch->reject_count; i++)
-		look_at(end, partition, batch->rejects[i].message);
-	return end->last_offset >= 0;
-}
-
-static void fill_move(struct batch_move *move, struct partition *partition, const struct end *end)
-{
-	bool down = partition->rewound || partition->forced;
-	bool passed = down || end->next >= partition->table_next;
-
-	move->epoch = partition->epoch;
-	move->expected = partition->table_next;
-	move->next = passed ? end->next : partition->table_next;
-	move->last_offset = passed ? end->last_offset : partition->table_last_offset;
-	move->last_timestamp = passed ? end->last_timestamp : partition->table_last_timestamp;
-	if (move->last_offset < 0)
-		move->last_timestamp = -1;
-	partition->tried_next = move->next;
-}
-
-static int build_moves(struct ingest *ingest, struct err *err)
-{
-	ingest->batch.move_count = 0;
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
-		struct batch_move *move;
-		struct end end;
-
-		partition->tried_next = partition->table_next;
-		if (!partition->touched || !find_end(ingest, partition, &end))
-			continue;
-		move = batch_move(&ingest->batch, partition->topic, partition->partition);
-		if (move == NULL)
-			return err_memory(err);
-		fill_move(move, partition, &end);
-	}
-	return 0;
-}
-
-static void note_end(const struct ingest *ingest, struct partition *partition)
-{
-	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
-
-	partition->touched = cut >= 0;
-	partition->stored = cut >= 0 ? cut : partition->next;
-}
-
-static void note_moves(struct ingest *ingest)
-{
-	for (size_t i = 0; i < ingest->batch.move_count; i++) {
-		const struct batch_move *move = &ingest->batch.moves[i];
-		struct partition *partition =
-			partitions_find(&ingest->partitions, move->topic, move->partition);
-
-		if (partition == NULL)
-			continue;
-		partition->table_next = move->next;
-		partition->table_last_offset = move->last_offset;
-		partition->table_last_timestamp = move->last_timestamp;
-		partition->forced = false;
-		partition->rewound = false;
-		note_end(ingest, partition);
-	}
-}
-
 static void mark_doubt(struct ingest *ingest)
 {
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
@@ -241,17 +144,11 @@ static void mark_doubt(struct ingest *ingest)
 
 /* --- The transaction ------------------------------------------------------------------------------ */
 
-static void end_batch(struct ingest *ingest)
-{
-	batch_clear(&ingest->batch);
-	ingest->batch_since_us = 0;
-}
-
 /* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
  * was too slow or too large gets through, and a row that brings the server down stands alone. */
 static void grow_smaller(struct ingest *ingest)
 {
-	const struct batch *batch = &ingest->batch;
+	const struct batch *batch = &ingest->flight;
 	size_t tried =
 		batch->row_count > batch->reject_count ? batch->row_count : batch->reject_count;
 
@@ -260,63 +157,89 @@ static void grow_smaller(struct ingest *ingest)
 
 static void grow_larger(struct ingest *ingest)
 {
+	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
+
 	if (ingest->part_most == 0)
 		return;
 	ingest->part_most += ingest->part_most / 8 + 1;
-	if ((int64_t)ingest->part_most >= ingest->options.config->ingest.batch_messages)
+	if (ingest->part_most >= most)
 		ingest->part_most = 0;
 }
 
+/* What a failure put together may be more than a batch. */
 static int take_part(struct ingest *ingest, struct err *err)
 {
-	if (ingest->part_most == 0)
-		return 0;
-	return batch_split(&ingest->batch, ingest->part_most, &ingest->rest, err);
+	size_t most = ingest->part_most;
+
+	if (most == 0)
+		most = (size_t)ingest->options.config->ingest.batch_messages;
+	return batch_split(&ingest->flight, most, &ingest->rest, err);
 }
 
-/* The rest becomes the batch, with its age: it is due at once. */
-static void go_on_with_rest(struct ingest *ingest)
+static void swap(struct batch *one, struct batch *other)
 {
-	struct batch done;
+	struct batch kept = *one;
 
-	if (ingest->rest.row_count + ingest->rest.reject_count == 0) {
-		end_batch(ingest);
-		return;
-	}
-	batch_clear(&ingest->batch);
-	done = ingest->batch;
-	ingest->batch = ingest->rest;
-	ingest->rest = done;
-	ingest->batch.move_count = 0;
+	*one = *other;
+	*other = kept;
 }
 
-static void put_rest_back(struct ingest *ingest)
+/* The batch at hand leaves; the next one begins. */
+static void take_off(struct ingest *ingest)
+{
+	swap(&ingest->flight, &ingest->batch);
+	ingest->flight_since_us = ingest->batch_since_us;
+	ingest->batch_since_us = 0;
+}
+
+/* `part` comes before what is in the batch at hand, and makes it as old as it is itself. */
+static void put_back(struct ingest *ingest, struct batch *part)
 {
 	struct err err = ERR_INIT;
 
-	if (batch_join(&ingest->batch, &ingest->rest, &err) != 0)
+	if (part->row_count + part->reject_count == 0)
+		return;
+	if (batch_join(part, &ingest->batch, &err) != 0) {
 		ingest_fault(ingest, &err);
+		return;
+	}
+	swap(part, &ingest->batch);
+	ingest->batch.move_count = 0;
+	ingest->batch_since_us = ingest->flight_since_us;
 }
 
-static void was_stored(struct ingest *ingest, struct handover *handover)
+static void was_stored(struct ingest *ingest)
 {
-	note_moves(ingest);
+	struct handover *handover = ingest->flight_handover;
+
+	moves_note(ingest);
 	fates_note(ingest, handover);
 	handover->stored_us = clock_now_us();
 	outbox_add(ingest, handover);
-	go_on_with_rest(ingest);
+	batch_clear(&ingest->flight);
+	put_back(ingest, &ingest->rest);
 	grow_larger(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	outage_over(ingest);
 }
 
+static void come_back(struct ingest *ingest)
+{
+	put_back(ingest, &ingest->rest);
+	put_back(ingest, &ingest->flight);
+	batch_clear(&ingest->flight);
+	if (ingest->batch_since_us == 0) /* nothing but a watermark was to be moved */
+		ingest->batch_since_us = ingest->flight_since_us;
+}
+
 static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
 {
+	handover_free(ingest->flight_handover);
 	give_budget_back(ingest);
 	ingest->store_unheard = r == INBOX_UNKNOWN;
 	if (r < 0 || r == INBOX_UNKNOWN)
 		grow_smaller(ingest);
-	put_rest_back(ingest);
+	come_back(ingest);
 	if (r == INBOX_FENCED) {
 		ingest_fenced(ingest);
 		return;
@@ -328,58 +251,77 @@ static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
 		outage_begin(ingest, err);
 }
 
-static int try_store(struct ingest *ingest, struct err *err)
+static void note_end(struct ingest *ingest, int r, struct err *err)
 {
-	int64_t began_us = clock_now_us();
-	int r;
-
-	(void)mark_dirty(ingest);
-	FAULT_POINT("before_insert");
-	r = inbox_store(ingest->inbox, &ingest->batch, err);
 	if (mark_dirty(ingest))
 		wake_poke(ingest->options.dispatch_wake);
-	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - began_us) / 1e6);
+	metric_observe(
+		ingest->batch_seconds, (double)(clock_now_us() - ingest->flight_began_us) / 1e6);
 	if (r == INBOX_UNKNOWN)
 		err->fault = FAULT_DATABASE; /* not stored, as far as we know: resync tells */
-	return r;
+	if (r == 0)
+		was_stored(ingest);
+	else
+		was_not_stored(ingest, r, err);
+	ingest->flight_handover = NULL;
 }
 
 /* The handover is made first: after COMMIT nothing may stop its way to dispatch. */
-static int prepare(struct ingest *ingest, struct handover **handover, struct err *err)
+static int prepare(struct ingest *ingest, struct err *err)
 {
-	size_t rows = ingest->batch.row_count;
-	const struct handover_room room = { .items = rows, .parked = rows };
-	int r = handover_new(handover, &room, err);
+	int r = take_part(ingest, err);
+	struct handover_room room;
 
+	if (r < 0)
+		return r;
+	wait_for_room(ingest);
+	room = (struct handover_room){ .items = ingest->flight.row_count,
+		.parked = ingest->flight.row_count };
+	r = handover_new(&ingest->flight_handover, &room, err);
 	if (r == 0)
-		r = build_moves(ingest, err);
-	if (r == 0)
-		r = place_rows(ingest, err);
-	return r;
+		r = moves_build(ingest, err);
+	return r == 0 ? place_rows(ingest, err) : r;
 }
 
-void storing_step(struct ingest *ingest)
+bool storing_start(struct ingest *ingest)
 {
-	struct handover *handover = NULL;
 	struct err err = ERR_INIT;
 	int r;
 
 	if (partitions_number(&ingest->partitions, is_touched) == 0) {
-		end_batch(ingest); /* all that was in it has been revoked */
-		return;
+		batch_clear(&ingest->batch); /* all that was in it has been revoked */
+		ingest->batch_since_us = 0;
+		return false;
 	}
-	if (take_part(ingest, &err) == 0)
-		wait_for_room(ingest);
-	if (err.fault != 0 || prepare(ingest, &handover, &err) < 0) {
-		handover_free(handover);
+	take_off(ingest);
+	if (prepare(ingest, &err) < 0) {
+		come_back(ingest);
+		handover_free(ingest->flight_handover);
+		ingest->flight_handover = NULL;
 		ingest_fault(ingest, &err);
-		return;
+		return false;
 	}
-	r = try_store(ingest, &err);
-	if (r == 0) {
-		was_stored(ingest, handover);
+	ingest->flight_began_us = clock_now_us();
+	(void)mark_dirty(ingest);
+	FAULT_POINT("before_insert");
+	r = inbox_start(ingest->inbox, &ingest->flight, &err);
+	ingest->flying = r == 0;
+	if (r != 0)
+		note_end(ingest, r, &err);
+	return ingest->flying;
+}
+
+bool storing_is_waiting(struct ingest *ingest)
+{
+	return ingest->flying && !inbox_look(ingest->inbox);
+}
+
+void storing_finish(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (!ingest->flying)
 		return;
-	}
-	handover_free(handover);
-	was_not_stored(ingest, r, &err);
+	ingest->flying = false;
+	note_end(ingest, inbox_finish(ingest->inbox, &ingest->flight, &err), &err);
 }

@@ -9,9 +9,15 @@
 
 /* True when there is anything to store. */
 bool storing_has_work(const struct ingest *ingest);
-/* Stores the batch at hand and puts what was born claimed into the outbox, which must be empty of
- * stored messages. When the outcome is a fault or in doubt, the batch stays and an outage begins.
- * Waits for room in the gate (a quarter of a second) and for the database. */
-void storing_step(struct ingest *ingest);
+/* Sends the batch at hand, which becomes the flight, and leaves an empty one. Waits for room in the gate (a
+ * quarter of a second) and until the server has read it. True: it is on its way, and storing_finish() must
+ * follow. */
+bool storing_start(struct ingest *ingest);
+/* True as long as storing_finish() would have to wait for the rows. Does not wait itself. */
+bool storing_is_waiting(struct ingest *ingest);
+/* Waits for the database, and puts what was born claimed into the outbox, which must be empty of stored
+ * messages. When the outcome is a fault or in doubt, the flight goes back in front of the batch at hand and an
+ * outage begins. Nothing without a flight. */
+void storing_finish(struct ingest *ingest);
 
 #endif

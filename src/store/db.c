@@ -170,6 +170,21 @@ int db_flush(struct db *db, struct err *err)
 	return landed(db, link_fly(db->link, db->timeout_ms, err), err);
 }
 
+int db_depart(struct db *db, struct err *err)
+{
+	return landed(db, link_depart(db->link, db->timeout_ms, err), err);
+}
+
+bool db_look(struct db *db)
+{
+	return link_look(db->link);
+}
+
+int db_land(struct db *db, struct err *err)
+{
+	return landed(db, link_land(db->link, err), err);
+}
+
 int db_savepoint(struct db *db, struct err *err)
 {
 	int r = 0;

@@ -79,6 +79,11 @@ int db_queue(struct db *db, enum query query, const struct params *params, struc
 	struct err *err);
 /* Sends what is queued and waits for it. */
 int db_flush(struct db *db, struct err *err);
+/* The same in two halves. In between nothing else is asked of this connection, and db_look() says, without
+ * waiting, whether db_land() would wait. After a fault of db_depart() there is nothing to land. */
+int db_depart(struct db *db, struct err *err);
+bool db_look(struct db *db);
+int db_land(struct db *db, struct err *err);
 /* Queues a savepoint; one counts at a time, the one before is released. */
 int db_savepoint(struct db *db, struct err *err);
 /* Back to the last savepoint after a db_step() that failed with db_error_is_data(): in a transaction

@@ -31,11 +31,27 @@ int inbox_new(struct inbox **out, const struct inbox_options *options, struct er
 	return 0;
 }
 
+static void opening_fini(struct opening *opening)
+{
+	rows_free(opening->lease);
+	rows_free(opening->moved);
+	rows_free(opening->inserted);
+	*opening = (struct opening){ NULL, NULL, NULL };
+}
+
+static void forget_flight(struct inbox *inbox)
+{
+	opening_fini(&inbox->opening);
+	free(inbox->items);
+	inbox->items = NULL;
+}
+
 void inbox_free(struct inbox *inbox)
 {
 	if (inbox == NULL)
 		return;
 	params_fini(&inbox->params);
+	forget_flight(inbox);
 	free(inbox);
 }
 
@@ -51,9 +67,9 @@ struct writing {
 		const struct writing *w, size_t item, const struct err *why, struct err *err);
 };
 
-static bool can_bisect(const struct writing *w, int r, const struct err *err)
+static bool is_data_fault(const struct inbox *inbox, int r, const struct err *err)
 {
-	return r < 0 && db_is_open(w->inbox->db) && db_error_is_data(err);
+	return r < 0 && db_is_open(inbox->db) && db_error_is_data(err);
 }
 
 static int bisect(const struct writing *w, const size_t *items, size_t count, struct err *err)
@@ -67,7 +83,7 @@ static int bisect(const struct writing *w, const size_t *items, size_t count, st
 	r = db_savepoint(w->inbox->db, err);
 	if (r == 0)
 		r = w->write(w, items, count, err);
-	if (!can_bisect(w, r, err))
+	if (!is_data_fault(w->inbox, r, err))
 		return r;
 	why = *err;
 	r = db_rollback_to_savepoint(w->inbox->db, err);
@@ -283,20 +299,6 @@ static int store_rejects(struct inbox *inbox, struct batch *batch, struct err *e
 	return bisect(&w, items, batch->reject_count, err);
 }
 
-/* What the first flight of a batch brings. */
-struct opening {
-	struct rows *lease;
-	struct rows *moved;
-	struct rows *inserted;
-};
-
-static void opening_fini(struct opening *opening)
-{
-	rows_free(opening->lease);
-	rows_free(opening->moved);
-	rows_free(opening->inserted);
-}
-
 /* BEGIN, lease and watermarks, queued. */
 static int open_batch(
 	struct inbox *inbox, const struct batch *batch, struct opening *opening, struct err *err)
@@ -325,29 +327,33 @@ static int check_opening(const struct batch *batch, const struct opening *openin
 	return 0;
 }
 
-static int store_at_once(
-	const struct writing *w, const size_t *items, size_t count, struct err *err)
+/* Everything up to the rows of the INSERT. */
+static int send_all(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
-	CLEANUP(opening_fini) struct opening opening = { NULL, NULL, NULL };
-	struct inbox *inbox = w->inbox;
-	int r = open_batch(inbox, w->batch, &opening, err);
+	struct opening *opening = &inbox->opening;
+	int r = open_batch(inbox, batch, opening, err);
 
-	if (r == 0 && count > 0) {
-		fill_messages(inbox, w->batch, items, count);
+	if (r == 0 && inbox->item_count > 0) {
+		fill_messages(inbox, batch, inbox->items, inbox->item_count);
 		r = db_queue(
-			inbox->db, QUERY_INSERT_MESSAGES, &inbox->params, &opening.inserted, err);
+			inbox->db, QUERY_INSERT_MESSAGES, &inbox->params, &opening->inserted, err);
 	}
+	return r != 0 ? r : db_depart(inbox->db, err);
+}
+
+static int receive_all(const struct writing *w, struct err *err)
+{
+	struct inbox *inbox = w->inbox;
+	int r = db_land(inbox->db, err);
+
 	if (r == 0)
-		r = db_flush(inbox->db, err);
-	if (r == 0)
-		r = check_opening(w->batch, &opening);
-	if (r == 0 && count > 0)
-		r = note_inserted(w, items, count, opening.inserted, err);
+		r = check_opening(w->batch, &inbox->opening);
+	if (r == 0 && inbox->item_count > 0)
+		r = note_inserted(w, inbox->items, inbox->item_count, inbox->opening.inserted, err);
 	return r;
 }
 
-static int store_bisected(
-	const struct writing *w, const size_t *items, size_t count, struct err *err)
+static int store_bisected(const struct writing *w, struct err *err)
 {
 	CLEANUP(opening_fini) struct opening opening = { NULL, NULL, NULL };
 	int r = open_batch(w->inbox, w->batch, &opening, err);
@@ -356,20 +362,18 @@ static int store_bisected(
 		r = db_flush(w->inbox->db, err);
 	if (r == 0)
 		r = check_opening(w->batch, &opening);
-	return r != 0 ? r : bisect(w, items, count, err);
+	return r != 0 ? r : bisect(w, w->inbox->items, w->inbox->item_count, err);
 }
 
 static int store_messages(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	const struct writing w = { inbox, batch, false, write_messages, keep_as_reject };
-	CLEANUP(freep) size_t *items = NULL;
-	size_t count = 0;
-	int r = select_rows(batch, ROW_UNKNOWN, &items, &count, err);
+	int r;
 
-	if (r != 0)
-		return r;
-	r = store_at_once(&w, items, count, err);
-	return can_bisect(&w, r, err) ? store_bisected(&w, items, count, err) : r;
+	if (inbox->unsendable)
+		return store_bisected(&w, err);
+	r = receive_all(&w, err);
+	return is_data_fault(inbox, r, err) ? store_bisected(&w, err) : r;
 }
 
 /* Rejected rows stay so: they are among the rejects already. */
@@ -405,15 +409,34 @@ static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
 }
 
-int inbox_store(struct inbox *inbox, struct batch *batch, struct err *err)
+int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 {
-	struct err own = ERR_INIT;
-	struct err *words = err == NULL ? &own : err;
 	int r;
 
 	forget_fates(batch);
 	inbox->batch_highest = inbox->highest_seq;
-	r = store_all(inbox, batch, words);
+	r = select_rows(batch, ROW_UNKNOWN, &inbox->items, &inbox->item_count, err);
+	if (r == 0)
+		r = send_all(inbox, batch, err);
+	inbox->unsendable = is_data_fault(inbox, r, err);
+	if (r == 0 || inbox->unsendable)
+		return 0;
+	forget_flight(inbox);
+	db_rollback(inbox->db);
+	return r;
+}
+
+bool inbox_look(struct inbox *inbox)
+{
+	return inbox->unsendable || db_look(inbox->db);
+}
+
+int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err)
+{
+	struct err own = ERR_INIT;
+	int r = store_all(inbox, batch, err == NULL ? &own : err);
+
+	forget_flight(inbox);
 	if (r == 0)
 		inbox->highest_seq = inbox->batch_highest;
 	else

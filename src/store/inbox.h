@@ -75,9 +75,14 @@ enum {
 	INBOX_FENCED = 2,  /* our lease is gone: nothing stored; this id is over */
 	INBOX_UNKNOWN = 3, /* COMMIT was not answered: stored or not; resync tells */
 };
-/* Stores the batch and sets the fate of each row, `kept` of each reject. Rows PostgreSQL cannot take
- * are bisected out under savepoints and become rejects (rule R9). */
-int inbox_store(struct inbox *inbox, struct batch *batch, struct err *err);
+/* Sends the batch; nothing else is asked of the connection, and the batch stays as it is, until
+ * inbox_finish(). After a fault there is nothing to finish. */
+int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err);
+/* Whether inbox_finish() would not have to wait for the rows; does not wait itself. */
+bool inbox_look(struct inbox *inbox);
+/* Waits for the rows, commits, and sets the fate of each row, `kept` of each reject. Rows PostgreSQL cannot
+ * take are bisected out under savepoints and become rejects (rule R9). */
+int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err);
 
 /* Binds the schema to (cluster id, group id) at the first run (rule R18). FAULT_CONFIG naming both
  * when it belongs to another. */

@@ -5,6 +5,13 @@
 
 #include "store/inbox.h"
 
+/* What the first flight of a batch brings. */
+struct opening {
+	struct rows *lease;
+	struct rows *moved;
+	struct rows *inserted;
+};
+
 struct inbox {
 	struct db *db;
 	int32_t instance;
@@ -14,6 +21,10 @@ struct inbox {
 	int64_t highest_seq;   /* of the rows whose COMMIT was answered (rule R3) */
 	int64_t batch_highest; /* of the batch under way */
 	struct params params;  /* scratch for the statement being queued; libpq copies */
+	struct opening opening;
+	size_t *items; /* of the rows that went with it */
+	size_t item_count;
+	bool unsendable; /* more than PostgreSQL takes at once: to be bisected */
 };
 
 /* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */

@@ -25,6 +25,10 @@ struct link {
 	PGresult *results[MAX_QUEUED];
 	size_t queued;
 	size_t landed;
+	/* Of the flight that departed. */
+	int64_t deadline_ms;
+	struct err said; /* the first fault among its results */
+	bool complete;   /* all of its results are here */
 };
 
 int link_new(struct link **out, const struct settings *settings, const char *application,
@@ -74,6 +78,8 @@ static void clear_flight(struct link *link)
 	}
 	link->queued = 0;
 	link->landed = 0;
+	link->said = (struct err)ERR_INIT;
+	link->complete = false;
 }
 
 void link_close(struct link *link)
@@ -152,10 +158,10 @@ int error_of_result(const struct pg_result *result, struct err *err)
 
 /* Closes after a fault on the wire. What the server said before it hung up is better than what libpq
  * says about that. */
-static int lose(struct link *link, const struct err *said, struct err *err)
+static int lose(struct link *link, struct err *err)
 {
-	if (said->fault != 0 && err != NULL)
-		*err = *said;
+	if (link->said.fault != 0 && err != NULL)
+		*err = link->said;
 	link_close(link);
 	return FAULT_DATABASE;
 }
@@ -192,7 +198,6 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 	int lengths[PARAMS_MAX];
 	int formats[PARAMS_MAX];
 	int count = params == NULL ? 0 : params->count;
-	struct err said = ERR_INIT;
 
 	if (link_ready(link, err) != 0)
 		return FAULT_DATABASE;
@@ -214,24 +219,26 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 	if (PQsendQueryParams(link->conn, sql, count, count == 0 ? NULL : params->types, values,
 		    lengths, formats, 1) != 1) {
 		(void)wire_fault(link, err);
-		return lose(link, &said, err);
+		return lose(link, err);
 	}
 	link->wanted[link->queued++] = rows;
 	return 0;
 }
 
 /* Reads what has arrived. True when the flight has landed. */
-static bool take_results(struct link *link, struct err *said)
+static bool take_results(struct link *link)
 {
+	struct err *said = &link->said;
 	int nothing = 0;
 
-	while (PQisBusy(link->conn) == 0 && nothing < 2) {
+	while (!link->complete && PQisBusy(link->conn) == 0 && nothing < 2) {
 		PGresult *result = PQgetResult(link->conn);
 		ExecStatusType status = result == NULL ? PGRES_EMPTY_QUERY : PQresultStatus(result);
 
 		if (status == PGRES_PIPELINE_SYNC) {
 			PQclear(result);
-			return true;
+			link->complete = true;
+			break;
 		}
 		nothing = result == NULL ? nothing + 1 : 0;
 		if (status == PGRES_FATAL_ERROR && said->fault == 0)
@@ -241,28 +248,44 @@ static bool take_results(struct link *link, struct err *said)
 		else
 			PQclear(result);
 	}
-	return false;
+	return link->complete;
 }
 
-static int await_landing(struct link *link, int64_t deadline_ms, struct err *said, struct err *err)
+/* Waits for the wire once, and sends and reads what it lets through. */
+static int go_on(struct link *link, int unsent, struct err *err)
 {
-	while (!take_results(link, said)) {
-		int unsent = PQflush(link->conn);
-		short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
-		int r = unsent < 0 ? wire_fault(link, err) : 0;
+	short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
+	int r = unsent < 0 ? wire_fault(link, err) : 0;
 
-		if (r == 0)
-			r = link_wait(
-				PQsocket(link->conn), events, link->interrupt.fd, deadline_ms, err);
-		if (r != 0)
-			return r;
-		if (PQconsumeInput(link->conn) != 1) {
-			r = wire_fault(link, err);
-			(void)take_results(link, said);
-			return r;
-		}
+	if (r == 0)
+		r = link_wait(
+			PQsocket(link->conn), events, link->interrupt.fd, link->deadline_ms, err);
+	if (r == 0 && PQconsumeInput(link->conn) != 1) {
+		r = wire_fault(link, err);
+		(void)take_results(link);
 	}
-	return 0;
+	return r;
+}
+
+static int send_all(struct link *link, struct err *err)
+{
+	int unsent = PQflush(link->conn);
+	int r = 0;
+
+	while (r == 0 && unsent != 0 && !take_results(link)) {
+		r = go_on(link, unsent, err);
+		unsent = r == 0 ? PQflush(link->conn) : 0;
+	}
+	return r;
+}
+
+static int await_landing(struct link *link, struct err *err)
+{
+	int r = 0;
+
+	while (r == 0 && !take_results(link))
+		r = go_on(link, PQflush(link->conn), err);
+	return r;
 }
 
 static void hand_out(struct link *link)
@@ -283,43 +306,59 @@ static bool is_hopeless(const struct err *said)
 	return said->state[0] == '\0' || trouble_of(said->state) == TROUBLE_READ_ONLY;
 }
 
-static int landed_with(struct link *link, const struct err *said, struct err *err)
+static int landed_with(struct link *link, struct err *err)
 {
-	if (said->fault == 0)
-		return 0;
-	if (is_hopeless(said))
-		return lose(link, said, err);
-	if (err != NULL)
-		*err = *said;
-	return said->fault;
+	struct err said = link->said;
+
+	if (said.fault == 0)
+		hand_out(link);
+	else if (is_hopeless(&said))
+		return lose(link, err);
+	else if (err != NULL)
+		*err = said;
+	clear_flight(link);
+	return said.fault;
 }
 
-int link_fly(struct link *link, int64_t timeout_ms, struct err *err)
+int link_depart(struct link *link, int64_t timeout_ms, struct err *err)
 {
-	struct err said = ERR_INIT;
 	int r = link_ready(link, err);
 
 	if (r != 0)
 		return r;
-	if (PQpipelineSync(link->conn) != 1) {
-		(void)wire_fault(link, err);
-		return lose(link, &said, err);
-	}
-	r = await_landing(link, clock_now_ms() + timeout_ms, &said, err);
+	link->deadline_ms = clock_now_ms() + timeout_ms;
+	r = PQpipelineSync(link->conn) == 1 ? send_all(link, err) : wire_fault(link, err);
+	return r != 0 ? lose(link, err) : 0;
+}
+
+/* A wire that is broken is looked into by link_land(). */
+bool link_look(struct link *link)
+{
+	return link->conn == NULL || PQconsumeInput(link->conn) != 1 || take_results(link);
+}
+
+int link_land(struct link *link, struct err *err)
+{
+	int r = link_ready(link, err);
+
 	if (r != 0)
-		return lose(link, &said, err);
-	if (said.fault == 0)
-		hand_out(link);
-	clear_flight(link);
-	return landed_with(link, &said, err);
+		return r;
+	r = await_landing(link, err);
+	return r != 0 ? lose(link, err) : landed_with(link, err);
+}
+
+int link_fly(struct link *link, int64_t timeout_ms, struct err *err)
+{
+	int r = link_depart(link, timeout_ms, err);
+
+	return r != 0 ? r : link_land(link, err);
 }
 
 /* The simple protocol ends with a NULL, not with a sync. */
-static int await_script(struct link *link, int64_t deadline_ms, struct err *said, struct err *err)
+static int await_script(struct link *link, struct err *err)
 {
 	for (;;) {
 		int unsent = PQflush(link->conn);
-		short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
 		int r;
 
 		while (PQisBusy(link->conn) == 0) {
@@ -327,15 +366,11 @@ static int await_script(struct link *link, int64_t deadline_ms, struct err *said
 
 			if (result == NULL)
 				return 0;
-			if (PQresultStatus(result) == PGRES_FATAL_ERROR && said->fault == 0)
-				(void)error_of_result(result, said);
+			if (PQresultStatus(result) == PGRES_FATAL_ERROR && link->said.fault == 0)
+				(void)error_of_result(result, &link->said);
 			PQclear(result);
 		}
-		r = unsent < 0 ? wire_fault(link, err)
-			       : link_wait(PQsocket(link->conn), events, link->interrupt.fd,
-					 deadline_ms, err);
-		if (r == 0 && PQconsumeInput(link->conn) != 1)
-			r = wire_fault(link, err);
+		r = go_on(link, unsent, err);
 		if (r != 0)
 			return r;
 	}
@@ -343,20 +378,18 @@ static int await_script(struct link *link, int64_t deadline_ms, struct err *said
 
 int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err)
 {
-	struct err said = ERR_INIT;
 	int r = link_ready(link, err);
 
 	if (r != 0)
 		return r;
+	link->deadline_ms = clock_now_ms() + timeout_ms;
 	if (PQexitPipelineMode(link->conn) != 1 || PQsendQuery(link->conn, sql) != 1)
 		r = wire_fault(link, err);
 	else
-		r = await_script(link, clock_now_ms() + timeout_ms, &said, err);
+		r = await_script(link, err);
 	if (r == 0 && PQenterPipelineMode(link->conn) != 1)
 		r = wire_fault(link, err);
-	if (r != 0)
-		return lose(link, &said, err);
-	return landed_with(link, &said, err);
+	return r != 0 ? lose(link, err) : landed_with(link, err);
 }
 
 /* libpq keeps them until they are taken. */
@@ -375,7 +408,6 @@ static bool take_notices(struct link *link)
 int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err)
 {
 	int64_t deadline_ms = clock_now_ms() + timeout_ms;
-	const struct err said = ERR_INIT;
 	int r = link_ready(link, err);
 
 	while (r == 0 && !take_notices(link)) {
@@ -388,6 +420,6 @@ int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err)
 			r = wire_fault(link, err);
 	}
 	if (r != 0)
-		return link_is_open(link) ? lose(link, &said, err) : r;
+		return link_is_open(link) ? lose(link, err) : r;
 	return LINK_NOTICE;
 }

@@ -41,6 +41,12 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 /* Sends what is queued and waits for all of it, at most timeout_ms. The first statement that failed
  * ends the others of the flight and is the fault. */
 int link_fly(struct link *link, int64_t timeout_ms, struct err *err);
+/* The same in two halves: sends all of it, which waits for the server to read; and waits for what came of
+ * it, until timeout_ms after the start. In between nothing is queued, and link_look() says, without waiting,
+ * whether link_land() would wait. */
+int link_depart(struct link *link, int64_t timeout_ms, struct err *err);
+bool link_look(struct link *link);
+int link_land(struct link *link, struct err *err);
 /* Several statements as text, by the simple protocol; nothing may be queued. */
 int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err);
 

@@ -148,7 +148,7 @@ static void a_batch_of_skipped_records_moves_the_watermark_only(void **state)
 	struct batch_move *move = batch_move(&world->batch, "orders", 0);
 
 	*move = (struct batch_move){ "orders", 0, world->mark.epoch, -1, 10, -1, -1 };
-	OK(inbox_store(world->inbox, &world->batch, &err));
+	OK(store_batch(world));
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 10);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }

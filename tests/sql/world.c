@@ -261,6 +261,13 @@ void add(struct world *world, struct a_row row)
 		(struct placement){ row.place, row.asks };
 }
 
+int store_batch(struct world *world)
+{
+	int r = inbox_start(world->inbox, &world->batch, &err);
+
+	return r != 0 ? r : inbox_finish(world->inbox, &world->batch, &err);
+}
+
 int store(struct world *world)
 {
 	struct batch_move *move = batch_move(&world->batch, "orders", 0);
@@ -272,7 +279,7 @@ int store(struct world *world)
 	move->next = last + 1;
 	move->last_offset = last;
 	move->last_timestamp = 1700000000123;
-	r = inbox_store(world->inbox, &world->batch, &err);
+	r = store_batch(world);
 	if (r == 0)
 		world->next = last + 1;
 	return r;

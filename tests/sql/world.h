@@ -67,6 +67,8 @@ struct a_row {
 /* Adds a row of orders/0 to the batch; without an offset it gets the next one. */
 void add(struct world *world, struct a_row row);
 #define ADD(world, ...) add((world), (struct a_row){ __VA_ARGS__ })
+/* Stores the batch as it is. */
+int store_batch(struct world *world);
 /* Moves the watermark behind the batch and stores it. The batch stays for a look at the fates. */
 int store(struct world *world);
 /* store() that must go well. */

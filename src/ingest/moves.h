@@ -1,0 +1,14 @@
+/*
+ * The watermarks of a batch: where each of its partitions will be once it is stored. The ingest thread.
+ */
+#ifndef INGEST_MOVES_H
+#define INGEST_MOVES_H
+
+#include "ingest/state.h"
+
+/* Fills the moves of the flight, from what has been read until now; what went to `rest` waits. */
+int moves_build(struct ingest *ingest, struct err *err);
+/* They are committed. What has been read meanwhile keeps its partition touched. */
+void moves_note(struct ingest *ingest);
+
+#endif

@@ -1,0 +1,34 @@
+#include "ingest/prefetch.h"
+
+#define VERSION_WITH_BACKOFF 0x020200ff
+#define ASK_EVERY            ((size_t)PREFETCH_KIB * 1024 / 4)
+#define RECORD_COST          64 /* so that empty records count as well */
+
+bool prefetch_has_backoff(void)
+{
+	return rd_kafka_version() >= VERSION_WITH_BACKOFF;
+}
+
+/* One request to each broker that leads a partition of ours. With a timeout of 0 the answers are not waited
+ * for; librdkafka throws them away. */
+static void stir_brokers(rd_kafka_t *kafka)
+{
+	rd_kafka_topic_partition_list_t *list = NULL;
+
+	if (rd_kafka_assignment(kafka, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = RD_KAFKA_OFFSET_END;
+	if (list->cnt > 0)
+		(void)rd_kafka_offsets_for_times(kafka, list, 0);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+void prefetch_took(struct prefetch *prefetch, rd_kafka_t *kafka, const rd_kafka_message_t *record)
+{
+	prefetch->taken += record->len + record->key_len + RECORD_COST;
+	if (prefetch->taken < ASK_EVERY || prefetch_has_backoff())
+		return;
+	prefetch->taken = 0;
+	stir_brokers(kafka);
+}
