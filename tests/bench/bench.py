@@ -12,29 +12,28 @@ import sys
 from support import kafka
 from support.sidecar import binary
 
-import endtoend
-import floor
 import report
+import throughput
+from group import add_ratios
 from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-# Name, ordering, batch of the handler, share of the messages. One message of a partition at a time is
-# bound by round trips, not by throughput.
-SCENARIOS = [("key", "key", 1, 1), ("key, batch 100", "key", 100, 1),
-             ("none", "none", 1, 1), ("none, batch 100", "none", 100, 1),
-             ("partition", "partition", 1, 0.1)]
+GROUPS = [throughput.GROUP]
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=MESSAGES,
                         help=f"records preloaded in Kafka, and rows of the floor ({MESSAGES})")
-    parser.add_argument("--smoke", action="store_true", help=f"--messages {SMOKE}, for CI")
+    parser.add_argument("--smoke", action="store_true",
+                        help=f"--messages {SMOKE}, and little of everything else, for CI")
     parser.add_argument("--repeat", type=int, default=1, metavar="ROUNDS",
                         help="measure everything so often; the table shows min / median / max")
-    parser.add_argument("--only", action="append", choices=[name for name, *_ in SCENARIOS],
-                        help="only these and the floor; may be given several times")
+    names = [name for group in GROUPS for name in group.names()]
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME",
+                        help="only this group or measurement and what it is compared with; may be"
+                             f" given several times: {', '.join(names)}")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     options = parser.parse_args()
     if options.smoke:
@@ -45,20 +44,23 @@ def arguments():
 
 
 def measure_round(servers, options):
-    results = {"floor": floor.measure(servers, options.messages)}
-    say("floor", results["floor"])
-    for name, ordering, batch, share in SCENARIOS:
-        if options.only and name not in options.only:
-            continue
-        results[name] = endtoend.measure(servers, {"ordering": ordering, "batch": batch,
-                                                   "messages": int(options.messages * share)})
-        say(name, results[name])
-    return results
+    """{group: {measurement: result}}"""
+    found = {}
+    for group in GROUPS:
+        results = {}
+        for name, run in group.chosen(options.only):
+            results[name] = run(servers, options)
+            say(group.name, name, results[name])
+        add_ratios(results, group.base)
+        if results:
+            found[group.name] = results
+    return found
 
 
-def say(name, result):
-    print(f"{name}: {result['rows_per_second']:,.0f} rows/s in {result['seconds']:.2f} s",
-          file=sys.stderr, flush=True)
+def say(group, name, result):
+    numbers = ", ".join(f"{key} {value:,.3g}" if isinstance(value, float) else f"{key} {value:,}"
+                        for key, value in list(result.items())[:4] if not isinstance(value, str))
+    print(f"{group}, {name}: {numbers}", file=sys.stderr, flush=True)
 
 
 def environment(servers, options):
@@ -75,6 +77,11 @@ def write_json(path, facts, rounds):
         file.write("\n")
 
 
+def tables(rounds):
+    return "\n\n".join(report.markdown(group, [results[group.name] for results in rounds])
+                       for group in GROUPS if group.name in rounds[0])
+
+
 def main():
     options = arguments()
     if not os.access(binary(), os.X_OK):
@@ -88,7 +95,7 @@ def main():
     if options.json:
         write_json(options.json, facts, rounds)
     print(f"\n{options.messages:,} records, {facts['cpus']} CPUs, PostgreSQL {facts['postgres']},"
-          f" Kafka {facts['kafka']}\n\n{report.markdown(rounds)}")
+          f" Kafka {facts['kafka']}\n\n{tables(rounds)}")
 
 
 if __name__ == "__main__":

@@ -11,14 +11,15 @@ from servers import wal_position
 SCHEMA = "floor"
 
 
-def measure(servers, rows):
+def measure(servers, rows, how="insert", connections=1):
+    """`how`: insert, or copy."""
     program = pathlib.Path(binary()).parents[1] / "tests" / "bench" / "floor"
     with servers.sidecar({"inbox": {"schema": SCHEMA}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection:
             wal, cpu = wal_position(connection), servers.cpu_seconds()
             done = subprocess.run([program, servers.postgres.conninfo(database)
-                                   + f" options='-c search_path={SCHEMA}'", str(rows)],
+                                   + f" options='-c search_path={SCHEMA}'", how, str(rows), str(connections)],
                                   capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             found = json.loads(done.stdout)

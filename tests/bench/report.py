@@ -3,43 +3,45 @@
 import statistics
 
 _KB = 1024
-# Title, value of one result and of the floor of its round, format.
-COLUMNS = [
-    ("rows/s", lambda result, floor: result["rows_per_second"], "{:,.0f}"),
-    ("records/s", lambda result, floor: result.get("records_per_second"), "{:,.0f}"),
-    ("÷ floor", lambda result, floor: result["rows_per_second"] / floor["rows_per_second"],
-     "{:.2f}"),
-    ("inboxd µs", lambda result, floor: result.get("inboxd_us"), "{:.1f}"),
-    ("handler µs", lambda result, floor: result.get("handler_us"), "{:.1f}"),
-    ("PostgreSQL µs", lambda result, floor: result["postgres_us"], "{:.1f}"),
-    ("WAL B", lambda result, floor: result["wal_bytes"], "{:,.0f}"),
-    ("rows/insert", lambda result, floor: result.get("insert_rows"), "{:,.0f}"),
-    ("rows/settle", lambda result, floor: result.get("settle_rows"), "{:,.0f}"),
-    ("slow path %", lambda result, floor: _percent(result.get("slow_share")), "{:.2f}"),
-    ("HOT %", lambda result, floor: _percent(result.get("hot_share")), "{:.1f}"),
-    ("peak MiB", lambda result, floor: _mib(result.get("peak_rss_bytes")), "{:.0f}"),
-]
 
 
-def _percent(share):
-    return None if share is None else share * 100
+def column(title, key, form, factor=1):
+    """A column that shows `key` of a result; empty where a result has none."""
+
+    def value(result):
+        found = result.get(key)
+        return None if found is None else found * factor
+
+    return title, value, form
 
 
-def _mib(count):
-    return None if count is None else count / _KB / _KB
+RATE = column("rows/s", "rows_per_second", "{:,.0f}")
+RECORDS = column("records/s", "records_per_second", "{:,.0f}")
+RATIO = column("ratio", "ratio", "{:.2f}")
+COSTS = [column("inboxd µs", "inboxd_us", "{:.1f}"), column("handler µs", "handler_us", "{:.1f}"),
+         column("PostgreSQL µs", "postgres_us", "{:.1f}"), column("WAL B", "wal_bytes", "{:,.0f}")]
+BATCHES = [column("rows/insert", "insert_rows", "{:,.0f}"),
+           column("rows/settle", "settle_rows", "{:,.0f}")]
+PATHS = [column("slow path %", "slow_share", "{:.2f}", 100),
+         column("HOT %", "hot_share", "{:.1f}", 100)]
+PEAK = column("peak MiB", "peak_rss_bytes", "{:.0f}", 1 / _KB / _KB)
 
 
-def markdown(rounds):
-    """`rounds`: dictionaries {name of the measurement: result}, each with a `floor`."""
-    lines = [["", *(title for title, _, _ in COLUMNS)], ["---"] + ["---:"] * len(COLUMNS)]
+def markdown(group, rounds):
+    """`rounds`: dictionaries {name of the measurement: result} of one group."""
+    lines = [["", *(title for title, _, _ in group.columns)],
+             ["---"] + ["---:"] * len(group.columns)]
     for name in rounds[0]:
-        lines.append([name, *(_cell(rounds, name, *column[1:]) for column in COLUMNS)])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        lines.append([name, *(_cell([results[name] for results in rounds], *entry[1:])
+                              for entry in group.columns)])
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    compared = f" Ratio: to {group.base}." if group.base else ""
+    return f"{group.name}: {group.title}.{compared}\n\n{table}"
 
 
-def _cell(rounds, name, value, form):
-    found = [value(results[name], results["floor"]) for results in rounds]
-    if found[0] is None:
+def _cell(results, value, form):
+    found = [value(result) for result in results]
+    if None in found:
         return ""
     if len(found) == 1:
         return form.format(found[0])

@@ -1,0 +1,35 @@
+"""The floor, and from Kafka to a handler beside it: what PostgreSQL can do, and what inboxd makes of it."""
+
+import functools
+
+import endtoend
+import floor
+import report
+from group import Group
+
+# Name, ordering, batch of the handler, share of the messages. One message of a partition at a time is
+# bound by round trips, not by throughput.
+SCENARIOS = [("key", "key", 1, 1), ("key, batch 100", "key", 100, 1),
+             ("none", "none", 1, 1), ("none, batch 100", "none", 100, 1),
+             ("partition", "partition", 1, 0.1)]
+# Name, how, connections.
+FLOORS = [("floor", "insert", 1), ("floor, 2 connections", "insert", 2), ("COPY", "copy", 1)]
+
+
+def _floor(servers, options, *, how, connections):
+    return floor.measure(servers, options.messages, how, connections)
+
+
+def _endtoend(servers, options, *, ordering, batch, share):
+    return endtoend.measure(servers, {"ordering": ordering, "batch": batch,
+                                      "messages": int(options.messages * share)})
+
+
+GROUP = Group(
+    "throughput", "400 B, 4 partitions, every tenth record repeats an earlier one", "floor",
+    [report.RATE, report.RECORDS, report.RATIO, *report.COSTS, *report.BATCHES, *report.PATHS,
+     report.PEAK],
+    [(name, functools.partial(_floor, how=how, connections=connections))
+     for name, how, connections in FLOORS]
+    + [(name, functools.partial(_endtoend, ordering=ordering, batch=batch, share=share))
+       for name, ordering, batch, share in SCENARIOS])
