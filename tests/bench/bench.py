@@ -13,13 +13,14 @@ from support import kafka
 from support.sidecar import binary
 
 import report
+import shapes
 import throughput
 from group import add_ratios
 from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP]
+GROUPS = [throughput.GROUP, shapes.GROUP]
 
 
 def arguments():

@@ -1,164 +1,154 @@
 """One run from Kafka to a handler that answers at once, and what it cost.
 
-The clock starts when the handler is connected and the database shows an owner for every partition;
+The clock starts when the handlers are connected and the database shows an owner for every partition;
 it stops at the greatest processed_at, the beginning of the transaction that settled the last
 message. Costs are those between these two, a message being a distinct one: repetitions are part of
 the work, not of the result.
 """
 
-import json
-import os
-import pathlib
-import signal
+import contextlib
+import dataclasses
 import time
+import typing
 
-from support import process
-from support.sidecar import SANITIZERS, binary
 from support.wait import eventually
 
-import costs
-import records
+import complete
+from fleet import Fleet
+from records import Shape
 from servers import wal_position
 
-HANDLER = "bench"
 TIMEOUT = 900
+_STATISTICS = "FROM pg_stat_user_tables WHERE relname = 'inbox_messages'"
 
 
-class Handler:
-    """examples/noop_handler of the same build, without a ledger."""
-
-    def __init__(self, sidecar, batch):
-        program = pathlib.Path(binary()).parents[1] / "examples" / "noop_handler"
-        self._count = os.path.join(sidecar.directory, "count")
-        self._log = os.path.join(sidecar.directory, "handler.log")
-        self._process = process.spawn(
-            [str(program), "--socket", sidecar.socket_path, "--name", HANDLER, "--batch",
-             str(batch), "--count-to-file", self._count],
-            self._log, env={**os.environ, **SANITIZERS})
-
-    def cpu_seconds(self):
-        return costs.of_process(self._process.pid)
-
-    def stop(self):
-        """{"deliveries": …, "distinct": …}"""
-        code = process.end(self._process, signal.SIGTERM)
-        assert code == 0, f"the handler ended with {code}: {process.tail(self._log)}"
-        return json.loads(pathlib.Path(self._count).read_text(encoding="ascii"))
+@dataclasses.dataclass
+class Scenario:
+    shape: Shape
+    ordering: str = "key"
+    batch: int = 1        # of the handler
+    instances: int = 1
+    configuration: dict = dataclasses.field(default_factory=dict)  # beside the defaults
+    # Called with the servers, the sidecar and a connection before anything is started.
+    prepare: typing.Callable | None = None
+    # Every record is in the table before: only duplicates are left to recognise.
+    known: bool = False
+    # A context manager, given the servers and the database, that surrounds the run.
+    during: typing.Callable | None = None
 
 
 def measure(servers, scenario):
-    """`scenario` has ordering, batch and messages; `during(sidecar, handler)` is called as the clock
-    starts, when it has that, too."""
-    topic = servers.topic(scenario["messages"])
-    with servers.sidecar({"inbox": {"ordering": scenario["ordering"]},
-                          "kafka": {"topics": [topic]}}) as sidecar:
-        database = sidecar.configuration["postgres"]["dbname"]
-        with servers.postgres.connect(database) as connection:
-            handler = Handler(sidecar, scenario["batch"])
-            sidecar.start("run", ready=False)
-            return _run(_Watch(servers, sidecar, handler, connection), scenario)
+    topic = servers.topic(scenario.shape)
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(servers.sidecar(
+            {"inbox": {"ordering": scenario.ordering}, "kafka": {"topics": [topic]}},
+            scenario.configuration))
+        database = first.configuration["postgres"]["dbname"]
+        connection = stack.enter_context(servers.postgres.connect(database))
+        if scenario.prepare:
+            scenario.prepare(servers, first, connection)
+            connection.execute("CHECKPOINT")
+        if scenario.during:
+            stack.enter_context(scenario.during(servers, database))
+        fleet = stack.enter_context(Fleet(first, scenario.instances, scenario.batch))
+        return _run(_Watch(servers, fleet, connection), scenario)
 
 
 def _run(watch, scenario):
-    expected = records.distinct(scenario["messages"])
-    watch.wait_assigned()
+    shape = scenario.shape
+    fresh = 0 if scenario.known else shape.distinct()
+    watch.fleet.start()
+    watch.wait_assigned(shape.partitions)
     began, before = time.time(), watch.costs()
-    watch.wait_done(expected)
-    after, peak = watch.costs(), watch.sidecar.peak_memory()
-    counters = watch.sidecar.metrics()
-    counted = watch.handler.stop()
-    assert watch.sidecar.stop() == 0, process.tail(watch.sidecar.log)
-    _complete(watch.connection, counters, counted, scenario["messages"])
-    seconds = watch.last_processed() - began
-    return {"messages": expected, "records": scenario["messages"], "seconds": round(seconds, 3),
-            "rows_per_second": expected / seconds,
-            "records_per_second": scenario["messages"] / seconds,
-            **{name: (after[name] - before[name]) / expected for name in before},
-            **watch.table(expected), "peak_rss_bytes": peak,
-            **_batches("insert", counters, "inboxd_ingest_batch_seconds", scenario["messages"]),
-            **_batches("settle", counters, "inboxd_settle_seconds", expected),
-            "again": counted["deliveries"] - expected}
+    watch.wait_done(fresh, shape.messages)
+    after, peak = watch.costs(), watch.fleet.peak_memory()
+    counters = watch.fleet.counters()
+    counted = watch.fleet.stop()
+    complete.check(watch.connection, complete.Run(shape, fresh, watch.first_seq), counters, counted)
+    ended = watch.last_stored() if scenario.known else watch.last_processed()
+    seconds, messages = ended - began, fresh or shape.messages
+    return {"messages": messages, "records": shape.messages, "seconds": round(seconds, 3),
+            "rows_per_second": messages / seconds,
+            "records_per_second": shape.messages / seconds,
+            "payload_bytes_per_second": shape.messages * shape.payload / seconds,
+            **{name: (after[name] - before[name]) / messages for name in before},
+            **({} if scenario.known else watch.table(fresh)), "peak_rss_bytes": peak,
+            **_batches("insert", counters, "inboxd_ingest_batch_seconds", shape.messages),
+            **_batches("settle", counters, "inboxd_settle_seconds", fresh),
+            "again": counted["deliveries"] - fresh}
 
 
 def _batches(name, counters, histogram, rows):
     """How big the transactions were that a histogram has timed, and how long one took."""
-    count = counters.value(f"{histogram}_count")
+    count = sum(one.value(f"{histogram}_count") for one in counters)
+    if count == 0:
+        return {}
     return {f"{name}_rows": rows / count,
-            f"{name}_ms": counters.value(f"{histogram}_sum") / count * 1e3}
+            f"{name}_ms": sum(one.value(f"{histogram}_sum") for one in counters) / count * 1e3}
 
 
 class _Watch:
     """All that is looked at during a run."""
 
-    def __init__(self, servers, sidecar, handler, connection):
+    def __init__(self, servers, fleet, connection):
         self.servers = servers
-        self.sidecar = sidecar
-        self.handler = handler
+        self.fleet = fleet
         self.connection = connection
+        # Rows that were there before do not count.
+        self.first_seq = self._value("SELECT coalesce(max(seq), 0) + 1 FROM inbox.inbox_messages")
+        self._updates_before = self._value(f"SELECT n_tup_upd {_STATISTICS}")
+        self._hot_before = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}")
 
-    def wait_assigned(self):
-        eventually(self._connected, timeout=30, every=0.02,
-                   what=f"the handler to connect; inboxd: {process.tail(self.sidecar.log)}")
-        assert self._owned() == 0, "partitions were assigned before the handler was connected"
-        eventually(lambda: self._owned() == records.PARTITIONS, timeout=60, every=0.005,
-                   what=f"partitions; inboxd: {process.tail(self.sidecar.log)}")
+    def wait_assigned(self, partitions):
+        eventually(self.fleet.connected, timeout=30, every=0.02,
+                   what=f"the handlers to connect; inboxd: {self.fleet.log()}")
+        assert self._owned() == 0, "partitions were assigned before the handlers were connected"
+        eventually(lambda: self._owned() == partitions, timeout=60, every=0.005,
+                   what=f"partitions; inboxd: {self.fleet.log()}")
 
-    def wait_done(self, expected):
+    def wait_done(self, fresh, received):
+        """Every message handled; and all records seen, which is later when the last are repetitions."""
         def done():
-            assert self.sidecar.is_running(), process.tail(self.sidecar.log)
-            return self.sidecar.metric("inboxd_deliveries_total", outcome="done") >= expected
+            assert self.fleet.is_running(), self.fleet.log()
+            counters = self.fleet.counters()
+            return (_sum(counters, "inboxd_deliveries_total", outcome="done") >= fresh
+                    and _sum(counters, "inboxd_messages_received_total") >= received)
 
-        eventually(done, timeout=TIMEOUT, every=0.25, what=f"{expected} messages to be done")
+        eventually(done, timeout=TIMEOUT, every=0.25, what=f"{fresh} messages to be done")
 
     def costs(self):
-        return {"inboxd_us": self.sidecar.cpu_seconds() * 1e6,
-                "handler_us": self.handler.cpu_seconds() * 1e6,
+        return {"inboxd_us": self.fleet.cpu_seconds() * 1e6,
+                "handler_us": self.fleet.handler_cpu_seconds() * 1e6,
                 "postgres_us": self.servers.cpu_seconds() * 1e6,
                 "wal_bytes": wal_position(self.connection)}
 
     def last_processed(self):
         return float(self._value("SELECT extract(epoch FROM max(processed_at))"
-                                 " FROM inbox.inbox_messages"))
+                                 " FROM inbox.inbox_messages WHERE seq >= %s", self.first_seq))
 
-    def table(self, expected):
+    def last_stored(self):
+        return float(self._value("SELECT extract(epoch FROM max(updated_at))"
+                                 " FROM inbox.inbox_offsets WHERE next_offset > 0"))
+
+    def table(self, fresh):
         """Of the rows: how many went through the table, and which updates touched no index."""
-        slow = self._value("SELECT count(*) FROM inbox.inbox_messages WHERE delivery_count > 1")
-        statistics = ("FROM pg_stat_user_tables WHERE relname = 'inbox_messages'")
+        slow = self._value("SELECT count(*) FROM inbox.inbox_messages"
+                           " WHERE seq >= %s AND delivery_count > 1", self.first_seq)
         # Backends tell their counts when they end.
         updates = eventually(
-            lambda: (found := self._value(f"SELECT n_tup_upd {statistics}")) >= expected and found,
+            lambda: (found := self._value(f"SELECT n_tup_upd {_STATISTICS}")
+                     - self._updates_before) >= fresh and found,
             what="the statistics of the table")
-        return {"slow_share": slow / expected,
-                "hot_share": self._value(f"SELECT n_tup_hot_upd {statistics}") / updates}
-
-    def _connected(self):
-        try:
-            return self.sidecar.metric("inboxd_handlers_connected", handler=HANDLER) == 1
-        except OSError:
-            return False
+        hot = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}") - self._hot_before
+        return {"slow_share": slow / fresh, "hot_share": hot / updates}
 
     def _owned(self):
         return self._value("SELECT count(owner) FROM inbox.inbox_offsets")
 
-    def _value(self, sql):
-        return self.connection.execute(sql).fetchone()[0]
+    def _value(self, sql, *arguments):
+        return self.connection.execute(sql, arguments or None).fetchone()[0]
 
 
-def _complete(connection, counters, counted, messages):
-    """Every message once in the table and processed, none missing, none that was not sent; and the
-    counts of inboxd and of the handler agree."""
-    expected = records.distinct(messages)
-    rows = connection.execute("SELECT event_id, processed_at IS NOT NULL"
-                              " FROM inbox.inbox_messages").fetchall()
-    wanted = {records.event_id(number) for number in range(expected)}
-    assert len(rows) == expected, f"{len(rows)} rows, {expected} expected"
-    assert {row[0] for row in rows} == wanted, "messages are missing, others were never sent"
-    assert all(row[1] for row in rows), f"{sum(not row[1] for row in rows)} are not processed"
-    watermark = connection.execute("SELECT sum(next_offset) FROM inbox.inbox_offsets").fetchone()[0]
-    assert watermark == messages, f"the watermarks are at {watermark} of {messages}"
-    assert counted["distinct"] == expected, f"the handler has seen {counted['distinct']}"
-    for name, count in (("inboxd_messages_received_total", messages),
-                        ("inboxd_duplicates_total", messages - expected),
-                        ("inboxd_conflicts_total", 0), ("inboxd_rejects_total", 0),
-                        ("inboxd_dead", 0)):
-        assert counters.value(name) == count, f"{name} is {counters.value(name)}, not {count}"
+def _sum(counters, name, **labels):
+    return sum(one.value(name, **labels) for one in counters)
+

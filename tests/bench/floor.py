@@ -13,17 +13,29 @@ SCHEMA = "floor"
 
 def measure(servers, rows, how="insert", connections=1):
     """`how`: insert, or copy."""
-    program = pathlib.Path(binary()).parents[1] / "tests" / "bench" / "floor"
     with servers.sidecar({"inbox": {"schema": SCHEMA}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection:
             wal, cpu = wal_position(connection), servers.cpu_seconds()
-            done = subprocess.run([program, servers.postgres.conninfo(database)
-                                   + f" options='-c search_path={SCHEMA}'", how, str(rows), str(connections)],
-                                  capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout)
+            found = _write(servers, database, SCHEMA, (how, rows, connections))
             stored = connection.execute(f"SELECT count(*) FROM {SCHEMA}.inbox_messages").fetchone()
             assert stored[0] == rows, f"{stored[0]} of {rows} rows"
             return {**found, "postgres_us": (servers.cpu_seconds() - cpu) / rows * 1e6,
                     "wal_bytes": (wal_position(connection) - wal) / rows}
+
+
+def fill(servers, connection, rows):
+    """The same rows, processed, in the schema `inbox`: for runs that start with them."""
+    _write(servers, connection.info.dbname, "inbox", ("insert", rows, 1))
+    connection.execute("UPDATE inbox.inbox_messages SET processed_at = now()")
+    connection.execute("VACUUM (FULL, ANALYZE) inbox.inbox_messages")
+
+
+def _write(servers, database, schema, arguments):
+    program = pathlib.Path(binary()).parents[1] / "tests" / "bench" / "floor"
+    done = subprocess.run([program, servers.postgres.conninfo(database)
+                           + f" options='-c search_path={schema}'",
+                           *(str(argument) for argument in arguments)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

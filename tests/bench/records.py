@@ -1,13 +1,27 @@
-"""What the benchmark puts into Kafka: the same records every time; floor.c stores the same rows."""
+"""What the benchmark puts into Kafka: the same records every time; floor_rows.c makes the same rows."""
 
+import base64
 import random
+import typing
 
-PAYLOAD_BYTES = 400
 KEYS = 10_000
-PARTITIONS = 4
-REPEATS_OF = 10        # one record in so many repeats an earlier one …
-REPEATS_WITHIN = 5_000  # … of the last so many distinct ones
+REPEATS_WITHIN = 5_000  # a repetition is one of the last so many distinct records
+COMPRESSIBLE = 1_000    # up to so many bytes PostgreSQL does not try to compress a row
 _MASK = (1 << 64) - 1
+
+
+class Shape(typing.NamedTuple):
+    messages: int
+    payload: int = 400   # bytes
+    partitions: int = 4
+    repeats_of: int = 10  # one record in so many repeats an earlier one
+
+    def distinct(self):
+        """How many of the records are no repetition."""
+        return self.messages - self.messages // self.repeats_of
+
+    def topic(self):
+        return f"bench.{self.messages}.{self.payload}.{self.partitions}.{self.repeats_of}"
 
 
 def _scatter(x):
@@ -22,26 +36,28 @@ def event_id(number):
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def distinct(messages):
-    """How many of so many records are no repetition."""
-    return messages - messages // REPEATS_OF
-
-
-def records(messages):
+def records(shape):
     """Arguments of Streams.produce() for each record."""
     chance = random.Random(1)
     fresh = 0
-    for position in range(1, messages + 1):
-        if position % REPEATS_OF == 0:
-            yield _record(chance.randrange(max(0, fresh - REPEATS_WITHIN), fresh))
+    for position in range(1, shape.messages + 1):
+        if position % shape.repeats_of == 0:
+            yield _record(chance.randrange(max(0, fresh - REPEATS_WITHIN), fresh), shape.payload)
         else:
-            yield _record(fresh)
+            yield _record(fresh, shape.payload)
             fresh += 1
 
 
-def _record(number):
+def _record(number, size):
     key = f"c-{_scatter(~number & _MASK) % KEYS}"
     head = f'{{"order":{number},"customer":"{key}","note":"'
     identity = event_id(number)
-    return {"value": (head + "n" * (PAYLOAD_BYTES - len(head) - 2) + '"}').encode(), "key": key,
+    return {"value": (head + _note(number, size - len(head) - 2) + '"}').encode(), "key": key,
             "headers": [("id", identity), ("eventType", "order.created")]}
+
+
+def _note(number, length):
+    """Large ones are such that PostgreSQL gains nothing by compressing them."""
+    if length <= COMPRESSIBLE:
+        return "n" * length
+    return base64.b64encode(random.Random(number).randbytes(length)).decode()[:length]

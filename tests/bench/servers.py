@@ -26,24 +26,23 @@ class Servers:
         self.kafka = Kafka(properties=KAFKA).start()
         self.streams = Streams(self.kafka)
         self._numbers = itertools.count(1)
-        self._topics = {}
+        self._topics = set()
 
     def close(self):
         self.streams.close()
         self.kafka.stop()
         self.postgres.stop()
 
-    def topic(self, messages):
-        """A topic that holds so many records; filled once."""
-        if messages not in self._topics:
-            name = f"bench.{messages}"
-            self.streams.create(name, records.PARTITIONS, retention_ms=-1)
-            self.streams.produce_many(name, records.records(messages))
-            self._topics[messages] = name
-        return self._topics[messages]
+    def topic(self, shape):
+        """A topic that holds records of a shape; filled once."""
+        if shape.topic() not in self._topics:
+            self.streams.create(shape.topic(), shape.partitions, retention_ms=-1)
+            self.streams.produce_many(shape.topic(), records.records(shape))
+            self._topics.add(shape.topic())
+        return shape.topic()
 
     @contextlib.contextmanager
-    def sidecar(self, configuration=None):
+    def sidecar(self, *configurations):
         """An inboxd that is not started, its schema in a new database, all pages written out."""
         database = self.postgres.create_database(f"bench_{next(self._numbers)}")
         sidecar = Sidecar(merge({
@@ -51,7 +50,7 @@ class Servers:
                       "group.id": f"bench-{uuid.uuid4()}"},
             "postgres": {"host": "127.0.0.1", "port": self.postgres.port, "user": "postgres",
                          "dbname": database},
-        }, configuration))
+        }, *configurations))
         try:
             migrated = sidecar.command("migrate")
             assert migrated.returncode == 0, migrated.stderr

@@ -6,6 +6,7 @@ import endtoend
 import floor
 import report
 from group import Group
+from records import Shape
 
 # Name, ordering, batch of the handler, share of the messages. One message of a partition at a time is
 # bound by round trips, not by throughput.
@@ -21,8 +22,8 @@ def _floor(servers, options, *, how, connections):
 
 
 def _endtoend(servers, options, *, ordering, batch, share):
-    return endtoend.measure(servers, {"ordering": ordering, "batch": batch,
-                                      "messages": int(options.messages * share)})
+    return endtoend.measure(servers, endtoend.Scenario(Shape(int(options.messages * share)),
+                                                       ordering=ordering, batch=batch))
 
 
 GROUP = Group(

@@ -1,0 +1,36 @@
+"""What must be true after a run, however fast it was."""
+
+import typing
+
+import records
+
+
+class Run(typing.NamedTuple):
+    shape: records.Shape
+    fresh: int      # messages that were not in the table before
+    first_seq: int  # rows from here on are theirs
+
+
+def check(connection, run, counters, counted):
+    """Every message once in the table and processed, none missing, none that was not sent; and the
+    counts of the sidecars and of their handlers agree."""
+    _rows(connection, run)
+    watermark = connection.execute("SELECT sum(next_offset) FROM inbox.inbox_offsets"
+                                   " WHERE topic = %s", (run.shape.topic(),)).fetchone()[0]
+    assert watermark == run.shape.messages, f"the watermarks are at {watermark} of {run.shape.messages}"
+    assert counted["distinct"] == run.fresh, f"the handlers have seen {counted['distinct']}"
+    for name, count in (("inboxd_messages_received_total", run.shape.messages),
+                        ("inboxd_duplicates_total", run.shape.messages - run.fresh),
+                        ("inboxd_conflicts_total", 0), ("inboxd_rejects_total", 0)):
+        found = sum(one.value(name) for one in counters)
+        assert found == count, f"{name} is {found}, not {count}"
+
+
+def _rows(connection, run):
+    rows = connection.execute("SELECT event_id, processed_at IS NOT NULL, dead_at IS NOT NULL"
+                              " FROM inbox.inbox_messages WHERE seq >= %s", (run.first_seq,)).fetchall()
+    wanted = {records.event_id(number) for number in range(run.fresh)}
+    assert len(rows) == run.fresh, f"{len(rows)} rows, {run.fresh} expected"
+    assert {row[0] for row in rows} == wanted, "messages are missing, others were never sent"
+    assert all(row[1] for row in rows), f"{sum(not row[1] for row in rows)} are not processed"
+    assert not any(row[2] for row in rows), "messages are dead"

@@ -1,0 +1,92 @@
+"""The sidecars of a run, one or several of one group, each with a handler of its own."""
+
+import json
+import os
+import pathlib
+import signal
+
+from support import process
+from support.sidecar import SANITIZERS, Sidecar, binary
+
+import costs
+
+HANDLER = "bench"
+
+
+class Handler:
+    """examples/noop_handler of the same build, without a ledger."""
+
+    def __init__(self, sidecar, batch):
+        program = pathlib.Path(binary()).parents[1] / "examples" / "noop_handler"
+        self._count = os.path.join(sidecar.directory, "count")
+        self._log = os.path.join(sidecar.directory, "handler.log")
+        self._process = process.spawn(
+            [str(program), "--socket", sidecar.socket_path, "--name", HANDLER, "--batch",
+             str(batch), "--count-to-file", self._count],
+            self._log, env={**os.environ, **SANITIZERS})
+
+    def cpu_seconds(self):
+        return costs.of_process(self._process.pid)
+
+    def stop(self):
+        """{"deliveries": …, "distinct": …}"""
+        code = process.end(self._process, signal.SIGTERM)
+        assert code == 0, f"the handler ended with {code}: {process.tail(self._log)}"
+        return json.loads(pathlib.Path(self._count).read_text(encoding="ascii"))
+
+
+class Fleet:
+    """`first` and its like: same database, same group, sockets and ports of their own."""
+
+    def __init__(self, first, instances=1, batch=1):
+        shared = {name: first.configuration[name] for name in first.configuration
+                  if name not in ("socket", "http")}
+        self.sidecars = [first] + [Sidecar(shared) for _ in range(instances - 1)]
+        self._batch = batch
+        self._handlers = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for sidecar in self.sidecars:
+            if sidecar.is_running():
+                sidecar.kill()
+
+    def start(self):
+        self._handlers = [Handler(sidecar, self._batch) for sidecar in self.sidecars]
+        for sidecar in self.sidecars:
+            sidecar.start("run", ready=False)
+
+    def stop(self):
+        """What the handlers have counted, together. A message that two of them saw is two."""
+        counted = [handler.stop() for handler in self._handlers]
+        for sidecar in self.sidecars:
+            assert sidecar.stop() == 0, process.tail(sidecar.log)
+        return {name: sum(one[name] for one in counted) for name in counted[0]}
+
+    def connected(self):
+        try:
+            return all(sidecar.metric("inboxd_handlers_connected", handler=HANDLER) == 1
+                       for sidecar in self.sidecars)
+        except OSError:
+            return False
+
+    def is_running(self):
+        return all(sidecar.is_running() for sidecar in self.sidecars)
+
+    def log(self):
+        return "\n".join(process.tail(sidecar.log) for sidecar in self.sidecars)
+
+    def counters(self):
+        return [sidecar.metrics() for sidecar in self.sidecars]
+
+    def cpu_seconds(self):
+        return sum(sidecar.cpu_seconds() for sidecar in self.sidecars)
+
+    def handler_cpu_seconds(self):
+        return sum(handler.cpu_seconds() for handler in self._handlers)
+
+    def peak_memory(self):
+        """Of the one that had most."""
+        return max(sidecar.peak_memory() for sidecar in self.sidecars)
