@@ -12,6 +12,7 @@ import sys
 from support import kafka
 from support.sidecar import binary
 
+import latency
 import report
 import shapes
 import throughput
@@ -20,7 +21,7 @@ from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP, shapes.GROUP]
+GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP]
 
 
 def arguments():

@@ -58,7 +58,7 @@ def _run(watch, scenario):
     shape = scenario.shape
     fresh = 0 if scenario.known else shape.distinct()
     watch.fleet.start()
-    watch.wait_assigned(shape.partitions)
+    watch.fleet.wait_assigned(watch.connection, shape.partitions)
     began, before = time.time(), watch.costs()
     watch.wait_done(fresh, shape.messages)
     after, peak = watch.costs(), watch.fleet.peak_memory()
@@ -99,13 +99,6 @@ class _Watch:
         self._updates_before = self._value(f"SELECT n_tup_upd {_STATISTICS}")
         self._hot_before = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}")
 
-    def wait_assigned(self, partitions):
-        eventually(self.fleet.connected, timeout=30, every=0.02,
-                   what=f"the handlers to connect; inboxd: {self.fleet.log()}")
-        assert self._owned() == 0, "partitions were assigned before the handlers were connected"
-        eventually(lambda: self._owned() == partitions, timeout=60, every=0.005,
-                   what=f"partitions; inboxd: {self.fleet.log()}")
-
     def wait_done(self, fresh, received):
         """Every message handled; and all records seen, which is later when the last are repetitions."""
         def done():
@@ -141,9 +134,6 @@ class _Watch:
             what="the statistics of the table")
         hot = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}") - self._hot_before
         return {"slow_share": slow / fresh, "hot_share": hot / updates}
-
-    def _owned(self):
-        return self._value("SELECT count(owner) FROM inbox.inbox_offsets")
 
     def _value(self, sql, *arguments):
         return self.connection.execute(sql, arguments or None).fetchone()[0]

@@ -7,22 +7,27 @@ import signal
 
 from support import process
 from support.sidecar import SANITIZERS, Sidecar, binary
+from support.wait import eventually
 
 import costs
 
 HANDLER = "bench"
 
 
+def program(*path):
+    """One that belongs to the same build as inboxd."""
+    return str(pathlib.Path(binary()).parents[1].joinpath(*path))
+
+
 class Handler:
     """examples/noop_handler of the same build, without a ledger."""
 
     def __init__(self, sidecar, batch):
-        program = pathlib.Path(binary()).parents[1] / "examples" / "noop_handler"
         self._count = os.path.join(sidecar.directory, "count")
         self._log = os.path.join(sidecar.directory, "handler.log")
         self._process = process.spawn(
-            [str(program), "--socket", sidecar.socket_path, "--name", HANDLER, "--batch",
-             str(batch), "--count-to-file", self._count],
+            [program("examples", "noop_handler"), "--socket", sidecar.socket_path, "--name", HANDLER,
+             "--batch", str(batch), "--count-to-file", self._count],
             self._log, env={**os.environ, **SANITIZERS})
 
     def cpu_seconds(self):
@@ -38,11 +43,12 @@ class Handler:
 class Fleet:
     """`first` and its like: same database, same group, sockets and ports of their own."""
 
-    def __init__(self, first, instances=1, batch=1):
+    def __init__(self, first, instances=1, batch=1, handler=Handler):
         shared = {name: first.configuration[name] for name in first.configuration
                   if name not in ("socket", "http")}
         self.sidecars = [first] + [Sidecar(shared) for _ in range(instances - 1)]
         self._batch = batch
+        self._handler = handler
         self._handlers = []
 
     def __enter__(self):
@@ -54,15 +60,20 @@ class Fleet:
                 sidecar.kill()
 
     def start(self):
-        self._handlers = [Handler(sidecar, self._batch) for sidecar in self.sidecars]
+        self._handlers = [self._handler(sidecar, self._batch) for sidecar in self.sidecars]
         for sidecar in self.sidecars:
             sidecar.start("run", ready=False)
 
-    def stop(self):
-        """What the handlers have counted, together. A message that two of them saw is two."""
-        counted = [handler.stop() for handler in self._handlers]
+    def stop_each(self):
+        """What each handler says at its end."""
+        said = [handler.stop() for handler in self._handlers]
         for sidecar in self.sidecars:
             assert sidecar.stop() == 0, process.tail(sidecar.log)
+        return said
+
+    def stop(self):
+        """What the handlers have counted, together. A message that two of them saw is two."""
+        counted = self.stop_each()
         return {name: sum(one[name] for one in counted) for name in counted[0]}
 
     def connected(self):
@@ -71,6 +82,14 @@ class Fleet:
                        for sidecar in self.sidecars)
         except OSError:
             return False
+
+    def wait_assigned(self, connection, partitions):
+        """Until the handlers are connected and then the table names an owner for every partition."""
+        eventually(self.connected, timeout=30, every=0.02,
+                   what=f"the handlers to connect; inboxd: {self.log()}")
+        assert _owned(connection) == 0, "partitions were assigned before the handlers were connected"
+        eventually(lambda: _owned(connection) == partitions, timeout=60, every=0.005,
+                   what=f"partitions; inboxd: {self.log()}")
 
     def is_running(self):
         return all(sidecar.is_running() for sidecar in self.sidecars)
@@ -90,3 +109,7 @@ class Fleet:
     def peak_memory(self):
         """Of the one that had most."""
         return max(sidecar.peak_memory() for sidecar in self.sidecars)
+
+
+def _owned(connection):
+    return connection.execute("SELECT count(owner) FROM inbox.inbox_offsets").fetchone()[0]

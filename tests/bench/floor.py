@@ -1,11 +1,9 @@
 """The floor: floor.c against the same PostgreSQL, into a table that the same migration made."""
 
 import json
-import pathlib
 import subprocess
 
-from support.sidecar import binary
-
+from fleet import program
 from servers import wal_position
 
 SCHEMA = "floor"
@@ -32,8 +30,7 @@ def fill(servers, connection, rows):
 
 
 def _write(servers, database, schema, arguments):
-    program = pathlib.Path(binary()).parents[1] / "tests" / "bench" / "floor"
-    done = subprocess.run([program, servers.postgres.conninfo(database)
+    done = subprocess.run([program("tests", "bench", "floor"), servers.postgres.conninfo(database)
                            + f" options='-c search_path={schema}'",
                            *(str(argument) for argument in arguments)],
                           capture_output=True, text=True)

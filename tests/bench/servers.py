@@ -41,6 +41,11 @@ class Servers:
             self._topics.add(shape.topic())
         return shape.topic()
 
+    def empty_topic(self, partitions):
+        name = f"bench.empty.{next(self._numbers)}"
+        self.streams.create(name, partitions, retention_ms=-1)
+        return name
+
     @contextlib.contextmanager
     def sidecar(self, *configurations):
         """An inboxd that is not started, its schema in a new database, all pages written out."""

@@ -1,0 +1,91 @@
+"""From the moment a record was due to be produced until the handler has it, at fixed rates.
+
+The producer keeps its rate whatever happens (an open loop), and time counts from when a record was
+due, not from when it left: a stall of a second is a second late for all that fell into it, as it is
+for those who wait. Every message is in the result, so the percentiles are exact.
+"""
+
+import array
+import functools
+import json
+import os
+import signal
+import subprocess
+
+from support import process
+from support.wait import eventually
+
+import report
+from fleet import HANDLER, Fleet, program
+from group import Group
+
+RATES = (100, 1_000, 10_000)
+SECONDS, SMOKE_SECONDS = 20, 3
+WARM_UP = 0.1  # this part of the run does not count: connections, caches, plans
+PARTITIONS = 4
+
+
+class _Handler:
+    def __init__(self, sidecar, _batch):
+        self._log = os.path.join(sidecar.directory, "handler.log")
+        self.file = os.path.join(sidecar.directory, "latencies")
+        self._process = process.spawn(
+            [program("tests", "bench", "latency_handler"), sidecar.socket_path, self.file], self._log)
+
+    def stop(self):
+        code = process.end(self._process, signal.SIGTERM)
+        assert code == 0, f"the handler ended with {code}: {process.tail(self._log)}"
+        found = array.array("q")
+        with open(self.file, "rb") as file:
+            found.frombytes(file.read())
+        return list(zip(found[::2], found[1::2]))
+
+
+def _measure(servers, options, *, rate):
+    seconds = SMOKE_SECONDS if options.smoke else SECONDS
+    topic = servers.empty_topic(PARTITIONS)
+    with servers.sidecar({"kafka": {"topics": [topic]}}) as sidecar:
+        database = sidecar.configuration["postgres"]["dbname"]
+        with servers.postgres.connect(database) as connection, \
+                Fleet(sidecar, handler=_Handler) as fleet:
+            fleet.start()
+            fleet.wait_assigned(connection, PARTITIONS)
+            began = sidecar.cpu_seconds(), servers.cpu_seconds()
+            produced = _produce(servers, topic, rate, seconds)
+            eventually(lambda: sidecar.metric("inboxd_deliveries_total", handler=HANDLER,
+                                              outcome="done") >= produced["sent"],
+                       timeout=120, every=0.2, what=f"{produced['sent']} messages to be done")
+            used = sidecar.cpu_seconds() - began[0], servers.cpu_seconds() - began[1]
+            return {**_percentiles(fleet.stop_each()[0], produced["sent"]), **produced,
+                    "inboxd_us": used[0] / produced["sent"] * 1e6,
+                    "postgres_us": used[1] / produced["sent"] * 1e6}
+
+
+def _produce(servers, topic, rate, seconds):
+    done = subprocess.run([program("tests", "bench", "paced_producer"), servers.kafka.bootstrap, topic,
+                           str(rate), str(seconds)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _percentiles(pairs, sent):
+    assert len(pairs) == sent, f"the handler has seen {len(pairs)} of {sent}"
+    due = sorted(pairs)
+    took = sorted(latency for _, latency in due[int(sent * WARM_UP):])
+    return {"counted": len(took), **{name: took[min(len(took) - 1, int(len(took) * share))]
+                                     for name, share in (("p50_us", .5), ("p90_us", .9),
+                                                         ("p99_us", .99), ("p999_us", .999))},
+            "max_us": took[-1]}
+
+
+def _ms(title, key):
+    return report.column(title, key, "{:.2f}", 1e-3)
+
+
+GROUP = Group(
+    "latency", "milliseconds from when a record was due until the handler has it", None,
+    [report.column("messages", "counted", "{:,}"), _ms("p50", "p50_us"), _ms("p90", "p90_us"),
+     _ms("p99", "p99_us"), _ms("p99.9", "p999_us"), _ms("max", "max_us"),
+     _ms("producer late, p99", "late_p99_us"), _ms("producer late, max", "late_max_us"),
+     *report.COSTS[:1], *report.COSTS[2:3]],
+    [(f"{rate:,}/s", functools.partial(_measure, rate=rate)) for rate in RATES])
