@@ -12,6 +12,7 @@ import sys
 from support import kafka
 from support.sidecar import binary
 
+import idle
 import latency
 import report
 import shapes
@@ -21,7 +22,7 @@ from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP]
+GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP]
 
 
 def arguments():
@@ -61,7 +62,7 @@ def measure_round(servers, options):
 
 def say(group, name, result):
     numbers = ", ".join(f"{key} {value:,.3g}" if isinstance(value, float) else f"{key} {value:,}"
-                        for key, value in list(result.items())[:4] if not isinstance(value, str))
+                        for key, value in list(result.items())[:4] if isinstance(value, (int, float)))
     print(f"{group}, {name}: {numbers}", file=sys.stderr, flush=True)
 
 

@@ -14,7 +14,9 @@ import records
 
 # Durability as PostgreSQL comes. The rest keeps checkpoints out of a run of seconds.
 POSTGRES = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
-            "shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+            "shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
+            # For idle.py, which turns it on for its database; elsewhere nothing is tracked.
+            "shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "none"}
 # The group waits this long for its first member: time for the handler to connect, so that nothing is
 # stored before somebody wants it.
 KAFKA = {"group.initial.rebalance.delay.ms": "3000"}
