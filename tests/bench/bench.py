@@ -16,13 +16,14 @@ import idle
 import latency
 import report
 import shapes
+import slowpath
 import throughput
 from group import add_ratios
 from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP]
+GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP]
 
 
 def arguments():

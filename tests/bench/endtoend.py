@@ -29,11 +29,11 @@ class Scenario:
     batch: int = 1        # of the handler
     instances: int = 1
     configuration: dict = dataclasses.field(default_factory=dict)  # beside the defaults
-    # Called with the servers, the sidecar and a connection before anything is started.
+    # Called with a connection before anything is started.
     prepare: typing.Callable | None = None
     # Every record is in the table before: only duplicates are left to recognise.
     known: bool = False
-    # A context manager, given the servers and the database, that surrounds the run.
+    # A context manager, made of that connection, that surrounds the run.
     during: typing.Callable | None = None
 
 
@@ -46,10 +46,10 @@ def measure(servers, scenario):
         database = first.configuration["postgres"]["dbname"]
         connection = stack.enter_context(servers.postgres.connect(database))
         if scenario.prepare:
-            scenario.prepare(servers, first, connection)
+            scenario.prepare(connection)
             connection.execute("CHECKPOINT")
         if scenario.during:
-            stack.enter_context(scenario.during(servers, database))
+            stack.enter_context(scenario.during(connection))
         fleet = stack.enter_context(Fleet(first, scenario.instances, scenario.batch))
         return _run(_Watch(servers, fleet, connection), scenario)
 

@@ -22,10 +22,15 @@ def measure(servers, rows, how="insert", connections=1):
                     "wal_bytes": (wal_position(connection) - wal) / rows}
 
 
-def fill(servers, connection, rows):
-    """The same rows, processed, in the schema `inbox`: for runs that start with them."""
+PROCESSED = "UPDATE inbox.inbox_messages SET processed_at = now()"
+
+
+def fill(servers, connection, rows, *statements):
+    """The same rows in the schema `inbox`, for runs that start with them: claimed by instance 1, until
+    `statements` make them what they are to be. The table is as compact as after a VACUUM FULL."""
     _write(servers, connection.info.dbname, "inbox", ("insert", rows, 1))
-    connection.execute("UPDATE inbox.inbox_messages SET processed_at = now()")
+    for statement in statements:
+        connection.execute(statement)
     connection.execute("VACUUM (FULL, ANALYZE) inbox.inbox_messages")
 
 

@@ -44,8 +44,13 @@ class Servers:
         return shape.topic()
 
     def empty_topic(self, partitions):
-        name = f"bench.empty.{next(self._numbers)}"
-        self.streams.create(name, partitions, retention_ms=-1)
+        return self.known_topic(f"bench.empty.{next(self._numbers)}", partitions)
+
+    def known_topic(self, name, partitions):
+        """The topic of that name, empty when it was not there."""
+        if name not in self._topics:
+            self.streams.create(name, partitions, retention_ms=-1)
+            self._topics.add(name)
         return name
 
     @contextlib.contextmanager

@@ -24,8 +24,8 @@ def _all_known(servers, options):
     return endtoend.measure(servers, endtoend.Scenario(
         shape, known=True,
         configuration={"topics": {shape.topic(): {"source": ["literal:bench"]}}},
-        prepare=lambda _servers, _sidecar, connection: floor.fill(_servers, connection,
-                                                                  shape.distinct())))
+        prepare=lambda connection: floor.fill(servers, connection, shape.distinct(),
+                                              floor.PROCESSED)))
 
 
 def _with(**scenario):
