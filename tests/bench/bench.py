@@ -12,6 +12,7 @@ import sys
 from support import kafka
 from support.sidecar import binary
 
+import growth
 import idle
 import latency
 import report
@@ -23,7 +24,8 @@ from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP]
+GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
+          growth.GROUP, growth.SNAPSHOT]
 
 
 def arguments():
@@ -32,6 +34,8 @@ def arguments():
                         help=f"records preloaded in Kafka, and rows of the floor ({MESSAGES})")
     parser.add_argument("--smoke", action="store_true",
                         help=f"--messages {SMOKE}, and little of everything else, for CI")
+    parser.add_argument("--long", action="store_true",
+                        help="also what needs much time and 60 GB of disk")
     parser.add_argument("--repeat", type=int, default=1, metavar="ROUNDS",
                         help="measure everything so often; the table shows min / median / max")
     names = [name for group in GROUPS for name in group.names()]
@@ -53,8 +57,10 @@ def measure_round(servers, options):
     for group in GROUPS:
         results = {}
         for name, run in group.chosen(options.only):
-            results[name] = run(servers, options)
-            say(group.name, name, results[name])
+            result = run(servers, options)
+            if result is not None:
+                results[name] = result
+                say(group.name, name, result)
         add_ratios(results, group.base)
         if results:
             found[group.name] = results
