@@ -17,6 +17,7 @@ import idle
 import latency
 import report
 import shapes
+import sidebyside
 import slowpath
 import throughput
 from group import add_ratios
@@ -25,7 +26,7 @@ from servers import POSTGRES, Servers
 MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
-          growth.GROUP, growth.SNAPSHOT]
+          growth.GROUP, growth.SNAPSHOT, sidebyside.GROUP]
 
 
 def arguments():

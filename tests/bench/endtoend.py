@@ -70,6 +70,7 @@ def _run(watch, scenario):
     return {"messages": messages, "records": shape.messages, "seconds": round(seconds, 3),
             "rows_per_second": messages / seconds,
             "records_per_second": shape.messages / seconds,
+            "busy_seconds": round(ended - watch.first_received(), 3) if fresh else None,
             "payload_bytes_per_second": shape.messages * shape.payload / seconds,
             **{name: (after[name] - before[name]) / messages for name in before},
             **({} if scenario.known else watch.table(fresh)), "peak_rss_bytes": peak,
@@ -117,6 +118,10 @@ class _Watch:
 
     def last_processed(self):
         return float(self._value("SELECT extract(epoch FROM max(processed_at))"
+                                 " FROM inbox.inbox_messages WHERE seq >= %s", self.first_seq))
+
+    def first_received(self):
+        return float(self._value("SELECT extract(epoch FROM min(received_at))"
                                  " FROM inbox.inbox_messages WHERE seq >= %s", self.first_seq))
 
     def last_stored(self):

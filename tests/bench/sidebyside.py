@@ -1,0 +1,164 @@
+"""Others that put the same topic into the same PostgreSQL, and inboxd, in one run.
+
+The clock of all of them starts with the first transaction that stored a row (received_at) and stops
+with the last one that changed one; a JVM's start is not in it, its warming up is. Slow ones get a part
+of the topic: the clock stops once so many rows are done. Rows that are not distinct or not complete
+fail the run.
+"""
+
+import functools
+import os
+import re
+import signal
+import sys
+import time
+import typing
+import uuid
+
+import psycopg
+
+from support import process
+
+import costs
+import endtoend
+import peer_install
+import report
+from group import Group
+from records import Shape
+from servers import wal_position
+
+BASE = "inboxd"
+TIMEOUT = 900
+STILL = 1.0  # seconds without a change before rows are counted
+
+
+class Peer(typing.NamedTuple):
+    command: typing.Callable   # (environment, directory) -> arguments
+    environment: dict = {}
+    table: str = "peer_inbox"
+    done: str = "processed_at"  # the column that says when a row was; store only: received_at
+    most: int | None = None    # rows after which the clock stops
+
+
+class _Run:
+    def __init__(self, servers, connection, topic, peer):
+        self._servers = servers
+        self._connection = connection
+        self._peer = peer
+        self.directory = process.scratch("peer")
+        self.log = os.path.join(self.directory, "peer.log")
+        environment = {"BOOTSTRAP": servers.kafka.bootstrap, "TOPIC": topic,
+                       "GROUP": f"peer-{uuid.uuid4()}",
+                       "DSN": f"postgres://postgres@127.0.0.1:{servers.postgres.port}"
+                              f"/{connection.info.dbname}", **peer.environment}
+        self._process = process.spawn(peer.command(environment, self.directory), self.log,
+                                      env={**os.environ, **environment}, cwd=self.directory)
+
+    def costs(self):
+        return {"client_us": costs.of_process(self._process.pid) * 1e6,
+                "postgres_us": self._servers.cpu_seconds() * 1e6,
+                "wal_bytes": wal_position(self._connection)}
+
+    def peak_memory(self):
+        with open(f"/proc/{self._process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) * 1024
+
+    def wait_first(self, deadline):
+        while not self._ask(f"SELECT EXISTS (SELECT FROM {self._peer.table})"):
+            self._check(deadline)
+            time.sleep(0.02)
+
+    def wait_done(self, expected, deadline):
+        """Counting rows costs what is measured: it is done when nothing has changed for a while."""
+        changed, since = None, time.monotonic()
+        while True:
+            self._check(deadline)
+            time.sleep(0.2)
+            now = self._ask("SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables"
+                            f" WHERE relname = '{self._peer.table}'")
+            if now != changed:
+                changed, since = now, time.monotonic()
+            if ((self._peer.most or time.monotonic() - since >= STILL)
+                    and self.count() >= expected):
+                return
+
+    def count(self):
+        return self._ask(f"SELECT count(*) FROM {self._peer.table} WHERE {self._peer.done} IS NOT NULL")
+
+    def seconds(self):
+        return self._ask(f"SELECT extract(epoch FROM max({self._peer.done}) - min(received_at))::float8"
+                         f" FROM {self._peer.table}")
+
+    def stop(self):
+        process.end(self._process, signal.SIGTERM, timeout=20)
+
+    def _ask(self, sql):
+        try:
+            return self._connection.execute(sql).fetchone()[0]
+        except (psycopg.errors.UndefinedTable, TypeError):
+            return 0  # it makes its table, statistics come later
+
+    def _check(self, deadline):
+        assert self._process.poll() is None, f"it ended: {process.tail(self.log)}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT} s: {process.tail(self.log)}"
+
+
+def _peer(servers, options, *, peer):
+    shape = Shape(options.messages)
+    topic = servers.topic(shape)
+    expected = min(peer.most or shape.distinct(), shape.distinct())
+    database = servers.postgres.create_database(f"peer_{uuid.uuid4().hex[:8]}")
+    try:
+        with servers.postgres.connect(database) as connection:
+            connection.execute("CHECKPOINT")
+            run = _Run(servers, connection, topic, peer)
+            try:
+                return _measure(run, expected, shape.distinct())
+            finally:
+                run.stop()
+    except peer_install.NotHere as reason:
+        print(f"peers: not measured, {reason}", file=sys.stderr, flush=True)
+        return None
+    finally:
+        servers.postgres.drop_database(database)
+
+
+def _measure(run, expected, distinct):
+    deadline = time.monotonic() + TIMEOUT
+    run.wait_first(deadline)
+    before = run.costs()
+    run.wait_done(expected, deadline)
+    after, peak, rows = run.costs(), run.peak_memory(), run.count()
+    assert expected <= rows <= distinct, f"{rows} rows, {distinct} distinct messages"
+    seconds = run.seconds()
+    return {"rows": rows, "seconds": round(seconds, 3), "rows_per_second": rows / seconds,
+            **{name: (after[name] - before[name]) / rows for name in before},
+            "peak_rss_bytes": peak}
+
+
+def _inboxd(servers, options, *, batch):
+    """The usual run by the clock of the others. The client is inboxd and its handler."""
+    result = endtoend.measure(servers, endtoend.Scenario(Shape(options.messages), batch=batch))
+    return {"rows": result["messages"], "seconds": result["busy_seconds"],
+            "rows_per_second": result["messages"] / result["busy_seconds"],
+            "client_us": result["inboxd_us"] + result["handler_us"],
+            **{name: result[name] for name in ("postgres_us", "wal_bytes", "peak_rss_bytes")}}
+
+
+def _go(_environment, _directory):
+    return [str(peer_install.go())]
+
+
+PEERS = [
+    ("Go, claim in a transaction", Peer(_go, {"VARIANT": "tx"})),
+    ("Go, inline", Peer(_go, {"VARIANT": "inline"})),
+]
+
+GROUP = Group(
+    "peers", "others with the same topic, side by side; client µs: of the process that reads Kafka and"
+    " of the handler", BASE,
+    [report.column("rows", "rows", "{:,}"), report.RATE, report.RATIO,
+     report.column("client µs", "client_us", "{:.1f}"), *report.COSTS[2:], report.PEAK],
+    [(BASE, functools.partial(_inboxd, batch=1)),
+     ("inboxd, batch 100", functools.partial(_inboxd, batch=100))]
+    + [(name, functools.partial(_peer, peer=peer)) for name, peer in PEERS])
