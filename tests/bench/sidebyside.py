@@ -149,9 +149,18 @@ def _go(_environment, _directory):
     return [str(peer_install.go())]
 
 
+def _java(main, memory):
+    def command(_environment, _directory):
+        home = peer_install.java()
+        return ["java", f"-Xmx{memory}", "-cp", f"{home}/classes:{home}/jars/*", main]
+    return command
+
+
 PEERS = [
     ("Go, claim in a transaction", Peer(_go, {"VARIANT": "tx"})),
     ("Go, inline", Peer(_go, {"VARIANT": "inline"})),
+    ("Parallel Consumer, batches of 500", Peer(_java("Batches", "1g"))),
+    ("Java, a transaction per message", Peer(_java("Textbook", "512m"), most=20_000)),
 ]
 
 GROUP = Group(
