@@ -38,6 +38,7 @@ class Peer(typing.NamedTuple):
     table: str = "peer_inbox"
     done: str = "processed_at"  # the column that says when a row was; store only: received_at
     most: int | None = None    # rows after which the clock stops
+    prepare: str | None = None  # SQL that makes its table, when it does not do so itself
 
 
 class _Run:
@@ -110,6 +111,8 @@ def _peer(servers, options, *, peer):
     database = servers.postgres.create_database(f"peer_{uuid.uuid4().hex[:8]}")
     try:
         with servers.postgres.connect(database) as connection:
+            if peer.prepare:
+                connection.execute(peer.prepare)
             connection.execute("CHECKPOINT")
             run = _Run(servers, connection, topic, peer)
             try:
@@ -149,6 +152,10 @@ def _go(_environment, _directory):
     return [str(peer_install.go())]
 
 
+def _node(_environment, _directory):
+    return ["node", str(peer_install.node() / "inbox.js")]
+
+
 def _java(main, memory):
     def command(_environment, _directory):
         home = peer_install.java()
@@ -156,11 +163,33 @@ def _java(main, memory):
     return command
 
 
+def _connect(environment, directory):
+    home = peer_install.connect()
+    paths = []
+    for name, added in (
+            ("worker", {"bootstrap.servers": environment["BOOTSTRAP"],
+                        "listeners": f"http://127.0.0.1:{process.free_port()}",
+                        "offset.storage.file.filename": os.path.join(directory, "offsets")}),
+            ("sink", {"topics": environment["TOPIC"],
+                      "connection.url": "jdbc:postgresql://" + environment["DSN"].rpartition("@")[2]})):
+        paths.append(os.path.join(directory, f"{name}.properties"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write((home / f"{name}.properties").read_text(encoding="utf-8")
+                       + "".join(f"{key}={value}\n" for key, value in added.items()))
+    return ["java", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{home}/jars/*",
+            "org.apache.kafka.connect.cli.ConnectStandalone", *paths]
+
+
+_STORED_ONLY = ("CREATE TABLE peer_inbox (id text COLLATE \"C\" PRIMARY KEY, payload text,"
+                " received_at timestamptz NOT NULL DEFAULT now())")
 PEERS = [
     ("Go, claim in a transaction", Peer(_go, {"VARIANT": "tx"})),
     ("Go, inline", Peer(_go, {"VARIANT": "inline"})),
     ("Parallel Consumer, batches of 500", Peer(_java("Batches", "1g"))),
+    ("Debezium JDBC sink, stores only",
+     Peer(_connect, done="received_at", prepare=_STORED_ONLY)),
     ("Java, a transaction per message", Peer(_java("Textbook", "512m"), most=20_000)),
+    ("pg-transactional-outbox", Peer(_node, most=3_000)),
 ]
 
 GROUP = Group(
