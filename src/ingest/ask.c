@@ -16,14 +16,14 @@ int ask_committed(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, stru
 }
 
 /* The two logical offsets are what the ListOffsets request itself uses for the ends of a log. */
-static int list_offsets(
-	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int64_t which, struct err *err)
+static int list_offsets(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int64_t which,
+	int timeout_ms, struct err *err)
 {
 	rd_kafka_resp_err_t code;
 
 	for (int i = 0; i < list->cnt; i++)
 		list->elems[i].offset = which;
-	code = rd_kafka_offsets_for_times(kafka, list, ANSWER_MS);
+	code = rd_kafka_offsets_for_times(kafka, list, timeout_ms);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return 0;
 	return err_set(err, FAULT_KAFKA, "the ends of the log could not be read: %s",
@@ -33,9 +33,15 @@ static int list_offsets(
 int ask_bounds(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *low,
 	rd_kafka_topic_partition_list_t *high, struct err *err)
 {
-	int r = list_offsets(kafka, low, RD_KAFKA_OFFSET_BEGINNING, err);
+	int r = list_offsets(kafka, low, RD_KAFKA_OFFSET_BEGINNING, ANSWER_MS, err);
 
-	return r < 0 ? r : list_offsets(kafka, high, RD_KAFKA_OFFSET_END, err);
+	return r < 0 ? r : ask_ends(kafka, high, ANSWER_MS, err);
+}
+
+int ask_ends(
+	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int timeout_ms, struct err *err)
+{
+	return list_offsets(kafka, list, RD_KAFKA_OFFSET_END, timeout_ms, err);
 }
 
 int64_t ask_high(rd_kafka_t *kafka, const char *topic, int32_t partition)

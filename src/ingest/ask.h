@@ -11,9 +11,12 @@
 
 #include "base/err.h"
 
-/* Both fill `offset` and `err` of each element and wait up to five seconds; FAULT_KAFKA when no answer
+/* All three fill `offset` and `err` of each element and wait up to five seconds; FAULT_KAFKA when no answer
  * came for any of them. An offset below 0 from ask_committed() = there is none. */
 int ask_committed(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, struct err *err);
+/* The ends of the logs only, waiting no longer than timeout_ms. */
+int ask_ends(
+	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int timeout_ms, struct err *err);
 int ask_bounds(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *low,
 	rd_kafka_topic_partition_list_t *high, struct err *err);
 /* End of the log as far as fetches have told; -1 = unknown. No request. */

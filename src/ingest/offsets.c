@@ -9,6 +9,8 @@
 #include "model/meters.h"
 
 #define COMMIT_EVERY_MS 200
+#define ENDS_EVERY_MS   10000
+#define ENDS_WAIT_MS    500
 
 /* Below the group's own offset nothing is committed: after a failover of the database we re-read from a
  * lower watermark, and the group must not lose what it knew. */
@@ -110,25 +112,59 @@ static void partition_label(const struct partition *partition, char out[16])
 	(void)snprintf(out, 16, "%d", (int)partition->partition);
 }
 
-void offsets_show_lag(struct ingest *ingest)
+static void show_lag(struct ingest *ingest, const struct partition *partition, int64_t end)
 {
 	char label[16];
 
+	if (end < 0)
+		return;
+	partition_label(partition, label);
+	metric_set(metrics_get(ingest->options.metrics, METER_KAFKA_LAG, partition->topic, label),
+		end > partition->next ? (double)(end - partition->next) : 0);
+}
+
+static bool is_standing(const struct partition *partition)
+{
+	return partition->state == PARTITION_READING && !partition->flowing;
+}
+
+/* What is paused is not fetched, and nothing tells how its log grows: Kafka is asked. */
+static void show_standing(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	rd_kafka_topic_partition_list_t *list;
+
+	if (now_ms < ingest->ends_at_ms || !atomic_load(&ingest->options.health->broker_ok))
+		return;
+	list = partitions_list(&ingest->partitions, is_standing);
+	if (list == NULL)
+		return;
+	ingest->ends_at_ms = now_ms + ENDS_EVERY_MS;
+	if (ask_ends(consumer_handle(ingest->consumer), list, ENDS_WAIT_MS, NULL) == 0) {
+		for (int i = 0; i < list->cnt; i++) {
+			const rd_kafka_topic_partition_t *place = &list->elems[i];
+
+			if (place->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+				show_lag(ingest,
+					partitions_find(&ingest->partitions, place->topic,
+						place->partition),
+					place->offset);
+		}
+	}
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+void offsets_show_lag(struct ingest *ingest)
+{
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		const struct partition *partition = ingest->partitions.items[i];
-		int64_t high;
 
-		if (partition->state != PARTITION_READING)
-			continue;
-		high = ask_high(
-			consumer_handle(ingest->consumer), partition->topic, partition->partition);
-		if (high < 0)
-			continue;
-		partition_label(partition, label);
-		metric_set(metrics_get(ingest->options.metrics, METER_KAFKA_LAG, partition->topic,
-				   label),
-			high > partition->next ? (double)(high - partition->next) : 0);
+		if (partition->state == PARTITION_READING && partition->flowing)
+			show_lag(ingest, partition,
+				ask_high(consumer_handle(ingest->consumer), partition->topic,
+					partition->partition));
 	}
+	show_standing(ingest);
 }
 
 void offsets_drop_lag(struct ingest *ingest, const struct partition *partition)

@@ -15,6 +15,7 @@ void offsets_commit_some(
 /* Event of the consumer: to be sent again. */
 void offsets_not_committed(void *arg, const rd_kafka_topic_partition_t *place);
 
+/* Of partitions that are read, from what fetches told; of paused ones by asking, at most every ten seconds. */
 void offsets_show_lag(struct ingest *ingest);
 void offsets_drop_lag(struct ingest *ingest, const struct partition *partition);
 
