@@ -154,6 +154,7 @@ prepare() {
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
+		require "install: promtool" install_promtool
 		;;
 	esac
 	case " $* " in

@@ -21,6 +21,7 @@
 #include "admin/http_accept.h"
 #include "admin/http_health.h"
 #include "admin/http_listen.h"
+#include "admin/http_process.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -67,6 +68,7 @@ static void answer_metrics(struct http *http, struct evhttp_request *request, st
 	bool openmetrics = http_accepts_openmetrics(evhttp_find_header(headers, "Accept"));
 
 	reply->type = openmetrics ? TYPE_OPEN : TYPE_TEXT;
+	http_process_look(http->options.metrics);
 	metrics_render(http->options.metrics, openmetrics, reply->body);
 }
 
@@ -342,6 +344,7 @@ int http_start(struct http **out, const struct http_options *options, struct err
 	http->stop = (struct wake)WAKE_INIT;
 	http->body.limit = MAX_REPLY;
 	http->since_ms = clock_now_ms();
+	http_process_began(options->metrics);
 	r = make_loop(http, err);
 	if (r < 0)
 		return r;

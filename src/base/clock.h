@@ -13,7 +13,7 @@ int64_t clock_now_us(void);
 /* Milliseconds on the monotonic clock. */
 int64_t clock_now_ms(void);
 
-/* Milliseconds since 1970 on this host's wall clock: log lines only. */
+/* Milliseconds since 1970 on this host's wall clock: for people only. */
 int64_t clock_wall_ms(void);
 
 /* "2026-11-21T05:42:00.000Z" for milliseconds since 1970 (RFC 3339). `out` has room for 32 bytes. */

@@ -23,7 +23,7 @@ struct metric {
 	const char *values[LABELS]; /* in this block, behind the buckets; "" where there is none */
 	bool shown;                 /* guarded by the lock of struct metrics */
 	_Atomic int64_t count;      /* counters */
-	_Atomic double number;      /* gauges: the value; histograms: the sum */
+	_Atomic double number; /* gauges: the value; histograms: the sum; counters: what was set */
 	size_t bound_count;
 	_Atomic int64_t buckets[]; /* histograms: one a bound and one for all above */
 };
@@ -282,7 +282,8 @@ double metric_value(const struct metric *metric)
 	if (metric->family->kind == METRIC_GAUGE)
 		return atomic_load_explicit(&metric->number, memory_order_relaxed);
 	if (metric->family->kind == METRIC_COUNTER)
-		return (double)atomic_load_explicit(&metric->count, memory_order_relaxed);
+		return (double)atomic_load_explicit(&metric->count, memory_order_relaxed) +
+		       atomic_load_explicit(&metric->number, memory_order_relaxed);
 	for (size_t i = 0; i <= metric->bound_count; i++)
 		observations += bucket(metric, i);
 	return (double)observations;
@@ -352,7 +353,8 @@ static void render_plain(struct buf *out, const struct metric *metric)
 {
 	begin_sample(out, metric, "");
 	end_labels(out);
-	if (metric->family->kind == METRIC_COUNTER)
+	if (metric->family->kind == METRIC_COUNTER &&
+		atomic_load_explicit(&metric->number, memory_order_relaxed) == 0)
 		buf_addf(out, "%lld",
 			(long long)atomic_load_explicit(&metric->count, memory_order_relaxed));
 	else

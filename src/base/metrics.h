@@ -45,7 +45,7 @@ void metrics_drop(struct metrics *metrics, size_t family, const char *value1, co
 
 /* Counters and gauges; a counter never falls, so a negative n does nothing to it. */
 void metric_add(struct metric *metric, int64_t n);
-/* Gauges. */
+/* Gauges, and counters that somebody else keeps, such as the kernel. */
 void metric_set(struct metric *metric, double value);
 /* Histograms. Less than nothing (two clocks that disagree) counts as nothing. */
 void metric_observe(struct metric *metric, double seconds);

@@ -228,6 +228,7 @@ static int make_pool(struct dispatch *dispatch, struct err *err)
 	int r;
 
 	sidecar_db_options(config, dispatch->options.instance, name, &options.db);
+	options.db.metrics = dispatch->options.metrics;
 	r = worker_pool_new(&dispatch->pool, &options, err);
 	return r != 0 ? r : notices_new(&dispatch->notices, &options.db, dispatch->wake, err);
 }

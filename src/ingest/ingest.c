@@ -76,6 +76,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 	int r;
 
 	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
 	r = db_new(&ingest->db, &db, err);
 	if (r != 0)
 		return r;

@@ -234,6 +234,7 @@ int janitor_new(struct janitor **out, const struct janitor_options *options, str
 	janitor->purged = metrics_get(options->metrics, METER_PURGED, NULL, NULL);
 	janitor->dropped = metrics_get(options->metrics, METER_PAYLOADS_DROPPED, NULL, NULL);
 	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
 	db.lock_timeout_ms = within(db.lock_timeout_ms, 1, LOCK_TIMEOUT_MS);
 	db.statement_timeout_ms = STATEMENT_MS;
 	r = wake_init(&janitor->wake, err);

@@ -228,6 +228,7 @@ int keeper_new(struct keeper **out, const struct keeper_options *options, struct
 	atomic_store(&options->health->away, false);
 	keeper->wake = (struct wake)WAKE_INIT;
 	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
 	r = wake_init(&keeper->wake, err);
 	if (r == 0)
 		r = db_new(&keeper->db, &db, err);

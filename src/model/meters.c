@@ -89,6 +89,10 @@ const struct metric_family meters[METER_COUNT] = {
 		"Processed messages whose payload and headers were dropped by retention."),
 	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
 		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
+	[METER_PG_CONNECTIONS] = GAUGE("inboxd_pg_connections",
+		"Connections to PostgreSQL this sidecar keeps, by state: closed, idle, busy, "
+		"transaction.",
+		"state"),
 	[METER_BUILD_INFO] = GAUGE("inboxd_build_info",
 		"Always 1; the version of the running program is the label.", "version"),
 	[METER_INGEST_BATCH] = HISTOGRAM("inboxd_ingest_batch_seconds",
@@ -101,4 +105,14 @@ const struct metric_family meters[METER_COUNT] = {
 		handler_bounds, "handler"),
 	[METER_END_TO_END] = HISTOGRAM("inboxd_end_to_end_seconds",
 		"Time from Kafka's timestamp of a message to its settled row.", end_to_end_bounds),
+	[METER_PROCESS_CPU] = COUNTER(
+		"process_cpu_seconds_total", "User and system CPU time of the process in seconds."),
+	[METER_PROCESS_RESIDENT] =
+		GAUGE("process_resident_memory_bytes", "Resident memory of the process."),
+	[METER_PROCESS_VIRTUAL] =
+		GAUGE("process_virtual_memory_bytes", "Virtual memory of the process."),
+	[METER_PROCESS_FDS] = GAUGE("process_open_fds", "File descriptors in use."),
+	[METER_PROCESS_MAX_FDS] = GAUGE("process_max_fds", "File descriptors it may use."),
+	[METER_PROCESS_START] =
+		GAUGE("process_start_time_seconds", "Start of the process, in seconds since 1970."),
 };

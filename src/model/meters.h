@@ -34,13 +34,20 @@ enum meter {
 	METER_PG_RECONNECTS,
 	METER_PURGED,
 	METER_PAYLOADS_DROPPED,
-	METER_OLDEST_XMIN,  /* seconds */
-	METER_BUILD_INFO,   /* {version} */
-	METER_INGEST_BATCH, /* histograms, seconds */
+	METER_OLDEST_XMIN,    /* seconds */
+	METER_PG_CONNECTIONS, /* {state}: see store/census.h */
+	METER_BUILD_INFO,     /* {version} */
+	METER_INGEST_BATCH,   /* histograms, seconds */
 	METER_CLAIM,
 	METER_SETTLE,
 	METER_HANDLER, /* {handler} */
 	METER_END_TO_END,
+	METER_PROCESS_CPU, /* seconds; this and what follows: the process as the kernel sees it */
+	METER_PROCESS_RESIDENT,
+	METER_PROCESS_VIRTUAL,
+	METER_PROCESS_FDS,
+	METER_PROCESS_MAX_FDS,
+	METER_PROCESS_START, /* seconds since 1970 */
 	METER_COUNT
 };
 

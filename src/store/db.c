@@ -7,6 +7,7 @@
 
 #include "base/faultpoint.h"
 #include "queries.h"
+#include "store/census.h"
 #include "store/link.h"
 #include "store/statements.h"
 
@@ -19,6 +20,7 @@
 struct db {
 	struct link *link;
 	struct statements *statements;
+	struct census census;
 	char *schema;
 	char settings[512]; /* the statement that makes them */
 	int64_t timeout_ms;
@@ -45,6 +47,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	if (db == NULL)
 		return err_memory(err);
 	write_settings(db, options);
+	census_enter(&db->census, options->metrics);
 	db->timeout_ms = options->statement_timeout_ms + PATIENCE_MS;
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
@@ -63,21 +66,47 @@ void db_free(struct db *db)
 {
 	if (db == NULL)
 		return;
+	census_leave(&db->census);
 	link_free(db->link);
 	statements_free(db->statements);
 	free(db->schema);
 	free(db);
 }
 
+/* What the connection is doing, now that nothing is waited for. */
+static void note_state(struct db *db)
+{
+	if (!link_is_open(db->link))
+		census_move(&db->census, CENSUS_CLOSED);
+	else if (link_transaction(db->link) == LINK_IDLE)
+		census_move(&db->census, CENSUS_IDLE);
+	else
+		census_move(&db->census, CENSUS_TRANSACTION);
+}
+
+static int fly(struct db *db, struct err *err)
+{
+	int r;
+
+	census_move(&db->census, CENSUS_BUSY);
+	r = link_fly(db->link, db->timeout_ms, err);
+	note_state(db);
+	return r;
+}
+
 int db_open(struct db *db, struct err *err)
 {
-	return link_open(db->link, err);
+	int r = link_open(db->link, err);
+
+	note_state(db);
+	return r;
 }
 
 void db_close(struct db *db)
 {
 	link_close(db->link);
 	db->savepoint = false;
+	note_state(db);
 }
 
 bool db_is_open(const struct db *db)
@@ -120,11 +149,10 @@ const char *db_error_class(const struct err *err)
 static void end_transaction(struct db *db)
 {
 	db->savepoint = false;
-	if (!db_is_open(db) || link_transaction(db->link) == LINK_IDLE)
-		return;
-	if (link_queue(db->link, "ROLLBACK", NULL, NULL, NULL) != 0 ||
-		link_fly(db->link, db->timeout_ms, NULL) != 0)
+	if (db_is_open(db) && link_transaction(db->link) != LINK_IDLE &&
+		(link_queue(db->link, "ROLLBACK", NULL, NULL, NULL) != 0 || fly(db, NULL) != 0))
 		link_close(db->link);
+	note_state(db);
 }
 
 /* A flight of this transaction came back with `r`. */
@@ -167,7 +195,7 @@ int db_step(struct db *db, enum query query, const struct params *params, struct
 
 int db_flush(struct db *db, struct err *err)
 {
-	return landed(db, link_fly(db->link, db->timeout_ms, err), err);
+	return landed(db, fly(db, err), err);
 }
 
 int db_depart(struct db *db, struct err *err)
@@ -207,7 +235,7 @@ int db_rollback_to_savepoint(struct db *db, struct err *err)
 	int r = link_queue(db->link, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
 
 	if (r == 0)
-		r = link_fly(db->link, db->timeout_ms, err);
+		r = fly(db, err);
 	if (r != 0)
 		end_transaction(db);
 	return r;
@@ -239,13 +267,15 @@ int db_commit(struct db *db, struct err *err)
 	if (r == 0)
 		r = link_queue(db->link, "COMMIT", NULL, NULL, err);
 	if (r == 0)
-		r = link_fly(db->link, db->timeout_ms, err);
+		r = fly(db, err);
 	if (r == 0 && !FAULT_ERROR("error_after_commit"))
 		return 0;
 	if (r == 0)
 		r = lose_answer(db, err);
-	if (was_open && !db_is_open(db))
+	if (was_open && !db_is_open(db)) {
+		note_state(db);
 		return DB_COMMIT_UNKNOWN;
+	}
 	end_transaction(db);
 	return r;
 }
@@ -274,7 +304,7 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	int r;
 
 	/* The script must not overtake what is queued, a BEGIN for one. */
-	r = link_fly(db->link, db->timeout_ms, err);
+	r = fly(db, err);
 	if (r != 0)
 		return landed(db, r, err);
 	inside = link_transaction(db->link) != LINK_IDLE;
@@ -284,10 +314,15 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	else
 		r = link_script(db->link, buf_str(&text), db->timeout_ms, err);
 	buf_fini(&text);
-	return inside ? landed(db, r, err) : r;
+	r = inside ? landed(db, r, err) : r;
+	note_state(db);
+	return r;
 }
 
 int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err)
 {
-	return link_await_notice(db->link, timeout_ms, err);
+	int r = link_await_notice(db->link, timeout_ms, err);
+
+	note_state(db);
+	return r;
 }

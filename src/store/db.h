@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/metrics.h"
 #include "config/config.h"
 #include "store/params.h"
 #include "store/rows.h"
@@ -29,6 +30,7 @@ struct db_options {
 	const struct settings *postgres; /* libpq keywords; kept */
 	const char *schema;              /* kept */
 	const char *application;         /* application_name, e.g. "inboxd/12345"; copied */
+	struct metrics *metrics; /* kept; shows the state of the connection; NULL = nowhere */
 	int64_t lock_timeout_ms;
 	int64_t idle_timeout_ms;      /* idle_in_transaction_session_timeout */
 	int64_t statement_timeout_ms; /* the server's; the client waits two seconds longer */

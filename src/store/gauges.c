@@ -103,11 +103,12 @@ int claims_any_waiting(struct db *db, const struct claim_partition *partitions, 
 	return r;
 }
 
-/* The answers of the three statements of a look. */
+/* The answers of the statements of a look. */
 struct look {
 	struct rows *waiting;
 	struct rows *dead;
 	struct rows *unrouted;
+	struct rows *snapshot;
 };
 
 static void look_fini(struct look *look)
@@ -115,6 +116,7 @@ static void look_fini(struct look *look)
 	rows_free(look->waiting);
 	rows_free(look->dead);
 	rows_free(look->unrouted);
+	rows_free(look->snapshot);
 }
 
 static int queue_dead(struct db *db, int64_t cap, struct rows **rows, struct err *err)
@@ -141,7 +143,7 @@ int claims_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL };
+	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
 	add_partitions(&params, request->partitions.items, request->partitions.count);
@@ -152,6 +154,8 @@ int claims_gauges(
 		r = queue_dead(db, request->cap, &look.dead, err);
 	if (r == 0)
 		r = queue_unrouted(db, request->routing, &params, &look.unrouted, err);
+	if (r == 0 && request->snapshots)
+		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &look.snapshot, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)
@@ -162,5 +166,7 @@ int claims_gauges(
 	out->unrouted = rows_int(look.unrouted, 0, 0);
 	if (rows_int(look.unrouted, 0, 1) > out->oldest_due_ms)
 		out->oldest_due_ms = rows_int(look.unrouted, 0, 1);
+	if (request->snapshots)
+		out->snapshot_ms = rows_int(look.snapshot, 0, 0);
 	return 0;
 }

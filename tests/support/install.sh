@@ -109,6 +109,16 @@ install_kafka() {
 		PYTHONPATH="$root/tests" python3 -m support.kafka --fetch-only >/dev/null
 }
 
+fetch_promtool() {
+	PYTHONPATH="$root/tests" python3 -m support.promtool
+}
+
+install_promtool() {
+	fetch_promtool >/dev/null 2>&1 && return
+	say "fetching promtool"
+	as_root apt-get -qq update && fetch_promtool >/dev/null
+}
+
 # The sanitizers and libFuzzer of the clang that is there, and what names the frames of a report. Where
 # they are no package of their own, clang brings them.
 install_clang_runtime() {

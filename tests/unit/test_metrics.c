@@ -363,7 +363,8 @@ static void every_meter_has_a_name_a_sentence_and_fitting_buckets(void **state)
 		const struct metric_family *meter = &meters[i];
 
 		assert_non_null(meter->name);
-		assert_int_equal(strncmp(meter->name, "inboxd_", 7), 0);
+		assert_true(strncmp(meter->name, "inboxd_", 7) == 0 ||
+			    strncmp(meter->name, "process_", 8) == 0);
 		assert_true(ends_with(meter->help, "."));
 		assert_int_equal(meter->kind == METRIC_COUNTER, ends_with(meter->name, "_total"));
 		assert_int_equal(meter->kind == METRIC_HISTOGRAM, meter->bounds != NULL);
@@ -414,12 +415,19 @@ static void the_meters_are_the_promised_ones(void **state)
 		"inboxd_purged_total 0\n",
 		"inboxd_payloads_dropped_total 0\n",
 		"inboxd_oldest_xmin_seconds 0\n",
+		"inboxd_pg_connections{state=\"a\"} 0\n",
 		"inboxd_build_info{version=\"a\"} 0\n",
 		"inboxd_ingest_batch_seconds_count 0\n",
 		"inboxd_claim_seconds_count 0\n",
 		"inboxd_settle_seconds_count 0\n",
 		"inboxd_handler_seconds_count{handler=\"a\"} 0\n",
 		"inboxd_end_to_end_seconds_count 0\n",
+		"process_cpu_seconds_total 0\n",
+		"process_resident_memory_bytes 0\n",
+		"process_virtual_memory_bytes 0\n",
+		"process_open_fds 0\n",
+		"process_max_fds 0\n",
+		"process_start_time_seconds 0\n",
 	};
 	struct metrics *metrics;
 	const char *text;
