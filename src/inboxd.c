@@ -14,6 +14,7 @@
 #include "model/meters.h"
 #include "signals.h"
 #include "status.h"
+#include "store/trouble.h"
 
 static int start_http(struct daemon *daemon, struct err *err)
 {
@@ -29,6 +30,14 @@ static int start_http(struct daemon *daemon, struct err *err)
 	return options.listen[0] == '\0' ? 0 : http_start(&daemon->http, &options, err);
 }
 
+/* What has not happened yet is shown as 0: a rise from nothing is none to an alert. */
+static void make_known_series(struct metrics *metrics)
+{
+	metric_set(metrics_get(metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);
+	for (int kind = 0; kind < TROUBLE_KINDS; kind++)
+		(void)metrics_get(metrics, METER_PG_ERRORS, trouble_name((enum trouble)kind), NULL);
+}
+
 static int prepare(struct daemon *daemon, struct err *err)
 {
 	int r = supervision_init(&daemon->supervision, err);
@@ -42,7 +51,7 @@ static int prepare(struct daemon *daemon, struct err *err)
 		r = socket_lock(&daemon->lock, daemon->config->socket.path, err);
 	if (r != 0)
 		return r;
-	metric_set(metrics_get(daemon->metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);
+	make_known_series(daemon->metrics);
 	return start_http(daemon, err);
 }
 

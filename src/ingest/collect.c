@@ -60,6 +60,17 @@ void collector_fini(struct collector *collector, const struct config *config)
 	buf_fini(&collector->encoded);
 }
 
+/* A counter that comes into being with its first event rises from nothing, which no alert sees. */
+static void show_counters(struct ingest *ingest, const struct partition *partition)
+{
+	static const enum meter meters_of_topics[] = { METER_DUPLICATES, METER_CONFLICTS,
+		METER_TOPIC_RECREATED, METER_OFFSET_GAPS };
+
+	for (size_t i = 0; i < sizeof(meters_of_topics) / sizeof(meters_of_topics[0]); i++)
+		(void)metrics_get(
+			ingest->options.metrics, meters_of_topics[i], partition->topic, NULL);
+}
+
 void collect_prepare(struct ingest *ingest, struct partition *partition)
 {
 	const struct config *config = ingest->options.config;
@@ -70,6 +81,7 @@ void collect_prepare(struct ingest *ingest, struct partition *partition)
 		ingest->options.metrics, METER_MESSAGES_RECEIVED, partition->topic, NULL);
 	partition->skipped =
 		metrics_get(ingest->options.metrics, METER_SKIPPED, partition->topic, NULL);
+	show_counters(ingest, partition);
 }
 
 bool collect_is_full(const struct ingest *ingest)

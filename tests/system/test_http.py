@@ -32,6 +32,16 @@ def test_every_family_is_there_from_the_start(inboxd):
         assert f"# HELP {name} " in text
 
 
+def test_counters_are_there_before_anything_happens(inboxd, topic):
+    of_topics = ["messages_received", "duplicates", "conflicts", "skipped", "topic_recreated", "offset_gaps"]
+    eventually(lambda: inboxd.metrics().has("inboxd_messages_received_total", topic=topic))
+    scrape = inboxd.metrics()
+    assert {name: scrape.get((f"inboxd_{name}_total", (("topic", topic),))) for name in of_topics} == \
+        dict.fromkeys(of_topics, 0)
+    for kind in ("connection", "busy", "timeout", "resources", "read_only", "refused", "data", "other"):
+        assert scrape.has("inboxd_pg_errors_total", **{"class": kind})
+
+
 def test_openmetrics_is_given_when_asked_for(inboxd):
     status, headers, text = inboxd.get("/metrics", accept="application/openmetrics-text")
     assert status == 200
