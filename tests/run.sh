@@ -4,7 +4,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-default_suites=(lint unit sql system)
+default_suites=(lint unit sql system deploy)
 all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model mutants)
 logs=
 results=()
@@ -25,6 +25,7 @@ usage() {
 		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
+		  deploy      what deploy/ and debian/ hold, by the tools that will read it
 		  quickstart  deploy/quickstart.sh --once: the first look works
 		  bench       speed and memory of the release build, beside a floor of the same run
 		  faults      kill -9 at named points; needs several minutes
@@ -96,6 +97,10 @@ suite_system() {
 	run "system" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal "$root/tests/system"
 }
 
+suite_deploy() {
+	run "deploy" pytest_suite "$root/tests/deploy"
+}
+
 suite_quickstart() {
 	run "quickstart" "$root/deploy/quickstart.sh" --once
 }
@@ -154,6 +159,13 @@ prepare() {
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
+		require "install: promtool" install_promtool
+		;;
+	esac
+	case " $* " in
+	*" deploy "*)
+		require "install: deploy" install_packages "${deploy_packages[@]}"
+		require "install: Python" install_venv
 		require "install: promtool" install_promtool
 		;;
 	esac
