@@ -155,7 +155,7 @@ prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
 	case " $* " in
-	*" sql "* | *" system "* | *" bench "* | *" faults "* | *" tsan "* | *" mutants "*)
+	*" sql "* | *" system "* | *" deploy "* | *" bench "* | *" faults "* | *" tsan "* | *" mutants "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
@@ -165,8 +165,6 @@ prepare() {
 	case " $* " in
 	*" deploy "*)
 		require "install: deploy" install_packages "${deploy_packages[@]}"
-		require "install: Python" install_venv
-		require "install: promtool" install_promtool
 		;;
 	esac
 	case " $* " in

@@ -1,10 +1,12 @@
-"""What deploy/ and debian/ hold, judged by the tools that will read it."""
+"""What deploy/ and debian/ hold, judged by the tools that will read it. What is built is run: see support/fixtures.py."""
 
 import pathlib
 import re
 import subprocess
 
 import pytest
+
+from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
-deploy_packages=(debhelper dpkg-dev libsystemd-dev systemd git python3-venv)
+deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-venv)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
 

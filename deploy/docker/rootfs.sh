@@ -1,0 +1,24 @@
+#!/bin/sh
+# rootfs.sh PROGRAM DIRECTORY: a file system with the program, what it loads, the certificates of public
+# authorities and a user that is not root. glibc brings the name services "files" and "dns" itself.
+set -eu
+
+program=$1
+rootfs=$2
+user=65532
+
+# The loader and every library, where the program looks for them.
+libraries() {
+	ldd "$program" | sed -n 's|.* => \(/[^ ]*\).*|\1|p; s|^[[:space:]]*\(/[^ ]*\) (.*|\1|p'
+}
+
+install -D -m 755 -s "$program" "$rootfs/usr/bin/inboxd"
+for library in $(libraries); do
+	install -D -m 755 "$(realpath "$library")" "$rootfs$library"
+done
+install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$rootfs/etc/ssl/certs/ca-certificates.crt"
+echo "inboxd:x:$user:$user:inboxd:/:/nonexistent" >"$rootfs/etc/passwd"
+echo "inboxd:x:$user:" >"$rootfs/etc/group"
+echo "hosts: files dns" >"$rootfs/etc/nsswitch.conf"
+install -d -m 755 "$rootfs/etc/inboxd"
+install -d -m 755 -o "$user" -g "$user" "$rootfs/run/inboxd"

@@ -1,0 +1,135 @@
+"""The image, without an engine: the Dockerfile is linted, its build stage is run on a copy of what it would be
+given, and the file system that comes out is entered as its user.
+"""
+
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from dockerfile_parse import DockerfileParser
+
+DOCKERFILE = "deploy/docker/Dockerfile"
+SHELLS = {"sh", "bash", "dash", "busybox", "apt", "dpkg", "perl", "python3"}
+
+
+@pytest.fixture(scope="module")
+def steps(root):
+    parser = DockerfileParser(path=str(root / DOCKERFILE), cache_content=True)
+    return [(step["instruction"], step["value"]) for step in parser.structure if step["instruction"] != "COMMENT"]
+
+
+@pytest.fixture(scope="module")
+def stages(steps):
+    """The steps of the stage that builds, and of the image."""
+    starts = [number for number, (instruction, _) in enumerate(steps) if instruction == "FROM"]
+    assert len(starts) == 2
+    return steps[:starts[1]], steps[starts[1]:]
+
+
+def values(steps, instruction):
+    return [value for name, value in steps if name == instruction]
+
+
+def sources(stage):
+    """What is copied from the context."""
+    return [source for value in values(stage, "COPY") for source in value.split()[:-1]]
+
+
+def as_root(*command):
+    return command if os.geteuid() == 0 else ("sudo", "-n", *command)
+
+
+@pytest.fixture(scope="module")
+def rootfs(checkout, stages, tmp_path_factory):
+    """The image's file system: the commands of the build stage but for apt's, with directories of the test's."""
+    place = tmp_path_factory.mktemp("image")
+    context, build, result = place / "src", place / "build", place / "rootfs"
+    for source in sources(stages[0]):
+        target = context / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (checkout / source).is_dir() else shutil.copy2
+        copy(checkout / source, target)
+    for command in values(stages[0], "RUN"):
+        if command.startswith("apt-get"):
+            continue
+        command = re.sub(r"(?<![\w./])/build\b", str(build), re.sub(r"(?<!\w)/rootfs\b(?!\.)", str(result), command))
+        done = subprocess.run(as_root("sh", "-ec", command), cwd=context, capture_output=True, text=True,
+                              timeout=200, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    os.chmod(place, 0o755)
+    return result
+
+
+def inside(rootfs, stages, *arguments):
+    """Runs the image's entry point as the image's user."""
+    user = values(stages[1], "USER")[0]
+    (program,) = re.findall(r'"([^"]+)"', values(stages[1], "ENTRYPOINT")[0])
+    return subprocess.run(as_root("chroot", f"--userspec={user}", str(rootfs), program, *arguments),
+                          env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_hadolint_finds_nothing(root):
+    hadolint = pathlib.Path(sys.executable).parent / "hadolint"
+    said = subprocess.run([hadolint, root / DOCKERFILE], capture_output=True, text=True, timeout=60, check=False)
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+def test_everything_copied_is_there_and_let_in(checkout, stages):
+    allowed = [line[1:] for line in (checkout / f"{DOCKERFILE}.dockerignore").read_text().splitlines()
+               if line.startswith("!")]
+    for source in sources(stages[0]):
+        assert (checkout / source).exists(), source
+        assert any(source == path or fnmatch.fnmatch(source, f"{path}/*") for path in allowed), source
+
+
+def test_the_packages_it_installs_exist(stages):
+    (command,) = [value for value in values(stages[0], "RUN") if value.startswith("apt-get")]
+    words = re.search(r"install\s+(.*?)&&", command.replace("\\\n", " "), re.S)[1].split()
+    packages = [word for word in words if not word.startswith("-")]
+    assert len(packages) > 10
+    for package in packages:
+        known = [subprocess.run([*command, package], capture_output=True, timeout=60, check=False).returncode
+                 for command in (("apt-cache", "show"), ("dpkg-query", "--status"))]
+        assert 0 in known, package
+
+
+def test_it_runs_as_a_user_that_is_not_root_and_has_no_name_to_look_up(stages):
+    (user,) = values(stages[1], "USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+
+def test_nothing_is_in_it_but_the_program_and_what_it_loads(rootfs):
+    names = {path.name for path in rootfs.rglob("*") if path.is_file()}
+    assert not names & SHELLS
+    programs = [path for path in (rootfs / "usr/bin").iterdir()]
+    assert [path.name for path in programs] == ["inboxd"]
+    total = sum(path.stat().st_size for path in rootfs.rglob("*") if path.is_file())
+    assert total < 60 << 20
+
+
+def test_the_program_runs_in_it(rootfs, stages, checkout):
+    version = re.search(r"version: '([^']+)'", (checkout / "meson.build").read_text())[1]
+    done = inside(rootfs, stages, "version")
+    assert (done.returncode, done.stdout) == (0, f"inboxd {version}\n"), done.stderr
+
+
+def test_it_reaches_out_from_inside(rootfs, stages):
+    """Kafka, PostgreSQL and TLS are linked and loaded: `check` gets as far as nobody answering."""
+    done = inside(rootfs, stages, "check", "--set", "kafka.topics=orders", "--set", "kafka.group.id=billing",
+                  "--set", "kafka.bootstrap.servers=localhost:1", "--set", "kafka.security.protocol=ssl",
+                  "--set", "postgres.host=localhost", "--set", "postgres.port=1", "--set", "postgres.dbname=billing")
+    assert done.returncode in (3, 4), done.stdout + done.stderr
+    assert "localhost" in done.stdout + done.stderr
+    assert "/run/inboxd" not in done.stderr  # the socket's directory is there, and its own
+
+
+def test_it_may_write_where_its_socket_goes(rootfs, stages):
+    user, group = map(int, values(stages[1], "USER")[0].split(":"))
+    writable = [path for path in rootfs.rglob("*") if not path.is_symlink()
+                and ((path.stat().st_uid, path.stat().st_gid) == (user, group) or path.stat().st_mode & 0o002)]
+    assert writable == [rootfs / "run/inboxd"]
