@@ -165,6 +165,7 @@ prepare() {
 	case " $* " in
 	*" deploy "*)
 		require "install: deploy" install_packages "${deploy_packages[@]}"
+		require "install: kustomize" install_kustomize
 		;;
 	esac
 	case " $* " in

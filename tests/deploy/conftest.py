@@ -1,11 +1,14 @@
 """What deploy/ and debian/ hold, judged by the tools that will read it. What is built is run: see support/fixtures.py."""
 
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
 
+from deploy.tools import call
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,4 +43,27 @@ def checkout(root, tmp_path_factory):
     copy = subprocess.run(["cp", "-P", "--parents", "-t", target, *files], cwd=root, capture_output=True,
                           text=True, check=False)
     assert copy.returncode == 0, copy.stderr
+    return target
+
+
+@pytest.fixture(scope="session")
+def packages(checkout, tmp_path_factory):
+    """{name: file} of what dpkg-buildpackage makes of a clean tree."""
+    place = tmp_path_factory.mktemp("debian")
+    shutil.copytree(checkout, place / "inboxd", symlinks=True)
+    call("dpkg-buildpackage", "-us", "-uc", "-b", "-j2", cwd=place / "inboxd",
+         env={**os.environ, "DEB_BUILD_OPTIONS": "noautodbgsym parallel=2"})
+    return {path.name.partition("_")[0]: path for path in place.glob("*.deb")}
+
+
+@pytest.fixture(scope="session")
+def installed(packages, tmp_path_factory):
+    """A root directory in which dpkg has installed and configured them. What they depend on is the machine's."""
+    target = tmp_path_factory.mktemp("root")
+    for directory in ("etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"):
+        (target / directory).mkdir(parents=True)
+    (target / "var/lib/dpkg/status").touch()
+    command = ["dpkg", f"--root={target}", "--force-depends", "--force-script-chrootless", "--force-not-root",
+               f"--log={target}/dpkg.log", "--install", *map(str, packages.values())]
+    call(*(command if os.geteuid() == 0 else ["sudo", "-n", *command]))
     return target

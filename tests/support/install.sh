@@ -120,6 +120,15 @@ install_promtool() {
 	as_root apt-get -qq update && fetch_promtool >/dev/null
 }
 
+# What there is of it; else a compiler for it.
+install_kustomize() {
+	if command -v kustomize >/dev/null || command -v kubectl >/dev/null; then
+		return
+	fi
+	command -v go >/dev/null || install_packages golang-go || return
+	PYTHONPATH="$root/tests" python3 -m support.kustomize >/dev/null
+}
+
 # The sanitizers and libFuzzer of the clang that is there, and what names the frames of a report. Where
 # they are no package of their own, clang brings them.
 install_clang_runtime() {

@@ -1,0 +1,52 @@
+"""The compose file: right by the compose specification, and by what the image is."""
+
+import compose_spec
+import pytest
+import yaml
+
+
+@pytest.fixture(scope="module")
+def text(deploy):
+    return (deploy / "compose/compose.yaml").read_text()
+
+
+@pytest.fixture(scope="module")
+def services(text):
+    return yaml.safe_load(text)["services"]
+
+
+def test_the_specification_accepts_it(text):
+    assert compose_spec.PyCompose.from_yaml(text).service_names() == ["migrate", "inboxd", "service"]
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("mem_limit:", "mem_limt:"), ("stop_grace_period: 30s", "stop_grace_period: soon"),
+    ("condition: service_completed_successfully", "condition: completed"),
+])
+def test_the_specification_refuses_what_is_wrong(text, right, wrong):
+    assert right in text
+    with pytest.raises(ValueError):
+        compose_spec.PyCompose.from_yaml(text.replace(right, wrong))
+
+
+def test_what_it_builds_and_mounts_is_there(services, deploy, text):
+    build = services["inboxd"]["build"]
+    assert (deploy / "compose" / build["context"] / build["dockerfile"]).is_file()
+    assert (deploy / "compose" / yaml.safe_load(text)["configs"]["inboxd"]["file"]).is_file()
+
+
+def test_inboxd_is_locked_down(services):
+    for name in ("migrate", "inboxd"):
+        service = services[name]
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_handlers_reach_the_socket(services, deploy):
+    assert set(services["inboxd"]["volumes"]) == set(services["service"]["volumes"])
+    assert services["service"]["depends_on"] == ["inboxd"]
+    assert f"\nUSER {services['service']['user']}\n" in (deploy / "docker/Dockerfile").read_text()
+
+
+def test_images_name_no_registry(services):
+    assert not any("/" in service["image"] for service in services.values())
