@@ -9,7 +9,9 @@ sys.dont_write_bytecode = True
 
 import rule_functions
 import rule_layers
+import rule_links
 import rule_rules
+import rule_signals
 import rule_sql
 import rule_style
 from mutants import ALL
@@ -156,6 +158,60 @@ class Rules(unittest.TestCase):
 
     def test_a_rule_that_only_the_sources_know_is_found(self):
         self.assertTrue(self.check(self.ROW, **{"src/a.c": "/* rule R9 */\n"}))
+
+
+class Links(unittest.TestCase):
+    def check(self, link):
+        return words(rule_links, {"docs/a.md": f"## A `b`, c\n[x]({link})\n", "README.md": "# Top\n", "src/x.c": ""})
+
+    def test_links_that_lead_somewhere_are_quiet(self):
+        for link in ("#a-b-c", "../README.md", "../README.md#top", "../src", "https://example.org/x"):
+            self.assertEqual(self.check(link), [])
+
+    def test_links_that_lead_nowhere_are_found(self):
+        for link in ("#a", "b.md", "../README.md#bottom"):
+            self.assertEqual(len(self.check(link)), 1, link)
+
+
+class Signals(unittest.TestCase):
+    HEAD = "|---|---|\n"
+    FILES = {
+        "docs/metrics.md": "| metric | means |\n" + HEAD + "| `inboxd_a_total{topic}` | a |\n",
+        "docs/alerts.md": "| alert | means |\n" + HEAD + "| `InboxdA` | a |\n",
+        "docs/log-events.md": "| event | means |\n" + HEAD + "| `a_begun` | a |\n| `b_lost` | b |\n\n"
+                              "| code | means |\n" + HEAD + "| `TIMEOUT` | a |\n\n| SQLSTATE | means |\n" + HEAD
+                              + "| `IB001` | a |\n\n| exit code | means |\n" + HEAD + "| 0 | a |\n| 70 | a |\n",
+        "src/model/meters.c": '[METER_A] = COUNTER("inboxd_a_total", "A.", "topic"),\n',
+        "deploy/prometheus/rules.yaml": "- alert: InboxdA\n",
+        "src/dispatch/a.c": 'log_info(\n\t"a_begun", LOG_STR("why", "x"));\nsay(entry, strdup("TIMEOUT"));\n',
+        "src/ingest/b.c": '[TROUBLE_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
+        "sql/migrations/0001_a.sql": "USING ERRCODE = 'IB001'\n",
+        "src/base/err.h": "FAULT_INTERNAL = -70,\nFAULT_MEMORY = -71,\n",
+    }
+
+    def check(self, **changes):
+        files = dict(self.FILES)
+        for path, (old, new) in zip(changes.pop("paths"), changes.pop("edits")):
+            self.assertIn(old, files[path])
+            files[path] = files[path].replace(old, new)
+        return words(rule_signals, files)
+
+    def test_what_is_explained_is_quiet(self):
+        self.assertEqual(self.check(paths=[], edits=[]), [])
+
+    def test_what_nobody_explains_is_found(self):
+        for path, old, new in (("src/model/meters.c", "inboxd_a_total", "inboxd_b_total"),
+                               ("deploy/prometheus/rules.yaml", "InboxdA", "InboxdB"),
+                               ("src/dispatch/a.c", '"a_begun"', 'late ? "a_begun" : "a_late"'),
+                               ("src/ingest/b.c", "b_lost", "b_found"),
+                               ("src/dispatch/a.c", "TIMEOUT", "CRASHED"),
+                               ("sql/migrations/0001_a.sql", "IB001", "IB009"),
+                               ("src/base/err.h", "-70", "-8")):
+            self.assertTrue(self.check(paths=[path], edits=[(old, new)]), path)
+
+    def test_what_does_not_exist_any_more_is_found(self):
+        gone = self.check(paths=["docs/log-events.md"], edits=[("| `b_lost` | b |\n", "| `b_lost` | b |\n| `c` | c |\n")])
+        self.assertEqual(gone, ["explains the log event c, which does not exist"])
 
 
 class Mutants(unittest.TestCase):
