@@ -154,13 +154,14 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 	int64_t pause = job->took_us * GAUGES_PACE / 1000;
 
 	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
-	metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
 	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
 		(double)gauges->oldest_due_ms / 1000.0);
-	if (job->snapshots)
+	if (job->seldom) {
+		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);
+	}
 	gate_set_waiting(dispatch->options.gate, gauges->waiting + gauges->unrouted, job->placed);
 	if (pause > GAUGES_EVERY_MS)
 		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;

@@ -342,9 +342,9 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	if (job->cap > GAUGES_CAP)
 		job->cap = GAUGES_CAP;
 	job->placed = gate_placed(dispatch->options.gate);
-	job->snapshots = now_ms >= dispatch->claimer.snapshot_at_ms;
-	if (job->snapshots)
-		dispatch->claimer.snapshot_at_ms = now_ms + SNAPSHOT_EVERY_MS;
+	job->seldom = now_ms >= dispatch->claimer.seldom_at_ms;
+	if (job->seldom)
+		dispatch->claimer.seldom_at_ms = now_ms + SELDOM_EVERY_MS;
 	give(dispatch, job);
 }
 

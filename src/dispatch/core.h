@@ -41,12 +41,12 @@
 #include "model/routing.h"
 
 TAILQ_HEAD(session_list, session);
-#define SESSIONS_MAX      1024  /* connections */
-#define DESCRIPTORS_KEPT  128   /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
-#define TICK_MS           20    /* deadlines, polls and retries are looked at this often */
-#define GAUGES_EVERY_MS   2000  /* the table is counted */
-#define SNAPSHOT_EVERY_MS 10000 /* the server's sessions are looked at */
-#define OUTPUT_MAX_BYTES  ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
+#define SESSIONS_MAX     1024  /* connections */
+#define DESCRIPTORS_KEPT 128   /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
+#define TICK_MS          20    /* deadlines, polls and retries are looked at this often */
+#define GAUGES_EVERY_MS  2000  /* the table is counted */
+#define SELDOM_EVERY_MS  10000 /* the dead are counted, and the server's sessions looked at */
+#define OUTPUT_MAX_BYTES ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
 #define INPUT_MAX_BYTES                                                                            \
 	((size_t)64 * 1024 * 1024) /* unfinished lines of all connections together */
 
@@ -123,7 +123,7 @@ struct claimer {
 	int64_t due_at_ms;  /* earliest retry known; INT64_MAX = none */
 	int64_t sweep_at_ms;
 	int64_t gauges_at_ms;
-	int64_t snapshot_at_ms;
+	int64_t seldom_at_ms;
 	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;
 	bool sweep_page;             /* sweep_after is set: go on in the same partition */

@@ -248,6 +248,8 @@ static void count_end(struct dispatch *dispatch, const struct entry *entry, enum
 		metric_add(entry->handler->ended[end], 1);
 	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
 		metric_observe(dispatch->end_to_end, (double)(pg_now - born_ms) / 1000.0);
+	if (entry->verdict.outcome == SETTLE_DEAD)
+		dispatch->claimer.seldom_at_ms = 0; /* the dead are counted with the next look */
 }
 
 static void end_flight(struct dispatch *dispatch, struct entry *entry)

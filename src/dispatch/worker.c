@@ -130,7 +130,7 @@ static int run_gauges(struct db *db, struct job *job)
 		.partitions = { job->partitions, job->count },
 		.routing = job->request.routing,
 		.cap = job->cap,
-		.snapshots = job->snapshots,
+		.seldom = job->seldom,
 	};
 
 	return claims_gauges(db, &request, &job->gauges, &job->err);

@@ -43,7 +43,7 @@ struct job {
 	bool first_page;
 	int64_t cap;     /* JOB_GAUGES */
 	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
-	bool snapshots;  /* JOB_GAUGES: with the oldest snapshot */
+	bool seldom;     /* JOB_GAUGES: what only operators want, too */
 	size_t reserved; /* budget taken for it */
 	uint64_t lost;   /* a claim: batches lost when it was given */
 	uint64_t tenure; /* a claim, a look: partitions gone when it was given */

@@ -100,14 +100,14 @@ struct gauges_request {
 	struct claim_partitions partitions;
 	const struct routing *routing; /* who wants what */
 	int64_t cap;                   /* counts no further */
-	bool snapshots;                /* the oldest one, too */
+	bool seldom;                   /* what only operators want, too */
 };
 struct gauges {
 	int64_t waiting;       /* up to cap */
 	int64_t oldest_due_ms; /* since the oldest was due, or received when nobody wants it */
-	int64_t dead;          /* up to cap */
+	int64_t dead;          /* up to cap; when `seldom` */
 	int64_t unrouted;      /* up to cap */
-	int64_t snapshot_ms;   /* age of the oldest snapshot, when asked for */
+	int64_t snapshot_ms;   /* age of the oldest snapshot; when `seldom` */
 };
 int claims_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);

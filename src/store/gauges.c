@@ -119,12 +119,15 @@ static void look_fini(struct look *look)
 	rows_free(look->snapshot);
 }
 
-static int queue_dead(struct db *db, int64_t cap, struct rows **rows, struct err *err)
+/* What no decision needs. */
+static int queue_seldom(struct db *db, int64_t cap, struct look *look, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int r;
 
 	params_bigint(&params, cap);
-	return db_queue(db, QUERY_COUNT_DEAD, &params, rows, err);
+	r = db_queue(db, QUERY_COUNT_DEAD, &params, &look->dead, err);
+	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &look->snapshot, err);
 }
 
 static int queue_unrouted(struct db *db, const struct routing *routing, struct params *params,
@@ -151,22 +154,21 @@ int claims_gauges(
 	if (r == 0)
 		r = db_queue(db, QUERY_COUNT_WAITING, &params, &look.waiting, err);
 	if (r == 0)
-		r = queue_dead(db, request->cap, &look.dead, err);
-	if (r == 0)
 		r = queue_unrouted(db, request->routing, &params, &look.unrouted, err);
-	if (r == 0 && request->snapshots)
-		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &look.snapshot, err);
+	if (r == 0 && request->seldom)
+		r = queue_seldom(db, request->cap, &look, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 	out->waiting = rows_int(look.waiting, 0, 0);
 	out->oldest_due_ms = rows_int(look.waiting, 0, 1);
-	out->dead = rows_int(look.dead, 0, 0);
 	out->unrouted = rows_int(look.unrouted, 0, 0);
 	if (rows_int(look.unrouted, 0, 1) > out->oldest_due_ms)
 		out->oldest_due_ms = rows_int(look.unrouted, 0, 1);
-	if (request->snapshots)
+	if (request->seldom) {
+		out->dead = rows_int(look.dead, 0, 0);
 		out->snapshot_ms = rows_int(look.snapshot, 0, 0);
+	}
 	return 0;
 }

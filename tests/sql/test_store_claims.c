@@ -464,7 +464,7 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
 	struct routing *routing = wants("order.new");
-	const struct gauges_request request = { { &partition, 1 }, routing, 1000 };
+	const struct gauges_request request = { { &partition, 1 }, routing, 1000, true };
 	struct gauges gauges;
 
 	waiting(world, "a1", PLACE_WAIT);

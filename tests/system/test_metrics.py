@@ -117,3 +117,13 @@ def test_ready_means_progress(start_inboxd, handler, streams, topic, inbox, db):
         assert sidecar.get("/livez")[0] == 200
     inbox.wait_stored(2)
     eventually(lambda: sidecar.get("/readyz")[0] == 200)
+
+
+def test_what_died_is_counted_at_once_and_what_was_replayed_soon(inboxd, handler, streams, topic, inbox):
+    client = handler(inboxd, always(dead("no", code="NO")))
+    for number in (1, 2):
+        streams.events(topic, [f"e{number}"])
+        eventually(lambda: inboxd.metric("inboxd_dead") == number, timeout=8)
+    client.decide = always(DONE)
+    inbox.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE event_id = 'e1'")
+    eventually(lambda: inboxd.metric("inboxd_dead") == 1, timeout=40)
