@@ -23,6 +23,9 @@ def service(unit):
 
 
 def exposure(unit):
+    version = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.split()[1]) < 250:
+        pytest.skip("systemd before 250 judges only what it runs")
     said = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)],
                           capture_output=True, text=True, timeout=60, check=False).stdout
     return float(re.search(r"Overall exposure level for \S+: ([\d.]+)", said)[1])

@@ -1,0 +1,43 @@
+"""What documents tell to type is what the program takes."""
+
+import re
+import shlex
+
+import pytest
+
+from deploy.tools import call
+
+DOCUMENTS = ("README.md", "docs/operations.md", "docs/runbooks.md", "docs/deployment.md")
+
+NOWHERE = """
+kafka:
+  topics: [orders]
+  bootstrap.servers: 127.0.0.1:1
+  group.id: billing
+postgres:
+  host: 127.0.0.1
+  port: 1
+  dbname: billing
+"""
+
+
+def commands(text):
+    """Lines of console blocks that call inboxd, without what is a command of its own or never ends."""
+    for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            match = re.match(r"(?:\$ )?inboxd (\w+.*)", line)
+            if match and not match[1].startswith(("run", "check", "migrate")):
+                yield shlex.split(match[1], comments=True)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_program_understands_every_command(installed, root, document, tmp_path):
+    (tmp_path / "inboxd.yaml").write_text(NOWHERE)
+    found = list(commands((root / document).read_text()))
+    assert found or document == "docs/deployment.md"
+    for words in found:
+        call(str(installed / "usr/bin/inboxd"), *words, "-c", str(tmp_path / "inboxd.yaml"), expected=3)
+
+
+def test_a_command_that_does_not_exist_would_be_found(installed):
+    call(str(installed / "usr/bin/inboxd"), "replay", "--stauts", "dead", expected=1)
