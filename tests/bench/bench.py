@@ -42,7 +42,7 @@ def arguments():
     names = [name for group in GROUPS for name in group.names()]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME",
                         help="only this group or measurement and what it is compared with; may be"
-                             f" given several times: {', '.join(names)}")
+                             f" given several times: {', '.join(names).replace('%', '%%')}")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     options = parser.parse_args()
     if options.smoke:
