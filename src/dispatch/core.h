@@ -95,7 +95,7 @@ struct session {
 	int64_t batch_wait_ms;
 	int64_t batch_since_ms; /* a partial batch waits since; 0 = none */
 	struct entry *alone;    /* the suspect it is reserved for or busy with */
-	bool silent;            /* a delivery timed out, and it has sent no line since */
+	int64_t silent_ms; /* when a delivery timed out, if it has sent no line since; 0 = not */
 	bool draining;
 	struct buf drain_id; /* of the request to answer once nothing is open */
 	int broken_lines;

@@ -277,16 +277,16 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		handler_free(dispatch, handler);
 }
 
-static void fall_silent(struct session *session)
+static void fall_silent(struct session *session, int64_t now_ms)
 {
-	if (!session->silent)
+	if (session->silent_ms == 0)
 		log_warn("handler_silent", LOG_STR("handler", session->handler->name),
 			LOG_STR("session", session->id),
 			LOG_STR("why", "a delivery timed out unanswered"),
 			LOG_INT("timeout_ms", session->timeout_ms),
 			LOG_STR("next", "one message at a time, and others first, until it says "
 					"anything"));
-	session->silent = true;
+	session->silent_ms = now_ms;
 }
 
 /* Judged by the tick before: whatever held the loop up, what came in time has been read by now. */
@@ -300,7 +300,7 @@ static void expire(struct dispatch *dispatch, struct session *session, int64_t r
 			held_return(dispatch, entry);
 			continue;
 		}
-		fall_silent(session);
+		fall_silent(session, read_ms);
 		session_cancel(session, entry, "timeout");
 		handlers_close_delivery(dispatch, entry);
 		judge_timeout(&dispatch->rules, entry, session->timeout_ms);

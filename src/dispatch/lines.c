@@ -220,7 +220,7 @@ void lines_take(struct session *session, struct bytes text)
 {
 	struct line line = { .kind = LINE_BROKEN };
 
-	session->silent = false;
+	session->silent_ms = 0;
 	if (protocol_parse(session->dispatch->parser, text, &line, NULL) != 0) {
 		line = (struct line){ .kind = LINE_BROKEN, .error_code = PROTOCOL_INTERNAL };
 		(void)snprintf(

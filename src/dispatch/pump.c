@@ -4,9 +4,11 @@
  * the others, and the bytes a connection has not read yet.
  *
  * A frozen connection has the fewest open messages after each timeout, and would attract all that
- * comes. So one that let a delivery time out and has been silent since is served last, and gets one
- * message at a time, until it says anything: also an answer that is too late.
+ * comes. So one that let a delivery time out and has been silent since gets one message at a time, until
+ * it says anything: also an answer that is too late. For as long as its timeout it is served after the
+ * others, then it is tried again.
  */
+#include "base/clock.h"
 #include "dispatch/core.h"
 
 #define BATCH_LIMIT 1000 /* entries gathered for one deliver_batch */
@@ -16,7 +18,7 @@
 
 static size_t window_of(const struct session *session)
 {
-	return session->silent && session->window > 1 ? 1 : session->window;
+	return session->silent_ms != 0 && session->window > 1 ? 1 : session->window;
 }
 
 static bool has_room(const struct session *session)
@@ -26,10 +28,17 @@ static bool has_room(const struct session *session)
 	       session_unsent(session) < OUTPUT_MAX_BYTES;
 }
 
+static bool comes_last(const struct session *session)
+{
+	return session->silent_ms != 0 && clock_now_ms() - session->silent_ms < session->timeout_ms;
+}
+
 static bool is_better(const struct session *session, const struct session *best)
 {
-	if (best == NULL || session->silent != best->silent)
-		return best == NULL || best->silent;
+	bool last = comes_last(session);
+
+	if (best == NULL || last != comes_last(best))
+		return best == NULL || !last;
 	return session->open_count < best->open_count;
 }
 
