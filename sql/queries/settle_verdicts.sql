@@ -4,6 +4,7 @@
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
 -- $11 results, $12 handlers. A failed attempt (outcome dead, or an attempt spent) goes to the history, which keeps
 -- the last ten and all replays. Back: the seqs that were still ours.
+-- CASE: as in settle_done.
 UPDATE inbox.inbox_messages m
 SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
     dead_at = CASE WHEN v.outcome = 1 THEN now() END,
@@ -26,6 +27,7 @@ FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::bigint[], $6::int[], $7
             $9::text[], $10::text[], $11::jsonb[], $12::text[])
      AS v(seq, delivery_count, outcome, delay_ms, retry_count, crash_count, suspect, error, error_code, result,
           handler)
-WHERE m.seq = v.seq AND m.claimed_by = $1::int AND m.delivery_count = v.delivery_count
-  AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
+WHERE m.seq = v.seq
+  AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = v.delivery_count
+            AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL THEN true END
 RETURNING m.seq

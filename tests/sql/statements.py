@@ -41,6 +41,10 @@ class Plan:
         return any(node["Node Type"] == "Seq Scan" and node.get("Relation Name") == table
                    for node in self.nodes)
 
+    def compared_in_vain(self):
+        """Pairs of rows that a join looked at and threw away."""
+        return sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in self.nodes)
+
     def pages(self):
         """Pages of tables and indexes looked at, in memory or not."""
         return self.top["Shared Hit Blocks"] + self.top["Shared Read Blocks"]

@@ -205,6 +205,20 @@ def test_dropping_a_payload_is_hot(db, statements, hot):
     assert tuple(now - then for now, then in zip(hot(), before)) == (1000, 1000)
 
 
+def test_settling_in_a_small_table_compares_no_row_with_the_whole_batch(db, statements):
+    """The planner has never heard of the instance that has just started."""
+    rows, batch = 10_000, 1000
+    fill(db, rows)
+    db.execute("VACUUM ANALYZE inbox.inbox_messages")
+    seqs = ours(db, batch)
+    db.execute("UPDATE inbox.inbox_messages SET claimed_by = 7 WHERE seq = ANY (%s)", [seqs])
+    ones, nothing = [1] * batch, [None] * batch
+    more = {"settle_verdicts": ([0] * batch, ones, ones, ones, [False] * batch, nothing, nothing, nothing, nothing)}
+    for name in ("settle_done", "settle_verdicts", "settle_state", "raise_crash"):
+        plan = statements.explain(name, 7, seqs, ones, *more.get(name, ()))
+        assert plan.compared_in_vain() < rows, name
+
+
 def test_a_healthy_message_never_enters_the_claim_indexes(db):
     empty = index_sizes(db)
     born_claimed(db, 2000)
