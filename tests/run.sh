@@ -27,7 +27,7 @@ usage() {
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      what deploy/ and debian/ hold, by the tools that will read it
 		  quickstart  deploy/quickstart.sh --once: the first look works
-		  bench       speed and memory of the release build, beside a floor of the same run
+		  bench       speed of the release build, beside a floor and others of the same run
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
