@@ -18,6 +18,7 @@ END $$;
 -- The sidecar: stores, claims and settles. It changes no history, and deletes by inbox.retain() only.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
+GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int) TO inboxd_sidecar;
@@ -28,7 +29,7 @@ GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
 -- Who looks: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
+    inbox.inbox_dead_topic, inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.find_page(jsonb, bigint, int), inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.status() TO inboxd_reader, inboxd_operator;

@@ -11,6 +11,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/dispatch.h"
+#include "ingest/dead_topic.h"
 #include "ingest/ingest.h"
 #include "janitor/janitor.h"
 #include "janitor/keeper.h"
@@ -35,6 +36,7 @@ struct incarnation {
 	struct ingest *ingest;
 	struct keeper *keeper;
 	struct janitor *janitor;
+	struct dead_topic *dead_topic;
 };
 
 static int64_t low_seq(void *arg)
@@ -119,6 +121,17 @@ static int make_janitor(struct daemon *daemon, struct incarnation *life, struct 
 	return janitor_new(&life->janitor, &options, err);
 }
 
+static int make_dead_topic(struct daemon *daemon, struct incarnation *life, struct err *err)
+{
+	struct dead_topic_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.instance = life->instance.id,
+	};
+
+	return dead_topic_new(&life->dead_topic, &options, err);
+}
+
 static int make_ingest(struct daemon *daemon, struct incarnation *life, struct err *err)
 {
 	struct ingest_options options = {
@@ -148,6 +161,8 @@ static int begin(struct daemon *daemon, struct incarnation *life, struct err *er
 	if (r == 0)
 		r = make_janitor(daemon, life, err);
 	if (r == 0)
+		r = make_dead_topic(daemon, life, err);
+	if (r == 0)
 		r = make_ingest(daemon, life, err);
 	if (r == 0)
 		r = dispatch_start(life->dispatch, err);
@@ -159,6 +174,8 @@ static int begin(struct daemon *daemon, struct incarnation *life, struct err *er
 		r = ingest_start(life->ingest, err);
 	if (r == 0)
 		r = janitor_start(life->janitor, err);
+	if (r == 0)
+		r = dead_topic_start(life->dead_topic, err);
 	return r;
 }
 
@@ -172,6 +189,7 @@ static void drain_handovers(struct incarnation *life)
 
 static void end(struct incarnation *life)
 {
+	dead_topic_free(life->dead_topic);
 	janitor_free(life->janitor);
 	keeper_free(life->keeper);
 	ingest_free(life->ingest);
@@ -192,12 +210,14 @@ static int stop_in_order(struct daemon *daemon, struct incarnation *life)
 	notify_stopping();
 	FAULT_POINT("stop_begun");
 	janitor_begin_stop(life->janitor);
+	dead_topic_begin_stop(life->dead_topic);
 	dispatch_begin_stop(life->dispatch, deadline);
 	hung = ingest_stop(life->ingest, timeout / INGEST_SHARE);
 	FAULT_POINT("stop_ingest_done");
 	hung |= dispatch_finish(life->dispatch);
 	FAULT_POINT("stop_dispatch_done");
 	janitor_stop(life->janitor);
+	dead_topic_stop(life->dead_topic);
 	keeper_stop(life->keeper, hung == 0);
 	return hung;
 }
@@ -207,9 +227,11 @@ static int stop_at_once(struct incarnation *life)
 	int hung;
 
 	janitor_begin_stop(life->janitor);
+	dead_topic_begin_stop(life->dead_topic);
 	hung = dispatch_abandon(life->dispatch);
 	hung |= ingest_stop(life->ingest, 2000);
 	janitor_stop(life->janitor);
+	dead_topic_stop(life->dead_topic);
 	keeper_stop(life->keeper, false);
 	return hung;
 }
@@ -232,6 +254,7 @@ static void reload(struct daemon *daemon, struct incarnation *life)
 	log_configure(config->log.level, config->log.json);
 	dispatch_reload(life->dispatch, config);
 	janitor_reload(life->janitor, config);
+	dead_topic_reload(life->dead_topic, config);
 	gate_set_budget(life->gate, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
 	log_info("reloaded", LOG_INT("need_restart", restart.count));
 	for (size_t i = 0; i < restart.count; i++)

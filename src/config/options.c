@@ -155,13 +155,15 @@ const struct option option_table[] = {
 		.help = "A message that ended its handler process this often, delivered alone, "
 			"is dead." },
 	{ "retry", "dead_topic", OPTION_STRING, .text = "", .check = check_topic_or_none,
-		.min = 0, .max = 249, AT(retry.dead_topic),
-		.help = "Dead messages are also produced to this topic; empty = to none. Not in effect yet." },
+		.min = 0, .max = 249, .reloadable = true, AT(retry.dead_topic),
+		.help = "Messages that died in a delivery are also produced to this topic, from the table and at "
+			"least once; empty = to none. What is dead already when it is set is produced, too; see "
+			"docs/operations.md." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
 		.help = "Database connections that claim and settle. Four more are ingest's, the heartbeat's, one "
-		"that listens for replays, and one for retention." },
+		"that listens for replays, and one for retention; with `retry.dead_topic` a fifth is for that." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Rows claimed by one statement, at most." },

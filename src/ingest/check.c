@@ -86,6 +86,29 @@ static int check_topic(const struct rd_kafka_metadata *metadata, const char *nam
 	return 0;
 }
 
+static int check_dead_topic(const struct config *config, const struct rd_kafka_metadata *metadata,
+	struct buf *report, struct err *err)
+{
+	const char *name = config->retry.dead_topic;
+	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+
+	if (name[0] == '\0')
+		return 0;
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+		return err_set(err, FAULT_CHECK,
+			"retry.dead_topic: topic \"%s\" does not exist, or may not be seen with "
+			"these "
+			"credentials: create it, grant DESCRIBE and WRITE, or correct the name; "
+			"until "
+			"then dead messages are in the table only",
+			name);
+	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "retry.dead_topic: topic \"%s\": %s", name,
+			rd_kafka_err2str(topic->err));
+	buf_addf(report, "kafka: dead topic %s: %d partitions\n", name, topic->partition_cnt);
+	return 0;
+}
+
 /* Every topic gets its line in the report; the first that fails is the error. */
 static int check_topics(const struct config *config, const struct rd_kafka_metadata *metadata,
 	struct buf *report, struct err *err)
@@ -123,6 +146,8 @@ static int check_cluster(
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
 		consumer_conf_value(config, "group.id", ""));
 	r = check_topics(config, metadata, report, err);
+	if (r == 0)
+		r = check_dead_topic(config, metadata, report, err);
 	rd_kafka_metadata_destroy(metadata);
 	return r == 0 ? retention_check(probe->kafka, config, report, err) : r;
 }

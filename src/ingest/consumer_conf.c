@@ -12,6 +12,8 @@
 #define RECEIVE_MAX     100000000LL /* librdkafka's default */
 #define RECEIVE_LIMIT   2147483647LL
 #define LOG_LEVEL_DEBUG 7
+#define PRODUCED_MORE   (1024 * KIB)
+#define PRODUCED_LIMIT  1000000000LL /* librdkafka's */
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -42,6 +44,18 @@ static const struct option enforced[] = {
 	/* Where to start is our decision (position.h); when librdkafka loses its place it must go on
 	 * to a place where a seek is possible, which after `error` it is not. */
 	{ "auto.offset.reset", "earliest" },
+};
+
+/* The producer's: whatever is confirmed is stored on all replicas in sync, and everything has a fate within
+ * ten seconds. The rest is what idempotence asks for. */
+static const struct option enforced_of_producer[] = {
+	{ "enable.idempotence", "true" },
+	{ "acks", "all" },
+	{ "max.in.flight.requests.per.connection", "5" },
+	{ "message.send.max.retries", "2147483647" },
+	{ "queuing.strategy", "fifo" },
+	{ "linger.ms", "5" },
+	{ "message.timeout.ms", "10000" },
 };
 
 /* Settings that would take away a decision that is ours. */
@@ -145,6 +159,29 @@ static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 	if (set(conf, "debug", ours, err) < 0)
 		return FAULT_CONFIG;
 	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
+}
+
+/* A message that was consumed can be produced, headers of ours included; the topic may say no. */
+static int set_largest(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
+
+	return set_number(conf, "message.max.bytes",
+		largest < PRODUCED_LIMIT ? largest : PRODUCED_LIMIT, err);
+}
+
+int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
+{
+	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (set(conf, "client.id", "inboxd", err) < 0 || set_largest(conf, config, err) < 0 ||
+		set_users(conf, &config->kafka, err) < 0 ||
+		set_table(conf, enforced_of_producer,
+			sizeof(enforced_of_producer) / sizeof(enforced_of_producer[0]), err) < 0)
+		return FAULT_CONFIG;
+	*out = conf;
+	conf = NULL;
+	return 0;
 }
 
 static int check_needed(const struct config *config, struct err *err)

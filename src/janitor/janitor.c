@@ -49,10 +49,12 @@ struct janitor {
 
 static int64_t age_of(const struct config *config, enum retain_kind kind)
 {
+	bool told = config->retry.dead_topic[0] != '\0';
 	const int64_t ages[RETAIN_KINDS] = {
 		[RETAIN_PAYLOAD] = config->retention.payload,
 		[RETAIN_PROCESSED] = config->retention.processed,
-		[RETAIN_DEAD] = config->retention.dead,
+		[RETAIN_DEAD] = told ? CONFIG_NEVER : config->retention.dead,
+		[RETAIN_DEAD_PRODUCED] = told ? config->retention.dead : CONFIG_NEVER,
 		[RETAIN_REJECTS] = config->retention.rejects,
 		[RETAIN_CONFLICTS] = config->retention.conflicts,
 		[RETAIN_AUDIT] = config->retention.audit,
@@ -141,7 +143,7 @@ static void say(struct janitor *janitor)
 		return;
 	log_info("retention_done", LOG_INT("payloads_dropped", done[RETAIN_PAYLOAD]),
 		LOG_INT("processed_deleted", done[RETAIN_PROCESSED]),
-		LOG_INT("dead_deleted", done[RETAIN_DEAD]),
+		LOG_INT("dead_deleted", done[RETAIN_DEAD] + done[RETAIN_DEAD_PRODUCED]),
 		LOG_INT("rejects_deleted", done[RETAIN_REJECTS]),
 		LOG_INT("conflicts_deleted", done[RETAIN_CONFLICTS]),
 		LOG_INT("audit_deleted", done[RETAIN_AUDIT]),

@@ -6,6 +6,7 @@ static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_PAYLOAD] = "payload",
 	[RETAIN_PROCESSED] = "processed",
 	[RETAIN_DEAD] = "dead",
+	[RETAIN_DEAD_PRODUCED] = "dead_produced",
 	[RETAIN_REJECTS] = "rejects",
 	[RETAIN_CONFLICTS] = "conflicts",
 	[RETAIN_AUDIT] = "audit",

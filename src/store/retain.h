@@ -14,6 +14,7 @@ enum retain_kind {
 	RETAIN_PAYLOAD, /* of processed messages */
 	RETAIN_PROCESSED,
 	RETAIN_DEAD,
+	RETAIN_DEAD_PRODUCED, /* but for those the dead topic has not heard of */
 	RETAIN_REJECTS,
 	RETAIN_CONFLICTS,
 	RETAIN_AUDIT,

@@ -114,7 +114,24 @@ def test_any_waiting_reads_a_page_or_two_of_a_partition(full):
     assert plan.pages() < 60
 
 
-KINDS = ["payload", "processed", "dead", "rejects", "conflicts", "audit", "instances"]
+def test_what_the_dead_topic_has_heard_of_costs_nothing_any_more(db, full, knowledge):
+    """However many messages are dead, looking for those that wait to be produced reads these."""
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = now(),"
+               " dead_topic_at = now() WHERE seq > %s", [ROWS - 5000])
+    db.execute("VACUUM ANALYZE inbox.inbox_messages" if knowledge == "analyzed" else "VACUUM inbox.inbox_messages")
+    for name, values in (("dead_count", [10_000]), ("dead_fetch", [200, 10**6, []])):
+        plan = full.explain(name, *values)
+        assert "inbox_messages_dead_topic" in plan.indexes(), name
+        assert plan.pages() < 20, name
+    db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = NULL WHERE seq > %s", [ROWS - 50])
+    plan = full.explain("dead_fetch", 200, 10**6, [])
+    assert "inbox_messages_dead_topic" in plan.indexes()
+    assert not plan.scans_whole("inbox_messages")
+    assert len(full.run("dead_fetch", 200, 10**6, [])) == 50
+    assert plan.pages() < 1500
+
+
+KINDS = ["payload", "processed", "dead", "dead_produced", "rejects", "conflicts", "audit", "instances"]
 
 
 def test_a_batch_of_retention_costs_its_rows_and_not_the_table(full):
@@ -223,7 +240,7 @@ def test_a_healthy_message_never_enters_the_claim_indexes(db):
     empty = index_sizes(db)
     born_claimed(db, 2000)
     sizes = index_sizes(db)
-    for name in ("claim", "key", "position", "claimed", "dead"):
+    for name in ("claim", "key", "position", "claimed", "dead", "dead_topic"):
         assert sizes[f"inbox.inbox_messages_{name}"] == empty[f"inbox.inbox_messages_{name}"]
 
 

@@ -9,12 +9,14 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_schema_version", "inbox_janitor", "messages", "dead_groups"]
+          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic",
+          "messages", "dead_groups"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
                          for right in ("SELECT", "INSERT")}
+                      | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {("inbox_schema_version", "SELECT")},
     "inboxd_handler": set(),
     "inboxd_operator": READ,

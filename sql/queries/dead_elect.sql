@@ -1,0 +1,11 @@
+-- Makes this instance the one that produces to the dead topic: when it is already, when nobody is, or when who was is
+-- gone or was not seen for half a minute. No row back: another one is, or this one is fenced.
+-- Caller: store/dead.c, before each batch. Index: none (one row), inbox_instances_pkey.
+-- $1 own id.
+INSERT INTO inbox.inbox_dead_topic AS d (instance)
+SELECT i.id FROM inbox.inbox_instances i WHERE i.id = $1::int AND i.fenced_at IS NULL
+ON CONFLICT (only_row) DO UPDATE SET instance = excluded.instance, seen_at = clock_timestamp()
+WHERE d.instance IS NULL OR d.instance = excluded.instance OR d.seen_at < clock_timestamp() - interval '30 seconds'
+   OR NOT EXISTS (SELECT FROM inbox.inbox_instances o
+                  WHERE o.id = d.instance AND o.fenced_at IS NULL AND o.stopped_at IS NULL)
+RETURNING true

@@ -1,0 +1,172 @@
+#include "ingest/dead_batch.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/consumer_conf.h"
+
+#define BATCH_BYTES (4LL << 20)
+#define LOOKS       5 /* for the topic, a second each */
+
+void dead_batch_drop_producer(struct dead_topic *dead)
+{
+	producer_free(dead->producer);
+	dead->producer = NULL;
+}
+
+/* --- Making ready ------------------------------------------------------------------------------------ */
+
+static int no_topic(const char *topic, struct err *err)
+{
+	return err_set(err, FAULT_KAFKA,
+		"topic \"%s\" does not exist, or may not be seen with these credentials: create "
+		"it, or "
+		"grant DESCRIBE and WRITE",
+		topic);
+}
+
+/* A new producer that has seen the topic: whatever was wrong with the one before went with it. */
+int dead_batch_ready(struct dead_topic *dead, struct err *err)
+{
+	const char *topic = dead->known->retry.dead_topic;
+	int r = producer_new(&dead->producer, dead->known, err);
+
+	if (r != 0)
+		return r;
+	for (int i = 0; i < LOOKS && !atomic_load(&dead->stop); i++) {
+		r = producer_look(dead->producer, topic, err);
+		if (r == 0)
+			return 0;
+		if (r == PRODUCER_NO_TOPIC)
+			r = no_topic(topic, err);
+		else if (i + 1 < LOOKS)
+			continue;
+		break;
+	}
+	dead_batch_drop_producer(dead);
+	return r;
+}
+
+/* --- A batch ----------------------------------------------------------------------------------------- */
+
+static void append(struct deaths *list, const struct rows *rows, int row)
+{
+	list->items[list->count++] = (struct death){
+		.seq = rows_int(rows, row, DEAD_SEQ),
+		.died_us = rows_int(rows, row, DEAD_DIED_US),
+	};
+}
+
+int dead_batch_note(struct dead_topic *dead, struct err *err)
+{
+	return dead->sent.count == 0
+		       ? 0
+		       : dead_mark(dead->db, dead->sent.items, &dead->sent.count, err);
+}
+
+static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
+{
+	int64_t held = 0;
+
+	if (limit_pass(&dead->cut_limit, clock_now_ms(), &held))
+		log_warn("dead_message_cut",
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
+			LOG_STR("topic", dead->known->retry.dead_topic),
+			LOG_STR("next",
+				"produced without its value and headers, the table has them; raise "
+				"max.message.bytes of the topic"),
+			LOG_INT("held_back", held));
+}
+
+/* What became of each record; the first that went wrong is the fault. */
+static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
+{
+	const char *words = producer_last_words(dead->producer);
+	int64_t produced = 0;
+	int r = 0;
+
+	for (int row = 0; row < dead->mail.count; row++) {
+		rd_kafka_resp_err_t fate = dead->mail.fates[row];
+
+		if (fate == RD_KAFKA_RESP_ERR_NO_ERROR) {
+			append(&dead->sent, rows, row);
+			produced++;
+			if (dead->mail.cut[row])
+				say_cut(dead, rows, row);
+			continue;
+		}
+		if (mail_is_refused(fate))
+			append(&dead->refused, rows, row);
+		metric_add(dead->failures, 1);
+		if (r == 0)
+			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
+				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
+				words[0] == '\0' ? "" : "; ", words);
+	}
+	metric_add(dead->produced, produced);
+	dead->used_ms = clock_now_ms();
+	return r;
+}
+
+/* What is not to be fetched now; `out` has room for both lists. */
+static void left_out(const struct dead_topic *dead, struct death *out, struct dead_request *request)
+{
+	memcpy(out, dead->sent.items, dead->sent.count * sizeof(*out));
+	memcpy(out + dead->sent.count, dead->refused.items, dead->refused.count * sizeof(*out));
+	request->without = out;
+	request->without_count = dead->sent.count + dead->refused.count;
+}
+
+static int lists_full(const struct dead_topic *dead, struct err *err)
+{
+	if (dead->refused.count + MAIL_MOST > LIST_MOST)
+		return err_set(err, FAULT_KAFKA, "the topic has refused %zu messages",
+			dead->refused.count);
+	if (dead->sent.count + MAIL_MOST > LIST_MOST)
+		return err_set(err, FAULT_DATABASE,
+			"%zu messages are produced and cannot be noted: their rows are locked",
+			dead->sent.count);
+	return 0;
+}
+
+static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
+{
+	struct death without[2 * LIST_MOST];
+	struct dead_request request = { .max_rows = MAIL_MOST, .max_bytes = BATCH_BYTES };
+	int r = lists_full(dead, err);
+
+	if (r != 0)
+		return r;
+	left_out(dead, without, &request);
+	return dead_fetch(dead->db, &request, rows, err);
+}
+
+int dead_batch_send(struct dead_topic *dead, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct err later = ERR_INIT;
+	int r = fetch(dead, &rows, err);
+
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return DEAD_BATCH_EMPTY;
+	dead->mail.producer = dead->producer;
+	dead->mail.count = rows_count(rows);
+	dead->mail.source = (struct letter_source){
+		.rows = rows,
+		.topic = dead->known->retry.dead_topic,
+		.group = consumer_conf_value(dead->known, "group.id", ""),
+	};
+	if (!mail_run(&dead->mail)) {
+		r = judge(dead, rows, err);
+		dead_batch_drop_producer(dead); /* it would write fates for ever */
+	} else {
+		r = judge(dead, rows, err);
+	}
+	if (dead_batch_note(dead, r == 0 ? err : &later) < 0 && r == 0)
+		r = err->fault;
+	return r;
+}

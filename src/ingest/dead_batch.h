@@ -1,0 +1,60 @@
+/*
+ * What the thread of the dead topic knows, and its dealings with the table and the producer: dead_topic.c decides when.
+ * All of it belongs to that thread, but for the fields marked otherwise.
+ */
+#ifndef INGEST_DEAD_BATCH_H
+#define INGEST_DEAD_BATCH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/wake.h"
+#include "ingest/dead_topic.h"
+#include "ingest/limit.h"
+#include "ingest/mail.h"
+#include "store/dead.h"
+
+#define LIST_MOST 1000 /* of each list */
+
+struct deaths {
+	struct death items[LIST_MOST];
+	size_t count;
+};
+
+struct dead_topic {
+	struct dead_topic_options options;
+	const struct config *_Atomic config; /* any thread: the one in force */
+	const struct config *known;          /* of the last round */
+	struct db *db;
+	struct producer *producer; /* NULL = none; the topic was seen by it */
+	int64_t used_ms;           /* it, last */
+	struct wake wake;
+	pthread_t thread;
+	bool started;
+	bool elected;
+	atomic_bool stop;
+	atomic_bool ended;
+	struct deaths sent;    /* confirmed, and not noted yet */
+	struct deaths refused; /* by the topic: not sent again before refused_until_ms */
+	int64_t refused_until_ms;
+	int64_t waiting;  /* in the table, when looked at last */
+	int64_t pause_ms; /* 0 = the last round went well */
+	struct mail mail;
+	struct limit fault_limit;
+	struct limit cut_limit;
+	struct metric *waiting_gauge;
+	struct metric *produced;
+	struct metric *failures;
+};
+
+/* Makes a producer that has seen the topic. Asks for a few seconds. */
+int dead_batch_ready(struct dead_topic *dead, struct err *err);
+void dead_batch_drop_producer(struct dead_topic *dead);
+/* Notes what is sent and not noted yet. */
+int dead_batch_note(struct dead_topic *dead, struct err *err);
+/* Sends the next messages and notes those that were confirmed. DEAD_BATCH_EMPTY: there is none to send now. A fault:
+ * some, or all, are still to be sent. */
+enum { DEAD_BATCH_EMPTY = 1 };
+int dead_batch_send(struct dead_topic *dead, struct err *err);
+
+#endif

@@ -1,0 +1,137 @@
+"""What the dead topic asks of the database: who produces, what comes next, what was produced."""
+
+import pytest
+
+from statements import text
+from test_functions import insert
+from test_operators import dead, value, waiting
+
+
+@pytest.fixture
+def two(db):
+    """A second instance."""
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
+    return db
+
+
+def elected(statements, instance):
+    return statements.run("dead_elect", instance) == [(True,)]
+
+
+def fetched(statements, most=100, size=10**6, without=()):
+    """Event ids of the next batch."""
+    return [row[4] for row in statements.run("dead_fetch", most, size, list(without))]
+
+
+def deaths(statements):
+    """(seqs, when they died) of what waits."""
+    rows = statements.run("dead_fetch", 100, 10**9, [])
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def test_one_instance_produces_and_keeps_doing_it(two, statements):
+    assert elected(statements, 1)
+    assert not elected(statements, 2)
+    assert elected(statements, 1)
+
+
+@pytest.mark.parametrize("change", [
+    "UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = 1",
+    "UPDATE inbox.inbox_instances SET stopped_at = now() WHERE id = 1",
+    "UPDATE inbox.inbox_dead_topic SET seen_at = now() - interval '31 seconds'",
+    "UPDATE inbox.inbox_dead_topic SET instance = NULL",
+    "DELETE FROM inbox.inbox_dead_topic",
+])
+def test_another_takes_over_when_the_one_is_gone(two, statements, change):
+    assert elected(statements, 1)
+    two.execute(change)
+    assert elected(statements, 2)
+
+
+def test_who_resigns_lets_others_try_and_only_for_itself(two, statements):
+    assert elected(statements, 1)
+    for instance, free in ((2, False), (1, True)):
+        with two.transaction():
+            two.execute(text("dead_resign").replace("$1", str(instance)))
+        assert elected(statements, 2) is free
+
+
+def test_a_fenced_instance_is_never_elected(two, statements):
+    two.execute("UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = 2")
+    assert not elected(statements, 2)
+
+
+def test_they_come_in_the_order_they_died(db, statements):
+    dead(db, "b", dead_at="2026-01-02")
+    dead(db, "a", dead_at="2026-01-03")
+    dead(db, "c", dead_at="2026-01-01")
+    assert fetched(statements) == ["c", "b", "a"]
+    assert fetched(statements, most=2) == ["c", "b"]
+    assert value(db, "SELECT count(*) FROM inbox.inbox_messages WHERE dead_topic_at IS NULL") == 3
+
+
+def test_what_is_alive_or_given_up_by_hand_does_not_come(db, statements):
+    insert(db, "claimed")
+    waiting(db, "discarded")
+    db.execute("SELECT inbox.discard('s', 'discarded')")
+    dead(db, "produced", dead_at="2026-01-01", dead_topic_at="2026-01-01")
+    dead(db, "produced before", dead_at="2026-01-02", dead_topic_at="2026-01-01")
+    assert fetched(statements) == ["produced before"]
+    assert statements.run("dead_count", 10) == [(1,)]
+
+
+def test_a_batch_ends_with_the_message_that_makes_it_large(db, statements):
+    for number in range(4):
+        dead(db, f"e{number}", dead_at=f"2026-01-0{number + 1}", payload=b"x" * 1000)
+    assert fetched(statements, size=1500) == ["e0", "e1"]
+    assert fetched(statements, size=1) == ["e0"]
+
+
+def test_what_is_left_out_does_not_come(db, statements):
+    seq = dead(db, "a")
+    dead(db, "b")
+    assert fetched(statements, without=[seq]) == ["b"]
+
+
+def test_a_death_is_noted_once(db, statements):
+    seq = dead(db, "a")
+    assert statements.run("dead_mark", *deaths(statements)) == [(seq,)]
+    assert fetched(statements) == []
+    assert value(db, "SELECT dead_topic_at = dead_at FROM inbox.inbox_messages")
+
+
+def test_a_later_death_is_not_noted_for_an_earlier_one(db, statements):
+    seq = dead(db, "a", dead_at="2026-01-01")
+    told = deaths(statements)
+    db.execute("UPDATE inbox.inbox_messages SET dead_at = '2026-01-02'")
+    assert statements.run("dead_mark", *told) == [(seq,)], "of no further interest"
+    assert fetched(statements) == ["a"]
+
+
+def test_a_locked_row_is_left_for_later(db, connect, statements):
+    dead(db, "a")
+    seq = dead(db, "b")
+    told = deaths(statements)
+    other = connect()
+    with other.transaction():
+        other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
+        db.execute("SET statement_timeout = '5s'")
+        assert statements.run("dead_mark", *told) == [(seq,)]
+    assert fetched(statements) == ["a"]
+
+
+@pytest.mark.parametrize("what, left", [("dead", set()), ("dead_produced", {"waits"})])
+def test_retention_can_be_told_to_leave_what_was_not_produced(db, what, left):
+    dead(db, "produced", dead_at="2026-01-01", dead_topic_at="2026-01-01")
+    dead(db, "waits", dead_at="2026-01-01")
+    dead(db, "by hand", dead_at="2026-01-01", claimed_by=None)
+    db.execute("SELECT inbox.retain(1, %s, 1000, 100)", [what])
+    assert {row[0] for row in db.execute("SELECT event_id FROM inbox.inbox_messages")} == left
+
+
+def test_the_view_shows_every_column_of_the_table(db):
+    def columns(name):
+        return {row[0] for row in db.execute("SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass"
+                                             " AND attnum > 0 AND NOT attisdropped", [name])}
+
+    assert columns("inbox.inbox_messages") <= columns("inbox.messages")

@@ -1,0 +1,305 @@
+"""The dead topic: what died in a delivery is produced there too, from the table, at least once."""
+
+import os
+import signal
+
+import pytest
+
+from support.scripts import always, by_id
+from support.wait import eventually, throughout
+from support.wire import CLOSE, dead, NEVER, retry
+
+
+@pytest.fixture
+def dead_topic(make_topic):
+    return make_topic(partitions=1)
+
+
+@pytest.fixture
+def start(start_inboxd, dead_topic):
+    """start(…) -> a sidecar with the dead topic."""
+    def start_one(**sections):
+        return start_inboxd(**{**sections, "retry": {"dead_topic": dead_topic, **sections.get("retry", {})}})
+
+    return start_one
+
+
+def headers(record):
+    """The last value of each header, as text; None stays."""
+    return {name: None if value is None else value.decode(errors="replace") for name, value in record.headers() or []}
+
+
+def ids(records):
+    return [headers(record)["inboxd-event-id"] for record in records]
+
+
+def noted(inbox):
+    """How many deaths are noted as produced."""
+    return inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE dead_topic_at = dead_at")
+
+
+def test_a_dead_message_is_produced_whole_and_tells_why(start, handler, produce, streams, topic, dead_topic, inbox,
+                                                        group):
+    sidecar = start()
+    handler(sidecar, always(dead(reason="no price for EUR", code="PRICE")))
+    theirs = [("id", "a"), ("twice", "1"), ("twice", b"\xff\x00"), ("nothing", None), ("empty", ""),
+              ("inboxd-topic", "of another inbox")]
+    offset = produce(topic, b'{"order": 17}', key=b"c-\xff", headers=theirs, partition=2, timestamp=1_700_000_000_123)
+    record = streams.read(dead_topic, 1)[0]
+    row = inbox.wait_status("a", "dead")
+    assert (record.key(), record.value()) == (b"c-\xff", b'{"order": 17}')
+    assert record.headers()[:len(theirs)] == [(name, value.encode() if isinstance(value, str) else value)
+                                              for name, value in theirs]
+    ours = headers(record)
+    assert ours["inboxd-dead-at"][:19] == row["dead_at"].isoformat()[:19]
+    assert {name: value for name, value in ours.items()
+            if name.startswith("inboxd-") and name != "inboxd-dead-at"} == {
+        "inboxd-error": "no price for EUR", "inboxd-error-code": "PRICE", "inboxd-source": topic,
+        "inboxd-event-id": "a", "inboxd-event-type": topic, "inboxd-topic": topic, "inboxd-partition": "2",
+        "inboxd-offset": str(offset), "inboxd-timestamp": "2023-11-14T22:13:20.123Z", "inboxd-attempts": "0",
+        "inboxd-crashes": "0", "inboxd-seq": str(row["seq"]), "inboxd-group": group,
+    }
+    eventually(lambda: noted(inbox) == 1)
+    eventually(lambda: sidecar.metric("inboxd_dead_topic_produced_total") == 1
+               and sidecar.metric("inboxd_dead_topic_waiting") == 0)
+
+
+def test_it_tells_of_the_last_attempt(start, handler, streams, topic, dead_topic):
+    handler(start(retry={"max_attempts": 2}), always(retry(reason="upstream 503", code="UPSTREAM")))
+    streams.events(topic, ["a"])
+    told = headers(streams.read(dead_topic, 1)[0])
+    assert (told["inboxd-error"], told["inboxd-error-code"], told["inboxd-attempts"]) == \
+        ("upstream 503", "UPSTREAM", "2")
+
+
+def test_it_tells_of_crashes(start, handler, streams, topic, dead_topic):
+    sidecar = start(retry={"max_crashes": 1})
+    streams.events(topic, ["a"])
+    for _ in range(2):
+        eventually(lambda client=handler(sidecar, always(CLOSE)): client.deliveries)
+    told = headers(streams.read(dead_topic, 1)[0])
+    assert (told["inboxd-error-code"], told["inboxd-crashes"]) == ("CRASH", "1")
+
+
+def test_a_tombstone_and_a_missing_key_stay_what_they_are(start, handler, produce, streams, topic, dead_topic):
+    handler(start(), always(dead()))
+    produce(topic, None, key=b"k", headers=[("id", "a")])
+    produce(topic, b"", key=None, headers=[("id", "b")])
+    found = {headers(record)["inboxd-event-id"]: (record.key(), record.value())
+             for record in streams.read(dead_topic, 2)}
+    assert found == {"a": (b"k", None), "b": (None, b"")}
+
+
+def test_a_message_that_is_replayed_and_dies_again_is_produced_again(start, handler, streams, topic, dead_topic,
+                                                                     inbox):
+    handler(start(), by_id({"a": [dead(reason="first"), dead(reason="second")]}))
+    streams.events(topic, ["a"])
+    eventually(lambda: noted(inbox) == 1)
+    assert inbox.value("SELECT inbox.replay(%s, 'a')", [topic])
+    records = streams.read(dead_topic, 2)
+    assert [headers(record)["inboxd-error"] for record in records] == ["first", "second"]
+
+
+def test_what_an_operator_gives_up_is_not_produced(start, handler, streams, topic, dead_topic, inbox):
+    handler(start(), by_id({"a": retry(delay_ms=3_600_000), "b": dead()}))
+    streams.events(topic, ["a"])
+    inbox.wait_status("a", "retrying")
+    assert inbox.value("SELECT inbox.discard(%s, 'a')", [topic])
+    streams.events(topic, ["b"])
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(dead_topic)) == ["b"]
+
+
+@pytest.fixture
+def one_dead(start, handler, streams, topic, inbox):
+    """A sidecar that has no dead topic yet, and a dead message `a`."""
+    sidecar = start(retry={"dead_topic": ""})
+    handler(sidecar, always(dead()))
+    streams.events(topic, ["a"])
+    inbox.wait_status("a", "dead")
+    return sidecar
+
+
+def configure(sidecar, dead_topic):
+    """Sets the dead topic of a running sidecar."""
+    sidecar.write_configuration({"retry": {"dead_topic": dead_topic}})
+    sidecar.signal(signal.SIGHUP)
+
+
+def test_what_is_dead_already_is_produced_when_the_topic_is_set(one_dead, streams, dead_topic, inbox):
+    configure(one_dead, dead_topic)
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(dead_topic)) == ["a"]
+
+
+def test_a_kill_between_producing_and_noting_produces_twice(one_dead, streams, dead_topic, inbox):
+    with inbox.connect() as transaction:
+        transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")  # it cannot be noted
+        configure(one_dead, dead_topic)
+        streams.read(dead_topic, 1)
+        one_dead.kill()
+    one_dead.start()
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(dead_topic)) == ["a", "a"]
+
+
+def test_a_locked_row_is_produced_once_and_noted_when_it_is_free(one_dead, handler, streams, topic, dead_topic,
+                                                                 inbox):
+    with inbox.connect() as transaction:
+        transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")
+        configure(one_dead, dead_topic)
+        streams.read(dead_topic, 1)
+        streams.events(topic, ["b"])
+        eventually(lambda: noted(inbox) == 1, what="the other message to be noted")
+    eventually(lambda: noted(inbox) == 2)
+    assert ids(streams.read_what_is_there(dead_topic)) == ["a", "b"]
+
+
+def test_a_restart_produces_nothing_again(start, handler, streams, topic, dead_topic, inbox):
+    sidecar = start()
+    handler(sidecar, always(dead()))
+    streams.events(topic, [f"e{number}" for number in range(50)])
+    streams.read(dead_topic, 1)
+    assert sidecar.stop() == 0
+    sidecar.start()
+    handler(sidecar, always(dead()))
+    streams.events(topic, ["last"])
+    eventually(lambda: noted(inbox) == 51)
+    wanted = [*(f"e{number}" for number in range(50)), "last"]
+    assert sorted(ids(streams.read_what_is_there(dead_topic))) == sorted(wanted)
+
+
+def test_a_topic_that_is_not_there_keeps_the_messages_waiting(start, handler, streams, topic, name, inbox):
+    missing = f"{name}.missing"
+    sidecar = start(retry={"dead_topic": missing})
+    client = handler(sidecar, by_id({"a": dead()}))
+    streams.events(topic, ["a"])
+    eventually(lambda: "event=dead_topic_failed" in sidecar.stderr)
+    assert f'topic \\"{missing}\\" does not exist' in sidecar.stderr
+    eventually(lambda: sidecar.metric("inboxd_dead_topic_waiting") == 1)
+    streams.events(topic, ["b"])
+    inbox.wait_status("b", "processed")
+    assert sidecar.get("/readyz")[0] == 200
+    assert len(client.deliveries) == 2
+    streams.create(missing, 1)
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(missing)) == ["a"]
+    eventually(lambda: "event=dead_topic_back" in sidecar.stderr)
+    assert sidecar.stderr.count("event=dead_topic_failed") == 1, "repeats are held back"
+
+
+def test_a_broker_that_is_away_keeps_them_waiting(start, handler, kafka, streams, topic, dead_topic, inbox):
+    sidecar = start()
+    client = handler(sidecar, always(NEVER))
+    streams.events(topic, ["a"])
+    delivery = eventually(lambda: client.deliveries)[0]
+    kafka.stop()
+    client.answer(delivery, dead())
+    inbox.wait_status("a", "dead")
+    eventually(lambda: "event=dead_topic_failed" in sidecar.stderr)
+    kafka.start()
+    eventually(lambda: noted(inbox) == 1, timeout=60)
+    assert "a" in ids(streams.read_what_is_there(dead_topic))
+
+
+def test_a_sidecar_stops_in_time_with_the_broker_away(start, handler, kafka, streams, topic, inbox):
+    sidecar = start()
+    client = handler(sidecar, always(NEVER))
+    streams.events(topic, ["a"])
+    delivery = eventually(lambda: client.deliveries)[0]
+    kafka.stop()
+    client.answer(delivery, dead())
+    inbox.wait_status("a", "dead")
+    assert sidecar.stop(timeout=15) == 0
+
+
+def test_of_two_sidecars_one_produces_and_each_message_once(start, handler, streams, topic, dead_topic, inbox):
+    sidecars = [start(), start(inbox={"instance": "second"})]
+    for sidecar in sidecars:
+        handler(sidecar, always(dead()))
+    wanted = [f"e{number}" for number in range(1000)]
+    streams.events(topic, wanted, key=lambda event_id: event_id)
+    eventually(lambda: noted(inbox) == 1000, timeout=60)
+    assert sorted(ids(streams.read_what_is_there(dead_topic))) == sorted(wanted)
+    assert sum(sidecar.metric("inboxd_dead_topic_produced_total") == 0 for sidecar in sidecars) == 1
+
+
+def test_when_the_one_that_produces_is_killed_another_goes_on(start, handler, streams, topic, dead_topic, inbox):
+    sidecars = {sidecar.pid: sidecar for sidecar in (start(), start(inbox={"instance": "second"}))}
+    for sidecar in sidecars.values():
+        handler(sidecar, always(dead()))
+    streams.events(topic, ["a"])
+    eventually(lambda: noted(inbox) == 1)
+    first = next(sidecar for sidecar in sidecars.values() if sidecar.metric("inboxd_dead_topic_produced_total"))
+    first.kill()
+    streams.events(topic, ["b"])
+    eventually(lambda: noted(inbox) == 2, timeout=60)
+    assert ids(streams.read_what_is_there(dead_topic)) == ["a", "b"]
+    first.start()
+
+
+def test_what_is_too_large_for_the_topic_goes_without_its_value(start, handler, produce, streams, topic, make_topic,
+                                                                inbox):
+    small = make_topic(partitions=1, max_message_bytes=20_000)
+    sidecar = start(retry={"dead_topic": small})
+    handler(sidecar, always(dead(reason="no")))
+    for number in range(5):
+        produce(topic, os.urandom(9_000), key=b"k", headers=[("id", f"s{number}")])
+    produce(topic, os.urandom(100_000), key=b"k", headers=[("id", "large")])
+    eventually(lambda: noted(inbox) == 6)
+    found = {headers(record)["inboxd-event-id"]: record for record in streams.read_what_is_there(small)}
+    assert all(len(found[f"s{number}"].value()) == 9_000 for number in range(5))
+    large = found["large"]
+    assert (large.value(), large.key(), headers(large)["inboxd-value-omitted"]) == (b"", b"k", "refused")
+    assert "event=dead_message_cut" in sidecar.stderr
+    assert len(inbox.message("large")["payload"]) == 100_000
+
+
+def test_what_the_topic_refuses_holds_up_nothing_behind_it(start, handler, produce, streams, topic, make_topic,
+                                                           inbox):
+    """A compacted topic takes no record without a key."""
+    compacted = make_topic(partitions=1, cleanup_policy="compact")
+    sidecar = start(retry={"dead_topic": compacted})
+    handler(sidecar, always(dead()))
+    produce(topic, b"{}", key=None, headers=[("id", "without")], partition=0)
+    inbox.wait_status("without", "dead")
+    produce(topic, b"{}", key=b"k", headers=[("id", "with")], partition=0)
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(compacted)) == ["with"]
+    assert sidecar.metric("inboxd_dead_topic_failures_total") >= 1
+    assert inbox.message("without")["dead_topic_at"] is None
+
+
+def test_retention_leaves_what_was_not_produced(start, handler, streams, topic, name, inbox):
+    missing = f"{name}.missing"
+    sidecar = start(retry={"dead_topic": missing}, retention={"dead": "100ms"})
+    handler(sidecar, by_id({"a": dead()}))
+    streams.events(topic, ["a"])
+    eventually(lambda: "event=dead_topic_failed" in sidecar.stderr)
+    throughout(lambda: inbox.count("dead") == 1, seconds=3)
+    streams.create(missing, 1)
+    eventually(lambda: inbox.count() == 0)
+    assert ids(streams.read_what_is_there(missing)) == ["a"]
+
+
+def test_a_payload_that_is_gone_is_said_to_be(one_dead, streams, dead_topic, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, headers = '[]'")
+    configure(one_dead, dead_topic)
+    (record,) = streams.read(dead_topic, 1)
+    assert (record.value(), headers(record)["inboxd-value-omitted"]) == (b"", "retention")
+
+
+def test_check_says_that_the_topic_is_not_there(make_inboxd, name):
+    sidecar = make_inboxd(retry={"dead_topic": f"{name}.missing"})
+    assert sidecar.command("migrate").returncode == 0
+    done = sidecar.command("check")
+    assert done.returncode == 6
+    assert f'retry.dead_topic: topic "{name}.missing" does not exist' in done.stdout
+
+
+def test_check_names_the_topic(make_inboxd, dead_topic):
+    sidecar = make_inboxd(retry={"dead_topic": dead_topic})
+    assert sidecar.command("migrate").returncode == 0
+    done = sidecar.command("check")
+    assert done.returncode == 0, done.stdout
+    assert f"dead topic {dead_topic}: 1 partitions" in done.stdout
