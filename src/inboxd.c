@@ -84,6 +84,7 @@ int inboxd_run(const struct inboxd_options *options, struct err *err)
 			r = life_run(&daemon, err);
 		while (r == LIFE_FENCED);
 	}
+	log_repeats(true);
 	if (r == 0)
 		log_info("stopped");
 	finish(&daemon);

@@ -267,6 +267,7 @@ static int watch(struct daemon *daemon, struct incarnation *life, struct err *er
 {
 	for (;;) {
 		(void)wake_wait(&daemon->supervision.wake, WATCH_MS);
+		log_repeats(false);
 		if (supervision_fault(&daemon->supervision, err) != 0)
 			return err->fault;
 		if (atomic_load(&daemon->stop))

@@ -20,6 +20,7 @@
 
 #include "admin/http_accept.h"
 #include "admin/http_health.h"
+#include "admin/http_level.h"
 #include "admin/http_listen.h"
 #include "admin/http_process.h"
 #include "base/cleanup.h"
@@ -28,7 +29,7 @@
 #include "base/wake.h"
 
 #define MAX_REQUEST_HEAD 16384 /* bytes */
-#define MAX_REQUEST_BODY 4096  /* bytes; no route reads one */
+#define MAX_REQUEST_BODY 4096  /* bytes; a log level has five */
 #define MAX_REPLY        (64u << 20)
 #define IDLE_SECONDS     30 /* scrapers come every 15 s or so: they keep their connection */
 #define ACCEPT_PAUSE_MS  1000
@@ -60,6 +61,8 @@ struct reply {
 struct route {
 	const char *path;
 	void (*answer)(struct http *http, struct evhttp_request *request, struct reply *reply);
+	/* PUT; NULL: there is none. */
+	void (*change)(struct http *http, struct evhttp_request *request, struct reply *reply);
 };
 
 static void answer_metrics(struct http *http, struct evhttp_request *request, struct reply *reply)
@@ -105,11 +108,32 @@ static void answer_status(struct http *http, struct evhttp_request *request, str
 	buf_add_char(reply->body, '\n');
 }
 
+static void answer_level(struct http *http, struct evhttp_request *request, struct reply *reply)
+{
+	(void)http;
+	(void)request;
+	http_level_show(reply->body);
+}
+
+static void change_level(struct http *http, struct evhttp_request *request, struct reply *reply)
+{
+	struct evbuffer *input = evhttp_request_get_input_buffer(request);
+	size_t length = evbuffer_get_length(input);
+	struct bytes body = { evbuffer_pullup(input, -1), length };
+	char *peer = NULL;
+	ev_uint16_t port;
+
+	(void)http;
+	evhttp_connection_get_peer(evhttp_request_get_connection(request), &peer, &port);
+	reply->code = http_level_set(body, peer == NULL ? "" : peer, reply->body);
+}
+
 static const struct route routes[] = {
-	{ "/metrics", answer_metrics },
-	{ "/livez", answer_livez },
-	{ "/readyz", answer_readyz },
-	{ "/status", answer_status },
+	{ "/metrics", answer_metrics, NULL },
+	{ "/livez", answer_livez, NULL },
+	{ "/readyz", answer_readyz, NULL },
+	{ "/status", answer_status, NULL },
+	{ "/log-level", answer_level, change_level },
 };
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))
@@ -135,12 +159,13 @@ static void answer_unknown_path(struct reply *reply)
 	buf_add_str(reply->body, "]}\n");
 }
 
-static void answer_wrong_method(struct reply *reply)
+static void answer_wrong_method(const struct route *route, struct reply *reply)
 {
 	reply->code = HTTP_BADMETHOD;
-	reply->allow = "GET, HEAD";
-	buf_add_str(reply->body,
-		"{\"error\":\"only GET and HEAD here; operators use the command line or SQL\"}\n");
+	reply->allow = route->change == NULL ? "GET, HEAD" : "GET, HEAD, PUT";
+	buf_addf(reply->body,
+		"{\"error\":\"only %s here; operators use the command line or SQL\"}\n",
+		reply->allow);
 }
 
 static void answer_no_memory(struct reply *reply)
@@ -163,6 +188,8 @@ static const char *reason_of(int code)
 		const char *text;
 	} reasons[] = {
 		{ 200, "OK" },
+		{ 400, "Bad Request" },
+		{ 403, "Forbidden" },
 		{ 404, "Not Found" },
 		{ 405, "Method Not Allowed" },
 		{ 500, "Internal Server Error" },
@@ -205,8 +232,10 @@ static void on_request(struct evhttp_request *request, void *arg)
 	buf_reset(&http->body);
 	if (route == NULL)
 		answer_unknown_path(&reply);
+	else if (method == EVHTTP_REQ_PUT && route->change != NULL)
+		route->change(http, request, &reply);
 	else if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD)
-		answer_wrong_method(&reply);
+		answer_wrong_method(route, &reply);
 	else
 		route->answer(http, request, &reply);
 	if (!buf_ok(&http->body))

@@ -1,6 +1,6 @@
 /*
- * The HTTP server: /metrics, /livez, /readyz and /status, for scrapers, kubelets and people. Reads
- * only; nothing that comes in over HTTP changes anything. It has its own thread and event loop, so
+ * The HTTP server: /metrics, /livez, /readyz and /status, for scrapers, kubelets and people. Nothing that
+ * comes in over HTTP changes anything but /log-level, and that from this host only. It has its own thread and event loop, so
  * that it answers while everything else hangs: that is when it is asked.
  */
 #ifndef ADMIN_HTTP_H

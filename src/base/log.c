@@ -8,17 +8,34 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log_limit.h"
 #include "base/utf8.h"
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
 static atomic_int threshold = LOG_INFO;
 static atomic_bool as_json;
+static struct log_limit limit = LOG_LIMIT_INIT;
 
 void log_configure(enum log_level level, bool json)
 {
 	atomic_store(&threshold, (int)level);
 	atomic_store(&as_json, json);
+}
+
+void log_set_level(enum log_level level)
+{
+	atomic_store(&threshold, (int)level);
+}
+
+enum log_level log_get_level(void)
+{
+	return (enum log_level)atomic_load(&threshold);
+}
+
+const char *log_level_name(enum log_level level)
+{
+	return level_names[level];
 }
 
 bool log_enabled(enum log_level level)
@@ -99,14 +116,12 @@ static void add_field(struct buf *line, const struct log_field *field, bool json
 		add_text(line, field->text, json);
 }
 
-void log_write(enum log_level level, const char *event, const struct log_field *fields)
+static void write_line(enum log_level level, const char *event, const struct log_field *fields)
 {
 	CLEANUP(buf_fini) struct buf line = BUF_INIT;
 	bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
 	char when[32];
 
-	if (!log_enabled(level))
-		return;
 	clock_format_ms(clock_wall_ms(), when);
 	buf_addf(&line,
 		json ? "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"%s\""
@@ -117,4 +132,69 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 	buf_add_str(&line, json ? "}\n" : "\n");
 	if (buf_ok(&line) && write(STDERR_FILENO, line.data, line.length) < 0)
 		return; /* nowhere left to say it */
+}
+
+/* --- Repeats ---------------------------------------------------------------------------------- */
+
+/* The fields that tell what an event is about; all else differs from line to line. */
+static const char *const key_fields[] = { "topic", "partition", "handler", "key", "code",
+	"sqlstate", "what" };
+
+static bool is_key_field(const char *name)
+{
+	for (size_t i = 0; i < sizeof(key_fields) / sizeof(key_fields[0]); i++) {
+		if (strcmp(key_fields[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* "orders/3": the values of the key fields, cut at the end. */
+static void write_key(char *out, size_t size, const struct log_field *fields)
+{
+	size_t length = 0;
+
+	out[0] = '\0';
+	for (; fields->kind != LOG_FIELD_END && length + 1 < size; fields++) {
+		const char *slash = length == 0 ? "" : "/";
+		int added = 0;
+
+		if (!is_key_field(fields->name))
+			continue;
+		if (fields->kind == LOG_FIELD_INT)
+			added = snprintf(out + length, size - length, "%s%lld", slash,
+				(long long)fields->number);
+		else if (fields->text != NULL)
+			added = snprintf(out + length, size - length, "%s%s", slash, fields->text);
+		length += added > 0 ? (size_t)added : 0;
+	}
+}
+
+void log_repeats(bool all)
+{
+	struct log_seen held;
+
+	while (log_limit_take(&limit, clock_now_ms(), all, &held)) {
+		const struct log_field fields[] = { LOG_STR("of", held.event),
+			LOG_STR("about", held.key), LOG_INT("count", held.held),
+			{ LOG_FIELD_END } };
+
+		if (log_enabled((enum log_level)held.level))
+			write_line((enum log_level)held.level, "repeats_held_back", fields);
+	}
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields)
+{
+	char key[LOG_LIMIT_KEY_BYTES];
+
+	if (!log_enabled(level))
+		return;
+	if (level > LOG_DEBUG) {
+		log_repeats(false);
+		write_key(key, sizeof(key), fields);
+		if (!log_limit_pass(&limit, event, key, (int)level, clock_now_ms()))
+			return;
+	}
+	write_line(level, event, fields);
 }

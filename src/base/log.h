@@ -1,8 +1,11 @@
 /*
  * Log lines on stderr, logfmt or JSON, one write(2) a line. Any thread.
  *
- * A line is an event name (stable, snake_case, documented in docs/operations.md) and fields. It says
+ * A line is an event name (stable, snake_case, documented in docs/logs.md) and fields. It says
  * what happened, to what, and what happens next. Payloads and secrets never go in.
+ *
+ * Lines above debug that repeat are held back (log_limit.h) and counted in a line `repeats_held_back`: of one
+ * event about one thing, which is what its fields topic, partition, handler, key, code, sqlstate and what say.
  *
  *	log_warn("database_lost", LOG_STR("error", err.text), LOG_INT("retry_in_ms", 400));
  */
@@ -44,9 +47,18 @@ struct log_field {
 
 /* Threshold and format may change at any time (SIGHUP). */
 void log_configure(enum log_level level, bool json);
+/* The threshold alone, until the next log_configure(). */
+void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
+/* "debug", "info", "warn" or "error". */
+const char *log_level_name(enum log_level level);
 /* True when a line of this level would be written. */
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
+
+/* Writes the counts of repeats that are due; `all`: of all of them, because the program ends. Called every
+ * second or so; other lines take along what is due, too. */
+void log_repeats(bool all);
 
 /* "debug", "info", "warn", "error" to a level: 0, or -1 when unknown. */
 int log_level_parse(const char *text, enum log_level *out);

@@ -190,7 +190,8 @@ const struct option option_table[] = {
 
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),
-		.help = "Address of /metrics, /livez, /readyz and /status; empty = off." },
+		.help = "Address of /metrics, /livez, /readyz, /status and /log-level (to be changed from this "
+			"host only); empty = off." },
 
 	{ "retention", "processed", OPTION_DURATION, .text = "14d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.processed),
@@ -217,7 +218,8 @@ const struct option option_table[] = {
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),
-		.help = "Lines below this level are not written." },
+		.help = "Lines below this level are not written. PUT /log-level changes it until the next SIGHUP "
+			"or start." },
 	{ "log", "format", OPTION_FLAG, .text = "logfmt", .words = format_words,
 		.reloadable = true, AT(log.json),
 		.help = "Shape of a line." },

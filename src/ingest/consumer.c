@@ -10,12 +10,9 @@
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/doubts.h"
-#include "ingest/limit.h"
 #include "ingest/prefetch.h"
 
 #define SEEK_MS                    2000
-#define LOG_LINES                  10
-#define LOG_WINDOW_MS              10000
 #define REASON_BYTES               512
 #define SYSLOG_ERROR               3
 #define SYSLOG_WARNING             4
@@ -36,8 +33,6 @@ struct consumer {
 	struct doubts doubts;
 	struct prefetch prefetch;
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
-	struct limit log_limit;
-	struct limit error_limit;
 };
 
 static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
@@ -53,13 +48,9 @@ static void log_kafka(struct consumer *consumer, int level, const char *facility
 			      : level == SYSLOG_WARNING ? LOG_WARN
 			      : level <= SYSLOG_INFO    ? LOG_INFO
 							: LOG_DEBUG;
-	int64_t held = 0;
 
-	if (level > consumer->log_level || !log_enabled(ours))
-		return;
-	if (ours == LOG_DEBUG || limit_pass(&consumer->log_limit, clock_now_ms(), &held))
-		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text),
-			LOG_INT("held_back", held));
+	if (level <= consumer->log_level)
+		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
 /* Runs on librdkafka's threads. An offset reset because of an error is logged as facility OFFSET before
@@ -100,14 +91,10 @@ static const char *next_after(rd_kafka_resp_err_t code)
 	}
 }
 
-static void log_error_code(struct consumer *consumer, rd_kafka_resp_err_t code, const char *reason)
+static void log_error_code(rd_kafka_resp_err_t code, const char *reason)
 {
-	int64_t held = 0;
-
-	if (limit_pass(&consumer->error_limit, clock_now_ms(), &held))
-		log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)),
-			LOG_STR("error", reason), LOG_STR("next", next_after(code)),
-			LOG_INT("held_back", held));
+	log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)), LOG_STR("error", reason),
+		LOG_STR("next", next_after(code)));
 }
 
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
@@ -121,7 +108,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	}
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
 		consumer->events->broker(consumer->events->arg, false);
-	log_error_code(consumer, (rd_kafka_resp_err_t)code, reason);
+	log_error_code((rd_kafka_resp_err_t)code, reason);
 }
 
 static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
@@ -133,7 +120,7 @@ static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	FAULT_POINT("after_offset_commit");
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
-	log_error_code(consumer, code, "offsets were not committed; the database has them");
+	log_error_code(code, "offsets were not committed; the database has them");
 	for (int i = 0; !list_is_empty(list) && i < list->cnt; i++)
 		consumer->events->not_committed(consumer->events->arg, &list->elems[i]);
 }
@@ -147,11 +134,11 @@ static bool is_cooperative(const struct consumer *consumer)
 	return protocol != NULL && strcmp(protocol, "COOPERATIVE") == 0;
 }
 
-static void log_assign_error(struct consumer *consumer, rd_kafka_error_t *error)
+static void log_assign_error(rd_kafka_error_t *error)
 {
 	if (error == NULL)
 		return;
-	log_error_code(consumer, rd_kafka_error_code(error), rd_kafka_error_string(error));
+	log_error_code(rd_kafka_error_code(error), rd_kafka_error_string(error));
 	rd_kafka_error_destroy(error);
 }
 
@@ -160,7 +147,7 @@ static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition
 	rd_kafka_resp_err_t code = rd_kafka_assign(consumer->kafka, list);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(consumer, code, "the assignment of partitions failed");
+		log_error_code(code, "the assignment of partitions failed");
 }
 
 static void take(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
@@ -168,7 +155,7 @@ static void take(struct consumer *consumer, rd_kafka_topic_partition_list_t *lis
 	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
 
 	if (is_cooperative(consumer))
-		log_assign_error(consumer, rd_kafka_incremental_assign(consumer->kafka, list));
+		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
 	else
 		assign_all(consumer, list);
 	consumer_pause(consumer, paused);
@@ -182,7 +169,7 @@ static void give(struct consumer *consumer, const rd_kafka_topic_partition_list_
 
 	consumer->events->revoked(consumer->events->arg, list, lost);
 	if (is_cooperative(consumer))
-		log_assign_error(consumer, rd_kafka_incremental_unassign(consumer->kafka, list));
+		log_assign_error(rd_kafka_incremental_unassign(consumer->kafka, list));
 	else
 		assign_all(consumer, NULL);
 }
@@ -200,7 +187,7 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	} else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
 		give(consumer, list);
 	} else {
-		log_error_code(consumer, code, "joining the group failed");
+		log_error_code(code, "joining the group failed");
 		assign_all(consumer, NULL);
 	}
 }
@@ -244,8 +231,6 @@ int consumer_new(struct consumer **out, const struct config *config,
 		return err_memory(err);
 	consumer->events = events;
 	doubts_init(&consumer->doubts);
-	consumer->log_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
-	consumer->error_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
 	consumer->log_level = user_log_level(config);
 	consumer->reset = position_policy(consumer_conf_value(config, "auto.offset.reset", ""));
 	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
@@ -277,7 +262,7 @@ void consumer_close(struct consumer *consumer)
 	rd_kafka_resp_err_t code = rd_kafka_consumer_close(consumer->kafka);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(consumer, code, "leaving the group failed; it will notice");
+		log_error_code(code, "leaving the group failed; it will notice");
 }
 
 int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err)
@@ -303,7 +288,7 @@ void consumer_unsubscribe(struct consumer *consumer)
 	rd_kafka_resp_err_t code = rd_kafka_unsubscribe(consumer->kafka);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(consumer, code, "leaving the group failed; it will notice");
+		log_error_code(code, "leaving the group failed; it will notice");
 }
 
 rd_kafka_t *consumer_handle(const struct consumer *consumer)
@@ -333,7 +318,7 @@ rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
 		prefetch_took(&consumer->prefetch, consumer->kafka, record);
 		return record;
 	}
-	log_error_code(consumer, record->err, rd_kafka_message_errstr(record));
+	log_error_code(record->err, rd_kafka_message_errstr(record));
 	rd_kafka_message_destroy(record);
 	return NULL;
 }
@@ -398,5 +383,5 @@ void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_l
 	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(consumer, code, "offsets were not committed; the database has them");
+		log_error_code(code, "offsets were not committed; the database has them");
 }

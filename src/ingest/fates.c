@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "model/meters.h"
 
@@ -27,31 +26,22 @@ static void reason_label(const char *reason, char out[LABEL_BYTES])
 static void note_reject(struct ingest *ingest, const struct message *message, const char *reason)
 {
 	char label[LABEL_BYTES];
-	int64_t held = 0;
 
 	reason_label(reason, label);
 	count(ingest, METER_REJECTS, message->topic, label);
-	if (limit_pass(&ingest->reject_limit, clock_now_ms(), &held))
-		log_warn("record_rejected", LOG_STR("topic", message->topic),
-			LOG_INT("partition", message->partition),
-			LOG_INT("offset", message->offset), LOG_STR("reason", reason),
-			LOG_STR("next", "kept whole in inbox_rejects; the partition goes on"),
-			LOG_INT("held_back", held));
+	log_warn("record_rejected", LOG_STR("topic", message->topic),
+		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
+		LOG_STR("reason", reason),
+		LOG_STR("next", "kept whole in inbox_rejects; the partition goes on"));
 }
 
 static void note_conflict(struct ingest *ingest, const struct message *message)
 {
-	int64_t held = 0;
-
 	count(ingest, METER_CONFLICTS, message->topic, NULL);
-	if (limit_pass(&ingest->conflict_limit, clock_now_ms(), &held))
-		log_warn("id_conflict", LOG_STR("topic", message->topic),
-			LOG_INT("partition", message->partition),
-			LOG_INT("offset", message->offset), LOG_STR("event_id", message->event_id),
-			LOG_STR("source", message->source),
-			LOG_STR("next",
-				"the first payload stays; this one is kept in inbox_conflicts"),
-			LOG_INT("held_back", held));
+	log_warn("id_conflict", LOG_STR("topic", message->topic),
+		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
+		LOG_STR("event_id", message->event_id), LOG_STR("source", message->source),
+		LOG_STR("next", "the first payload stays; this one is kept in inbox_conflicts"));
 }
 
 /* A lane has to be remembered only where messages wait for each other. */

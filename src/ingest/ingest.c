@@ -31,7 +31,6 @@
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
-#define LOG_LINES         20
 #define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
@@ -104,8 +103,6 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		.fatal = on_fatal,
 		.arg = ingest,
 	};
-	ingest->reject_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_EVERY_MS);
-	ingest->conflict_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_EVERY_MS);
 	ingest->place_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);

@@ -8,12 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
-#include "ingest/limit.h"
 
 #define ANSWER_MS      1000
 #define WORDS_BYTES    512
-#define LOG_LINES      10
-#define LOG_WINDOW_MS  10000
 #define SYSLOG_ERROR   3
 #define SYSLOG_WARNING 4
 
@@ -21,7 +18,6 @@ struct producer {
 	rd_kafka_t *kafka;
 	size_t open; /* records without a fate */
 	char last_words[WORDS_BYTES];
-	struct limit log_limit;
 };
 
 static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *record, void *opaque)
@@ -47,15 +43,12 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
  * goes wrong is told by the fate of the records; the consumer tells of the brokers. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
-	struct producer *producer = rd_kafka_opaque(kafka);
-	int64_t held = 0;
-
+	(void)kafka;
 	if (level > SYSLOG_WARNING || strcmp(facility, "CONFWARN") == 0)
 		return;
-	if (limit_pass(&producer->log_limit, clock_now_ms(), &held))
-		log_at(level <= SYSLOG_ERROR ? LOG_WARN : LOG_INFO, "kafka",
-			LOG_STR("client", "dead_topic"), LOG_STR("facility", facility),
-			LOG_STR("text", text), LOG_INT("held_back", held));
+	log_at(level <= SYSLOG_ERROR ? LOG_WARN : LOG_INFO, "kafka",
+		LOG_STR("client", "dead_topic"), LOG_STR("facility", facility),
+		LOG_STR("text", text));
 }
 
 int producer_new(struct producer **out, const struct config *config, struct err *err)
@@ -67,7 +60,6 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 
 	if (producer == NULL)
 		return err_memory(err);
-	producer->log_limit = (struct limit)LIMIT_INIT(LOG_LINES, LOG_WINDOW_MS);
 	r = producer_conf_new(&conf, config, err);
 	if (r < 0) {
 		free(producer);

@@ -101,8 +101,6 @@ struct ingest {
 	int64_t peek_at_ms;
 	int64_t look_at_ms; /* lag, broker */
 	int64_t ends_at_ms; /* of partitions that are paused */
-	struct limit reject_limit;
-	struct limit conflict_limit;
 	struct limit place_limit;
 	struct metric *batch_seconds;
 	struct metric *paused;

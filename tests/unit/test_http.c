@@ -235,7 +235,7 @@ static void other_methods_are_refused_with_what_is_allowed(void **state)
 
 		assert_code(answer, "405");
 		assert_says(answer, "Allow: GET, HEAD\r\n");
-		assert_says(answer, "only GET and HEAD");
+		assert_says(answer, "only GET, HEAD here");
 	}
 }
 
@@ -245,8 +245,9 @@ static void another_path_answers_with_the_ones_there_are(void **state)
 
 	assert_code(answer, "404");
 	assert_says(answer, "Content-Type: application/json\r\n");
-	assert_string_equal(body_of(answer), "{\"error\":\"no such path\",\"paths\":[\"/metrics\","
-					     "\"/livez\",\"/readyz\",\"/status\"]}\n");
+	assert_string_equal(body_of(answer),
+		"{\"error\":\"no such path\",\"paths\":[\"/metrics\","
+		"\"/livez\",\"/readyz\",\"/status\",\"/log-level\"]}\n");
 }
 
 static void status_is_what_the_program_says(void **state)

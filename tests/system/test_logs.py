@@ -1,0 +1,103 @@
+"""The log: repeats are held back and counted, and the level can be changed while it runs."""
+
+import json
+import signal
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from support.process import free_port
+from support.wait import eventually
+
+
+def put(sidecar, body, path="/log-level", host="127.0.0.1"):
+    """(status, answer) of a PUT."""
+    request = urllib.request.Request(f"http://{host}:{sidecar.http_port}{path}", data=body.encode(), method="PUT")
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code, json.loads(answer.read())
+
+
+def level(sidecar):
+    return json.loads(sidecar.get("/log-level")[2])["level"]
+
+
+def lines(sidecar, event):
+    """The lines of an event, of a log in JSON."""
+    return [line for line in map(json.loads, sidecar.stderr.splitlines()) if line["event"] == event]
+
+
+def test_repeats_are_held_back_and_counted(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd(log={"format": "json"}, topics={"*": {"missing_id": "reject"}})
+    streams.produce_many(topic, ({"value": b"{}", "partition": number % 2} for number in range(500)))
+    eventually(lambda: len(inbox.rejects()) == 500)
+    eventually(lambda: sum(line["count"] for line in lines(sidecar, "repeats_held_back")) == 480)
+    assert len(lines(sidecar, "record_rejected")) == 20, "ten of each partition"
+    assert {(line["of"], line["about"], line["level"]) for line in lines(sidecar, "repeats_held_back")} == \
+        {("record_rejected", f"{topic}/{number}", "warn") for number in range(2)}
+
+
+def test_what_is_still_held_back_is_told_at_the_end(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd(log={"format": "json"}, topics={"*": {"missing_id": "reject"}})
+    streams.produce_many(topic, ({"value": b"{}", "partition": 0} for number in range(30)))
+    eventually(lambda: len(inbox.rejects()) == 30)
+    assert sidecar.stop() == 0
+    assert sum(line["count"] for line in lines(sidecar, "repeats_held_back")) == 20
+    assert lines(sidecar, "stopped")
+
+
+def test_the_level_is_set_over_http(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd(log={"format": "json", "level": "warn"})
+    assert level(sidecar) == "warn"
+    assert not lines(sidecar, "started")
+    assert put(sidecar, "info") == (200, {"level": "info"})
+    assert level(sidecar) == "info"
+    assert lines(sidecar, "log_level_set")[-1]["was"] == "warn"
+    sidecar.stop()
+    assert lines(sidecar, "stopped"), "a line of level info"
+
+
+def test_sighup_takes_the_level_of_the_configuration_again(start_inboxd):
+    sidecar = start_inboxd()
+    assert put(sidecar, "error")[0] == 200
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: level(sidecar) == "info")
+    sidecar.write_configuration({"log": {"level": "debug"}})
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: level(sidecar) == "debug")
+
+
+@pytest.mark.parametrize("body", ["", "loud", "warning", "debug\x00", '{"level": "debug"}'])
+def test_what_is_no_level_is_refused_and_changes_nothing(inboxd, body):
+    status, answer = put(inboxd, body)
+    assert status == 400
+    assert "debug, info, warn or error" in answer["error"]
+    assert level(inboxd) == "info"
+
+
+def test_nothing_else_can_be_put(inboxd):
+    status, answer = put(inboxd, "debug", path="/status")
+    assert (status, level(inboxd)) == (405, "info")
+    assert "GET" in answer["error"]
+
+
+def test_another_host_may_not_set_it(start_inboxd):
+    """This host by an address that is not the loopback's, as another one would come."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: asks for the address of the way out
+        except OSError:
+            pytest.skip("this host has no network but the loopback")
+        address = probe.getsockname()[0]
+    port = free_port()
+    sidecar = start_inboxd(http={"listen": f"0.0.0.0:{port}"})
+    sidecar.http_port = port
+    status, answer = put(sidecar, "debug", host=address)
+    assert (status, level(sidecar)) == (403, "info")
+    assert "this host only" in answer["error"]
+    assert put(sidecar, "debug")[0] == 200
