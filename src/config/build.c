@@ -42,9 +42,13 @@ static int add_setting(struct settings *settings, const struct entry *entry, str
 		return err_memory(err);
 	settings->items = items;
 	setting = &items[settings->count++];
-	*setting = (struct setting){ NULL, NULL };
+	*setting = (struct setting){ NULL, NULL, NULL };
 	r = string_copy(&setting->name, entry->name, strlen(entry->name), err);
-	return r < 0 ? r : string_copy(&setting->value, value, strlen(value), err);
+	if (r == 0)
+		r = string_copy(&setting->value, value, strlen(value), err);
+	if (r == 0 && entry->file != NULL)
+		r = string_copy(&setting->file, entry->file, strlen(entry->file), err);
+	return r;
 }
 
 static int build_passed(struct config *config, struct err *err)
@@ -159,6 +163,7 @@ static void release_settings(struct settings *settings)
 	for (size_t i = 0; i < settings->count; i++) {
 		free(settings->items[i].name);
 		free(settings->items[i].value);
+		free(settings->items[i].file);
 	}
 	free(settings->items);
 }

@@ -26,7 +26,8 @@ struct strings {
 /* One pass-through option of a library (kafka.*, postgres.*). */
 struct setting {
 	char *name;
-	char *value;
+	char *value; /* as it was when loaded; secret.h reads it again */
+	char *file;  /* it was written file:/path; NULL: it was not */
 };
 
 struct settings {

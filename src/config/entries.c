@@ -6,8 +6,8 @@
 
 #include <string.h>
 
+#include "config/secret.h"
 #include "config/string_list.h"
-#include "config/text_file.h"
 #include "config/value.h"
 
 static void entry_fini(struct entry *entry)
@@ -15,6 +15,7 @@ static void entry_fini(struct entry *entry)
 	free(entry->topic);
 	free(entry->path);
 	free(entry->origin);
+	free(entry->file);
 	strings_fini(&entry->texts);
 }
 
@@ -92,6 +93,8 @@ static int entry_init(struct entry *entry, const struct entry_key *key,
 		r = string_copy(&entry->topic, key->topic, strlen(key->topic), err);
 	if (r == 0)
 		r = string_copy(&entry->origin, value->origin, strlen(value->origin), err);
+	if (r == 0 && value->file != NULL)
+		r = string_copy(&entry->file, value->file, strlen(value->file), err);
 	return r < 0 ? r : strings_add_all(&entry->texts, &value->texts, err);
 }
 
@@ -141,6 +144,7 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 		.commas = entry->commas,
 		.standard = entry->standard,
 		.origin = entry->origin,
+		.file = entry->file,
 	};
 
 	return entries_put(entries, &key, &value, err);
@@ -150,15 +154,10 @@ static int read_secret(char **text, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
 	char *fresh = NULL;
-	int r = text_file_read(*text + strlen("file:"), &content, err);
+	int r = secret_read(*text + strlen("file:"), &content, err);
 
 	if (r < 0)
 		return r;
-	if (content.length > 0 && content.data[content.length - 1] == '\n')
-		content.length--;
-	if (content.length > 0 && memchr(content.data, '\0', content.length) != NULL)
-		return err_set(err, FAULT_CONFIG, "%s holds a NUL byte; a value is text",
-			*text + strlen("file:"));
 	r = string_copy(&fresh, content.length == 0 ? "" : content.data, content.length, err);
 	if (r < 0)
 		return r;
@@ -179,6 +178,18 @@ static int add_to_origin(struct entry *entry, const char *text, struct err *err)
 	return 0;
 }
 
+/* Of a value that is nothing but a file. */
+static int keep_path(struct entry *entry, struct err *err)
+{
+	const char *path = entry->texts.items[0] + strlen("file:");
+
+	if (entry->texts.count != 1)
+		return 0;
+	free(entry->file);
+	entry->file = NULL;
+	return string_copy(&entry->file, path, strlen(path), err);
+}
+
 static int resolve_files(struct entry *entry, struct err *err)
 {
 	int r = 0;
@@ -189,6 +200,8 @@ static int resolve_files(struct entry *entry, struct err *err)
 		if (strncmp(*text, "file:/", strlen("file:/")) != 0)
 			continue;
 		r = add_to_origin(entry, *text, err);
+		if (r == 0)
+			r = keep_path(entry, err);
 		if (r == 0)
 			r = read_secret(text, err);
 		if (r < 0 && r != FAULT_MEMORY)

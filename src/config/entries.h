@@ -22,6 +22,7 @@ struct entry_value {
 	bool list;          /* written as a list */
 	bool commas;        /* one text, whose parts are a list when a list is asked */
 	bool standard;      /* the default */
+	const char *file;   /* see struct entry */
 	const char *origin; /* "inboxd.yaml:3", "env INBOXD_LOG_LEVEL", "--set", "default" */
 };
 
@@ -33,6 +34,7 @@ struct entry {
 	const char *name;            /* the end of `path` */
 	struct strings texts;
 	char *origin;
+	char *file; /* the path its one text was read from; NULL: none */
 	bool list;
 	bool commas;
 	bool standard;

@@ -5,6 +5,7 @@
 
 #include "config/build.h"
 #include "config/layers.h"
+#include "config/passed.h"
 #include "config/show.h"
 #include "config/string_list.h"
 #include "config/validate.h"
@@ -62,10 +63,19 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	return r;
 }
 
+/* Both are what is in the same file, and that is read again by itself. */
+static bool is_read_again(const struct entry *a, const struct entry *b)
+{
+	return a->file != NULL && b->file != NULL && strcmp(a->file, b->file) == 0 &&
+	       passed_is_read_again(a->section->name, a->name);
+}
+
 static bool is_changed(const struct entries *from, const struct entry *entry)
 {
 	const struct entry *other = entries_like(from, entry);
 
+	if (other != NULL && is_read_again(entry, other))
+		return false;
 	return other == NULL || !strings_equal(&other->texts, &entry->texts);
 }
 

@@ -2,7 +2,8 @@
  * From files, variables and arguments to a struct config.
  *
  * Precedence: --set over environment over file over default, key by key. A value file:/path is
- * read from that file, once, by config_load(). Every effective value keeps its origin (show.h).
+ * read from that file by config_load(); secret.h reads passwords again later. Every effective value
+ * keeps its origin (show.h).
  * These functions block while files are read. A loaded configuration never changes; it has one
  * owner, and any thread may read it.
  */

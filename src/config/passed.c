@@ -100,6 +100,12 @@ bool passed_holds_secret(const char *text)
 	return authority != NULL && strchr(authority, '@') != NULL;
 }
 
+bool passed_is_read_again(const char *section, const char *name)
+{
+	return strcmp(section, "postgres") == 0 || strcmp(name, "sasl.username") == 0 ||
+	       strcmp(name, "sasl.password") == 0;
+}
+
 /* librdkafka puts dots between words, libpq underscores. */
 static const char *usual_name(
 	const struct section *section, const char *suffix, struct buf *scratch)

@@ -17,6 +17,9 @@ const char *passed_refusal(const char *section, const char *name);
 bool passed_is_secret(const char *name);
 bool passed_holds_secret(const char *text);
 
+/* True when a value from a file is read again for each new connection, so that its change needs no restart. */
+bool passed_is_read_again(const char *section, const char *name);
+
 /* The name for `suffix` of a variable INBOXD_<SECTION>_<suffix>: one of `known` (ended by NULL),
  * or, when `known` is NULL, as it is usual in that library, written into `scratch`. NULL when none
  * fits. */

@@ -11,11 +11,14 @@
 #include "ingest/consumer_conf.h"
 #include "ingest/ingest.h"
 #include "ingest/retention.h"
+#include "ingest/trust.h"
 
 #define ANSWER_MS 10000
 
 struct probe {
+	struct trust trust; /* first: see trust_listen() */
 	rd_kafka_t *kafka;
+	rd_kafka_resp_err_t last_code;
 	char last_error[512]; /* what librdkafka said last: better than "timed out" */
 };
 
@@ -24,6 +27,10 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	struct probe *probe = opaque;
 
 	(void)kafka;
+	/* That no broker is left only follows from what was said before. */
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
+		return;
+	probe->last_code = (rd_kafka_resp_err_t)code;
 	(void)snprintf(probe->last_error, sizeof(probe->last_error), "%s: %s",
 		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
 }
@@ -36,6 +43,17 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 	(void)text;
 }
 
+/* What went wrong, for the end of a sentence: its words, and what to do where that is known. */
+static void add_trouble(struct probe *probe, const char *otherwise, struct buf *out)
+{
+	const char *advice;
+
+	(void)rd_kafka_poll(probe->kafka, 0); /* errors are events */
+	advice = trust_advice(&probe->trust, probe->last_code, probe->last_error);
+	buf_addf(out, "%s%s%s", probe->last_error[0] == '\0' ? otherwise : probe->last_error,
+		advice == NULL ? "" : "; ", advice == NULL ? "" : advice);
+}
+
 static int probe_open(struct probe *probe, const struct config *config, struct err *err)
 {
 	rd_kafka_conf_t *conf = NULL;
@@ -46,6 +64,7 @@ static int probe_open(struct probe *probe, const struct config *config, struct e
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
+	trust_listen(conf);
 	probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (probe->kafka != NULL)
 		return 0;
@@ -134,13 +153,15 @@ static int check_cluster(
 	const struct rd_kafka_metadata *metadata = NULL;
 	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, 1, NULL, &metadata, ANSWER_MS);
 	CLEANUP(freep) char *cluster = NULL;
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
 	int r;
 
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		add_trouble(probe, rd_kafka_err2str(code), &words);
 		return err_set(err, FAULT_KAFKA,
 			"no broker of kafka.bootstrap.servers (%s) answered: %s",
-			consumer_conf_value(config, "bootstrap.servers", ""),
-			probe->last_error[0] != '\0' ? probe->last_error : rd_kafka_err2str(code));
+			consumer_conf_value(config, "bootstrap.servers", ""), buf_str(&words));
+	}
 	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
 	buf_addf(report, "kafka: cluster %s, %d brokers, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
@@ -169,6 +190,7 @@ int ingest_check(const struct config *config, struct buf *report, struct err *er
 int ingest_identify(
 	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
 {
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
 	struct probe probe = { .kafka = NULL };
 	int r = probe_open(&probe, config, err);
 
@@ -176,11 +198,12 @@ int ingest_identify(
 		return r;
 	*cluster_id = ask_cluster_id(probe.kafka, ANSWER_MS);
 	*group_id = consumer_conf_value(config, "group.id", "");
-	if (*cluster_id == NULL)
+	if (*cluster_id == NULL) {
+		add_trouble(&probe, "no answer", &words);
 		r = err_set(err, FAULT_KAFKA,
-			"no broker of kafka.bootstrap.servers (%s) told the cluster's id%s%s",
-			consumer_conf_value(config, "bootstrap.servers", ""),
-			probe.last_error[0] == '\0' ? "" : ": ", probe.last_error);
+			"no broker of kafka.bootstrap.servers (%s) told the cluster's id: %s",
+			consumer_conf_value(config, "bootstrap.servers", ""), buf_str(&words));
+	}
 	rd_kafka_destroy(probe.kafka);
 	return r;
 }

@@ -9,8 +9,10 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
+#include "ingest/credentials.h"
 #include "ingest/doubts.h"
 #include "ingest/prefetch.h"
+#include "ingest/trust.h"
 
 #define SEEK_MS                    2000
 #define REASON_BYTES               512
@@ -23,6 +25,7 @@
 #define VERSION_SAFE_WHILE_JOINING 0x020300ff
 
 struct consumer {
+	struct trust trust; /* first: see trust_listen() */
 	rd_kafka_t *kafka;
 	const struct consumer_events *events;
 	enum reset_policy reset;
@@ -32,6 +35,7 @@ struct consumer {
 	bool joining; /* subscribed before that */
 	struct doubts doubts;
 	struct prefetch prefetch;
+	struct credentials credentials;
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
 };
 
@@ -100,6 +104,7 @@ static void log_error_code(rd_kafka_resp_err_t code, const char *reason)
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
 	struct consumer *consumer = opaque;
+	const char *advice;
 
 	(void)kafka;
 	if (code == RD_KAFKA_RESP_ERR__FATAL) {
@@ -108,7 +113,13 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	}
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
 		consumer->events->broker(consumer->events->arg, false);
-	log_error_code((rd_kafka_resp_err_t)code, reason);
+	advice = trust_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
+	if (advice == NULL)
+		log_error_code((rd_kafka_resp_err_t)code, reason);
+	else
+		log_warn("kafka_error",
+			LOG_STR("code", rd_kafka_err2name((rd_kafka_resp_err_t)code)),
+			LOG_STR("error", reason), LOG_STR("next", advice));
 }
 
 static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
@@ -211,6 +222,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+	trust_listen(conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
 	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (consumer->kafka == NULL) {
@@ -253,6 +265,7 @@ void consumer_free(struct consumer *consumer)
 	if (consumer->kafka != NULL)
 		rd_kafka_destroy(consumer->kafka);
 	doubts_fini(&consumer->doubts);
+	credentials_fini(&consumer->credentials);
 	free(consumer->group);
 	free(consumer);
 }
@@ -289,6 +302,11 @@ void consumer_unsubscribe(struct consumer *consumer)
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		log_error_code(code, "leaving the group failed; it will notice");
+}
+
+void consumer_refresh_credentials(struct consumer *consumer, const struct config *config)
+{
+	credentials_refresh(&consumer->credentials, consumer->kafka, config);
 }
 
 rd_kafka_t *consumer_handle(const struct consumer *consumer)

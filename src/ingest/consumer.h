@@ -46,6 +46,8 @@ void consumer_close(struct consumer *consumer);
 int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err);
 /* Leaves the group; the `revoked` event comes with a later poll. */
 void consumer_unsubscribe(struct consumer *consumer);
+/* Takes over what has changed in the files of user and password. */
+void consumer_refresh_credentials(struct consumer *consumer, const struct config *config);
 /* For the questions of ask.h. */
 rd_kafka_t *consumer_handle(const struct consumer *consumer);
 enum reset_policy consumer_reset_policy(const struct consumer *consumer);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "config/secret.h"
 #include "ingest/prefetch.h"
 
 #define KIB             1024LL
@@ -137,9 +138,15 @@ static int refuse(const char *name, struct err *err)
 
 static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, struct err *err)
 {
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+
 	for (size_t i = 0; i < settings->count; i++) {
+		const char *value = secret_now(&settings->items[i], &scratch);
+
+		if (value == NULL)
+			return err_memory(err);
 		if (refuse(settings->items[i].name, err) < 0 ||
-			set(conf, settings->items[i].name, settings->items[i].value, err) < 0)
+			set(conf, settings->items[i].name, value, err) < 0)
 			return FAULT_CONFIG;
 	}
 	return 0;

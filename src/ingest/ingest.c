@@ -323,6 +323,7 @@ static void look_around(struct ingest *ingest)
 		return;
 	ingest->look_at_ms = now_ms + LOOK_EVERY_MS;
 	offsets_show_lag(ingest);
+	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
 	retention_hear(&ingest->retention, ingest->options.config);
 	if (!atomic_load(&health->broker_ok) &&
 		ask_reaches_broker(consumer_handle(ingest->consumer), BROKER_WAIT_MS))

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "config/secret.h"
 #include "store/connect_fault.h"
 #include "store/hosts.h"
 #include "store/link.h"
@@ -38,6 +39,8 @@ static const struct {
 struct keywords {
 	const char **names;
 	const char **values;
+	struct buf *fresh; /* of each setting: what was read from its file just now */
+	size_t settings;
 	size_t count;
 };
 
@@ -45,6 +48,9 @@ static void keywords_fini(struct keywords *keywords)
 {
 	free(keywords->names);
 	free(keywords->values);
+	for (size_t i = 0; keywords->fresh != NULL && i < keywords->settings; i++)
+		buf_fini(&keywords->fresh[i]);
+	free(keywords->fresh);
 }
 
 static void add_keyword(struct keywords *keywords, const char *name, const char *value)
@@ -54,15 +60,31 @@ static void add_keyword(struct keywords *keywords, const char *name, const char 
 	keywords->count++;
 }
 
+/* What is in files is read for each connection: a password is changed without a restart. */
+static int add_settings(struct keywords *keywords, const struct settings *settings, struct err *err)
+{
+	for (size_t i = 0; i < settings->count; i++) {
+		const char *value = secret_now(&settings->items[i], &keywords->fresh[i]);
+
+		if (value == NULL)
+			return err_memory(err);
+		add_keyword(keywords, settings->items[i].name, value);
+	}
+	return 0;
+}
+
 /* Of a keyword that comes twice libpq takes the last. */
 static int fill_keywords(struct keywords *keywords, const struct settings *settings,
 	const char *application, struct err *err)
 {
 	size_t room = settings->count + FALLBACKS + FORCED + HOST_LISTS + 1;
+	int r;
 
 	keywords->names = calloc(room, sizeof(*keywords->names));
 	keywords->values = calloc(room, sizeof(*keywords->values));
-	if (keywords->names == NULL || keywords->values == NULL)
+	keywords->fresh = calloc(settings->count + 1, sizeof(*keywords->fresh));
+	keywords->settings = settings->count;
+	if (keywords->names == NULL || keywords->values == NULL || keywords->fresh == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < FALLBACKS; i++) {
 		const char *environment = fallbacks[i].environment;
@@ -70,11 +92,10 @@ static int fill_keywords(struct keywords *keywords, const struct settings *setti
 		if (environment == NULL || getenv(environment) == NULL)
 			add_keyword(keywords, fallbacks[i].name, fallbacks[i].value);
 	}
-	for (size_t i = 0; i < settings->count; i++)
-		add_keyword(keywords, settings->items[i].name, settings->items[i].value);
+	r = add_settings(keywords, settings, err);
 	add_keyword(keywords, "client_encoding", "UTF8");
 	add_keyword(keywords, "application_name", application);
-	return 0;
+	return r;
 }
 
 /* Where libpq is on its way through hosts and their addresses. */
@@ -213,7 +234,7 @@ static int connect_any(PGconn **out, struct keywords *keywords, int wake_fd, str
 int connect_run(struct pg_conn **out, const struct settings *settings, const char *application,
 	int wake_fd, struct err *err)
 {
-	CLEANUP(keywords_fini) struct keywords keywords = { NULL, NULL, 0 };
+	CLEANUP(keywords_fini) struct keywords keywords = { NULL, NULL, NULL, 0, 0 };
 	CLEANUP(finishp) PGconn *conn = NULL;
 	int r = fill_keywords(&keywords, settings, application, err);
 

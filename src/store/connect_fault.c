@@ -18,6 +18,7 @@ static const char *const disagreements[] = {
 	"server does not support GSSAPI encryption, but it was required",
 	"certificate verify failed",
 	"root certificate file",
+	"server certificate for",
 	"could not read certificate file",
 	"could not load private key file",
 	"certificate present, but not private key file",
@@ -124,6 +125,44 @@ static bool same_host(const char *first, const char *second)
 	       same_part(first, second, ", port ", " ");
 }
 
+/* What to do about a server that does not prove who it is, or does not know us. */
+static const struct {
+	const char *words;
+	const char *advice;
+} advices[] = {
+	{ "certificate verify failed", "name the CA that signed the server's certificate in "
+				       "postgres.sslrootcert" },
+	{ "does not match host name",
+		"name the server in postgres.host as its certificate does, or "
+		"give it a certificate with this name" },
+	{ "root certificate file",
+		"name the file with the CA's certificate in postgres.sslrootcert" },
+	{ "server does not support SSL", "turn ssl on in the server, or correct postgres.sslmode" },
+	{ "  28P01: ",
+		"correct postgres.user and postgres.password; a password written file:/path is "
+		"read again for each connection" },
+	{ "  28000: ", "allow this user, database and host in the server's pg_hba.conf, or correct "
+		       "postgres.user" },
+	{ "no password supplied", "set postgres.password, best as file:/path" },
+};
+
+static void without_end_of_line(char *words)
+{
+	size_t length = strlen(words);
+
+	while (length > 0 && words[length - 1] == '\n')
+		words[--length] = '\0';
+}
+
+static const char *advice_for(const char *words)
+{
+	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
+		if (strstr(words, advices[i].words) != NULL)
+			return advices[i].advice;
+	}
+	return NULL;
+}
+
 void connect_state(const char *words, char state[6])
 {
 	const char *at = words;
@@ -163,13 +202,16 @@ static void without_location(char *words)
 int connect_failed(const PGconn *conn, struct err *err)
 {
 	const char *said = PQerrorMessage(conn);
+	const char *advice = advice_for(said);
 	char words[1024];
 	char state[6];
 
 	connect_state(said, state);
 	(void)snprintf(words, sizeof(words), "%s", said[0] == '\0' ? "no reason given" : said);
 	without_location(words);
-	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s", words);
+	without_end_of_line(words);
+	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s%s%s", words,
+		advice == NULL ? "" : ": ", advice == NULL ? "" : advice);
 	set_state(err, state);
 	return FAULT_DATABASE;
 }

@@ -9,7 +9,11 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "alloc_fail.h"
+#include "config/secret.h"
 #include "config_world.h"
 
 static int reload(struct world *world)
@@ -99,19 +103,81 @@ static void a_secret_that_changed_in_its_file_needs_a_restart(void **state)
 	struct world *world = *state;
 	char text[512];
 
+	(void)snprintf(text, sizeof(text), "%s  ssl.key.password: file:%s\n", ENOUGH,
+		world_write(world, "secret", "old\n"));
+	world_file(world, text);
+	assert_loads(world);
+	(void)world_write(world, "secret", "new\n");
+	assert_reloads(world);
+	assert_restart(world, "kafka.ssl.key.password");
+	assert_false(line_of(world, "kafka.ssl.key.password").reloadable);
+	assert_false(line_of(world, "kafka.group.id").reloadable);
+	assert_true(line_of(world, "log.level").reloadable);
+	assert_false(line_of(world, "inbox.schema").reloadable);
+}
+
+static void a_secret_that_is_read_again_needs_none(void **state)
+{
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	struct world *world = *state;
+	const struct setting *setting;
+	char text[512];
+
 	(void)snprintf(text, sizeof(text), "%spostgres:\n  password: file:%s\n", ENOUGH,
 		world_write(world, "secret", "old\n"));
 	world_file(world, text);
 	assert_loads(world);
-	assert_string_equal(world->config->postgres.items[0].value, "old");
 	(void)world_write(world, "secret", "new\n");
 	assert_reloads(world);
+	assert_restart(world, "");
+	setting = &world->config->postgres.items[0];
+	assert_string_equal(setting->value, "old");
+	assert_string_equal(secret_now(setting, &scratch), "new");
+	(void)world_write(world, "secret", "newer");
+	assert_string_equal(secret_now(setting, &scratch), "newer");
+}
+
+static void a_secret_that_cannot_be_read_now_is_what_it_was(void **state)
+{
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	const struct setting plain = { (char[]){ "user" }, (char[]){ "me" }, NULL };
+	struct world *world = *state;
+	const struct setting *setting;
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "%spostgres:\n  password: file:%s\n", ENOUGH,
+		world_write(world, "secret", "old\n"));
+	world_file(world, text);
+	assert_loads(world);
+	setting = &world->config->postgres.items[0];
+	(void)world_write(world, "secret", "");
+	assert_string_equal(secret_now(setting, &scratch), "old");
+	assert_int_equal(unlink(setting->file), 0);
+	assert_string_equal(secret_now(setting, &scratch), "old");
+	assert_int_equal(mkfifo(setting->file, 0600), 0); /* nobody will ever write to it */
+	assert_string_equal(secret_now(setting, &scratch), "old");
+	assert_string_equal(secret_now(&plain, &scratch), "me");
+	(void)unlink(setting->file);
+	(void)world_write(world, "secret", "new");
+	alloc_fail_at(1);
+	assert_null(secret_now(setting, &scratch));
+	assert_true(alloc_fail_never());
+}
+
+static void a_secret_that_moved_to_another_file_is_named(void **state)
+{
+	struct world *world = *state;
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "%spostgres:\n  password: file:%s\n", ENOUGH,
+		world_write(world, "secret", "one\n"));
+	world_file(world, text);
+	assert_loads(world);
+	(void)snprintf(text, sizeof(text), "%spostgres:\n  password: file:%s\n", ENOUGH,
+		world_write(world, "other", "two\n"));
+	world_file(world, text);
+	assert_reloads(world);
 	assert_restart(world, "postgres.password");
-	assert_string_equal(world->config->postgres.items[0].value, "old");
-	assert_false(line_of(world, "postgres.password").reloadable);
-	assert_false(line_of(world, "kafka.group.id").reloadable);
-	assert_true(line_of(world, "log.level").reloadable);
-	assert_false(line_of(world, "inbox.schema").reloadable);
 }
 
 static void a_wrong_configuration_changes_nothing(void **state)
@@ -187,6 +253,9 @@ int main(void)
 		RULE(what_can_be_taken_over_is),
 		RULE(what_cannot_be_taken_over_stays_and_is_named_every_time),
 		RULE(a_secret_that_changed_in_its_file_needs_a_restart),
+		RULE(a_secret_that_is_read_again_needs_none),
+		RULE(a_secret_that_cannot_be_read_now_is_what_it_was),
+		RULE(a_secret_that_moved_to_another_file_is_named),
 		RULE(a_wrong_configuration_changes_nothing),
 		RULE(what_fits_only_after_a_restart_is_refused),
 		RULE(warnings_are_those_of_the_fresh_reading),

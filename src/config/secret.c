@@ -1,0 +1,44 @@
+#include "config/secret.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/text_file.h"
+
+int secret_read(const char *path, struct buf *out, struct err *err)
+{
+	int r = text_file_read(path, out, err);
+
+	if (r < 0)
+		return r;
+	if (out->length > 0 && out->data[out->length - 1] == '\n')
+		out->length--;
+	if (out->length > 0 && memchr(out->data, '\0', out->length) != NULL)
+		return err_set(err, FAULT_CONFIG, "%s holds a NUL byte; a value is text", path);
+	return 0;
+}
+
+static bool is_regular(const char *path)
+{
+	struct stat found;
+
+	return stat(path, &found) == 0 && S_ISREG(found.st_mode);
+}
+
+const char *secret_now(const struct setting *setting, struct buf *scratch)
+{
+	struct err err = ERR_INIT;
+	int r;
+
+	if (setting->file == NULL || !is_regular(setting->file))
+		return setting->value;
+	buf_reset(scratch);
+	r = secret_read(setting->file, scratch, &err);
+	if (r == FAULT_MEMORY)
+		return NULL;
+	/* Cut off in the middle of being written is not told from empty: no secret is. */
+	if (r < 0 || scratch->length == 0)
+		return setting->value;
+	(void)buf_str(scratch); /* ends it with a NUL */
+	return buf_ok(scratch) ? scratch->data : NULL;
+}

@@ -1,0 +1,98 @@
+"""A PostgreSQL and a Kafka that take nobody in without TLS and a password."""
+
+import os
+import pathlib
+import shutil
+
+from confluent_kafka.admin import (ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion)
+
+from support import process
+from support.kafka import Kafka
+from support.postgres import Postgres, unprivileged_user
+
+USER = "billing"
+
+
+class SecurePostgres:
+    """Its certificate is for the name localhost only. Superusers come by the Unix socket."""
+
+    def __init__(self, authority):
+        self.server = Postgres(settings=self._settings(authority))
+        self.server.start()
+        self.server.hba("hostssl all all 127.0.0.1/32 scram-sha-256")
+
+    def _settings(self, authority):
+        certificate, key = authority.issue("DNS:localhost")
+        directory = process.scratch("pgkeys")
+        os.chmod(directory, 0o755)
+        files = {}
+        for setting, source in (("ssl_cert_file", certificate), ("ssl_key_file", key)):
+            files[setting] = os.path.join(directory, os.path.basename(source))
+            shutil.copy(source, files[setting])
+            os.chmod(files[setting], 0o600)
+            process.give_to(files[setting], unprivileged_user())
+        return {"ssl": "on", **files}
+
+    def conninfo(self, dbname="postgres"):
+        """Of the superuser, by the Unix socket."""
+        return f"host={self.server.directory} port={self.server.port} user=postgres dbname={dbname}"
+
+    def password(self, password):
+        """Makes the user, or gives it another password."""
+        import psycopg
+
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            exists = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [USER]).fetchone() is not None
+            connection.execute(f"{'ALTER' if exists else 'CREATE'} ROLE {USER} LOGIN PASSWORD '{password}'")
+
+    def database(self, name):
+        import psycopg
+
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" OWNER {USER}')
+        return name
+
+    def stop(self):
+        self.server.stop()
+
+
+class SecureKafka(Kafka):
+    """A listener for everybody, that tests use, and one with TLS, PLAIN and SCRAM; its certificate is for localhost
+    only."""
+
+    def __init__(self, authority, password):
+        self.secure_port = process.free_port()
+        port = process.free_port()
+        controller = process.free_port()
+        super().__init__(port=port, properties={
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{self.secure_port},"
+                         f"CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{self.secure_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.secure.scram-sha-256.sasl.jaas.config":
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": self._keystore(authority),
+        })
+        self.plain(password)
+
+    def _keystore(self, authority):
+        certificate, key = authority.issue("DNS:localhost")
+        path = os.path.join(process.scratch("kafkakeys"), "server.pem")
+        pathlib.Path(path).write_text(pathlib.Path(key).read_text() + pathlib.Path(certificate).read_text())
+        return path
+
+    def plain(self, password):
+        """Gives the user this password for PLAIN, from the next start on."""
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        with open(self._properties, "a", encoding="utf-8") as file:  # the last one counts
+            file.write(f'listener.name.secure.plain.sasl.jaas.config={module} required user_{USER}="{password}";\n')
+
+    def scram(self, password):
+        """Makes the user for SCRAM, or gives it another password."""
+        change = UserScramCredentialUpsertion(
+            USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), password.encode())
+        self.admin().alter_user_scram_credentials([change])[USER].result(30)

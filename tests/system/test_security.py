@@ -1,0 +1,301 @@
+"""TLS and passwords: real servers that take nobody in without, one clear sentence when something is wrong, and
+passwords that are changed while the sidecar runs."""
+
+import json
+import os
+import pathlib
+import signal
+
+import confluent_kafka
+import pytest
+
+from secure import SecureKafka, SecurePostgres, USER
+from support import process
+from support.fixtures import DEFAULTS
+from support.inbox import Inbox
+from support.scripts import always, DONE
+from support.sidecar import merge
+from support.streams import Streams
+from support.tls import Authority
+from support.wait import eventually
+from support.wire import dead
+
+FIRST, SECOND = "first-secret-7f3a", "second-secret-91bc"
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def stranger():
+    """Another authority, that signed nothing."""
+    return Authority("stranger")
+
+
+@pytest.fixture(scope="module")
+def secure_postgres(authority):
+    server = SecurePostgres(authority)
+    server.password(FIRST)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def secure_kafka(authority):
+    server = SecureKafka(authority, FIRST).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_inbox(secure_postgres, name):
+    view = Inbox(secure_postgres.conninfo(secure_postgres.database(name[:60])))
+    yield view
+    view.close()
+
+
+@pytest.fixture
+def own_streams(secure_kafka):
+    client = Streams(secure_kafka)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def own_topic(own_streams, name):
+    own_streams.create(f"{name}.own", 1)
+    return f"{name}.own"
+
+
+class Secrets:
+    """The two password files of one sidecar."""
+
+    def __init__(self):
+        self.directory = process.scratch("secrets")
+        os.chmod(self.directory, 0o700)
+        for what in ("kafka", "postgres"):
+            self.write(what, FIRST)
+
+    def write(self, what, password):
+        """Replaces the file at once, as orchestrators do."""
+        path = pathlib.Path(self.path(what))
+        path.with_suffix(".new").write_text(password + "\n", encoding="utf-8")
+        os.replace(path.with_suffix(".new"), path)
+
+    def path(self, what):
+        return os.path.join(self.directory, what)
+
+
+@pytest.fixture
+def secrets():
+    return Secrets()
+
+
+@pytest.fixture
+def configuration(secure_postgres, secure_kafka, authority, secrets, own_inbox, own_topic, group, name):
+    """The secure servers instead of those of the suite."""
+    return merge(DEFAULTS, {
+        "kafka": {"bootstrap.servers": f"localhost:{secure_kafka.secure_port}", "topics": [own_topic],
+                  "group.id": group, "security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN",
+                  "sasl.username": USER, "sasl.password": f"file:{secrets.path('kafka')}",
+                  "ssl.ca.location": authority.ca, "reconnect.backoff.max.ms": 500},
+        "postgres": {"host": "localhost", "port": secure_postgres.server.port, "user": USER, "dbname": name[:60],
+                     "password": f"file:{secrets.path('postgres')}", "sslmode": "verify-full",
+                     "sslrootcert": authority.ca},
+    })
+
+
+@pytest.fixture
+def sidecar_user():
+    """Whom the configuration names: the owner of its schema."""
+    return None
+
+
+def says_no_secret(sidecar):
+    """Neither in the log nor where `ps` looks."""
+    seen = sidecar.stderr
+    if sidecar.is_running():
+        seen += pathlib.Path(f"/proc/{sidecar.pid}/cmdline").read_text()
+        seen += pathlib.Path(f"/proc/{sidecar.pid}/environ").read_text()
+    return FIRST not in seen and SECOND not in seen
+
+
+def test_it_works_over_tls_with_passwords(make_inboxd, handler, own_streams, own_topic, own_inbox):
+    sidecar = make_inboxd(kafka={"debug": "security,broker"}, log={"level": "debug"}).start()
+    handler(sidecar, always(DONE))
+    own_streams.events(own_topic, ["a", "b"])
+    own_inbox.wait_processed(2)
+    assert own_inbox.value("SELECT bool_and(ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)"
+                           " WHERE a.usename = %s", [USER]) is True
+    assert says_no_secret(sidecar)
+
+
+def librdkafka_for_scram():
+    """The environment with a librdkafka that Kafka 4 takes in by SCRAM: 2.6.1 or later. The test's own client has one."""
+    folder = pathlib.Path(confluent_kafka.__file__).resolve().parents[1] / "confluent_kafka.libs"
+    found = sorted(folder.glob("librdkafka-*.so.1"))
+    assert found, f"no librdkafka in {folder}"
+    links = process.scratch("librdkafka")
+    os.symlink(found[0], os.path.join(links, "librdkafka.so.1"))
+    return {"LD_LIBRARY_PATH": links}
+
+
+def test_scram_works_with_a_librdkafka_that_can(make_inboxd, handler, own_streams, own_topic, own_inbox, secure_kafka):
+    secure_kafka.scram(FIRST)
+    sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
+    sidecar.env.update(librdkafka_for_scram())
+    sidecar.start()
+    handler(sidecar, always(DONE))
+    own_streams.events(own_topic, ["a"])
+    own_inbox.wait_processed(1)
+    assert says_no_secret(sidecar)
+
+
+def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
+                                                        secure_kafka):
+    secure_kafka.scram(FIRST)
+    sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
+    sidecar.env.update(librdkafka_for_scram())
+    sidecar.start()
+    handler(sidecar, always(DONE))
+    secure_kafka.scram(SECOND)
+    secrets.write("kafka", SECOND)
+    eventually(lambda: "event=kafka_credentials_read" in sidecar.stderr)
+    secure_kafka.restart()
+    own_streams.events(own_topic, ["a"])
+    own_inbox.wait_processed(1)
+    assert says_no_secret(sidecar)
+
+
+def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
+                                                        secure_kafka):
+    sidecar = make_inboxd().start()
+    handler(sidecar, always(DONE))
+    secure_kafka.stop()
+    secure_kafka.plain(SECOND)
+    secure_kafka.start()
+    eventually(lambda: "code=_AUTHENTICATION" in sidecar.stderr, timeout=60)
+    secrets.write("kafka", SECOND)
+    try:
+        own_streams.events(own_topic, ["a"])
+        own_inbox.wait_processed(1)
+        assert says_no_secret(sidecar)
+        assert "event=kafka_credentials_read" in sidecar.stderr
+    finally:
+        secure_kafka.stop()
+        secure_kafka.plain(FIRST)
+        secure_kafka.start()
+
+
+def test_the_dead_topics_producer_takes_the_new_password_too(make_inboxd, secrets, handler, own_streams, own_topic,
+                                                             own_inbox, secure_kafka, name):
+    own_streams.create(f"{name}.dead", 1)
+    sidecar = make_inboxd(retry={"dead_topic": f"{name}.dead"}).start()
+    handler(sidecar, always(dead()))
+    own_streams.events(own_topic, ["a"])
+    eventually(lambda: sidecar.metric("inboxd_dead_topic_produced_total") == 1)
+    secure_kafka.stop()
+    secure_kafka.plain(SECOND)
+    secrets.write("kafka", SECOND)
+    secure_kafka.start()
+    try:
+        own_streams.events(own_topic, ["b"])
+        eventually(lambda: sidecar.metric("inboxd_dead_topic_produced_total") == 2, timeout=90)
+    finally:
+        secure_kafka.stop()
+        secure_kafka.plain(FIRST)
+        secure_kafka.start()
+
+
+def test_the_password_of_postgresql_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic,
+                                                             own_inbox, secure_postgres):
+    sidecar = make_inboxd().start()
+    client = handler(sidecar, always(DONE))
+    secure_postgres.password(SECOND)
+    secrets.write("postgres", SECOND)
+    ended = own_inbox.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = %s", [USER])
+    assert ended > 0
+    try:
+        own_streams.events(own_topic, ["a", "b"])
+        own_inbox.wait_processed(2)
+        eventually(lambda: sidecar.get("/readyz")[0] == 200)
+        assert len(client.deliveries) == 2
+        assert says_no_secret(sidecar)
+    finally:
+        secure_postgres.password(FIRST)
+
+
+def test_a_password_file_that_comes_late_is_waited_for(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
+                                                       secure_postgres):
+    sidecar = make_inboxd(log={"format": "json"}).start()
+    handler(sidecar, always(DONE))
+    secure_postgres.password(SECOND)
+    try:
+        own_inbox.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = %s", [USER])
+        eventually(lambda: "28P01" in sidecar.stderr)
+        secrets.write("postgres", SECOND)
+        own_streams.events(own_topic, ["a"])
+        own_inbox.wait_processed(1)
+        said = next(line for line in map(json.loads, sidecar.stderr.splitlines()) if "28P01" in line.get("error", ""))
+        assert "correct postgres.user and postgres.password" in said["error"]
+    finally:
+        secure_postgres.password(FIRST)
+
+
+def test_a_changed_password_file_needs_no_restart_says_the_reload(make_inboxd, secrets):
+    sidecar = make_inboxd().start()
+    secrets.write("postgres", FIRST + " ")
+    secrets.write("kafka", FIRST + " ")
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: "event=reloaded need_restart=0" in sidecar.stderr)
+    secrets.write("postgres", FIRST)
+    secrets.write("kafka", FIRST)
+
+
+CA = "{stranger}"
+WRONG = {
+    "the CA of PostgreSQL": ({"postgres": {"sslrootcert": CA}}, 3, "postgres",
+                             "name the CA that signed the server's certificate in postgres.sslrootcert"),
+    "the name of PostgreSQL": ({"postgres": {"host": "127.0.0.1"}}, 3, "postgres",
+                               "name the server in postgres.host as its certificate does"),
+    "the password of PostgreSQL": ({"postgres": {"password": "wrong"}}, 3, "postgres",
+                                   "correct postgres.user and postgres.password"),
+    "the CA of Kafka": ({"kafka": {"ssl.ca.location": CA}}, 4, "kafka", "name its CA in kafka.ssl.ca.location"),
+    "the password of Kafka": ({"kafka": {"sasl.password": "wrong"}}, 4, "kafka",
+                              "correct kafka.sasl.username and kafka.sasl.password"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_check_says_what_is_wrong_and_what_to_do(make_inboxd, stranger, what):
+    overrides, code, check, words = WRONG[what]
+    given = {section: {key: stranger.ca if value == CA else value for key, value in keys.items()}
+             for section, keys in overrides.items()}
+    done = make_inboxd(**given).command("check")
+    assert done.returncode == code, done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FAILED") and line.split()[1] == check]
+    assert words in line
+    assert FIRST not in done.stdout + done.stderr
+
+
+def test_check_says_that_a_brokers_certificate_is_for_another_name(make_inboxd, secure_kafka):
+    done = make_inboxd(kafka={"bootstrap.servers": f"127.0.0.1:{secure_kafka.secure_port}"}).command("check")
+    assert done.returncode == 4
+    assert "the broker's certificate is for another name" in done.stdout
+
+
+def test_check_says_that_an_old_librdkafka_cannot_scram(make_inboxd, secure_kafka):
+    done = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"}).command("check")
+    assert done.returncode == 4
+    assert "librdkafka before 2.6.1" in done.stdout or "read again by themselves" in done.stdout
+
+
+def test_a_running_sidecar_says_it_too_and_never_talks_to_a_stranger(make_inboxd, stranger, own_streams, own_topic,
+                                                                     own_inbox):
+    sidecar = make_inboxd(kafka={"ssl.ca.location": stranger.ca}).start(ready=False)
+    eventually(lambda: "name its CA in kafka.ssl.ca.location" in sidecar.stderr)
+    own_streams.events(own_topic, ["a"])
+    eventually(lambda: sidecar.get("/readyz")[0] == 503)
+    assert own_inbox.count() == 0
