@@ -29,8 +29,9 @@ static const char *const *known_names(const struct layers *layers, const struct 
 						   : layers->sources->postgres_names;
 }
 
-/* The library has the last word, but its word says nothing of the place or the nearest name. */
-static int warn_of_unlisted(
+/* Where a library may take more than it lists it has the last word, but its word says nothing of the place or
+ * the nearest name. */
+static int judge_unlisted(
 	struct layers *layers, const struct entry_key *key, const char *origin, struct err *err)
 {
 	const char *const *known = known_names(layers, key->section);
@@ -47,6 +48,9 @@ static int warn_of_unlisted(
 		nearest_offer(&nearest, *known);
 	}
 	nearest_hint(&nearest, hint);
+	if (key->section->listed)
+		return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s", origin,
+			key->section->name, key->name, hint);
 	return strings_addf(layers->warnings, err, "%s: %s.%s: %s does not list this name%s",
 		origin, key->section->name, key->name, key->section->library, hint);
 }
@@ -76,7 +80,7 @@ static int put(struct layers *layers, const struct key_place *place, struct entr
 	r = check_texts(&key, place->origin, &value->texts, err);
 	if (r < 0)
 		return r;
-	r = warn_of_unlisted(layers, &key, place->origin, err);
+	r = judge_unlisted(layers, &key, place->origin, err);
 	return r < 0 ? r : entries_put(layers->entries, &key, value, err);
 }
 

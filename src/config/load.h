@@ -22,8 +22,8 @@ struct config_sources {
 	size_t set_count;
 	/* Every property librdkafka knows and every keyword libpq knows, each ended by NULL. With
 	 * them, a variable INBOXD_KAFKA_… or INBOXD_POSTGRES_… that is none of them only warns, and
-	 * a name in file or --set that is none of them is passed on with a warning. NULL: variables
-	 * are turned into names by their usual form. */
+	 * a name in file or --set that is none of them is an error (libpq), or is passed on with a
+	 * warning (librdkafka). NULL: variables are turned into names by their usual form. */
 	const char *const *kafka_names;
 	const char *const *postgres_names;
 	bool without_kafka; /* what only Kafka needs may be missing: `inboxd migrate` */

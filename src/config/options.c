@@ -40,7 +40,7 @@ const struct section option_sections[] = {
 	{ "postgres", SECTION_OPEN, "libpq",
 		"How to reach the service's database. Every key is a libpq connection keyword "
 			"and goes to libpq as it is written; without any, libpq uses its own "
-			"defaults and the `PG*` variables." },
+			"defaults and the `PG*` variables.", true },
 	{ "ingest", SECTION_FIXED, NULL, "From Kafka into the table." },
 	{ "topics", SECTION_PER_TOPIC, NULL,
 		"Rules for one topic, under its name, or for all others, under `\"*\"`. A key "

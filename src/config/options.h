@@ -51,6 +51,7 @@ struct section {
 	enum section_kind kind;
 	const char *library; /* SECTION_OPEN: whose names the other keys are */
 	const char *help;
+	bool listed; /* the library takes no name that it does not list */
 };
 
 extern const struct section option_sections[]; /* ended by .name == NULL */

@@ -44,6 +44,12 @@ def test_an_unknown_key_of_set_exits_2(make_inboxd):
     assert "max_attempts" in only_line(done)
 
 
+def test_a_keyword_that_libpq_does_not_know_exits_2_and_names_the_nearest(make_inboxd):
+    done = make_inboxd().command("migrate", "--set", "postgres.dbnam=x")
+    assert done.returncode == 2
+    assert '"dbnam"; did you mean "dbname"?' in only_line(done)
+
+
 @pytest.mark.parametrize("section, key, value", [
     ("retry", "backoff", "soon"), ("retry", "max_attempts", "-1"), ("inbox", "ordering", "random"),
     ("ingest", "max_payload", "16 parsecs"), ("socket", "mode", "9999"),

@@ -198,6 +198,20 @@ static void names_the_library_does_not_list_are_passed_on_with_a_warning(void **
 		"\"bootstrap.servers\"?");
 }
 
+static void keywords_that_libpq_does_not_list_are_refused(void **state)
+{
+	struct world *world = *state;
+
+	knows_the_libraries_names(world);
+	world_file(world, ENOUGH);
+	world_set(world, "postgres.dbnam=x");
+	assert_refused(world,
+		"--set: section \"postgres\" has no key \"dbnam\"; did you mean \"dbname\"?");
+	world->sources.set_count = 0;
+	world_file(world, ENOUGH "postgres:\n  frobnicate: x\n");
+	assert_refused(world, "@/inboxd.yaml:6: section \"postgres\" has no key \"frobnicate\"");
+}
+
 static void lists_for_a_library_are_joined_with_commas(void **state)
 {
 	struct world *world = *state;
@@ -608,6 +622,7 @@ int main(void)
 		RULE(what_is_not_utf8_is_refused_wherever_it_comes_from),
 		RULE(unknown_variables_only_warn),
 		RULE(names_the_library_does_not_list_are_passed_on_with_a_warning),
+		RULE(keywords_that_libpq_does_not_list_are_refused),
 		RULE(lists_for_a_library_are_joined_with_commas),
 		RULE(nothing_behind_a_colon_is_an_empty_list_or_text),
 		RULE(rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default),
