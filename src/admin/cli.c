@@ -191,21 +191,35 @@ static bool is_option(const char *argument)
 	return argument[0] == '-' && argument[1] != '\0';
 }
 
+/* Behind it everything is a word, also what begins with a minus. */
+static bool ends_options(const char *argument)
+{
+	return strcmp(argument, "--") == 0;
+}
+
+/* The value of an option is the next argument unless it is in this one. */
+static bool value_is_next(const char *argument)
+{
+	const struct option_row *option = find_option(argument);
+
+	return option != NULL && option->kind != KIND_FLAG &&
+	       (argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0');
+}
+
 /* The first argument that is neither an option nor the value of one. */
 static int find_command_word(struct parse *parse)
 {
+	bool words_only = false;
+
 	for (int i = 1; i < parse->argc; i++) {
 		const char *argument = parse->argv[i];
-		const struct option_row *option =
-			is_option(argument) ? find_option(argument) : NULL;
 
-		if (!is_option(argument)) {
+		if (words_only || !is_option(argument)) {
 			parse->command = find_command(argument);
 			return parse->command == NULL ? unknown_command(argument, parse->err) : i;
 		}
-		/* Its value is the next argument unless it is in this one. */
-		if (option != NULL && option->kind != KIND_FLAG &&
-			(argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0'))
+		words_only = ends_options(argument);
+		if (value_is_next(argument))
 			i++;
 	}
 	return 0;
@@ -236,6 +250,7 @@ static int take_word(const struct parse *parse, const char *argument)
 
 static int take_arguments(struct parse *parse, int command_at)
 {
+	bool words_only = false;
 	int r = 0;
 
 	for (parse->at = 1; parse->at < parse->argc && r == 0; parse->at++) {
@@ -243,7 +258,12 @@ static int take_arguments(struct parse *parse, int command_at)
 
 		if (parse->at == command_at)
 			continue;
-		r = is_option(argument) ? take_option(parse) : take_word(parse, argument);
+		if (words_only || !is_option(argument))
+			r = take_word(parse, argument);
+		else if (ends_options(argument))
+			words_only = true;
+		else
+			r = take_option(parse);
 	}
 	return r;
 }

@@ -29,7 +29,9 @@ static void add_program_help(struct buf *out)
 		"PostgreSQL, and hands it to handlers over a Unix socket.\n\nCommands:\n");
 	for (size_t i = 0; i < cli_command_count; i++)
 		buf_addf(out, "  %-10s%s\n", cli_commands[i].name, cli_commands[i].summary);
-	buf_add_str(out, "\n`inboxd COMMAND --help` tells more of a command.\n");
+	buf_add_str(out, "\n`inboxd COMMAND --help` tells more of a command. Behind -- nothing is "
+			 "an option:\n"
+			 "`inboxd show -- -1`.\n");
 }
 
 static void add_exit_codes(struct buf *out)

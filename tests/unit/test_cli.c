@@ -137,7 +137,8 @@ static const struct {
 	{ "inboxd run -hx", "-hx: --help takes no value" },
 	{ "inboxd run now", "run takes no argument \"now\" (`inboxd run --help`)" },
 	{ "inboxd run -", "run takes no argument \"-\" (`inboxd run --help`)" },
-	{ "inboxd run --", "there is no option \"--\" for run (`inboxd run --help` lists the options)" },
+	{ "inboxd --", "no command is given (`inboxd --help` lists the commands)" },
+	{ "inboxd run -- --migrate", "run takes no argument \"--migrate\" (`inboxd run --help`)" },
 };
 /* clang-format on */
 
@@ -154,6 +155,30 @@ static void every_mistake_is_a_usage_error_with_words(void **state)
 		assert_string_equal(err.text, wrong[i].words);
 		cli_fini(&cli);
 	}
+}
+
+static void behind_two_minuses_everything_is_a_word(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd replay --yes -- -a --reason -- b");
+	assert_true(cli.yes);
+	assert_null(cli.reason);
+	assert_int_equal(cli.word_count, 4);
+	assert_string_equal(cli.words[0], "-a");
+	assert_string_equal(cli.words[2], "--");
+	cli_fini(&cli);
+	assert_parses(&cli, "inboxd -- show -x");
+	assert_int_equal(cli.command, COMMAND_SHOW);
+	assert_string_equal(cli.words[0], "-x");
+	cli_fini(&cli);
+	assert_parses(&cli, "inboxd discard --reason -- a");
+	assert_string_equal(cli.reason, "--");
+	assert_int_equal(cli.word_count, 1);
+	cli_fini(&cli);
+	assert_parses(&cli, "inboxd run --");
+	assert_int_equal(cli.command, COMMAND_RUN);
 }
 
 static void filters_and_event_ids_are_taken(void **state)
@@ -257,6 +282,7 @@ int main(void)
 		cmocka_unit_test(options_are_taken_in_every_spelling),
 		cmocka_unit_test(set_may_be_repeated_and_keeps_its_order),
 		cmocka_unit_test(every_mistake_is_a_usage_error_with_words),
+		cmocka_unit_test(behind_two_minuses_everything_is_a_word),
 		cmocka_unit_test(filters_and_event_ids_are_taken),
 		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
 		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
