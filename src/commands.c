@@ -143,10 +143,23 @@ static command_function *const functions[] = {
 	[COMMAND_VERIFY] = do_verify,
 };
 
-static void log_warnings(const struct config *config)
+static void log_warnings(const struct strings *warnings)
 {
-	for (size_t i = 0; i < config->warnings.count; i++)
-		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
+	for (size_t i = 0; i < warnings->count; i++)
+		log_warn("config_warning", LOG_STR("what", warnings->items[i]));
+}
+
+static int load(struct config **out, struct config_sources *sources, struct err *err)
+{
+	struct strings passed_over = { NULL, 0 };
+	int r;
+
+	sources->passed_over = &passed_over;
+	r = config_load(out, sources, err);
+	sources->passed_over = NULL;
+	log_warnings(&passed_over);
+	config_names_free(&passed_over);
+	return r;
 }
 
 static int with_config(const struct cli *cli, struct err *err)
@@ -159,11 +172,11 @@ static int with_config(const struct cli *cli, struct err *err)
 	if (r != 0)
 		return r;
 	sources = sources_of(cli, &names);
-	r = config_load(&config, &sources, err);
+	r = load(&config, &sources, err);
 	if (r != 0)
 		return r;
 	log_configure(config->log.level, config->log.json);
-	log_warnings(config);
+	log_warnings(&config->warnings);
 	return functions[cli->command](cli, config, &sources, err);
 }
 

@@ -323,8 +323,11 @@ int layers_read(struct entries *entries, const struct config_sources *sources,
 
 	if (r == 0 && sources->file != NULL)
 		r = yaml_file_read(sources->file, visit_setting, &layers, err);
+	/* Also behind a mistake in the file, for what it warns of. */
 	if (r == 0)
 		r = read_environment(&layers, err);
+	else
+		(void)read_environment(&layers, NULL);
 	for (size_t i = 0; i < sources->set_count && r == 0; i++)
 		r = read_argument(&layers, sources->set[i], err);
 	return r;

@@ -59,6 +59,11 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	struct strings warnings = { NULL, 0 };
 	int r = load(out, sources, &warnings, err);
 
+	if (r < 0 && sources->passed_over != NULL) {
+		strings_fini(sources->passed_over);
+		*sources->passed_over = warnings;
+		return r;
+	}
 	strings_fini(&warnings);
 	return r;
 }

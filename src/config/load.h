@@ -27,6 +27,9 @@ struct config_sources {
 	const char *const *kafka_names;
 	const char *const *postgres_names;
 	bool without_kafka; /* what only Kafka needs may be missing: `inboxd migrate` */
+	/* What would have been config->warnings when loading fails: a mistyped variable is often why.
+	 * Starts empty, replaced by each failure, ended by config_names_free(). NULL: not wanted. */
+	struct strings *passed_over;
 };
 
 /* FAULT_CONFIG: the words begin with the place (file:line, env NAME, --set) and name the key and

@@ -88,6 +88,13 @@ def test_what_is_needed_is_asked_for(make_inboxd, key):
     assert key in only_line(done)
 
 
+def test_a_mistyped_variable_is_named_also_when_another_thing_is_wrong(make_inboxd):
+    done = make_inboxd(kafka={"group.id": None}).command("run", env={"INBOXD_KAFKA_GROUPID": "g"})
+    assert done.returncode == 2
+    assert "INBOXD_KAFKA_GROUPID" in done.stderr
+    assert "kafka.group.id is not set" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("key", ["enable.auto.commit", "enable.auto.offset.store"])
 def test_what_inboxd_decides_itself_is_refused(make_inboxd, key):
     done = make_inboxd(kafka={key: "true"}).command("run")

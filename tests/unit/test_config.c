@@ -183,6 +183,28 @@ static void unknown_variables_only_warn(void **state)
 		assert_string_equal(world->config->warnings.items[i], warnings[i]);
 }
 
+static void what_was_passed_over_is_told_when_loading_fails(void **state)
+{
+	struct world *world = *state;
+	struct strings passed_over = { NULL, 0 };
+
+	world->sources.passed_over = &passed_over;
+	world_variable(world, "INBOXD_KAFKA_TOPIC=orders");
+	world_variable(world, "INBOXD_RETRY_MAX_ATEMPTS=3");
+	knows_the_libraries_names(world);
+	assert_refused(world, "kafka.topics is not set");
+	assert_int_equal(passed_over.count, 2);
+	assert_string_equal(
+		passed_over.items[0], "env INBOXD_KAFKA_TOPIC: ignored: it names no key");
+	world_file(world, "retry:\n  nothing: 1\n");
+	assert_refused(world, "@/inboxd.yaml:2: section \"retry\" has no key \"nothing\"");
+	assert_int_equal(passed_over.count, 2);
+	world_file(world, ENOUGH);
+	config_names_free(&passed_over);
+	assert_loads(world);
+	assert_int_equal(passed_over.count, 0);
+}
+
 static void names_the_library_does_not_list_are_passed_on_with_a_warning(void **state)
 {
 	struct world *world = *state;
@@ -621,6 +643,7 @@ int main(void)
 		RULE(variables_find_the_libraries_own_names),
 		RULE(what_is_not_utf8_is_refused_wherever_it_comes_from),
 		RULE(unknown_variables_only_warn),
+		RULE(what_was_passed_over_is_told_when_loading_fails),
 		RULE(names_the_library_does_not_list_are_passed_on_with_a_warning),
 		RULE(keywords_that_libpq_does_not_list_are_refused),
 		RULE(lists_for_a_library_are_joined_with_commas),
