@@ -7,6 +7,7 @@
 #include "admin/operate.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/plural.h"
 #include "check.h"
 #include "config/load.h"
 #include "config/show.h"
@@ -89,7 +90,7 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 	db_free(db);
 	if (r == 0)
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
-			config->inbox.schema, migrate_latest(), applied, applied == 1 ? "" : "s");
+			config->inbox.schema, migrate_latest(), applied, plural(applied));
 	return r;
 }
 

@@ -6,6 +6,7 @@
 
 #include "admin/op.h"
 #include "base/buf.h"
+#include "base/plural.h"
 #include "ingest/verify.h"
 #include "model/headers.h"
 
@@ -105,8 +106,9 @@ static int run(struct report *report, const struct config *config, struct err *e
 	return report->gap_count == 0
 		       ? 0
 		       : err_set(err, FAULT_CHECK,
-				 "%" PRId64 " gaps, %" PRId64 " records without a trace",
-				 report->gap_count, counts.missing);
+				 "%" PRId64 " gap%s, %" PRId64 " record%s without a trace",
+				 report->gap_count, plural(report->gap_count), counts.missing,
+				 plural(counts.missing));
 }
 
 int verify_run(const struct cli *cli, const struct config *config, struct err *err)

@@ -7,6 +7,7 @@
 
 #include "admin/cli_value.h"
 #include "admin/op.h"
+#include "base/plural.h"
 
 #define PAGE 1000
 
@@ -208,7 +209,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	if (r == 0 && wanted == 0)
 		return op_nothing(err, "no message fits");
 	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name, wanted,
-		wanted == 1 ? "" : "s");
+		plural(wanted));
 	if (r == 0)
 		r = op_confirm(op, question, err);
 	if (r != 0)

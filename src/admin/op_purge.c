@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "admin/op.h"
+#include "base/plural.h"
 
 #define PORTION 20000
 
@@ -56,7 +57,8 @@ int op_purge(const struct op *op, struct err *err)
 	r = count(op, &wanted, err);
 	if (r == 0 && wanted == 0)
 		return op_nothing(err, "no processed message is that old");
-	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed messages", wanted);
+	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed message%s", wanted,
+		plural(wanted));
 	if (r == 0)
 		r = op_confirm(op, question, err);
 	if (r != 0)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "admin/op.h"
+#include "base/plural.h"
 #include "model/identity.h"
 
 #define PAGE         200
@@ -244,11 +245,11 @@ static int run(struct rejects *rejects, struct err *err)
 	if (r != 0)
 		return r;
 	if (rejects->good == 0)
-		return err_set(err, FAULT_CHECK, "the rules know none of the %" PRId64 " rejects",
-			rejects->refused);
+		return err_set(err, FAULT_CHECK, "the rules know none of the %" PRId64 " reject%s",
+			rejects->refused, plural(rejects->refused));
 	(void)snprintf(question, sizeof(question),
-		"make messages of %" PRId64 " rejects; %" PRId64 " stay", rejects->good,
-		rejects->refused);
+		"make messages of %" PRId64 " reject%s; %" PRId64 " stay%s", rejects->good,
+		plural(rejects->good), rejects->refused, rejects->refused == 1 ? "s" : "");
 	r = op_confirm(rejects->op, question, err);
 	if (r == 0)
 		r = judge_all(rejects, true, err);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "admin/op.h"
+#include "base/plural.h"
 
 enum { SHOW_SOURCE, SHOW_JSON, SHOW_TEXT, SHOW_PAYLOAD, SHOW_SEQ };
 
@@ -26,7 +27,7 @@ static void print_payload(const struct rows *rows, bool hex)
 		(void)puts("\npayload: none");
 		return;
 	}
-	(void)printf("\npayload (%zu bytes)\n", payload.length);
+	(void)printf("\npayload (%zu byte%s)\n", payload.length, plural((int64_t)payload.length));
 	if (hex || text.data == NULL) {
 		op_print_hex(payload);
 		return;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/backoff.h"
+#include "base/plural.h"
 
 static char *copy(struct bytes text)
 {
@@ -154,8 +155,8 @@ void judge_lost(const struct judge_rules *rules, struct entry *entry)
 		return;
 	entry->verdict.outcome = SETTLE_DEAD;
 	(void)snprintf(words, sizeof(words),
-		"its handler's connection ended %d times while it was delivered alone",
-		entry->verdict.crash_count);
+		"its handler's connection ended %d time%s while it was delivered alone",
+		entry->verdict.crash_count, plural(entry->verdict.crash_count));
 	say(entry, strdup(words), strdup("CRASH"));
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/plural.h"
 #include "ingest/ask.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/ingest.h"
@@ -101,7 +102,8 @@ static int check_topic(const struct rd_kafka_metadata *metadata, const char *nam
 	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_CHECK, "kafka.topics: topic \"%s\": %s", name,
 			rd_kafka_err2str(topic->err));
-	buf_addf(report, "kafka: topic %s: %d partitions\n", name, topic->partition_cnt);
+	buf_addf(report, "kafka: topic %s: %d partition%s\n", name, topic->partition_cnt,
+		plural(topic->partition_cnt));
 	return 0;
 }
 
@@ -163,9 +165,9 @@ static int check_cluster(
 			consumer_conf_value(config, "bootstrap.servers", ""), buf_str(&words));
 	}
 	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
-	buf_addf(report, "kafka: cluster %s, %d brokers, group %s\n",
+	buf_addf(report, "kafka: cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
-		consumer_conf_value(config, "group.id", ""));
+		plural(metadata->broker_cnt), consumer_conf_value(config, "group.id", ""));
 	r = check_topics(config, metadata, report, err);
 	if (r == 0)
 		r = check_dead_topic(config, metadata, report, err);

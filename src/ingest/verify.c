@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/plural.h"
 #include "ingest/collect.h"
 #include "ingest/consumer_conf.h"
 #include "queries.h"
@@ -338,8 +339,8 @@ static int count_partitions(struct verify *v, int32_t *out, struct err *err)
 			"these credentials",
 			v->request->topic);
 	if (v->request->partition >= *out)
-		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partitions, 0 to %d",
-			v->request->topic, *out, *out - 1);
+		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partition%s, 0 to %d",
+			v->request->topic, *out, plural(*out), *out - 1);
 	return 0;
 }
 

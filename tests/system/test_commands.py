@@ -224,6 +224,7 @@ def test_purge_deletes_processed_ones(inboxd, processed, inbox):
     run(inboxd, "purge", "--older-than", "1h", "--yes", code=6)
     assert run(inboxd, "purge", "--older-than", "0s", "--max", "2", "--yes") == "2 deleted\n"
     assert inbox.count() == 1
+    assert run(inboxd, "purge", "--older-than", "0s", "--dry-run") == "dry run: delete 1 processed message\n"
 
 
 def test_status_says_what_waits_and_who_is_at_work(graves, topic):
@@ -243,7 +244,7 @@ def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, p
     sidecar.write_configuration({"topics": {topic: {"id": ["json:/ref"], "missing_id": "reject"}}})
     sidecar.start()
     client = handler(sidecar, always(DONE))
-    assert "make messages of 1 rejects; 1 stay" in run(sidecar, "replay", "--rejects", "--dry-run")
+    assert "make messages of 1 reject; 1 stays" in run(sidecar, "replay", "--rejects", "--dry-run")
     assert run(sidecar, "replay", "--rejects", "--yes").endswith(" stored\n")
     inbox.wait_processed(1)
     row = inbox.message("r-1")

@@ -139,6 +139,7 @@ def test_check_is_content_with_a_good_configuration(make_inboxd):
     assert sidecar.command("migrate").returncode == 0
     done = sidecar.command("check")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 broker, group" in done.stdout
 
 
 def test_check_exits_3_without_a_database(make_inboxd):

@@ -64,6 +64,7 @@ def test_what_is_missing_is_listed_as_gaps(read, topic, inbox):
 def test_the_same_record_with_another_payload_is_missing(read, topic, inbox):
     inbox.execute("UPDATE inbox.inbox_messages SET payload_digest = 'other' WHERE event_id = 'e5'")
     assert verify(read, topic, code=6)["gaps"] == [{"kafka_partition": 0, "first": 5, "last": 5, "gone": False}]
+    assert "1 gap, 1 record without a trace" in read.command("verify", "--topic", topic).stderr
 
 
 def test_a_range_of_one_partition_is_all_that_is_looked_at(read, topic, inbox):
