@@ -47,6 +47,16 @@ int op_confirm(const struct op *op, const char *question, struct err *err);
 /* A line that shows how far it is, on stderr when that is a terminal. `total` 0 ends it. */
 void op_progress(int64_t done, int64_t total);
 
+/* --- op_interrupt.c --- */
+
+/* From now on SIGINT, SIGTERM and SIGHUP are only remembered, the first time: a command that works in pages ends
+ * between two, and tells how far it got. The signals belong to one command at a time. */
+void op_interrupt_begin(void);
+bool op_interrupted(void);
+void op_interrupt_end(void);
+/* Ends the program by the signal that was remembered. */
+void op_interrupt_obey(void);
+
 /* --- the commands --- */
 
 int op_status(const struct op *op, struct err *err);

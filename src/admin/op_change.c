@@ -139,6 +139,7 @@ static int count(const struct op *op, const struct change *change, const struct 
 	add_states(&params, change->states);
 	params_int(&params,
 		op->cli->max == 0 || op->cli->max > INT32_MAX ? INT32_MAX : (int32_t)op->cli->max);
+	params_bigint(&params, op->cli->after);
 	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
 	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
 	return r;
@@ -175,22 +176,53 @@ static int change_page(
 	return 0;
 }
 
+static bool is_done(const struct pages *pages)
+{
+	return pages->over || pages->affected >= pages->wanted;
+}
+
+/* The same command again would visit those again that fit once more by now, as processed ones do. */
+static void tell_interrupted(const struct change *change, const struct pages *pages)
+{
+	(void)fprintf(stderr,
+		"inboxd: interrupted: %" PRId64 " of %" PRId64
+		" %s; the same command with --after %" PRId64 " does the rest\n",
+		pages->affected, pages->wanted, change->done, pages->after);
+}
+
+static int run_pages(
+	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
+{
+	int r = 0;
+
+	op_interrupt_begin();
+	while (r == 0 && !is_done(pages) && !op_interrupted()) {
+		op_progress(pages->affected, pages->wanted);
+		r = change_page(op, change, pages, err);
+	}
+	op_progress(0, 0);
+	if (op_interrupted() && r == 0 && !is_done(pages)) {
+		tell_interrupted(change, pages);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
 /* What came after the count is not meant: no more is changed than was asked about. */
 static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
 	int64_t wanted, struct err *err)
 {
-	struct pages pages = { .filter = filter, .wanted = wanted };
-	int r = 0;
+	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->after };
+	int r = run_pages(op, change, &pages, err);
 
-	while (r == 0 && !pages.over && pages.affected < wanted) {
-		op_progress(pages.affected, wanted);
-		r = change_page(op, change, &pages, err);
-	}
-	op_progress(0, 0);
 	if (r != 0)
-		return pages.affected == 0 ? r
-					   : err_prefix(err, "%" PRId64 " %s, then", pages.affected,
-						     change->done);
+		return pages.affected == 0
+			       ? r
+			       : err_prefix(err,
+					 "%" PRId64 " of %" PRId64 " %s (--after %" PRId64
+					 " does the rest), then",
+					 pages.affected, wanted, change->done, pages.after);
 	(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
 	return pages.affected > 0
 		       ? 0
@@ -221,7 +253,7 @@ static int run(const struct op *op, const struct change *change, struct err *err
 {
 	const struct cli *cli = op->cli;
 
-	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0))
+	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0 || cli->after != 0))
 		return err_set(err, FAULT_USAGE, "%s: name event ids or give filters, not both",
 			change->name);
 	if (cli->word_count > 0)
@@ -240,7 +272,7 @@ int op_replay(const struct op *op, struct err *err)
 
 	if (!cli->rejects)
 		return run(op, &replay, err);
-	if (cli->word_count > 0 || op_has_filter(cli))
+	if (cli->word_count > 0 || op_has_filter(cli) || cli->after != 0)
 		return err_set(
 			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
 	return op_rejects(op, err);

@@ -37,11 +37,21 @@ static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct
 	int64_t deleted = 1;
 	int r = 0;
 
-	for (*total = 0; r == 0 && deleted > 0 && *total < wanted; *total += deleted) {
+	op_interrupt_begin();
+	for (*total = 0; r == 0 && deleted > 0 && *total < wanted && !op_interrupted();
+		*total += deleted) {
 		op_progress(*total, wanted);
 		r = purge_portion(op, wanted - *total, &deleted, err);
 	}
 	op_progress(0, 0);
+	if (op_interrupted() && r == 0 && *total < wanted) {
+		(void)fprintf(stderr,
+			"inboxd: interrupted: %" PRId64 " of %" PRId64
+			" deleted; the same command again does the rest\n",
+			*total, wanted);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
 	return r;
 }
 
@@ -64,6 +74,8 @@ int op_purge(const struct op *op, struct err *err)
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
 	r = purge_all(op, wanted, &total, err);
+	if (r != 0 && total > 0)
+		return err_prefix(err, "%" PRId64 " deleted, then", total);
 	if (r == 0)
 		(void)printf("%" PRId64 " deleted\n", total);
 	return r;

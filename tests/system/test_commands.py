@@ -3,6 +3,8 @@
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 
 import pytest
@@ -133,6 +135,7 @@ WRONG = {
     "replay --status waiting --yes": "status is 'waiting'",
     "discard --status dead --yes": "status is 'dead'",
     "replay --rejects a": "takes neither",
+    "replay a --after 7": "not both",
     "list --since yesterdayish": "timestamp",
     "list --group": "--dead",
     "list --dead --status dead": "not both",
@@ -200,6 +203,34 @@ def test_a_replay_of_many_goes_in_pages_and_visits_each_once(inboxd, handler, st
     assert inbox.value("SELECT max(replay_count) + min(replay_count) FROM inbox.inbox_messages") == 2
     pages = [row["affected"] for row in inbox.query("SELECT affected FROM inbox.inbox_audit ORDER BY seq")]
     assert pages == [1000, 1000, 500]
+
+
+def interrupted(sidecar, inbox, *arguments):
+    """stderr of a command that got SIGINT while its first page waited to write its row of the audit."""
+    with inbox.connect() as locker:
+        locker.execute("LOCK TABLE inbox.inbox_audit IN SHARE MODE")
+        child = subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd command'"
+                                       " AND wait_event_type = 'Lock'"))
+        child.send_signal(signal.SIGINT)
+    out, words = child.communicate(timeout=30)
+    assert (child.returncode, out) == (-signal.SIGINT, ""), words
+    return words
+
+
+def test_an_interrupted_replay_tells_how_far_it_got_and_how_to_go_on(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    streams.events(topic, [f"e{number}" for number in range(2500)])
+    inbox.wait_processed(2500)
+    line = ["replay", "--status", "processed", "--yes"]
+    words = interrupted(inboxd, inbox, *line)
+    assert "1000 of 2500 replayed" in words and len(words.splitlines()) == 1
+    inbox.wait_processed(2500, timeout=60)
+    seq = re.search(r"--after (\d+)", words)[1]
+    assert run(inboxd, *line, "--after", seq) == "1500 replayed\n"
+    inbox.wait_processed(2500, timeout=60)
+    assert inbox.value("SELECT max(replay_count) + min(replay_count) FROM inbox.inbox_messages") == 2
 
 
 def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
