@@ -13,7 +13,7 @@ static int64_t limit_of(const struct op *op)
 	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
 }
 
-static int list_groups(const struct op *op, struct err *err)
+static int list_groups(const struct op *op, const struct buf *filter, struct err *err)
 {
 	static const char *const titles[] = { "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST",
 		"LATEST SEQ" };
@@ -21,6 +21,7 @@ static int list_groups(const struct op *op, struct err *err)
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
+	params_jsonb(&params, (struct bytes){ filter->data, filter->length });
 	params_int(&params, (int32_t)limit_of(op));
 	r = db_run(op->db, QUERY_OP_GROUPS, &params, &rows, err);
 	if (r != 0)
@@ -54,8 +55,9 @@ static int check_options(const struct cli *cli, struct err *err)
 		return err_set(err, FAULT_USAGE, "list: give --dead or --status, not both");
 	if (cli->group && !cli->dead)
 		return err_set(err, FAULT_USAGE, "list: --group is for --dead");
-	if (cli->group && (op_has_filter(cli) || cli->after != 0))
-		return err_set(err, FAULT_USAGE, "list: --group takes no filters and no --after");
+	if (cli->group && cli->after != 0)
+		return err_set(err, FAULT_USAGE,
+			"list: --group takes no --after: it shows groups, not messages");
 	return 0;
 }
 
@@ -68,11 +70,11 @@ int op_list(const struct op *op, struct err *err)
 
 	if (r != 0)
 		return r;
-	if (op->cli->group)
-		return list_groups(op, err);
 	r = op_filter(&filter, op->cli, op->cli->dead ? "dead" : "any", err);
 	if (r != 0)
 		return r;
+	if (op->cli->group)
+		return list_groups(op, &filter, err);
 	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
 	params_bigint(&params, op->cli->after);
 	params_int(&params, (int32_t)limit_of(op));

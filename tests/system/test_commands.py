@@ -86,6 +86,17 @@ def test_list_groups_what_died_of_the_same(graves):
     assert "upstream said #" in run(graves, "list", "--dead", "--group")
 
 
+def test_groups_take_the_filters_of_a_list(graves, topic):
+    def messages(*options):
+        return [group["messages"] for group in objects(run(graves, "list", "--dead", "--group", "--json", *options))]
+
+    assert messages("--topic", topic, "--since", "1h", "--until", "2100-01-01") == [3, 2]
+    assert messages("--error", "order") == [2]
+    assert messages("--error", "said 1") == [1]
+    assert messages("--topic", "none") == messages("--type", "x*") == messages("--key", "k") == []
+    assert messages("--limit", "1") == [3]
+
+
 def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, by_id({"x": [retry(reason="upstream 503", code="UP")]}), name="billing")
@@ -138,6 +149,7 @@ WRONG = {
     "replay a --after 7": "not both",
     "list --since yesterdayish": "timestamp",
     "list --group": "--dead",
+    "list --dead --group --after 7": "no --after",
     "list --dead --status dead": "not both",
     "purge --yes": "--older-than",
     "replay --since 2020-02-01 --until 2020-01-01 --yes": "later",
