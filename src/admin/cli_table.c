@@ -37,7 +37,8 @@ const struct command_row cli_commands[] = {
 		"rules of the configuration as it is now. Never touches one that is being handled.\n", SIZE_MAX },
 	{ COMMAND_DISCARD, "discard", "Give up messages that wait", "[EVENT_ID]...",
 		"Makes messages dead that wait, are to be retried or are parked: those named, or\n"
-		"those that fit the filters (--status waiting unless it says retrying or parked).\n", SIZE_MAX },
+		"those that fit the filters (--status waiting unless it says retrying or parked). What\n"
+		"is dead already is none of them; docs/operations.md says how to call it done.\n", SIZE_MAX },
 	{ COMMAND_PURGE, "purge", "Delete messages processed long ago", "",
 		"Deletes processed messages that were processed before --older-than, oldest first.\n"
 		"A copy that Kafka still has and that is read again would be a new message then.\n", 0 },

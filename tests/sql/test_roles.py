@@ -116,6 +116,25 @@ def test_an_operator_replays_by_function_and_by_plain_sql_under_its_own_name(gra
     assert set(names) == {("user_of_inboxd_operator",)}
 
 
+def test_an_operator_calls_a_dead_message_done_by_plain_sql(granted, as_role):
+    dead(granted, "a")
+    operator = as_role("inboxd_operator")
+    operator.execute("UPDATE inbox.inbox_messages SET processed_at = now(), dead_at = NULL WHERE event_id = 'a'")
+    assert operator.execute("SELECT status, error, error_code, replay_count FROM inbox.messages").fetchall() == \
+        [("processed", "boom", "E", 0)]
+    assert value(operator, "SELECT inbox.status() ->> 'dead'") == "0"
+    assert value(operator, "SELECT inbox.replay('s', 'a')") is True
+
+
+def test_an_operator_who_ends_a_claimed_message_by_plain_sql_takes_its_claim(granted, as_role):
+    seq = insert(granted)
+    as_role("inboxd_operator").execute("UPDATE inbox.inbox_messages SET processed_at = now()")
+    assert value(granted, "SELECT status FROM inbox.messages") == "processed"
+    with pytest.raises(psycopg.Error) as lost:
+        as_role("inboxd_handler").execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+    assert lost.value.sqlstate == "IB001"
+
+
 @pytest.mark.parametrize("sql", ["DELETE FROM inbox.inbox_messages", "UPDATE inbox.inbox_messages SET payload = ''",
                                  "DELETE FROM inbox.inbox_audit", "INSERT INTO inbox.inbox_audit (action) VALUES ('x')",
                                  "UPDATE inbox.inbox_offsets SET next_offset = 0",
