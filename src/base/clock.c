@@ -28,6 +28,20 @@ int64_t clock_now_ms(void)
 	return clock_now_us() / 1000;
 }
 
+struct timespec clock_deadline(int64_t ms)
+{
+	struct timespec at;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += (time_t)(ms / 1000);
+	at.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (at.tv_nsec >= 1000000000) {
+		at.tv_sec++;
+		at.tv_nsec -= 1000000000;
+	}
+	return at;
+}
+
 int64_t clock_wall_ms(void)
 {
 	return read_us(CLOCK_REALTIME) / 1000;

@@ -6,12 +6,16 @@
 #define BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 /* Microseconds on the monotonic clock. */
 int64_t clock_now_us(void);
 
 /* Milliseconds on the monotonic clock. */
 int64_t clock_now_ms(void);
+
+/* So many milliseconds from now, for waits on conditions that use CLOCK_MONOTONIC. */
+struct timespec clock_deadline(int64_t ms);
 
 /* Milliseconds since 1970 on this host's wall clock: for people only. */
 int64_t clock_wall_ms(void);

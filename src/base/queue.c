@@ -3,7 +3,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 struct queue {
 	pthread_mutex_t lock;
@@ -56,23 +57,9 @@ void queue_free(struct queue *queue)
 	free(queue);
 }
 
-static struct timespec deadline_in(int64_t ms)
-{
-	struct timespec at;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += ms / 1000;
-	at.tv_nsec += (ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_sec++;
-		at.tv_nsec -= 1000000000;
-	}
-	return at;
-}
-
 int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
 {
-	struct timespec until = deadline_in(timeout_ms);
+	struct timespec until = clock_deadline(timeout_ms);
 	int waited = 0;
 	int r = 0;
 
@@ -93,7 +80,7 @@ int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
 
 int queue_pop(struct queue *queue, void **item, int64_t timeout_ms)
 {
-	struct timespec until = deadline_in(timeout_ms);
+	struct timespec until = clock_deadline(timeout_ms);
 	int waited = 0;
 	int r = 0;
 

@@ -416,17 +416,10 @@ int ingest_start(struct ingest *ingest, struct err *err)
 
 static bool wait_for_end(struct ingest *ingest, int64_t timeout_ms)
 {
-	struct timespec until;
+	const struct timespec until = clock_deadline(timeout_ms);
 	int waited = 0;
 	bool ended;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(timeout_ms / 1000);
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
 	(void)pthread_mutex_lock(&ingest->end_lock);
 	while (!ingest->ended && waited == 0)
 		waited = pthread_cond_timedwait(&ingest->end_cond, &ingest->end_lock, &until);

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "model/lane_set.h"
 #include "model/partition_index.h"
 
@@ -242,23 +242,9 @@ void gate_place(struct gate *gate, struct message *const *messages, const size_t
 	unlock(gate);
 }
 
-static struct timespec deadline_in(int64_t ms)
-{
-	struct timespec at;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += ms / 1000;
-	at.tv_nsec += (ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_sec++;
-		at.tv_nsec -= 1000000000;
-	}
-	return at;
-}
-
 bool gate_wait(struct gate *gate, size_t count, size_t bytes, int64_t timeout_ms)
 {
-	struct timespec until = deadline_in(timeout_ms);
+	struct timespec until = clock_deadline(timeout_ms);
 	bool hopeless = (int64_t)count > gate->limits.max_claimed ||
 			(count > 1 && (int64_t)bytes > gate->limits.max_claimed_bytes);
 	int waited = 0;
@@ -280,7 +266,7 @@ static bool may_drain(const struct gate *gate)
 
 bool gate_wait_drained(struct gate *gate, size_t index, int64_t timeout_ms)
 {
-	struct timespec until = deadline_in(timeout_ms);
+	struct timespec until = clock_deadline(timeout_ms);
 	int waited = 0;
 	bool drained;
 
