@@ -24,7 +24,6 @@
 
 #define IDLE_POLL_US      100000LL
 #define BLOCKED_POLL_US   20000LL
-#define HANDOVER_MS       200
 #define PEEK_EVERY_MS     2000
 #define LOOK_EVERY_MS     2000
 #define BROKER_WAIT_MS    500
@@ -280,29 +279,6 @@ static void store(struct ingest *ingest)
 	storing_finish(ingest);
 }
 
-/* What was stored last is in the queue: a claim that waits for it may be taken in. */
-static void let_claims_in(struct ingest *ingest)
-{
-	if (ingest->store_unheard || !passage_is_open(ingest->options.passage))
-		return;
-	passage_end(ingest->options.passage);
-	wake_poke(ingest->options.dispatch_wake);
-}
-
-static void hand_over(struct ingest *ingest)
-{
-	if (outbox_is_empty(ingest)) {
-		let_claims_in(ingest);
-		return;
-	}
-	if (outbox_push(ingest, HANDOVER_MS)) {
-		let_claims_in(ingest);
-		ingest_unhold(ingest, HOLD_OUTBOX);
-	} else if (collect_is_full(ingest)) {
-		ingest_hold(ingest, HOLD_OUTBOX);
-	}
-}
-
 static bool is_due(const struct ingest *ingest)
 {
 	return may_store(ingest) && (collect_is_full(ingest) || is_stopping(ingest) ||
@@ -351,10 +327,10 @@ static void go_round(struct ingest *ingest)
 	backpressure(ingest);
 	ownership_flow(ingest);
 	collect(ingest);
-	hand_over(ingest);
+	outbox_hand_over(ingest);
 	if (is_due(ingest))
 		store(ingest);
-	hand_over(ingest);
+	outbox_hand_over(ingest);
 	offsets_step(ingest);
 	peek(ingest);
 	look_around(ingest);

@@ -1,6 +1,9 @@
 #include "ingest/outbox.h"
 
 #include "base/faultpoint.h"
+#include "ingest/collect.h"
+
+#define HANDOVER_MS 200
 
 void outbox_init(struct outbox *outbox)
 {
@@ -61,6 +64,29 @@ bool outbox_push(struct ingest *ingest, int64_t timeout_ms)
 		FAULT_POINT("after_queue");
 	}
 	return true;
+}
+
+/* What was stored last is in the queue: a claim that waits for it may be taken in. */
+static void let_claims_in(struct ingest *ingest)
+{
+	if (ingest->store_unheard || !passage_is_open(ingest->options.passage))
+		return;
+	passage_end(ingest->options.passage);
+	wake_poke(ingest->options.dispatch_wake);
+}
+
+void outbox_hand_over(struct ingest *ingest)
+{
+	if (outbox_is_empty(ingest)) {
+		let_claims_in(ingest);
+		return;
+	}
+	if (outbox_push(ingest, HANDOVER_MS)) {
+		let_claims_in(ingest);
+		ingest_unhold(ingest, HOLD_OUTBOX);
+	} else if (collect_is_full(ingest)) {
+		ingest_hold(ingest, HOLD_OUTBOX);
+	}
 }
 
 void outbox_fini(struct outbox *outbox)

@@ -15,6 +15,9 @@ void outbox_add(struct ingest *ingest, struct handover *handover);
 void outbox_revoke(struct ingest *ingest, size_t index);
 /* Offers what is there; waits up to timeout_ms for room. True when nothing is left. */
 bool outbox_push(struct ingest *ingest, int64_t timeout_ms);
+/* Offers what is there, once a round: while it does not fit and a batch is full, reading holds. When all is told,
+ * claims that wait for the last batch may be taken in. */
+void outbox_hand_over(struct ingest *ingest);
 bool outbox_is_empty(const struct ingest *ingest);
 void outbox_fini(struct outbox *outbox);
 
