@@ -1,5 +1,6 @@
 #include "base/queue.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -57,10 +58,17 @@ void queue_free(struct queue *queue)
 	free(queue);
 }
 
+/* Who has no time does not wait: a wait for a moment that is over costs the kernel's timer and a switch
+ * all the same. */
+static int no_time(int64_t timeout_ms)
+{
+	return timeout_ms <= 0 ? ETIMEDOUT : 0;
+}
+
 int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
 {
 	struct timespec until = clock_deadline(timeout_ms);
-	int waited = 0;
+	int waited = no_time(timeout_ms);
 	int r = 0;
 
 	(void)pthread_mutex_lock(&queue->lock);
@@ -81,7 +89,7 @@ int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
 int queue_pop(struct queue *queue, void **item, int64_t timeout_ms)
 {
 	struct timespec until = clock_deadline(timeout_ms);
-	int waited = 0;
+	int waited = no_time(timeout_ms);
 	int r = 0;
 
 	(void)pthread_mutex_lock(&queue->lock);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -261,6 +262,34 @@ static void a_full_or_empty_queue_times_out(void **state)
 	assert_int_equal(queue_push(queue, &one, 0), 0);
 	assert_int_equal(queue_push(queue, &one, 1), QUEUE_TIMEOUT);
 	assert_int_equal(queue_length(queue), 1);
+	queue_free(queue);
+}
+
+/* Times this thread gave the processor away. */
+static long waits(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_nvcsw;
+}
+
+static void who_has_no_time_does_not_wait(void **state)
+{
+	struct queue *queue = NULL;
+	void *item = NULL;
+	int one = 1;
+	long before;
+
+	(void)state;
+	assert_int_equal(queue_new(&queue, 1, NULL), 0);
+	before = waits();
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(queue_pop(queue, &item, 0), QUEUE_TIMEOUT);
+	assert_int_equal(queue_push(queue, &one, 0), 0);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(queue_push(queue, &one, 0), QUEUE_TIMEOUT);
+	assert_true(waits() - before < 500);
 	queue_free(queue);
 }
 
@@ -618,6 +647,7 @@ int main(void)
 		cmocka_unit_test(random_numbers_differ),
 		cmocka_unit_test(what_goes_in_first_comes_out_first),
 		cmocka_unit_test(a_full_or_empty_queue_times_out),
+		cmocka_unit_test(who_has_no_time_does_not_wait),
 		cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_nothing),
 		cmocka_unit_test(a_waiting_reader_gets_what_is_pushed),
 		cmocka_unit_test(a_waiting_writer_gets_the_room_that_is_made),
