@@ -99,7 +99,6 @@ static int judge(struct dead_topic *dead, const struct rows *rows, struct err *e
 		}
 		if (mail_is_refused(fate))
 			append(&dead->refused, rows, row);
-		metric_add(dead->failures, 1);
 		if (r == 0)
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
 				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),

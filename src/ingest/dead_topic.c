@@ -90,12 +90,14 @@ static int64_t on_fault(struct dead_topic *dead, const struct err *err)
 	dead->pause_ms = dead->pause_ms == 0 ? PAUSE_LEAST_MS : dead->pause_ms * 2;
 	if (dead->pause_ms > PAUSE_MOST_MS)
 		dead->pause_ms = PAUSE_MOST_MS;
-	if (err->fault == FAULT_DATABASE)
+	if (err->fault == FAULT_DATABASE) {
 		metric_add(metrics_get(dead->options.metrics, METER_PG_ERRORS, db_error_class(err),
 				   NULL),
 			1);
-	else
+	} else {
+		metric_add(dead->failures, 1);
 		resign(dead);
+	}
 	dead_batch_drop_producer(dead);
 	if (limit_pass(&dead->fault_limit, clock_now_ms(), &held))
 		log_warn("dead_topic_failed", LOG_STR("topic", dead->known->retry.dead_topic),
@@ -111,6 +113,7 @@ static void on_success(struct dead_topic *dead)
 	if (dead->pause_ms != 0)
 		log_info("dead_topic_back", LOG_STR("topic", dead->known->retry.dead_topic));
 	dead->pause_ms = 0;
+	dead->fault_limit.passed = 0; /* the next trouble is another one */
 }
 
 /* Another configuration: another producer, and refused messages may be welcome there. */

@@ -92,7 +92,7 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_DEAD_TOPIC_PRODUCED] = COUNTER("inboxd_dead_topic_produced_total",
 		"Dead messages the brokers confirmed in the dead topic."),
 	[METER_DEAD_TOPIC_FAILURES] = COUNTER("inboxd_dead_topic_failures_total",
-		"Times a dead message could not be produced to the dead topic; tried again."),
+		"Batches for the dead topic that failed, wholly or in part, or could not begin."),
 	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
 		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
 	[METER_PG_CONNECTIONS] = GAUGE("inboxd_pg_connections",

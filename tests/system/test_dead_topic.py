@@ -176,7 +176,8 @@ def test_a_topic_that_is_not_there_keeps_the_messages_waiting(start, handler, st
     streams.events(topic, ["a"])
     eventually(lambda: "event=dead_topic_failed" in sidecar.stderr)
     assert f'topic \\"{missing}\\" does not exist' in sidecar.stderr
-    eventually(lambda: sidecar.metric("inboxd_dead_topic_waiting") == 1)
+    eventually(lambda: sidecar.metric("inboxd_dead_topic_waiting") == 1
+               and sidecar.metric("inboxd_dead_topic_failures_total") >= 1)
     streams.events(topic, ["b"])
     inbox.wait_status("b", "processed")
     assert sidecar.get("/readyz")[0] == 200
