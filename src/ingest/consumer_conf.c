@@ -31,7 +31,6 @@ struct option {
 /* What the user may set differently. */
 static const struct option defaults[] = {
 	{ "client.id", "inboxd" },
-	{ "partition.assignment.strategy", "cooperative-sticky" },
 	/* A response of the usual 50 MiB would make the prefetch limits below a joke. */
 	{ "fetch.max.bytes", "4194304" },
 };
@@ -207,14 +206,23 @@ static int check_needed(const struct config *config, struct err *err)
 	return 0;
 }
 
+/* With KIP-848 the broker assigns, and a strategy of ours is a mistake. */
+static int set_strategy(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)
+		return 0;
+	return set(conf, "partition.assignment.strategy", "cooperative-sticky", err);
+}
+
 int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
 {
 	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
 	if (check_needed(config, err) < 0 ||
 		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
-		set_prefetch(conf, err) < 0 || set_receive(conf, config, err) < 0 ||
-		set_users(conf, &config->kafka, err) < 0 || set_debug(conf, err) < 0 ||
+		set_strategy(conf, config, err) < 0 || set_prefetch(conf, err) < 0 ||
+		set_receive(conf, config, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
+		set_debug(conf, err) < 0 ||
 		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;

@@ -2,7 +2,6 @@
 longer than their lease, with a clock that is wrong. The ledger stays clean.
 """
 
-import ctypes
 import datetime
 import pathlib
 import subprocess
@@ -11,16 +10,12 @@ import time
 import pytest
 
 from fleet import LEASE_MS, TIMEOUT_MS
+from support.librdkafka import later_librdkafka
 from support.wait import eventually
 
 LEASE = LEASE_MS / 1000
 SESSION = 2.0   # fleet.SETTINGS
 BOUND = 10.0    # beyond lease and session: rebalancing and working off, on a busy machine
-CONSUMER_PROTOCOL = 0x02060000  # librdkafka from 2.6 on: KIP-848 is more than a preview
-
-
-def librdkafka_version():
-    return ctypes.CDLL("librdkafka.so.1").rd_kafka_version()
 
 
 def run_for(seconds, step):
@@ -79,10 +74,10 @@ def test_rolling_restart(fleet):
     every_running_one_is_heard(fleet)
 
 
-def storm(fleet, seconds, **settings):
+def storm(fleet, seconds, env=None, **settings):
     """One stays; two come and go, never in step."""
     for _ in range(3):
-        fleet.add(**settings)
+        fleet.add(env=env, **settings)
     fleet.produce_in_background()
     guests = list(fleet.instances[1:])
 
@@ -107,10 +102,9 @@ def test_rebalance_storm(fleet, long_run, strategy):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(librdkafka_version() < CONSUMER_PROTOCOL,
-                    reason="group.protocol=consumer needs librdkafka 2.6 or later")
 def test_rebalance_storm_with_the_consumer_protocol(fleet, long_run):
-    storm(fleet, 120 if long_run else 15, kafka={
+    """KIP-848; needs librdkafka 2.6, or it is but a preview."""
+    storm(fleet, 120 if long_run else 15, later_librdkafka(), kafka={
         "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
 
 

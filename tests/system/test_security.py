@@ -1,19 +1,18 @@
 """TLS and passwords: real servers that take nobody in without, one clear sentence when something is wrong, and
 passwords that are changed while the sidecar runs."""
 
-import ctypes
 import json
 import os
 import pathlib
 import signal
 
-import confluent_kafka
 import pytest
 
 from secure import SecureKafka, SecurePostgres, USER
 from support import process
 from support.fixtures import DEFAULTS
 from support.inbox import Inbox
+from support.librdkafka import installed_version, later_librdkafka
 from support.scripts import always, DONE
 from support.sidecar import merge
 from support.streams import Streams
@@ -133,20 +132,10 @@ def test_it_works_over_tls_with_passwords(make_inboxd, handler, own_streams, own
     assert says_no_secret(sidecar)
 
 
-def librdkafka_for_scram():
-    """The environment with a librdkafka that Kafka 4 takes in by SCRAM: 2.6.1 or later. The test's own client has one."""
-    folder = pathlib.Path(confluent_kafka.__file__).resolve().parents[1] / "confluent_kafka.libs"
-    found = sorted(folder.glob("librdkafka-*.so.1"))
-    assert found, f"no librdkafka in {folder}"
-    links = process.scratch("librdkafka")
-    os.symlink(found[0], os.path.join(links, "librdkafka.so.1"))
-    return {"LD_LIBRARY_PATH": links}
-
-
 def test_scram_works_with_a_librdkafka_that_can(make_inboxd, handler, own_streams, own_topic, own_inbox, secure_kafka):
     secure_kafka.scram(FIRST)
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
-    sidecar.env.update(librdkafka_for_scram())
+    sidecar.env.update(later_librdkafka())
     sidecar.start()
     handler(sidecar, always(DONE))
     own_streams.events(own_topic, ["a"])
@@ -158,7 +147,7 @@ def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, ha
                                                         secure_kafka):
     secure_kafka.scram(FIRST)
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
-    sidecar.env.update(librdkafka_for_scram())
+    sidecar.env.update(later_librdkafka())
     sidecar.start()
     handler(sidecar, always(DONE))
     secure_kafka.scram(SECOND)
@@ -287,11 +276,11 @@ def test_check_says_that_a_brokers_certificate_is_for_another_name(make_inboxd, 
     assert "the broker's certificate is for another name" in done.stdout
 
 
-@pytest.mark.parametrize("env", [dict, librdkafka_for_scram], ids=["the installed one", "a later one"])
+@pytest.mark.parametrize("env", [dict, later_librdkafka], ids=["the installed one", "a later one"])
 def test_check_says_whether_this_librdkafka_can_do_scram(make_inboxd, env):
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"})
     done = sidecar.command("check", env=env())
-    old = not env() and ctypes.CDLL("librdkafka.so.1").rd_kafka_version() < 0x020601ff
+    old = not env() and installed_version() < 0x020601ff
     assert done.returncode == 4
     assert ("librdkafka before 2.6.1" in done.stdout) is old
     assert "correct kafka.sasl.username and kafka.sasl.password" in done.stdout
