@@ -47,9 +47,22 @@ static int give_up_due(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
+/* For a whole lease: a handler that is started again shall find them here. Another member would have them after
+ * two leases only, and so would we. */
+static bool is_unwanted(const struct ingest *ingest, struct partition *partition, int64_t now_ms)
+{
+	if (gate_serves(ingest->options.gate, partition->topic))
+		partition->unwanted_at_ms = 0;
+	else if (partition->unwanted_at_ms == 0)
+		partition->unwanted_at_ms = now_ms;
+	return partition->unwanted_at_ms != 0 &&
+	       now_ms - partition->unwanted_at_ms >= ingest->options.config->worker.lease;
+}
+
 /* Who has become away gives up all: a member that lacks nothing has the first turn at them (rule R16). */
 static int give_up_unwanted(struct ingest *ingest, struct err *err)
 {
+	int64_t now_ms = clock_now_ms();
 	bool away = atomic_load(&ingest->options.health->away);
 	bool leaves = away && !ingest->away;
 	int r;
@@ -58,7 +71,7 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 		struct partition *partition = ingest->partitions.items[i];
 
 		partition->due = partition_is_adopted(partition) &&
-				 (leaves || !gate_serves(ingest->options.gate, partition->topic));
+				 (leaves || is_unwanted(ingest, partition, now_ms));
 	}
 	r = give_up_due(ingest, err);
 	if (r == 0)
@@ -92,7 +105,7 @@ static int notice_taken(struct ingest *ingest, struct err *err)
 /* --- Adopting ---------------------------------------------------------------------------------------- */
 
 /* What is its own in the table only nobody else can have: it is taken in even without a handler, and given up
- * in the next round as not wanted. */
+ * as not wanted when none came. */
 static void consider(const char *topic, int32_t number, bool mine, void *arg)
 {
 	struct ingest *ingest = arg;

@@ -42,9 +42,10 @@ struct partition {
 	int32_t partition;
 	size_t index; /* in the gate */
 	enum partition_state state;
-	bool flowing;        /* not paused, and sought to where we want to read */
-	int64_t retry_at_ms; /* not to be tried before: Kafka did not answer */
-	bool due;            /* to be tried in this round */
+	bool flowing;           /* not paused, and sought to where we want to read */
+	int64_t retry_at_ms;    /* not to be tried before: Kafka did not answer */
+	bool due;               /* to be tried in this round */
+	int64_t unwanted_at_ms; /* ADOPTED: since when no handler wants it; 0 = one does */
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */

@@ -158,6 +158,17 @@ def test_r6_who_has_no_handler_for_it_does_not_adopt_it(left_waiting, start_inbo
     throughout(lambda: not client.deliveries and sum(owners(inbox).values()) == 4, seconds=8)
 
 
+def test_r6_a_handler_that_is_started_again_finds_what_was_adopted(left_waiting, start_inboxd, handler):
+    sidecar = start_inboxd(SHORT, worker={"lease": "12s"})
+    first = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "f0" else DONE)
+    first.wait_event("f0", timeout=60)
+    first.close()
+    throughout(lambda: "adoption_ended" not in sidecar.stderr, seconds=6)  # one round, or two: every five seconds
+    again = handler(sidecar, always(DONE))
+    again.wait_event("f19", timeout=5)
+    assert "adoption_ended" not in sidecar.stderr
+
+
 def test_r6_what_is_its_own_in_the_table_only_goes_to_who_has_a_handler(left_waiting, start_inboxd, handler, topic,
                                                                        former, inbox):
     """As a take or an adoption leaves it whose COMMIT was not heard, when the partition and the handler are gone."""
