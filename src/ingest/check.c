@@ -149,6 +149,14 @@ static int check_topics(const struct config *config, const struct rd_kafka_metad
 	return first;
 }
 
+/* One that can be reached, when it is known. */
+static int32_t broker_of(const struct rd_kafka_metadata *metadata)
+{
+	if (metadata->orig_broker_id >= 0)
+		return metadata->orig_broker_id;
+	return metadata->broker_cnt > 0 ? metadata->brokers[0].id : -1;
+}
+
 static int check_cluster(
 	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
 {
@@ -156,6 +164,7 @@ static int check_cluster(
 	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, 1, NULL, &metadata, ANSWER_MS);
 	CLEANUP(freep) char *cluster = NULL;
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;
+	int32_t broker;
 	int r;
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -171,8 +180,9 @@ static int check_cluster(
 	r = check_topics(config, metadata, report, err);
 	if (r == 0)
 		r = check_dead_topic(config, metadata, report, err);
+	broker = broker_of(metadata);
 	rd_kafka_metadata_destroy(metadata);
-	return r == 0 ? retention_check(probe->kafka, config, report, err) : r;
+	return r == 0 ? retention_check(probe->kafka, config, broker, report, err) : r;
 }
 
 int ingest_check(const struct config *config, struct buf *report, struct err *err)

@@ -120,7 +120,21 @@ static size_t list_topics(const struct config *config, rd_kafka_ConfigResource_t
 	return count;
 }
 
-rd_kafka_queue_t *retention_ask(rd_kafka_t *kafka, const struct config *config)
+/* Of any broker, when one is named: every one of Kafka's knows, and there may be no controller that can be
+ * asked, as with librdkafka's mock cluster. */
+static void describe(rd_kafka_t *kafka, rd_kafka_ConfigResource_t **topics, size_t count,
+	int32_t broker, rd_kafka_queue_t *queue)
+{
+	rd_kafka_AdminOptions_t *options =
+		rd_kafka_AdminOptions_new(kafka, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+
+	if (broker >= 0)
+		(void)rd_kafka_AdminOptions_set_broker(options, broker, NULL, 0);
+	rd_kafka_DescribeConfigs(kafka, topics, count, options, queue);
+	rd_kafka_AdminOptions_destroy(options);
+}
+
+static rd_kafka_queue_t *ask(rd_kafka_t *kafka, const struct config *config, int32_t broker)
 {
 	rd_kafka_ConfigResource_t **topics =
 		calloc(config->kafka_topics.count + 1, sizeof(rd_kafka_ConfigResource_t *));
@@ -129,11 +143,16 @@ rd_kafka_queue_t *retention_ask(rd_kafka_t *kafka, const struct config *config)
 
 	if (count > 0) {
 		queue = rd_kafka_queue_new(kafka);
-		rd_kafka_DescribeConfigs(kafka, topics, count, NULL, queue);
+		describe(kafka, topics, count, broker, queue);
 		rd_kafka_ConfigResource_destroy_array(topics, count);
 	}
 	free(topics);
 	return queue;
+}
+
+rd_kafka_queue_t *retention_ask(rd_kafka_t *kafka, const struct config *config)
+{
+	return ask(kafka, config, -1);
 }
 
 void retention_forget(rd_kafka_queue_t **queue)
@@ -155,11 +174,11 @@ void retention_hear(rd_kafka_queue_t **queue, const struct config *config)
 	retention_forget(queue);
 }
 
-int retention_check(
-	rd_kafka_t *kafka, const struct config *config, struct buf *report, struct err *err)
+int retention_check(rd_kafka_t *kafka, const struct config *config, int32_t broker,
+	struct buf *report, struct err *err)
 {
 	struct check check = { config, report, err, 0 };
-	rd_kafka_queue_t *queue = retention_ask(kafka, config);
+	rd_kafka_queue_t *queue = ask(kafka, config, broker);
 	rd_kafka_event_t *event;
 
 	if (queue == NULL)

@@ -12,9 +12,10 @@
 #include "config/config.h"
 
 /* One line a topic in the report. FAULT_CHECK when retention.processed does not exceed the retention of
- * a topic; what the broker does not tell is reported and passes. Waits up to ten seconds. */
-int retention_check(
-	rd_kafka_t *kafka, const struct config *config, struct buf *report, struct err *err);
+ * a topic; what the broker (a node id; -1: the controller) does not tell is reported and passes. Waits up
+ * to ten seconds. */
+int retention_check(rd_kafka_t *kafka, const struct config *config, int32_t broker,
+	struct buf *report, struct err *err);
 
 /* The same question without waiting: NULL when there is no topic to ask for. retention_hear() takes the answer
  * once it is there, writes what is wrong to the log, and makes the queue NULL. */

@@ -60,6 +60,15 @@ def test_the_port_can_be_chosen(start_broker):
     assert bootstrap == f"127.0.0.1:{port}"
 
 
+def test_check_does_not_wait_for_what_it_cannot_answer(start_broker):
+    _, bootstrap = start_broker("--topic", "orders:1")
+    settings = {"kafka.bootstrap.servers": bootstrap, "kafka.topics": "orders", "kafka.group.id": "g",
+                "postgres.host": "127.0.0.1", "postgres.port": "1"}
+    done = subprocess.run([binary(), "check", *(f"--set={key}={value}" for key, value in settings.items())],
+                          capture_output=True, text=True, timeout=8, env=ENVIRONMENT)  # it would wait for ten seconds
+    assert "retention unknown: DescribeConfigs" in done.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_when_asked(start_broker, number):
     broker, _ = start_broker()
