@@ -106,7 +106,8 @@ const struct option option_table[] = {
 			"alone." },
 	{ "ingest", "batch_wait", OPTION_DURATION, .text = "5ms", .min = 0, .max = MINUTE,
 		AT(ingest.batch_wait),
-		.help = "How long a partial batch may wait for more." },
+		.help = "How long a partial batch may wait for more; no longer than until "
+			"nothing comes for a fifth of it." },
 	{ "ingest", "max_pending", OPTION_INT, .text = "1000000", .min = 1, .max = 1000000000000,
 		AT(ingest.max_pending),
 		.help = "Messages waiting, claimed or unrouted (an estimate; rows parked "

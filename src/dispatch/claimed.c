@@ -147,6 +147,16 @@ static void rescue_finished(struct dispatch *dispatch, struct job *job)
 	metric_add(metrics_get(dispatch->options.metrics, METER_RESCUED, NULL, NULL), job->rescued);
 }
 
+/* Nothing came in, and as much waits as before: the next look can wait. */
+static void note_calm(struct claimer *claimer, const struct job *job, int64_t sum)
+{
+	bool calm = sum == claimer->gauges_sum && job->placed == claimer->gauges_placed;
+
+	claimer->gauges_sum = sum;
+	claimer->gauges_placed = job->placed;
+	claimer->gauges_calm_until_ms = calm ? clock_now_ms() + GAUGES_CALM_MS : 0;
+}
+
 static void gauges_finished(struct dispatch *dispatch, struct job *job)
 {
 	struct metrics *metrics = dispatch->options.metrics;
@@ -163,6 +173,7 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 			(double)gauges->snapshot_ms / 1000.0);
 	}
 	gate_set_waiting(dispatch->options.gate, gauges->waiting + gauges->unrouted, job->placed);
+	note_calm(&dispatch->claimer, job, gauges->waiting + gauges->unrouted);
 	if (pause > GAUGES_EVERY_MS)
 		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
 }

@@ -326,11 +326,18 @@ static void rescue(struct dispatch *dispatch)
 	give(dispatch, job);
 }
 
+static bool is_calm(const struct dispatch *dispatch, int64_t now_ms)
+{
+	return now_ms < dispatch->claimer.gauges_calm_until_ms &&
+	       gate_placed(dispatch->options.gate) == dispatch->claimer.gauges_placed;
+}
+
 static void gauge(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct job *job;
 
-	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms)
+	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms ||
+		is_calm(dispatch, now_ms))
 		return;
 	job = new_job(dispatch, JOB_GAUGES);
 	dispatch->claimer.gauges_at_ms = now_ms + GAUGES_EVERY_MS;

@@ -45,6 +45,7 @@ TAILQ_HEAD(session_list, session);
 #define DESCRIPTORS_KEPT 128   /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
 #define TICK_MS          20    /* deadlines, polls and retries are looked at this often */
 #define GAUGES_EVERY_MS  2000  /* the table is counted */
+#define GAUGES_CALM_MS   10000 /* the same, when nothing has changed */
 #define SELDOM_EVERY_MS  10000 /* the dead are counted, and the server's sessions looked at */
 #define OUTPUT_MAX_BYTES ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
 #define INPUT_MAX_BYTES                                                                            \
@@ -123,6 +124,9 @@ struct claimer {
 	int64_t due_at_ms;  /* earliest retry known; INT64_MAX = none */
 	int64_t sweep_at_ms;
 	int64_t gauges_at_ms;
+	int64_t gauges_calm_until_ms; /* unless ingest has placed something */
+	int64_t gauges_placed;        /* by then */
+	int64_t gauges_sum;           /* counted last */
 	int64_t seldom_at_ms;
 	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;

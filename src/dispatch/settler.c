@@ -191,6 +191,7 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->settler.under_way -= job->count;
 	dispatch->settler.jobs--;
+	dispatch->claimer.gauges_calm_until_ms = 0; /* what waits may be another number now */
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
 	for (size_t i = job->count; i-- > 0;) {

@@ -24,12 +24,13 @@
 
 #define IDLE_POLL_US      100000LL
 #define BLOCKED_POLL_US   20000LL
-#define PEEK_EVERY_MS     2000
+#define PEEK_EVERY_MS     4000
 #define LOOK_EVERY_MS     2000
 #define BROKER_WAIT_MS    500
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
+#define GAPS              5  /* of ingest.batch_wait: a record is waited for so long at most */
 #define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
@@ -233,6 +234,16 @@ static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 	rd_kafka_message_destroy(record);
 }
 
+/* How long to wait for one more record. A batch that may be stored waits a part of its time for each: who
+ * comes alone does not wait for company that is not on its way. */
+static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t now_us)
+{
+	int64_t until_us = collect_until(ingest, began_us);
+	int64_t gap_us = ingest->options.config->ingest.batch_wait * 1000 / GAPS;
+
+	return may_store(ingest) && now_us + gap_us < until_us ? now_us + gap_us : until_us;
+}
+
 /* Polls until the batch is full or due; also when nothing may flow, since polling keeps the group. */
 static void collect(struct ingest *ingest)
 {
@@ -241,17 +252,19 @@ static void collect(struct ingest *ingest)
 	rd_kafka_message_t *record;
 
 	ingest->changed = false;
+	ingest->alone = false;
 	do {
 		record = consumer_poll(
-			ingest->consumer, poll_ms(collect_until(ingest, began_us), now_us));
+			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
+		ingest->alone = record == NULL && may_store(ingest);
 		if (record != NULL) {
 			collect_one(ingest, record);
 			atomic_store_explicit(
 				&ingest->options.health->broker_ok, true, memory_order_relaxed);
 		}
 		now_us = clock_now_us();
-	} while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest) &&
-		 now_us < collect_until(ingest, began_us));
+	} while (!ingest->changed && !ingest->alone && !is_stopping(ingest) &&
+		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
 	look_again(ingest);
 }
 
@@ -281,8 +294,9 @@ static void store(struct ingest *ingest)
 
 static bool is_due(const struct ingest *ingest)
 {
-	return may_store(ingest) && (collect_is_full(ingest) || is_stopping(ingest) ||
-					    clock_now_us() >= collect_until(ingest, 0));
+	return may_store(ingest) &&
+	       (ingest->alone || collect_is_full(ingest) || is_stopping(ingest) ||
+		       clock_now_us() >= collect_until(ingest, 0));
 }
 
 static void look_around(struct ingest *ingest)

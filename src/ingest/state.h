@@ -91,6 +91,7 @@ struct ingest {
 	unsigned holds;
 	unsigned resets_seen;
 	bool changed; /* an event wants the next round now */
+	bool alone;   /* no record came for a while: the batch need not wait for more */
 	bool bound;   /* the schema is known to belong to this cluster and group */
 	bool member;  /* subscribed: in the group, or on the way into it */
 	bool away;    /* what was adopted before it became away is given up */

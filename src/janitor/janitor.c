@@ -23,7 +23,8 @@
 #define PAUSE_TIMES       9 /* as long as the round took: a tenth of the time is work */
 #define PAUSE_LEAST_MS    10
 #define IDLE_LEAST_MS     1000
-#define IDLE_MOST_MS      10000
+#define IDLE_MOST_MS      20000 /* below the half minute after which another instance takes over */
+#define SELDOM_MOST_MS    60000 /* kinds of which there is little */
 #define FAULT_LEAST_MS    1000
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
@@ -76,15 +77,25 @@ static int64_t within(int64_t value, int64_t least, int64_t most)
 	return value > most ? most : value;
 }
 
-static int64_t idle_ms(const struct config *config)
+/* After a batch of this kind found nothing more. */
+static int64_t idle_ms(const struct config *config, enum retain_kind kind)
 {
-	int64_t shortest = CONFIG_NEVER;
+	bool is_many = kind == RETAIN_PROCESSED || kind == RETAIN_PAYLOAD;
+
+	return within(
+		age_of(config, kind) / 10, IDLE_LEAST_MS, is_many ? IDLE_MOST_MS : SELDOM_MOST_MS);
+}
+
+/* After a round that found nothing more. */
+static int64_t shortest_idle_ms(const struct config *config)
+{
+	int64_t shortest = IDLE_MOST_MS;
 
 	for (int kind = 0; kind < RETAIN_KINDS; kind++) {
-		if (age_of(config, kind) < shortest)
-			shortest = age_of(config, kind);
+		if (idle_ms(config, kind) < shortest)
+			shortest = idle_ms(config, kind);
 	}
-	return within(shortest / 10, IDLE_LEAST_MS, IDLE_MOST_MS);
+	return shortest;
 }
 
 static void count(struct janitor *janitor, enum retain_kind kind, int64_t affected)
@@ -114,7 +125,7 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	if (r != 0)
 		return r;
 	count(janitor, kind, done.affected);
-	janitor->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config);
+	janitor->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
 	*more |= done.more;
 	return 0;
 }
@@ -201,7 +212,7 @@ static int64_t round_of(struct janitor *janitor)
 		return on_fault(janitor, &err);
 	on_success(janitor);
 	if (r == RETAIN_ANOTHERS || !more)
-		return idle_ms(config);
+		return shortest_idle_ms(config);
 	return within(
 		(clock_now_us() - began_us) * PAUSE_TIMES / 1000, PAUSE_LEAST_MS, FAULT_MOST_MS);
 }
