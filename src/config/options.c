@@ -170,7 +170,8 @@ const struct option option_table[] = {
 		.help = "Rows claimed by one statement, at most." },
 	{ "worker", "poll", OPTION_DURATION, .text = "1s", .min = 10, .max = HOUR,
 		AT(worker.poll),
-		.help = "How often to look for rows that became due." },
+		.help = "How often to look for rows that became due; half as often when there are "
+			"none." },
 	{ "worker", "lease", OPTION_DURATION, .text = "15s", .min = 3 * SECOND, .max = HOUR,
 		AT(worker.lease),
 		.help = "An instance whose heartbeat is older is dead, and its rows are "

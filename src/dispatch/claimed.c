@@ -94,6 +94,8 @@ static void due_finished(struct dispatch *dispatch, struct job *job)
 		gate_dirty(dispatch->options.gate, job->indexes[i]);
 	if (job->claimed.seen > 0 || any_overflow(dispatch))
 		dispatch->claimer.poll_at_ms = 0; /* more may be there */
+	else /* retries are known, replays are told: the next look may take longer */
+		dispatch->claimer.poll_at_ms += dispatch->options.config->worker.poll;
 	admit_claimed(dispatch, job);
 	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
 }
