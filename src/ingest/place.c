@@ -68,6 +68,22 @@ static void say_gap(
 		metrics_get(ingest->options.metrics, METER_OFFSET_GAPS, partition->topic, NULL), 1);
 }
 
+/* What was asked for by hand need not be in the log. */
+static void say_sought(const struct partition *partition, const struct position_facts *facts,
+	const struct position *position)
+{
+	bool there = position->start == facts->watermark;
+	enum log_level level = there ? LOG_INFO : LOG_WARN;
+
+	log_at(level, "seek_applied", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition),
+		LOG_INT("asked_offset", facts->watermark), LOG_INT("start_offset", position->start),
+		LOG_INT("log_begins", facts->low), LOG_INT("log_ends", facts->high),
+		LOG_STR("next", there ? "reading goes on there"
+				      : "the log does not go there; reading goes on from its "
+					"earliest record"));
+}
+
 static void refuse(struct ingest *ingest, const struct partition *partition)
 {
 	struct err err = ERR_INIT;
@@ -128,6 +144,8 @@ static void apply(struct ingest *ingest, struct partition *partition,
 	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
 	bool elsewhere = position->recreated || position->gap;
 
+	if (partition->forced && facts->alone && facts->watermark >= 0)
+		say_sought(partition, facts, position);
 	if (position->recreated)
 		say_recreated(ingest, partition, old, position->start);
 	if (position->gap)

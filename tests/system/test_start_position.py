@@ -84,6 +84,26 @@ def test_seek_moves_the_watermark_forward_past_what_nobody_wants(inboxd, streams
     assert inbox.message("e5")
 
 
+def sought(sidecar):
+    return [line for line in sidecar.stderr.splitlines() if "event=seek_applied" in line]
+
+
+def test_the_log_says_where_a_seek_landed(inboxd, streams, topic, inbox):
+    for number in range(3):
+        streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
+    inbox.wait_stored(3)
+    inbox.query("SELECT inbox.seek(%s, 0, 1)", [topic])
+    eventually(lambda: sought(inboxd))
+    assert "level=info" in sought(inboxd)[0] and "asked_offset=1 start_offset=1" in sought(inboxd)[0]
+    eventually(lambda: inbox.offsets()[topic, 0] == 3)
+    inbox.query("SELECT inbox.seek(%s, 0, 1000)", [topic])
+    eventually(lambda: len(sought(inboxd)) > 1)
+    assert "level=warn" in sought(inboxd)[1] and "asked_offset=1000 start_offset=0" in sought(inboxd)[1]
+    assert "log_begins=0 log_ends=3" in sought(inboxd)[1]
+    eventually(lambda: inbox.offsets()[topic, 0] == 3)
+    assert len(sought(inboxd)) == 2 and inbox.count() == 3
+
+
 def test_a_new_group_reads_from_the_beginning(start_inboxd, streams, topic, inbox):
     streams.events(topic, ["a", "b"])
     start_inboxd()
