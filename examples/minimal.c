@@ -10,5 +10,6 @@ static void print(struct inbox_delivery *delivery, void *out)
 int main(void)
 {
 	struct inbox_handler_options options = { .name = "demo" };
+	setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines at once, also into a pipe */
 	return inbox_handler_serve(&options, print, stdout);
 }

@@ -1,7 +1,9 @@
-import json, os, socket
+import json, os, socket, sys
 
+path = os.environ.get("INBOXD_SOCKET_PATH", "/run/inboxd/inbox.sock")
 inbox = socket.socket(socket.AF_UNIX)
-inbox.connect(os.environ.get("INBOXD_SOCKET_PATH", "/run/inboxd/inbox.sock"))
+if error := inbox.connect_ex(path):
+    sys.exit(f"{path}: {os.strerror(error)}; start inboxd, or set INBOXD_SOCKET_PATH")
 def send(message):
     inbox.sendall(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 

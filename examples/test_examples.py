@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -76,8 +77,22 @@ def the_total_is_the_result(sidecar):
     assert answer["result"]["result"] == {"total_cents": 12}, answer
 
 
+def what_it_prints_is_there_at_once(process):
+    ready, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+    assert ready and process.stdout.readline(), "nothing is printed before it ends"
+
+
+def without_a_sidecar_it_says_so_in_a_line(example, directory):
+    environment = {**os.environ, "INBOXD_SOCKET_PATH": f"{directory}/none.sock"}
+    done = subprocess.run([sys.executable, example], env=environment, capture_output=True, text=True,
+                          timeout=DEADLINE_S)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "none.sock: No such file or directory" in done.stderr, done.stderr
+
+
 EVERY = [a_message_is_answered_done, a_tombstone_is_answered_done]
 RULES = {"handler": EVERY + [an_order_without_cents_is_dead, the_total_is_the_result]}
+PRINTS = ["minimal", "handler"]
 
 
 def leaves_on_sigterm(sidecar, process, drains):
@@ -94,12 +109,14 @@ def try_example(example, directory):
     sidecar = Sidecar(path)
     command = [sys.executable, example] if example.endswith(".py") else [example]
     process = subprocess.Popen(command, env={**os.environ, "INBOXD_SOCKET_PATH": path},
-                               stdout=subprocess.DEVNULL)
+                               stdout=subprocess.PIPE)
     try:
         sidecar.accept()
         for rule in RULES.get(pathlib.Path(example).stem, EVERY):
             rule(sidecar)
             print(f"{pathlib.Path(example).name}: {rule.__name__}")
+        if pathlib.Path(example).stem in PRINTS:
+            what_it_prints_is_there_at_once(process)
         leaves_on_sigterm(sidecar, process, drains=not example.endswith("minimal.py"))
     finally:
         process.kill()
@@ -111,6 +128,8 @@ def main():
     for example in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as directory:
             try_example(example, directory)
+            if example.endswith("minimal.py"):
+                without_a_sidecar_it_says_so_in_a_line(example, directory)
 
 
 if __name__ == "__main__":
