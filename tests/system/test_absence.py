@@ -234,6 +234,18 @@ def test_r6_who_is_assigned_it_takes_it_from_who_adopted_it(left_waiting, start_
     assert adopter.status()["group_joined"], "it goes on with its own partitions"
 
 
+def test_r6_who_starts_while_kafka_is_away_waits_for_it_with_everything(left_waiting, make_inboxd, handler,
+                                                                        kafka, inbox):
+    kafka.stop()
+    sidecar = make_inboxd(SHORT).start(ready=False)
+    eventually(lambda: "event=started" in sidecar.stderr)
+    client = handler(sidecar, always(DONE))
+    throughout(lambda: not client.deliveries, seconds=9)  # a lease, and a round of adopting
+    kafka.start()
+    inbox.wait_processed(20, timeout=60)
+    assert client.event_ids == left_waiting
+
+
 def test_r6_retries_go_on_while_kafka_is_away_for_longer_than_the_session(start_inboxd, handler, kafka, send,
                                                                           inbox):
     sidecar = start_inboxd(SHORT, kafka={"session.timeout.ms": 6000})
