@@ -11,67 +11,10 @@
 #include "ingest/ask.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/ingest.h"
+#include "ingest/probe.h"
 #include "ingest/retention.h"
-#include "ingest/trust.h"
 
 #define ANSWER_MS 10000
-
-struct probe {
-	struct trust trust; /* first: see trust_listen() */
-	rd_kafka_t *kafka;
-	rd_kafka_resp_err_t last_code;
-	char last_error[512]; /* what librdkafka said last: better than "timed out" */
-};
-
-static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
-{
-	struct probe *probe = opaque;
-
-	(void)kafka;
-	/* That no broker is left only follows from what was said before. */
-	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
-		return;
-	probe->last_code = (rd_kafka_resp_err_t)code;
-	(void)snprintf(probe->last_error, sizeof(probe->last_error), "%s: %s",
-		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
-}
-
-static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
-{
-	(void)kafka;
-	(void)level;
-	(void)facility;
-	(void)text;
-}
-
-/* What went wrong, for the end of a sentence: its words, and what to do where that is known. */
-static void add_trouble(struct probe *probe, const char *otherwise, struct buf *out)
-{
-	const char *advice;
-
-	(void)rd_kafka_poll(probe->kafka, 0); /* errors are events */
-	advice = trust_advice(&probe->trust, probe->last_code, probe->last_error);
-	buf_addf(out, "%s%s%s", probe->last_error[0] == '\0' ? otherwise : probe->last_error,
-		advice == NULL ? "" : "; ", advice == NULL ? "" : advice);
-}
-
-static int probe_open(struct probe *probe, const struct config *config, struct err *err)
-{
-	rd_kafka_conf_t *conf = NULL;
-	char words[512];
-
-	if (consumer_conf_new(&conf, config, err) < 0)
-		return FAULT_CONFIG;
-	rd_kafka_conf_set_opaque(conf, probe);
-	rd_kafka_conf_set_error_cb(conf, on_error);
-	rd_kafka_conf_set_log_cb(conf, on_log);
-	trust_listen(conf);
-	probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-	if (probe->kafka != NULL)
-		return 0;
-	rd_kafka_conf_destroy(conf);
-	return err_set(err, FAULT_CONFIG, "kafka: %s", words);
-}
 
 /* --- Topics --------------------------------------------------------------------------------------- */
 
@@ -126,7 +69,8 @@ static int check_dead_topic(const struct config *config, const struct rd_kafka_m
 	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_CHECK, "retry.dead_topic: topic \"%s\": %s", name,
 			rd_kafka_err2str(topic->err));
-	buf_addf(report, "kafka: dead topic %s: %d partitions\n", name, topic->partition_cnt);
+	buf_addf(report, "kafka: dead topic %s: %d partition%s\n", name, topic->partition_cnt,
+		plural(topic->partition_cnt));
 	return 0;
 }
 
@@ -163,16 +107,11 @@ static int check_cluster(
 	const struct rd_kafka_metadata *metadata = NULL;
 	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, 1, NULL, &metadata, ANSWER_MS);
 	CLEANUP(freep) char *cluster = NULL;
-	CLEANUP(buf_fini) struct buf words = BUF_INIT;
 	int32_t broker;
 	int r;
 
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
-		add_trouble(probe, rd_kafka_err2str(code), &words);
-		return err_set(err, FAULT_KAFKA,
-			"no broker of kafka.bootstrap.servers (%s) answered: %s",
-			consumer_conf_value(config, "bootstrap.servers", ""), buf_str(&words));
-	}
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return probe_no_answer(probe, config, "answered", rd_kafka_err2str(code), err);
 	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
 	buf_addf(report, "kafka: cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
@@ -188,35 +127,27 @@ static int check_cluster(
 int ingest_check(const struct config *config, struct buf *report, struct err *err)
 {
 	struct probe probe = { .kafka = NULL };
-	int r = probe_open(&probe, config, err);
+	int r = probe_open(&probe, config, false, err);
 
-	if (r < 0)
-		return r;
-	/* The events of a consumer come through the queue that is polled. */
-	(void)rd_kafka_poll(probe.kafka, 0);
-	r = check_cluster(&probe, config, report, err);
-	rd_kafka_destroy(probe.kafka);
+	if (r == 0)
+		r = check_cluster(&probe, config, report, err);
+	probe_close(&probe);
 	return r;
 }
 
 int ingest_identify(
 	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
 {
-	CLEANUP(buf_fini) struct buf words = BUF_INIT;
 	struct probe probe = { .kafka = NULL };
-	int r = probe_open(&probe, config, err);
+	int r = probe_open(&probe, config, false, err);
 
 	if (r < 0)
 		return r;
 	*cluster_id = ask_cluster_id(probe.kafka, ANSWER_MS);
 	*group_id = consumer_conf_value(config, "group.id", "");
-	if (*cluster_id == NULL) {
-		add_trouble(&probe, "no answer", &words);
-		r = err_set(err, FAULT_KAFKA,
-			"no broker of kafka.bootstrap.servers (%s) told the cluster's id: %s",
-			consumer_conf_value(config, "bootstrap.servers", ""), buf_str(&words));
-	}
-	rd_kafka_destroy(probe.kafka);
+	if (*cluster_id == NULL)
+		r = probe_no_answer(&probe, config, "told the cluster's id", "no answer", err);
+	probe_close(&probe);
 	return r;
 }
 

@@ -1,6 +1,5 @@
 #include "ingest/verify.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "base/digest.h"
 #include "base/plural.h"
 #include "ingest/collect.h"
-#include "ingest/consumer_conf.h"
+#include "ingest/probe.h"
 #include "queries.h"
 
 #define ANSWER_MS  10000
@@ -21,7 +20,7 @@ struct verify {
 	struct verify_counts *counts;
 	struct collector collector;
 	const struct identity_rules *rules;
-	rd_kafka_t *kafka;
+	struct probe probe;
 	int32_t partition;
 	/* The range, and the batch in hand. */
 	int64_t from;
@@ -33,8 +32,7 @@ struct verify {
 	/* The gap that grows; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
-	bool read;            /* a sidecar has read a partition, or --to was given */
-	char last_error[256]; /* what librdkafka said last: better than "timed out" */
+	bool read; /* a sidecar has read a partition, or --to was given */
 };
 
 static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka_resp_err_t code)
@@ -180,7 +178,7 @@ static int read_range(struct verify *v, struct err *err)
 	int r = 0;
 
 	while (r == 0) {
-		rd_kafka_message_t *message = rd_kafka_consumer_poll(v->kafka, POLL_MS);
+		rd_kafka_message_t *message = rd_kafka_consumer_poll(v->probe.kafka, POLL_MS);
 
 		if (message == NULL) {
 			if (clock_now_ms() - heard_ms > SILENCE_MS)
@@ -201,7 +199,7 @@ static int assign(struct verify *v, struct err *err)
 	rd_kafka_resp_err_t code;
 
 	rd_kafka_topic_partition_list_add(list, v->request->topic, v->partition)->offset = v->from;
-	code = rd_kafka_assign(v->kafka, list);
+	code = rd_kafka_assign(v->probe.kafka, list);
 	rd_kafka_topic_partition_list_destroy(list);
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0
 						  : as_err(err, FAULT_KAFKA, "assign", code)->fault;
@@ -230,7 +228,7 @@ static int find_range(struct verify *v, struct err *err)
 	int64_t high = 0;
 	int64_t watermark = -1;
 	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
-		v->kafka, v->request->topic, v->partition, &low, &high, ANSWER_MS);
+		v->probe.kafka, v->request->topic, v->partition, &low, &high, ANSWER_MS);
 	int r = read_watermark(v, &watermark, err);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -261,7 +259,7 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 	r = assign(v, err);
 	if (r == 0)
 		r = read_range(v, err);
-	(void)rd_kafka_assign(v->kafka, NULL);
+	(void)rd_kafka_assign(v->probe.kafka, NULL);
 	end_gap(v);
 	v->request->progress(v->request->arg, 0, 0);
 	return r;
@@ -269,60 +267,13 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 
 /* --- All of it -------------------------------------------------------------------------------------- */
 
-static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
-{
-	struct verify *v = opaque;
-
-	(void)kafka;
-	(void)snprintf(v->last_error, sizeof(v->last_error), "%s: %s",
-		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
-}
-
-/* The settings of a sidecar make librdkafka tell a lot, which is nothing to somebody at a terminal. */
-static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
-{
-	(void)kafka;
-	(void)level;
-	(void)facility;
-	(void)text;
-}
-
-static int open_kafka(struct verify *v, struct err *err)
-{
-	rd_kafka_conf_t *conf = NULL;
-	char words[512];
-	int r = consumer_conf_new(&conf, v->request->config, err);
-
-	if (r < 0)
-		return r;
-	rd_kafka_conf_set_opaque(conf, v);
-	rd_kafka_conf_set_error_cb(conf, on_error);
-	rd_kafka_conf_set_log_cb(conf, on_log);
-	if (rd_kafka_conf_set(conf, "enable.partition.eof", "true", words, sizeof(words)) ==
-		RD_KAFKA_CONF_OK)
-		v->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-	if (v->kafka == NULL) {
-		rd_kafka_conf_destroy(conf);
-		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
-	}
-	(void)rd_kafka_poll_set_consumer(v->kafka);
-	return 0;
-}
-
-static int no_answer(struct verify *v, rd_kafka_resp_err_t code, struct err *err)
-{
-	(void)rd_kafka_consumer_poll(v->kafka, 0); /* for on_error() */
-	return err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) answered: %s",
-		consumer_conf_value(v->request->config, "bootstrap.servers", ""),
-		v->last_error[0] != '\0' ? v->last_error : rd_kafka_err2str(code));
-}
-
 /* How many partitions the topic has. */
 static int count_partitions(struct verify *v, int32_t *out, struct err *err)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
-	rd_kafka_topic_t *topic = rd_kafka_topic_new(v->kafka, v->request->topic, NULL);
-	rd_kafka_resp_err_t code = rd_kafka_metadata(v->kafka, 0, topic, &metadata, ANSWER_MS);
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(v->probe.kafka, v->request->topic, NULL);
+	rd_kafka_resp_err_t code =
+		rd_kafka_metadata(v->probe.kafka, 0, topic, &metadata, ANSWER_MS);
 
 	*out = code == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1
 		       ? metadata->topics[0].partition_cnt
@@ -331,7 +282,8 @@ static int count_partitions(struct verify *v, int32_t *out, struct err *err)
 		rd_kafka_metadata_destroy(metadata);
 	rd_kafka_topic_destroy(topic);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return no_answer(v, code, err);
+		return probe_no_answer(
+			&v->probe, v->request->config, "answered", rd_kafka_err2str(code), err);
 	if (*out == 0)
 		return err_set(err, FAULT_CHECK,
 			"topic \"%s\" has no partitions: it does not exist, or may not be seen "
@@ -351,7 +303,7 @@ static int verify_all(struct verify *v, struct err *err)
 	int r = collector_init(&v->collector, config, err);
 
 	if (r == 0)
-		r = open_kafka(v, err);
+		r = probe_open(&v->probe, config, true, err);
 	if (r == 0)
 		r = count_partitions(v, &partitions, err);
 	if (r != 0)
@@ -388,8 +340,7 @@ int ingest_verify(
 	r = verify_all(v, err);
 	if (r == 0 && !v->read)
 		r = never_read(v, err);
-	if (v->kafka != NULL)
-		rd_kafka_destroy(v->kafka);
+	probe_close(&v->probe);
 	collector_fini(&v->collector, request->config);
 	params_fini(&v->params);
 	return r;
