@@ -241,10 +241,14 @@ static void reload(struct daemon *daemon, struct incarnation *life)
 	struct strings restart = { NULL, 0 };
 	struct err err = ERR_INIT;
 	struct config *config = NULL;
+	bool full = daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]);
 
-	if (daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]) ||
-		config_reload(&config, daemon->config, daemon->options.sources, &restart, &err) !=
-			0) {
+	if (full)
+		(void)err_set(&err, FAULT_CONFIG,
+			"it was reloaded %zu times, and every one is kept: restart inboxd for more",
+			daemon->reloads);
+	if (full || config_reload(&config, daemon->config, daemon->options.sources, &restart,
+			    &err) != 0) {
 		log_error("reload_failed", LOG_STR("error", err.text),
 			LOG_STR("next", "the configuration in force stays"));
 		return;

@@ -1,6 +1,7 @@
 """Configuration, commands and exit codes: one clear error, and what to do about it."""
 
 import pathlib
+import signal
 
 import pytest
 
@@ -229,8 +230,6 @@ def test_a_schema_of_another_name_works(start_inboxd, streams, topic, db):
 
 
 def test_hangup_reloads_and_says_what_needs_a_restart(inboxd):
-    import signal
-
     inboxd.write_configuration({"log": {"level": "debug"}, "worker": {"connections": 3}})
     inboxd.signal(signal.SIGHUP)
     eventually(lambda: "worker.connections" in inboxd.stderr)
@@ -238,12 +237,20 @@ def test_hangup_reloads_and_says_what_needs_a_restart(inboxd):
 
 
 def test_a_broken_file_at_a_reload_changes_nothing(inboxd):
-    import signal
-
     pathlib.Path(inboxd.config_file).write_text("retry: [")
     inboxd.signal(signal.SIGHUP)
     eventually(lambda: "inboxd.yaml" in inboxd.stderr.partition("ready")[2]
                or "reload" in inboxd.stderr)
+    assert inboxd.get("/readyz")[0] == 200
+
+
+def test_a_process_that_was_reloaded_too_often_says_so(inboxd):
+    for number in range(1, 65):
+        inboxd.signal(signal.SIGHUP)
+        eventually(lambda: inboxd.stderr.count("event=reloaded ") == number, every=0.005)
+    inboxd.signal(signal.SIGHUP)
+    eventually(lambda: "event=reload_failed" in inboxd.stderr)
+    assert "reloaded 64 times" in inboxd.stderr and "restart inboxd" in inboxd.stderr
     assert inboxd.get("/readyz")[0] == 200
 
 
