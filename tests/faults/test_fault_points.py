@@ -61,10 +61,16 @@ def test_killed_in_doubt(fleet, point, error):
     ends_clean(fleet)
 
 
-def killed_with_messages_open(fleet):
+def at_work(fleet, records):
+    """A sidecar that has handled so many records; more are being produced."""
     one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
-    fleet.wait_for_progress(50)
+    fleet.wait_for_progress(records)
+    return one
+
+
+def killed_with_messages_open(fleet):
+    one = at_work(fleet, 50)
     one.kill()
     fleet.enough()
     return one
@@ -94,9 +100,7 @@ def test_killed_at_adoption(fleet, point, topic, make_topic):
 
 @pytest.mark.parametrize("point", points.AT_STOP)
 def test_killed_at_stop(fleet, point):
-    one = fleet.add(kafka=SOON)
-    fleet.produce_in_background()
-    fleet.wait_for_progress(50)
+    one = at_work(fleet, 50)
     one.arm(f"{point} kill")
     one.sidecar.signal(signal.SIGTERM)
     one.wait_killed()
@@ -108,9 +112,7 @@ def test_killed_at_stop(fleet, point):
 @pytest.mark.parametrize("error, nth", [(error, nth) for error, hits in points.ERRORS.items()
                                         for nth in hits])
 def test_the_answer_is_lost(fleet, error, nth):
-    one = fleet.add(kafka=SOON)
-    fleet.produce_in_background()
-    fleet.wait_for_progress(20)
+    one = at_work(fleet, 20)
     one.arm(f"{error} error {nth}")
     one.wait_hit(error)
     fleet.wait_for_progress(50)
@@ -121,9 +123,7 @@ def test_the_answer_is_lost(fleet, error, nth):
 
 @pytest.mark.parametrize("error", points.ERRORS)
 def test_every_answer_is_lost_for_a_while(fleet, error):
-    one = fleet.add(kafka=SOON)
-    fleet.produce_in_background()
-    fleet.wait_for_progress(20)
+    one = at_work(fleet, 20)
     one.arm(f"{error} error *")
     eventually(lambda: one.hits().count((error, "error")) >= 4, what=f"four times {error}")
     fleet.enough()

@@ -217,20 +217,27 @@ def test_a_thousand_connections_disturb_nobody(fleet):
     with few_descriptors():
         one = fleet.add()
     fleet.produce_in_background()
-    wires = [Wire(one.sidecar.socket_path) for _ in range(1100)]
-    try:
+    with crowd(one, 1100) as wires:
         wait_for_healthy(fleet)
         refused = [wire for wire in wires if is_closed(wire)]
         assert len(refused) == 1100 + 2 - 1024
         fleet.inbox.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
                           " current_database() AND application_name LIKE 'inboxd%'")
         wait_for_healthy(fleet)
-    finally:
-        for wire in wires:
-            wire.close()
     eventually(lambda: can_join(one), what="room for a handler")
     fleet.assert_clean()
     healthy_is_undisturbed(one)
+
+
+@contextlib.contextmanager
+def crowd(instance, count):
+    """So many connections that say nothing."""
+    wires = [Wire(instance.sidecar.socket_path) for _ in range(count)]
+    try:
+        yield wires
+    finally:
+        for wire in wires:
+            wire.close()
 
 
 def is_closed(wire):
@@ -258,16 +265,12 @@ def test_more_connections_than_descriptors_disturb_nobody(fleet):
     wait_for_healthy(fleet, 50)
     used = len(os.listdir(f"/proc/{one.sidecar.pid}/fd"))
     resource.prlimit(one.sidecar.pid, resource.RLIMIT_NOFILE, (used + 20, 20000))
-    wires = [Wire(one.sidecar.socket_path) for _ in range(60)]
-    try:
+    with crowd(one, 60):
         wait_for_healthy(fleet)
         logged = len(one.sidecar.stderr)
         throughout(lambda: one.is_running, 2)
         assert len(one.sidecar.stderr) - logged < 20_000
         wait_for_healthy(fleet)
-    finally:
-        for wire in wires:
-            wire.close()
     eventually(lambda: can_join(one), what="room for a handler")
     fleet.assert_clean()
     healthy_is_undisturbed(one)
