@@ -78,7 +78,7 @@ void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES])
 
 struct head_texts {
 	char id[ENTRY_ID_BYTES];
-	char claim[3 * DIGITS_MAX + sizeof("..")];
+	char claim[sizeof("..") + (size_t)3 * DIGITS_MAX];
 };
 
 static void add_claim(char *out, const struct message *message, int32_t instance)
