@@ -226,7 +226,9 @@ def test_r6_who_is_assigned_it_takes_it_from_who_adopted_it(left_waiting, start_
     eventually(lambda: owners(inbox).get("second") == 1, timeout=40)
     send("f20", "order.placed", key="k", to=former, partition=0)
     inbox.wait_stored(21)
-    throughout(lambda: not new.deliveries, seconds=1.5)
+    # Who adopted it has noticed when it has given back what it had not delivered.
+    eventually(lambda: inbox.count("claimed") == 1)
+    assert not new.deliveries
     old.answer(old.deliveries[0], DONE)
     inbox.wait_processed(21)
     assert old.event_ids == ["f0"]
