@@ -303,4 +303,4 @@ def test_check_names_the_topic(make_inboxd, dead_topic):
     assert sidecar.command("migrate").returncode == 0
     done = sidecar.command("check")
     assert done.returncode == 0, done.stdout
-    assert f"dead topic {dead_topic}: 1 partitions" in done.stdout
+    assert f"dead topic {dead_topic}: 1 partition\n" in done.stdout
