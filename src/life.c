@@ -256,6 +256,8 @@ static void reload(struct daemon *daemon, struct incarnation *life)
 	daemon->reloaded[daemon->reloads++] = config;
 	daemon->config = config;
 	log_configure(config->log.level, config->log.json);
+	for (size_t i = 0; i < config->warnings.count; i++)
+		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
 	dispatch_reload(life->dispatch, config);
 	janitor_reload(life->janitor, config);
 	dead_topic_reload(life->dead_topic, config);

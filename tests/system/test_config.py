@@ -236,6 +236,13 @@ def test_hangup_reloads_and_says_what_needs_a_restart(inboxd):
     assert inboxd.is_running()
 
 
+def test_what_is_odd_in_a_reloaded_file_is_said_as_at_a_start(inboxd):
+    inboxd.write_configuration({"kafka": {"plugin.odd.name": "x"}})
+    inboxd.signal(signal.SIGHUP)
+    eventually(lambda: "event=config_warning" in inboxd.stderr)
+    assert "kafka.plugin.odd.name: librdkafka does not list this name" in inboxd.stderr
+
+
 def test_a_broken_file_at_a_reload_changes_nothing(inboxd):
     pathlib.Path(inboxd.config_file).write_text("retry: [")
     inboxd.signal(signal.SIGHUP)
