@@ -50,7 +50,15 @@ static rd_kafka_error_t *hand_over(rd_kafka_t *kafka, const struct credentials *
 #endif
 }
 
-/* The first time says nothing: the client was made with them a moment ago. */
+/* The client was made with these. */
+static bool as_at_start(const struct setting *username, const struct setting *password,
+	const struct credentials *fresh)
+{
+	return strcmp(username->value, fresh->username) == 0 &&
+	       strcmp(password->value, fresh->password) == 0;
+}
+
+/* The first time says nothing when nothing has changed: the client was made with them a moment ago. */
 static void tell(bool first, const struct credentials *fresh, rd_kafka_t *kafka)
 {
 	rd_kafka_error_t *error = hand_over(kafka, fresh);
@@ -80,7 +88,8 @@ void credentials_refresh(
 	fresh.password = read_again(password);
 	if (fresh.username == NULL || fresh.password == NULL || same(credentials, &fresh))
 		return;
-	tell(credentials->username == NULL, &fresh, kafka);
+	tell(credentials->username == NULL && as_at_start(username, password, &fresh), &fresh,
+		kafka);
 	credentials_fini(credentials);
 	*credentials = fresh;
 	fresh = (struct credentials){ NULL, NULL };
