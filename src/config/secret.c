@@ -25,20 +25,25 @@ static bool is_regular(const char *path)
 	return stat(path, &found) == 0 && S_ISREG(found.st_mode);
 }
 
-const char *secret_now(const struct setting *setting, struct buf *scratch)
+const char *secret_fresh(const struct setting *setting, struct buf *scratch)
 {
 	struct err err = ERR_INIT;
-	int r;
 
-	if (setting->file == NULL || !is_regular(setting->file))
+	if (setting->file == NULL)
 		return setting->value;
-	buf_reset(scratch);
-	r = secret_read(setting->file, scratch, &err);
-	if (r == FAULT_MEMORY)
+	if (!is_regular(setting->file))
 		return NULL;
+	buf_reset(scratch);
 	/* Cut off in the middle of being written is not told from empty: no secret is. */
-	if (r < 0 || scratch->length == 0)
-		return setting->value;
+	if (secret_read(setting->file, scratch, &err) < 0 || scratch->length == 0)
+		return NULL;
 	(void)buf_str(scratch); /* ends it with a NUL */
 	return buf_ok(scratch) ? scratch->data : NULL;
+}
+
+const char *secret_now(const struct setting *setting, struct buf *scratch)
+{
+	const char *fresh = secret_fresh(setting, scratch);
+
+	return fresh != NULL || !buf_ok(scratch) ? fresh : setting->value;
 }

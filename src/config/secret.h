@@ -9,6 +9,10 @@
 #include "base/buf.h"
 #include "config/config.h"
 
+/* What is in the setting's file now, read into `scratch`, or its value when it has no file. Borrowed from either. NULL
+ * when it cannot be read now (a pipe is never read twice), and without memory. */
+const char *secret_fresh(const struct setting *setting, struct buf *scratch);
+
 /* The value as it is now: what is in the setting's file, read into `scratch`, or, without a file or when it cannot
  * be read (a pipe is never read twice), as it was when the configuration was loaded. Borrowed from either. NULL
  * without memory. */

@@ -27,7 +27,7 @@ static const struct setting *find(const struct config *config, const char *name)
 static char *read_again(const struct setting *setting)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
-	const char *value = secret_now(setting, &scratch);
+	const char *value = secret_fresh(setting, &scratch);
 
 	return value == NULL ? NULL : strdup(value);
 }

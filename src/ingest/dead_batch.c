@@ -7,6 +7,7 @@
 #include "ingest/consumer_conf.h"
 
 #define BATCH_BYTES (4LL << 20)
+#define REFUSED_MS  60000
 #define LOOKS       5 /* for the topic, a second each */
 
 void dead_batch_drop_producer(struct dead_topic *dead)
@@ -80,10 +81,29 @@ static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
 			LOG_INT("held_back", held));
 }
 
-/* What became of each record; the first that went wrong is the fault. */
+/* It holds up nothing behind it, and no other sidecar would be luckier: it is left out for a while. */
+static void refuse(
+	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
+{
+	int64_t held = 0;
+
+	if (dead->refused.count == 0)
+		dead->refused_until_ms = clock_now_ms() + REFUSED_MS;
+	append(&dead->refused, rows, row);
+	if (limit_pass(&dead->refused_limit, clock_now_ms(), &held))
+		log_warn("dead_message_refused", LOG_STR("topic", dead->known->retry.dead_topic),
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
+			LOG_STR("error", rd_kafka_err2str(why)),
+			LOG_STR("next", "it waits in the table; again in a minute"),
+			LOG_INT("held_back", held));
+}
+
+/* What became of each record; the first that went wrong, but for those refused, is the fault. */
 static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
 {
 	const char *words = producer_last_words(dead->producer);
+	size_t refused = dead->refused.count;
 	int64_t produced = 0;
 	int r = 0;
 
@@ -95,15 +115,16 @@ static int judge(struct dead_topic *dead, const struct rows *rows, struct err *e
 			produced++;
 			if (dead->mail.cut[row])
 				say_cut(dead, rows, row);
-			continue;
-		}
-		if (mail_is_refused(fate))
-			append(&dead->refused, rows, row);
-		if (r == 0)
+		} else if (mail_is_refused(fate)) {
+			refuse(dead, rows, row, fate);
+		} else if (r == 0) {
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
 				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
 				words[0] == '\0' ? "" : "; ", words);
+		}
 	}
+	if (dead->refused.count > refused)
+		metric_add(dead->failures, 1);
 	metric_add(dead->produced, produced);
 	dead->used_ms = clock_now_ms();
 	return r;
@@ -120,9 +141,6 @@ static void left_out(const struct dead_topic *dead, struct death *out, struct de
 
 static int lists_full(const struct dead_topic *dead, struct err *err)
 {
-	if (dead->refused.count + MAIL_MOST > LIST_MOST)
-		return err_set(err, FAULT_KAFKA, "the topic has refused %zu messages",
-			dead->refused.count);
 	if (dead->sent.count + MAIL_MOST > LIST_MOST)
 		return err_set(err, FAULT_DATABASE,
 			"%zu messages are produced and cannot be noted: their rows are locked",
@@ -146,8 +164,11 @@ int dead_batch_send(struct dead_topic *dead, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	struct err later = ERR_INIT;
-	int r = fetch(dead, &rows, err);
+	int r;
 
+	if (dead->refused.count + MAIL_MOST > LIST_MOST)
+		return DEAD_BATCH_EMPTY; /* until they are tried again */
+	r = fetch(dead, &rows, err);
 	if (r != 0)
 		return r;
 	if (rows_count(rows) == 0)

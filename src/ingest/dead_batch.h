@@ -14,7 +14,7 @@
 #include "ingest/mail.h"
 #include "store/dead.h"
 
-#define LIST_MOST 1000 /* of each list */
+#define LIST_MOST 9000 /* of each list */
 
 struct deaths {
 	struct death items[LIST_MOST];
@@ -41,6 +41,7 @@ struct dead_topic {
 	int64_t pause_ms; /* 0 = the last round went well */
 	struct mail mail;
 	struct limit fault_limit;
+	struct limit refused_limit;
 	struct limit cut_limit;
 	struct metric *waiting_gauge;
 	struct metric *produced;

@@ -19,11 +19,10 @@
 #define PAUSE_LEAST_MS   1000
 #define PAUSE_MOST_MS    30000
 #define PRODUCER_KEEP_MS 60000 /* without work */
-#define REFUSED_MS       60000
 #define LOG_EVERY_MS     60000
 #define LOCK_TIMEOUT_MS  1000
 #define STATEMENT_MS     10000
-#define GOODBYE_MS       2000
+#define GOODBYE_MS       4000 /* the last confirmation takes two seconds at most; then it is noted */
 
 static bool is_stopping(const struct dead_topic *dead)
 {
@@ -85,8 +84,6 @@ static int64_t on_fault(struct dead_topic *dead, const struct err *err)
 
 	if (is_stopping(dead))
 		return 0;
-	if (dead->refused.count > 0 && dead->refused_until_ms < clock_now_ms())
-		dead->refused_until_ms = clock_now_ms() + REFUSED_MS;
 	dead->pause_ms = dead->pause_ms == 0 ? PAUSE_LEAST_MS : dead->pause_ms * 2;
 	if (dead->pause_ms > PAUSE_MOST_MS)
 		dead->pause_ms = PAUSE_MOST_MS;
@@ -182,11 +179,13 @@ static int make(struct dead_topic *dead, struct err *err)
 	dead->wake = (struct wake)WAKE_INIT;
 	dead->fault_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->cut_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->refused_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->mail.stop = &dead->stop;
 	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
 	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
 	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
 	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
 	if (db.lock_timeout_ms > LOCK_TIMEOUT_MS)
 		db.lock_timeout_ms = LOCK_TIMEOUT_MS;
 	db.statement_timeout_ms = STATEMENT_MS;

@@ -287,7 +287,7 @@ static void collect_ahead(struct ingest *ingest)
 
 static void store(struct ingest *ingest)
 {
-	if (storing_start(ingest))
+	if (storing_start(ingest) && storing_may_go_ahead(ingest))
 		collect_ahead(ingest);
 	storing_finish(ingest);
 }

@@ -68,7 +68,7 @@ bool mail_run(struct mail *mail)
 		send_row(mail, row, LETTER_WHOLE);
 	}
 	known = confirmed(mail);
-	for (int row = 0; known && row < mail->count; row++) {
+	for (int row = 0; known && row < mail->count && !atomic_load(mail->stop); row++) {
 		if (mail_is_refused(mail->fates[row]))
 			known = send_alone(mail, row);
 	}

@@ -166,14 +166,33 @@ static void grow_larger(struct ingest *ingest)
 		ingest->part_most = 0;
 }
 
+/* The rows up to the one with which they have so many bytes, as a batch that is full. */
+static size_t rows_within(const struct batch *batch, int64_t bytes)
+{
+	size_t count = 0;
+
+	while (count < batch->row_count && bytes > 0)
+		bytes -= (int64_t)batch->rows[count++].message->bytes;
+	return count;
+}
+
 /* What a failure put together may be more than a batch. */
 static int take_part(struct ingest *ingest, struct err *err)
 {
-	size_t most = ingest->part_most;
+	struct batch *flight = &ingest->flight;
+	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
+	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
+	int r;
 
-	if (most == 0)
-		most = (size_t)ingest->options.config->ingest.batch_messages;
-	return batch_split(&ingest->flight, most, &ingest->rest, err);
+	if (ingest->part_most != 0 && ingest->part_most < most)
+		most = ingest->part_most;
+	if (within > 0 && within < flight->row_count && within < most)
+		most = within;
+	r = batch_split(flight, most, &ingest->rest, err);
+	/* Never nothing: of a log and its successor the offsets may say that all is behind the cut. */
+	if (r == 0 && flight->row_count + flight->reject_count == 0)
+		r = batch_join(flight, &ingest->rest, err);
+	return r;
 }
 
 static void swap(struct batch *one, struct batch *other)
@@ -309,6 +328,11 @@ bool storing_start(struct ingest *ingest)
 	if (r != 0)
 		note_end(ingest, r, &err);
 	return ingest->flying;
+}
+
+bool storing_may_go_ahead(const struct ingest *ingest)
+{
+	return ingest->rest.row_count + ingest->rest.reject_count == 0 && ingest->part_most == 0;
 }
 
 bool storing_is_waiting(struct ingest *ingest)

@@ -13,6 +13,9 @@ bool storing_has_work(const struct ingest *ingest);
  * quarter of a second) and until the server has read it. True: it is on its way, and storing_finish() must
  * follow. */
 bool storing_start(struct ingest *ingest);
+/* Whether a whole batch may be collected during the flight: what a failure left over is stored first, or it would
+ * become more with each flight. */
+bool storing_may_go_ahead(const struct ingest *ingest);
 /* True as long as storing_finish() would have to wait for the rows. Does not wait itself. */
 bool storing_is_waiting(struct ingest *ingest);
 /* Waits for the database, and puts what was born claimed into the outbox, which must be empty of stored

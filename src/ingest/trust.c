@@ -62,11 +62,14 @@ static const char *advice_for_login(const char *reason)
 	       "which are read again by themselves";
 }
 
-const char *trust_advice(const struct trust *trust, rd_kafka_resp_err_t code, const char *reason)
+const char *trust_advice(struct trust *trust, rd_kafka_resp_err_t code, const char *reason)
 {
-	int error = atomic_load(&trust->error);
+	int error;
 
 	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
 		return advice_for_login(reason);
-	return code == RD_KAFKA_RESP_ERR__SSL && error != 0 ? advice_for_certificate(error) : NULL;
+	if (code != RD_KAFKA_RESP_ERR__SSL)
+		return NULL;
+	error = atomic_exchange(&trust->error, 0); /* what comes later may be about something else */
+	return error != 0 ? advice_for_certificate(error) : NULL;
 }

@@ -17,6 +17,6 @@ struct trust {
 void trust_listen(rd_kafka_conf_t *conf);
 
 /* What somebody has to do about this error of the client; NULL: nothing that is known here. */
-const char *trust_advice(const struct trust *trust, rd_kafka_resp_err_t code, const char *reason);
+const char *trust_advice(struct trust *trust, rd_kafka_resp_err_t code, const char *reason);
 
 #endif

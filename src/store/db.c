@@ -200,7 +200,13 @@ int db_flush(struct db *db, struct err *err)
 
 int db_depart(struct db *db, struct err *err)
 {
-	return landed(db, link_depart(db->link, db->timeout_ms, err), err);
+	int r;
+
+	census_move(&db->census, CENSUS_BUSY);
+	r = link_depart(db->link, db->timeout_ms, err);
+	if (r != 0)
+		note_state(db);
+	return landed(db, r, err);
 }
 
 bool db_look(struct db *db)
@@ -210,7 +216,10 @@ bool db_look(struct db *db)
 
 int db_land(struct db *db, struct err *err)
 {
-	return landed(db, link_land(db->link, err), err);
+	int r = link_land(db->link, err);
+
+	note_state(db);
+	return landed(db, r, err);
 }
 
 int db_savepoint(struct db *db, struct err *err)
