@@ -16,6 +16,7 @@
 #include "model/supervision.h"
 
 struct dispatch;
+struct trace;
 
 /* What lives as long as the process. */
 struct daemon {
@@ -26,6 +27,7 @@ struct daemon {
 	struct metrics *metrics;
 	struct health health;
 	struct http *http;
+	struct trace *trace; /* NULL = off */
 	struct supervision supervision;
 	struct socket_lock lock;
 	pthread_t signal_thread;

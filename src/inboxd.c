@@ -5,6 +5,7 @@
  */
 #include "inboxd.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "signals.h"
 #include "status.h"
 #include "store/trouble.h"
+#include "trace/trace.h"
 
 static int start_http(struct daemon *daemon, struct err *err)
 {
@@ -28,6 +30,32 @@ static int start_http(struct daemon *daemon, struct err *err)
 	};
 
 	return options.listen[0] == '\0' ? 0 : http_start(&daemon->http, &options, err);
+}
+
+/* The group says best whose messages these are. */
+static const char *service_name(const struct config *config)
+{
+	if (config->otlp.service_name[0] != '\0')
+		return config->otlp.service_name;
+	for (size_t i = 0; i < config->kafka.count; i++) {
+		if (strcmp(config->kafka.items[i].name, "group.id") == 0)
+			return config->kafka.items[i].value;
+	}
+	return "inboxd";
+}
+
+/* Borrows from the first configuration, which stays until the end: nothing of it is taken over later. */
+static int start_trace(struct daemon *daemon, struct err *err)
+{
+	struct trace_options options = {
+		.endpoint = daemon->config->otlp.endpoint,
+		.service = service_name(daemon->config),
+		.instance = daemon->config->inbox.instance,
+		.one_in = daemon->config->otlp.sample,
+		.metrics = daemon->metrics,
+	};
+
+	return options.endpoint[0] == '\0' ? 0 : trace_start(&daemon->trace, &options, err);
 }
 
 /* What has not happened yet is shown as 0: a rise from nothing is none to an alert. */
@@ -52,11 +80,13 @@ static int prepare(struct daemon *daemon, struct err *err)
 	if (r != 0)
 		return r;
 	make_known_series(daemon->metrics);
-	return start_http(daemon, err);
+	r = start_http(daemon, err);
+	return r == 0 ? start_trace(daemon, err) : r;
 }
 
 static void finish(struct daemon *daemon)
 {
+	trace_stop(daemon->trace);
 	http_stop(daemon->http);
 	if (daemon->lock.fd >= 0)
 		(void)unlink(daemon->config->socket.path);

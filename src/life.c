@@ -81,6 +81,7 @@ static int make_dispatch(struct daemon *daemon, struct incarnation *life, struct
 		.metrics = daemon->metrics,
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
+		.trace = daemon->trace,
 		.instance = life->instance.id,
 		.first_low_seq = life->instance.first_low_seq,
 		.pg_offset_ms = &daemon->pg_offset_ms,
@@ -143,6 +144,7 @@ static int make_ingest(struct daemon *daemon, struct incarnation *life, struct e
 		.metrics = daemon->metrics,
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
+		.trace = daemon->trace,
 		.instance = life->instance.id,
 		.first_low_seq = life->instance.first_low_seq,
 	};

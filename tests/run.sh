@@ -123,7 +123,7 @@ suite_fuzz() {
 }
 
 # Those where the threads meet: queue, gate, life, stopping.
-tsan_tests=(faults_basic handlers shutdown ordering interleavings ingest)
+tsan_tests=(faults_basic handlers shutdown ordering interleavings ingest tracing)
 
 suite_tsan() {
 	local files=("${tsan_tests[@]/#/$root/tests/system/test_}")

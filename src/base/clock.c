@@ -42,9 +42,14 @@ struct timespec clock_deadline(int64_t ms)
 	return at;
 }
 
+int64_t clock_wall_us(void)
+{
+	return read_us(CLOCK_REALTIME);
+}
+
 int64_t clock_wall_ms(void)
 {
-	return read_us(CLOCK_REALTIME) / 1000;
+	return clock_wall_us() / 1000;
 }
 
 /* A year that begins in March ends with the odd days of February, so the days before a month follow a line:

@@ -19,6 +19,8 @@ struct timespec clock_deadline(int64_t ms);
 
 /* Milliseconds since 1970 on this host's wall clock: for people only. */
 int64_t clock_wall_ms(void);
+/* The same in microseconds. */
+int64_t clock_wall_us(void);
 
 /* "2026-11-21T05:42:00.000Z" for milliseconds since 1970 (RFC 3339). `out` has room for 32 bytes. */
 void clock_format_ms(int64_t unix_ms, char out[32]);

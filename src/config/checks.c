@@ -172,3 +172,58 @@ const char *check_listen(const char *text)
 		       "none";
 	return NULL;
 }
+
+static bool is_host(const char *text, size_t length)
+{
+	static const char *const letters =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+
+	if (length > 2 && text[0] == '[' && text[length - 1] == ']')
+		return strspn(text + 1, "0123456789abcdefABCDEF:.") == length - 2;
+	return length > 0 && length < 256 && strspn(text, letters) >= length;
+}
+
+static bool is_path(const char *text)
+{
+	for (; *text != '\0'; text++) {
+		if (*text <= ' ' || *text > '~' || strchr("?#\"\\<>", *text) != NULL)
+			return false;
+	}
+	return true;
+}
+
+/* host, host:port, [ipv6]:port. */
+static bool is_authority(const char *text, size_t length)
+{
+	const char *bracket = memchr(text, ']', length);
+	const char *from = bracket == NULL ? text : bracket;
+	const char *colon = memchr(from, ':', length - (size_t)(from - text));
+	char port[8] = "";
+
+	if (colon == NULL)
+		return is_host(text, length);
+	if (length - (size_t)(colon + 1 - text) >= sizeof(port))
+		return false;
+	memcpy(port, colon + 1, length - (size_t)(colon + 1 - text));
+	return is_host(text, (size_t)(colon - text)) && is_port(port) &&
+	       strspn(port, "0") != strlen(port);
+}
+
+const char *check_otlp_endpoint(const char *text)
+{
+	size_t length;
+
+	if (text[0] == '\0')
+		return NULL;
+	if (starts_with(text, "https://"))
+		return "asks for TLS, which is not spoken here; write http:// and the address of a "
+		       "collector on this host or in this network, which may go on with TLS";
+	if (!starts_with(text, "http://"))
+		return "is no address of a collector; write http://host:4318, or \"\" for none";
+	text += strlen("http://");
+	length = strcspn(text, "/");
+	if (!is_authority(text, length) || !is_path(text + length))
+		return "is no address of a collector; write http://host:port or "
+		       "http://host:port/path, or \"\" for none";
+	return NULL;
+}

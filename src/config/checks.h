@@ -22,5 +22,7 @@ const char *check_source_locator(const char *text);
 const char *check_socket_path(const char *text);
 /* host:port, [ipv6]:port, :port, or nothing. */
 const char *check_listen(const char *text);
+/* http://host, with or without port and path, or nothing. */
+const char *check_otlp_endpoint(const char *text);
 
 #endif

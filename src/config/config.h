@@ -96,6 +96,11 @@ struct config {
 		char *listen; /* "" = off */
 	} http;
 	struct {
+		char *endpoint;     /* "" = off */
+		char *service_name; /* "" = the group's */
+		int64_t sample;     /* one in so many */
+	} otlp;
+	struct {
 		int64_t processed;
 		int64_t payload;
 		int64_t dead;

@@ -52,6 +52,8 @@ const struct section option_sections[] = {
 	{ "worker", SECTION_FIXED, NULL, "From the table to the handlers and back." },
 	{ "socket", SECTION_FIXED, NULL, "The Unix socket handlers connect to." },
 	{ "http", SECTION_FIXED, NULL, "Metrics and health." },
+	{ "otlp", SECTION_FIXED, NULL,
+		"Spans of what happens to messages, for a collector of OpenTelemetry; see docs/operations.md." },
 	{ "retention", SECTION_FIXED, NULL,
 		"How long rows stay, by PostgreSQL's clock. A row neither processed nor dead is never deleted. "
 			"One sidecar of a schema does it at a time; see docs/operations.md." },
@@ -194,6 +196,17 @@ const struct option option_table[] = {
 		.min = 0, .max = 255, AT(http.listen),
 		.help = "Address of /metrics, /livez, /readyz, /status and /log-level (to be changed from this "
 			"host only); empty = off." },
+
+	{ "otlp", "endpoint", OPTION_STRING, .text = "", .check = check_otlp_endpoint, .min = 0,
+		.max = 1024, AT(otlp.endpoint),
+		.help = "Where spans are sent by OTLP/HTTP as JSON: http://host:4318; without a path to "
+			"/v1/traces. No TLS. Empty = off." },
+	{ "otlp", "service_name", OPTION_STRING, .text = "", .min = 0, .max = 255,
+		AT(otlp.service_name),
+		.help = "`service.name` of the spans; empty = `kafka.group.id`." },
+	{ "otlp", "sample", OPTION_INT, .text = "1", .min = 1, .max = 1000000, AT(otlp.sample),
+		.help = "One in so many traces is sent; the trace id decides which. Messages whose "
+			"`traceparent` is not sampled are never sent." },
 
 	{ "retention", "processed", OPTION_DURATION, .text = "14d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.processed),

@@ -11,6 +11,7 @@
  *	lines.c    what each line of a handler does
  *	deliver.c  deliveries on their way to a handler
  *	settler.c  verdicts on their way to the table
+ *	tracing.c  spans of deliveries and settles
  *	claimer.c  what to ask the table for, and when
  *	claimed.c  what the table answered
  *	arrivals.c what comes in: batches from ingest, finished jobs
@@ -265,6 +266,12 @@ void held_return_undelivered(struct dispatch *dispatch, size_t partition);
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
 /* Frees everything without settling. */
 void held_drop_all(struct dispatch *dispatch);
+
+/* tracing.c; each one branch when tracing is off */
+/* The entry has its verdict: when it was delivered, that delivery is over. */
+void tracing_delivered(struct dispatch *dispatch, const struct entry *entry);
+/* The table has answered for one row of a JOB_SETTLE. */
+void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row);
 
 /* holds.c */
 /* Partitions became ours: holds back the keys of the rows others still hold. */

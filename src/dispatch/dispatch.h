@@ -21,6 +21,7 @@
 #include "model/supervision.h"
 
 struct dispatch;
+struct trace;
 
 /* Everything is kept and must outlive the dispatch. */
 struct dispatch_options {
@@ -32,6 +33,7 @@ struct dispatch_options {
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;
+	struct trace *trace; /* NULL = off */
 	int32_t instance;
 	int64_t first_low_seq;
 	_Atomic int64_t *pg_offset_ms; /* PostgreSQL's clock minus clock_now_ms(), by the keeper */

@@ -220,6 +220,7 @@ void held_settle(struct dispatch *dispatch, struct entry *entry)
 {
 	bool outside = entry->verdict.outcome >= SETTLE_WAITING;
 
+	tracing_delivered(dispatch, entry);
 	entry->state = ENTRY_SETTLING;
 	if (entry->end == END_RETRY)
 		FAULT_POINT("before_retry");

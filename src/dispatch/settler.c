@@ -204,7 +204,9 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 	}
 	/* In the order of the verdicts: the next of each key becomes ready in that order, too. */
 	for (size_t i = 0; i < job->count; i++) {
-		if (job->kind == JOB_SETTLE && job->result == 0 && job->rows[i].fate != SETTLE_OPEN)
-			settled(dispatch, job->entries[i], job->rows[i].fate);
+		if (job->kind != JOB_SETTLE || job->result != 0 || job->rows[i].fate == SETTLE_OPEN)
+			continue;
+		tracing_settled(dispatch, job, i);
+		settled(dispatch, job->entries[i], job->rows[i].fate);
 	}
 }

@@ -19,6 +19,7 @@
 #include "model/supervision.h"
 
 struct ingest;
+struct trace;
 
 /* Everything is kept and must outlive the ingest. */
 struct ingest_options {
@@ -30,7 +31,8 @@ struct ingest_options {
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;
-	int32_t instance; /* store/instance.h */
+	struct trace *trace; /* NULL = off */
+	int32_t instance;    /* store/instance.h */
 	int64_t first_low_seq;
 };
 

@@ -9,6 +9,7 @@
 #include "ingest/moves.h"
 #include "ingest/outage.h"
 #include "ingest/outbox.h"
+#include "ingest/tracing.h"
 
 #define ROOM_WAIT_MS    250
 #define DRAINED_WAIT_MS 50
@@ -232,6 +233,7 @@ static void was_stored(struct ingest *ingest)
 	struct handover *handover = ingest->flight_handover;
 
 	moves_note(ingest);
+	tracing_stored(ingest);
 	fates_note(ingest, handover);
 	handover->stored_us = clock_now_us();
 	outbox_add(ingest, handover);

@@ -93,6 +93,13 @@ const struct metric_family meters[METER_COUNT] = {
 		"Dead messages the brokers confirmed in the dead topic."),
 	[METER_DEAD_TOPIC_FAILURES] = COUNTER("inboxd_dead_topic_failures_total",
 		"Batches for the dead topic that failed, wholly or in part, or could not begin."),
+	[METER_OTLP_EXPORTED] =
+		COUNTER("inboxd_otlp_spans_exported_total", "Spans the collector has taken."),
+	[METER_OTLP_DROPPED] = COUNTER("inboxd_otlp_spans_dropped_total",
+		"Spans that were given up: no room while the "
+		"collector was away, or it refused them."),
+	[METER_OTLP_FAILURES] = COUNTER("inboxd_otlp_failures_total",
+		"Requests to the collector that failed, repeated ones included."),
 	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
 		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
 	[METER_PG_CONNECTIONS] = GAUGE("inboxd_pg_connections",

@@ -1,4 +1,4 @@
-"""Includes point one way: main, inboxd, {ingest, dispatch, janitor, admin}, store, {model, config}, base.
+"""Includes point one way: main, inboxd, {ingest, dispatch, janitor, admin}, {store, trace}, {model, config}, base.
 
 A folder is a layer. An arrow may skip layers, never turn; layers side by side do not see each
 other. Each library belongs to one folder, and the handler library to strangers: it knows nothing of
@@ -11,9 +11,10 @@ LAYERS = {
     "base": {"base"},
     "model": {"base", "model"},
     "config": {"base", "config"},
+    "trace": {"base", "model", "trace"},
     "store": {"base", "model", "config", "store"},
-    "ingest": {"base", "model", "config", "store", "ingest"},
-    "dispatch": {"base", "model", "config", "store", "dispatch"},
+    "ingest": {"base", "model", "config", "trace", "store", "ingest"},
+    "dispatch": {"base", "model", "config", "trace", "store", "dispatch"},
     "janitor": {"base", "model", "config", "store", "janitor"},
     "admin": {"base", "model", "config", "store", "admin"},
     "handler": {"handler"},
@@ -25,7 +26,7 @@ OWNED = [
     (r"libpq-fe\.h$", ("src/store/",)),
     (r"librdkafka/.*\.h$", ("src/ingest/", "tools/")),
     (r"sys/un\.h$", ("src/dispatch/", "src/handler/", "src/config/")),
-    (r"event2/.*\.h$", ("src/dispatch/", "src/admin/", "src/base/")),
+    (r"event2/.*\.h$", ("src/dispatch/", "src/admin/", "src/base/", "src/trace/")),
     (r"yaml\.h$", ("src/config/",)),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')

@@ -1,0 +1,74 @@
+/* What a collector of spans hears of dispatch: each delivery, and the transaction that settled it. */
+#include "base/clock.h"
+#include "dispatch/core.h"
+#include "trace/trace.h"
+
+static const char *const end_names[] = {
+	[END_DONE] = "done",
+	[END_RETRY] = "retry",
+	[END_DEAD] = "dead",
+	[END_SNOOZE] = "snooze",
+	[END_SETTLED] = "settled",
+	[END_TIMEOUT] = "timeout",
+	[END_CRASH] = "crash",
+	[END_RETURNED] = "returned",
+};
+
+static const char *const settle_names[] = {
+	[SETTLE_PROCESSED] = "processed",
+	[SETTLE_DEAD] = "dead",
+	[SETTLE_WAITING] = "waiting",
+	[SETTLE_PARKED] = "parked",
+};
+
+static bool is_failure(enum entry_end end)
+{
+	return end == END_RETRY || end == END_DEAD || end == END_TIMEOUT || end == END_CRASH;
+}
+
+static struct trace_event event_of(const struct entry *entry, enum span_kind kind)
+{
+	return (struct trace_event){
+		.kind = kind,
+		.start_us = entry->opened_us,
+		.end_us = clock_now_us(),
+		.since_ms = -1,
+		.number = entry->message->delivery_count,
+		.attempt = entry->message->retry_count + 1,
+		.handler = entry->handler == NULL ? NULL : entry->handler->name,
+	};
+}
+
+void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
+{
+	struct trace_context context;
+	struct trace_event event;
+
+	if (dispatch->options.trace == NULL || entry->state != ENTRY_OPEN ||
+		!trace_wants(dispatch->options.trace, entry->message, &context))
+		return;
+	event = event_of(entry, SPAN_DELIVER);
+	event.outcome = end_names[entry->end];
+	event.failed = is_failure(entry->end);
+	trace_add(dispatch->options.trace, &context, entry->message, &event);
+}
+
+/* What was never delivered has no span to be a child of; a row that is locked is asked for again. */
+void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row)
+{
+	const struct entry *entry = job->entries[row];
+	enum settle_fate fate = job->rows[row].fate;
+	struct trace_context context;
+	struct trace_event event;
+
+	if (dispatch->options.trace == NULL || entry->opened_us == 0 || fate == SETTLE_LOCKED ||
+		!trace_wants(dispatch->options.trace, entry->message, &context))
+		return;
+	event = event_of(entry, SPAN_SETTLE);
+	event.start_us = event.end_us - job->took_us;
+	event.outcome = fate == SETTLE_COMPLETED ? "processed"
+			: fate == SETTLE_LOST    ? "claim_lost"
+						 : settle_names[entry->verdict.outcome];
+	event.failed = fate == SETTLE_LOST;
+	trace_add(dispatch->options.trace, &context, entry->message, &event);
+}

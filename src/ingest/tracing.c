@@ -1,0 +1,58 @@
+#include "ingest/tracing.h"
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "trace/trace.h"
+
+static const char *const fate_names[] = {
+	[ROW_UNKNOWN] = "unknown",
+	[ROW_CLAIMED] = "stored",
+	[ROW_STORED] = "stored",
+	[ROW_DUPLICATE] = "duplicate",
+	[ROW_CONFLICT] = "conflict",
+	[ROW_REJECTED] = "rejected",
+};
+
+static bool is_known(enum row_fate fate)
+{
+	return fate == ROW_DUPLICATE || fate == ROW_CONFLICT;
+}
+
+static void tell(struct ingest *ingest, const struct batch_row *row, int64_t now_us)
+{
+	struct trace *trace = ingest->options.trace;
+	struct trace_event event = {
+		.kind = SPAN_RECEIVE,
+		.start_us = ingest->flight_since_us,
+		.end_us = ingest->flight_began_us,
+		.since_ms = row->message->timestamp_ms,
+		.outcome = "received",
+	};
+	struct trace_context context;
+
+	if (!trace_wants(trace, row->message, &context))
+		return;
+	if (is_known(row->fate)) /* maybe the very record again: the first reading has those ids */
+		context.seed ^= random_u64();
+	trace_add(trace, &context, row->message, &event);
+	event = (struct trace_event){
+		.kind = SPAN_STORE,
+		.start_us = ingest->flight_began_us,
+		.end_us = now_us,
+		.since_ms = -1,
+		.outcome = fate_names[row->fate],
+		.failed = row->fate == ROW_CONFLICT || row->fate == ROW_REJECTED,
+	};
+	trace_add(trace, &context, row->message, &event);
+}
+
+void tracing_stored(struct ingest *ingest)
+{
+	int64_t now_us;
+
+	if (ingest->options.trace == NULL)
+		return;
+	now_us = clock_now_us();
+	for (size_t i = 0; i < ingest->flight.row_count; i++)
+		tell(ingest, &ingest->flight.rows[i], now_us);
+}

@@ -1,0 +1,414 @@
+/*
+ * See exporter.h. An event loop around libevent's HTTP client, whose names are looked up by the loop as well: there
+ * is no call in it that waits. The spans of a request stay in the ring until its answer.
+ */
+#include "trace/exporter.h"
+
+#include <event2/buffer.h>
+#include <event2/dns.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/wake.h"
+#include "model/meters.h"
+#include "trace/otlp.h"
+
+#define LOOK_SECONDS      1
+#define ANSWER_SECONDS    5
+#define STOP_SECONDS      1
+#define BACKOFF_MS        1000
+#define BACKOFF_MAX_MS    30000
+#define MAX_REQUEST       (4u << 20)
+#define MAX_ANSWER_HEAD   16384
+#define MAX_ANSWER_BODY   65536
+#define DEFAULT_PORT      80
+#define DEFAULT_PATH      "/v1/traces"
+#define TOO_MANY_REQUESTS 429
+
+struct exporter {
+	struct ring *ring;
+	struct otlp_resource resource;
+	const char *endpoint;
+	struct evhttp_uri *uri;
+	char host[256];
+	char authority[300];
+	struct event_base *base;
+	struct evdns_base *dns;
+	struct evhttp_connection *connection; /* NULL: to be made */
+	struct event *look;
+	struct event *overdue;
+	struct event *poked;
+	struct wake wake;
+	struct buf body;
+	size_t sending; /* spans of the request under way; 0: there is none */
+	bool broken;    /* the connection is to be made anew */
+	bool stopping;
+	int failures; /* in a row */
+	int64_t retry_at_ms;
+	struct metric *exported;
+	struct metric *dropped;
+	struct metric *failed;
+	atomic_bool stop; /* any thread */
+	pthread_t thread;
+};
+
+static bool is_over(const struct exporter *exporter, size_t count)
+{
+	return exporter->stopping && (count == 0 || exporter->failures > 0);
+}
+
+/* --- What became of a request ------------------------------------------------------------------- */
+
+static void end_request(struct exporter *exporter)
+{
+	exporter->sending = 0;
+	(void)event_del(exporter->overdue);
+	event_active(exporter->poked, EV_TIMEOUT, 0);
+}
+
+static void was_taken(struct exporter *exporter)
+{
+	if (exporter->failures > 0)
+		log_info("otlp_export_back", LOG_INT("failed_requests", exporter->failures));
+	exporter->failures = 0;
+	metric_add(exporter->exported, (int64_t)exporter->sending);
+	ring_release(exporter->ring, exporter->sending);
+	end_request(exporter);
+}
+
+static void was_refused(struct exporter *exporter, int code)
+{
+	log_warn("otlp_spans_refused", LOG_STR("endpoint", exporter->endpoint),
+		LOG_INT("status", code), LOG_INT("spans", (int64_t)exporter->sending),
+		LOG_STR("next",
+			"these spans are dropped; look at otlp.endpoint and the collector's log"));
+	metric_add(exporter->failed, 1);
+	metric_add(exporter->dropped, (int64_t)exporter->sending);
+	ring_release(exporter->ring, exporter->sending);
+	end_request(exporter);
+}
+
+static void has_failed(struct exporter *exporter, const char *why)
+{
+	int64_t delay_ms =
+		backoff_delay_ms(BACKOFF_MS, BACKOFF_MAX_MS, exporter->failures, random_u64());
+
+	if (exporter->failures++ == 0)
+		log_warn("otlp_export_failed", LOG_STR("endpoint", exporter->endpoint),
+			LOG_STR("error", why), LOG_INT("retry_in_ms", delay_ms),
+			LOG_STR("next",
+				"spans are kept while there is room for them, then dropped"));
+	exporter->retry_at_ms = clock_now_ms() + delay_ms;
+	exporter->broken = true;
+	metric_add(exporter->failed, 1);
+	end_request(exporter);
+}
+
+/* NULL, or the code 0: there was no answer. */
+static void on_answer(struct evhttp_request *request, void *arg)
+{
+	struct exporter *exporter = arg;
+	int code = request == NULL ? 0 : evhttp_request_get_response_code(request);
+	char why[64];
+
+	(void)snprintf(why, sizeof(why), "the collector answers with status %d", code);
+	if (exporter->sending == 0)
+		return;
+	if (code == 0)
+		has_failed(exporter, "no connection, or an answer that is not HTTP");
+	else if (code == TOO_MANY_REQUESTS || code >= 500)
+		has_failed(exporter, why);
+	else if (code >= 200 && code < 300)
+		was_taken(exporter);
+	else
+		was_refused(exporter, code);
+}
+
+/* --- Requests ----------------------------------------------------------------------------------- */
+
+static void disconnect(struct exporter *exporter)
+{
+	exporter->broken = false;
+	if (exporter->connection != NULL)
+		evhttp_connection_free(exporter->connection);
+	exporter->connection = NULL;
+}
+
+static bool connect_again(struct exporter *exporter)
+{
+	int port = evhttp_uri_get_port(exporter->uri);
+
+	if (exporter->broken)
+		disconnect(exporter);
+	if (exporter->connection != NULL)
+		return true;
+	exporter->connection = evhttp_connection_base_new(exporter->base, exporter->dns,
+		exporter->host, (unsigned short)(port < 0 ? DEFAULT_PORT : port));
+	if (exporter->connection == NULL)
+		return false;
+	evhttp_connection_set_timeout(exporter->connection, ANSWER_SECONDS);
+	evhttp_connection_set_max_headers_size(exporter->connection, MAX_ANSWER_HEAD);
+	evhttp_connection_set_max_body_size(exporter->connection, MAX_ANSWER_BODY);
+	return true;
+}
+
+static bool encode(struct exporter *exporter, size_t count)
+{
+	buf_reset(&exporter->body);
+	otlp_begin(&exporter->body, &exporter->resource);
+	for (size_t i = 0; i < count; i++)
+		otlp_add_span(&exporter->body, i == 0, ring_at(exporter->ring, i));
+	otlp_end(&exporter->body);
+	return buf_ok(&exporter->body);
+}
+
+static struct evhttp_request *make_request(struct exporter *exporter)
+{
+	struct evhttp_request *request = evhttp_request_new(on_answer, exporter);
+	struct evkeyvalq *headers;
+
+	if (request == NULL)
+		return NULL;
+	headers = evhttp_request_get_output_headers(request);
+	if (evhttp_add_header(headers, "Host", exporter->authority) == 0 &&
+		evhttp_add_header(headers, "Content-Type", "application/json") == 0 &&
+		evhttp_add_header(headers, "User-Agent", "inboxd/" INBOXD_VERSION) == 0 &&
+		evbuffer_add(evhttp_request_get_output_buffer(request), exporter->body.data,
+			exporter->body.length) == 0)
+		return request;
+	evhttp_request_free(request);
+	return NULL;
+}
+
+static void send_spans(struct exporter *exporter, size_t count)
+{
+	const struct timeval patience = { .tv_sec = ANSWER_SECONDS };
+	const char *path = evhttp_uri_get_path(exporter->uri);
+	struct evhttp_request *request = NULL;
+
+	exporter->sending = count < EXPORT_MOST ? count : EXPORT_MOST;
+	if (encode(exporter, exporter->sending) && connect_again(exporter))
+		request = make_request(exporter);
+	if (path == NULL || path[0] == '\0' || strcmp(path, "/") == 0)
+		path = DEFAULT_PATH;
+	(void)event_add(exporter->overdue, &patience);
+	/* It may call on_answer() at once. */
+	if (request == NULL ||
+		evhttp_make_request(exporter->connection, request, EVHTTP_REQ_POST, path) != 0)
+		has_failed(exporter, "out of memory");
+}
+
+/* `due`: also what does not fill a request. */
+static void step(struct exporter *exporter, bool due)
+{
+	size_t count;
+
+	if (exporter->sending > 0)
+		return;
+	count = ring_count(exporter->ring);
+	if (is_over(exporter, count))
+		(void)event_base_loopbreak(exporter->base);
+	else if (count > 0 && (due || count >= EXPORT_MOST) &&
+		 clock_now_ms() >= exporter->retry_at_ms)
+		send_spans(exporter, count);
+}
+
+/* --- The loop ----------------------------------------------------------------------------------- */
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	step(arg, true);
+}
+
+static void on_overdue(evutil_socket_t fd, short what, void *arg)
+{
+	struct exporter *exporter = arg;
+
+	(void)fd;
+	(void)what;
+	if (exporter->sending == 0)
+		return;
+	disconnect(exporter);
+	has_failed(exporter, "the collector has not answered within 5 seconds");
+}
+
+static void on_poked(evutil_socket_t fd, short what, void *arg)
+{
+	const struct timeval most = { .tv_sec = STOP_SECONDS };
+	struct exporter *exporter = arg;
+
+	(void)fd;
+	(void)what;
+	wake_clear(&exporter->wake);
+	if (atomic_load(&exporter->stop) && !exporter->stopping) {
+		exporter->stopping = true;
+		(void)event_base_loopexit(exporter->base, &most);
+	}
+	step(exporter, exporter->stopping);
+}
+
+static void *run(void *arg)
+{
+	struct exporter *exporter = arg;
+
+	(void)event_base_dispatch(exporter->base);
+	metric_add(exporter->dropped, (int64_t)ring_count(exporter->ring));
+	return NULL;
+}
+
+static void exporter_free(struct exporter *exporter)
+{
+	if (exporter == NULL)
+		return;
+	exporter->sending = 0;
+	if (exporter->connection != NULL)
+		evhttp_connection_free(exporter->connection);
+	if (exporter->dns != NULL)
+		evdns_base_free(exporter->dns, 0);
+	if (exporter->look != NULL)
+		event_free(exporter->look);
+	if (exporter->overdue != NULL)
+		event_free(exporter->overdue);
+	if (exporter->poked != NULL)
+		event_free(exporter->poked);
+	if (exporter->base != NULL)
+		event_base_free(exporter->base);
+	if (exporter->uri != NULL)
+		evhttp_uri_free(exporter->uri);
+	wake_fini(&exporter->wake);
+	buf_fini(&exporter->body);
+	free(exporter);
+}
+
+DEFINE_CLEANUP(struct exporter *, exporter_free);
+
+/* Without a resolv.conf there still are addresses and /etc/hosts. */
+static struct evdns_base *make_dns(struct event_base *base)
+{
+	const int flags = EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE;
+	struct evdns_base *dns = evdns_base_new(base, flags);
+
+	if (dns != NULL)
+		return dns;
+	dns = evdns_base_new(base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	if (dns != NULL)
+		(void)evdns_base_load_hosts(dns, "/etc/hosts");
+	return dns;
+}
+
+static int make_loop(struct exporter *exporter, struct err *err)
+{
+	const struct timeval often = { .tv_sec = LOOK_SECONDS };
+	int r = wake_init(&exporter->wake, err);
+
+	if (r < 0)
+		return r;
+	exporter->base = event_base_new();
+	if (exporter->base == NULL)
+		return err_memory(err);
+	exporter->dns = make_dns(exporter->base);
+	exporter->look = event_new(exporter->base, -1, EV_PERSIST, on_look, exporter);
+	exporter->overdue = event_new(exporter->base, -1, 0, on_overdue, exporter);
+	exporter->poked = event_new(
+		exporter->base, exporter->wake.fd, EV_READ | EV_PERSIST, on_poked, exporter);
+	if (exporter->dns == NULL || exporter->look == NULL || exporter->overdue == NULL ||
+		exporter->poked == NULL || event_add(exporter->look, &often) < 0 ||
+		event_add(exporter->poked, NULL) < 0)
+		return err_memory(err);
+	return 0;
+}
+
+static int read_endpoint(struct exporter *exporter, struct err *err)
+{
+	const char *start = exporter->endpoint + strlen("http://");
+	const char *host;
+
+	exporter->uri = evhttp_uri_parse(exporter->endpoint);
+	host = exporter->uri == NULL ? NULL : evhttp_uri_get_host(exporter->uri);
+	if (host == NULL || host[0] == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"otlp.endpoint: \"%s\" is no address of a collector; write "
+			"http://host:4318",
+			exporter->endpoint);
+	if (host[0] == '[') /* the address alone */
+		(void)snprintf(exporter->host, sizeof(exporter->host), "%.*s",
+			(int)strcspn(host + 1, "]"), host + 1);
+	else
+		(void)snprintf(exporter->host, sizeof(exporter->host), "%s", host);
+	(void)snprintf(exporter->authority, sizeof(exporter->authority), "%.*s",
+		(int)strcspn(start, "/"), start);
+	return 0;
+}
+
+/* Signals are for the main thread; and writing to a connection that is gone raises SIGPIPE here. */
+static int start_thread(struct exporter *exporter, struct err *err)
+{
+	sigset_t all;
+	sigset_t before;
+	int error;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&exporter->thread, NULL, run, exporter);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error != 0)
+		return err_set(
+			err, FAULT_INTERNAL, "cannot start the otlp thread: %s", strerror(error));
+	(void)pthread_setname_np(exporter->thread, "otlp");
+	return 0;
+}
+
+int exporter_start(struct exporter **out, const struct trace_options *options, struct ring *ring,
+	struct err *err)
+{
+	CLEANUP(exporter_freep) struct exporter *exporter = calloc(1, sizeof(*exporter));
+	int r;
+
+	if (exporter == NULL)
+		return err_memory(err);
+	exporter->ring = ring;
+	exporter->endpoint = options->endpoint;
+	exporter->resource = (struct otlp_resource){ options->service, options->instance };
+	exporter->wake = (struct wake)WAKE_INIT;
+	exporter->body.limit = MAX_REQUEST;
+	exporter->exported = metrics_get(options->metrics, METER_OTLP_EXPORTED, NULL, NULL);
+	exporter->dropped = metrics_get(options->metrics, METER_OTLP_DROPPED, NULL, NULL);
+	exporter->failed = metrics_get(options->metrics, METER_OTLP_FAILURES, NULL, NULL);
+	r = read_endpoint(exporter, err);
+	if (r == 0)
+		r = make_loop(exporter, err);
+	if (r == 0)
+		r = start_thread(exporter, err);
+	if (r < 0)
+		return r;
+	*out = exporter;
+	exporter = NULL;
+	return 0;
+}
+
+void exporter_poke(struct exporter *exporter)
+{
+	wake_poke(&exporter->wake);
+}
+
+void exporter_stop(struct exporter *exporter)
+{
+	if (exporter == NULL)
+		return;
+	atomic_store(&exporter->stop, true);
+	wake_poke(&exporter->wake);
+	(void)pthread_join(exporter->thread, NULL);
+	exporter_free(exporter);
+}

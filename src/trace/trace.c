@@ -1,0 +1,126 @@
+#include "trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "model/meters.h"
+#include "trace/exporter.h"
+#include "trace/ring.h"
+
+#define RING_SPANS 4096
+
+struct trace {
+	struct ring *ring;
+	struct exporter *exporter;
+	int64_t one_in;
+	struct metric *dropped;
+};
+
+static void trace_free(struct trace *trace)
+{
+	if (trace == NULL)
+		return;
+	exporter_stop(trace->exporter);
+	ring_free(trace->ring);
+	free(trace);
+}
+
+DEFINE_CLEANUP(struct trace *, trace_free);
+
+int trace_start(struct trace **out, const struct trace_options *options, struct err *err)
+{
+	CLEANUP(trace_freep) struct trace *trace = calloc(1, sizeof(*trace));
+	int r;
+
+	if (trace == NULL)
+		return err_memory(err);
+	trace->one_in = options->one_in;
+	trace->dropped = metrics_get(options->metrics, METER_OTLP_DROPPED, NULL, NULL);
+	r = ring_new(&trace->ring, RING_SPANS, err);
+	if (r == 0)
+		r = exporter_start(&trace->exporter, options, trace->ring, err);
+	if (r < 0)
+		return r;
+	*out = trace;
+	trace = NULL;
+	return 0;
+}
+
+void trace_stop(struct trace *trace)
+{
+	trace_free(trace);
+}
+
+bool trace_wants(
+	const struct trace *trace, const struct message *message, struct trace_context *out)
+{
+	return trace != NULL && trace_context_of(out, message, trace->one_in);
+}
+
+/* Cut where a character begins. */
+static void copy_text(char *out, size_t room, const char *text)
+{
+	size_t length = strnlen(text, room);
+
+	if (length == room) {
+		length--;
+		while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+			length--;
+	}
+	memcpy(out, text, length);
+	out[length] = '\0';
+}
+
+static void set_times(struct span *span, const struct trace_event *event)
+{
+	int64_t wall_us = clock_wall_us() - clock_now_us();
+
+	span->start_us = event->start_us + wall_us;
+	span->end_us = event->end_us + wall_us;
+	if (event->since_ms >= 0 && event->since_ms * 1000 < span->start_us)
+		span->start_us = event->since_ms * 1000;
+}
+
+static uint64_t parent_of(const struct trace_context *context, const struct trace_event *event)
+{
+	switch (event->kind) {
+	case SPAN_RECEIVE:
+		return context->parent;
+	case SPAN_SETTLE:
+		return trace_span_id(context, SPAN_DELIVER, event->number);
+	case SPAN_STORE:
+	case SPAN_DELIVER:
+		break;
+	}
+	return trace_span_id(context, SPAN_RECEIVE, 0);
+}
+
+void trace_add(struct trace *trace, const struct trace_context *context,
+	const struct message *message, const struct trace_event *event)
+{
+	struct span span = {
+		.trace_high = context->trace_high,
+		.trace_low = context->trace_low,
+		.id = trace_span_id(context, event->kind, event->number),
+		.parent = parent_of(context, event),
+		.kind = event->kind,
+		.outcome = event->outcome,
+		.failed = event->failed,
+		.attempt = event->attempt,
+		.partition = message->partition,
+		.offset = message->offset,
+	};
+	size_t count;
+
+	set_times(&span, event);
+	copy_text(span.topic, sizeof(span.topic), message->topic);
+	copy_text(span.event_id, sizeof(span.event_id), message->event_id);
+	copy_text(span.handler, sizeof(span.handler), event->handler == NULL ? "" : event->handler);
+	count = ring_put(trace->ring, &span);
+	if (count == 0)
+		metric_add(trace->dropped, 1);
+	else if (count == EXPORT_MOST)
+		exporter_poke(trace->exporter);
+}
