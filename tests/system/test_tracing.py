@@ -142,6 +142,20 @@ def test_a_second_copy_is_told_as_a_duplicate_in_the_same_trace(start_traced, ha
     assert second.parent_id in {span.span_id for span in collector.of("x", "receive")}
 
 
+def test_a_record_that_is_read_again_has_other_spans(start_traced, handler, collector, streams, topic, inbox, group):
+    sidecar = start_traced()
+    handler(sidecar, always(DONE))
+    produce(streams, topic, "x")
+    partition = inbox.wait_status("x", "processed")["kafka_partition"]
+    assert sidecar.stop() == 0
+    streams.set_committed(group, topic, {partition: 0})
+    sidecar.start()
+    eventually(lambda: len(collector.of("x")) == 6)
+    assert sorted(span.attributes["inboxd.outcome"] for span in collector.of("x", "store")) == ["duplicate", "stored"]
+    assert len({span.span_id for span in collector.of("x")}) == 6
+    assert len({span.trace_id for span in collector.of("x")}) == 1
+
+
 def test_what_is_not_sampled_is_not_sent(start_traced, handler, collector, streams, topic, inbox):
     handler(start_traced(), always(DONE))
     produce(streams, topic, "quiet", UNSAMPLED)
@@ -277,6 +291,17 @@ def test_a_garbage_answer_is_a_failure_and_nothing_else(start_inboxd, handler, s
         assert sidecar.metric(EXPORTED) == 0
     with Collector(port) as collector:
         eventually(lambda: len(collector.of("x")) == 4, timeout=60)
+
+
+def test_a_name_that_nobody_knows_is_a_failure_and_nothing_else(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(otlp={"endpoint": "http://collector.invalid:4318"})
+    handler(sidecar, always(DONE))
+    produce(streams, topic, "x")
+    inbox.wait_processed(1)
+    eventually(lambda: sidecar.metric(FAILURES) > 0)
+    began = time.monotonic()
+    assert sidecar.stop() == 0
+    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("hold", [False, True], ids=["that answers", "that never answers"])
