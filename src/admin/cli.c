@@ -88,17 +88,27 @@ static const struct option_row *find_option(const char *argument)
 	return NULL;
 }
 
-/* What stands behind '=', behind the letter, or in the next argument; NULL when nothing does. */
+static bool is_option(const char *argument)
+{
+	return argument[0] == '-' && argument[1] != '\0';
+}
+
+/* What stands behind '=', behind the letter, or in the next argument; NULL when nothing does, or another option: a
+ * value that was forgotten must not make `--dry-run` a word. */
 static const char *take_value(struct parse *parse)
 {
 	const char *argument = parse->argv[parse->at];
 	const char *equals = argument[1] == '-' ? strchr(argument, '=') : NULL;
+	const char *next = parse->at + 1 < parse->argc ? parse->argv[parse->at + 1] : NULL;
 
 	if (equals != NULL)
 		return equals + 1;
 	if (argument[1] != '-' && argument[2] != '\0')
 		return argument + 2;
-	return parse->at + 1 < parse->argc ? parse->argv[++parse->at] : NULL;
+	if (next == NULL || (is_option(next) && find_option(next) != NULL))
+		return NULL;
+	parse->at++;
+	return next;
 }
 
 static int add_set(struct cli *cli, const char *text, struct err *err)
@@ -184,11 +194,6 @@ static int take_option(struct parse *parse)
 	if (option->kind == KIND_SET)
 		return add_set(parse->cli, text, parse->err);
 	return store_value(parse, option, text);
-}
-
-static bool is_option(const char *argument)
-{
-	return argument[0] == '-' && argument[1] != '\0';
 }
 
 /* Behind it everything is a word, also what begins with a minus. */

@@ -65,16 +65,6 @@ struct route {
 	void (*change)(struct http *http, struct evhttp_request *request, struct reply *reply);
 };
 
-static void answer_metrics(struct http *http, struct evhttp_request *request, struct reply *reply)
-{
-	struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
-	bool openmetrics = http_accepts_openmetrics(evhttp_find_header(headers, "Accept"));
-
-	reply->type = openmetrics ? TYPE_OPEN : TYPE_TEXT;
-	http_process_look(http->options.metrics);
-	metrics_render(http->options.metrics, openmetrics, reply->body);
-}
-
 static struct health_view view_of(const struct http *http)
 {
 	return (struct health_view){
@@ -83,6 +73,18 @@ static struct health_view view_of(const struct http *http)
 		.since_ms = http->since_ms,
 		.now_ms = clock_now_ms(),
 	};
+}
+
+static void answer_metrics(struct http *http, struct evhttp_request *request, struct reply *reply)
+{
+	struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
+	const struct health_view view = view_of(http);
+	bool openmetrics = http_accepts_openmetrics(evhttp_find_header(headers, "Accept"));
+
+	reply->type = openmetrics ? TYPE_OPEN : TYPE_TEXT;
+	http_process_look(http->options.metrics);
+	health_show(&view, http->options.metrics);
+	metrics_render(http->options.metrics, openmetrics, reply->body);
 }
 
 static void answer_livez(struct http *http, struct evhttp_request *request, struct reply *reply)

@@ -5,6 +5,9 @@
 #include "admin/http_health.h"
 
 #include <stddef.h>
+#include <string.h>
+
+#include "model/meters.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -150,6 +153,32 @@ static bool judge(const struct health_view *view, const char *word, const struct
 bool health_alive(const struct health_view *view, struct buf *json)
 {
 	return judge(view, "alive", alive_checks, COUNT(alive_checks), json);
+}
+
+static bool passes(const struct health_view *view, const struct check *check)
+{
+	struct buf detail = BUF_INIT;
+	bool good;
+
+	check->judge(view, &detail);
+	good = buf_ok(&detail) && detail.length == 0;
+	buf_fini(&detail);
+	return good;
+}
+
+/* Checks of one name stand together and count as one. */
+void health_show(const struct health_view *view, struct metrics *metrics)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < COUNT(ready_checks); i++) {
+		const char *name = ready_checks[i].name;
+
+		if (i > 0 && strcmp(ready_checks[i - 1].name, name) != 0)
+			good = true;
+		good = passes(view, &ready_checks[i]) && good;
+		metric_set(metrics_get(metrics, METER_READY, name, NULL), good ? 1 : 0);
+	}
 }
 
 bool health_ready(const struct health_view *view, struct buf *json)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics.h"
 #include "model/health.h"
 
 /* A loop that has not gone round for so long hangs: longer than the ingest loop may wait for one statement
@@ -30,5 +31,7 @@ struct health_view {
  * return the same. While stopping it is alive: whoever stopped it waits for it, within a bound. */
 bool health_alive(const struct health_view *view, struct buf *json);
 bool health_ready(const struct health_view *view, struct buf *json);
+/* The checks of health_ready() as metrics. */
+void health_show(const struct health_view *view, struct metrics *metrics);
 
 #endif

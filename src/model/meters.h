@@ -42,6 +42,7 @@ enum meter {
 	METER_OTLP_FAILURES,
 	METER_OLDEST_XMIN,    /* seconds */
 	METER_PG_CONNECTIONS, /* {state}: see store/census.h */
+	METER_READY,          /* {check}: see admin/http_health.h */
 	METER_BUILD_INFO,     /* {version} */
 	METER_INGEST_BATCH,   /* histograms, seconds */
 	METER_CLAIM,

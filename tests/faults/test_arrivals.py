@@ -42,7 +42,8 @@ def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(arme
                                                                           inbox, lost):
     """There is room for one of the batch: k1 is born claimed, k2 waits in the table. When the answer to COMMIT
     is lost, k1 goes back to the table while k2 is on its way out of it."""
-    one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"}, worker={"poll": "60s"})
+    one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"},
+                worker={"poll": "3s"})  # a look reserves the room for a moment
     client = handler(one.sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
     streams.produce_many(topic, [record("other", "o")])
     other = client.wait_event("other")

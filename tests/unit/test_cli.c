@@ -130,6 +130,8 @@ static const struct {
 	{ "inboxd show a b", "show takes no argument \"b\" (`inboxd show --help`)" },
 	{ "inboxd run -c", "-c wants FILE behind it" },
 	{ "inboxd run --set", "--set wants SECTION.KEY=VALUE behind it" },
+	{ "inboxd replay --status dead --reason --dry-run --yes", "--reason wants TEXT behind it" },
+	{ "inboxd list --key -c f", "--key wants KEY behind it" },
 	{ "inboxd run --config=", "--config: FILE is empty" },
 	{ "inboxd run --set a.b",
 		"--set a.b: there is no \"=\"; write --set section.key=value" },

@@ -422,6 +422,7 @@ static void the_meters_are_the_promised_ones(void **state)
 		"inboxd_otlp_failures_total 0\n",
 		"inboxd_oldest_xmin_seconds 0\n",
 		"inboxd_pg_connections{state=\"a\"} 0\n",
+		"inboxd_ready{check=\"a\"} 0\n",
 		"inboxd_build_info{version=\"a\"} 0\n",
 		"inboxd_ingest_batch_seconds_count 0\n",
 		"inboxd_claim_seconds_count 0\n",
