@@ -185,7 +185,6 @@ static int make(struct dead_topic *dead, struct err *err)
 	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
 	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
 	sidecar_db_options(options->config, options->instance, name, &db);
-	db.metrics = options->metrics;
 	if (db.lock_timeout_ms > LOCK_TIMEOUT_MS)
 		db.lock_timeout_ms = LOCK_TIMEOUT_MS;
 	db.statement_timeout_ms = STATEMENT_MS;

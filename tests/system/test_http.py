@@ -108,11 +108,12 @@ def test_it_is_not_ready_without_its_broker(kafka, inboxd):
     kafka.stop()
     eventually(lambda: inboxd.get("/readyz")[0] == 503, timeout=60)
     assert inboxd.get("/livez")[0] == 200
-    assert [inboxd.metric("inboxd_ready", check=check) for check in ("database", "broker")] == [1, 0]
+    eventually(lambda: [inboxd.metric("inboxd_ready", check=check)
+                        for check in ("database", "broker")] == [1, 0])
     kafka.start()
     eventually(lambda: inboxd.get("/readyz")[0] == 200, timeout=60)
-    assert {inboxd.metric("inboxd_ready", check=check)
-            for check in ("stopping", "database", "group", "broker", "progress")} == {1}
+    eventually(lambda: {inboxd.metric("inboxd_ready", check=check)
+                        for check in ("stopping", "database", "group", "broker", "progress")} == {1})
 
 
 def test_status_is_json(inboxd):
