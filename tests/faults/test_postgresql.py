@@ -49,6 +49,15 @@ CREATE TRIGGER slow BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW
 WHEN (OLD.claimed_by IS NULL AND NEW.claimed_by IS NOT NULL) EXECUTE FUNCTION public.slow()"""
 
 
+REFUSE_LARGE_INSERTS = """
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN IF (SELECT count(*) FROM fresh) > 40 THEN
+  RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014';
+END IF; RETURN NULL; END $$;
+CREATE TRIGGER refuse AFTER INSERT ON inbox.inbox_messages REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()"""
+
+
 FAIL_SOMETIMES = """
 CREATE SEQUENCE public.failures;
 CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS
@@ -102,6 +111,22 @@ def test_a_claim_that_is_too_slow_asks_for_less(start_inboxd, handler, postgres,
         client = handler(sidecar, always(DONE))
         assert_whole(inbox, 200, client)
     assert "class=timeout" in log_events(sidecar, "dispatch_database_busy")[0]
+
+
+def test_what_is_stored_in_small_parts_does_not_gather_in_memory(start_inboxd, handler, streams, topic, inbox, db):
+    """Every other part is too large; a backlog of 60 MB waits in Kafka meanwhile."""
+    sidecar = start_inboxd(ingest={"batch_messages": 100})
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["first"])
+    inbox.wait_processed(1)
+    db.execute(REFUSE_LARGE_INSERTS)
+    before = sidecar.peak_memory()
+    streams.produce_many(topic, ({"value": b'"%s"' % (b"x" * 15_000), "headers": [("id", f"e{number}")]}
+                                 for number in range(4000)))
+    inbox.wait_processed(4001, timeout=120)
+    assert sidecar.metric("inboxd_pg_errors_total", **{"class": "timeout"}) > 3
+    assert sidecar.peak_memory() - before < 40 << 20
+    assert client.count == 4001
 
 
 def test_a_timeout_set_for_the_role_does_not_count(inboxd, handler, postgres, database, streams, topic,
