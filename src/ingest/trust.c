@@ -70,6 +70,7 @@ const char *trust_advice(struct trust *trust, rd_kafka_resp_err_t code, const ch
 		return advice_for_login(reason);
 	if (code != RD_KAFKA_RESP_ERR__SSL)
 		return NULL;
-	error = atomic_exchange(&trust->error, 0); /* what comes later may be about something else */
+	error = atomic_exchange(
+		&trust->error, 0); /* what comes later may be about something else */
 	return error != 0 ? advice_for_certificate(error) : NULL;
 }
