@@ -185,9 +185,12 @@ static int take_part(struct ingest *ingest, struct err *err)
 	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
 	int r;
 
+	most += most /
+		8; /* a round polls once more when the batch is full already: no part for that */
+	within += within / 8;
 	if (ingest->part_most != 0 && ingest->part_most < most)
 		most = ingest->part_most;
-	if (within > 0 && within < flight->row_count && within < most)
+	if (within > 0 && within < most)
 		most = within;
 	r = batch_split(flight, most, &ingest->rest, err);
 	/* Never nothing: of a log and its successor the offsets may say that all is behind the cut. */
