@@ -2,7 +2,6 @@
  * `inboxd replay --rejects`: each reject is looked at by the rules of the configuration as it is now; what they
  * know becomes a message that waits, the others stay. The rules are the sidecar's own (model/identity.h). See op.h.
  */
-#include <endian.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,25 +86,6 @@ static void rejects_fini(struct rejects *rejects)
 
 /* --- A reject as the record it was ----------------------------------------------------------------- */
 
-/* Takes one run: its length, then its bytes; length -1 = null. False: there is none. */
-static bool take_run(struct bytes *from, struct bytes *out)
-{
-	uint32_t wire;
-	int32_t length;
-
-	if (from->length < sizeof(wire))
-		return false;
-	memcpy(&wire, from->data, sizeof(wire));
-	length = (int32_t)be32toh(wire);
-	*out = (struct bytes){ (const char *)from->data + sizeof(wire),
-		length < 0 ? 0 : (size_t)length };
-	from->data = (const char *)out->data + out->length;
-	from->length -= sizeof(wire) + out->length;
-	if (length < 0)
-		out->data = NULL;
-	return true;
-}
-
 static void free_names(const struct rejects *rejects, struct record *record)
 {
 	while (record->header_count > 0)
@@ -119,8 +99,8 @@ static int read_headers(
 	struct bytes value;
 
 	record->headers = rejects->headers;
-	while (record->header_count < HEADERS_MOST && take_run(&runs, &name) &&
-		take_run(&runs, &value)) {
+	while (record->header_count < HEADERS_MOST && rows_take_run(&runs, &name) &&
+		rows_take_run(&runs, &value)) {
 		char *copy = strndup(name.data == NULL ? "" : name.data, name.length);
 
 		if (copy == NULL)

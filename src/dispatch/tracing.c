@@ -3,17 +3,6 @@
 #include "dispatch/core.h"
 #include "trace/trace.h"
 
-static const char *const end_names[] = {
-	[END_DONE] = "done",
-	[END_RETRY] = "retry",
-	[END_DEAD] = "dead",
-	[END_SNOOZE] = "snooze",
-	[END_SETTLED] = "settled",
-	[END_TIMEOUT] = "timeout",
-	[END_CRASH] = "crash",
-	[END_RETURNED] = "returned",
-};
-
 static const char *const settle_names[] = {
 	[SETTLE_PROCESSED] = "processed",
 	[SETTLE_DEAD] = "dead",
@@ -43,12 +32,14 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
 {
 	struct trace_context context;
 	struct trace_event event;
+	const char *outcome;
 
 	if (dispatch->options.trace == NULL || entry->state != ENTRY_OPEN ||
 		!trace_wants(dispatch->options.trace, entry->message, &context))
 		return;
 	event = event_of(entry, SPAN_DELIVER);
-	event.outcome = end_names[entry->end];
+	outcome = judge_outcome(entry->end);
+	event.outcome = outcome == NULL ? "returned" : outcome;
 	event.failed = is_failure(entry->end);
 	trace_add(dispatch->options.trace, &context, entry->message, &event);
 }

@@ -1,6 +1,5 @@
 #include "ingest/letter.h"
 
-#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,32 +72,13 @@ static void add_ours(const struct letter_source *source, rd_kafka_headers_t *hea
 	add(headers, "inboxd-group", bytes_of(source->group));
 }
 
-/* Takes one run; false: there is none. */
-static bool take_run(struct bytes *from, struct bytes *out)
-{
-	uint32_t wire;
-	int32_t length;
-
-	if (from->length < sizeof(wire))
-		return false;
-	memcpy(&wire, from->data, sizeof(wire));
-	length = (int32_t)be32toh(wire);
-	*out = (struct bytes){ (const char *)from->data + sizeof(wire),
-		length < 0 ? 0 : (size_t)length };
-	from->data = (const char *)out->data + out->length;
-	from->length -= sizeof(wire) + out->length;
-	if (length < 0)
-		out->data = NULL;
-	return true;
-}
-
 static void add_theirs(const struct letter_source *source, rd_kafka_headers_t *headers)
 {
 	struct bytes runs = rows_bytes(source->rows, source->row, DEAD_HEADERS);
 	struct bytes name;
 	struct bytes value;
 
-	while (take_run(&runs, &name) && take_run(&runs, &value)) {
+	while (rows_take_run(&runs, &name) && rows_take_run(&runs, &value)) {
 		if (name.data != NULL)
 			(void)rd_kafka_header_add(headers, name.data, (ssize_t)name.length,
 				value.data, (ssize_t)value.length);

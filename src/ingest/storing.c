@@ -185,8 +185,8 @@ static int take_part(struct ingest *ingest, struct err *err)
 	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
 	int r;
 
-	most += most /
-		8; /* a round polls once more when the batch is full already: no part for that */
+	/* A round polls once more when the batch is full already: no part for that. */
+	most += most / 8;
 	within += within / 8;
 	if (ingest->part_most != 0 && ingest->part_most < most)
 		most = ingest->part_most;

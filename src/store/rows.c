@@ -102,3 +102,24 @@ int64_t rows_timestamp_ms(const struct rows *rows, int row, int column)
 		return -1;
 	return (us >= 0 ? us / 1000 : -((-us + 999) / 1000)) + EPOCH_2000_MS;
 }
+
+bool rows_take_run(struct bytes *from, struct bytes *out)
+{
+	uint32_t wire;
+	int32_t length;
+	size_t taken;
+	const char *value;
+
+	if (from->length < sizeof(wire))
+		return false;
+	memcpy(&wire, from->data, sizeof(wire));
+	length = (int32_t)be32toh(wire);
+	taken = length < 0 ? 0 : (size_t)length;
+	if (taken > from->length - sizeof(wire))
+		return false;
+	value = (const char *)from->data + sizeof(wire);
+	*out = (struct bytes){ length < 0 ? NULL : value, taken };
+	from->data = value + taken;
+	from->length -= sizeof(wire) + taken;
+	return true;
+}

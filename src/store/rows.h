@@ -26,4 +26,8 @@ const char *rows_text(
 	const struct rows *rows, int row, int column); /* NUL-terminated; NULL = NULL */
 int64_t rows_timestamp_ms(const struct rows *rows, int row, int column); /* -1 = NULL */
 
+/* Takes the first of several values that a statement put into one: four bytes of length, most significant first, then
+ * the value; length -1 is NULL. False: there is none, or not the whole of it. Borrowed from `from`. */
+bool rows_take_run(struct bytes *from, struct bytes *out);
+
 #endif

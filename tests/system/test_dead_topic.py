@@ -269,6 +269,8 @@ def test_what_the_topic_refuses_holds_up_nothing_behind_it(start, handler, produ
     assert ids(streams.read_what_is_there(compacted)) == ["with"]
     assert sidecar.metric("inboxd_dead_topic_failures_total") >= 1
     assert inbox.message("without")["dead_topic_at"] is None
+    assert "event=dead_message_refused" in sidecar.stderr
+    assert "event=dead_topic_failed" not in sidecar.stderr, "nothing waits for what the topic refuses"
 
 
 def test_retention_leaves_what_was_not_produced(start, handler, streams, topic, name, inbox):

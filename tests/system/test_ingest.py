@@ -24,6 +24,13 @@ def test_messages_are_stored_while_no_handler_is_there(inboxd, streams, topic, i
     inbox.wait_stored(3)
 
 
+def test_a_record_that_comes_alone_does_not_wait_for_company(start_inboxd, streams, topic, inbox):
+    """A fifth of batch_wait is enough to know that there is none."""
+    start_inboxd(ingest={"batch_wait": "50s"})
+    streams.events(topic, ["a"])
+    inbox.wait_stored(1)  # in less than its 30 s
+
+
 def test_messages_from_before_the_start_are_read(start_inboxd, streams, topic, inbox):
     streams.events(topic, ["a", "b", "c"])
     start_inboxd()

@@ -152,6 +152,8 @@ static void a_secret_that_cannot_be_read_now_is_what_it_was(void **state)
 	setting = &world->config->postgres.items[0];
 	(void)world_write(world, "secret", "");
 	assert_string_equal(secret_now(setting, &scratch), "old");
+	assert_null(secret_fresh(setting, &scratch)); /* whoever has a later one keeps it */
+	assert_string_equal(secret_fresh(&plain, &scratch), "me");
 	assert_int_equal(unlink(setting->file), 0);
 	assert_string_equal(secret_now(setting, &scratch), "old");
 	assert_int_equal(mkfifo(setting->file, 0600), 0); /* nobody will ever write to it */
