@@ -139,23 +139,15 @@ static void left_out(const struct dead_topic *dead, struct death *out, struct de
 	request->without_count = dead->sent.count + dead->refused.count;
 }
 
-static int lists_full(const struct dead_topic *dead, struct err *err)
-{
-	if (dead->sent.count + MAIL_MOST > LIST_MOST)
-		return err_set(err, FAULT_DATABASE,
-			"%zu messages are produced and cannot be noted: their rows are locked",
-			dead->sent.count);
-	return 0;
-}
-
 static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
 {
 	struct death without[2 * LIST_MOST];
 	struct dead_request request = { .max_rows = MAIL_MOST, .max_bytes = BATCH_BYTES };
-	int r = lists_full(dead, err);
 
-	if (r != 0)
-		return r;
+	if (dead->sent.count + MAIL_MOST > LIST_MOST)
+		return err_set(err, FAULT_DATABASE,
+			"%zu messages are produced and cannot be noted: their rows are locked",
+			dead->sent.count);
 	left_out(dead, without, &request);
 	return dead_fetch(dead->db, &request, rows, err);
 }
@@ -164,6 +156,7 @@ int dead_batch_send(struct dead_topic *dead, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	struct err later = ERR_INIT;
+	bool known;
 	int r;
 
 	if (dead->refused.count + MAIL_MOST > LIST_MOST)
@@ -180,12 +173,10 @@ int dead_batch_send(struct dead_topic *dead, struct err *err)
 		.topic = dead->known->retry.dead_topic,
 		.group = consumer_conf_value(dead->known, "group.id", ""),
 	};
-	if (!mail_run(&dead->mail)) {
-		r = judge(dead, rows, err);
+	known = mail_run(&dead->mail);
+	r = judge(dead, rows, err);
+	if (!known)
 		dead_batch_drop_producer(dead); /* it would write fates for ever */
-	} else {
-		r = judge(dead, rows, err);
-	}
 	if (dead_batch_note(dead, r == 0 ? err : &later) < 0 && r == 0)
 		r = err->fault;
 	return r;
