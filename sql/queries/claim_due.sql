@@ -1,6 +1,6 @@
 -- Claims what is due in the given partitions: retries, overflow, replays (rules R7, R10, R13).
 -- Two kinds of due rows are parked instead of claimed: those nobody here wants, and, with $10, those
--- behind another waiting row of their key. Rows beyond the byte budget stay as they are.
+-- behind another waiting row of their key. Wanted rows beyond the byte budget stay as they are.
 -- Caller: store/claims.c. Index: inbox_messages_claim; inbox_messages_key for who waits before whom.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
 -- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number.
@@ -32,17 +32,19 @@ WITH lease AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) m
     LIMIT $4::int
 ), judged AS MATERIALIZED (
-    SELECT due.*,
-           sum(size) OVER (ORDER BY seq) - size < $5::bigint AS fits,
-           coalesce((SELECT s.open
-                     FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
-                          WITH ORDINALITY AS s(topic, type, kind, open, rank)
-                     WHERE (s.topic IS NULL OR s.topic = due.topic)
-                       AND CASE s.kind WHEN 0 THEN true
-                                       WHEN 1 THEN starts_with(due.event_type, s.type)
-                                       ELSE due.event_type = s.type END
-                     ORDER BY s.rank LIMIT 1), false) AS wanted
-    FROM due
+    SELECT w.*,
+           NOT w.wanted OR sum(CASE WHEN w.wanted THEN w.size ELSE 0 END) OVER (ORDER BY w.seq) - w.size
+                           < $5::bigint AS fits
+    FROM (SELECT due.*,
+                 coalesce((SELECT s.open
+                           FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
+                                WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                           WHERE (s.topic IS NULL OR s.topic = due.topic)
+                             AND CASE s.kind WHEN 0 THEN true
+                                             WHEN 1 THEN starts_with(due.event_type, s.type)
+                                             ELSE due.event_type = s.type END
+                           ORDER BY s.rank LIMIT 1), false) AS wanted
+          FROM due) w
 ), lane AS MATERIALIZED (
     -- The first row of the key that waits and is not taken now; NULL: nothing else of it waits.
     SELECT k.topic, k.kafka_partition, k.key_hash,

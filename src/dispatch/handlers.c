@@ -108,12 +108,15 @@ bool handlers_has_others(const struct dispatch *dispatch, const struct handler *
 	return false;
 }
 
+static size_t share_of(int64_t most)
+{
+	return (size_t)most / 10 * 9 + 1;
+}
+
 /* Above its share, or not yet worked off to half of it again. */
 static bool is_heavy(const struct handler *handler, size_t held, int64_t most)
 {
-	size_t share = (size_t)most / 10 * 9 + 1;
-
-	return handler->full ? held > share / 2 : held >= share;
+	return handler->full ? held > share_of(most) / 2 : held >= share_of(most);
 }
 
 /* One slow handler may fill nine tenths of memory, by count or by bytes, not all of it: beyond that its
@@ -144,6 +147,27 @@ void handlers_hold(struct dispatch *dispatch, struct handler *handler,
 		handler->held_bytes -= message->bytes;
 	}
 	weigh(dispatch, handler);
+}
+
+static bool exceeds_share(const struct dispatch *dispatch, const struct handler *handler)
+{
+	const struct config *config = dispatch->options.config;
+
+	return handler->held > share_of(config->inbox.max_claimed) ||
+	       handler->held_bytes > share_of(config->inbox.max_claimed_bytes);
+}
+
+/* What was on its way when its routing was closed may have taken the others' tenth as well, and a handler
+ * that stands still would never give it back: what came last goes to the table. */
+static void shed(struct dispatch *dispatch, struct handler *handler)
+{
+	struct entry *last;
+
+	if (!handler->full)
+		return;
+	while (exceeds_share(dispatch, handler) &&
+		(last = TAILQ_LAST(&handler->ready, entry_list)) != NULL)
+		held_shed(dispatch, last);
 }
 
 int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,
@@ -316,6 +340,8 @@ void handlers_tick(struct dispatch *dispatch, int64_t now_ms)
 
 	TAILQ_FOREACH (session, &dispatch->sessions, link)
 		expire(dispatch, session, dispatch->ticked_ms);
-	HASH_ITER (hh, dispatch->handlers, handler, next)
+	HASH_ITER (hh, dispatch->handlers, handler, next) {
+		shed(dispatch, handler);
 		forget_gone(dispatch, handler, now_ms);
+	}
 }

@@ -30,19 +30,21 @@ static struct handler *route(struct dispatch *dispatch, const struct message *me
 	return handler;
 }
 
-static void assign_handler(struct dispatch *dispatch, struct entry *entry)
+/* Whose share of memory the entry counts for; NULL: nobody's any more. */
+static void count_for(struct dispatch *dispatch, struct entry *entry, struct handler *handler)
 {
-	struct handler *handler = route(dispatch, entry->message);
-
 	if (handler == entry->handler)
 		return;
-	if (entry->handler != NULL) {
+	if (entry->handler != NULL)
 		handlers_hold(dispatch, entry->handler, entry->message, false);
-	}
 	entry->handler = handler;
-	if (handler == NULL)
-		return;
-	handlers_hold(dispatch, handler, entry->message, true);
+	if (handler != NULL)
+		handlers_hold(dispatch, handler, entry->message, true);
+}
+
+static void assign_handler(struct dispatch *dispatch, struct entry *entry)
+{
+	count_for(dispatch, entry, route(dispatch, entry->message));
 }
 
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count)
@@ -102,9 +104,7 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 		TAILQ_REMOVE(&dispatch->born, entry, born_link);
 	open_claims_release(&dispatch->claimer.open, entry->claim);
 	dispatch->held--;
-	if (entry->handler != NULL) {
-		handlers_hold(dispatch, entry->handler, entry->message, false);
-	}
+	count_for(dispatch, entry, NULL);
 	gate_release(dispatch->options.gate, 1, entry->message->bytes);
 	publish_low_seq(dispatch);
 	judge_clear(entry);
@@ -189,6 +189,20 @@ void held_park(struct dispatch *dispatch, struct entry *entry)
 	detach(dispatch, entry);
 	judge_park(entry);
 	held_settle(dispatch, entry);
+}
+
+void held_shed(struct dispatch *dispatch, struct entry *entry)
+{
+	struct entry *follower = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
+
+	for (; follower != NULL; follower = TAILQ_NEXT(follower, lane_link)) {
+		if (follower->state == ENTRY_QUEUED)
+			count_for(dispatch, follower, NULL);
+	}
+	handlers_dequeue(entry);
+	entry->state = ENTRY_QUEUED;
+	count_for(dispatch, entry, NULL);
+	held_park(dispatch, entry);
 }
 
 void held_return(struct dispatch *dispatch, struct entry *entry)

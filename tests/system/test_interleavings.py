@@ -104,6 +104,25 @@ def test_large_messages_of_one_handler_leave_room_for_another(start_inboxd, hand
     eventually(lambda: len(other.event_ids) == 10)
 
 
+def test_a_handler_that_stands_still_gives_back_what_is_more_than_its_share(start_inboxd, handler, produce,
+                                                                           streams, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed": 100})
+    slow = handler(sidecar, name="a", subscribe=subscribed("a"))
+    other = handler(sidecar, name="b", subscribe=subscribed("b"))
+    slow.window(0)
+    streams.produce_many(topic, [{"value": b"{}", "key": f"a{number % 150}", "partition": 0,
+                                  "headers": [("id", f"a{number}"), ("eventType", "a.x")]}
+                                 for number in range(300)])  # one batch fills all of memory
+    inbox.wait_stored(300)
+    for number in range(10):
+        send(produce, topic, f"b{number}", kind="b", key=f"b{number}")
+    eventually(lambda: len(other.event_ids) == 10)
+    slow.window(64)
+    eventually(lambda: len(set(slow.event_ids)) == 300)
+    assert all(slow.event_ids.index(f"a{number}") < slow.event_ids.index(f"a{number + 150}")
+               for number in range(150))
+
+
 def commits(inbox):
     return inbox.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
 
