@@ -10,7 +10,10 @@
 #include "dispatch/core.h"
 
 #define BATCH_MOST     2000
+#define BATCH_ENOUGH   1000 /* a larger one costs no less for each */
 #define LINGER_MS      5
+#define LINGER_BUSY_MS 20
+#define BUSY_FROM      256 /* delivered and not settled */
 #define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
 
 void settler_init(struct settler *settler)
@@ -110,17 +113,31 @@ static bool may_give(const struct dispatch *dispatch)
 	return worker_pool_idle(dispatch->pool) > kept;
 }
 
+/* So much is under way that hundreds of verdicts come in a moment, and little waits for a settle to become next
+ * of its key. */
+static bool is_busy(const struct dispatch *dispatch)
+{
+	const struct handler *handler = dispatch->handlers;
+	size_t besides = dispatch->in_flight;
+
+	for (; handler != NULL; handler = handler->hh.next)
+		besides += handler->ready_count;
+	return dispatch->in_flight >= BUSY_FROM && dispatch->held < besides + dispatch->in_flight;
+}
+
 /* A transaction costs nearly the same for one verdict as for hundreds. As long as most of what is in flight is
  * still at its handlers, more verdicts are about to come: they are waited for, a moment. */
 static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 {
 	const struct settler *settler = &dispatch->settler;
+	bool busy = is_busy(dispatch);
+	int64_t linger_ms = busy ? LINGER_BUSY_MS : LINGER_MS;
 
-	if (settler->pending_count * 2 >= dispatch->in_flight ||
-		settler->pending_count >= BATCH_MOST || now_ms - settler->since_ms >= LINGER_MS ||
+	if ((!busy && settler->pending_count * 2 >= dispatch->in_flight) ||
+		settler->pending_count >= BATCH_ENOUGH || now_ms - settler->since_ms >= linger_ms ||
 		dispatch_is_stopping(dispatch))
 		return true;
-	dispatch_linger(dispatch, LINGER_MS);
+	dispatch_linger(dispatch, linger_ms);
 	return false;
 }
 

@@ -12,10 +12,10 @@
 #include "queries.h"
 #include "store/settle_rows.h"
 
-/* What a flight of settling brings back: the seqs each statement found to be ours. */
+/* What a flight of settling brings back. */
 struct found {
-	struct rows *plain;
-	struct rows *others;
+	struct rows *plain;  /* only how many were ours */
+	struct rows *others; /* the seqs of those that were ours */
 };
 
 static void found_fini(struct found *found)
@@ -37,7 +37,7 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	if (add_tokens(&params, s->instance, s->rows, s->count, PART_PLAIN) == 0)
+	if (add_alike(&params, s->instance, s->rows, s->count) == 0)
 		return 0;
 	return db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain, err);
 }
@@ -65,7 +65,7 @@ static int queue_raise(const struct settling *s, struct found *found, struct err
 
 	if (add_tokens(&params, s->instance, s->rows, s->count, PART_ALL) == 0)
 		return 0;
-	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->plain, err);
+	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->others, err);
 }
 
 static int by_seq(const void *a, const void *b)
@@ -102,6 +102,21 @@ static void mark_all(const struct settling *s, enum settle_fate fate)
 		s->rows[i]->fate = fate;
 }
 
+/* When some of them were not ours, what became of each is looked up afterwards (resolve). */
+static void mark_plain(const struct settling *s, const struct rows *rows)
+{
+	int64_t asked = 0;
+
+	for (size_t i = 0; i < s->count; i++)
+		asked += is_part(s->rows[i], PART_PLAIN);
+	if (rows == NULL || rows_affected(rows) != asked)
+		return;
+	for (size_t i = 0; i < s->count; i++) {
+		if (is_part(s->rows[i], PART_PLAIN))
+			s->rows[i]->fate = SETTLE_SETTLED;
+	}
+}
+
 /* Queues the statements and commits with them. */
 static int finish(const struct settling *s, struct err *err)
 {
@@ -112,7 +127,7 @@ static int finish(const struct settling *s, struct err *err)
 		r = db_commit(s->db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	mark(s, found.plain, SETTLE_SETTLED);
+	mark_plain(s, found.plain);
 	mark(s, found.others, SETTLE_SETTLED);
 	return 0;
 }
@@ -277,12 +292,25 @@ static int settle_sorted(struct settling *s, struct err *err)
 	return r;
 }
 
+/* The fast statement takes one delivery count: rows with another go with the verdicts that have more to say. */
+static void keep_alike(struct settle_row *rows, size_t count)
+{
+	const struct settle_row *first = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].plain && first == NULL)
+			first = &rows[i];
+		rows[i].plain = rows[i].plain && rows[i].delivery_count == first->delivery_count;
+	}
+}
+
 static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
 {
 	CLEANUP(freep) struct settle_row **order = calloc(count + 1, sizeof(struct settle_row *));
 
 	if (count == 0)
 		return 0;
+	keep_alike(rows, count);
 	for (size_t i = 0; i < count; i++) {
 		rows[i].fate = SETTLE_OPEN;
 		if (order != NULL)

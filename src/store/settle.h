@@ -16,10 +16,10 @@ enum settle_outcome {
 };
 
 enum settle_fate {
-	SETTLE_OPEN,      /* not settled yet: the call failed, try again */
-	SETTLE_SETTLED,   /* the verdict is committed */
-	SETTLE_COMPLETED, /* it is processed under our claim already: inbox.complete(), or an earlier
-			   * settle whose answer was lost */
+	SETTLE_OPEN,    /* not settled yet: the call failed, try again */
+	SETTLE_SETTLED, /* the verdict is committed */
+	SETTLE_COMPLETED, /* it is processed under our claim: by inbox.complete(), by an earlier settle
+			   * whose answer was lost, or by this one when others of the list were not ours */
 	SETTLE_LOCKED,    /* its handler's transaction holds the row: try again later (rule R8) */
 	SETTLE_LOST,      /* no longer our claim: forget it */
 };

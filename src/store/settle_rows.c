@@ -12,6 +12,26 @@ bool is_part(const struct settle_row *row, enum settle_part part)
 	return part == PART_ALL || row->plain == (part == PART_PLAIN);
 }
 
+size_t add_alike(
+	struct params *params, int32_t instance, struct settle_row *const *rows, size_t count)
+{
+	size_t added = 0;
+	int delivery_count = 0;
+	int seq;
+
+	params_int(params, instance);
+	seq = params_array(params, ARRAY_BIGINT);
+	for (size_t i = 0; i < count; i++) {
+		if (!is_part(rows[i], PART_PLAIN))
+			continue;
+		array_bigint(params, seq, rows[i]->seq);
+		delivery_count = rows[i]->delivery_count;
+		added++;
+	}
+	params_int(params, delivery_count);
+	return added;
+}
+
 size_t add_tokens(struct params *params, int32_t instance, struct settle_row *const *rows,
 	size_t count, enum settle_part part)
 {

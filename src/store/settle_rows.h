@@ -9,6 +9,9 @@
 enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
 
 bool is_part(const struct settle_row *row, enum settle_part part);
+/* The seqs of PART_PLAIN between the instance's id and the delivery count they share; how many. */
+size_t add_alike(
+	struct params *params, int32_t instance, struct settle_row *const *rows, size_t count);
 /* seq and delivery_count behind the instance's id; how many rows. */
 size_t add_tokens(struct params *params, int32_t instance, struct settle_row *const *rows,
 	size_t count, enum settle_part part);

@@ -120,7 +120,7 @@ MUTANTS = [
            tests=[ABSENCE + "test_r6_who_is_assigned_it_takes_it_from_who_adopted_it"]),
     # R7
     mutant("R7", "done does not name its claim",
-           edit("sql/queries/settle_done.sql", " AND m.delivery_count = v.delivery_count", ""),
+           edit("sql/queries/settle_done.sql", " AND m.delivery_count = $3::int", " AND $3::int IS NOT NULL"),
            tests=[SETTLE + "another_claim_of_the_row_is_lost"]),
     mutant("R7", "other verdicts do not name their instance",
            edit("sql/queries/settle_verdicts.sql", "m.claimed_by = $1::int AND m.delivery_count",

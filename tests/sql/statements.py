@@ -60,6 +60,11 @@ class Statements:
         with self.connection.transaction():
             return self._execute("", name, values).fetchall()
 
+    def count(self, name, *values):
+        """How many rows one that returns none has changed."""
+        with self.connection.transaction():
+            return self._execute("", name, values).rowcount
+
     def explain(self, name, *values):
         """Runs it, rolls back, and returns how it was done."""
         with self.connection.transaction(force_rollback=True):

@@ -23,6 +23,43 @@ static void a_done_message_is_processed(void **state)
 	assert_string_equal(state_of(world, row.seq), "processed|0|0|f");
 }
 
+static void rows_of_different_claims_are_done_together(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[4];
+
+	for (int i = 0; i < 4; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1 + i / 2, SETTLE_PROCESSED);
+	}
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq >= %ld",
+		(long)rows[2].seq);
+	settle(world, rows, 4);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_string_equal(state_of(world, rows[i].seq), "processed|0|0|f");
+	}
+}
+
+static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[3];
+
+	for (int i = 0; i < 3; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+	}
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = %ld",
+		(long)rows[1].seq);
+	settle(world, rows, 3);
+	assert_int_equal(rows[0].fate, SETTLE_COMPLETED);
+	assert_int_equal(rows[1].fate, SETTLE_LOST);
+	assert_int_equal(rows[2].fate, SETTLE_COMPLETED);
+}
+
 static void each_verdict_writes_what_it_says(void **state)
 {
 	struct world *world = *state;
@@ -400,6 +437,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_done_message_is_processed),
+		TEST(rows_of_different_claims_are_done_together),
+		TEST(one_row_that_is_lost_does_not_hold_up_the_others),
 		TEST(each_verdict_writes_what_it_says),
 		TEST(a_failed_attempt_goes_to_the_history),
 		TEST(dead_at_once_is_a_failed_attempt),
