@@ -86,14 +86,20 @@ static void grow_slots(struct identities *seen)
 /* Writes the identity behind the texts, without taking it in. */
 static char *put_candidate(struct identities *seen, const char *source, const char *id)
 {
-	const size_t needed = strlen(source) + strlen(id) + 2;
+	const size_t source_length = strlen(source);
+	const size_t id_length = strlen(id);
+	const size_t needed = source_length + id_length + 2;
+	char *at;
 
 	while (seen->capacity - seen->length < needed) {
 		seen->capacity = seen->capacity == 0 ? 1 << 20 : seen->capacity * 2;
 		seen->texts = must(realloc(seen->texts, seen->capacity));
 	}
-	snprintf(seen->texts + seen->length, needed, "%s\x1f%s", source, id);
-	return seen->texts + seen->length;
+	at = seen->texts + seen->length;
+	memcpy(at, source, source_length);
+	at[source_length] = '\x1f';
+	memcpy(at + source_length + 1, id, id_length + 1);
+	return at;
 }
 
 static void take_in(struct identities *seen, const char *source, const char *id)

@@ -5,10 +5,11 @@ INSERT INTO inbox.inbox_conflicts
     (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)
 SELECT i.source, i.event_id, i.topic, i.kafka_partition, i.kafka_offset, i.kafka_timestamp,
        i.key, i.headers, i.payload, i.payload_digest
-FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::timestamptz[],
-            $7::bytea[], $8::jsonb[], $9::bytea[], $10::bytea[])
-     AS i(source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp,
-          key, headers, payload, payload_digest)
+FROM (
+    SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[]) AS topic,
+           unnest($4::int[]) AS kafka_partition, unnest($5::bigint[]) AS kafka_offset,
+           unnest($6::timestamptz[]) AS kafka_timestamp, unnest($7::bytea[]) AS key, unnest($8::jsonb[]) AS headers,
+           unnest($9::bytea[]) AS payload, unnest($10::bytea[]) AS payload_digest) i
 JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
 ON CONFLICT DO NOTHING

@@ -41,6 +41,8 @@ char *buf_reserve(struct buf *buf, size_t extra)
 	if (wanted <= buf->capacity && buf->data != NULL)
 		return buf->data + buf->length;
 	wanted = grown(buf->capacity, wanted);
+	if (buf->limit > 0 && wanted > buf->limit)
+		wanted = buf->limit;
 	data = realloc(buf->data, wanted);
 	if (data == NULL) {
 		buf->broken = true;
@@ -51,7 +53,7 @@ char *buf_reserve(struct buf *buf, size_t extra)
 	return buf->data + buf->length;
 }
 
-void buf_add(struct buf *buf, const void *bytes, size_t length)
+void buf_add_slowly(struct buf *buf, const void *bytes, size_t length)
 {
 	char *at;
 
@@ -62,16 +64,6 @@ void buf_add(struct buf *buf, const void *bytes, size_t length)
 		return;
 	memcpy(at, bytes, length);
 	buf->length += length;
-}
-
-void buf_add_str(struct buf *buf, const char *text)
-{
-	buf_add(buf, text, strlen(text));
-}
-
-void buf_add_char(struct buf *buf, char c)
-{
-	buf_add(buf, &c, 1);
 }
 
 void buf_addf(struct buf *buf, const char *format, ...)

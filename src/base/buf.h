@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 struct buf {
 	char *data; /* not NUL-terminated unless buf_str() was called */
@@ -26,9 +27,30 @@ void buf_fini(struct buf *buf);
 void buf_reset(struct buf *buf);
 /* Room for `extra` more bytes, or NULL when broken. The caller adds to `length` what it wrote. */
 char *buf_reserve(struct buf *buf, size_t extra);
-void buf_add(struct buf *buf, const void *bytes, size_t length);
-void buf_add_str(struct buf *buf, const char *text);
-void buf_add_char(struct buf *buf, char c);
+void buf_add_slowly(struct buf *buf, const void *bytes, size_t length);
+
+/* Inline: a message is put together from hundreds of short pieces, which nearly always fit. The capacity never
+ * exceeds the limit. */
+static inline void buf_add(struct buf *buf, const void *bytes, size_t length)
+{
+	if (buf->broken || length == 0 || length > buf->capacity - buf->length) {
+		buf_add_slowly(buf, bytes, length);
+		return;
+	}
+	memcpy(buf->data + buf->length, bytes, length);
+	buf->length += length;
+}
+
+static inline void buf_add_str(struct buf *buf, const char *text)
+{
+	buf_add(buf, text, strlen(text));
+}
+
+static inline void buf_add_char(struct buf *buf, char c)
+{
+	buf_add(buf, &c, 1);
+}
+
 void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Drops the first `length` bytes. */
 void buf_consume(struct buf *buf, size_t length);

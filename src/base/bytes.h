@@ -11,6 +11,9 @@ struct bytes {
 	size_t length;
 };
 
+/* Of a string literal, its length known to the compiler. */
+#define BYTES_LITERAL(text) ((struct bytes){ "" text, sizeof(text) - 1 })
+
 static inline bool bytes_equal(struct bytes a, struct bytes b)
 {
 	if (a.data == NULL || b.data == NULL)

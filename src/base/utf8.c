@@ -64,6 +64,17 @@ size_t utf8_character(const void *text, size_t left)
 	return at[0] < 0x80 ? 1 : beyond_ascii(at, left);
 }
 
+/* Without a way out of the loop: so it runs over many bytes at once. */
+bool ascii_is_printable(struct bytes bytes)
+{
+	const unsigned char *at = bytes.data;
+	unsigned char others = 0;
+
+	for (size_t i = 0; at != NULL && i < bytes.length; i++)
+		others |= (unsigned char)(at[i] - 0x20) > 0x7e - 0x20;
+	return at != NULL && others == 0;
+}
+
 bool utf8_is_valid(struct bytes bytes)
 {
 	const unsigned char *at = bytes.data;

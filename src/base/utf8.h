@@ -10,6 +10,8 @@
 #include "base/bytes.h"
 
 bool utf8_is_valid(struct bytes bytes);
+/* Nothing but U+0020 to U+007E: no control character, valid whatever is asked. Absent is not. */
+bool ascii_is_printable(struct bytes bytes);
 /* Length of the character that the first of `left` bytes begins; 0 when they begin none. */
 size_t utf8_character(const void *text, size_t left);
 

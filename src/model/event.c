@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "model/cloudevent.h"
 #include "model/event_headers.h"
 #include "model/event_members.h"
@@ -99,11 +100,14 @@ static int add_event(struct rendering *rendering, struct json_stream *stream, st
 	return 0;
 }
 
-/* A line ends at the first LF. In valid JSON a raw LF or CR can only be whitespace between tokens. */
-static void flatten(struct buf *out, size_t start)
+/* A line ends at the first LF. In valid JSON a raw LF or CR can only be whitespace between tokens, and only the
+ * payload is not ours. */
+static void flatten(struct buf *out, size_t start, struct bytes payload)
 {
 	static const char breaks[] = "\n\r";
 
+	if (ascii_is_printable(payload))
+		return;
 	for (const char *c = breaks; *c != '\0' && buf_ok(out); c++) {
 		char *at = out->data + start;
 		char *end = out->data + out->length;
@@ -155,7 +159,7 @@ int event_render(struct event_renderer *renderer, const struct message *message,
 	}
 	buf_add_str(out, ",\"headers\":");
 	buf_add(out, renderer->headers.rest.data, renderer->headers.rest.length);
-	flatten(out, start);
+	flatten(out, start, message->payload);
 	if (buf_ok(out))
 		return 0;
 	out->length = start;

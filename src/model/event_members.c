@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/digits.h"
 #include "model/headers.h"
 
 void event_member_begin(struct rendering *rendering, struct bytes name)
@@ -17,21 +18,21 @@ void event_member_begin(struct rendering *rendering, struct bytes name)
 	buf_add(out, "\":", 2);
 }
 
-static void add_raw(struct rendering *rendering, const char *name, struct bytes raw)
+static void add_raw(struct rendering *rendering, struct bytes name, struct bytes raw)
 {
-	event_member_begin(rendering, bytes_of(name));
+	event_member_begin(rendering, name);
 	buf_add(rendering->out, raw.data, raw.length);
 }
 
-static void add_string(struct rendering *rendering, const char *name, struct bytes text)
+static void add_string(struct rendering *rendering, struct bytes name, struct bytes text)
 {
-	event_member_begin(rendering, bytes_of(name));
+	event_member_begin(rendering, name);
 	json_add_string(rendering->out, text);
 }
 
-static void add_base64(struct rendering *rendering, const char *name, struct bytes bytes)
+static void add_base64(struct rendering *rendering, struct bytes name, struct bytes bytes)
 {
-	event_member_begin(rendering, bytes_of(name));
+	event_member_begin(rendering, name);
 	buf_add_char(rendering->out, '"');
 	base64_add(rendering->out, bytes);
 	buf_add_char(rendering->out, '"');
@@ -44,35 +45,34 @@ static bool says_something(struct bytes raw)
 }
 
 /* What the ce_* header of that name says; absent when nothing. */
-static struct bytes attribute_value(const struct rendering *rendering, const char *name)
+static struct bytes attribute_value(const struct rendering *rendering, struct bytes name)
 {
-	const struct attribute *attribute =
-		event_headers_attribute(rendering->headers, bytes_of(name));
+	const struct attribute *attribute = event_headers_attribute(rendering->headers, name);
 
 	if (attribute == NULL || !says_something(attribute->value))
 		return (struct bytes){ NULL, 0 };
 	return attribute->value;
 }
 
-static void add_specversion(struct rendering *rendering, const char *name)
+static void add_specversion(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = attribute_value(rendering, name);
 
-	add_raw(rendering, name, value.data == NULL ? bytes_of("\"1.0\"") : value);
+	add_raw(rendering, name, value.data == NULL ? BYTES_LITERAL("\"1.0\"") : value);
 }
 
-static void add_id(struct rendering *rendering, const char *name)
+static void add_id(struct rendering *rendering, struct bytes name)
 {
 	add_string(rendering, name, bytes_of(rendering->message->event_id));
 }
 
-static void add_source(struct rendering *rendering, const char *name)
+static void add_source(struct rendering *rendering, struct bytes name)
 {
 	add_string(rendering, name, bytes_of(rendering->message->source));
 }
 
 /* CloudEvents knows no event without a type. */
-static void add_type(struct rendering *rendering, const char *name)
+static void add_type(struct rendering *rendering, struct bytes name)
 {
 	const struct message *message = rendering->message;
 
@@ -80,7 +80,7 @@ static void add_type(struct rendering *rendering, const char *name)
 		rendering, name, bytes_of(message->type == NULL ? message->topic : message->type));
 }
 
-static void add_time(struct rendering *rendering, const char *name)
+static void add_time(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = attribute_value(rendering, name);
 	char when[32];
@@ -93,7 +93,7 @@ static void add_time(struct rendering *rendering, const char *name)
 	}
 }
 
-static void add_datacontenttype(struct rendering *rendering, const char *name)
+static void add_datacontenttype(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = rendering->headers->content_type;
 
@@ -102,10 +102,10 @@ static void add_datacontenttype(struct rendering *rendering, const char *name)
 	if (value.data != NULL)
 		add_raw(rendering, name, value);
 	else if (rendering->data_is_json)
-		add_string(rendering, name, bytes_of("application/json"));
+		add_string(rendering, name, BYTES_LITERAL("application/json"));
 }
 
-static void add_partitionkey(struct rendering *rendering, const char *name)
+static void add_partitionkey(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = attribute_value(rendering, name);
 	struct bytes key = rendering->message->key;
@@ -115,27 +115,36 @@ static void add_partitionkey(struct rendering *rendering, const char *name)
 	else if (key.data != NULL && utf8_is_valid(key))
 		add_string(rendering, name, key);
 	else if (key.data != NULL)
-		add_base64(rendering, "partitionkeybase64", key);
+		add_base64(rendering, BYTES_LITERAL("partitionkeybase64"), key);
 }
 
-static void add_kafkatopic(struct rendering *rendering, const char *name)
+static void add_kafkatopic(struct rendering *rendering, struct bytes name)
 {
 	add_string(rendering, name, bytes_of(rendering->message->topic));
 }
 
-static void add_kafkapartition(struct rendering *rendering, const char *name)
+static void add_number(struct buf *out, int64_t number)
 {
-	event_member_begin(rendering, bytes_of(name));
-	buf_addf(rendering->out, "%d", (int)rendering->message->partition);
+	char digits[DIGITS_MAX];
+
+	buf_add(out, digits, (size_t)(digits_put(digits, number) - digits));
 }
 
-static void add_kafkaoffset(struct rendering *rendering, const char *name)
+static void add_kafkapartition(struct rendering *rendering, struct bytes name)
 {
-	event_member_begin(rendering, bytes_of(name));
-	buf_addf(rendering->out, "\"%lld\"", (long long)rendering->message->offset);
+	event_member_begin(rendering, name);
+	add_number(rendering->out, rendering->message->partition);
 }
 
-static void add_trace(struct rendering *rendering, const char *name, struct bytes header)
+static void add_kafkaoffset(struct rendering *rendering, struct bytes name)
+{
+	event_member_begin(rendering, name);
+	buf_add_char(rendering->out, '"');
+	add_number(rendering->out, rendering->message->offset);
+	buf_add_char(rendering->out, '"');
+}
+
+static void add_trace(struct rendering *rendering, struct bytes name, struct bytes header)
 {
 	struct bytes value = attribute_value(rendering, name);
 
@@ -145,62 +154,67 @@ static void add_trace(struct rendering *rendering, const char *name, struct byte
 		add_raw(rendering, name, value);
 }
 
-static void add_traceparent(struct rendering *rendering, const char *name)
+static void add_traceparent(struct rendering *rendering, struct bytes name)
 {
 	add_trace(rendering, name, rendering->headers->traceparent);
 }
 
-static void add_tracestate(struct rendering *rendering, const char *name)
+static void add_tracestate(struct rendering *rendering, struct bytes name)
 {
 	add_trace(rendering, name, rendering->headers->tracestate);
 }
 
-static void add_data(struct rendering *rendering, const char *name)
+static void add_data(struct rendering *rendering, struct bytes name)
 {
 	struct bytes payload = rendering->message->payload;
 
 	if (rendering->data_is_json)
 		add_raw(rendering, name, payload);
 	else if (payload.data != NULL)
-		add_base64(rendering, "data_base64", payload);
+		add_base64(rendering, BYTES_LITERAL("data_base64"), payload);
 }
 
-static void add_extensions(struct rendering *rendering, const char *name);
+static void add_extensions(struct rendering *rendering, struct bytes name);
+
+#define NAME(text)                                                                                 \
+	{                                                                                          \
+		text, sizeof(text) - 1                                                             \
+	}
 
 /* In the order of enum member. Without a function: only ever written by another row's, or copied from
  * an envelope. */
 static const struct {
-	const char *name;
-	void (*add)(struct rendering *rendering, const char *name);
+	struct bytes name;
+	void (*add)(struct rendering *rendering, struct bytes name);
 } members[MEMBER_COUNT] = {
-	{ "specversion", add_specversion },
-	{ "id", add_id },
-	{ "source", add_source },
-	{ "type", add_type },
-	{ "", add_extensions },
-	{ "time", add_time },
-	{ "datacontenttype", add_datacontenttype },
-	{ "partitionkey", add_partitionkey },
-	{ "partitionkeybase64", NULL },
-	{ "kafkatopic", add_kafkatopic },
-	{ "kafkapartition", add_kafkapartition },
-	{ "kafkaoffset", add_kafkaoffset },
-	{ "traceparent", add_traceparent },
-	{ "tracestate", add_tracestate },
-	{ "data", add_data },
-	{ "data_base64", NULL },
+	{ NAME("specversion"), add_specversion },
+	{ NAME("id"), add_id },
+	{ NAME("source"), add_source },
+	{ NAME("type"), add_type },
+	{ NAME(""), add_extensions },
+	{ NAME("time"), add_time },
+	{ NAME("datacontenttype"), add_datacontenttype },
+	{ NAME("partitionkey"), add_partitionkey },
+	{ NAME("partitionkeybase64"), NULL },
+	{ NAME("kafkatopic"), add_kafkatopic },
+	{ NAME("kafkapartition"), add_kafkapartition },
+	{ NAME("kafkaoffset"), add_kafkaoffset },
+	{ NAME("traceparent"), add_traceparent },
+	{ NAME("tracestate"), add_tracestate },
+	{ NAME("data"), add_data },
+	{ NAME("data_base64"), NULL },
 };
 
 enum member event_member_of(struct bytes name)
 {
 	for (int i = 0; i < MEMBER_COUNT; i++) {
-		if (name.length > 0 && bytes_equal(name, bytes_of(members[i].name)))
+		if (name.length > 0 && bytes_equal(name, members[i].name))
 			return (enum member)i;
 	}
 	return MEMBER_EXTENSIONS;
 }
 
-static void add_extensions(struct rendering *rendering, const char *name)
+static void add_extensions(struct rendering *rendering, struct bytes name)
 {
 	const struct event_headers *headers = rendering->headers;
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
+#include "base/utf8.h"
 #include "model/headers.h"
 
 /*
@@ -232,8 +233,10 @@ static const yajl_callbacks validating = {
  * anywhere in JSON, in strings not either. */
 static bool is_clean(struct bytes text)
 {
-	return text.data != NULL && memchr(text.data, '\v', text.length) == NULL &&
-	       memchr(text.data, '\f', text.length) == NULL && utf8_is_valid(text);
+	return text.data != NULL &&
+	       (ascii_is_printable(text) || (memchr(text.data, '\v', text.length) == NULL &&
+						    memchr(text.data, '\f', text.length) == NULL &&
+						    utf8_is_valid(text)));
 }
 
 static bool is_blank(const char *text, size_t length)

@@ -168,6 +168,22 @@ static void a_bad_byte_is_found_wherever_it_stands(void **state)
 	}
 }
 
+static void what_is_not_printable_is_found_wherever_it_stands(void **state)
+{
+	static const char others[] = { 0x1f, '\n', '\v', 0x7f, (char)0x80, (char)0xff };
+	char text[40];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(text) * sizeof(others); i++) {
+		memset(text, i % 2 == 0 ? ' ' : '~', sizeof(text));
+		assert_true(ascii_is_printable((struct bytes){ text, sizeof(text) }));
+		text[i / sizeof(others)] = others[i % sizeof(others)];
+		assert_false(ascii_is_printable((struct bytes){ text, sizeof(text) }));
+	}
+	assert_true(ascii_is_printable(BYTES_LITERAL("")));
+	assert_false(ascii_is_printable((struct bytes){ NULL, 0 }));
+}
+
 static void out_of_memory_leaves_a_broken_buffer(void **state)
 {
 	const struct header headers[] = { { "bin", BYTES("\xff") }, { "name", BYTES("value") } };
@@ -202,6 +218,7 @@ int main(void)
 		cmocka_unit_test(base64_agrees_with_the_vectors_of_rfc_4648),
 		cmocka_unit_test(utf8_is_what_rfc_3629_says),
 		cmocka_unit_test(a_bad_byte_is_found_wherever_it_stands),
+		cmocka_unit_test(what_is_not_printable_is_found_wherever_it_stands),
 		cmocka_unit_test(out_of_memory_leaves_a_broken_buffer),
 	};
 
