@@ -44,23 +44,24 @@ WITH lease AS MATERIALIZED (
                                              WHEN 1 THEN starts_with(due.event_type, s.type)
                                              ELSE due.event_type = s.type END
                            ORDER BY s.rank LIMIT 1), false) AS wanted
-          FROM due) w
+          FROM due OFFSET 0) w
 ), lane AS MATERIALIZED (
     -- The first row of the key that waits and is not taken now; NULL: nothing else of it waits.
     SELECT k.topic, k.kafka_partition, k.key_hash,
-           (SELECT min(w.kafka_offset)
+           (SELECT w.kafka_offset
             FROM (SELECT o.seq, o.kafka_offset
                   FROM inbox.inbox_messages o
                   WHERE o.topic = k.topic AND o.kafka_partition = k.kafka_partition
                     AND substr(sha256(o.key), 1, 8) = k.key_hash AND o.available_at IS NOT NULL
                   ORDER BY o.kafka_offset
                   LIMIT k.rows + 1) w
-            WHERE w.seq NOT IN (SELECT j.seq FROM judged j WHERE j.wanted AND j.fits)) AS blocker
+            WHERE w.seq NOT IN (SELECT j.seq FROM judged j WHERE j.wanted AND j.fits)
+            ORDER BY w.kafka_offset LIMIT 1) AS blocker
     FROM (SELECT topic, kafka_partition, key_hash, count(*) AS rows
           FROM judged WHERE key_hash IS NOT NULL AND $10::boolean
           GROUP BY topic, kafka_partition, key_hash) k
 ), verdict AS MATERIALIZED (
-    SELECT j.seq, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
+    SELECT j.seq, j.key_hash, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
            l.blocker IS NOT NULL AS followed
     FROM judged j
     LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
@@ -78,4 +79,4 @@ RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed, v.follow
           m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key,
           CASE WHEN v.claimed THEN m.headers END, CASE WHEN v.claimed THEN m.payload END,
           m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
-          substr(sha256(m.key), 1, 8)
+          v.key_hash
