@@ -1,5 +1,5 @@
 -- Keeps those duplicates whole whose payload differs from what is stored under their id.
--- Caller: store/inbox.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
+-- Caller: store/inbox.c, for the rows that find_conflicts found. Index: inbox_messages_pkey.
 -- The arrays of insert_messages without event_type, place and asks. Back: one row a conflict kept now.
 INSERT INTO inbox.inbox_conflicts
     (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)

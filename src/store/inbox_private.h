@@ -1,5 +1,5 @@
-/* What the files of inbox.h share: inbox.c (batches), inbox_rows.c (their parameters) and
- * watermarks.c. */
+/* What the files of inbox.h share: inbox.c (batches), inbox_others.c (what is no new message), inbox_writing.c (under
+ * savepoints), inbox_rows.c (parameters) and watermarks.c. */
 #ifndef STORE_INBOX_PRIVATE_H
 #define STORE_INBOX_PRIVATE_H
 
@@ -31,10 +31,56 @@ struct inbox {
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err);
 void fill_messages(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
+void fill_duplicates(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
 void fill_conflicts(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
 /* `bare`: coordinates and reason only. */
 void fill_rejects(struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count,
 	bool bare);
+
+/* One kind of rows on their way into the table. */
+struct writing {
+	struct inbox *inbox;
+	struct batch *batch;
+	bool rejects; /* items are its rejects, not its rows */
+	/* Writes these items and notes what became of them. */
+	int (*write)(const struct writing *w, const size_t *items, size_t count, struct err *err);
+	/* What to do with an item that PostgreSQL refuses; `why` says why. */
+	int (*give_up)(
+		const struct writing *w, size_t item, const struct err *why, struct err *err);
+};
+
+/* Writes under savepoints, halving what PostgreSQL refuses until an item that cannot be stored is alone and is
+ * given up. */
+int writing_bisect(const struct writing *w, const size_t *items, size_t count, struct err *err);
+/* PostgreSQL refused a value; the transaction can be gone on with from its savepoint. */
+bool writing_is_refused(const struct inbox *inbox, int r, const struct err *err);
+
+/* Whether a message is the one that a row of an answer speaks of. */
+typedef bool match_function(const struct message *message, const struct rows *rows, int row);
+
+/* What a statement answered about these items. */
+struct answer {
+	const struct rows *rows;
+	const size_t *items;
+	size_t count;
+	match_function *match;
+};
+
+/* Position in `items` of what `row` speaks of, looked for from `from` on, round the end: rows come back
+ * in the order they went, so it is nearly always the next one. `count` = none. */
+size_t writing_match(const struct writing *w, const struct answer *answer, int row, size_t from);
+/* The rows of this fate as indexes; freed by the caller. */
+int inbox_select_rows(const struct batch *batch, enum row_fate fate, size_t **out, size_t *count,
+	struct err *err);
+
+/* What a batch has besides its messages, in its transaction: records that repeat an id with another payload, and
+ * those that are no messages. */
+int inbox_store_conflicts(struct inbox *inbox, struct batch *batch, struct err *err);
+int inbox_store_rejects(struct inbox *inbox, struct batch *batch, struct err *err);
+/* give_up of rows: the record is kept among the rejects; its row stays in the batch for whoever counts. */
+int inbox_keep_as_reject(
+	const struct writing *w, size_t item, const struct err *why, struct err *err);
 
 #endif

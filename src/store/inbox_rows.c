@@ -90,6 +90,27 @@ void fill_messages(
 	params_bool(params, inbox->ordering == ORDERING_PARTITION);
 }
 
+void fill_duplicates(
+	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &inbox->params;
+	int event_id, source, digest, number;
+
+	params_reset(params);
+	event_id = params_array(params, ARRAY_TEXT);
+	source = params_array(params, ARRAY_TEXT);
+	digest = params_array(params, ARRAY_BYTEA);
+	number = params_array(params, ARRAY_INT);
+	for (size_t i = 0; i < count; i++) {
+		const struct message *message = batch->rows[items[i]].message;
+
+		array_text(params, event_id, message->event_id);
+		array_text(params, source, message->source);
+		add_digest(params, digest, message);
+		array_int(params, number, (int32_t)i);
+	}
+}
+
 void fill_conflicts(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count)
 {

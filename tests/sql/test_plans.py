@@ -77,6 +77,7 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones)
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
+        expect("inbox_messages_pkey", "find_conflicts", known[:count], ["s"] * count, nothing[:count], seqs[:count])
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)

@@ -1,0 +1,11 @@
+-- Which duplicates bring another payload than what is stored under their id? Asked by digest, since nearly
+-- none does: only those are sent whole (insert_conflicts).
+-- Caller: store/inbox.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
+-- $1 event ids, $2 sources, $3 digests (NULL = no payload), $4 numbers. Back: the numbers of those that differ, rising.
+SELECT i.number
+FROM (
+    SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::bytea[]) AS payload_digest,
+           unnest($4::int[]) AS number) i
+JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
+WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
+ORDER BY i.number
