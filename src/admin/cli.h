@@ -50,6 +50,7 @@ struct cli {
 	const char *since;
 	const char *until;
 	const char *error;
+	const char *code; /* error code */
 	bool dead;
 	bool group;
 	int64_t limit; /* 0 = not given, as the next two */

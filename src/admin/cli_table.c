@@ -83,6 +83,8 @@ const struct option_row cli_options[] = {
 		"only what was received before then", NULL },
 	{ 0, "error", "TEXT", FOR_FILTER, KIND_TEXT, offsetof(struct cli, error),
 		"only messages whose error contains this", NULL },
+	{ 0, "code", "CODE", FOR_FILTER, KIND_TEXT, offsetof(struct cli, code),
+		"only messages with this error code, exactly", NULL },
 	{ 0, "limit", "N", FOR(COMMAND_LIST), KIND_COUNT, offsetof(struct cli, limit),
 		"at most so many; default 100", NULL },
 	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, after),

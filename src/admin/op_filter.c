@@ -15,6 +15,7 @@ static const struct {
 	{ "topic", "topic", offsetof(struct cli, topic) },
 	{ "type", "event_type", offsetof(struct cli, type) },
 	{ "key", "key", offsetof(struct cli, key) },
+	{ "code", "error_code", offsetof(struct cli, code) },
 };
 
 static void add_member(struct buf *out, const char *name, const char *value)
@@ -99,5 +100,5 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 bool op_has_filter(const struct cli *cli)
 {
 	return cli->status != NULL || cli->topic != NULL || cli->type != NULL || cli->key != NULL ||
-	       cli->since != NULL || cli->until != NULL || cli->error != NULL;
+	       cli->since != NULL || cli->until != NULL || cli->error != NULL || cli->code != NULL;
 }

@@ -2,6 +2,7 @@
 audit; and the one error a wrong argument gets."""
 
 import datetime
+import json
 
 import psycopg
 import pytest
@@ -141,6 +142,11 @@ FILTERS = {
     "received_to": ("received_to => '2010-01-01'", ["early"]),
     "error_like": ("error_like => '%503%'", ["error"]),
     "key": ("key => 'k1'", ["key"]),
+    "error_code": ("error_code => 'UP'", ["code"]),
+    "a part of an error_code": ("error_code => 'U'", []),
+    "error_code in other letters": ("error_code => 'up'", []),
+    "a pattern is no error_code": ("error_code => 'U%'", []),
+    "error_code and error_like": ("error_code => 'E', error_like => '%503%'", ["error"]),
     "max_rows": ("max_rows => 2", ["topic", "type"]),
     "two": ("topic => 'orders', event_type => 'order.*', max_rows => 1", ["type"]),
     "nothing": ("topic => 'none'", []),
@@ -156,6 +162,7 @@ def test_replay_where_takes_what_fits_and_no_more(db, arguments, expected):
     dead(db, "early", received_at="2001-01-01")
     dead(db, "error", error="upstream said 503 again")
     dead(db, "key", key=b"k1")
+    dead(db, "code", error_code="UP")
     processed(db, "done")
     waiting(db, "untouched", received_at="2020-01-01", topic="elsewhere", replay_count=0)
     dry = value(db, f"SELECT inbox.replay_where({arguments}, dry_run => true)")
@@ -230,6 +237,15 @@ def test_discard_where_filters_as_replay_does(db):
     assert ids(db, "dead") == ["a", "b"]
 
 
+def test_discard_where_takes_an_error_code(db):
+    waiting(db, "a", error_code="UP", retry_count=1)
+    waiting(db, "b", error_code="UPSTREAM", retry_count=1)
+    waiting(db, "c")
+    assert value(db, "SELECT inbox.discard_where(error_code => 'UP', dry_run => true)") == 1
+    assert value(db, "SELECT inbox.discard_where(error_code => 'UP')") == 1
+    assert ids(db, "dead") == ["a"]
+
+
 def test_a_discarded_message_can_be_replayed(db):
     waiting(db, "a")
     db.execute("SELECT inbox.discard_where()")
@@ -256,6 +272,18 @@ def test_pages_visit_each_message_once(db):
     assert (total, pages) == (7, 3)
     assert value(db, "SELECT max(replay_count) FROM inbox.inbox_messages") == 1
     assert [entry["affected"] for entry in audit(db)] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("make, call, filter_", [
+    (dead, "replay_page", {"status": "dead", "error_code": "UP"}),
+    (waiting, "discard_page", {"status": "waiting", "error_code": "UP"})])
+def test_pages_take_an_error_code_and_the_audit_keeps_it(db, make, call, filter_):
+    make(db, "a", error_code="UP")
+    last = make(db, "b", error_code="UP")
+    make(db, "c", error_code="UPSTREAM")
+    make(db, "d", error_code=None)
+    assert db.execute(f"SELECT * FROM inbox.{call}(%s, 0, 10)", [json.dumps(filter_)]).fetchone() == (2, last)
+    assert [(entry["filter"], entry["affected"]) for entry in audit(db)] == [(filter_, 2)]
 
 
 # --- purge ------------------------------------------------------------------------------------------
@@ -346,6 +374,12 @@ CALLS = {
 }
 
 
+def test_the_audit_keeps_the_error_code_of_a_call(db):
+    db.execute("SELECT inbox.replay_where(error_code => 'UP'), inbox.discard_where(error_code => 'UP')")
+    assert [entry["filter"] for entry in audit(db)] == [{"status": "dead", "error_code": "UP"},
+                                                        {"status": "waiting", "error_code": "UP"}]
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_every_change_is_audited_under_the_name_of_who_logged_in(db, connect, call):
     dead(db, "a")
@@ -377,6 +411,7 @@ WRONG = {
     "replay_where(NULL)": "status is NULL",
     "replay_where(topic => '')": "topic is empty",
     "replay_where(error_like => '')": "error_like is empty",
+    "replay_where(error_code => '')": "error_code is empty",
     "replay_where(max_rows => 0)": "max_rows is 0",
     "replay_where(max_rows => -1)": "max_rows is -1",
     "replay_where(received_from => '2020-02-01', received_to => '2020-01-01')": "received_from is later",
@@ -417,9 +452,10 @@ def test_a_wrong_argument_is_one_clear_error_and_changes_nothing(db, call):
 
 @pytest.mark.parametrize("text", ["'; DROP TABLE inbox.inbox_audit; --", "%", "\\", "a'b", "$1", "é"])
 def test_filters_are_values_whatever_they_look_like(db, text):
-    dead(db, "a", topic=text, event_type=text, key=text.encode())
+    dead(db, "a", topic=text, event_type=text, key=text.encode(), error_code=text)
     dead(db, "b")
-    assert value(db, "SELECT inbox.replay_where(topic => %s, event_type => %s, key => %s)", text, text, text) == 1
+    assert value(db, "SELECT inbox.replay_where(topic => %s, event_type => %s, key => %s, error_code => %s)",
+                 text, text, text, text) == 1
     assert ids(db, "dead") == ["b"]
 
 

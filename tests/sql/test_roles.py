@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from statements import SQL
+from statements import MIGRATIONS, SQL
 from test_functions import insert
 from test_operators import dead, value, waiting
 
@@ -73,6 +73,40 @@ def test_every_table_and_view_is_known_here(granted):
     rows = granted.execute("SELECT relname FROM pg_class WHERE relnamespace = 'inbox'::regnamespace"
                            " AND relkind IN ('r', 'v')").fetchall()
     assert {row[0] for row in rows} == set(TABLES)
+
+
+def test_who_could_replay_before_the_filter_by_code_can_afterwards(connect):
+    """0005 replaces two functions by ones with a parameter more: owner and grants go over."""
+    db = connect()
+    db.execute("SET client_min_messages = error")
+    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
+    for role in ("before_owner", "before_replays", "before_discards"):
+        db.execute(f"DROP ROLE IF EXISTS {role}")
+        db.execute(f"CREATE ROLE {role}")
+    try:
+        db.execute("CREATE SCHEMA inbox")
+        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
+        for migration in MIGRATIONS[:4]:
+            db.execute(migration.read_text())
+        signature = "(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)"
+        db.execute(f"GRANT EXECUTE ON FUNCTION inbox.replay_where{signature} TO before_replays WITH GRANT OPTION")
+        db.execute(f"GRANT EXECUTE ON FUNCTION inbox.discard_where{signature} TO before_discards")
+        db.execute(f"ALTER FUNCTION inbox.discard_where{signature} OWNER TO before_owner")
+        db.execute(MIGRATIONS[4].read_text())
+        rows = db.execute("SELECT proname, pronargs, prosecdef, r.name FROM pg_proc CROSS JOIN unnest(ARRAY["
+                          "'before_owner', 'before_replays', 'before_discards', 'public']) r(name)"
+                          " WHERE pronamespace = 'inbox'::regnamespace AND proname ~ '_where'"
+                          " AND has_function_privilege(r.name, oid, 'EXECUTE') ORDER BY 1, 4").fetchall()
+        assert rows == [("discard_where", 11, True, "before_discards"), ("discard_where", 11, True, "before_owner"),
+                        ("replay_where", 11, True, "before_replays")]
+        owners = db.execute("SELECT proname, pg_get_userbyid(proowner) = 'before_owner', has_function_privilege("
+                            "'before_replays', oid, 'EXECUTE WITH GRANT OPTION') FROM pg_proc"
+                            " WHERE proname IN ('replay_where', 'discard_where') ORDER BY 1").fetchall()
+        assert owners == [("discard_where", True, False), ("replay_where", False, True)]
+    finally:
+        db.execute("DROP SCHEMA inbox CASCADE")
+        for role in ("before_owner", "before_replays", "before_discards"):
+            db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 @pytest.mark.parametrize("role", ROLES)

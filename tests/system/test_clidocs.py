@@ -26,6 +26,7 @@ def complete(*words):
     (["inboxd", "--json", "purge", "--o"], ["--older-than"]),
     (["inboxd", "show", "--payload", ""], ["pretty", "hex", "raw"]),
     (["inboxd", "run", "--dry"], []),
+    (["inboxd", "discard", "--cod"], ["--code"]),
 ])
 def test_bash_completes_commands_options_and_choices(words, offered):
     assert complete(*words) == offered

@@ -72,6 +72,9 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert sorted(everything) == ["e0", "e1", "e2", "e3", "e4"]
     assert ids("--dead", "--error", "order") == [name for name in everything if name >= "e3"]
     assert ids("--error", "%") == []
+    assert ids("--code", "ORDER") == ids("--dead", "--code", "ORDER") == [name for name in everything if name >= "e3"]
+    assert ids("--code", "ORD") == ids("--code", "order") == ids("--code", "%") == []
+    assert ids("--code", "UP", "--error", "said 1") == ["e1"]
     assert ids("--topic", "none") == ids("--since", "0s") == ids("--until", "1h") == ids("--type", "x*") == []
     assert ids("--topic", topic, "--since", "1h", "--until", "2100-01-01") == everything
     seqs = [row["seq"] for row in objects(run(graves, "list", "--json", "--limit", "2"))]
@@ -93,6 +96,8 @@ def test_groups_take_the_filters_of_a_list(graves, topic):
     assert messages("--topic", topic, "--since", "1h", "--until", "2100-01-01") == [3, 2]
     assert messages("--error", "order") == [2]
     assert messages("--error", "said 1") == [1]
+    assert messages("--code", "ORDER") == [2]
+    assert messages("--code", "ORD") == []
     assert messages("--topic", "none") == messages("--type", "x*") == messages("--key", "k") == []
     assert messages("--limit", "1") == [3]
 
@@ -147,6 +152,9 @@ WRONG = {
     "discard --status dead --yes": "status is 'dead'",
     "replay --rejects a": "takes neither",
     "replay a --after 7": "not both",
+    "replay a --code UP": "not both",
+    "replay --rejects --code UP": "takes neither",
+    "list --code=": "CODE is empty",
     "list --since yesterdayish": "timestamp",
     "list --group": "--dead",
     "list --dead --group --after 7": "no --after",
@@ -204,6 +212,23 @@ def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
     handler(graves, always(DONE))
     inbox.wait_processed(2)
     assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
+
+
+def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):
+    assert run(graves, "replay", "--code", "ORDER", "--dry-run") == "dry run: replay 2 messages\n"
+    assert "no message fits" in run(graves, "replay", "--code", "ORD", "--yes", code=6)
+    assert run(graves, "replay", "--code", "ORDER", "--yes") == "2 replayed\n"
+    assert inbox.value("SELECT filter FROM inbox.inbox_audit") == {"status": "dead", "error_code": "ORDER"}
+    assert inbox.count("dead") == 3
+
+
+def test_discard_takes_an_error_code(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
+    handler(sidecar, lambda delivery: retry(reason="no", code=delivery.event_id.upper()))
+    streams.events(topic, ["a", "b"])
+    eventually(lambda: inbox.count("retrying") == 2)
+    assert run(sidecar, "discard", "--code", "A", "--yes") == "1 discarded\n"
+    assert (inbox.message("a")["error_code"], inbox.message("b")["error_code"]) == ("DISCARDED", "B")
 
 
 def test_a_replay_of_many_goes_in_pages_and_visits_each_once(inboxd, handler, streams, topic, inbox):

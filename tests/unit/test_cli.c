@@ -200,6 +200,12 @@ static void filters_and_event_ids_are_taken(void **state)
 	assert_string_equal(cli.topic, "t");
 	assert_int_equal(cli.limit, 7);
 	assert_int_equal(cli.older_than, -1);
+	assert_null(cli.code);
+	cli_fini(&cli);
+	assert_parses(&cli, "inboxd discard --code TIMEOUT -c file");
+	assert_string_equal(cli.code, "TIMEOUT");
+	assert_string_equal(cli.config_file, "file");
+	cli_fini(&cli);
 	assert_parses(&cli, "inboxd purge --older-than=2h --max 5");
 	assert_int_equal(cli.older_than, 2 * 3600 * 1000);
 	assert_int_equal(cli.max, 5);
