@@ -1,12 +1,9 @@
 /* See check.h. A table of tests; each says what it found or what to do. */
 #include "check.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "config/show.h"
+#include "check_print.h"
 #include "dispatch/socket.h"
 #include "ingest/ingest.h"
 #include "store/inbox.h"
@@ -38,6 +35,19 @@ static int check_postgres(const struct config *config, struct buf *found, struct
 	return r;
 }
 
+static void say_version(const char *schema, int outcome, int version, struct err *err)
+{
+	if (outcome == SCHEMA_MISSING)
+		(void)err_set(err, FAULT_CHECK, "there is no inbox in schema \"%s\"", schema);
+	else
+		(void)err_set(err, FAULT_CHECK,
+			"schema \"%s\" has version %d, this inboxd needs %d", schema, version,
+			migrate_latest());
+	(void)err_advise(err, "%s",
+		outcome == SCHEMA_NEWER ? "run a newer inboxd"
+					: "run `inboxd migrate`, or correct inbox.schema");
+}
+
 static int check_schema(const struct config *config, struct buf *found, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;
@@ -48,11 +58,10 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 		r = migrate_check(db, &version, err);
 	if (r < 0)
 		return r == FAULT_DATABASE ? FAULT_CHECK : r;
-	if (r > 0)
-		return err_set(err, FAULT_CHECK,
-			"schema \"%s\" has version %d, this inboxd needs %d: %s",
-			config->inbox.schema, version, migrate_latest(),
-			r == SCHEMA_NEWER ? "run a newer inboxd" : "run `inboxd migrate`");
+	if (r > 0) {
+		say_version(config->inbox.schema, r, version, err);
+		return FAULT_CHECK;
+	}
 	buf_addf(found, "schema \"%s\" has version %d", config->inbox.schema, version);
 	return 0;
 }
@@ -111,14 +120,19 @@ enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, CHECKS };
 static const struct {
 	const char *name;
 	check_function *function;
-	unsigned needs; /* checks that must be well before it is tried */
+	unsigned needs;     /* checks that must be well before it is tried */
+	const char *advice; /* when the fault itself has none */
 } checks[CHECKS] = {
-	[KAFKA] = { "kafka", check_kafka, 0 },
-	[POSTGRES] = { "postgres", check_postgres, 0 },
-	[SCHEMA] = { "schema", check_schema, NEEDS(POSTGRES) },
-	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) },
-	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA) },
-	[SOCKET] = { "socket", check_socket, 0 },
+	[KAFKA] = { "kafka", check_kafka, 0, "correct the settings under kafka" },
+	[POSTGRES] = { "postgres", check_postgres, 0,
+		"start the server, or correct the settings under postgres" },
+	[SCHEMA] = { "schema", check_schema, NEEDS(POSTGRES),
+		"correct inbox.schema, or run `inboxd migrate`" },
+	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) | NEEDS(SCHEMA),
+		"grant this user the role inboxd_sidecar" },
+	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
+		"grant this user the role inboxd_sidecar" },
+	[SOCKET] = { "socket", check_socket, 0, "correct the settings under socket" },
 };
 
 /* The first of those it needs that is not well; CHECKS: none. */
@@ -141,42 +155,50 @@ static int worse(int a, int b)
 	return a != 0 || b != 0 ? FAULT_CHECK : 0;
 }
 
-/* A report of several lines ends with one. */
-static int without_newline(struct buf *text)
+/* What was found, or what is wrong and what was found besides; `advice` may be kept by the fault. */
+static int try_one(enum check_id id, const struct config *config, struct check_result *out)
 {
-	const char *words = buf_str(text);
-	size_t length = strlen(words);
+	int r = checks[id].function(config, &out->found, &out->fault);
 
-	return (int)(length > 0 && words[length - 1] == '\n' ? length - 1 : length);
+	out->outcome = r == 0 ? CHECK_OK : CHECK_FAILED;
+	if (r != 0 && err_advice(&out->fault)[0] == '\0')
+		(void)err_advise(&out->fault, "%s", checks[id].advice);
+	return r;
 }
 
-int check_run(const struct config *config, struct err *err)
+static int try_all(const struct config *config, struct check_print *print)
 {
-	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct check_result result = { .found = BUF_INIT };
 	unsigned failed = 0;
 	int worst = 0;
 
-	worst = config_dump(config, &text, err);
-	if (worst != 0)
-		return worst;
-	(void)printf("%s\n", buf_str(&text));
 	for (enum check_id i = 0; i < CHECKS; i++) {
-		struct err fault = ERR_INIT;
-		int r;
+		int r = 0;
 
-		if (missing(i, failed) != CHECKS) {
-			(void)printf("%-6s %-11s not tried: it needs %s\n", "-", checks[i].name,
+		result.name = checks[i].name;
+		result.fault = (struct err)ERR_INIT;
+		buf_reset(&result.found);
+		if (missing(i, failed) == CHECKS) {
+			r = try_one(i, config, &result);
+		} else {
+			result.outcome = CHECK_SKIPPED;
+			buf_addf(&result.found, "not tried: it needs %s",
 				checks[missing(i, failed)].name);
-			failed |= NEEDS(i);
-			continue;
 		}
-		buf_reset(&text);
-		r = checks[i].function(config, &text, &fault);
-		(void)printf("%-6s %-11s %.*s\n", r == 0 ? "ok" : "FAILED", checks[i].name,
-			r == 0 ? without_newline(&text) : (int)sizeof(fault.text),
-			r == 0 ? buf_str(&text) : fault.text);
-		failed |= r == 0 ? 0 : NEEDS(i);
+		failed |= result.outcome == CHECK_OK ? 0 : NEEDS(i);
 		worst = worse(worst, r);
+		check_print_result(print, &result);
 	}
+	buf_fini(&result.found);
 	return worst;
+}
+
+int check_run(const struct config *config, bool json, struct err *err)
+{
+	struct check_print print = { .json = json };
+	int r = check_print_config(&print, config, err);
+
+	if (r == 0)
+		r = try_all(config, &print);
+	return check_print_end(&print, r, err);
 }

@@ -97,9 +97,8 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 static int do_check(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err)
 {
-	(void)cli;
 	(void)sources;
-	return check_run(config, err);
+	return check_run(config, cli->json, err);
 }
 
 static int do_operate(const struct cli *cli, const struct config *config,

@@ -40,6 +40,7 @@ int err_set(struct err *err, int fault, const char *format, ...)
 		return fault;
 	err->fault = fault;
 	err->state[0] = '\0';
+	err->advice = 0;
 	va_start(args, format);
 	(void)vsnprintf(err->text, sizeof(err->text), format, args);
 	va_end(args);
@@ -65,9 +66,43 @@ int err_prefix(struct err *err, const char *format, ...)
 		memcpy(err->text + used, ": ", 2);
 		memcpy(err->text + used + 2, old, room);
 		err->text[sizeof(err->text) - 1] = '\0';
+		err->advice += err->advice == 0 ? 0 : (size_t)used + 2;
+	} else {
+		err->advice = 0;
 	}
 	one_line(err->text);
+	if (err->advice >= strlen(err->text))
+		err->advice = 0;
 	return err->fault;
+}
+
+int err_advise(struct err *err, const char *format, ...)
+{
+	va_list args;
+	size_t used;
+
+	if (err == NULL)
+		return FAULT_INTERNAL;
+	used = strlen(err->text);
+	if (used + 3 > sizeof(err->text))
+		return err->fault;
+	memcpy(err->text + used, ": ", 2);
+	err->advice = used + 2;
+	va_start(args, format);
+	(void)vsnprintf(err->text + err->advice, sizeof(err->text) - err->advice, format, args);
+	va_end(args);
+	one_line(err->text);
+	return err->fault;
+}
+
+const char *err_advice(const struct err *err)
+{
+	return err->advice == 0 ? "" : err->text + err->advice;
+}
+
+size_t err_words(const struct err *err)
+{
+	return err->advice == 0 ? strlen(err->text) : err->advice - 2;
 }
 
 int err_exit_code(int fault)

@@ -26,6 +26,7 @@ enum fault {
 struct err {
 	int fault;       /* 0 while nothing has failed */
 	char state[6];   /* SQLSTATE when the fault came from PostgreSQL, else "" */
+	size_t advice;   /* where in the text begins what to do about it; 0 = nowhere */
 	char text[1024]; /* one line, no newline at the end */
 };
 
@@ -41,6 +42,14 @@ int err_set(struct err *err, int fault, const char *format, ...)
 
 /* Puts "words: " before what is there already. Returns err->fault. */
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts ": words" behind what is there: what to do about it. Where there is no room for that, nothing. Returns
+ * err->fault. */
+int err_advise(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What to do about it; "" when that is not said. */
+const char *err_advice(const struct err *err);
+/* How much of the text says what happened. */
+size_t err_words(const struct err *err);
 
 /* FAULT_MEMORY with the usual words. */
 static inline int err_memory(struct err *err)

@@ -18,10 +18,10 @@
 
 static int too_long(const char *path, struct err *err)
 {
-	return err_set(err, FAULT_CONFIG,
-		"socket.path is %zu bytes long, a Unix socket path has room for %zu: choose a "
-		"shorter one",
-		strlen(path), sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	(void)err_set(err, FAULT_CONFIG,
+		"socket.path is %zu bytes long, a Unix socket path has room for %zu", strlen(path),
+		sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	return err_advise(err, "choose a shorter one");
 }
 
 static void read_boot_id(char *out, size_t size)
@@ -61,14 +61,16 @@ static int check_directory(const char *path, struct err *err)
 	directory = dirname(copy);
 	if (access(directory, W_OK | X_OK) == 0)
 		return 0;
-	if (errno == ENOENT)
-		return err_set(err, FAULT_SOCKET,
-			"socket.path: there is no directory %s: create it for this user, as with "
-			"`install -d -o USER %s`, or name another",
-			directory, directory);
-	return err_set(err, FAULT_SOCKET,
-		"socket.path: the directory %s: %s: let this user write there, or name another",
-		directory, strerror(errno));
+	if (errno == ENOENT) {
+		(void)err_set(
+			err, FAULT_SOCKET, "socket.path: there is no directory %s", directory);
+		return err_advise(err,
+			"create it for this user, as with `install -d -o USER %s`, or name another",
+			directory);
+	}
+	(void)err_set(
+		err, FAULT_SOCKET, "socket.path: the directory %s: %s", directory, strerror(errno));
+	return err_advise(err, "let this user write there, or name another");
 }
 
 static int cannot_lock(const char *path, const char *file, struct err *err)
@@ -207,8 +209,9 @@ int socket_check(const struct config *config, struct err *err)
 	r = check_directory(config->socket.path, err);
 	if (r != 0)
 		return r;
-	if (config->socket.group[0] != '\0' && getgrnam(config->socket.group) == NULL)
-		return err_set(err, FAULT_CONFIG,
-			"socket.group: there is no group '%s' on this host", config->socket.group);
-	return 0;
+	if (config->socket.group[0] == '\0' || getgrnam(config->socket.group) != NULL)
+		return 0;
+	(void)err_set(err, FAULT_CONFIG, "socket.group: there is no group '%s' on this host",
+		config->socket.group);
+	return err_advise(err, "create it, or name another");
 }

@@ -34,18 +34,20 @@ static int check_topic(const struct rd_kafka_metadata *metadata, const char *nam
 	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
 
 	if (name[0] == '^') {
-		buf_addf(report, "kafka: pattern %s: topics are matched while running\n", name);
+		buf_addf(report, "pattern %s: topics are matched while running\n", name);
 		return 0;
 	}
-	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-		return err_set(err, FAULT_CHECK,
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
 			"kafka.topics: topic \"%s\" does not exist, or may not be seen with these "
-			"credentials: create it, grant DESCRIBE and READ, or correct the name",
+			"credentials",
 			name);
+		return err_advise(err, "create it, grant DESCRIBE and READ, or correct the name");
+	}
 	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_CHECK, "kafka.topics: topic \"%s\": %s", name,
 			rd_kafka_err2str(topic->err));
-	buf_addf(report, "kafka: topic %s: %d partition%s\n", name, topic->partition_cnt,
+	buf_addf(report, "topic %s: %d partition%s\n", name, topic->partition_cnt,
 		plural(topic->partition_cnt));
 	return 0;
 }
@@ -58,23 +60,24 @@ static int check_dead_topic(const struct config *config, const struct rd_kafka_m
 
 	if (name[0] == '\0')
 		return 0;
-	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-		return err_set(err, FAULT_CHECK,
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
 			"retry.dead_topic: topic \"%s\" does not exist, or may not be seen with "
-			"these "
-			"credentials: create it, grant DESCRIBE and WRITE, or correct the name; "
-			"until "
-			"then dead messages are in the table only",
+			"these credentials",
 			name);
+		return err_advise(err,
+			"create it, grant DESCRIBE and WRITE, or correct the name; until then dead "
+			"messages are in the table only");
+	}
 	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_CHECK, "retry.dead_topic: topic \"%s\": %s", name,
 			rd_kafka_err2str(topic->err));
-	buf_addf(report, "kafka: dead topic %s: %d partition%s\n", name, topic->partition_cnt,
+	buf_addf(report, "dead topic %s: %d partition%s\n", name, topic->partition_cnt,
 		plural(topic->partition_cnt));
 	return 0;
 }
 
-/* Every topic gets its line in the report; the first that fails is the error. */
+/* Every topic is in the report or, the first that fails, the error. */
 static int check_topics(const struct config *config, const struct rd_kafka_metadata *metadata,
 	struct buf *report, struct err *err)
 {
@@ -85,9 +88,10 @@ static int check_topics(const struct config *config, const struct rd_kafka_metad
 
 		if (check_topic(metadata, config->kafka_topics.items[i], report, &one) == 0)
 			continue;
-		buf_addf(report, "kafka: %s\n", one.text);
 		if (first == 0)
 			*err = one;
+		else
+			buf_addf(report, "%s\n", one.text);
 		first = one.fault;
 	}
 	return first;
@@ -113,7 +117,7 @@ static int check_cluster(
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return probe_no_answer(probe, config, "answered", rd_kafka_err2str(code), err);
 	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
-	buf_addf(report, "kafka: cluster %s, %d broker%s, group %s\n",
+	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
 		plural(metadata->broker_cnt), consumer_conf_value(config, "group.id", ""));
 	r = check_topics(config, metadata, report, err);

@@ -72,8 +72,11 @@ int probe_no_answer(struct probe *probe, const struct config *config, const char
 
 	hear(probe);
 	advice = trust_advice(&probe->trust, probe->last_code, probe->last_error);
-	return err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s%s%s",
+	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
 		consumer_conf_value(config, "bootstrap.servers", ""), what,
-		probe->last_error[0] == '\0' ? otherwise : probe->last_error,
-		advice == NULL ? "" : "; ", advice == NULL ? "" : advice);
+		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
+	return err_advise(err, "%s",
+		advice != NULL ? advice
+			       : "correct kafka.bootstrap.servers, or look at the brokers and the "
+				 "network between");
 }

@@ -45,16 +45,18 @@ static void too_short(struct check *check, const char *topic, int64_t kept_ms)
 		"(%lld s): a record read again after its id was purged is handled twice",
 		(long long)(check->config->retention.processed / SECOND_MS), topic,
 		(long long)(kept_ms / SECOND_MS));
-	buf_addf(check->report, "kafka: %s\n", one.text);
+	(void)err_advise(&one, "make retention.processed longer");
 	if (check->result == 0)
 		*check->err = one;
+	else
+		buf_addf(check->report, "%s\n", one.text);
 	check->result = FAULT_CHECK;
 }
 
 static void unknown(struct check *check, const char *topic, const char *why)
 {
 	if (check->report != NULL)
-		buf_addf(check->report, "kafka: topic %s: retention unknown: %s\n", topic, why);
+		buf_addf(check->report, "topic %s: retention unknown: %s\n", topic, why);
 	else
 		log_info("retention_unknown", LOG_STR("topic", topic), LOG_STR("error", why));
 }
@@ -63,7 +65,7 @@ static void kept_forever(struct check *check, const char *topic)
 {
 	if (check->report != NULL)
 		buf_addf(check->report,
-			"kafka: topic %s keeps its records forever; ids purged after "
+			"topic %s keeps its records forever; ids purged after "
 			"retention.processed would be stored anew if read again\n",
 			topic);
 	else

@@ -168,16 +168,15 @@ static int check_server(const PGconn *conn, struct err *err)
 	int version = PQserverVersion(conn);
 
 	if (version < OLDEST_SERVER)
-		return connect_wrong(err,
-			"PostgreSQL at %s is version %d.%d; inboxd needs 14 or later: upgrade the "
-			"server or name another one under postgres",
-			PQhost(conn), version / 10000, version % 10000);
+		return connect_wrong(err, "upgrade the server, or name another one under postgres",
+			"PostgreSQL at %s is version %d.%d; inboxd needs 14 or later", PQhost(conn),
+			version / 10000, version % 10000);
 	/* A pooler may not pass it on: then the server itself refuses what it cannot store. */
 	if (encoding != NULL && strcmp(encoding, "UTF8") != 0)
 		return connect_wrong(err,
-			"database \"%s\" is encoded in %s; inboxd needs UTF8: create a database "
-			"with ENCODING 'UTF8' and name it in postgres.dbname",
-			PQdb(conn), encoding);
+			"create a database with ENCODING 'UTF8' and name it in postgres.dbname",
+			"database \"%s\" is encoded in %s; inboxd needs UTF8", PQdb(conn),
+			encoding);
 	return 0;
 }
 

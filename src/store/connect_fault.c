@@ -45,15 +45,15 @@ static void set_state(struct err *err, const char *state)
 
 int connect_mistake(const PGconn *conn, struct err *err)
 {
-	int r = err_set(err, FAULT_DATABASE,
-		"the settings under postgres cannot be used: %s: correct them",
+	int r = err_set(err, FAULT_DATABASE, "the settings under postgres cannot be used: %s",
 		PQerrorMessage(conn));
 
+	(void)err_advise(err, "correct them");
 	set_state(err, MISTAKE);
 	return r;
 }
 
-int connect_wrong(struct err *err, const char *format, ...)
+int connect_wrong(struct err *err, const char *advice, const char *format, ...)
 {
 	va_list args;
 	char words[512];
@@ -62,6 +62,7 @@ int connect_wrong(struct err *err, const char *format, ...)
 	(void)vsnprintf(words, sizeof(words), format, args);
 	va_end(args);
 	(void)err_set(err, FAULT_DATABASE, "%s", words);
+	(void)err_advise(err, "%s", advice);
 	set_state(err, MISTAKE);
 	return FAULT_DATABASE;
 }
@@ -210,8 +211,9 @@ int connect_failed(const PGconn *conn, struct err *err)
 	(void)snprintf(words, sizeof(words), "%s", said[0] == '\0' ? "no reason given" : said);
 	without_location(words);
 	without_end_of_line(words);
-	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s%s%s", words,
-		advice == NULL ? "" : ": ", advice == NULL ? "" : advice);
+	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s", words);
+	if (advice != NULL)
+		(void)err_advise(err, "%s", advice);
 	set_state(err, state);
 	return FAULT_DATABASE;
 }

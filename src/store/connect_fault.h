@@ -19,7 +19,8 @@ int connect_mistake(const struct pg_conn *conn, struct err *err);
 /* The fault of an attempt that failed; err->state is the server's, "" when any host was away. */
 int connect_failed(const struct pg_conn *conn, struct err *err);
 /* A server that answers, and will never do. */
-int connect_wrong(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int connect_wrong(struct err *err, const char *advice, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Reads the SQLSTATE out of libpq's verbose words about one host or several: of the first that may come
  * back, else of the last. "" = none was given. For connect_failed() and its test. */

@@ -47,11 +47,11 @@ int migrate_check(struct db *db, int *found, struct err *err)
 	*found = 0;
 	if (r != 0 && is_missing(words))
 		return SCHEMA_MISSING;
-	if (r != 0 && strcmp(words->state, "42501") == 0)
-		return err_prefix(words,
-			"this PostgreSQL user may not read schema \"%s\" (grant it the role "
-			"inboxd_sidecar)",
-			db_schema(db));
+	if (r != 0 && strcmp(words->state, "42501") == 0) {
+		(void)err_prefix(
+			words, "this PostgreSQL user may not read schema \"%s\"", db_schema(db));
+		return err_advise(words, "grant it the role inboxd_sidecar");
+	}
 	if (r != 0)
 		return r;
 	*found = (int)rows_int(rows, 0, 0);

@@ -7,11 +7,11 @@ static int say_missing(const struct rows *rows, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 
-	buf_add_str(&text, "this user lacks rights; as the owner of the schema:");
 	for (int i = 0; i < rows_count(rows); i++)
 		buf_addf(&text, " GRANT %s ON %s TO …;", rows_text(rows, i, 1),
 			rows_text(rows, i, 0));
-	return err_set(err, FAULT_CHECK, "%s", buf_str(&text));
+	(void)err_set(err, FAULT_CHECK, "this user lacks rights");
+	return err_advise(err, "as the owner of the schema:%s", buf_str(&text));
 }
 
 int privileges_check(struct db *db, struct err *err)

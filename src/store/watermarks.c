@@ -214,11 +214,12 @@ static int check_binding(struct db *db, const struct rows *rows, const char *clu
 
 	if (strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0)
 		return 0;
-	return err_set(err, FAULT_CONFIG,
+	(void)err_set(err, FAULT_CONFIG,
 		"schema \"%s\" belongs to Kafka cluster \"%s\" and group.id \"%s\", but this is "
-		"cluster \"%s\" and group.id \"%s\": name another schema in inbox.schema, or, if "
-		"this is meant, run `inboxd adopt`",
+		"cluster \"%s\" and group.id \"%s\"",
 		db_schema(db), their_cluster, their_group, cluster_id, group_id);
+	return err_advise(err,
+		"name another schema in inbox.schema, or, if this is meant, run `inboxd adopt`");
 }
 
 int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err)

@@ -1,5 +1,6 @@
 """Configuration, commands and exit codes: one clear error, and what to do about it."""
 
+import json
 import pathlib
 import signal
 
@@ -146,6 +147,70 @@ def test_check_is_content_with_a_good_configuration(make_inboxd):
 def test_check_exits_3_without_a_database(make_inboxd):
     done = make_inboxd(postgres={"port": free_port()}).command("check")
     assert done.returncode == 3
+
+
+def checks_of(done):
+    """name -> check, of what `check --json` printed."""
+    answer = json.loads(done.stdout)
+    assert answer["exit_code"] == done.returncode
+    assert all(set(check) == {"name", "result", "text", "advice"} for check in answer["checks"])
+    return {check["name"]: check for check in answer["checks"]}
+
+
+def test_check_as_json_is_one_object_with_the_values_and_every_check(make_inboxd):
+    sidecar = make_inboxd(kafka={"sasl.password": "hunter2"})
+    assert sidecar.command("migrate").returncode == 0
+    done = sidecar.command("check", "--json", "--set", "retry.max_attempts=5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = checks_of(done)
+    assert list(checks) == ["kafka", "postgres", "schema", "privileges", "binding", "socket"]
+    assert {(check["result"], check["advice"]) for check in checks.values()} == {("ok", None)}
+    assert "1 broker, group" in checks["kafka"]["text"]
+    values = {line["key"]: line for line in json.loads(done.stdout)["configuration"]}
+    assert (values["retry.max_attempts"]["value"], values["retry.max_attempts"]["origin"]) == ("5", "--set")
+    assert values["kafka.sasl.password"]["value"] == "***" and "hunter2" not in done.stdout + done.stderr
+
+
+def test_check_as_json_says_what_is_wrong_and_what_to_do_apart(make_inboxd):
+    sidecar = make_inboxd(socket={"path": "/no/such/directory/inbox.sock"})
+    done = sidecar.command("check", "--json")
+    assert (done.returncode, done.stderr) == (6, "")
+    checks = checks_of(done)
+    assert {name: check["result"] for name, check in checks.items()} == {
+        "kafka": "ok", "postgres": "ok", "schema": "failed", "privileges": "skipped", "binding": "skipped",
+        "socket": "failed"}
+    assert checks["schema"]["advice"] == "run `inboxd migrate`, or correct inbox.schema"
+    assert checks["socket"]["text"] == "socket.path: there is no directory /no/such/directory"
+    assert "install -d" in checks["socket"]["advice"]
+    assert checks["privileges"] == {"name": "privileges", "result": "skipped", "advice": None,
+                                    "text": "not tried: it needs schema"}
+
+
+@pytest.mark.parametrize("options, code, failed", [
+    (["--set", "postgres.port={port}"], 3, "postgres"),
+    (["--set", "kafka.bootstrap.servers=127.0.0.1:{port}"], 4, "kafka"),
+])
+def test_check_as_json_ends_with_the_same_codes_and_always_has_advice(make_inboxd, options, code, failed):
+    sidecar = make_inboxd()
+    sidecar.command("migrate")
+    done = sidecar.command("check", "--json", *[option.format(port=free_port()) for option in options])
+    assert done.returncode == code
+    assert [name for name, check in checks_of(done).items() if check["result"] == "failed"] == [failed]
+    assert checks_of(done)[failed]["advice"]
+
+
+def test_check_is_one_row_a_check_and_says_each_fault_once(make_inboxd, name):
+    sidecar = make_inboxd(kafka={"topics": [f"{name}.a", f"{name}.b"]}, socket={"path": "/no/such/inbox.sock"})
+    done = sidecar.command("check")
+    assert (done.returncode, done.stderr) == (6, "")
+    rows = done.stdout.partition("\n\n")[2].splitlines()
+    for row in rows:
+        assert row[:19].strip() == "" or (row[6], row[18]) == (" ", " "), row
+        assert row[19] != " ", row
+    assert [row.split()[1] for row in rows if row[0] != " "] == [
+        "kafka", "postgres", "schema", "privileges", "binding", "socket"]
+    for words in (f'"{name}.a" does not exist', f'"{name}.b" does not exist', "there is no directory", "inboxd migrate"):
+        assert done.stdout.count(words) == 1, done.stdout
 
 
 def test_check_sees_that_the_schema_belongs_to_another_group(start_inboxd, inbox, group):

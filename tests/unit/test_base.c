@@ -69,6 +69,48 @@ static void a_prefix_stands_before_the_words(void **state)
 	assert_string_equal(err.text, "opening /x: no such file");
 }
 
+static void advice_is_the_end_of_the_text_and_found_again(void **state)
+{
+	struct err err = ERR_INIT;
+
+	(void)state;
+	err_set(&err, FAULT_CHECK, "no topic");
+	assert_string_equal(err_advice(&err), "");
+	assert_int_equal(err_words(&err), 8);
+	assert_int_equal(err_advise(&err, "create %s", "it"), FAULT_CHECK);
+	assert_string_equal(err.text, "no topic: create it");
+	assert_string_equal(err_advice(&err), "create it");
+	assert_int_equal(err_words(&err), 8);
+	err_prefix(&err, "check");
+	assert_string_equal(err.text, "check: no topic: create it");
+	assert_string_equal(err_advice(&err), "create it");
+	assert_int_equal(err_words(&err), 15);
+	err_set(&err, FAULT_CHECK, "another");
+	assert_string_equal(err_advice(&err), "");
+}
+
+static void advice_that_has_no_room_is_left_out(void **state)
+{
+	struct err err = ERR_INIT;
+	char text[sizeof(err.text)];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	err_set(&err, FAULT_KAFKA, "%s", text);
+	err_advise(&err, "wait");
+	assert_string_equal(err_advice(&err), "");
+	assert_int_equal(err_words(&err), sizeof(text) - 1);
+	text[1000] = '\0';
+	err_set(&err, FAULT_KAFKA, "%s", text);
+	err_advise(&err, "%s", "a long advice that is cut at the end");
+	assert_string_equal(err_advice(&err), "a long advice that is");
+	err_prefix(&err, "a prefix that leaves no room for advice");
+	assert_string_equal(err_advice(&err), "");
+	assert_int_equal(err_words(&err), sizeof(text) - 1);
+	assert_true(err_advise(NULL, "x") < 0);
+}
+
 static void without_an_err_only_the_fault_tells(void **state)
 {
 	(void)state;
@@ -633,6 +675,8 @@ int main(void)
 		cmocka_unit_test(words_are_one_line),
 		cmocka_unit_test(words_are_cut_to_fit),
 		cmocka_unit_test(a_prefix_stands_before_the_words),
+		cmocka_unit_test(advice_is_the_end_of_the_text_and_found_again),
+		cmocka_unit_test(advice_that_has_no_room_is_left_out),
 		cmocka_unit_test(without_an_err_only_the_fault_tells),
 		cmocka_unit_test(a_fault_is_the_negated_exit_code),
 		cmocka_unit_test(a_buffer_grows_with_what_is_added),
