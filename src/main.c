@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "admin/cli.h"
+#include "base/output.h"
 #include "commands.h"
 
 #define ARENAS 2
@@ -19,9 +20,11 @@ static void spare_memory(void)
 int main(int argc, char **argv)
 {
 	struct err err = ERR_INIT;
+	struct err written = ERR_INIT;
 	struct cli cli = { .command = COMMAND_NONE };
 	int r;
 
+	output_begin();
 	spare_memory();
 	r = cli_parse(&cli, argc, argv, &err);
 	if (r == 0)
@@ -29,7 +32,9 @@ int main(int argc, char **argv)
 	cli_fini(&cli);
 	if (r != 0 && err.text[0] != '\0')
 		(void)fprintf(stderr, "inboxd: %s\n", err.text);
-	if (fflush(stdout) != 0 && r == 0)
-		r = FAULT_INTERNAL;
+	if (output_end(&written) != 0) {
+		(void)fprintf(stderr, "inboxd: %s\n", written.text);
+		r = r == 0 ? FAULT_OUTPUT : r;
+	}
 	return err_exit_code(r);
 }

@@ -54,7 +54,6 @@ int signals_start(struct daemon *daemon, struct err *err)
 {
 	sigset_t set = our_signals();
 
-	(void)signal(SIGPIPE, SIG_IGN);
 	(void)pthread_sigmask(SIG_BLOCK, &set, NULL); /* inherited by every thread */
 	if (pthread_create(&daemon->signal_thread, NULL, watch_signals, daemon) != 0)
 		return err_set(err, FAULT_INTERNAL, "cannot start the signal thread");

@@ -36,8 +36,10 @@ static void add_program_help(struct buf *out)
 
 static void add_exit_codes(struct buf *out)
 {
-	buf_add_str(out, "\nExit codes: 0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 "
-			 "socket,\n6 a check failed, or nothing matched, 70 internal.\n");
+	buf_add_str(out,
+		"\nExit codes: 0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 "
+		"socket,\n6 a check failed, or nothing matched, 70 internal, 74 the output "
+		"could not be\nwritten.\n");
 }
 
 void cli_add_help(struct buf *out, enum command command)

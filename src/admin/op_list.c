@@ -44,7 +44,7 @@ static void print_page(const struct op *op, const struct rows *rows)
 		return;
 	}
 	op_print_table(rows, titles, 8);
-	if (count == limit_of(op))
+	if (count == limit_of(op) && ferror(stdout) == 0)
 		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n",
 			rows_int(rows, count - 1, 9));
 }

@@ -82,7 +82,7 @@ void op_print_table(const struct rows *rows, const char *const *titles, int colu
 		(void)fputs(titles[column], stdout);
 		pad(strlen(titles[column]), widths[column], column == columns - 1);
 	}
-	for (int row = 0; row < rows_count(rows); row++) {
+	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
 		for (int column = 0; column < columns; column++)
 			pad(put_text(stdout, cell(rows, row, column), false), widths[column],
 				column == columns - 1);
@@ -91,7 +91,7 @@ void op_print_table(const struct rows *rows, const char *const *titles, int colu
 
 void op_print_lines(const struct rows *rows, int column)
 {
-	for (int row = 0; row < rows_count(rows); row++) {
+	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
 		struct bytes text = rows_bytes(rows, row, column);
 
 		(void)fwrite(text.data, 1, text.length, stdout);
@@ -103,7 +103,7 @@ void op_print_hex(struct bytes bytes)
 {
 	const unsigned char *data = bytes.data;
 
-	for (size_t at = 0; at < bytes.length; at += 16) {
+	for (size_t at = 0; at < bytes.length && ferror(stdout) == 0; at += 16) {
 		size_t count = bytes.length - at < 16 ? bytes.length - at : 16;
 
 		(void)printf("%08zx ", at);

@@ -109,7 +109,7 @@ int err_exit_code(int fault)
 {
 	if (fault == 0)
 		return 0;
-	if (fault == FAULT_MEMORY || fault > 0 || fault < FAULT_MEMORY)
+	if (fault == FAULT_MEMORY || fault > 0 || fault < FAULT_OUTPUT)
 		return -FAULT_INTERNAL;
 	return -fault;
 }

@@ -21,6 +21,7 @@ enum fault {
 	FAULT_CHECK = -6,
 	FAULT_INTERNAL = -70,
 	FAULT_MEMORY = -71,
+	FAULT_OUTPUT = -74,
 };
 
 struct err {
@@ -58,7 +59,7 @@ static inline int err_memory(struct err *err)
 	return FAULT_MEMORY;
 }
 
-/* Exit code of a fault or outcome: 0 for 0, else 1..71; memory counts as internal (70). */
+/* Exit code of a fault or outcome: 0 for 0, else 1..74; memory counts as internal (70). */
 int err_exit_code(int fault);
 
 #endif

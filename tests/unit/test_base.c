@@ -131,6 +131,7 @@ static void a_fault_is_the_negated_exit_code(void **state)
 		{ FAULT_CHECK, 6 },
 		{ FAULT_INTERNAL, 70 },
 		{ FAULT_MEMORY, 70 },
+		{ FAULT_OUTPUT, 74 },
 		{ 1, 70 },
 		{ -1000, 70 },
 	};

@@ -77,7 +77,8 @@ static void man(void)
 	(void)fputs(".SH EXIT STATUS\n"
 		    "0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 socket, 6 a check "
 		    "failed or "
-		    "nothing matched, 70 internal.\n"
+		    "nothing matched, 70 internal, 74 the output could not be written. A reader "
+		    "that goes away (| head) is no error.\n"
 		    ".SH ENVIRONMENT\n.TP\n.B INBOXD_CONFIG\nThe configuration file.\n.TP\n"
 		    ".BI INBOXD_ SECTION _ KEY\nOne value of the configuration, over the file.\n"
 		    ".SH FILES\n.TP\n.I " CLI_STANDARD_FILE
