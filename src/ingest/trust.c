@@ -1,6 +1,7 @@
 #include "ingest/trust.h"
 
 #include <openssl/x509_vfy.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,13 +63,20 @@ static const char *advice_for_login(const char *reason)
 	       "which are read again by themselves";
 }
 
+/* A handshake that fails may be told as a connection that ended, with the reason in its words. */
+static bool is_about_a_certificate(rd_kafka_resp_err_t code, const char *reason)
+{
+	return code == RD_KAFKA_RESP_ERR__SSL ||
+	       (code == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(reason, "certificate") != NULL);
+}
+
 const char *trust_advice(struct trust *trust, rd_kafka_resp_err_t code, const char *reason)
 {
 	int error;
 
 	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
 		return advice_for_login(reason);
-	if (code != RD_KAFKA_RESP_ERR__SSL)
+	if (!is_about_a_certificate(code, reason))
 		return NULL;
 	error = atomic_exchange(
 		&trust->error, 0); /* what comes later may be about something else */
