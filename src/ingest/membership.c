@@ -1,7 +1,14 @@
 #include "ingest/membership.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "ingest/consumer_conf.h"
+
+#define WAITING_TOLD_MS 5000    /* a rebalance of members that are there takes less */
+#define SESSION_MS      "45000" /* librdkafka's default */
 
 /* Why to be out of the group; NULL = in. */
 static const char *reason_to_leave(const struct ingest *ingest)
@@ -25,6 +32,8 @@ static void join(struct ingest *ingest)
 		return;
 	}
 	ingest->member = true;
+	ingest->waited = false;
+	ingest->waits_since_ms = clock_now_ms();
 	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
 }
 
@@ -38,6 +47,34 @@ static void leave(struct ingest *ingest, const char *reason)
 	atomic_store(&ingest->options.health->group_joined, false);
 }
 
+/* Whoever wonders why nothing is read after a kill -9 finds the reason here. Brokers that are away are told of
+ * elsewhere; no time of theirs counts. */
+static void tell_waiting(struct ingest *ingest)
+{
+	const struct config *config = ingest->options.config;
+	const struct health *health = ingest->options.health;
+	int64_t since_ms;
+	char next[160];
+
+	if (!atomic_load(&health->broker_ok))
+		ingest->waits_since_ms = clock_now_ms();
+	since_ms = clock_now_ms() - ingest->waits_since_ms;
+	if (ingest->waited || since_ms < WAITING_TOLD_MS || atomic_load(&health->group_joined))
+		return;
+	ingest->waited = true;
+	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)
+		(void)snprintf(next, sizeof(next),
+			"the broker keeps the partitions of a member that was killed until its "
+			"group.consumer.session.timeout.ms is over");
+	else
+		(void)snprintf(next, sizeof(next),
+			"the broker keeps the partitions of a member that was killed until "
+			"session.timeout.ms (%s ms) is over",
+			consumer_conf_value(config, "session.timeout.ms", SESSION_MS));
+	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
+		LOG_INT("since_s", since_ms / 1000), LOG_STR("next", next));
+}
+
 void membership_step(struct ingest *ingest)
 {
 	const char *reason = reason_to_leave(ingest);
@@ -48,4 +85,6 @@ void membership_step(struct ingest *ingest)
 		leave(ingest, reason);
 	else if (!ingest->member && reason == NULL)
 		join(ingest);
+	else if (ingest->member)
+		tell_waiting(ingest);
 }

@@ -8,7 +8,7 @@
 
 #include "ingest/state.h"
 
-/* Joins or leaves as the keeper's news ask for; does not wait for Kafka. */
+/* Joins or leaves as the keeper's news ask for, and tells of a group that lets wait; does not wait for Kafka. */
 void membership_step(struct ingest *ingest);
 
 #endif

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import time
 import urllib.error
 import urllib.request
 
@@ -101,3 +102,27 @@ def test_another_host_may_not_set_it(start_inboxd):
     assert (status, level(sidecar)) == (403, "info")
     assert "this host only" in answer["error"]
     assert put(sidecar, "debug")[0] == 200
+
+
+def test_who_waits_for_a_member_that_was_killed_says_so_once(start_inboxd, group):
+    sidecar = start_inboxd(log={"format": "json"}, kafka={"session.timeout.ms": 10000})
+    assert lines(sidecar, "group_waiting") == []
+    sidecar.kill()
+    sidecar.start()
+    (line,) = lines(sidecar, "group_waiting")
+    assert (line["level"], line["group"]) == ("info", group)
+    assert 5 <= line["since_s"] < 10
+    assert line["next"] == ("the broker keeps the partitions of a member that was killed until"
+                            " session.timeout.ms (10000 ms) is over")
+    assert len(lines(sidecar, "partitions_assigned")) == 2, "it ended"
+
+
+def test_who_waits_for_brokers_that_are_away_does_not_blame_the_group(make_inboxd, kafka, inbox):
+    sidecar = make_inboxd(log={"format": "json"})
+    kafka.stop()
+    sidecar.start(ready=False)
+    eventually(lambda: lines(sidecar, "kafka_error"), timeout=30)
+    eventually(lambda: time.time() - sidecar.metric("process_start_time_seconds") > 6)  # longer than it is patient
+    kafka.start()
+    sidecar.wait_ready()
+    assert lines(sidecar, "group_waiting") == []
