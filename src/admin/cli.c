@@ -11,7 +11,7 @@
 
 #include "admin/cli_table.h"
 #include "admin/cli_value.h"
-
+#include "base/duration.h"
 #include "config/nearest.h"
 
 struct parse {
@@ -142,7 +142,7 @@ static int wrong_value(const struct parse *parse, const struct option_row *optio
 	static const char *const wanted[] = {
 		[KIND_COUNT] = "a number, 1 or more",
 		[KIND_OFFSET] = "a number, 0 or more",
-		[KIND_AGE] = "a number with ms, s, m, h, d, w or y, as 7d",
+		[KIND_AGE] = "a duration, as 7d: a number with ms, s, m, h, d, w or y",
 	};
 
 	if (text[0] == '\0')
@@ -166,7 +166,7 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 	else if (option->kind == KIND_OFFSET)
 		good = cli_number(text, &number);
 	else if (option->kind == KIND_AGE)
-		good = cli_age(text, &number);
+		good = duration_read(text, &number) && number < INT64_MAX;
 	else if (option->choices != NULL)
 		good = cli_is_choice(option->choices, text);
 	if (!good)

@@ -7,8 +7,6 @@
 
 /* Decimal digits that fit, and nothing else. */
 bool cli_number(const char *text, int64_t *out);
-/* A number and one of ms, s, m, h, d, w, y; in milliseconds. */
-bool cli_age(const char *text, int64_t *out_ms);
 /* True when `text` is one of the words, which are separated by spaces. */
 bool cli_is_choice(const char *choices, const char *text);
 

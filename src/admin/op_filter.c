@@ -1,9 +1,9 @@
 /* The filter of the options, as JSON. See op.h. */
 #include <string.h>
 
-#include "admin/cli_value.h"
 #include "admin/op.h"
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/utf8.h"
 #include "model/headers.h"
 
@@ -31,16 +31,17 @@ static int check_text(const char *option, const char *text, struct err *err)
 	return err_set(err, FAULT_USAGE, "--%s: that is not UTF-8", option);
 }
 
-/* "2h" is two hours ago; anything else is for PostgreSQL to read. */
+/* "2h" is two hours ago, what is longer ago than clocks count from is that; anything else is for PostgreSQL to read. */
 static void add_time(struct buf *out, const char *name, const char *text)
 {
+	const int64_t now_ms = clock_wall_ms();
 	char when[32];
 	int64_t age_ms = 0;
 
 	if (text == NULL)
 		return;
-	if (cli_age(text, &age_ms)) {
-		clock_format_ms(clock_wall_ms() - age_ms, when);
+	if (duration_read(text, &age_ms)) {
+		clock_format_ms(age_ms < now_ms ? now_ms - age_ms : 0, when);
 		text = when;
 	}
 	add_member(out, name, text);

@@ -64,7 +64,7 @@ static const char preface[] =
 	"| text | as it is; `\"\"` for empty |\n"
 	"| number | a whole number |\n"
 	"| size | a whole number of bytes, or with `B`, `KiB`, `MiB`, `GiB` |\n"
-	"| duration | a whole number with `ms`, `s`, `m`, `h`, `d` or `y` (365 days); `0`; `never` where it says so |\n"
+	"| duration | a whole number with `ms`, `s`, `m`, `h`, `d`, `w` or `y` (365 days); `0`; `never` where it says so |\n"
 	"| list | `[a, b]`, or lines with `- `; a single value is a list of one |\n"
 	"| mode | octal digits, such as `\"0660\"` |\n"
 	"\n"

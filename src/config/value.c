@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/duration.h"
 #include "config/string_list.h"
 
 typedef int store_fn(void *field, const struct option *option, const char *text, struct err *err);
@@ -22,15 +23,6 @@ static const struct unit size_units[] = {
 	{ "MiB", 1048576 },
 	{ "KiB", 1024 },
 	{ "B", 1 },
-	{ NULL, 0 },
-};
-static const struct unit duration_units[] = {
-	{ "y", 31536000000 },
-	{ "d", 86400000 },
-	{ "h", 3600000 },
-	{ "m", 60000 },
-	{ "s", 1000 },
-	{ "ms", 1 },
 	{ NULL, 0 },
 };
 static const struct unit no_units[] = {
@@ -74,17 +66,14 @@ static bool parse_with_unit(const char *text, const struct unit *units, int64_t 
 	return true;
 }
 
-static const struct unit *units_of(const struct option *option)
-{
-	if (option->type == OPTION_SIZE)
-		return size_units;
-	return option->type == OPTION_DURATION ? duration_units : no_units;
-}
-
 void value_text(const struct option *option, int64_t number, char out[VALUE_TEXT_BYTES])
 {
-	const struct unit *unit = units_of(option);
+	const struct unit *unit = option->type == OPTION_SIZE ? size_units : no_units;
 
+	if (option->type == OPTION_DURATION) {
+		duration_text(number, out);
+		return;
+	}
 	while (unit->factor > 1 && (number == 0 || number % unit->factor != 0))
 		unit++;
 	(void)snprintf(out, VALUE_TEXT_BYTES, "%" PRId64 "%s", number / unit->factor, unit->name);
@@ -166,20 +155,15 @@ static int store_size(void *field, const struct option *option, const char *text
 static int parse_duration(
 	const struct option *option, const char *text, int64_t *out, struct err *err)
 {
-	if (parse_with_unit(text, duration_units, out))
+	if (duration_read(text, out))
 		return check_range(option, *out, text, err);
-	/* Nothing needs no unit. */
-	if (strcmp(text, "0") == 0) {
-		*out = 0;
-		return check_range(option, 0, text, err);
-	}
 	if (strcmp(text, "never") == 0)
 		return err_set(err, FAULT_CONFIG,
 			"\"never\" is not possible here; write a duration such as %s",
 			option->text);
 	return err_set(err, FAULT_CONFIG,
-		"\"%s\" is not a duration; write a whole number with ms, s, m, h, d or y, such as "
-		"30s%s",
+		"\"%s\" is not a duration; write a whole number with " DURATION_UNITS
+		", such as 30s%s",
 		text, option->never ? ", or never" : "");
 }
 

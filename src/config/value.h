@@ -6,11 +6,12 @@
 #ifndef CONFIG_VALUE_H
 #define CONFIG_VALUE_H
 
+#include "base/duration.h"
 #include "base/err.h"
 #include "config/config.h"
 #include "config/options.h"
 
-#define VALUE_TEXT_BYTES 32
+#define VALUE_TEXT_BYTES DURATION_TEXT_BYTES
 
 /* Parses `texts` and stores them in `base`, which holds a zeroed field there. */
 int value_store(

@@ -76,6 +76,7 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert ids("--code", "ORD") == ids("--code", "order") == ids("--code", "%") == []
     assert ids("--code", "UP", "--error", "said 1") == ["e1"]
     assert ids("--topic", "none") == ids("--since", "0s") == ids("--until", "1h") == ids("--type", "x*") == []
+    assert ids("--since", "2w") == ids("--since", "9999999999999y") == everything and ids("--until", "9999y") == []
     assert ids("--topic", topic, "--since", "1h", "--until", "2100-01-01") == everything
     seqs = [row["seq"] for row in objects(run(graves, "list", "--json", "--limit", "2"))]
     assert ids("--after", str(seqs[-1]), "--limit", "2") == everything[2:4]

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/digits.h"
+#include "base/duration.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/queue.h"
@@ -240,6 +241,56 @@ static void absent_bytes_are_not_empty_bytes(void **state)
 	assert_false(bytes_equal(bytes_of("a"), bytes_of("b")));
 	assert_false(bytes_equal(bytes_of("a"), bytes_of("ab")));
 	assert_null(bytes_of(NULL).data);
+}
+
+/* duration */
+
+static void durations_are_a_number_and_a_unit(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ms;
+	} rows[] = {
+		{ "0", 0 },
+		{ "7ms", 7 },
+		{ "30s", 30000 },
+		{ "5m", 300000 },
+		{ "2h", 7200000 },
+		{ "7d", 604800000 },
+		{ "2w", 1209600000 },
+		{ "1y", 31536000000 },
+		{ "9223372036854775807ms", INT64_MAX },
+		{ "9223372036854775808ms", INT64_MAX },
+		{ "99999999999999999999y", INT64_MAX },
+	};
+	static const char *const wrong[] = { "", "5", "00", "s", "-1s", "1.5s", "1 s", "1S", "1min",
+		"never", "1d12h" };
+	int64_t ms;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		ms = -1;
+		assert_true(duration_read(rows[i].text, &ms));
+		assert_int_equal(ms, rows[i].ms);
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_false(duration_read(wrong[i], &ms));
+}
+
+static void durations_are_written_without_weeks(void **state)
+{
+	static const struct {
+		int64_t ms;
+		const char *text;
+	} rows[] = { { 0, "0ms" }, { 1500, "1500ms" }, { 90000, "90s" }, { 3600000, "1h" },
+		{ 1209600000, "14d" }, { 63072000000, "2y" } };
+	char text[DURATION_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		duration_text(rows[i].ms, text);
+		assert_string_equal(text, rows[i].text);
+	}
 }
 
 /* backoff */
@@ -679,6 +730,8 @@ int main(void)
 		cmocka_unit_test(advice_is_the_end_of_the_text_and_found_again),
 		cmocka_unit_test(advice_that_has_no_room_is_left_out),
 		cmocka_unit_test(without_an_err_only_the_fault_tells),
+		cmocka_unit_test(durations_are_a_number_and_a_unit),
+		cmocka_unit_test(durations_are_written_without_weeks),
 		cmocka_unit_test(a_fault_is_the_negated_exit_code),
 		cmocka_unit_test(a_buffer_grows_with_what_is_added),
 		cmocka_unit_test(an_empty_buffer_is_an_empty_string),

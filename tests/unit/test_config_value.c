@@ -70,6 +70,7 @@ static void numbers_sizes_and_durations_are_read(void **state)
 		{ "retry", "backoff", "2m", 120000 },
 		{ "retry", "backoff", "1h", 3600000 },
 		{ "retention", "payload", "7d", 604800000 },
+		{ "retention", "payload", "2w", 1209600000 },
 		{ "retention", "audit", "1y", 31536000000 },
 		{ "retention", "dead", "never", CONFIG_NEVER },
 	};
@@ -133,16 +134,16 @@ static const struct {
 	{ "ingest", "batch_bytes", "", "\"\" is not a size; write a whole number with B, KiB, MiB or GiB, "
 				       "such as 8MiB" },
 	{ "worker", "poll", "5",
-		"\"5\" is not a duration; write a whole number with ms, s, m, h, d or y, such as 30s" },
+		"\"5\" is not a duration; write a whole number with ms, s, m, h, d, w or y, such as 30s" },
 	{ "worker", "poll", "1.5s",
-		"\"1.5s\" is not a duration; write a whole number with ms, s, m, h, d or y, such as 30s" },
+		"\"1.5s\" is not a duration; write a whole number with ms, s, m, h, d, w or y, such as 30s" },
 	{ "worker", "poll", "never", "\"never\" is not possible here; write a duration such as 1s" },
 	{ "worker", "poll", "9ms", "\"9ms\" is too small; write at least 10ms" },
 	{ "worker", "poll", "0", "\"0\" is too small; write at least 10ms" },
 	{ "worker", "lease", "2s", "\"2s\" is too small; write at least 3s" },
 	{ "worker", "lease", "2h", "\"2h\" is too large; write at most 1h" },
 	{ "retention", "dead", "forever",
-		"\"forever\" is not a duration; write a whole number with ms, s, m, h, d or y, such as 30s, "
+		"\"forever\" is not a duration; write a whole number with ms, s, m, h, d, w or y, such as 30s, "
 		"or never" },
 	{ "inbox", "ordering", "Key", "\"Key\" is not known here; write none, key or partition" },
 	{ "log", "format", "xml", "\"xml\" is not known here; write logfmt or json" },
