@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "admin/http_accept.h"
+#include "admin/http_error.h"
 #include "admin/http_health.h"
 #include "admin/http_level.h"
 #include "admin/http_listen.h"
@@ -320,6 +321,7 @@ static int make_loop(struct http *http, struct err *err)
 	evhttp_set_max_body_size(http->server, MAX_REQUEST_BODY);
 	evhttp_set_timeout(http->server, IDLE_SECONDS);
 	evhttp_set_gencb(http->server, on_request, http);
+	evhttp_set_bevcb(http->server, http_error_listen, NULL);
 	return 0;
 }
 

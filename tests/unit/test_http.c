@@ -171,6 +171,20 @@ static void assert_says(const char *text, const char *part)
 		fail_msg("'%s' is not in:\n%s", part, text);
 }
 
+/* An error of ours: JSON, and nothing behind it. */
+static void assert_error(const char *answer, const char *code, const char *words)
+{
+	char length[64];
+
+	assert_code(answer, code);
+	assert_says(answer, "Content-Type: application/json\r\n");
+	assert_says(body_of(answer), "{\"error\":\"");
+	assert_says(body_of(answer), words);
+	(void)snprintf(length, sizeof(length), "Content-Length: %zu\r\n", strlen(body_of(answer)));
+	assert_says(answer, length);
+	assert_null(strchr(answer, '<'));
+}
+
 static void metrics_are_prometheus_text(void **state)
 {
 	struct world *world = *state;
@@ -298,7 +312,7 @@ static void nonsense_is_answered_with_400_and_disturbs_nobody(void **state)
 	int fd = connect_to(world);
 
 	say(fd, "\x16\x03\x01 what is this\r\n\r\n");
-	assert_code(hear_all(world, fd), "400");
+	assert_error(hear_all(world, fd), "400", "no HTTP request");
 	assert_code(get(world, "/livez"), "200");
 }
 
@@ -325,7 +339,34 @@ static void a_request_head_without_end_is_cut_off(void **state)
 
 static void a_request_body_beyond_the_limit_is_refused(void **state)
 {
-	assert_code(ask(*state, "POST", "/status", "Content-Length: 100000\r\n"), "413");
+	assert_error(ask(*state, "POST", "/status", "Content-Length: 100000\r\n"), "413",
+		"larger than 4 KiB");
+}
+
+static void what_libevent_refuses_by_itself_is_answered_in_json(void **state)
+{
+	assert_error(ask(*state, "BREW", "/status", ""), "501", "no such method");
+	assert_error(ask(*state, "PUT", "/log-level", "Content-Length: many\r\n"), "400",
+		"no HTTP request");
+	assert_error(ask(*state, "PUT", "/log-level", "Content-Length: 4\r\nExpect: tea\r\n"),
+		"417", "100-continue");
+	assert_code(get(*state, "/livez"), "200");
+}
+
+/* In pieces, so that the limit is passed when the answer cannot be to the head any more. */
+static void a_chunked_body_beyond_the_limit_is_refused(void **state)
+{
+	struct world *world = *state;
+	char body[5002];
+	int fd = connect_to(world);
+
+	memset(body, 'x', sizeof(body));
+	body[sizeof(body) - 1] = '\0';
+	say(fd, "PUT /log-level HTTP/1.1\r\nHost: localhost\r\n"
+		"Transfer-Encoding: chunked\r\n\r\n1388\r\n");
+	say(fd, body);
+	(void)shutdown(fd, SHUT_WR);
+	assert_error(hear_all(world, fd), "413", "larger than 4 KiB");
 }
 
 static void a_client_that_leaves_before_its_answer_hurts_nobody(void **state)
@@ -580,6 +621,8 @@ int main(void)
 		SERVED(ready_and_alive_answer_200),
 		SERVED(not_ready_is_503_with_the_reason_and_still_alive),
 		SERVED(nonsense_is_answered_with_400_and_disturbs_nobody),
+		SERVED(what_libevent_refuses_by_itself_is_answered_in_json),
+		SERVED(a_chunked_body_beyond_the_limit_is_refused),
 		SERVED(a_request_head_without_end_is_cut_off),
 		SERVED(a_request_body_beyond_the_limit_is_refused),
 		SERVED(a_client_that_leaves_before_its_answer_hurts_nobody),
