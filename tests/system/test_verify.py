@@ -119,7 +119,9 @@ def test_it_joins_no_group_and_commits_nothing(read, topic, streams, group):
 
 @pytest.mark.parametrize("options, code, words", [
     ([], 1, "--topic"),
-    (["--topic", "there-is-none"], 6, "partitions"),
+    (["--topic", "there-is-none"], 6, 'topic "there-is-none" does not exist'),
+    (["--topic", "no/topic"], 6, "Invalid topic"),
+    (["--topic", "there-is-none", "--set", "kafka.bootstrap.servers=127.0.0.1:1"], 4, "no broker of kafka.bootstrap"),
     (["--topic", "{topic}", "--partition", "7"], 6, "2 partitions"),
     (["--topic", "{topic}", "--from", "5", "--to", "5"], 1, "--from"),
 ])
