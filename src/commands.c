@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "admin/op.h"
 #include "admin/operate.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -91,7 +92,7 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 	if (r == 0)
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
 			config->inbox.schema, migrate_latest(), applied, plural(applied));
-	return r;
+	return op_explain(r, COMMAND_MIGRATE, err);
 }
 
 static int do_check(const struct cli *cli, const struct config *config,

@@ -122,5 +122,5 @@ int verify_run(const struct cli *cli, const struct config *config, struct err *e
 		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
 	r = run(&report, config, err);
 	buf_fini(&report.gaps);
-	return r;
+	return op_explain(r, cli->command, err);
 }

@@ -53,6 +53,7 @@ static unsigned commands_of(const struct parse *parse)
 static int unknown_option(const struct parse *parse, const char *argument)
 {
 	const char *command = parse->command == NULL ? "" : parse->command->name;
+	bool words = parse->command != NULL && parse->command->words > 0;
 	char hint[NEAREST_HINT_BYTES];
 	struct nearest nearest;
 
@@ -63,9 +64,10 @@ static int unknown_option(const struct parse *parse, const char *argument)
 	}
 	nearest_hint(&nearest, hint);
 	return err_set(parse->err, FAULT_USAGE,
-		"there is no option \"%s\"%s%s%s (`inboxd %s%s--help` lists the options)", argument,
-		command[0] == '\0' ? "" : " for ", command, hint, command,
-		command[0] == '\0' ? "" : " ");
+		"there is no option \"%s\"%s%s%s (`inboxd %s%s--help` lists the options%s)",
+		argument, command[0] == '\0' ? "" : " for ", command, hint, command,
+		command[0] == '\0' ? "" : " ",
+		words ? "; an event id that begins with - stands behind --" : "");
 }
 
 /* "-c" or "--config" or "--config=FILE". */

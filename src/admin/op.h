@@ -27,6 +27,14 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 /* True when an option says which messages. */
 bool op_has_filter(const struct cli *cli);
 
+/* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
+int op_check_words(const struct cli *cli, struct err *err);
+
+/* --- op_explain.c --- */
+
+/* Puts before a fault of the database what it means for who gave the command, and returns which fault it is then. */
+int op_explain(int r, enum command command, struct err *err);
+
 /* --- op_print.c --- */
 
 /* Writes text with control bytes replaced: what is in a message must not steer a terminal. LF and TAB stay

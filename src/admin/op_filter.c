@@ -76,6 +76,19 @@ static int check_texts(const struct cli *cli, struct err *err)
 	return r;
 }
 
+int op_check_words(const struct cli *cli, struct err *err)
+{
+	int r = check_text("source", cli->source, err);
+
+	if (r == 0)
+		r = check_text("reason", cli->reason, err);
+	for (size_t i = 0; r == 0 && i < cli->word_count; i++) {
+		if (!utf8_is_valid(bytes_of(cli->words[i])))
+			r = err_set(err, FAULT_USAGE, "event id %zu is not UTF-8", i + 1);
+	}
+	return r;
+}
+
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
 {
 	int r = check_texts(cli, err);

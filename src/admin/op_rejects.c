@@ -224,9 +224,14 @@ static int run(struct rejects *rejects, struct err *err)
 		r = judge_all(rejects, false, err);
 	if (r != 0)
 		return r;
+	if (rejects->good == 0 && rejects->refused == 0)
+		return op_nothing(err, "there are no rejects");
 	if (rejects->good == 0)
-		return err_set(err, FAULT_CHECK, "the rules know none of the %" PRId64 " reject%s",
-			rejects->refused, plural(rejects->refused));
+		return err_set(err, FAULT_CHECK,
+			"%" PRId64 " reject%s stay%s: to the rules of this configuration none is a "
+			"message",
+			rejects->refused, plural(rejects->refused),
+			rejects->refused == 1 ? "s" : "");
 	(void)snprintf(question, sizeof(question),
 		"make messages of %" PRId64 " reject%s; %" PRId64 " stay%s", rejects->good,
 		plural(rejects->good), rejects->refused, rejects->refused == 1 ? "s" : "");

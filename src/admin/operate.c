@@ -1,7 +1,5 @@
 #include "admin/operate.h"
 
-#include <string.h>
-
 #include "admin/op.h"
 #include "admin/op_adopt.h"
 
@@ -18,34 +16,6 @@ static int (*const functions[])(const struct op *op, struct err *err) = {
 	[COMMAND_DISCARD] = op_discard,
 	[COMMAND_PURGE] = op_purge,
 };
-
-static const struct {
-	const char *state;
-	const char *words;
-} hints[] = {
-	{ "42501", "this PostgreSQL user may not do that; grant it inboxd_operator, or name "
-		   "another with "
-		   "--set postgres.user" },
-	{ "42P01", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
-	{ "42883", "the schema is older than this inboxd; run `inboxd migrate`" },
-	{ "22007", "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h" },
-	{ "22008", "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h" },
-	{ "3F000", "the schema is not there; run `inboxd migrate`, or correct inbox.schema" },
-};
-
-/* What the schema says about arguments is about the command line. */
-static int explain(int r, struct err *err)
-{
-	if (r != FAULT_DATABASE)
-		return r;
-	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
-		if (strcmp(hints[i].state, err->state) == 0)
-			(void)err_prefix(err, "%s", hints[i].words);
-	}
-	if (strncmp(err->state, "22", 2) == 0)
-		return FAULT_USAGE;
-	return strcmp(err->state, "55000") == 0 ? FAULT_CHECK : r;
-}
 
 static int open_db(struct op *op, struct err *err)
 {
@@ -65,12 +35,14 @@ static int open_db(struct op *op, struct err *err)
 int operate(const struct cli *cli, const struct config *config, struct err *err)
 {
 	struct op op = { .cli = cli, .config = config };
-	int r = open_db(&op, err);
+	int r = op_check_words(cli, err);
 
+	if (r == 0)
+		r = open_db(&op, err);
 	if (r == 0)
 		r = functions[cli->command](&op, err);
 	db_free(op.db);
-	return explain(r, err);
+	return op_explain(r, cli->command, err);
 }
 
 int operate_adopt(const struct cli *cli, const struct config *config, const char *cluster_id,
@@ -82,7 +54,7 @@ int operate_adopt(const struct cli *cli, const struct config *config, const char
 	if (r == 0)
 		r = op_adopt(&op, cluster_id, group_id, err);
 	db_free(op.db);
-	return explain(r, err);
+	return op_explain(r, cli->command, err);
 }
 
 int op_nothing(struct err *err, const char *words)

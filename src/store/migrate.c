@@ -99,6 +99,9 @@ static int look(struct step *step, struct err *err)
 	r = db_step(step->db, QUERY_SCHEMA_VERSION, NULL, &version, err);
 	if (r == 0)
 		step->version = (int)rows_int(version, 0, 0);
+	else if (err != NULL && strcmp(err->state, "42501") == 0)
+		(void)err_prefix(err, "this user may not read schema \"%s\"; migrate as its owner",
+			db_schema(step->db));
 	return r;
 }
 

@@ -145,33 +145,6 @@ def test_nothing_matched_is_exit_code_6(inboxd):
     assert objects(run(inboxd, "list", "--json")) == []
 
 
-WRONG = {
-    "show": "name an event id",
-    "replay --yes": "say which",
-    "replay a --status dead": "not both",
-    "replay --status waiting --yes": "status is 'waiting'",
-    "discard --status dead --yes": "status is 'dead'",
-    "replay --rejects a": "takes neither",
-    "replay a --after 7": "not both",
-    "replay a --code UP": "not both",
-    "replay --rejects --code UP": "takes neither",
-    "list --code=": "CODE is empty",
-    "list --since yesterdayish": "timestamp",
-    "list --group": "--dead",
-    "list --dead --group --after 7": "no --after",
-    "list --dead --status dead": "not both",
-    "purge --yes": "--older-than",
-    "replay --since 2020-02-01 --until 2020-01-01 --yes": "later",
-}
-
-
-@pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_line_is_a_usage_error_that_says_why(inboxd, inbox, line):
-    words = run(inboxd, *line.split(), code=1)
-    assert WRONG[line] in words and len(words.splitlines()) == 1
-    assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
-
-
 def test_without_a_terminal_a_change_wants_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"

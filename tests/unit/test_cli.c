@@ -113,6 +113,8 @@ static const struct {
 				 "(`inboxd run --help` lists the options)" },
 	{ "inboxd check --migrate",
 		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
+	{ "inboxd show -1", "there is no option \"-1\" for show (`inboxd show --help` lists the options; "
+			    "an event id that begins with - stands behind --)" },
 	{ "inboxd -q", "there is no option \"-q\" (`inboxd --help` lists the options)" },
 	{ "inboxd run --dry-run",
 		"there is no option \"--dry-run\" for run (`inboxd run --help` lists the options)" },

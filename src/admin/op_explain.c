@@ -1,0 +1,69 @@
+/* What a fault of the database means for who gave the command. See op.h. */
+#include <string.h>
+
+#include "admin/op.h"
+
+#define TIMES   "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h"
+#define MISSING "the schema is not there; run `inboxd migrate`, or correct inbox.schema"
+#define OLDER   "the schema is older than this inboxd; run `inboxd migrate`"
+#define GRANT                                                                                      \
+	"this PostgreSQL user may not do that; grant it %s, or name another with --set "           \
+	"postgres.user"
+
+static const struct {
+	const char *state;
+	const char *words; /* that are in the error; "" = any */
+	const char *hint;
+	int fault; /* 0 = the fault stays */
+} hints[] = {
+	{ "42P01", "", MISSING, 0 },
+	{ "3F000", "", MISSING, 0 },
+	{ "42883", "", OLDER, 0 },
+	{ "22023", "there is no filter \"", OLDER, FAULT_DATABASE },
+	{ "22023", "received_from is later", "--since must be earlier than --until", FAULT_USAGE },
+	{ "22007", "", TIMES, FAULT_USAGE },
+	{ "22008", "", TIMES, FAULT_USAGE },
+};
+
+static bool only_looks(enum command command)
+{
+	return command == COMMAND_STATUS || command == COMMAND_LIST || command == COMMAND_SHOW ||
+	       command == COMMAND_VERIFY;
+}
+
+/* 0: there is no hint, or it leaves the fault. */
+static int add_hint(enum command command, struct err *err)
+{
+	if (strcmp(err->state, "42501") == 0) {
+		(void)err_prefix(
+			err, GRANT, only_looks(command) ? "inboxd_reader" : "inboxd_operator");
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		if (strcmp(hints[i].state, err->state) != 0 ||
+			strstr(err->text, hints[i].words) == NULL)
+			continue;
+		(void)err_prefix(err, "%s", hints[i].hint);
+		return hints[i].fault;
+	}
+	return 0;
+}
+
+int op_explain(int r, enum command command, struct err *err)
+{
+	int better;
+
+	if (r != FAULT_DATABASE)
+		return r;
+	if (err->state[0] == '\0' && err_advice(err)[0] == '\0')
+		return err_advise(err, "`inboxd check` tries what is configured");
+	if (command == COMMAND_MIGRATE)
+		return r; /* says it itself */
+	better = add_hint(command, err);
+	if (better != 0)
+		return better;
+	/* What the schema says about arguments is about the command line. */
+	if (strncmp(err->state, "22", 2) == 0)
+		return FAULT_USAGE;
+	return strcmp(err->state, "55000") == 0 ? FAULT_CHECK : r;
+}
