@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import signal
@@ -13,6 +14,9 @@ from support.scripts import always, by_id, DONE
 from support.sidecar import binary
 from support.wait import eventually
 from support.wire import dead, done, retry
+
+
+OPERATIONS = pathlib.Path(__file__).parents[2] / "docs/operations.md"
 
 
 def run(sidecar, *arguments, code=0, **options):
@@ -81,6 +85,13 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     seqs = [row["seq"] for row in objects(run(graves, "list", "--json", "--limit", "2"))]
     assert ids("--after", str(seqs[-1]), "--limit", "2") == everything[2:4]
     assert "--after" in graves.command("list", "--limit", "2").stderr
+
+
+def test_every_key_of_a_list_is_documented(graves):
+    (_, rest) = OPERATIONS.read_text(encoding="utf-8").split("| key of `list --json` | what it is |\n|---|---|\n")
+    rows = rest.partition("\n\n")[0].splitlines()
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert documented == list(objects(run(graves, "list", "--json", "--limit", "1"))[0])
 
 
 def test_list_groups_what_died_of_the_same(graves):
