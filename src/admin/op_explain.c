@@ -6,6 +6,8 @@
 #define TIMES   "--since and --until take a time, as 2026-11-21T05:00Z, or an age, as 2h"
 #define MISSING "the schema is not there; run `inboxd migrate`, or correct inbox.schema"
 #define OLDER   "the schema is older than this inboxd; run `inboxd migrate`"
+#define STANDBY "this server is a standby; name the primary under postgres"
+#define LOCKED  "a lock was not to be had in time; see in pg_locks who has it, then try again"
 #define GRANT                                                                                      \
 	"this PostgreSQL user may not do that; grant it %s, or name another with --set "           \
 	"postgres.user"
@@ -19,6 +21,8 @@ static const struct {
 	{ "42P01", "", MISSING, 0 },
 	{ "3F000", "", MISSING, 0 },
 	{ "42883", "", OLDER, 0 },
+	{ "0A000", "", STANDBY, 0 }, /* what a standby says to BEGIN READ WRITE */
+	{ "55P03", "", LOCKED, 0 },
 	{ "22023", "there is no filter \"", OLDER, FAULT_DATABASE },
 	{ "22023", "received_from is later", "--since must be earlier than --until", FAULT_USAGE },
 	{ "22007", "", TIMES, FAULT_USAGE },

@@ -144,6 +144,7 @@ static const struct {
 		"read again for each connection" },
 	{ "  28000: ", "allow this user, database and host in the server's pg_hba.conf, or correct "
 		       "postgres.user" },
+	{ "server is in hot standby mode", "name the primary under postgres" },
 	{ "  3D000: ", "create the database, or correct postgres.dbname" },
 	{ "no password supplied", "set postgres.password, best as file:/path" },
 };

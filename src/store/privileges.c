@@ -3,15 +3,23 @@
 #include "base/cleanup.h"
 #include "queries.h"
 
+#define NAMED 5 /* rights that are told one by one */
+
+/* The first of them, which tell what kind of user this is, and the role that has them all. */
 static int say_missing(const struct rows *rows, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	int count = rows_count(rows);
 
-	for (int i = 0; i < rows_count(rows); i++)
-		buf_addf(&text, " GRANT %s ON %s TO …;", rows_text(rows, i, 1),
+	for (int i = 0; i < count && i < NAMED; i++)
+		buf_addf(&text, "%s %s ON %s", i == 0 ? ":" : ",", rows_text(rows, i, 1),
 			rows_text(rows, i, 0));
-	(void)err_set(err, FAULT_CHECK, "this user lacks rights");
-	return err_advise(err, "as the owner of the schema:%s", buf_str(&text));
+	if (count > NAMED)
+		buf_addf(&text, " and %d more", count - NAMED);
+	(void)err_set(err, FAULT_CHECK, "this user lacks rights%s", buf_str(&text));
+	return err_advise(err,
+		"as the owner of the schema run `inboxd migrate --roles`, and GRANT inboxd_sidecar "
+		"to this user");
 }
 
 int privileges_check(struct db *db, struct err *err)

@@ -4,7 +4,7 @@
 
 #include "store/db.h"
 
-/* FAULT_CHECK naming every missing privilege and the GRANT that mends it. */
+/* FAULT_CHECK naming what is missing, the first few of it, and what mends it. */
 int privileges_check(struct db *db, struct err *err);
 
 #endif

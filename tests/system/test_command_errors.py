@@ -9,8 +9,9 @@ import pytest
 
 from support.process import free_port
 from support.sidecar import binary
+from support.standby import Standby
 from support.wait import eventually
-from test_commands import run
+from test_commands import graves, run  # noqa: F401, a fixture
 
 
 WRONG = {
@@ -72,6 +73,36 @@ def test_who_may_not_is_told_which_role_may(inboxd, inbox, topic, line, role):
     inbox.execute("DO $$ BEGIN CREATE ROLE may_nothing LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     words = run(inboxd, *line.format(topic=topic).split(), "--set", "postgres.user=may_nothing", code=3)
     assert f"grant it {role}, or" in words and "permission denied" in words
+
+
+def test_a_standby_is_told_as_that(inboxd, postgres_server):
+    standby = Standby(postgres_server).start()
+    try:
+        for line in ("status", "list", "replay a", "replay --code UP --yes"):
+            here = [*line.split(), "--set", f"postgres.port={standby.port}"]
+            assert "in hot standby mode: name the primary under postgres" in run(inboxd, *here, code=3)
+            words = run(inboxd, *here, "--set", "postgres.target_session_attrs=any", code=3)
+            assert words.startswith("inboxd: this server is a standby; name the primary under postgres: "), words
+    finally:
+        standby.stop()
+
+
+def test_a_table_that_somebody_locks_is_told_after_ten_seconds(graves, inbox):
+    with inbox.connect() as locker:
+        locker.execute("LOCK TABLE inbox.inbox_audit")
+        assert "see in pg_locks who has it" in run(graves, "replay", "--code", "UP", "--yes", code=3)
+    assert inbox.count("dead") == 5
+
+
+def test_check_names_the_role_of_a_user_without_rights(inboxd, inbox):
+    inbox.execute("DO $$ BEGIN CREATE ROLE reads_only LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    inbox.execute("GRANT USAGE ON SCHEMA inbox TO reads_only")
+    inbox.execute("GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_messages TO reads_only")
+    answer = json.loads(inboxd.command("check", "--json", "--set", "postgres.user=reads_only").stdout)
+    (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
+    assert check["text"].startswith("this user lacks rights: INSERT ON inbox.inbox_messages, UPDATE ON inbox.inbox_messages")
+    assert re.search(r" and \d+ more$", check["text"])
+    assert "`inboxd migrate --roles`, and GRANT inboxd_sidecar" in check["advice"]
 
 
 def test_a_schema_that_knows_no_code_is_older(inboxd, inbox):
