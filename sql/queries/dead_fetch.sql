@@ -1,13 +1,17 @@
--- The next dead messages for the dead topic, in the order they died, whole.
+-- The next dead messages for the dead topic behind a place, in the order they died, whole.
 -- Caller: store/dead.c. Index: inbox_messages_dead_topic, inbox_messages_dead or inbox_messages_seq_key.
--- $1 most rows, $2 bytes after which no further row comes, $3 seqs to leave out. Headers as bytes: for each two runs, the
--- name and the value, each behind its length (int4, -1 = null). A time is in microseconds where it has to be exact.
+-- $1 most rows, $2 bytes after which no further row comes, $3 seqs to leave out, $4 and $5 the place, see dead_count.
+-- Headers as bytes: for each two runs, the name and the value, each behind its length (int4, -1 = null). A time is in
+-- microseconds where it has to be exact.
 WITH page AS MATERIALIZED (
     SELECT m.seq, m.dead_at, coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
                              + pg_column_size(m.headers) AS size
     FROM inbox.inbox_messages m
     WHERE m.dead_at IS NOT NULL AND m.claimed_by IS NOT NULL AND m.dead_topic_at IS DISTINCT FROM m.dead_at
       AND m.seq <> ALL ($3::bigint[])
+      AND (m.dead_at, m.seq) > (coalesce(timestamptz 'epoch' + nullif($4::bigint, 0) * interval '1 microsecond',
+                                         '-infinity'), $5::bigint)
+      AND m.dead_at > '-infinity' AND m.dead_at < 'infinity'
     ORDER BY m.dead_at NULLS FIRST, m.seq
     LIMIT $1::int
 ), fitting AS MATERIALIZED (

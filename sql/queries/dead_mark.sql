@@ -2,10 +2,11 @@
 -- Caller: store/dead.c, after the brokers have confirmed. Index: inbox_messages_seq_key.
 -- $1 seqs, $2 their dead_at in microseconds. Back: the seqs that need no further look: noted, or not dead of this any more.
 WITH told AS MATERIALIZED (
-    SELECT t.seq, t.died_us FROM unnest($1::bigint[], $2::bigint[]) AS t(seq, died_us)
+    SELECT t.seq, timestamptz 'epoch' + t.died_us * interval '1 microsecond' AS died_at
+    FROM unnest($1::bigint[], $2::bigint[]) AS t(seq, died_us)
 ), still AS MATERIALIZED (
     SELECT m.seq FROM told t JOIN inbox.inbox_messages m ON m.seq = t.seq
-    WHERE (extract(epoch FROM m.dead_at) * 1000000)::bigint = t.died_us
+    WHERE m.dead_at = t.died_at
 ), free AS MATERIALIZED (
     SELECT m.seq FROM inbox.inbox_messages m
     WHERE m.seq IN (SELECT s.seq FROM still s) AND m.dead_at IS NOT NULL
@@ -13,7 +14,7 @@ WITH told AS MATERIALIZED (
 ), noted AS (
     UPDATE inbox.inbox_messages m SET dead_topic_at = m.dead_at
     FROM free f, told t
-    WHERE m.seq = f.seq AND t.seq = m.seq AND (extract(epoch FROM m.dead_at) * 1000000)::bigint = t.died_us
+    WHERE m.seq = f.seq AND t.seq = m.seq AND m.dead_at = t.died_at
     RETURNING m.seq
 )
 SELECT t.seq FROM told t

@@ -1,13 +1,10 @@
 #include "ingest/dead_batch.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 
 #define BATCH_BYTES (4LL << 20)
-#define REFUSED_MS  60000
 #define LOOKS       5 /* for the topic, a second each */
 
 void dead_batch_drop_producer(struct dead_topic *dead)
@@ -51,12 +48,18 @@ int dead_batch_ready(struct dead_topic *dead, struct err *err)
 
 /* --- A batch ----------------------------------------------------------------------------------------- */
 
-static void append(struct deaths *list, const struct rows *rows, int row)
+static struct death death_of(const struct rows *rows, int row)
 {
-	list->items[list->count++] = (struct death){
+	return (struct death){
 		.seq = rows_int(rows, row, DEAD_SEQ),
 		.died_us = rows_int(rows, row, DEAD_DIED_US),
 	};
+}
+
+void dead_batch_begin_anew(struct dead_topic *dead)
+{
+	dead->place = (struct death){ .seq = 0 };
+	dead->again_ms = 0;
 }
 
 int dead_batch_note(struct dead_topic *dead, struct err *err)
@@ -81,74 +84,80 @@ static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
 			LOG_INT("held_back", held));
 }
 
-/* It holds up nothing behind it, and no other sidecar would be luckier: it is left out for a while. */
-static void refuse(
+/* It holds up nothing behind it, and no other sidecar would be luckier: the next pass tries it again. */
+static void say_refused(
 	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
 {
 	int64_t held = 0;
 
-	if (dead->refused.count == 0)
-		dead->refused_until_ms = clock_now_ms() + REFUSED_MS;
-	append(&dead->refused, rows, row);
 	if (limit_pass(&dead->refused_limit, clock_now_ms(), &held))
 		log_warn("dead_message_refused", LOG_STR("topic", dead->known->retry.dead_topic),
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
 			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
 			LOG_STR("error", rd_kafka_err2str(why)),
-			LOG_STR("next", "it waits in the table; again in a minute"),
+			LOG_STR("next", "it waits in the table; again after a minute or more"),
 			LOG_INT("held_back", held));
+}
+
+/* Behind a refused one the pass goes on from the last row that was seen. Without one it stays where it is, at the
+ * first: what was produced is noted and comes no more, and who died earlier but was committed later is not missed. */
+static void step_on(struct dead_topic *dead, struct death last, bool refused)
+{
+	if (dead->place.seq == 0 && !refused)
+		return;
+	if (dead->place.seq == 0)
+		dead->refused_ms = clock_now_ms();
+	dead->place = last;
 }
 
 /* What became of each record; the first that went wrong, but for those refused, is the fault. */
 static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
 {
 	const char *words = producer_last_words(dead->producer);
-	size_t refused = dead->refused.count;
 	int64_t produced = 0;
+	int refused = 0;
 	int r = 0;
 
 	for (int row = 0; row < dead->mail.count; row++) {
 		rd_kafka_resp_err_t fate = dead->mail.fates[row];
 
 		if (fate == RD_KAFKA_RESP_ERR_NO_ERROR) {
-			append(&dead->sent, rows, row);
+			dead->sent.items[dead->sent.count++] = death_of(rows, row);
 			produced++;
 			if (dead->mail.cut[row])
 				say_cut(dead, rows, row);
 		} else if (mail_is_refused(fate)) {
-			refuse(dead, rows, row, fate);
+			say_refused(dead, rows, row, fate);
+			refused++;
 		} else if (r == 0) {
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
 				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
 				words[0] == '\0' ? "" : "; ", words);
 		}
 	}
-	if (dead->refused.count > refused)
+	if (refused > 0)
 		metric_add(dead->failures, 1);
+	if (r == 0)
+		step_on(dead, death_of(rows, dead->mail.count - 1), refused > 0);
 	metric_add(dead->produced, produced);
 	dead->used_ms = clock_now_ms();
 	return r;
 }
 
-/* What is not to be fetched now; `out` has room for both lists. */
-static void left_out(const struct dead_topic *dead, struct death *out, struct dead_request *request)
-{
-	memcpy(out, dead->sent.items, dead->sent.count * sizeof(*out));
-	memcpy(out + dead->sent.count, dead->refused.items, dead->refused.count * sizeof(*out));
-	request->without = out;
-	request->without_count = dead->sent.count + dead->refused.count;
-}
-
 static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
 {
-	struct death without[2 * LIST_MOST];
-	struct dead_request request = { .max_rows = MAIL_MOST, .max_bytes = BATCH_BYTES };
+	struct dead_request request = {
+		.max_rows = MAIL_MOST,
+		.max_bytes = BATCH_BYTES,
+		.after = dead->place,
+		.without = dead->sent.items,
+		.without_count = dead->sent.count,
+	};
 
 	if (dead->sent.count + MAIL_MOST > LIST_MOST)
 		return err_set(err, FAULT_DATABASE,
 			"%zu messages are produced and cannot be noted: their rows are locked",
 			dead->sent.count);
-	left_out(dead, without, &request);
 	return dead_fetch(dead->db, &request, rows, err);
 }
 
@@ -159,8 +168,6 @@ int dead_batch_send(struct dead_topic *dead, struct err *err)
 	bool known;
 	int r;
 
-	if (dead->refused.count + MAIL_MOST > LIST_MOST)
-		return DEAD_BATCH_EMPTY; /* until they are tried again */
 	r = fetch(dead, &rows, err);
 	if (r != 0)
 		return r;

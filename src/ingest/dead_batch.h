@@ -14,7 +14,7 @@
 #include "ingest/mail.h"
 #include "store/dead.h"
 
-#define LIST_MOST 9000 /* of each list */
+#define LIST_MOST 9000
 
 struct deaths {
 	struct death items[LIST_MOST];
@@ -25,7 +25,8 @@ struct dead_topic {
 	struct dead_topic_options options;
 	const struct config *_Atomic config; /* any thread: the one in force */
 	const struct config *known;          /* of the last round */
-	struct db *db;
+	struct db *db;                       /* NULL = there is no topic */
+	pthread_mutex_t db_lock;   /* while another thread interrupts it, or it comes or goes */
 	struct producer *producer; /* NULL = none; the topic was seen by it */
 	int64_t used_ms;           /* it, last */
 	struct wake wake;
@@ -34,11 +35,12 @@ struct dead_topic {
 	bool elected;
 	atomic_bool stop;
 	atomic_bool ended;
-	struct deaths sent;    /* confirmed, and not noted yet */
-	struct deaths refused; /* by the topic: not sent again before refused_until_ms */
-	int64_t refused_until_ms;
-	int64_t waiting;  /* in the table, when looked at last */
-	int64_t pause_ms; /* 0 = the last round went well */
+	struct deaths sent; /* confirmed, and not noted yet */
+	struct death place; /* up to here all was sent or refused; seq 0: nothing was refused */
+	int64_t refused_ms; /* the first one of this pass was */
+	int64_t again_ms;   /* when the next pass begins; 0 = this one has not come to its end */
+	struct dead_waiting waiting; /* in the table, when looked at last */
+	int64_t pause_ms;            /* 0 = the last round went well */
 	struct mail mail;
 	struct limit fault_limit;
 	struct limit refused_limit;
@@ -51,6 +53,8 @@ struct dead_topic {
 /* Makes a producer that has seen the topic. Asks for a few seconds. */
 int dead_batch_ready(struct dead_topic *dead, struct err *err);
 void dead_batch_drop_producer(struct dead_topic *dead);
+/* Forgets what was refused: the next batch begins with the first one. */
+void dead_batch_begin_anew(struct dead_topic *dead);
 /* Notes what is sent and not noted yet. */
 int dead_batch_note(struct dead_topic *dead, struct err *err);
 /* Sends the next messages and notes those that were confirmed. DEAD_BATCH_EMPTY: there is none to send now. A fault:

@@ -1,7 +1,8 @@
 /*
  * See dead_topic.h. A round looks every second whether something waits; who is elected sends a batch, and the next one
  * at once. What was sent and could not be noted (its row was locked) is remembered, and not sent again while this thread
- * lives; what the topic refuses is left out for a while, so that it holds up nothing behind it.
+ * lives. What the topic refuses holds up nothing behind it: the pass goes on behind it, to the end of what waits, and the
+ * next pass begins at the first one again, after a minute or nine times as long as this one took.
  */
 #include "ingest/dead_topic.h"
 
@@ -22,6 +23,8 @@
 #define LOG_EVERY_MS     60000
 #define LOCK_TIMEOUT_MS  1000
 #define STATEMENT_MS     10000
+#define REFUSED_LEAST_MS 60000 /* before what was refused is tried again */
+#define REFUSED_TIMES    9     /* as long as the pass took */
 #define GOODBYE_MS       4000 /* the last confirmation takes two seconds at most; then it is noted */
 
 static bool is_stopping(const struct dead_topic *dead)
@@ -29,18 +32,58 @@ static bool is_stopping(const struct dead_topic *dead)
 	return atomic_load(&dead->stop);
 }
 
+/* --- The connection, which is there while there is a topic ---------------------------------------------- */
+
+static int have_db(struct dead_topic *dead, struct err *err)
+{
+	const struct dead_topic_options *options = &dead->options;
+	struct db_options db;
+	char name[32];
+	int r;
+
+	if (dead->db != NULL)
+		return 0;
+	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
+	if (db.lock_timeout_ms > LOCK_TIMEOUT_MS)
+		db.lock_timeout_ms = LOCK_TIMEOUT_MS;
+	db.statement_timeout_ms = STATEMENT_MS;
+	(void)pthread_mutex_lock(&dead->db_lock);
+	r = db_new(&dead->db, &db, err);
+	(void)pthread_mutex_unlock(&dead->db_lock);
+	return r;
+}
+
+static void drop_db(struct dead_topic *dead)
+{
+	(void)pthread_mutex_lock(&dead->db_lock);
+	db_free(dead->db);
+	dead->db = NULL;
+	(void)pthread_mutex_unlock(&dead->db_lock);
+}
+
+static void interrupt_db(struct dead_topic *dead)
+{
+	(void)pthread_mutex_lock(&dead->db_lock);
+	if (dead->db != NULL)
+		db_interrupt(dead->db);
+	(void)pthread_mutex_unlock(&dead->db_lock);
+}
+
 /* --- Rounds ------------------------------------------------------------------------------------------ */
 
 static int look(struct dead_topic *dead, struct err *err)
 {
-	int r = db_open(dead->db, err);
+	int r = have_db(dead, err);
 
+	if (r == 0)
+		r = db_open(dead->db, err);
 	if (r == 0)
 		r = dead_batch_note(dead, err);
 	if (r == 0)
-		r = dead_count(dead->db, COUNT_CAP, &dead->waiting, err);
+		r = dead_count(dead->db, COUNT_CAP, &dead->place, &dead->waiting, err);
 	if (r == 0)
-		metric_set(dead->waiting_gauge, (double)dead->waiting);
+		metric_set(dead->waiting_gauge, (double)dead->waiting.all);
 	return r;
 }
 
@@ -48,17 +91,40 @@ static void resign(struct dead_topic *dead)
 {
 	struct err err = ERR_INIT;
 
-	if (dead->elected && db_is_open(dead->db))
+	if (dead->elected && dead->db != NULL && db_is_open(dead->db))
 		(void)dead_resign(dead->db, dead->options.instance, &err);
 	dead->elected = false;
 }
 
-/* Nothing waits but what was set aside. */
-static bool has_work(struct dead_topic *dead)
+static bool is_behind(const struct death *death, const struct death *place)
 {
-	if (clock_now_ms() >= dead->refused_until_ms)
-		dead->refused.count = 0;
-	return dead->waiting > (int64_t)(dead->sent.count + dead->refused.count);
+	return death->died_us == place->died_us ? death->seq > place->seq
+						: death->died_us > place->died_us;
+}
+
+/* Behind the place something waits that was not sent already. */
+static bool more_waits(const struct dead_topic *dead)
+{
+	int64_t sent = 0;
+
+	for (size_t i = 0; i < dead->sent.count; i++)
+		sent += dead->place.seq == 0 || is_behind(&dead->sent.items[i], &dead->place);
+	return dead->waiting.behind > sent;
+}
+
+/* The pass has come to its end behind something that was refused. */
+static void rest(struct dead_topic *dead)
+{
+	int64_t now_ms = clock_now_ms();
+	int64_t pause_ms = (now_ms - dead->refused_ms) * REFUSED_TIMES;
+
+	if (dead->place.seq == 0)
+		return;
+	if (dead->again_ms == 0)
+		dead->again_ms =
+			now_ms + (pause_ms > REFUSED_LEAST_MS ? pause_ms : REFUSED_LEAST_MS);
+	else if (now_ms >= dead->again_ms)
+		dead_batch_begin_anew(dead);
 }
 
 static int go_round(struct dead_topic *dead, struct err *err)
@@ -67,8 +133,10 @@ static int go_round(struct dead_topic *dead, struct err *err)
 
 	if (r != 0)
 		return r;
-	if (!has_work(dead))
+	if (!more_waits(dead)) {
+		rest(dead);
 		return DEAD_BATCH_EMPTY;
+	}
 	r = dead_elect(dead->db, dead->options.instance, err);
 	if (r != 0)
 		return r == DEAD_ANOTHERS ? DEAD_BATCH_EMPTY : r;
@@ -99,7 +167,8 @@ static int64_t on_fault(struct dead_topic *dead, const struct err *err)
 	if (limit_pass(&dead->fault_limit, clock_now_ms(), &held))
 		log_warn("dead_topic_failed", LOG_STR("topic", dead->known->retry.dead_topic),
 			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-			LOG_INT("waiting", dead->waiting), LOG_INT("retry_in_ms", dead->pause_ms),
+			LOG_INT("waiting", dead->waiting.all),
+			LOG_INT("retry_in_ms", dead->pause_ms),
 			LOG_STR("next", "dead messages wait in the table; all else goes on"),
 			LOG_INT("held_back", held));
 	return dead->pause_ms;
@@ -113,6 +182,8 @@ static void on_success(struct dead_topic *dead)
 	dead->fault_limit.passed = 0; /* the next trouble is another one */
 }
 
+/* --- The thread -------------------------------------------------------------------------------------- */
+
 /* Another configuration: another producer, and refused messages may be welcome there. */
 static void take_config(struct dead_topic *dead)
 {
@@ -121,7 +192,7 @@ static void take_config(struct dead_topic *dead)
 	if (config == dead->known)
 		return;
 	dead_batch_drop_producer(dead);
-	dead->refused.count = 0;
+	dead_batch_begin_anew(dead);
 	dead->pause_ms = 0;
 	dead->known = config;
 }
@@ -135,7 +206,7 @@ static int64_t round_of(struct dead_topic *dead)
 	take_config(dead);
 	if (dead->known->retry.dead_topic[0] == '\0') {
 		resign(dead);
-		db_close(dead->db);
+		drop_db(dead);
 		metric_set(dead->waiting_gauge, 0);
 		return PAUSE_MOST_MS;
 	}
@@ -155,6 +226,7 @@ static void *run(void *arg)
 {
 	struct dead_topic *dead = arg;
 
+	(void)pthread_setname_np(pthread_self(), "dead topic");
 	while (!is_stopping(dead)) {
 		int64_t pause = round_of(dead);
 
@@ -172,10 +244,8 @@ static void *run(void *arg)
 static int make(struct dead_topic *dead, struct err *err)
 {
 	const struct dead_topic_options *options = &dead->options;
-	struct db_options db;
-	char name[32];
-	int r;
 
+	(void)pthread_mutex_init(&dead->db_lock, NULL);
 	dead->wake = (struct wake)WAKE_INIT;
 	dead->fault_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->cut_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
@@ -184,12 +254,7 @@ static int make(struct dead_topic *dead, struct err *err)
 	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
 	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
 	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
-	sidecar_db_options(options->config, options->instance, name, &db);
-	if (db.lock_timeout_ms > LOCK_TIMEOUT_MS)
-		db.lock_timeout_ms = LOCK_TIMEOUT_MS;
-	db.statement_timeout_ms = STATEMENT_MS;
-	r = wake_init(&dead->wake, err);
-	return r != 0 ? r : db_new(&dead->db, &db, err);
+	return wake_init(&dead->wake, err);
 }
 
 int dead_topic_new(
@@ -242,7 +307,7 @@ void dead_topic_stop(struct dead_topic *dead)
 	for (int waited = 0; waited < GOODBYE_MS && !atomic_load(&dead->ended); waited += 10)
 		(void)usleep(10000);
 	if (!atomic_load(&dead->ended))
-		db_interrupt(dead->db);
+		interrupt_db(dead);
 	(void)pthread_join(dead->thread, NULL);
 	dead->started = false;
 }
@@ -253,6 +318,7 @@ void dead_topic_free(struct dead_topic *dead)
 		return;
 	dead_batch_drop_producer(dead);
 	db_free(dead->db);
+	(void)pthread_mutex_destroy(&dead->db_lock);
 	wake_fini(&dead->wake);
 	free(dead);
 }

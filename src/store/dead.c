@@ -2,17 +2,27 @@
 
 #include "queries.h"
 
-int dead_count(struct db *db, int64_t cap, int64_t *out, struct err *err)
+static void add_place(struct params *params, const struct death *place)
+{
+	params_bigint(params, place->seq == 0 ? 0 : place->died_us);
+	params_bigint(params, place->seq);
+}
+
+int dead_count(struct db *db, int64_t cap, const struct death *place, struct dead_waiting *out,
+	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
 	params_bigint(&params, cap);
+	add_place(&params, place);
 	r = db_run(db, QUERY_DEAD_COUNT, &params, &rows, err);
-	if (r == 0)
-		*out = rows_int(rows, 0, 0);
-	return r;
+	if (r != 0)
+		return r;
+	out->all = rows_int(rows, 0, 0);
+	out->behind = rows_int(rows, 0, 1);
+	return 0;
 }
 
 int dead_elect(struct db *db, int32_t instance, struct err *err)
@@ -47,6 +57,7 @@ int dead_fetch(
 	without = params_array(&params, ARRAY_BIGINT);
 	for (size_t i = 0; i < request->without_count; i++)
 		array_bigint(&params, without, request->without[i].seq);
+	add_place(&params, &request->after);
 	return db_run(db, QUERY_DEAD_FETCH, &params, out, err);
 }
 

@@ -7,9 +7,6 @@
 
 #include "store/db.h"
 
-/* How many wait to be produced, at most `cap`. */
-int dead_count(struct db *db, int64_t cap, int64_t *out, struct err *err);
-
 /* DEAD_ANOTHERS: another instance produces them, or this one is fenced. */
 enum { DEAD_ANOTHERS = 1 };
 int dead_elect(struct db *db, int32_t instance, struct err *err);
@@ -22,9 +19,19 @@ struct death {
 	int64_t died_us; /* dead_at, microseconds since 1970 */
 };
 
+/* How many wait to be produced, and how many of them behind a death in the order of dying (seq 0 = before all); each
+ * at most `cap`. */
+struct dead_waiting {
+	int64_t all;
+	int64_t behind;
+};
+int dead_count(struct db *db, int64_t cap, const struct death *place, struct dead_waiting *out,
+	struct err *err);
+
 struct dead_request {
 	int max_rows;
-	int64_t max_bytes; /* the row that reaches it is the last one */
+	int64_t max_bytes;  /* the row that reaches it is the last one */
+	struct death after; /* seq 0 = from the first one */
 	const struct death *without;
 	size_t without_count;
 };

@@ -18,14 +18,17 @@ def elected(statements, instance):
     return statements.run("dead_elect", instance) == [(True,)]
 
 
-def fetched(statements, most=100, size=10**6, without=()):
+FIRST = (0, 0)  # the place before all
+
+
+def fetched(statements, most=100, size=10**6, without=(), place=FIRST):
     """Event ids of the next batch."""
-    return [row[4] for row in statements.run("dead_fetch", most, size, list(without))]
+    return [row[4] for row in statements.run("dead_fetch", most, size, list(without), *place)]
 
 
 def deaths(statements):
     """(seqs, when they died) of what waits."""
-    rows = statements.run("dead_fetch", 100, 10**9, [])
+    rows = statements.run("dead_fetch", 100, 10**9, [], *FIRST)
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
@@ -77,7 +80,7 @@ def test_what_is_alive_or_given_up_by_hand_does_not_come(db, statements):
     dead(db, "produced", dead_at="2026-01-01", dead_topic_at="2026-01-01")
     dead(db, "produced before", dead_at="2026-01-02", dead_topic_at="2026-01-01")
     assert fetched(statements) == ["produced before"]
-    assert statements.run("dead_count", 10) == [(1,)]
+    assert statements.run("dead_count", 10, *FIRST) == [(1, 1)]
 
 
 def test_a_batch_ends_with_the_message_that_makes_it_large(db, statements):
@@ -91,6 +94,31 @@ def test_what_is_left_out_does_not_come(db, statements):
     seq = dead(db, "a")
     dead(db, "b")
     assert fetched(statements, without=[seq]) == ["b"]
+
+
+def test_behind_a_place_come_those_that_died_later(db, statements):
+    """To the microsecond, and of those that died in the same one by seq."""
+    for number, dead_at in enumerate(("2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.000002",
+                                      "2026-01-01 00:00:00.000002", "2026-01-01 00:00:00.000003")):
+        dead(db, f"e{number}", dead_at=dead_at)
+    places = [(row[1], row[0]) for row in statements.run("dead_fetch", 100, 10**9, [], *FIRST)]
+    for number, place in enumerate(places):
+        behind = [f"e{later}" for later in range(number + 1, 4)]
+        assert fetched(statements, place=place) == behind
+        assert statements.run("dead_count", 10, *place) == [(4, len(behind))]
+        assert statements.run("dead_count", 2, *place) == [(2, min(2, len(behind)))], "both have the cap"
+
+
+@pytest.mark.parametrize("never", ["infinity", "-infinity"])
+def test_a_death_at_no_time_stops_nobody(db, statements, never):
+    """Somebody's hand; it cannot be told of, and is not counted."""
+    dead(db, "never", dead_at=never)
+    seq = dead(db, "a", dead_at="2026-01-01")
+    assert fetched(statements) == ["a"]
+    assert statements.run("dead_count", 10, *FIRST) == [(1, 1)]
+    told = deaths(statements)
+    db.execute("UPDATE inbox.inbox_messages SET dead_at = %s", [never])
+    assert statements.run("dead_mark", *told) == [(seq,)], "of no further interest"
 
 
 def test_a_death_is_noted_once(db, statements):

@@ -120,16 +120,28 @@ def test_what_the_dead_topic_has_heard_of_costs_nothing_any_more(db, full, knowl
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = now(),"
                " dead_topic_at = now() WHERE seq > %s", [ROWS - 5000])
     db.execute("VACUUM ANALYZE inbox.inbox_messages" if knowledge == "analyzed" else "VACUUM inbox.inbox_messages")
-    for name, values in (("dead_count", [10_000]), ("dead_fetch", [200, 10**6, []])):
+    for name, values in (("dead_count", [10_000, 0, 0]), ("dead_fetch", [200, 10**6, [], 0, 0])):
         plan = full.explain(name, *values)
         assert "inbox_messages_dead_topic" in plan.indexes(), name
         assert plan.pages() < 20, name
     db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = NULL WHERE seq > %s", [ROWS - 50])
-    plan = full.explain("dead_fetch", 200, 10**6, [])
+    plan = full.explain("dead_fetch", 200, 10**6, [], 0, 0)
     assert "inbox_messages_dead_topic" in plan.indexes()
     assert not plan.scans_whole("inbox_messages")
-    assert len(full.run("dead_fetch", 200, 10**6, [])) == 50
+    assert len(full.run("dead_fetch", 200, 10**6, [], 0, 0)) == 50
     assert plan.pages() < 1500
+
+
+def test_what_the_dead_topic_has_refused_is_not_read_again(db, full):
+    """However many wait before a place, who looks behind it reads what is there."""
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = clock_timestamp()"
+               " WHERE seq > %s", [ROWS - 5000])
+    place = db.execute("SELECT (extract(epoch FROM dead_at) * 1000000)::bigint, seq FROM inbox.inbox_messages"
+                       " WHERE dead_at IS NOT NULL ORDER BY dead_at DESC, seq DESC OFFSET 10 LIMIT 1").fetchone()
+    plan = full.explain("dead_fetch", 200, 10**6, [], *place)
+    assert "inbox_messages_dead_topic" in plan.indexes()
+    assert plan.pages() < 100
+    assert len(full.run("dead_fetch", 200, 10**6, [], *place)) == 10
 
 
 KINDS = ["payload", "processed", "dead", "dead_produced", "rejects", "conflicts", "audit", "instances"]

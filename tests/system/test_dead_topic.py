@@ -273,6 +273,53 @@ def test_what_the_topic_refuses_holds_up_nothing_behind_it(start, handler, produ
     assert "event=dead_topic_failed" not in sidecar.stderr, "nothing waits for what the topic refuses"
 
 
+def test_what_was_refused_and_is_gone_holds_up_nothing(start, handler, produce, streams, topic, make_topic, inbox):
+    compacted = make_topic(partitions=1, cleanup_policy="compact")
+    sidecar = start(retry={"dead_topic": compacted})
+    handler(sidecar, always(dead()))
+    produce(topic, b"{}", key=None, headers=[("id", "without")], partition=0)
+    eventually(lambda: "event=dead_message_refused" in sidecar.stderr)
+    inbox.execute("DELETE FROM inbox.inbox_messages")
+    produce(topic, b"{}", key=b"k", headers=[("id", "with")], partition=0)
+    eventually(lambda: noted(inbox) == 1)
+    assert ids(streams.read_what_is_there(compacted)) == ["with"]
+
+
+def many_dead(inbox, count):
+    """So many dead messages without a key, as if they had died in deliveries of another sidecar."""
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
+                  " headers, payload, payload_digest, claimed_by, delivery_count, dead_at)"
+                  " SELECT 'elsewhere', 'm' || i, 't', 'elsewhere', 0, i, '[]', '{}', 'd', 1, 1,"
+                  " now() - interval '1 hour' + i * interval '1 ms' FROM generate_series(1, %s) i", [count])
+
+
+@pytest.mark.big
+@pytest.mark.timeout(600)
+def test_however_many_are_refused_what_is_behind_them_is_produced(one_dead, handler, produce, streams, topic,
+                                                                  make_topic, inbox):
+    """More than anybody would remember."""
+    compacted = make_topic(partitions=1, cleanup_policy="compact")
+    inbox.execute("DELETE FROM inbox.inbox_messages")
+    many_dead(inbox, 9_500)
+    produce(topic, b"{}", key=b"k", headers=[("id", "with")], partition=0)
+    inbox.wait_status("with", "dead")
+    configure(one_dead, compacted)
+    eventually(lambda: noted(inbox) == 1, timeout=400)
+    assert ids(streams.read_what_is_there(compacted)) == ["with"]
+
+
+def test_its_connection_is_counted_while_there_is_a_topic(one_dead, dead_topic):
+    def connections():
+        scrape = one_dead.metrics()
+        return sum(scrape.value("inboxd_pg_connections", state=state)
+                   for state in ("closed", "idle", "busy", "transaction"))
+
+    without = connections()
+    for name, more in ((dead_topic, 1), ("", 0)):
+        configure(one_dead, name)
+        eventually(lambda: connections() == without + more)  # pylint: disable=cell-var-from-loop
+
+
 def test_retention_leaves_what_was_not_produced(start, handler, streams, topic, name, inbox):
     missing = f"{name}.missing"
     sidecar = start(retry={"dead_topic": missing}, retention={"dead": "100ms"})
