@@ -111,8 +111,8 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		report_fatal(consumer);
 		return;
 	}
-	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-		consumer->events->broker(consumer->events->arg, false);
+	consumer->events->broker_failed(
+		consumer->events->arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 	advice = trust_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
 	if (advice == NULL)
 		log_error_code((rd_kafka_resp_err_t)code, reason);

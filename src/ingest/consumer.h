@@ -28,7 +28,8 @@ struct consumer_events {
 	void (*revoked)(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
 	/* An asynchronous commit was refused for this partition. */
 	void (*not_committed)(void *arg, const rd_kafka_topic_partition_t *place);
-	void (*broker)(void *arg, bool up);
+	/* One failed; `all`: none is left, says librdkafka, which does not always. */
+	void (*broker_failed)(void *arg, bool all);
 	/* librdkafka gives up for good. */
 	void (*fatal)(void *arg, const struct err *err);
 	void *arg;

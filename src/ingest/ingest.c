@@ -9,7 +9,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/adoption.h"
-#include "ingest/ask.h"
+#include "ingest/brokers.h"
 #include "ingest/collect.h"
 #include "ingest/membership.h"
 #include "ingest/offsets.h"
@@ -26,7 +26,6 @@
 #define BLOCKED_POLL_US   20000LL
 #define PEEK_EVERY_MS     4000
 #define LOOK_EVERY_MS     2000
-#define BROKER_WAIT_MS    500
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
@@ -45,13 +44,6 @@ static bool is_halted(const struct ingest *ingest)
 static bool is_stopping(const struct ingest *ingest)
 {
 	return atomic_load_explicit(&ingest->stop, memory_order_relaxed);
-}
-
-static void on_broker(void *arg, bool up)
-{
-	struct ingest *ingest = arg;
-
-	atomic_store(&ingest->options.health->broker_ok, up);
 }
 
 static void on_fatal(void *arg, const struct err *err)
@@ -99,7 +91,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		.assigned = ownership_assigned,
 		.revoked = ownership_revoked,
 		.not_committed = offsets_not_committed,
-		.broker = on_broker,
+		.broker_failed = brokers_failed,
 		.fatal = on_fatal,
 		.arg = ingest,
 	};
@@ -257,11 +249,8 @@ static void collect(struct ingest *ingest)
 		record = consumer_poll(
 			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
 		ingest->alone = record == NULL && may_store(ingest);
-		if (record != NULL) {
+		if (record != NULL)
 			collect_one(ingest, record);
-			atomic_store_explicit(
-				&ingest->options.health->broker_ok, true, memory_order_relaxed);
-		}
 		now_us = clock_now_us();
 	} while (!ingest->changed && !ingest->alone && !is_stopping(ingest) &&
 		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
@@ -315,9 +304,7 @@ static void look_around(struct ingest *ingest)
 	offsets_show_lag(ingest);
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
 	retention_hear(&ingest->retention, ingest->options.config);
-	if (!atomic_load(&health->broker_ok) &&
-		ask_reaches_broker(consumer_handle(ingest->consumer), BROKER_WAIT_MS))
-		atomic_store(&health->broker_ok, true);
+	brokers_look(ingest);
 }
 
 static void peek(struct ingest *ingest)

@@ -175,7 +175,7 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
-	atomic_store(&ingest->options.health->broker_ok, true);
+	ingest->look_at_ms = 0; /* a broker was there just now: who did not know may ask */
 	ingest->changed = true;
 	log_info("partitions_assigned", LOG_INT("count", list->cnt),
 		LOG_INT("now",

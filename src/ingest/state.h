@@ -104,6 +104,8 @@ struct ingest {
 	int64_t peek_at_ms;
 	int64_t look_at_ms; /* lag, broker */
 	int64_t ends_at_ms; /* of partitions that are paused */
+	bool broker_doubted;
+	int unanswered; /* questions to brokers, in a row */
 	struct limit place_limit;
 	struct metric *batch_seconds;
 	struct metric *paused;
