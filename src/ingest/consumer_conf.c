@@ -54,7 +54,7 @@ static const struct option enforced_of_producer[] = {
 	{ "max.in.flight.requests.per.connection", "5" },
 	{ "message.send.max.retries", "2147483647" },
 	{ "queuing.strategy", "fifo" },
-	{ "linger.ms", "5" },
+	{ "linger.ms", "1" },
 	{ "message.timeout.ms", "10000" },
 };
 

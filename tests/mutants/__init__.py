@@ -1,5 +1,5 @@
 """Each rule of docs/rules.md taken out of the sources; run.py expects a test to notice."""
 
-from mutants import handlers, memory, order, world
+from mutants import handlers, memory, operations, order, world
 
-ALL = [*memory.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS]
+ALL = [*memory.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS, *operations.MUTANTS]

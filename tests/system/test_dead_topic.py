@@ -203,6 +203,24 @@ def test_a_broker_that_is_away_keeps_them_waiting(start, handler, kafka, streams
     assert "a" in ids(streams.read_what_is_there(dead_topic))
 
 
+def test_what_the_brokers_have_not_confirmed_is_not_noted_and_comes_first_when_they_are_back(
+        start, handler, kafka, streams, topic, dead_topic, inbox):
+    """The producer is there already: it takes the message, and nobody ever confirms it."""
+    sidecar = start()
+    client = handler(sidecar, by_id({"a": dead(), "b": NEVER}))
+    streams.events(topic, ["a", "b"])
+    eventually(lambda: noted(inbox) == 1)
+    delivery = eventually(lambda: [one for one in client.deliveries if one.event_id == "b"])[0]
+    kafka.stop()
+    client.answer(delivery, dead())
+    inbox.wait_status("b", "dead")
+    eventually(lambda: "event=dead_topic_failed" in sidecar.stderr, timeout=40)
+    assert noted(inbox) == 1
+    kafka.start()
+    eventually(lambda: noted(inbox) == 2, timeout=50)
+    assert set(ids(streams.read_what_is_there(dead_topic))) == {"a", "b"}
+
+
 def test_a_sidecar_stops_in_time_with_the_broker_away(start, handler, kafka, streams, topic, inbox):
     sidecar = start()
     client = handler(sidecar, always(NEVER))
@@ -293,18 +311,17 @@ def many_dead(inbox, count):
                   " now() - interval '1 hour' + i * interval '1 ms' FROM generate_series(1, %s) i", [count])
 
 
-@pytest.mark.big
-@pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=[pytest.mark.big, pytest.mark.timeout(600)])])
 def test_however_many_are_refused_what_is_behind_them_is_produced(one_dead, handler, produce, streams, topic,
-                                                                  make_topic, inbox):
-    """More than anybody would remember."""
+                                                                  make_topic, inbox, count):
+    """More than a batch, and more than anybody would remember."""
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     inbox.execute("DELETE FROM inbox.inbox_messages")
-    many_dead(inbox, 9_500)
+    many_dead(inbox, count)
     produce(topic, b"{}", key=b"k", headers=[("id", "with")], partition=0)
     inbox.wait_status("with", "dead")
     configure(one_dead, compacted)
-    eventually(lambda: noted(inbox) == 1, timeout=400)
+    eventually(lambda: noted(inbox) == 1, timeout=30 + count / 20)
     assert ids(streams.read_what_is_there(compacted)) == ["with"]
 
 
