@@ -14,6 +14,8 @@ from support.standby import Standby
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true",
                      help="random kills and rebalances for minutes, every delay on its own")
+    parser.addoption("--retention-rows", type=int, metavar="N",
+                     help="old rows that retention deletes under load; 60,000, with --long 10,000,000")
 
 
 def pytest_configure(config):
