@@ -1,13 +1,20 @@
--- A cheap look at what waits in the given partitions: how many (up to a cap), and since when.
--- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
+-- A cheap look at what waits in the given partitions: how many (all together up to a cap), and since when.
+-- Caller: store/gauges.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap. Back: waiting, milliseconds since the oldest was due.
-SELECT coalesce(sum(c.waiting), 0)::bigint,
-       greatest(coalesce(extract(epoch FROM now() - min(c.oldest)) * 1000, 0), 0)::bigint
+SELECT (SELECT count(*)
+        FROM (SELECT 1 FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
+              CROSS JOIN LATERAL (
+                  SELECT 1 FROM inbox.inbox_messages m
+                  WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
+                    AND m.available_at < 'infinity'
+                  ORDER BY m.available_at, m.seq
+                  LIMIT $3::bigint) w
+              LIMIT $3::bigint) c),
+       greatest(coalesce(extract(epoch FROM now() - min(f.available_at)) * 1000, 0), 0)::bigint
 FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS waiting, min(w.available_at) AS oldest
-    FROM (SELECT m.available_at FROM inbox.inbox_messages m
-          WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
-            AND m.available_at < 'infinity'
-          ORDER BY m.available_at, m.seq
-          LIMIT $3::bigint) w) c
+    SELECT m.available_at FROM inbox.inbox_messages m
+    WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
+      AND m.available_at < 'infinity'
+    ORDER BY m.available_at, m.seq
+    LIMIT 1) f

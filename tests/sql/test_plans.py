@@ -109,6 +109,18 @@ def test_every_statement_finds_its_index(db, full):
         assert not plan.scans_whole("inbox_messages"), name
 
 
+def test_what_waits_is_counted_up_to_a_cap_for_all_partitions_together(db, full):
+    four = (["orders"] * 4, [0, 1, 2, 3])
+    db.execute("UPDATE inbox.inbox_messages SET available_at = now() - interval '3 hours' WHERE seq = ("
+               "SELECT max(seq) FROM inbox.inbox_messages WHERE kafka_partition = 2 AND available_at < now())")
+    (counted, oldest_ms), = full.run("count_waiting", *four, 1000)
+    assert counted == 1000, "not of each"
+    assert 3 * 3600 * 1000 <= oldest_ms < 4 * 3600 * 1000, "of the others, too"
+    assert full.explain("count_waiting", *four, 1000).pages() < full.explain("count_waiting", *four, 10_000).pages() / 2
+    (counted, _), = full.run("count_waiting", *four, 10**6)
+    assert counted == ROWS // 10
+
+
 def test_any_waiting_reads_a_page_or_two_of_a_partition(full):
     plan = full.explain("any_waiting", ["orders"] * 4, [0, 1, 2, 3])
     assert not plan.scans_whole("inbox_messages")
