@@ -79,7 +79,8 @@ static void set_times(struct span *span, const struct trace_event *event)
 
 	span->start_us = event->start_us + wall_us;
 	span->end_us = event->end_us + wall_us;
-	if (event->since_ms >= 0 && event->since_ms * 1000 < span->start_us)
+	/* Whatever the producer wrote: not multiplied before it is known to be small. */
+	if (event->since_ms >= 0 && event->since_ms < span->start_us / 1000)
 		span->start_us = event->since_ms * 1000;
 }
 

@@ -79,6 +79,16 @@ def test_a_message_has_four_spans_one_below_the_other(start_traced, handler, col
     assert not any(span.failed for span in spans.values())
 
 
+def test_a_record_from_the_end_of_time_was_received_when_it_came(start_traced, handler, collector, streams, make_topic):
+    """A record's timestamp is whatever its producer wrote."""
+    topic = make_topic(message_timestamp_after_max_ms=2**63 - 1)
+    before = time.time_ns()
+    handler(start_traced(kafka={"topics": [topic]}), always(DONE))
+    streams.produce(topic, b"{}", headers=[("id", "x")], timestamp=2**63 - 2)
+    eventually(lambda: len(collector.of("x")) == 4)
+    assert all(before - 10**9 < span.start <= span.end < time.time_ns() for span in collector.of("x"))
+
+
 def test_a_span_says_what_it_is_about(start_traced, handler, collector, streams, topic, inbox, group):
     handler(start_traced(), always(DONE), name="billing")
     produce(streams, topic, "x")
