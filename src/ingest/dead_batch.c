@@ -115,6 +115,7 @@ static int judge(struct dead_topic *dead, const struct rows *rows, struct err *e
 {
 	const char *words = producer_last_words(dead->producer);
 	int64_t produced = 0;
+	int judged = dead->mail.count;
 	int refused = 0;
 	int r = 0;
 
@@ -129,6 +130,8 @@ static int judge(struct dead_topic *dead, const struct rows *rows, struct err *e
 		} else if (mail_is_refused(fate)) {
 			say_refused(dead, rows, row, fate);
 			refused++;
+		} else if (fate == MAIL_NOT_TRIED) {
+			judged = row < judged ? row : judged;
 		} else if (r == 0) {
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
 				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
@@ -137,8 +140,8 @@ static int judge(struct dead_topic *dead, const struct rows *rows, struct err *e
 	}
 	if (refused > 0)
 		metric_add(dead->failures, 1);
-	if (r == 0)
-		step_on(dead, death_of(rows, dead->mail.count - 1), refused > 0);
+	if (r == 0 && judged > 0)
+		step_on(dead, death_of(rows, judged - 1), refused > 0);
 	metric_add(dead->produced, produced);
 	dead->used_ms = clock_now_ms();
 	return r;

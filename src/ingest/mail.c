@@ -4,6 +4,7 @@
 
 #define CONFIRM_MS      15000 /* every record has a fate after message.timeout.ms */
 #define CONFIRM_LAST_MS 2000
+#define ALONE_MS        10000 /* another sidecar takes over who was not seen for half a minute */
 #define SLICE_MS        100
 
 bool mail_is_refused(rd_kafka_resp_err_t fate)
@@ -59,6 +60,31 @@ static bool send_alone(struct mail *mail, int row)
 	return confirmed(mail);
 }
 
+static bool is_settled(rd_kafka_resp_err_t fate)
+{
+	return fate == RD_KAFKA_RESP_ERR_NO_ERROR || mail_is_refused(fate);
+}
+
+/* Until one goes wrong, or it takes too long: the others would wait as long, each of them. */
+static bool send_refused_alone(struct mail *mail)
+{
+	int64_t until_ms = clock_now_ms() + ALONE_MS;
+	bool known = true;
+	bool well = true;
+
+	for (int row = 0; known && row < mail->count; row++) {
+		if (!mail_is_refused(mail->fates[row]))
+			continue;
+		if (!well || atomic_load(mail->stop) || clock_now_ms() >= until_ms) {
+			mail->fates[row] = MAIL_NOT_TRIED;
+			continue;
+		}
+		known = send_alone(mail, row);
+		well = is_settled(mail->fates[row]);
+	}
+	return known;
+}
+
 bool mail_run(struct mail *mail)
 {
 	bool known;
@@ -68,9 +94,5 @@ bool mail_run(struct mail *mail)
 		send_row(mail, row, LETTER_WHOLE);
 	}
 	known = confirmed(mail);
-	for (int row = 0; known && row < mail->count && !atomic_load(mail->stop); row++) {
-		if (mail_is_refused(mail->fates[row]))
-			known = send_alone(mail, row);
-	}
-	return known;
+	return known && send_refused_alone(mail);
 }

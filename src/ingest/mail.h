@@ -9,7 +9,10 @@
 
 #include "ingest/letter.h"
 
-#define MAIL_MOST 200 /* records of a batch */
+#define MAIL_MOST      200 /* records of a batch */
+
+/* Refused in company, and there was no time to send it alone: it comes again with the next batch. */
+#define MAIL_NOT_TRIED RD_KAFKA_RESP_ERR__RETRY
 
 struct mail {
 	struct producer *producer;

@@ -2,6 +2,8 @@
 is spent, and work resumes by itself.
 """
 
+import signal
+
 import pytest
 
 from brokers import Proxied
@@ -148,3 +150,28 @@ def test_a_slow_link(fleet, broker, name, group):
     finally:
         broker.proxy.slow_down(None, 0)
     assert {delivered.instance for delivered in fleet.ledger.deliveries} == {"i1", "i2"}
+
+
+def test_who_produces_to_a_slow_dead_topic_is_seen_all_the_time(broker, make_inboxd, inbox, name):
+    """Another one takes over who was not seen for half a minute, and sends what is under way once more. What the topic
+    refuses goes alone, and twice: a batch of it would take a minute over this link."""
+    for topic, settings in ((name, {}), (f"{name}.dead", {"cleanup_policy": "compact"})):
+        broker.streams.create(topic, 1, **settings)
+    sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, **FAST}).start()
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
+                  " headers, payload, payload_digest, claimed_by, delivery_count, dead_at)"
+                  " SELECT 'elsewhere', 'm' || i, 't', 'elsewhere', 0, i, '[]', '{}', 'd', 1, 1, now()"
+                  " FROM generate_series(1, 400) i")
+    broker.proxy.slow_down(10**9, 0.1)
+    try:
+        sidecar.write_configuration({"retry": {"dead_topic": f"{name}.dead"}})
+        sidecar.signal(signal.SIGHUP)
+        eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_dead_topic") == 1)
+        seen = []
+        eventually(lambda: seen.append(inbox.value("SELECT extract(epoch FROM clock_timestamp() - seen_at)"
+                                                   " FROM inbox.inbox_dead_topic"))
+                   or sidecar.metric("inboxd_dead_topic_failures_total") >= 2, timeout=200, every=0.2)
+    finally:
+        broker.proxy.slow_down(None, 0)
+    assert max(seen) < 20
+    assert sidecar.stop() == 0
