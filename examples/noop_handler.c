@@ -98,7 +98,8 @@ static char *put_candidate(struct identities *seen, const char *source, const ch
 	at = seen->texts + seen->length;
 	memcpy(at, source, source_length);
 	at[source_length] = '\x1f';
-	memcpy(at + source_length + 1, id, id_length + 1);
+	memcpy(at + source_length + 1, id, id_length);
+	at[needed - 1] = '\0';
 	return at;
 }
 

@@ -174,11 +174,13 @@ static void what_is_not_printable_is_found_wherever_it_stands(void **state)
 	char text[40];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(text) * sizeof(others); i++) {
-		memset(text, i % 2 == 0 ? ' ' : '~', sizeof(text));
-		assert_true(ascii_is_printable((struct bytes){ text, sizeof(text) }));
-		text[i / sizeof(others)] = others[i % sizeof(others)];
-		assert_false(ascii_is_printable((struct bytes){ text, sizeof(text) }));
+	for (size_t i = 0; i < sizeof(text); i++) {
+		for (size_t other = 0; other < sizeof(others); other++) {
+			memset(text, other % 2 == 0 ? ' ' : '~', sizeof(text));
+			assert_true(ascii_is_printable((struct bytes){ text, sizeof(text) }));
+			text[i] = others[other];
+			assert_false(ascii_is_printable((struct bytes){ text, sizeof(text) }));
+		}
 	}
 	assert_true(ascii_is_printable(BYTES_LITERAL("")));
 	assert_false(ascii_is_printable((struct bytes){ NULL, 0 }));
