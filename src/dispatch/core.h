@@ -258,7 +258,7 @@ void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fat
 void held_ready(struct dispatch *dispatch, struct entry *entry);
 /* Parks, gives back. From any state but SETTLING. */
 void held_park(struct dispatch *dispatch, struct entry *entry);
-/* Parks one that is ready, and whoever is queued behind it; from now on they count for nobody's share. */
+/* Parks one that is ready or queued; from now on it counts for nobody's share. */
 void held_shed(struct dispatch *dispatch, struct entry *entry);
 void held_return(struct dispatch *dispatch, struct entry *entry);
 /* The entry has its verdict: to the settler; what is queued behind one that goes outside is parked. */

@@ -108,9 +108,10 @@ bool handlers_has_others(const struct dispatch *dispatch, const struct handler *
 	return false;
 }
 
+/* One at least; and a tenth of a small number is one as well. */
 static size_t share_of(int64_t most)
 {
-	return (size_t)most / 10 * 9 + 1;
+	return most > 1 ? (size_t)(most - (most + 9) / 10) : 1;
 }
 
 /* Above its share, or not yet worked off to half of it again. */
@@ -157,17 +158,41 @@ static bool exceeds_share(const struct dispatch *dispatch, const struct handler 
 	       handler->held_bytes > share_of(config->inbox.max_claimed_bytes);
 }
 
-/* What was on its way when its routing was closed may have taken the others' tenth as well, and a handler
- * that stands still would never give it back: what came last goes to the table. */
+/* Those behind `first` in its lane, the last one first. */
+static void shed_behind(struct dispatch *dispatch, struct handler *handler, struct entry *first)
+{
+	struct entry *at =
+		first->lane == NULL ? NULL : TAILQ_LAST(&first->lane->entries, entry_list);
+
+	while (at != NULL && at != first && exceeds_share(dispatch, handler)) {
+		struct entry *before = TAILQ_PREV(at, entry_list, lane_link);
+
+		if (at->state == ENTRY_QUEUED && at->handler == handler)
+			held_shed(dispatch, at);
+		at = before;
+	}
+}
+
+/* What was on its way when its routing was closed may have taken the others' tenth as well, or there were no others
+ * then; and a handler that stands still would never give it back: what came last goes to the table. */
 static void shed(struct dispatch *dispatch, struct handler *handler)
 {
-	struct entry *last;
+	struct session *session;
+	struct entry *entry;
 
+	weigh(dispatch, handler);
 	if (!handler->full)
 		return;
 	while (exceeds_share(dispatch, handler) &&
-		(last = TAILQ_LAST(&handler->ready, entry_list)) != NULL)
-		held_shed(dispatch, last);
+		(entry = TAILQ_LAST(&handler->ready, entry_list)) != NULL) {
+		shed_behind(dispatch, handler, entry);
+		if (exceeds_share(dispatch, handler))
+			held_shed(dispatch, entry);
+	}
+	TAILQ_FOREACH (session, &handler->sessions, group_link) {
+		TAILQ_FOREACH (entry, &session->open, link)
+			shed_behind(dispatch, handler, entry);
+	}
 }
 
 int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,

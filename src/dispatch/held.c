@@ -193,13 +193,7 @@ void held_park(struct dispatch *dispatch, struct entry *entry)
 
 void held_shed(struct dispatch *dispatch, struct entry *entry)
 {
-	struct entry *follower = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
-
-	for (; follower != NULL; follower = TAILQ_NEXT(follower, lane_link)) {
-		if (follower->state == ENTRY_QUEUED)
-			count_for(dispatch, follower, NULL);
-	}
-	handlers_dequeue(entry);
+	detach(dispatch, entry);
 	entry->state = ENTRY_QUEUED;
 	count_for(dispatch, entry, NULL);
 	held_park(dispatch, entry);

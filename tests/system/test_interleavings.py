@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from support.scripts import always, DONE
 from support.wait import eventually
 from support.wire import NEVER, retry
@@ -121,6 +123,46 @@ def test_a_handler_that_stands_still_gives_back_what_is_more_than_its_share(star
     eventually(lambda: len(set(slow.event_ids)) == 300)
     assert all(slow.event_ids.index(f"a{number}") < slow.event_ids.index(f"a{number + 150}")
                for number in range(150))
+
+
+def keyed_of(name, count, keys):
+    return [{"value": b"{}", "key": f"{name}{number % keys}", "partition": 0,
+             "headers": [("id", f"{name}{number}"), ("eventType", f"{name}.x")]} for number in range(count)]
+
+
+@pytest.mark.parametrize("room", [20, 100])
+def test_a_handler_that_filled_memory_alone_makes_room_for_one_that_comes_later(start_inboxd, handler, produce,
+                                                                               streams, topic, inbox, room):
+    sidecar = start_inboxd(inbox={"max_claimed": room})
+    slow = handler(sidecar, name="a", subscribe=subscribed("a"))
+    slow.window(0)
+    streams.produce_many(topic, keyed_of("a", 300, 300))
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.messages WHERE status = 'claimed'") == room)
+    other = handler(sidecar, name="b", subscribe=subscribed("b"))
+    for number in range(10):
+        send(produce, topic, f"b{number}", kind="b", key=f"b{number}")
+    eventually(lambda: len(other.event_ids) == 10)
+
+
+def test_what_waits_behind_the_open_messages_of_a_handler_makes_room_as_well(start_inboxd, handler, produce,
+                                                                            streams, topic, inbox):
+    """Nothing is ready, for it has one of each key already."""
+    sidecar = start_inboxd(inbox={"max_claimed": 100})
+    slow = handler(sidecar, always(NEVER), name="a", subscribe=subscribed("a"))
+    other = handler(sidecar, name="b", subscribe=subscribed("b"))
+    streams.produce_many(topic, keyed_of("a", 300, 3))
+    slow.wait_count(3)
+    inbox.wait_stored(300)
+    for number in range(10):
+        send(produce, topic, f"b{number}", kind="b", key=f"b{number}")
+    eventually(lambda: len(other.event_ids) == 10)
+    assert len(slow.deliveries) == 3
+    slow.decide = always(DONE)
+    for delivery in list(slow.deliveries):
+        slow.answer(delivery, DONE)
+    eventually(lambda: len(slow.event_ids) == 300)
+    assert sorted(slow.event_ids, key=lambda name: (int(name[1:]) % 3, int(name[1:]))) == \
+        sorted(slow.event_ids, key=lambda name: int(name[1:]) % 3)
 
 
 def commits(inbox):
