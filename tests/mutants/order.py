@@ -36,8 +36,8 @@ MUTANTS = [
            tests=[LANES + "a_lower_offset_that_arrives_late_goes_next"]),
     # R11
     mutant("R11", "a row is born claimed behind a waiting one",
-           edit("sql/queries/insert_messages.sql", "CASE WHEN NOT i.asks THEN false",
-                "CASE WHEN NOT i.asks OR i.asks THEN false"),
+           edit("sql/queries/insert_messages.sql", "CASE WHEN NOT r.asks THEN false",
+                "CASE WHEN NOT r.asks OR r.asks THEN false"),
            tests=[INBOX + "a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key"]),
     mutant("R11", "in a dirty partition nothing asks",
            edit("src/model/gate.c", ".asks = ordered && entry->dirty", ".asks = ordered && !entry"),
