@@ -11,6 +11,7 @@
  *	lines.c    what each line of a handler does
  *	deliver.c  deliveries on their way to a handler
  *	settler.c  verdicts on their way to the table
+ *	company.c  when they have waited enough for more (pure)
  *	tracing.c  spans of deliveries and settles
  *	claimer.c  what to ask the table for, and when
  *	claimed.c  what the table answered
@@ -113,6 +114,7 @@ struct settler {
 	struct entry_list pending; /* to be settled now */
 	size_t pending_count;
 	int64_t since_ms;         /* when the first of them came */
+	int64_t last_ms;          /* when the last one came */
 	struct entry_list locked; /* their rows are locked, by retry_at_ms */
 	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;

@@ -7,13 +7,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "dispatch/company.h"
 #include "dispatch/core.h"
 
 #define BATCH_MOST     2000
-#define BATCH_ENOUGH   1000 /* a larger one costs no less for each */
-#define LINGER_MS      5
-#define LINGER_BUSY_MS 20
-#define BUSY_FROM      256 /* delivered and not settled */
 #define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
 
 void settler_init(struct settler *settler)
@@ -25,9 +22,12 @@ void settler_init(struct settler *settler)
 
 void settler_add(struct dispatch *dispatch, struct entry *entry)
 {
-	TAILQ_INSERT_TAIL(&dispatch->settler.pending, entry, link);
-	if (dispatch->settler.pending_count++ == 0)
-		dispatch->settler.since_ms = clock_now_ms();
+	struct settler *settler = &dispatch->settler;
+
+	TAILQ_INSERT_TAIL(&settler->pending, entry, link);
+	settler->last_ms = clock_now_ms();
+	if (settler->pending_count++ == 0)
+		settler->since_ms = settler->last_ms;
 	dispatch_stir(dispatch);
 }
 
@@ -113,31 +113,32 @@ static bool may_give(const struct dispatch *dispatch)
 	return worker_pool_idle(dispatch->pool) > kept;
 }
 
-/* So much is under way that hundreds of verdicts come in a moment, and little waits for a settle to become next
- * of its key. */
-static bool is_busy(const struct dispatch *dispatch)
+/* Messages in memory that are neither in flight nor ready to go: in most cases the next of a key. */
+static size_t behind(const struct dispatch *dispatch)
 {
 	const struct handler *handler = dispatch->handlers;
-	size_t besides = dispatch->in_flight;
+	size_t others = dispatch->in_flight;
 
 	for (; handler != NULL; handler = handler->hh.next)
-		besides += handler->ready_count;
-	return dispatch->in_flight >= BUSY_FROM && dispatch->held < besides + dispatch->in_flight;
+		others += handler->ready_count;
+	return dispatch->held > others ? dispatch->held - others : 0;
 }
 
-/* A transaction costs nearly the same for one verdict as for hundreds. As long as most of what is in flight is
- * still at its handlers, more verdicts are about to come: they are waited for, a moment. */
 static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 {
 	const struct settler *settler = &dispatch->settler;
-	bool busy = is_busy(dispatch);
-	int64_t linger_ms = busy ? LINGER_BUSY_MS : LINGER_MS;
+	const struct company company = {
+		.verdicts = settler->pending_count,
+		.in_flight = dispatch->in_flight,
+		.behind = behind(dispatch),
+		.settles = settler->jobs,
+		.since_ms = settler->since_ms,
+		.last_ms = settler->last_ms,
+	};
 
-	if ((!busy && settler->pending_count * 2 >= dispatch->in_flight) ||
-		settler->pending_count >= BATCH_ENOUGH || now_ms - settler->since_ms >= linger_ms ||
-		dispatch_is_stopping(dispatch))
+	if (company_is_enough(&company, now_ms) || dispatch_is_stopping(dispatch))
 		return true;
-	dispatch_linger(dispatch, linger_ms);
+	dispatch_linger(dispatch, COMPANY_WAIT_MS);
 	return false;
 }
 
