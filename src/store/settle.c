@@ -292,16 +292,29 @@ static int settle_sorted(struct settling *s, struct err *err)
 	return r;
 }
 
+/* That of the majority, if there is one (Boyer and Moore's vote); 0: no row is plain. */
+static int usual_count(const struct settle_row *rows, size_t count)
+{
+	int usual = 0;
+	size_t votes = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!rows[i].plain)
+			continue;
+		if (votes == 0)
+			usual = rows[i].delivery_count;
+		votes = rows[i].delivery_count == usual ? votes + 1 : votes - 1;
+	}
+	return usual;
+}
+
 /* The fast statement takes one delivery count: rows with another go with the verdicts that have more to say. */
 static void keep_alike(struct settle_row *rows, size_t count)
 {
-	const struct settle_row *first = NULL;
+	int usual = usual_count(rows, count);
 
-	for (size_t i = 0; i < count; i++) {
-		if (rows[i].plain && first == NULL)
-			first = &rows[i];
-		rows[i].plain = rows[i].plain && rows[i].delivery_count == first->delivery_count;
-	}
+	for (size_t i = 0; i < count; i++)
+		rows[i].plain = rows[i].plain && rows[i].delivery_count == usual;
 }
 
 static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
