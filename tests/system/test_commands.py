@@ -227,6 +227,11 @@ def test_a_replay_of_many_goes_in_pages_and_visits_each_once(inboxd, handler, st
     assert pages == [1000, 1000, 500]
 
 
+def not_ignored():
+    """What a shell starts in the background ignores SIGINT, and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(sidecar, inbox, *arguments):
     """stderr of a command that got SIGINT while its first page waited to write its row of the audit."""
     with inbox.connect() as locker:
