@@ -12,15 +12,16 @@
 #define COMPANY_ENOUGH    1000 /* more cost no less for each */
 #define COMPANY_WAIT_MS   5
 #define COMPANY_LONGER_MS 20
-#define COMPANY_BUSY_FROM 256 /* delivered and not settled */
+#define COMPANY_BUSY_FROM 256 /* delivered and not settled, or about to be delivered */
 
 struct company {
 	size_t verdicts;  /* that wait */
 	size_t in_flight; /* delivered and not settled, those that wait among them */
-	size_t behind;  /* messages in memory that can only be delivered after others are settled */
-	size_t settles; /* under way */
+	size_t most;      /* that may be: inbox.max_in_flight */
+	size_t ready;     /* to be delivered next */
+	size_t behind; /* messages in memory that can only be delivered after others are settled */
+	bool held_up;  /* some are ready for which max_in_flight has no room */
 	int64_t since_ms; /* when the first of the verdicts came */
-	int64_t last_ms;  /* and the last one */
 };
 
 /* True when they are settled now. Else it is to be asked again after COMPANY_WAIT_MS at the latest. */

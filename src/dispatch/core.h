@@ -114,7 +114,6 @@ struct settler {
 	struct entry_list pending; /* to be settled now */
 	size_t pending_count;
 	int64_t since_ms;         /* when the first of them came */
-	int64_t last_ms;          /* when the last one came */
 	struct entry_list locked; /* their rows are locked, by retry_at_ms */
 	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;

@@ -25,9 +25,8 @@ void settler_add(struct dispatch *dispatch, struct entry *entry)
 	struct settler *settler = &dispatch->settler;
 
 	TAILQ_INSERT_TAIL(&settler->pending, entry, link);
-	settler->last_ms = clock_now_ms();
 	if (settler->pending_count++ == 0)
-		settler->since_ms = settler->last_ms;
+		settler->since_ms = clock_now_ms();
 	dispatch_stir(dispatch);
 }
 
@@ -113,27 +112,42 @@ static bool may_give(const struct dispatch *dispatch)
 	return worker_pool_idle(dispatch->pool) > kept;
 }
 
-/* Messages in memory that are neither in flight nor ready to go: in most cases the next of a key. */
-static size_t behind(const struct dispatch *dispatch)
+static size_t ready_count(const struct dispatch *dispatch)
 {
 	const struct handler *handler = dispatch->handlers;
-	size_t others = dispatch->in_flight;
+	size_t count = 0;
 
 	for (; handler != NULL; handler = handler->hh.next)
-		others += handler->ready_count;
-	return dispatch->held > others ? dispatch->held - others : 0;
+		count += handler->ready_count;
+	return count;
+}
+
+static bool is_held_up(const struct dispatch *dispatch)
+{
+	const struct handler *handler = dispatch->handlers;
+
+	if (dispatch->settler.jobs > 0)
+		return false;
+	while (handler != NULL &&
+		(handler->ready_count == 0 || pump_allowance(dispatch, handler) > 0))
+		handler = handler->hh.next;
+	return handler != NULL;
 }
 
 static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 {
 	const struct settler *settler = &dispatch->settler;
+	size_t ready = ready_count(dispatch);
+	size_t others = dispatch->in_flight + ready;
 	const struct company company = {
 		.verdicts = settler->pending_count,
 		.in_flight = dispatch->in_flight,
-		.behind = behind(dispatch),
-		.settles = settler->jobs,
+		.ready = ready,
+		/* Neither in flight nor ready to go: in most cases the next of a key. */
+		.behind = dispatch->held > others ? dispatch->held - others : 0,
+		.held_up = is_held_up(dispatch),
+		.most = (size_t)dispatch->options.config->inbox.max_in_flight,
 		.since_ms = settler->since_ms,
-		.last_ms = settler->last_ms,
 	};
 
 	if (company_is_enough(&company, now_ms) || dispatch_is_stopping(dispatch))

@@ -13,10 +13,9 @@
 /* Under load: the last verdict came a millisecond ago. */
 static struct company under_load(size_t verdicts, size_t in_flight)
 {
-	return (struct company){ .verdicts = verdicts,
-		.in_flight = in_flight,
-		.since_ms = NOW - 2,
-		.last_ms = NOW - 1 };
+	return (struct company){
+		.verdicts = verdicts, .in_flight = in_flight, .most = 5000, .since_ms = NOW - 2
+	};
 }
 
 static void with_little_under_way_half_of_it_is_enough(void **state)
@@ -51,34 +50,37 @@ static void a_thousand_are_enough(void **state)
 	assert_false(company_is_enough(&company, NOW));
 }
 
-/* max_in_flight, or the share of one handler, may be less than what is enough. */
-static void who_holds_all_that_may_be_in_flight_waits_for_nobody(void **state)
+static void who_is_about_to_be_delivered_counts_as_company(void **state)
 {
-	struct company company = under_load(300, 300);
+	struct company company = under_load(60, 64);
 
 	(void)state;
 	assert_true(company_is_enough(&company, NOW));
-	company.verdicts = 200; /* the others are with a handler that takes its time */
-	assert_true(company_is_enough(&company, NOW));
-}
-
-static void behind_a_settle_under_way_they_gather(void **state)
-{
-	struct company company = under_load(600, 900);
-
-	(void)state;
-	company.settles = 1;
+	company.ready = 1000;
 	assert_false(company_is_enough(&company, NOW));
 }
 
-/* A handler that stands still holds most of what is in flight: it does not slow the others down. */
-static void when_no_more_come_the_wait_is_over(void **state)
+/* There never are a thousand where max_in_flight is less; half of it is still with the handlers. */
+static void half_of_what_may_be_in_flight_is_enough(void **state)
+{
+	struct company company = under_load(150, 300);
+
+	(void)state;
+	company.most = 300;
+	assert_true(company_is_enough(&company, NOW));
+	company.verdicts = 149;
+	assert_false(company_is_enough(&company, NOW));
+}
+
+/* A handler that stands still holds most of what may be in flight: it does not slow the others down. */
+static void who_is_held_up_waits_no_longer_than_usual(void **state)
 {
 	struct company company = under_load(100, 1000);
 
 	(void)state;
+	company.since_ms = NOW - COMPANY_WAIT_MS;
 	assert_false(company_is_enough(&company, NOW));
-	company.last_ms = NOW - COMPANY_WAIT_MS;
+	company.held_up = true;
 	assert_true(company_is_enough(&company, NOW));
 }
 
@@ -87,7 +89,6 @@ static void with_few_keys_nobody_waits_for_more_than_half(void **state)
 	struct company company = under_load(150, 300);
 
 	(void)state;
-	company.settles = 1;
 	company.behind = 300;
 	assert_true(company_is_enough(&company, NOW));
 	company.behind = 299;
@@ -100,9 +101,9 @@ int main(void)
 		cmocka_unit_test(with_little_under_way_half_of_it_is_enough),
 		cmocka_unit_test(under_load_they_wait_longer),
 		cmocka_unit_test(a_thousand_are_enough),
-		cmocka_unit_test(who_holds_all_that_may_be_in_flight_waits_for_nobody),
-		cmocka_unit_test(behind_a_settle_under_way_they_gather),
-		cmocka_unit_test(when_no_more_come_the_wait_is_over),
+		cmocka_unit_test(who_is_about_to_be_delivered_counts_as_company),
+		cmocka_unit_test(half_of_what_may_be_in_flight_is_enough),
+		cmocka_unit_test(who_is_held_up_waits_no_longer_than_usual),
 		cmocka_unit_test(with_few_keys_nobody_waits_for_more_than_half),
 	};
 
