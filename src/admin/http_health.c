@@ -65,12 +65,25 @@ static void judge_database(const struct health_view *view, struct buf *detail)
 		buf_add_str(detail, "PostgreSQL is away or refuses to work for us, trying again");
 }
 
+static bool lease_is_held(const struct health_view *view)
+{
+	int64_t heartbeat_ms = view->health->heartbeat_ms;
+
+	return heartbeat_ms != 0 && view->now_ms - heartbeat_ms <= view->lease_ms;
+}
+
 static void judge_group(const struct health_view *view, struct buf *detail)
 {
 	/* Who is away has left its partitions to one that can handle them: nothing is wrong with it. */
-	if (!view->health->group_joined && !view->health->away)
-		buf_add_str(detail, "not a member of the Kafka group now: joining, or out of it "
-				    "for want of the database");
+	if (view->health->group_joined || view->health->away)
+		return;
+	if (!lease_is_held(view))
+		buf_add_str(detail, "out of the Kafka group until PostgreSQL confirms a heartbeat");
+	else if (!view->health->broker_ok)
+		buf_add_str(detail, "out of the Kafka group until a broker is reachable");
+	else
+		buf_add_str(detail, "joining the Kafka group: its broker has given no partitions "
+				    "yet, group_waiting in the log says why it may wait");
 }
 
 static void judge_broker(const struct health_view *view, struct buf *detail)

@@ -8,7 +8,8 @@
 #include "ingest/consumer_conf.h"
 
 #define WAITING_TOLD_MS 5000    /* a rebalance of members that are there takes less */
-#define SESSION_MS      "45000" /* librdkafka's default */
+#define SESSION_MS      "45000" /* librdkafka's defaults */
+#define POLL_MS         "300000"
 
 /* Why to be out of the group; NULL = in. */
 static const char *reason_to_leave(const struct ingest *ingest)
@@ -47,32 +48,43 @@ static void leave(struct ingest *ingest, const char *reason)
 	atomic_store(&ingest->options.health->group_joined, false);
 }
 
-/* Whoever wonders why nothing is read after a kill -9 finds the reason here. Brokers that are away are told of
- * elsewhere; no time of theirs counts. */
+/* What a coordinator waits for, and for how long at most: which of both it is, it does not tell. */
+static void say_next(const struct config *config, char *next, size_t size)
+{
+	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
+	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
+	bool consumers =
+		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+
+	(void)snprintf(next, size,
+		"nothing need be done: the broker has given no partitions yet. It may wait for a "
+		"member that was killed or cut off, at most %s%s%s, or for the others to give up "
+		"theirs, at most max.poll.interval.ms (%s ms)",
+		consumers ? "the broker's group.consumer.session.timeout.ms"
+			  : "session.timeout.ms (",
+		consumers ? "" : session, consumers ? "" : " ms)", poll);
+}
+
+/* Whoever wonders why nothing is read finds the reason here. Brokers that are away are told of elsewhere; no time
+ * of theirs counts, and none before the group was lost. */
 static void tell_waiting(struct ingest *ingest)
 {
-	const struct config *config = ingest->options.config;
 	const struct health *health = ingest->options.health;
-	int64_t since_ms;
-	char next[160];
+	bool joined = atomic_load(&health->group_joined);
+	int64_t now_ms = clock_now_ms();
+	char next[320];
 
-	if (!atomic_load(&health->broker_ok))
-		ingest->waits_since_ms = clock_now_ms();
-	since_ms = clock_now_ms() - ingest->waits_since_ms;
-	if (ingest->waited || since_ms < WAITING_TOLD_MS || atomic_load(&health->group_joined))
+	if (joined)
+		ingest->waited = false;
+	if (joined || !atomic_load(&health->broker_ok))
+		ingest->waits_since_ms = now_ms;
+	if (ingest->waited || now_ms - ingest->waits_since_ms < WAITING_TOLD_MS)
 		return;
 	ingest->waited = true;
-	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)
-		(void)snprintf(next, sizeof(next),
-			"the broker keeps the partitions of a member that was killed until its "
-			"group.consumer.session.timeout.ms is over");
-	else
-		(void)snprintf(next, sizeof(next),
-			"the broker keeps the partitions of a member that was killed until "
-			"session.timeout.ms (%s ms) is over",
-			consumer_conf_value(config, "session.timeout.ms", SESSION_MS));
+	say_next(ingest->options.config, next, sizeof(next));
 	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
-		LOG_INT("since_s", since_ms / 1000), LOG_STR("next", next));
+		LOG_INT("since_s", (now_ms - ingest->waits_since_ms) / 1000),
+		LOG_STR("next", next));
 }
 
 void membership_step(struct ingest *ingest)

@@ -94,10 +94,10 @@ struct ingest {
 	bool alone;   /* no record came for a while: the batch need not wait for more */
 	bool bound;   /* the schema is known to belong to this cluster and group */
 	bool member;  /* subscribed: in the group, or on the way into it */
-	bool waited;  /* group_waiting was logged since it joined */
+	bool waited;  /* group_waiting was logged since it was last joined */
 	bool away;    /* what was adopted before it became away is given up */
 	bool closing;
-	int64_t waits_since_ms; /* for its group, with a broker there */
+	int64_t waits_since_ms; /* for its group, with a broker there; now, while it has it */
 	int64_t bind_at_ms;
 	int64_t adopt_at_ms;
 	int64_t commit_at_ms;

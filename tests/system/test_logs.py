@@ -112,9 +112,28 @@ def test_who_waits_for_a_member_that_was_killed_says_so_once(start_inboxd, group
     (line,) = lines(sidecar, "group_waiting")
     assert (line["level"], line["group"]) == ("info", group)
     assert 5 <= line["since_s"] < 10
-    assert line["next"] == ("the broker keeps the partitions of a member that was killed until"
-                            " session.timeout.ms (10000 ms) is over")
+    assert line["next"] == (
+        "nothing need be done: the broker has given no partitions yet. It may wait for a member that was killed or cut off,"
+        " at most session.timeout.ms (10000 ms), or for the others to give up theirs, at most max.poll.interval.ms"
+        " (300000 ms)")
     assert len(lines(sidecar, "partitions_assigned")) == 2, "it ended"
+
+
+def test_who_lost_the_group_counts_from_then(start_inboxd, group):
+    """One stops and is put out of the group; when it comes back, the other one stands still and is waited for."""
+    patient = {"log": {"format": "json"}, "worker": {"lease": "1m"}}
+    first = start_inboxd(**patient, kafka={"session.timeout.ms": 6000})
+    second = start_inboxd(**patient, kafka={"session.timeout.ms": 20000})
+    eventually(lambda: lines(second, "partitions_assigned")[-1]["now"] == 2)
+    first.signal(signal.SIGSTOP)
+    eventually(lambda: lines(second, "partitions_assigned")[-1]["now"] == 4, timeout=30)
+    second.signal(signal.SIGSTOP)
+    first.signal(signal.SIGCONT)
+    (line,) = eventually(lambda: lines(first, "group_waiting"), timeout=30)
+    second.signal(signal.SIGCONT)
+    assert 5 <= line["since_s"] < 9
+    joins = lines(first, "partitions_assigned")
+    eventually(lambda: len(lines(first, "partitions_assigned")) > len(joins), timeout=30)
 
 
 def test_who_waits_for_brokers_that_are_away_does_not_blame_the_group(make_inboxd, kafka, inbox):

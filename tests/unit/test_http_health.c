@@ -135,6 +135,22 @@ static void ready_needs_a_group_and_a_broker(void **state)
 	assert_fails(health_ready, &health, "{\"check\":\"broker\",");
 }
 
+static void a_group_that_is_lacking_says_for_want_of_what(void **state)
+{
+	struct health health = well_at_now();
+
+	(void)state;
+	health.group_joined = false;
+	assert_fails(health_ready, &health,
+		"{\"check\":\"group\",\"detail\":\"joining the Kafka group: ");
+	health.broker_ok = false;
+	assert_fails(health_ready, &health,
+		"\"detail\":\"out of the Kafka group until a broker is reachable\"}");
+	health.heartbeat_ms = NOW - LEASE_MS - 1;
+	assert_fails(health_ready, &health,
+		"\"detail\":\"out of the Kafka group until PostgreSQL confirms a heartbeat\"}");
+}
+
 static void ready_needs_progress(void **state)
 {
 	struct health health = well_at_now();
@@ -184,6 +200,7 @@ int main(void)
 		cmocka_unit_test(alive_while_stopping_but_not_ready),
 		cmocka_unit_test(ready_while_a_heartbeat_is_younger_than_the_lease),
 		cmocka_unit_test(ready_needs_a_group_and_a_broker),
+		cmocka_unit_test(a_group_that_is_lacking_says_for_want_of_what),
 		cmocka_unit_test(ready_needs_progress),
 		cmocka_unit_test(every_reason_is_told_at_once),
 		cmocka_unit_test(without_memory_for_the_reasons_it_is_not_ready),
