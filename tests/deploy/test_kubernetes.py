@@ -151,3 +151,16 @@ def check_configuration(installed, text, tmp_path):
     (tmp_path / "inboxd.yaml").write_text(re.sub(r"(?<=host: ).*", "127.0.0.1\n  port: 1", text))
     call(str(installed / "usr/bin/inboxd"), "status", "-c", str(tmp_path / "inboxd.yaml"), "--set",
          "postgres.host=127.0.0.1", "--set", "postgres.port=1", expected=3)
+
+
+def test_an_upgrade_begins_with_all_but_the_deployment(root, example):
+    """What the runbook's selector leaves out; and the Job beside it has all it needs."""
+    label, value = re.search(r"kubectl apply -k OVERLAY -l '([^']+)!=([^']+)'",
+                             (root / "docs/runbooks.md").read_text()).groups()
+    first = {kind: item for (kind, _), item in example.items() if item["metadata"].get("labels", {}).get(label) != value}
+    assert {kind for kind, _ in example} - set(first) == {"Deployment"}
+    (container,) = first["Job"]["spec"]["template"]["spec"]["containers"]
+    assert re.fullmatch(r"inboxd:\S+", container["image"])
+    volumes = first["Job"]["spec"]["template"]["spec"]["volumes"]
+    assert first["ConfigMap"]["metadata"]["name"] in [volume.get("configMap", {}).get("name") for volume in volumes]
+    assert {item["metadata"]["namespace"] for item in first.values()} == {"billing"}
