@@ -2,7 +2,7 @@
 -- Caller: admin/op_list.c. Index: inbox_messages_seq_key, and what serves the filter (inbox.find_page()).
 -- $1 filter, $2 after this seq, $3 most rows. The payload is what `show` is for.
 SELECT m.seq::text, m.status, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
-       m.retry_count::text, to_char(m.received_at, 'YYYY-MM-DD HH24:MI:SS'),
+       m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        left(concat_ws(': ', m.error_code, m.error), 60),
        row_to_json(m)::text, m.seq
 FROM (SELECT v.seq, v.source, v.event_id, v.event_type, v.status, v.topic, v.kafka_partition, v.kafka_offset,

@@ -17,7 +17,7 @@ FROM m CROSS JOIN LATERAL (
                  (8, 'error', m.error),
                  (9, 'code', m.error_code),
                  (10, 'attempts spent', m.retry_count::text),
-                 (11, 'deliveries', m.delivery_count::text),
+                 (11, 'claims', m.delivery_count::text),
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
                  (14, 'instance', m.claimed_by::text),
@@ -26,7 +26,7 @@ FROM m CROSS JOIN LATERAL (
     SELECT 2, h.n, 'headers', coalesce(h.pair ->> 0, '-'), coalesce(h.pair ->> 1, 'null')
     FROM jsonb_array_elements(m.headers) WITH ORDINALITY AS h(pair, n)
     UNION ALL
-    SELECT 3, t.n, 'timeline', to_char(t.at, 'YYYY-MM-DD HH24:MI:SS.MS'), t.words
+    SELECT 3, t.n, 'timeline', to_char(t.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), t.words
     FROM (SELECT -2, m.kafka_timestamp, 'Kafka''s timestamp'
           UNION ALL SELECT -1, m.received_at, 'received'
           UNION ALL SELECT a.n, (a.entry ->> 'at')::timestamptz,

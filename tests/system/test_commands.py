@@ -1,5 +1,6 @@
 """The operators' commands, from outside: what they print, what they change, what they exit with."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ from support.wait import eventually
 from support.wire import dead, done, retry
 
 
+FAR = "postgres.options=-c TimeZone=Pacific/Kiritimati"  # 14 hours from UTC
 OPERATIONS = pathlib.Path(__file__).parents[2] / "docs/operations.md"
 
 
@@ -123,10 +125,22 @@ def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, hand
     for words in ("event id: x", "status: processed", "key: k1", "tenant: t1",
                   "attempt 1 failed at billing: UP upstream 503", "received", '"b": ['):
         assert words in text, text
+    assert "\n  claims: 2\n" in text and "deliveries" not in text
     assert text.index("received") < text.index("attempt 1") < text.index(": processed\n\npayload")
     assert '00000000  7b 22 62 22 3a 5b 31 2c 32 5d 7d                 {"b":[1,2]}\n' in \
         run(sidecar, "show", "x", "--payload", "hex")
     assert run(sidecar, "show", "x", "--payload", "raw") == '{"b":[1,2]}'
+
+
+def test_times_are_in_utc_whatever_the_zone_of_the_session(graves, inbox):
+    received = inbox.message("e0")["received_at"].astimezone(datetime.timezone.utc)
+    stamp = received.strftime("%Y-%m-%dT%H:%M:%S")
+    (first, *_) = [line for line in run(graves, "list", "--set", FAR).splitlines() if " e0 " in line]
+    assert f" {stamp}Z " in first
+    assert re.search(rf"^  {stamp}\.\d{{3}}Z: received$", run(graves, "show", "e0", "--set", FAR), re.M)
+    groups = run(graves, "list", "--dead", "--group", "--set", FAR)
+    assert len(re.findall(r" \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", groups.splitlines()[1])) == 2
+    assert f" {received:%Y-%m-%dT%H:}" in groups
 
 
 def test_what_is_in_a_message_does_not_steer_the_terminal(inboxd, produce, topic, inbox):
