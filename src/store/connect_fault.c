@@ -7,8 +7,10 @@
 
 #include "store/trouble.h"
 
-#define MISTAKE "F0000"
-#define ATTEMPT "connection to server"
+#define MISTAKE      "F0000"
+#define ATTEMPT      "connection to server"
+/* Of the server's source, where it looks a role up: the same in any language. */
+#define NO_SUCH_ROLE "InitializeSessionUserId"
 
 /* What libpq says when it cannot use the settings, or when the two sides will never agree. */
 static const char *const disagreements[] = {
@@ -129,24 +131,30 @@ static bool same_host(const char *first, const char *second)
 /* What to do about a server that does not prove who it is, or does not know us. */
 static const struct {
 	const char *words;
+	const char *also; /* words, too; NULL = any */
 	const char *advice;
 } advices[] = {
-	{ "certificate verify failed", "name the CA that signed the server's certificate in "
-				       "postgres.sslrootcert" },
-	{ "does not match host name",
+	{ "certificate verify failed", NULL,
+		"name the CA that signed the server's certificate in "
+		"postgres.sslrootcert" },
+	{ "does not match host name", NULL,
 		"name the server in postgres.host as its certificate does, or "
 		"give it a certificate with this name" },
-	{ "root certificate file",
+	{ "root certificate file", NULL,
 		"name the file with the CA's certificate in postgres.sslrootcert" },
-	{ "server does not support SSL", "turn ssl on in the server, or correct postgres.sslmode" },
-	{ "  28P01: ",
+	{ "server does not support SSL", NULL,
+		"turn ssl on in the server, or correct postgres.sslmode" },
+	{ "  28P01: ", NULL,
 		"correct postgres.user and postgres.password; a password written file:/path is "
 		"read again for each connection" },
-	{ "  28000: ", "allow this user, database and host in the server's pg_hba.conf, or correct "
-		       "postgres.user" },
-	{ "server is in hot standby mode", "name the primary under postgres" },
-	{ "  3D000: ", "create the database, or correct postgres.dbname" },
-	{ "no password supplied", "set postgres.password, best as file:/path" },
+	{ "  28000: ", NO_SUCH_ROLE,
+		"create this role in PostgreSQL, with LOGIN, or correct postgres.user" },
+	{ "  28000: ", NULL,
+		"allow this user, database and host in the server's pg_hba.conf, or correct "
+		"postgres.user" },
+	{ "server is in hot standby mode", NULL, "name the primary under postgres" },
+	{ "  3D000: ", NULL, "create the database, or correct postgres.dbname" },
+	{ "no password supplied", NULL, "set postgres.password, best as file:/path" },
 };
 
 static void without_end_of_line(char *words)
@@ -160,7 +168,8 @@ static void without_end_of_line(char *words)
 static const char *advice_for(const char *words)
 {
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
-		if (strstr(words, advices[i].words) != NULL)
+		if (strstr(words, advices[i].words) != NULL &&
+			(advices[i].also == NULL || strstr(words, advices[i].also) != NULL))
 			return advices[i].advice;
 	}
 	return NULL;

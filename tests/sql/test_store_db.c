@@ -74,6 +74,7 @@ static void a_refusal_has_its_sqlstate(void **state)
 	assert_null(strstr(err.text, "LOCATION"));
 	assert_int_equal(open_with(world, "user", "no_such_user"), FAULT_DATABASE);
 	assert_string_equal(err.state, "28000");
+	assert_non_null(strstr(err_advice(&err), "create this role in PostgreSQL"));
 }
 
 static void settings_libpq_refuses_are_a_mistake(void **state)
