@@ -9,8 +9,13 @@
 #define STANDBY "this server is a standby; name the primary under postgres"
 #define LOCKED  "a lock was not to be had in time; see in pg_locks who has it, then try again"
 #define GRANT                                                                                      \
-	"this PostgreSQL user may not do that; grant it %s, or name another with --set "           \
-	"postgres.user"
+	"this PostgreSQL user may not do that; grant it %s, or name another with "                 \
+	"INBOXD_POSTGRES_USER and INBOXD_POSTGRES_PASSWORD"
+
+/* Each key is taken by itself: the password is the sidecar's. */
+#define PASSWORD                                                                                   \
+	"a user named with INBOXD_POSTGRES_USER needs a password of its own in "                   \
+	"INBOXD_POSTGRES_PASSWORD, best as file:/path"
 
 static const struct {
 	const char *state;
@@ -19,6 +24,7 @@ static const struct {
 	int fault; /* 0 = the fault stays */
 } hints[] = {
 	{ "42P01", "", MISSING, 0 },
+	{ "28P01", "", PASSWORD, 0 },
 	{ "3F000", "", MISSING, 0 },
 	{ "42883", "", OLDER, 0 },
 	{ "0A000", "", STANDBY, 0 }, /* what a standby says to BEGIN READ WRITE */

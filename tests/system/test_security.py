@@ -217,6 +217,32 @@ def test_the_password_of_postgresql_is_changed_while_it_runs(make_inboxd, secret
         secure_postgres.password(FIRST)
 
 
+@pytest.fixture
+def alice(own_inbox):
+    own_inbox.execute(f"CREATE ROLE alice LOGIN PASSWORD '{SECOND}' SUPERUSER")
+    yield {"INBOXD_POSTGRES_USER": "alice"}
+    own_inbox.execute("DROP ROLE alice")
+
+
+def test_an_operator_brings_a_password_along(make_inboxd, secrets, alice):
+    """The configured one is another user's; an empty one is libpq's to find."""
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    secrets.write("alice", SECOND)
+    secrets.write("pgpass", f"*:*:*:alice:{SECOND}")
+    os.chmod(secrets.path("pgpass"), 0o600)
+    password = f"file:{secrets.path('alice')}"
+    none = {**alice, "INBOXD_POSTGRES_PASSWORD": ""}
+    refused = sidecar.command("status", env=alice)
+    assert (refused.returncode, "INBOXD_POSTGRES_PASSWORD" in refused.stderr) == (3, True), refused.stderr
+    for env in ({**alice, "INBOXD_POSTGRES_PASSWORD": password}, {**none, "PGPASSWORD": SECOND},
+                {**none, "PGPASSFILE": secrets.path("pgpass")}):
+        done = sidecar.command("status", env=env)
+        assert done.returncode == 0, done.stderr
+    done = sidecar.command("status", "--set", "postgres.user=alice", "--set", f"postgres.password={password}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_password_file_that_comes_late_is_waited_for(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
                                                        secure_postgres):
     sidecar = make_inboxd(log={"format": "json"}).start()
