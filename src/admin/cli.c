@@ -5,6 +5,7 @@
 #include "admin/cli.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +41,7 @@ static int unknown_command(const char *name, struct err *err)
 	nearest_start(&nearest, name);
 	for (size_t i = 0; i < cli_command_count; i++)
 		nearest_offer(&nearest, cli_commands[i].name);
+	nearest_offer(&nearest, "help");
 	nearest_hint(&nearest, hint);
 	return err_set(err, FAULT_USAGE,
 		"there is no command \"%s\"%s (`inboxd --help` lists the commands)", name, hint);
@@ -54,7 +56,7 @@ static int unknown_option(const struct parse *parse, const char *argument)
 {
 	const char *command = parse->command == NULL ? "" : parse->command->name;
 	bool words = parse->command != NULL && parse->command->words > 0;
-	char hint[NEAREST_HINT_BYTES];
+	char hint[NEAREST_HINT_BYTES] = "";
 	struct nearest nearest;
 
 	nearest_start(&nearest, argument + strspn(argument, "-"));
@@ -62,7 +64,8 @@ static int unknown_option(const struct parse *parse, const char *argument)
 		if (cli_options[i].commands & commands_of(parse))
 			nearest_offer(&nearest, cli_options[i].name);
 	}
-	nearest_hint(&nearest, hint);
+	if (nearest.best != NULL)
+		(void)snprintf(hint, sizeof(hint), "; did you mean \"--%s\"?", nearest.best);
 	return err_set(parse->err, FAULT_USAGE,
 		"there is no option \"%s\"%s%s%s (`inboxd %s%s--help` lists the options%s)",
 		argument, command[0] == '\0' ? "" : " for ", command, hint, command,
@@ -81,13 +84,17 @@ static bool names_option(const struct option_row *option, const char *argument)
 	       (argument[2 + length] == '\0' || argument[2 + length] == '=');
 }
 
-static const struct option_row *find_option(const char *argument)
+/* Of several with a name the one for these commands. */
+static const struct option_row *find_option(const char *argument, unsigned commands)
 {
+	const struct option_row *found = NULL;
+
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if (names_option(&cli_options[i], argument))
-			return &cli_options[i];
+		if (names_option(&cli_options[i], argument) &&
+			(found == NULL || !(found->commands & commands)))
+			found = &cli_options[i];
 	}
-	return NULL;
+	return found;
 }
 
 static bool is_option(const char *argument)
@@ -107,7 +114,7 @@ static const char *take_value(struct parse *parse)
 		return equals + 1;
 	if (argument[1] != '-' && argument[2] != '\0')
 		return argument + 2;
-	if (next == NULL || (is_option(next) && find_option(next) != NULL))
+	if (next == NULL || (is_option(next) && find_option(next, ~0U) != NULL))
 		return NULL;
 	parse->at++;
 	return next;
@@ -182,7 +189,7 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 
 static int take_option(struct parse *parse)
 {
-	const struct option_row *option = find_option(parse->argv[parse->at]);
+	const struct option_row *option = find_option(parse->argv[parse->at], commands_of(parse));
 	const char *text;
 
 	if (option == NULL || !(option->commands & commands_of(parse)))
@@ -207,7 +214,7 @@ static bool ends_options(const char *argument)
 /* The value of an option is the next argument unless it is in this one. */
 static bool value_is_next(const char *argument)
 {
-	const struct option_row *option = find_option(argument);
+	const struct option_row *option = find_option(argument, ~0U);
 
 	return option != NULL && option->kind != KIND_FLAG &&
 	       (argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0');
@@ -275,6 +282,23 @@ static int take_arguments(struct parse *parse, int command_at)
 	return r;
 }
 
+/* `inboxd help`, `inboxd help COMMAND`. */
+static int parse_help(struct cli *out, int argc, char *const *argv, struct err *err)
+{
+	const struct command_row *command = argc < 3 ? NULL : find_command(argv[2]);
+
+	if (argc > 3)
+		return err_set(err, FAULT_USAGE,
+			"help takes one command, not also \"%s\" (`inboxd help` lists them)",
+			argv[3]);
+	if (argc == 3 && command == NULL)
+		return unknown_command(argv[2], err);
+	out->help = true;
+	if (command != NULL)
+		out->command = command->command;
+	return 0;
+}
+
 int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 {
 	struct parse parse = { .cli = out, .argv = argv, .argc = argc, .err = err };
@@ -289,6 +313,8 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 		out->command = COMMAND_VERSION;
 		return 0;
 	}
+	if (argc >= 2 && strcmp(argv[1], "help") == 0)
+		return parse_help(out, argc, argv, err);
 	command_at = find_command_word(&parse);
 	if (command_at < 0)
 		return command_at;

@@ -29,8 +29,8 @@ static void add_program_help(struct buf *out)
 		"PostgreSQL, and hands it to handlers over a Unix socket.\n\nCommands:\n");
 	for (size_t i = 0; i < cli_command_count; i++)
 		buf_addf(out, "  %-10s%s\n", cli_commands[i].name, cli_commands[i].summary);
-	buf_add_str(out, "\n`inboxd COMMAND --help` tells more of a command. Behind -- nothing is "
-			 "an option:\n"
+	buf_add_str(out, "\n`inboxd help COMMAND` or `inboxd COMMAND --help` tells more of a "
+			 "command. Behind --\nnothing is an option: "
 			 "`inboxd show -- -1`.\n");
 }
 

@@ -51,7 +51,7 @@ const struct command_row cli_commands[] = {
 		"every record whether it is stored, a duplicate, a conflict, rejected or not accepted.\n"
 		"Lists what has no trace; then the exit code is 6. A message purged since is one.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
-		"Prints the version.\n", 0 },
+		"`inboxd --version` does the same.\n", 0 },
 };
 
 const struct option_row cli_options[] = {
@@ -66,8 +66,10 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, group),
 		"with --dead: what died of the same, with counts", NULL },
-	{ 0, "topic", "TOPIC", FOR_FILTER | FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, topic),
+	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, topic),
 		"only messages of this topic", NULL },
+	{ 0, "topic", "TOPIC", FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, topic),
+		"the topic to read again; must be given", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, partition),
 		"only this partition", NULL },
 	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, from),

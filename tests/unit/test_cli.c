@@ -109,10 +109,17 @@ static const struct {
 			"commands)" },
 	{ "inboxd frobnicate",
 		"there is no command \"frobnicate\" (`inboxd --help` lists the commands)" },
-	{ "inboxd run --migrat", "there is no option \"--migrat\" for run; did you mean \"migrate\"? "
+	{ "inboxd run --migrat", "there is no option \"--migrat\" for run; did you mean \"--migrate\"? "
 				 "(`inboxd run --help` lists the options)" },
 	{ "inboxd check --migrate",
 		"there is no option \"--migrate\" for check (`inboxd check --help` lists the options)" },
+	{ "inboxd list --daed", "there is no option \"--daed\" for list; did you mean \"--dead\"? (`inboxd list "
+				"--help` lists the options)" },
+	{ "inboxd help lits", "there is no command \"lits\"; did you mean \"list\"? (`inboxd --help` lists the "
+			      "commands)" },
+	{ "inboxd hlep", "there is no command \"hlep\"; did you mean \"help\"? (`inboxd --help` lists the "
+			 "commands)" },
+	{ "inboxd help list show", "help takes one command, not also \"show\" (`inboxd help` lists them)" },
 	{ "inboxd show -1", "there is no option \"-1\" for show (`inboxd show --help` lists the options; "
 			    "an event id that begins with - stands behind --)" },
 	{ "inboxd -q", "there is no option \"-q\" (`inboxd --help` lists the options)" },
@@ -254,6 +261,35 @@ static void help_of_a_command_lists_its_options_only(void **state)
 	assert_null(strstr(buf_str(&text), "--migrate"));
 }
 
+static void help_is_a_command_too(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd help");
+	assert_true(cli.help);
+	assert_int_equal(cli.command, COMMAND_NONE);
+	assert_parses(&cli, "inboxd help show");
+	assert_true(cli.help);
+	assert_int_equal(cli.command, COMMAND_SHOW);
+}
+
+static void an_option_means_what_its_command_says(void **state)
+{
+	CLEANUP(buf_fini) struct buf list = BUF_INIT;
+	CLEANUP(buf_fini) struct buf verify = BUF_INIT;
+	struct cli cli;
+
+	(void)state;
+	cli_add_help(&list, COMMAND_LIST);
+	assert_non_null(strstr(buf_str(&list), "only messages of this topic"));
+	cli_add_help(&verify, COMMAND_VERIFY);
+	assert_non_null(strstr(buf_str(&verify), "the topic to read again; must be given"));
+	assert_null(strstr(buf_str(&verify), "only messages of this topic"));
+	assert_parses(&cli, "inboxd verify --topic orders");
+	assert_string_equal(cli.topic, "orders");
+}
+
 static void the_file_of_c_wins_over_the_variable_over_the_standard_one(void **state)
 {
 	struct cli given = { .config_file = "c.yaml" };
@@ -297,6 +333,8 @@ int main(void)
 		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
 		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
 		cmocka_unit_test(help_of_a_command_lists_its_options_only),
+		cmocka_unit_test(help_is_a_command_too),
+		cmocka_unit_test(an_option_means_what_its_command_says),
 		cmocka_unit_test(the_file_of_c_wins_over_the_variable_over_the_standard_one),
 		cmocka_unit_test(any_allocation_may_fail),
 	};
