@@ -93,6 +93,16 @@ static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topi
 		too_short(check, name, kept_ms);
 }
 
+/* librdkafka's words for a broker that cannot be asked name a version of Kafka, as if it were to be changed. */
+static const char *why_unknown(rd_kafka_event_t *event)
+{
+	if (event == NULL)
+		return "no answer";
+	if (rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE)
+		return "this broker does not tell it; inboxd-devbroker is one of those";
+	return rd_kafka_event_error_string(event);
+}
+
 static void check_answer(struct check *check, rd_kafka_event_t *event)
 {
 	const rd_kafka_DescribeConfigs_result_t *result =
@@ -101,8 +111,7 @@ static void check_answer(struct check *check, rd_kafka_event_t *event)
 	size_t count = 0;
 
 	if (result == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-		unknown(check, "*",
-			event == NULL ? "no answer" : rd_kafka_event_error_string(event));
+		unknown(check, "*", why_unknown(event));
 		return;
 	}
 	topics = rd_kafka_DescribeConfigs_result_resources(result, &count);
