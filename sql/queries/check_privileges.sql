@@ -1,5 +1,13 @@
--- What this user may not do although a sidecar must; no row: everything is allowed.
+-- What this user may not do although a sidecar must; no row: everything is allowed. With each the user's name, and
+-- at most four who can log in and have the role for it (NULL: nobody yet).
 -- Caller: store/privileges.c, for `inboxd check`. Index: none (catalogs).
+SELECT l.thing, l.privilege, current_user::text,
+       (SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
+        FROM (SELECT r.rolname
+              FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles r ON r.oid = m.member
+              WHERE g.rolname = 'inboxd_sidecar' AND r.rolcanlogin
+              ORDER BY r.rolname LIMIT 4) AS u)
+FROM (
 SELECT v.thing::text, v.privilege
 FROM (VALUES
     ('inbox.inbox_messages'::regclass, 'SELECT'), ('inbox.inbox_messages', 'INSERT'), ('inbox.inbox_messages', 'UPDATE'),
@@ -18,4 +26,4 @@ WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE'
 FROM (VALUES ('inbox.retain(int, text, bigint, int)'::regprocedure)) AS f(name)
-WHERE NOT has_function_privilege(f.name, 'EXECUTE')
+WHERE NOT has_function_privilege(f.name, 'EXECUTE')) AS l(thing, privilege)

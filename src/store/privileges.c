@@ -9,6 +9,8 @@
 static int say_missing(const struct rows *rows, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	const char *user = rows_text(rows, 0, 2);
+	const char *sidecars = rows_text(rows, 0, 3);
 	int count = rows_count(rows);
 
 	for (int i = 0; i < count && i < NAMED; i++)
@@ -16,10 +18,20 @@ static int say_missing(const struct rows *rows, struct err *err)
 			rows_text(rows, i, 0));
 	if (count > NAMED)
 		buf_addf(&text, " and %d more", count - NAMED);
-	(void)err_set(err, FAULT_CHECK, "this user lacks rights%s", buf_str(&text));
+	(void)err_set(err, FAULT_CHECK, "user \"%s\" lacks rights that a sidecar needs%s", user,
+		buf_str(&text));
+	if (sidecars != NULL)
+		return err_advise(err,
+			"check is for the user `inboxd run` has: name that one in postgres.user "
+			"(the role "
+			"inboxd_sidecar is granted to %s), or, if \"%s\" is to run it, GRANT "
+			"inboxd_sidecar to it",
+			sidecars, user);
 	return err_advise(err,
-		"as the owner of the schema run `inboxd migrate --roles`, and GRANT inboxd_sidecar "
-		"to this user");
+		"check is for the user `inboxd run` has: if that is \"%s\", as the owner of the "
+		"schema "
+		"run `inboxd migrate --roles`, and GRANT inboxd_sidecar to it",
+		user);
 }
 
 int privileges_check(struct db *db, struct err *err)

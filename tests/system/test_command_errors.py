@@ -100,9 +100,26 @@ def test_check_names_the_role_of_a_user_without_rights(inboxd, inbox):
     inbox.execute("GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_messages TO reads_only")
     answer = json.loads(inboxd.command("check", "--json", "--set", "postgres.user=reads_only").stdout)
     (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
-    assert check["text"].startswith("this user lacks rights: INSERT ON inbox.inbox_messages, UPDATE ON inbox.inbox_messages")
+    assert check["text"].startswith('user "reads_only" lacks rights that a sidecar needs: INSERT ON inbox.inbox_messages,'
+                                    " UPDATE ON inbox.inbox_messages")
     assert re.search(r" and \d+ more$", check["text"])
-    assert "`inboxd migrate --roles`, and GRANT inboxd_sidecar" in check["advice"]
+    assert check["advice"].startswith("check is for the user `inboxd run` has: ")
+    assert "GRANT inboxd_sidecar" in check["advice"]
+
+
+def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
+    assert inboxd.command("migrate", "--roles").returncode == 0
+    operator, sidecar = f"op_{name}"[:60], f"a_{name}"[:60]
+    for user, role in ((operator, "inboxd_operator"), (sidecar, "inboxd_sidecar")):
+        inbox.execute(f'CREATE ROLE "{user}" LOGIN IN ROLE {role}')
+    try:
+        answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={operator}").stdout)
+        (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
+        assert check["text"].startswith(f'user "{operator}" lacks rights that a sidecar needs: ')
+        assert re.search(rf"inboxd_sidecar is granted to [^()]*\b{sidecar}\b", check["advice"])
+    finally:
+        for user in (operator, sidecar):
+            inbox.execute(f'DROP ROLE "{user}"')
 
 
 def test_a_schema_that_knows_no_code_is_older(inboxd, inbox):
