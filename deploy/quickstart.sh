@@ -24,7 +24,8 @@ usage() {
 		deploy/quickstart.sh [--once] [--kafka real]
 
 		  --once         end after the demonstration; exit code 0 when every number was right
-		  --kafka real   real Apache Kafka from Maven Central instead of inboxd-devbroker
+		  --kafka real   real Apache Kafka from Maven Central instead of inboxd-devbroker, whose
+		                 group may get stuck when an inboxd is stopped, restarted or joined by another
 	END
 }
 
@@ -259,6 +260,10 @@ stay() {
 		  $root/build-release/src/inboxd status -c $dir/inboxd.yaml
 
 		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
+	END
+	[ "$broker" = real ] || cat <<-END
+
+		To restart inboxd or to run two of them, take --kafka real: the group of this small broker may get stuck then.
 	END
 	wait "$inboxd"
 	fail "inboxd has ended, and so does all the rest; its log:" "$dir/inboxd.log"

@@ -3,6 +3,7 @@
  * with its lid off: real TCP, topics, consumer groups, offset commits; everything in memory and
  * gone at the end. For the quick start and for trying handlers, never for data: a partition keeps
  * about its last 5 MB or 100,000 messages.
+ * Its groups may get stuck when a member leaves or a second one joins.
  *
  * Blocks until SIGTERM or SIGINT, then exits 0. Exit codes: 1 usage, 4 the broker did not start.
  */
@@ -46,7 +47,9 @@ static const char usage_text[] =
 	"  --help\n"
 	"\n"
 	"Runs until SIGTERM. What is produced is lost at the end, and so are old messages of a\n"
-	"partition beyond about 5 MB or 100,000.\n";
+	"partition beyond about 5 MB or 100,000. A consumer group may get stuck when a member "
+	"leaves\n"
+	"it or another one joins: to restart, stop or scale, take Apache Kafka.\n";
 
 static int complain(const char *what, const char *object, const char *advice)
 {
