@@ -131,7 +131,7 @@ def test_who_lost_the_group_counts_from_then(start_inboxd, group):
     first.signal(signal.SIGCONT)
     (line,) = eventually(lambda: lines(first, "group_waiting"), timeout=30)
     second.signal(signal.SIGCONT)
-    assert 5 <= line["since_s"] < 9
+    assert 5 <= line["since_s"] < 8
     joins = lines(first, "partitions_assigned")
     eventually(lambda: len(lines(first, "partitions_assigned")) > len(joins), timeout=30)
 
