@@ -476,6 +476,33 @@ def test_status_counts(db):
     assert status["schema_version"] >= 2
 
 
+PARKED_SINCE = {
+    "nothing before it": ("key", [], 7200),
+    "one of another key before it": ("key", [{"available_at": "now", "key": b"other"}], 7200),
+    "one of its key before it": ("key", [{"available_at": "2100-01-01", "retry_count": 1, "key": b"k"}], 0),
+    "one of its key before it, at its handler again": (
+        "key", [{"retry_count": 1, "delivery_count": 2, "claim_number": 5, "key": b"k"}], None),
+    "one of its key before it, done at its second try": (
+        "key", [{"processed_at": "now", "delivery_count": 2, "claim_number": 5, "key": b"k"}], 7200),
+    "one of its partition before it": ("partition", [{"available_at": "2100-01-01", "key": b"other"}], 0),
+    "one of its partition before it, at its handler again": (
+        "partition", [{"delivery_count": 2, "claim_number": 5, "key": b"other"}], None),
+    "no order": ("none", [{"available_at": "2100-01-01", "key": b"k"}], 7200),
+}
+
+
+@pytest.mark.parametrize("ordering, before, seconds", PARKED_SINCE.values(), ids=PARKED_SINCE)
+def test_status_tells_since_when_a_message_lies_parked_behind_nothing(db, ordering, before, seconds):
+    db.execute("UPDATE inbox.inbox_offsets SET ordering = %s", [ordering])
+    for (number, columns) in enumerate(before):
+        held = {"claimed_by": 1} if "delivery_count" in columns else {}
+        insert(db, f"before{number}", kafka_offset=number, **{"claimed_by": None, **held, **columns})
+    hours = value(db, "SELECT now() - interval '2 hours'")
+    waiting(db, "parked", available_at="infinity", received_at=hours, kafka_offset=100, key=b"k")
+    told = value(db, "SELECT inbox.status()")["oldest_waiting_seconds"]
+    assert told == seconds or (seconds == 7200 and 7200 <= told < 7300)
+
+
 def test_status_of_an_empty_schema(db):
     db.execute("DELETE FROM inbox.inbox_offsets")
     db.execute("DELETE FROM inbox.inbox_instances")
