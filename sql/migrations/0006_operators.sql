@@ -1,4 +1,5 @@
--- What operators stumbled over: a status that did not see what waits without a handler.
+-- What operators stumbled over: a status that did not see what waits without a handler, calls without a filter that
+-- changed everything, and dead messages without a code that could not be chosen.
 
 -- As in 0002, but oldest_waiting_seconds is what inboxd_oldest_waiting_seconds measures: since when the oldest message
 -- is due, or lies parked though nothing before it has to end first. That nobody is registered for it the schema
@@ -80,3 +81,90 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                            'updated_at', p.updated_at) ORDER BY p.topic, p.kafka_partition), '[]')
                        FROM state p))
 $$;
+
+-- As in 0005, but an empty filter has an error of its own.
+CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := jsonb_strip_nulls(filter);
+    name text;
+BEGIN
+    SELECT k INTO name FROM jsonb_object_keys(given) k
+    WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'error_like',
+                    'error_code');
+    IF name IS NOT NULL THEN
+        PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
+    END IF;
+    IF given = '{}' THEN
+        PERFORM inbox.refuse(caller, format('say which messages; status => %L alone means all of them', allowed[1]));
+    END IF;
+    IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
+        PERFORM inbox.refuse(caller, format('status is %s; it may be %s',
+            coalesce(quote_literal(given ->> 'status'), 'NULL'), array_to_string(allowed, ', ')));
+    END IF;
+    FOR name IN SELECT k FROM jsonb_object_keys(given) k LOOP
+        IF given ->> name = '' AND name <> 'key' THEN
+            PERFORM inbox.refuse(caller, name || ' is empty; leave it out for any');
+        END IF;
+    END LOOP;
+    IF (given ->> 'received_from')::timestamptz > (given ->> 'received_to')::timestamptz THEN
+        PERFORM inbox.refuse(caller, 'received_from is later than received_to');
+    END IF;
+    RETURN given;
+END $$;
+
+-- As in 0005, but a status that is not given is the usual one only when something else is given: without any argument
+-- they would change everything, which is more often a slip than meant. The signatures are the same: owner and grants
+-- stay.
+CREATE OR REPLACE FUNCTION inbox.replay_where(
+    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
+    error_code text DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', coalesce(status,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like, max_rows,
+                                                       reason, key, error_code) > 0 THEN 'dead' END), 'topic', topic,
+        'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
+        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
+    seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
+    affected bigint;
+BEGIN
+    IF dry_run IS NULL THEN
+        PERFORM inbox.refuse('replay_where', 'dry_run is NULL; it must be true or false');
+    ELSIF dry_run THEN
+        RETURN (SELECT count(*) FROM inbox.inbox_messages m
+                WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL));
+    END IF;
+    affected := inbox.replay_seqs(seqs, given ->> 'status', reason);
+    PERFORM inbox.audit('replay', given, reason, affected);
+    RETURN affected;
+END $$;
+
+CREATE OR REPLACE FUNCTION inbox.discard_where(
+    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
+    error_code text DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', coalesce(status,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like, max_rows,
+                                                       reason, key, error_code) > 0 THEN 'waiting' END), 'topic', topic,
+        'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
+        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
+    seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('discard_where', max_rows)));
+    affected bigint;
+BEGIN
+    IF dry_run IS NULL THEN
+        PERFORM inbox.refuse('discard_where', 'dry_run is NULL; it must be true or false');
+    ELSIF dry_run THEN
+        RETURN cardinality(seqs);
+    END IF;
+    affected := inbox.discard_seqs(seqs, reason);
+    PERFORM inbox.audit('discard', given, reason, affected);
+    RETURN affected;
+END $$;

@@ -115,7 +115,7 @@ def test_a_row_another_transaction_holds_is_left_alone(db, connect):
     with other.transaction():
         other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
         db.execute("SET lock_timeout = '5s'")
-        assert value(db, "SELECT inbox.replay_where()") == 1
+        assert value(db, "SELECT inbox.replay_where('dead')") == 1
     assert (ids(db, "dead"), ids(db, "waiting")) == (["a"], ["b"])
 
 
@@ -124,7 +124,7 @@ def test_a_payload_dropped_by_retention_is_refused(db):
     for sql in ("SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = NULL"):
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="payload of event 'a'"):
             db.execute(sql)
-    assert value(db, "SELECT inbox.replay_where(dry_run => true) + inbox.replay_where()") == 0
+    assert value(db, "SELECT inbox.replay_where(dry_run => true) + inbox.replay_where('dead')") == 0
     assert ids(db, "dead") == ["a"]
 
 
@@ -176,9 +176,9 @@ def test_replay_where_takes_what_fits_and_no_more(db, arguments, expected):
 def test_a_replay_wakes_who_listens_and_an_empty_one_nobody(db, connect):
     listener = connect()
     listener.execute("LISTEN inboxd_replay")
-    db.execute("SELECT inbox.replay_where()")
+    db.execute("SELECT inbox.replay_where('dead')")
     assert list(listener.notifies(timeout=0.3)) == []
-    for sql in ("SELECT inbox.replay('s', 'a')", "SELECT inbox.replay_where()",
+    for sql in ("SELECT inbox.replay('s', 'a')", "SELECT inbox.replay_where('dead')",
                 "UPDATE inbox.inbox_messages SET dead_at = NULL"):
         db.execute("DELETE FROM inbox.inbox_messages")
         dead(db, "a")
@@ -195,7 +195,7 @@ def test_nothing_else_notifies(db, connect):
     waiting(db, "b")
     db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
     stop_sidecars(db)
-    db.execute("SELECT inbox.discard_where(), inbox.purge('0'), inbox.seek('orders', 0, 1),"
+    db.execute("SELECT inbox.discard_where('waiting'), inbox.purge('0'), inbox.seek('orders', 0, 1),"
                " inbox.adopt('c', 'g'), inbox.status()")
     assert list(listener.notifies(timeout=0.3)) == []
     listener.close()
@@ -248,8 +248,8 @@ def test_discard_where_takes_an_error_code(db):
 
 def test_a_discarded_message_can_be_replayed(db):
     waiting(db, "a")
-    db.execute("SELECT inbox.discard_where()")
-    assert value(db, "SELECT inbox.replay_where()") == 1
+    db.execute("SELECT inbox.discard_where('waiting')")
+    assert value(db, "SELECT inbox.replay_where('dead')") == 1
     assert status_of(db, "a") == "waiting"
 
 
@@ -408,7 +408,11 @@ WRONG = {
     "replay_where('waiting')": "status is 'waiting'",
     "replay_where('claimed')": "dead, processed",
     "replay_where('')": "status is ''",
-    "replay_where(NULL)": "status is NULL",
+    "replay_where()": "say which messages; status => 'dead' alone means all",
+    "replay_where(NULL)": "say which messages",
+    "replay_page('{}', 0, 1)": "say which messages",
+    "replay_where(dry_run => false)": "say which messages",
+    "discard_where()": "status => 'waiting' alone means all",
     "replay_where(topic => '')": "topic is empty",
     "replay_where(error_like => '')": "error_like is empty",
     "replay_where(error_code => '')": "error_code is empty",
@@ -457,6 +461,27 @@ def test_filters_are_values_whatever_they_look_like(db, text):
     assert value(db, "SELECT inbox.replay_where(topic => %s, event_type => %s, key => %s, error_code => %s)",
                  text, text, text, text) == 1
     assert ids(db, "dead") == ["b"]
+
+
+@pytest.mark.parametrize("argument", [
+    "topic => 'orders'", "event_type => 't'", "received_from => '-infinity'", "received_to => 'infinity'",
+    "error_like => '%oo%'", "max_rows => 1", "reason => 'why'", "key => 'k'", "error_code => 'E'"])
+def test_one_argument_is_enough_and_the_status_then_the_usual_one(db, argument):
+    columns = {"event_type": "t", "key": b"k", "error": "boom", "error_code": "E"}
+    for (name, make) in (("replay", dead), ("discard", waiting)):
+        db.execute("DELETE FROM inbox.inbox_messages")
+        make(db, "a", **columns)
+        processed(db, "p", **columns)
+        assert value(db, f"SELECT inbox.{name}_where({argument})") == 1
+        assert status_of(db, "p") == "processed"
+    assert [entry["filter"]["status"] for entry in audit(db)] == ["dead", "waiting"]
+
+
+def test_a_dry_run_may_look_at_everything(db):
+    dead(db, "a")
+    waiting(db, "b")
+    assert value(db, "SELECT inbox.replay_where(dry_run => true)") == 1
+    assert value(db, "SELECT inbox.discard_where(dry_run => true)") == 1
 
 
 # --- status, groups ---------------------------------------------------------------------------------
