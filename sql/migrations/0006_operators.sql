@@ -125,8 +125,8 @@ RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', coalesce(status,
-        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like, max_rows,
-                                                       reason, key, error_code) > 0 THEN 'dead' END), 'topic', topic,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
+                                                       max_rows, reason, key, error_code) > 0 THEN 'dead' END), 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
         'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
@@ -152,8 +152,8 @@ RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', coalesce(status,
-        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like, max_rows,
-                                                       reason, key, error_code) > 0 THEN 'waiting' END), 'topic', topic,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
+                                                       max_rows, reason, key, error_code) > 0 THEN 'waiting' END), 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
         'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('discard_where', max_rows)));

@@ -84,17 +84,19 @@ static bool names_option(const struct option_row *option, const char *argument)
 	       (argument[2 + length] == '\0' || argument[2 + length] == '=');
 }
 
-/* Of several with a name the one for these commands. */
+/* That of these commands, else that of others. */
 static const struct option_row *find_option(const char *argument, unsigned commands)
 {
-	const struct option_row *found = NULL;
+	const struct option_row *other = NULL;
 
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if (names_option(&cli_options[i], argument) &&
-			(found == NULL || !(found->commands & commands)))
-			found = &cli_options[i];
+		if (!names_option(&cli_options[i], argument))
+			continue;
+		if (cli_options[i].commands & commands)
+			return &cli_options[i];
+		other = &cli_options[i];
 	}
-	return found;
+	return other;
 }
 
 static bool is_option(const char *argument)

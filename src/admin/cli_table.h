@@ -18,6 +18,10 @@ struct command_row {
 	size_t words;      /* how many arguments that are no options it takes at most */
 };
 
+/* What may be replayed, and what may be discarded. */
+#define CLI_REPLAY_STATES  "dead processed"
+#define CLI_DISCARD_STATES "waiting retrying parked"
+
 enum option_kind {
 	KIND_FLAG,
 	KIND_TEXT,
@@ -27,6 +31,7 @@ enum option_kind {
 	KIND_AGE,    /* a duration, in ms */
 };
 
+/* A name may stand in several rows, each for other commands: the kind is the same in all of them. */
 struct option_row {
 	char letter; /* '\0' = none */
 	const char *name;

@@ -24,6 +24,8 @@ struct op {
 /* Appends the filter of the options as the JSON that inbox.find_page() takes; `status` when none is given.
  * FAULT_USAGE for what is not UTF-8. */
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
+/* The state the options name, `usual` when they name none. */
+const char *op_status_of(const struct cli *cli, const char *usual);
 /* True when an option says which messages. */
 bool op_has_filter(const struct cli *cli);
 

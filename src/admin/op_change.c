@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "admin/cli_table.h"
 #include "admin/cli_value.h"
 #include "admin/op.h"
 #include "base/plural.h"
@@ -21,9 +22,9 @@ struct change {
 	enum query page;
 };
 
-static const struct change replay = { "replay", "dead", "dead processed", "replayed",
+static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
 	"it is neither processed nor dead", QUERY_OP_REPLAY, QUERY_OP_REPLAY_PAGE };
-static const struct change discard = { "discard", "waiting", "waiting retrying parked", "discarded",
+static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
 	"it does not wait", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
 
 /* --- By name -------------------------------------------------------------------------------------- */

@@ -66,6 +66,8 @@ static int check_texts(const struct cli *cli, struct err *err)
 {
 	int r = check_text("error", cli->error, err);
 
+	if (r == 0 && cli->dead && cli->status != NULL)
+		r = err_set(err, FAULT_USAGE, "give --dead or --status, not both");
 	if (r == 0)
 		r = check_text("since", cli->since, err);
 	if (r == 0)
@@ -89,6 +91,13 @@ int op_check_words(const struct cli *cli, struct err *err)
 	return r;
 }
 
+const char *op_status_of(const struct cli *cli, const char *usual)
+{
+	if (cli->dead)
+		return "dead";
+	return cli->status != NULL ? cli->status : usual;
+}
+
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
 {
 	int r = check_texts(cli, err);
@@ -96,7 +105,7 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 	if (r != 0)
 		return r;
 	buf_add_char(out, '{');
-	add_member(out, "status", cli->status != NULL ? cli->status : status);
+	add_member(out, "status", op_status_of(cli, status));
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		const char *text = *(const char *const *)((const char *)cli + texts[i].offset);
 
@@ -113,6 +122,7 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 
 bool op_has_filter(const struct cli *cli)
 {
-	return cli->status != NULL || cli->topic != NULL || cli->type != NULL || cli->key != NULL ||
-	       cli->since != NULL || cli->until != NULL || cli->error != NULL || cli->code != NULL;
+	return cli->dead || cli->status != NULL || cli->topic != NULL || cli->type != NULL ||
+	       cli->key != NULL || cli->since != NULL || cli->until != NULL || cli->error != NULL ||
+	       cli->code != NULL;
 }

@@ -1,5 +1,6 @@
 /* `inboxd list`: pages of messages, and groups of dead ones. See op.h. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "admin/op.h"
 
@@ -51,9 +52,9 @@ static void print_page(const struct op *op, const struct rows *rows)
 
 static int check_options(const struct cli *cli, struct err *err)
 {
-	if (cli->dead && cli->status != NULL)
-		return err_set(err, FAULT_USAGE, "list: give --dead or --status, not both");
-	if (cli->group && !cli->dead)
+	const char *status = op_status_of(cli, "any");
+
+	if (cli->group && strcmp(status, "dead") != 0)
 		return err_set(err, FAULT_USAGE, "list: --group is for --dead");
 	if (cli->group && cli->after != 0)
 		return err_set(err, FAULT_USAGE,
@@ -70,7 +71,7 @@ int op_list(const struct op *op, struct err *err)
 
 	if (r != 0)
 		return r;
-	r = op_filter(&filter, op->cli, op->cli->dead ? "dead" : "any", err);
+	r = op_filter(&filter, op->cli, "any", err);
 	if (r != 0)
 		return r;
 	if (op->cli->group)

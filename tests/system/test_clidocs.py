@@ -22,6 +22,9 @@ def complete(*words):
 @pytest.mark.parametrize("words, offered", [
     (["inboxd", "di"], ["discard"]),
     (["inboxd", "list", "--status", "d"], ["dead"]),
+    (["inboxd", "replay", "--status", ""], ["dead", "processed"]),
+    (["inboxd", "discard", "--status", ""], ["waiting", "retrying", "parked"]),
+    (["inboxd", "list", "--config", "/etc/host.co"], ["/etc/host.conf"]),
     (["inboxd", "purge", "--o"], ["--older-than"]),
     (["inboxd", "--json", "purge", "--o"], ["--older-than"]),
     (["inboxd", "show", "--payload", ""], ["pretty", "hex", "raw"]),

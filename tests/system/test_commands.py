@@ -101,6 +101,7 @@ def test_list_groups_what_died_of_the_same(graves):
     assert [(group["messages"], group["error_code"], group["error_shape"]) for group in groups] == \
         [(3, "UP", "upstream said #"), (2, "ORDER", "no such order")]
     assert "upstream said #" in run(graves, "list", "--dead", "--group")
+    assert objects(run(graves, "list", "--status", "dead", "--group", "--json")) == groups
 
 
 def test_groups_take_the_filters_of_a_list(graves, topic):
@@ -211,6 +212,12 @@ def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
     handler(graves, always(DONE))
     inbox.wait_processed(2)
     assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
+
+
+def test_replay_takes_dead_as_list_does(graves, inbox):
+    assert run(graves, "replay", "--dead", "--error", "order", "--yes") == "2 replayed\n"
+    assert run(graves, "replay", "--dead", "--yes") == "3 replayed\n"
+    assert inbox.count("dead") == 0
 
 
 def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):

@@ -98,6 +98,18 @@ static void bash_options(const struct command_row *command)
 	(void)fputs("' ;;\n", stdout);
 }
 
+/* What an option takes may differ from command to command. */
+static void bash_choices(const struct command_row *command)
+{
+	for (size_t i = 0; i < cli_option_count; i++) {
+		if (cli_options[i].choices != NULL &&
+			(cli_options[i].commands & (1U << command->command)) != 0)
+			(void)printf("\t'%s --%s') mapfile -t COMPREPLY < <(compgen -W '%s' -- "
+				     "\"$word\"); return ;;\n",
+				command->name, cli_options[i].name, cli_options[i].choices);
+	}
+}
+
 static void bash(void)
 {
 	(void)fputs("# bash completion for inboxd; made of its option tables.\n"
@@ -108,17 +120,14 @@ static void bash(void)
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++)
 		(void)printf("%s%s", i == 0 ? "" : " | ", cli_commands[i].name);
-	(void)fputs(") command=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n\tcase $before in\n",
+	(void)fputs(") command=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n\tcase \"$command "
+		    "$before\" in\n",
 		stdout);
-	for (size_t i = 0; i < cli_option_count; i++) {
-		if (cli_options[i].choices != NULL)
-			(void)printf("\t--%s) mapfile -t COMPREPLY < <(compgen -W '%s' -- "
-				     "\"$word\"); return ;;\n",
-				cli_options[i].name, cli_options[i].choices);
-	}
-	(void)fputs(
-		"\t-c | --config) mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n"
-		"\tesac\n\tcase $command in\n",
+	for (size_t i = 0; i < cli_command_count; i++)
+		bash_choices(&cli_commands[i]);
+	(void)fputs("\t*' -c' | *' --config') mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); "
+		    "return ;;\n"
+		    "\tesac\n\tcase $command in\n",
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++)
 		bash_options(&cli_commands[i]);
