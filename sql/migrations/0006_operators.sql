@@ -82,7 +82,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                        FROM state p))
 $$;
 
--- As in 0005, but an empty filter has an error of its own.
+-- As in 0005, but an empty filter has an error of its own, and an empty error_code is one: messages without a code.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -103,7 +103,7 @@ BEGIN
             coalesce(quote_literal(given ->> 'status'), 'NULL'), array_to_string(allowed, ', ')));
     END IF;
     FOR name IN SELECT k FROM jsonb_object_keys(given) k LOOP
-        IF given ->> name = '' AND name <> 'key' THEN
+        IF given ->> name = '' AND name NOT IN ('key', 'error_code') THEN
             PERFORM inbox.refuse(caller, name || ' is empty; leave it out for any');
         END IF;
     END LOOP;
@@ -111,6 +111,37 @@ BEGIN
         PERFORM inbox.refuse(caller, 'received_from is later than received_to');
     END IF;
     RETURN given;
+END $$;
+
+-- As in 0005, but for the empty error_code.
+CREATE OR REPLACE FUNCTION inbox.find_page(filter jsonb, after_seq bigint, max_rows int) RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kind text := filter ->> 'event_type';
+    condition text := CASE filter ->> 'status'
+        WHEN 'waiting' THEN 'm.available_at IS NOT NULL'
+        WHEN 'retrying' THEN 'm.available_at < ''infinity'' AND m.retry_count > 0'
+        WHEN 'parked' THEN 'm.available_at = ''infinity'''
+        WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
+        WHEN 'dead' THEN 'm.dead_at IS NOT NULL'
+        WHEN 'claimed' THEN 'm.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
+        ELSE 'true' END;
+BEGIN
+    SELECT concat_ws(' AND ', condition,
+        CASE WHEN filter ? 'topic' THEN format('m.topic = %L', filter ->> 'topic') END,
+        CASE WHEN right(kind, 1) = '*' THEN format('starts_with(m.event_type, %L)', left(kind, -1))
+             WHEN kind IS NOT NULL THEN format('m.event_type = %L', kind) END,
+        CASE WHEN filter ? 'key' THEN format('m.key = convert_to(%L, ''UTF8'')', filter ->> 'key') END,
+        CASE WHEN filter ? 'received_from'
+             THEN format('m.received_at >= %L::timestamptz', filter ->> 'received_from') END,
+        CASE WHEN filter ? 'received_to'
+             THEN format('m.received_at < %L::timestamptz', filter ->> 'received_to') END,
+        CASE WHEN filter ? 'error_like' THEN format('m.error LIKE %L', filter ->> 'error_like') END,
+        CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
+             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END)
+    INTO condition;
+    RETURN QUERY EXECUTE 'SELECT m.seq FROM inbox.inbox_messages m WHERE m.seq > $1 AND ' || condition
+        || ' ORDER BY m.seq LIMIT $2' USING coalesce(after_seq, 0), max_rows;
 END $$;
 
 -- As in 0005, but a status that is not given is the usual one only when something else is given: without any argument

@@ -170,7 +170,7 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 {
 	void *place = (char *)parse->cli + option->offset;
 	int64_t number = 0;
-	bool good = text[0] != '\0';
+	bool good = text[0] != '\0' || option->kind == KIND_ANY_TEXT;
 
 	if (option->kind == KIND_COUNT)
 		good = cli_number(text, &number) && number > 0;
@@ -182,7 +182,7 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 		good = cli_is_choice(option->choices, text);
 	if (!good)
 		return wrong_value(parse, option, text);
-	if (option->kind == KIND_TEXT)
+	if (option->kind == KIND_TEXT || option->kind == KIND_ANY_TEXT)
 		*(const char **)place = text;
 	else
 		*(int64_t *)place = number;

@@ -25,6 +25,7 @@ struct command_row {
 enum option_kind {
 	KIND_FLAG,
 	KIND_TEXT,
+	KIND_ANY_TEXT, /* also an empty one */
 	KIND_SET,
 	KIND_COUNT,  /* a number from 1 */
 	KIND_OFFSET, /* a number from 0 */

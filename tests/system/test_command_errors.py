@@ -28,7 +28,7 @@ WRONG = {
     "replay a --after 7": "not both",
     "replay a --code UP": "not both",
     "replay --rejects --code UP": "takes neither",
-    "list --code=": "CODE is empty",
+    "list --topic=": "TOPIC is empty",
     "list --since yesterdayish": "timestamp",
     "list --group": "--dead",
     "list --group --status parked": "--dead",

@@ -228,6 +228,16 @@ def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):
     assert inbox.count("dead") == 3
 
 
+def test_an_empty_code_is_none(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd()
+    handler(sidecar, lambda delivery: dead(reason="no", **({"code": "UP"} if delivery.event_id == "a" else {})))
+    streams.events(topic, ["a", "b"])
+    eventually(lambda: inbox.count("dead") == 2)
+    assert [row["event_id"] for row in objects(run(sidecar, "list", "--dead", "--code", "", "--json"))] == ["b"]
+    assert [row["error_code"] for row in objects(run(sidecar, "list", "--dead", "--code=", "--group", "--json"))] == [None]
+    assert run(sidecar, "replay", "--code", "", "--dry-run") == "dry run: replay 1 message\n"
+
+
 def test_discard_takes_an_error_code(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
     handler(sidecar, lambda delivery: retry(reason="no", code=delivery.event_id.upper()))
