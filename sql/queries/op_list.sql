@@ -3,7 +3,8 @@
 -- $1 filter, $2 after this seq, $3 most rows. The payload is what `show` is for.
 SELECT m.seq::text, m.status, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       left(concat_ws(': ', m.error_code, m.error), 60),
+       CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60
+            THEN left(concat_ws(': ', m.error_code, m.error), 59) || '…' ELSE concat_ws(': ', m.error_code, m.error) END,
        row_to_json(m)::text, m.seq
 FROM (SELECT v.seq, v.source, v.event_id, v.event_type, v.status, v.topic, v.kafka_partition, v.kafka_offset,
              v.kafka_timestamp, v.key, v.headers, v.received_at, v.available_at, v.claimed_by, v.delivery_count,

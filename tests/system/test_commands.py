@@ -89,6 +89,15 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert "--after" in graves.command("list", "--limit", "2").stderr
 
 
+def test_an_error_that_is_cut_says_so(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd()
+    handler(sidecar, by_id({"fits": [dead(reason="é" * 56, code="UP")], "long": [dead(reason="é" * 57, code="UP")]}))
+    streams.events(topic, ["fits", "long"])
+    eventually(lambda: inbox.count("dead") == 2)
+    errors = {line.split()[4]: line.partition("UP: ")[2] for line in run(sidecar, "list").splitlines()[1:]}
+    assert errors == {"fits": "é" * 56, "long": "é" * 55 + "…"}
+
+
 def test_every_key_of_a_list_is_documented(graves):
     (_, rest) = OPERATIONS.read_text(encoding="utf-8").split("| key of `list --json` | what it is |\n|---|---|\n")
     rows = rest.partition("\n\n")[0].splitlines()
