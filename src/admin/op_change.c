@@ -3,6 +3,7 @@
  * found by filters; what is found is changed page by page, each its own transaction. See op.h.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "admin/cli_table.h"
@@ -91,14 +92,53 @@ static int change_one(
 	return 0;
 }
 
-/* Each of them, whatever becomes of the others; the first that fails is the result. */
+/* By what is written, then by where it stands. */
+static int compare_words(const void *a, const void *b)
+{
+	const char **first = *(const char **const *)a;
+	const char **second = *(const char **const *)b;
+	int order = strcmp(*first, *second);
+
+	return order != 0 ? order : (first > second) - (first < second);
+}
+
+/* Gives the words, NULL in place of one that was there before. */
+static int take_once(const struct cli *cli, const char ***out, struct err *err)
+{
+	CLEANUP(freep) const char ***sorted = calloc(cli->word_count + 1, sizeof(*sorted));
+	const char **words = calloc(cli->word_count + 1, sizeof(*words));
+	const char *before = NULL;
+
+	if (sorted == NULL || words == NULL) {
+		free(words);
+		return err_memory(err);
+	}
+	for (size_t i = 0; i < cli->word_count; i++) {
+		words[i] = cli->words[i];
+		sorted[i] = &words[i];
+	}
+	qsort(sorted, cli->word_count, sizeof(*sorted), compare_words);
+	for (size_t i = 0; i < cli->word_count; i++) {
+		if (before != NULL && strcmp(before, *sorted[i]) == 0)
+			*sorted[i] = NULL;
+		else
+			before = *sorted[i];
+	}
+	*out = words;
+	return 0;
+}
+
+/* Each of them once, whatever becomes of the others; the first that fails is the result. */
 static int change_words(const struct op *op, const struct change *change, struct err *err)
 {
-	int first = 0;
+	CLEANUP(freep) const char **words = NULL;
+	int first = take_once(op->cli, &words, err);
 
+	if (first != 0)
+		return first;
 	for (size_t i = 0; i < op->cli->word_count; i++) {
 		struct err own = ERR_INIT;
-		int r = change_one(op, change, op->cli->words[i], &own);
+		int r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
 
 		if (r != 0 && first == 0) {
 			first = r;

@@ -307,6 +307,11 @@ def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
     assert inbox.count("dead") == 3
 
 
+def test_an_event_named_twice_counts_once(graves, inbox):
+    assert run(graves, "replay", "e1", "e0", "e1", "e0", "e1", "--yes") == "e1 replayed\ne0 replayed\n"
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 2
+
+
 def test_discard_gives_up_what_waits(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd()
     streams.events(topic, ["a", "b", "c"])
