@@ -52,16 +52,43 @@ static int find_one(const struct op *op, const char *event_id, struct rows **out
 	return 0;
 }
 
-/* `status` is what it was in just before. */
-static int left_alone(
-	const struct change *change, const char *event_id, const char *status, struct err *err)
+/* What runs a message that has not ended, by its state. */
+static const struct {
+	const char *status;
+	const char *way;
+} ways[] = {
+	{ "retrying", "to run it now: `inboxd discard EVENT_ID --reason TEXT && inboxd replay "
+		      "EVENT_ID`" },
+	{ "waiting", "it runs when its turn comes" },
+	{ "parked", "it runs when a handler for it is there and what is before it of its key is "
+		    "done" },
+	{ "claimed", "wait until its handler has answered" },
+};
+
+static const char *way_of(const struct change *change, const char *status)
 {
+	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (strcmp(ways[i].status, status) == 0)
+			return ways[i].way;
+	}
+	return NULL;
+}
+
+/* `found` is what it was in just before. */
+static int left_alone(const struct change *change, const char *event_id, const struct rows *found,
+	struct err *err)
+{
+	const char *status = rows_text(found, 0, 1);
+	const char *way = way_of(change, status);
+	const char *next = rows_text(found, 0, 2);
+
 	if (cli_is_choice(change->states, status))
 		return err_set(err, FAULT_CHECK,
 			"event \"%s\" was not %s: it changed meanwhile, or its payload was dropped",
 			event_id, change->done);
-	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s", event_id,
-		change->done, change->not_now, status);
+	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s%s%s%s%s", event_id,
+		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
+		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
 }
 
 static int change_one(
@@ -78,7 +105,7 @@ static int change_one(
 		(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
 		return cli_is_choice(change->states, rows_text(found, 0, 1))
 			       ? 0
-			       : left_alone(change, event_id, rows_text(found, 0, 1), err);
+			       : left_alone(change, event_id, found, err);
 	}
 	params_text(&params, rows_text(found, 0, 0));
 	params_text(&params, event_id);
@@ -87,7 +114,7 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
-		return left_alone(change, event_id, rows_text(found, 0, 1), err);
+		return left_alone(change, event_id, found, err);
 	(void)printf("%s %s\n", event_id, change->done);
 	return 0;
 }

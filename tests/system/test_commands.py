@@ -14,7 +14,7 @@ import pytest
 from support.scripts import always, by_id, DONE
 from support.sidecar import binary
 from support.wait import eventually
-from support.wire import dead, done, retry
+from support.wire import dead, done, NEVER, retry
 
 
 FAR = "postgres.options=-c TimeZone=Pacific/Kiritimati"  # 14 hours from UTC
@@ -310,6 +310,34 @@ def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
 def test_an_event_named_twice_counts_once(graves, inbox):
     assert run(graves, "replay", "e1", "e0", "e1", "e0", "e1", "--yes") == "e1 replayed\ne0 replayed\n"
     assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 2
+
+
+def test_a_replay_of_what_is_to_be_retried_names_the_way(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
+    answers = [retry(delay_ms=3_600_000, reason="upstream 503"), DONE]
+    client = handler(sidecar, lambda delivery: answers.pop(0))
+    streams.events(topic, ["a"])
+    eventually(lambda: inbox.count("retrying") == 1)
+    words = run(sidecar, "replay", "a", "--yes", code=6)
+    at = inbox.message("a")["available_at"].astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert f"it is retrying, next attempt at {at}; to run it now: `inboxd discard EVENT_ID --reason TEXT" in words
+    run(sidecar, "discard", "a", "--reason", "upstream is back", "--yes")
+    run(sidecar, "replay", "a", "--yes")
+    inbox.wait_processed(1)
+    assert len(client.deliveries) == 2
+
+
+@pytest.mark.parametrize("state, words", [("parked", "when a handler for it is there"),
+                                          ("claimed", "wait until its handler has answered")])
+def test_a_replay_of_what_has_not_ended_says_when_it_runs(inboxd, handler, streams, topic, inbox, state, words):
+    if state == "claimed":
+        handler(inboxd, always(NEVER))
+    streams.events(topic, ["a"])
+    eventually(lambda: inbox.count(state) == 1)
+    for options in (["--yes"], ["--dry-run"]):
+        assert f"it is {state}; " in run(inboxd, "replay", "a", *options, code=6)
+        assert words in run(inboxd, "replay", "a", *options, code=6)
+    assert words not in run(inboxd, "replay", "b", "--yes", code=6)
 
 
 def test_discard_gives_up_what_waits(start_inboxd, streams, topic, inbox):
