@@ -191,7 +191,7 @@ int command_execute(const struct cli *cli, struct err *err)
 		return 0;
 	}
 	if (cli->command == COMMAND_VERSION) {
-		(void)printf("inboxd %s\n", INBOXD_VERSION);
+		(void)printf(cli->json ? "{\"version\":\"%s\"}\n" : "inboxd %s\n", INBOXD_VERSION);
 		return 0;
 	}
 	return with_config(cli, err);

@@ -46,14 +46,19 @@ void op_print_text(FILE *out, struct bytes text, bool lines);
 void op_print_table(const struct rows *rows, const char *const *titles, int columns);
 /* One column, a line a row, as it is: JSON. */
 void op_print_lines(const struct rows *rows, int column);
+/* With --json: the one object a command prints that changes something. `count` are the messages it changed, or
+ * would change when it is a dry run. Without it: nothing. */
+void op_print_change(const struct op *op, const char *action, int64_t count);
 /* Sixteen bytes a line: offset, hexadecimal, printable. */
 void op_print_hex(struct bytes bytes);
 
 /* --- op_ask.c --- */
 
-/* Asks on the terminal. 0 = yes, also with --yes; OP_NO; FAULT_USAGE when there is nobody to ask. */
+/* Asks on the terminal. 0 = yes, also with --yes; OP_NO, also for a dry run; FAULT_USAGE when there is nobody to
+ * ask. `wanted` is what op_print_change() tells of a dry run, after a no 0. */
 enum { OP_NO = 1 };
-int op_confirm(const struct op *op, const char *question, struct err *err);
+int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
+	struct err *err);
 /* A line that shows how far it is, on stderr when that is a terminal. `total` 0 ends it. */
 void op_progress(int64_t done, int64_t total);
 
@@ -77,8 +82,8 @@ int op_discard(const struct op *op, struct err *err);
 int op_purge(const struct op *op, struct err *err);
 int op_rejects(const struct op *op, struct err *err);
 
-/* Nothing fits: FAULT_CHECK with these words. */
-int op_nothing(struct err *err, const char *words);
+/* Nothing fits: FAULT_CHECK with these words; with --json the object says 0. */
+int op_nothing(const struct op *op, const char *action, struct err *err, const char *words);
 /* FAULT_CHECK: no message has the event id, from the source of --source if that is given. */
 int op_no_message(const struct op *op, const char *event_id, struct err *err);
 

@@ -6,12 +6,15 @@
 
 #define BAR_WIDTH 40
 
-int op_confirm(const struct op *op, const char *question, struct err *err)
+int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
+	struct err *err)
 {
 	char answer[16] = "";
 
 	if (op->cli->dry_run) {
-		(void)printf("dry run: %s\n", question);
+		if (!op->cli->json)
+			(void)printf("dry run: %s\n", question);
+		op_print_change(op, action, wanted);
 		return OP_NO;
 	}
 	if (op->cli->yes)
@@ -25,6 +28,7 @@ int op_confirm(const struct op *op, const char *question, struct err *err)
 		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0))
 		return 0;
 	(void)fputs("nothing was changed\n", stderr);
+	op_print_change(op, action, 0);
 	return OP_NO;
 }
 

@@ -102,7 +102,8 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (op->cli->dry_run) {
-		(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
+		if (!op->cli->json)
+			(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
 		return cli_is_choice(change->states, rows_text(found, 0, 1))
 			       ? 0
 			       : left_alone(change, event_id, found, err);
@@ -115,7 +116,8 @@ static int change_one(
 		return r;
 	if (!rows_bool(rows, 0, 0))
 		return left_alone(change, event_id, found, err);
-	(void)printf("%s %s\n", event_id, change->done);
+	if (!op->cli->json)
+		(void)printf("%s %s\n", event_id, change->done);
 	return 0;
 }
 
@@ -156,17 +158,17 @@ static int take_once(const struct cli *cli, const char ***out, struct err *err)
 }
 
 /* Each of them once, whatever becomes of the others; the first that fails is the result. */
-static int change_words(const struct op *op, const struct change *change, struct err *err)
+static int change_each(
+	const struct op *op, const struct change *change, int64_t *changed, struct err *err)
 {
 	CLEANUP(freep) const char **words = NULL;
 	int first = take_once(op->cli, &words, err);
 
-	if (first != 0)
-		return first;
-	for (size_t i = 0; i < op->cli->word_count; i++) {
+	for (size_t i = 0; words != NULL && i < op->cli->word_count; i++) {
 		struct err own = ERR_INIT;
 		int r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
 
+		*changed += words[i] != NULL && r == 0;
 		if (r != 0 && first == 0) {
 			first = r;
 			*err = own;
@@ -177,6 +179,15 @@ static int change_words(const struct op *op, const struct change *change, struct
 			return r;
 	}
 	return first;
+}
+
+static int change_words(const struct op *op, const struct change *change, struct err *err)
+{
+	int64_t changed = 0;
+	int r = change_each(op, change, &changed, err);
+
+	op_print_change(op, change->name, changed);
+	return r;
 }
 
 /* --- By filter ------------------------------------------------------------------------------------ */
@@ -284,6 +295,8 @@ static int change_pages(const struct op *op, const struct change *change, const 
 	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->after };
 	int r = run_pages(op, change, &pages, err);
 
+	if (r != 0 && pages.affected > 0)
+		op_print_change(op, change->name, pages.affected);
 	if (r != 0)
 		return pages.affected == 0
 			       ? r
@@ -291,10 +304,13 @@ static int change_pages(const struct op *op, const struct change *change, const 
 					 "%" PRId64 " of %" PRId64 " %s (--after %" PRId64
 					 " does the rest), then",
 					 pages.affected, wanted, change->done, pages.after);
-	(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
-	return pages.affected > 0
-		       ? 0
-		       : op_nothing(err, "all that fits is locked or was changed meanwhile");
+	if (!op->cli->json)
+		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
+	if (pages.affected == 0)
+		return op_nothing(
+			op, change->name, err, "all that fits is locked or was changed meanwhile");
+	op_print_change(op, change->name, pages.affected);
+	return 0;
 }
 
 static int change_filtered(const struct op *op, const struct change *change, struct err *err)
@@ -307,11 +323,11 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	if (r == 0)
 		r = count(op, change, &filter, &wanted, err);
 	if (r == 0 && wanted == 0)
-		return op_nothing(err, "no message fits");
+		return op_nothing(op, change->name, err, "no message fits");
 	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name, wanted,
 		plural(wanted));
 	if (r == 0)
-		r = op_confirm(op, question, err);
+		r = op_confirm(op, change->name, wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
 	return change_pages(op, change, &filter, wanted, err);

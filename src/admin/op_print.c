@@ -1,5 +1,6 @@
 /* Tables, text and bytes for a person. See op.h. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,13 @@ void op_print_lines(const struct rows *rows, int column)
 		(void)fwrite(text.data, 1, text.length, stdout);
 		(void)putchar('\n');
 	}
+}
+
+void op_print_change(const struct op *op, const char *action, int64_t count)
+{
+	if (op->cli->json)
+		(void)printf("{\"action\":\"%s\",\"count\":%" PRId64 ",\"dry_run\":%s}\n", action,
+			count, op->cli->dry_run ? "true" : "false");
 }
 
 void op_print_hex(struct bytes bytes)

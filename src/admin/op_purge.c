@@ -66,17 +66,21 @@ int op_purge(const struct op *op, struct err *err)
 		return err_set(err, FAULT_USAGE, "purge: say --older-than, as --older-than 7d");
 	r = count(op, &wanted, err);
 	if (r == 0 && wanted == 0)
-		return op_nothing(err, "no processed message is that old");
+		return op_nothing(op, "purge", err, "no processed message is that old");
 	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed message%s", wanted,
 		plural(wanted));
 	if (r == 0)
-		r = op_confirm(op, question, err);
+		r = op_confirm(op, "purge", wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
 	r = purge_all(op, wanted, &total, err);
 	if (r != 0 && total > 0)
+		op_print_change(op, "purge", total);
+	if (r != 0 && total > 0)
 		return err_prefix(err, "%" PRId64 " deleted, then", total);
-	if (r == 0)
+	if (r == 0 && !op->cli->json)
 		(void)printf("%" PRId64 " deleted\n", total);
+	if (r == 0)
+		op_print_change(op, "purge", total);
 	return r;
 }

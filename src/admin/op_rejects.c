@@ -147,8 +147,9 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 	}
 	if (r == 0 && rows_text(rows, 0, 0) != NULL) {
 		rejects->good++;
-		(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
-			record->offset, rows_text(rows, 0, 0));
+		if (!rejects->op->cli->json)
+			(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
+				record->offset, rows_text(rows, 0, 0));
 	}
 	return r;
 }
@@ -225,7 +226,9 @@ static int run(struct rejects *rejects, struct err *err)
 	if (r != 0)
 		return r;
 	if (rejects->good == 0 && rejects->refused == 0)
-		return op_nothing(err, "there are no rejects");
+		return op_nothing(rejects->op, "replay", err, "there are no rejects");
+	if (rejects->good == 0)
+		op_print_change(rejects->op, "replay", 0);
 	if (rejects->good == 0)
 		return err_set(err, FAULT_CHECK,
 			"%" PRId64 " reject%s stay%s: to the rules of this configuration none is a "
@@ -235,10 +238,13 @@ static int run(struct rejects *rejects, struct err *err)
 	(void)snprintf(question, sizeof(question),
 		"make messages of %" PRId64 " reject%s; %" PRId64 " stay%s", rejects->good,
 		plural(rejects->good), rejects->refused, rejects->refused == 1 ? "s" : "");
-	r = op_confirm(rejects->op, question, err);
-	if (r == 0)
-		r = judge_all(rejects, true, err);
-	return r == OP_NO ? 0 : r;
+	r = op_confirm(rejects->op, "replay", rejects->good, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	r = judge_all(rejects, true, err);
+	if (r == 0 || rejects->good > 0)
+		op_print_change(rejects->op, "replay", rejects->good);
+	return r;
 }
 
 int op_rejects(const struct op *op, struct err *err)

@@ -57,8 +57,9 @@ int operate_adopt(const struct cli *cli, const struct config *config, const char
 	return op_explain(r, cli->command, err);
 }
 
-int op_nothing(struct err *err, const char *words)
+int op_nothing(const struct op *op, const char *action, struct err *err, const char *words)
 {
+	op_print_change(op, action, 0);
 	return err_set(err, FAULT_CHECK, "%s", words);
 }
 

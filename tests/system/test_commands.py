@@ -366,6 +366,35 @@ def test_status_says_what_waits_and_who_is_at_work(graves, topic):
     assert topic in text and "dead" in text
 
 
+def test_what_changes_something_prints_one_object_for_json(graves, inbox):
+    def told(*arguments, code=0):
+        result = graves.command(*arguments, "--json")
+        assert result.returncode == code, result.stderr
+        return json.loads(result.stdout)
+
+    def change(action, count, dry_run=False):
+        return {"action": action, "count": count, "dry_run": dry_run}
+
+    graves.stop()  # or it claims what is replayed
+    assert told("replay", "--dead", "--code", "ORDER", "--dry-run") == change("replay", 2, True)
+    assert told("replay", "e0", "e0", "missing", "--dry-run", code=6) == change("replay", 1, True)
+    assert inbox.count("dead") == 5
+    assert told("replay", "e0", "e1", "missing", "--yes", code=6) == change("replay", 2)
+    assert told("replay", "--code", "ORDER", "--yes") == change("replay", 2)
+    assert told("replay", "--code", "ORDER", "--yes", code=6) == change("replay", 0)
+    assert told("replay", "--rejects", "--yes", code=6) == change("replay", 0)
+    assert told("discard", "e0", "--yes") == change("discard", 1)
+    assert told("discard", "--status", "waiting", "--dry-run") == change("discard", 3, True)
+    assert told("discard", "--status", "waiting", "--yes") == change("discard", 3)
+    assert told("purge", "--older-than", "0s", "--yes", code=6) == change("purge", 0)
+    inbox.execute("UPDATE inbox.inbox_messages SET dead_at = NULL, processed_at = now()")
+    assert told("purge", "--older-than", "0s", "--max", "2", "--dry-run") == change("purge", 2, True)
+    assert told("purge", "--older-than", "0s", "--yes") == change("purge", 5)
+    assert graves.command("discard", "--json").stdout == ""
+    assert told("adopt", "--yes") == change("adopt", 0)
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", told("version")["version"])
+
+
 def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(topics={topic: {"missing_id": "reject"}})
     produce(topic, b'{"ref":"r-1"}', key=b"\xff\x00", headers=[("bin", b"\xfe\x00"), ("nul", None), ("t", "\u00e9")])
@@ -375,6 +404,8 @@ def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, p
     sidecar.write_configuration({"topics": {topic: {"id": ["json:/ref"], "missing_id": "reject"}}})
     sidecar.start()
     client = handler(sidecar, always(DONE))
+    assert json.loads(run(sidecar, "replay", "--rejects", "--dry-run", "--json")) == \
+        {"action": "replay", "count": 1, "dry_run": True}
     assert "make messages of 1 reject; 1 stays" in run(sidecar, "replay", "--rejects", "--dry-run")
     assert run(sidecar, "replay", "--rejects", "--yes").endswith(" stored\n")
     inbox.wait_processed(1)
@@ -389,7 +420,8 @@ def test_a_reject_is_found_by_a_header_as_ingest_would(start_inboxd, produce, to
     produce(topic, b"{}", headers=[("ref", "h-1"), ("eventType", "t.x")])
     eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_rejects") == 1)
     sidecar.write_configuration({"topics": {topic: {"id": ["header:ref"], "missing_id": "reject"}}})
-    run(sidecar, "replay", "--rejects", "--yes")
+    assert json.loads(run(sidecar, "replay", "--rejects", "--yes", "--json")) == \
+        {"action": "replay", "count": 1, "dry_run": False}
     assert inbox.message("h-1")["event_type"] == "t.x"
 
 
@@ -401,6 +433,7 @@ def test_adopt_gives_the_schema_to_another_group(inboxd, topic, inbox, group):
     assert inboxd.wait() == 2
     assert "inboxd adopt" in inboxd.stderr
     assert "--yes" in run(inboxd, "adopt", code=1)
+    assert json.loads(run(inboxd, "adopt", "--dry-run", "--json")) == {"action": "adopt", "count": 1, "dry_run": True}
     assert f'group.id "{group}.new" now' in run(inboxd, "adopt", "--reason", "renamed", "--yes")
     assert "already" in run(inboxd, "adopt", "--yes")
     inboxd.start()
