@@ -20,8 +20,8 @@ from fleet import HANDLER, Fleet, program
 from group import Group
 
 RATES = (100, 1_000, 10_000)
-SECONDS, SMOKE_SECONDS = 20, 3
-WARM_UP = 0.1  # this part of the run does not count: connections, caches, plans
+SECONDS, SMOKE_SECONDS = 30, 3
+WARM_UP = 1 / 3  # this part of the run does not count: connections, caches, plans, the compiler of the JVM
 PARTITIONS = 4
 
 

@@ -16,7 +16,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { PAYLOAD_BYTES = 400, KEYS = 10000, FLUSH_MS = 30000 };
+enum { PAYLOAD_BYTES = 400, KEYS = 10000, FLUSH_MS = 30000, LINGER_FROM = 2000 };
 
 struct run {
 	rd_kafka_t *producer;
@@ -57,10 +57,11 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
 		run->failed++;
 }
 
-static int set_all(rd_kafka_conf_t *conf, const char *bootstrap)
+/* Thousands of requests of one record a second would measure the broker: from there on they wait for company. */
+static int set_all(rd_kafka_conf_t *conf, const struct run *run, const char *bootstrap)
 {
-	static const char *const settings[][2] = {
-		{ "linger.ms", "0" },
+	const char *const settings[][2] = {
+		{ "linger.ms", run->rate > LINGER_FROM ? "1" : "0" },
 		{ "socket.nagle.disable", "true" },
 		{ "acks", "all" },
 		{ "log_level", "2" },
@@ -82,7 +83,7 @@ static int open_producer(struct run *run, const char *bootstrap)
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 	char words[512];
 
-	if (set_all(conf, bootstrap) != 0)
+	if (set_all(conf, run, bootstrap) != 0)
 		return 1;
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
 	rd_kafka_conf_set_opaque(conf, run);
