@@ -11,7 +11,7 @@ import sys
 import typing
 from xml.sax.saxutils import escape
 
-WIDTH, LABELS, VALUES = 760, 230, 120  # of the picture, of the names left and the numbers right
+WIDTH, LABELS, VALUES = 780, 250, 120  # of the picture, of the names left and the numbers right
 ROW, BAR, TOP = 26, 16, 44
 COLOURS = ["#2f6f9f", "#d08a3c", "#7a9a5b"]
 STYLE = ("text{font:13px system-ui,sans-serif;fill:#222}.t{font-weight:600;font-size:15px}"
