@@ -62,6 +62,8 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	struct claimed *claimed = &job->claimed;
 	size_t bytes = 0;
 
+	if (claimed->count > 0)
+		dispatch->claimer.gauges_calm_until_ms = 0; /* fewer wait now */
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	gate_charge(dispatch->options.gate, bytes);

@@ -219,11 +219,21 @@ static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_f
 	}
 }
 
+static bool changes_what_waits(const struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		if (job->rows[i].outcome != SETTLE_PROCESSED)
+			return true;
+	}
+	return false;
+}
+
 void settler_finished(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->settler.under_way -= job->count;
 	dispatch->settler.jobs--;
-	dispatch->claimer.gauges_calm_until_ms = 0; /* what waits may be another number now */
+	if (changes_what_waits(job))
+		dispatch->claimer.gauges_calm_until_ms = 0; /* another number waits now */
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
 	for (size_t i = job->count; i-- > 0;) {

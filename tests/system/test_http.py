@@ -134,13 +134,12 @@ def silent_port():
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_broker_that_goes_just_after_the_join_is_said_to_be_away(kafka, make_inboxd, silent_port, end):
-    """librdkafka does not say that all brokers are down: it still waits for the other one. The session goes on for
+    """librdkafka seldom says that all brokers are down: it still waits for the other one. The session goes on for
     long, so nothing else can tell."""
     sidecar = make_inboxd(kafka={"bootstrap.servers": f"{kafka.bootstrap},127.0.0.1:{silent_port}",
                                  "session.timeout.ms": 300_000, "max.poll.interval.ms": 300_000}).start()
     getattr(kafka, end)()
     eventually(lambda: sidecar.metric("inboxd_ready", check="broker") == 0, timeout=20)
-    assert "_ALL_BROKERS_DOWN" not in sidecar.stderr
     assert sidecar.get("/readyz")[0] == 503
     kafka.start()
     eventually(lambda: sidecar.metric("inboxd_ready", check="broker") == 1, timeout=30)
