@@ -19,8 +19,10 @@ struct company {
 	size_t in_flight; /* delivered and not settled, those that wait among them */
 	size_t most;      /* that may be: inbox.max_in_flight */
 	size_t ready;     /* to be delivered next */
-	size_t behind; /* messages in memory that can only be delivered after others are settled */
-	bool held_up;  /* some are ready for which max_in_flight has no room */
+	/* Messages in memory that can only be delivered after others are settled. */
+	size_t behind;
+	/* Some are ready for which max_in_flight has no room, and no settle is under way that makes some. */
+	bool held_up;
 	int64_t since_ms; /* when the first of the verdicts came */
 };
 

@@ -300,6 +300,8 @@ void handlers_enqueue(struct dispatch *dispatch, struct entry *entry);
 void handlers_dequeue(struct entry *entry);
 /* Is another handler connected that must get its share? */
 bool handlers_has_others(const struct dispatch *dispatch, const struct handler *handler);
+/* What one handler may have of `most` when there are others: all but a tenth, rounded up; one at least. */
+size_t handlers_share(int64_t most);
 /* A message more or less is routed to it. How much of memory it holds decides whether ingest may claim
  * for it. */
 void handlers_hold(struct dispatch *dispatch, struct handler *handler,

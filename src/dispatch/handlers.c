@@ -108,8 +108,7 @@ bool handlers_has_others(const struct dispatch *dispatch, const struct handler *
 	return false;
 }
 
-/* One at least; and a tenth of a small number is one as well. */
-static size_t share_of(int64_t most)
+size_t handlers_share(int64_t most)
 {
 	return most > 1 ? (size_t)(most - (most + 9) / 10) : 1;
 }
@@ -117,7 +116,7 @@ static size_t share_of(int64_t most)
 /* Above its share, or not yet worked off to half of it again. */
 static bool is_heavy(const struct handler *handler, size_t held, int64_t most)
 {
-	return handler->full ? held > share_of(most) / 2 : held >= share_of(most);
+	return handler->full ? held > handlers_share(most) / 2 : held >= handlers_share(most);
 }
 
 /* One slow handler may fill nine tenths of memory, by count or by bytes, not all of it: beyond that its
@@ -154,8 +153,8 @@ static bool exceeds_share(const struct dispatch *dispatch, const struct handler 
 {
 	const struct config *config = dispatch->options.config;
 
-	return handler->held > share_of(config->inbox.max_claimed) ||
-	       handler->held_bytes > share_of(config->inbox.max_claimed_bytes);
+	return handler->held > handlers_share(config->inbox.max_claimed) ||
+	       handler->held_bytes > handlers_share(config->inbox.max_claimed_bytes);
 }
 
 /* Those behind `first` in its lane, the last one first. */

@@ -57,10 +57,9 @@ struct session *pump_least_busy(const struct handler *handler, bool (*fits)(cons
 size_t pump_allowance(const struct dispatch *dispatch, const struct handler *handler)
 {
 	size_t most = (size_t)dispatch->options.config->inbox.max_in_flight;
-	size_t share = most;
+	size_t share =
+		handlers_has_others(dispatch, handler) ? handlers_share((int64_t)most) : most;
 
-	if (handlers_has_others(dispatch, handler) && most > 1)
-		share = most - (most + 9) / 10;
 	if (dispatch->in_flight >= most || handler->in_flight >= share)
 		return 0;
 	most -= dispatch->in_flight;

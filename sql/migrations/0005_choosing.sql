@@ -1,5 +1,5 @@
--- What operators stumbled over: a status that did not see what waits without a handler, calls without a filter that
--- changed everything, and dead messages without a code that could not be chosen.
+-- What operators stumbled over: no filter by error code, calls without a filter that changed everything, a status that
+-- did not see what waits without a handler.
 
 -- As in 0002, but oldest_waiting_seconds is what inboxd_oldest_waiting_seconds measures: since when the oldest message
 -- is due, or lies parked though nothing before it has to end first. That nobody is registered for it the schema
@@ -82,7 +82,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                        FROM state p))
 $$;
 
--- As in 0005, but an empty filter has an error of its own, and an empty error_code is one: messages without a code.
+-- As in 0002, and error_code: the whole code, as the row has it; an empty one is that of messages without a code. An empty
+-- filter has an error of its own.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -113,7 +114,16 @@ BEGIN
     RETURN given;
 END $$;
 
--- As in 0005, but for the empty error_code.
+-- The same for who has a usual status, the first of those allowed: it counts when anything else is given (`more`: besides
+-- the filter). A call without any argument would change everything, which is more often a slip than meant.
+CREATE FUNCTION inbox.usual_filter(caller text, filter jsonb, allowed text[], more boolean) RETURNS jsonb
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT inbox.check_filter(caller, CASE
+        WHEN filter ->> 'status' IS NULL AND (more OR jsonb_strip_nulls(filter) <> '{}')
+        THEN filter || jsonb_build_object('status', allowed[1]) ELSE filter END, allowed)
+$$;
+REVOKE ALL ON FUNCTION inbox.usual_filter(text, jsonb, text[], boolean) FROM PUBLIC;
+
 CREATE OR REPLACE FUNCTION inbox.find_page(filter jsonb, after_seq bigint, max_rows int) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -144,10 +154,14 @@ BEGIN
         || ' ORDER BY m.seq LIMIT $2' USING coalesce(after_seq, 0), max_rows;
 END $$;
 
--- As in 0005, but a status that is not given is the usual one only when something else is given: without any argument
--- they would change everything, which is more often a slip than meant. The signatures are the same: owner and grants
--- stay.
-CREATE OR REPLACE FUNCTION inbox.replay_where(
+-- A parameter more is another function: the earlier ones give their owner and their grants to it and go. It comes last,
+-- so that calls by name and by position mean what they meant.
+ALTER FUNCTION inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)
+    RENAME TO replay_where_0004;
+ALTER FUNCTION inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)
+    RENAME TO discard_where_0004;
+
+CREATE FUNCTION inbox.replay_where(
     status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
@@ -155,11 +169,10 @@ CREATE OR REPLACE FUNCTION inbox.replay_where(
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', coalesce(status,
-        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
-                                                       max_rows, reason, key, error_code) > 0 THEN 'dead' END), 'topic', topic,
+    given jsonb := inbox.usual_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
+        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed'],
+        dry_run IS NOT false OR num_nonnulls(max_rows, reason) > 0);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
     affected bigint;
 BEGIN
@@ -174,7 +187,7 @@ BEGIN
     RETURN affected;
 END $$;
 
-CREATE OR REPLACE FUNCTION inbox.discard_where(
+CREATE FUNCTION inbox.discard_where(
     status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
@@ -182,11 +195,10 @@ CREATE OR REPLACE FUNCTION inbox.discard_where(
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', coalesce(status,
-        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
-                                                       max_rows, reason, key, error_code) > 0 THEN 'waiting' END), 'topic', topic,
+    given jsonb := inbox.usual_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
+        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked'],
+        dry_run IS NOT false OR num_nonnulls(max_rows, reason) > 0);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('discard_where', max_rows)));
     affected bigint;
 BEGIN
@@ -198,4 +210,26 @@ BEGIN
     affected := inbox.discard_seqs(seqs, reason);
     PERFORM inbox.audit('discard', given, reason, affected);
     RETURN affected;
+END $$;
+
+DO $$
+DECLARE
+    pair record;
+    given record;
+BEGIN
+    FOR pair IN SELECT o.oid::regprocedure AS earlier, n.oid::regprocedure AS later, o.proowner::regrole AS owner,
+                       coalesce(o.proacl, acldefault('f', o.proowner)) AS acl
+                FROM pg_class c
+                JOIN pg_proc o ON o.pronamespace = c.relnamespace AND o.proname LIKE '%\_where\_0004'
+                JOIN pg_proc n ON n.pronamespace = c.relnamespace AND n.proname = replace(o.proname, '_0004', '')
+                WHERE c.oid = 'inbox.inbox_messages'::regclass LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO %s', pair.later, pair.owner);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', pair.later);
+        FOR given IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
+                            CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option
+                     FROM aclexplode(pair.acl) a WHERE a.grantee::regrole <> pair.owner LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s%s', pair.later, given.grantee, given.option);
+        END LOOP;
+        EXECUTE format('DROP FUNCTION %s', pair.earlier);
+    END LOOP;
 END $$;
