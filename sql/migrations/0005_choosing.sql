@@ -1,5 +1,5 @@
--- What operators stumbled over: no filter by error code, calls without a filter that changed everything, a status that
--- did not see what waits without a handler.
+-- What operators stumbled over: no filter by error code, a status that did not see what waits without a handler, a
+-- history that did not tell who gave a message up or called it done.
 
 -- As in 0002, but oldest_waiting_seconds is what inboxd_oldest_waiting_seconds measures: since when the oldest message
 -- is due, or lies parked though nothing before it has to end first. That nobody is registered for it the schema
@@ -82,8 +82,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                        FROM state p))
 $$;
 
--- As in 0002, and error_code: the whole code, as the row has it; an empty one is that of messages without a code. An empty
--- filter has an error of its own.
+-- As in 0002, and error_code: the whole code, as the row has it; an empty one is that of messages without a code.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -95,9 +94,6 @@ BEGIN
                     'error_code');
     IF name IS NOT NULL THEN
         PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
-    END IF;
-    IF given = '{}' THEN
-        PERFORM inbox.refuse(caller, format('say which messages; status => %L alone means all of them', allowed[1]));
     END IF;
     IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
         PERFORM inbox.refuse(caller, format('status is %s; it may be %s',
@@ -113,16 +109,6 @@ BEGIN
     END IF;
     RETURN given;
 END $$;
-
--- The same for who has a usual status, the first of those allowed: it counts when anything else is given (`more`: besides
--- the filter). A call without any argument would change everything, which is more often a slip than meant.
-CREATE FUNCTION inbox.usual_filter(caller text, filter jsonb, allowed text[], more boolean) RETURNS jsonb
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT inbox.check_filter(caller, CASE
-        WHEN filter ->> 'status' IS NULL AND (more OR jsonb_strip_nulls(filter) <> '{}')
-        THEN filter || jsonb_build_object('status', allowed[1]) ELSE filter END, allowed)
-$$;
-REVOKE ALL ON FUNCTION inbox.usual_filter(text, jsonb, text[], boolean) FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION inbox.find_page(filter jsonb, after_seq bigint, max_rows int) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -162,17 +148,16 @@ ALTER FUNCTION inbox.discard_where(text, text, text, timestamptz, timestamptz, t
     RENAME TO discard_where_0004;
 
 CREATE FUNCTION inbox.replay_where(
-    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
     error_code text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.usual_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
+    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed'],
-        dry_run IS NOT false OR num_nonnulls(max_rows, reason) > 0);
+        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
     affected bigint;
 BEGIN
@@ -182,23 +167,22 @@ BEGIN
         RETURN (SELECT count(*) FROM inbox.inbox_messages m
                 WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL));
     END IF;
-    affected := inbox.replay_seqs(seqs, given ->> 'status', reason);
+    affected := inbox.replay_seqs(seqs, status, reason);
     PERFORM inbox.audit('replay', given, reason, affected);
     RETURN affected;
 END $$;
 
 CREATE FUNCTION inbox.discard_where(
-    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
     error_code text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.usual_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
+    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked'],
-        dry_run IS NOT false OR num_nonnulls(max_rows, reason) > 0);
+        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('discard_where', max_rows)));
     affected bigint;
 BEGIN
@@ -233,3 +217,56 @@ BEGIN
         EXECUTE format('DROP FUNCTION %s', pair.earlier);
     END LOOP;
 END $$;
+
+-- As in 0002, but the history also keeps what else operators did to a message, the last ten times.
+CREATE OR REPLACE FUNCTION inbox.remember(attempts jsonb, entry jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_agg(h.entry ORDER BY h.n)
+    FROM (SELECT e.entry, e.n, row_number() OVER (PARTITION BY e.entry ? 'attempt' ORDER BY e.n DESC) AS age
+          FROM jsonb_array_elements(coalesce(remember.attempts, '[]') || jsonb_build_array(remember.entry))
+               WITH ORDINALITY AS e(entry, n)) h
+    WHERE h.age <= 10
+$$;
+
+-- As in 0002, and who did it is in the history.
+CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    affected bigint;
+BEGIN
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL
+        ORDER BY m.seq
+        FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE inbox.inbox_messages m
+    SET dead_at = now(), available_at = NULL, suspect = false,
+        error = coalesce(discard_seqs.reason, 'discarded'), error_code = 'DISCARDED',
+        attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
+            'at', now(), 'discarded_by', session_user, 'reason', discard_seqs.reason,
+            'error', left(m.error, 1000), 'code', m.error_code)))
+    FROM free WHERE m.seq = free.seq;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    RETURN affected;
+END $$;
+
+-- A dead row that somebody calls done with plain SQL (processed_at set, dead_at cleared): the history says who. Nothing
+-- else fires it: of a row that completes, neither was set before.
+CREATE FUNCTION inbox.call_done() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE inbox.inbox_messages m
+    SET attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
+        'at', now(), 'called_done_by', session_user, 'was', 'dead', 'ended_at', OLD.dead_at,
+        'error', left(OLD.error, 1000), 'code', OLD.error_code)))
+    WHERE m.seq = NEW.seq;
+    RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION inbox.call_done() FROM PUBLIC;
+
+CREATE TRIGGER call_done
+AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages
+FOR EACH ROW
+WHEN (OLD.dead_at IS NOT NULL AND NEW.dead_at IS NULL AND NEW.processed_at IS NOT NULL)
+EXECUTE FUNCTION inbox.call_done();

@@ -33,7 +33,12 @@ FROM m CROSS JOIN LATERAL (
                  CASE WHEN a.entry ? 'replayed_by'
                       THEN concat('replayed by ', a.entry ->> 'replayed_by', ', was ', a.entry ->> 'was',
                                   ': ' || (a.entry ->> 'reason'))
-                      ELSE concat('attempt ', a.entry ->> 'attempt', ' failed', ' at ' || (a.entry ->> 'handler'),
+                      WHEN a.entry ? 'discarded_by'
+                      THEN concat('discarded by ', a.entry ->> 'discarded_by', ': ' || (a.entry ->> 'reason'))
+                      WHEN a.entry ? 'called_done_by'
+                      THEN concat('called done by ', a.entry ->> 'called_done_by', ', was ', a.entry ->> 'was')
+                      ELSE concat('attempt ', a.entry ->> 'attempt',
+                                  CASE a.entry ->> 'code' WHEN 'CRASH' THEN ' crashed' ELSE ' failed' END, ' at ' || (a.entry ->> 'handler'),
                                   ': ' || nullif(concat_ws(' ', a.entry ->> 'code', a.entry ->> 'error'), '')) END
           FROM jsonb_array_elements(m.attempts) WITH ORDINALITY AS a(entry, n)
           UNION ALL SELECT 1000, m.processed_at, 'processed'

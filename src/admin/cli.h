@@ -64,6 +64,7 @@ struct cli {
 	const char *payload;
 	const char *reason;
 	bool rejects;
+	bool conflicts;
 	bool dry_run;
 	bool yes;
 };

@@ -26,9 +26,11 @@ const struct command_row cli_commands[] = {
 		"else 6: something else is to be mended, also what `run` calls 2, 3 or 5.\n", 0 },
 	{ COMMAND_STATUS, "status", "Say what waits, what is dead, and who is at work", "",
 		"Counts stop at 10000, so that it costs the same at any size.\n", 0 },
-	{ COMMAND_LIST, "list", "List messages", "",
+	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
 		"Lists messages that fit all filters, oldest first; the next page begins --after the\n"
-		"last seq of this one. With --dead --group: what died of the same, with counts.\n", 0 },
+		"last seq of this one. With --dead --group: what died of the same, with counts. With\n"
+		"--rejects or --conflicts: records that did not become messages, by topic, key, time,\n"
+		"and --error for the reason of a reject.\n", 0 },
 	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID",
 		"Shows all there is to know of a message. An event id may be there from several\n"
 		"sources; then --source says which.\n", 1 },
@@ -102,6 +104,10 @@ const struct option_row cli_options[] = {
 	{ 0, "payload", "FORM", FOR(COMMAND_SHOW), KIND_TEXT, offsetof(struct cli, payload),
 		"how to show the payload; raw prints its bytes and nothing else",
 		"pretty hex raw" },
+	{ 0, "rejects", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, rejects),
+		"records that were rejected, instead of messages", NULL },
+	{ 0, "conflicts", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, conflicts),
+		"records with the id of a message and another payload, instead of messages", NULL },
 	{ 0, "rejects", NULL, FOR(COMMAND_REPLAY), KIND_FLAG, offsetof(struct cli, rejects),
 		"records that were rejected, by the rules as they are now", NULL },
 	{ 0, "older-than", "AGE", FOR(COMMAND_PURGE), KIND_AGE, offsetof(struct cli, older_than),

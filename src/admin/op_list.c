@@ -1,4 +1,4 @@
-/* `inboxd list`: pages of messages, and groups of dead ones. See op.h. */
+/* `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. See op.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,6 +6,24 @@
 
 #define DEFAULT_LIMIT 100
 #define MOST_LIMIT    100000
+#define MOST_COLUMNS  8
+
+/* What is listed. The columns of its query: the cells, the row as JSON, and of a page the seq. */
+struct listing {
+	enum query query;
+	bool pages; /* takes --after */
+	int cells;
+	const char *titles[MOST_COLUMNS];
+};
+
+static const struct listing messages = { QUERY_OP_LIST, true, 8,
+	{ "SEQ", "STATUS", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", "ERROR" } };
+static const struct listing groups = { QUERY_OP_GROUPS, false, 7,
+	{ "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
+static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, 5,
+	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
+static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, 6,
+	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
 
 static int64_t limit_of(const struct op *op)
 {
@@ -14,47 +32,37 @@ static int64_t limit_of(const struct op *op)
 	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
 }
 
-static int list_groups(const struct op *op, const struct buf *filter, struct err *err)
+static const struct listing *choose(const struct cli *cli)
 {
-	static const char *const titles[] = { "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST",
-		"LATEST SEQ" };
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
-
-	params_jsonb(&params, (struct bytes){ filter->data, filter->length });
-	params_int(&params, (int32_t)limit_of(op));
-	r = db_run(op->db, QUERY_OP_GROUPS, &params, &rows, err);
-	if (r != 0)
-		return r;
-	if (op->cli->json)
-		op_print_lines(rows, 7);
-	else
-		op_print_table(rows, titles, 7);
-	return 0;
+	if (cli->rejects)
+		return &rejects;
+	if (cli->conflicts)
+		return &conflicts;
+	return cli->group ? &groups : &messages;
 }
 
-static void print_page(const struct op *op, const struct rows *rows)
+/* Records that are no messages have neither a state, nor a type, nor a code. */
+static int check_records(const struct cli *cli, struct err *err)
 {
-	static const char *const titles[] = { "SEQ", "STATUS", "RECORD", "TYPE", "EVENT ID",
-		"TRIES", "RECEIVED", "ERROR" };
-	int count = rows_count(rows);
+	const char *option = cli->rejects ? "--rejects" : "--conflicts";
+	const char *other = NULL;
 
-	if (op->cli->json) {
-		op_print_lines(rows, 8);
-		return;
-	}
-	op_print_table(rows, titles, 8);
-	if (count == limit_of(op) && ferror(stdout) == 0)
-		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n",
-			rows_int(rows, count - 1, 9));
+	if (cli->dead || cli->status != NULL)
+		other = cli->dead ? "--dead" : "--status";
+	else if (cli->group || cli->type != NULL || cli->code != NULL)
+		other = cli->group ? "--group" : cli->type != NULL ? "--type" : "--code";
+	else if (cli->conflicts && (cli->rejects || cli->error != NULL))
+		other = cli->rejects ? "--conflicts" : "--error";
+	if (other == NULL)
+		return 0;
+	return err_set(err, FAULT_USAGE, "list: %s does not go with %s", option, other);
 }
 
 static int check_options(const struct cli *cli, struct err *err)
 {
-	const char *status = op_status_of(cli, "any");
-
-	if (cli->group && strcmp(status, "dead") != 0)
+	if (cli->rejects || cli->conflicts)
+		return check_records(cli, err);
+	if (cli->group && strcmp(op_status_of(cli, "any"), "dead") != 0)
 		return err_set(err, FAULT_USAGE, "list: --group is for --dead");
 	if (cli->group && cli->after != 0)
 		return err_set(err, FAULT_USAGE,
@@ -62,25 +70,39 @@ static int check_options(const struct cli *cli, struct err *err)
 	return 0;
 }
 
+static void print_listing(
+	const struct op *op, const struct listing *listing, const struct rows *rows)
+{
+	int count = rows_count(rows);
+
+	if (op->cli->json) {
+		op_print_lines(rows, listing->cells);
+		return;
+	}
+	op_print_table(rows, listing->titles, listing->cells);
+	if (listing->pages && count == limit_of(op) && ferror(stdout) == 0)
+		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n",
+			rows_int(rows, count - 1, listing->cells + 1));
+}
+
 int op_list(const struct op *op, struct err *err)
 {
+	const struct listing *listing = choose(op->cli);
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = check_options(op->cli, err);
 
-	if (r != 0)
-		return r;
-	r = op_filter(&filter, op->cli, "any", err);
-	if (r != 0)
-		return r;
-	if (op->cli->group)
-		return list_groups(op, &filter, err);
-	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
-	params_bigint(&params, op->cli->after);
-	params_int(&params, (int32_t)limit_of(op));
-	r = db_run(op->db, QUERY_OP_LIST, &params, &rows, err);
 	if (r == 0)
-		print_page(op, rows);
+		r = op_filter(&filter, op->cli, "any", err);
+	if (r != 0)
+		return r;
+	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
+	if (listing->pages)
+		params_bigint(&params, op->cli->after);
+	params_int(&params, (int32_t)limit_of(op));
+	r = db_run(op->db, listing->query, &params, &rows, err);
+	if (r == 0)
+		print_listing(op, listing, rows);
 	return r;
 }

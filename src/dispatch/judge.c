@@ -151,9 +151,8 @@ void judge_lost(const struct judge_rules *rules, struct entry *entry)
 	if (!entry->raised)
 		return;
 	entry->verdict.crash_count = entry->message->crash_count + 1;
-	if (entry->verdict.crash_count < rules->max_crashes)
-		return;
-	entry->verdict.outcome = SETTLE_DEAD;
+	if (entry->verdict.crash_count >= rules->max_crashes)
+		entry->verdict.outcome = SETTLE_DEAD;
 	(void)snprintf(words, sizeof(words),
 		"its handler's connection ended %d time%s while it was delivered alone",
 		entry->verdict.crash_count, plural(entry->verdict.crash_count));

@@ -81,6 +81,20 @@ def test_a_large_result_is_named_and_not_kept(db):
     assert (entry["result_bytes"], "result" in entry) == (5002, False)
 
 
+def test_the_history_tells_who_gave_it_up_and_who_called_it_done(db):
+    waiting(db, "a", retry_count=1, error="boom", error_code="E", attempts='[{"at": "x", "attempt": 1}]')
+    me = value(db, "SELECT session_user::text")
+    db.execute("SELECT inbox.discard('s', 'a', 'not needed')")
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = now(), dead_at = NULL")
+    failed, discarded, called_done = value(db, "SELECT attempts FROM inbox.inbox_messages")
+    assert failed == {"at": "x", "attempt": 1}
+    assert discarded.pop("at") and discarded == {"discarded_by": me, "reason": "not needed", "error": "boom", "code": "E"}
+    assert called_done.pop("at") and called_done.pop("ended_at") and called_done == \
+        {"called_done_by": me, "was": "dead", "error": "not needed", "code": "DISCARDED"}
+    assert value(db, "SELECT inbox.replay('s', 'a')") is True
+    assert len(value(db, "SELECT attempts FROM inbox.inbox_messages")) == 4
+
+
 def test_the_history_keeps_ten_replays_and_ten_attempts(db):
     many = [f'{{"attempt": {n}}}' for n in range(1, 11)]
     dead(db, "a", attempts=f"[{','.join(many)}]")
@@ -410,11 +424,8 @@ WRONG = {
     "replay_where('waiting')": "status is 'waiting'",
     "replay_where('claimed')": "dead, processed",
     "replay_where('')": "status is ''",
-    "replay_where()": "say which messages; status => 'dead' alone means all",
-    "replay_where(NULL)": "say which messages",
-    "replay_page('{}', 0, 1)": "say which messages",
-    "replay_where(dry_run => false)": "say which messages",
-    "discard_where()": "status => 'waiting' alone means all",
+    "replay_where(NULL)": "status is NULL",
+    "replay_page('{}', 0, 1)": "status is NULL",
     "replay_where(topic => '')": "topic is empty",
     "replay_where(error_like => '')": "error_like is empty",
     "replay_where(max_rows => 0)": "max_rows is 0",
@@ -478,11 +489,14 @@ def test_one_argument_is_enough_and_the_status_then_the_usual_one(db, argument):
     assert [entry["filter"]["status"] for entry in audit(db)] == ["dead", "waiting"]
 
 
-def test_a_dry_run_may_look_at_everything(db):
+def test_without_arguments_it_is_all_of_the_usual_status(db):
     dead(db, "a")
     waiting(db, "b")
-    assert value(db, "SELECT inbox.replay_where(dry_run => true)") == 1
-    assert value(db, "SELECT inbox.discard_where(dry_run => true)") == 1
+    for name in ("replay", "discard"):
+        assert value(db, f"SELECT inbox.{name}_where(dry_run => true)") == 1
+    assert value(db, "SELECT inbox.replay_where()") == 1
+    assert value(db, "SELECT inbox.discard_where()") == 2
+    assert ids(db, "dead") == ["a", "b"]
 
 
 # --- status, groups ---------------------------------------------------------------------------------

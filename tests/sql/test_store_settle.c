@@ -167,11 +167,26 @@ static void what_spends_no_attempt_leaves_no_history(void **state)
 		char id[] = { 'a', (char)('0' + i), '\0' };
 		struct settle_row row = failure(STORED(world, .id = id), outcomes[i], 0);
 
+		if (outcomes[i] == SETTLE_WAITING)
+			row.error = row.error_code = NULL; /* a snooze, or given back */
 		must_settle(world, &row);
 		assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"
 					    " WHERE attempts IS NOT NULL"),
 			0);
 	}
+}
+
+/* It spends no attempt either, but has an error. */
+static void a_crash_that_counts_goes_to_the_history(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct settle_row row = failure(seq, SETTLE_WAITING, 0);
+
+	row.crash_count = 1;
+	row.suspect = true;
+	must_settle(world, &row);
+	assert_string_equal(history_of(world, seq), "1 billing boom E");
 }
 
 static void the_history_keeps_the_last_ten_and_every_replay(void **state)
@@ -180,7 +195,7 @@ static void the_history_keeps_the_last_ten_and_every_replay(void **state)
 	int64_t seq = STORED(world, .id = "a");
 
 	run_sql(world, "UPDATE inbox.inbox_messages SET attempts ="
-		       " '[{\"replayed_by\": \"me\", \"attempt\": \"replay\"}]'");
+		       " '[{\"replayed_by\": \"me\", \"handler\": \"replay\"}]'");
 	for (int i = 1; i <= 12; i++) {
 		struct settle_row row = failure(seq, SETTLE_WAITING, i);
 
@@ -443,6 +458,7 @@ int main(void)
 		TEST(a_failed_attempt_goes_to_the_history),
 		TEST(dead_at_once_is_a_failed_attempt),
 		TEST(what_spends_no_attempt_leaves_no_history),
+		TEST(a_crash_that_counts_goes_to_the_history),
 		TEST(the_history_keeps_the_last_ten_and_every_replay),
 		TEST(a_long_error_is_cut_in_the_history),
 		TEST(what_is_too_slow_at_once_is_settled_in_halves),

@@ -105,6 +105,49 @@ def test_every_key_of_a_list_is_documented(graves):
     assert documented == list(objects(run(graves, "list", "--json", "--limit", "1"))[0])
 
 
+def test_list_counts_the_attempt_that_was_told_to_be_dead_and_a_replay_begins_anew(graves, inbox):
+    def tries(event_id):
+        return next(line.split()[5] for line in run(graves, "list").splitlines() if f" {event_id} " in line)
+
+    assert tries("e0") == "1"
+    run(graves, "replay", "e0")
+    assert tries("e0") == "0"
+
+
+def test_show_tells_who_gave_a_message_up(graves, inbox):
+    run(graves, "replay", "e0", "--reason", "once more")
+    inbox.wait_status("e0", "parked")
+    run(graves, "discard", "e0", "--reason", "not needed")
+    text = run(graves, "show", "e0")
+    assert re.search(r"replayed by \w+, was dead: once more\n.*discarded by \w+: not needed\n.*: dead\n", text), text
+
+
+def test_list_has_rejects_and_conflicts(start_inboxd, produce, topic, inbox):
+    sidecar = start_inboxd(topics={topic: {"missing_id": "reject"}})
+    produce(topic, b"12345", key="k1")
+    produce(topic, b"\xff\x1b[2J", key="k2", headers={"id": ""})
+    for value in (b"first", b"other"):
+        produce(topic, value, key="k1", headers={"id": "x"})
+    eventually(lambda: len(inbox.rejects()) == 2 and inbox.value("SELECT count(*) FROM inbox.inbox_conflicts") == 1)
+
+    def records(*options):
+        return [row["kafka_offset"] for row in objects(run(sidecar, "list", "--json", *options))]
+
+    first, second = run(sidecar, "list", "--rejects").splitlines()[1:]
+    assert f"{topic}/" in first and " 5 " in first and "\x1b" not in second
+    (one, other) = objects(run(sidecar, "list", "--rejects", "--json"))
+    assert (one["payload_bytes"], one["key"], "payload" in one) == (5, "\\x6b31", False)
+    assert records("--rejects", "--limit", "1") == [one["kafka_offset"]]
+    assert records("--rejects", "--after", str(one["seq"])) == [other["kafka_offset"]]
+    assert records("--rejects", "--key", "k2") == records("--rejects", "--error", other["reason"][-10:]) == \
+        [other["kafka_offset"]]
+    assert records("--rejects", "--topic", "none") == records("--rejects", "--since", "0s") == []
+    (conflict,) = objects(run(sidecar, "list", "--conflicts", "--json", "--until", "0s", "--since", "1h"))
+    assert (conflict["event_id"], conflict["source"], conflict["payload_bytes"]) == ("x", topic, 5)
+    assert " x " in run(sidecar, "list", "--conflicts").splitlines()[1]
+    assert records("--conflicts", "--key", "k2") == []
+
+
 def test_list_groups_what_died_of_the_same(graves):
     groups = objects(run(graves, "list", "--dead", "--group", "--json"))
     assert [(group["messages"], group["error_code"], group["error_shape"]) for group in groups] == \

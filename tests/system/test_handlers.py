@@ -171,6 +171,9 @@ def test_a_message_that_keeps_killing_its_handler_dies_of_it(start_inboxd, handl
     row = inbox.wait_status("poison", "dead")
     assert row["error_code"] == "CRASH"
     assert row["crash_count"] == 2
+    assert [(entry["code"], entry["handler"]) for entry in row["attempts"]] == [("CRASH", "handler")] * 2
+    assert "attempt 1 crashed at handler: CRASH its handler's connection ended 1 time while" in \
+        sidecar.command("show", "poison").stdout
     assert losses <= 4  # one that makes the suspects, two that count, one to find it dead
     handler(sidecar, always(DONE))
     inbox.wait_processed(2)

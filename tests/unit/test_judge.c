@@ -173,6 +173,7 @@ static void a_suspect_that_ends_its_handler_again_counts_until_it_is_dead(void *
 	judge_lost(&rules, &entry);
 	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
 	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_string_equal(entry.verdict.error_code, "CRASH");
 	message.crash_count = 1;
 	judge_lost(&rules, &entry);
 	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
