@@ -165,8 +165,11 @@ const struct option option_table[] = {
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
-		.help = "Database connections that claim and settle. Four more are ingest's, the heartbeat's, one "
-		"that listens for replays, and one for retention; with `retry.dead_topic` a fifth is for that." },
+		.help = "Database connections that claim and settle. With more than two and "
+			"`inbox.ordering: none` several claims go side by side while much is due; where "
+			"there is an order one is made at a time. Four more are ingest's, the heartbeat's, "
+			"one that listens for replays, and one for retention; with `retry.dead_topic` a "
+			"fifth is for that." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Rows claimed by one statement, at most." },

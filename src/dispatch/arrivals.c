@@ -65,7 +65,8 @@ static bool must_wait(const struct dispatch *dispatch, const struct arrival *arr
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	return claimer->claims_taken < arrival->after_claims || claimer_in_doubt(claimer);
+	return open_claims_arrived_to(&claimer->open) < arrival->after_claims ||
+	       claimer_in_doubt(claimer);
 }
 
 static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
@@ -75,7 +76,7 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 	if (arrival == NULL)
 		return false;
 	arrival->handover = handover;
-	arrival->after_claims = (uint64_t)dispatch->claimer.open.given;
+	arrival->after_claims = dispatch->claimer.open.given;
 	arrival->doubtful = claimer_in_doubt(&dispatch->claimer);
 	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
 	return true;
@@ -175,7 +176,7 @@ static bool is_early(const struct dispatch *dispatch, const struct job *job)
 static void take_job(struct dispatch *dispatch, struct job *job)
 {
 	if (is_early(dispatch, job)) {
-		dispatch->late = job; /* one claim at a time: there is no other */
+		dispatch->late = job; /* one claim at a time where there is an order: no other */
 		return;
 	}
 	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)

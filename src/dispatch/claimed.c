@@ -81,16 +81,20 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	open_claims_answered(&dispatch->claimer.open, job->request.number);
 }
 
-/* Everything due was taken: new rows of these partitions may be born claimed again. */
+/* Everything due was taken: new rows of these partitions may be born claimed again. What another claim has under
+ * way was stepped over, and may be due again if that one fails. */
 static void note_drained(struct dispatch *dispatch, const struct job *job)
 {
+	if (dispatch->claimer.claims_under_way > 0)
+		return;
 	for (size_t i = 0; i < job->count; i++)
 		gate_drained(dispatch->options.gate, job->indexes[i], job->versions[i]);
 }
 
 static void due_finished(struct dispatch *dispatch, struct job *job)
 {
-	if (job->claimed.seen < job->request.max_rows)
+	dispatch->claimer.plenty = job->claimed.seen >= job->request.max_rows;
+	if (!dispatch->claimer.plenty)
 		note_drained(dispatch, job);
 	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
 		gate_dirty(dispatch->options.gate, job->indexes[i]);
@@ -194,8 +198,10 @@ static void failed(struct dispatch *dispatch, struct job *job)
 	} else {
 		open_claims_answered(&dispatch->claimer.open, job->request.number);
 	}
-	if (job->kind == JOB_DUE)
+	if (job->kind == JOB_DUE) {
 		dispatch->claimer.poll_at_ms = 0;
+		dispatch->claimer.plenty = false;
+	}
 	gate_release(dispatch->options.gate, job->reserved, 0);
 	job->reserved = 0;
 }
@@ -209,19 +215,6 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_HOLDS] = holds_finished,
 };
 
-/* Up to which number have all claims arrived? One less than the oldest still under way. */
-static void note_arrived(struct claimer *claimer, enum job_kind kind)
-{
-	uint64_t oldest = (uint64_t)claimer->open.given + 1;
-
-	claimer->numbers[kind] = 0;
-	for (int i = 0; i < JOB_KINDS; i++) {
-		if (claimer->numbers[i] != 0 && claimer->numbers[i] < oldest)
-			oldest = claimer->numbers[i];
-	}
-	claimer->claims_taken = oldest - 1;
-}
-
 void claimed_take(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = false;
@@ -229,7 +222,7 @@ void claimed_take(struct dispatch *dispatch, struct job *job)
 		claimer_adapt(&dispatch->claimer, job);
 	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way--;
-		note_arrived(&dispatch->claimer, job->kind);
+		open_claims_arrived(&dispatch->claimer.open, job->request.number);
 	}
 	if (job->result != 0)
 		failed(dispatch, job);

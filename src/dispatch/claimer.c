@@ -4,8 +4,9 @@
  * with as soon as memory has room; a sweep every few seconds finds what was parked and forgotten
  * (rule R13: parked is derived, not remembered).
  *
- * One claim at a time: of two at once the one could take the rows behind those of the other, commit
- * first, or arrive first. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
+ * One claim at a time where there is an order: of two at once the one could take the rows behind those of the
+ * other, commit first, or arrive first. Without one, as many as there are workers for while much is due; each steps
+ * over the rows of the others. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
  * given back (rule R3). What the answers say is claimed.c's business.
  */
 #include <stdlib.h>
@@ -73,7 +74,6 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	job->lost = atomic_load(&dispatch->options.passage->lost);
 	job->tenure = dispatch->tenure;
 	claimer->claims_under_way++;
-	claimer->numbers[job->kind] = (uint64_t)job->request.number;
 	claimer->lanes_last = job->kind == JOB_LANES;
 	dispatch->lanes.claims_given = (uint64_t)job->request.number;
 	give(dispatch, job);
@@ -185,14 +185,23 @@ static bool has_budget(const struct dispatch *dispatch)
 	return bytes_free > 0 && most - (int64_t)count >= (wanted < least ? wanted : least);
 }
 
+/* Whether one more claim may be under way. */
+static bool may_claim(const struct dispatch *dispatch)
+{
+	const struct claimer *claimer = &dispatch->claimer;
+
+	if (claimer->rescue || routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
+		return false;
+	return claimer->claims_under_way == 0 ||
+	       (dispatch->lanes.ordering == ORDERING_NONE && claimer->plenty);
+}
+
 static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	if (claimer->rescue || claimer->claims_under_way > 0 ||
-		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
-		return false;
-	return now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms;
+	return may_claim(dispatch) &&
+	       (now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms);
 }
 
 /* Runs are claimed with a limit for each partition: together they must stay within the budget. */
@@ -221,18 +230,20 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
 	dispatch->claimer.due_at_ms = INT64_MAX;
 	give_claim(dispatch, job);
+	if (dispatch->claimer.plenty && dispatch->lanes.ordering == ORDERING_NONE) {
+		dispatch->claimer.poll_at_ms = 0; /* who is idle takes the next ones */
+		dispatch_stir(dispatch);
+	}
 }
 
 /* Where the partition is the order, its lane is the partition itself and any claim goes on with it. */
 static void claim_lanes(struct dispatch *dispatch)
 {
-	struct claimer *claimer = &dispatch->claimer;
 	struct lane_key keys[LANES_A_CLAIM];
 	struct job *job;
 	size_t count;
 
-	if (claimer->rescue || claimer->claims_under_way > 0 || dispatch->lanes.spill_count == 0 ||
-		routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
+	if (dispatch->lanes.spill_count == 0 || !may_claim(dispatch))
 		return;
 	job = new_job(dispatch, JOB_LANES);
 	if (job == NULL || !reserve(dispatch, job)) {

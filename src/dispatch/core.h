@@ -132,24 +132,23 @@ struct claimer {
 	int64_t seldom_at_ms;
 	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;
-	bool sweep_page;             /* sweep_after is set: go on in the same partition */
-	size_t rotation;             /* where the list of partitions starts, for fairness */
-	bool rescue;                 /* a claim's outcome is unknown: none until it is resolved */
-	size_t claims_under_way;     /* JOB_DUE, JOB_LANES */
-	struct open_claims open;     /* those that may still hold rows; counts those given */
-	uint64_t claims_taken;       /* all claims up to this one have arrived */
-	uint64_t numbers[JOB_KINDS]; /* of the claims under way; 0 = none */
-	unsigned halvings;           /* of claim_batch, as long as claims take too long */
-	unsigned in_time;            /* claims that brought something since the last change */
-	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
-	bool waits;                  /* it found no worker to ask */
+	bool sweep_page;         /* sweep_after is set: go on in the same partition */
+	size_t rotation;         /* where the list of partitions starts, for fairness */
+	bool rescue;             /* a claim's outcome is unknown: none until it is resolved */
+	size_t claims_under_way; /* JOB_DUE, JOB_LANES */
+	struct open_claims open; /* those that may still hold rows; counts those given */
+	unsigned halvings;       /* of claim_batch, as long as claims take too long */
+	unsigned in_time;        /* claims that brought something since the last change */
+	bool lanes_last;         /* the last claim was one of lanes: due rows have their turn */
+	bool plenty;             /* the last claim of due rows left some behind */
+	bool waits;              /* it found no worker to ask */
 	bool under_way[JOB_KINDS];
 };
 
 /* A batch from ingest that waits for claims given before it came. */
 struct arrival {
 	struct handover *handover;
-	uint64_t after_claims;
+	int64_t after_claims;
 	bool doubtful; /* a claim was lost while it waited */
 	STAILQ_ENTRY(arrival) link;
 };

@@ -60,6 +60,25 @@ static void end_if_over(struct open_claims *claims, struct open_claim *claim)
 	publish(claims);
 }
 
+void open_claims_arrived(struct open_claims *claims, int64_t number)
+{
+	struct open_claim *claim = find(claims, number);
+
+	if (claim != NULL)
+		claim->arrived = true;
+}
+
+int64_t open_claims_arrived_to(const struct open_claims *claims)
+{
+	const struct open_claim *claim;
+
+	TAILQ_FOREACH (claim, &claims->list, link) {
+		if (!claim->arrived)
+			return claim->number - 1;
+	}
+	return claims->given;
+}
+
 void open_claims_answered(struct open_claims *claims, int64_t number)
 {
 	struct open_claim *claim = find(claims, number);

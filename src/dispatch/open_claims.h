@@ -16,6 +16,7 @@
 struct open_claim {
 	int64_t number;
 	size_t rows;   /* held and unsettled */
+	bool arrived;  /* nothing of it is under way, whatever became of it */
 	bool answered; /* all its rows are known */
 	TAILQ_ENTRY(open_claim) link;
 };
@@ -31,6 +32,10 @@ void open_claims_init(struct open_claims *claims);
 void open_claims_fini(struct open_claims *claims);
 /* A claim is about to be given: returns its number; 0: no memory. */
 int64_t open_claims_give(struct open_claims *claims);
+/* It is back from the database: with rows, without, or with a fault. */
+void open_claims_arrived(struct open_claims *claims, int64_t number);
+/* All claims up to this one have arrived. */
+int64_t open_claims_arrived_to(const struct open_claims *claims);
 /* Its answer is here: all rows it brought are held from now on. */
 void open_claims_answered(struct open_claims *claims, int64_t number);
 /* A row of it is held. Borrowed until released; NULL when the number is not open. */

@@ -40,6 +40,24 @@ static void a_claim_on_its_way_holds_the_bound(void **state)
 	assert_int_equal(open_claims_low(claims), 3);
 }
 
+static void what_comes_back_out_of_turn_does_not_vouch_for_the_others(void **state)
+{
+	struct open_claims *claims = *state;
+
+	assert_int_equal(open_claims_arrived_to(claims), 0);
+	for (int i = 0; i < 3; i++)
+		(void)open_claims_give(claims);
+	open_claims_arrived(claims, 2);
+	assert_int_equal(open_claims_arrived_to(claims), 0);
+	open_claims_arrived(
+		claims, 1); /* its outcome is unknown: it stays open, and is back nevertheless */
+	assert_int_equal(open_claims_arrived_to(claims), 2);
+	open_claims_arrived(claims, 3);
+	open_claims_answered(claims, 3);
+	assert_int_equal(open_claims_arrived_to(claims), 3);
+	assert_int_equal(open_claims_low(claims), 1);
+}
+
 static void a_claim_is_open_until_its_last_row_is_settled(void **state)
 {
 	struct open_claims *claims = *state;
@@ -91,6 +109,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(nothing_given_is_bounded_by_the_first),
 		TEST(a_claim_on_its_way_holds_the_bound),
+		TEST(what_comes_back_out_of_turn_does_not_vouch_for_the_others),
 		TEST(a_claim_is_open_until_its_last_row_is_settled),
 		TEST(a_claim_whose_outcome_is_unknown_holds_the_bound_until_it_is_resolved),
 		TEST(nobody_holds_rows_of_a_claim_that_is_over),

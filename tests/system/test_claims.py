@@ -1,0 +1,33 @@
+"""Claims from the table: how many are under way at once."""
+
+import pytest
+
+from support.scripts import always, DONE
+from support.wait import eventually
+
+# Each claim of due rows takes a moment and notes how many there are.
+WATCH = """
+CREATE TABLE public.claims (at_once bigint);
+CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF current_query() LIKE '%due AS MATERIALIZED%' THEN
+        PERFORM pg_advisory_xact_lock_shared(4711);
+        PERFORM pg_sleep(0.2);
+        INSERT INTO public.claims SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER UPDATE ON inbox.inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION public.watch()"""
+
+
+@pytest.mark.parametrize("ordering, most", [("none", 3), ("key", 1)])
+def test_claims_go_side_by_side_only_where_there_is_no_order(start_inboxd, handler, streams, topic, inbox, db,
+                                                            ordering, most):
+    sidecar = start_inboxd(inbox={"ordering": ordering}, worker={"connections": 4, "claim_batch": 5})
+    streams.events(topic, [f"e{number}" for number in range(100)], key=lambda event_id: event_id)
+    eventually(lambda: inbox.count("parked") == 100)
+    db.execute(WATCH)
+    client = handler(sidecar, always(DONE))
+    inbox.wait_processed(100)
+    assert inbox.value("SELECT max(at_once) FROM public.claims") == most
+    assert sorted(delivery.event_id for delivery in client.deliveries) == sorted(f"e{number}" for number in range(100))
