@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
             SELECT count(*) AS waiting, min(d.available_at) AS oldest
             FROM (SELECT m.available_at FROM inbox.inbox_messages m
                   WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
-                    AND m.available_at < 'infinity'
+                    AND m.available_at > '-infinity' AND m.available_at < 'infinity'
                   ORDER BY m.available_at, m.seq LIMIT 10000) d) w
         CROSS JOIN LATERAL (
             SELECT count(*) AS parked
@@ -45,14 +45,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
                         WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
-                          AND b.available_at IS NOT NULL AND substr(sha256(b.key), 1, 8) = d.hash
+                          AND b.available_at IS NOT NULL AND b.seq > 0 AND substr(sha256(b.key), 1, 8) = d.hash
                           AND b.kafka_offset < d.kafka_offset)
                 WHEN 'partition' THEN
                     (o.topic, o.kafka_partition) NOT IN (SELECT t.topic, t.kafka_partition FROM tried_again t)
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
                         WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
-                          AND b.available_at IS NOT NULL AND b.kafka_offset < d.kafka_offset)
+                          AND b.available_at IS NOT NULL AND b.kafka_offset >= 0 AND b.kafka_offset < d.kafka_offset)
                 ELSE true END
             ORDER BY d.seq LIMIT 1) u ON true
     )
@@ -115,8 +115,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kind text := filter ->> 'event_type';
     condition text := CASE filter ->> 'status'
-        WHEN 'waiting' THEN 'm.available_at IS NOT NULL'
-        WHEN 'retrying' THEN 'm.available_at < ''infinity'' AND m.retry_count > 0'
+        WHEN 'waiting' THEN 'm.available_at > ''-infinity'''
+        WHEN 'retrying' THEN 'm.available_at > ''-infinity'' AND m.available_at < ''infinity'' AND m.retry_count > 0'
         WHEN 'parked' THEN 'm.available_at = ''infinity'''
         WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
         WHEN 'dead' THEN 'm.dead_at IS NOT NULL'

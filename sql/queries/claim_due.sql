@@ -3,7 +3,8 @@
 -- behind another waiting row of their key. Wanted rows beyond the byte budget stay as they are.
 -- Caller: store/claims.c. Index: inbox_messages_claim; inbox_messages_key for who waits before whom.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
--- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number.
+-- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number, $12 since
+-- when to look, for each partition (NULL = ever): before that there is nothing in the index but rows that are gone.
 -- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: what is locked
 -- now is somebody's business, and comes again.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
@@ -12,21 +13,23 @@ WITH lease AS MATERIALIZED (
     FOR KEY SHARE SKIP LOCKED
 ), mine AS MATERIALIZED (
     -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
-    SELECT o.topic, o.kafka_partition
+    SELECT o.topic, o.kafka_partition, coalesce(p.since, '-infinity') AS since, p.place
     FROM lease
-    CROSS JOIN unnest($2::text[], $3::int[]) AS p(topic, kafka_partition)
+    CROSS JOIN unnest($2::text[], $3::int[], $12::timestamptz[])
+        WITH ORDINALITY AS p(topic, kafka_partition, since, place)
     JOIN inbox.inbox_offsets o ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition
     WHERE o.ordering = 'none' OR o.owner = $1::int
     FOR KEY SHARE OF o SKIP LOCKED
 ), due AS MATERIALIZED (
-    SELECT m.*
+    SELECT m.*, p.place
     FROM mine p
     CROSS JOIN LATERAL (
-        SELECT d.seq, d.topic, d.kafka_partition, d.kafka_offset, d.event_type,
+        SELECT d.seq, d.topic, d.kafka_partition, d.kafka_offset, d.event_type, d.available_at,
                substr(sha256(d.key), 1, 8) AS key_hash,
                coalesce(octet_length(d.payload), 0) + 1024 AS size
         FROM inbox.inbox_messages d
-        WHERE d.topic = p.topic AND d.kafka_partition = p.kafka_partition AND d.available_at <= now()
+        WHERE d.topic = p.topic AND d.kafka_partition = p.kafka_partition
+          AND d.available_at > '-infinity' AND d.available_at >= p.since AND d.available_at <= now()
         ORDER BY d.available_at, d.seq
         LIMIT $4::int
         FOR UPDATE SKIP LOCKED) m
@@ -53,6 +56,7 @@ WITH lease AS MATERIALIZED (
                   FROM inbox.inbox_messages o
                   WHERE o.topic = k.topic AND o.kafka_partition = k.kafka_partition
                     AND substr(sha256(o.key), 1, 8) = k.key_hash AND o.available_at IS NOT NULL
+                    AND o.seq > 0
                   ORDER BY o.kafka_offset
                   LIMIT k.rows + 1) w
             WHERE w.seq NOT IN (SELECT j.seq FROM judged j WHERE j.wanted AND j.fits)
@@ -61,7 +65,7 @@ WITH lease AS MATERIALIZED (
           FROM judged WHERE key_hash IS NOT NULL AND $10::boolean
           GROUP BY topic, kafka_partition, key_hash) k
 ), verdict AS MATERIALIZED (
-    SELECT j.seq, j.key_hash, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
+    SELECT j.seq, j.key_hash, j.place, j.available_at, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
            l.blocker IS NOT NULL AS followed
     FROM judged j
     LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
@@ -79,4 +83,4 @@ RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed, v.follow
           m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key,
           CASE WHEN v.claimed THEN m.headers END, CASE WHEN v.claimed THEN m.payload END,
           m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
-          v.key_hash
+          v.key_hash, v.place, v.available_at

@@ -24,7 +24,7 @@ WITH lease AS MATERIALIZED (
                coalesce(octet_length(w.payload), 0) + 1024 AS size
         FROM inbox.inbox_messages w
         WHERE w.topic = l.topic AND w.kafka_partition = l.kafka_partition
-          AND substr(sha256(w.key), 1, 8) = l.key_hash AND w.available_at IS NOT NULL
+          AND substr(sha256(w.key), 1, 8) = l.key_hash AND w.available_at IS NOT NULL AND w.seq > 0
         ORDER BY w.kafka_offset
         LIMIT $5::int + 1) m
 ), free AS MATERIALIZED (

@@ -24,7 +24,7 @@ WITH lease AS MATERIALIZED (
                coalesce(octet_length(w.payload), 0) + 1024 AS size
         FROM inbox.inbox_messages w
         WHERE w.topic = l.topic AND w.kafka_partition = l.kafka_partition
-          AND w.available_at IS NOT NULL
+          AND w.available_at IS NOT NULL AND w.kafka_offset >= 0
         ORDER BY w.kafka_offset
         LIMIT $5::int + 1) m
 ), free AS MATERIALIZED (

@@ -6,7 +6,7 @@ SELECT (SELECT count(*)
               CROSS JOIN LATERAL (
                   SELECT 1 FROM inbox.inbox_messages m
                   WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
-                    AND m.available_at < 'infinity'
+                    AND m.available_at > '-infinity' AND m.available_at < 'infinity'
                   ORDER BY m.available_at, m.seq
                   LIMIT $3::bigint) w
               LIMIT $3::bigint) c),
@@ -15,6 +15,6 @@ FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
 CROSS JOIN LATERAL (
     SELECT m.available_at FROM inbox.inbox_messages m
     WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
-      AND m.available_at < 'infinity'
+      AND m.available_at > '-infinity' AND m.available_at < 'infinity'
     ORDER BY m.available_at, m.seq
     LIMIT 1) f

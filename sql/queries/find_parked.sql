@@ -6,7 +6,7 @@
 WITH RECURSIVE head AS (
     (SELECT substr(sha256(m.key), 1, 8) AS hash, m.available_at, m.event_type, 1 AS n
      FROM inbox.inbox_messages m
-     WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL
+     WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL AND m.seq > 0
        AND substr(sha256(m.key), 1, 8) > $3::bytea
      ORDER BY substr(sha256(m.key), 1, 8), m.kafka_offset
      LIMIT 1)
@@ -14,7 +14,7 @@ WITH RECURSIVE head AS (
     SELECT next.* FROM head CROSS JOIN LATERAL (
         SELECT substr(sha256(m.key), 1, 8) AS hash, m.available_at, m.event_type, head.n + 1
         FROM inbox.inbox_messages m
-        WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL
+        WHERE m.topic = $1::text AND m.kafka_partition = $2::int AND m.available_at IS NOT NULL AND m.seq > 0
           AND substr(sha256(m.key), 1, 8) > head.hash
         ORDER BY substr(sha256(m.key), 1, 8), m.kafka_offset
         LIMIT 1) next

@@ -20,13 +20,13 @@ FROM (
                 WHEN $15::boolean THEN (
                     SELECT true FROM inbox.inbox_messages w
                     WHERE w.topic = r.topic AND w.kafka_partition = r.kafka_partition
-                      AND w.available_at IS NOT NULL
+                      AND w.available_at IS NOT NULL AND w.kafka_offset >= 0
                     LIMIT 1) IS NOT NULL
                 ELSE (
                     SELECT true FROM inbox.inbox_messages w
                     WHERE w.topic = r.topic AND w.kafka_partition = r.kafka_partition
                       AND substr(sha256(w.key), 1, 8) = substr(sha256(r.key), 1, 8)
-                      AND w.available_at IS NOT NULL
+                      AND w.available_at IS NOT NULL AND w.seq > 0
                     LIMIT 1) IS NOT NULL END AS behind
     FROM (
         SELECT unnest($2::text[]) AS source, unnest($3::text[]) AS event_id, unnest($4::text[]) AS event_type,

@@ -9,7 +9,7 @@ WHERE o.updated_at < now() - $2::bigint * interval '1 millisecond'
   AND (o.owner = $1::int
        OR NOT EXISTS (SELECT FROM inbox.inbox_instances i WHERE i.id = o.owner AND i.fenced_at IS NULL))
   AND (SELECT true FROM inbox.inbox_messages m
-       WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition AND m.available_at IS NOT NULL
+       WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition AND m.available_at > '-infinity'
        LIMIT 1)
 ORDER BY random()
 LIMIT 1000

@@ -4,7 +4,7 @@
 WITH wanted AS MATERIALIZED (
     SELECT m.seq FROM inbox.inbox_messages m
     WHERE m.topic = $1::text AND m.kafka_partition = $2::int
-      AND substr(sha256(m.key), 1, 8) IS NULL AND m.available_at IS NOT NULL
+      AND substr(sha256(m.key), 1, 8) IS NULL AND m.available_at IS NOT NULL AND m.seq > 0
       AND m.available_at = 'infinity'
       AND (SELECT s.open
            FROM unnest($4::text[], $5::text[], $6::smallint[], $7::boolean[])

@@ -21,6 +21,7 @@ static void on_revoked(struct dispatch *dispatch, size_t partition)
 	gate_revoke(dispatch->options.gate, partition);
 	arrivals_doubt(dispatch); /* the partition may be back before they are taken in … */
 	dispatch->tenure++;       /* … and before a claim that is under way */
+	due_starts_forget(&dispatch->claimer.starts);
 	suspects_release(dispatch, partition);
 	held_return_undelivered(dispatch, partition);
 	deliver_bound(dispatch, partition);

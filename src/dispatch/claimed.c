@@ -91,17 +91,42 @@ static void note_drained(struct dispatch *dispatch, const struct job *job)
 		gate_drained(dispatch->options.gate, job->indexes[i], job->versions[i]);
 }
 
+/* Where the next look begins. What partitions gone meanwhile had counts no more. */
+static void note_starts(struct dispatch *dispatch, const struct job *job)
+{
+	struct due_starts *starts = &dispatch->claimer.starts;
+	const struct due_look look = {
+		.full = job->full,
+		.plenty = dispatch->claimer.plenty,
+		.took_ms = job->took_us / 1000,
+		.now_ms = clock_now_ms(),
+	};
+
+	if (job->claimed.latest == NULL || job->tenure != dispatch->tenure)
+		return;
+	for (size_t i = 0; i < job->count; i++) {
+		if (job->claimed.latest[i] >= 0)
+			due_starts_note(starts, job->indexes[i], job->claimed.latest[i], job->full);
+	}
+	due_starts_looked(starts, &look);
+}
+
 static void due_finished(struct dispatch *dispatch, struct job *job)
 {
-	dispatch->claimer.plenty = job->claimed.seen >= job->request.max_rows;
-	if (!dispatch->claimer.plenty)
+	struct claimer *claimer = &dispatch->claimer;
+
+	claimer->plenty = job->claimed.seen >= job->request.max_rows;
+	note_starts(dispatch, job);
+	if (!claimer->plenty && job->full)
 		note_drained(dispatch, job);
 	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
 		gate_dirty(dispatch->options.gate, job->indexes[i]);
-	if (job->claimed.seen > 0 || any_overflow(dispatch))
-		dispatch->claimer.poll_at_ms = 0; /* more may be there */
+	if (job->claimed.seen == 0 && !job->full)
+		claimer->poll_at_ms = claimer->starts.full_at_ms;
+	else if (job->claimed.seen > 0 || any_overflow(dispatch))
+		claimer->poll_at_ms = 0; /* more may be there */
 	else /* retries are known, replays are told: the next look may take longer */
-		dispatch->claimer.poll_at_ms += dispatch->options.config->worker.poll;
+		claimer->poll_at_ms += dispatch->options.config->worker.poll;
 	admit_claimed(dispatch, job);
 	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
 }
@@ -199,7 +224,7 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		open_claims_answered(&dispatch->claimer.open, job->request.number);
 	}
 	if (job->kind == JOB_DUE) {
-		dispatch->claimer.poll_at_ms = 0;
+		claimer_look_soon(dispatch);
 		dispatch->claimer.plenty = false;
 	}
 	gate_release(dispatch->options.gate, job->reserved, 0);

@@ -36,11 +36,17 @@ void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
 		dispatch->claimer.due_at_ms = at;
 }
 
+void claimer_look_soon(struct dispatch *dispatch)
+{
+	due_starts_hurry(&dispatch->claimer.starts);
+	dispatch->claimer.poll_at_ms = 0;
+	dispatch_stir(dispatch);
+}
+
 void claimer_sweep_soon(struct dispatch *dispatch)
 {
 	dispatch->claimer.sweep_at_ms = 0;
-	dispatch->claimer.poll_at_ms = 0;
-	dispatch_stir(dispatch);
+	claimer_look_soon(dispatch);
 }
 
 /* ------------------------------------------------------------------ making jobs */
@@ -212,6 +218,20 @@ static void share_among_partitions(struct job *job)
 	job->request.max_rows = job->reserved / job->count;
 }
 
+/* Where its look begins in each partition. False: no memory. */
+static bool set_starts(struct dispatch *dispatch, struct job *job, int64_t now_ms)
+{
+	const struct due_starts *starts = &dispatch->claimer.starts;
+
+	job->full =
+		job->request.ordering == ORDERING_PARTITION || due_starts_is_full(starts, now_ms);
+	job->since = calloc(job->count, sizeof(*job->since));
+	for (size_t i = 0; job->since != NULL && i < job->count; i++)
+		job->since[i] = job->full ? -1 : due_starts_get(starts, job->indexes[i]);
+	job->request.since = job->since;
+	return job->since != NULL;
+}
+
 static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct job *job;
@@ -220,7 +240,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	job = new_job(dispatch, JOB_DUE);
 	if (job == NULL || !reserve(dispatch, job) || !add_own_partitions(dispatch, job, false) ||
-		!number(dispatch, job)) {
+		!set_starts(dispatch, job, now_ms) || !number(dispatch, job)) {
 		drop(dispatch, job);
 		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;

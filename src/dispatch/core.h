@@ -29,6 +29,7 @@
 
 #include "base/buf.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/due_starts.h"
 #include "dispatch/entry.h"
 #include "dispatch/judge.h"
 #include "dispatch/lanes.h"
@@ -136,6 +137,7 @@ struct claimer {
 	size_t rotation;         /* where the list of partitions starts, for fairness */
 	bool rescue;             /* a claim's outcome is unknown: none until it is resolved */
 	size_t claims_under_way; /* JOB_DUE, JOB_LANES */
+	struct due_starts starts;
 	struct open_claims open; /* those that may still hold rows; counts those given */
 	unsigned halvings;       /* of claim_batch, as long as claims take too long */
 	unsigned in_time;        /* claims that brought something since the last change */
@@ -393,6 +395,8 @@ void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
  * row were in time. */
 void claimer_adapt(struct claimer *claimer, const struct job *job);
 /* Subscriptions changed or partitions came: look for parked rows soon. */
+/* Due rows are looked for now, from the first one. */
+void claimer_look_soon(struct dispatch *dispatch);
 void claimer_sweep_soon(struct dispatch *dispatch);
 
 /* claimed.c */

@@ -69,7 +69,7 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	wake_clear(dispatch->wake);
 	if (notices_heard(dispatch->notices))
-		dispatch->claimer.poll_at_ms = 0;
+		claimer_look_soon(dispatch);
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
@@ -397,6 +397,7 @@ void dispatch_free(struct dispatch *dispatch)
 	lanes_fini(&dispatch->lanes);
 	holds_fini(&dispatch->holds);
 	open_claims_fini(&dispatch->claimer.open);
+	due_starts_fini(&dispatch->claimer.starts);
 	routing_free(dispatch->routing);
 	protocol_parser_free(dispatch->parser);
 	event_renderer_free(dispatch->renderer);

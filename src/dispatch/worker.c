@@ -42,6 +42,7 @@ void job_free(struct job *job)
 	free(job->partitions);
 	free(job->indexes);
 	free(job->versions);
+	free(job->since);
 	free(job->lanes);
 	free(job->rows);
 	free(job->entries);

@@ -34,6 +34,8 @@ struct job {
 	struct claim_partition *partitions; /* topics borrowed from the gate */
 	size_t *indexes;                    /* of the partitions in the gate */
 	uint64_t *versions;                 /* of the partitions when the job was made */
+	int64_t *since;                     /* JOB_DUE: behind request.since */
+	bool full;                          /* JOB_DUE: from the first row */
 	size_t count;                       /* partitions, lanes, rows or held */
 	struct claim_lane *lanes;
 	struct settle_row *rows;

@@ -28,6 +28,8 @@ enum {
 	COLUMN_SUSPECT,
 	COLUMN_REPLAY,
 	COLUMN_KEY_HASH,
+	COLUMN_PLACE, /* of claim_due, as the next one */
+	COLUMN_DUE,
 };
 
 void claimed_fini(struct claimed *claimed)
@@ -35,6 +37,7 @@ void claimed_fini(struct claimed *claimed)
 	for (size_t i = 0; i < claimed->count; i++)
 		message_free(claimed->rows[i].message);
 	free(claimed->rows);
+	free(claimed->latest);
 	*claimed = (struct claimed){ NULL };
 }
 
@@ -78,7 +81,27 @@ static int in_order(const void *a, const void *b)
 	return (first->seq > second->seq) - (first->seq < second->seq);
 }
 
-static int read_claimed(const struct rows *rows, struct claimed *out, struct err *err)
+/* Also of rows that were parked: a later look need not pass them. */
+static int read_latest(
+	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
+{
+	out->latest = malloc((partitions + 1) * sizeof(*out->latest));
+	if (out->latest == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < partitions; i++)
+		out->latest[i] = -1;
+	for (int i = 0; i < rows_count(rows); i++) {
+		int64_t *latest = &out->latest[rows_int(rows, i, COLUMN_PLACE) - 1];
+		int64_t due = rows_timestamp_ms(rows, i, COLUMN_DUE);
+
+		if (due > *latest)
+			*latest = due;
+	}
+	return 0;
+}
+
+static int read_claimed(
+	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
 {
 	struct claimed claimed = { .seen = (size_t)rows_count(rows) };
 	int r = 0;
@@ -97,6 +120,8 @@ static int read_claimed(const struct rows *rows, struct claimed *out, struct err
 		row->followed = rows_bool(rows, i, COLUMN_FOLLOWED);
 		claimed.count += r == 0;
 	}
+	if (r == 0 && partitions > 0)
+		r = read_latest(rows, partitions, &claimed, err);
 	if (r != 0) {
 		claimed_fini(&claimed);
 		return r;
@@ -106,22 +131,28 @@ static int read_claimed(const struct rows *rows, struct claimed *out, struct err
 	return 0;
 }
 
+struct claim_statement {
+	enum query query;
+	const struct params *params;
+	size_t partitions; /* of claim_due: how many; else 0 */
+};
+
 /* A claim that was committed and cannot be taken in is as good as unheard of. */
-static int run_claim(struct db *db, enum query query, const struct params *params,
-	struct claimed *out, struct err *err)
+static int run_claim(struct db *db, const struct claim_statement *statement, struct claimed *out,
+	struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	bool was_open = db_is_open(db);
 	int r;
 
 	FAULT_POINT("before_claim");
-	r = db_run(db, query, params, &rows, err);
+	r = db_run(db, statement->query, statement->params, &rows, err);
 	FAULT_POINT("after_claim");
 	if (r == 0 && FAULT_ERROR("error_after_claim"))
 		return CLAIM_UNKNOWN;
 	if (r != 0)
 		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
-	return read_claimed(rows, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
+	return read_claimed(rows, statement->partitions, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
 }
 
 static int int_of(size_t value)
@@ -140,27 +171,48 @@ static void add_partition_lanes(struct params *params, const struct claim_partit
 		array_null(params, hash);
 }
 
+static void add_since(struct params *params, const struct claim_request *request, size_t partitions)
+{
+	int since = params_array(params, ARRAY_TIMESTAMP);
+
+	for (size_t i = 0; i < partitions; i++)
+		array_timestamp(params, since, request->since == NULL ? -1 : request->since[i]);
+}
+
+static int claim_runs(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct claim_statement statement = { QUERY_CLAIM_PARTITIONS, &params, 0 };
+	int r;
+
+	params_int(&params, request->instance);
+	add_partition_lanes(&params, partitions);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	params_bigint(&params, request->number);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
+}
+
 int claims_due(struct db *db, const struct claim_request *request,
 	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	bool lanes = request->ordering == ORDERING_PARTITION;
+	const struct claim_statement statement = { QUERY_CLAIM_DUE, &params, partitions->count };
 	int r;
 
+	if (request->ordering == ORDERING_PARTITION)
+		return claim_runs(db, request, partitions, out, err);
 	params_int(&params, request->instance);
-	if (lanes)
-		add_partition_lanes(&params, partitions);
-	else
-		add_partitions(&params, partitions->items, partitions->count);
+	add_partitions(&params, partitions->items, partitions->count);
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
-	if (r != 0)
-		return r;
-	if (!lanes)
-		params_bool(&params, request->ordering == ORDERING_KEY);
+	params_bool(&params, request->ordering == ORDERING_KEY);
 	params_bigint(&params, request->number);
-	return run_claim(db, lanes ? QUERY_CLAIM_PARTITIONS : QUERY_CLAIM_DUE, &params, out, err);
+	add_since(&params, request, partitions->count);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
 
 static void add_lanes(struct params *params, const struct claim_lanes *lanes)
@@ -180,6 +232,7 @@ int claims_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct claimed *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct claim_statement statement = { QUERY_CLAIM_LANES, &params, 0 };
 	int r;
 
 	params_int(&params, request->instance);
@@ -188,7 +241,7 @@ int claims_lanes(struct db *db, const struct claim_request *request,
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
 	params_bigint(&params, request->number);
-	return r != 0 ? r : run_claim(db, QUERY_CLAIM_LANES, &params, out, err);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
 
 static void add_held(struct params *params, const struct claims_held *held)

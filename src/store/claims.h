@@ -37,6 +37,9 @@ struct claim_request {
 	size_t max_rows;               /* claim_lanes: rows a lane */
 	size_t max_bytes;
 	int64_t number; /* of this claim, rising over the life of the instance */
+	/* claims_due: for each partition since when rows are looked for, ms since 1970 by PostgreSQL's clock; -1, or
+	 * NULL for all: ever. Not for ORDERING_PARTITION. */
+	const int64_t *since;
 };
 
 struct claimed_row {
@@ -47,7 +50,9 @@ struct claimed {
 	struct claimed_row *rows; /* claimed ones, ordered by topic, partition, offset, seq */
 	size_t count;
 	size_t parked; /* rows the statement parked */
-	size_t seen;   /* claimed + parked: fewer than max_rows = nothing due is left */
+	size_t seen;   /* claimed + parked: fewer than max_rows = nothing due is left, since then */
+	int64_t *
+		latest; /* claims_due: of each partition the latest due time seen, -1 = none; or NULL */
 };
 void claimed_fini(struct claimed *claimed);
 

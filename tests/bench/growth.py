@@ -51,7 +51,7 @@ def _retention(servers, options):
 
 
 @contextlib.contextmanager
-def _old_snapshot(connection):
+def old_snapshot(connection):
     """A report that somebody left open: nothing that is removed from now on can be cleaned away."""
     with type(connection).connect(connection.info.dsn, autocommit=True) as reader:
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -82,4 +82,4 @@ GROUP = Group(
 SNAPSHOT = Group(
     "snapshot", "a longer run while a transaction holds a snapshot from before it", FREE, COLUMNS[2:],
     [(FREE, _with(times=LONGER)),
-     ("old snapshot", _with(times=LONGER, during=_old_snapshot))])
+     ("old snapshot", _with(times=LONGER, during=old_snapshot))])

@@ -1,5 +1,6 @@
 """Rows that wait in the table and are claimed with SKIP LOCKED: overflow, retries, a dead instance's rows."""
 
+import contextlib
 import functools
 
 from support.wait import eventually
@@ -8,6 +9,7 @@ import floor
 import report
 from fleet import HANDLER, Fleet
 from group import Group
+from growth import old_snapshot
 from servers import wal_position
 
 ROWS, SMOKE_ROWS = 200_000, 10_000
@@ -24,7 +26,7 @@ RESCUE = (f"INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at)"
           f" VALUES ({DEAD}, 'dead', 1, now())",)
 
 
-def _measure(servers, options, *, before, connections=2, ordering="none"):
+def _measure(servers, options, *, before, connections=2, ordering="none", during=None):
     rows = SMOKE_ROWS if options.smoke else ROWS
     servers.known_topic(TOPIC, PARTITIONS)
     with servers.sidecar({"kafka": {"topics": [TOPIC]}, "inbox": {"ordering": ordering},
@@ -33,7 +35,8 @@ def _measure(servers, options, *, before, connections=2, ordering="none"):
         with servers.postgres.connect(database) as connection, Fleet(sidecar) as fleet:
             floor.fill(servers, connection, rows, *before)
             connection.execute("CHECKPOINT")
-            return _run(servers, fleet, connection, rows)
+            with during(connection) if during else contextlib.nullcontext():
+                return _run(servers, fleet, connection, rows)
 
 
 def _run(servers, fleet, connection, rows):
@@ -73,5 +76,6 @@ GROUP = Group(
     [("1 connection", _connections(1))]
     + [(f"{count} connections", _connections(count)) for count in (2, 4, 8)]
     + [("waiting, key", functools.partial(_measure, before=WAITING, ordering="key")),
+       ("old snapshot", functools.partial(_measure, before=WAITING, during=old_snapshot)),
        ("retries due", functools.partial(_measure, before=RETRIES)),
        ("rows of a dead instance", functools.partial(_measure, before=RESCUE))])

@@ -45,9 +45,10 @@ class Plan:
         """Pairs of rows that a join looked at and threw away."""
         return sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in self.nodes)
 
-    def pages(self):
-        """Pages of tables and indexes looked at, in memory or not."""
-        return self.top["Shared Hit Blocks"] + self.top["Shared Read Blocks"]
+    def pages(self, index=None):
+        """Pages of tables and indexes looked at, in memory or not; by scans of one index when it is named."""
+        nodes = [self.top] if index is None else [node for node in self.nodes if node.get("Index Name") == index]
+        return sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in nodes)
 
 
 class Statements:

@@ -24,10 +24,22 @@ def fill(db, rows=ROWS):
         FROM generate_series(1, %s) i""".replace("% ", "%% "), [BIG.encode(), rows - 5000, rows])
 
 
-@pytest.fixture(scope="module", params=["never analyzed", "analyzed when empty", "analyzed"])
+@pytest.fixture(scope="module", params=["never analyzed", "analyzed when empty", "analyzed when nothing waited", "analyzed"])
 def knowledge(request):
     """What the planner knows of the table."""
     return request.param
+
+
+def analyze_while_nothing_waits(db):
+    """What autovacuum sees on most days."""
+    db.execute("CREATE TEMP TABLE waits AS SELECT seq, available_at FROM inbox.inbox_messages"
+               " WHERE available_at IS NOT NULL")
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now()"
+               " WHERE available_at IS NOT NULL")
+    db.execute("VACUUM ANALYZE inbox.inbox_messages")
+    db.execute("UPDATE inbox.inbox_messages m SET available_at = w.available_at, processed_at = NULL"
+               " FROM waits w WHERE m.seq = w.seq")
+    db.execute("DROP TABLE waits")
 
 
 @pytest.fixture
@@ -35,6 +47,8 @@ def full(db, statements, knowledge):
     if knowledge == "analyzed when empty":
         db.execute("ANALYZE inbox.inbox_messages")
     fill(db)
+    if knowledge == "analyzed when nothing waited":
+        analyze_while_nothing_waits(db)
     if knowledge == "analyzed":
         db.execute("VACUUM ANALYZE inbox.inbox_messages")
     return statements
@@ -82,7 +96,8 @@ def test_every_statement_finds_its_index(db, full):
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)
     for rows in (10, 500, 5000):
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1)
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4)
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, False, 1, ["2000-01-01Z"] * 4)
     for count in (1, 50):
         lanes = hashes(db, count)
         expect("inbox_messages_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), lanes, 100,
@@ -270,9 +285,26 @@ def test_a_healthy_message_never_enters_the_claim_indexes(db):
         assert sizes[f"inbox.inbox_messages_{name}"] == empty[f"inbox.inbox_messages_{name}"]
 
 
+def test_a_look_that_begins_where_the_last_ended_does_not_pass_what_an_old_snapshot_keeps(db, connect, statements):
+    insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
+              " payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, i, 'x', clock_timestamp()"
+              " FROM generate_series(1, %s) i")
+    db.execute(insert, ["old", 20_000])
+    with connect().transaction() as old:
+        old.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.connection.execute("SELECT FROM inbox.inbox_messages LIMIT 1")
+        (latest,) = db.execute("SELECT max(available_at) FROM inbox.inbox_messages").fetchone()
+        db.execute("UPDATE inbox.inbox_messages SET available_at = NULL")
+        db.execute(insert, ["new", 100])
+        first, later = (statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, False, 1, [since])
+                        for since in (None, latest))
+    assert first.top["Actual Rows"] == later.top["Actual Rows"] == 100
+    assert later.pages("inbox_messages_claim") * 5 < first.pages("inbox_messages_claim")
+
+
 def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
     def claim():
-        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1).pages()
+        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1, [None]).pages()
 
     insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition,"
               " kafka_offset, key, payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, {offset},"

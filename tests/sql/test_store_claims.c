@@ -154,6 +154,37 @@ static void a_head_locked_by_somebody_parks_what_is_behind_it(void **state)
 	expect_key(world, "a", 10, "a2");
 }
 
+static void a_look_can_begin_later_and_tells_where_it_ended(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
+	struct routing *all = wants(NULL);
+	int64_t since = 1700000002000;
+	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20, 7, &since };
+	struct claimed claimed;
+
+	for (int i = 1; i <= 3; i++)
+		(void)STORED(world, .id = (char[]){ (char)('0' + i), '\0' }, .place = PLACE_WAIT,
+			.offset = i);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = to_timestamp(1700000000.5 + "
+		       "kafka_offset)");
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	assert_int_equal(claimed.count, 2);
+	assert_string_equal(claimed.rows[0].message->event_id, "2");
+	assert_int_equal(claimed.latest[0], 1700000003500);
+	claimed_fini(&claimed);
+	request.since = NULL;
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	assert_int_equal(claimed.count, 1);
+	assert_int_equal(claimed.latest[0], 1700000001500);
+	claimed_fini(&claimed);
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	assert_int_equal(claimed.latest[0], -1);
+	claimed_fini(&claimed);
+	routing_free(all);
+}
+
 static void two_sessions_never_claim_the_same_row(void **state)
 {
 	struct world *world = *state;
@@ -499,6 +530,7 @@ int main(void)
 		TEST(a_row_waiting_for_its_retry_parks_what_is_behind_it),
 		TEST(rows_without_a_key_wait_for_nobody),
 		TEST(a_head_locked_by_somebody_parks_what_is_behind_it),
+		TEST(a_look_can_begin_later_and_tells_where_it_ended),
 		TEST(two_sessions_never_claim_the_same_row),
 		TEST(a_row_nobody_wants_is_parked_and_holds_its_key),
 		TEST(the_most_specific_subscription_decides),
