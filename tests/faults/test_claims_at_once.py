@@ -1,0 +1,166 @@
+"""Without an order several claims from the table are under way at once: whatever ends one of them, or all, every
+message is handled, once where nothing was delivered before, and nothing stays claimed.
+"""
+
+import contextlib
+import signal
+import time
+
+import pytest
+
+from armed import Armed
+from support.scripts import always, DONE
+from support.wait import eventually
+from support.wire import NEVER
+
+WORKER = {"connections": 4, "claim_batch": 5, "poll": "200ms"}
+SLOW = "after_claim delay:700 *"  # committed, and on its way for that long
+TABLES = """
+CREATE TABLE public.completions (event_id text);
+CREATE FUNCTION public.note_completion() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO public.completions VALUES (NEW.event_id);
+    RETURN NULL; END $$;
+CREATE TRIGGER note_completion AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
+    WHEN (OLD.processed_at IS NULL AND NEW.processed_at IS NOT NULL)
+    EXECUTE FUNCTION public.note_completion()"""
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic(partitions=2)
+
+
+@pytest.fixture
+def armed(make_inboxd):
+    """armed(settings) -> an Armed sidecar without an order, ready."""
+    def start(**settings):
+        made = Armed(make_inboxd({"inbox": {"ordering": "none"}, "worker": WORKER}, **settings))
+        made.sidecar.start()
+        return made
+
+    return start
+
+
+@pytest.fixture
+def due(streams, topic, inbox):
+    """due(count) -> the ids of that many messages, all of them waiting in the table and due."""
+    def make(count, name="e", topic=topic, value=b"{}"):
+        before = inbox.count()
+        ids = [f"{name}{number}" for number in range(count)]
+        streams.events(topic, ids, key=lambda event_id: event_id, value=lambda event_id: value)
+        inbox.wait_stored(before + count)
+        if before == 0:
+            inbox.execute(TABLES)
+        inbox.execute("UPDATE inbox.inbox_messages SET available_at = now() WHERE available_at = 'infinity'")
+        return ids
+
+    return make
+
+
+def assert_handled(inbox, ids, *sidecars):
+    """Each once in the table, and nobody has anything left to do."""
+    inbox.wait_processed(len(ids))
+    assert sorted(row["event_id"] for row in inbox.query("SELECT event_id FROM public.completions")) == sorted(ids)
+    for sidecar in sidecars:
+        eventually(lambda running=sidecar: running.metric("inboxd_claimed") == 0)
+        used = sidecar.cpu_seconds()
+        time.sleep(1)
+        assert sidecar.cpu_seconds() - used < 0.3, "it spins"
+
+
+def restarted(one):
+    one.arm()
+    one.sidecar.restart()
+    return one.sidecar
+
+
+def test_a_kill_with_several_claims_under_way(armed, handler, due, inbox):
+    one = armed()
+    ids = due(60)
+    one.arm(SLOW)
+    client = handler(one.sidecar, always(DONE))
+    one.wait_hit("after_claim", times=4)
+    one.sidecar.kill()
+    assert inbox.count("claimed") >= 10
+    seen = set(client.event_ids)
+    again = handler(restarted(one), always(DONE))
+    assert_handled(inbox, ids, one.sidecar)
+    assert len(again.event_ids) == len(set(again.event_ids))
+    assert seen | set(again.event_ids) == set(ids)
+
+
+def test_of_several_claims_the_answers_of_some_are_lost(armed, handler, due, inbox):
+    one = armed(worker={**WORKER, "connections": 8})
+    ids = due(100)
+    one.arm("after_claim delay:200 *", *(f"error_after_claim error {hit}" for hit in (2, 3, 6, 9)))
+    client = handler(one.sidecar, always(DONE))
+    assert_handled(inbox, ids, one.sidecar)
+    assert one.sidecar.metric("inboxd_rescued_total") == 5 * one.hits("error_after_claim") == 20
+    assert sorted(client.event_ids) == sorted(ids)
+
+
+def test_the_database_restarts_while_several_claims_are_under_way(armed, handler, due, inbox, postgres):
+    one = armed()
+    ids = due(60)
+    one.arm("before_claim delay:300 *", SLOW)
+    handler(one.sidecar, always(DONE))
+    one.wait_hit("after_claim", times=4)
+    postgres.crash()
+    postgres.start()
+    one.arm()
+    assert_handled(inbox, ids, one.sidecar)
+
+
+def test_others_join_while_several_claims_are_under_way(armed, handler, due, inbox):
+    """Each takes what is left of the partitions it gets, while the claims of the one before are on their way."""
+    sidecars = [armed(inbox={"instance": "i1"})]
+    ids = due(90)
+    sidecars[0].arm("after_claim delay:1500 *")
+    clients = [handler(sidecars[0].sidecar, always(DONE))]
+    sidecars[0].wait_hit("after_claim", times=3)
+    for name in ("i2", "i3"):
+        sidecars.append(armed(inbox={"instance": name}))
+        sidecars[-1].arm("after_claim delay:300 *")
+        clients.append(handler(sidecars[-1].sidecar, always(DONE)))
+    assert_handled(inbox, ids, *(one.sidecar for one in sidecars))
+    assert sorted(event_id for client in clients for event_id in client.event_ids) == sorted(ids)
+
+
+def test_a_handler_that_comes_and_goes(armed, handler, due, inbox):
+    one = armed()
+    ids = due(80)
+    one.arm("after_claim delay:200 *")
+    for _ in range(3):
+        client = handler(one.sidecar, always(NEVER), max_in_flight=5)
+        client.wait_count(3)
+        with contextlib.suppress(AssertionError):
+            client.close()
+    handler(one.sidecar, always(DONE))
+    assert_handled(inbox, ids, one.sidecar)
+
+
+@pytest.mark.parametrize("limits, value", [({"max_claimed": 1}, b"{}"), ({"max_claimed": 7}, b"{}"),
+                                           ({"max_claimed_bytes": "1KiB"}, b"{}"),
+                                           ({"max_claimed_bytes": "1MiB"}, b"x" * 100000)],
+                         ids=["one", "seven", "a message", "ten messages"])
+def test_with_little_memory(armed, handler, due, inbox, limits, value):
+    one = armed(inbox=limits, worker={**WORKER, "connections": 8, "claim_batch": min(limits.get("max_claimed", 5), 5)})
+    ids = due(60, value=value)
+    client = handler(one.sidecar, always(DONE))
+    assert_handled(inbox, ids, one.sidecar)
+    assert sorted(client.event_ids) == sorted(ids)
+
+
+def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handler, due, inbox, make_topic, topic):
+    other = make_topic(partitions=2)
+    one = armed(inbox={"max_claimed": 100}, kafka={"topics": [topic, other]}, worker={**WORKER, "claim_batch": 20})
+    ids = due(200, "still") + due(60, "other", topic=other)
+    one.arm("after_claim delay:100 *")
+    still = handler(one.sidecar, always(NEVER), name="still", subscribe=[{"topic": topic}], max_in_flight=1000)
+    handler(one.sidecar, always(DONE), name="other", subscribe=[{"topic": other}])
+    inbox.wait_processed(60)
+    assert one.sidecar.metric("inboxd_claimed") <= 100
+    still.decide = always(DONE)
+    for delivery in list(still.deliveries):
+        still.answer(delivery, DONE)
+    assert_handled(inbox, ids, one.sidecar)
