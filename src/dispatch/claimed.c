@@ -220,7 +220,7 @@ static void failed(struct dispatch *dispatch, struct job *job)
 	if (job->result == CLAIM_UNKNOWN) {
 		dispatch->claimer.rescue = true;
 		arrivals_doubt(dispatch);
-	} else {
+	} else if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		open_claims_answered(&dispatch->claimer.open, job->request.number);
 	}
 	if (job->kind == JOB_DUE) {

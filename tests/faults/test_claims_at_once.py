@@ -99,6 +99,19 @@ def test_of_several_claims_the_answers_of_some_are_lost(armed, handler, due, inb
     assert sorted(client.event_ids) == sorted(ids)
 
 
+def test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails(armed, handler, due, inbox):
+    """R3: it stays the lowest claim that may hold rows until a rescue has succeeded."""
+    one = armed(worker={**WORKER, "claim_batch": 100})
+    ids = due(20)
+    one.arm("error_after_claim error", "before_rescue_of_own delay:1000")
+    client = handler(one.sidecar, always(DONE))
+    one.wait_hit("before_rescue_of_own")
+    assert inbox.count("claimed") >= 10
+    inbox.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'inboxd/%'")
+    assert_handled(inbox, ids, one.sidecar)
+    assert sorted(client.event_ids) == sorted(ids)
+
+
 def test_the_database_restarts_while_several_claims_are_under_way(armed, handler, due, inbox, postgres):
     one = armed()
     ids = due(60)
