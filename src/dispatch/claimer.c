@@ -425,13 +425,13 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool stopping = dispatch_is_stopping(dispatch);
 
-	if (!stopping && now_ms < dispatch->hold_until_ms)
+	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
 	dispatch->claimer.waits = !stopping && !may_give(dispatch);
+	if (may_give(dispatch))
+		rescue(dispatch); /* also when stopping: what arrived waits for it, to be given back */
 	if (stopping)
 		return;
-	if (may_give(dispatch))
-		rescue(dispatch);
 	if (may_give(dispatch))
 		look_at_holds(dispatch, now_ms);
 	claim(dispatch, now_ms);

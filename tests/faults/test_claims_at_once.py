@@ -177,3 +177,25 @@ def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handle
     for delivery in list(still.deliveries):
         still.answer(delivery, DONE)
     assert_handled(inbox, ids, one.sidecar)
+
+
+@pytest.mark.parametrize("lost", [[], ["error_after_claim error 3"]], ids=["heard", "unheard"])
+def test_a_stop_with_several_claims_under_way(armed, handler, due, streams, topic, inbox, lost):
+    one = armed()
+    ids = due(60)
+    one.arm(SLOW, *lost)
+    client = handler(one.sidecar, always(DONE))
+    one.wait_hit("after_claim", times=3)
+    streams.events(topic, ["late"])
+    inbox.wait_stored(61)
+    started = time.monotonic()
+    one.sidecar.signal(signal.SIGTERM)
+    assert one.sidecar.wait() == 0
+    assert time.monotonic() - started < 10
+    assert inbox.count("claimed") == 0
+    seen = client.event_ids
+    one.arm()
+    one.sidecar.start()
+    again = handler(one.sidecar, always(DONE))
+    assert_handled(inbox, ids + ["late"], one.sidecar)
+    assert sorted(seen + again.event_ids) == sorted(ids + ["late"])
