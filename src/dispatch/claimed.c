@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define GAUGES_PACE 50 /* never busy for more than a fiftieth of the time */
+#define GAUGES_PACE   50 /* never busy for more than a fiftieth of the time */
+#define HALVINGS_MOST 12
+#define DOUBLE_AFTER  20 /* claims that were in time */
 
 /* A partition overflows that could be claimed from now. */
 static bool any_overflow(const struct dispatch *dispatch)
@@ -240,13 +242,28 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_HOLDS] = holds_finished,
 };
 
+/* A claim or a look has ended: too slow halves what the next one asks for; it doubles again when many in a
+ * row were in time. */
+static void adapt(struct claimer *claimer, const struct job *job)
+{
+	if (job->result != 0 && db_error_kind(&job->err) == TROUBLE_SLOW) {
+		claimer->halvings += claimer->halvings < HALVINGS_MOST ? 1 : 0;
+		claimer->in_time = 0;
+	} else if (job->result == 0 && job->claimed.count > 0 && claimer->halvings > 0 &&
+		   ++claimer->in_time == DOUBLE_AFTER) {
+		claimer->halvings--;
+		claimer->in_time = 0;
+	}
+}
+
 void claimed_take(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = false;
 	if (job->kind == JOB_DUE || job->kind == JOB_LANES || job->kind == JOB_SWEEP)
-		claimer_adapt(&dispatch->claimer, job);
+		adapt(&dispatch->claimer, job);
 	if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		dispatch->claimer.claims_under_way--;
+		dispatch->claimer.bytes_asked -= job->request.max_bytes;
 		open_claims_arrived(&dispatch->claimer.open, job->request.number);
 	}
 	if (job->result != 0)

@@ -19,8 +19,7 @@
 #define LANES_A_CLAIM    200
 #define IDLE_LANES_MOST  100000
 #define GAUGES_CAP       1000000
-#define HALVINGS_MOST    12
-#define DOUBLE_AFTER     20 /* claims that were in time */
+#define BYTES_LEAST      1048576UL /* of a claim beside others, if there are as many */
 
 void claimer_init(struct claimer *claimer)
 {
@@ -80,6 +79,7 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	job->lost = atomic_load(&dispatch->options.passage->lost);
 	job->tenure = dispatch->tenure;
 	claimer->claims_under_way++;
+	claimer->bytes_asked += job->request.max_bytes;
 	claimer->lanes_last = job->kind == JOB_LANES;
 	dispatch->lanes.claims_given = (uint64_t)job->request.number;
 	give(dispatch, job);
@@ -144,26 +144,41 @@ static size_t batch_size(const struct dispatch *dispatch)
 	return part > 0 ? part : 1;
 }
 
-void claimer_adapt(struct claimer *claimer, const struct job *job)
+/* Bytes that are free, but for those that claims under way may bring. */
+static size_t bytes_left(const struct dispatch *dispatch)
 {
-	if (job->result != 0 && db_error_kind(&job->err) == TROUBLE_SLOW) {
-		claimer->halvings += claimer->halvings < HALVINGS_MOST ? 1 : 0;
-		claimer->in_time = 0;
-	} else if (job->result == 0 && job->claimed.count > 0 && claimer->halvings > 0 &&
-		   ++claimer->in_time == DOUBLE_AFTER) {
-		claimer->halvings--;
-		claimer->in_time = 0;
-	}
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	return bytes_free > dispatch->claimer.bytes_asked
+		       ? bytes_free - dispatch->claimer.bytes_asked
+		       : 0;
+}
+
+static bool goes_with_others(const struct dispatch *dispatch)
+{
+	return dispatch->lanes.ordering == ORDERING_NONE && dispatch->claimer.plenty;
+}
+
+/* What one claim may bring: where several go side by side, the same for each, if that is worth a claim. */
+static size_t bytes_for_one(const struct dispatch *dispatch)
+{
+	size_t left = bytes_left(dispatch);
+	size_t workers = worker_pool_size(dispatch->pool);
+	size_t part = left;
+
+	if (goes_with_others(dispatch) && workers > dispatch->claimer.claims_under_way)
+		part = left / (workers - dispatch->claimer.claims_under_way);
+	return part > BYTES_LEAST ? part : left < BYTES_LEAST ? left : BYTES_LEAST;
 }
 
 /* Budget for rows to be claimed. False: there is none. */
 static bool reserve(struct dispatch *dispatch, struct job *job)
 {
-	size_t count;
-	size_t bytes;
-
 	job->reserved = gate_reserve(dispatch->options.gate, batch_size(dispatch));
-	gate_usage(dispatch->options.gate, &count, &bytes, &job->request.max_bytes);
+	job->request.max_bytes = bytes_for_one(dispatch);
 	job->request.max_rows = job->reserved;
 	return job->reserved > 0 && job->request.max_bytes > 0;
 }
@@ -188,7 +203,8 @@ static bool has_budget(const struct dispatch *dispatch)
 	size_t bytes_free;
 
 	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
-	return bytes_free > 0 && most - (int64_t)count >= (wanted < least ? wanted : least);
+	return bytes_left(dispatch) > 0 &&
+	       most - (int64_t)count >= (wanted < least ? wanted : least);
 }
 
 /* Whether one more claim may be under way. */
@@ -198,8 +214,7 @@ static bool may_claim(const struct dispatch *dispatch)
 
 	if (claimer->rescue || routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
 		return false;
-	return claimer->claims_under_way == 0 ||
-	       (dispatch->lanes.ordering == ORDERING_NONE && claimer->plenty);
+	return claimer->claims_under_way == 0 || goes_with_others(dispatch);
 }
 
 static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
@@ -250,7 +265,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
 	dispatch->claimer.due_at_ms = INT64_MAX;
 	give_claim(dispatch, job);
-	if (dispatch->claimer.plenty && dispatch->lanes.ordering == ORDERING_NONE) {
+	if (goes_with_others(dispatch)) {
 		dispatch->claimer.poll_at_ms = 0; /* who is idle takes the next ones */
 		dispatch_stir(dispatch);
 	}

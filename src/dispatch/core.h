@@ -137,6 +137,7 @@ struct claimer {
 	size_t rotation;         /* where the list of partitions starts, for fairness */
 	bool rescue;             /* a claim's outcome is unknown: none until it is resolved */
 	size_t claims_under_way; /* JOB_DUE, JOB_LANES */
+	size_t bytes_asked; /* by those: what they may bring at most, but for the last row of each */
 	struct due_starts starts;
 	struct open_claims open; /* those that may still hold rows; counts those given */
 	unsigned halvings;       /* of claim_batch, as long as claims take too long */
@@ -391,12 +392,9 @@ bool claimer_in_doubt(const struct claimer *claimer);
 void claimer_run(struct dispatch *dispatch, int64_t now_ms);
 /* A row will be due in delay_ms. */
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
-/* A claim or a look has ended: too slow halves what the next one asks for; it doubles again when many in a
- * row were in time. */
-void claimer_adapt(struct claimer *claimer, const struct job *job);
-/* Subscriptions changed or partitions came: look for parked rows soon. */
 /* Due rows are looked for now, from the first one. */
 void claimer_look_soon(struct dispatch *dispatch);
+/* Subscriptions changed or partitions came: look for parked rows soon. */
 void claimer_sweep_soon(struct dispatch *dispatch);
 
 /* claimed.c */

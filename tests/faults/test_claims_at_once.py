@@ -164,6 +164,29 @@ def test_with_little_memory(armed, handler, due, inbox, limits, value):
     assert sorted(client.event_ids) == sorted(ids)
 
 
+def test_claims_at_once_share_the_memory_there_is(armed, handler, due, inbox):
+    """G8: each may go beyond it by its last message, not by a budget of its own."""
+    one = armed(inbox={"max_claimed_bytes": "2MiB"}, worker={**WORKER, "connections": 8, "claim_batch": 15})
+    ids = due(120, value=b"x" * 100000)
+    one.arm("after_claim delay:500 *")
+    client = handler(one.sidecar, always(NEVER), max_in_flight=1000)
+    one.wait_hit("after_claim", times=2)
+    eventually(lambda: one.sidecar.metric("inboxd_claimed_bytes") > 1500000)
+    most = max(_claimed_bytes(one.sidecar, seconds=3))
+    assert most < 2097152 + 8 * 102000, most
+    client.decide = always(DONE)
+    for delivery in list(client.deliveries):
+        client.answer(delivery, DONE)
+    assert_handled(inbox, ids, one.sidecar)
+
+
+def _claimed_bytes(sidecar, seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield sidecar.metric("inboxd_claimed_bytes")
+        time.sleep(0.05)
+
+
 def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handler, due, inbox, make_topic, topic):
     other = make_topic(partitions=2)
     one = armed(inbox={"max_claimed": 100}, kafka={"topics": [topic, other]}, worker={**WORKER, "claim_batch": 20})
