@@ -69,6 +69,7 @@ static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
 static void give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
+	dispatch->claimer.looked_last = job->kind == JOB_SWEEP || job->kind == JOB_GAUGES;
 	worker_pool_give(dispatch->pool, job);
 }
 
@@ -436,9 +437,19 @@ static void claim(struct dispatch *dispatch, int64_t now_ms)
 		claim_due(dispatch, now_ms);
 }
 
+/* What is seldom due. It takes turns with claims: while much waits those may go on and on. */
+static void look_around(struct dispatch *dispatch, int64_t now_ms)
+{
+	if (may_give(dispatch))
+		sweep(dispatch, now_ms);
+	if (may_give(dispatch))
+		gauge(dispatch, now_ms);
+}
+
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool stopping = dispatch_is_stopping(dispatch);
+	bool looked_last = dispatch->claimer.looked_last;
 
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
@@ -449,10 +460,10 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (may_give(dispatch))
 		look_at_holds(dispatch, now_ms);
+	if (!looked_last)
+		look_around(dispatch, now_ms);
 	claim(dispatch, now_ms);
-	if (may_give(dispatch))
-		sweep(dispatch, now_ms);
-	if (may_give(dispatch))
-		gauge(dispatch, now_ms);
+	if (looked_last)
+		look_around(dispatch, now_ms);
 	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

@@ -202,6 +202,20 @@ def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handle
     assert_handled(inbox, ids, one.sidecar)
 
 
+@pytest.mark.parametrize("ordering, connections", [("none", 4), ("none", 2), ("key", 2), ("none", 1)])
+def test_the_table_is_counted_while_claims_go_on(armed, handler, due, inbox, ordering, connections):
+    """What ingest holds back for, and what operators look at, must not be what waited a while ago."""
+    one = armed(worker={**WORKER, "connections": connections}, inbox={"ordering": ordering})
+    ids = due(1200)
+    eventually(lambda: one.sidecar.metric("inboxd_waiting") + one.sidecar.metric("inboxd_unrouted") >= 1200)
+    one.arm("after_claim delay:40 2", "after_claim delay:80 2", "after_claim delay:120 *")  # one after the other
+    handler(one.sidecar, always(DONE))
+    eventually(lambda: 0 < one.sidecar.metric("inboxd_waiting") < 900, every=0.1)
+    assert inbox.count("processed") < 1000
+    one.arm()
+    assert_handled(inbox, ids, one.sidecar)
+
+
 @pytest.mark.parametrize("lost", [[], ["error_after_claim error 3"]], ids=["heard", "unheard"])
 def test_a_stop_with_several_claims_under_way(armed, handler, due, streams, topic, inbox, lost):
     one = armed()
