@@ -62,6 +62,10 @@ MUTANTS = [
                 "\t\tarrivals_doubt(dispatch);"),
            tests=["faults/test_arrivals.py::"
                   "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
+    mutant("R3", "a rescue that fails closes the lowest claim",
+           edit("src/dispatch/claimed.c", "} else if (job->kind == JOB_DUE || job->kind == JOB_LANES) {", "} else {"),
+           tests=["faults/test_claims_at_once.py::"
+                  "test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails"]),
     mutant("R3", "what came while a claim was lost is not doubted",
            edit("src/dispatch/claimed.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_doubt(dispatch);",
                 "\t\tdispatch->claimer.rescue = true;"),
