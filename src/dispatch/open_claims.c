@@ -13,6 +13,7 @@ void open_claims_init(struct open_claims *claims)
 {
 	TAILQ_INIT(&claims->list);
 	claims->given = 0;
+	claims->under_way = 0;
 	publish(claims);
 }
 
@@ -33,6 +34,7 @@ int64_t open_claims_give(struct open_claims *claims)
 	if (claim == NULL)
 		return 0;
 	claim->number = ++claims->given;
+	claims->under_way++;
 	TAILQ_INSERT_TAIL(&claims->list, claim, link);
 	publish(claims);
 	return claim->number;
@@ -64,19 +66,28 @@ void open_claims_arrived(struct open_claims *claims, int64_t number)
 {
 	struct open_claim *claim = find(claims, number);
 
-	if (claim != NULL)
-		claim->arrived = true;
+	if (claim == NULL || claim->arrived)
+		return;
+	claim->arrived = true;
+	claims->under_way--;
 }
 
 int64_t open_claims_arrived_to(const struct open_claims *claims)
 {
 	const struct open_claim *claim;
+	size_t left = claims->under_way;
+	int64_t number = claims->given;
 
-	TAILQ_FOREACH (claim, &claims->list, link) {
-		if (!claim->arrived)
-			return claim->number - 1;
+	TAILQ_FOREACH_REVERSE(claim, &claims->list, open_claim_list, link)
+	{
+		if (left == 0)
+			break;
+		if (claim->arrived)
+			continue;
+		number = claim->number - 1;
+		left--;
 	}
-	return claims->given;
+	return number;
 }
 
 void open_claims_answered(struct open_claims *claims, int64_t number)

@@ -25,6 +25,7 @@ TAILQ_HEAD(open_claim_list, open_claim);
 struct open_claims {
 	struct open_claim_list list; /* by number */
 	int64_t given;               /* claims ever given */
+	size_t under_way;            /* of those, not arrived */
 	_Atomic int64_t low;
 };
 
