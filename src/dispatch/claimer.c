@@ -69,7 +69,8 @@ static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
 static void give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
-	dispatch->claimer.looked_last = job->kind == JOB_SWEEP || job->kind == JOB_GAUGES;
+	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS)
+		dispatch->claimer.claimed_last = job->kind == JOB_DUE || job->kind == JOB_LANES;
 	worker_pool_give(dispatch->pool, job);
 }
 
@@ -449,7 +450,7 @@ static void look_around(struct dispatch *dispatch, int64_t now_ms)
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool stopping = dispatch_is_stopping(dispatch);
-	bool looked_last = dispatch->claimer.looked_last;
+	bool claimed_last = dispatch->claimer.claimed_last;
 
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
@@ -460,10 +461,10 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (may_give(dispatch))
 		look_at_holds(dispatch, now_ms);
-	if (!looked_last)
+	if (claimed_last)
 		look_around(dispatch, now_ms);
 	claim(dispatch, now_ms);
-	if (looked_last)
+	if (!claimed_last)
 		look_around(dispatch, now_ms);
 	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

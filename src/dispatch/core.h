@@ -143,7 +143,7 @@ struct claimer {
 	unsigned halvings;       /* of claim_batch, as long as claims take too long */
 	unsigned in_time;        /* claims that brought something since the last change */
 	bool lanes_last;         /* the last claim was one of lanes: due rows have their turn */
-	bool looked_last;        /* the last job was a sweep or gauges: claims have their turn */
+	bool claimed_last;       /* the last job was a claim: sweeps and gauges have their turn */
 	bool plenty;             /* the last claim of due rows left some behind */
 	bool waits;              /* it found no worker to ask */
 	bool under_way[JOB_KINDS];
