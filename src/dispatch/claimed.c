@@ -166,6 +166,8 @@ static void sweep_finished(struct dispatch *dispatch, struct job *job)
 			&dispatch->lanes, job->indexes[0], job->page.hashes[i], -1, NULL);
 	if (job->released > 0)
 		claimer->poll_at_ms = 0;
+	if (job->released >= (int64_t)job->request.max_rows)
+		claimer->sweep_again = true;
 	claimer->sweep_page = job->page.more;
 	claimer->sweep_after = job->page.last;
 	if (!job->page.more)

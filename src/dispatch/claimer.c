@@ -1,8 +1,7 @@
 /*
  * What to ask the table for, and when. Due rows are claimed every poll, at the moment a known retry
  * is due, and at once while a partition overflows; keys that wait behind nothing any more are gone on
- * with as soon as memory has room; a sweep every few seconds finds what was parked and forgotten
- * (rule R13: parked is derived, not remembered).
+ * with as soon as memory has room. Claims and looks (looks.c) take turns: while much waits, claims may go on and on.
  *
  * One claim at a time where there is an order: of two at once the one could take the rows behind those of the
  * other, commit first, or arrive first. Without one, as many as there are workers for while much is due; each steps
@@ -12,14 +11,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dispatch/core.h"
+#include "dispatch/questions.h"
 
-#define SWEEP_EVERY_MS   3000
-#define SWEEP_SPILL_MOST 2000 /* lanes to go on with: enough, no need to find more */
-#define LANES_A_CLAIM    200
-#define IDLE_LANES_MOST  100000
-#define GAUGES_CAP       1000000
-#define BYTES_LEAST      1048576UL /* of a claim beside others, if there are as many */
+#define LANES_A_CLAIM   200
+#define IDLE_LANES_MOST 100000
+#define BYTES_LEAST     1048576UL /* of a claim beside others, if there are as many */
 
 void claimer_init(struct claimer *claimer)
 {
@@ -48,32 +44,6 @@ void claimer_sweep_soon(struct dispatch *dispatch)
 	claimer_look_soon(dispatch);
 }
 
-/* ------------------------------------------------------------------ making jobs */
-
-static struct job *new_job(struct dispatch *dispatch, enum job_kind kind)
-{
-	struct job *job = job_new(kind);
-
-	if (job == NULL)
-		return NULL;
-	job->request.instance = dispatch->options.instance;
-	job->request.ordering = dispatch->options.config->inbox.ordering;
-	if (routing_copy(&job->routing, dispatch->routing, NULL) == 0) {
-		job->request.routing = job->routing;
-		return job;
-	}
-	job_free(job);
-	return NULL;
-}
-
-static void give(struct dispatch *dispatch, struct job *job)
-{
-	dispatch->claimer.under_way[job->kind] = true;
-	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS)
-		dispatch->claimer.claimed_last = job->kind == JOB_DUE || job->kind == JOB_LANES;
-	worker_pool_give(dispatch->pool, job);
-}
-
 static void give_claim(struct dispatch *dispatch, struct job *job)
 {
 	struct claimer *claimer = &dispatch->claimer;
@@ -84,31 +54,7 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	claimer->bytes_asked += job->request.max_bytes;
 	claimer->lanes_last = job->kind == JOB_LANES;
 	dispatch->lanes.claims_given = (uint64_t)job->request.number;
-	give(dispatch, job);
-}
-
-static void drop(struct dispatch *dispatch, struct job *job)
-{
-	if (job != NULL)
-		gate_release(dispatch->options.gate, job->reserved, 0);
-	job_free(job);
-}
-
-static void add_partition(struct job *job, const struct gate_partition *partition, size_t index)
-{
-	job->partitions[job->count] =
-		(struct claim_partition){ partition->topic, partition->partition };
-	job->indexes[job->count] = index;
-	job->versions[job->count] = partition->version;
-	job->count++;
-}
-
-static bool room_for_partitions(struct job *job, size_t count)
-{
-	job->partitions = calloc(count, sizeof(*job->partitions));
-	job->indexes = calloc(count, sizeof(*job->indexes));
-	job->versions = calloc(count, sizeof(*job->versions));
-	return job->partitions != NULL && job->indexes != NULL && job->versions != NULL;
+	question_give(dispatch, job);
 }
 
 /* Where the partition is the order, it is claimed in runs: the next one when the last is worked off. */
@@ -116,34 +62,6 @@ bool claimer_may_claim(const struct dispatch *dispatch, size_t index)
 {
 	return dispatch->lanes.ordering != ORDERING_PARTITION ||
 	       lanes_is_free(&dispatch->lanes, index, 0);
-}
-
-/* All partitions that are ours (or, unless `all`, may be claimed from now), starting somewhere else
- * each time, so that no partition's backlog keeps the others waiting. */
-static bool add_own_partitions(struct dispatch *dispatch, struct job *job, bool all)
-{
-	size_t count = gate_count(dispatch->options.gate);
-	size_t first = count == 0 ? 0 : dispatch->claimer.rotation++ % count;
-
-	if (count == 0 || !room_for_partitions(job, count))
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		size_t index = (first + i) % count;
-		struct gate_partition partition = gate_look(dispatch->options.gate, index);
-
-		if (partition.assigned && (all || claimer_may_claim(dispatch, index)))
-			add_partition(job, &partition, index);
-	}
-	return job->count > 0;
-}
-
-/* Rows to ask for at once: less as long as statements end by statement_timeout. */
-static size_t batch_size(const struct dispatch *dispatch)
-{
-	size_t batch = (size_t)dispatch->options.config->worker.claim_batch;
-	size_t part = batch >> dispatch->claimer.halvings;
-
-	return part > 0 ? part : 1;
 }
 
 /* Bytes that are free, but for those that claims under way may bring. */
@@ -179,7 +97,7 @@ static size_t bytes_for_one(const struct dispatch *dispatch)
 /* Budget for rows to be claimed. False: there is none. */
 static bool reserve(struct dispatch *dispatch, struct job *job)
 {
-	job->reserved = gate_reserve(dispatch->options.gate, batch_size(dispatch));
+	job->reserved = gate_reserve(dispatch->options.gate, question_rows(dispatch));
 	job->request.max_bytes = bytes_for_one(dispatch);
 	job->request.max_rows = job->reserved;
 	return job->reserved > 0 && job->request.max_bytes > 0;
@@ -255,10 +173,10 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 
 	if (!due_wanted(dispatch, now_ms))
 		return;
-	job = new_job(dispatch, JOB_DUE);
-	if (job == NULL || !reserve(dispatch, job) || !add_own_partitions(dispatch, job, false) ||
+	job = question_new(dispatch, JOB_DUE);
+	if (job == NULL || !reserve(dispatch, job) || !question_add_own(dispatch, job, false) ||
 		!set_starts(dispatch, job, now_ms) || !number(dispatch, job)) {
-		drop(dispatch, job);
+		question_drop(dispatch, job);
 		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;
 	}
@@ -282,15 +200,14 @@ static void claim_lanes(struct dispatch *dispatch)
 
 	if (dispatch->lanes.spill_count == 0 || !may_claim(dispatch))
 		return;
-	job = new_job(dispatch, JOB_LANES);
+	job = question_new(dispatch, JOB_LANES);
 	if (job == NULL || !reserve(dispatch, job)) {
-		drop(dispatch, job);
+		question_drop(dispatch, job);
 		return;
 	}
 	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !room_for_partitions(job, LANES_A_CLAIM) ||
-		!number(dispatch, job)) {
-		drop(dispatch, job);
+	if (job->lanes == NULL || !question_room(job, LANES_A_CLAIM) || !number(dispatch, job)) {
+		question_drop(dispatch, job);
 		return;
 	}
 	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
@@ -301,123 +218,10 @@ static void claim_lanes(struct dispatch *dispatch)
 
 		job->lanes[i] =
 			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };
-		add_partition(job, &partition, keys[i].partition);
+		question_add_partition(job, &partition, keys[i].partition);
 	}
 	job->request.max_rows = job->reserved / job->count;
 	give_claim(dispatch, job);
-}
-
-/* The next dirty partition to look into; false when a whole round is done. */
-static bool next_dirty(struct dispatch *dispatch, struct gate_partition *out, size_t *index)
-{
-	struct claimer *claimer = &dispatch->claimer;
-	size_t count = gate_count(dispatch->options.gate);
-
-	for (; claimer->sweep_next < count; claimer->sweep_next++) {
-		*index = claimer->sweep_next;
-		*out = gate_look(dispatch->options.gate, *index);
-		if (out->assigned && out->dirty)
-			return true;
-		claimer->sweep_page = false;
-	}
-	return false;
-}
-
-static void sweep(struct dispatch *dispatch, int64_t now_ms)
-{
-	struct claimer *claimer = &dispatch->claimer;
-	struct gate_partition partition;
-	struct job *job;
-	size_t index = 0;
-
-	if (claimer->under_way[JOB_SWEEP] || now_ms < claimer->sweep_at_ms ||
-		dispatch->lanes.spill_count > SWEEP_SPILL_MOST)
-		return;
-	if (!next_dirty(dispatch, &partition, &index)) {
-		claimer->sweep_next = 0;
-		claimer->sweep_at_ms = now_ms + SWEEP_EVERY_MS;
-		return;
-	}
-	job = new_job(dispatch, JOB_SWEEP);
-	if (job == NULL || !room_for_partitions(job, 1)) {
-		drop(dispatch, job);
-		return;
-	}
-	add_partition(job, &partition, index);
-	job->first_page = !claimer->sweep_page;
-	job->after = claimer->sweep_after;
-	job->request.max_rows = batch_size(dispatch);
-	give(dispatch, job);
-}
-
-static void rescue(struct dispatch *dispatch)
-{
-	struct claimer *claimer = &dispatch->claimer;
-	struct entry *entry;
-	struct job *job;
-
-	if (!claimer->rescue || claimer->claims_under_way > 0 || claimer->under_way[JOB_RESCUE])
-		return;
-	job = new_job(dispatch, JOB_RESCUE);
-	if (job == NULL)
-		return;
-	job->held = calloc(dispatch->held + 1, sizeof(*job->held));
-	if (job->held == NULL) {
-		drop(dispatch, job);
-		return;
-	}
-	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
-		if (entry->message->delivery_count > 1)
-			job->held[job->count++] = entry->message->seq;
-	}
-	job->request.number = open_claims_low(&claimer->open);
-	give(dispatch, job);
-}
-
-static bool is_calm(const struct dispatch *dispatch, int64_t now_ms)
-{
-	return now_ms < dispatch->claimer.gauges_calm_until_ms &&
-	       gate_placed(dispatch->options.gate) == dispatch->claimer.gauges_placed;
-}
-
-static void gauge(struct dispatch *dispatch, int64_t now_ms)
-{
-	struct job *job;
-
-	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms ||
-		is_calm(dispatch, now_ms))
-		return;
-	job = new_job(dispatch, JOB_GAUGES);
-	dispatch->claimer.gauges_at_ms = now_ms + GAUGES_EVERY_MS;
-	if (job == NULL || !add_own_partitions(dispatch, job, true)) {
-		drop(dispatch, job);
-		return;
-	}
-	job->cap = dispatch->options.config->ingest.max_pending + 1;
-	if (job->cap > GAUGES_CAP)
-		job->cap = GAUGES_CAP;
-	job->placed = gate_placed(dispatch->options.gate);
-	job->seldom = now_ms >= dispatch->claimer.seldom_at_ms;
-	if (job->seldom)
-		dispatch->claimer.seldom_at_ms = now_ms + SELDOM_EVERY_MS;
-	give(dispatch, job);
-}
-
-static void look_at_holds(struct dispatch *dispatch, int64_t now_ms)
-{
-	struct job *job =
-		dispatch->claimer.under_way[JOB_HOLDS] ? NULL : holds_job(dispatch, now_ms);
-
-	if (job != NULL)
-		give(dispatch, job);
-}
-
-/* Claims leave a worker to the verdicts when there is more than one and they have none. */
-static bool may_give(const struct dispatch *dispatch)
-{
-	size_t kept = worker_pool_size(dispatch->pool) > 1 && dispatch->settler.jobs == 0 ? 1 : 0;
-
-	return worker_pool_idle(dispatch->pool) > kept;
 }
 
 bool claimer_in_doubt(const struct claimer *claimer)
@@ -430,21 +234,12 @@ static void claim(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool lanes_last = dispatch->claimer.lanes_last;
 
-	if (lanes_last && may_give(dispatch))
+	if (lanes_last && question_may_give(dispatch))
 		claim_due(dispatch, now_ms);
-	if (may_give(dispatch))
+	if (question_may_give(dispatch))
 		claim_lanes(dispatch);
-	if (!lanes_last && may_give(dispatch))
+	if (!lanes_last && question_may_give(dispatch))
 		claim_due(dispatch, now_ms);
-}
-
-/* What is seldom due. It takes turns with claims: while much waits those may go on and on. */
-static void look_around(struct dispatch *dispatch, int64_t now_ms)
-{
-	if (may_give(dispatch))
-		sweep(dispatch, now_ms);
-	if (may_give(dispatch))
-		gauge(dispatch, now_ms);
 }
 
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
@@ -454,17 +249,18 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
-	dispatch->claimer.waits = !stopping && !may_give(dispatch);
-	if (may_give(dispatch))
-		rescue(dispatch); /* also when stopping: what arrived waits for it, to be given back */
+	dispatch->claimer.waits = !stopping && !question_may_give(dispatch);
+	if (question_may_give(dispatch))
+		looks_rescue(
+			dispatch); /* also when stopping: what arrived waits for it, to be given back */
 	if (stopping)
 		return;
-	if (may_give(dispatch))
-		look_at_holds(dispatch, now_ms);
+	if (question_may_give(dispatch))
+		looks_at_holds(dispatch, now_ms);
 	if (claimed_last)
-		look_around(dispatch, now_ms);
+		looks_around(dispatch, now_ms);
 	claim(dispatch, now_ms);
 	if (!claimed_last)
-		look_around(dispatch, now_ms);
+		looks_around(dispatch, now_ms);
 	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

@@ -133,6 +133,7 @@ struct claimer {
 	int64_t seldom_at_ms;
 	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;
+	bool sweep_again;        /* a partition had more to release than one look may */
 	bool sweep_page;         /* sweep_after is set: go on in the same partition */
 	size_t rotation;         /* where the list of partitions starts, for fairness */
 	bool rescue;             /* a claim's outcome is unknown: none until it is resolved */

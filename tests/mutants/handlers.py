@@ -52,7 +52,7 @@ MUTANTS = [
            edit("src/model/gate.c", "if (ordered && lane_set_add(", "if (ordered && !gate && lane_set_add("),
            tests=[GATE + "behind_a_parked_one_of_the_same_batch_its_key_is_parked_too"]),
     mutant("R15", "what nobody wants is claimed",
-           edit("sql/queries/claim_due.sql", "j.key_hash, j.wanted AND (", "j.key_hash, ("),
+           edit("sql/queries/claim_due.sql", "j.available_at, j.wanted AND (", "j.available_at, ("),
            tests=["sql/test_store_rules.c::a_row_without_a_key_that_nobody_wants_is_parked"]),
     mutant("R15", "a subscription releases nothing",
            edit("src/dispatch/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),

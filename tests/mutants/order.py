@@ -120,6 +120,6 @@ MUTANTS = [
                 "\tif (!run && lane->outside_high <= run->last_offset)\n"),
            tests=[LANES + "a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off"]),
     mutant("R13", "nobody looks for parked messages",
-           edit("src/dispatch/claimer.c", "\tif (may_give(dispatch))\n\t\tsweep(dispatch, now_ms);\n", "\t(void)sweep;\n"),
+           edit("src/dispatch/looks.c", "\tif (question_may_give(dispatch))\n\t\tsweep(dispatch, now_ms);\n", "\t(void)sweep;\n"),
            tests=["system/test_rules.py::test_a_parked_message_that_nobody_remembers_is_found"]),
 ]

@@ -20,6 +20,16 @@ END $$;
 CREATE TRIGGER watch AFTER UPDATE ON inbox.inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION public.watch()"""
 
 
+def test_a_backlog_that_was_parked_for_want_of_a_handler_does_not_trickle(start_inboxd, handler, streams, topic, inbox):
+    """Released by fifties every three seconds it would take two minutes."""
+    sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"claim_batch": 50})
+    streams.produce_many(topic, ({"value": b"{}", "partition": 0, "headers": [("id", f"e{number}")]}
+                                 for number in range(2000)))
+    eventually(lambda: inbox.count("parked") == 2000)
+    handler(sidecar, always(DONE))
+    inbox.wait_processed(2000)
+
+
 @pytest.mark.parametrize("ordering, most", [("none", 3), ("key", 1)])
 def test_claims_go_side_by_side_only_where_there_is_no_order(start_inboxd, handler, streams, topic, inbox, db,
                                                             ordering, most):
