@@ -123,12 +123,14 @@ static void due_finished(struct dispatch *dispatch, struct job *job)
 		note_drained(dispatch, job);
 	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
 		gate_dirty(dispatch->options.gate, job->indexes[i]);
-	if (job->claimed.seen == 0 && !job->full)
-		claimer->poll_at_ms = claimer->starts.full_at_ms;
-	else if (job->claimed.seen > 0 || any_overflow(dispatch))
+	if (job->claimed.seen == 0 && !job->full) {
+		if (claimer->starts.full_at_ms < claimer->poll_at_ms)
+			claimer->poll_at_ms = claimer->starts.full_at_ms;
+	} else if (job->claimed.seen > 0 || any_overflow(dispatch)) {
 		claimer->poll_at_ms = 0; /* more may be there */
-	else /* retries are known, replays are told: the next look may take longer */
+	} else { /* retries are known, replays are told: the next look may take longer */
 		claimer->poll_at_ms += dispatch->options.config->worker.poll;
+	}
 	admit_claimed(dispatch, job);
 	metric_observe(dispatch->claim_seconds, (double)job->took_us / 1000000.0);
 }

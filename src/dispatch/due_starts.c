@@ -6,6 +6,7 @@
 #define FULL_EVERY_MS 1000 /* while there is plenty */
 #define FULL_PACE     20   /* never for more than a twentieth of the time */
 #define SOONEST_PACE  4    /* to call it empty: a fifth */
+#define TOOK_MOST_MS  1000 /* what it took longer it waited for a lock, or the machine was busy */
 
 void due_starts_fini(struct due_starts *starts)
 {
@@ -61,12 +62,13 @@ void due_starts_note(struct due_starts *starts, size_t index, int64_t latest_ms,
 
 void due_starts_looked(struct due_starts *starts, const struct due_look *look)
 {
-	int64_t pause_ms = look->took_ms * FULL_PACE;
+	int64_t took_ms = look->took_ms < TOOK_MOST_MS ? look->took_ms : TOOK_MOST_MS;
+	int64_t pause_ms = took_ms * FULL_PACE;
 
 	if (look->full) {
 		starts->full_at_ms =
 			look->now_ms + (pause_ms > FULL_EVERY_MS ? pause_ms : FULL_EVERY_MS);
-		starts->soonest_ms = look->now_ms + look->took_ms * SOONEST_PACE;
+		starts->soonest_ms = look->now_ms + took_ms * SOONEST_PACE;
 	} else if (!look->plenty && starts->soonest_ms < starts->full_at_ms) {
 		starts->full_at_ms = starts->soonest_ms;
 	}

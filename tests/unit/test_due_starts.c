@@ -77,6 +77,15 @@ static void full_looks_that_are_dear_are_rare(void **state)
 	assert_true(due_starts_is_full(starts, 9000));
 }
 
+static void one_that_waited_for_a_lock_does_not_put_off_the_next_for_long(void **state)
+{
+	struct due_starts *starts = *state;
+	const struct due_look look = { true, true, 60000, 5000 };
+
+	due_starts_looked(starts, &look);
+	assert_true(due_starts_is_full(starts, 25000));
+}
+
 static void nothing_is_called_empty_before_a_full_look(void **state)
 {
 	struct due_starts *starts = *state;
@@ -108,6 +117,7 @@ int main(void)
 		TEST(rows_found_behind_the_place_are_gone_on_with),
 		TEST(while_there_is_plenty_a_look_a_second_is_full),
 		TEST(full_looks_that_are_dear_are_rare),
+		TEST(one_that_waited_for_a_lock_does_not_put_off_the_next_for_long),
 		TEST(nothing_is_called_empty_before_a_full_look),
 		TEST(what_is_forgotten_is_looked_for_from_the_first_row_at_once),
 	};
