@@ -110,6 +110,8 @@ BEGIN
     RETURN given;
 END $$;
 
+-- As in 0002, and error_code, and what no caller gives but what replays adds behind the check: payload, 'there' for those
+-- that can be replayed, 'dropped' for those whose payload retention has dropped (a tombstone never had one).
 CREATE OR REPLACE FUNCTION inbox.find_page(filter jsonb, after_seq bigint, max_rows int) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -134,7 +136,9 @@ BEGIN
              THEN format('m.received_at < %L::timestamptz', filter ->> 'received_to') END,
         CASE WHEN filter ? 'error_like' THEN format('m.error LIKE %L', filter ->> 'error_like') END,
         CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
-             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END)
+             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
+        CASE filter ->> 'payload' WHEN 'there' THEN '(m.payload IS NOT NULL OR m.payload_digest IS NULL)'
+                                  WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END)
     INTO condition;
     RETURN QUERY EXECUTE 'SELECT m.seq FROM inbox.inbox_messages m WHERE m.seq > $1 AND ' || condition
         || ' ORDER BY m.seq LIMIT $2' USING coalesce(after_seq, 0), max_rows;
@@ -158,14 +162,14 @@ DECLARE
     given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
         'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
-    seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
+    seqs bigint[] := ARRAY(SELECT inbox.find_page(given || '{"payload": "there"}', 0,
+        inbox.check_max_rows('replay_where', max_rows)));
     affected bigint;
 BEGIN
     IF dry_run IS NULL THEN
         PERFORM inbox.refuse('replay_where', 'dry_run is NULL; it must be true or false');
     ELSIF dry_run THEN
-        RETURN (SELECT count(*) FROM inbox.inbox_messages m
-                WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL));
+        RETURN cardinality(seqs);
     END IF;
     affected := inbox.replay_seqs(seqs, status, reason);
     PERFORM inbox.audit('replay', given, reason, affected);

@@ -84,11 +84,29 @@ static int left_alone(const struct change *change, const char *event_id, const s
 
 	if (cli_is_choice(change->states, status))
 		return err_set(err, FAULT_CHECK,
-			"event \"%s\" was not %s: it changed meanwhile, or its payload was dropped",
+			"event \"%s\" was not %s: another session has locked it, or it changed "
+			"meanwhile; try again",
 			event_id, change->done);
 	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s%s%s%s%s", event_id,
 		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
 		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
+}
+
+/* What a dry run says of a message that is named. */
+static int look_at_one(const struct op *op, const struct change *change, const char *event_id,
+	const struct rows *found, struct err *err)
+{
+	const char *status = rows_text(found, 0, 1);
+
+	if (!op->cli->json)
+		(void)printf("%s is %s\n", event_id, status);
+	if (!cli_is_choice(change->states, status))
+		return left_alone(change, event_id, found, err);
+	if (change == &replay && rows_bool(found, 0, 3))
+		return err_set(err, FAULT_CHECK,
+			"event \"%s\" cannot be replayed: retention has dropped its payload",
+			event_id);
+	return 0;
 }
 
 static int change_one(
@@ -101,13 +119,8 @@ static int change_one(
 
 	if (r != 0)
 		return r;
-	if (op->cli->dry_run) {
-		if (!op->cli->json)
-			(void)printf("%s is %s\n", event_id, rows_text(found, 0, 1));
-		return cli_is_choice(change->states, rows_text(found, 0, 1))
-			       ? 0
-			       : left_alone(change, event_id, found, err);
-	}
+	if (op->cli->dry_run)
+		return look_at_one(op, change, event_id, found, err);
 	params_text(&params, rows_text(found, 0, 0));
 	params_text(&params, event_id);
 	params_text(&params, op->cli->reason);
@@ -206,8 +219,14 @@ static void add_states(struct params *params, const char *states)
 	}
 }
 
+/* What a filter finds. */
+struct counts {
+	int64_t wanted;
+	int64_t dropped; /* fit, too, but cannot be replayed: retention has dropped their payload */
+};
+
 static int count(const struct op *op, const struct change *change, const struct buf *filter,
-	int64_t *out, struct err *err)
+	struct counts *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -220,7 +239,8 @@ static int count(const struct op *op, const struct change *change, const struct 
 		op->cli->max == 0 || op->cli->max > INT32_MAX ? INT32_MAX : (int32_t)op->cli->max);
 	params_bigint(&params, op->cli->after);
 	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
-	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
+	if (r == 0)
+		*out = (struct counts){ rows_int(rows, 0, 0), rows_int(rows, 0, 1) };
 	return r;
 }
 
@@ -313,24 +333,43 @@ static int change_pages(const struct op *op, const struct change *change, const 
 	return 0;
 }
 
+/* Nothing to change: the reason is what is found, or that nothing is. */
+static int nothing_fits(const struct op *op, const struct change *change,
+	const struct counts *counts, struct err *err)
+{
+	char words[128];
+
+	if (counts->dropped == 0)
+		return op_nothing(op, change->name, err, "no message fits");
+	(void)snprintf(words, sizeof(words),
+		"%" PRId64 " message%s fit%s, and cannot be %s: retention has dropped the payload",
+		counts->dropped, plural(counts->dropped), counts->dropped == 1 ? "s" : "",
+		change->done);
+	return op_nothing(op, change->name, err, words);
+}
+
 static int change_filtered(const struct op *op, const struct change *change, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	char question[64];
-	int64_t wanted = 0;
+	struct counts counts = { 0, 0 };
 	int r = op_filter(&filter, op->cli, change->status, err);
 
 	if (r == 0)
-		r = count(op, change, &filter, &wanted, err);
-	if (r == 0 && wanted == 0)
-		return op_nothing(op, change->name, err, "no message fits");
-	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name, wanted,
-		plural(wanted));
-	if (r == 0)
-		r = op_confirm(op, change->name, wanted, question, err);
+		r = count(op, change, &filter, &counts, err);
+	if (r != 0)
+		return r;
+	if (counts.wanted == 0)
+		return nothing_fits(op, change, &counts, err);
+	if (counts.dropped > 0)
+		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
+			counts.dropped);
+	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name,
+		counts.wanted, plural(counts.wanted));
+	r = op_confirm(op, change->name, counts.wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
-	return change_pages(op, change, &filter, wanted, err);
+	return change_pages(op, change, &filter, counts.wanted, err);
 }
 
 static int run(const struct op *op, const struct change *change, struct err *err)

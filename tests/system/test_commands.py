@@ -266,6 +266,40 @@ def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
     assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
 
 
+DROP = "UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = ANY (%s)"  # the digest stays, as retention does
+
+
+def test_a_replay_by_filter_counts_what_it_can_replay_and_tells_what_is_left_out(graves, inbox):
+    inbox.execute(DROP, [["e0", "e1"]])
+    inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, payload_digest = NULL WHERE event_id = 'e2'")
+    assert inbox.value("SELECT inbox.replay_where(dry_run => true)") == 3
+    assert inbox.value("SELECT inbox.replay_where(max_rows => 2, dry_run => true)") == 2
+    line = "2 left out: retention has dropped their payload\n"
+    result = graves.command("replay", "--dead", "--dry-run")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "dry run: replay 3 messages\n", line)
+    assert run(graves, "replay", "--dead", "--max", "2", "--dry-run") == "dry run: replay 2 messages\n"
+    assert "replay 3 messages? [y/N]" in on_terminal(graves, ["replay", "--dead"], b"n\n")[1]
+    result = graves.command("replay", "--dead", "--yes")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "3 replayed\n", line)
+    assert inbox.count("dead") == 2
+
+
+def test_what_has_lost_its_payload_is_told_as_the_reason_and_leaves_no_audit(graves, inbox):
+    inbox.execute(DROP, [[f"e{number}" for number in range(5)]])
+    for options in (["--dry-run"], ["--yes"]):
+        words = run(graves, "replay", "--dead", *options, code=6)
+        assert "5 messages fit, and cannot be replayed: retention has dropped the payload" in words
+        assert "retention has dropped" in run(graves, "replay", "e0", *options, code=6)
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
+    assert inbox.count("dead") == 5
+
+
+def test_a_replay_of_what_another_session_has_locked_says_so(graves, inbox):
+    with inbox.connect() as locker, locker.transaction():
+        locker.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'e0' FOR UPDATE")
+        assert "another session has locked it" in run(graves, "replay", "e0", "--yes", code=6)
+
+
 def test_replay_takes_dead_as_list_does(graves, inbox):
     assert run(graves, "replay", "--dead", "--error", "order", "--yes") == "2 replayed\n"
     assert run(graves, "replay", "--dead", "--yes") == "3 replayed\n"
