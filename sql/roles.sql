@@ -39,7 +39,7 @@ GRANT EXECUTE ON FUNCTION
     inbox.replay(text, text, text),
     inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text),
     inbox.replay_page(jsonb, bigint, int, text),
-    inbox.replay_reject(bigint, text, text, text),
+    inbox.replay_reject(bigint, text, text, text, text),
     inbox.discard(text, text, text),
     inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text),
     inbox.discard_page(jsonb, bigint, int, text),

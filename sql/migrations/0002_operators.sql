@@ -235,7 +235,9 @@ END $$;
 
 -- A reject that the rules know by now: becomes a message that waits. 'stored', 'duplicate' (it is there already),
 -- 'conflict' (there with another payload: kept in inbox_conflicts), or NULL: there is no such reject any more.
-CREATE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text) RETURNS text
+-- Who did it and why is the first entry of the message's history.
+CREATE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
+                                    reason text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reject inbox.inbox_rejects;
@@ -252,10 +254,11 @@ BEGIN
     digest := substr(sha256(reject.payload), 1, 16);
     INSERT INTO inbox.inbox_messages
         (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
-         payload, payload_digest, available_at)
+         payload, payload_digest, available_at, attempts)
     VALUES (replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
             reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
-            reject.payload, digest, now())
+            reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
+                'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason))))
     ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
     IF FOUND THEN
         PERFORM pg_notify('inboxd_replay', '');
@@ -272,7 +275,7 @@ BEGIN
         fate := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
     END IF;
     PERFORM inbox.audit('replay', jsonb_build_object('reject', reject_seq, 'source', source,
-        'event_id', event_id, 'fate', fate), NULL, 1);
+        'event_id', event_id, 'fate', fate), reason, 1);
     RETURN fate;
 END $$;
 

@@ -138,6 +138,7 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 	params_text(&params, identity->source);
 	params_text(&params, identity->event_id);
 	params_text(&params, identity->type);
+	params_text(&params, rejects->op->cli->reason);
 	r = db_run(rejects->op->db, QUERY_OP_REPLAY_REJECT, &params, &rows, err);
 	if (r == FAULT_DATABASE && db_error_is_data(err)) {
 		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: %s\n", record->topic,

@@ -623,6 +623,16 @@ def test_a_reject_becomes_a_message_that_waits(db):
     assert [entry["filter"]["fate"] for entry in audit(db)] == ["stored"]
 
 
+def test_the_reason_of_a_rejects_replay_is_in_the_audit_and_in_its_history(db):
+    db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL, 'rules mended')", [reject(db)])
+    db.execute("SELECT inbox.replay_reject(%s, 's', 'r2', NULL)", [reject(db, offset=8)])
+    assert [entry["reason"] for entry in audit(db)] == ["rules mended", None]
+    one, other = [history for (history,) in db.execute("SELECT attempts FROM inbox.inbox_messages ORDER BY seq")]
+    assert [{**entry, "at": None} for entry in one] == [
+        {"at": None, "replayed_by": value(db, "SELECT session_user"), "was": "rejected", "reason": "rules mended"}]
+    assert set(other[0]) == {"at", "replayed_by", "was"}
+
+
 def test_a_reject_that_is_known_is_a_duplicate_or_a_conflict(db):
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", [reject(db)])
     assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", reject(db, offset=8)) == "duplicate"
