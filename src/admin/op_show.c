@@ -4,7 +4,7 @@
 #include "admin/op.h"
 #include "base/plural.h"
 
-enum { SHOW_SOURCE, SHOW_JSON, SHOW_TEXT, SHOW_PAYLOAD, SHOW_SEQ };
+enum { SHOW_SOURCE, SHOW_JSON, SHOW_TEXT, SHOW_PAYLOAD, SHOW_SEQ, SHOW_IS_JSON, SHOW_IS_DROPPED };
 
 static int ambiguous(const struct op *op, const struct rows *rows, struct err *err)
 {
@@ -24,11 +24,18 @@ static void print_payload(const struct rows *rows, bool hex)
 	struct bytes text = rows_bytes(rows, 0, SHOW_TEXT);
 
 	if (payload.data == NULL) {
-		(void)puts("\npayload: none");
+		(void)printf(
+			"\npayload: %s\n", rows_bool(rows, 0, SHOW_IS_DROPPED)
+						   ? "dropped by retention; it cannot be replayed"
+						   : "none (a tombstone)");
 		return;
 	}
-	(void)printf("\npayload (%zu byte%s)\n", payload.length, plural((int64_t)payload.length));
-	if (hex || text.data == NULL) {
+	hex = hex || text.data == NULL;
+	(void)printf("\npayload (%zu byte%s%s)\n", payload.length, plural((int64_t)payload.length),
+		!hex && rows_bool(rows, 0, SHOW_IS_JSON)
+			? ", shown as JSON; --payload raw has them as they came"
+			: "");
+	if (hex) {
 		op_print_hex(payload);
 		return;
 	}
@@ -69,14 +76,25 @@ static int print_message(const struct op *op, const struct rows *rows, struct er
 	return 0;
 }
 
-static int print_found(const struct op *op, const struct rows *rows, struct err *err)
+/* Of a tombstone nothing, which is what came. */
+static int print_raw(const struct op *op, const struct rows *rows, struct err *err)
 {
 	struct bytes payload = rows_bytes(rows, 0, SHOW_PAYLOAD);
 
-	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0) {
+	if (rows_bool(rows, 0, SHOW_IS_DROPPED))
+		return err_set(err, FAULT_CHECK,
+			"the payload of event \"%s\" is not there any more: retention has dropped "
+			"it",
+			op->cli->words[0]);
+	if (payload.length > 0)
 		(void)fwrite(payload.data, 1, payload.length, stdout);
-		return 0;
-	}
+	return 0;
+}
+
+static int print_found(const struct op *op, const struct rows *rows, struct err *err)
+{
+	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)
+		return print_raw(op, rows, err);
 	if (!op->cli->json)
 		return print_message(op, rows, err);
 	op_print_lines(rows, SHOW_JSON);

@@ -18,6 +18,7 @@ from support.wire import dead, done, NEVER, retry
 
 
 FAR = "postgres.options=-c TimeZone=Pacific/Kiritimati"  # 14 hours from UTC
+DROP = "UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = ANY (%s)"  # the digest stays, as with retention
 OPERATIONS = pathlib.Path(__file__).parents[2] / "docs/operations.md"
 
 
@@ -185,6 +186,23 @@ def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, hand
     assert run(sidecar, "show", "x", "--payload", "raw") == '{"b":[1,2]}'
 
 
+def test_show_tells_how_the_payload_is_shown_and_why_there_is_none(start_inboxd, produce, topic, inbox):
+    sidecar = start_inboxd()
+    for name, value in (("json", b'{"b":1}'), ("text", b"words"), ("bytes", b"\xff"), ("tombstone", None),
+                        ("dropped", b"{}")):
+        produce(topic, value, key=name, headers=[("id", name)])
+    inbox.wait_stored(5)
+    inbox.execute(DROP, [["dropped"]])
+    headers = {"json": "payload (7 bytes, shown as JSON; --payload raw has them as they came)",
+               "text": "payload (5 bytes)", "bytes": "payload (1 byte)", "tombstone": "payload: none (a tombstone)",
+               "dropped": "payload: dropped by retention; it cannot be replayed"}
+    for name, header in headers.items():
+        assert f"\n{header}\n" in run(sidecar, "show", name), name
+    assert "\npayload (7 bytes)\n" in run(sidecar, "show", "json", "--payload", "hex")
+    assert run(sidecar, "show", "tombstone", "--payload", "raw") == ""
+    assert "retention has dropped it" in run(sidecar, "show", "dropped", "--payload", "raw", code=6)
+
+
 def test_times_are_in_utc_whatever_the_zone_of_the_session(graves, inbox):
     received = inbox.message("e0")["received_at"].astimezone(datetime.timezone.utc)
     stamp = received.strftime("%Y-%m-%dT%H:%M:%S")
@@ -264,9 +282,6 @@ def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
     handler(graves, always(DONE))
     inbox.wait_processed(2)
     assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
-
-
-DROP = "UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = ANY (%s)"  # the digest stays, as retention does
 
 
 def test_a_replay_by_filter_counts_what_it_can_replay_and_tells_what_is_left_out(graves, inbox):
