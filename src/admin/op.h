@@ -64,8 +64,8 @@ void op_progress(int64_t done, int64_t total);
 
 /* --- op_interrupt.c --- */
 
-/* From now on SIGINT, SIGTERM and SIGHUP are only remembered, the first time: a command that works in pages ends
- * between two, and tells how far it got. The signals belong to one command at a time. */
+/* From now on SIGINT, SIGTERM and SIGHUP are only remembered, the first time: a command that works in pages, or
+ * one by one, ends between two, and tells how far it got. The signals belong to one command at a time. */
 void op_interrupt_begin(void);
 bool op_interrupted(void);
 void op_interrupt_end(void);

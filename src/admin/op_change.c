@@ -170,18 +170,27 @@ static int take_once(const struct cli *cli, const char ***out, struct err *err)
 	return 0;
 }
 
+struct tally {
+	int64_t changed;
+	bool cut; /* by a signal, before the last one */
+};
+
 /* Each of them once, whatever becomes of the others; the first that fails is the result. */
 static int change_each(
-	const struct op *op, const struct change *change, int64_t *changed, struct err *err)
+	const struct op *op, const struct change *change, struct tally *tally, struct err *err)
 {
 	CLEANUP(freep) const char **words = NULL;
 	int first = take_once(op->cli, &words, err);
 
 	for (size_t i = 0; words != NULL && i < op->cli->word_count; i++) {
 		struct err own = ERR_INIT;
-		int r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
+		int r;
 
-		*changed += words[i] != NULL && r == 0;
+		tally->cut = op_interrupted();
+		if (tally->cut)
+			return first;
+		r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
+		tally->changed += words[i] != NULL && r == 0;
 		if (r != 0 && first == 0) {
 			first = r;
 			*err = own;
@@ -196,10 +205,18 @@ static int change_each(
 
 static int change_words(const struct op *op, const struct change *change, struct err *err)
 {
-	int64_t changed = 0;
-	int r = change_each(op, change, &changed, err);
+	struct tally tally = { 0, false };
+	int r;
 
-	op_print_change(op, change->name, changed);
+	op_interrupt_begin();
+	r = change_each(op, change, &tally, err);
+	op_print_change(op, change->name, tally.changed);
+	if (tally.cut) {
+		(void)fprintf(stderr, "inboxd: interrupted: %" PRId64 " of %zu %s\n", tally.changed,
+			op->cli->word_count, change->done);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
 	return r;
 }
 
@@ -302,6 +319,7 @@ static int run_pages(
 	op_progress(0, 0);
 	if (op_interrupted() && r == 0 && !is_done(pages)) {
 		tell_interrupted(change, pages);
+		op_print_change(op, change->name, pages->affected);
 		op_interrupt_obey();
 	}
 	op_interrupt_end();

@@ -49,6 +49,7 @@ static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct
 			"inboxd: interrupted: %" PRId64 " of %" PRId64
 			" deleted; the same command again does the rest\n",
 			*total, wanted);
+		op_print_change(op, "purge", *total);
 		op_interrupt_obey();
 	}
 	op_interrupt_end();

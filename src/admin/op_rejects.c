@@ -180,6 +180,8 @@ static int judge(struct rejects *rejects, int64_t seq, const struct record *reco
 
 static bool is_enough(const struct rejects *rejects)
 {
+	if (op_interrupted())
+		return true;
 	return rejects->op->cli->max != 0 && rejects->good >= rejects->op->cli->max;
 }
 
@@ -217,6 +219,26 @@ static int judge_all(struct rejects *rejects, bool apply, struct err *err)
 	return r;
 }
 
+static int store_all(struct rejects *rejects, struct err *err)
+{
+	int64_t wanted = rejects->good;
+	int r;
+
+	op_interrupt_begin();
+	r = judge_all(rejects, true, err);
+	if (r == 0 || rejects->good > 0)
+		op_print_change(rejects->op, "replay", rejects->good);
+	if (r == 0 && op_interrupted() && rejects->good < wanted) {
+		(void)fprintf(stderr,
+			"inboxd: interrupted: %" PRId64 " of %" PRId64
+			" replayed; the same command again does the rest\n",
+			rejects->good, wanted);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
 static int run(struct rejects *rejects, struct err *err)
 {
 	char question[128];
@@ -242,10 +264,7 @@ static int run(struct rejects *rejects, struct err *err)
 	r = op_confirm(rejects->op, "replay", rejects->good, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
-	r = judge_all(rejects, true, err);
-	if (r == 0 || rejects->good > 0)
-		op_print_change(rejects->op, "replay", rejects->good);
-	return r;
+	return store_all(rejects, err);
 }
 
 int op_rejects(const struct op *op, struct err *err)

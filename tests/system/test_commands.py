@@ -364,18 +364,18 @@ def not_ignored():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def interrupted(sidecar, inbox, *arguments):
-    """stderr of a command that got SIGINT while its first page waited to write its row of the audit."""
+def interrupted(sidecar, inbox, *arguments, by=signal.SIGINT):
+    """stdout and stderr of a command that got a signal while its first page waited to write its row of the audit."""
     with inbox.connect() as locker:
         locker.execute("LOCK TABLE inbox.inbox_audit IN SHARE MODE")
         child = subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd command'"
                                        " AND wait_event_type = 'Lock'"))
-        child.send_signal(signal.SIGINT)
+        child.send_signal(by)
     out, words = child.communicate(timeout=30)
-    assert (child.returncode, out) == (-signal.SIGINT, ""), words
-    return words
+    assert child.returncode == -by, words
+    return out, words
 
 
 def test_an_interrupted_replay_tells_how_far_it_got_and_how_to_go_on(inboxd, handler, streams, topic, inbox):
@@ -383,13 +383,40 @@ def test_an_interrupted_replay_tells_how_far_it_got_and_how_to_go_on(inboxd, han
     streams.events(topic, [f"e{number}" for number in range(2500)])
     inbox.wait_processed(2500)
     line = ["replay", "--status", "processed", "--yes"]
-    words = interrupted(inboxd, inbox, *line)
+    out, words = interrupted(inboxd, inbox, *line)
+    assert out == ""
     assert "1000 of 2500 replayed" in words and len(words.splitlines()) == 1
     inbox.wait_processed(2500, timeout=60)
     seq = re.search(r"--after (\d+)", words)[1]
     assert run(inboxd, *line, "--after", seq) == "1500 replayed\n"
     inbox.wait_processed(2500, timeout=60)
     assert inbox.value("SELECT max(replay_count) + min(replay_count) FROM inbox.inbox_messages") == 2
+
+
+def told_of(count, action="replay"):
+    return {"action": action, "count": count, "dry_run": False}
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_change_prints_its_object_all_the_same(graves, inbox, by):
+    inbox.execute("""INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at)
+                     SELECT 's', 'm' || i, 'orders', 0, i, now() FROM generate_series(1, 1500) i""")
+    graves.stop()
+    out, words = interrupted(graves, inbox, "replay", "--dead", "--yes", "--json", by=by)
+    inbox.execute("SELECT inbox.replay_where()")
+    assert json.loads(out) == told_of(1000) and "1000 of 1505 replayed" in words
+    out, words = interrupted(graves, inbox, "discard", "--status", "waiting", "--yes", "--json", by=by)
+    assert json.loads(out) == told_of(1000, "discard"), words
+
+
+def test_an_interrupted_replay_of_named_ones_and_of_rejects_prints_its_object(graves, inbox, topic):
+    graves.stop()
+    out, words = interrupted(graves, inbox, "replay", "e0", "e1", "e2", "--json")
+    assert json.loads(out) == told_of(1) and "1 of 3 replayed" in words
+    inbox.execute("""INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, headers, payload, reason)
+                     SELECT %s, 0, 1000 + i, '[["id", "r1"]]', '{}', 'id_missing' FROM generate_series(1, 3) i""", [topic])
+    out, words = interrupted(graves, inbox, "replay", "--rejects", "--yes", "--json")
+    assert json.loads(out) == told_of(1) and "1 of 3 replayed" in words
 
 
 def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
