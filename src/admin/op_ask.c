@@ -1,15 +1,28 @@
 /* Asking a person, and showing them how far it is. See op.h. */
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "admin/op.h"
 
 #define BAR_WIDTH 40
 
+#define BLANKS    " \t\r\n"
+
+static bool is_yes(char *answer)
+{
+	char *from = answer + strspn(answer, BLANKS);
+	size_t length = strlen(from);
+
+	while (length > 0 && strchr(BLANKS, from[length - 1]) != NULL)
+		from[--length] = '\0';
+	return strcasecmp(from, "y") == 0 || strcasecmp(from, "yes") == 0;
+}
+
 int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
 	struct err *err)
 {
-	char answer[16] = "";
+	char answer[64] = "";
 
 	if (op->cli->dry_run) {
 		if (!op->cli->json)
@@ -24,8 +37,7 @@ int op_confirm(const struct op *op, const char *action, int64_t wanted, const ch
 			"%s? There is nobody to ask: say --yes, or --dry-run to look only",
 			question);
 	(void)fprintf(stderr, "%s? [y/N] ", question);
-	if (fgets(answer, sizeof(answer), stdin) != NULL &&
-		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0))
+	if (fgets(answer, sizeof(answer), stdin) != NULL && is_yes(answer))
 		return 0;
 	(void)fputs("nothing was changed\n", stderr);
 	op_print_change(op, action, 0);

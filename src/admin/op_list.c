@@ -8,7 +8,8 @@
 #define MOST_LIMIT    100000
 #define MOST_COLUMNS  8
 
-/* What is listed. The columns of its query: the cells, the row as JSON, and of a page the seq. */
+/* What is listed. The columns of its query: the cells, the row as JSON, and of a page the seq, of groups how many
+ * there are. */
 struct listing {
 	enum query query;
 	bool pages; /* takes --after */
@@ -70,19 +71,28 @@ static int check_options(const struct cli *cli, struct err *err)
 	return 0;
 }
 
-static void print_listing(
+static void tell_of_more(
 	const struct op *op, const struct listing *listing, const struct rows *rows)
 {
 	int count = rows_count(rows);
+	int64_t last = count == 0 ? 0 : rows_int(rows, count - 1, listing->cells + 1);
 
+	if (listing->pages && count == limit_of(op))
+		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n", last);
+	else if (!listing->pages && last > count)
+		(void)fprintf(stderr, "there are more groups: --limit %" PRId64 "\n", last);
+}
+
+static void print_listing(
+	const struct op *op, const struct listing *listing, const struct rows *rows)
+{
 	if (op->cli->json) {
 		op_print_lines(rows, listing->cells);
 		return;
 	}
 	op_print_table(rows, listing->titles, listing->cells);
-	if (listing->pages && count == limit_of(op) && ferror(stdout) == 0)
-		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n",
-			rows_int(rows, count - 1, listing->cells + 1));
+	if (ferror(stdout) == 0)
+		tell_of_more(op, listing, rows);
 }
 
 int op_list(const struct op *op, struct err *err)

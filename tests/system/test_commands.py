@@ -170,6 +170,11 @@ def test_groups_take_the_filters_of_a_list(graves, topic):
     assert messages("--limit", "1") == [3]
 
 
+def test_groups_that_are_cut_say_so(graves):
+    assert graves.command("list", "--dead", "--group", "--limit", "1").stderr == "there are more groups: --limit 2\n"
+    assert graves.command("list", "--dead", "--group", "--limit", "2").stderr == ""
+
+
 def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, by_id({"x": [retry(reason="upstream 503", code="UP")]}), name="billing")
@@ -274,6 +279,13 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(graves, inbox):
     assert code == 0 and "replay 5 messages? [y/N]" in seen and inbox.count("dead") == 5
     code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"y\n")
     assert code == 0 and "of 5" in seen and "5 replayed" in seen
+
+
+@pytest.mark.parametrize("answer, dead_left", [(b" Y\n", 0), (b"YES \n", 0), (b" Yes\n", 0),
+                                               (b"yess\n", 5), (b"y n\n", 5), (b"\n", 5)])
+def test_yes_is_taken_in_any_case_and_with_blanks(graves, inbox, answer, dead_left):
+    assert on_terminal(graves, ["replay", "--status", "dead"], answer)[0] == 0
+    assert inbox.count("dead") == dead_left
 
 
 def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
