@@ -490,7 +490,8 @@ BEGIN
     IF NEW.payload IS NULL AND NEW.payload_digest IS NOT NULL THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(NEW.event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Produce the event again, under a new id.';
+                  HINT = 'To replay the others: AND (payload IS NOT NULL OR payload_digest IS NULL). '
+                         'Produce this event again, under a new id.';
     END IF;
     UPDATE inbox.inbox_messages m
     SET available_at = now(), claimed_by = NULL, suspect = false,

@@ -142,6 +142,18 @@ def test_a_payload_dropped_by_retention_is_refused(db):
     assert ids(db, "dead") == ["a"]
 
 
+def test_plain_sql_over_a_dropped_payload_hints_at_how_to_replay_the_others(db):
+    dead(db, "a", payload=None)
+    dead(db, "b")
+    sql = "UPDATE inbox.inbox_messages SET dead_at = NULL WHERE dead_at IS NOT NULL"
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as caught:
+        db.execute(sql)
+    condition = caught.value.diag.message_hint.partition(": ")[2].partition(". ")[0]
+    assert condition == "AND (payload IS NOT NULL OR payload_digest IS NULL)" and ids(db, "dead") == ["a", "b"]
+    db.execute(f"{sql} {condition}")
+    assert (ids(db, "dead"), ids(db, "waiting")) == (["a"], ["b"])
+
+
 def test_a_tombstone_can_be_replayed(db):
     dead(db, "a", payload=None, payload_digest=None)
     assert value(db, "SELECT inbox.replay('s', 'a')") is True
