@@ -84,6 +84,21 @@ static void say_sought(const struct partition *partition, const struct position_
 					"earliest record"));
 }
 
+/* The watermark of a seek is what somebody asked for, not what was read: outside the log it proves neither another
+ * log nor records deleted unread. */
+static void say(struct ingest *ingest, const struct partition *partition,
+	const struct position_facts *facts, const struct position *position)
+{
+	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
+
+	if (partition->forced && partition->alone && facts->watermark >= 0)
+		say_sought(partition, facts, position);
+	else if (position->recreated)
+		say_recreated(ingest, partition, old, position->start);
+	else if (position->gap)
+		say_gap(ingest, partition, position);
+}
+
 static void refuse(struct ingest *ingest, const struct partition *partition)
 {
 	struct err err = ERR_INIT;
@@ -141,15 +156,9 @@ static void anchor(struct ingest *ingest, struct partition *partition)
 static void apply(struct ingest *ingest, struct partition *partition,
 	const struct position_facts *facts, const struct position *position)
 {
-	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
 	bool elsewhere = position->recreated || position->gap;
 
-	if (partition->forced && facts->alone && facts->watermark >= 0)
-		say_sought(partition, facts, position);
-	if (position->recreated)
-		say_recreated(ingest, partition, old, position->start);
-	if (position->gap)
-		say_gap(ingest, partition, position);
+	say(ingest, partition, facts, position);
 	set_verification(partition, facts, position);
 	partition->next = position->start;
 	if (!partition->read_on) {

@@ -102,6 +102,33 @@ def test_the_log_says_where_a_seek_landed(inboxd, streams, topic, inbox):
     assert "log_begins=0 log_ends=3" in sought(inboxd)[1]
     eventually(lambda: inbox.offsets()[topic, 0] == 3)
     assert len(sought(inboxd)) == 2 and inbox.count() == 3
+    assert "topic_recreated" not in inboxd.stderr
+    assert inboxd.metric("inboxd_topic_recreated_total", topic=topic) == 0
+
+
+def test_a_seek_before_the_begin_of_the_log_is_no_gap(inboxd, streams, topic, inbox):
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"e{number}")], "partition": 0}
+                                  for number in range(4)])
+    inbox.wait_stored(4)
+    streams.delete_records(topic, 0, 2)
+    inbox.query("SELECT inbox.seek(%s, 0, 1)", [topic])
+    eventually(lambda: sought(inboxd))
+    assert "level=warn" in sought(inboxd)[0] and "asked_offset=1 start_offset=2" in sought(inboxd)[0]
+    eventually(lambda: inbox.offsets()[topic, 0] == 4)
+    assert "offset_gap" not in inboxd.stderr and inboxd.metric("inboxd_offset_gaps_total", topic=topic) == 0
+
+
+def test_a_topic_created_again_after_a_seek_is_said(stored, streams, topic, inbox):
+    inbox.query("SELECT inbox.seek(%s, 0, 10)", [topic])
+    stored.start()
+    eventually(lambda: sought(stored))
+    streams.produce(topic, b"{}", headers={"id": "next"}, partition=0)
+    inbox.wait_stored(41)
+    assert stored.stop() == 0
+    streams.delete(topic)
+    streams.create(topic, 4)
+    stored.start()
+    eventually(lambda: "topic_recreated" in stored.stderr)
 
 
 def test_a_new_group_reads_from_the_beginning(start_inboxd, streams, topic, inbox):
