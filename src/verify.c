@@ -39,6 +39,12 @@ static void on_progress(void *arg, int64_t done, int64_t total)
 	op_progress(done, total);
 }
 
+static void on_note(void *arg, const char *lines)
+{
+	(void)arg;
+	(void)fprintf(stderr, "%s\n", lines);
+}
+
 static void print(struct report *report, const struct verify_counts *counts)
 {
 	CLEANUP(buf_fini) struct buf topic = BUF_INIT;
@@ -93,6 +99,7 @@ static int run(struct report *report, const struct config *config, struct err *e
 		.to = report->cli->to,
 		.gap = on_gap,
 		.progress = on_progress,
+		.note = on_note,
 		.arg = report,
 	};
 	int r = open_db(config, &db, err);
@@ -103,6 +110,10 @@ static int run(struct report *report, const struct config *config, struct err *e
 	if (r != 0)
 		return r;
 	print(report, &counts);
+	if (counts.missing > 0)
+		on_note(report,
+			"looked for by the rules of this configuration; what was stored by other "
+			"rules has another id and is not found");
 	return report->gap_count == 0
 		       ? 0
 		       : err_set(err, FAULT_CHECK,

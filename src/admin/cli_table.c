@@ -51,7 +51,8 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_VERIFY, "verify", "Prove that records of Kafka are in the inbox", "",
 		"Reads a range of a topic again, without the group and without committing, and says of\n"
 		"every record whether it is stored, a duplicate, a conflict, rejected or not accepted.\n"
-		"Lists what has no trace; then the exit code is 6. A message purged since is one.\n", 0 },
+		"Lists what has no trace; then the exit code is 6. A message purged since is one, and one\n"
+		"that other rules under `topics` gave another id: it looks by those there are now.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };

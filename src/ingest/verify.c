@@ -1,5 +1,6 @@
 #include "ingest/verify.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,10 @@ struct verify {
 	/* The gap that grows; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
-	bool read; /* a sidecar has read a partition, or --to was given */
+	bool read;    /* a sidecar has read a partition, or --to was given */
+	int behind;   /* partitions that end before `from` */
+	bool reached; /* one does not */
+	struct buf notes;
 };
 
 static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka_resp_err_t code)
@@ -221,6 +225,48 @@ static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
 	return r;
 }
 
+/* Lines; the first is the error when nothing could be proven. */
+static void begin_note(struct verify *v)
+{
+	if (v->notes.length > 0)
+		buf_add_char(&v->notes, '\n');
+}
+
+/* Of a partition that ends before `from` nothing is proven; is it so for all, that is an error. */
+static void note_behind(struct verify *v, int64_t high)
+{
+	bool log = v->from > high;
+
+	begin_note(v);
+	buf_addf(&v->notes, "%s/%d: --from %" PRId64 " is behind %s (%" PRId64 ")",
+		v->request->topic, v->partition, v->from,
+		log ? "the end of the log" : "what the sidecars have read", log ? high : v->to);
+}
+
+static void note_end(struct verify *v, int64_t high)
+{
+	begin_note(v);
+	buf_addf(&v->notes,
+		"%s/%d: --to %" PRId64 " is behind the end of the log; looked at up to %" PRId64,
+		v->request->topic, v->partition, v->to, high);
+}
+
+/* A range that ends where it begins is whole, one that ends before is none. */
+static void cut_range(struct verify *v, int64_t high)
+{
+	if (v->to < 0)
+		return;
+	v->read = true;
+	if (v->request->from >= 0 && (v->from > v->to || v->from > high)) {
+		v->behind++;
+		note_behind(v, high);
+		return;
+	}
+	v->reached = true;
+	if (v->to > high && v->request->to >= 0)
+		note_end(v, high);
+}
+
 /* What was asked for, within what Kafka has; what it does not have any more is a gap. */
 static int find_range(struct verify *v, struct err *err)
 {
@@ -235,7 +281,8 @@ static int find_range(struct verify *v, struct err *err)
 		return as_err(err, FAULT_KAFKA, "the ends of the log", code)->fault;
 	v->from = v->request->from < 0 ? low : v->request->from;
 	v->to = v->request->to < 0 ? watermark : v->request->to;
-	v->read = v->read || v->to >= 0;
+	if (r == 0)
+		cut_range(v, high);
 	if (v->to > high)
 		v->to = high;
 	if (r == 0 && v->from < low && v->from < v->to) {
@@ -337,6 +384,20 @@ static int never_read(const struct verify *v, struct err *err)
 		v->request->topic);
 }
 
+static int end(struct verify *v, struct err *err)
+{
+	const char *notes = buf_str(&v->notes);
+
+	if (!v->read)
+		return never_read(v, err);
+	if (v->behind > 0 && !v->reached)
+		return err_set(err, FAULT_CHECK, "%.*s%s", (int)strcspn(notes, "\n"), notes,
+			v->behind == 1 ? "" : ", and so it is in every partition");
+	if (notes[0] != '\0')
+		v->request->note(v->request->arg, notes);
+	return 0;
+}
+
 int ingest_verify(
 	const struct verify_request *request, struct verify_counts *counts, struct err *err)
 {
@@ -349,10 +410,11 @@ int ingest_verify(
 	v->request = request;
 	v->counts = counts;
 	r = verify_all(v, err);
-	if (r == 0 && !v->read)
-		r = never_read(v, err);
+	if (r == 0)
+		r = end(v, err);
 	probe_close(&v->probe);
 	collector_fini(&v->collector, request->config);
 	params_fini(&v->params);
+	buf_fini(&v->notes);
 	return r;
 }

@@ -30,10 +30,13 @@ struct verify_request {
 	/* Offsets first to last of a partition have no trace; `gone`: Kafka does not have them any more. */
 	void (*gap)(void *arg, int32_t partition, int64_t first, int64_t last, bool gone);
 	void (*progress)(void *arg, int64_t done, int64_t total); /* of one partition */
+	/* At the end, once: the lines about what was asked for and is not in the log. */
+	void (*note)(void *arg, const char *lines);
 	void *arg;
 };
 
-/* 0, also with gaps. FAULT_CHECK: there is no such topic or partition, or `to` is -1 and no sidecar has read it.
+/* 0, also with gaps. FAULT_CHECK: there is no such topic or partition, or `to` is -1 and no sidecar has read it,
+ * or every partition ends before `from`.
  * FAULT_KAFKA, FAULT_DATABASE. */
 int ingest_verify(
 	const struct verify_request *request, struct verify_counts *counts, struct err *err);

@@ -88,6 +88,38 @@ def test_what_no_sidecar_has_read_yet_is_no_gap(read, topic, produce):
     assert verify(read, topic, "--partition", "0", "--to", "100", code=6)["missing"] == 1
 
 
+def test_behind_the_end_of_the_log_nothing_is_proven(read, topic):
+    result = read.command("verify", "--topic", topic, "--partition", "0", "--from", "99")
+    assert (result.returncode, result.stdout) == (6, "")
+    assert f"{topic}/0: --from 99 is behind the end of the log (10)\n" in result.stderr
+    result = read.command("verify", "--topic", topic, "--from", "99")
+    assert result.returncode == 6 and "(10), and so it is in every partition" in result.stderr
+
+
+def test_a_partition_that_ends_before_the_range_is_named(read, topic):
+    result = read.command("verify", "--topic", topic, "--from", "4")
+    assert (result.returncode, result.stderr) == (0, f"{topic}/1: --from 4 is behind the end of the log (2)\n")
+    assert "stored     6" in result.stdout
+    result = read.command("verify", "--topic", topic, "--partition", "0", "--to", "11")
+    assert (result.returncode, result.stderr) == (
+        0, f"{topic}/0: --to 11 is behind the end of the log; looked at up to 10\n")
+
+
+def test_behind_what_the_sidecars_have_read_nothing_is_proven(read, topic, produce):
+    assert read.stop() == 0
+    for name in "xy":
+        produce(topic, b"{}", headers=[("id", name)], partition=0)
+    result = read.command("verify", "--topic", topic, "--partition", "0", "--from", "11")
+    assert result.returncode == 6 and "--from 11 is behind what the sidecars have read (10)" in result.stderr
+    assert verify(read, topic, "--partition", "0", "--from", "10")["records"] == 0
+
+
+def test_what_other_rules_stored_is_missing_and_that_is_said(read, topic):
+    read.write_configuration({"topics": {topic: {"id": ["header:other"], "accept": ["*"]}}})
+    result = read.command("verify", "--topic", topic)
+    assert result.returncode == 6 and "what was stored by other rules has another id" in result.stderr
+
+
 def test_a_topic_that_no_sidecar_has_read_is_not_proven_whole(read, make_topic):
     result = read.command("verify", "--topic", make_topic(1))
     assert (result.returncode, "has read there" in result.stderr) == (6, True), result.stderr
