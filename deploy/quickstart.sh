@@ -5,12 +5,16 @@
 # packages, which are installed. Everything it started ends with it.
 set -uo pipefail
 
+# What the caller has set for an inboxd or a handler of his own is not meant for these.
+for name in ${!INBOXD_@}; do unset "$name"; done
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 orders=1000
 copies=100
 broker=dev
 once=
 pids=()
+declare -A pid_of=() # by name
 
 say() {
 	printf '\n== %s\n' "$*" >&2
@@ -65,6 +69,7 @@ start() {
 	shift
 	"$@" >"$dir/$name.log" 2>&1 &
 	pids=($! "${pids[@]}")
+	pid_of[$name]=$!
 }
 
 # Asks a process to end, and makes it when it takes too long.
@@ -87,11 +92,12 @@ stop_all() {
 	rm -rf "$dir"
 }
 
-# wait_for NAME SECONDS COMMAND…: until the command succeeds; NAME's log is shown when it does not.
+# wait_for NAME SECONDS COMMAND…: until the command succeeds; NAME's log is shown when it does not, or when NAME ends.
 wait_for() {
 	local name=$1 deadline=$((SECONDS + $2))
 	shift 2
 	until "$@" 2>/dev/null; do
+		kill -0 "${pid_of[$name]}" 2>/dev/null || fail "$name has ended; its log:" "$dir/$name.log"
 		[ "$SECONDS" -lt "$deadline" ] || fail "$name is not there in time; its log:" "$dir/$name.log"
 		sleep 0.1
 	done
@@ -255,9 +261,10 @@ stay() {
 		  kill $handler
 
 		ends that one; what it had not answered, and all that comes, is then given to yours. Without any handler
-		messages wait. The commands of inboxd, such as status, list and show, are to be had with
+		messages wait. For the commands of inboxd, such as status, list and show, as they stand in README.md:
 
-		  $root/build-release/src/inboxd status -c $dir/inboxd.yaml
+		  export INBOXD_CONFIG=$dir/inboxd.yaml PATH=$root/build-release/src:\$PATH
+		  inboxd status
 
 		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
 	END
@@ -290,4 +297,5 @@ main() {
 	[ -z "$wrong" ]
 }
 
-main "$@"
+# Sourced, it is a library of its functions, for the tests.
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

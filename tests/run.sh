@@ -102,7 +102,8 @@ suite_deploy() {
 }
 
 suite_quickstart() {
-	run "quickstart" "$root/deploy/quickstart.sh" --once
+	# With what somebody has set who followed its own advice.
+	INBOXD_SOCKET_PATH=/nonexistent/x run "quickstart" "$root/deploy/quickstart.sh" --once
 }
 
 suite_bench() {
