@@ -61,7 +61,7 @@ static int unknown_option(const struct parse *parse, const char *argument)
 
 	nearest_start(&nearest, argument + strspn(argument, "-"));
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if (cli_options[i].commands & commands_of(parse))
+		if (cli_options[i].commands & ~cli_options[i].silent & commands_of(parse))
 			nearest_offer(&nearest, cli_options[i].name);
 	}
 	if (nearest.best != NULL)

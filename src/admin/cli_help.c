@@ -2,14 +2,14 @@
 #include "admin/cli.h"
 #include "admin/cli_table.h"
 
-static void add_options(struct buf *out, unsigned wanted)
+static void add_options(struct buf *out, enum command command)
 {
 	buf_add_str(out, "\nOptions:\n");
 	for (size_t i = 0; i < cli_option_count; i++) {
 		const struct option_row *option = &cli_options[i];
 		char letter[] = { option->letter, '\0' };
 
-		if (!(option->commands & wanted))
+		if (!option_is_offered(option, command))
 			continue;
 		buf_addf(out, "  %s%s%s--%s%s%s\n        %s", letter[0] == '\0' ? "" : "-", letter,
 			letter[0] == '\0' ? "" : ", ", option->name,
@@ -50,7 +50,7 @@ void cli_add_help(struct buf *out, enum command command)
 		buf_addf(out, "Usage: inboxd %s [OPTION]...%s%s\n\n%s", cli_commands[i].name,
 			cli_commands[i].usage[0] == '\0' ? "" : " ", cli_commands[i].usage,
 			cli_commands[i].help);
-		add_options(out, 1U << command);
+		add_options(out, command);
 		add_exit_codes(out);
 		return;
 	}

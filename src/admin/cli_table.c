@@ -126,7 +126,7 @@ const struct option_row cli_options[] = {
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
 		"set one value, over the file and the environment; may be repeated", NULL },
 	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
-		"print JSON: an object, or one a line for list and verify", NULL },
+		"print JSON: an object, or one a line for list", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },
 };

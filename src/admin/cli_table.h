@@ -42,7 +42,15 @@ struct option_row {
 	size_t offset; /* in struct cli, unless KIND_SET */
 	const char *help;
 	const char *choices; /* what may be written, separated by spaces; NULL = anything */
+	unsigned
+		silent; /* those of the commands that take it and do nothing with it: not in their help */
 };
+
+/* Whether the help of a command offers it. */
+static inline bool option_is_offered(const struct option_row *option, enum command command)
+{
+	return (option->commands & ~option->silent & (1U << command)) != 0;
+}
 
 extern const struct command_row cli_commands[];
 extern const size_t cli_command_count;

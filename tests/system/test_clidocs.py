@@ -29,6 +29,7 @@ def complete(*words):
     (["inboxd", "--json", "purge", "--o"], ["--older-than"]),
     (["inboxd", "show", "--payload", ""], ["pretty", "hex", "raw"]),
     (["inboxd", "run", "--dry"], []),
+    (["inboxd", "run", "--js"], []),
     (["inboxd", "discard", "--cod"], ["--code"]),
 ])
 def test_bash_completes_commands_options_and_choices(words, offered):
@@ -48,6 +49,11 @@ def test_every_command_and_option_of_the_help_is_in_the_man_page_and_in_zsh():
         for word in text.split():
             if word.startswith("--"):
                 assert word.rstrip(",") in page, word
+
+
+def test_the_man_page_tells_how_to_name_an_event_that_begins_with_a_minus():
+    page = (TOOLS / "inboxd.1").read_text().replace("\\-", "-")
+    assert "inboxd show -- -1" in page and "It changes nothing for run and migrate." in page
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

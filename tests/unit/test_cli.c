@@ -261,6 +261,24 @@ static void help_of_a_command_lists_its_options_only(void **state)
 	assert_null(strstr(buf_str(&text), "--migrate"));
 }
 
+static void what_does_nothing_is_taken_and_not_offered(void **state)
+{
+	CLEANUP(buf_fini) struct buf run = BUF_INIT;
+	CLEANUP(buf_fini) struct buf migrate = BUF_INIT;
+	CLEANUP(buf_fini) struct buf check = BUF_INIT;
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli, "inboxd run --json");
+	assert_parses(&cli, "inboxd migrate --json");
+	cli_add_help(&run, COMMAND_RUN);
+	cli_add_help(&migrate, COMMAND_MIGRATE);
+	cli_add_help(&check, COMMAND_CHECK);
+	assert_null(strstr(buf_str(&run), "--json"));
+	assert_null(strstr(buf_str(&migrate), "--json"));
+	assert_non_null(strstr(buf_str(&check), "--json"));
+}
+
 static void help_is_a_command_too(void **state)
 {
 	struct cli cli;
@@ -333,6 +351,7 @@ int main(void)
 		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
 		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
 		cmocka_unit_test(help_of_a_command_lists_its_options_only),
+		cmocka_unit_test(what_does_nothing_is_taken_and_not_offered),
 		cmocka_unit_test(help_is_a_command_too),
 		cmocka_unit_test(an_option_means_what_its_command_says),
 		cmocka_unit_test(the_file_of_c_wins_over_the_variable_over_the_standard_one),

@@ -27,6 +27,19 @@ static void roff(const char *text)
 	}
 }
 
+static void man_silent(const struct option_row *option)
+{
+	const char *before = "It changes nothing for";
+
+	for (size_t i = 0; i < cli_command_count; i++) {
+		if ((option->silent & (1U << cli_commands[i].command)) == 0)
+			continue;
+		(void)printf("%s %s", before, cli_commands[i].name);
+		before = " and";
+	}
+	(void)fputs(".\n", stdout);
+}
+
 static void man_option(const struct option_row *option)
 {
 	(void)fputs(".TP\n.B ", stdout);
@@ -41,6 +54,8 @@ static void man_option(const struct option_row *option)
 	if (option->choices != NULL)
 		(void)printf(": %s", option->choices);
 	(void)fputs(".\n", stdout);
+	if (option->silent != 0)
+		man_silent(option);
 }
 
 static void man_command(const struct command_row *command)
@@ -74,6 +89,10 @@ static void man(void)
 		if (cli_options[i].commands == ~0U)
 			man_option(&cli_options[i]);
 	}
+	(void)fputs(
+		".TP\n.B \\-\\-\nEnds the options: what stands behind it is an event id, also one "
+		"that begins with \\-, as in\n.BR \"inboxd show \\-\\- \\-1\" .\n",
+		stdout);
 	(void)fputs(".SH EXIT STATUS\n"
 		    "0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 socket, 6 a check "
 		    "failed or "
@@ -92,7 +111,7 @@ static void bash_options(const struct command_row *command)
 {
 	(void)printf("\t%s) options='", command->name);
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if ((cli_options[i].commands & (1U << command->command)) != 0)
+		if (option_is_offered(&cli_options[i], command->command))
 			(void)printf("--%s ", cli_options[i].name);
 	}
 	(void)fputs("' ;;\n", stdout);
@@ -183,7 +202,7 @@ static void zsh(void)
 	for (size_t i = 0; i < cli_command_count; i++) {
 		(void)printf("\t%s) _arguments", cli_commands[i].name);
 		for (size_t k = 0; k < cli_option_count; k++) {
-			if ((cli_options[k].commands & (1U << cli_commands[i].command)) != 0)
+			if (option_is_offered(&cli_options[k], cli_commands[i].command))
 				zsh_option(&cli_options[k]);
 		}
 		(void)fputs(" ;;\n", stdout);
