@@ -150,7 +150,8 @@ static void share_among_partitions(struct job *job)
 {
 	if (job->count > job->reserved)
 		job->count = job->reserved;
-	job->request.max_rows = job->reserved / job->count;
+	if (job->count > 0)
+		job->request.max_rows = job->reserved / job->count;
 }
 
 /* Where its look begins in each partition. False: no memory. */
