@@ -58,19 +58,15 @@ COMMENT ON COLUMN inbox.inbox_messages.attempts IS
 -- No index and no index predicate below mentions a column that a successful completion changes
 -- (processed_at, result): completing a message is a HOT update and touches no index.
 
--- Three indexes of what waits. Their predicates differ in a part that every row meets, and a statement says the one of
--- the index it is meant for: statistics from a time when nothing waited tell the planner that any of them is as good,
--- and the wrong one means to read everything that waits by now.
-
 -- Claims: what is due, oldest first.
 CREATE INDEX inbox_messages_claim ON inbox.inbox_messages
-    (topic, kafka_partition, available_at, seq) WHERE available_at > '-infinity';
+    (topic, kafka_partition, available_at, seq) WHERE available_at IS NOT NULL;
 -- Order by key: who waits before whom. Eight bytes of the hash, not the key.
 CREATE INDEX inbox_messages_key ON inbox.inbox_messages
-    (topic, kafka_partition, substr(sha256(key), 1, 8), kafka_offset) WHERE available_at IS NOT NULL AND seq > 0;
+    (topic, kafka_partition, substr(sha256(key), 1, 8), kafka_offset) WHERE available_at IS NOT NULL;
 -- Order by partition.
 CREATE INDEX inbox_messages_position ON inbox.inbox_messages
-    (topic, kafka_partition, kafka_offset) WHERE available_at IS NOT NULL AND kafka_offset >= 0;
+    (topic, kafka_partition, kafka_offset) WHERE available_at IS NOT NULL;
 -- Rows claimed from the table, for rescue: those an instance may still hold have a claim_number from its
 -- low_claim on. Rows born claimed are found by seq >= low_seq.
 CREATE INDEX inbox_messages_claimed ON inbox.inbox_messages

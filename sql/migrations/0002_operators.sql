@@ -203,14 +203,13 @@ BEGIN
 END $$;
 
 -- A page of a replay: for whoever replays many messages and wants short transactions. `last_seq` is where the
--- next page begins, NULL when there is none. Those whose payload is dropped are in no page (find_page() of 0005).
+-- next page begins, NULL when there is none.
 CREATE FUNCTION inbox.replay_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
                                   OUT affected bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given jsonb := inbox.check_filter('replay_page', filter, ARRAY['dead', 'processed']);
-    seqs bigint[] := ARRAY(SELECT inbox.find_page(given || '{"payload": "there"}', after_seq,
-        inbox.check_max_rows('replay_page', max_rows)));
+    seqs bigint[] := ARRAY(SELECT inbox.find_page(given, after_seq, inbox.check_max_rows('replay_page', max_rows)));
 BEGIN
     affected := inbox.replay_seqs(seqs, given ->> 'status', reason);
     last_seq := seqs[cardinality(seqs)];
@@ -235,9 +234,7 @@ END $$;
 
 -- A reject that the rules know by now: becomes a message that waits. 'stored', 'duplicate' (it is there already),
 -- 'conflict' (there with another payload: kept in inbox_conflicts), or NULL: there is no such reject any more.
--- Who did it and why is the first entry of the message's history.
-CREATE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
-                                    reason text DEFAULT NULL) RETURNS text
+CREATE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reject inbox.inbox_rejects;
@@ -254,11 +251,10 @@ BEGIN
     digest := substr(sha256(reject.payload), 1, 16);
     INSERT INTO inbox.inbox_messages
         (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
-         payload, payload_digest, available_at, attempts)
+         payload, payload_digest, available_at)
     VALUES (replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
             reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
-            reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
-                'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason))))
+            reject.payload, digest, now())
     ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
     IF FOUND THEN
         PERFORM pg_notify('inboxd_replay', '');
@@ -275,7 +271,7 @@ BEGIN
         fate := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
     END IF;
     PERFORM inbox.audit('replay', jsonb_build_object('reject', reject_seq, 'source', source,
-        'event_id', event_id, 'fate', fate), reason, 1);
+        'event_id', event_id, 'fate', fate), NULL, 1);
     RETURN fate;
 END $$;
 
@@ -490,8 +486,7 @@ BEGIN
     IF NEW.payload IS NULL AND NEW.payload_digest IS NOT NULL THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(NEW.event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To replay the others: AND (payload IS NOT NULL OR payload_digest IS NULL). '
-                         'Produce this event again, under a new id.';
+                  HINT = 'Produce the event again, under a new id.';
     END IF;
     UPDATE inbox.inbox_messages m
     SET available_at = now(), claimed_by = NULL, suspect = false,

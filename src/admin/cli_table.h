@@ -42,8 +42,8 @@ struct option_row {
 	size_t offset; /* in struct cli, unless KIND_SET */
 	const char *help;
 	const char *choices; /* what may be written, separated by spaces; NULL = anything */
-	unsigned
-		silent; /* those of the commands that take it and do nothing with it: not in their help */
+	/* Those of the commands that take it and do nothing with it: not in their help. */
+	unsigned silent;
 };
 
 /* Whether the help of a command offers it. */

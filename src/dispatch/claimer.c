@@ -251,9 +251,9 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
 	dispatch->claimer.waits = !stopping && !question_may_give(dispatch);
+	/* Also when stopping: what arrived waits for it, to be given back. */
 	if (question_may_give(dispatch))
-		looks_rescue(
-			dispatch); /* also when stopping: what arrived waits for it, to be given back */
+		looks_rescue(dispatch);
 	if (stopping)
 		return;
 	if (question_may_give(dispatch))

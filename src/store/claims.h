@@ -51,8 +51,8 @@ struct claimed {
 	size_t count;
 	size_t parked; /* rows the statement parked */
 	size_t seen;   /* claimed + parked: fewer than max_rows = nothing due is left, since then */
-	int64_t *
-		latest; /* claims_due: of each partition the latest due time seen, -1 = none; or NULL */
+	/* claims_due: of each partition the latest due time seen, -1 = none; NULL of the others. */
+	int64_t *latest;
 };
 void claimed_fini(struct claimed *claimed);
 

@@ -75,8 +75,8 @@ def test_every_table_and_view_is_known_here(granted):
     assert {row[0] for row in rows} == set(TABLES)
 
 
-def test_who_could_replay_before_the_filter_by_code_can_afterwards(connect):
-    """0005 replaces two functions by ones with a parameter more: owner and grants go over."""
+def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
+    """0005 and 0007 replace functions by ones with a parameter more: owner and grants go over."""
     db = connect()
     db.execute("SET client_min_messages = error")
     db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
@@ -103,6 +103,17 @@ def test_who_could_replay_before_the_filter_by_code_can_afterwards(connect):
                             "'before_replays', oid, 'EXECUTE WITH GRANT OPTION') FROM pg_proc"
                             " WHERE proname IN ('replay_where', 'discard_where') ORDER BY 1").fetchall()
         assert owners == [("discard_where", True, False), ("replay_where", False, True)]
+
+        db.execute(MIGRATIONS[5].read_text())
+        rejects = "inbox.replay_reject(bigint, text, text, text"
+        db.execute(f"GRANT EXECUTE ON FUNCTION {rejects}) TO before_replays WITH GRANT OPTION")
+        db.execute(f"ALTER FUNCTION {rejects}) OWNER TO before_owner")
+        for migration in MIGRATIONS[6:]:
+            db.execute(migration.read_text())
+        assert db.execute("SELECT pronargs, proowner::regrole::text, has_function_privilege('before_replays', oid,"
+                          " 'EXECUTE WITH GRANT OPTION'), has_function_privilege('public', oid, 'EXECUTE')"
+                          " FROM pg_proc WHERE proname ~ '^replay_reject'").fetchall() == \
+            [(5, "before_owner", True, False)]
     finally:
         db.execute("DROP SCHEMA inbox CASCADE")
         for role in ("before_owner", "before_replays", "before_discards"):

@@ -1,5 +1,5 @@
--- What operators stumbled over: no filter by error code, a status that did not see what waits without a handler, a
--- history that did not tell who gave a message up or called it done.
+-- What operators stumbled over: a status that did not see what waits without a handler, calls without a filter that
+-- changed everything, and dead messages without a code that could not be chosen.
 
 -- As in 0002, but oldest_waiting_seconds is what inboxd_oldest_waiting_seconds measures: since when the oldest message
 -- is due, or lies parked though nothing before it has to end first. That nobody is registered for it the schema
@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
             SELECT count(*) AS waiting, min(d.available_at) AS oldest
             FROM (SELECT m.available_at FROM inbox.inbox_messages m
                   WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
-                    AND m.available_at > '-infinity' AND m.available_at < 'infinity'
+                    AND m.available_at < 'infinity'
                   ORDER BY m.available_at, m.seq LIMIT 10000) d) w
         CROSS JOIN LATERAL (
             SELECT count(*) AS parked
@@ -45,14 +45,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
                         WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
-                          AND b.available_at IS NOT NULL AND b.seq > 0 AND substr(sha256(b.key), 1, 8) = d.hash
+                          AND b.available_at IS NOT NULL AND substr(sha256(b.key), 1, 8) = d.hash
                           AND b.kafka_offset < d.kafka_offset)
                 WHEN 'partition' THEN
                     (o.topic, o.kafka_partition) NOT IN (SELECT t.topic, t.kafka_partition FROM tried_again t)
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
                         WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
-                          AND b.available_at IS NOT NULL AND b.kafka_offset >= 0 AND b.kafka_offset < d.kafka_offset)
+                          AND b.available_at IS NOT NULL AND b.kafka_offset < d.kafka_offset)
                 ELSE true END
             ORDER BY d.seq LIMIT 1) u ON true
     )
@@ -82,7 +82,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                        FROM state p))
 $$;
 
--- As in 0002, and error_code: the whole code, as the row has it; an empty one is that of messages without a code.
+-- As in 0005, but an empty filter has an error of its own, and an empty error_code is one: messages without a code.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -94,6 +94,9 @@ BEGIN
                     'error_code');
     IF name IS NOT NULL THEN
         PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
+    END IF;
+    IF given = '{}' THEN
+        PERFORM inbox.refuse(caller, format('say which messages; status => %L alone means all of them', allowed[1]));
     END IF;
     IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
         PERFORM inbox.refuse(caller, format('status is %s; it may be %s',
@@ -110,15 +113,14 @@ BEGIN
     RETURN given;
 END $$;
 
--- As in 0002, and error_code, and what no caller gives but what replays adds behind the check: payload, 'there' for those
--- that can be replayed, 'dropped' for those whose payload retention has dropped (a tombstone never had one).
+-- As in 0005, but for the empty error_code.
 CREATE OR REPLACE FUNCTION inbox.find_page(filter jsonb, after_seq bigint, max_rows int) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kind text := filter ->> 'event_type';
     condition text := CASE filter ->> 'status'
-        WHEN 'waiting' THEN 'm.available_at > ''-infinity'''
-        WHEN 'retrying' THEN 'm.available_at > ''-infinity'' AND m.available_at < ''infinity'' AND m.retry_count > 0'
+        WHEN 'waiting' THEN 'm.available_at IS NOT NULL'
+        WHEN 'retrying' THEN 'm.available_at < ''infinity'' AND m.retry_count > 0'
         WHEN 'parked' THEN 'm.available_at = ''infinity'''
         WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
         WHEN 'dead' THEN 'm.dead_at IS NOT NULL'
@@ -136,55 +138,53 @@ BEGIN
              THEN format('m.received_at < %L::timestamptz', filter ->> 'received_to') END,
         CASE WHEN filter ? 'error_like' THEN format('m.error LIKE %L', filter ->> 'error_like') END,
         CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
-             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
-        CASE filter ->> 'payload' WHEN 'there' THEN '(m.payload IS NOT NULL OR m.payload_digest IS NULL)'
-                                  WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END)
+             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END)
     INTO condition;
     RETURN QUERY EXECUTE 'SELECT m.seq FROM inbox.inbox_messages m WHERE m.seq > $1 AND ' || condition
         || ' ORDER BY m.seq LIMIT $2' USING coalesce(after_seq, 0), max_rows;
 END $$;
 
--- A parameter more is another function: the earlier ones give their owner and their grants to it and go. It comes last,
--- so that calls by name and by position mean what they meant.
-ALTER FUNCTION inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)
-    RENAME TO replay_where_0004;
-ALTER FUNCTION inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)
-    RENAME TO discard_where_0004;
-
-CREATE FUNCTION inbox.replay_where(
-    status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,
+-- As in 0005, but a status that is not given is the usual one only when something else is given: without any argument
+-- they would change everything, which is more often a slip than meant. The signatures are the same: owner and grants
+-- stay.
+CREATE OR REPLACE FUNCTION inbox.replay_where(
+    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
     error_code text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
+    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', coalesce(status,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
+                                                       max_rows, reason, key, error_code) > 0 THEN 'dead' END), 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
         'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
-    seqs bigint[] := ARRAY(SELECT inbox.find_page(given || '{"payload": "there"}', 0,
-        inbox.check_max_rows('replay_where', max_rows)));
+    seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('replay_where', max_rows)));
     affected bigint;
 BEGIN
     IF dry_run IS NULL THEN
         PERFORM inbox.refuse('replay_where', 'dry_run is NULL; it must be true or false');
     ELSIF dry_run THEN
-        RETURN cardinality(seqs);
+        RETURN (SELECT count(*) FROM inbox.inbox_messages m
+                WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL));
     END IF;
-    affected := inbox.replay_seqs(seqs, status, reason);
+    affected := inbox.replay_seqs(seqs, given ->> 'status', reason);
     PERFORM inbox.audit('replay', given, reason, affected);
     RETURN affected;
 END $$;
 
-CREATE FUNCTION inbox.discard_where(
-    status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,
+CREATE OR REPLACE FUNCTION inbox.discard_where(
+    status text DEFAULT NULL, topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
     error_code text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
+    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', coalesce(status,
+        CASE WHEN dry_run IS NOT false OR num_nonnulls(topic, event_type, received_from, received_to, error_like,
+                                                       max_rows, reason, key, error_code) > 0 THEN 'waiting' END), 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
         'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
     seqs bigint[] := ARRAY(SELECT inbox.find_page(given, 0, inbox.check_max_rows('discard_where', max_rows)));
@@ -199,78 +199,3 @@ BEGIN
     PERFORM inbox.audit('discard', given, reason, affected);
     RETURN affected;
 END $$;
-
-DO $$
-DECLARE
-    pair record;
-    given record;
-BEGIN
-    FOR pair IN SELECT o.oid::regprocedure AS earlier, n.oid::regprocedure AS later, o.proowner::regrole AS owner,
-                       coalesce(o.proacl, acldefault('f', o.proowner)) AS acl
-                FROM pg_class c
-                JOIN pg_proc o ON o.pronamespace = c.relnamespace AND o.proname LIKE '%\_where\_0004'
-                JOIN pg_proc n ON n.pronamespace = c.relnamespace AND n.proname = replace(o.proname, '_0004', '')
-                WHERE c.oid = 'inbox.inbox_messages'::regclass LOOP
-        EXECUTE format('ALTER FUNCTION %s OWNER TO %s', pair.later, pair.owner);
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', pair.later);
-        FOR given IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
-                            CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option
-                     FROM aclexplode(pair.acl) a WHERE a.grantee::regrole <> pair.owner LOOP
-            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s%s', pair.later, given.grantee, given.option);
-        END LOOP;
-        EXECUTE format('DROP FUNCTION %s', pair.earlier);
-    END LOOP;
-END $$;
-
--- As in 0002, but the history also keeps what else operators did to a message, the last ten times.
-CREATE OR REPLACE FUNCTION inbox.remember(attempts jsonb, entry jsonb) RETURNS jsonb
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT jsonb_agg(h.entry ORDER BY h.n)
-    FROM (SELECT e.entry, e.n, row_number() OVER (PARTITION BY e.entry ? 'attempt' ORDER BY e.n DESC) AS age
-          FROM jsonb_array_elements(coalesce(remember.attempts, '[]') || jsonb_build_array(remember.entry))
-               WITH ORDINALITY AS e(entry, n)) h
-    WHERE h.age <= 10
-$$;
-
--- As in 0002, and who did it is in the history.
-CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    affected bigint;
-BEGIN
-    WITH free AS MATERIALIZED (
-        SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL
-        ORDER BY m.seq
-        FOR NO KEY UPDATE SKIP LOCKED
-    )
-    UPDATE inbox.inbox_messages m
-    SET dead_at = now(), available_at = NULL, suspect = false,
-        error = coalesce(discard_seqs.reason, 'discarded'), error_code = 'DISCARDED',
-        attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
-            'at', now(), 'discarded_by', session_user, 'reason', discard_seqs.reason,
-            'error', left(m.error, 1000), 'code', m.error_code)))
-    FROM free WHERE m.seq = free.seq;
-    GET DIAGNOSTICS affected = ROW_COUNT;
-    RETURN affected;
-END $$;
-
--- A dead row that somebody calls done with plain SQL (processed_at set, dead_at cleared): the history says who. Nothing
--- else fires it: of a row that completes, neither was set before.
-CREATE FUNCTION inbox.call_done() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    UPDATE inbox.inbox_messages m
-    SET attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
-        'at', now(), 'called_done_by', session_user, 'was', 'dead', 'ended_at', OLD.dead_at,
-        'error', left(OLD.error, 1000), 'code', OLD.error_code)))
-    WHERE m.seq = NEW.seq;
-    RETURN NULL;
-END $$;
-REVOKE ALL ON FUNCTION inbox.call_done() FROM PUBLIC;
-
-CREATE TRIGGER call_done
-AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages
-FOR EACH ROW
-WHEN (OLD.dead_at IS NOT NULL AND NEW.dead_at IS NULL AND NEW.processed_at IS NOT NULL)
-EXECUTE FUNCTION inbox.call_done();
