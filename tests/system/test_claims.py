@@ -41,3 +41,18 @@ def test_claims_go_side_by_side_only_where_there_is_no_order(start_inboxd, handl
     inbox.wait_processed(100)
     assert inbox.value("SELECT max(at_once) FROM public.claims") == most
     assert sorted(delivery.event_id for delivery in client.deliveries) == sorted(f"e{number}" for number in range(100))
+
+
+def test_what_becomes_due_behind_the_place_where_looks_begin_does_not_wait_for_the_backlog(start_inboxd, handler, streams,
+                                                                                          topic, inbox, db):
+    """As when its transaction began before and committed after; nobody is notified."""
+    sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"connections": 2, "claim_batch": 5})
+    streams.events(topic, [f"e{number}" for number in range(100)])
+    eventually(lambda: inbox.count("parked") == 100)
+    db.execute(WATCH)  # at a fifth of a second a claim the backlog takes four seconds
+    client = handler(sidecar, always(DONE))
+    client.wait_count(15)
+    db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, available_at)"
+               " VALUES ('s', 'late', %s, 0, 1000, now() - interval '1 hour')", [topic])
+    inbox.wait_processed(101)
+    assert [delivery.event_id for delivery in client.deliveries].index("late") < 85
