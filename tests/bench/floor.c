@@ -1,15 +1,17 @@
 /*
  * The floor: how fast this PostgreSQL takes the rows of the inbox when nothing else is asked of it.
  *
- *	floor CONNINFO insert|copy [ROWS [CONNECTIONS [BATCH]]]
+ *	floor CONNINFO insert|copy [RECORDS [CONNECTIONS [REPEATS_OF]]]
  *
  * insert: one prepared INSERT … SELECT unnest … ON CONFLICT DO NOTHING per batch with binary arrays.
  * copy: one binary COPY per batch, which can refuse no duplicate: the limit of the server. Each batch
  * is its own transaction with synchronous commit, into the table that `inboxd migrate` made, found
  * through the search_path of CONNINFO; each connection has a thread and every n-th batch. The rows are
  * made and the connections open before the clock starts, so that only the statements are measured.
- * Says {"rows":N,"seconds":S,"rows_per_second":R} on stdout, and exits non-zero when a single row was
- * not stored.
+ * With REPEATS_OF one record in so many repeats an earlier one, as in the topics of the other measurements;
+ * for an INSERT by one connection: two of them would lock the same ids in different orders.
+ * Says {"rows":N,"records":N,"seconds":S,"rows_per_second":R,"records_per_second":R} on stdout, and exits
+ * non-zero when a single distinct row was not stored.
  */
 #include <inttypes.h>
 #include <libpq-fe.h>
@@ -22,7 +24,7 @@
 #include "base/clock.h"
 #include "floor_rows.h"
 
-enum { ROWS = 300000, BATCH = 2000, MAX_CONNECTIONS = 16 };
+enum { RECORDS = 300000, BATCH = 2000, MAX_CONNECTIONS = 16 };
 
 #define STATEMENT                                                                                  \
 	"INSERT INTO inbox_messages (source, event_id, event_type, topic, kafka_partition,"        \
@@ -174,8 +176,9 @@ static int64_t run(struct writers *writers)
 	return started < writers->count ? -1 : stored;
 }
 
-static int measure(struct writers *writers, uint64_t rows)
+static int measure(struct writers *writers, const struct stream *stream)
 {
+	const uint64_t rows = stream_distinct(stream);
 	const int64_t began_us = clock_now_us();
 	const int64_t stored = run(writers);
 	const double seconds = (double)(clock_now_us() - began_us) / 1e6;
@@ -184,8 +187,10 @@ static int measure(struct writers *writers, uint64_t rows)
 		return 1;
 	if ((uint64_t)stored != rows)
 		return fail("rows are missing", "the table was not empty before");
-	printf("{\"rows\":%" PRIu64 ",\"seconds\":%.3f,\"rows_per_second\":%.0f}\n", rows, seconds,
-		(double)rows / seconds);
+	printf("{\"rows\":%" PRIu64 ",\"records\":%" PRIu64 ",\"seconds\":%.3f,\"rows_per_second\":%.0f,"
+	       "\"records_per_second\":%.0f}\n",
+		rows, stream->records, seconds, (double)rows / seconds,
+		(double)stream->records / seconds);
 	return 0;
 }
 
@@ -198,18 +203,20 @@ int main(int argc, char **argv)
 {
 	CLEANUP(batches_fini) struct batches batches = { .items = NULL };
 	CLEANUP(writers_fini) struct writers writers = { .count = 0 };
-	const uint64_t rows = number_or(argc > 3 ? argv[3] : NULL, ROWS);
 	const uint64_t connections = number_or(argc > 4 ? argv[4] : NULL, 1);
-	const uint64_t size = number_or(argc > 5 ? argv[5] : NULL, BATCH);
+	const struct stream stream = { .records = number_or(argc > 3 ? argv[3] : NULL, RECORDS),
+		.repeats_of = number_or(argc > 5 ? argv[5] : NULL, 0) };
 
-	if (argc < 3 || rows == 0 || size == 0 || connections == 0 || connections > MAX_CONNECTIONS)
-		return fail("usage", "floor CONNINFO insert|copy [ROWS [CONNECTIONS [BATCH]]]");
+	if (argc < 3 || stream.records == 0 || connections == 0 || connections > MAX_CONNECTIONS)
+		return fail("usage", "floor CONNINFO insert|copy [RECORDS [CONNECTIONS [REPEATS_OF]]]");
 	batches.copy = strcmp(argv[2], "copy") == 0;
 	if (!batches.copy && strcmp(argv[2], "insert") != 0)
 		return fail(argv[2], "neither insert nor copy");
-	if (batches_make(&batches, rows, size) != 0)
+	if (stream.repeats_of != 0 && (batches.copy || connections > 1 || stream.repeats_of == 1))
+		return fail("repetitions", "only every second or later, by one connection that inserts");
+	if (batches_make(&batches, &stream, BATCH) != 0)
 		return fail("cannot make the rows", "out of memory");
 	if (connect_all(&writers, argv[1], &batches, connections) != 0)
 		return 1;
-	return measure(&writers, rows);
+	return measure(&writers, &stream);
 }

@@ -9,13 +9,14 @@ from servers import wal_position
 SCHEMA = "floor"
 
 
-def measure(servers, rows, how="insert", connections=1):
-    """`how`: insert, or copy."""
+def measure(servers, records, how="insert", connections=1, repeats_of=0):
+    """`how`: insert, or copy. Costs are those of a distinct row."""
     with servers.sidecar({"inbox": {"schema": SCHEMA}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection:
             wal, cpu = wal_position(connection), servers.cpu_seconds()
-            found = _write(servers, database, SCHEMA, (how, rows, connections))
+            found = _write(servers, database, SCHEMA, (how, records, connections, repeats_of))
+            rows = found["rows"]
             stored = connection.execute(f"SELECT count(*) FROM {SCHEMA}.inbox_messages").fetchone()
             assert stored[0] == rows, f"{stored[0]} of {rows} rows"
             return {**found, "postgres_us": (servers.cpu_seconds() - cpu) / rows * 1e6,

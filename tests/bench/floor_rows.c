@@ -10,7 +10,13 @@
 #include "base/cleanup.h"
 #include "base/digest.h"
 
-enum { PAYLOAD_BYTES = 400, KEYS = 10000, PARTITIONS = 4, DIGEST_BYTES = 16 };
+enum {
+	PAYLOAD_BYTES = 400,
+	KEYS = 10000,
+	PARTITIONS = 4,
+	DIGEST_BYTES = 16,
+	REPEATS_WITHIN = 5000, /* a repetition is one of the last so many distinct records */
+};
 
 /* Columns of COPY behind those of a row: claimed_by and delivery_count. */
 enum { COPIED = COLUMNS + 2 };
@@ -204,19 +210,36 @@ static bool all_ok(const struct batches *batches)
 	return true;
 }
 
-int batches_make(struct batches *batches, uint64_t rows, uint64_t size)
+uint64_t stream_distinct(const struct stream *stream)
+{
+	return stream->repeats_of == 0 ? stream->records
+				       : stream->records - stream->records / stream->repeats_of;
+}
+
+/* Which of the distinct records is the one at `position`, counted from 1. */
+static uint64_t number_at(const struct stream *stream, uint64_t position)
+{
+	const struct stream so_far = { position - 1, stream->repeats_of };
+	const uint64_t fresh = stream_distinct(&so_far);
+
+	if (stream->repeats_of == 0 || position % stream->repeats_of != 0)
+		return fresh;
+	return fresh - 1 - scatter(~position) % (fresh < REPEATS_WITHIN ? fresh : REPEATS_WITHIN);
+}
+
+int batches_make(struct batches *batches, const struct stream *stream, uint64_t size)
 {
 	CLEANUP(digester_freep) struct digester *digester = NULL;
 	struct err err = ERR_INIT;
 	struct row row;
 
-	batches->items = calloc(rows / size + 1, sizeof(*batches->items));
+	batches->items = calloc(stream->records / size + 1, sizeof(*batches->items));
 	if (batches->items == NULL || digester_new(&digester, &err) < 0)
 		return -1;
-	for (uint64_t number = 0; number < rows; number++) {
-		if (number % size == 0)
+	for (uint64_t i = 0; i < stream->records; i++) {
+		if (i % size == 0)
 			open_batch(batches);
-		make_row(&row, digester, number);
+		make_row(&row, digester, number_at(stream, i + 1));
 		if (batches->copy)
 			add_to_copy(&batches->items[batches->count - 1].copy, &row);
 		else

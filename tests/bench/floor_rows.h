@@ -1,6 +1,6 @@
 /*
- * The rows of the floor: what tests/bench/records.py puts into Kafka, as inboxd stores it, in batches
- * that are ready to be sent: as binary arrays for an INSERT, or as the data of a binary COPY.
+ * The rows of the floor: what tests/bench/records.py puts into Kafka, repetitions among it, as inboxd stores
+ * it, in batches that are ready to be sent: as binary arrays for an INSERT, or as the data of a binary COPY.
  * Pure; 0.7 kB of memory a row.
  */
 #ifndef BENCH_FLOOR_ROWS_H
@@ -41,8 +41,16 @@ struct batches {
 	bool copy; /* which of the two is filled */
 };
 
-/* `rows` rows, `size` in a batch. 0, or -1 when memory runs out. */
-int batches_make(struct batches *batches, uint64_t rows, uint64_t size);
+struct stream {
+	uint64_t records;
+	uint64_t repeats_of; /* one record in so many repeats an earlier one; 0: none does */
+};
+
+/* How many of the records are no repetition. */
+uint64_t stream_distinct(const struct stream *stream);
+
+/* The rows of all records, `size` in a batch. 0, or -1 when memory runs out. */
+int batches_make(struct batches *batches, const struct stream *stream, uint64_t size);
 void batches_fini(struct batches *batches);
 
 #endif

@@ -5,6 +5,7 @@ import random
 import typing
 
 KEYS = 10_000
+REPEATS_OF = 10         # one record in so many repeats an earlier one
 REPEATS_WITHIN = 5_000  # a repetition is one of the last so many distinct records
 COMPRESSIBLE = 1_000    # up to so many bytes PostgreSQL does not try to compress a row
 _MASK = (1 << 64) - 1
@@ -14,7 +15,7 @@ class Shape(typing.NamedTuple):
     messages: int
     payload: int = 400   # bytes
     partitions: int = 4
-    repeats_of: int = 10  # one record in so many repeats an earlier one
+    repeats_of: int = REPEATS_OF
 
     def distinct(self):
         """How many of the records are no repetition."""
@@ -38,14 +39,18 @@ def event_id(number):
 
 def records(shape):
     """Arguments of Streams.produce() for each record."""
-    chance = random.Random(1)
     fresh = 0
     for position in range(1, shape.messages + 1):
         if position % shape.repeats_of == 0:
-            yield _record(chance.randrange(max(0, fresh - REPEATS_WITHIN), fresh), shape.payload)
+            yield _record(_earlier(position, fresh), shape.payload)
         else:
             yield _record(fresh, shape.payload)
             fresh += 1
+
+
+def _earlier(position, fresh):
+    """Which of the distinct records so far comes again at a position of the stream."""
+    return fresh - 1 - _scatter(~position & _MASK) % min(fresh, REPEATS_WITHIN)
 
 
 def _record(number, size):

@@ -2,7 +2,10 @@
 
 import contextlib
 import itertools
+import time
 import uuid
+
+from confluent_kafka import Consumer, TopicPartition
 
 from support.kafka import Kafka
 from support.postgres import Postgres
@@ -20,6 +23,8 @@ POSTGRES = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
 # The group waits this long for its first member: time for the handler to connect, so that nothing is
 # stored before somebody wants it.
 KAFKA = {"group.initial.rebalance.delay.ms": "3000"}
+
+READ_TIMEOUT = 120
 
 
 class Servers:
@@ -40,8 +45,25 @@ class Servers:
         if shape.topic() not in self._topics:
             self.streams.create(shape.topic(), shape.partitions, retention_ms=-1)
             self.streams.produce_many(shape.topic(), records.records(shape))
+            self._read_once(shape)
             self._topics.add(shape.topic())
         return shape.topic()
+
+    def _read_once(self, shape):
+        """What the broker's JVM compiles when records are fetched, and takes from the CPUs for it, falls into
+        no run: a broker in production did that long ago."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "bench-reader",
+                             "max.partition.fetch.bytes": 65536, "enable.auto.commit": False,
+                             "log_level": 2})
+        seen, deadline = 0, time.monotonic() + READ_TIMEOUT
+        try:
+            consumer.assign([TopicPartition(shape.topic(), number, 0)
+                             for number in range(shape.partitions)])
+            while seen < shape.messages:
+                assert time.monotonic() < deadline, f"{seen} of {shape.messages} records read"
+                seen += sum(record.error() is None for record in consumer.consume(10_000, 1))
+        finally:
+            consumer.close()
 
     def empty_topic(self, partitions):
         return self.known_topic(f"bench.empty.{next(self._numbers)}", partitions)
