@@ -203,6 +203,8 @@ static int reconnect(struct ingest *ingest, struct err *err)
 	bool was_open = db_is_open(ingest->db);
 	int r = db_open(ingest->db, err);
 
+	if (r == 0 && !was_open)
+		r = inbox_keep_memory(ingest->inbox, err);
 	if (r < 0)
 		return r;
 	if (!was_open && ingest->outage.was_connected)

@@ -55,6 +55,11 @@ void inbox_free(struct inbox *inbox)
 	free(inbox);
 }
 
+int inbox_keep_memory(struct inbox *inbox, struct err *err)
+{
+	return db_run(inbox->db, QUERY_KEEP_MEMORY, NULL, NULL, err);
+}
+
 /* By id: coordinates may be in a batch twice, when a topic was created again. */
 static bool has_id(const struct message *message, const struct rows *rows, int row)
 {

@@ -25,6 +25,9 @@ struct inbox_options {
 int inbox_new(struct inbox **out, const struct inbox_options *options, struct err *err);
 void inbox_free(struct inbox *inbox);
 
+/* Once a connection, before the first batch: its server process keeps the memory that a batch takes. */
+int inbox_keep_memory(struct inbox *inbox, struct err *err);
+
 struct watermark {
 	char *topic; /* owned by the list */
 	int32_t partition;
