@@ -21,6 +21,8 @@
 /* A table that cannot grow is an error to handle: the element's hh.tbl stays NULL. */
 #define HASH_NONFATAL_OOM                1
 #define HASH_FUNCTION(key, length, hash) HASH_FNV(key, length, hash)
+/* Ten elements a bucket, as uthash has it, are as many cache misses. */
+#define HASH_BKT_CAPACITY_THRESH         2U
 #include <uthash.h>
 
 #include "model/message.h"

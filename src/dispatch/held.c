@@ -47,11 +47,17 @@ static void assign_handler(struct dispatch *dispatch, struct entry *entry)
 	count_for(dispatch, entry, route(dispatch, entry->message));
 }
 
+/* Seqs follow one another, and so do answers: their buckets are neighbours. */
+static unsigned hash_of(int64_t seq)
+{
+	return (unsigned)((uint64_t)seq ^ (uint64_t)seq >> 32);
+}
+
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count)
 {
 	struct entry *entry = NULL;
 
-	HASH_FIND(hh, dispatch->entries, &seq, sizeof(seq), entry);
+	HASH_FIND_BYHASHVALUE(hh, dispatch->entries, &seq, sizeof(seq), hash_of(seq), entry);
 	if (entry == NULL || entry->message->delivery_count != delivery_count)
 		return NULL;
 	return entry;
@@ -83,7 +89,8 @@ static struct entry *entry_new(
 	entry->partition = partition;
 	entry->state = ENTRY_QUEUED;
 	entry->born = born;
-	HASH_ADD_KEYPTR(hh, dispatch->entries, &message->seq, sizeof(message->seq), entry);
+	HASH_ADD_KEYPTR_BYHASHVALUE(hh, dispatch->entries, &message->seq, sizeof(message->seq),
+		hash_of(message->seq), entry);
 	if (entry->hh.tbl == NULL) {
 		free(entry);
 		return NULL;

@@ -97,9 +97,9 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	}
 }
 
-void fates_note(struct ingest *ingest, struct handover *handover)
+void fates_note(struct ingest *ingest, struct flight *flight)
 {
-	struct batch *batch = &ingest->flight;
+	struct batch *batch = &flight->batch;
 	size_t freed = 0;
 	size_t freed_bytes = 0;
 
@@ -111,7 +111,7 @@ void fates_note(struct ingest *ingest, struct handover *handover)
 			freed++;
 			freed_bytes += row->message->bytes;
 		}
-		note_row(ingest, row, handover);
+		note_row(ingest, row, flight->handover);
 	}
 	gate_release(ingest->options.gate, freed, freed_bytes);
 	for (size_t i = 0; i < batch->reject_count; i++) {

@@ -7,7 +7,7 @@
 
 #include "ingest/state.h"
 
-/* Moves claimed messages and parked keys into the handover, which has room for all rows. Cannot fail. */
-void fates_note(struct ingest *ingest, struct handover *handover);
+/* Moves claimed messages and parked keys into the flight's handover, which has room for all rows. Cannot fail. */
+void fates_note(struct ingest *ingest, struct flight *flight);
 
 #endif

@@ -29,7 +29,8 @@
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
-#define GAPS              5  /* of ingest.batch_wait: a record is waited for so long at most */
+#define GAPS              5 /* of ingest.batch_wait: a record is waited for so long at most */
+#define FOLLOW_MS         200 /* batches follow one another for so long before anything else has its turn */
 #define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
@@ -140,7 +141,8 @@ void ingest_free(struct ingest *ingest)
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
 	batch_fini(&ingest->batch);
-	batch_fini(&ingest->flight);
+	batch_fini(&ingest->flight.batch);
+	batch_fini(&ingest->landed.batch);
 	batch_fini(&ingest->rest);
 	partitions_fini(&ingest->partitions);
 	outbox_fini(&ingest->outbox);
@@ -274,10 +276,27 @@ static void collect_ahead(struct ingest *ingest)
 	}
 }
 
+/* Nothing wants another round before the next batch leaves. */
+static bool may_go_on(const struct ingest *ingest)
+{
+	return collect_is_full(ingest) && !ingest->changed && !is_stopping(ingest) &&
+	       ingest->holds == 0 && storing_may_follow(ingest);
+}
+
+/* A batch; while the log holds more, and for a moment only, one behind the other. */
 static void store(struct ingest *ingest)
 {
-	if (storing_start(ingest) && storing_may_go_ahead(ingest))
-		collect_ahead(ingest);
+	int64_t until_ms = clock_now_ms() + FOLLOW_MS;
+	bool flying = storing_start(ingest);
+
+	while (flying) {
+		if (storing_may_go_ahead(ingest))
+			collect_ahead(ingest);
+		if (!ingest->flying || clock_now_ms() >= until_ms || !may_go_on(ingest))
+			break;
+		flying = storing_follow(ingest);
+		outbox_hand_over(ingest);
+	}
 	storing_finish(ingest);
 }
 

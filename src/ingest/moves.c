@@ -23,7 +23,7 @@ static void look_at(
 static bool find_end(
 	const struct ingest *ingest, const struct partition *partition, struct end *end)
 {
-	const struct batch *batch = &ingest->flight;
+	const struct batch *batch = &ingest->flight.batch;
 	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
 
 	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp };
@@ -37,45 +37,62 @@ static bool find_end(
 	return end->last_offset >= 0;
 }
 
-static void fill_move(struct batch_move *move, struct partition *partition, const struct end *end)
+/* The watermark as it is when this batch comes to the table. */
+static struct end find_start(const struct ingest *ingest, const struct partition *partition)
+{
+	const struct batch *landed = &ingest->landed.batch;
+
+	for (size_t i = 0; i < landed->move_count; i++) {
+		const struct batch_move *move = &landed->moves[i];
+
+		if (move->partition == partition->partition &&
+			strcmp(move->topic, partition->topic) == 0)
+			return (struct end){ move->next, move->last_offset, move->last_timestamp };
+	}
+	return (struct end){ partition->table_next, partition->table_last_offset,
+		partition->table_last_timestamp };
+}
+
+static void fill_move(struct batch_move *move, const struct partition *partition,
+	const struct end *start, const struct end *end)
 {
 	bool down = partition->rewound || partition->forced;
-	bool passed = down || end->next >= partition->table_next;
+	const struct end *then = down || end->next >= start->next ? end : start;
 
 	move->epoch = partition->epoch;
-	move->expected = partition->table_next;
-	move->next = passed ? end->next : partition->table_next;
-	move->last_offset = passed ? end->last_offset : partition->table_last_offset;
-	move->last_timestamp = passed ? end->last_timestamp : partition->table_last_timestamp;
-	if (move->last_offset < 0)
-		move->last_timestamp = -1;
-	partition->tried_next = move->next;
-	partition->flight_end = end->next;
+	move->expected = start->next;
+	move->next = then->next;
+	move->last_offset = then->last_offset;
+	move->last_timestamp = move->last_offset < 0 ? -1 : then->last_timestamp;
+	move->read_to = end->next;
 }
 
 int moves_build(struct ingest *ingest, struct err *err)
 {
-	ingest->flight.move_count = 0;
+	struct batch *batch = &ingest->flight.batch;
+
+	batch->move_count = 0;
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
+		const struct partition *partition = ingest->partitions.items[i];
 		struct batch_move *move;
+		struct end start;
 		struct end end;
 
-		partition->tried_next = partition->table_next;
 		if (!partition->touched || !find_end(ingest, partition, &end))
 			continue;
-		move = batch_move(&ingest->flight, partition->topic, partition->partition);
+		move = batch_move(batch, partition->topic, partition->partition);
 		if (move == NULL)
 			return err_memory(err);
-		fill_move(move, partition, &end);
+		start = find_start(ingest, partition);
+		fill_move(move, partition, &start, &end);
 	}
 	return 0;
 }
 
-void moves_note(struct ingest *ingest)
+void moves_note(struct ingest *ingest, const struct batch *batch)
 {
-	for (size_t i = 0; i < ingest->flight.move_count; i++) {
-		const struct batch_move *move = &ingest->flight.moves[i];
+	for (size_t i = 0; i < batch->move_count; i++) {
+		const struct batch_move *move = &batch->moves[i];
 		struct partition *partition =
 			partitions_find(&ingest->partitions, move->topic, move->partition);
 
@@ -86,7 +103,21 @@ void moves_note(struct ingest *ingest)
 		partition->table_last_timestamp = move->last_timestamp;
 		partition->forced = false;
 		partition->rewound = false;
-		partition->stored = partition->flight_end;
-		partition->touched = partition->next != partition->flight_end;
+		partition->stored = move->read_to;
+		partition->touched = partition->next != move->read_to;
+	}
+}
+
+void moves_doubt(struct ingest *ingest, const struct batch *batch)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->tried_next = ingest->partitions.items[i]->table_next;
+	for (size_t i = 0; i < batch->move_count; i++) {
+		const struct batch_move *move = &batch->moves[i];
+		struct partition *partition =
+			partitions_find(&ingest->partitions, move->topic, move->partition);
+
+		if (partition != NULL)
+			partition->tried_next = move->next;
 	}
 }

@@ -6,9 +6,12 @@
 
 #include "ingest/state.h"
 
-/* Fills the moves of the flight, from what has been read until now; what went to `rest` waits. */
+/* Fills the moves of the flight, from what has been read until now; what went to `rest` waits. They begin where
+ * those of a batch that has landed end. */
 int moves_build(struct ingest *ingest, struct err *err);
 /* They are committed. What has been read meanwhile keeps its partition touched. */
-void moves_note(struct ingest *ingest);
+void moves_note(struct ingest *ingest, const struct batch *batch);
+/* Nobody knows whether they are committed, or they are not: notes what they would have made of the watermarks. */
+void moves_doubt(struct ingest *ingest, const struct batch *batch);
 
 #endif

@@ -69,7 +69,6 @@ struct partition {
 	bool touched;       /* its watermark is to be moved */
 	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
 	int64_t tried_next; /* what the last try would have made of the watermark */
-	int64_t flight_end; /* `next` when the batch that is being stored left */
 
 	/* Kafka's group offset. */
 	int64_t group;     /* when the partition was given to us; -1 = none */

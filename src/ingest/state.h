@@ -64,6 +64,15 @@ struct places {
 	size_t room;
 };
 
+/* A batch on its way into the table. */
+struct flight {
+	struct batch batch;
+	struct handover *
+		handover; /* made before it leaves: after COMMIT nothing may stop its way to dispatch */
+	int64_t since_us; /* batch_since_us of what it was */
+	int64_t began_us;
+};
+
 struct ingest {
 	struct ingest_options options;
 	struct consumer *consumer;
@@ -75,14 +84,11 @@ struct ingest {
 	struct collector collector;
 	struct batch batch;
 	int64_t batch_since_us; /* when its first record came */
-	struct batch
-		flight; /* sent to be stored; empty outside of storing_start() … storing_finish() */
-	bool flying;    /* it has been sent, its end is not known */
-	int64_t flight_since_us; /* batch_since_us of what it was */
-	int64_t flight_began_us;
-	struct handover *flight_handover;
-	struct batch rest; /* what the flight leaves for the next; empty outside of it */
-	size_t part_most;  /* rows to be stored at a time after a failure; 0 = no limit */
+	struct flight flight;   /* sent; empty outside of storing_start() … storing_finish() */
+	bool flying;            /* its end is not known */
+	struct flight landed;   /* its COMMIT is on the way; empty outside of storing_follow() */
+	struct batch rest;      /* what the flight leaves for the next; empty outside of it */
+	size_t part_most;       /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
 	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
 	struct lane_set parked;

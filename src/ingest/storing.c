@@ -51,7 +51,7 @@ static int room_for_places(struct places *places, size_t count)
 
 static bool find_overflow(const struct ingest *ingest, size_t *index)
 {
-	const struct batch *batch = &ingest->flight;
+	const struct batch *batch = &ingest->flight.batch;
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
@@ -69,7 +69,7 @@ static bool find_overflow(const struct ingest *ingest, size_t *index)
 /* A short wait here is far cheaper than a detour through the table. */
 static void wait_for_room(const struct ingest *ingest)
 {
-	const struct batch *batch = &ingest->flight;
+	const struct batch *batch = &ingest->flight.batch;
 	size_t index = 0;
 
 	if (batch->row_count == 0)
@@ -82,7 +82,7 @@ static void wait_for_room(const struct ingest *ingest)
 
 static int place_rows(struct ingest *ingest, struct err *err)
 {
-	struct batch *batch = &ingest->flight;
+	struct batch *batch = &ingest->flight.batch;
 	struct places *places = &ingest->places;
 
 	if (room_for_places(places, batch->row_count) < 0)
@@ -100,13 +100,13 @@ static int place_rows(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
-static void give_budget_back(struct ingest *ingest)
+static void give_budget_back(struct ingest *ingest, const struct batch *batch)
 {
 	size_t count = 0;
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < ingest->flight.row_count; i++) {
-		const struct batch_row *row = &ingest->flight.rows[i];
+	for (size_t i = 0; i < batch->row_count; i++) {
+		const struct batch_row *row = &batch->rows[i];
 
 		if (row->placement.place != PLACE_CLAIM)
 			continue;
@@ -116,17 +116,19 @@ static void give_budget_back(struct ingest *ingest)
 	gate_release(ingest->options.gate, count, bytes);
 }
 
+static bool may_wait(const struct batch_row *row)
+{
+	return row->placement.place != PLACE_CLAIM || row->placement.asks;
+}
+
 /* Both before the statement and after it: a look at the table in between must not find a partition
  * clean whose rows are about to wait. */
-static bool mark_dirty(const struct ingest *ingest)
+static bool mark_dirty(const struct ingest *ingest, const struct batch *batch)
 {
-	const struct batch *batch = &ingest->flight;
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
-		const struct placement *placement = &batch->rows[i].placement;
-
-		if (placement->place == PLACE_CLAIM && !placement->asks)
+		if (!may_wait(&batch->rows[i]))
 			continue;
 		if (batch->rows[i].partition != last)
 			gate_dirty(ingest->options.gate, batch->rows[i].partition);
@@ -147,9 +149,8 @@ static void mark_doubt(struct ingest *ingest)
 
 /* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
  * was too slow or too large gets through, and a row that brings the server down stands alone. */
-static void grow_smaller(struct ingest *ingest)
+static void grow_smaller(struct ingest *ingest, const struct batch *batch)
 {
-	const struct batch *batch = &ingest->flight;
 	size_t tried =
 		batch->row_count > batch->reject_count ? batch->row_count : batch->reject_count;
 
@@ -180,7 +181,7 @@ static size_t rows_within(const struct batch *batch, int64_t bytes)
 /* What a failure put together may be more than a batch. */
 static int take_part(struct ingest *ingest, struct err *err)
 {
-	struct batch *flight = &ingest->flight;
+	struct batch *flight = &ingest->flight.batch;
 	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
 	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
 	int r;
@@ -210,13 +211,13 @@ static void swap(struct batch *one, struct batch *other)
 /* The batch at hand leaves; the next one begins. */
 static void take_off(struct ingest *ingest)
 {
-	swap(&ingest->flight, &ingest->batch);
-	ingest->flight_since_us = ingest->batch_since_us;
+	swap(&ingest->flight.batch, &ingest->batch);
+	ingest->flight.since_us = ingest->batch_since_us;
 	ingest->batch_since_us = 0;
 }
 
 /* `part` comes before what is in the batch at hand, and makes it as old as it is itself. */
-static void put_back(struct ingest *ingest, struct batch *part)
+static void put_back(struct ingest *ingest, struct batch *part, int64_t since_us)
 {
 	struct err err = ERR_INIT;
 
@@ -228,42 +229,44 @@ static void put_back(struct ingest *ingest, struct batch *part)
 	}
 	swap(part, &ingest->batch);
 	ingest->batch.move_count = 0;
-	ingest->batch_since_us = ingest->flight_since_us;
+	ingest->batch_since_us = since_us;
 }
 
-static void was_stored(struct ingest *ingest)
+static void was_stored(struct ingest *ingest, struct flight *flight)
 {
-	struct handover *handover = ingest->flight_handover;
-
-	moves_note(ingest);
-	tracing_stored(ingest);
-	fates_note(ingest, handover);
-	handover->stored_us = clock_now_us();
-	outbox_add(ingest, handover);
-	batch_clear(&ingest->flight);
-	put_back(ingest, &ingest->rest);
+	moves_note(ingest, &flight->batch);
+	tracing_stored(ingest, flight);
+	fates_note(ingest, flight);
+	flight->handover->stored_us = clock_now_us();
+	outbox_add(ingest, flight->handover);
+	flight->handover = NULL;
+	batch_clear(&flight->batch);
 	grow_larger(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	outage_over(ingest);
 }
 
-static void come_back(struct ingest *ingest)
+/* A flight that did not take place: all of it is in the batch at hand again. */
+static void come_back(struct ingest *ingest, struct flight *flight)
 {
-	put_back(ingest, &ingest->rest);
-	put_back(ingest, &ingest->flight);
-	batch_clear(&ingest->flight);
+	handover_free(flight->handover);
+	flight->handover = NULL;
+	put_back(ingest, &ingest->rest, flight->since_us);
+	put_back(ingest, &flight->batch, flight->since_us);
+	batch_clear(&flight->batch);
 	if (ingest->batch_since_us == 0) /* nothing but a watermark was to be moved */
-		ingest->batch_since_us = ingest->flight_since_us;
+		ingest->batch_since_us = flight->since_us;
 }
 
-static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
+static void was_not_stored(
+	struct ingest *ingest, struct flight *flight, int r, const struct err *err)
 {
-	handover_free(ingest->flight_handover);
-	give_budget_back(ingest);
+	give_budget_back(ingest, &flight->batch);
 	ingest->store_unheard = r == INBOX_UNKNOWN;
 	if (r < 0 || r == INBOX_UNKNOWN)
-		grow_smaller(ingest);
-	come_back(ingest);
+		grow_smaller(ingest, &flight->batch);
+	moves_doubt(ingest, &flight->batch);
+	come_back(ingest, flight);
 	if (r == INBOX_FENCED) {
 		ingest_fenced(ingest);
 		return;
@@ -275,22 +278,19 @@ static void was_not_stored(struct ingest *ingest, int r, const struct err *err)
 		outage_begin(ingest, err);
 }
 
-static void note_end(struct ingest *ingest, int r, struct err *err)
+static void note_end(struct ingest *ingest, struct flight *flight, int r, struct err *err)
 {
-	if (mark_dirty(ingest))
+	if (mark_dirty(ingest, &flight->batch))
 		wake_poke(ingest->options.dispatch_wake);
-	metric_observe(
-		ingest->batch_seconds, (double)(clock_now_us() - ingest->flight_began_us) / 1e6);
+	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - flight->began_us) / 1e6);
 	if (r == INBOX_UNKNOWN)
 		err->fault = FAULT_DATABASE; /* not stored, as far as we know: resync tells */
 	if (r == 0)
-		was_stored(ingest);
+		was_stored(ingest, flight);
 	else
-		was_not_stored(ingest, r, err);
-	ingest->flight_handover = NULL;
+		was_not_stored(ingest, flight, r, err);
 }
 
-/* The handover is made first: after COMMIT nothing may stop its way to dispatch. */
 static int prepare(struct ingest *ingest, struct err *err)
 {
 	int r = take_part(ingest, err);
@@ -299,9 +299,9 @@ static int prepare(struct ingest *ingest, struct err *err)
 	if (r < 0)
 		return r;
 	wait_for_room(ingest);
-	room = (struct handover_room){ .items = ingest->flight.row_count,
-		.parked = ingest->flight.row_count };
-	r = handover_new(&ingest->flight_handover, &room, err);
+	room = (struct handover_room){ .items = ingest->flight.batch.row_count,
+		.parked = ingest->flight.batch.row_count };
+	r = handover_new(&ingest->flight.handover, &room, err);
 	if (r == 0)
 		r = moves_build(ingest, err);
 	return r == 0 ? place_rows(ingest, err) : r;
@@ -319,19 +319,17 @@ bool storing_start(struct ingest *ingest)
 	}
 	take_off(ingest);
 	if (prepare(ingest, &err) < 0) {
-		come_back(ingest);
-		handover_free(ingest->flight_handover);
-		ingest->flight_handover = NULL;
+		come_back(ingest, &ingest->flight);
 		ingest_fault(ingest, &err);
 		return false;
 	}
-	ingest->flight_began_us = clock_now_us();
-	(void)mark_dirty(ingest);
+	ingest->flight.began_us = clock_now_us();
+	(void)mark_dirty(ingest, &ingest->flight.batch);
 	FAULT_POINT("before_insert");
-	r = inbox_start(ingest->inbox, &ingest->flight, &err);
+	r = inbox_start(ingest->inbox, &ingest->flight.batch, &err);
 	ingest->flying = r == 0;
 	if (r != 0)
-		note_end(ingest, r, &err);
+		note_end(ingest, &ingest->flight, r, &err);
 	return ingest->flying;
 }
 
@@ -345,12 +343,76 @@ bool storing_is_waiting(struct ingest *ingest)
 	return ingest->flying && !inbox_look(ingest->inbox);
 }
 
+/* What was left of the batch by a failure comes next. */
+static void end_flight(struct ingest *ingest, int r, struct err *err)
+{
+	const int64_t since_us = ingest->flight.since_us;
+
+	ingest->flying = false;
+	note_end(ingest, &ingest->flight, r, err);
+	put_back(ingest, &ingest->rest, since_us);
+}
+
 void storing_finish(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;
 
-	if (!ingest->flying)
-		return;
+	if (ingest->flying)
+		end_flight(ingest, inbox_finish(ingest->inbox, &ingest->flight.batch, &err), &err);
+}
+
+/* --- One behind the other ------------------------------------------------------------------------- */
+
+/* No row of it waits when it is stored: the gate need not hear of it before the next batch is placed. */
+static bool is_all_claimed(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (may_wait(&batch->rows[i]))
+			return false;
+	}
+	return true;
+}
+
+/* A full batch for which there is room, behind one that is whole and healthy. */
+bool storing_may_follow(const struct ingest *ingest)
+{
+	const struct batch *next = &ingest->batch;
+
+	return storing_may_go_ahead(ingest) && outbox_is_empty(ingest) &&
+	       is_all_claimed(&ingest->flight.batch) &&
+	       gate_wait(ingest->options.gate, next->row_count, next->bytes, 0);
+}
+
+/* The batch that landed is not stored, so the connection is closed, and the flight behind it is not either. */
+static void both_are_lost(struct ingest *ingest, int r, struct err *err)
+{
+	if (ingest->flying) {
+		ingest->flying = false;
+		give_budget_back(ingest, &ingest->flight.batch);
+		come_back(ingest, &ingest->flight);
+	}
+	note_end(ingest, &ingest->landed, r, err);
+}
+
+bool storing_follow(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+	struct flight empty = ingest->landed;
+	int r = inbox_land(ingest->inbox, &ingest->flight.batch, &err);
+
+	if (r != 0) {
+		end_flight(ingest, r, &err);
+		return false;
+	}
+	ingest->landed = ingest->flight;
+	ingest->flight = empty;
 	ingest->flying = false;
-	note_end(ingest, inbox_finish(ingest->inbox, &ingest->flight, &err), &err);
+	(void)storing_start(ingest);
+	FAULT_POINT("behind_commit");
+	r = inbox_committed(ingest->inbox, &ingest->landed.batch, &err);
+	if (r == 0)
+		note_end(ingest, &ingest->landed, 0, &err);
+	else
+		both_are_lost(ingest, r, &err);
+	return ingest->flying;
 }

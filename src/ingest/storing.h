@@ -22,5 +22,11 @@ bool storing_is_waiting(struct ingest *ingest);
  * messages. When the outcome is a fault or in doubt, the flight goes back in front of the batch at hand and an
  * outage begins. Nothing without a flight. */
 void storing_finish(struct ingest *ingest);
+/* Whether the batch at hand, which is full, may start before the flight is committed: nothing of the flight waits
+ * for its outcome but the watermarks, on which PostgreSQL itself keeps the order (rule R1). */
+bool storing_may_follow(const struct ingest *ingest);
+/* storing_finish(), with the batch at hand on its way behind the COMMIT: between the two transactions the server
+ * waits for nobody. True: that one is flying now. When the COMMIT did not take place, both come back. */
+bool storing_follow(struct ingest *ingest);
 
 #endif

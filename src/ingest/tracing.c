@@ -18,13 +18,14 @@ static bool is_known(enum row_fate fate)
 	return fate == ROW_DUPLICATE || fate == ROW_CONFLICT;
 }
 
-static void tell(struct ingest *ingest, const struct batch_row *row, int64_t now_us)
+static void tell(struct ingest *ingest, const struct flight *flight, const struct batch_row *row,
+	int64_t now_us)
 {
 	struct trace *trace = ingest->options.trace;
 	struct trace_event event = {
 		.kind = SPAN_RECEIVE,
-		.start_us = ingest->flight_since_us,
-		.end_us = ingest->flight_began_us,
+		.start_us = flight->since_us,
+		.end_us = flight->began_us,
 		.since_ms = row->message->timestamp_ms,
 		.outcome = "received",
 	};
@@ -37,7 +38,7 @@ static void tell(struct ingest *ingest, const struct batch_row *row, int64_t now
 	trace_add(trace, &context, row->message, &event);
 	event = (struct trace_event){
 		.kind = SPAN_STORE,
-		.start_us = ingest->flight_began_us,
+		.start_us = flight->began_us,
 		.end_us = now_us,
 		.since_ms = -1,
 		.outcome = fate_names[row->fate],
@@ -46,13 +47,13 @@ static void tell(struct ingest *ingest, const struct batch_row *row, int64_t now
 	trace_add(trace, &context, row->message, &event);
 }
 
-void tracing_stored(struct ingest *ingest)
+void tracing_stored(struct ingest *ingest, const struct flight *flight)
 {
 	int64_t now_us;
 
 	if (ingest->options.trace == NULL)
 		return;
 	now_us = clock_now_us();
-	for (size_t i = 0; i < ingest->flight.row_count; i++)
-		tell(ingest, &ingest->flight.rows[i], now_us);
+	for (size_t i = 0; i < flight->batch.row_count; i++)
+		tell(ingest, flight, &flight->batch.rows[i], now_us);
 }

@@ -4,8 +4,8 @@
 
 #include "ingest/state.h"
 
-/* The flight is in the table: tells of each of its messages that it was received, and that it was stored. One
+/* A flight is in the table: tells of each of its messages that it was received, and that it was stored. One
  * branch when tracing is off. Before the messages are handed over. The ingest thread. */
-void tracing_stored(struct ingest *ingest);
+void tracing_stored(struct ingest *ingest, const struct flight *flight);
 
 #endif

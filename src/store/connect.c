@@ -11,7 +11,7 @@
 #include "config/secret.h"
 #include "store/connect_fault.h"
 #include "store/hosts.h"
-#include "store/link.h"
+#include "store/wire.h"
 
 #define OLDEST_SERVER   140000
 #define CONNECT_TIMEOUT "10"
@@ -146,7 +146,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 	if (PQstatus(conn) == CONNECTION_BAD)
 		return connect_failed(conn, err);
 	while (r == 0 && step != PGRES_POLLING_OK) {
-		r = link_wait(PQsocket(conn), step == PGRES_POLLING_READING ? POLLIN : POLLOUT,
+		r = wire_wait(PQsocket(conn), step == PGRES_POLLING_READING ? POLLIN : POLLOUT,
 			wake_fd, deadline_ms, err);
 		*late = r != 0 && clock_now_ms() >= deadline_ms;
 		if (r != 0)

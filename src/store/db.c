@@ -289,6 +289,37 @@ int db_commit(struct db *db, struct err *err)
 	return r;
 }
 
+int db_commit_ahead(struct db *db, struct err *err)
+{
+	bool was_open = db_is_open(db);
+	int r = was_open ? refuse_failed(db, err) : 0;
+
+	db->savepoint = false;
+	if (FAULT_ERROR("error_before_commit"))
+		link_close(db->link);
+	if (r == 0)
+		r = link_go_ahead(db->link, "COMMIT", err);
+	if (r == 0)
+		return 0;
+	end_transaction(db);
+	return was_open && !db_is_open(db) ? DB_COMMIT_UNKNOWN : r;
+}
+
+int db_committed(struct db *db, struct err *err)
+{
+	int r = link_await_ahead(db->link, db->timeout_ms, err);
+	bool lost = !db_is_open(db);
+
+	if (r == 0 && FAULT_ERROR("error_after_commit")) {
+		r = lose_answer(db, err);
+		lost = true;
+	}
+	if (r != 0)
+		link_close(db->link);
+	note_state(db);
+	return r != 0 && lost ? DB_COMMIT_UNKNOWN : r;
+}
+
 void db_rollback(struct db *db)
 {
 	end_transaction(db);

@@ -92,6 +92,11 @@ int db_savepoint(struct db *db, struct err *err);
  * with savepoints such a fault does not end it. */
 int db_rollback_to_savepoint(struct db *db, struct err *err);
 int db_commit(struct db *db, struct err *err);
+/* The same in two halves. When the first returns 0, COMMIT is on its way, and the next transaction may be begun
+ * and depart: the server goes on with it at once. db_committed() must follow, before that one lands: unless it
+ * returns 0 the connection is closed, and with it the transaction behind. */
+int db_commit_ahead(struct db *db, struct err *err);
+int db_committed(struct db *db, struct err *err);
 void db_rollback(struct db *db);
 
 /* Waits for a notification of a channel that db_script() said LISTEN for; outside a transaction, nothing

@@ -23,7 +23,7 @@ int inbox_new(struct inbox **out, const struct inbox_options *options, struct er
 	inbox->db = options->db;
 	inbox->instance = options->instance;
 	inbox->ordering = options->ordering;
-	inbox->committing = options->committing;
+	inbox->about_to_commit = options->committing;
 	inbox->arg = options->arg;
 	inbox->highest_seq = options->first_low_seq - 1;
 	*out = inbox;
@@ -196,7 +196,8 @@ static void forget_fates(struct batch *batch)
 		batch->rejects[i].kept = false;
 }
 
-static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
+/* All but the COMMIT. */
+static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	int r = store_messages(inbox, batch, err);
 
@@ -204,18 +205,15 @@ static int store_all(struct inbox *inbox, struct batch *batch, struct err *err)
 		r = inbox_store_conflicts(inbox, batch, err);
 	if (r == 0)
 		r = inbox_store_rejects(inbox, batch, err);
+	forget_flight(inbox);
 	if (r != 0) {
 		db_rollback(inbox->db);
 		return r;
 	}
 	FAULT_POINT("after_insert_before_commit");
-	if (inbox->committing != NULL)
-		inbox->committing(inbox->arg);
-	r = db_commit(inbox->db, err);
-	FAULT_POINT("after_commit_before_offset");
-	if (r == 0 && FAULT_ERROR("error_after_store"))
-		return INBOX_UNKNOWN;
-	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+	if (inbox->about_to_commit != NULL)
+		inbox->about_to_commit(inbox->arg);
+	return 0;
 }
 
 int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
@@ -223,7 +221,7 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 	int r;
 
 	forget_fates(batch);
-	inbox->batch_highest = inbox->highest_seq;
+	inbox->batch_highest = inbox->committing ? inbox->landed_highest : inbox->highest_seq;
 	r = inbox_select_rows(batch, ROW_UNKNOWN, &inbox->items, &inbox->item_count, err);
 	if (r == 0)
 		r = send_all(inbox, batch, err);
@@ -240,15 +238,41 @@ bool inbox_look(struct inbox *inbox)
 	return inbox->unsendable || db_look(inbox->db);
 }
 
-int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err)
+int inbox_land(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	struct err own = ERR_INIT;
-	int r = store_all(inbox, batch, err == NULL ? &own : err);
+	int r = write_all(inbox, batch, err == NULL ? &own : err);
 
-	forget_flight(inbox);
 	if (r == 0)
-		inbox->highest_seq = inbox->batch_highest;
-	else
+		r = db_commit_ahead(inbox->db, err);
+	inbox->committing = r == 0;
+	inbox->landed_highest = inbox->batch_highest;
+	if (r != 0)
 		forget_fates(batch);
-	return r;
+	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+}
+
+int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
+{
+	int r = db_committed(inbox->db, err);
+
+	FAULT_POINT("after_commit_before_offset");
+	inbox->committing = false;
+	if (r == 0 && !FAULT_ERROR("error_after_store")) {
+		inbox->highest_seq = inbox->landed_highest;
+		return 0;
+	}
+	if (r == 0)
+		r = DB_COMMIT_UNKNOWN;
+	db_close(inbox->db); /* and with it the batch behind */
+	forget_fates(batch);
+	forget_flight(inbox);
+	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+}
+
+int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err)
+{
+	int r = inbox_land(inbox, batch, err);
+
+	return r == 0 ? inbox_committed(inbox, batch, err) : r;
 }

@@ -16,11 +16,13 @@ struct inbox {
 	struct db *db;
 	int32_t instance;
 	enum ordering ordering;
-	void (*committing)(void *arg);
+	void (*about_to_commit)(void *arg);
 	void *arg;
-	int64_t highest_seq;   /* of the rows whose COMMIT was answered (rule R3) */
-	int64_t batch_highest; /* of the batch under way */
-	struct params params;  /* scratch for the statement being queued; libpq copies */
+	int64_t highest_seq;    /* of the rows whose COMMIT was answered (rule R3) */
+	int64_t batch_highest;  /* of the batch under way */
+	int64_t landed_highest; /* of the one whose COMMIT is on its way */
+	bool committing;        /* there is one */
+	struct params params;   /* scratch for the statement being queued; libpq copies */
 	struct opening opening;
 	size_t *items; /* of the rows that went with it */
 	size_t item_count;

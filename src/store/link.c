@@ -1,7 +1,5 @@
 #include "store/link.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <libpq-fe.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +10,7 @@
 #include "base/wake.h"
 #include "store/connect.h"
 #include "store/trouble.h"
+#include "store/wire.h"
 
 #define MAX_QUEUED     16
 #define STATEMENT_MOST (1000U << 20) /* the protocol ends at 1 GiB */
@@ -29,6 +28,9 @@ struct link {
 	int64_t deadline_ms;
 	struct err said; /* the first fault among its results */
 	bool complete;   /* all of its results are here */
+	/* Of the statement that went ahead. */
+	bool ahead;            /* it is not answered */
+	struct err said_ahead; /* its fault */
 };
 
 int link_new(struct link **out, const struct settings *settings, const char *application,
@@ -85,6 +87,7 @@ static void clear_flight(struct link *link)
 void link_close(struct link *link)
 {
 	clear_flight(link);
+	link->ahead = false;
 	PQfinish(link->conn);
 	link->conn = NULL;
 }
@@ -109,51 +112,6 @@ enum link_transaction link_transaction(const struct link *link)
 	default:
 		return LINK_OPEN;
 	}
-}
-
-int link_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err)
-{
-	struct pollfd fds[2] = { { .fd = fd, .events = events },
-		{ .fd = wake_fd, .events = POLLIN } };
-	int64_t left = deadline_ms - clock_now_ms();
-	int timeout = left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;
-	struct wake wake = { .fd = wake_fd };
-	int ready;
-
-	if (fd < 0)
-		return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost");
-	ready = poll(fds, 2, timeout);
-	if (ready < 0 && errno != EINTR)
-		return err_set(
-			err, FAULT_DATABASE, "cannot wait for PostgreSQL: %s", strerror(errno));
-	if (ready == 0)
-		return err_set(err, FAULT_DATABASE, "no answer from PostgreSQL in time");
-	if (ready > 0 && fds[1].revents != 0) {
-		wake_clear(&wake);
-		return err_set(err, FAULT_DATABASE, "the wait for PostgreSQL was interrupted");
-	}
-	return 0;
-}
-
-int error_of_result(const struct pg_result *result, struct err *err)
-{
-	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-	bool quotes_values =
-		state != NULL && state[0] == '2' && (state[1] == '2' || state[1] == '3');
-
-	if (state == NULL)
-		return err_set(err, FAULT_DATABASE, "PostgreSQL: %s", PQresultErrorMessage(result));
-	if (detail == NULL || quotes_values)
-		(void)err_set(err, FAULT_DATABASE, "%s [%s]", words, state);
-	else
-		(void)err_set(err, FAULT_DATABASE, "%s: %s [%s]", words, detail, state);
-	if (err != NULL) {
-		memcpy(err->state, state, sizeof(err->state) - 1);
-		err->state[sizeof(err->state) - 1] = '\0';
-	}
-	return FAULT_DATABASE;
 }
 
 /* Closes after a fault on the wire. What the server said before it hung up is better than what libpq
@@ -225,6 +183,25 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 	return 0;
 }
 
+/* Takes one result of the statement that went ahead; true when it was one. */
+static bool take_ahead(struct link *link, PGresult *result)
+{
+	if (!link->ahead)
+		return false;
+	switch (PQresultStatus(result)) {
+	case PGRES_PIPELINE_SYNC:
+		link->ahead = false;
+		break;
+	case PGRES_FATAL_ERROR:
+		(void)wire_error(result, &link->said_ahead);
+		break;
+	default:
+		break;
+	}
+	PQclear(result);
+	return true;
+}
+
 /* Reads what has arrived. True when the flight has landed. */
 static bool take_results(struct link *link)
 {
@@ -235,6 +212,10 @@ static bool take_results(struct link *link)
 		PGresult *result = PQgetResult(link->conn);
 		ExecStatusType status = result == NULL ? PGRES_EMPTY_QUERY : PQresultStatus(result);
 
+		if (result != NULL && take_ahead(link, result)) {
+			nothing = 0;
+			continue;
+		}
 		if (status == PGRES_PIPELINE_SYNC) {
 			PQclear(result);
 			link->complete = true;
@@ -242,7 +223,7 @@ static bool take_results(struct link *link)
 		}
 		nothing = result == NULL ? nothing + 1 : 0;
 		if (status == PGRES_FATAL_ERROR && said->fault == 0)
-			(void)error_of_result(result, said);
+			(void)wire_error(result, said);
 		if (result != NULL && link->landed < link->queued)
 			link->results[link->landed++] = result;
 		else
@@ -258,7 +239,7 @@ static int go_on(struct link *link, int unsent, struct err *err)
 	int r = unsent < 0 ? wire_fault(link, err) : 0;
 
 	if (r == 0)
-		r = link_wait(
+		r = wire_wait(
 			PQsocket(link->conn), events, link->interrupt.fd, link->deadline_ms, err);
 	if (r == 0 && PQconsumeInput(link->conn) != 1) {
 		r = wire_fault(link, err);
@@ -354,6 +335,45 @@ int link_fly(struct link *link, int64_t timeout_ms, struct err *err)
 	return r != 0 ? r : link_land(link, err);
 }
 
+int link_go_ahead(struct link *link, const char *sql, struct err *err)
+{
+	int r = link_ready(link, err);
+
+	if (r != 0)
+		return r;
+	if (link->ahead || link->queued > 0)
+		return err_set(err, FAULT_INTERNAL, "a statement can only go ahead of a flight");
+	link->said_ahead = (struct err)ERR_INIT;
+	if (PQsendQueryParams(link->conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
+		PQpipelineSync(link->conn) != 1 || PQflush(link->conn) < 0) {
+		(void)wire_fault(link, err);
+		return lose(link, err);
+	}
+	link->ahead = true;
+	return 0;
+}
+
+int link_await_ahead(struct link *link, int64_t timeout_ms, struct err *err)
+{
+	const int64_t flight_deadline_ms = link->deadline_ms;
+	int r = link_ready(link, err);
+
+	if (r != 0)
+		return r;
+	link->deadline_ms = clock_now_ms() + timeout_ms;
+	(void)take_results(link);
+	while (r == 0 && link->ahead) {
+		r = go_on(link, PQflush(link->conn), err);
+		(void)take_results(link);
+	}
+	link->deadline_ms = flight_deadline_ms;
+	if (r != 0)
+		return lose(link, err);
+	if (link->said_ahead.fault != 0 && err != NULL)
+		*err = link->said_ahead;
+	return link->said_ahead.fault;
+}
+
 /* The simple protocol ends with a NULL, not with a sync. */
 static int await_script(struct link *link, struct err *err)
 {
@@ -367,7 +387,7 @@ static int await_script(struct link *link, struct err *err)
 			if (result == NULL)
 				return 0;
 			if (PQresultStatus(result) == PGRES_FATAL_ERROR && link->said.fault == 0)
-				(void)error_of_result(result, &link->said);
+				(void)wire_error(result, &link->said);
 			PQclear(result);
 		}
 		r = go_on(link, unsent, err);
@@ -413,7 +433,7 @@ int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err)
 	while (r == 0 && !take_notices(link)) {
 		if (clock_now_ms() >= deadline_ms)
 			return 0;
-		r = link_wait(PQsocket(link->conn), POLLIN, link->interrupt.fd, deadline_ms, err);
+		r = wire_wait(PQsocket(link->conn), POLLIN, link->interrupt.fd, deadline_ms, err);
 		if (r != 0 && clock_now_ms() >= deadline_ms)
 			return 0;
 		if (r == 0 && PQconsumeInput(link->conn) != 1)

@@ -4,7 +4,7 @@
  *
  * Statements are queued and go out together as a flight; what any of them got is known when the
  * flight has landed. A flight that cannot land closes the connection: what the server did with it
- * is then unknown.
+ * is then unknown. A single statement may go ahead of a flight, unanswered when that departs.
  */
 #ifndef STORE_LINK_H
 #define STORE_LINK_H
@@ -47,6 +47,12 @@ int link_fly(struct link *link, int64_t timeout_ms, struct err *err);
 int link_depart(struct link *link, int64_t timeout_ms, struct err *err);
 bool link_look(struct link *link);
 int link_land(struct link *link, struct err *err);
+/* Sends one statement without rows whose fate the next flight does not share, and does not wait: nothing may be
+ * queued, and no other be ahead. */
+int link_go_ahead(struct link *link, const char *sql, struct err *err);
+/* Waits at most timeout_ms for its answer, which comes before all that was sent behind it. A statement that
+ * failed is the fault; the connection is open then. */
+int link_await_ahead(struct link *link, int64_t timeout_ms, struct err *err);
 /* Several statements as text, by the simple protocol; nothing may be queued. */
 int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err);
 
@@ -58,14 +64,7 @@ int link_await_notice(struct link *link, int64_t timeout_ms, struct err *err);
 enum link_transaction { LINK_IDLE, LINK_OPEN, LINK_FAILED };
 enum link_transaction link_transaction(const struct link *link);
 
-/* The wait underneath: until the socket is ready for `events` of poll(2), the deadline passes, or
- * somebody interrupts. 0, or FAULT_DATABASE. */
-int link_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err);
-
 struct pg_result;
 struct rows *rows_of_result(struct pg_result *result);
-/* FAULT_DATABASE in PostgreSQL's own words: message, detail, SQLSTATE, one line. Details of the
- * classes 22 and 23 are left out: they quote the values, and payloads never get into a log. */
-int error_of_result(const struct pg_result *result, struct err *err);
 
 #endif

@@ -187,7 +187,8 @@ static int measure(struct writers *writers, const struct stream *stream)
 		return 1;
 	if ((uint64_t)stored != rows)
 		return fail("rows are missing", "the table was not empty before");
-	printf("{\"rows\":%" PRIu64 ",\"records\":%" PRIu64 ",\"seconds\":%.3f,\"rows_per_second\":%.0f,"
+	printf("{\"rows\":%" PRIu64 ",\"records\":%" PRIu64
+	       ",\"seconds\":%.3f,\"rows_per_second\":%.0f,"
 	       "\"records_per_second\":%.0f}\n",
 		rows, stream->records, seconds, (double)rows / seconds,
 		(double)stream->records / seconds);
@@ -208,12 +209,13 @@ int main(int argc, char **argv)
 		.repeats_of = number_or(argc > 5 ? argv[5] : NULL, 0) };
 
 	if (argc < 3 || stream.records == 0 || connections == 0 || connections > MAX_CONNECTIONS)
-		return fail("usage", "floor CONNINFO insert|copy [RECORDS [CONNECTIONS [REPEATS_OF]]]");
+		return fail(
+			"usage", "floor CONNINFO insert|copy [RECORDS [CONNECTIONS [REPEATS_OF]]]");
 	batches.copy = strcmp(argv[2], "copy") == 0;
 	if (!batches.copy && strcmp(argv[2], "insert") != 0)
 		return fail(argv[2], "neither insert nor copy");
 	if (stream.repeats_of != 0 && (batches.copy || connections > 1 || stream.repeats_of == 1))
-		return fail("repetitions", "only every second or later, by one connection that inserts");
+		return fail("repetitions", "not every one, and by one connection that inserts");
 	if (batches_make(&batches, &stream, BATCH) != 0)
 		return fail("cannot make the rows", "out of memory");
 	if (connect_all(&writers, argv[1], &batches, connections) != 0)

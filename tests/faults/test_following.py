@@ -1,0 +1,103 @@
+"""A batch that is on its way behind the COMMIT of the one before: whatever becomes of that one, the ledger
+stays clean. Batches are small here, and a backlog is read, so that nearly each follows another.
+"""
+
+import pytest
+
+import points
+from fleet import LEASE_MS
+from support.wait import eventually
+
+BACKLOG = 600
+BATCH = 5
+SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
+FOLLOWS = "behind_commit"  # passed whenever a batch has been sent behind a COMMIT
+
+
+def at_rest(fleet):
+    """A sidecar that has handled a few messages; none of its partitions has any that wait."""
+    one = fleet.add(kafka=SOON, ingest={"batch_messages": BATCH})
+    fleet.produce(20, kind="done")
+    fleet.wait_done()
+    return one
+
+
+def follows(instance):
+    return sum(point == FOLLOWS for point, _ in instance.hits())
+
+
+def ends_clean(fleet):
+    fleet.check_offsets()
+    for instance in fleet.instances:
+        instance.disarm()
+        if not instance.is_running:
+            instance.start(ready=False)
+    fleet.produce(BACKLOG // 4)
+    fleet.assert_clean()
+
+
+@pytest.mark.parametrize("kind", ["done", None], ids=["healthy", "mixed"])
+def test_batches_follow_one_another(fleet, kind):
+    one = at_rest(fleet)
+    one.arm(f"{FOLLOWS} delay:1 *")
+    fleet.produce(BACKLOG, kind)
+    fleet.assert_clean()
+    assert follows(one) >= (BACKLOG // BATCH // 2 if kind else 1)
+
+
+@pytest.mark.parametrize("point, nth", points.FOLLOWING.items())
+def test_killed(fleet, point, nth):
+    one = at_rest(fleet)
+    one.arm(*([f"{FOLLOWS} delay:1 *"] if point != FOLLOWS else []), f"{point} kill {nth}")
+    fleet.produce(BACKLOG, kind="done")
+    one.wait_killed()
+    assert point == FOLLOWS or follows(one) >= 5
+    ends_clean(fleet)
+
+
+LOST = ["error_before_commit", "error_after_commit", "error_after_store"]
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_the_commit_ahead_is_lost(fleet, error):
+    """Neither batch is known to be stored, and the one behind is not. Both come again, in their order."""
+    one = at_rest(fleet)
+    one.arm(f"{FOLLOWS} delay:1 *", f"{error} error 12")
+    fleet.produce(BACKLOG, kind="done")
+    one.wait_hit(error)
+    fleet.wait_for_progress(100)
+    assert follows(one) >= 5
+    ends_clean(fleet)
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_each_commit_ahead_is_lost_for_a_while(fleet, error):
+    one = at_rest(fleet)
+    one.arm(f"{FOLLOWS} delay:1 *", f"{error} error *")
+    fleet.produce(BACKLOG, kind="done")
+    eventually(lambda: one.hits().count((error, "error")) >= 4, what=f"four times {error}")
+    ends_clean(fleet)
+
+
+def test_the_commit_ahead_takes_longer_than_the_lease(fleet):
+    """The other sidecar takes the partitions over; the batch behind finds its watermarks moved."""
+    one = at_rest(fleet)
+    fleet.add(ingest={"batch_messages": BATCH})
+    fleet.produce_in_background(300)
+    one.arm(f"{FOLLOWS} delay:{2 * LEASE_MS} 5")
+    one.wait_hit(FOLLOWS)
+    fleet.wait_for_progress(200)
+    fleet.enough()
+    ends_clean(fleet)
+
+
+def test_the_group_changes_under_batches_that_follow(fleet):
+    one = at_rest(fleet)
+    one.arm(f"{FOLLOWS} delay:3 *")
+    fleet.produce(2 * BACKLOG)
+    two = fleet.add(ingest={"batch_messages": BATCH})
+    fleet.produce(BACKLOG)
+    two.stop()
+    fleet.produce(BACKLOG)
+    assert follows(one) >= 5
+    ends_clean(fleet)
