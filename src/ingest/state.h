@@ -3,9 +3,9 @@
  * but `stop`, `ended` and what guards them belongs to that thread.
  *
  * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
- * sent but those that end the outage; only rows of the flight carry budget of the gate; while it is on its
- * way nothing happens but collecting the next batch: whoever wants anything else of partitions, batches or
- * the database calls storing_finish() first.
+ * sent but those that end the outage; only rows of the flight, or of one that has landed, carry budget of the
+ * gate; while it is on its way nothing happens but collecting the next batch: whoever wants anything else of
+ * partitions, batches or the database calls storing_finish() first.
  */
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H

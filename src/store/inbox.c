@@ -238,18 +238,24 @@ bool inbox_look(struct inbox *inbox)
 	return inbox->unsendable || db_look(inbox->db);
 }
 
+/* What becomes of a batch whose COMMIT ended so. */
+static int committed_with(int r)
+{
+	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+}
+
 int inbox_land(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	struct err own = ERR_INIT;
 	int r = write_all(inbox, batch, err == NULL ? &own : err);
 
 	if (r == 0)
-		r = db_commit_ahead(inbox->db, err);
+		r = committed_with(db_commit_ahead(inbox->db, err));
 	inbox->committing = r == 0;
 	inbox->landed_highest = inbox->batch_highest;
 	if (r != 0)
 		forget_fates(batch);
-	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+	return r;
 }
 
 int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
@@ -267,7 +273,7 @@ int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 	db_close(inbox->db); /* and with it the batch behind */
 	forget_fates(batch);
 	forget_flight(inbox);
-	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
+	return committed_with(r);
 }
 
 int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err)

@@ -434,6 +434,59 @@ static void two_thousand_rows_go_in_at_once(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 2000);
 }
 
+/* The batch of `world` is under way behind the COMMIT of `first`, which stores `a`. */
+static void follow(struct world *world, struct batch *first)
+{
+	ADD(world, .id = "a");
+	world->next = plan_move(world);
+	*first = world->batch;
+	world->batch = (struct batch)BATCH_INIT;
+	OK(inbox_start(world->inbox, first, &err));
+	OK(inbox_land(world->inbox, first, &err));
+	ADD(world, .id = "b", .offset = 100);
+	ADD(world, .id = "a", .offset = 101);
+	(void)plan_move(world);
+	OK(inbox_start(world->inbox, &world->batch, &err));
+}
+
+static void a_batch_follows_behind_a_commit(void **state)
+{
+	struct world *world = *state;
+	struct batch first;
+
+	follow(world, &first);
+	OK(inbox_committed(world->inbox, &first, &err));
+	OK(inbox_finish(world->inbox, &world->batch, &err));
+	assert_int_equal(first.rows[0].fate, ROW_CLAIMED);
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
+	assert_true(first.rows[0].message->seq < world->batch.rows[0].message->seq);
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 102);
+	batch_fini(&first);
+}
+
+static void a_refused_commit_takes_the_batch_behind_with_it(void **state)
+{
+	struct world *world = *state;
+	struct batch first;
+
+	run_sql(world, "CREATE FUNCTION inbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		       " RAISE EXCEPTION 'no'; END $$");
+	run_sql(world, "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON inbox.inbox_messages"
+		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event_id = 'a')"
+		       " EXECUTE FUNCTION inbox.refuse()");
+	follow(world, &first);
+	assert_int_equal(inbox_committed(world->inbox, &first, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "P0001");
+	assert_false(db_is_open(world->db));
+	assert_int_equal(first.rows[0].fate, ROW_UNKNOWN);
+	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_messages");
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+	assert_int_equal(
+		ask(world, "SELECT coalesce(next_offset, -1) FROM inbox.inbox_offsets"), -1);
+	batch_fini(&first);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -467,6 +520,8 @@ int main(void)
 		TEST(a_released_partition_is_nobodys),
 		TEST(a_schema_belongs_to_one_cluster_and_group),
 		TEST(two_thousand_rows_go_in_at_once),
+		TEST(a_batch_follows_behind_a_commit),
+		TEST(a_refused_commit_takes_the_batch_behind_with_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

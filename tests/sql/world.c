@@ -268,20 +268,26 @@ int store_batch(struct world *world)
 	return r != 0 ? r : inbox_finish(world->inbox, &world->batch, &err);
 }
 
-int store(struct world *world)
+int64_t plan_move(struct world *world)
 {
 	struct batch_move *move = batch_move(&world->batch, "orders", 0);
 	int64_t last = last_offset(world);
-	int r;
 
 	move->epoch = world->mark.epoch;
 	move->expected = world->next;
 	move->next = last + 1;
 	move->last_offset = last;
 	move->last_timestamp = 1700000000123;
-	r = store_batch(world);
+	return last + 1;
+}
+
+int store(struct world *world)
+{
+	int64_t next = plan_move(world);
+	int r = store_batch(world);
+
 	if (r == 0)
-		world->next = last + 1;
+		world->next = next;
 	return r;
 }
 

@@ -67,6 +67,8 @@ struct a_row {
 /* Adds a row of orders/0 to the batch; without an offset it gets the next one. */
 void add(struct world *world, struct a_row row);
 #define ADD(world, ...) add((world), (struct a_row){ __VA_ARGS__ })
+/* Gives the batch the move of the watermark behind it; returns to where. */
+int64_t plan_move(struct world *world);
 /* Stores the batch as it is. */
 int store_batch(struct world *world);
 /* Moves the watermark behind the batch and stores it. The batch stays for a look at the fates. */
