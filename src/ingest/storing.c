@@ -49,9 +49,8 @@ static int room_for_places(struct places *places, size_t count)
 	return 0;
 }
 
-static bool find_overflow(const struct ingest *ingest, size_t *index)
+static bool find_overflow(const struct ingest *ingest, const struct batch *batch, size_t *index)
 {
-	const struct batch *batch = &ingest->flight.batch;
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
@@ -74,7 +73,7 @@ static void wait_for_room(const struct ingest *ingest)
 
 	if (batch->row_count == 0)
 		return;
-	if (find_overflow(ingest, &index))
+	if (find_overflow(ingest, batch, &index))
 		(void)gate_wait_drained(ingest->options.gate, index, DRAINED_WAIT_MS);
 	else
 		(void)gate_wait(ingest->options.gate, batch->row_count, batch->bytes, ROOM_WAIT_MS);
@@ -377,9 +376,10 @@ static bool is_all_claimed(const struct batch *batch)
 bool storing_may_follow(const struct ingest *ingest)
 {
 	const struct batch *next = &ingest->batch;
+	size_t index = 0;
 
 	return storing_may_go_ahead(ingest) && outbox_is_empty(ingest) &&
-	       is_all_claimed(&ingest->flight.batch) &&
+	       is_all_claimed(&ingest->flight.batch) && !find_overflow(ingest, next, &index) &&
 	       gate_wait(ingest->options.gate, next->row_count, next->bytes, 0);
 }
 

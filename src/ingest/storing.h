@@ -18,9 +18,8 @@ bool storing_start(struct ingest *ingest);
 bool storing_may_go_ahead(const struct ingest *ingest);
 /* True as long as storing_finish() would have to wait for the rows. Does not wait itself. */
 bool storing_is_waiting(struct ingest *ingest);
-/* Waits for the database, and puts what was born claimed into the outbox, which must be empty of stored
- * messages. When the outcome is a fault or in doubt, the flight goes back in front of the batch at hand and an
- * outage begins. Nothing without a flight. */
+/* Waits for the database, and puts what was born claimed into the outbox. When the outcome is a fault or in
+ * doubt, the flight goes back in front of the batch at hand and an outage begins. Nothing without a flight. */
 void storing_finish(struct ingest *ingest);
 /* Whether the batch at hand, which is full, may start before the flight is committed: nothing of the flight waits
  * for its outcome but the watermarks, on which PostgreSQL itself keeps the order (rule R1). */

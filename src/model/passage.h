@@ -30,11 +30,11 @@ static inline void passage_end(struct passage *passage)
 	atomic_store(&passage->ended, atomic_load(&passage->begun));
 }
 
-/* Whether it was stored was not heard; what it held waits in the table by now. */
+/* Whether it was stored was not heard; what it held waits in the table by now. It has not ended: one before it may
+ * still be on its way into the queue. */
 static inline void passage_lose(struct passage *passage)
 {
 	(void)atomic_fetch_add(&passage->lost, 1);
-	passage_end(passage);
 }
 
 /* Ingest: is a batch on its way? */

@@ -88,6 +88,7 @@ void link_close(struct link *link)
 {
 	clear_flight(link);
 	link->ahead = false;
+	link->said_ahead = (struct err)ERR_INIT;
 	PQfinish(link->conn);
 	link->conn = NULL;
 }
@@ -118,8 +119,10 @@ enum link_transaction link_transaction(const struct link *link)
  * says about that. */
 static int lose(struct link *link, struct err *err)
 {
-	if (link->said.fault != 0 && err != NULL)
-		*err = link->said;
+	const struct err *said = link->said_ahead.fault != 0 ? &link->said_ahead : &link->said;
+
+	if (said->fault != 0 && err != NULL)
+		*err = *said;
 	link_close(link);
 	return FAULT_DATABASE;
 }
@@ -186,18 +189,14 @@ int link_queue(struct link *link, const char *sql, const struct params *params, 
 /* Takes one result of the statement that went ahead; true when it was one. */
 static bool take_ahead(struct link *link, PGresult *result)
 {
+	const ExecStatusType status = PQresultStatus(result);
+
 	if (!link->ahead)
 		return false;
-	switch (PQresultStatus(result)) {
-	case PGRES_PIPELINE_SYNC:
+	if (status == PGRES_PIPELINE_SYNC)
 		link->ahead = false;
-		break;
-	case PGRES_FATAL_ERROR:
+	else if (status == PGRES_FATAL_ERROR && link->said_ahead.fault == 0)
 		(void)wire_error(result, &link->said_ahead);
-		break;
-	default:
-		break;
-	}
 	PQclear(result);
 	return true;
 }
@@ -284,7 +283,8 @@ static void hand_out(struct link *link)
  * better one, this one will not mend. */
 static bool is_hopeless(const struct err *said)
 {
-	return said->state[0] == '\0' || trouble_of(said->state) == TROUBLE_READ_ONLY;
+	return said->fault != 0 &&
+	       (said->state[0] == '\0' || trouble_of(said->state) == TROUBLE_READ_ONLY);
 }
 
 static int landed_with(struct link *link, struct err *err)
@@ -355,7 +355,7 @@ int link_go_ahead(struct link *link, const char *sql, struct err *err)
 
 int link_await_ahead(struct link *link, int64_t timeout_ms, struct err *err)
 {
-	const int64_t flight_deadline_ms = link->deadline_ms;
+	struct err said;
 	int r = link_ready(link, err);
 
 	if (r != 0)
@@ -366,12 +366,15 @@ int link_await_ahead(struct link *link, int64_t timeout_ms, struct err *err)
 		r = go_on(link, PQflush(link->conn), err);
 		(void)take_results(link);
 	}
-	link->deadline_ms = flight_deadline_ms;
-	if (r != 0)
+	if (r != 0 || is_hopeless(&link->said_ahead))
 		return lose(link, err);
-	if (link->said_ahead.fault != 0 && err != NULL)
-		*err = link->said_ahead;
-	return link->said_ahead.fault;
+	/* What was sent behind it begins now. */
+	link->deadline_ms = clock_now_ms() + timeout_ms;
+	said = link->said_ahead;
+	link->said_ahead = (struct err)ERR_INIT;
+	if (said.fault != 0 && err != NULL)
+		*err = said;
+	return said.fault;
 }
 
 /* The simple protocol ends with a NULL, not with a sync. */

@@ -50,8 +50,8 @@ int link_land(struct link *link, struct err *err);
 /* Sends one statement without rows whose fate the next flight does not share, and does not wait: nothing may be
  * queued, and no other be ahead. */
 int link_go_ahead(struct link *link, const char *sql, struct err *err);
-/* Waits at most timeout_ms for its answer, which comes before all that was sent behind it. A statement that
- * failed is the fault; the connection is open then. */
+/* Waits at most timeout_ms for its answer, which comes before all that was sent behind it and then has as long. A
+ * statement that failed is the fault; the connection is open then, unless that ended it. */
 int link_await_ahead(struct link *link, int64_t timeout_ms, struct err *err);
 /* Several statements as text, by the simple protocol; nothing may be queued. */
 int link_script(struct link *link, const char *sql, int64_t timeout_ms, struct err *err);

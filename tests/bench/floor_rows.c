@@ -221,10 +221,11 @@ static uint64_t number_at(const struct stream *stream, uint64_t position)
 {
 	const struct stream so_far = { position - 1, stream->repeats_of };
 	const uint64_t fresh = stream_distinct(&so_far);
+	const uint64_t within = fresh < REPEATS_WITHIN ? fresh : REPEATS_WITHIN;
 
-	if (stream->repeats_of == 0 || position % stream->repeats_of != 0)
+	if (within == 0 || stream->repeats_of == 0 || position % stream->repeats_of != 0)
 		return fresh;
-	return fresh - 1 - scatter(~position) % (fresh < REPEATS_WITHIN ? fresh : REPEATS_WITHIN);
+	return fresh - 1 - scatter(~position) % within;
 }
 
 int batches_make(struct batches *batches, const struct stream *stream, uint64_t size)

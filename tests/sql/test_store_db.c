@@ -314,9 +314,9 @@ static void an_interrupt_ends_the_wait_of_another_thread(void **state)
 }
 
 /* The trigger ends our session within COMMIT: nobody will ever answer it. */
-static void a_commit_without_an_answer_is_unknown(void **state)
+/* A transaction whose COMMIT ends its own session. */
+static void begin_what_hangs_up(struct world *world)
 {
-	struct world *world = *state;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
 	run_sql(world,
@@ -328,7 +328,27 @@ static void a_commit_without_an_answer_is_unknown(void **state)
 	params_int(&params, world->me.id);
 	OK(db_begin(world->db, &err));
 	OK(db_step(world->db, QUERY_STOP_INSTANCE, &params, NULL, &err));
+}
+
+static void a_commit_without_an_answer_is_unknown(void **state)
+{
+	struct world *world = *state;
+
+	begin_what_hangs_up(world);
 	assert_int_equal(db_commit(world->db, &err), DB_COMMIT_UNKNOWN);
+	assert_false(db_is_open(world->db));
+	assert_string_equal(err.state, "57P01");
+}
+
+static void so_is_one_with_a_transaction_behind_it(void **state)
+{
+	struct world *world = *state;
+
+	begin_what_hangs_up(world);
+	OK(db_commit_ahead(world->db, &err));
+	OK(db_begin(world->db, &err));
+	OK(db_depart(world->db, &err));
+	assert_int_equal(db_committed(world->db, &err), DB_COMMIT_UNKNOWN);
 	assert_false(db_is_open(world->db));
 	assert_string_equal(err.state, "57P01");
 }
@@ -510,6 +530,7 @@ int main(void)
 		TEST(a_statement_that_takes_too_long_is_ended_by_the_server),
 		TEST(an_interrupt_ends_the_wait_of_another_thread),
 		TEST(a_commit_without_an_answer_is_unknown),
+		TEST(so_is_one_with_a_transaction_behind_it),
 		TEST(a_server_that_turned_read_only_is_left),
 		TEST(large_batches_do_not_block_each_other),
 		TEST(a_statement_beyond_the_protocol_is_never_sent),
