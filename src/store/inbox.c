@@ -16,6 +16,7 @@ DEFINE_CLEANUP(struct inbox *, inbox_free);
 int inbox_new(struct inbox **out, const struct inbox_options *options, struct err *err)
 {
 	CLEANUP(inbox_freep) struct inbox *inbox = calloc(1, sizeof(*inbox));
+	int r;
 
 	if (inbox == NULL)
 		return err_memory(err);
@@ -26,6 +27,9 @@ int inbox_new(struct inbox **out, const struct inbox_options *options, struct er
 	inbox->about_to_commit = options->committing;
 	inbox->arg = options->arg;
 	inbox->highest_seq = options->first_low_seq - 1;
+	r = recent_new(&inbox->recent, err);
+	if (r != 0)
+		return r;
 	*out = inbox;
 	inbox = NULL;
 	return 0;
@@ -52,6 +56,7 @@ void inbox_free(struct inbox *inbox)
 		return;
 	params_fini(&inbox->params);
 	forget_flight(inbox);
+	recent_free(inbox->recent);
 	free(inbox);
 }
 
@@ -74,6 +79,7 @@ static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bo
 	row->message->delivery_count = claimed ? 1 : 0;
 	if (seq > inbox->batch_highest)
 		inbox->batch_highest = seq;
+	recent_add(inbox->recent, row->message);
 }
 
 static int note_inserted(const struct writing *w, const size_t *items, size_t count,
@@ -196,6 +202,13 @@ static void forget_fates(struct batch *batch)
 		batch->rejects[i].kept = false;
 }
 
+/* Nothing of it is stored, as far as we know. */
+static void undo(struct inbox *inbox, struct batch *batch)
+{
+	recent_forget(inbox->recent);
+	forget_fates(batch);
+}
+
 /* All but the COMMIT. */
 static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 {
@@ -254,7 +267,7 @@ int inbox_land(struct inbox *inbox, struct batch *batch, struct err *err)
 	inbox->committing = r == 0;
 	inbox->landed_highest = inbox->batch_highest;
 	if (r != 0)
-		forget_fates(batch);
+		undo(inbox, batch);
 	return r;
 }
 
@@ -271,7 +284,7 @@ int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 	if (r == 0)
 		r = DB_COMMIT_UNKNOWN;
 	db_close(inbox->db); /* and with it the batch behind */
-	forget_fates(batch);
+	undo(inbox, batch);
 	forget_flight(inbox);
 	return committed_with(r);
 }

@@ -94,19 +94,47 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 	return write_rejects_as(w, &item, 1, true, err);
 }
 
-/* Of the duplicates in `items` those remain that bring another payload. */
+/* Of the duplicates in `items` those remain that do not repeat what was stored a moment ago. */
+static size_t drop_known(
+	const struct inbox *inbox, const struct batch *batch, size_t *items, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!recent_has(inbox->recent, batch->rows[items[i]].message))
+			items[kept++] = items[i];
+	}
+	return kept;
+}
+
+/* Of these, those that bring another payload than what is stored; the others are known from now on. */
+static size_t take_differing(struct inbox *inbox, const struct batch *batch, size_t *items,
+	size_t count, const struct rows *rows)
+{
+	int kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (kept < rows_count(rows) && rows_int(rows, kept, 0) == (int64_t)i)
+			items[kept++] = items[i];
+		else
+			recent_add(inbox->recent, batch->rows[items[i]].message);
+	}
+	return (size_t)kept;
+}
+
 static int keep_conflicts(struct inbox *inbox, const struct batch *batch, size_t *items,
 	size_t *count, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	size_t kept = 0;
 	int r;
 
+	*count = drop_known(inbox, batch, items, *count);
+	if (*count == 0)
+		return 0;
 	fill_duplicates(inbox, batch, items, *count);
 	r = db_step(inbox->db, QUERY_FIND_CONFLICTS, &inbox->params, &rows, err);
-	for (int i = 0; r == 0 && i < rows_count(rows); i++)
-		items[kept++] = items[rows_int(rows, i, 0)];
-	*count = kept;
+	if (r == 0)
+		*count = take_differing(inbox, batch, items, *count, rows);
 	return r;
 }
 

@@ -4,6 +4,7 @@
 #define STORE_INBOX_PRIVATE_H
 
 #include "store/inbox.h"
+#include "store/recent.h"
 
 /* What the first flight of a batch brings. */
 struct opening {
@@ -22,6 +23,7 @@ struct inbox {
 	int64_t batch_highest;  /* of the batch under way */
 	int64_t landed_highest; /* of the one whose COMMIT is on its way */
 	bool committing;        /* there is one */
+	struct recent *recent;  /* of what is committed, or about to be */
 	struct params params;   /* scratch for the statement being queued; libpq copies */
 	struct opening opening;
 	size_t *items; /* of the rows that went with it */

@@ -27,6 +27,9 @@ MUTANTS = [
            edit("src/ingest/outage.c", "\tif (!row->mine)\n\t\townership_lost(ingest, partition);",
                 "\tif (!row->mine)\n\t\treturn;"),
            tests=[LIVES + "[another owner, who never comes]"]),
+    mutant("R1", "what a failed batch would have stored is remembered",
+           edit("src/store/inbox.c", "\trecent_forget(inbox->recent);", "\t(void)inbox;"),
+           tests=[INBOX + "a_batch_that_failed_is_not_remembered"]),
     # R2
     mutant("R2", "ids are small numbers", edit("src/store/instance.c", "(random_u64() >> 33)", "(random_u64() >> 50)"),
            tests=[RULES + "ids_are_drawn_from_all_31_bits"]),

@@ -74,6 +74,71 @@ static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
 		"2");
 }
 
+/* As another instance would have stored it. */
+static void insert_elsewhere(struct world *world, const char *id, const char *payload)
+{
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, "
+		"kafka_offset,"
+		" payload, payload_digest) SELECT 'shop', '%s', 'orders', 0, 7, p, "
+		"substr(sha256(p), 1, 16)"
+		" FROM (SELECT convert_to('%s', 'UTF8') AS p) payload",
+		id, payload);
+}
+
+static void change_digests(struct world *world)
+{
+	run_sql(world, "UPDATE inbox.inbox_messages SET payload_digest = '\\x00'");
+}
+
+static void what_was_stored_a_moment_ago_is_not_asked_about(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a", .payload = "1");
+	change_digests(world);
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	(void)STORED(world, .id = "a", .payload = "2");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+}
+
+static void what_another_stored_is_asked_about_once(void **state)
+{
+	struct world *world = *state;
+
+	insert_elsewhere(world, "a", "1");
+	(void)STORED(world, .id = "a", .payload = "2");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	change_digests(world);
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	(void)STORED(world, .id = "a", .payload = "2");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+}
+
+/* Here the conflict of `b` cannot be kept, and what another instance then stores as `a` is not what we had. */
+static void a_batch_that_failed_is_not_remembered(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "b", .payload = "1");
+	run_sql(world, "CREATE FUNCTION inbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		       " RAISE EXCEPTION 'no'; END $$");
+	run_sql(world, "CREATE TRIGGER refuse BEFORE INSERT ON inbox.inbox_conflicts"
+		       " FOR EACH ROW EXECUTE FUNCTION inbox.refuse()");
+	batch_clear(&world->batch);
+	ADD(world, .id = "a", .payload = "1");
+	ADD(world, .id = "b", .payload = "2");
+	assert_int_equal(store(world), FAULT_DATABASE);
+	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_conflicts");
+	insert_elsewhere(world, "a", "2");
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+}
+
 static void fates_are_told_apart_within_one_batch(void **state)
 {
 	struct world *world = *state;
@@ -497,6 +562,9 @@ int main(void)
 		TEST(records_with_the_same_coordinates_are_told_apart_by_id),
 		TEST(a_second_copy_is_a_duplicate),
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
+		TEST(what_was_stored_a_moment_ago_is_not_asked_about),
+		TEST(what_another_stored_is_asked_about_once),
+		TEST(a_batch_that_failed_is_not_remembered),
 		TEST(fates_are_told_apart_within_one_batch),
 		TEST(a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key),
 		cmocka_unit_test_setup_teardown(

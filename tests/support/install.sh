@@ -2,7 +2,8 @@
 # Python packages in .venv, the jars of Apache Kafka in the cache. Sourced; needs $root and say().
 
 build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
-	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev uthash-dev)
+	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev libxxhash-dev
+	uthash-dev)
 test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)

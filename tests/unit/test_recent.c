@@ -1,0 +1,141 @@
+/* Which duplicates are known to be harmless without a question to the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "store/recent.h"
+
+static int make(void **state)
+{
+	return recent_new((struct recent **)state, NULL);
+}
+
+static int drop(void **state)
+{
+	recent_free(*state);
+	return 0;
+}
+
+static struct message event(const char *source, const char *id, const char *payload)
+{
+	struct message message = { .source = source, .event_id = id };
+
+	if (payload != NULL)
+		message.payload = (struct bytes){ payload, strlen(payload) };
+	(void)snprintf((char *)message.digest, sizeof(message.digest), "%s",
+		payload == NULL ? "" : payload);
+	return message;
+}
+
+static void add(struct recent *recent, const char *source, const char *id, const char *payload)
+{
+	const struct message message = event(source, id, payload);
+
+	recent_add(recent, &message);
+}
+
+static bool has(
+	const struct recent *recent, const char *source, const char *id, const char *payload)
+{
+	const struct message message = event(source, id, payload);
+
+	return recent_has(recent, &message);
+}
+
+static void the_same_again_is_known(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_true(has(*state, "shop", "a", "1"));
+}
+
+static void another_payload_is_not(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_false(has(*state, "shop", "a", "2"));
+	assert_false(has(*state, "shop", "a", ""));
+	assert_false(has(*state, "shop", "a", NULL));
+}
+
+static void nor_is_another_identity(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_false(has(*state, "shop", "b", "1"));
+	assert_false(has(*state, "mall", "a", "1"));
+	assert_false(has(*state, "a", "shop", "1"));
+}
+
+static void a_tombstone_is_not_an_empty_payload(void **state)
+{
+	add(*state, "shop", "a", NULL);
+	assert_true(has(*state, "shop", "a", NULL));
+	assert_false(has(*state, "shop", "a", ""));
+}
+
+static void thousands_are_remembered(void **state)
+{
+	char id[16];
+	size_t known = 0;
+
+	for (int i = 0; i < 40000; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		add(*state, "shop", id, "1");
+	}
+	for (int i = 30000; i < 40000; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		known += has(*state, "shop", id, "1");
+	}
+	assert_true(known > 9900);
+}
+
+static void the_oldest_are_forgotten_first(void **state)
+{
+	char id[16];
+
+	add(*state, "shop", "old", "1");
+	for (int i = 0; i < 200000; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		add(*state, "shop", id, "1");
+	}
+	assert_false(has(*state, "shop", "old", "1"));
+	assert_true(has(*state, "shop", "199999", "1"));
+}
+
+static void everything_can_be_forgotten(void **state)
+{
+	add(*state, "shop", "a", "1");
+	recent_forget(*state);
+	assert_false(has(*state, "shop", "a", "1"));
+}
+
+static void without_memory_there_is_none(void **state)
+{
+	struct recent *recent = NULL;
+
+	(void)state;
+	alloc_fail_at(1);
+	assert_int_equal(recent_new(&recent, NULL), FAULT_MEMORY);
+	assert_true(alloc_fail_never());
+	assert_null(recent);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(the_same_again_is_known, make, drop),
+		cmocka_unit_test_setup_teardown(another_payload_is_not, make, drop),
+		cmocka_unit_test_setup_teardown(nor_is_another_identity, make, drop),
+		cmocka_unit_test_setup_teardown(a_tombstone_is_not_an_empty_payload, make, drop),
+		cmocka_unit_test_setup_teardown(thousands_are_remembered, make, drop),
+		cmocka_unit_test_setup_teardown(the_oldest_are_forgotten_first, make, drop),
+		cmocka_unit_test_setup_teardown(everything_can_be_forgotten, make, drop),
+		cmocka_unit_test(without_memory_there_is_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
