@@ -1,7 +1,7 @@
 #include "ingest/prefetch.h"
 
 #define VERSION_WITH_BACKOFF 0x020200ff
-#define ASK_EVERY            ((size_t)PREFETCH_KIB * 1024 / 4)
+#define ASK_EVERY            ((size_t)PREFETCH_KIB * 1024 / 2)
 #define RECORD_COST          64 /* so that empty records count as well */
 
 bool prefetch_has_backoff(void)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PREFETCH_KIB 8192 /* queued.max.messages.kbytes */
+#define PREFETCH_KIB 4096 /* queued.max.messages.kbytes */
 
 struct prefetch {
 	size_t taken; /* bytes of records since the last question */
