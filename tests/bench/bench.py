@@ -12,6 +12,7 @@ import sys
 from support import kafka
 from support.sidecar import binary
 
+import autovacuum
 import growth
 import idle
 import latency
@@ -26,7 +27,7 @@ from servers import POSTGRES, Servers
 MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
-          growth.GROUP, growth.SNAPSHOT, sidebyside.GROUP]
+          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP]
 
 
 def arguments():
