@@ -87,6 +87,7 @@ struct call {
 struct session {
 	struct dispatch *dispatch;
 	struct bufferevent *bev;
+	int error; /* errno of a read; 0 = none */
 	char id[24];
 	TAILQ_ENTRY(session) link;
 	TAILQ_ENTRY(session) group_link;

@@ -16,9 +16,10 @@
 
 #define HELLO_WITHIN_MS   30000
 #define CLOSE_WITHIN_MS   2000
-#define READ_STEP_BYTES   4096
-#define READ_MAX_BYTES    65536
-/* As much as a socket holds: its reader wakes once for hundreds of messages. */
+#define UNREAD_MAX_BYTES  65536
+#define READ_FIRST_BYTES  4096         /* by libevent 2.1 */
+#define READ_REST_BYTES   (65536 - 64) /* libevent adds a header and rounds up to a power of two */
+/* More than a socket holds unless told otherwise: its reader wakes once for hundreds of messages. */
 #define WRITE_MAX_BYTES   262144
 
 /* Replies that one connection has not read: beyond that it is closed. */
@@ -162,24 +163,29 @@ static void read_lines(struct session *session, struct evbuffer *input)
 	}
 }
 
-/* libevent has read 4 KiB, some sixty verdicts (EVBUFFER_MAX_READ; a larger bufferevent_set_max_single_read() does
- * not change that): the rest at once, not one round of the loop for each. The end of the stream and errors are
- * left to its next read. */
-static void read_on(struct session *session, struct evbuffer *input)
+/* What the connection holds beyond what libevent 2.1 reads at a time (EVBUFFER_MAX_READ), some sixty verdicts: a round
+ * of the loop for each would cost more than reading them. Within libevent's own callback, on its thread, with neither
+ * watermarks nor callbacks on the buffer, adding to the input is what libevent did a moment before. The end of the
+ * stream is left to its next read. */
+static bool read_rest(struct session *session, struct evbuffer *input)
 {
 	struct evbuffer_iovec space;
 	ssize_t n;
+	bool kept = true;
 
-	if (evbuffer_get_length(input) < READ_STEP_BYTES)
-		return;
+	if (evbuffer_get_length(input) < READ_FIRST_BYTES)
+		return true;
 	(void)evbuffer_unfreeze(input, 0);
-	if (evbuffer_reserve_space(input, READ_MAX_BYTES, &space, 1) == 1) {
-		n = recv(bufferevent_getfd(session->bev), space.iov_base, READ_MAX_BYTES,
+	if (evbuffer_reserve_space(input, READ_REST_BYTES, &space, 1) == 1) {
+		n = recv(bufferevent_getfd(session->bev), space.iov_base, READ_REST_BYTES,
 			MSG_DONTWAIT);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			session->error = errno; /* the kernel tells it once */
 		space.iov_len = n < 0 ? 0 : (size_t)n;
-		(void)evbuffer_commit_space(input, &space, 1);
+		kept = evbuffer_commit_space(input, &space, 1) == 0;
 	}
 	(void)evbuffer_freeze(input, 0);
+	return kept;
 }
 
 static void on_readable(struct bufferevent *bev, void *arg)
@@ -189,7 +195,8 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	struct evbuffer *input = bufferevent_get_input(bev);
 	size_t left;
 
-	read_on(session, input);
+	if (!read_rest(session, input))
+		lines_refuse(session, "internal error: what came in was lost");
 	read_lines(session, input);
 	if (session->closing)
 		(void)evbuffer_drain(input, evbuffer_get_length(input));
@@ -201,7 +208,7 @@ static void on_readable(struct bufferevent *bev, void *arg)
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
 		lines_refuse(session, "line too long");
-	else if (dispatch->unread > INPUT_MAX_BYTES && left > READ_MAX_BYTES)
+	else if (dispatch->unread > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
 		lines_refuse(session, "too many unfinished lines on all connections together");
 }
 
@@ -220,7 +227,8 @@ static void on_written(struct bufferevent *bev, void *arg)
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
 	struct session *session = arg;
-	const char *why = what & BEV_EVENT_EOF ? "closed by the handler" : strerror(errno);
+	int error = what & BEV_EVENT_EOF ? session->error : errno;
+	const char *why = error == 0 ? "closed by the handler" : strerror(error);
 
 	(void)bev;
 	log_info("handler_disconnected",

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "base/backoff.h"
@@ -17,7 +15,7 @@ struct fingerprint {
 };
 
 struct recent {
-	uint64_t seed;                         /* nobody outside can make events collide */
+	uint64_t seed;                         /* nobody outside chooses who shares a set */
 	struct fingerprint prints[SETS][WAYS]; /* the latest of each set first */
 };
 
@@ -37,14 +35,11 @@ void recent_free(struct recent *recent)
 	free(recent);
 }
 
-static uint64_t payload_print(const struct message *message)
+static uint64_t payload_print(const struct recent *recent, const struct message *message)
 {
-	uint64_t print = 0;
-
 	if (message->payload.data == NULL)
 		return 0;
-	memcpy(&print, message->digest, sizeof(print));
-	return print | 1;
+	return XXH3_64bits_withSeed(message->digest, sizeof(message->digest), recent->seed) | 1;
 }
 
 static struct fingerprint print_of(const struct recent *recent, const struct message *message)
@@ -55,7 +50,7 @@ static struct fingerprint print_of(const struct recent *recent, const struct mes
 
 	return (struct fingerprint){
 		.event = XXH3_64bits_withSeed(id, strlen(id), seed) | 1,
-		.payload = payload_print(message),
+		.payload = payload_print(recent, message),
 	};
 }
 
@@ -64,12 +59,23 @@ static size_t set_of(struct fingerprint print)
 	return (size_t)(print.event >> 32) % SETS;
 }
 
+/* Where the event is in its set; WAYS: nowhere. */
+static size_t find(const struct fingerprint *set, uint64_t event)
+{
+	size_t i = 0;
+
+	while (i < WAYS && set[i].event != event)
+		i++;
+	return i;
+}
+
 void recent_add(struct recent *recent, const struct message *message)
 {
 	const struct fingerprint print = print_of(recent, message);
 	struct fingerprint *set = recent->prints[set_of(print)];
+	size_t at = find(set, print.event);
 
-	memmove(set + 1, set, (WAYS - 1) * sizeof(*set));
+	memmove(set + 1, set, (at < WAYS ? at : WAYS - 1) * sizeof(*set));
 	set[0] = print;
 }
 
@@ -77,11 +83,9 @@ bool recent_has(const struct recent *recent, const struct message *message)
 {
 	const struct fingerprint print = print_of(recent, message);
 	const struct fingerprint *set = recent->prints[set_of(print)];
-	size_t i = 0;
+	size_t at = find(set, print.event);
 
-	while (i < WAYS && (set[i].event != print.event || set[i].payload != print.payload))
-		i++;
-	return i < WAYS;
+	return at < WAYS && set[at].payload == print.payload;
 }
 
 void recent_forget(struct recent *recent)

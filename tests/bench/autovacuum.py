@@ -1,5 +1,5 @@
 """Do other autovacuum settings of the table than PostgreSQL's make inboxd faster? A longer run, while the
-server vacuums and writes checkpoints as often as it may: in a minute what else takes an hour."""
+server looks every few seconds whether a vacuum is due and writes checkpoints all the time."""
 
 import contextlib
 import functools

@@ -30,6 +30,9 @@ MUTANTS = [
     mutant("R1", "what a failed batch would have stored is remembered",
            edit("src/store/inbox.c", "\trecent_forget(inbox->recent);", "\t(void)inbox;"),
            tests=[INBOX + "a_batch_that_failed_is_not_remembered"]),
+    mutant("R1", "who takes partitions remembers what was stored before",
+           edit("src/store/watermarks.c", "&rows, err);\n\n\trecent_forget(inbox->recent);", "&rows, err);\n"),
+           tests=[INBOX + "whoever_takes_partitions_asks_again"]),
     # R2
     mutant("R2", "ids are small numbers", edit("src/store/instance.c", "(random_u64() >> 33)", "(random_u64() >> 50)"),
            tests=[RULES + "ids_are_drawn_from_all_31_bits"]),

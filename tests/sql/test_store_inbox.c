@@ -119,6 +119,33 @@ static void what_another_stored_is_asked_about_once(void **state)
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
 }
 
+static void what_was_deleted_and_stored_anew_is_what_counts(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a", .payload = "1");
+	run_sql(world, "DELETE FROM inbox.inbox_messages");
+	(void)STORED(world, .id = "a", .payload = "2");
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+}
+
+static void whoever_takes_partitions_asks_again(void **state)
+{
+	struct world *world = *state;
+	const struct partition_ref ref = { "orders", 0 };
+	struct watermarks marks = { NULL, 0 };
+
+	(void)STORED(world, .id = "a", .payload = "1");
+	change_digests(world);
+	OK(inbox_take(world->inbox, &ref, 1, &marks, &err));
+	world->mark.epoch = marks.items[0].epoch;
+	watermarks_free(&marks);
+	(void)STORED(world, .id = "a", .payload = "1");
+	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+}
+
 /* Here the conflict of `b` cannot be kept, and what another instance then stores as `a` is not what we had. */
 static void a_batch_that_failed_is_not_remembered(void **state)
 {
@@ -564,6 +591,8 @@ int main(void)
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
 		TEST(what_was_stored_a_moment_ago_is_not_asked_about),
 		TEST(what_another_stored_is_asked_about_once),
+		TEST(what_was_deleted_and_stored_anew_is_what_counts),
+		TEST(whoever_takes_partitions_asks_again),
 		TEST(a_batch_that_failed_is_not_remembered),
 		TEST(fates_are_told_apart_within_one_batch),
 		TEST(a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key),

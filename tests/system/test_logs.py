@@ -1,6 +1,7 @@
 """The log: repeats are held back and counted, and the level can be changed while it runs."""
 
 import json
+import select
 import signal
 import socket
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from support.process import free_port
 from support.wait import eventually
+from support.wire import Wire, hello_params
 
 
 def put(sidecar, body, path="/log-level", host="127.0.0.1"):
@@ -50,6 +52,18 @@ def test_what_is_still_held_back_is_told_at_the_end(start_inboxd, streams, topic
     assert sidecar.stop() == 0
     assert sum(line["count"] for line in lines(sidecar, "repeats_held_back")) == 20
     assert lines(sidecar, "stopped")
+
+
+@pytest.mark.parametrize("length", [100, 4096, 10000])
+def test_why_a_handler_is_gone_is_told_however_much_it_sent_before(start_inboxd, length):
+    sidecar = start_inboxd(log={"format": "json"})
+    with Wire(sidecar.socket_path) as wire:
+        wire.send_bytes(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello",
+                                    "params": hello_params()}).encode() + b"\n")
+        select.select([wire.socket], [], [])  # it is answered, and does not read that
+        wire.send_bytes(b" " * length)
+    eventually(lambda: lines(sidecar, "handler_disconnected"))
+    assert lines(sidecar, "handler_disconnected")[0]["why"] == "Connection reset by peer"
 
 
 def test_the_level_is_set_over_http(start_inboxd, streams, topic, inbox):

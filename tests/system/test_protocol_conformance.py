@@ -184,6 +184,20 @@ def test_a_line_may_come_in_pieces_and_lines_may_come_together(wire):
     wire.expect_silence(0.2)
 
 
+def test_more_lines_than_are_read_at_a_time_are_all_read(wire):
+    windows = [json.dumps({"jsonrpc": "2.0", "method": "window", "params": {"max_in_flight": number}})
+               for number in range(2000)]
+    lines = [json.dumps(request("hello", hello_params())), *windows,
+             json.dumps(request("drain", request_id=2))]
+    text = "\n".join(lines).encode()
+    assert len(text) > 2 * 65536
+    wire.send_bytes(text[:-9])
+    assert wire.read_line()["id"] == 1
+    wire.expect_silence(0.2)
+    wire.send_bytes(text[-9:] + b"\n")
+    assert wire.read_line() == {"jsonrpc": "2.0", "id": 2, "result": {"in_flight": 0}}
+
+
 def test_a_carriage_return_at_the_end_of_a_line_is_white_space(wire):
     wire.send_bytes(json.dumps(request("hello", hello_params())).encode() + b"\r\n")
     assert "result" in wire.read_line()

@@ -70,6 +70,44 @@ static void nor_is_another_identity(void **state)
 	assert_false(has(*state, "a", "shop", "1"));
 }
 
+static void what_replaced_it_counts(void **state)
+{
+	add(*state, "shop", "a", "1");
+	add(*state, "shop", "a", "2");
+	assert_false(has(*state, "shop", "a", "1"));
+	assert_true(has(*state, "shop", "a", "2"));
+}
+
+static void add_numbers(struct recent *recent, int count)
+{
+	char id[16];
+
+	for (int i = 0; i < count; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		add(recent, "shop", id, "1");
+	}
+}
+
+static int count_known(const struct recent *recent, int from, int to)
+{
+	char id[16];
+	int known = 0;
+
+	for (int i = from; i < to; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		known += has(recent, "shop", id, "1");
+	}
+	return known;
+}
+
+static void what_is_added_again_takes_no_more_room(void **state)
+{
+	add_numbers(*state, 2000);
+	for (int i = 0; i < 10; i++)
+		add_numbers(*state, 200);
+	assert_int_equal(count_known(*state, 0, 2000), 2000);
+}
+
 static void a_tombstone_is_not_an_empty_payload(void **state)
 {
 	add(*state, "shop", "a", NULL);
@@ -79,29 +117,14 @@ static void a_tombstone_is_not_an_empty_payload(void **state)
 
 static void thousands_are_remembered(void **state)
 {
-	char id[16];
-	size_t known = 0;
-
-	for (int i = 0; i < 40000; i++) {
-		(void)snprintf(id, sizeof(id), "%d", i);
-		add(*state, "shop", id, "1");
-	}
-	for (int i = 30000; i < 40000; i++) {
-		(void)snprintf(id, sizeof(id), "%d", i);
-		known += has(*state, "shop", id, "1");
-	}
-	assert_true(known > 9900);
+	add_numbers(*state, 40000);
+	assert_true(count_known(*state, 30000, 40000) > 9900);
 }
 
 static void the_oldest_are_forgotten_first(void **state)
 {
-	char id[16];
-
 	add(*state, "shop", "old", "1");
-	for (int i = 0; i < 200000; i++) {
-		(void)snprintf(id, sizeof(id), "%d", i);
-		add(*state, "shop", id, "1");
-	}
+	add_numbers(*state, 200000);
 	assert_false(has(*state, "shop", "old", "1"));
 	assert_true(has(*state, "shop", "199999", "1"));
 }
@@ -130,6 +153,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_same_again_is_known, make, drop),
 		cmocka_unit_test_setup_teardown(another_payload_is_not, make, drop),
 		cmocka_unit_test_setup_teardown(nor_is_another_identity, make, drop),
+		cmocka_unit_test_setup_teardown(what_replaced_it_counts, make, drop),
+		cmocka_unit_test_setup_teardown(what_is_added_again_takes_no_more_room, make, drop),
 		cmocka_unit_test_setup_teardown(a_tombstone_is_not_an_empty_payload, make, drop),
 		cmocka_unit_test_setup_teardown(thousands_are_remembered, make, drop),
 		cmocka_unit_test_setup_teardown(the_oldest_are_forgotten_first, make, drop),
