@@ -131,7 +131,7 @@ MUTANTS = [
     # R7
     mutant("R7", "done does not name its claim",
            edit("sql/queries/settle_done.sql", " AND m.delivery_count = $3::int", " AND $3::int IS NOT NULL"),
-           tests=[SETTLE + "another_claim_of_the_row_is_lost"]),
+           tests=[SETTLE + "another_claim_of_every_row_is_lost"]),
     mutant("R7", "other verdicts do not name their instance",
            edit("sql/queries/settle_verdicts.sql", "m.claimed_by = $1::int AND m.delivery_count",
                 "$1::int IS NOT NULL AND m.delivery_count"),
@@ -148,7 +148,7 @@ MUTANTS = [
            edit("sql/queries/claim_due.sql", "greatest(m.delivery_count + 1, 2)", "greatest(m.delivery_count, 2)"),
            tests=[RULES + "each_claim_of_a_row_has_another_number"]),
     mutant("R7", "a replay remembers its attempts",
-           edit("sql/migrations/0002_operators.sql",
+           edit("sql/migrations/0007_telling.sql",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n"
                 "        retry_count = 0, crash_count = 0, rescue_count = 0, ",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n        "),

@@ -277,6 +277,22 @@ static void another_claim_of_the_row_is_lost(void **state)
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
 
+/* All of them in the fast statement: each has the count that most have. */
+static void another_claim_of_every_row_is_lost(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[] = {
+		verdict(STORED(world, .id = "a"), 2, SETTLE_PROCESSED),
+		verdict(STORED(world, .id = "b"), 2, SETTLE_PROCESSED),
+	};
+
+	settle(world, rows, 2);
+	assert_int_equal(rows[0].fate, SETTLE_LOST);
+	assert_int_equal(rows[1].fate, SETTLE_LOST);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
+}
+
 static void settling_twice_finds_it_completed(void **state)
 {
 	struct world *world = *state;
@@ -463,6 +479,7 @@ int main(void)
 		TEST(a_long_error_is_cut_in_the_history),
 		TEST(what_is_too_slow_at_once_is_settled_in_halves),
 		TEST(another_claim_of_the_row_is_lost),
+		TEST(another_claim_of_every_row_is_lost),
 		TEST(settling_twice_finds_it_completed),
 		TEST(settling_dead_twice_stays_settled),
 		TEST(a_handlers_own_completion_is_found),
