@@ -173,7 +173,7 @@ static bool read_rest(struct session *session, struct evbuffer *input)
 	ssize_t n;
 	bool kept = true;
 
-	if (evbuffer_get_length(input) < READ_FIRST_BYTES)
+	if (session->closing || evbuffer_get_length(input) < READ_FIRST_BYTES)
 		return true;
 	(void)evbuffer_unfreeze(input, 0);
 	if (evbuffer_reserve_space(input, READ_REST_BYTES, &space, 1) == 1) {

@@ -122,6 +122,7 @@ static size_t take_differing(struct inbox *inbox, const struct batch *batch, siz
 	return (size_t)kept;
 }
 
+/* Of the duplicates in `items` those remain that bring another payload. */
 static int keep_conflicts(struct inbox *inbox, const struct batch *batch, size_t *items,
 	size_t *count, struct err *err)
 {

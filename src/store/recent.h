@@ -25,7 +25,7 @@ void recent_free(struct recent *recent);
 /* From now on with this payload. */
 void recent_add(struct recent *recent, const struct message *message);
 /* Same source and event id, and the payload it was last added with (absent is not empty), but for a collision of
- * two hashes of 64 bits. */
+ * two hashes of 63 bits. */
 bool recent_has(const struct recent *recent, const struct message *message);
 /* All of them. */
 void recent_forget(struct recent *recent);

@@ -78,12 +78,18 @@ static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
 static void insert_elsewhere(struct world *world, const char *id, const char *payload)
 {
 	run_sql(world,
-		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, "
-		"kafka_offset,"
-		" payload, payload_digest) SELECT 'shop', '%s', 'orders', 0, 7, p, "
-		"substr(sha256(p), 1, 16)"
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, payload, payload_digest)"
+		" SELECT 'shop', '%s', 'orders', 0, 7, p, substr(sha256(p), 1, 16)"
 		" FROM (SELECT convert_to('%s', 'UTF8') AS p) payload",
 		id, payload);
+}
+
+/* inbox.refuse(), for a trigger. */
+static void make_refuse(struct world *world)
+{
+	run_sql(world, "CREATE FUNCTION inbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		       " RAISE EXCEPTION 'no'; END $$");
 }
 
 static void change_digests(struct world *world)
@@ -152,8 +158,7 @@ static void a_batch_that_failed_is_not_remembered(void **state)
 	struct world *world = *state;
 
 	(void)STORED(world, .id = "b", .payload = "1");
-	run_sql(world, "CREATE FUNCTION inbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-		       " RAISE EXCEPTION 'no'; END $$");
+	make_refuse(world);
 	run_sql(world, "CREATE TRIGGER refuse BEFORE INSERT ON inbox.inbox_conflicts"
 		       " FOR EACH ROW EXECUTE FUNCTION inbox.refuse()");
 	batch_clear(&world->batch);
@@ -562,8 +567,7 @@ static void a_refused_commit_takes_the_batch_behind_with_it(void **state)
 	struct world *world = *state;
 	struct batch first;
 
-	run_sql(world, "CREATE FUNCTION inbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-		       " RAISE EXCEPTION 'no'; END $$");
+	make_refuse(world);
 	run_sql(world, "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON inbox.inbox_messages"
 		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event_id = 'a')"
 		       " EXECUTE FUNCTION inbox.refuse()");

@@ -60,7 +60,7 @@ def test_why_a_handler_is_gone_is_told_however_much_it_sent_before(start_inboxd,
     with Wire(sidecar.socket_path) as wire:
         wire.send_bytes(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello",
                                     "params": hello_params()}).encode() + b"\n")
-        select.select([wire.socket], [], [])  # it is answered, and does not read that
+        assert select.select([wire.socket], [], [], 15)[0]  # it is answered, and does not read that
         wire.send_bytes(b" " * length)
     eventually(lambda: lines(sidecar, "handler_disconnected"))
     assert lines(sidecar, "handler_disconnected")[0]["why"] == "Connection reset by peer"

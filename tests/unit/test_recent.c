@@ -147,18 +147,20 @@ static void without_memory_there_is_none(void **state)
 	assert_null(recent);
 }
 
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make, drop)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_same_again_is_known, make, drop),
-		cmocka_unit_test_setup_teardown(another_payload_is_not, make, drop),
-		cmocka_unit_test_setup_teardown(nor_is_another_identity, make, drop),
-		cmocka_unit_test_setup_teardown(what_replaced_it_counts, make, drop),
-		cmocka_unit_test_setup_teardown(what_is_added_again_takes_no_more_room, make, drop),
-		cmocka_unit_test_setup_teardown(a_tombstone_is_not_an_empty_payload, make, drop),
-		cmocka_unit_test_setup_teardown(thousands_are_remembered, make, drop),
-		cmocka_unit_test_setup_teardown(the_oldest_are_forgotten_first, make, drop),
-		cmocka_unit_test_setup_teardown(everything_can_be_forgotten, make, drop),
+		TEST(the_same_again_is_known),
+		TEST(another_payload_is_not),
+		TEST(nor_is_another_identity),
+		TEST(what_replaced_it_counts),
+		TEST(what_is_added_again_takes_no_more_room),
+		TEST(a_tombstone_is_not_an_empty_payload),
+		TEST(thousands_are_remembered),
+		TEST(the_oldest_are_forgotten_first),
+		TEST(everything_can_be_forgotten),
 		cmocka_unit_test(without_memory_there_is_none),
 	};
 
