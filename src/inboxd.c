@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "life.h"
 #include "model/meters.h"
 #include "signals.h"
@@ -71,6 +72,7 @@ static int prepare(struct daemon *daemon, struct err *err)
 	int r = supervision_init(&daemon->supervision, err);
 
 	descriptors_raise();
+	process_wait_for_turn();
 	if (r == 0)
 		r = signals_start(daemon, err);
 	if (r == 0)

@@ -2,6 +2,7 @@
 #include "base/process.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -63,4 +64,12 @@ void process_usage(struct process_usage *out)
 		.max_fds = (double)descriptors_limit(),
 	};
 	read_memory(out);
+}
+
+void process_wait_for_turn(void)
+{
+	struct sched_param priority = { .sched_priority = 0 };
+
+	if (sched_getscheduler(0) == SCHED_OTHER)
+		(void)sched_setscheduler(0, SCHED_BATCH, &priority);
 }

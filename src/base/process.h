@@ -1,4 +1,4 @@
-/* What the kernel says of this process. Reads /proc, which does not wait. Any thread. */
+/* This process and the kernel. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -11,6 +11,15 @@ struct process_usage {
 	double max_fds;
 };
 
+/* Reads /proc, which does not wait. Any thread. */
 void process_usage(struct process_usage *out);
+
+/*
+ * Threads made from now on by the caller do not put aside who runs when they wake up, but wait for a CPU that is
+ * free or the end of a time slice (SCHED_BATCH, sched(7)); their share of the CPUs stays what it is. Leaves another
+ * policy that somebody has chosen. Where the kernel or a seccomp filter refuses, nothing changes. Before
+ * the first thread.
+ */
+void process_wait_for_turn(void);
 
 #endif

@@ -99,8 +99,9 @@ def allowed(service):
 
 def test_the_unit_lets_through_every_system_call_of_a_message(installed, deploy, start_inboxd, handler, streams,
                                                               topic, inbox, monkeypatch, tmp_path):
+    assert "\nCPUSchedulingPolicy=batch\n" in (deploy / "systemd/inboxd.service").read_text()
     traced, program = tmp_path / "traced", tmp_path / "inboxd"
-    program.write_text(f'#!/bin/sh\nexec strace -D -f -qq -o {traced} {installed}/usr/bin/inboxd "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec chrt --batch 0 strace -D -f -qq -o {traced} {installed}/usr/bin/inboxd "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("INBOXD_BINARY", str(program))
     sidecar = start_inboxd()
