@@ -3,7 +3,7 @@
  *
  * What is fetched ahead takes memory, and it need only last until the next answer of a broker. But before
  * 2.2 a thread of librdkafka that found the prefetch full looks again only after a second, or when anything
- * else happens on its broker's connection. So every few megabytes something does: a question that nobody
+ * else happens on its broker's connection. So every megabyte something does: a question that nobody
  * waits for. From 2.2 on the pause is a setting (fetch.queue.backoff.ms).
  */
 #ifndef INGEST_PREFETCH_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PREFETCH_KIB 4096 /* queued.max.messages.kbytes */
+#define PREFETCH_KIB 2048 /* queued.max.messages.kbytes */
 
 struct prefetch {
 	size_t taken; /* bytes of records since the last question */
