@@ -14,17 +14,24 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ROUND_MS = 100, SLOTS_FIRST = 1 << 16 };
 
+/* Where a text starts, and a part of its hash: most other texts are told apart without reading them. */
+struct slot {
+	uint64_t start : 40; /* offset + 1; 0 = free */
+	uint64_t tag : 24;
+};
+
 /* The set of identities: texts one behind the other, and a table of where each starts. */
 struct identities {
 	char *texts;
 	size_t length, capacity;
-	size_t *slots; /* offset + 1; 0 = free */
+	struct slot *slots;
 	size_t slot_count;
 	uint64_t count;
 };
@@ -64,13 +71,25 @@ static uint64_t hash(const char *text, size_t length)
 	return h ^ h >> 29;
 }
 
-/* The slot that holds this text, or the free one where it belongs. */
-static size_t *find_slot(const struct identities *seen, const char *text)
+static bool is_place_of(
+	const struct identities *seen, const struct slot *slot, uint64_t h, const char *text)
 {
-	size_t i = hash(text, strlen(text)) & (seen->slot_count - 1);
+	if (slot->start == 0)
+		return true;
+	return slot->tag == h >> 40 && strcmp(seen->texts + slot->start - 1, text) == 0;
+}
 
-	while (seen->slots[i] != 0 && strcmp(seen->texts + seen->slots[i] - 1, text) != 0)
+/* The place of the text at this offset: start == 0 unless the same one is there already. */
+static struct slot *find_slot(const struct identities *seen, size_t offset)
+{
+	const char *text = seen->texts + offset;
+	const uint64_t h = hash(text, strlen(text));
+	size_t i = h & (seen->slot_count - 1);
+
+	while (!is_place_of(seen, &seen->slots[i], h, text))
 		i = (i + 1) & (seen->slot_count - 1);
+	if (seen->slots[i].start == 0)
+		seen->slots[i].tag = h >> 40;
 	return &seen->slots[i];
 }
 
@@ -80,11 +99,11 @@ static void grow_slots(struct identities *seen)
 	seen->slot_count = seen->slot_count == 0 ? SLOTS_FIRST : seen->slot_count * 2;
 	seen->slots = must(calloc(seen->slot_count, sizeof(*seen->slots)));
 	for (size_t at = 0; at < seen->length; at += strlen(seen->texts + at) + 1)
-		*find_slot(seen, seen->texts + at) = at + 1;
+		find_slot(seen, at)->start = at + 1;
 }
 
 /* Writes the identity behind the texts, without taking it in. */
-static char *put_candidate(struct identities *seen, const char *source, const char *id)
+static void put_candidate(struct identities *seen, const char *source, const char *id)
 {
 	const size_t source_length = strlen(source);
 	const size_t id_length = strlen(id);
@@ -100,22 +119,20 @@ static char *put_candidate(struct identities *seen, const char *source, const ch
 	at[source_length] = '\x1f';
 	memcpy(at + source_length + 1, id, id_length);
 	at[needed - 1] = '\0';
-	return at;
 }
 
 static void take_in(struct identities *seen, const char *source, const char *id)
 {
-	size_t *slot;
-	char *text;
+	struct slot *slot;
 
 	if (seen->count * 2 >= seen->slot_count)
 		grow_slots(seen);
-	text = put_candidate(seen, source, id);
-	slot = find_slot(seen, text);
-	if (*slot != 0)
+	put_candidate(seen, source, id);
+	slot = find_slot(seen, seen->length);
+	if (slot->start != 0)
 		return;
-	*slot = seen->length + 1;
-	seen->length += strlen(text) + 1;
+	slot->start = seen->length + 1;
+	seen->length += strlen(seen->texts + seen->length) + 1;
 	seen->count++;
 }
 
