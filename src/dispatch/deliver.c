@@ -8,6 +8,19 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
+#define CACHE_LINE    ((size_t)64)
+#define MESSAGE_BYTES ((size_t)768) /* most are not larger, with all they point to */
+
+/* Another CPU wrote the messages, and a batch of them outgrows the nearest caches: reading one costs half a
+ * microsecond of waiting. So the next is asked for while this one is written. Only a hint: any address will do. */
+static void fetch_ahead(const struct entry *next)
+{
+	if (next == NULL)
+		return;
+	for (size_t at = 0; at < MESSAGE_BYTES; at += CACHE_LINE)
+		__builtin_prefetch((const char *)next->message + at);
+}
+
 /* By deadline; the same timeout for all, so the place is nearly always the end. */
 static void insert_by_deadline(struct session *session, struct entry *entry)
 {
@@ -151,6 +164,7 @@ static void deliver_one(struct session *session, struct entry *entry)
 	struct head_texts texts;
 	struct delivery_head head;
 
+	fetch_ahead(TAILQ_FIRST(&session->handler->ready));
 	open_entry(session, entry);
 	head = head_of(dispatch, entry, &texts);
 	buf_reset(&dispatch->line);
@@ -177,6 +191,7 @@ static void deliver_batch(struct session *session, struct entry **entries, size_
 	for (size_t i = 0; i < count; i++) {
 		struct delivery_head head;
 
+		fetch_ahead(i + 1 < count ? entries[i + 1] : NULL);
 		open_entry(session, entries[i]);
 		if (!ok)
 			continue;
