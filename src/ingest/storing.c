@@ -273,7 +273,7 @@ static void was_not_stored(
 	mark_doubt(ingest);
 	if (r == INBOX_MOVED)
 		outage_doubt(ingest);
-	else
+	else if (!ingest->outage.down) /* else the batch behind met it, and has said so */
 		outage_begin(ingest, err);
 }
 

@@ -203,6 +203,8 @@ int db_depart(struct db *db, struct err *err)
 	int r;
 
 	census_move(&db->census, CENSUS_BUSY);
+	if (FAULT_ERROR("error_before_depart"))
+		link_close(db->link);
 	r = link_depart(db->link, db->timeout_ms, err);
 	if (r != 0)
 		note_state(db);

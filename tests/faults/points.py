@@ -47,4 +47,4 @@ AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "befor
            "stop_dispatch_done", "before_goodbye", "after_goodbye"]
 # The connection is lost, or what was committed is not heard of: {error: at which hits}.
 ERRORS = {"error_before_commit": (1, 4, 9), "error_after_commit": (1, 4, 9), "error_after_store": (1, 2),
-          "error_after_settle": (1, 2), "error_after_claim": (1, 2)}
+          "error_before_depart": (1, 4), "error_after_settle": (1, 2), "error_after_claim": (1, 2)}

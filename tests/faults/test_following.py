@@ -7,6 +7,7 @@ import pytest
 import points
 from fleet import LEASE_MS
 from support.wait import eventually
+from whole import log_events
 
 BACKLOG = 600
 BATCH = 5
@@ -55,7 +56,7 @@ def test_killed(fleet, point, nth):
     ends_clean(fleet)
 
 
-LOST = ["error_before_commit", "error_after_commit", "error_after_store"]
+LOST = ["error_before_commit", "error_after_commit", "error_after_store", "error_before_depart"]
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -76,6 +77,21 @@ def test_each_commit_ahead_is_lost_for_a_while(fleet, error):
     one.arm(f"{FOLLOWS} delay:1 *", f"{error} error *")
     fleet.produce(BACKLOG, kind="done")
     eventually(lambda: one.hits().count((error, "error")) >= 4, what=f"four times {error}")
+    ends_clean(fleet)
+
+
+def test_a_connection_lost_under_two_batches_is_one_outage(fleet):
+    """The batch behind cannot be sent, and then the COMMIT ahead is not answered."""
+    one = at_rest(fleet)
+    one.arm("before_insert delay:1 *", f"{FOLLOWS} delay:1 *",
+            *(f"error_before_depart error {nth}" for nth in (12, 40, 70)))
+    fleet.produce(BACKLOG, kind="done")
+    eventually(lambda: one.hits().count(("error_before_depart", "error")) == 3, what="three lost connections")
+    fleet.wait_done()
+    passed = [point for point, _ in one.hits()]
+    behind = [passed[at + 1] == FOLLOWS for at, point in enumerate(passed) if point == "error_before_depart"]
+    assert any(behind)
+    assert len(log_events(one.sidecar, "database_lost")) == 3
     ends_clean(fleet)
 
 
