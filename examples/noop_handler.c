@@ -71,7 +71,7 @@ static uint64_t hash(const char *text, size_t length)
 	return h ^ h >> 29;
 }
 
-static bool is_place_of(
+static bool fits(
 	const struct identities *seen, const struct slot *slot, uint64_t h, const char *text)
 {
 	if (slot->start == 0)
@@ -79,14 +79,15 @@ static bool is_place_of(
 	return slot->tag == h >> 40 && strcmp(seen->texts + slot->start - 1, text) == 0;
 }
 
-/* The place of the text at this offset: start == 0 unless the same one is there already. */
+/* The slot of the text at this offset, one that is free given its tag: start == 0 unless the same one is
+ * there already. */
 static struct slot *find_slot(const struct identities *seen, size_t offset)
 {
 	const char *text = seen->texts + offset;
 	const uint64_t h = hash(text, strlen(text));
 	size_t i = h & (seen->slot_count - 1);
 
-	while (!is_place_of(seen, &seen->slots[i], h, text))
+	while (!fits(seen, &seen->slots[i], h, text))
 		i = (i + 1) & (seen->slot_count - 1);
 	if (seen->slots[i].start == 0)
 		seen->slots[i].tag = h >> 40;

@@ -15,8 +15,8 @@ struct process_usage {
 void process_usage(struct process_usage *out);
 
 /*
- * Threads made from now on by the caller do not put aside who runs when they wake up, but wait for a CPU that is
- * free or the end of a time slice (SCHED_BATCH, sched(7)); their share of the CPUs stays what it is. Leaves another
+ * Threads made from now on by the caller do not interrupt whoever is running when they wake up, but wait for a free CPU
+ * or the end of a time slice (SCHED_BATCH, sched(7)); their share of the CPUs stays what it is. Leaves another
  * policy that somebody has chosen. Where the kernel or a seccomp filter refuses, nothing changes. Before
  * the first thread.
  */

@@ -13,7 +13,7 @@
 
 /* Another CPU wrote the messages, and a batch of them outgrows the nearest caches: reading one costs half a
  * microsecond of waiting. So the next is asked for while this one is written. Only a hint: any address will do. */
-static void fetch_ahead(const struct entry *next)
+static void warm_next(const struct entry *next)
 {
 	if (next == NULL)
 		return;
@@ -164,7 +164,7 @@ static void deliver_one(struct session *session, struct entry *entry)
 	struct head_texts texts;
 	struct delivery_head head;
 
-	fetch_ahead(TAILQ_FIRST(&session->handler->ready));
+	warm_next(TAILQ_FIRST(&session->handler->ready));
 	open_entry(session, entry);
 	head = head_of(dispatch, entry, &texts);
 	buf_reset(&dispatch->line);
@@ -191,7 +191,7 @@ static void deliver_batch(struct session *session, struct entry **entries, size_
 	for (size_t i = 0; i < count; i++) {
 		struct delivery_head head;
 
-		fetch_ahead(i + 1 < count ? entries[i + 1] : NULL);
+		warm_next(i + 1 < count ? entries[i + 1] : NULL);
 		open_entry(session, entries[i]);
 		if (!ok)
 			continue;

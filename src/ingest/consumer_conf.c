@@ -106,9 +106,13 @@ static int set_table(
 	return 0;
 }
 
-static int set_prefetch(rd_kafka_conf_t *conf, struct err *err)
+/* With client.rack records come from brokers that prefetch.c does not wake: then librdkafka's own default. */
+static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
-	if (set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
+	bool wakes =
+		prefetch_has_backoff() || *consumer_conf_value(config, "client.rack", "") == '\0';
+
+	if (wakes && set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
 		return FAULT_CONFIG;
 	return prefetch_has_backoff() ? set_number(conf, "fetch.queue.backoff.ms", 10, err) : 0;
 }
@@ -220,7 +224,7 @@ int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct
 
 	if (check_needed(config, err) < 0 ||
 		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
-		set_strategy(conf, config, err) < 0 || set_prefetch(conf, err) < 0 ||
+		set_strategy(conf, config, err) < 0 || set_prefetch(conf, config, err) < 0 ||
 		set_receive(conf, config, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
 		set_debug(conf, err) < 0 ||
 		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)

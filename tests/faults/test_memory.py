@@ -106,8 +106,7 @@ def test_memory_does_not_grow_with_time(start_inboxd, streams, inbox, make_topic
                                         handler, long_run):
     topic = make_topic(PARTITIONS)
     # Budgets of a few thousand messages are filled in the first round, not by and by.
-    sidecar = start_inboxd(kafka={"topics": [topic], "queued.max.messages.kbytes": 16384},
-                           inbox={"max_claimed": 2000}, worker={"claim_batch": 500},
+    sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"max_claimed": 2000}, worker={"claim_batch": 500},
                            retry={"max_attempts": 20, "max_crashes": 20})
     soak = Soak(sidecar, streams, inbox, topic, Connections(noop_handler, handler))
     warm_up, rounds = ROUNDS[long_run]
@@ -134,7 +133,7 @@ def large(number):
 # What may be in memory at once with the configuration below. Each line is a limit of its own.
 BOUND = sum((
     40 * MIB,            # the program itself, its libraries, idle connections
-    16 * MIB + 2 * LARGEST,  # librdkafka: queued.max.messages.kbytes, gone over by one answer
+    2 * MIB + 2 * LARGEST,   # librdkafka: what is fetched ahead, gone over by an answer of each partition
     3 * LARGEST,         # the batch being stored: the message, its parameters, libpq's buffer
     2 * LARGEST,         # inbox.max_claimed_bytes
     2 * LARGEST,         # a claim on its way: libpq's result and the message made of it
@@ -145,8 +144,7 @@ BOUND = sum((
 def test_messages_of_the_largest_size_stay_within_the_budgets(start_inboxd, streams, inbox,
                                                               make_topic, handler):
     topic = make_topic(2, max_message_bytes=33554432)
-    sidecar = start_inboxd(kafka={"topics": [topic], "queued.max.messages.kbytes": 16384},
-                           inbox={"max_claimed_bytes": "32MiB"},
+    sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"max_claimed_bytes": "32MiB"},
                            ingest={"max_payload": "16MiB"})
     script = {"open": False}
     client = handler(sidecar, lambda delivery: DONE if script["open"] else NEVER,
