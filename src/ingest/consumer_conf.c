@@ -109,10 +109,10 @@ static int set_table(
 /* With client.rack records come from brokers that prefetch.c does not wake: then librdkafka's own default. */
 static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
-	bool wakes =
+	bool little_will_do =
 		prefetch_has_backoff() || *consumer_conf_value(config, "client.rack", "") == '\0';
 
-	if (wakes && set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
+	if (little_will_do && set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
 		return FAULT_CONFIG;
 	return prefetch_has_backoff() ? set_number(conf, "fetch.queue.backoff.ms", 10, err) : 0;
 }

@@ -273,8 +273,8 @@ static void was_not_stored(
 	mark_doubt(ingest);
 	if (r == INBOX_MOVED)
 		outage_doubt(ingest);
-	else if (!ingest->outage.down) /* else the batch behind met it, and has said so */
-		outage_begin(ingest, err);
+	else if (r != INBOX_UNKNOWN || !ingest->outage.down)
+		outage_begin(ingest, err); /* unless the batch behind has said so */
 }
 
 static void note_end(struct ingest *ingest, struct flight *flight, int r, struct err *err)

@@ -28,8 +28,8 @@ UNDER_LOAD = {
 LONG_DELAYS = ["after_insert_before_commit", "before_settle", "after_claim", "after_answer",
                "before_heartbeat"]
 # Reached while batches follow one another: {point: at which hit}.
-FOLLOWING = {"behind_commit": 10, "before_insert": 12, "after_insert_before_commit": 12,
-             "after_commit_before_offset": 12, "before_queue": 12}
+FOLLOWING = {"behind_commit": 10, "before_insert": 30, "after_insert_before_commit": 30,
+             "after_commit_before_offset": 30, "before_queue": 30}
 # Reached when the answer to a COMMIT was lost: {point: the error before it}.
 IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_store",
             "before_rescue_of_own": "error_after_claim", "after_rescue_of_own": "error_after_claim"}
