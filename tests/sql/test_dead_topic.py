@@ -5,6 +5,7 @@ import pytest
 from statements import text
 from test_functions import insert
 from test_operators import dead, value, waiting
+from test_retention import left
 
 
 @pytest.fixture
@@ -155,6 +156,39 @@ def test_retention_can_be_told_to_leave_what_was_not_produced(db, what, left):
     dead(db, "by hand", dead_at="2026-01-01", claimed_by=None)
     db.execute("SELECT inbox.retain(1, %s, 1000, 100)", [what])
     assert {row[0] for row in db.execute("SELECT event_id FROM inbox.inbox_messages")} == left
+
+
+def retained(db, most=10):
+    """(rows deleted, whether more may follow at once)"""
+    return db.execute("SELECT affected, more FROM inbox.retain(1, 'dead_produced', 1000, %s)", [most]).fetchone()
+
+
+def old_deaths(db, first, last, **columns):
+    for number in range(first, last):
+        dead(db, f"{number:02}", dead_at=f"2026-01-01 00:00:{number:02}", **columns)
+
+
+def test_what_was_produced_goes_however_much_before_it_was_not(db):
+    old_deaths(db, 0, 25)
+    db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = dead_at WHERE event_id >= '20' OR event_id = '07'")
+    assert [retained(db) for _ in range(3)] == [(1, True), (0, True), (5, False)]
+    assert left(db) == {f"{number:02}" for number in range(20) if number != 7}
+
+
+def test_what_is_produced_behind_the_place_goes_the_next_time_round(db):
+    old_deaths(db, 0, 15)
+    assert retained(db) == (0, True)
+    db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = dead_at WHERE event_id IN ('03', '12')")
+    assert retained(db) == (1, False)
+    assert retained(db) == (1, True)
+    assert left(db) == {f"{number:02}" for number in range(15) if number not in (3, 12)}
+
+
+def test_deaths_of_one_moment_are_each_looked_at(db):
+    for name in "abcdefgh":
+        dead(db, name, dead_at="2026-01-01", dead_topic_at="2026-01-01" if name in "dh" else None)
+    assert [retained(db, 3) for _ in range(3)] == [(0, True), (1, True), (1, False)]
+    assert left(db) == set("abcefg")
 
 
 def test_the_view_shows_every_column_of_the_table(db):

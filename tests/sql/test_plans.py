@@ -187,6 +187,16 @@ def test_a_batch_of_retention_costs_its_rows_and_not_the_table(full):
         assert full.explain("retain", 1, what, 0, 1000).pages() < 15_000, f"{what}: a thousand rows"
 
 
+def test_a_batch_of_dead_rows_that_stay_costs_those_rows(db, full):
+    """However many the dead topic has not heard of, one batch reads the next of them along their index."""
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = NULL, claimed_by = 1,"
+               " dead_at = '2026-01-01' WHERE seq > %s", [ROWS - 20_000])
+    for _ in range(4):
+        plan = full.explain("retain", 1, "dead_produced", 1000, 100)
+        assert plan.pages() < 1000
+        assert full.run("retain", 1, "dead_produced", 1000, 100) == [(True, 0, True)]
+
+
 def test_a_walk_does_not_come_by_what_it_deleted_again(db, full):
     """Deleted rows that no vacuum has taken away lie before the walk's place, not on its way."""
     def batch():
