@@ -327,8 +327,9 @@ int life_run(struct daemon *daemon, struct err *err)
 
 	if (r != 0)
 		return r == REGISTRATION_STOPPED ? 0 : r;
-	atomic_store(&daemon->supervision.fenced, false);           /* said of the life before */
-	atomic_store(&daemon->health.heartbeat_ms, clock_now_ms()); /* registering was the first */
+	atomic_store(&daemon->supervision.fenced, false); /* said of the life before */
+	/* Registering was the first heartbeat. */
+	atomic_store(&daemon->health.heartbeat_ms, life.instance.sent_ms);
 	r = begin(daemon, &life, err);
 	if (r != 0) {
 		watch_the_end(daemon, &watchdog, r);

@@ -199,8 +199,9 @@ struct dispatch {
 	struct lanes lanes;
 	struct holds holds;
 	STAILQ_HEAD(, arrival) arrivals;
-	uint64_t tenure;  /* how often a partition has gone */
-	struct job *late; /* a claim that waits for a batch on its way; NULL: none does */
+	uint64_t tenure;    /* how often a partition has gone */
+	struct job *late;   /* a claim that waits for a batch on its way; NULL: none does */
+	bool suspects_wait; /* for a lease: a connection is empty, and its suspect was not served */
 
 	struct routing *routing;
 	struct handler *handlers;
@@ -318,6 +319,8 @@ void handlers_fini(struct dispatch *dispatch);
 /* pump.c */
 /* Hands out whatever may be handed out. */
 void pump_run(struct dispatch *dispatch, int64_t now_ms);
+/* Without a heartbeat for a lease, another instance may hold everything by now (rule R6): nothing is delivered. */
+bool pump_has_lease(const struct dispatch *dispatch, int64_t now_ms);
 /* The connection with the fewest open deliveries among those that fit, or NULL. */
 struct session *pump_least_busy(
 	const struct handler *handler, bool (*fits)(const struct session *));
@@ -330,6 +333,8 @@ void suspects_reserve(struct dispatch *dispatch, struct handler *handler);
 /* The connection may be empty now: then the suspect that waits for that can have its crash count
  * raised, or is delivered. */
 void suspects_serve(struct session *session);
+/* There is a lease: those that could not be served without one are. */
+void suspects_resume(struct dispatch *dispatch);
 /* A suspect's crash count is raised (or its claim was lost, then the entry is gone already). */
 void suspects_raised(struct dispatch *dispatch, struct entry *entry);
 /* The connection is gone, or the suspect cannot be delivered there any more: it is ready again. */

@@ -126,8 +126,7 @@ static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t
 	return true;
 }
 
-/* Without a heartbeat for a lease, another instance may hold everything by now (rule R6). */
-static bool has_lease(const struct dispatch *dispatch, int64_t now_ms)
+bool pump_has_lease(const struct dispatch *dispatch, int64_t now_ms)
 {
 	return now_ms - atomic_load(&dispatch->options.health->heartbeat_ms) <
 	       dispatch->options.config->worker.lease;
@@ -139,8 +138,9 @@ void pump_run(struct dispatch *dispatch, int64_t now_ms)
 	bool moved = true;
 
 	if (dispatch_is_stopping(dispatch) || atomic_load(&dispatch->options.health->stopping) ||
-		!has_lease(dispatch, now_ms))
+		!pump_has_lease(dispatch, now_ms))
 		return;
+	suspects_resume(dispatch);
 	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
 		suspects_reserve(dispatch, handler);
 	while (moved) {

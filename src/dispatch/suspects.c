@@ -3,19 +3,34 @@
  * waits until it is empty, has its crash count raised in the table, and is then delivered there
  * alone.
  */
+#include "base/clock.h"
 #include "dispatch/core.h"
 
 void suspects_serve(struct session *session)
 {
+	struct dispatch *dispatch = session->dispatch;
 	struct entry *entry = session->alone;
 
 	if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||
 		entry->raising)
 		return;
-	if (entry->raised)
+	if (!pump_has_lease(dispatch, clock_now_ms()))
+		dispatch->suspects_wait = true;
+	else if (entry->raised)
 		deliver(session, &entry, 1);
 	else
-		settler_add_raise(session->dispatch, entry);
+		settler_add_raise(dispatch, entry);
+}
+
+void suspects_resume(struct dispatch *dispatch)
+{
+	struct session *session;
+
+	if (!dispatch->suspects_wait)
+		return;
+	dispatch->suspects_wait = false;
+	TAILQ_FOREACH (session, &dispatch->sessions, link)
+		suspects_serve(session);
 }
 
 static bool can_reserve(const struct session *session)

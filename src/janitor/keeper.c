@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "janitor/beats.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
-#define BEATS_A_LEASE 3
-#define GOODBYE_MS    2000
+#define GOODBYE_MS 2000
 
 struct keeper {
 	struct keeper_options options;
@@ -28,19 +28,13 @@ struct keeper {
 	atomic_bool stop;
 	bool goodbye;
 	atomic_bool ended;
-	int beats;       /* on time, in a row, over this connection */
-	int faults;      /* in a row */
-	int64_t last_ms; /* of the last heartbeat */
+	struct beats beats;
+	int faults; /* in a row */
 };
-
-static int64_t interval_ms(const struct keeper *keeper)
-{
-	return keeper->options.config->worker.lease / BEATS_A_LEASE;
-}
 
 static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry_in_ms)
 {
-	keeper->beats = 0;
+	beats_break(&keeper->beats);
 	/* A lock in the way is no database that is away. */
 	if (db_error_kind(err) != TROUBLE_BUSY && db_error_kind(err) != TROUBLE_SLOW)
 		atomic_store(&keeper->options.health->database_ok, false);
@@ -53,19 +47,26 @@ static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry
 			LOG_STR("next", "beyond the lease another instance may take over"));
 }
 
-static void on_beat(struct keeper *keeper, int64_t pg_now_ms)
+/* A connection that answers so late has more such answers in it: it is given up. PostgreSQL's clock is compared
+ * with the moment of the answer: what the answer took makes a deadline that handlers are told too early, never
+ * too late. */
+static int on_answer(struct keeper *keeper, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
-	bool on_time = keeper->last_ms != 0 && now_ms - keeper->last_ms < 2 * interval_ms(keeper);
 
-	keeper->beats = on_time ? keeper->beats + 1 : 1;
-	keeper->last_ms = now_ms;
+	if (beats_answered(&keeper->beats, sent_ms, now_ms) == BEAT_TOO_LATE) {
+		db_close(keeper->db);
+		return err_set(err, FAULT_DATABASE,
+			"a heartbeat was answered after %lld ms, when its lease was over",
+			(long long)(now_ms - sent_ms));
+	}
 	atomic_store(keeper->options.pg_offset_ms, pg_now_ms - now_ms);
-	atomic_store(&keeper->options.health->heartbeat_ms, now_ms);
+	atomic_store(&keeper->options.health->heartbeat_ms, keeper->beats.sent_ms);
 	atomic_store(&keeper->options.health->database_ok, true);
 	if (keeper->faults > 0)
 		log_info("heartbeat_back", LOG_INT("failed", keeper->faults));
 	keeper->faults = 0;
+	return 0;
 }
 
 static int beat(struct keeper *keeper, struct err *err)
@@ -73,6 +74,7 @@ static int beat(struct keeper *keeper, struct err *err)
 	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
 	struct heartbeat heartbeat;
 	int64_t pg_now_ms = 0;
+	int64_t sent_ms;
 	int r = db_open(keeper->db, err);
 
 	if (r != 0)
@@ -86,11 +88,10 @@ static int beat(struct keeper *keeper, struct err *err)
 		.handlers = { handlers.data, handlers.length },
 	};
 	FAULT_POINT("before_heartbeat");
+	sent_ms = clock_now_ms();
 	r = instance_heartbeat(keeper->db, keeper->options.instance, &heartbeat, &pg_now_ms, err);
 	FAULT_POINT("after_heartbeat");
-	if (r == 0)
-		on_beat(keeper, pg_now_ms);
-	return r;
+	return r == 0 ? on_answer(keeper, sent_ms, pg_now_ms, err) : r;
 }
 
 static int judge(struct keeper *keeper, struct err *err)
@@ -98,7 +99,7 @@ static int judge(struct keeper *keeper, struct err *err)
 	struct fencing fencing = {
 		.place = keeper->options.place,
 		.lease_ms = keeper->options.config->worker.lease,
-		.judge_leases = keeper->beats > BEATS_A_LEASE,
+		.judge_leases = beats_are_steady(&keeper->beats),
 	};
 	int fenced = 0;
 	int r;
@@ -146,7 +147,7 @@ static int rescue(struct keeper *keeper, struct err *err)
 {
 	const struct rescue_bounds bounds = {
 		.stop = &keeper->stop,
-		.until_ms = keeper->last_ms + interval_ms(keeper),
+		.until_ms = keeper->beats.sent_ms + beats_interval_ms(&keeper->beats),
 	};
 	int64_t rescued = 0;
 	int r = instance_rescue(keeper->db, &bounds, &rescued, err);
@@ -162,6 +163,7 @@ static int rescue(struct keeper *keeper, struct err *err)
 /* One round; returns how long to sleep. */
 static int64_t round_of(struct keeper *keeper)
 {
+	int64_t interval_ms = beats_interval_ms(&keeper->beats);
 	struct err err = ERR_INIT;
 	int64_t delay;
 	int r = beat(keeper, &err);
@@ -171,7 +173,7 @@ static int64_t round_of(struct keeper *keeper)
 			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a "
 					"new id"));
 		supervision_report_fenced(keeper->options.supervision);
-		return interval_ms(keeper);
+		return interval_ms;
 	}
 	if (r == 0)
 		r = judge(keeper, &err);
@@ -180,8 +182,8 @@ static int64_t round_of(struct keeper *keeper)
 	if (r == 0)
 		r = rescue(keeper, &err);
 	if (r >= 0)
-		return r == RESCUE_MORE ? 0 : interval_ms(keeper);
-	delay = backoff_delay_ms(100, interval_ms(keeper), keeper->faults, random_u64());
+		return r == RESCUE_MORE ? 0 : interval_ms;
+	delay = backoff_delay_ms(100, interval_ms, keeper->faults, random_u64());
 	on_fault(keeper, &err, delay);
 	return delay;
 }
@@ -225,6 +227,7 @@ int keeper_new(struct keeper **out, const struct keeper_options *options, struct
 	if (keeper == NULL)
 		return err_memory(err);
 	keeper->options = *options;
+	keeper->beats.lease_ms = options->config->worker.lease;
 	atomic_store(&options->health->away, false);
 	keeper->wake = (struct wake)WAKE_INIT;
 	sidecar_db_options(options->config, options->instance, name, &db);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/backoff.h"
+#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "queries.h"
 
@@ -28,6 +29,7 @@ int instance_register(
 
 	for (int i = 0; r == 0 && rows_count(rows) == 0 && i < REGISTER_TRIES; i++) {
 		out->id = draw_id();
+		out->sent_ms = clock_now_ms();
 		params_reset(&params);
 		params_int(&params, out->id);
 		params_text(&params, name);

@@ -12,6 +12,7 @@
 struct instance {
 	int32_t id;            /* random, 31 bits, never 0 */
 	int64_t first_low_seq; /* nothing of ours is below it */
+	int64_t sent_ms;       /* clock_now_ms() before it was sent: its lease counts from then */
 };
 
 /* Draws an id that is free and inserts the row. `place`: see socket lock; may be "". */

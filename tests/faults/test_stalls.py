@@ -2,8 +2,9 @@
 
 import os
 
+from support.proxy import Proxy
 from support.scripts import always, DONE
-from support.wait import eventually
+from support.wait import eventually, throughout
 from support.wire import NEVER
 
 
@@ -21,3 +22,60 @@ def test_an_answer_in_time_counts_although_it_is_read_late(make_inboxd, handler,
     client.answer(delivery, DONE)
     row = inbox.wait_status("a", "processed")
     assert (row["retry_count"], client.count) == (0, 1)
+
+
+def test_who_hears_of_its_heartbeat_after_the_lease_delivers_nothing_more(make_inboxd, handler, streams, topic,
+                                                                          inbox, postgres_server):
+    """The network stands still behind a heartbeat; when it goes on, another one has taken over and is done."""
+    names = [f"e{number}" for number in range(8)]
+    with Proxy(postgres_server.port) as proxy:
+        stalled = make_inboxd(postgres={"port": proxy.port}, inbox={"ordering": "none"}).start()
+        client = handler(stalled, always(NEVER), timeout_ms=60000, max_in_flight=1)
+        streams.events(topic, names)
+        eventually(lambda: inbox.count("claimed") == len(names))
+        delivery = client.wait_count(1)[0]
+        other = make_inboxd(inbox={"ordering": "none"}).start()
+        handler(other, always(DONE))
+        proxy.stall_after(b"SET heartbeat_at")
+        eventually(lambda: proxy.is_stalled)
+        inbox.wait_processed(len(names))
+        before = client.count
+        client.answer(delivery, DONE)
+        proxy.slow_down(1e9, 0.5)  # the answer comes for itself, ahead of the end of the session
+        proxy.heal()
+        eventually(lambda: "event=fenced" in stalled.stderr, what="the next heartbeat")
+        proxy.slow_down(1e9, 0)
+        eventually(lambda: stalled.stderr.count("event=started") == 2, what="another life")
+        assert client.count == before, "delivered after its lease was over"
+
+
+NO_HEARTBEAT = """
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'no heartbeat now'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE OF heartbeat_at ON inbox.inbox_instances
+FOR EACH ROW EXECUTE FUNCTION public.refuse()"""
+
+
+def test_a_suspect_is_not_delivered_without_a_lease(make_inboxd, handler, produce, topic, inbox, db):
+    """Its connection becomes empty while there is none; the group is not left yet, for ingest stands still."""
+    sidecar = make_inboxd()
+    faults = os.path.join(sidecar.directory, "faults")
+    sidecar.env["INBOXD_FAULTPOINTS"] = faults
+    lost = handler(sidecar.start(), always(NEVER))
+    produce(topic, b"{}", key="b", headers=[("id", "b")])
+    lost.wait_event("b")
+    stays = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
+    produce(topic, b"{}", key="other", headers=[("id", "other")])
+    stays.wait_event("other")
+    lost.abort()
+    eventually(lambda: inbox.message("b")["delivery_count"] == 2)
+    with open(faults, "w", encoding="utf-8") as file:
+        file.write("before_release delay:6000\n")
+    db.execute(NO_HEARTBEAT)
+    eventually(lambda: os.path.exists(faults + ".hits"), what="it to leave the group for want of a lease")
+    stays.answer(stays.of("other")[0], DONE)
+    inbox.wait_status("other", "processed")
+    throughout(lambda: stays.event_ids == ["other"], 2)
+    assert inbox.message("b")["crash_count"] == 0
+    db.execute("DROP TRIGGER refuse ON inbox.inbox_instances")
+    stays.wait_event("b")

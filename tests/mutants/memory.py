@@ -8,6 +8,8 @@ INSTANCE = "sql/test_store_instance.c::"
 RULES = "sql/test_store_rules.c::"
 CLAIMS = "sql/test_store_claims.c::"
 ABSENCE = "system/test_absence.py::"
+STALLS = "faults/test_stalls.py::"
+BEATS = "unit/test_beats.c::"
 ADOPTION = "sql/test_store_adoption.c::"
 LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
 
@@ -91,8 +93,11 @@ MUTANTS = [
            edit("sql/queries/fence_instances.sql", "WHERE o.owner = fenced.id", "WHERE false AND o.owner = fenced.id"),
            tests=[INSTANCE + "whose_lease_ran_out_is_fenced_by_who_may_judge"]),
     mutant("R4", "after an outage others are judged at once",
-           edit("src/janitor/keeper.c", "keeper->beats > BEATS_A_LEASE", "keeper->beats > 0"),
+           edit("src/janitor/beats.c", "beats->steady > BEATS_A_LEASE", "beats->steady > 0"),
            tests=["faults/test_endings.py::test_after_an_outage_of_the_database_nobody_is_declared_dead"]),
+    mutant("R4", "a database that stood still was on time",
+           edit("src/janitor/beats.c", "now_ms - beats->sent_ms < 2", "sent_ms - beats->sent_ms < 2"),
+           tests=[BEATS + "who_was_kept_waiting_is_not_on_time"]),
     # R5
     mutant("R5", "sessions of the dead go on",
            edit("sql/queries/terminate_instance.sql", "count(pg_terminate_backend(a.pid))", "count(a.pid)"),
@@ -107,6 +112,22 @@ MUTANTS = [
     mutant("R6", "without the database it stays in the group",
            edit("src/ingest/membership.c", "clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease", "clock_now_ms() < 0"),
            tests=[ABSENCE + "test_r6_without_the_database_for_a_lease_it_leaves_the_group_to_the_others"]),
+    mutant("R6", "the lease counts from the answer",
+           edit("src/janitor/beats.c", "\tbeats->sent_ms = sent_ms;", "\tbeats->sent_ms = now_ms;"),
+           tests=[BEATS + "the_lease_counts_from_the_sending"]),
+    mutant("R6", "an answer after its lease is a heartbeat",
+           edit("src/janitor/beats.c", "now_ms - sent_ms >= beats->lease_ms", "now_ms < sent_ms"),
+           edit("src/janitor/keeper.c", "&keeper->options.health->heartbeat_ms, keeper->beats.sent_ms",
+                "&keeper->options.health->heartbeat_ms, now_ms"),
+           tests=[STALLS + "test_who_hears_of_its_heartbeat_after_the_lease_delivers_nothing_more"]),
+    mutant("R6", "the first lease counts from the answer",
+           edit("src/store/instance.c", "\t\tout->sent_ms = clock_now_ms();\n", ""),
+           edit("src/store/instance.c", "\tout->first_low_seq = rows_int(rows, 0, 0);",
+                "\tout->first_low_seq = rows_int(rows, 0, 0);\n\tout->sent_ms = clock_now_ms();"),
+           tests=[INSTANCE + "the_lease_of_a_new_instance_counts_from_before_it_was_sent"]),
+    mutant("R6", "a suspect is delivered without a lease",
+           edit("src/dispatch/suspects.c", "if (!pump_has_lease(dispatch, clock_now_ms()))", "if (clock_now_ms() < 0)"),
+           tests=[STALLS + "test_a_suspect_is_not_delivered_without_a_lease"]),
     mutant("R6", "a fenced instance adopts",
            edit("src/store/watermarks.c", "\tdb_rollback(inbox->db);\n\treturn INBOX_FENCED;", "\treturn 0;"),
            tests=[ADOPTION + "a_fenced_instance_adopts_nothing"]),

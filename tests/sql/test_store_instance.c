@@ -1,4 +1,5 @@
 /* Leases: heartbeats, who may be declared dead, and what is rescued of the dead. */
+#include "base/clock.h"
 #include "world.h"
 
 static const atomic_bool go_on = false;
@@ -46,6 +47,23 @@ static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
 	assert_in_range(instance.id, 1, INT32_MAX);
 	assert_int_not_equal(instance.id, world->me.id);
 	assert_int_equal(instance.first_low_seq, seq + 1);
+}
+
+/* Rule R6: what the answer takes is not ours. */
+static void the_lease_of_a_new_instance_counts_from_before_it_was_sent(void **state)
+{
+	struct world *world = *state;
+	struct instance instance;
+	int64_t before_ms;
+
+	run_sql(world, "CREATE FUNCTION inbox.slow() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$;"
+		       "CREATE TRIGGER slow BEFORE INSERT ON inbox.inbox_instances"
+		       " FOR EACH ROW EXECUTE FUNCTION inbox.slow()");
+	before_ms = clock_now_ms();
+	instance = another(world, "");
+	assert_true(clock_now_ms() - before_ms >= 500);
+	assert_in_range(instance.sent_ms, before_ms, before_ms + 400);
 }
 
 static void a_heartbeat_renews_the_lease(void **state)
@@ -428,6 +446,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(nothing_of_a_new_instance_is_below_its_low_seq),
+		TEST(the_lease_of_a_new_instance_counts_from_before_it_was_sent),
 		TEST(a_heartbeat_renews_the_lease),
 		TEST(a_fenced_instance_learns_it_from_its_heartbeat),
 		TEST(whose_lease_ran_out_is_fenced_by_who_may_judge),

@@ -7,6 +7,7 @@
 	    proxy.slow_down(1e6, 0.05)   # bytes a second and seconds of delay, each connection
 	    proxy.lead_to(other_port)    # new connections go there
 	    proxy.cut_before(b"COMMIT")  # the next answer holding these bytes is not forwarded: cut
+	    proxy.stall_after(b"UPDATE") # the next request holding these bytes passes, then nothing does; until heal()
 """
 
 import contextlib
@@ -31,6 +32,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._open = set()
         self._word = None
+        self._last = None
         self._rate = None        # bytes a second; None = as fast as it goes
         self._latency = 0
         self._passing = threading.Event()
@@ -85,6 +87,13 @@ class Proxy:
     def cut_before(self, word):
         self._word = word
 
+    def stall_after(self, word):
+        self._last = word
+
+    @property
+    def is_stalled(self):
+        return not self._passing.is_set()
+
     # Passing on
 
     def _serve(self, listener):
@@ -121,11 +130,19 @@ class Proxy:
                     if not data or (source is server and self._is_cut(data)):
                         return
                     self._hold_up(data)
+                    if source is client:
+                        self._stall_behind(data)
                     (server if source is client else client).sendall(data)
 
     def _hold_up(self, data):
         if self._rate is not None:
             time.sleep(self._latency + len(data) / self._rate)
+
+    def _stall_behind(self, data):
+        with self._lock:
+            if self._last is not None and self._last in data:
+                self._last = None
+                self._passing.clear()
 
     def _is_cut(self, data):
         with self._lock:
