@@ -15,13 +15,15 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sidecar: stores, claims and settles. It changes no history, and deletes by inbox.retain() only.
+-- The sidecar: stores, claims and settles. It changes no history, and deletes by inbox.retain() only. It may look, too:
+-- `inboxd status`, `list`, `show` and `verify` run in its container, with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int) TO inboxd_sidecar;
+GRANT SELECT ON inbox.messages, inbox.dead_groups TO inboxd_sidecar;
 
 -- A handler: completes the message it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
@@ -32,7 +34,7 @@ GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances
     inbox.inbox_dead_topic, inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.find_page(jsonb, bigint, int), inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
-    inbox.status() TO inboxd_reader, inboxd_operator;
+    inbox.status() TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
 -- Who acts: the functions, which leave a trace, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION

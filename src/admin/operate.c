@@ -17,6 +17,36 @@ static int (*const functions[])(const struct op *op, struct err *err) = {
 	[COMMAND_PURGE] = op_purge,
 };
 
+/* The function of the schema behind a command that changes something. */
+static const char *const changes[COMMAND_VERSION + 1] = {
+	[COMMAND_REPLAY] = "replay_page",
+	[COMMAND_DISCARD] = "discard_page",
+	[COMMAND_PURGE] = "purge",
+	[COMMAND_ADOPT] = "adopt",
+};
+
+/* Before anybody is asked, or a part is done: a sidecar's user and a reader may look, also at what would be changed. */
+static int check_right(const struct op *op, struct err *err)
+{
+	const char *function = op->cli->dry_run ? NULL : changes[op->cli->command];
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = 0;
+
+	if (function == NULL)
+		return 0;
+	params_text(&params, function);
+	r = db_run(op->db, QUERY_OP_MAY, &params, &rows, err);
+	if (r != 0 || rows_bool(rows, 0, 1))
+		return r;
+	(void)err_set(err, FAULT_DATABASE,
+		"this command changes something, and user %s may only look", rows_text(rows, 0, 0));
+	return err_advise(err,
+		"GRANT inboxd_operator TO %s, or name another with INBOXD_POSTGRES_USER and "
+		"INBOXD_POSTGRES_PASSWORD",
+		rows_text(rows, 0, 0));
+}
+
 static int open_db(struct op *op, struct err *err)
 {
 	const struct db_options options = {
@@ -40,6 +70,8 @@ int operate(const struct cli *cli, const struct config *config, struct err *err)
 	if (r == 0)
 		r = open_db(&op, err);
 	if (r == 0)
+		r = check_right(&op, err);
+	if (r == 0)
 		r = functions[cli->command](&op, err);
 	db_free(op.db);
 	return op_explain(r, cli->command, err);
@@ -51,6 +83,8 @@ int operate_adopt(const struct cli *cli, const struct config *config, const char
 	struct op op = { .cli = cli, .config = config };
 	int r = open_db(&op, err);
 
+	if (r == 0)
+		r = check_right(&op, err);
 	if (r == 0)
 		r = op_adopt(&op, cluster_id, group_id, err);
 	db_free(op.db);

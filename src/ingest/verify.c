@@ -34,8 +34,8 @@ struct verify {
 	int64_t gap_first;
 	int64_t gap_last;
 	bool read;    /* a sidecar has read a partition, or --to was given */
-	int behind;   /* partitions that end before `from` */
-	bool reached; /* one does not */
+	int outside;  /* partitions of which the range has nothing */
+	bool reached; /* of one it has */
 	struct buf notes;
 };
 
@@ -232,7 +232,8 @@ static void begin_note(struct verify *v)
 		buf_add_char(&v->notes, '\n');
 }
 
-/* Of a partition that ends before `from` nothing is proven; is it so for all, that is an error. */
+/* Of a partition that ends before `from`, or begins at `to` or later, nothing is proven; is it so for all, that is an
+ * error. */
 static void note_behind(struct verify *v, int64_t high)
 {
 	bool log = v->from > high;
@@ -243,6 +244,17 @@ static void note_behind(struct verify *v, int64_t high)
 		log ? "the end of the log" : "what the sidecars have read", log ? high : v->to);
 }
 
+static void note_before(struct verify *v, int64_t low)
+{
+	begin_note(v);
+	buf_addf(&v->notes,
+		"%s/%d: %s%" PRId64 "%s is not behind the beginning of the log (%" PRId64
+		"): what was there is deleted, and nothing of it can be proven",
+		v->request->topic, v->partition,
+		v->request->to >= 0 ? "--to " : "what the sidecars have read (", v->to,
+		v->request->to >= 0 ? "" : ")", low);
+}
+
 static void note_end(struct verify *v, int64_t high)
 {
 	begin_note(v);
@@ -251,15 +263,29 @@ static void note_end(struct verify *v, int64_t high)
 		v->request->topic, v->partition, v->to, high);
 }
 
-/* A range that ends where it begins is whole, one that ends before is none. */
-static void cut_range(struct verify *v, int64_t high)
+/* Is the range all before the log? What the sidecars have read may end where the log begins: then all of it was read. A
+ * range with a beginning of its own is a gap then. */
+static bool is_before(const struct verify *v, int64_t low)
 {
+	if (v->request->from >= 0)
+		return false;
+	return v->request->to >= 0 ? v->to <= low : v->to < low;
+}
+
+/* A range that ends where it begins is whole, one that ends before is none. */
+static void cut_range(struct verify *v, int64_t low, int64_t high)
+{
+	bool before = is_before(v, low);
+
 	if (v->to < 0)
 		return;
 	v->read = true;
-	if (v->request->from >= 0 && (v->from > v->to || v->from > high)) {
-		v->behind++;
-		note_behind(v, high);
+	if (before || (v->request->from >= 0 && (v->from > v->to || v->from > high))) {
+		v->outside++;
+		if (before)
+			note_before(v, low);
+		else
+			note_behind(v, high);
 		return;
 	}
 	v->reached = true;
@@ -282,7 +308,7 @@ static int find_range(struct verify *v, struct err *err)
 	v->from = v->request->from < 0 ? low : v->request->from;
 	v->to = v->request->to < 0 ? watermark : v->request->to;
 	if (r == 0)
-		cut_range(v, high);
+		cut_range(v, low, high);
 	if (v->to > high)
 		v->to = high;
 	if (r == 0 && v->from < low && v->from < v->to) {
@@ -390,9 +416,9 @@ static int end(struct verify *v, struct err *err)
 
 	if (!v->read)
 		return never_read(v, err);
-	if (v->behind > 0 && !v->reached)
+	if (v->outside > 0 && !v->reached)
 		return err_set(err, FAULT_CHECK, "%.*s%s", (int)strcspn(notes, "\n"), notes,
-			v->behind == 1 ? "" : ", and so it is in every partition");
+			v->outside == 1 ? "" : ", and so it is in every partition");
 	if (notes[0] != '\0')
 		v->request->note(v->request->arg, notes);
 	return 0;

@@ -1,5 +1,5 @@
 """Each rule of docs/rules.md taken out of the sources; run.py expects a test to notice."""
 
-from mutants import handlers, memory, operations, order, world
+from mutants import handlers, memory, operations, order, reads, world
 
-ALL = [*memory.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS, *operations.MUTANTS]
+ALL = [*memory.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS, *operations.MUTANTS, *reads.MUTANTS]

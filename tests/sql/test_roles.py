@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from statements import MIGRATIONS, SQL
+from statements import MIGRATIONS, SQL, Statements
 from test_functions import insert
 from test_operators import dead, value, waiting
 
@@ -17,7 +17,7 @@ MAY = {
                       | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
                          for right in ("SELECT", "INSERT")}
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
-                      | {("inbox_schema_version", "SELECT")},
+                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT")},
     "inboxd_handler": set(),
     "inboxd_operator": READ,
     "inboxd_reader": READ,
@@ -25,7 +25,7 @@ MAY = {
 LOOKS = {"try_text", "try_json", "error_shape", "find_page", "check_filter", "refuse", "status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt"}
-CALLS = {"inboxd_sidecar": {"retain"}, "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
+CALLS = {"inboxd_sidecar": {"retain"} | LOOKS, "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 
@@ -203,7 +203,20 @@ def test_a_reader_finds_and_changes_nothing(granted, as_role):
             reader.execute(sql)
 
 
+@pytest.mark.parametrize("name, values", [
+    ("op_status", []), ("op_find", ["a", None]), ("op_show", ["a", None]), ("op_show_facts", [1]),
+    ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
+    ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
+    ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
+def test_a_sidecars_user_looks_as_a_reader_does(granted, as_role, name, values):
+    dead(granted, "a", payload=b'{"n": 1}')
+    sees = [Statements(as_role(role)).run(name, *values) for role in ("inboxd_sidecar", "inboxd_reader")]
+    assert sees[0] == sees[1]
+
+
 @pytest.mark.parametrize("sql", ["DELETE FROM inbox.inbox_messages", "SELECT inbox.replay_where()",
+                                 "SELECT inbox.replay('s', 'a')", "SELECT inbox.discard('s', 'a')",
+                                 "SELECT inbox.purge('0')", "SELECT inbox.seek('orders', 0, 0)",
                                  "SELECT * FROM inbox.inbox_audit", "UPDATE inbox.inbox_binding SET group_id = 'x'",
                                  "CREATE TABLE inbox.mine (n int)"])
 def test_a_sidecar_neither_deletes_nor_operates(as_role, sql):

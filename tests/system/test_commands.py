@@ -573,10 +573,25 @@ def test_adopt_gives_the_schema_to_another_group(inboxd, topic, inbox, group):
     assert inbox.value("SELECT reason FROM inbox.inbox_audit WHERE action = 'adopt'") == "renamed"
 
 
-def test_a_sidecars_user_is_told_which_role_is_missing(graves, sidecar_user):
-    words = run(graves, "replay", "--status", "dead", "--yes", code=3,
-                env={"INBOXD_POSTGRES_USER": sidecar_user})
-    assert "inboxd_operator" in words
+LOOKS = [["status"], ["list"], ["list", "--dead"], ["list", "--dead", "--group"], ["list", "--rejects"],
+         ["list", "--conflicts"], ["show", "e0"], ["replay", "--dead", "--dry-run"]]
+CHANGES = [["replay", "e0"], ["replay", "--dead", "--yes"], ["replay", "--rejects"], ["discard", "w1"],
+           ["discard", "--status", "waiting"], ["purge", "--older-than", "0s"], ["adopt"]]
+
+
+def test_in_a_sidecars_container_its_own_user_looks(graves, sidecar_user, topic):
+    own = {"INBOXD_POSTGRES_USER": sidecar_user}
+    for arguments in [*LOOKS, ["verify", "--topic", topic]]:
+        assert run(graves, *arguments, env=own) == run(graves, *arguments), arguments
+    run(graves, "check", env=own)
+
+
+def test_a_sidecars_user_is_told_the_grant_before_anything_is_asked(graves, sidecar_user, inbox):
+    for arguments in CHANGES:
+        words = run(graves, *arguments, code=3, env={"INBOXD_POSTGRES_USER": sidecar_user})
+        assert f"user {sidecar_user} may only look" in words, (arguments, words)
+        assert f"GRANT inboxd_operator TO {sidecar_user}, or name another with INBOXD_POSTGRES_USER" in words
+    assert inbox.count("dead") == 5
 
 
 def test_without_a_schema_or_a_database_it_says_so(make_inboxd):

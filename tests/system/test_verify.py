@@ -81,6 +81,36 @@ def test_what_kafka_has_dropped_cannot_be_proven(read, topic, streams):
     assert report["gaps"] == [{"kafka_partition": 0, "first": 1, "last": 3, "gone": True}]
 
 
+@pytest.mark.parametrize("to", ["3", "4"])
+def test_before_the_beginning_of_the_log_nothing_is_proven(read, topic, streams, to):
+    streams.delete_records(topic, 0, 4)
+    result = read.command("verify", "--topic", topic, "--partition", "0", "--to", to)
+    assert (result.returncode, result.stdout) == (6, "")
+    assert f"{topic}/0: --to {to} is not behind the beginning of the log (4)" in result.stderr
+    assert verify(read, topic, "--partition", "0", "--to", "5")["stored"] == 1
+
+
+def test_a_partition_that_begins_behind_the_range_is_named(read, topic, streams):
+    streams.delete_records(topic, 0, 4)
+    result = read.command("verify", "--topic", topic, "--to", "2")
+    assert (result.returncode, result.stderr.count("\n")) == (0, 1), result.stderr
+    assert f"{topic}/0: --to 2 is not behind the beginning of the log (4)" in result.stderr
+    assert "stored     2" in result.stdout
+    streams.delete_records(topic, 1, 2)
+    result = read.command("verify", "--topic", topic, "--to", "2")
+    assert result.returncode == 6 and "and so it is in every partition" in result.stderr
+
+
+def test_records_deleted_before_a_sidecar_read_them_are_not_proven(read, topic, streams, produce):
+    assert read.stop() == 0
+    produce(topic, b"{}", headers=[("id", "unread")], partition=1)
+    streams.delete_records(topic, 1, 2)
+    assert verify(read, topic, "--partition", "1")["records"] == 0, "all that was deleted was read"
+    streams.delete_records(topic, 1, 3)
+    result = read.command("verify", "--topic", topic, "--partition", "1")
+    assert result.returncode == 6 and "what the sidecars have read (2) is not behind the beginning" in result.stderr
+
+
 def test_what_no_sidecar_has_read_yet_is_no_gap(read, topic, produce):
     read.stop()
     produce(topic, b"{}", headers=[("id", "late")], partition=0)
