@@ -155,7 +155,7 @@ INBOX_API int inbox_delivery_retry(
 /* Failed for good: no more attempts, until an operator replays it. */
 INBOX_API int inbox_delivery_dead(
 	struct inbox_delivery *delivery, const char *reason, const char *code);
-/* Not now: again after delay_ms, no attempt spent. */
+/* Not now: again after delay_ms, 100 at least; negative = the configured backoff. No attempt spent. */
 INBOX_API int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms);
 /* inbox.complete() was called with the claim, in a transaction that has committed. */
 INBOX_API int inbox_delivery_settled(struct inbox_delivery *delivery);

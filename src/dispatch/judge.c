@@ -9,6 +9,8 @@
 #include "base/backoff.h"
 #include "base/plural.h"
 
+#define SNOOZE_LEAST_MS 100 /* it spends no attempt: without a floor it could go round and round */
+
 static char *copy(struct bytes text)
 {
 	return text.data == NULL ? NULL : strndup(text.data, text.length);
@@ -81,7 +83,9 @@ static void done(struct entry *entry, struct bytes result)
 static void snooze(const struct judge_rules *rules, struct entry *entry, int64_t delay_ms)
 {
 	start(entry, SETTLE_WAITING, END_SNOOZE);
-	entry->verdict.delay_ms = delay_ms >= 0 ? delay_ms : rules->backoff_ms;
+	if (delay_ms < 0)
+		delay_ms = rules->backoff_ms;
+	entry->verdict.delay_ms = delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS;
 }
 
 /* Every text the verdict should have is there. */

@@ -301,7 +301,7 @@ int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms)
 {
 	const struct ih_verdict verdict = {
 		.status = IH_SNOOZE,
-		.delay_ms = delay_ms < 0 ? 0 : delay_ms,
+		.delay_ms = delay_ms,
 	};
 
 	return ih_answer(delivery, &verdict);

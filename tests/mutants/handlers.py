@@ -43,6 +43,9 @@ MUTANTS = [
            edit("src/dispatch/settler.c", "} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {",
                 "} else if (fate == SETTLE_LOST) {"),
            tests=["system/test_rules.py::test_a_suspect_that_is_completed_meanwhile_blocks_nobody"]),
+    mutant("R14", "a snooze may come back at once, for ever",
+           edit("src/dispatch/judge.c", "delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS", "delay_ms"),
+           tests=["unit/test_judge.c::a_snooze_waits_a_tenth_of_a_second_at_least"]),
     # R15
     mutant("R15", "what nobody wants is born claimed",
            edit("src/model/gate.c", "if (gate->routing == NULL || !routing_wants(gate->routing, message->topic, message->type)) {",

@@ -123,6 +123,24 @@ static void dead_and_snooze_spend_no_attempt(void **state)
 	assert_int_equal(entry.verdict.retry_count, 1);
 }
 
+static void a_snooze_waits_a_tenth_of_a_second_at_least(void **state)
+{
+	const struct judge_rules hasty = { .max_attempts = 3, .max_crashes = 2 };
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_SNOOZE);
+
+	(void)state;
+	(void)judge_answer(&hasty, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 100);
+	verdict.delay_ms = 0;
+	(void)judge_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 100);
+	verdict.status = STATUS_RETRY;
+	(void)judge_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 0);
+}
+
 static void settled_is_a_failure_unless_the_table_says_otherwise(void **state)
 {
 	struct message message = { 0 };
@@ -255,6 +273,7 @@ int main(void)
 		cmocka_unit_test(retry_with_a_delay_waits_exactly_that),
 		cmocka_unit_test(the_last_attempt_is_death_with_error_and_code),
 		cmocka_unit_test(dead_and_snooze_spend_no_attempt),
+		cmocka_unit_test(a_snooze_waits_a_tenth_of_a_second_at_least),
 		cmocka_unit_test(settled_is_a_failure_unless_the_table_says_otherwise),
 		cmocka_unit_test(a_timeout_spends_an_attempt),
 		cmocka_unit_test(the_first_lost_connection_makes_a_suspect_and_counts_nothing),
