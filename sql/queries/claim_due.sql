@@ -1,6 +1,7 @@
 -- Claims what is due in the given partitions: retries, overflow, replays (rules R7, R10, R13).
 -- Two kinds of due rows are parked instead of claimed: those nobody here wants, and, with $10, those
--- behind another waiting row of their key. Wanted rows beyond the byte budget stay as they are.
+-- behind another waiting row of their key. Rows beyond the byte budget stay as they are, and the answer says so.
+-- A row whose delivery_count is at its end dies instead: the count never repeats, as part of a claim (rule R7).
 -- Caller: store/claims.c. Index: inbox_messages_claim; inbox_messages_key for who waits before whom.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
 -- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number, $12 since
@@ -36,8 +37,10 @@ WITH lease AS MATERIALIZED (
     LIMIT $4::int
 ), judged AS MATERIALIZED (
     SELECT w.*,
-           NOT w.wanted OR sum(CASE WHEN w.wanted THEN w.size ELSE 0 END) OVER (ORDER BY w.seq) - w.size
-                           < $5::bigint AS fits
+           -- As they are due: the next look may begin where the last row that fits was due.
+           coalesce(sum(w.size) FILTER (WHERE w.wanted)
+                    OVER (ORDER BY w.available_at, w.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+               < $5::bigint AS fits
     FROM (SELECT due.*,
                  coalesce((SELECT s.open
                            FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
@@ -66,7 +69,7 @@ WITH lease AS MATERIALIZED (
           GROUP BY topic, kafka_partition, key_hash) k
 ), verdict AS MATERIALIZED (
     SELECT j.seq, j.key_hash, j.place, j.available_at, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
-           l.blocker IS NOT NULL AS followed
+           l.blocker IS NOT NULL AS followed, (SELECT NOT bool_and(fits) FROM judged) AS cut
     FROM judged j
     LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
                     AND l.key_hash = j.key_hash
@@ -76,11 +79,16 @@ UPDATE inbox.inbox_messages m
 SET available_at = CASE WHEN v.claimed THEN NULL ELSE 'infinity'::timestamptz END,
     claimed_by = CASE WHEN v.claimed THEN $1::int END,
     claim_number = CASE WHEN v.claimed THEN $11::bigint ELSE m.claim_number END,
-    delivery_count = CASE WHEN v.claimed THEN greatest(m.delivery_count + 1, 2) ELSE m.delivery_count END
+    delivery_count = CASE WHEN v.claimed THEN greatest(least(m.delivery_count, 2147483646) + 1, 2)
+                          ELSE m.delivery_count END,
+    dead_at = CASE WHEN v.claimed AND m.delivery_count = 2147483647 THEN now() END,
+    error = CASE WHEN v.claimed AND m.delivery_count = 2147483647 THEN
+        'claimed 2147483647 times: one claim more could not be told from an earlier one' ELSE m.error END,
+    error_code = CASE WHEN v.claimed AND m.delivery_count = 2147483647 THEN 'DELIVERY_COUNT' ELSE m.error_code END
 FROM verdict v
 WHERE m.seq = v.seq
-RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed, v.followed,
+RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed AND m.dead_at IS NULL, v.followed,
           m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key,
           CASE WHEN v.claimed THEN m.headers END, CASE WHEN v.claimed THEN m.payload END,
           m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
-          v.key_hash, v.place, v.available_at
+          v.key_hash, v.cut, v.place, v.available_at

@@ -4,6 +4,7 @@
 -- Caller: store/claims.c. Index: inbox_messages_position.
 -- $1 own id, $2 topics, $3 partitions, $4 ignored, $5 most rows a partition, $6 most bytes,
 -- $7..$10 subscriptions and $11 the claim's number, as in claim_due. Holds the own lease as claim_due does.
+-- As there, the answer says whether the byte budget left rows behind, and a delivery_count at its end is the row's end.
 WITH lease AS MATERIALIZED (
     SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
     FOR KEY SHARE SKIP LOCKED
@@ -45,20 +46,28 @@ WITH lease AS MATERIALIZED (
                          ORDER BY s.rank LIMIT 1), false))
                OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS unbroken,
            row_number() OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS n,
-           sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits,
            count(*) OVER (PARTITION BY lane) AS rows
     FROM waiting
-), verdict AS MATERIALIZED (
-    SELECT seq, n, count(*) OVER (PARTITION BY lane) < rows AS followed
+), run AS MATERIALIZED (
+    SELECT judged.*, sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits
     FROM judged
-    WHERE unbroken AND fits AND n <= $5::int
+    WHERE unbroken AND n <= $5::int
+), verdict AS MATERIALIZED (
+    SELECT seq, count(*) OVER (PARTITION BY lane) < rows AS followed,
+           (SELECT NOT bool_and(fits) FROM run) AS cut
+    FROM run
+    WHERE fits
 )
 UPDATE inbox.inbox_messages m
 SET available_at = NULL, claimed_by = $1::int, claim_number = $11::bigint,
-    delivery_count = greatest(m.delivery_count + 1, 2)
+    delivery_count = greatest(least(m.delivery_count, 2147483646) + 1, 2),
+    dead_at = CASE WHEN m.delivery_count = 2147483647 THEN now() END,
+    error = CASE WHEN m.delivery_count < 2147483647 THEN m.error ELSE
+        'claimed 2147483647 times: one claim more could not be told from an earlier one' END,
+    error_code = CASE WHEN m.delivery_count < 2147483647 THEN m.error_code ELSE 'DELIVERY_COUNT' END
 FROM verdict v
 WHERE m.seq = v.seq
-RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, true, v.followed,
+RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, m.dead_at IS NULL, v.followed,
           m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key, m.headers, m.payload,
           m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
-          substr(sha256(m.key), 1, 8)
+          substr(sha256(m.key), 1, 8), v.cut

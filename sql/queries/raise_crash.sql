@@ -2,7 +2,7 @@
 -- Caller: store/settle.c. Index: inbox_messages_seq_key. HOT.
 -- $1 own id, $2 seqs, $3 delivery counts. Back: the seqs that were still ours.
 -- CASE: as in settle_done.
-UPDATE inbox.inbox_messages m SET crash_count = m.crash_count + 1, suspect = true
+UPDATE inbox.inbox_messages m SET crash_count = least(m.crash_count, 2147483646) + 1, suspect = true
 FROM unnest($2::bigint[], $3::int[]) AS v(seq, delivery_count)
 WHERE m.seq = v.seq
   AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = v.delivery_count

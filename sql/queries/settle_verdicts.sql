@@ -20,7 +20,7 @@ SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
         FROM (SELECT e.entry, e.n, e.entry ? 'attempt' AS failure,
                      row_number() OVER (PARTITION BY e.entry ? 'attempt' ORDER BY e.n DESC) AS age
               FROM jsonb_array_elements(coalesce(m.attempts, '[]') || jsonb_build_array(jsonb_strip_nulls(
-                       jsonb_build_object('at', now(), 'attempt', greatest(v.retry_count, m.retry_count + 1),
+                       jsonb_build_object('at', now(), 'attempt', greatest(v.retry_count, least(m.retry_count, 2147483646) + 1),
                            'handler', v.handler, 'error', left(v.error, 1000), 'code', v.error_code))))
                    WITH ORDINALITY AS e(entry, n)) h
         WHERE NOT h.failure OR h.age <= 10) ELSE m.attempts END

@@ -117,7 +117,7 @@ static void due_finished(struct dispatch *dispatch, struct job *job)
 {
 	struct claimer *claimer = &dispatch->claimer;
 
-	claimer->plenty = job->claimed.seen >= job->request.max_rows;
+	claimer->plenty = job->claimed.cut || job->claimed.seen >= job->request.max_rows;
 	note_starts(dispatch, job);
 	if (!claimer->plenty && job->full)
 		note_drained(dispatch, job);
@@ -147,10 +147,23 @@ static bool was_claimed(const struct job *job, const struct claim_lane *lane)
 	return false;
 }
 
+static void ask_again(struct dispatch *dispatch, const struct job *job, size_t lane)
+{
+	(void)lanes_parked(
+		&dispatch->lanes, job->indexes[lane], job->lanes[lane].key_hash, -1, NULL);
+}
+
 static void lanes_finished(struct dispatch *dispatch, struct job *job)
 {
+	/* Which of them had rows that did not fit, or a row that died in the claim, is not known: all are asked again. */
+	bool again = job->claimed.cut || job->claimed.parked > 0;
+
 	for (size_t i = 0; i < job->count; i++) {
-		if (!was_claimed(job, &job->lanes[i]))
+		if (was_claimed(job, &job->lanes[i]))
+			continue;
+		if (again)
+			ask_again(dispatch, job, i);
+		else
 			lanes_block(&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash);
 	}
 	admit_claimed(dispatch, job);
@@ -221,8 +234,7 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 static void failed(struct dispatch *dispatch, struct job *job)
 {
 	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
-		(void)lanes_parked(
-			&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash, -1, NULL);
+		ask_again(dispatch, job, i);
 	if (job->result == CLAIM_UNKNOWN) {
 		dispatch->claimer.rescue = true;
 		arrivals_doubt(dispatch);

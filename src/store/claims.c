@@ -28,6 +28,7 @@ enum {
 	COLUMN_SUSPECT,
 	COLUMN_REPLAY,
 	COLUMN_KEY_HASH,
+	COLUMN_CUT,
 	COLUMN_PLACE, /* of claim_due, as the next one */
 	COLUMN_DUE,
 };
@@ -39,6 +40,14 @@ void claimed_fini(struct claimed *claimed)
 	free(claimed->rows);
 	free(claimed->latest);
 	*claimed = (struct claimed){ NULL };
+}
+
+/* One more always fits: a count stops at the end of its type. */
+static int read_count(const struct rows *rows, int row, int column)
+{
+	int64_t count = rows_int(rows, row, column);
+
+	return count < INT32_MAX ? (int)count : INT32_MAX - 1;
 }
 
 static int read_message(const struct rows *rows, int row, struct message **out, struct err *err)
@@ -57,8 +66,8 @@ static int read_message(const struct rows *rows, int row, struct message **out, 
 		.headers = rows_bytes(rows, row, COLUMN_HEADERS),
 		.key_hash = hash_of(rows_bytes(rows, row, COLUMN_KEY_HASH)),
 		.delivery_count = (int)rows_int(rows, row, COLUMN_DELIVERY_COUNT),
-		.retry_count = (int)rows_int(rows, row, COLUMN_RETRY_COUNT),
-		.crash_count = (int)rows_int(rows, row, COLUMN_CRASH_COUNT),
+		.retry_count = read_count(rows, row, COLUMN_RETRY_COUNT),
+		.crash_count = read_count(rows, row, COLUMN_CRASH_COUNT),
 		.suspect = rows_bool(rows, row, COLUMN_SUSPECT),
 		.replay = rows_bool(rows, row, COLUMN_REPLAY),
 	};
@@ -120,6 +129,7 @@ static int read_claimed(
 		row->followed = rows_bool(rows, i, COLUMN_FOLLOWED);
 		claimed.count += r == 0;
 	}
+	claimed.cut = claimed.seen > 0 && rows_bool(rows, 0, COLUMN_CUT);
 	if (r == 0 && partitions > 0)
 		r = read_latest(rows, partitions, &claimed, err);
 	if (r != 0) {

@@ -49,8 +49,9 @@ struct claimed_row {
 struct claimed {
 	struct claimed_row *rows; /* claimed ones, ordered by topic, partition, offset, seq */
 	size_t count;
-	size_t parked; /* rows the statement parked */
-	size_t seen;   /* claimed + parked: fewer than max_rows = nothing due is left, since then */
+	size_t parked; /* rows the statement parked, or gave up as DELIVERY_COUNT */
+	size_t seen; /* claimed + parked: fewer than max_rows and not cut = nothing due is left, since then */
+	bool cut; /* max_bytes left rows behind; at least one was seen */
 	/* claims_due: of each partition the latest due time seen, -1 = none; NULL of the others. */
 	int64_t *latest;
 };

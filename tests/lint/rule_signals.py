@@ -11,7 +11,7 @@ _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
 # Events that are kept in a table and logged from there.
 _TABLE = re.compile(r'\[TROUBLE_\w+\] = \{ "(\w+)"')
 _CODE = re.compile(r'"([A-Z][A-Z_]{4,})"')
-_SQL_CODE = re.compile(r"\b(?:error_code|ERRCODE) = '([A-Z][A-Z0-9_]+)'")
+_SQL_CODE = re.compile(r"\b(?:error_code|ERRCODE) = (?:CASE [^']*)?'([A-Z][A-Z0-9_]+)'")
 _FAULT = re.compile(r"\bFAULT_\w+ = -(\d+)")
 
 
@@ -81,7 +81,8 @@ def _sqlstates(tree):
 
 
 def _sql_codes(tree):
-    return {code for path in tree.paths("sql/migrations/*.sql") for code in _SQL_CODE.findall(tree.text(path))}
+    return {code for path in tree.paths("sql/migrations/*.sql", "sql/queries/*.sql")
+            for code in _SQL_CODE.findall(tree.text(path))}
 
 
 def _exit_codes(tree):

@@ -5,6 +5,7 @@ from mutants.mutant import edit, mutant
 INBOX = "sql/test_store_inbox.c::"
 SETTLE = "sql/test_store_settle.c::"
 INSTANCE = "sql/test_store_instance.c::"
+COUNTS = "sql/test_store_counts.c::"
 RULES = "sql/test_store_rules.c::"
 CLAIMS = "sql/test_store_claims.c::"
 ABSENCE = "system/test_absence.py::"
@@ -166,10 +167,42 @@ MUTANTS = [
            edit("sql/migrations/0001_inbox.sql", "CHECK (available_at IS NULL OR claimed_by IS NULL)", "CHECK (true)"),
            tests=["sql/test_functions.py::test_a_row_is_in_one_state_only"]),
     mutant("R7", "delivery_count stays",
-           edit("sql/queries/claim_due.sql", "greatest(m.delivery_count + 1, 2)", "greatest(m.delivery_count, 2)"),
+           edit("sql/queries/claim_due.sql", "least(m.delivery_count, 2147483646) + 1", "least(m.delivery_count, 2147483646)"),
            tests=[RULES + "each_claim_of_a_row_has_another_number"]),
+    mutant("R7", "the last delivery_count is given again and again",
+           edit("sql/queries/claim_due.sql", "dead_at = CASE WHEN v.claimed AND m.delivery_count = 2147483647 THEN now() END",
+                "dead_at = CASE WHEN NOT v.claimed AND m.delivery_count = 2147483647 THEN now() END"),
+           tests=[COUNTS + "a_due_row_dies_before_its_delivery_count_would_repeat"]),
+    mutant("R7", "the last delivery_count of a key is given again and again",
+           edit("sql/queries/claim_lanes.sql", "dead_at = CASE WHEN m.delivery_count = 2147483647 THEN now() END",
+                "dead_at = NULL"),
+           tests=[COUNTS + "a_row_of_a_key_dies_before_its_delivery_count_would_repeat"]),
+    mutant("R7", "a delivery_count at its end fails every claim of a partition",
+           edit("sql/queries/claim_partitions.sql", "least(m.delivery_count, 2147483646) + 1", "m.delivery_count + 1"),
+           tests=[COUNTS + "a_row_of_a_partition_dies_before_its_delivery_count_would_repeat"]),
+    mutant("R7", "a count of crashes at its end fails its batch",
+           edit("sql/queries/raise_crash.sql", "least(m.crash_count, 2147483646) + 1", "m.crash_count + 1"),
+           edit("src/store/claims.c", "return count < INT32_MAX ? (int)count : INT32_MAX - 1;", "return (int)count;"),
+           tests=[COUNTS + "one_attempt_and_one_crash_more_always_fit"]),
+    mutant("R7", "a count of attempts at its end fails its batch",
+           edit("sql/queries/settle_verdicts.sql", "least(m.retry_count, 2147483646) + 1", "m.retry_count + 1"),
+           tests=[COUNTS + "one_attempt_and_one_crash_more_always_fit"]),
+    mutant("R7", "a count of rescues at its end fails those beside it",
+           edit("sql/queries/rescue_born.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
+           tests=[COUNTS + "a_rescue_of_born_rows_at_its_end_holds_up_no_other"]),
+    mutant("R7", "a count of rescues of claimed rows at its end fails those beside it",
+           edit("sql/queries/rescue_slow.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
+           tests=[COUNTS + "a_rescue_of_claimed_rows_at_its_end_holds_up_no_other"]),
+    mutant("R7", "a count of replays at its end stops the replay",
+           edit("sql/migrations/0009_counts.sql", "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
+                "least(m.replay_count, 2147483646) + 1,\n        error = NULL, error_code = NULL, result = NULL,\n"
+                "        attempts = inbox.remember(m.attempts, inbox.replay_entry(\n            OLD",
+                "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
+                "m.replay_count + 1,\n        error = NULL, error_code = NULL, result = NULL,\n"
+                "        attempts = inbox.remember(m.attempts, inbox.replay_entry(\n            OLD"),
+           tests=["sql/test_functions.py::test_a_count_of_replays_at_its_end_stays_there"]),
     mutant("R7", "a replay remembers its attempts",
-           edit("sql/migrations/0007_telling.sql",
+           edit("sql/migrations/0009_counts.sql",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n"
                 "        retry_count = 0, crash_count = 0, rescue_count = 0, ",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n        "),

@@ -8,6 +8,7 @@ FOREIGN = "sql/test_store_foreign.c::"
 RULES = "sql/test_store_rules.c::"
 GATE = "unit/test_gate.c::"
 LANES = "unit/test_lanes.c::"
+CLAIMED = "unit/test_claimed.c::"
 ARRIVALS = "faults/test_arrivals.py::"
 HANDOVER = "system/test_handover.py::"
 OVERTAKES = ARRIVALS + "test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue"
@@ -35,6 +36,18 @@ MUTANTS = [
                 "return a->message->offset > b->message->offset;"),
            tests=[LANES + "a_lower_offset_that_arrives_late_goes_next"]),
     # R11
+    mutant("R11", "a claim that its bytes cut short counts as all there is",
+           edit("src/dispatch/claimed.c", "claimer->plenty = job->claimed.cut || job", "claimer->plenty = job"),
+           tests=[CLAIMED + "a_claim_that_its_bytes_cut_short_left_some_behind"]),
+    mutant("R11", "a claim says nothing of what its bytes cut off",
+           edit("sql/queries/claim_due.sql", "(SELECT NOT bool_and(fits) FROM judged) AS cut", "false AS cut"),
+           tests=[CLAIMS + "bytes_beyond_the_budget_stay_in_the_table"]),
+    mutant("R11", "a claim of a partition says nothing of what its bytes cut off",
+           edit("sql/queries/claim_partitions.sql", "(SELECT NOT bool_and(fits) FROM run) AS cut", "false AS cut"),
+           tests=[CLAIMS + "a_partition_that_the_byte_budget_cuts_short_is_told"]),
+    mutant("R11", "the next look begins behind what the bytes of the last one cut off",
+           edit("sql/queries/claim_due.sql", "OVER (ORDER BY w.available_at, w.seq ROWS", "OVER (ORDER BY w.seq ROWS"),
+           tests=[CLAIMS + "what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen"]),
     mutant("R11", "a row is born claimed behind a waiting one",
            edit("sql/queries/insert_messages.sql", "CASE WHEN NOT r.asks THEN false",
                 "CASE WHEN NOT r.asks OR r.asks THEN false"),
@@ -111,6 +124,15 @@ MUTANTS = [
            edit("src/dispatch/claimed.c", "return job->tenure != dispatch->tenure ||", "return"),
            tests=[ARRIVALS + "test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back"]),
     # R13
+    mutant("R13", "a key that the bytes of a claim did not reach counts as blocked",
+           edit("src/dispatch/claimed.c", "bool again = job->claimed.cut || job", "bool again = job"),
+           tests=[CLAIMED + "a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again"]),
+    mutant("R13", "a key whose head died in the claim counts as blocked",
+           edit("src/dispatch/claimed.c", "job->claimed.cut || job->claimed.parked > 0;", "job->claimed.cut;"),
+           tests=[CLAIMED + "a_key_whose_head_died_in_the_claim_is_asked_for_again"]),
+    mutant("R13", "a claim of keys says nothing of what its bytes cut off",
+           edit("sql/queries/claim_lanes.sql", "(SELECT NOT bool_and(fits) FROM run) AS cut", "false AS cut"),
+           tests=[CLAIMS + "keys_that_the_byte_budget_did_not_reach_are_told"]),
     mutant("R13", "a claim of a key jumps over a row that waits",
            edit("sql/queries/claim_lanes.sql", "(waiting.available_at = 'infinity' OR waiting.available_at <= now())",
                 "(waiting.available_at IS NOT NULL)"),

@@ -121,6 +121,15 @@ def test_clearing_the_end_of_a_message_replays_it(db, column):
     assert (row["error"], row["error_code"], row["result"]) == (None, None, None)
 
 
+def test_a_count_of_replays_at_its_end_stays_there(db):
+    seq = insert(db, replay_count=2147483647, dead_at="now", payload=b"{}")
+    db.execute("UPDATE inbox.inbox_messages SET dead_at = NULL")
+    assert (row_of(db, seq)["status"], row_of(db, seq)["replay_count"]) == ("waiting", 2147483647)
+    db.execute("UPDATE inbox.inbox_messages SET dead_at = now(), available_at = NULL")
+    assert db.execute("SELECT inbox.replay('s', 'a', 'again')").fetchone()[0] is True
+    assert (row_of(db, seq)["status"], row_of(db, seq)["replay_count"]) == ("waiting", 2147483647)
+
+
 @pytest.mark.parametrize("change", ["processed_at = now()", "dead_at = now()", "error = 'x'",
                                     "processed_at = NULL", "retry_count = 1"])
 def test_other_updates_replay_nothing(db, change):

@@ -104,12 +104,102 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	assert_claimed(&claimed, "a1 a2 a3");
 	assert_true(claimed.rows[2].followed);
+	assert_true(claimed.cut);
 	claimed_fini(&claimed);
 	request.max_bytes = 1;
 	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	assert_claimed(&claimed, "a4");
 	assert_false(claimed.rows[0].followed);
+	assert_false(claimed.cut);
 	claimed_fini(&claimed);
+	routing_free(all);
+}
+
+static void what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
+	struct routing *wanted = wants("order.new");
+	struct claim_request request = { world->me.id, ORDERING_NONE, wanted, 10, 1 };
+	struct claimed claimed = { NULL };
+	struct claimed later = { NULL };
+
+	waiting(world, "-1", PLACE_WAIT);
+	waiting(world, "-2", PLACE_WAIT);
+	waiting(world, "-3", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = '2020-01-01'::timestamptz"
+		       " - kafka_offset * interval '1 s',"
+		       " event_type = CASE event_id WHEN '-1' THEN 'other' ELSE event_type END");
+	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	assert_claimed(&claimed, "-3");
+	assert_int_equal(claimed.parked, 0);
+	assert_true(claimed.cut);
+	request.since = claimed.latest;
+	OK(claims_due(world->db, &request, &partitions, &later, &err));
+	assert_claimed(&later, "-2");
+	claimed_fini(&claimed);
+	claimed_fini(&later);
+	routing_free(wanted);
+}
+
+/* "a1" and "a2" are there, "b1" and "b2" behind them; room is for one of them. */
+static void expect_cut(struct world *world, size_t max_rows, const char *ids, bool cut)
+{
+	const struct claim_lane keys[] = { { "orders", 0, hash_of_key(world, "a") },
+		{ "orders", 0, hash_of_key(world, "b") } };
+	const struct claim_lanes lanes = { keys, 2 };
+	struct routing *all = wants(NULL);
+	const struct claim_request request = { world->me.id, ORDERING_KEY, all, max_rows, 1000 };
+	struct claimed claimed = { NULL };
+
+	OK(claims_lanes(world->db, &request, &lanes, &claimed, &err));
+	assert_claimed(&claimed, ids);
+	assert_int_equal(claimed.cut, cut);
+	claimed_fini(&claimed);
+	routing_free(all);
+}
+
+static void keys_that_the_byte_budget_did_not_reach_are_told(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "b1", PLACE_PARK);
+	expect_cut(world, 10, "a1", true);
+	expect_cut(world, 10, "b1", false);
+	expect_cut(world, 10, "", false);
+}
+
+static void rows_that_are_not_claimed_take_no_bytes_of_the_budget(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "b1", PLACE_PARK);
+	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
+		       " WHERE event_id = 'a1'");
+	expect_cut(world, 10, "b1", false);
+}
+
+static void a_partition_that_the_byte_budget_cuts_short_is_told(void **state)
+{
+	struct world *world = *state;
+	const struct claim_partition partition = { "orders", 0 };
+	const struct claim_partitions partitions = { &partition, 1 };
+	struct routing *all = wants(NULL);
+	const struct claim_request request = { world->me.id, ORDERING_PARTITION, all, 10, 1 };
+	struct claimed claimed = { NULL };
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	for (int i = 0; i < 2; i++) {
+		OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+		assert_int_equal(claimed.count, 1);
+		assert_int_equal(claimed.cut, i == 0);
+		claimed_fini(&claimed);
+	}
 	routing_free(all);
 }
 
@@ -527,6 +617,11 @@ int main(void)
 		TEST(rows_are_claimed_in_the_order_of_their_offsets),
 		TEST(no_more_are_claimed_than_asked_for),
 		TEST(bytes_beyond_the_budget_stay_in_the_table),
+		TEST_UNORDERED(what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen),
+		TEST(keys_that_the_byte_budget_did_not_reach_are_told),
+		TEST(rows_that_are_not_claimed_take_no_bytes_of_the_budget),
+		cmocka_unit_test_setup_teardown(a_partition_that_the_byte_budget_cuts_short_is_told,
+			world_setup_by_partition, world_teardown),
 		TEST(a_row_waiting_for_its_retry_parks_what_is_behind_it),
 		TEST(rows_without_a_key_wait_for_nobody),
 		TEST(a_head_locked_by_somebody_parks_what_is_behind_it),

@@ -1,0 +1,184 @@
+/* Counts at the end of their type: nothing fails for the rows beside them, and no claim has the token of another. */
+#include "world.h"
+
+#define END "2147483647"
+
+static const atomic_bool go_on = false;
+
+static void waiting(struct world *world, const char *id, enum place place)
+{
+	char key[2] = { id[0], '\0' };
+
+	batch_clear(&world->batch);
+	ADD(world, .id = id, .key = key, .type = "order.new", .place = place);
+	must_store(world);
+}
+
+static void set_count(struct world *world, const char *id, const char *column)
+{
+	run_sql(world, "UPDATE inbox.inbox_messages SET %s = " END " WHERE event_id = '%s'", column,
+		id);
+}
+
+static const char *all_rows(struct world *world)
+{
+	return ask_text(world, "SELECT string_agg(concat_ws(' ', event_id, status, error_code, "
+			       "delivery_count), ','"
+			       " ORDER BY seq) FROM inbox.messages");
+}
+
+/* What every way of claiming makes of "a1" at its end before "a2", and of "b1". */
+static void expect_one_dead(struct world *world, struct claimed *claimed, const char *ids)
+{
+	assert_claimed(claimed, ids);
+	assert_int_equal(claimed->parked, 1);
+	assert_string_equal(ask_text(world,
+				    "SELECT concat_ws(' ', status, error_code, delivery_count,"
+				    " claimed_by = %d, left(error, 24)) FROM inbox.messages"
+				    " WHERE event_id = 'a1'",
+				    world->me.id),
+		"dead DELIVERY_COUNT " END " t claimed " END " times");
+	claimed_fini(claimed);
+}
+
+static void a_due_row_dies_before_its_delivery_count_would_repeat(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "b1", PLACE_WAIT);
+	set_count(world, "a1", "delivery_count");
+	claimed = claim(world, 10, NULL);
+	expect_one_dead(world, &claimed, "a2 b1");
+}
+
+static void a_row_of_a_key_dies_before_its_delivery_count_would_repeat(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a2", PLACE_PARK);
+	set_count(world, "a1", "delivery_count");
+	claimed = claim_key(world, "a", 10);
+	expect_one_dead(world, &claimed, "a2");
+}
+
+static void a_row_of_a_partition_dies_before_its_delivery_count_would_repeat(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "b1", PLACE_PARK);
+	set_count(world, "a1", "delivery_count");
+	claimed = claim(world, 10, NULL);
+	expect_one_dead(world, &claimed, "a2 b1");
+}
+
+static void the_last_delivery_count_is_given_once(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_WAIT);
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2147483646");
+	claimed = claim(world, 10, NULL);
+	assert_claimed(&claimed, "a1");
+	assert_int_equal(claimed.rows[0].message->delivery_count, INT32_MAX);
+	claimed_fini(&claimed);
+}
+
+static void a_row_at_its_end_that_nobody_wants_is_parked(void **state)
+{
+	struct world *world = *state;
+	struct routing *other = wants("other");
+	struct claimed claimed;
+
+	waiting(world, "a1", PLACE_WAIT);
+	set_count(world, "a1", "delivery_count");
+	claimed = claim(world, 10, other);
+	assert_claimed(&claimed, "");
+	assert_string_equal(all_rows(world), "a1 parked " END);
+	claimed_fini(&claimed);
+	routing_free(other);
+}
+
+static void one_attempt_and_one_crash_more_always_fit(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+	struct settle_row row;
+
+	waiting(world, "a1", PLACE_WAIT);
+	set_count(world, "a1", "retry_count");
+	set_count(world, "a1", "crash_count");
+	claimed = claim(world, 10, NULL);
+	assert_int_equal(claimed.rows[0].message->retry_count, INT32_MAX - 1);
+	assert_int_equal(claimed.rows[0].message->crash_count, INT32_MAX - 1);
+	row = verdict(claimed.rows[0].message->seq, 2, SETTLE_DEAD);
+	row.error = "boom";
+	OK(settle_raise(world->db, world->me.id, &row, 1, &err));
+	assert_int_equal(row.fate, SETTLE_SETTLED);
+	must_settle(world, &row);
+	assert_string_equal(all_rows(world), "a1 dead 2");
+	claimed_fini(&claimed);
+}
+
+/* "a1" and "b1" are held by another instance, claimed as often; it is fenced, and they are given back. */
+static void expect_rescued(struct world *world, int delivery_count)
+{
+	const struct fencing fencing = { .place = "here", .lease_ms = 15000 };
+	const struct rescue_bounds bounds = { .stop = &go_on, .until_ms = INT64_MAX };
+	struct instance dead;
+	int64_t rescued = -1;
+	int fenced = -1;
+
+	OK(instance_register(world->db, "other", "here", &dead, &err));
+	waiting(world, "a1", PLACE_CLAIM);
+	waiting(world, "b1", PLACE_CLAIM);
+	set_count(world, "a1", "rescue_count");
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d,"
+		" claim_number = CASE WHEN %d > 1 THEN 7 END",
+		dead.id, delivery_count, delivery_count);
+	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
+	OK(instance_rescue(world->db, &bounds, &rescued, &err));
+	assert_int_equal(rescued, 2);
+	assert_int_equal(ask(world, "SELECT rescue_count FROM inbox.inbox_messages"
+				    " WHERE event_id = 'a1'"),
+		INT32_MAX);
+}
+
+static void a_rescue_of_born_rows_at_its_end_holds_up_no_other(void **state)
+{
+	expect_rescued(*state, 1);
+}
+
+static void a_rescue_of_claimed_rows_at_its_end_holds_up_no_other(void **state)
+{
+	expect_rescued(*state, 3);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_due_row_dies_before_its_delivery_count_would_repeat),
+		TEST(a_row_of_a_key_dies_before_its_delivery_count_would_repeat),
+		cmocka_unit_test_setup_teardown(
+			a_row_of_a_partition_dies_before_its_delivery_count_would_repeat,
+			world_setup_by_partition, world_teardown),
+		TEST(the_last_delivery_count_is_given_once),
+		TEST(a_row_at_its_end_that_nobody_wants_is_parked),
+		TEST(one_attempt_and_one_crash_more_always_fit),
+		TEST(a_rescue_of_born_rows_at_its_end_holds_up_no_other),
+		TEST(a_rescue_of_claimed_rows_at_its_end_holds_up_no_other),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
