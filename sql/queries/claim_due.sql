@@ -35,22 +35,27 @@ WITH lease AS MATERIALIZED (
         LIMIT $4::int
         FOR UPDATE SKIP LOCKED) m
     LIMIT $4::int
+), kind AS MATERIALIZED (
+    -- Subscriptions are compared once for each type, not for each row.
+    SELECT d.topic, d.event_type,
+           coalesce((SELECT s.open
+                     FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
+                          WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                     WHERE (s.topic IS NULL OR s.topic = d.topic)
+                       AND CASE s.kind WHEN 0 THEN true
+                                       WHEN 1 THEN starts_with(d.event_type, s.type)
+                                       ELSE d.event_type = s.type END
+                     ORDER BY s.rank LIMIT 1), false) AS wanted
+    FROM (SELECT DISTINCT topic, event_type FROM due) d
 ), judged AS MATERIALIZED (
     SELECT w.*,
            -- As they are due: the next look may begin where the last row that fits was due.
            coalesce(sum(w.size) FILTER (WHERE w.wanted)
                     OVER (ORDER BY w.available_at, w.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
                < $5::bigint AS fits
-    FROM (SELECT due.*,
-                 coalesce((SELECT s.open
-                           FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
-                                WITH ORDINALITY AS s(topic, type, kind, open, rank)
-                           WHERE (s.topic IS NULL OR s.topic = due.topic)
-                             AND CASE s.kind WHEN 0 THEN true
-                                             WHEN 1 THEN starts_with(due.event_type, s.type)
-                                             ELSE due.event_type = s.type END
-                           ORDER BY s.rank LIMIT 1), false) AS wanted
-          FROM due OFFSET 0) w
+    FROM (SELECT due.*, kind.wanted
+          FROM due
+          JOIN kind ON kind.topic = due.topic AND kind.event_type IS NOT DISTINCT FROM due.event_type) w
 ), lane AS MATERIALIZED (
     -- The first row of the key that waits and is not taken now; NULL: nothing else of it waits.
     SELECT k.topic, k.kafka_partition, k.key_hash,

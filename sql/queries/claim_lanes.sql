@@ -32,22 +32,27 @@ WITH lease AS MATERIALIZED (
     SELECT seq FROM inbox.inbox_messages
     WHERE seq IN (SELECT seq FROM waiting) AND available_at IS NOT NULL
     FOR UPDATE SKIP LOCKED
+), kind AS MATERIALIZED (
+    -- Subscriptions are compared once for each type, not for each row.
+    SELECT d.topic, d.event_type,
+           coalesce((SELECT s.open
+                     FROM unnest($7::text[], $8::text[], $9::smallint[], $10::boolean[])
+                          WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                     WHERE (s.topic IS NULL OR s.topic = d.topic)
+                       AND CASE s.kind WHEN 0 THEN true
+                                       WHEN 1 THEN starts_with(d.event_type, s.type)
+                                       ELSE d.event_type = s.type END
+                     ORDER BY s.rank LIMIT 1), false) AS wanted
+    FROM (SELECT DISTINCT topic, event_type FROM waiting) d
 ), judged AS MATERIALIZED (
     SELECT waiting.*,
            bool_and((waiting.available_at = 'infinity' OR waiting.available_at <= now())
-                    AND waiting.seq IN (SELECT seq FROM free)
-                    AND coalesce((SELECT s.open
-                         FROM unnest($7::text[], $8::text[], $9::smallint[], $10::boolean[])
-                              WITH ORDINALITY AS s(topic, type, kind, open, rank)
-                         WHERE (s.topic IS NULL OR s.topic = waiting.topic)
-                           AND CASE s.kind WHEN 0 THEN true
-                                           WHEN 1 THEN starts_with(waiting.event_type, s.type)
-                                           ELSE waiting.event_type = s.type END
-                         ORDER BY s.rank LIMIT 1), false))
+                    AND waiting.seq IN (SELECT seq FROM free) AND kind.wanted)
                OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS unbroken,
            row_number() OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS n,
            count(*) OVER (PARTITION BY lane) AS rows
     FROM waiting
+    JOIN kind ON kind.topic = waiting.topic AND kind.event_type IS NOT DISTINCT FROM waiting.event_type
 ), run AS MATERIALIZED (
     SELECT judged.*, sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits
     FROM judged

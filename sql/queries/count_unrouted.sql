@@ -2,6 +2,7 @@
 -- parked rows of a partition.
 -- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions (a closed handler still wants its own).
+-- LATERAL lets the planner remember the answer for each type.
 -- Back: how many, milliseconds since the oldest was received.
 SELECT count(*), coalesce(extract(epoch FROM now() - min(u.received_at)) * 1000, 0)::bigint
 FROM (SELECT m.received_at
@@ -12,11 +13,14 @@ FROM (SELECT m.received_at
             AND r.available_at = 'infinity'
           ORDER BY r.seq
           LIMIT $3::bigint) m
-      WHERE NOT EXISTS (
-          SELECT FROM unnest($4::text[], $5::text[], $6::smallint[], $7::boolean[])
-                 AS s(topic, type, kind, open)
+      LEFT JOIN LATERAL (
+          SELECT true AS known
+          FROM unnest($4::text[], $5::text[], $6::smallint[], $7::boolean[])
+               AS s(topic, type, kind, open)
           WHERE (s.topic IS NULL OR s.topic = m.topic)
             AND CASE s.kind WHEN 0 THEN true
                             WHEN 1 THEN starts_with(m.event_type, s.type)
-                            ELSE m.event_type = s.type END)
+                            ELSE m.event_type = s.type END
+          LIMIT 1) w ON true
+      WHERE w.known IS NULL
       LIMIT $3::bigint) u

@@ -19,14 +19,20 @@ WITH RECURSIVE head AS (
         ORDER BY substr(sha256(m.key), 1, 8), m.kafka_offset
         LIMIT 1) next
     WHERE head.n < $4::int
+), kind AS MATERIALIZED (
+    -- Subscriptions are compared once for each type, not for each key.
+    SELECT d.event_type,
+           coalesce((SELECT s.open
+                     FROM unnest($5::text[], $6::text[], $7::smallint[], $8::boolean[])
+                          WITH ORDINALITY AS s(topic, type, kind, open, rank)
+                     WHERE (s.topic IS NULL OR s.topic = $1::text)
+                       AND CASE s.kind WHEN 0 THEN true
+                                       WHEN 1 THEN starts_with(d.event_type, s.type)
+                                       ELSE d.event_type = s.type END
+                     ORDER BY s.rank LIMIT 1), false) AS wanted
+    FROM (SELECT DISTINCT event_type FROM head) d
 )
-SELECT head.hash, head.available_at = 'infinity',
-       coalesce((SELECT s.open
-                 FROM unnest($5::text[], $6::text[], $7::smallint[], $8::boolean[])
-                      WITH ORDINALITY AS s(topic, type, kind, open, rank)
-                 WHERE (s.topic IS NULL OR s.topic = $1::text)
-                   AND CASE s.kind WHEN 0 THEN true
-                                   WHEN 1 THEN starts_with(head.event_type, s.type)
-                                   ELSE head.event_type = s.type END
-                 ORDER BY s.rank LIMIT 1), false)
+SELECT head.hash, head.available_at = 'infinity', kind.wanted
 FROM head
+JOIN kind ON kind.event_type IS NOT DISTINCT FROM head.event_type
+ORDER BY head.n

@@ -129,10 +129,9 @@ static void weigh(struct dispatch *dispatch, struct handler *handler)
 
 	if (full && !handler->full && !handlers_has_others(dispatch, handler))
 		return;
-	if (full == handler->full)
-		return;
+	if (full == handler->full || routing_close(dispatch->routing, handler->name, full) != 0)
+		return; /* without memory the next message tries again */
 	handler->full = full;
-	routing_close(dispatch->routing, handler->name, full);
 	handlers_publish(dispatch);
 }
 
@@ -207,7 +206,7 @@ int handlers_join(struct dispatch *dispatch, struct session *session, const stru
 	if (handler == NULL)
 		handler = handler_new(dispatch, hello->handler);
 	if (handler == NULL) {
-		routing_remove(dispatch->routing, hello->handler);
+		(void)routing_remove(dispatch->routing, hello->handler);
 		return err_memory(err);
 	}
 	session->handler = handler;
@@ -315,8 +314,9 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 	if (handler->session_count > 0 || now_ms - handler->gone_ms < GONE_GRACE_MS)
 		return;
 	if (handler->routed) {
+		if (routing_remove(dispatch->routing, handler->name) != 0)
+			return; /* no memory: at the next tick */
 		handler->routed = false;
-		routing_remove(dispatch->routing, handler->name);
 		requeue(dispatch, &handler->ready);
 		requeue(dispatch, &handler->suspects);
 		handlers_publish(dispatch);

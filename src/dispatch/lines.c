@@ -43,6 +43,13 @@ static void say_hello(struct session *session, const struct line *line)
 		LOG_INT("max_in_flight", line->hello.max_in_flight));
 }
 
+static int refusal_code(int r)
+{
+	if (r == ROUTING_OVERLAP)
+		return PROTOCOL_OVERLAP;
+	return r == ROUTING_FULL ? PROTOCOL_SUBSCRIPTIONS : PROTOCOL_INTERNAL;
+}
+
 static void on_hello(struct session *session, const struct line *line)
 {
 	const struct hello *hello = &line->hello;
@@ -67,8 +74,7 @@ static void on_hello(struct session *session, const struct line *line)
 	if (r == 0)
 		say_hello(session, line);
 	else
-		session_reply_error(session, line->id,
-			r == ROUTING_OVERLAP ? PROTOCOL_OVERLAP : PROTOCOL_INTERNAL, err.text);
+		session_reply_error(session, line->id, refusal_code(r), err.text);
 }
 
 /* "d9001.2" of a delivery that is open on this session and not part of a batch, or NULL. */

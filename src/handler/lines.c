@@ -203,6 +203,7 @@ static const struct {
 	{ -32000, "let this user in with socket.mode, socket.group or socket.allow_uid" },
 	{ -32001, "use a handler library and a sidecar that speak the same protocol version" },
 	{ -32003, "give handlers that share the work one name, or each its own subscription" },
+	{ -32005, "subscribe to prefixes (\"order.*\") or whole topics" },
 	{ -32602, "correct the options of the handler" },
 };
 

@@ -1,7 +1,8 @@
 /*
  * Which handler a message goes to. A table of subscriptions by handler name; the most specific one
  * wins: exact type over longest prefix over whole topic over everything; within the same type
- * pattern a named topic beats any topic. Pure; immutable snapshots may be read by any thread.
+ * pattern a named topic beats any topic. Pure. A routing belongs to one thread; a copy of it may be
+ * given to another.
  */
 #ifndef MODEL_ROUTING_H
 #define MODEL_ROUTING_H
@@ -18,23 +19,30 @@ struct subscription {
 
 struct routing;
 
-enum { ROUTING_OVERLAP = 1 };
+enum { ROUTING_OVERLAP = 1, ROUTING_FULL = 2 };
+
+#define ROUTING_MAX 10000 /* subscriptions of all handlers together */
 
 int routing_new(struct routing **out, struct err *err);
 void routing_free(struct routing *routing);
-/* A deep copy: a snapshot for another thread. */
+/* A snapshot, also for another thread. It shares what it shows: its cost does not depend on the number
+ * of subscriptions. */
 int routing_copy(struct routing **out, const struct routing *from, struct err *err);
+/* True when both show the same, shared table. */
+bool routing_shares(const struct routing *routing, const struct routing *other);
 
 /* Gives the handler these subscriptions, replacing what it had; a closed one stays closed, a new
  * one is open. Type "*" is the same as NULL; a subscription given twice counts once.
- * ROUTING_OVERLAP when another handler has an equal one: nothing changes and the words name the
- * handler and the subscription. Copies what it needs. FAULT_MEMORY changes nothing either. */
+ * ROUTING_OVERLAP when another handler has an equal one, ROUTING_FULL when all together would have more
+ * than ROUTING_MAX: nothing changes, and the words name the handler and the subscription, or the number.
+ * Copies what it needs. FAULT_MEMORY changes nothing either. */
 int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
 	size_t count, struct err *err);
-void routing_remove(struct routing *routing, const char *handler);
+/* FAULT_MEMORY changes nothing, here as below. */
+int routing_remove(struct routing *routing, const char *handler);
 /* A closed handler keeps its subscriptions but takes nothing now: routing_wants() says no for what
  * is its, and no less specific handler gets it. */
-void routing_close(struct routing *routing, const char *handler, bool closed);
+int routing_close(struct routing *routing, const char *handler, bool closed);
 
 /* The handler's name (borrowed from the table), or NULL when nobody subscribed. */
 const char *routing_find(const struct routing *routing, const char *topic, const char *type);

@@ -4,6 +4,7 @@ from mutants.mutant import edit, mutant
 
 JUDGE = "unit/test_judge.c::"
 GATE = "unit/test_gate.c::"
+ROUTING = "unit/test_routing.c::"
 HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
 INSTANCE = "sql/test_store_instance.c::"
@@ -46,6 +47,20 @@ MUTANTS = [
     mutant("R14", "a snooze may come back at once, for ever",
            edit("src/dispatch/judge.c", "delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS", "delay_ms"),
            tests=["unit/test_judge.c::a_snooze_waits_a_tenth_of_a_second_at_least"]),
+    # E5: what routing costs
+    mutant("E5", "a snapshot copies the table",
+           edit("src/model/routing.c", "copy->routes = routes_share(from->routes);",
+                "copy->routes = routes_new(from->routes->handlers, from->routes->count, from->routes->seed);"),
+           tests=[ROUTING + "a_copy_shares_the_table_however_large_it_is"]),
+    mutant("E5", "whoever is full makes a new index",
+           edit("src/model/routes.c", "\troutes->index = from->index;", "\troutes->index = index_of(routes);"),
+           tests=[ROUTING + "a_change_does_not_copy_the_subscriptions_of_others"]),
+    mutant("E5", "all routes are in one place of the index",
+           edit("src/model/routes.c", "return (uint32_t)(hash ^ hash >> 32);", "return (uint32_t)(hash >> 63);"),
+           tests=[ROUTING + "a_lookup_compares_few_of_many"]),
+    mutant("E5", "subscriptions have no limit",
+           edit("src/model/routing.c", "if (others + wanted->count <= ROUTING_MAX)", "if (others + wanted->count > 0)"),
+           tests=["system/test_routing.py::test_subscriptions_without_end_stop_nobody"]),
     # R15
     mutant("R15", "what nobody wants is born claimed",
            edit("src/model/gate.c", "if (gate->routing == NULL || !routing_wants(gate->routing, message->topic, message->type)) {",
@@ -61,7 +76,7 @@ MUTANTS = [
            edit("src/dispatch/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
            tests=["system/test_routing.py::test_thousands_of_parked_messages_are_released"]),
     mutant("R15", "what nobody wants is not counted",
-           edit("sql/queries/count_unrouted.sql", "      WHERE NOT EXISTS (", "      WHERE EXISTS ("),
+           edit("sql/queries/count_unrouted.sql", "WHERE w.known IS NULL", "WHERE w.known"),
            tests=[CLAIMS + "gauges_count_what_waits_what_is_dead_and_what_nobody_wants"]),
     # R16
     mutant("R16", "nobody leaves for want of a handler",

@@ -67,6 +67,29 @@ def test_work_goes_to_the_connection_that_is_free(inboxd, handler, streams, topi
     assert len(stuck.deliveries) <= 2
 
 
+def hello(wire, name, subscribe):
+    wire.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello",
+                    "params": {"protocol": [1], "handler": name, "subscribe": subscribe}})
+    return wire.read_line()
+
+
+def test_subscriptions_without_end_stop_nobody(inboxd, handler, send, topic, inbox):
+    """Forty handlers with a thousand subscriptions each: what is too much is refused, and the others go on."""
+    billing = handler(inboxd, always(DONE), name="billing",
+                      subscribe=[{"topic": topic, "types": ["order.*"]}])
+    wires = [Wire(inboxd.socket_path) for _ in range(40)]
+    replies = [hello(wire, f"many{n}", [{"types": [f"t{n}.{i}" for i in range(1000)]}])
+               for n, wire in enumerate(wires)]
+    refused = [reply["error"] for reply in replies if "error" in reply]
+    assert len(refused) == 31  # 10,000 together, of which billing has one
+    assert {error["code"] for error in refused} == {-32005}
+    assert "10000 subscriptions" in refused[0]["message"]
+    for n in range(20):
+        send(f"e{n}", "order.made")
+    inbox.wait_processed(20)
+    assert len(billing.deliveries) == 20
+
+
 def test_equal_subscriptions_of_different_handlers_are_refused(inboxd, handler, topic):
     handler(inboxd, always(DONE), name="first", subscribe=[{"topic": topic, "types": ["a"]}])
     wire = Wire(inboxd.socket_path)

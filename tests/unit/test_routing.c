@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/routing.h"
+#include "model/routes.h"
 
 static int setup(void **state)
 {
@@ -213,6 +213,127 @@ static void a_copy_lives_on_its_own(void **state)
 	routing_free(copy);
 }
 
+/* `count` subscriptions to types of the handler's own, half of them prefixes. */
+static int subscribe_many(struct routing *routing, const char *handler, int count)
+{
+	static char types[1000][32];
+	static struct subscription subs[1000];
+
+	for (int i = 0; i < count; i++) {
+		(void)snprintf(
+			types[i], sizeof(types[i]), "%s.t%d%s", handler, i, i % 2 == 0 ? "" : ".*");
+		subs[i] = (struct subscription){ "orders", types[i] };
+	}
+	return routing_set(routing, handler, subs, (size_t)count, NULL);
+}
+
+/* A routing of ten handlers with a thousand subscriptions each: as many as there may be. */
+static void fill(struct routing *routing)
+{
+	char name[16];
+
+	for (int i = 0; i < ROUTING_MAX / 1000; i++) {
+		(void)snprintf(name, sizeof(name), "h%d", i);
+		assert_int_equal(subscribe_many(routing, name, 1000), 0);
+	}
+}
+
+/* True when the call needs at most `most` allocations. */
+#define ALLOCATES_AT_MOST(most, call)                                                              \
+	do {                                                                                       \
+		alloc_fail_at((most) + 1);                                                         \
+		assert_int_equal((call), 0);                                                       \
+		assert_false(alloc_fail_never());                                                  \
+	} while (0)
+
+static void a_copy_shares_the_table_however_large_it_is(void **state)
+{
+	struct routing *copy = NULL;
+
+	fill(*state);
+	ALLOCATES_AT_MOST(1, routing_copy(&copy, *state, NULL));
+	assert_true(routing_shares(copy, *state));
+	routing_free(copy);
+}
+
+static void a_change_does_not_copy_the_subscriptions_of_others(void **state)
+{
+	fill(*state);
+	ALLOCATES_AT_MOST(1, routing_close(*state, "h3", true));
+	ALLOCATES_AT_MOST(3, routing_remove(*state, "h4"));
+	ALLOCATES_AT_MOST(5, subscribe_many(*state, "h4", 1000));
+	assert_string_equal(routing_find(*state, "orders", "h4.t998"), "h4");
+	assert_string_equal(routing_find(*state, "orders", "h9.t999.x"), "h9");
+	assert_false(routing_wants(*state, "orders", "h3.t0"));
+}
+
+static void one_more_connection_changes_nothing(void **state)
+{
+	struct routing *before = NULL;
+
+	fill(*state);
+	assert_int_equal(routing_copy(&before, *state, NULL), 0);
+	assert_int_equal(subscribe_many(*state, "h7", 1000), 0);
+	assert_true(routing_shares(before, *state));
+	routing_free(before);
+}
+
+static void there_is_a_limit_for_all_handlers_together(void **state)
+{
+	struct err err = ERR_INIT;
+	const struct subscription sub = { "payments", NULL };
+
+	fill(*state);
+	assert_int_equal(routing_set(*state, "late", &sub, 1, &err), ROUTING_FULL);
+	assert_non_null(strstr(err.text, "10000 subscriptions"));
+	assert_null(routing_find(*state, "payments", "x"));
+	assert_int_equal(routing_set(*state, "h0", &sub, 1, &err), 0);
+	assert_int_equal(
+		routing_set(*state, "late", &(struct subscription){ "mail", NULL }, 1, &err), 0);
+}
+
+/* How many slots a lookup may have to look at: the longest run without an empty one. */
+static size_t longest_run(const struct route_index *index)
+{
+	size_t longest = 0;
+	size_t run = 0;
+
+	for (size_t i = 0; i <= 2 * index->mask; i++) {
+		run = index->slots[i & index->mask].route == NULL ? 0 : run + 1;
+		longest = run > longest ? run : longest;
+	}
+	return longest;
+}
+
+static void a_lookup_compares_few_of_many(void **state)
+{
+	static char types[10][1000][32];
+	struct routes_handler handlers[10];
+	struct routes *routes;
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		static struct subscription subs[1000];
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "h%d", i);
+		for (int j = 0; j < 1000; j++) {
+			(void)snprintf(types[i][j], sizeof(types[i][j]), "%s.t%d*", name, j);
+			subs[j] = (struct subscription){ NULL, types[i][j] };
+		}
+		handlers[i] = (struct routes_handler){ wishes_new(name, subs, 1000, 17), false };
+		assert_non_null(handlers[i].wishes);
+	}
+	routes = routes_new(handlers, 10, 17);
+	assert_non_null(routes);
+	assert_int_equal(routes->index->count, 10000);
+	assert_in_range(longest_run(routes->index), 1, 100);
+	assert_int_equal(routes->index->length_count, 3); /* h0.t0 to h9.t999 */
+	routes_release(routes);
+	for (int i = 0; i < 10; i++)
+		wishes_release(handlers[i].wishes);
+}
+
 struct listing {
 	char text[256];
 };
@@ -307,6 +428,11 @@ int main(void)
 		TEST(a_closed_handler_takes_nothing_and_lets_nobody_take_it),
 		TEST(new_subscriptions_do_not_open_a_closed_handler),
 		TEST(a_copy_lives_on_its_own),
+		TEST(a_copy_shares_the_table_however_large_it_is),
+		TEST(a_change_does_not_copy_the_subscriptions_of_others),
+		TEST(one_more_connection_changes_nothing),
+		TEST(there_is_a_limit_for_all_handlers_together),
+		TEST(a_lookup_compares_few_of_many),
 		TEST(every_subscription_is_visited_as_it_was_given),
 		TEST(the_table_grows_with_its_handlers),
 		TEST(running_out_of_memory_is_told_and_leaks_nothing),

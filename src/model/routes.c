@@ -1,0 +1,417 @@
+/*
+ * See routes.h. Hashes are running ones (FNV-1a), so that one walk over a type passes the hash of
+ * each of its prefixes, and they are seeded: a client that chose its subscriptions to collide would
+ * slow down everybody's lookups.
+ */
+#include "model/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define HASH_PRIME 0x100000001b3ULL
+#define SLOTS_MIN  8
+
+DEFINE_CLEANUP(struct wishes *, wishes_release);
+
+static uint64_t hash_bytes(uint64_t hash, const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (unsigned char)text[i]) * HASH_PRIME;
+	return hash;
+}
+
+static uint64_t hash_topic(uint64_t seed, const char *topic, size_t length)
+{
+	return topic == NULL ? ~seed : hash_bytes(seed, topic, length);
+}
+
+/* What a lookup looks for; `type_hash` is that of the first `type_length` bytes. */
+struct probe {
+	const char *topic;
+	size_t topic_length;
+	uint64_t topic_hash;
+	const char *type;
+	size_t type_length;
+	uint64_t type_hash;
+	enum route_kind kind;
+};
+
+static uint32_t hash_probe(const struct probe *probe)
+{
+	uint64_t hash = probe->type_hash ^ (probe->topic_hash << 23 | probe->topic_hash >> 41);
+
+	hash = (hash + (uint64_t)probe->kind) * 0x9e3779b97f4a7c15ULL;
+	hash = (hash ^ hash >> 32) * 0xff51afd7ed558ccdULL;
+	return (uint32_t)(hash ^ hash >> 32);
+}
+
+static bool same_bytes(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+	if (a == NULL || b == NULL)
+		return a == b;
+	return a_length == b_length && memcmp(a, b, a_length) == 0;
+}
+
+static bool is_asked_for(const struct route *route, const struct probe *probe)
+{
+	if (route->kind != probe->kind ||
+		!same_bytes(route->topic, route->topic_length, probe->topic, probe->topic_length))
+		return false;
+	return probe->kind == ROUTE_ANY ||
+	       same_bytes(route->type, route->type_length, probe->type, probe->type_length);
+}
+
+static const struct route_slot *index_find(
+	const struct route_index *index, const struct probe *probe)
+{
+	uint32_t hash = hash_probe(probe);
+
+	for (size_t i = hash & index->mask; index->slots[i].route != NULL;
+		i = (i + 1) & index->mask) {
+		if (index->slots[i].hash == hash && is_asked_for(index->slots[i].route, probe))
+			return &index->slots[i];
+	}
+	return NULL;
+}
+
+static void index_put(struct route_index *index, const struct route *route, size_t handler)
+{
+	size_t i = route->hash & index->mask;
+
+	while (index->slots[i].route != NULL)
+		i = (i + 1) & index->mask;
+	index->slots[i] = (struct route_slot){ route, route->hash, (uint32_t)handler };
+	index->count++;
+}
+
+/* At most half full; `longest`: prefix. */
+static struct route_index *index_new(size_t count, size_t longest)
+{
+	size_t slots = SLOTS_MIN;
+	struct route_index *index;
+
+	while (slots < 2 * count)
+		slots *= 2;
+	index = calloc(1, sizeof(*index) + slots * sizeof(index->slots[0]) +
+				  (longest + 1) * sizeof(uint32_t));
+	if (index == NULL)
+		return NULL;
+	atomic_init(&index->references, 1);
+	index->mask = slots - 1;
+	index->lengths = (uint32_t *)&index->slots[slots];
+	return index;
+}
+
+static void index_release(struct route_index *index)
+{
+	if (index != NULL && atomic_fetch_sub(&index->references, 1) == 1)
+		free(index);
+}
+
+/* ------------------------------------------------------------------ wishes */
+
+static size_t text_size(const char *text)
+{
+	return text == NULL ? 0 : strlen(text) + 1;
+}
+
+static const char *place_text(char **at, const char *text)
+{
+	size_t size = text_size(text);
+	char *placed = *at;
+
+	if (text == NULL)
+		return NULL;
+	memcpy(placed, text, size);
+	*at += size;
+	return placed;
+}
+
+static size_t block_size(const char *name, const struct subscription *subs, size_t count)
+{
+	size_t size = sizeof(struct wishes) + count * sizeof(struct route) + text_size(name);
+
+	for (size_t i = 0; i < count; i++)
+		size += text_size(subs[i].topic) + text_size(subs[i].type);
+	return size;
+}
+
+static struct probe probe_of(const struct route *route, uint64_t seed)
+{
+	return (struct probe){
+		.topic = route->topic,
+		.topic_length = route->topic_length,
+		.topic_hash = hash_topic(seed, route->topic, route->topic_length),
+		.type = route->type,
+		.type_length = route->type_length,
+		.type_hash = hash_bytes(seed, route->type, route->type_length),
+		.kind = route->kind,
+	};
+}
+
+static struct route route_of(char **at, const struct subscription *sub)
+{
+	/* "*" is the prefix of every type: the same wish as no type at all, so it must be equal. */
+	bool any = sub->type == NULL || strcmp(sub->type, "*") == 0;
+	struct route route = {
+		.topic = place_text(at, sub->topic),
+		.type = any ? NULL : place_text(at, sub->type),
+		.kind = any ? ROUTE_ANY : ROUTE_EXACT,
+	};
+
+	route.topic_length = route.topic == NULL ? 0 : strlen(route.topic);
+	route.type_length = route.type == NULL ? 0 : strlen(route.type);
+	if (route.type_length > 0 && route.type[route.type_length - 1] == '*') {
+		route.kind = ROUTE_PREFIX;
+		route.type_length--;
+	}
+	return route;
+}
+
+static void take_sub(struct wishes *wishes, struct route_index *seen, char **at,
+	const struct subscription *sub, uint64_t seed)
+{
+	struct route *route = &wishes->routes[wishes->count];
+	struct probe probe;
+
+	*route = route_of(at, sub);
+	probe = probe_of(route, seed);
+	route->hash = hash_probe(&probe);
+	if (index_find(seen, &probe) != NULL)
+		return;
+	index_put(seen, route, 0);
+	wishes->count++;
+	if (route->kind == ROUTE_PREFIX && route->type_length > wishes->longest)
+		wishes->longest = route->type_length;
+}
+
+struct wishes *wishes_new(
+	const char *name, const struct subscription *subs, size_t count, uint64_t seed)
+{
+	struct route_index *seen = index_new(count, 0);
+	struct wishes *wishes = malloc(block_size(name, subs, count));
+	char *at;
+
+	if (seen != NULL && wishes != NULL) {
+		*wishes = (struct wishes){ .count = 0 };
+		atomic_init(&wishes->references, 1);
+		at = (char *)&wishes->routes[count];
+		wishes->name = place_text(&at, name);
+		for (size_t i = 0; i < count; i++)
+			take_sub(wishes, seen, &at, &subs[i], seed);
+	} else {
+		free(wishes);
+		wishes = NULL;
+	}
+	index_release(seen);
+	return wishes;
+}
+
+struct wishes *wishes_share(struct wishes *wishes)
+{
+	(void)atomic_fetch_add(&wishes->references, 1);
+	return wishes;
+}
+
+void wishes_release(struct wishes *wishes)
+{
+	if (wishes != NULL && atomic_fetch_sub(&wishes->references, 1) == 1)
+		free(wishes);
+}
+
+bool wishes_equal(const struct wishes *a, const struct wishes *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct route *one = &a->routes[i];
+		const struct route *other = &b->routes[i];
+
+		if (one->hash != other->hash || one->kind != other->kind ||
+			!same_bytes(
+				one->topic, one->topic_length, other->topic, other->topic_length) ||
+			!same_bytes(one->type, one->type_length, other->type, other->type_length))
+			return false;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------ tables */
+
+/* The lengths are marked first, each at its place, and then moved together. */
+static void gather_lengths(struct route_index *index, const struct routes *routes, size_t longest)
+{
+	uint32_t *lengths = index->lengths;
+
+	for (size_t i = 0; i < routes->count; i++) {
+		const struct wishes *wishes = routes->handlers[i].wishes;
+
+		for (size_t j = 0; wishes->longest > 0 && j < wishes->count; j++) {
+			if (wishes->routes[j].kind == ROUTE_PREFIX)
+				lengths[wishes->routes[j].type_length] = 1;
+		}
+	}
+	for (size_t length = 0; length <= longest; length++) {
+		if (lengths[length] != 0)
+			lengths[index->length_count++] = (uint32_t)length;
+	}
+}
+
+static struct route_index *index_of(const struct routes *routes)
+{
+	struct route_index *index;
+	size_t count = 0;
+	size_t longest = 0;
+
+	for (size_t i = 0; i < routes->count; i++) {
+		count += routes->handlers[i].wishes->count;
+		if (routes->handlers[i].wishes->longest > longest)
+			longest = routes->handlers[i].wishes->longest;
+	}
+	index = index_new(count, longest);
+	if (index == NULL)
+		return NULL;
+	for (size_t i = 0; i < routes->count; i++) {
+		for (size_t j = 0; j < routes->handlers[i].wishes->count; j++)
+			index_put(index, &routes->handlers[i].wishes->routes[j], i);
+	}
+	gather_lengths(index, routes, longest);
+	return index;
+}
+
+/* Without an index. */
+static struct routes *routes_of(const struct routes_handler *handlers, size_t count, uint64_t seed)
+{
+	struct routes *routes = calloc(1, sizeof(*routes) + count * sizeof(routes->handlers[0]));
+
+	if (routes == NULL)
+		return NULL;
+	atomic_init(&routes->references, 1);
+	routes->seed = seed;
+	routes->count = count;
+	for (size_t i = 0; i < count; i++) {
+		routes->handlers[i] = handlers[i];
+		(void)wishes_share(handlers[i].wishes);
+	}
+	return routes;
+}
+
+struct routes *routes_new(const struct routes_handler *handlers, size_t count, uint64_t seed)
+{
+	struct routes *routes = routes_of(handlers, count, seed);
+
+	if (routes == NULL)
+		return NULL;
+	routes->index = index_of(routes);
+	if (routes->index == NULL) {
+		routes_release(routes);
+		return NULL;
+	}
+	return routes;
+}
+
+struct routes *routes_close(const struct routes *from, size_t handler, bool closed)
+{
+	struct routes *routes = routes_of(from->handlers, from->count, from->seed);
+
+	if (routes == NULL)
+		return NULL;
+	(void)atomic_fetch_add(&from->index->references, 1);
+	routes->index = from->index;
+	routes->handlers[handler].closed = closed;
+	return routes;
+}
+
+struct routes *routes_share(struct routes *routes)
+{
+	(void)atomic_fetch_add(&routes->references, 1);
+	return routes;
+}
+
+void routes_release(struct routes *routes)
+{
+	if (routes == NULL || atomic_fetch_sub(&routes->references, 1) != 1)
+		return;
+	for (size_t i = 0; i < routes->count; i++)
+		wishes_release(routes->handlers[i].wishes);
+	index_release(routes->index);
+	free(routes);
+}
+
+/* ------------------------------------------------------------------ lookups */
+
+const struct routes_handler *routes_owner(const struct routes *routes, const struct route *route)
+{
+	struct probe probe = probe_of(route, routes->seed);
+	const struct route_slot *slot = index_find(routes->index, &probe);
+
+	return slot == NULL ? NULL : &routes->handlers[slot->handler];
+}
+
+/* For the named topic, or else for any. */
+static const struct route_slot *ask(const struct routes *routes, struct probe *probe)
+{
+	struct probe anywhere = *probe;
+	const struct route_slot *slot = index_find(routes->index, probe);
+
+	if (slot != NULL)
+		return slot;
+	anywhere.topic = NULL;
+	anywhere.topic_hash = hash_topic(routes->seed, NULL, 0);
+	return index_find(routes->index, &anywhere);
+}
+
+/* The longest prefix that fits; leaves the hash of the whole type in the probe. */
+static const struct route_slot *ask_prefixes(
+	const struct routes *routes, struct probe *probe, const char *type, size_t length)
+{
+	const struct route_index *index = routes->index;
+	const struct route_slot *best = NULL;
+
+	probe->kind = ROUTE_PREFIX;
+	for (size_t i = 0; i < index->length_count && index->lengths[i] <= length; i++) {
+		const struct route_slot *slot;
+		size_t next = index->lengths[i];
+
+		probe->type_hash = hash_bytes(
+			probe->type_hash, type + probe->type_length, next - probe->type_length);
+		probe->type_length = next;
+		slot = ask(routes, probe);
+		if (slot != NULL)
+			best = slot;
+	}
+	probe->type_hash = hash_bytes(
+		probe->type_hash, type + probe->type_length, length - probe->type_length);
+	probe->type_length = length;
+	return best;
+}
+
+const struct routes_handler *routes_find(
+	const struct routes *routes, const char *topic, const char *type)
+{
+	struct probe probe = {
+		.topic = topic,
+		.topic_length = strlen(topic),
+		.type = type,
+		.type_hash = routes->seed,
+	};
+	const struct route_slot *prefix = NULL;
+	const struct route_slot *slot = NULL;
+
+	probe.topic_hash = hash_topic(routes->seed, topic, probe.topic_length);
+	if (type != NULL) {
+		prefix = ask_prefixes(routes, &probe, type, strlen(type));
+		probe.kind = ROUTE_EXACT;
+		slot = ask(routes, &probe);
+	}
+	if (slot == NULL)
+		slot = prefix;
+	if (slot == NULL) {
+		probe.kind = ROUTE_ANY;
+		probe.type_hash = routes->seed;
+		slot = ask(routes, &probe);
+	}
+	return slot == NULL ? NULL : &routes->handlers[slot->handler];
+}
