@@ -22,7 +22,8 @@ GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
-GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int) TO inboxd_sidecar;
+GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
+    TO inboxd_sidecar;
 GRANT SELECT ON inbox.messages, inbox.dead_groups TO inboxd_sidecar;
 
 -- A handler: completes the message it was given, in its own transaction.

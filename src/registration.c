@@ -9,6 +9,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "store/migrate.h"
+#include "store/sequences.h"
 #include "store/sidecar.h"
 
 #define RECONNECT_MS  200
@@ -46,6 +47,22 @@ static int check_schema(struct db *db, const struct daemon *daemon, struct err *
 	return FAULT_DATABASE;
 }
 
+static int check_sequences(struct db *db, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
+	int r = sequences_check(db, &words, err);
+
+	if (r == SEQUENCES_UNKNOWN)
+		log_warn("sequences_unknown", LOG_STR("error", err->text),
+			LOG_STR("next", "go on without comparing them; `inboxd migrate --roles` "
+					"grants it"));
+	if (r == SEQUENCES_SET)
+		log_error("sequences_set", LOG_STR("were", buf_str(&words)),
+			LOG_STR("next", "go on behind the highest rows; look for what put rows in "
+					"without their sequences"));
+	return r < 0 ? r : 0;
+}
+
 static int register_once(struct daemon *daemon, struct instance *instance, struct err *err)
 {
 	struct db_options options;
@@ -59,6 +76,8 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 		r = db_open(db, err);
 	if (r == 0)
 		r = check_schema(db, daemon, err);
+	if (r == 0)
+		r = check_sequences(db, err);
 	if (r == 0)
 		r = instance_register(
 			db, daemon->config->inbox.instance, daemon->lock.place, instance, err);

@@ -3,7 +3,7 @@
 -- $1 cluster id, $2 group id.
 WITH bound AS (
     INSERT INTO inbox.inbox_binding (cluster_id, group_id) VALUES ($1::text, $2::text)
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (only_row) DO NOTHING
     RETURNING cluster_id, group_id
 )
 SELECT cluster_id, group_id FROM bound

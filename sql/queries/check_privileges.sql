@@ -25,5 +25,6 @@ FROM (SELECT pg_get_serial_sequence('inbox.inbox_messages', 'seq')) AS q(thing)
 WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE'
-FROM (VALUES ('inbox.retain(int, text, bigint, int)'::regprocedure)) AS f(name)
+FROM (VALUES ('inbox.retain(int, text, bigint, int)'::regprocedure), ('inbox.sequences_behind()'),
+             ('inbox.advance_sequences()')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')) AS l(thing, privilege)

@@ -1,5 +1,5 @@
 -- Keeps those duplicates whole whose payload differs from what is stored under their id.
--- Caller: store/inbox.c, for the rows that find_conflicts found. Index: inbox_messages_pkey.
+-- Caller: store/inbox.c, for the rows that find_conflicts found. Index: inbox_messages_pkey, inbox_conflicts_coordinates (conflict).
 -- The arrays of insert_messages without event_type, place and asks. Back: one row a conflict kept now.
 INSERT INTO inbox.inbox_conflicts
     (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)
@@ -12,5 +12,5 @@ FROM (
            unnest($9::bytea[]) AS payload, unnest($10::bytea[]) AS payload_digest) i
 JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
-ON CONFLICT DO NOTHING
+ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz))) DO NOTHING
 RETURNING topic, kafka_partition, kafka_offset, event_id

@@ -4,5 +4,5 @@ INSERT INTO inbox.inbox_rejects
     (topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, reason)
 SELECT i.*
 FROM unnest($1::text[], $2::int[], $3::bigint[], $4::timestamptz[], $5::bytea[], $6::jsonb[], $7::bytea[], $8::text[]) AS i
-ON CONFLICT DO NOTHING
+ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz))) DO NOTHING
 RETURNING topic, kafka_partition, kafka_offset, reason

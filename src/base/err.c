@@ -40,6 +40,8 @@ int err_set(struct err *err, int fault, const char *format, ...)
 		return fault;
 	err->fault = fault;
 	err->state[0] = '\0';
+	err->schema[0] = '\0';
+	err->table[0] = '\0';
 	err->advice = 0;
 	va_start(args, format);
 	(void)vsnprintf(err->text, sizeof(err->text), format, args);

@@ -27,6 +27,8 @@ enum fault {
 struct err {
 	int fault;       /* 0 while nothing has failed */
 	char state[6];   /* SQLSTATE when the fault came from PostgreSQL, else "" */
+	char schema[64]; /* of the table whose constraint PostgreSQL says is violated, else "" */
+	char table[64];
 	size_t advice;   /* where in the text begins what to do about it; 0 = nowhere */
 	char text[1024]; /* one line, no newline at the end */
 };

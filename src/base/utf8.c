@@ -92,3 +92,38 @@ bool utf8_is_valid(struct bytes bytes)
 	}
 	return true;
 }
+
+/* The first bytes of a character, all there are of it up to the end of the text. */
+static bool is_cut_off(const char *at, size_t left)
+{
+	unsigned char lead = (unsigned char)at[0];
+	size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+
+	if (lead < 0xc2 || lead > 0xf4 || left >= length)
+		return false;
+	for (size_t i = 1; i < left; i++) {
+		if (((unsigned char)at[i] & 0xc0) != 0x80)
+			return false;
+	}
+	return true;
+}
+
+void utf8_repair(char *text)
+{
+	size_t left = strlen(text);
+
+	while (left > 0) {
+		size_t step = utf8_character(text, left);
+
+		if (step == 0 && is_cut_off(text, left)) {
+			*text = '\0';
+			return;
+		}
+		if (step == 0) {
+			*text = '?';
+			step = 1;
+		}
+		text += step;
+		left -= step;
+	}
+}

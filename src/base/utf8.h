@@ -14,5 +14,8 @@ bool utf8_is_valid(struct bytes bytes);
 bool ascii_is_printable(struct bytes bytes);
 /* Length of the character that the first of `left` bytes begins; 0 when they begin none. */
 size_t utf8_character(const void *text, size_t left);
+/* Makes a text valid that was cut somewhere: what is left of a character at its end goes, other bytes that begin no
+ * character become '?'. */
+void utf8_repair(char *text);
 
 #endif

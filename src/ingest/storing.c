@@ -270,6 +270,10 @@ static void was_not_stored(
 		ingest_fenced(ingest);
 		return;
 	}
+	if (r == INBOX_DAMAGED) {
+		ingest_fault(ingest, err);
+		return;
+	}
 	mark_doubt(ingest);
 	if (r == INBOX_MOVED)
 		outage_doubt(ingest);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define FIRST_ROOM 64
 
 /* Room for one element more. The old array stays good when there is no memory. */
@@ -70,7 +72,9 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 	reject = &rejects[batch->reject_count++];
 	reject->message = message;
 	reject->kept = false;
+	reject->refused = false;
 	(void)snprintf(reject->reason, sizeof(reject->reason), "%s", reason);
+	utf8_repair(reject->reason);
 	batch->bytes += message->bytes;
 	return 0;
 }
@@ -135,6 +139,19 @@ static void drop_rejects(struct batch *batch, const struct part *part)
 
 	for (size_t i = 0; i < batch->reject_count; i++) {
 		if (is_in(batch->rejects[i].message, part))
+			drop(batch, batch->rejects[i].message);
+		else
+			batch->rejects[kept++] = batch->rejects[i];
+	}
+	batch->reject_count = kept;
+}
+
+void batch_drop_refused(struct batch *batch)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < batch->reject_count; i++) {
+		if (batch->rejects[i].refused)
 			drop(batch, batch->rejects[i].message);
 		else
 			batch->rejects[kept++] = batch->rejects[i];

@@ -29,8 +29,9 @@ struct batch_row {
 /* A record that cannot be a message; `message` carries its coordinates, key, headers and payload. */
 struct batch_reject {
 	struct message *message;
-	char reason[512]; /* "label: words" */
+	char reason[512]; /* "label: words"; UTF-8, also where it was cut to fit */
 	bool kept;        /* stored now; false: was there already */
+	bool refused;     /* one of the rows, which PostgreSQL did not take: goes with that try */
 };
 
 /* One partition's watermark move (rule R1). */
@@ -69,6 +70,8 @@ void batch_fini(struct batch *batch);
 /* Takes the message, also on failure (it is freed then). FAULT_MEMORY. */
 int batch_add(struct batch *batch, struct message *message, size_t partition, struct err *err);
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
+/* Drops the rejects that were rows: nothing of the try that refused them is stored. */
+void batch_drop_refused(struct batch *batch);
 /* The move of this partition, made when new (all fields but topic and partition zero). NULL: no
  * memory. `topic` is borrowed for the life of the batch. */
 struct batch_move *batch_move(struct batch *batch, const char *topic, int32_t partition);

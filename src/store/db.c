@@ -134,6 +134,12 @@ bool db_error_is_data(const struct err *err)
 	return db_error_kind(err) == TROUBLE_DATA;
 }
 
+bool db_error_is_clash(const struct db *db, const struct err *err)
+{
+	return strcmp(err->state, "23505") == 0 && strcmp(err->schema, db->schema) == 0 &&
+	       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;
+}
+
 bool db_error_is_lock(const struct err *err)
 {
 	return strcmp(err->state, "55P03") == 0;

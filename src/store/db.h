@@ -50,9 +50,12 @@ void db_interrupt(struct db *db);
 
 /* What kind of trouble a FAULT_DATABASE is, and so what to do about it. */
 enum trouble db_error_kind(const struct err *err);
-/* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23, 54): the
+/* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23 but for 23505, 54): the
  * batch is to be bisected (rule R9). */
 bool db_error_is_data(const struct err *err);
+/* True for unique_violation (23505) on a table of this schema. No statement of inboxd raises that over an event id:
+ * the schema is damaged, by sequences that are behind their rows, say. */
+bool db_error_is_clash(const struct db *db, const struct err *err);
 /* True for lock_not_available (55P03). */
 bool db_error_is_lock(const struct err *err);
 /* The label for inboxd_pg_errors_total: the name of its kind. */

@@ -3,7 +3,7 @@
  * COMMIT. Only when PostgreSQL refuses a value the batch is begun again under savepoints and halved
  * until the row that cannot be stored is alone.
  */
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +82,15 @@ static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bo
 	recent_add(inbox->recent, row->message);
 }
 
+/* The sequence went back while this instance ran: another server has taken the place of the one that gave the numbers
+ * before. What is born now would lie below low_seq, where no rescue looks (rule R3). */
+static int numbers_fell(const struct inbox *inbox, int64_t seq, struct err *err)
+{
+	return err_set(err, FAULT_DATABASE,
+		"a new row of inbox_messages got number %" PRId64 ", which is not above %" PRId64,
+		seq, inbox->floor);
+}
+
 static int note_inserted(const struct writing *w, const size_t *items, size_t count,
 	const struct rows *rows, struct err *err)
 {
@@ -96,6 +105,10 @@ static int note_inserted(const struct writing *w, const size_t *items, size_t co
 			return err_set(err, FAULT_INTERNAL,
 				"PostgreSQL stored an event that was not in the batch: %s of %s",
 				rows_text(rows, i, 1), rows_text(rows, i, 2));
+		if (rows_int(rows, i, 0) <= w->inbox->floor) {
+			w->inbox->damaged = true;
+			return numbers_fell(w->inbox, rows_int(rows, i, 0), err);
+		}
 		note_new(w->inbox, &w->batch->rows[items[at]], rows_int(rows, i, 0),
 			rows_bool(rows, i, 3));
 		at++;
@@ -191,13 +204,12 @@ static int store_messages(struct inbox *inbox, struct batch *batch, struct err *
 	return writing_is_refused(inbox, r, err) ? store_bisected(&w, err) : r;
 }
 
-/* Rejected rows stay so: they are among the rejects already. */
+/* What PostgreSQL refused is a row again. */
 static void forget_fates(struct batch *batch)
 {
-	for (size_t i = 0; i < batch->row_count; i++) {
-		if (batch->rows[i].fate != ROW_REJECTED)
-			batch->rows[i].fate = ROW_UNKNOWN;
-	}
+	batch_drop_refused(batch);
+	for (size_t i = 0; i < batch->row_count; i++)
+		batch->rows[i].fate = ROW_UNKNOWN;
 	for (size_t i = 0; i < batch->reject_count; i++)
 		batch->rejects[i].kept = false;
 }
@@ -207,6 +219,18 @@ static void undo(struct inbox *inbox, struct batch *batch)
 {
 	recent_forget(inbox->recent);
 	forget_fates(batch);
+}
+
+/* A fault that no other try mends becomes an outcome. */
+static int judged(const struct inbox *inbox, int r, struct err *err)
+{
+	if (r >= 0 || !(inbox->damaged || db_error_is_clash(inbox->db, err)))
+		return r;
+	(void)err_prefix(err, "schema \"%s\" is damaged", db_schema(inbox->db));
+	(void)err_advise(err, "start inboxd again: at its start it compares the sequences with the "
+			      "rows, and sets "
+			      "them or says how");
+	return INBOX_DAMAGED;
 }
 
 /* All but the COMMIT. */
@@ -221,7 +245,7 @@ static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	forget_flight(inbox);
 	if (r != 0) {
 		db_rollback(inbox->db);
-		return r;
+		return judged(inbox, r, err);
 	}
 	FAULT_POINT("after_insert_before_commit");
 	if (inbox->about_to_commit != NULL)
@@ -235,6 +259,8 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 
 	forget_fates(batch);
 	inbox->batch_highest = inbox->committing ? inbox->landed_highest : inbox->highest_seq;
+	inbox->floor = inbox->batch_highest;
+	inbox->damaged = false;
 	r = inbox_select_rows(batch, ROW_UNKNOWN, &inbox->items, &inbox->item_count, err);
 	if (r == 0)
 		r = send_all(inbox, batch, err);

@@ -77,6 +77,9 @@ enum {
 	INBOX_MOVED = 1,   /* a watermark was not where we left it: nothing stored; resync */
 	INBOX_FENCED = 2,  /* our lease is gone: nothing stored; this id is over */
 	INBOX_UNKNOWN = 3, /* COMMIT was not answered: stored or not; resync tells */
+	INBOX_DAMAGED =
+		4, /* a new row took a number that is used, or a lower one than the rows before it: nothing stored,
+			    * `err` says what to do; no batch can be stored before that is done */
 };
 /* Sends the batch; nothing else is asked of the connection, and the batch stays as it is, until
  * inbox_finish(). After a fault there is nothing to finish. */

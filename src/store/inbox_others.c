@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "queries.h"
 #include "store/inbox_private.h"
 
@@ -34,7 +35,10 @@ int inbox_keep_as_reject(
 	(void)snprintf(reason, sizeof(reason), "storage: %s %.400s", why->state, why->text);
 	if (row->fate != ROW_DUPLICATE)
 		row->fate = ROW_REJECTED;
-	return batch_reject(w->batch, copy, reason, err);
+	r = batch_reject(w->batch, copy, reason, err);
+	if (r == 0)
+		w->batch->rejects[w->batch->reject_count - 1].refused = true;
+	return r;
 }
 
 static int write_conflicts(
@@ -91,6 +95,7 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 
 	(void)snprintf(reject->reason + used, sizeof(reject->reason) - used, "; not kept whole: %s",
 		why->text);
+	utf8_repair(reject->reason);
 	return write_rejects_as(w, &item, 1, true, err);
 }
 

@@ -21,6 +21,7 @@ struct inbox {
 	void *arg;
 	int64_t highest_seq;    /* of the rows whose COMMIT was answered (rule R3) */
 	int64_t batch_highest;  /* of the batch under way */
+	int64_t floor;          /* every row of the batch under way gets a higher seq */
 	int64_t landed_highest; /* of the one whose COMMIT is on its way */
 	bool committing;        /* there is one */
 	struct recent *recent;  /* of what is committed, or about to be */
@@ -29,6 +30,7 @@ struct inbox {
 	size_t *items; /* of the rows that went with it */
 	size_t item_count;
 	bool unsendable; /* more than PostgreSQL takes at once: to be bisected */
+	bool damaged;    /* numbers fell: see INBOX_DAMAGED */
 };
 
 /* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */

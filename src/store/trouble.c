@@ -25,6 +25,7 @@ static const struct {
 	{ "3F", TROUBLE_REFUSED },   /* no such schema */
 	{ "42", TROUBLE_REFUSED },   /* rights, tables, columns */
 	{ "F0", TROUBLE_REFUSED },   /* a mistake of the configuration */
+	{ "23505", TROUBLE_OTHER },  /* an event id does not raise it: db_error_is_clash() */
 	{ "22", TROUBLE_DATA },
 	{ "23", TROUBLE_DATA },
 	{ "54", TROUBLE_DATA },

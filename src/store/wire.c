@@ -4,6 +4,7 @@
 #include <libpq-fe.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -33,6 +34,14 @@ int wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err
 	return 0;
 }
 
+/* A name of PostgreSQL has at most 63 bytes. */
+static void note_name(char out[64], const struct pg_result *result, int field)
+{
+	const char *name = PQresultErrorField(result, field);
+
+	(void)snprintf(out, 64, "%s", name == NULL ? "" : name);
+}
+
 int wire_error(const struct pg_result *result, struct err *err)
 {
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -50,6 +59,8 @@ int wire_error(const struct pg_result *result, struct err *err)
 	if (err != NULL) {
 		memcpy(err->state, state, sizeof(err->state) - 1);
 		err->state[sizeof(err->state) - 1] = '\0';
+		note_name(err->schema, result, PG_DIAG_SCHEMA_NAME);
+		note_name(err->table, result, PG_DIAG_TABLE_NAME);
 	}
 	return FAULT_DATABASE;
 }

@@ -25,7 +25,8 @@ MAY = {
 LOOKS = {"try_text", "try_json", "error_shape", "find_page", "check_filter", "refuse", "status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt"}
-CALLS = {"inboxd_sidecar": {"retain"} | LOOKS, "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
+CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,
+         "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 

@@ -339,7 +339,7 @@ static void a_timestamp_beyond_the_calendar_is_cut(void **state)
 		"294276 -4714 null");
 }
 
-static void add_reject(struct world *world, const char *headers)
+static void add_reject_because(struct world *world, const char *headers, const char *reason)
 {
 	const struct message plan = {
 		.event_id = "",
@@ -354,7 +354,12 @@ static void add_reject(struct world *world, const char *headers)
 	struct message *message = NULL;
 
 	OK(message_new(&message, &plan, &err));
-	OK(batch_reject(&world->batch, message, "id_empty: no id", &err));
+	OK(batch_reject(&world->batch, message, reason, &err));
+}
+
+static void add_reject(struct world *world, const char *headers)
+{
+	add_reject_because(world, headers, "id_empty: no id");
 }
 
 static void a_reject_is_kept_once(void **state)
@@ -404,6 +409,63 @@ static void an_event_id_out_of_bounds_rejects_itself_alone(void **state)
 	assert_int_equal(fate(world, 0), ROW_CLAIMED);
 	assert_int_equal(fate(world, 1), ROW_REJECTED);
 	assert_int_equal(strncmp(world->batch.rejects[0].reason, "storage: 54000 ", 15), 0);
+}
+
+/* 511 bytes fit: the second byte of the last character does not. */
+static void a_reason_cut_within_a_character_is_kept(void **state)
+{
+	struct world *world = *state;
+	char reason[601];
+
+	for (size_t i = 0; i + 2 < sizeof(reason); i += 2)
+		memcpy(reason + i, "ä", 3);
+	add_reject_because(world, "[]", reason);
+	must_store(world);
+	assert_int_equal(ask(world, "SELECT octet_length(reason) FROM inbox.inbox_rejects"), 510);
+}
+
+static void a_reason_whose_addition_is_cut_within_a_character_is_kept(void **state)
+{
+	struct world *world = *state;
+	char reason[512] = "";
+
+	/* Of what the server says there is room for a part only; of two lengths one cuts a character. */
+	memset(reason, 'r', 440);
+	run_sql(world,
+		"CREATE FUNCTION inbox.refuse_bytes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		" IF NEW.payload IS NOT NULL THEN RAISE 'x%%', repeat('ä', 200)"
+		" USING ERRCODE = 'data_exception'; END IF; RETURN NEW; END $$");
+	run_sql(world, "CREATE TRIGGER refuse_bytes BEFORE INSERT ON inbox.inbox_rejects"
+		       " FOR EACH ROW EXECUTE FUNCTION inbox.refuse_bytes()");
+	for (int i = 0; i < 2; i++) {
+		batch_clear(&world->batch);
+		reason[440] = i == 0 ? '\0' : 'r';
+		add_reject_because(world, "[]", reason);
+		world->batch.rejects[0].message->offset += i;
+		must_store(world);
+		assert_true(world->batch.rejects[0].kept);
+	}
+}
+
+/* As in a batch of which a row is refused, and whose COMMIT is, too. */
+static void a_commit_that_failed_leaves_no_reject_in_the_batch(void **state)
+{
+	struct world *world = *state;
+
+	make_refuse(world);
+	run_sql(world,
+		"CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON inbox.inbox_messages"
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.refuse()");
+	ADD(world, .id = "good");
+	ADD(world, .id = "bad", .headers = "[[\"a\",\"\\u0000\"]]");
+	assert_int_equal(store(world), FAULT_DATABASE);
+	assert_int_equal(world->batch.reject_count, 0);
+	assert_int_equal(fate(world, 1), ROW_UNKNOWN);
+	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_messages");
+	OK(db_open(world->db, &err));
+	must_store(world);
+	assert_int_equal(world->batch.reject_count, 1);
+	assert_int_equal(fate(world, 1), ROW_REJECTED);
 }
 
 /* The answer to COMMIT is lost: the server ends our session when it has committed. */
@@ -614,6 +676,9 @@ int main(void)
 		TEST(a_reject_is_kept_once),
 		TEST(a_reject_that_cannot_be_kept_whole_keeps_its_coordinates),
 		TEST(an_event_id_out_of_bounds_rejects_itself_alone),
+		TEST(a_reason_cut_within_a_character_is_kept),
+		TEST(a_reason_whose_addition_is_cut_within_a_character_is_kept),
+		TEST(a_commit_that_failed_leaves_no_reject_in_the_batch),
 		TEST(a_lost_commit_is_unknown),
 		TEST(resync_gives_back_what_was_never_heard_of),
 		TEST(resync_waits_for_the_transaction_whose_answer_was_lost),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -116,6 +117,34 @@ static void base64_agrees_with_the_vectors_of_rfc_4648(void **state)
 	}
 }
 
+static void a_text_that_was_cut_is_repaired(void **state)
+{
+	static const struct {
+		const char *cut;
+		const char *repaired;
+	} cases[] = {
+		{ "", "" },
+		{ "abc", "abc" },
+		{ "\303\244\303\244", "\303\244\303\244" },
+		{ "a\303", "a" },
+		{ "a\342\202", "a" },
+		{ "a\360\237\230", "a" },
+		{ "a\303 b", "a? b" },
+		{ "\244b", "?b" },
+		{ "a\300", "a?" },
+		{ "a\355\240\200", "a???" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[16];
+
+		(void)snprintf(text, sizeof(text), "%s", cases[i].cut);
+		utf8_repair(text);
+		assert_string_equal(text, cases[i].repaired);
+	}
+}
+
 static void utf8_is_what_rfc_3629_says(void **state)
 {
 	const struct {
@@ -218,6 +247,7 @@ int main(void)
 		cmocka_unit_test(what_jsonb_cannot_hold_is_base64_names_too),
 		cmocka_unit_test(strings_escape_what_must_be_and_nothing_more),
 		cmocka_unit_test(base64_agrees_with_the_vectors_of_rfc_4648),
+		cmocka_unit_test(a_text_that_was_cut_is_repaired),
 		cmocka_unit_test(utf8_is_what_rfc_3629_says),
 		cmocka_unit_test(a_bad_byte_is_found_wherever_it_stands),
 		cmocka_unit_test(what_is_not_printable_is_found_wherever_it_stands),

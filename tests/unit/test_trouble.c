@@ -35,6 +35,7 @@ static void each_state_has_its_kind(void **state)
 		{ "22021", "data" },
 		{ "23514", "data" },
 		{ "54000", "data" },
+		{ "23505", "other" },
 		{ "55000", "other" },
 		{ "P0001", "other" },
 		{ "XX000", "other" },
