@@ -47,6 +47,6 @@ GRANT EXECUTE ON FUNCTION
     inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text),
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),
-    inbox.seek(text, int, bigint),
+    inbox.seek(text, int, bigint, text),
     inbox.adopt(text, text, text) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

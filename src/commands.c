@@ -14,6 +14,7 @@
 #include "config/show.h"
 #include "inboxd.h"
 #include "ingest/ingest.h"
+#include "seek.h"
 #include "store/keywords.h"
 #include "store/migrate.h"
 #include "store/sidecar.h"
@@ -42,7 +43,7 @@ static int names_init(struct names *names, struct err *err)
 static bool needs_kafka(enum command command)
 {
 	return command == COMMAND_RUN || command == COMMAND_CHECK || command == COMMAND_ADOPT ||
-	       command == COMMAND_VERIFY;
+	       command == COMMAND_VERIFY || command == COMMAND_SEEK;
 }
 
 static struct config_sources sources_of(const struct cli *cli, const struct names *names)
@@ -127,6 +128,13 @@ static int do_verify(const struct cli *cli, const struct config *config,
 	return verify_run(cli, config, err);
 }
 
+static int do_seek(const struct cli *cli, const struct config *config,
+	const struct config_sources *sources, struct err *err)
+{
+	(void)sources;
+	return seek_run(cli, config, err);
+}
+
 typedef int command_function(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err);
 
@@ -142,6 +150,7 @@ static command_function *const functions[] = {
 	[COMMAND_PURGE] = do_operate,
 	[COMMAND_ADOPT] = do_adopt,
 	[COMMAND_VERIFY] = do_verify,
+	[COMMAND_SEEK] = do_seek,
 };
 
 static void log_warnings(const struct strings *warnings)

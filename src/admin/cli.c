@@ -55,7 +55,7 @@ static unsigned commands_of(const struct parse *parse)
 static int unknown_option(const struct parse *parse, const char *argument)
 {
 	const char *command = parse->command == NULL ? "" : parse->command->name;
-	bool words = parse->command != NULL && parse->command->words > 0;
+	const char *usage = parse->command == NULL ? "" : parse->command->usage;
 	char hint[NEAREST_HINT_BYTES] = "";
 	struct nearest nearest;
 
@@ -70,7 +70,9 @@ static int unknown_option(const struct parse *parse, const char *argument)
 		"there is no option \"%s\"%s%s%s (`inboxd %s%s--help` lists the options%s)",
 		argument, command[0] == '\0' ? "" : " for ", command, hint, command,
 		command[0] == '\0' ? "" : " ",
-		words ? "; an event id that begins with - stands behind --" : "");
+		strstr(usage, "EVENT_ID") != NULL
+			? "; an event id that begins with - stands behind --"
+			: "");
 }
 
 /* "-c" or "--config" or "--config=FILE". */

@@ -27,6 +27,7 @@ enum command {
 	COMMAND_PURGE,
 	COMMAND_ADOPT,
 	COMMAND_VERIFY,
+	COMMAND_SEEK,
 	COMMAND_VERSION,
 };
 
@@ -60,6 +61,7 @@ struct cli {
 	int64_t from;
 	int64_t to;
 	int64_t older_than; /* ms; -1 = not given */
+	const char *to_time;
 	const char *source;
 	const char *payload;
 	const char *reason;

@@ -7,7 +7,8 @@
 #define FOR_FILTER   (FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
 #define FOR_IDS      (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
 #define FOR_CHANGE                                                                                 \
-	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT))
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
+		FOR(COMMAND_SEEK))
 #define FOR_MANY (FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE))
 
 /* clang-format off */
@@ -53,6 +54,12 @@ const struct command_row cli_commands[] = {
 		"every record whether it is stored, a duplicate, a conflict, rejected or not accepted.\n"
 		"Lists what has no trace; then the exit code is 6. A message purged since is one, and one\n"
 		"that other rules under `topics` gave another id: it looks by those there are now.\n", 0 },
+	{ COMMAND_SEEK, "seek", "Read a partition of Kafka again, or skip records of it",
+		"TOPIC PARTITION OFFSET|--to-time TIME",
+		"Moves the watermark of a partition; a running sidecar reads on from there within seconds.\n"
+		"OFFSET is a number, beginning or end. Records read again are duplicates, unless their\n"
+		"messages were deleted: then they are handled again. Records that are skipped are never\n"
+		"stored and never handled. --dry-run says how many of both there are, and changes nothing.\n", 3 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -113,8 +120,10 @@ const struct option_row cli_options[] = {
 		"records that were rejected, by the rules as they are now", NULL },
 	{ 0, "older-than", "AGE", FOR(COMMAND_PURGE), KIND_AGE, offsetof(struct cli, older_than),
 		"processed longer ago than this: 7d, 12h, 0s", NULL },
-	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT), KIND_TEXT,
-		offsetof(struct cli, reason), "why, for the audit", NULL },
+	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, to_time),
+		"the first record from then on, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK),
+		KIND_TEXT, offsetof(struct cli, reason), "why, for the audit", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, max),
 		"at most so many messages", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),

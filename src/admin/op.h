@@ -17,7 +17,15 @@ struct op {
 	const struct cli *cli;
 	const struct config *config;
 	struct db *db;
+	const char
+		*details; /* members more for op_print_change(), each behind a comma; NULL = none */
 };
+
+/* --- operate.c --- */
+
+/* Connects. FAULT_DATABASE also for a user that may only look, when the command changes something and is no dry run.
+ * The caller ends op->db with db_free(), also after a fault. */
+int op_open(struct op *op, struct err *err);
 
 /* --- op_filter.c --- */
 

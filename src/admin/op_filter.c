@@ -86,7 +86,8 @@ int op_check_words(const struct cli *cli, struct err *err)
 		r = check_text("reason", cli->reason, err);
 	for (size_t i = 0; r == 0 && i < cli->word_count; i++) {
 		if (!utf8_is_valid(bytes_of(cli->words[i])))
-			r = err_set(err, FAULT_USAGE, "event id %zu is not UTF-8", i + 1);
+			r = err_set(err, FAULT_USAGE, "%s %zu is not UTF-8",
+				cli->command == COMMAND_SEEK ? "argument" : "event id", i + 1);
 	}
 	return r;
 }

@@ -103,8 +103,9 @@ void op_print_lines(const struct rows *rows, int column)
 void op_print_change(const struct op *op, const char *action, int64_t count)
 {
 	if (op->cli->json)
-		(void)printf("{\"action\":\"%s\",\"count\":%" PRId64 ",\"dry_run\":%s}\n", action,
-			count, op->cli->dry_run ? "true" : "false");
+		(void)printf("{\"action\":\"%s\",\"count\":%" PRId64 ",\"dry_run\":%s%s}\n", action,
+			count, op->cli->dry_run ? "true" : "false",
+			op->details == NULL ? "" : op->details);
 }
 
 void op_print_hex(struct bytes bytes)

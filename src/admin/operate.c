@@ -23,6 +23,7 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_DISCARD] = "discard_page",
 	[COMMAND_PURGE] = "purge",
 	[COMMAND_ADOPT] = "adopt",
+	[COMMAND_SEEK] = "seek",
 };
 
 /* Before anybody is asked, or a part is done: a sidecar's user and a reader may look, also at what would be changed. */
@@ -47,7 +48,7 @@ static int check_right(const struct op *op, struct err *err)
 		rows_text(rows, 0, 0));
 }
 
-static int open_db(struct op *op, struct err *err)
+int op_open(struct op *op, struct err *err)
 {
 	const struct db_options options = {
 		.postgres = &op->config->postgres,
@@ -59,7 +60,9 @@ static int open_db(struct op *op, struct err *err)
 	};
 	int r = db_new(&op->db, &options, err);
 
-	return r != 0 ? r : db_open(op->db, err);
+	if (r == 0)
+		r = db_open(op->db, err);
+	return r != 0 ? r : check_right(op, err);
 }
 
 int operate(const struct cli *cli, const struct config *config, struct err *err)
@@ -68,9 +71,7 @@ int operate(const struct cli *cli, const struct config *config, struct err *err)
 	int r = op_check_words(cli, err);
 
 	if (r == 0)
-		r = open_db(&op, err);
-	if (r == 0)
-		r = check_right(&op, err);
+		r = op_open(&op, err);
 	if (r == 0)
 		r = functions[cli->command](&op, err);
 	db_free(op.db);
@@ -81,10 +82,8 @@ int operate_adopt(const struct cli *cli, const struct config *config, const char
 	const char *group_id, struct err *err)
 {
 	struct op op = { .cli = cli, .config = config };
-	int r = open_db(&op, err);
+	int r = op_open(&op, err);
 
-	if (r == 0)
-		r = check_right(&op, err);
 	if (r == 0)
 		r = op_adopt(&op, cluster_id, group_id, err);
 	db_free(op.db);

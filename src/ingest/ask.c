@@ -44,6 +44,12 @@ int ask_ends(
 	return list_offsets(kafka, list, RD_KAFKA_OFFSET_END, timeout_ms, err);
 }
 
+int ask_time(
+	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int64_t time_ms, struct err *err)
+{
+	return list_offsets(kafka, list, time_ms, ANSWER_MS, err);
+}
+
 int64_t ask_high(rd_kafka_t *kafka, const char *topic, int32_t partition)
 {
 	int64_t low = -1;

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/* All three fill `offset` and `err` of each element and wait up to five seconds; FAULT_KAFKA when no answer
+/* All of these fill `offset` and `err` of each element and wait up to five seconds; FAULT_KAFKA when no answer
  * came for any of them. An offset below 0 from ask_committed() = there is none. */
 int ask_committed(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, struct err *err);
 /* The ends of the logs only, waiting no longer than timeout_ms. */
@@ -19,6 +19,9 @@ int ask_ends(
 	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int timeout_ms, struct err *err);
 int ask_bounds(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *low,
 	rd_kafka_topic_partition_list_t *high, struct err *err);
+/* The first record from this time on, in ms since 1970; an offset below 0 = there is none. */
+int ask_time(
+	rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int64_t time_ms, struct err *err);
 /* End of the log as far as fetches have told; -1 = unknown. No request. */
 int64_t ask_high(rd_kafka_t *kafka, const char *topic, int32_t partition);
 

@@ -115,7 +115,7 @@ static int check_cluster(
 	int r;
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return probe_no_answer(probe, config, "answered", rd_kafka_err2str(code), err);
+		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
 	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
 	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
@@ -150,7 +150,7 @@ int ingest_identify(
 	*cluster_id = ask_cluster_id(probe.kafka, ANSWER_MS);
 	*group_id = consumer_conf_value(config, "group.id", "");
 	if (*cluster_id == NULL)
-		r = probe_no_answer(&probe, config, "told the cluster's id", "no answer", err);
+		r = probe_no_answer(&probe, "told the cluster's id", "no answer", err);
 	probe_close(&probe);
 	return r;
 }

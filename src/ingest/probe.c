@@ -2,7 +2,10 @@
 
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "ingest/consumer_conf.h"
+
+#define ANSWER_MS 10000
 
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
@@ -34,6 +37,7 @@ int probe_open(struct probe *probe, const struct config *config, bool eof, struc
 
 	if (r < 0)
 		return r;
+	probe->config = config;
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
@@ -65,18 +69,57 @@ static void hear(struct probe *probe)
 		rd_kafka_message_destroy(message);
 }
 
-int probe_no_answer(struct probe *probe, const struct config *config, const char *what,
-	const char *otherwise, struct err *err)
+int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err)
 {
 	const char *advice;
 
 	hear(probe);
 	advice = trust_advice(&probe->trust, probe->last_code, probe->last_error);
 	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
-		consumer_conf_value(config, "bootstrap.servers", ""), what,
+		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
 		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
 	return err_advise(err, "%s",
 		advice != NULL ? advice
 			       : "correct kafka.bootstrap.servers, or look at the brokers and the "
 				 "network between");
+}
+
+static int check_topic(const char *topic, int64_t partition, int32_t partitions,
+	rd_kafka_resp_err_t code, struct err *err)
+{
+	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
+			"topic \"%s\" does not exist, or may not be seen with these credentials",
+			topic);
+		return err_advise(err, "correct its name, or grant DESCRIBE and READ");
+	}
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "topic \"%s\": %s", topic, rd_kafka_err2str(code));
+	if (partition >= partitions)
+		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partition%s, 0 to %d", topic,
+			partitions, plural(partitions), partitions - 1);
+	return 0;
+}
+
+int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32_t *partitions,
+	struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_topic_t *handle = rd_kafka_topic_new(probe->kafka, topic, NULL);
+	rd_kafka_resp_err_t found = RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+	rd_kafka_resp_err_t code;
+
+	*partitions = 0;
+	if (handle == NULL) /* the name is empty or too long */
+		return check_topic(topic, partition, 0, found, err);
+	code = rd_kafka_metadata(probe->kafka, 0, handle, &metadata, ANSWER_MS);
+	rd_kafka_topic_destroy(handle);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
+	if (metadata->topic_cnt == 1) {
+		*partitions = metadata->topics[0].partition_cnt;
+		found = metadata->topics[0].err;
+	}
+	rd_kafka_metadata_destroy(metadata);
+	return check_topic(topic, partition, *partitions, found, err);
 }

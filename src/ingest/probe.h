@@ -15,6 +15,7 @@
 struct probe {
 	struct trust trust; /* first: see trust_listen() */
 	rd_kafka_t *kafka;
+	const struct config *config; /* borrowed, until probe_close() */
 	rd_kafka_resp_err_t last_code;
 	char last_error[512]; /* what librdkafka said last: better than "timed out" */
 };
@@ -26,7 +27,11 @@ int probe_open(struct probe *probe, const struct config *config, bool eof, struc
 void probe_close(struct probe *probe);
 /* FAULT_KAFKA: no broker `what` ("answered"), what librdkafka said of that, else `otherwise`, and what to do
  * where that is known. */
-int probe_no_answer(struct probe *probe, const struct config *config, const char *what,
-	const char *otherwise, struct err *err);
+int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err);
+
+/* How many partitions the topic has. FAULT_CHECK: there is no such topic, or it lacks the partition (-1: any).
+ * FAULT_KAFKA. Waits up to ten seconds. */
+int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32_t *partitions,
+	struct err *err);
 
 #endif

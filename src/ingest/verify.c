@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/plural.h"
 #include "ingest/collect.h"
 #include "ingest/probe.h"
 #include "queries.h"
@@ -340,46 +339,6 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 
 /* --- All of it -------------------------------------------------------------------------------------- */
 
-static int check_topic(
-	const struct verify *v, int32_t partitions, rd_kafka_resp_err_t code, struct err *err)
-{
-	const char *topic = v->request->topic;
-
-	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-		(void)err_set(err, FAULT_CHECK,
-			"topic \"%s\" does not exist, or may not be seen with these credentials",
-			topic);
-		return err_advise(err, "correct --topic, or grant DESCRIBE and READ");
-	}
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return err_set(err, FAULT_CHECK, "topic \"%s\": %s", topic, rd_kafka_err2str(code));
-	if (v->request->partition >= partitions)
-		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partition%s, 0 to %d", topic,
-			partitions, plural(partitions), partitions - 1);
-	return 0;
-}
-
-/* How many partitions the topic has. */
-static int count_partitions(struct verify *v, int32_t *out, struct err *err)
-{
-	const struct rd_kafka_metadata *metadata = NULL;
-	rd_kafka_topic_t *topic = rd_kafka_topic_new(v->probe.kafka, v->request->topic, NULL);
-	rd_kafka_resp_err_t code =
-		rd_kafka_metadata(v->probe.kafka, 0, topic, &metadata, ANSWER_MS);
-	rd_kafka_resp_err_t found = RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-
-	rd_kafka_topic_destroy(topic);
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return probe_no_answer(
-			&v->probe, v->request->config, "answered", rd_kafka_err2str(code), err);
-	if (metadata->topic_cnt == 1) {
-		*out = metadata->topics[0].partition_cnt;
-		found = metadata->topics[0].err;
-	}
-	rd_kafka_metadata_destroy(metadata);
-	return check_topic(v, *out, found, err);
-}
-
 static int verify_all(struct verify *v, struct err *err)
 {
 	const struct config *config = v->request->config;
@@ -389,7 +348,8 @@ static int verify_all(struct verify *v, struct err *err)
 	if (r == 0)
 		r = probe_open(&v->probe, config, true, err);
 	if (r == 0)
-		r = count_partitions(v, &partitions, err);
+		r = probe_topic(
+			&v->probe, v->request->topic, v->request->partition, &partitions, err);
 	if (r != 0)
 		return r;
 	v->rules =

@@ -352,14 +352,14 @@ def test_purge_walks_a_long_way_and_stops_where_nothing_is_old(db):
 
 def test_seek_moves_the_watermark_raises_the_epoch_and_forces_it(db):
     db.execute("UPDATE inbox.inbox_offsets SET next_offset = 40, epoch = 7, last_offset = 39, last_timestamp = now()")
-    db.execute("SELECT inbox.seek('orders', 2, 10)")
+    db.execute("SELECT inbox.seek('orders', 2, 10, 'a look back')")
     rows = db.execute("SELECT kafka_partition, next_offset, epoch, forced, last_offset, owner"
                       " FROM inbox.inbox_offsets ORDER BY 1").fetchall()
     assert rows[2] == (2, 10, 8, True, None, 1)
     assert rows[1] == (1, 40, 7, False, 39, 1)
     (entry,) = audit(db)
-    assert (entry["action"], entry["filter"]) == \
-        ("seek", {"topic": "orders", "kafka_partition": 2, "from": 40, "to": 10})
+    assert (entry["action"], entry["reason"], entry["filter"]) == \
+        ("seek", "a look back", {"topic": "orders", "kafka_partition": 2, "from": 40, "to": 10})
 
 
 def stop_sidecars(db):

@@ -77,7 +77,7 @@ def test_every_table_and_view_is_known_here(granted):
 
 
 def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
-    """0005 and 0007 replace functions by ones with a parameter more: owner and grants go over."""
+    """0005, 0007 and 0011 replace functions by ones with a parameter more: owner and grants go over."""
     db = connect()
     db.execute("SET client_min_messages = error")
     db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
@@ -109,12 +109,14 @@ def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
         rejects = "inbox.replay_reject(bigint, text, text, text"
         db.execute(f"GRANT EXECUTE ON FUNCTION {rejects}) TO before_replays WITH GRANT OPTION")
         db.execute(f"ALTER FUNCTION {rejects}) OWNER TO before_owner")
+        db.execute("GRANT EXECUTE ON FUNCTION inbox.seek(text, int, bigint) TO before_replays WITH GRANT OPTION")
+        db.execute("ALTER FUNCTION inbox.seek(text, int, bigint) OWNER TO before_owner")
         for migration in MIGRATIONS[6:]:
             db.execute(migration.read_text())
         assert db.execute("SELECT pronargs, proowner::regrole::text, has_function_privilege('before_replays', oid,"
                           " 'EXECUTE WITH GRANT OPTION'), has_function_privilege('public', oid, 'EXECUTE')"
-                          " FROM pg_proc WHERE proname ~ '^replay_reject'").fetchall() == \
-            [(5, "before_owner", True, False)]
+                          " FROM pg_proc WHERE proname ~ '^(replay_reject|seek)' ORDER BY 1 DESC").fetchall() == \
+            [(5, "before_owner", True, False), (4, "before_owner", True, False)]
     finally:
         db.execute("DROP SCHEMA inbox CASCADE")
         for role in ("before_owner", "before_replays", "before_discards"):

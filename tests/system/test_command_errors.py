@@ -63,7 +63,7 @@ def test_what_is_not_utf_8_is_a_usage_error(inboxd, arguments, words):
 
 
 COMMANDS = ["status", "list", "list --dead --group", "show a", "replay a", "replay --code UP", "discard a",
-            "purge --older-than 1h", "replay --rejects", "adopt", "verify --topic {topic}"]
+            "purge --older-than 1h", "replay --rejects", "adopt", "verify --topic {topic}", "seek {topic} 0 1"]
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -80,7 +80,7 @@ def test_without_a_database_it_says_where_to_look(make_inboxd, topic, line):
 
 @pytest.mark.parametrize("line, role", [("status", "inboxd_reader"), ("list", "inboxd_reader"), ("show a", "inboxd_reader"),
                                         ("verify --topic {topic}", "inboxd_reader"), ("replay a", "inboxd_operator"),
-                                        ("purge --older-than 1h", "inboxd_operator")])
+                                        ("purge --older-than 1h", "inboxd_operator"), ("seek {topic} 0 0 --yes", "inboxd_operator")])
 def test_who_may_not_is_told_which_role_may(inboxd, inbox, topic, line, role):
     inbox.execute("DO $$ BEGIN CREATE ROLE may_nothing LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     words = run(inboxd, *line.format(topic=topic).split(), "--set", "postgres.user=may_nothing", code=3)

@@ -576,12 +576,13 @@ def test_adopt_gives_the_schema_to_another_group(inboxd, topic, inbox, group):
 LOOKS = [["status"], ["list"], ["list", "--dead"], ["list", "--dead", "--group"], ["list", "--rejects"],
          ["list", "--conflicts"], ["show", "e0"], ["replay", "--dead", "--dry-run"]]
 CHANGES = [["replay", "e0"], ["replay", "--dead", "--yes"], ["replay", "--rejects"], ["discard", "w1"],
-           ["discard", "--status", "waiting"], ["purge", "--older-than", "0s"], ["adopt"]]
+           ["discard", "--status", "waiting"], ["purge", "--older-than", "0s"], ["adopt"],
+           ["seek", "t", "0", "beginning"]]
 
 
 def test_in_a_sidecars_container_its_own_user_looks(graves, sidecar_user, topic):
     own = {"INBOXD_POSTGRES_USER": sidecar_user}
-    for arguments in [*LOOKS, ["verify", "--topic", topic]]:
+    for arguments in [*LOOKS, ["verify", "--topic", topic], ["seek", topic, "0", "beginning", "--dry-run"]]:
         assert run(graves, *arguments, env=own) == run(graves, *arguments), arguments
     run(graves, "check", env=own)
 
@@ -618,11 +619,13 @@ def as_user(db, name):
 def test_an_operator_needs_no_other_right_and_a_reader_looks_only(graves, inbox, as_user, topic):
     operator, reader = as_user("inboxd_operator"), as_user("inboxd_reader")
     for arguments in (["status"], ["list", "--dead"], ["list", "--dead", "--group"], ["show", "e0"],
-                      ["verify", "--topic", topic], ["replay", "--status", "dead", "--dry-run"]):
+                      ["verify", "--topic", topic], ["replay", "--status", "dead", "--dry-run"],
+                      ["seek", topic, "0", "beginning", "--dry-run"]):
         assert run(graves, *arguments, env=operator) == run(graves, *arguments, env=reader)
     assert "inboxd_operator" in run(graves, "replay", "e0", "--yes", env=reader, code=3)
     assert run(graves, "replay", "e0", "--yes", env=operator) == "e0 replayed\n"
     assert run(graves, "replay", "--status", "dead", "--max", "1", "--yes", env=operator) == "1 replayed\n"
     assert run(graves, "discard", "--status", "waiting", "--yes", env=operator) == "2 discarded\n"
     run(graves, "purge", "--older-than", "0s", "--yes", env=operator, code=6)
+    assert "the next record to be read is 0" in run(graves, "seek", topic, "0", "beginning", "--yes", env=operator)
     assert {row["who"] for row in inbox.query("SELECT who FROM inbox.inbox_audit")} == set(operator.values())
