@@ -11,6 +11,7 @@
  *	lines.c    what each line of a handler does
  *	deliver.c  deliveries on their way to a handler
  *	settler.c  verdicts on their way to the table
+ *	aside.c    verdicts that wait alone
  *	company.c  when they have waited enough for more (pure)
  *	tracing.c  spans of deliveries and settles
  *	claimer.c  what to ask the table for, and when
@@ -117,6 +118,8 @@ struct settler {
 	size_t pending_count;
 	int64_t since_ms;         /* when the first of them came */
 	struct entry_list locked; /* their rows are locked, by retry_at_ms */
+	struct entry_list aside;  /* PostgreSQL refuses their rows, by retry_at_ms */
+	size_t aside_count;       /* in that list */
 	struct entry_list raise;  /* crash counts to raise */
 	size_t raise_count;
 	size_t under_way; /* entries in jobs */
@@ -213,6 +216,7 @@ struct dispatch {
 	uint64_t next_session;
 	size_t unread;
 	size_t in_flight;
+	int64_t aside_total; /* entries whose verdict waits alone */
 	struct call *calls;
 	uint64_t next_call;
 	struct protocol_parser *parser;
@@ -237,6 +241,7 @@ struct dispatch {
 	struct metric *settle_seconds;
 	struct metric *claim_seconds;
 	struct metric *end_to_end;
+	struct metric *aside_gauge;
 };
 
 /* dispatch.c */
@@ -389,6 +394,23 @@ void settler_add_raise(struct dispatch *dispatch, struct entry *entry);
 void settler_run(struct dispatch *dispatch, int64_t now_ms);
 void settler_finished(struct dispatch *dispatch, struct job *job);
 bool settler_is_empty(const struct settler *settler);
+
+/* Gives one of these as a job of its own. */
+bool settler_give_alone(struct dispatch *dispatch, struct entry *entry);
+
+/* aside.c */
+/* PostgreSQL refuses its row, as `said`: its verdict waits alone, its key behind it. */
+void aside_add(struct dispatch *dispatch, struct entry *entry, const struct err *said);
+/* Gives one that is due to a worker. False: none is. */
+bool aside_give_due(struct dispatch *dispatch, int64_t now_ms);
+/* All are tried once more, soon. */
+void aside_hurry(struct dispatch *dispatch);
+/* Whether one is due. */
+bool aside_is_due(const struct settler *settler, int64_t now_ms);
+/* Its verdict is settled, or lost. */
+void aside_end(struct dispatch *dispatch, struct entry *entry);
+/* Its crash count cannot be raised, as `said`: it goes back, to be tried again later. */
+void aside_put_off(struct dispatch *dispatch, struct entry *entry, const struct err *said);
 
 /* claimer.c */
 void claimer_init(struct claimer *claimer);

@@ -166,6 +166,9 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->settle_seconds = series(dispatch, METER_SETTLE);
 	dispatch->claim_seconds = series(dispatch, METER_CLAIM);
 	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
+	dispatch->aside_gauge =
+		metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "settle", NULL);
+	metric_set(dispatch->aside_gauge, 0); /* what the life before had is not this one's */
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg)

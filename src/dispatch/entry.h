@@ -71,6 +71,9 @@ struct entry {
 	bool cut;                 /* the bound, not its deadline, ends it */
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: not before */
+	int refusals; /* tries of its verdict in a row that failed, maybe because of its row */
+	bool aside;   /* its verdict waits alone: see aside.c */
+	int aside_tries;
 	enum entry_end end;
 	struct settle_row verdict;
 	char *error; /* owned texts of the verdict */

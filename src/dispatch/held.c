@@ -222,7 +222,8 @@ static void follow_outside(struct dispatch *dispatch, struct entry *entry)
 	for (; next != NULL; next = TAILQ_NEXT(next, lane_link)) {
 		if (next->state != ENTRY_QUEUED)
 			continue;
-		if (entry->end == END_RETURNED && entry->verdict.outcome == SETTLE_WAITING)
+		if (entry->end == END_RETURNED && entry->verdict.outcome == SETTLE_WAITING &&
+			entry->verdict.delay_ms == 0)
 			judge_return(next);
 		else
 			judge_park(next);
@@ -288,6 +289,7 @@ void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fat
 	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
 	struct entry *next;
 
+	aside_end(dispatch, entry);
 	count_end(dispatch, entry, fate);
 	end_flight(dispatch, entry);
 	if (outside)

@@ -11,12 +11,14 @@
 #include "dispatch/core.h"
 
 #define BATCH_MOST     2000
+#define REFUSALS_MOST  3   /* tries that failed; then it is looked for the row that does it */
 #define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
 
 void settler_init(struct settler *settler)
 {
 	TAILQ_INIT(&settler->pending);
 	TAILQ_INIT(&settler->locked);
+	TAILQ_INIT(&settler->aside);
 	TAILQ_INIT(&settler->raise);
 }
 
@@ -41,7 +43,8 @@ void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
 bool settler_is_empty(const struct settler *settler)
 {
 	return settler->pending_count == 0 && settler->raise_count == 0 &&
-	       TAILQ_EMPTY(&settler->locked) && settler->under_way == 0;
+	       TAILQ_EMPTY(&settler->locked) && settler->under_way == 0 &&
+	       !aside_is_due(settler, clock_now_ms());
 }
 
 static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t count)
@@ -59,6 +62,37 @@ static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t 
 	return NULL;
 }
 
+static void add_entry(struct job *job, struct entry *entry)
+{
+	struct settle_row *row = &job->rows[job->count];
+
+	job->entries[job->count++] = entry;
+	*row = entry->verdict;
+	row->seq = entry->message->seq;
+	row->delivery_count = entry->message->delivery_count;
+	/* Is there as long as it holds entries. */
+	row->handler = entry->handler == NULL ? NULL : entry->handler->name;
+	job->isolate |= entry->refusals >= REFUSALS_MOST;
+}
+
+static void set_off(struct dispatch *dispatch, struct job *job)
+{
+	dispatch->settler.under_way += job->count;
+	dispatch->settler.jobs++;
+	worker_pool_give(dispatch->pool, job);
+}
+
+bool settler_give_alone(struct dispatch *dispatch, struct entry *entry)
+{
+	struct job *job = job_of(dispatch, JOB_SETTLE, 1);
+
+	if (job == NULL)
+		return false;
+	add_entry(job, entry);
+	set_off(dispatch, job);
+	return true;
+}
+
 static void give(
 	struct dispatch *dispatch, enum job_kind kind, struct entry_list *list, size_t *length)
 {
@@ -71,18 +105,10 @@ static void give(
 		struct entry *entry = TAILQ_FIRST(list);
 
 		TAILQ_REMOVE(list, entry, link);
-		job->entries[i] = entry;
-		job->rows[i] = entry->verdict;
-		job->rows[i].seq = entry->message->seq;
-		job->rows[i].delivery_count = entry->message->delivery_count;
-		/* Is there as long as it holds entries. */
-		job->rows[i].handler = entry->handler == NULL ? NULL : entry->handler->name;
+		add_entry(job, entry);
 	}
 	*length -= most;
-	job->count = most;
-	dispatch->settler.under_way += most;
-	dispatch->settler.jobs++;
-	worker_pool_give(dispatch->pool, job);
+	set_off(dispatch, job);
 }
 
 static void unlock_due(struct settler *settler, int64_t now_ms)
@@ -165,6 +191,8 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (raise_is_due(settler, now_ms) && may_give(dispatch))
 		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
+	while (may_give(dispatch) && aside_give_due(dispatch, now_ms))
+		;
 	while (settler->pending_count > 0 && may_give(dispatch) &&
 		is_worth_a_transaction(dispatch, now_ms)) {
 		size_t before = settler->pending_count;
@@ -175,16 +203,22 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 	}
 }
 
-static void settled(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+static void settled(struct dispatch *dispatch, const struct job *job, struct entry *entry,
+	enum settle_fate fate)
 {
 	switch (fate) {
 	case SETTLE_OPEN:
+		if (db_error_may_be_row(&job->err))
+			entry->refusals += entry->refusals < REFUSALS_MOST;
 		TAILQ_INSERT_HEAD(&dispatch->settler.pending, entry, link);
 		dispatch->settler.pending_count++;
 		break;
 	case SETTLE_LOCKED:
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		TAILQ_INSERT_TAIL(&dispatch->settler.locked, entry, link);
+		break;
+	case SETTLE_REFUSED:
+		aside_add(dispatch, entry, &job->err);
 		break;
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
@@ -205,7 +239,8 @@ static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_fat
 	held_finish(dispatch, entry, fate);
 }
 
-static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+static void raised(struct dispatch *dispatch, const struct job *job, struct entry *entry,
+	enum settle_fate fate)
 {
 	entry->raising = false;
 	if (fate == SETTLE_SETTLED) {
@@ -213,6 +248,8 @@ static void raised(struct dispatch *dispatch, struct entry *entry, enum settle_f
 		suspects_raised(dispatch, entry);
 	} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {
 		lose(dispatch, entry, fate);
+	} else if (fate == SETTLE_REFUSED) {
+		aside_put_off(dispatch, entry, &job->err);
 	} else {
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		settler_add_raise(dispatch, entry);
@@ -240,15 +277,15 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 		enum settle_fate fate = job->result == 0 ? job->rows[i].fate : SETTLE_OPEN;
 
 		if (job->kind == JOB_RAISE)
-			raised(dispatch, job->entries[i], fate);
+			raised(dispatch, job, job->entries[i], fate);
 		else if (fate == SETTLE_OPEN)
-			settled(dispatch, job->entries[i], fate);
+			settled(dispatch, job, job->entries[i], fate);
 	}
 	/* In the order of the verdicts: the next of each key becomes ready in that order, too. */
 	for (size_t i = 0; i < job->count; i++) {
 		if (job->kind != JOB_SETTLE || job->result != 0 || job->rows[i].fate == SETTLE_OPEN)
 			continue;
 		tracing_settled(dispatch, job, i);
-		settled(dispatch, job->entries[i], job->rows[i].fate);
+		settled(dispatch, job, job->entries[i], job->rows[i].fate);
 	}
 }

@@ -31,14 +31,15 @@ static void begin_stop(struct dispatch *dispatch)
 	FAULT_POINT("before_give_back");
 	suspects_release(dispatch, SIZE_MAX);
 	held_return_undelivered(dispatch, SIZE_MAX);
+	aside_hurry(dispatch);
 	dispatch_stir(dispatch);
 }
 
 static bool is_at_rest(const struct dispatch *dispatch)
 {
-	return dispatch->held == 0 && settler_is_empty(&dispatch->settler) &&
-	       dispatch->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals) &&
-	       queue_length(dispatch->options.in) == 0;
+	return dispatch->held == dispatch->settler.aside_count &&
+	       settler_is_empty(&dispatch->settler) && dispatch->claimer.claims_under_way == 0 &&
+	       STAILQ_EMPTY(&dispatch->arrivals) && queue_length(dispatch->options.in) == 0;
 }
 
 void stopping_check(struct dispatch *dispatch, int64_t now_ms)

@@ -44,7 +44,7 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
 	trace_add(dispatch->options.trace, &context, entry->message, &event);
 }
 
-/* What was never delivered has no span to be a child of; a row that is locked is asked for again. */
+/* What was never delivered has no span to be a child of; a row that is locked or refused is asked for again. */
 void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row)
 {
 	const struct entry *entry = job->entries[row];
@@ -53,6 +53,7 @@ void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t ro
 	struct trace_event event;
 
 	if (dispatch->options.trace == NULL || entry->opened_us == 0 || fate == SETTLE_LOCKED ||
+		fate == SETTLE_REFUSED ||
 		!trace_wants(dispatch->options.trace, entry->message, &context))
 		return;
 	event = event_of(entry, SPAN_SETTLE);

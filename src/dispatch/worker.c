@@ -58,7 +58,8 @@ static int run_settle(struct db *db, struct job *job)
 	int r;
 
 	FAULT_POINT("before_settle");
-	r = settle_run(db, job->request.instance, job->rows, job->count, &job->err);
+	r = (job->isolate ? settle_isolate : settle_run)(
+		db, job->request.instance, job->rows, job->count, &job->err);
 	FAULT_POINT("after_settle");
 	return r == 0 && FAULT_ERROR("error_after_settle") ? FAULT_DATABASE : r;
 }

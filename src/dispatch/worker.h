@@ -39,6 +39,7 @@ struct job {
 	size_t count;                       /* partitions, lanes, rows or held */
 	struct claim_lane *lanes;
 	struct settle_row *rows;
+	bool isolate;           /* JOB_SETTLE: rows that are refused alone do not fail it */
 	struct entry **entries; /* behind the rows; not the worker's business */
 	int64_t *held;          /* JOB_HOLDS: rising */
 	uint64_t after;         /* JOB_SWEEP: where the page starts */

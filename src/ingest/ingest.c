@@ -228,6 +228,11 @@ static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 	rd_kafka_message_destroy(record);
 }
 
+static bool wants_company(const struct ingest *ingest)
+{
+	return refusals_want_company(&ingest->refusals, ingest->batch.row_count);
+}
+
 /* How long to wait for one more record. A batch that may be stored waits a part of its time for each: who
  * comes alone does not wait for company that is not on its way. */
 static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t now_us)
@@ -235,7 +240,9 @@ static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t
 	int64_t until_us = collect_until(ingest, began_us);
 	int64_t gap_us = ingest->options.config->ingest.batch_wait * 1000 / GAPS;
 
-	return may_store(ingest) && now_us + gap_us < until_us ? now_us + gap_us : until_us;
+	return may_store(ingest) && !wants_company(ingest) && now_us + gap_us < until_us
+		       ? now_us + gap_us
+		       : until_us;
 }
 
 /* Polls until the batch is full or due; also when nothing may flow, since polling keeps the group. */
@@ -250,7 +257,7 @@ static void collect(struct ingest *ingest)
 	do {
 		record = consumer_poll(
 			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
-		ingest->alone = record == NULL && may_store(ingest);
+		ingest->alone = record == NULL && may_store(ingest) && !wants_company(ingest);
 		if (record != NULL)
 			collect_one(ingest, record);
 		now_us = clock_now_us();

@@ -11,6 +11,9 @@
 #include "model/meters.h"
 
 #define FIRST_RETRY_MS 100
+#define FEW_RETRY_MS   1000 /* rows that nothing else can be told by than more of them */
+#define FEW_ROWS       10
+#define COMPANY_US     300000
 
 /* What is said and done, by kind of trouble. `away`: the database does not serve us at all. */
 /* clang-format off */
@@ -30,6 +33,9 @@ static const struct manner {
 	[TROUBLE_OTHER] = { "database_refuses", "again", 10000, true },
 };
 /* clang-format on */
+
+static const char by_rows[] =
+	"again, row by row: what is refused while another row is stored goes to inbox_rejects";
 
 static void count_error(struct ingest *ingest, const struct err *err)
 {
@@ -53,6 +59,12 @@ static void go_down(struct ingest *ingest)
 	ingest_hold(ingest, HOLD_DATABASE);
 }
 
+/* Trying them again costs little. */
+static bool is_about_few(const struct ingest *ingest)
+{
+	return refusals_are_enough(&ingest->refusals) && ingest->refusals.rows <= FEW_ROWS;
+}
+
 void outage_begin(struct ingest *ingest, const struct err *err)
 {
 	enum trouble trouble = db_error_kind(err);
@@ -64,14 +76,14 @@ void outage_begin(struct ingest *ingest, const struct err *err)
 		return;
 	}
 	count_error(ingest, err);
-	delay = schedule(ingest, manner->last_retry_ms);
+	delay = schedule(ingest, is_about_few(ingest) ? FEW_RETRY_MS : manner->last_retry_ms);
 	go_down(ingest);
 	ingest->outage.announced = true;
 	if (manner->away)
 		atomic_store(&ingest->options.health->database_ok, false);
 	log_warn(manner->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
 		LOG_STR("class", trouble_name(trouble)), LOG_INT("retry_in_ms", delay),
-		LOG_STR("next", manner->next));
+		LOG_STR("next", refusals_are_enough(&ingest->refusals) ? by_rows : manner->next));
 }
 
 void outage_doubt(struct ingest *ingest)
@@ -229,6 +241,8 @@ void outage_step(struct ingest *ingest)
 		passage_lose(ingest->options.passage);
 	ingest->store_unheard = false;
 	ingest_unhold(ingest, HOLD_DATABASE);
+	if (refusals_want_company(&ingest->refusals, ingest->batch.row_count))
+		ingest->batch_since_us = clock_now_us() + COMPANY_US;
 	if (ingest->batch.row_count + ingest->batch.reject_count == 0)
 		outage_over(ingest);
 }

@@ -18,6 +18,7 @@
 #include "ingest/ingest.h"
 #include "ingest/limit.h"
 #include "ingest/partitions.h"
+#include "ingest/refusals.h"
 #include "model/batch.h"
 #include "model/handover.h"
 #include "model/identity.h"
@@ -88,7 +89,8 @@ struct ingest {
 	bool flying;            /* its end is not known */
 	struct flight landed;   /* its COMMIT is on the way; empty outside of storing_follow() */
 	struct batch rest;      /* what the flight leaves for the next; empty outside of it */
-	size_t part_most;       /* rows to be stored at a time after a failure; 0 = no limit */
+	struct refusals refusals;
+	size_t part_most; /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
 	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
 	struct lane_set parked;

@@ -188,7 +188,8 @@ static int take_part(struct ingest *ingest, struct err *err)
 	/* A round polls once more when the batch is full already: no part for that. */
 	most += most / 8;
 	within += within / 8;
-	if (ingest->part_most != 0 && ingest->part_most < most)
+	if (ingest->part_most != 0 && ingest->part_most < most &&
+		!refusals_are_enough(&ingest->refusals))
 		most = ingest->part_most;
 	if (within > 0 && within < most)
 		most = within;
@@ -240,6 +241,9 @@ static void was_stored(struct ingest *ingest, struct flight *flight)
 	outbox_add(ingest, flight->handover);
 	flight->handover = NULL;
 	batch_clear(&flight->batch);
+	if (refusals_are_enough(&ingest->refusals))
+		ingest->part_most = 0; /* it was that row */
+	refusals_forget(&ingest->refusals);
 	grow_larger(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	outage_over(ingest);
@@ -264,6 +268,8 @@ static void was_not_stored(
 	ingest->store_unheard = r == INBOX_UNKNOWN;
 	if (r < 0 || r == INBOX_UNKNOWN)
 		grow_smaller(ingest, &flight->batch);
+	if (r < 0)
+		refusals_note(&ingest->refusals, err, flight->batch.row_count);
 	moves_doubt(ingest, &flight->batch);
 	come_back(ingest, flight);
 	if (r == INBOX_FENCED) {
@@ -329,6 +335,8 @@ bool storing_start(struct ingest *ingest)
 	ingest->flight.began_us = clock_now_us();
 	(void)mark_dirty(ingest, &ingest->flight.batch);
 	FAULT_POINT("before_insert");
+	if (refusals_are_enough(&ingest->refusals))
+		inbox_isolate(ingest->inbox);
 	r = inbox_start(ingest->inbox, &ingest->flight.batch, &err);
 	ingest->flying = r == 0;
 	if (r != 0)

@@ -150,13 +150,21 @@ static int rescue(struct keeper *keeper, struct err *err)
 		.until_ms = keeper->beats.sent_ms + beats_interval_ms(&keeper->beats),
 	};
 	int64_t rescued = 0;
-	int r = instance_rescue(keeper->db, &bounds, &rescued, err);
+	int r;
+
+	*err = (struct err)ERR_INIT;
+	r = instance_rescue(keeper->db, &bounds, &rescued, err);
 
 	if (rescued > 0) {
 		metric_add(
 			metrics_get(keeper->options.metrics, METER_RESCUED, NULL, NULL), rescued);
 		log_info("messages_rescued", LOG_INT("rows", rescued));
 	}
+	if (r >= 0 && err->fault != 0)
+		log_warn("rescue_refused", LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state),
+			LOG_STR("next", "the others are given back; this one is tried again with "
+					"the next heartbeat"));
 	return r;
 }
 

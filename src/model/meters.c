@@ -83,6 +83,10 @@ const struct metric_family meters[METER_COUNT] = {
 		"Statements PostgreSQL refused and lost connections, by kind of trouble.", "class"),
 	[METER_PG_RECONNECTS] = COUNTER("inboxd_pg_reconnects_total",
 		"Connections to PostgreSQL made again after one was lost."),
+	[METER_SET_ASIDE] = GAUGE("inboxd_rows_set_aside",
+		"Rows that PostgreSQL refuses although it takes others, and that are tried alone "
+		"now, by what is done with them: settle, claim.",
+		"operation"),
 	[METER_PURGED] =
 		COUNTER("inboxd_purged_total", "Rows deleted because their retention was over."),
 	[METER_PAYLOADS_DROPPED] = COUNTER("inboxd_payloads_dropped_total",

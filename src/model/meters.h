@@ -32,6 +32,7 @@ enum meter {
 	METER_CLAIM_LOST,
 	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/trouble.h */
 	METER_PG_RECONNECTS,
+	METER_SET_ASIDE, /* {operation} */
 	METER_PURGED,
 	METER_PAYLOADS_DROPPED,
 	METER_DEAD_TOPIC_WAITING,

@@ -134,6 +134,13 @@ bool db_error_is_data(const struct err *err)
 	return db_error_kind(err) == TROUBLE_DATA;
 }
 
+bool db_error_may_be_row(const struct err *err)
+{
+	enum trouble trouble = db_error_kind(err);
+
+	return trouble == TROUBLE_DATA || trouble == TROUBLE_OTHER || trouble == TROUBLE_REFUSED;
+}
+
 bool db_error_is_clash(const struct db *db, const struct err *err)
 {
 	return strcmp(err->state, "23505") == 0 && strcmp(err->schema, db->schema) == 0 &&
@@ -164,7 +171,7 @@ static void end_transaction(struct db *db)
 /* A flight of this transaction came back with `r`. */
 static int landed(struct db *db, int r, const struct err *err)
 {
-	bool resumable = db->savepoint && err != NULL && db_error_is_data(err);
+	bool resumable = db->savepoint && err != NULL && db_error_may_be_row(err);
 
 	if (r != 0 && !(resumable && db_is_open(db)))
 		end_transaction(db);

@@ -53,6 +53,9 @@ enum trouble db_error_kind(const struct err *err);
 /* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23 but for 23505, 54): the
  * batch is to be bisected (rule R9). */
 bool db_error_is_data(const struct err *err);
+/* True when it may be about a single row for all that is known: also a user's trigger that raises, or a damaged page. That
+ * it is one shows when other rows go through. */
+bool db_error_may_be_row(const struct err *err);
 /* True for unique_violation (23505) on a table of this schema. No statement of inboxd raises that over an event id:
  * the schema is damaged, by sequences that are behind their rows, say. */
 bool db_error_is_clash(const struct db *db, const struct err *err);
@@ -91,8 +94,8 @@ bool db_look(struct db *db);
 int db_land(struct db *db, struct err *err);
 /* Queues a savepoint; one counts at a time, the one before is released. */
 int db_savepoint(struct db *db, struct err *err);
-/* Back to the last savepoint after a db_step() that failed with db_error_is_data(): in a transaction
- * with savepoints such a fault does not end it. */
+/* Back to the last savepoint after a db_step() that failed with db_error_may_be_row(): in a transaction
+ * with savepoints such a fault does not end it; whoever does not go back calls db_rollback(). */
 int db_rollback_to_savepoint(struct db *db, struct err *err);
 int db_commit(struct db *db, struct err *err);
 /* The same in two halves. When the first returns 0, COMMIT is on its way, and the next transaction may be begun

@@ -181,6 +181,15 @@ static int receive_all(const struct writing *w, struct err *err)
 	return r;
 }
 
+/* What COMMIT would refuse is refused with the statement, so that it is known of which row: deferred constraints and
+ * triggers of the user. */
+static int defer_nothing(const struct inbox *inbox, struct err *err)
+{
+	if (!inbox->isolating || !inbox->commit_refused)
+		return 0;
+	return db_script(inbox->db, "SET CONSTRAINTS ALL IMMEDIATE", err);
+}
+
 static int store_bisected(const struct writing *w, struct err *err)
 {
 	CLEANUP(opening_fini) struct opening opening = { NULL, NULL, NULL };
@@ -190,6 +199,8 @@ static int store_bisected(const struct writing *w, struct err *err)
 		r = db_flush(w->inbox->db, err);
 	if (r == 0)
 		r = check_opening(w->batch, &opening);
+	if (r == 0)
+		r = defer_nothing(w->inbox, err);
 	return r != 0 ? r : writing_bisect(w, w->inbox->items, w->inbox->item_count, err);
 }
 
@@ -201,7 +212,7 @@ static int store_messages(struct inbox *inbox, struct batch *batch, struct err *
 	if (inbox->unsendable)
 		return store_bisected(&w, err);
 	r = receive_all(&w, err);
-	return writing_is_refused(inbox, r, err) ? store_bisected(&w, err) : r;
+	return writing_is_refused(&w, r, err) ? store_bisected(&w, err) : r;
 }
 
 /* What PostgreSQL refused is a row again. */
@@ -219,6 +230,26 @@ static void undo(struct inbox *inbox, struct batch *batch)
 {
 	recent_forget(inbox->recent);
 	forget_fates(batch);
+}
+
+static bool any_went_through(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->row_count; i++) {
+		enum row_fate fate = batch->rows[i].fate;
+
+		if (fate == ROW_CLAIMED || fate == ROW_STORED || fate == ROW_CONFLICT)
+			return true;
+	}
+	return false;
+}
+
+/* A duplicate proves nothing: for it nothing is written. */
+static int blame_rows(const struct inbox *inbox, const struct batch *batch, struct err *err)
+{
+	if (inbox->odd.fault == 0 || any_went_through(batch))
+		return 0;
+	*err = inbox->odd;
+	return inbox->odd.fault;
 }
 
 /* A fault that no other try mends becomes an outcome. */
@@ -241,8 +272,11 @@ static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	if (r == 0)
 		r = inbox_store_conflicts(inbox, batch, err);
 	if (r == 0)
+		r = blame_rows(inbox, batch, err);
+	if (r == 0)
 		r = inbox_store_rejects(inbox, batch, err);
 	forget_flight(inbox);
+	inbox->commit_refused = inbox->commit_refused && r != 0 && inbox->isolating;
 	if (r != 0) {
 		db_rollback(inbox->db);
 		return judged(inbox, r, err);
@@ -261,15 +295,24 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 	inbox->batch_highest = inbox->committing ? inbox->landed_highest : inbox->highest_seq;
 	inbox->floor = inbox->batch_highest;
 	inbox->damaged = false;
+	inbox->isolating = inbox->isolate_next;
+	inbox->isolate_next = false;
+	inbox->odd = (struct err)ERR_INIT;
 	r = inbox_select_rows(batch, ROW_UNKNOWN, &inbox->items, &inbox->item_count, err);
-	if (r == 0)
+	if (r == 0 && !inbox->isolating)
 		r = send_all(inbox, batch, err);
-	inbox->unsendable = writing_is_refused(inbox, r, err);
+	inbox->unsendable =
+		inbox->isolating || (r < 0 && db_is_open(inbox->db) && db_error_is_data(err));
 	if (r == 0 || inbox->unsendable)
 		return 0;
 	forget_flight(inbox);
 	db_rollback(inbox->db);
 	return r;
+}
+
+void inbox_isolate(struct inbox *inbox)
+{
+	inbox->isolate_next = true;
 }
 
 bool inbox_look(struct inbox *inbox)
@@ -309,6 +352,7 @@ int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 	}
 	if (r == 0)
 		r = DB_COMMIT_UNKNOWN;
+	inbox->commit_refused = r < 0;
 	db_close(inbox->db); /* and with it the batch behind */
 	undo(inbox, batch);
 	forget_flight(inbox);

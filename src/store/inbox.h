@@ -84,6 +84,10 @@ enum {
 /* Sends the batch; nothing else is asked of the connection, and the batch stays as it is, until
  * inbox_finish(). After a fault there is nothing to finish. */
 int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err);
+/* The next batch has failed often, for a reason that may be one row's (db_error_may_be_row()). It is halved as for a
+ * value, and the rows that PostgreSQL refuses alone become rejects, provided that it takes another row of the batch: when
+ * it takes none, the database is what fails, and so does the batch, with nothing rejected. */
+void inbox_isolate(struct inbox *inbox);
 /* Whether inbox_finish() would not have to wait for the rows; does not wait itself. */
 bool inbox_look(struct inbox *inbox);
 /* Waits for the rows, commits, and sets the fate of each row, `kept` of each reject. Rows PostgreSQL cannot

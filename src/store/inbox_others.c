@@ -35,6 +35,8 @@ int inbox_keep_as_reject(
 	(void)snprintf(reason, sizeof(reason), "storage: %s %.400s", why->state, why->text);
 	if (row->fate != ROW_DUPLICATE)
 		row->fate = ROW_REJECTED;
+	if (!db_error_is_data(why))
+		w->inbox->odd = *why;
 	r = batch_reject(w->batch, copy, reason, err);
 	if (r == 0)
 		w->batch->rejects[w->batch->reject_count - 1].refused = true;

@@ -31,6 +31,10 @@ struct inbox {
 	size_t item_count;
 	bool unsendable; /* more than PostgreSQL takes at once: to be bisected */
 	bool damaged;    /* numbers fell: see INBOX_DAMAGED */
+	bool isolating;  /* see inbox_isolate() */
+	bool isolate_next;
+	bool commit_refused; /* the last try got as far as its COMMIT */
+	struct err odd;      /* the last refusal of a row that its values do not explain */
 };
 
 /* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */
@@ -60,8 +64,9 @@ struct writing {
 /* Writes under savepoints, halving what PostgreSQL refuses until an item that cannot be stored is alone and is
  * given up. */
 int writing_bisect(const struct writing *w, const size_t *items, size_t count, struct err *err);
-/* PostgreSQL refused a value; the transaction can be gone on with from its savepoint. */
-bool writing_is_refused(const struct inbox *inbox, int r, const struct err *err);
+/* PostgreSQL refused a value, or, while rows are isolated, a row for whatever reason; the transaction can be gone on with
+ * from its savepoint. */
+bool writing_is_refused(const struct writing *w, int r, const struct err *err);
 
 /* Whether a message is the one that a row of an answer speaks of. */
 typedef bool match_function(const struct message *message, const struct rows *rows, int row);

@@ -3,9 +3,16 @@
 
 #include "store/inbox_private.h"
 
-bool writing_is_refused(const struct inbox *inbox, int r, const struct err *err)
+bool writing_is_refused(const struct writing *w, int r, const struct err *err)
 {
-	return r < 0 && db_is_open(inbox->db) && db_error_is_data(err);
+	const struct inbox *inbox = w->inbox;
+
+	if (r >= 0 || !db_is_open(inbox->db))
+		return false;
+	/* A reject that is not kept whole loses its bytes: only values are a reason for that. */
+	if (db_error_is_data(err) || !inbox->isolating || w->rejects)
+		return db_error_is_data(err);
+	return db_error_may_be_row(err) && !db_error_is_clash(inbox->db, err);
 }
 
 int writing_bisect(const struct writing *w, const size_t *items, size_t count, struct err *err)
@@ -19,7 +26,7 @@ int writing_bisect(const struct writing *w, const size_t *items, size_t count, s
 	r = db_savepoint(w->inbox->db, err);
 	if (r == 0)
 		r = w->write(w, items, count, err);
-	if (!writing_is_refused(w->inbox, r, err))
+	if (!writing_is_refused(w, r, err))
 		return r;
 	why = *err;
 	r = db_rollback_to_savepoint(w->inbox->db, err);

@@ -47,7 +47,8 @@ struct rescue_bounds {
 /* RESCUE_MORE: time was up before everything was looked at; how far it got is noted in the table. */
 enum { RESCUE_MORE = 1 };
 /* Gives back the rows of every fenced and not yet rescued instance, in bounded statements. `rescued`
- * receives the rows freed. */
+ * receives the rows freed. A row that PostgreSQL refuses alone stays for the next time, the others are freed; `err` says
+ * which although that is no fault. */
 int instance_rescue(
 	struct db *db, const struct rescue_bounds *bounds, int64_t *rescued, struct err *err);
 

@@ -1,11 +1,14 @@
 /* The half of instance.h that gives back what dead instances held. */
+#include <inttypes.h>
+
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "queries.h"
 #include "store/instance.h"
 
-#define BORN_WINDOW 20000 /* seqs looked at in one statement */
-#define SLOW_WINDOW 20    /* claims from the table whose rows are looked at in one */
+#define BORN_WINDOW  20000 /* seqs looked at in one statement */
+#define REFUSED_MOST 100   /* in one walk: when so many are refused, it is not the rows */
+#define SLOW_WINDOW  20    /* claims from the table whose rows are looked at in one */
 
 /* One dead instance on its way. Both statements answer: rows freed, rows locked, where to go on, and
  * whether that is the end. */
@@ -18,10 +21,13 @@ struct rescue {
 
 struct walk {
 	enum query query;
+	const char *unit;
 	int64_t width;
+	int64_t part; /* how much of it is looked at now: less after a refusal */
 	int64_t at;
 	int64_t noted; /* the next round begins here: at the first window with a locked row */
 	int64_t locked;
+	int refused; /* rows that PostgreSQL refuses alone */
 	bool done;
 };
 
@@ -38,7 +44,7 @@ static int step(struct rescue *rescue, struct walk *walk, struct err *err)
 
 	params_int(&params, rescue->id);
 	params_bigint(&params, walk->at);
-	params_bigint(&params, walk->width);
+	params_bigint(&params, walk->part);
 	r = db_run(rescue->db, walk->query, &params, &rows, err);
 	if (r != 0)
 		return r;
@@ -51,13 +57,43 @@ static int step(struct rescue *rescue, struct walk *walk, struct err *err)
 	return 0;
 }
 
+/* One row of the window may be why: a narrower one leaves it out. The row itself stays for the next time, as one that is
+ * locked does. */
+static int step_round(struct rescue *rescue, struct walk *walk, struct err *err)
+{
+	struct err said = ERR_INIT;
+	int r = step(rescue, walk, &said);
+
+	if (r == 0 && walk->part < walk->width)
+		walk->part *= 2;
+	if (r == 0)
+		return 0;
+	if (!db_is_open(rescue->db) || !db_error_may_be_row(&said) ||
+		walk->refused == REFUSED_MOST) {
+		if (err != NULL)
+			*err = said;
+		return r;
+	}
+	if (walk->part > 1) {
+		walk->part /= 2;
+		return 0;
+	}
+	(void)err_prefix(&said, "%s %" PRId64 " of instance %d", walk->unit, walk->at, rescue->id);
+	if (err != NULL)
+		*err = said;
+	walk->locked++;
+	walk->refused++;
+	walk->at++;
+	return 0;
+}
+
 /* At least one window: a round that is late gets on, too. */
 static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
 {
 	int r = 0;
 
 	do
-		r = step(rescue, walk, err);
+		r = step_round(rescue, walk, err);
 	while (r == 0 && !walk->done && !is_time_up(rescue->bounds));
 	return r;
 }
@@ -76,12 +112,19 @@ static int note(
 	return db_run(rescue->db, QUERY_RESCUE_PROGRESS, &params, NULL, err);
 }
 
+static struct walk walk_from(enum query query, const char *unit, int64_t width, int64_t at)
+{
+	return (struct walk){
+		.query = query, .unit = unit, .width = width, .part = width, .at = at, .noted = at
+	};
+}
+
 /* Rows locked by a handler's transaction that outlived the instance are left for the next time, which begins
  * at the first of them, and is not at once. */
 static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
 {
-	struct walk slow = { QUERY_RESCUE_SLOW, SLOW_WINDOW, low_claim, low_claim, 0, false };
-	struct walk born = { QUERY_RESCUE_BORN, BORN_WINDOW, low_seq, low_seq, 0, false };
+	struct walk slow = walk_from(QUERY_RESCUE_SLOW, "claim", SLOW_WINDOW, low_claim);
+	struct walk born = walk_from(QUERY_RESCUE_BORN, "row", BORN_WINDOW, low_seq);
 	int r;
 
 	FAULT_POINT("before_rescue");

@@ -24,6 +24,12 @@ static void found_fini(struct found *found)
 	rows_free(found->others);
 }
 
+/* Rows that PostgreSQL refuses alone. */
+struct isolation {
+	size_t refused;
+	struct err said; /* of the last of them */
+};
+
 /* A list of rows by rising seq, and the statements it is for. */
 struct settling {
 	struct db *db;
@@ -31,6 +37,7 @@ struct settling {
 	struct settle_row **rows;
 	size_t count;
 	int (*queue)(const struct settling *s, struct found *found, struct err *err);
+	struct isolation *isolation; /* NULL: a row that is refused is a fault */
 };
 
 static int queue_plain(const struct settling *s, struct found *found, struct err *err)
@@ -183,7 +190,7 @@ static size_t collect_unsettled(const struct settling *s, struct settle_row **ou
 	size_t count = 0;
 
 	for (size_t i = 0; i < s->count; i++) {
-		if (s->rows[i]->fate == SETTLE_SETTLED)
+		if (s->rows[i]->fate == SETTLE_SETTLED || s->rows[i]->fate == SETTLE_REFUSED)
 			continue;
 		s->rows[i]->fate = SETTLE_LOST;
 		out[count++] = s->rows[i];
@@ -259,15 +266,35 @@ static bool is_too_slow(const struct settling *s, int r, const struct err *err)
 	       db_error_kind(err) == TROUBLE_SLOW;
 }
 
+/* Isolating: another reason than a value may be one row's, too. */
+static bool may_be_row(const struct settling *s, int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && s->isolation != NULL && db_is_open(s->db) &&
+	       db_error_may_be_row(err);
+}
+
+/* `r`: what became of it, and of nothing else. */
+static int settle_alone(const struct settling *s, int r, struct err *err)
+{
+	if (is_bad_value(r, err))
+		r = settle_with_note(s, err);
+	if (!may_be_row(s, r, err))
+		return r;
+	s->rows[0]->fate = SETTLE_REFUSED;
+	s->isolation->refused++;
+	s->isolation->said = *err;
+	return 0;
+}
+
 static int settle_bisected(const struct settling *s, struct err *err)
 {
 	struct settling half = *s;
 	int r = settle_list(s, err);
 
-	if (!is_bad_value(r, err) && !is_too_slow(s, r, err))
+	if (!is_bad_value(r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err))
 		return r;
 	if (s->count == 1)
-		return settle_with_note(s, err);
+		return settle_alone(s, r, err);
 	half.count = s->count / 2;
 	r = settle_bisected(&half, err);
 	if (r != 0)
@@ -275,6 +302,15 @@ static int settle_bisected(const struct settling *s, struct err *err)
 	half.rows = s->rows + half.count;
 	half.count = s->count - half.count;
 	return settle_bisected(&half, err);
+}
+
+/* When none of several goes through, it is not the rows. */
+static int blame_rows(const struct settling *s, struct err *err)
+{
+	if (s->isolation == NULL || s->count == 1 || s->isolation->refused < s->count)
+		return 0;
+	*err = s->isolation->said;
+	return FAULT_DATABASE;
 }
 
 static int settle_sorted(struct settling *s, struct err *err)
@@ -286,9 +322,13 @@ static int settle_sorted(struct settling *s, struct err *err)
 	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
 	r = settle_bisected(s, words);
 	if (r == 0)
+		r = blame_rows(s, words);
+	if (r == 0)
 		r = resolve(s, words);
 	if (r != 0)
 		mark_all(s, SETTLE_OPEN);
+	else if (s->isolation != NULL && s->isolation->refused > 0)
+		*words = s->isolation->said;
 	return r;
 }
 
@@ -344,10 +384,24 @@ int settle_run(
 	return settle_rows(&s, rows, count, err);
 }
 
+int settle_isolate(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
+{
+	struct isolation isolation = { 0 };
+	struct settling s = {
+		.db = db, .instance = instance, .queue = queue_settle, .isolation = &isolation
+	};
+
+	return settle_rows(&s, rows, count, err);
+}
+
 int settle_raise(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
 {
-	struct settling s = { .db = db, .instance = instance, .queue = queue_raise };
+	struct isolation isolation = { 0 };
+	struct settling s = {
+		.db = db, .instance = instance, .queue = queue_raise, .isolation = &isolation
+	};
 
 	return settle_rows(&s, rows, count, err);
 }

@@ -22,6 +22,7 @@ enum settle_fate {
 			   * whose answer was lost, or by this one when others of the list were not ours */
 	SETTLE_LOCKED,    /* its handler's transaction holds the row: try again later (rule R8) */
 	SETTLE_LOST,      /* no longer our claim: forget it */
+	SETTLE_REFUSED, /* PostgreSQL refuses this row alone, whatever is written: try again later, alone */
 };
 
 struct settle_row {
@@ -46,8 +47,13 @@ struct settle_row {
  * settled: settling again is safe. */
 int settle_run(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
+/* The same for rows of which one may be why earlier tries failed (db_error_may_be_row()): the list is halved until such a
+ * row is alone, the others are settled, and `err` keeps what was said of the last one although the result is 0. A fault
+ * when each of several rows is refused: then it is not the rows. */
+int settle_isolate(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
 /* Counts a crash on rows about to be delivered alone. Fate SETTLED: deliver it; any other as above:
- * don't. Raising again after a fault may count twice. */
+ * don't. Raising again after a fault may count twice. Isolates rows as settle_isolate() does. */
 int settle_raise(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
 

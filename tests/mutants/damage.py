@@ -5,6 +5,9 @@ from mutants.mutant import edit, mutant
 INBOX = "sql/test_store_inbox.c::"
 SEQUENCES = "sql/test_store_sequences.c::"
 RUNNING = "system/test_sequences.py::"
+SETTLE = "sql/test_store_settle.c::"
+INSTANCE = "sql/test_store_instance.c::"
+REFUSED = "system/test_refused_rows.py::"
 
 MUTANTS = [
     mutant("E1", "a number that is used is a bad value",
@@ -51,4 +54,41 @@ MUTANTS = [
     mutant("E9", "a try that failed leaves its rejects",
            edit("src/store/inbox.c", "\tbatch_drop_refused(batch);\n", ""),
            tests=[INBOX + "a_commit_that_failed_leaves_no_reject_in_the_batch"]),
+    mutant("E8", "a refused row is never looked for",
+           edit("src/ingest/storing.c", "\t\tinbox_isolate(ingest->inbox);", "\t\t(void)inbox_isolate;"),
+           tests=[REFUSED + "test_a_row_that_a_trigger_refuses_goes_to_the_rejects_alone"]),
+    mutant("E8", "a row is blamed for the database",
+           edit("src/store/inbox.c", "inbox->odd.fault == 0 || any_went_through(batch)", "(void)any_went_through, inbox != NULL"),
+           tests=[INBOX + "when_no_row_goes_through_none_is_rejected",
+                  REFUSED + "test_when_every_row_is_refused_none_is_rejected"]),
+    mutant("E8", "a duplicate shows that rows go through",
+           edit("src/store/inbox.c", "fate == ROW_STORED || fate == ROW_CONFLICT)", "fate == ROW_STORED || fate == ROW_DUPLICATE)"),
+           tests=[INBOX + "a_duplicate_does_not_show_that_rows_go_through"]),
+    mutant("E8", "what is refused at COMMIT is not isolated",
+           edit("src/store/inbox.c", "!inbox->isolating || !inbox->commit_refused", "inbox != NULL"),
+           tests=[INBOX + "a_row_that_is_refused_at_commit_is_isolated"]),
+    mutant("E8", "nothing is deferred",
+           edit("src/store/inbox.c", "!inbox->isolating || !inbox->commit_refused", "!inbox->isolating"),
+           tests=[INBOX + "what_is_deferred_stays_so_unless_a_commit_was_refused"]),
+    mutant("E8", "a reject that is refused loses its bytes",
+           edit("src/store/inbox_writing.c", "!inbox->isolating || w->rejects", "!inbox->isolating"),
+           tests=[INBOX + "a_reject_that_a_trigger_refuses_keeps_its_bytes"]),
+    mutant("E8", "a refused row that came alone never gets company",
+           edit("src/ingest/refusals.c", "refusals->count > ENOUGH && rows <= refusals->rows", "rows > SIZE_MAX - 1 && refusals != NULL"),
+           tests=[REFUSED + "test_a_refused_row_that_comes_alone_waits_for_another_to_show_that_it_is_the_row"]),
+    mutant("E8", "a refused verdict is never looked for",
+           edit("src/dispatch/settler.c", "\tjob->isolate |= entry->refusals >= REFUSALS_MOST;\n", ""),
+           tests=[REFUSED + "test_a_verdict_whose_row_is_refused_waits_alone"]),
+    mutant("E8", "a constraint of the user stops all settles",
+           edit("src/store/settle.c", "\tif (!may_be_row(s, r, err))\n\t\treturn r;", "\tif (!may_be_row(s, r, err) || is_bad_value(r, err))\n\t\treturn r;"),
+           tests=[SETTLE + "a_row_that_a_constraint_of_the_user_refuses_is_isolated"]),
+    mutant("E8", "rows are set aside when none goes through",
+           edit("src/store/settle.c", "s->isolation == NULL || s->count == 1 ||", "s->isolation != NULL ||"),
+           tests=[SETTLE + "when_no_row_goes_through_it_is_a_fault"]),
+    mutant("E8", "a verdict that waits alone delays the stop",
+           edit("src/dispatch/stopping.c", "dispatch->held == dispatch->settler.aside_count", "dispatch->held == 0"),
+           tests=[REFUSED + "test_a_verdict_that_waits_alone_does_not_delay_a_stop"]),
+    mutant("E8", "rescue stops at a refused row",
+           edit("src/store/rescue.c", "walk->refused == REFUSED_MOST", "walk->refused == 0"),
+           tests=[INSTANCE + "a_row_that_is_refused_keeps_no_other_from_being_rescued"]),
 ]

@@ -468,6 +468,155 @@ static void a_commit_that_failed_leaves_no_reject_in_the_batch(void **state)
 	assert_int_equal(fate(world, 1), ROW_REJECTED);
 }
 
+/* A trigger that raises for what it is to be found in, at COMMIT or at once. */
+static void refuse_ids(
+	struct world *world, const char *table, const char *condition, bool at_commit)
+{
+	make_refuse(world);
+	run_sql(world,
+		"CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON inbox.%s %s FOR EACH ROW"
+		" WHEN (%s) EXECUTE FUNCTION inbox.refuse()",
+		table, at_commit ? "DEFERRABLE INITIALLY DEFERRED" : "", condition);
+}
+
+static int isolate(struct world *world)
+{
+	inbox_isolate(world->inbox);
+	OK(db_open(world->db, &err));
+	return store(world);
+}
+
+static void add_good_and_bad(struct world *world)
+{
+	ADD(world, .id = "good1");
+	ADD(world, .id = "bad1");
+	ADD(world, .id = "bad2");
+	ADD(world, .id = "good2");
+}
+
+static void assert_only_the_bad_are_rejected(struct world *world)
+{
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(fate(world, 1), ROW_REJECTED);
+	assert_int_equal(fate(world, 2), ROW_REJECTED);
+	assert_int_equal(fate(world, 3), ROW_CLAIMED);
+	assert_string_equal(
+		ask_text(world, "SELECT string_agg(concat_ws(' ', kafka_offset, reason), ',' ORDER"
+				" BY kafka_offset) FROM inbox.inbox_rejects"),
+		"1 storage: P0001 no [P0001],2 storage: P0001 no [P0001]");
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 4);
+}
+
+static void a_row_that_a_trigger_refuses_is_isolated(void **state)
+{
+	struct world *world = *state;
+
+	refuse_ids(world, "inbox_messages", "NEW.event_id LIKE 'bad%%'", false);
+	add_good_and_bad(world);
+	assert_int_equal(store(world), FAULT_DATABASE);
+	assert_int_equal(isolate(world), 0);
+	assert_only_the_bad_are_rejected(world);
+}
+
+static void a_row_that_is_refused_at_commit_is_isolated(void **state)
+{
+	struct world *world = *state;
+
+	refuse_ids(world, "inbox_messages", "NEW.event_id LIKE 'bad%%'", true);
+	add_good_and_bad(world);
+	assert_int_equal(store(world), FAULT_DATABASE);
+	assert_int_equal(isolate(world), 0);
+	assert_only_the_bad_are_rejected(world);
+}
+
+/* What is deferred for a good reason is heard at COMMIT, until that has refused it. */
+static void what_is_deferred_stays_so_unless_a_commit_was_refused(void **state)
+{
+	struct world *world = *state;
+
+	run_sql(world,
+		"CREATE FUNCTION inbox.want_pair() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		" IF NOT EXISTS (SELECT FROM inbox.inbox_messages WHERE event_id = 'pair')"
+		" THEN RAISE 'no pair'; END IF; RETURN NULL; END $$");
+	run_sql(world, "CREATE CONSTRAINT TRIGGER want_pair AFTER INSERT ON inbox.inbox_messages"
+		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event_id = 'single')"
+		       " EXECUTE FUNCTION inbox.want_pair()");
+	refuse_ids(world, "inbox_messages", "NEW.event_id LIKE 'bad%%'", false);
+	ADD(world, .id = "single");
+	ADD(world, .id = "bad");
+	ADD(world, .id = "pair");
+	assert_int_equal(store(world), FAULT_DATABASE);
+	assert_int_equal(isolate(world), 0);
+	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(fate(world, 1), ROW_REJECTED);
+	assert_int_equal(fate(world, 2), ROW_CLAIMED);
+}
+
+static void assert_nothing_is_kept(struct world *world, const char *expected_state)
+{
+	assert_string_equal(err.state, expected_state);
+	assert_int_equal(world->batch.reject_count, 0);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_rejects"), 0);
+}
+
+static void when_no_row_goes_through_none_is_rejected(void **state)
+{
+	struct world *world = *state;
+
+	refuse_ids(world, "inbox_messages", "true", false);
+	add_good_and_bad(world);
+	assert_int_equal(isolate(world), FAULT_DATABASE);
+	assert_nothing_is_kept(world, "P0001");
+	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(
+		ask(world, "SELECT coalesce(next_offset, -1) FROM inbox.inbox_offsets"), -1);
+}
+
+static void a_duplicate_does_not_show_that_rows_go_through(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "known");
+	refuse_ids(world, "inbox_messages", "true", false);
+	batch_clear(&world->batch);
+	ADD(world, .id = "known");
+	ADD(world, .id = "new");
+	assert_int_equal(isolate(world), FAULT_DATABASE);
+	assert_nothing_is_kept(world, "P0001");
+}
+
+static void a_conflict_that_a_trigger_refuses_is_kept_as_a_reject(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "known", .payload = "1");
+	refuse_ids(world, "inbox_conflicts", "true", false);
+	batch_clear(&world->batch);
+	ADD(world, .id = "known", .payload = "2");
+	ADD(world, .id = "new");
+	assert_int_equal(isolate(world), 0);
+	assert_int_equal(fate(world, 1), ROW_CLAIMED);
+	assert_string_equal(
+		ask_text(world,
+			"SELECT encode(payload, 'escape') || reason FROM inbox.inbox_rejects"),
+		"2storage: P0001 no [P0001]");
+}
+
+static void a_reject_that_a_trigger_refuses_keeps_its_bytes(void **state)
+{
+	struct world *world = *state;
+
+	refuse_ids(world, "inbox_rejects", "true", false);
+	ADD(world, .id = "good");
+	add_reject(world, "[]");
+	assert_int_equal(isolate(world), FAULT_DATABASE);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_rejects");
+	must_store(world);
+	assert_string_equal(
+		ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_rejects"), "p");
+}
+
 /* The answer to COMMIT is lost: the server ends our session when it has committed. */
 static void lose_the_answer(struct world *world)
 {
@@ -679,6 +828,13 @@ int main(void)
 		TEST(a_reason_cut_within_a_character_is_kept),
 		TEST(a_reason_whose_addition_is_cut_within_a_character_is_kept),
 		TEST(a_commit_that_failed_leaves_no_reject_in_the_batch),
+		TEST(a_row_that_a_trigger_refuses_is_isolated),
+		TEST(a_row_that_is_refused_at_commit_is_isolated),
+		TEST(what_is_deferred_stays_so_unless_a_commit_was_refused),
+		TEST(when_no_row_goes_through_none_is_rejected),
+		TEST(a_duplicate_does_not_show_that_rows_go_through),
+		TEST(a_conflict_that_a_trigger_refuses_is_kept_as_a_reject),
+		TEST(a_reject_that_a_trigger_refuses_keeps_its_bytes),
 		TEST(a_lost_commit_is_unknown),
 		TEST(resync_gives_back_what_was_never_heard_of),
 		TEST(resync_waits_for_the_transaction_whose_answer_was_lost),

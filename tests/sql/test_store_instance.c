@@ -440,6 +440,38 @@ static void who_stops_cleanly_holds_nothing(void **state)
 		1);
 }
 
+static void a_row_that_is_refused_keeps_no_other_from_being_rescued(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "");
+
+	for (int i = 0; i < 9; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		(void)STORED(world, .id = id);
+		give_to(world, id, dead.id, i % 2 == 0 ? 1 : 2);
+	}
+	run_sql(world,
+		"UPDATE inbox.inbox_messages SET claim_number = seq WHERE delivery_count > 1");
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET fenced_at = now(), low_seq = 1 WHERE id = %d",
+		dead.id);
+	run_sql(world,
+		"CREATE FUNCTION inbox.refuse_rescue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		" RAISE 'no'; END $$");
+	run_sql(world,
+		"CREATE TRIGGER refuse_rescue BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		" WHEN (NEW.event_id IN ('a3', 'a4')) EXECUTE FUNCTION inbox.refuse_rescue()");
+	err = (struct err)ERR_INIT;
+	assert_int_equal(rescue(world), 7);
+	assert_int_equal(err.fault, FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "row 5 of instance "));
+	assert_int_equal(ask(world, "SELECT count(rescued_at) FROM inbox.inbox_instances"), 0);
+	run_sql(world, "DROP TRIGGER refuse_rescue ON inbox.inbox_messages");
+	assert_int_equal(rescue(world), 2);
+	assert_int_equal(ask(world, "SELECT count(rescued_at) FROM inbox.inbox_instances"), 1);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -465,6 +497,7 @@ int main(void)
 		TEST(two_never_leave_for_each_other),
 		TEST(whose_handler_is_back_or_whose_model_is_gone_is_back),
 		TEST(who_stops_cleanly_holds_nothing),
+		TEST(a_row_that_is_refused_keeps_no_other_from_being_rescued),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -462,6 +462,89 @@ static void a_thousand_rows_in_any_order_are_settled(void **state)
 		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
 }
 
+/* Refuses updates of `column` of the rows that fit, as a trigger of the user. */
+static void refuse_updates(struct world *world, const char *column, const char *condition)
+{
+	run_sql(world,
+		"CREATE FUNCTION inbox.refuse_update() RETURNS trigger LANGUAGE plpgsql AS $$"
+		" BEGIN RAISE 'not %%', NEW.event_id; END $$");
+	run_sql(world,
+		"CREATE TRIGGER refuse_update BEFORE UPDATE OF %s ON inbox.inbox_messages"
+		" FOR EACH ROW WHEN (%s) EXECUTE FUNCTION inbox.refuse_update()",
+		column, condition);
+}
+
+/* a0 to a5, born claimed; all to be done. */
+static void six_rows(struct world *world, struct settle_row rows[6])
+{
+	for (int i = 0; i < 6; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+	}
+}
+
+static void a_row_that_is_refused_is_isolated_and_the_others_are_settled(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows(world, rows);
+	refuse_updates(world, "processed_at", "NEW.event_id IN ('a1', 'a4')");
+	assert_int_equal(settle_run(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
+	assert_int_equal(rows[0].fate, SETTLE_OPEN);
+	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].fate, i == 1 || i == 4 ? SETTLE_REFUSED : SETTLE_SETTLED);
+	assert_string_equal(err.text, "not a4 [P0001]");
+	assert_string_equal(state_of(world, rows[1].seq), "claimed|0|0|f");
+	assert_string_equal(state_of(world, rows[2].seq), "processed|0|0|f");
+}
+
+static void when_no_row_goes_through_it_is_a_fault(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows(world, rows);
+	refuse_updates(world, "processed_at", "true");
+	assert_int_equal(settle_isolate(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "P0001");
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].fate, SETTLE_OPEN);
+	OK(settle_isolate(world->db, world->me.id, rows, 1, &err));
+	assert_int_equal(rows[0].fate, SETTLE_REFUSED);
+}
+
+/* Nothing can be replaced by a note: the verdict has no values. */
+static void a_row_that_a_constraint_of_the_user_refuses_is_isolated(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows(world, rows);
+	run_sql(world, "ALTER TABLE inbox.inbox_messages ADD CONSTRAINT theirs"
+		       " CHECK (event_id <> 'a3' OR processed_at IS NULL)");
+	assert_int_equal(settle_run(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
+	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
+	assert_int_equal(rows[3].fate, SETTLE_REFUSED);
+	assert_true(rows[2].fate == SETTLE_SETTLED || rows[2].fate == SETTLE_COMPLETED);
+	assert_string_equal(state_of(world, rows[5].seq), "processed|0|0|f");
+}
+
+static void a_crash_that_cannot_be_counted_keeps_none_from_being_counted_once(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows(world, rows);
+	refuse_updates(world, "crash_count", "NEW.event_id = 'a2'");
+	OK(settle_raise(world->db, world->me.id, rows, 6, &err));
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].fate, i == 2 ? SETTLE_REFUSED : SETTLE_SETTLED);
+	assert_int_equal(ask(world, "SELECT sum(crash_count) FROM inbox.inbox_messages"), 5);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -491,6 +574,10 @@ int main(void)
 		TEST(settling_while_the_server_is_gone_leaves_it_open),
 		TEST(a_crash_is_counted_before_delivery),
 		TEST(a_thousand_rows_in_any_order_are_settled),
+		TEST(a_row_that_is_refused_is_isolated_and_the_others_are_settled),
+		TEST(when_no_row_goes_through_it_is_a_fault),
+		TEST(a_row_that_a_constraint_of_the_user_refuses_is_isolated),
+		TEST(a_crash_that_cannot_be_counted_keeps_none_from_being_counted_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

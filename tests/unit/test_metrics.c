@@ -412,6 +412,7 @@ static void the_meters_are_the_promised_ones(void **state)
 		"inboxd_claim_lost_total 0\n",
 		"inboxd_pg_errors_total{class=\"a\"} 0\n",
 		"inboxd_pg_reconnects_total 0\n",
+		"inboxd_rows_set_aside{operation=\"a\"} 0\n",
 		"inboxd_purged_total 0\n",
 		"inboxd_payloads_dropped_total 0\n",
 		"inboxd_dead_topic_waiting 0\n",

@@ -1,0 +1,92 @@
+"""A row that PostgreSQL refuses again and again, for a reason of its own (here a trigger that raises), stops nothing
+but itself; a database that refuses every row is an outage, and no row is blamed for it.
+"""
+
+import pytest
+
+from support.scripts import always, DONE
+from support.wait import eventually
+
+REFUSE = """
+CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE {event} ON inbox.inbox_messages FOR EACH ROW WHEN ({condition})
+EXECUTE FUNCTION public.refuse()
+"""
+ALLOW = "DROP TRIGGER refuse ON inbox.inbox_messages"
+
+
+def refuse(inbox, condition, event="INSERT"):
+    inbox.execute(REFUSE.format(event=event, condition=condition))
+
+
+def faults(sidecar):
+    return sidecar.metric("inboxd_pg_errors_total", **{"class": "other"})
+
+
+def test_a_row_that_a_trigger_refuses_goes_to_the_rejects_alone(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    refuse(inbox, "NEW.event_id LIKE 'bad%'")
+    streams.events(topic, [f"{kind}{n}" for n in range(20) for kind in ("good", "bad")], key=lambda one: one.encode())
+    inbox.wait_processed(20)
+    rejects = inbox.rejects()
+    assert len(rejects) == 20
+    assert {reject["reason"] for reject in rejects} == {"storage: P0001 not this one [P0001]"}
+    assert inboxd.metric("inboxd_rejects_total", topic=topic, reason="storage") == 20
+    inbox.execute(ALLOW)
+    assert inboxd.command("replay", "--rejects", "--yes").returncode == 0
+    inbox.wait_processed(40)
+
+
+def test_a_refused_row_that_comes_alone_waits_for_another_to_show_that_it_is_the_row(
+        inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    refuse(inbox, "NEW.event_id = 'bad'")
+    streams.events(topic, ["bad"])
+    eventually(lambda: faults(inboxd) >= 5)
+    assert inbox.rejects() == []
+    streams.events(topic, ["good"])
+    inbox.wait_processed(1)
+    assert len(inbox.rejects()) == 1
+
+
+def test_when_every_row_is_refused_none_is_rejected(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    refuse(inbox, "true")
+    streams.events(topic, ["a", "b", "c"])
+    eventually(lambda: faults(inboxd) >= 5)
+    assert inboxd.get("/readyz")[0] == 503
+    assert (inbox.rejects(), inbox.count()) == ([], 0)
+    inbox.execute(ALLOW)
+    inbox.wait_processed(3)
+    assert inbox.rejects() == []
+
+
+def test_a_verdict_whose_row_is_refused_waits_alone(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")
+    streams.events(topic, ["bad", "behind"], key=lambda one: b"k")
+    streams.events(topic, [f"good{n}" for n in range(30)], key=lambda one: one.encode())
+    inbox.wait_processed(30)
+    eventually(lambda: inboxd.metric("inboxd_rows_set_aside", operation="settle") == 1)
+    streams.events(topic, ["later"])
+    inbox.wait_processed(31)
+    assert {inbox.message(one)["status"] for one in ("bad", "behind")} == {"claimed"}
+    said = [line for line in inboxd.stderr.splitlines() if "row_set_aside" in line]
+    assert len(said) == 1 and "event_id=bad" in said[0]
+    inbox.execute(ALLOW)
+    inbox.wait_processed(33)
+    assert inboxd.metric("inboxd_rows_set_aside", operation="settle") == 0
+    assert "row_taken_back" in inboxd.stderr
+
+
+def test_a_verdict_that_waits_alone_does_not_delay_a_stop(inboxd, handler, streams, topic, inbox):
+    handler(inboxd, always(DONE))
+    refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")
+    streams.events(topic, ["bad", "good"])
+    eventually(lambda: inboxd.metric("inboxd_rows_set_aside", operation="settle") == 1)
+    assert inboxd.stop(timeout=5) == 0  # shutdown_timeout is 10 s
+    inbox.execute(ALLOW)
+    inboxd.start()
+    handler(inboxd, always(DONE))
+    inbox.wait_processed(2)
