@@ -101,7 +101,8 @@ struct session {
 	int64_t batch_wait_ms;
 	int64_t batch_since_ms; /* a partial batch waits since; 0 = none */
 	struct entry *alone;    /* the suspect it is reserved for or busy with */
-	int64_t silent_ms; /* when a delivery timed out, if it has sent no line since; 0 = not */
+	int64_t silent_ms;   /* when a delivery timed out, if it has sent no line since; 0 = not */
+	int64_t extended_us; /* when it last asked for more time */
 	bool draining;
 	struct buf drain_id; /* of the request to answer once nothing is open */
 	int broken_lines;

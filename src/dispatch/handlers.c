@@ -325,8 +325,11 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		handler_free(dispatch, handler);
 }
 
-static void fall_silent(struct session *session, int64_t now_ms)
+/* Unless it has asked for more time for anything since: then it is at work, and not done. */
+static void fall_silent(struct session *session, const struct entry *entry, int64_t now_ms)
 {
+	if (session->extended_us > entry->opened_us)
+		return;
 	if (session->silent_ms == 0)
 		log_warn("handler_silent", LOG_STR("handler", session->handler->name),
 			LOG_STR("session", session->id),
@@ -348,7 +351,7 @@ static void expire(struct dispatch *dispatch, struct session *session, int64_t r
 			held_return(dispatch, entry);
 			continue;
 		}
-		fall_silent(session, read_ms);
+		fall_silent(session, entry, read_ms);
 		session_cancel(session, entry, "timeout");
 		handlers_close_delivery(dispatch, entry);
 		judge_timeout(&dispatch->rules, entry, session->timeout_ms);

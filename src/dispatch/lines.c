@@ -11,7 +11,8 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define BROKEN_LINES_MAX 10
+#define BROKEN_LINES_MAX     10
+#define SUBSCRIBED_MAX_BYTES 1000 /* of what a log line says about subscriptions */
 
 /* Notifications get no reply; who sends an id gets one. */
 static void reply_empty(struct session *session, struct bytes id)
@@ -25,6 +26,45 @@ static void reply_empty(struct session *session, struct bytes id)
 	session_reply(session, line);
 }
 
+/* "orders:order.* payments:* and 3 more". */
+static void add_subscribed(struct buf *out, const struct hello *hello)
+{
+	for (size_t i = 0; i < hello->subscribe_count; i++) {
+		const struct subscription *item = &hello->subscribe[i];
+
+		if (out->length >= SUBSCRIBED_MAX_BYTES) {
+			buf_addf(out, " and %zu more", hello->subscribe_count - i);
+			return;
+		}
+		buf_addf(out, "%s%s:%s", i > 0 ? " " : "", item->topic == NULL ? "*" : item->topic,
+			item->type == NULL ? "*" : item->type);
+	}
+}
+
+static void log_connected(const struct session *session, const struct hello *hello)
+{
+	struct buf subscribed = BUF_INIT;
+
+	add_subscribed(&subscribed, hello);
+	log_info("handler_connected", LOG_STR("handler", hello->handler),
+		LOG_STR("instance", hello->instance), LOG_STR("client", hello->client),
+		LOG_STR("session", session->id), LOG_INT("max_in_flight", hello->max_in_flight),
+		LOG_STR("subscribe", buf_ok(&subscribed) ? buf_str(&subscribed) : NULL));
+	buf_fini(&subscribed);
+}
+
+/* The client is told in its own words; whoever runs it may see only the log. */
+static void refuse_hello(
+	struct session *session, const struct line *line, int code, const char *why)
+{
+	log_warn("hello_refused", LOG_STR("handler", line->hello.handler), LOG_INT("code", code),
+		LOG_STR("why", why), LOG_STR("session", session->id),
+		LOG_STR("next",
+			"the client has the reason; it handles nothing until it says a hello "
+			"that is taken"));
+	session_reply_error(session, line->id, code, why);
+}
+
 static void say_hello(struct session *session, const struct line *line)
 {
 	struct dispatch *dispatch = session->dispatch;
@@ -32,15 +72,14 @@ static void say_hello(struct session *session, const struct line *line)
 		.session = session->id,
 		.timeout_ms = line->hello.timeout_ms,
 		.max_attempts = dispatch->rules.max_attempts,
+		.subscribe = line->hello.subscribe,
+		.subscribe_count = line->hello.subscribe_count,
 	};
 
 	buf_reset(&dispatch->line);
 	protocol_add_hello_reply(&dispatch->line, line->id, &reply);
 	session_send(session, &dispatch->line);
-	log_info("handler_connected", LOG_STR("handler", line->hello.handler),
-		LOG_STR("instance", line->hello.instance), LOG_STR("client", line->hello.client),
-		LOG_STR("session", session->id),
-		LOG_INT("max_in_flight", line->hello.max_in_flight));
+	log_connected(session, &line->hello);
 }
 
 static int refusal_code(int r)
@@ -57,12 +96,11 @@ static void on_hello(struct session *session, const struct line *line)
 	int r;
 
 	if (session->handler != NULL) {
-		session_reply_error(
-			session, line->id, PROTOCOL_HELLO_ORDER, "hello was said already");
+		refuse_hello(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
 		return;
 	}
 	if (dispatch_is_stopping(session->dispatch)) {
-		session_reply_error(session, line->id, PROTOCOL_SHUTTING_DOWN,
+		refuse_hello(session, line, PROTOCOL_SHUTTING_DOWN,
 			"inboxd is shutting down; connect again later");
 		return;
 	}
@@ -74,7 +112,7 @@ static void on_hello(struct session *session, const struct line *line)
 	if (r == 0)
 		say_hello(session, line);
 	else
-		session_reply_error(session, line->id, refusal_code(r), err.text);
+		refuse_hello(session, line, refusal_code(r), err.text);
 }
 
 /* "d9001.2" of a delivery that is open on this session and not part of a batch, or NULL. */
@@ -168,6 +206,7 @@ static void on_extend(struct session *session, const struct line *line)
 {
 	struct entry *entry = find_delivery(session, line->delivery);
 
+	session->extended_us = clock_now_us();
 	if (entry != NULL) {
 		deliver_extend(entry, clock_now_ms() + line->timeout_ms);
 		reply_empty(session, line->id);
@@ -203,7 +242,10 @@ static void on_drain(struct session *session, const struct line *line)
 static void on_broken(struct session *session, const struct line *line)
 {
 	metric_add(session->dispatch->protocol_errors, 1);
-	session_reply_error(session, line->id, line->error_code, line->error_text);
+	if (session->handler == NULL)
+		refuse_hello(session, line, line->error_code, line->error_text);
+	else
+		session_reply_error(session, line->id, line->error_code, line->error_text);
 	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
 		log_warn("connection_closed", LOG_STR("session", session->id),
 			LOG_STR("why", line->error_text),

@@ -167,6 +167,7 @@ static void request(struct line_memory *memory, const struct draft *draft, struc
 		broken(line, PROTOCOL_INVALID_REQUEST,
 			"%s is a request: give it an id, a string or a number", method->name);
 	} else if (draft->problems[method->owner] != NULL) {
+		line->hello.handler = draft->hello.handler;
 		broken(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->owner]);
 	} else {
 		line->kind = method->kind;

@@ -20,13 +20,14 @@
 #define PROTOCOL_MAX_NAME     255 /* bytes of a handler, instance or client name */
 #define PROTOCOL_MAX_BATCH    10000
 #define PROTOCOL_MAX_WINDOW   1000000
-#define PROTOCOL_MAX_TYPE     1024          /* bytes of a type pattern, '*' included */
-#define PROTOCOL_MAX_ID       256           /* bytes of a request's id as it was written */
-#define PROTOCOL_MAX_DEPTH    512           /* levels of nesting in a line */
-#define PROTOCOL_MAX_RESULT   1048576       /* bytes of a result */
-#define PROTOCOL_MAX_REASON   4096          /* bytes; longer ones are cut */
-#define PROTOCOL_MAX_CODE     64            /* bytes; longer ones are cut */
-#define PROTOCOL_MAX_WAIT_MS  60000         /* how long a partial batch may wait */
+#define PROTOCOL_MAX_TYPE     1024    /* bytes of a type pattern, '*' included */
+#define PROTOCOL_MAX_ID       256     /* bytes of a request's id as it was written */
+#define PROTOCOL_MAX_DEPTH    512     /* levels of nesting in a line */
+#define PROTOCOL_MAX_RESULT   1048576 /* bytes of a result */
+#define PROTOCOL_MAX_REASON   4096    /* bytes; longer ones are cut */
+#define PROTOCOL_MAX_CODE     64      /* bytes; longer ones are cut */
+#define PROTOCOL_MAX_ECHO     16384   /* bytes of subscriptions in a reply; then they are counted */
+#define PROTOCOL_MAX_WAIT_MS  60000   /* how long a partial batch may wait */
 #define PROTOCOL_MAX_DELAY_MS 31622400000LL /* a year: longer delays are cut to it */
 
 enum protocol_error {
@@ -97,7 +98,7 @@ struct line {
 	int error_code;                 /* LINE_BROKEN, as the next two */
 	char error_text[256];           /* UTF-8, one line */
 	bool close;                     /* not our framing: no later line can be trusted */
-	struct hello hello;             /* LINE_HELLO */
+	struct hello hello;             /* LINE_HELLO; LINE_BROKEN: the handler, when it was said */
 	const char *delivery;           /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
 	int64_t timeout_ms;             /* LINE_EXTEND */
 	int64_t max_in_flight;          /* LINE_WINDOW */
@@ -121,6 +122,9 @@ struct hello_reply {
 	const char *session;
 	int64_t timeout_ms;
 	int64_t max_attempts;
+	const struct subscription
+		*subscribe; /* what was understood, said back up to PROTOCOL_MAX_ECHO */
+	size_t subscribe_count;
 };
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);
 /* result {}: for an extend or a window that was sent as a request, with an id. */

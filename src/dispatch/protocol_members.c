@@ -3,6 +3,7 @@
  */
 #include "dispatch/protocol_members.h"
 
+#include "config/nearest.h"
 #include "dispatch/protocol_take.h"
 
 #define KIND_STORABLE (KIND_BOOL | KIND_NUMBER | KIND_STRING | KIND_OBJECT | KIND_ARRAY)
@@ -135,6 +136,26 @@ bool member_admit(
 	if (!member->lenient && (kind != KIND_NULL || member->key == NULL))
 		take_complaint(taking, member, "must be %s", words_of(member->kinds));
 	return false;
+}
+
+void member_unknown(struct taking *taking, enum place in, const char *key)
+{
+	const struct member *entry = member_element(SUBSCRIBE);
+	struct nearest nearest;
+
+	if (in != SUB || key == NULL)
+		return;
+	nearest_start(&nearest, key);
+	for (size_t i = 0; i < MEMBERS; i++) {
+		if (members[i].in == SUB)
+			nearest_offer(&nearest, members[i].key);
+	}
+	if (nearest.best != NULL)
+		take_complaint(taking, entry, "has no member \"%s\"; did you mean \"%s\"?",
+			protocol_quote(taking->memory, key), nearest.best);
+	else
+		take_complaint(taking, entry, "has no member \"%s\": there are topic and types",
+			protocol_quote(taking->memory, key));
 }
 
 void member_leave(struct taking *taking, enum place place)

@@ -74,6 +74,9 @@ const struct member *member_element(enum place in);
  * its owners. */
 bool member_admit(
 	struct taking *taking, const struct member *member, enum kind kind, uint64_t *seen);
+/* Complains of a member that no row of the table has, where a mistyped one would change what is asked for: in a
+ * subscription, which without its topic is one to everything. Elsewhere such members are passed over. */
+void member_unknown(struct taking *taking, enum place in, const char *key);
 /* To be called at the end of an object that was entered. */
 void member_leave(struct taking *taking, enum place place);
 

@@ -18,6 +18,7 @@ struct frame {
 	enum place place;
 	uint64_t seen;               /* members of this object, by their row in the table */
 	const struct member *member; /* the one whose value comes next; NULL = unknown */
+	const char *unknown;         /* its name, in a subscription */
 };
 
 struct reader {
@@ -64,6 +65,8 @@ static int on_scalar(struct reader *reader, enum kind kind, struct bytes text)
 	if (reader->top == NULL)
 		return refuse(reader, PROTOCOL_INVALID_REQUEST, "a line must be one JSON object");
 	member = reader->top->member;
+	if (member == NULL && kind != KIND_NULL)
+		member_unknown(&reader->taking, reader->top->place, reader->top->unknown);
 	if (member == NULL || !member_admit(&reader->taking, member, kind, &reader->top->seen))
 		return 1;
 	if (member->key != NULL)
@@ -105,6 +108,8 @@ static void open_member(struct reader *reader, const struct member *member, enum
 	const struct value value = { .kind = kind };
 
 	reader->captured = NULL;
+	if (member == NULL)
+		member_unknown(&reader->taking, reader->top->place, reader->top->unknown);
 	if (member == NULL || !member_admit(&reader->taking, member, kind, &reader->top->seen)) {
 		reader->skipping = 1;
 	} else if (member->captured) {
@@ -173,6 +178,9 @@ static int on_key(void *context, const unsigned char *key, size_t length)
 		return 1;
 	reader->key_end = yajl_get_bytes_consumed(reader->json);
 	reader->top->member = member_find(reader->top->place, (struct bytes){ key, length });
+	if (reader->top->place == SUB && reader->top->member == NULL)
+		reader->top->unknown =
+			line_copy(reader->taking.memory, (struct bytes){ key, length });
 	return 1;
 }
 

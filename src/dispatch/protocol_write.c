@@ -48,6 +48,37 @@ void protocol_add_error(struct buf *out, struct bytes id, int code, const char *
 	ADD(out, "}}\n");
 }
 
+static bool same_topic(const struct subscription *one, const struct subscription *other)
+{
+	return one->topic == NULL || other->topic == NULL ? one->topic == other->topic
+							  : strcmp(one->topic, other->topic) == 0;
+}
+
+/* As a hello would ask for them, and nothing left out that means everything. */
+static void add_subscriptions(struct buf *out, const struct hello_reply *reply)
+{
+	const struct subscription *items = reply->subscribe;
+	size_t start = out->length;
+	size_t i;
+
+	ADD(out, ",\"subscribe\":[");
+	for (i = 0; i < reply->subscribe_count && out->length - start < PROTOCOL_MAX_ECHO; i++) {
+		if (i > 0 && same_topic(&items[i - 1], &items[i])) {
+			ADD(out, ",");
+		} else {
+			buf_add_str(out, i > 0 ? "]},{\"topic\":" : "{\"topic\":");
+			add_text(out, items[i].topic == NULL ? "*" : items[i].topic);
+			ADD(out, ",\"types\":[");
+		}
+		add_text(out, items[i].type == NULL ? "*" : items[i].type);
+	}
+	buf_add_str(out, i > 0 ? "]}]" : "]");
+	if (i < reply->subscribe_count) {
+		ADD(out, ",\"subscribe_omitted\":");
+		add_number(out, (int64_t)(reply->subscribe_count - i));
+	}
+}
+
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply)
 {
 	begin_reply(out, id);
@@ -59,6 +90,7 @@ void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hel
 	add_number(out, reply->timeout_ms);
 	ADD(out, ",\"max_attempts\":");
 	add_number(out, reply->max_attempts);
+	add_subscriptions(out, reply);
 	ADD(out, "}}\n");
 }
 

@@ -110,8 +110,10 @@ const struct metric_family meters[METER_COUNT] = {
 		"Connections to PostgreSQL this sidecar keeps, by state: closed, idle, busy, "
 		"transaction.",
 		"state"),
-	[METER_READY] =
-		GAUGE("inboxd_ready", "1 when this check of /readyz passes, else 0.", "check"),
+	[METER_READY] = GAUGE("inboxd_ready",
+		"1 when this check of /readyz passes, else 0; stopping passes until it is asked to "
+		"stop.",
+		"check"),
 	[METER_BUILD_INFO] = GAUGE("inboxd_build_info",
 		"Always 1; the version of the running program is the label.", "version"),
 	[METER_INGEST_BATCH] = HISTOGRAM("inboxd_ingest_batch_seconds",

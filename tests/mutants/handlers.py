@@ -5,6 +5,7 @@ from mutants.mutant import edit, mutant
 JUDGE = "unit/test_judge.c::"
 GATE = "unit/test_gate.c::"
 ROUTING = "unit/test_routing.c::"
+PROTOCOL = "unit/test_protocol.c::"
 HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
 INSTANCE = "sql/test_store_instance.c::"
@@ -61,6 +62,9 @@ MUTANTS = [
     mutant("E5", "subscriptions have no limit",
            edit("src/model/routing.c", "if (others + wanted->count <= ROUTING_MAX)", "if (others + wanted->count > 0)"),
            tests=["system/test_routing.py::test_subscriptions_without_end_stop_nobody"]),
+    mutant("R14", "a connection that extends counts as silent",
+           edit("src/dispatch/handlers.c", "if (session->extended_us > entry->opened_us)", "if (session->extended_us < 0 && entry)"),
+           tests=["system/test_handlers.py::test_a_connection_that_extends_is_not_silent"]),
     # R15
     mutant("R15", "what nobody wants is born claimed",
            edit("src/model/gate.c", "if (gate->routing == NULL || !routing_wants(gate->routing, message->topic, message->type)) {",
@@ -78,6 +82,24 @@ MUTANTS = [
     mutant("R15", "what nobody wants is not counted",
            edit("sql/queries/count_unrouted.sql", "WHERE w.known IS NULL", "WHERE w.known"),
            tests=[CLAIMS + "gauges_count_what_waits_what_is_dead_and_what_nobody_wants"]),
+    mutant("R15", "a mistyped member of a subscription is passed over",
+           edit("src/dispatch/protocol_members.c", "if (in != SUB || key == NULL)", "if (in != SUB || key != NULL)"),
+           tests=[PROTOCOL + "every_bad_parameter_of_hello_is_named"]),
+    mutant("R15", "a mistyped object in a subscription is passed over",
+           edit("src/dispatch/protocol_read.c", "\tif (member == NULL)\n\t\tmember_unknown", "\tif (!reader)\n\t\tmember_unknown"),
+           tests=[PROTOCOL + "every_bad_parameter_of_hello_is_named"]),
+    mutant("R15", "a hello is not told its subscriptions",
+           edit("src/dispatch/protocol_write.c", "\tadd_subscriptions(out, reply);\n", "\t(void)add_subscriptions;\n"),
+           tests=[PROTOCOL + "a_hello_is_told_what_was_understood"]),
+    mutant("R15", "a reply to hello is as long as its subscriptions",
+           edit("src/dispatch/protocol_write.c", " && out->length - start < PROTOCOL_MAX_ECHO", " && out->length >= start"),
+           tests=[PROTOCOL + "a_hello_is_told_of_many_subscriptions_how_many_are_left_out"]),
+    mutant("R15", "a broken hello is in no log",
+           edit("src/dispatch/lines.c", "\tif (session->handler == NULL)\n\t\trefuse_hello(", "\tif (!session)\n\t\trefuse_hello("),
+           tests=["system/test_protocol_conformance.py::test_a_refused_hello_is_in_the_log_with_code_and_reason"]),
+    mutant("R15", "a hello that another handler forbids is in no log",
+           edit("src/dispatch/lines.c", "refuse_hello(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
+           tests=["system/test_protocol_conformance.py::test_a_subscription_of_another_handler_is_refused_in_the_log_too"]),
     # R16
     mutant("R16", "nobody leaves for want of a handler",
            edit("src/ingest/membership.c", "return atomic_load(&health->away) ?", "return atomic_load(&health->away) && heartbeat_ms < 0 ?"),

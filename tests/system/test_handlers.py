@@ -60,6 +60,18 @@ def test_a_silent_connection_gets_one_message_at_a_time_until_it_says_something(
     assert "event=handler_silent handler=handler" in sidecar.stderr
 
 
+def test_a_connection_that_extends_is_not_silent(inboxd, handler, streams, topic, inbox):
+    """It is at work on one message, and says so; the others of its window run out of time."""
+    client = handler(inboxd, always(NEVER), max_in_flight=3, timeout_ms=1000)
+    streams.events(topic, ["a", "b", "c"])
+    at_work = eventually(lambda: len(client.deliveries) == 3 and client.deliveries[0])
+    client.extend(at_work, 60_000)
+    eventually(lambda: len(client.cancels) == 2)
+    client.answer(at_work, DONE)
+    inbox.wait_processed(1)
+    assert "handler_silent" not in inboxd.stderr
+
+
 def test_the_others_are_served_before_a_silent_connection(inboxd, handler, streams, topic, inbox):
     silent = handler(inboxd, always(NEVER), name="twin", max_in_flight=5, timeout_ms=300)
     streams.events(topic, [f"e{number}" for number in range(10)])

@@ -121,12 +121,84 @@ def test_unknown_members_are_ignored(wire):
     (hello_params(subscribe=[{"topic": 5}]), "topic"),
     (hello_params(subscribe=[{"types": "order.*"}]), "types"),
     (hello_params(subscribe=[{"types": [None]}]), "types"),
+    (hello_params(subscribe=[{"topics": "orders"}]), 'no member "topics"; did you mean "topic"?'),
+    (hello_params(subscribe=[{"topic": "orders", "type": "order.*"}]), 'no member "type"; did you mean "types"?'),
+    (hello_params(subscribe=[{"topic": "orders", "partition": 1}]), 'no member "partition": there are topic and types'),
     (hello_params(subscribe=[{}] * 1001), "1000"),
 ])
 def test_a_malformed_parameter_of_hello_is_named(wire, params, words):
     wire.send_line(request("hello", params, "h1"))
     assert words in wire.expect_error(-32602, "h1")
     wire.hello()
+
+
+@pytest.mark.parametrize("subscribe, understood", [
+    (None, [{"topic": "*", "types": ["*"]}]),
+    ([{"topic": "orders"}], [{"topic": "orders", "types": ["*"]}]),
+    ([{"topic": "orders", "types": ["order.*", "paid"]}, {"types": ["audit"]}],
+     [{"topic": "orders", "types": ["order.*", "paid"]}, {"topic": "*", "types": ["audit"]}]),
+])
+def test_hello_is_told_what_it_subscribes_to(wire, inboxd, subscribe, understood):
+    result = wire.hello("billing", subscribe=subscribe)
+    assert result["subscribe"] == understood
+    assert "subscribe_omitted" not in result
+    said = " ".join(f"{entry['topic']}:{kind}" for entry in understood for kind in entry["types"])
+    eventually(lambda: event_lines(inboxd, "handler_connected"))
+    assert f"subscribe={said}" in event_lines(inboxd, "handler_connected")[-1].replace('"', "")
+
+
+def test_of_many_subscriptions_the_first_are_said_and_the_others_counted(wire, inboxd):
+    types = [f"type-{number:04}-{'x' * 100}" for number in range(1000)]
+    result = wire.hello("billing", subscribe=[{"topic": "orders", "types": types}])
+    said = result["subscribe"][0]["types"]
+    assert said == types[:len(said)] and len(said) > 100
+    assert result["subscribe_omitted"] == 1000 - len(said)
+    eventually(lambda: event_lines(inboxd, "handler_connected"))
+    line = event_lines(inboxd, "handler_connected")[-1]
+    assert "orders:type-0000" in line and " more" in line and len(line) < 2000
+
+
+def event_lines(inboxd, event):
+    return [line for line in inboxd.stderr.splitlines() if f"event={event} " in line]
+
+
+@pytest.mark.parametrize("line, code, words", [
+    (request("hello", hello_params("billing", subscribe=[{"topics": "orders"}])), -32602, "topics"),
+    (request("hello", {"protocol": [2], "handler": "billing"}), -32001, "protocol version"),
+    (request("hello", hello_params("billing", timeout_ms=0)), -32602, "timeout_ms"),
+])
+def test_a_refused_hello_is_in_the_log_with_code_and_reason(wire, inboxd, line, code, words):
+    wire.send_line(line)
+    wire.expect_error(code, 1)
+    eventually(lambda: event_lines(inboxd, "hello_refused"))
+    logged = event_lines(inboxd, "hello_refused")[-1]
+    assert f"handler=billing code={code} why=" in logged and words in logged
+
+
+def test_what_comes_in_place_of_a_hello_is_in_the_log(wire, inboxd):
+    wire.send_line(request("drain", request_id=5))
+    wire.expect_error(-32002, 5)
+    eventually(lambda: "code=-32002" in "".join(event_lines(inboxd, "hello_refused")))
+
+
+def test_a_subscription_of_another_handler_is_refused_in_the_log_too(wire, connect, inboxd):
+    wire.hello("billing", subscribe=[{"topic": "orders"}])
+    with pytest.raises(Refused):
+        connect(inboxd).hello("audit", subscribe=[{"topic": "orders"}])
+    eventually(lambda: event_lines(inboxd, "hello_refused"))
+    logged = event_lines(inboxd, "hello_refused")[-1]
+    assert "handler=audit code=-32003" in logged and "billing" in logged
+
+
+def test_a_client_that_is_refused_again_and_again_does_not_flood_the_log(connect, inboxd):
+    for _ in range(30):
+        client = connect(inboxd)
+        for _ in range(9):
+            client.send_line(request("hello", hello_params("billing", timeout_ms=0)))
+            client.expect_error(-32602, 1)
+    inboxd.stop()
+    assert 10 <= len(event_lines(inboxd, "hello_refused")) <= 50
+    assert "of=hello_refused about=billing/-32602" in inboxd.stderr
 
 
 @pytest.mark.parametrize("versions", [[], [2], [0, 2, 99]])

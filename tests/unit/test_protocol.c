@@ -150,6 +150,22 @@ static void null_and_unknown_members_count_as_not_given(void **state)
 	assert_int_equal(line.hello.subscribe_count, 1);
 }
 
+static void an_unknown_member_of_a_subscription_that_is_null_counts_as_not_given(void **state)
+{
+	(void)state;
+	read_text(hello(",\"subscribe\":[{\"topic\":\"a\",\"topics\":null}]"));
+	assert_int_equal(line.kind, LINE_HELLO);
+	assert_string_equal(line.hello.subscribe[0].topic, "a");
+}
+
+static void a_hello_that_is_refused_says_whose_it_was(void **state)
+{
+	(void)state;
+	read_text(hello(",\"subscribe\":[{\"topics\":\"a\"}]"));
+	assert_int_equal(line.kind, LINE_BROKEN);
+	assert_string_equal(line.hello.handler, "billing");
+}
+
 static void extend_window_and_drain_are_read(void **state)
 {
 	(void)state;
@@ -325,6 +341,15 @@ static void every_bad_parameter_of_hello_is_named(void **state)
 		{ ",\"subscribe\":[{\"topic\":\"\"}]", "params.subscribe[].topic must have 1" },
 		{ ",\"subscribe\":[{\"topic\":\"ord*\"}]", "patterns are for types" },
 		{ ",\"subscribe\":[{\"topic\":\"a\",\"topic\":\"b\"}]", "is given twice" },
+		{ ",\"subscribe\":[{\"topics\":\"a\"}]",
+			"params.subscribe[] has no member \"topics\"; did you mean \"topic\"?" },
+		{ ",\"subscribe\":[{\"topic\":\"a\",\"type\":[\"t\"]}]",
+			"params.subscribe[] has no member \"type\"; did you mean \"types\"?" },
+		{ ",\"subscribe\":[{\"typ\\u0065\":{\"topic\":\"a\"}}]",
+			"has no member \"type\"; did you mean" },
+		{ ",\"subscribe\":[{\"partition\":7}]",
+			"has no member \"partition\": there are topic and types" },
+		{ ",\"subscribe\":[{\"\":true}]", "has no member \"\": there are" },
 		{ ",\"subscribe\":[{\"types\":\"a\"}]", "types must be an array" },
 		{ ",\"subscribe\":[{\"types\":[5]}]", "types[] must be a string" },
 		{ ",\"subscribe\":[{\"types\":[null]}]", "types[] must be a string" },
@@ -775,7 +800,8 @@ static void assert_written(struct buf *out, const char *text)
 
 static void replies_are_one_line_each(void **state)
 {
-	const struct hello_reply reply = { "s42", 30000, 10 };
+	const struct subscription everything = { NULL, NULL };
+	const struct hello_reply reply = { "s42", 30000, 10, &everything, 1 };
 	struct buf out = BUF_INIT;
 
 	(void)state;
@@ -785,11 +811,50 @@ static void replies_are_one_line_each(void **state)
 	protocol_add_cancel(&out, "d9.1", "timeout");
 	assert_written(&out,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocol\":1,\"session\":\"s42\","
-		"\"max_line_bytes\":33554432,\"timeout_ms\":30000,\"max_attempts\":10}}\n"
+		"\"max_line_bytes\":33554432,\"timeout_ms\":30000,\"max_attempts\":10,"
+		"\"subscribe\":[{\"topic\":\"*\",\"types\":[\"*\"]}]}}\n"
 		"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{\"in_flight\":0}}\n"
 		"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n"
 		"{\"jsonrpc\":\"2.0\",\"method\":\"cancel\",\"params\":{\"delivery\":\"d9.1\","
 		"\"reason\":\"timeout\"}}\n");
+}
+
+static void a_hello_is_told_what_was_understood(void **state)
+{
+	const struct subscription items[] = { { "orders", "order.*" }, { "orders", "paid" },
+		{ "payments", NULL }, { NULL, "\"q\"" }, { NULL, NULL } };
+	const struct hello_reply reply = { "s", 1, 1, items, 5 };
+	struct buf out = BUF_INIT;
+
+	(void)state;
+	protocol_add_hello_reply(&out, bytes_of("1"), &reply);
+	assert_non_null(strstr(buf_str(&out),
+		"\"subscribe\":[{\"topic\":\"orders\",\"types\":[\"order.*\",\"paid\"]},"
+		"{\"topic\":\"payments\",\"types\":[\"*\"]},"
+		"{\"topic\":\"*\",\"types\":[\"\\\"q\\\"\",\"*\"]}]}}\n"));
+	buf_fini(&out);
+}
+
+/* Names of the greatest length, as many as there may be. */
+static void a_hello_is_told_of_many_subscriptions_how_many_are_left_out(void **state)
+{
+	static char type[PROTOCOL_MAX_TYPE + 1];
+	static struct subscription items[PROTOCOL_MAX_SUBS];
+	const struct hello_reply reply = { "s", 1, 1, items, PROTOCOL_MAX_SUBS };
+	struct buf out = BUF_INIT;
+	const char *omitted;
+
+	(void)state;
+	memset(type, 'x', PROTOCOL_MAX_TYPE);
+	for (size_t i = 0; i < PROTOCOL_MAX_SUBS; i++)
+		items[i] = (struct subscription){ i % 2 == 0 ? "even" : "odd", type };
+	protocol_add_hello_reply(&out, bytes_of("1"), &reply);
+	assert_in_range(out.length, PROTOCOL_MAX_ECHO, PROTOCOL_MAX_ECHO + 2048);
+	omitted = strstr(buf_str(&out), "]}],\"subscribe_omitted\":");
+	assert_non_null(omitted);
+	assert_int_equal(strtol(omitted + strlen("]}],\"subscribe_omitted\":"), NULL, 10),
+		PROTOCOL_MAX_SUBS - 16);
+	buf_fini(&out);
 }
 
 static void an_error_reply_escapes_its_words(void **state)
@@ -987,6 +1052,8 @@ int main(void)
 		TEST(a_short_hello_has_the_defaults),
 		TEST(a_full_hello_is_taken_whole),
 		TEST(null_and_unknown_members_count_as_not_given),
+		TEST(an_unknown_member_of_a_subscription_that_is_null_counts_as_not_given),
+		TEST(a_hello_that_is_refused_says_whose_it_was),
 		TEST(extend_window_and_drain_are_read),
 		TEST(every_broken_line_is_told_what_is_wrong_with_it),
 		TEST(every_bad_parameter_of_hello_is_named),
@@ -1011,6 +1078,8 @@ int main(void)
 		TEST(long_words_are_cut_at_a_character),
 		TEST(an_error_text_stays_utf8_when_it_is_cut),
 		TEST(replies_are_one_line_each),
+		TEST(a_hello_is_told_what_was_understood),
+		TEST(a_hello_is_told_of_many_subscriptions_how_many_are_left_out),
 		TEST(an_error_reply_escapes_its_words),
 		TEST(a_delivery_is_one_line),
 		TEST(a_batch_is_one_line_with_its_entries),
