@@ -14,10 +14,9 @@
 #include "config/show.h"
 #include "inboxd.h"
 #include "ingest/ingest.h"
+#include "migration.h"
 #include "seek.h"
 #include "store/keywords.h"
-#include "store/migrate.h"
-#include "store/sidecar.h"
 #include "verify.h"
 
 extern char **environ;
@@ -71,25 +70,29 @@ static int do_run(const struct cli *cli, const struct config *config,
 	return inboxd_run(&options, err);
 }
 
+static bool is_uninterrupted(void *arg)
+{
+	(void)arg;
+	return !op_interrupted();
+}
+
 static int do_migrate(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err)
 {
-	struct db_options options;
-	struct db *db = NULL;
-	char name[32];
+	const struct migration_stop stop = { is_uninterrupted, NULL };
 	int applied = 0;
 	int r;
 
 	(void)sources;
-	sidecar_db_options(config, 0, name, &options);
-	r = db_new(&db, &options, err);
-	if (r == 0)
-		r = db_open(db, err);
-	if (r == 0)
-		r = migrate_run(db, &applied, err);
+	op_interrupt_begin();
+	r = migration_run(config, &stop, &applied, err);
 	if (r == 0 && cli->roles)
-		r = migrate_roles(db, err);
-	db_free(db);
+		r = migration_grant(config, &stop, err);
+	if (r == MIGRATE_STOPPED)
+		(void)fprintf(stderr,
+			"inboxd: interrupted after %d migration%s; run it again to go on\n",
+			applied, plural(applied));
+	op_interrupt_obey();
 	if (r == 0)
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
 			config->inbox.schema, migrate_latest(), applied, plural(applied));

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "store/migrate.h"
+#include "migration.h"
 #include "store/sequences.h"
 #include "store/sidecar.h"
 
@@ -21,22 +21,44 @@ static bool is_final(const struct err *err)
 	return err->fault != FAULT_DATABASE || db_error_kind(err) == TROUBLE_REFUSED;
 }
 
-static int check_schema(struct db *db, const struct daemon *daemon, struct err *err)
+/* No thread lives yet that would tick: the main thread is alive when it waits for the database. */
+static void tick(struct daemon *daemon)
+{
+	atomic_store(&daemon->health.ingest_tick_ms, clock_now_ms());
+	atomic_store(&daemon->health.dispatch_tick_ms, clock_now_ms());
+}
+
+static bool migration_goes_on(void *arg)
+{
+	struct daemon *daemon = arg;
+
+	tick(daemon);
+	return !atomic_load(&daemon->stop);
+}
+
+static int migrate(struct daemon *daemon, bool *final, struct err *err)
+{
+	const struct migration_stop stop = { migration_goes_on, daemon };
+	int applied = 0;
+	int r = migration_run(daemon->config, &stop, &applied, err);
+
+	*final = r < 0 && migrate_error_is_final(err);
+	if (r == 0 && applied > 0)
+		log_info("migrated", LOG_INT("applied", applied),
+			LOG_INT("version", migrate_latest()));
+	return r == MIGRATE_STOPPED ? REGISTRATION_STOPPED : r;
+}
+
+static int check_schema(struct db *db, struct daemon *daemon, bool *final, struct err *err)
 {
 	int found = 0;
-	int applied = 0;
 	int r;
 
 	r = migrate_check(db, &found, err);
 	if (r <= 0)
 		return r;
-	if (daemon->options.migrate && r != SCHEMA_NEWER) {
-		r = migrate_run(db, &applied, err);
-		if (r == 0 && applied > 0)
-			log_info("migrated", LOG_INT("applied", applied),
-				LOG_INT("version", migrate_latest()));
-		return r;
-	}
+	if (daemon->options.migrate && r != SCHEMA_NEWER)
+		return migrate(daemon, final, err);
 	(void)err_set(err, FAULT_DATABASE,
 		r == SCHEMA_NEWER ? "schema \"%s\" has version %d, newer than this inboxd knows "
 				    "(%d): run a newer inboxd"
@@ -63,7 +85,9 @@ static int check_sequences(struct db *db, struct err *err)
 	return r < 0 ? r : 0;
 }
 
-static int register_once(struct daemon *daemon, struct instance *instance, struct err *err)
+/* `final` after a fault: no waiting mends it. */
+static int register_once(
+	struct daemon *daemon, struct instance *instance, bool *final, struct err *err)
 {
 	struct db_options options;
 	struct db *db = NULL;
@@ -75,7 +99,7 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 	if (r == 0)
 		r = db_open(db, err);
 	if (r == 0)
-		r = check_schema(db, daemon, err);
+		r = check_schema(db, daemon, final, err);
 	if (r == 0)
 		r = check_sequences(db, err);
 	if (r == 0)
@@ -83,28 +107,29 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 			db, daemon->config->inbox.instance, daemon->lock.place, instance, err);
 	FAULT_POINT("after_register");
 	db_free(db);
+	*final = *final || (r < 0 && is_final(err));
 	return r;
 }
 
 int registration_run(struct daemon *daemon, struct instance *out, struct err *err)
 {
+	bool final = false;
 	int attempt = 0;
 	int r;
 
-	while ((r = register_once(daemon, out, err)) < 0) {
+	while ((r = register_once(daemon, out, &final, err)) < 0) {
 		int64_t delay =
 			backoff_delay_ms(RECONNECT_MS, RECONNECT_MAX, attempt++, random_u64());
 
-		if (is_final(err))
+		if (final)
 			return r;
 		log_warn("database_unreachable", LOG_STR("error", err->text),
 			LOG_STR("sqlstate", err->state), LOG_STR("class", db_error_class(err)),
 			LOG_INT("retry_in_ms", delay));
-		atomic_store(&daemon->health.ingest_tick_ms, clock_now_ms());
-		atomic_store(&daemon->health.dispatch_tick_ms, clock_now_ms());
+		tick(daemon);
 		(void)wake_wait(&daemon->supervision.wake, delay);
 		if (atomic_load(&daemon->stop))
 			return REGISTRATION_STOPPED;
 	}
-	return 0;
+	return r;
 }

@@ -1,15 +1,10 @@
 -- The index meant for a statement, whatever statistics say; a history that tells of everything an operator did.
 
--- Three indexes of what waits. Their predicates differ in a part that every row meets, and a statement says the one of
--- the index it is meant for: statistics from a time when nothing waited tell the planner that any of them is as good,
--- and the wrong one means to read everything that waits by now. What they are for: 0001.
-DROP INDEX inbox.inbox_messages_claim, inbox.inbox_messages_key, inbox.inbox_messages_position;
-CREATE INDEX inbox_messages_claim ON inbox.inbox_messages
-    (topic, kafka_partition, available_at, seq) WHERE available_at > '-infinity';
-CREATE INDEX inbox_messages_key ON inbox.inbox_messages
-    (topic, kafka_partition, substr(sha256(key), 1, 8), kafka_offset) WHERE available_at IS NOT NULL AND seq > 0;
-CREATE INDEX inbox_messages_position ON inbox.inbox_messages
-    (topic, kafka_partition, kafka_offset) WHERE available_at IS NOT NULL AND kafka_offset >= 0;
+-- Three indexes of what waits make room for those of a later migration, waiting_concurrent, which are built while the
+-- table is in use. A rename waits for no writer.
+ALTER INDEX inbox.inbox_messages_claim RENAME TO inbox_messages_claim_0001;
+ALTER INDEX inbox.inbox_messages_key RENAME TO inbox_messages_key_0001;
+ALTER INDEX inbox.inbox_messages_position RENAME TO inbox_messages_position_0001;
 
 -- As in 0006, each index by its own predicate.
 CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb

@@ -13,6 +13,7 @@
 
 /* The client waits longer than the server lets a statement run: then the server's own words come. */
 #define PATIENCE_MS 2000
+#define FOR_EVER_MS (INT64_C(1) << 40)
 
 /* Roles and databases may have other defaults; a batch that is repeated needs READ COMMITTED. */
 #define BEGIN       "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -48,7 +49,9 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 		return err_memory(err);
 	write_settings(db, options);
 	census_enter(&db->census, options->metrics);
-	db->timeout_ms = options->statement_timeout_ms + PATIENCE_MS;
+	db->timeout_ms = options->statement_timeout_ms == 0
+				 ? FOR_EVER_MS
+				 : options->statement_timeout_ms + PATIENCE_MS;
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
 		return err_memory(err);

@@ -32,8 +32,8 @@ struct db_options {
 	const char *application;         /* application_name, e.g. "inboxd/12345"; copied */
 	struct metrics *metrics; /* kept; shows the state of the connection; NULL = nowhere */
 	int64_t lock_timeout_ms;
-	int64_t idle_timeout_ms;      /* idle_in_transaction_session_timeout */
-	int64_t statement_timeout_ms; /* the server's; the client waits two seconds longer */
+	int64_t idle_timeout_ms; /* idle_in_transaction_session_timeout */
+	int64_t statement_timeout_ms; /* the server's; the client waits two seconds longer; 0 = for ever */
 };
 
 int db_new(struct db **out, const struct db_options *options, struct err *err);

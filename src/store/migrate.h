@@ -1,6 +1,12 @@
 /*
- * Migrations: numbered files embedded in the binary, applied in order under an advisory lock, each
- * in its own transaction, so two sidecars may start at once. One thread.
+ * Migrations: numbered files embedded in the binary, applied in order, one inboxd at a time for each schema.
+ * Most are a transaction. One that makes or drops indexes of a table in use is a list of statements outside any
+ * transaction (CREATE INDEX CONCURRENTLY): others read and write meanwhile, and what a crash left half done is
+ * made again by the next run.
+ *
+ * Nothing bounds how long a statement may run. Only the wait for a lock is bounded, for whatever comes behind
+ * such a wait waits, too; it is repeated after a pause. A thread of its own (migrate_watch.c) asks whether to
+ * go on and tells how far it is. No correctness rests on session state (rule R19).
  */
 #ifndef STORE_MIGRATE_H
 #define STORE_MIGRATE_H
@@ -14,12 +20,47 @@ int migrate_latest(void);
 /* Compares the schema with this binary: 0 when they match, else an outcome above; `found` receives
  * the version there (0 = none). */
 int migrate_check(struct db *db, int *found, struct err *err);
-/* Creates the schema if need be and applies what is missing; `applied` receives how many. A newer
- * schema is FAULT_DATABASE: this binary does not touch it. Transaction advisory locks only. */
-int migrate_run(struct db *db, int *applied, struct err *err);
+
+enum migrate_event {
+	MIGRATE_BEGINS,  /* this migration, now */
+	MIGRATE_BUSY,    /* a lock was not to be had: error, retry_in_ms */
+	MIGRATE_BEHIND,  /* another inboxd migrates this schema; since elapsed_ms */
+	MIGRATE_GOES_ON, /* a statement runs since elapsed_ms: phase, percent, waits_for */
+	MIGRATE_APPLIED, /* this migration, after elapsed_ms */
+};
+
+/* What is not said of an event is 0 or NULL. */
+struct migrate_report {
+	enum migrate_event event;
+	const char *migration;
+	const char *index; /* that the statement makes or drops */
+	const char *phase;
+	int64_t percent;       /* -1 = unknown */
+	const char *waits_for; /* sessions */
+	const char *error;
+	int64_t elapsed_ms;
+	int64_t retry_in_ms;
+};
+
+/* Both are called from the caller's thread and another one, never at the same time. */
+struct migrate_watch {
+	bool (*goes_on)(void *arg); /* several times a second; false = stop */
+	void (*report)(const struct migrate_report *report, void *arg);
+	void *arg;
+};
+
+/* Creates the schema if need be and applies what is missing; `applied` receives how many. Connects by itself, as
+ * `options` say but for the timeouts; `watch` may be NULL. Blocks as long as it takes. A newer schema is
+ * FAULT_DATABASE: this binary does not touch it. MIGRATE_STOPPED: asked to stop; what was applied stays. */
+enum { MIGRATE_STOPPED = 1 };
+int migrate_run(const struct db_options *options, const struct migrate_watch *watch, int *applied,
+	struct err *err);
+/* False when the same may go well later: the connection was lost, the server is busy, full or a standby. */
+bool migrate_error_is_final(const struct err *err);
 
 /* Creates the four roles unless they are there, and grants each what it needs in this schema. In one
- * transaction, behind the migrations' lock. */
-int migrate_roles(struct db *db, struct err *err);
+ * transaction, behind the migrations' lock; as migrate_run() otherwise. */
+int migrate_roles(
+	const struct db_options *options, const struct migrate_watch *watch, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
 """Each rule of docs/rules.md taken out of the sources; run.py expects a test to notice."""
 
-from mutants import damage, handlers, memory, operations, order, reads, world
+from mutants import damage, handlers, memory, migrating, operations, order, reads, world
 
-ALL = [*memory.MUTANTS, *damage.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS, *operations.MUTANTS, *reads.MUTANTS]
+ALL = [*memory.MUTANTS, *damage.MUTANTS, *order.MUTANTS, *handlers.MUTANTS, *world.MUTANTS, *operations.MUTANTS, *migrating.MUTANTS, *reads.MUTANTS]

@@ -20,6 +20,12 @@ def text(name):
     return (SQL / "queries" / f"{name}.sql").read_text()
 
 
+def script(path):
+    """A migration as one transaction: what inboxd makes of it in a schema that nobody uses yet."""
+    text = path.read_text()
+    return text.replace(" CONCURRENTLY", "") if path.stem.endswith("_concurrent") else text
+
+
 class Plan:
     """What EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said."""
 

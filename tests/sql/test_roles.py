@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from statements import MIGRATIONS, SQL, Statements
+from statements import MIGRATIONS, SQL, Statements, script
 from test_functions import insert
 from test_operators import dead, value, waiting
 
@@ -88,7 +88,7 @@ def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
         db.execute("CREATE SCHEMA inbox")
         db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
         for migration in MIGRATIONS[:4]:
-            db.execute(migration.read_text())
+            db.execute(script(migration))
         signature = "(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)"
         db.execute(f"GRANT EXECUTE ON FUNCTION inbox.replay_where{signature} TO before_replays WITH GRANT OPTION")
         db.execute(f"GRANT EXECUTE ON FUNCTION inbox.discard_where{signature} TO before_discards")
@@ -112,7 +112,7 @@ def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
         db.execute("GRANT EXECUTE ON FUNCTION inbox.seek(text, int, bigint) TO before_replays WITH GRANT OPTION")
         db.execute("ALTER FUNCTION inbox.seek(text, int, bigint) OWNER TO before_owner")
         for migration in MIGRATIONS[6:]:
-            db.execute(migration.read_text())
+            db.execute(script(migration))
         assert db.execute("SELECT pronargs, proowner::regrole::text, has_function_privilege('before_replays', oid,"
                           " 'EXECUTE WITH GRANT OPTION'), has_function_privilege('public', oid, 'EXECUTE')"
                           " FROM pg_proc WHERE proname ~ '^(replay_reject|seek)' ORDER BY 1 DESC").fetchall() == \

@@ -13,10 +13,10 @@
 #include "queries.h"
 #include "store/migrate.h"
 
-static struct db *a_db(
+static struct db_options options_of(
 	const struct world *world, const struct settings *settings, int64_t statement_timeout_ms)
 {
-	const struct db_options options = {
+	return (struct db_options){
 		.postgres = settings,
 		.schema = world->schema,
 		.application = "inboxd/other",
@@ -24,6 +24,12 @@ static struct db *a_db(
 		.idle_timeout_ms = 20000,
 		.statement_timeout_ms = statement_timeout_ms,
 	};
+}
+
+static struct db *a_db(
+	const struct world *world, const struct settings *settings, int64_t statement_timeout_ms)
+{
+	const struct db_options options = options_of(world, settings, statement_timeout_ms);
 	struct db *db = NULL;
 
 	OK(db_new(&db, &options, &err));
@@ -402,18 +408,20 @@ static void a_statement_beyond_the_protocol_is_never_sent(void **state)
 static void a_migrated_schema_matches_this_program(void **state)
 {
 	struct world *world = *state;
+	const struct db_options options = options_of(world, &no_settings, 20000);
 	int found;
 	int applied;
 
 	OK(migrate_check(world->db, &found, &err));
 	assert_int_equal(found, migrate_latest());
-	OK(migrate_run(world->db, &applied, &err));
+	OK(migrate_run(&options, NULL, &applied, &err));
 	assert_int_equal(applied, 0);
 }
 
 static void other_versions_are_told_apart(void **state)
 {
 	struct world *world = *state;
+	const struct db_options options = options_of(world, &no_settings, 20000);
 	int found;
 	int applied;
 
@@ -421,7 +429,7 @@ static void other_versions_are_told_apart(void **state)
 		migrate_latest());
 	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_NEWER);
 	assert_int_equal(found, 9999);
-	assert_int_equal(migrate_run(world->db, &applied, &err), FAULT_DATABASE);
+	assert_int_equal(migrate_run(&options, NULL, &applied, &err), FAULT_DATABASE);
 	assert_non_null(strstr(err.text, "upgrade inboxd"));
 	run_sql(world, "DELETE FROM inbox.inbox_schema_version");
 	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_MISSING);
@@ -434,22 +442,19 @@ static void *migrate_there(void *arg)
 	struct err words = ERR_INIT;
 	int applied = -1;
 
-	return migrate_run(arg, &applied, &words) == 0 && db_is_open(arg) ? arg : NULL;
+	return migrate_run(arg, NULL, &applied, &words) == 0 ? arg : NULL;
 }
 
 static void two_migrations_at_once_both_succeed(void **state)
 {
 	struct world *world = *state;
-	CLEANUP(db_freep) struct db *first = a_db(world, &no_settings, 20000);
-	CLEANUP(db_freep) struct db *second = a_db(world, &no_settings, 20000);
+	struct db_options options = options_of(world, &no_settings, 20000);
 	pthread_t thread;
 	void *there = NULL;
 
-	OK(db_open(first, &err));
-	OK(db_open(second, &err));
 	run_sql(world, "DROP SCHEMA %s CASCADE", world->schema);
-	assert_int_equal(pthread_create(&thread, NULL, migrate_there, second), 0);
-	assert_non_null(migrate_there(first));
+	assert_int_equal(pthread_create(&thread, NULL, migrate_there, &options), 0);
+	assert_non_null(migrate_there(&options));
 	assert_int_equal(pthread_join(thread, &there), 0);
 	assert_non_null(there);
 	assert_int_equal(
@@ -461,13 +466,10 @@ static int migrate_as(struct world *world, const char *user)
 	char *copies[] = { strdup("user"), strdup(user) };
 	struct setting setting = { copies[0], copies[1] };
 	const struct settings settings = { &setting, 1 };
-	struct db *db = a_db(world, &settings, 20000);
+	const struct db_options options = options_of(world, &settings, 20000);
 	int applied;
-	int r = db_open(db, &err);
+	int r = migrate_run(&options, NULL, &applied, &err);
 
-	if (r == 0)
-		r = migrate_run(db, &applied, &err);
-	db_free(db);
 	free(copies[0]);
 	free(copies[1]);
 	return r;

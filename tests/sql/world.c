@@ -134,9 +134,9 @@ static void open_db(struct world *world)
 	};
 	int applied;
 
+	OK(migrate_run(&options, NULL, &applied, &err));
 	OK(db_new(&world->db, &options, &err));
 	OK(db_open(world->db, &err));
-	OK(migrate_run(world->db, &applied, &err));
 }
 
 static void take_orders(struct world *world)

@@ -1,0 +1,7 @@
+-- Whether an index can be used; no row: there is none. One that is being built, or whose build was cut off, cannot.
+-- Caller: store/migrate_online.c. Index: none (catalogs). $1 schema name, $2 index.
+SELECT i.indisvalid AND i.indisready
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_index i ON i.indexrelid = c.oid
+WHERE n.nspname = $1::text AND c.relname = $2::text

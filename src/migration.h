@@ -1,0 +1,20 @@
+/* Migrations as `run --migrate` and `migrate` do them: with what happens in the log. */
+#ifndef MIGRATION_H
+#define MIGRATION_H
+
+#include "config/config.h"
+#include "store/migrate.h"
+
+/* Asked several times a second, also from another thread; false = stop. */
+struct migration_stop {
+	bool (*goes_on)(void *arg);
+	void *arg;
+};
+
+/* migrate_run() and migrate_roles() with the database of the configuration. */
+int migration_run(const struct config *config, const struct migration_stop *stop, int *applied,
+	struct err *err);
+int migration_grant(
+	const struct config *config, const struct migration_stop *stop, struct err *err);
+
+#endif

@@ -1,0 +1,45 @@
+"""E4: migrations beside a load."""
+
+from mutants.mutant import edit, mutant
+
+MIGRATIONS = "system/test_upgrades.py::"
+
+MUTANTS = [
+    mutant("E4", "a lock is waited for without a bound",
+           edit("src/store/migrate.c", "\town.lock_timeout_ms = LOCK_MS;", "\town.lock_timeout_ms = 0 * LOCK_MS;"),
+           tests=[MIGRATIONS + "test_who_wants_a_lock_that_is_held_lets_the_others_go_on"]),
+    mutant("E4", "a lock is not wanted again",
+           edit("src/store/migrate.c", "\t\tdb_error_kind(words) == TROUBLE_BUSY) {", "\t\tdb_error_kind(words) == TROUBLE_LOST) {"),
+           tests=[MIGRATIONS + "test_who_wants_a_lock_that_is_held_lets_the_others_go_on"]),
+    mutant("E4", "an index is built under a lock",
+           edit("src/store/migrate.c", "\t\tr = in_use ? migrate_online_run", "\t\tr = in_use && run->version < 0 ? migrate_online_run"),
+           tests=[MIGRATIONS + "test_messages_come_and_go_while_an_index_is_built"]),
+    mutant("E4", "the lock is held with a snapshot",
+           edit("src/store/migrate.c", "\t\tr = db_script(run->db, UNBOUNDED, err);\n\tif (r == 0)\n\t\tr = in_use",
+                "\t\tr = in_use ? 0 : db_script(run->db, UNBOUNDED, err);\n\tif (r == 0)\n\t\tr = in_use"),
+           tests=[MIGRATIONS + "test_messages_come_and_go_while_an_index_is_built"]),
+    mutant("E4", "an index that is not valid stays",
+           edit("src/store/migrate_online.c", "*state = rows_bool(rows, 0, 0) ? INDEX_THERE : INDEX_BROKEN;", "*state = INDEX_THERE;"),
+           tests=[MIGRATIONS + "test_a_build_that_was_killed_is_made_anew"]),
+    mutant("E4", "a build under way counts as cut off",
+           edit("src/store/migrate_online.c", "\tif (r == 0 && *state == INDEX_BROKEN) {", "\tif (r == 0 && *state == INDEX_THERE) {"),
+           tests=[MIGRATIONS + "test_a_build_whose_client_was_killed_is_waited_for"]),
+    mutant("E4", "two migrate at once",
+           edit("src/store/migrate.c", "\t*free = r == 0 && rows_bool(rows, 0, 0);", "\t*free = r == 0 && rows_count(rows) > 0;"),
+           tests=[MIGRATIONS + "test_of_two_that_migrate_one_waits_and_finds_it_done"]),
+    mutant("E4", "it cannot be stopped",
+           edit("src/registration.c", "\treturn !atomic_load(&daemon->stop);", "\treturn daemon != NULL;"),
+           tests=[MIGRATIONS + "test_run_migrate_is_alive_and_ends_when_it_is_asked_to"]),
+    mutant("E4", "the server's process goes on",
+           edit("src/store/migrate_watch.c", "\tif (running)\n\t\t(void)ask(watcher, QUERY_MIGRATION_CANCEL, NULL);\n", "\t(void)running;\n"),
+           tests=[MIGRATIONS + "test_run_migrate_is_alive_and_ends_when_it_is_asked_to"]),
+    mutant("E4", "what cannot work is tried for ever",
+           edit("src/registration.c", "\t*final = r < 0 && migrate_error_is_final(err);", "\t*final = false;"),
+           tests=[MIGRATIONS + "test_a_migration_that_cannot_work_ends_with_3"]),
+    mutant("E4", "a timeout of the database ends it",
+           edit("src/store/migrate_online.c", "\t\tr = change_settings(db, settings, true, err);", "\t\tr = 0;"),
+           tests=[MIGRATIONS + "test_limits_of_the_user_do_not_end_a_migration"]),
+    mutant("E4", "a new schema waits for old snapshots",
+           edit("src/store/migrate.c", "\t*in_use = r == 0 && rows_bool(rows, 0, 0);", "\t*in_use = r == 0;"),
+           tests=[MIGRATIONS + "test_a_schema_that_nobody_uses_yet_waits_for_no_snapshot"]),
+]

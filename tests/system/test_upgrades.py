@@ -1,0 +1,273 @@
+"""A schema in use is migrated: inboxd-next is this inboxd with two migrations more (tests/sql/next). While it works, a
+sidecar of this version stores and its handler handles; a transaction with an old snapshot makes the build of an index
+wait as a large table would.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from support import process
+from support.postgres import Postgres
+from support.scripts import always, DONE
+from support.sidecar import binary
+from support.wait import eventually, throughout
+
+NEXT = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
+BUILDS = ("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%CREATE INDEX CONCURRENTLY IF NOT EXISTS inbox_messages_%%'"
+          " AND state = 'active' AND pid <> pg_backend_pid()")
+VERSION = "SELECT max(version) FROM inbox.inbox_schema_version"
+
+
+OLD_ROWS = 20000
+OLD = f"""
+INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset, key, headers,
+    payload, payload_digest, claimed_by, processed_at, delivery_count)
+SELECT 'old', 'old' || i, 't', 'elsewhere', 0, i, ('k' || i)::bytea, '[]', repeat('x', 100)::bytea, 'd', 1, now(), 1
+FROM generate_series(1, {OLD_ROWS}) i"""
+
+
+class Next:
+    """The newer inboxd, with the configuration of a sidecar. Its output is the end of its log."""
+
+    def __init__(self, sidecar, *arguments, schema="inbox"):
+        self.log = os.path.join(process.scratch("next"), "next.log")
+        self.process = process.spawn([NEXT, *arguments, "-c", sidecar.config_file], self.log, env=sidecar.env)
+        self.schema = schema
+
+    def output(self):
+        return pathlib.Path(self.log).read_text(encoding="utf-8")
+
+    def wait(self, timeout=60):
+        return self.process.wait(timeout)
+
+
+@pytest.fixture
+def start_next():
+    made = []
+
+    def start(sidecar, *arguments):
+        made.append(Next(sidecar, *(arguments or ("migrate",))))
+        return made[-1]
+
+    yield start
+    for one in made:
+        process.end(one.process, signal.SIGKILL)
+
+
+@pytest.fixture
+def old_snapshot(inbox):
+    """Until it is left, CREATE INDEX CONCURRENTLY waits for this transaction."""
+
+    @contextlib.contextmanager
+    def hold():
+        with inbox.connect() as connection:
+            connection.execute("SET idle_in_transaction_session_timeout = 0")
+            connection.commit()
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute("SELECT count(*) FROM inbox.inbox_schema_version")
+            yield
+            connection.rollback()
+
+    return hold
+
+
+@pytest.fixture
+def busy(inboxd, handler, streams, topic, inbox):
+    """A sidecar with some messages behind it. busy(): one more goes all the way, within two seconds."""
+    handler(inboxd, always(DONE))
+    inbox.execute(OLD)
+    sent = ["first"]
+    streams.events(topic, sent)
+    inbox.wait_processed(OLD_ROWS + 1)
+
+    def one_more():
+        sent.append(f"e{len(sent)}")
+        streams.events(topic, sent[-1:])
+        eventually(lambda: inbox.count("processed") == OLD_ROWS + len(sent), 10, "the message to be handled")
+        took = inbox.value("SELECT extract(epoch FROM max(processed_at) - max(received_at)) FROM inbox.inbox_messages"
+                           " WHERE event_id = %s", sent[-1:])
+        assert took < 2
+        return True
+
+    one_more.sidecar = inboxd
+    return one_more
+
+
+def invalid(inbox):
+    return [row["name"] for row in inbox.query(
+        "SELECT c.relname AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        " WHERE i.indrelid = 'inbox.inbox_messages'::regclass AND NOT i.indisvalid")]
+
+
+def indexes(inbox):
+    return {row["name"] for row in inbox.query(
+        "SELECT c.relname AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        " WHERE i.indrelid = 'inbox.inbox_messages'::regclass AND i.indisvalid")}
+
+
+def is_done(inbox, before):
+    assert inbox.value(VERSION) == before + 2
+    assert "inbox_messages_next" in indexes(inbox) and "inbox_messages_brief" not in indexes(inbox)
+    assert not invalid(inbox)
+    return True
+
+
+def test_messages_come_and_go_while_an_index_is_built(busy, start_next, old_snapshot, inbox):
+    before = inbox.value(VERSION)
+    with old_snapshot():
+        migration = start_next(busy.sidecar)
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        for _ in range(5):
+            busy()
+        eventually(lambda: "event=migration_progress" in migration.output(), what="a line of progress")
+        line = next(line for line in migration.output().splitlines() if "event=migration_progress" in line)
+        assert "index=inbox_messages_next" in line and "idle in transaction" in line
+        assert inbox.value(BUILDS) == 1
+    assert migration.wait() == 0, migration.output()
+    assert is_done(inbox, before)
+    busy()
+
+
+def test_a_build_that_was_killed_is_made_anew(busy, start_next, old_snapshot, inbox):
+    before = inbox.value(VERSION)
+    with old_snapshot():
+        first = start_next(busy.sidecar)
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        first.process.kill()
+        inbox.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%%CREATE INDEX CONCURRENTLY%%'"
+                    " AND pid <> pg_backend_pid()")
+        eventually(lambda: inbox.value(BUILDS) == 0)
+    assert invalid(inbox) == ["inbox_messages_next"]
+    assert inbox.value(VERSION) == before + 1
+    second = start_next(busy.sidecar)
+    assert second.wait() == 0, second.output()
+    assert is_done(inbox, before)
+    busy()
+
+
+def test_a_build_whose_client_was_killed_is_waited_for(busy, start_next, old_snapshot, inbox):
+    """Its server process goes on: the next one takes its index instead of building another."""
+    before = inbox.value(VERSION)
+    with old_snapshot():
+        first = start_next(busy.sidecar)
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        first.process.kill()
+        built = inbox.value("SELECT 'inbox.inbox_messages_next'::regclass::oid")
+        second = start_next(busy.sidecar)
+        eventually(lambda: "event=migration_busy" in second.output())
+        busy()
+    assert second.wait() == 0, second.output()
+    assert is_done(inbox, before)
+    assert inbox.value("SELECT 'inbox.inbox_messages_next'::regclass::oid") == built
+
+
+def test_of_two_that_migrate_one_waits_and_finds_it_done(busy, start_next, old_snapshot, inbox):
+    before = inbox.value(VERSION)
+    with old_snapshot():
+        first = start_next(busy.sidecar)
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        second = start_next(busy.sidecar)
+        eventually(lambda: "event=migration_elsewhere" in second.output())
+        assert inbox.value(BUILDS) == 1
+    assert (first.wait(), second.wait()) == (0, 0), first.output() + second.output()
+    assert is_done(inbox, before)
+    assert "2 migrations applied now" in first.output()
+    assert "0 migrations applied now" in second.output()
+
+
+def test_who_wants_a_lock_that_is_held_lets_the_others_go_on(busy, start_next, inbox):
+    """A handler's long transaction on the table: the ALTER TABLE cannot have it, and nobody waits behind the ALTER TABLE."""
+    before = inbox.value(VERSION)
+    with inbox.connect() as connection:
+        connection.execute("SELECT FROM inbox.inbox_messages LIMIT 1")
+        migration = start_next(busy.sidecar)
+        eventually(lambda: migration.output().count("event=migration_busy") >= 2)
+        for _ in range(3):
+            busy()
+        connection.rollback()
+    assert migration.wait() == 0, migration.output()
+    assert is_done(inbox, before)
+
+
+def is_alive(sidecar):
+    return sidecar.get("/livez")[0] == 200
+
+
+def test_run_migrate_is_alive_and_ends_when_it_is_asked_to(busy, make_inboxd, old_snapshot, start_next, inbox, group):
+    """SIGTERM ends it with 0, and the server's process with it; the next one goes on."""
+    before = inbox.value(VERSION)
+    other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
+    with old_snapshot():
+        migration = start_next(other, "run", "--migrate")
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        throughout(lambda: is_alive(other), 3)
+        migration.process.send_signal(signal.SIGTERM)
+        assert migration.wait(10) == 0, migration.output()
+        eventually(lambda: inbox.value(BUILDS) == 0)
+        busy()
+    assert start_next(busy.sidecar).wait() == 0
+    assert is_done(inbox, before)
+
+
+def test_migrate_that_is_interrupted_says_so(busy, start_next, old_snapshot, inbox):
+    with old_snapshot():
+        migration = start_next(busy.sidecar)
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        migration.process.send_signal(signal.SIGINT)
+        assert migration.wait(10) == -signal.SIGINT
+        eventually(lambda: inbox.value(BUILDS) == 0)
+    assert "interrupted after 1 migration; run it again to go on" in migration.output()
+
+
+def test_a_lost_connection_is_no_reason_to_give_up(busy, make_inboxd, start_next, old_snapshot, inbox, group):
+    before = inbox.value(VERSION)
+    other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
+    with old_snapshot():
+        migration = start_next(other, "run", "--migrate")
+        eventually(lambda: inbox.value(BUILDS) == 1)
+        inbox.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'inboxd/migrate'")
+        eventually(lambda: "event=database_unreachable" in migration.output())
+    eventually(lambda: is_done(inbox, before))
+    eventually(lambda: "event=started" in migration.output())
+    migration.process.send_signal(signal.SIGTERM)
+    assert migration.wait() == 0
+
+
+def test_a_migration_that_cannot_work_ends_with_3(busy, make_inboxd, start_next, inbox, group):
+    """Here somebody else's column has its name. Trying again would not help."""
+    inbox.execute("ALTER TABLE inbox.inbox_messages ADD COLUMN next text")
+    other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
+    for arguments in (["run", "--migrate"], ["migrate"]):
+        migration = start_next(other, *arguments)
+        assert migration.wait() == 3
+        assert 'column "next" of relation "inbox_messages" already exists' in migration.output()
+    busy()
+
+
+def test_limits_of_the_user_do_not_end_a_migration(busy, start_next, old_snapshot, inbox, database):
+    """What the role or the database sets for its sessions is lifted."""
+    before = inbox.value(VERSION)
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        inbox.execute(f"ALTER DATABASE {database} SET {name} = '1s'")
+    with old_snapshot():
+        migration = start_next(busy.sidecar)
+        eventually(lambda: "event=migration_progress" in migration.output())
+    assert migration.wait() == 0, migration.output()
+    assert is_done(inbox, before)
+
+
+def test_a_schema_that_nobody_uses_yet_waits_for_no_snapshot(make_inboxd, start_next, inbox, db):
+    """A first start beside a service with a long transaction in the same database."""
+    with inbox.connect() as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT count(*) FROM pg_class")
+        migration = start_next(make_inboxd())
+        assert migration.wait(20) == 0, migration.output()
+        connection.rollback()
+    assert {"inbox_messages_claim", "inbox_messages_next"} <= indexes(inbox)
