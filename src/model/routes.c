@@ -8,12 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-
 #define HASH_PRIME 0x100000001b3ULL
 #define SLOTS_MIN  8
-
-DEFINE_CLEANUP(struct wishes *, wishes_release);
 
 static uint64_t hash_bytes(uint64_t hash, const char *text, size_t length)
 {
