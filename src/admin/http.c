@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "admin/http_accept.h"
-#include "admin/http_error.h"
+#include "admin/http_connections.h"
 #include "admin/http_health.h"
 #include "admin/http_level.h"
 #include "admin/http_listen.h"
@@ -40,8 +40,19 @@
 #define TYPE_TEXT        "text/plain; version=0.0.4; charset=utf-8"
 #define TYPE_OPEN        "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+static const struct http_limits usual_limits = {
+	.connections = 64,
+	.request_ms = 10000,
+	.answer_ms = 30000,
+	.next_ms = IDLE_SECONDS * 1000 + 10000,
+	.spare_ms = 1000,
+	.settled_ms = 5000,
+	.log_ms = 60000,
+};
+
 struct http {
 	struct http_options options;
+	struct http_connections *connections;
 	struct event_base *base;
 	struct evhttp *server;
 	struct event *stop_event;
@@ -232,6 +243,7 @@ static void on_request(struct evhttp_request *request, void *arg)
 	const struct route *route = find_route(request);
 	struct reply reply = { .code = HTTP_OK, .type = TYPE_JSON, .body = &http->body };
 
+	http_connections_answering(http->connections, request);
 	buf_reset(&http->body);
 	if (route == NULL)
 		answer_unknown_path(&reply);
@@ -291,6 +303,7 @@ static void http_free(struct http *http)
 		return;
 	if (http->server != NULL)
 		evhttp_free(http->server);
+	http_connections_free(http->connections);
 	if (http->stop_event != NULL)
 		event_free(http->stop_event);
 	if (http->base != NULL)
@@ -321,8 +334,8 @@ static int make_loop(struct http *http, struct err *err)
 	evhttp_set_max_body_size(http->server, MAX_REQUEST_BODY);
 	evhttp_set_timeout(http->server, IDLE_SECONDS);
 	evhttp_set_gencb(http->server, on_request, http);
-	evhttp_set_bevcb(http->server, http_error_listen, NULL);
-	return 0;
+	return http_connections_new(&http->connections, http->base, http->server,
+		http->options.limits == NULL ? &usual_limits : http->options.limits, err);
 }
 
 static int attach_socket(struct http *http, struct err *err)

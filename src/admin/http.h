@@ -13,6 +13,8 @@
 #include "base/metrics.h"
 #include "model/health.h"
 
+struct http_limits;
+
 struct http_options {
 	const char *listen;      /* host:port or [IPv6]:port; port 0 takes a free one */
 	struct metrics *metrics; /* kept, like all below, until http_stop() */
@@ -22,6 +24,7 @@ struct http_options {
 	 * for a database or anything else. */
 	void (*status)(struct buf *json, void *arg);
 	void *status_arg;
+	const struct http_limits *limits; /* of connections; NULL = the usual ones */
 };
 
 struct http;

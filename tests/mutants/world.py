@@ -24,7 +24,7 @@ MUTANTS = [
                 "last_offset = NULL, last_timestamp = least(w.last_timestamp, NULL), forced = w.last_offset < 0 AND"),
            tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
     mutant("R17", "a seek is not noticed while running",
-           edit("sql/migrations/0011_seek_reason.sql", "epoch = o.epoch + 1, forced = true,", "forced = true,"),
+           edit("sql/migrations/0011_seek_reason.sql", " epoch = o.epoch + 1, forced = true,", ""),
            tests=["system/test_seek.py::test_back_it_reads_again_and_nothing_is_stored_or_handled_twice"]),
     mutant("R17", "what a seek skips is not said",
            edit("src/seek.c", "seek->skipped = seek->to > next ? seek->to - next : 0;", "seek->skipped = 0;"),

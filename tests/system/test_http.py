@@ -44,6 +44,31 @@ def test_counters_are_there_before_anything_happens(inboxd, topic):
         assert scrape.has("inboxd_pg_errors_total", **{"class": kind})
 
 
+def answers(sidecar):
+    try:
+        return sidecar.get("/livez")[0] == 200
+    except OSError:
+        return False
+
+
+def test_hundreds_of_connections_that_send_no_request_keep_nobody_out(inboxd, handler, streams, topic, inbox):
+    """They are as many as the process may have open files for, and more: PostgreSQL, Kafka and handlers need some."""
+    host, port = inboxd.configuration["http"]["listen"].split(":")
+    with contextlib.ExitStack() as stack:
+        for number in range(400):
+            slow = stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            with contextlib.suppress(OSError):
+                slow.sendall(b"GET /livez HTTP/1.1\r\nX-Slow: " + b"y" * (number % 3))
+        eventually(lambda: answers(inboxd))
+        assert inboxd.metric("process_open_fds") < 64 + 100
+        handler(inboxd, always(DONE))
+        streams.events(topic, ["a"])
+        inbox.wait_processed(1)
+        for path in ("/livez", "/readyz", "/metrics", "/status"):
+            assert inboxd.get(path)[0] == 200
+    assert inboxd.stderr.count("event=http_connections_closed") == 1
+
+
 def test_openmetrics_is_given_when_asked_for(inboxd):
     status, headers, text = inboxd.get("/metrics", accept="application/openmetrics-text")
     assert status == 200

@@ -51,6 +51,7 @@ def test_back_it_reads_again_and_nothing_is_stored_or_handled_twice(read, handle
     seek(read, topic, 0, 4, "--yes", "--reason", "a look back")
     eventually(lambda: read.metric("inboxd_duplicates_total", topic=topic) == 6)
     assert inbox.count() == 10 and len(client.deliveries) == 10
+    assert "seek_applied" in read.stderr and "watermark_lost" not in read.stderr
     eventually(lambda: watermark(inbox, topic) == 10)
     (audit,) = inbox.query("SELECT action, filter, reason FROM inbox.inbox_audit")
     assert audit == {"action": "seek", "reason": "a look back",

@@ -24,6 +24,7 @@
 
 #include "admin/http.h"
 #include "admin/http_accept.h"
+#include "admin/http_connections.h"
 #include "admin/http_listen.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
@@ -421,6 +422,209 @@ static void out_of_descriptors_it_says_so_and_answers_when_there_are_some(void *
 	assert_int_equal(close(saved) + close(ends[0]) + close(ends[1]), 0);
 }
 
+/* --- Many connections ------------------------------------------------------------------------------- */
+
+#define FEW 4
+
+static const struct http_limits patient = { .connections = FEW,
+	.request_ms = 60000,
+	.answer_ms = 60000,
+	.next_ms = 60000,
+	.spare_ms = 60000,
+	.settled_ms = 60000,
+	.log_ms = 60000 };
+
+static void start_again(struct world *world, const struct http_limits *limits)
+{
+	struct http_options options = options_of(world, "127.0.0.1:0");
+
+	http_stop(world->http);
+	world->http = NULL;
+	options.limits = limits;
+	assert_int_equal(http_start(&world->http, &options, NULL), 0);
+}
+
+/* One answer on a connection that stays open. */
+static void ask_and_stay(struct world *world, int fd)
+{
+	say(fd, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n");
+	world->length = 0;
+	while (strstr(world->answer, "{\"alive\":true}\n") == NULL || world->length == 0) {
+		ssize_t got = recv(fd, world->answer + world->length,
+			sizeof(world->answer) - 1 - world->length, 0);
+
+		assert_true(got > 0);
+		world->length += (size_t)got;
+		world->answer[world->length] = '\0';
+	}
+}
+
+static void fill(struct world *world, int fds[FEW], bool asking)
+{
+	for (int i = 0; i < FEW; i++) {
+		fds[i] = connect_to(world);
+		if (asking)
+			ask_and_stay(world, fds[i]);
+		else
+			say(fds[i], "GET /livez HTTP/1.1\r\nX: ");
+	}
+}
+
+static void close_all(const int fds[FEW])
+{
+	for (int i = 0; i < FEW; i++)
+		assert_int_equal(close(fds[i]), 0);
+}
+
+static bool is_closed(int fd)
+{
+	char byte;
+	ssize_t got = recv(fd, &byte, 1, 0);
+
+	return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+static void one_connection_too_many_is_refused_and_the_others_go_on(void **state)
+{
+	struct world *world = *state;
+	int fds[FEW];
+
+	start_again(world, &patient);
+	fill(world, fds, true);
+	for (int i = 0; i < 3; i++)
+		assert_error(get(world, "/livez"), "503", "too many connections are open");
+	for (int i = 0; i < FEW; i++)
+		ask_and_stay(world, fds[i]);
+	close_all(fds);
+}
+
+static void assert_answers_again(struct world *world)
+{
+	int64_t until_ms = clock_now_ms() + ANSWER_SECONDS * 1000;
+
+	while (strncmp(get(world, "/livez"), "HTTP/1.1 200", 12) != 0)
+		assert_true(clock_now_ms() < until_ms);
+}
+
+static void a_connection_that_was_closed_makes_room(void **state)
+{
+	struct world *world = *state;
+	int fds[FEW];
+
+	start_again(world, &patient);
+	for (int i = 0; i < 3 * FEW; i++)
+		assert_code(get(world, "/livez"), "200");
+	fill(world, fds, true);
+	close_all(fds);
+	assert_answers_again(world);
+}
+
+static void who_sends_no_whole_request_gives_way_to_who_does(void **state)
+{
+	struct http_limits limits = patient;
+	struct world *world = *state;
+	int fds[FEW];
+
+	limits.spare_ms = 0;
+	start_again(world, &limits);
+	fill(world, fds, false);
+	for (int i = 0; i < FEW; i++)
+		assert_code(get(world, "/livez"), "200");
+	/* Each of those closed its connection: only the first had to give way. */
+	assert_true(is_closed(fds[0]));
+	say(fds[1], "y\r\nConnection: close\r\n\r\n");
+	assert_code(hear_all(world, fds[1]), "200");
+	assert_int_equal(close(fds[0]) + close(fds[2]) + close(fds[3]), 0);
+}
+
+static void who_was_answered_gives_way_later_and_after_them(void **state)
+{
+	struct http_limits limits = patient;
+	struct world *world = *state;
+	int fds[FEW];
+	int slow;
+
+	limits.spare_ms = 0;
+	limits.settled_ms = 0;
+	start_again(world, &limits);
+	fill(world, fds, true);
+	assert_code(get(world, "/livez"), "200");
+	assert_true(is_closed(fds[0]));
+	slow = connect_to(world);
+	assert_code(get(world, "/livez"), "200");
+	assert_true(is_closed(slow));
+	for (int i = 1; i < FEW; i++)
+		ask_and_stay(world, fds[i]);
+	assert_int_equal(close(slow), 0);
+	close_all(fds);
+}
+
+static void a_request_that_comes_a_byte_at_a_time_is_not_waited_for(void **state)
+{
+	struct http_limits limits = patient;
+	struct world *world = *state;
+	int64_t began_ms = clock_now_ms();
+	ssize_t sent = 1;
+	int fd;
+
+	limits.request_ms = 300;
+	start_again(world, &limits);
+	fd = connect_to(world);
+	say(fd, "GET /livez HTTP/1.1\r\nX: ");
+	while (sent > 0) {
+		assert_true(clock_now_ms() - began_ms < ANSWER_SECONDS * 1000);
+		(void)poll(NULL, 0, 20);
+		sent = send(fd, "y", 1, MSG_NOSIGNAL);
+	}
+	assert_true(clock_now_ms() - began_ms >= 300);
+	assert_int_equal(close(fd), 0);
+}
+
+static void the_next_request_has_its_time_too(void **state)
+{
+	struct http_limits limits = patient;
+	struct world *world = *state;
+	int fd;
+
+	limits.next_ms = 100;
+	start_again(world, &limits);
+	fd = connect_to(world);
+	ask_and_stay(world, fd);
+	say(fd, "GET");
+	assert_true(is_closed(fd));
+	assert_int_equal(close(fd), 0);
+}
+
+static void a_large_status(struct buf *json, void *arg)
+{
+	char blanks[4096];
+
+	(void)arg;
+	memset(blanks, ' ', sizeof(blanks));
+	for (int i = 0; i < 4096; i++)
+		buf_add(json, blanks, sizeof(blanks));
+}
+
+static void an_answer_that_nobody_takes_is_given_up(void **state)
+{
+	struct http_limits limits = patient;
+	struct world *world = *state;
+	struct http_options options = options_of(world, "127.0.0.1:0");
+	int fd;
+
+	limits.answer_ms = 200;
+	limits.connections = 1;
+	options.limits = &limits;
+	options.status = a_large_status;
+	http_stop(world->http);
+	assert_int_equal(http_start(&world->http, &options, NULL), 0);
+	fd = connect_to(world);
+	say(fd, "GET /status HTTP/1.1\r\nHost: h\r\n\r\n");
+	assert_true(recv(fd, world->answer, 1, 0) == 1);
+	assert_answers_again(world);
+	assert_int_equal(close(fd), 0);
+}
+
 static void stopping_does_not_wait_for_idle_connections(void **state)
 {
 	struct world *world = *state;
@@ -627,6 +831,13 @@ int main(void)
 		SERVED(a_request_body_beyond_the_limit_is_refused),
 		SERVED(a_client_that_leaves_before_its_answer_hurts_nobody),
 		SERVED(out_of_descriptors_it_says_so_and_answers_when_there_are_some),
+		SERVED(one_connection_too_many_is_refused_and_the_others_go_on),
+		SERVED(a_connection_that_was_closed_makes_room),
+		SERVED(who_sends_no_whole_request_gives_way_to_who_does),
+		SERVED(who_was_answered_gives_way_later_and_after_them),
+		SERVED(a_request_that_comes_a_byte_at_a_time_is_not_waited_for),
+		SERVED(the_next_request_has_its_time_too),
+		SERVED(an_answer_that_nobody_takes_is_given_up),
 		SERVED(stopping_does_not_wait_for_idle_connections),
 		SERVED(an_ipv6_address_stands_in_brackets),
 		SERVED(a_taken_port_is_a_socket_fault_with_advice),
