@@ -1,7 +1,8 @@
 -- Reads the watermarks behind their row locks: any earlier transaction on them is over.
 -- Caller: store/watermarks.c, after a reconnect, and when a batch found another watermark. Index: inbox_offsets_pkey.
 -- $1 topics, $2 partitions.
-SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner
+SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner,
+       o.last_digest
 FROM inbox.inbox_offsets o
 JOIN unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
   ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition

@@ -1,11 +1,12 @@
 -- Moves the watermarks to behind a batch, only from where the last batch left them (rule R1).
 -- Caller: store/inbox.c, in the transaction that stores the batch. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 epochs, $5 expected, $6 next, $7 last offset stored,
--- $8 its timestamp. As many rows as partitions, or the batch is rolled back.
+-- $8 its timestamp, $9 its digest. As many rows as partitions, or the batch is rolled back.
 UPDATE inbox.inbox_offsets o
-SET next_offset = w.next, last_offset = w.last_offset, last_timestamp = w.last_timestamp,
+SET next_offset = w.next, last_offset = w.last_offset, last_timestamp = w.last_timestamp, last_digest = w.last_digest,
     forced = false, updated_at = now()
-FROM unnest($2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[])
-     AS w(topic, kafka_partition, epoch, expected, next, last_offset, last_timestamp)
+FROM unnest($2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[],
+            $9::bytea[])
+     AS w(topic, kafka_partition, epoch, expected, next, last_offset, last_timestamp, last_digest)
 WHERE o.topic = w.topic AND o.kafka_partition = w.kafka_partition
   AND o.owner = $1::int AND o.epoch = w.epoch AND o.next_offset IS NOT DISTINCT FROM w.expected

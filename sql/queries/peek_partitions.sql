@@ -1,6 +1,7 @@
 -- Reads the watermarks of the own partitions without a lock: did somebody move one?
 -- Caller: store/watermarks.c, every few seconds. Index: none (one row a partition).
 -- $1 own id.
-SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner
+SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner,
+       o.last_digest
 FROM inbox.inbox_offsets o
 WHERE o.owner = $1::int

@@ -58,6 +58,7 @@ void collector_fini(struct collector *collector, const struct config *config)
 	digester_free(collector->digester);
 	free(collector->headers);
 	buf_fini(&collector->encoded);
+	buf_fini(&collector->digested);
 }
 
 /* A counter that comes into being with its first event rises from nothing, which no alert sees. */
@@ -163,11 +164,13 @@ int collect_borrow(struct collector *collector, const char *topic, const rd_kafk
 
 /* --- Into the batch --------------------------------------------------------------------------- */
 
-static int make_message(struct collector *collector, const struct record *record,
-	const struct identity *identity, struct message **out, struct err *err)
+/* Borrows from the record, and its headers from the collector until the next call. */
+static int describe(struct collector *collector, const struct record *record,
+	const struct identity *identity, struct message *out, struct err *err)
 {
 	unsigned char digest[32];
-	struct message from = {
+
+	*out = (struct message){
 		.event_id = identity->event_id,
 		.source = identity->source,
 		.type = identity->type,
@@ -183,15 +186,35 @@ static int make_message(struct collector *collector, const struct record *record
 	headers_encode(&collector->encoded, record->headers, record->header_count);
 	if (!buf_ok(&collector->encoded))
 		return err_memory(err);
-	from.headers = (struct bytes){ collector->encoded.data, collector->encoded.length };
+	out->headers = (struct bytes){ collector->encoded.data, collector->encoded.length };
 	if (digester_sha256(collector->digester, record->payload, digest) < 0)
 		return err_set(err, FAULT_INTERNAL, "libcrypto cannot compute SHA-256");
-	memcpy(from.digest, digest, sizeof(from.digest));
+	memcpy(out->digest, digest, sizeof(out->digest));
 	if (record->key.data != NULL) {
 		(void)digester_sha256(collector->digester, record->key, digest);
-		from.key_hash = digest_prefix(digest);
+		out->key_hash = digest_prefix(digest);
 	}
-	return message_new(out, &from, err);
+	return 0;
+}
+
+static int make_message(struct collector *collector, const struct record *record,
+	const struct identity *identity, struct message **out, struct err *err)
+{
+	struct message from;
+	int r = describe(collector, record, identity, &from, err);
+
+	return r < 0 ? r : message_new(out, &from, err);
+}
+
+static const struct identity nobody = { .event_id = NULL };
+
+static struct log_digest digest_of(struct collector *collector, const struct record *record)
+{
+	struct message message;
+
+	if (describe(collector, record, &nobody, &message, NULL) < 0)
+		return (struct log_digest){ .known = false };
+	return log_digest_of(collector->digester, &collector->digested, &message);
 }
 
 static int add_message(struct ingest *ingest, const struct partition *partition,
@@ -206,7 +229,6 @@ static int add_message(struct ingest *ingest, const struct partition *partition,
 static int add_reject(struct ingest *ingest, const struct record *record, const char *label,
 	const char *words, struct err *err)
 {
-	const struct identity nobody = { .event_id = NULL };
 	struct message *message = NULL;
 	char reason[512];
 	int r = make_message(&ingest->collector, record, &nobody, &message, err);
@@ -238,7 +260,7 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 		return add_reject(ingest, record, identity.reject, identity.words, err);
 	if (r == IDENTITY_SKIP) {
 		metric_add(partition->skipped, 1);
-		return 0;
+		return r;
 	}
 	return r < 0 ? r : add_message(ingest, partition, record, &identity, err);
 }
@@ -247,14 +269,26 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 
 /* The record at verify_offset tells whether this still is the log we stored from. When compaction
  * removed it, the log is given the benefit of the doubt. */
-static bool is_same_log(struct partition *partition, const rd_kafka_message_t *record)
+static bool is_same_record(
+	struct collector *collector, const struct partition *partition, const struct record *record)
+{
+	struct log_digest digest;
+
+	if (record->timestamp_ms != partition->verify_timestamp)
+		return false;
+	digest = digest_of(collector, record);
+	return !log_digest_differs(&digest, &partition->verify_digest);
+}
+
+static bool is_same_log(
+	struct collector *collector, struct partition *partition, const struct record *record)
 {
 	bool same = true;
 
 	if (partition->verify_offset < 0 || record->offset < partition->verify_offset)
 		return true;
 	if (record->offset == partition->verify_offset)
-		same = timestamp_of(record) == partition->verify_timestamp;
+		same = is_same_record(collector, partition, record);
 	partition->verify_offset = -1;
 	partition->recreated = !same;
 	return same;
@@ -267,6 +301,7 @@ static void advance(struct ingest *ingest, struct partition *partition, const st
 	partition->next = record->offset + 1;
 	partition->last_offset = record->offset;
 	partition->last_timestamp = record->timestamp_ms;
+	partition->last_digest.known = false;
 	partition->touched = true;
 	metric_add(partition->received, 1);
 }
@@ -283,6 +318,7 @@ static void reach_end(struct ingest *ingest, struct partition *partition, int64_
 	if (partition->last_offset < 0 && !partition->touched && !partition->forced) {
 		partition->last_offset = partition->table_last_offset;
 		partition->last_timestamp = partition->table_last_timestamp;
+		partition->last_digest = partition->table_last_digest;
 	}
 	partition->next = end;
 	partition->touched = true;
@@ -303,16 +339,19 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 		reach_end(ingest, partition, from->offset);
 		return 0;
 	}
-	if (!is_same_log(partition, from)) {
+	if (collect_borrow(&ingest->collector, partition->topic, from, &record) < 0)
+		return err_memory(err);
+	if (!is_same_log(&ingest->collector, partition, &record)) {
 		ownership_stop(ingest, partition, PARTITION_TAKEN);
 		return 0;
 	}
 	if (from->offset < partition->next)
 		return 0;
-	if (collect_borrow(&ingest->collector, partition->topic, from, &record) < 0)
-		return err_memory(err);
 	r = add_record(ingest, partition, &record, err);
-	if (r == 0)
+	if (r >= 0)
 		advance(ingest, partition, &record);
-	return r;
+	/* It is in no batch in which moves_build() could look at it. */
+	if (r == IDENTITY_SKIP)
+		partition->last_digest = digest_of(&ingest->collector, &record);
+	return r < 0 ? r : 0;
 }

@@ -7,6 +7,8 @@ struct end {
 	int64_t next;
 	int64_t last_offset;
 	int64_t last_timestamp;
+	struct log_digest last_digest;
+	const struct message *last; /* that record, when it is in the batch */
 };
 
 static void look_at(
@@ -17,6 +19,32 @@ static void look_at(
 		return;
 	end->last_offset = message->offset;
 	end->last_timestamp = message->timestamp_ms;
+	end->last = message;
+}
+
+static bool is_last(
+	const struct end *end, const struct partition *partition, const struct message *message)
+{
+	return message->offset == end->last_offset && message->partition == partition->partition &&
+	       message->timestamp_ms == end->last_timestamp &&
+	       strcmp(message->topic, partition->topic) == 0;
+}
+
+/* From the end: of a log and its successor the later one counts. Nearly always it is one of the first looked at. */
+static const struct message *find_last(
+	const struct end *end, const struct batch *batch, const struct partition *partition)
+{
+	if (end->last_offset < 0 || end->last_digest.known)
+		return NULL;
+	for (size_t i = batch->row_count; i-- > 0;) {
+		if (is_last(end, partition, batch->rows[i].message))
+			return batch->rows[i].message;
+	}
+	for (size_t i = batch->reject_count; i-- > 0;) {
+		if (is_last(end, partition, batch->rejects[i].message))
+			return batch->rejects[i].message;
+	}
+	return NULL;
 }
 
 /* False: all that the batch has of it waits for the next part. */
@@ -26,10 +54,13 @@ static bool find_end(
 	const struct batch *batch = &ingest->flight.batch;
 	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
 
-	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp };
-	if (cut < 0)
+	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp,
+		partition->last_digest, NULL };
+	if (cut < 0) {
+		end->last = find_last(end, batch, partition);
 		return true;
-	*end = (struct end){ cut, -1, -1 };
+	}
+	*end = (struct end){ .next = cut, .last_offset = -1, .last_timestamp = -1 };
 	for (size_t i = 0; i < batch->row_count; i++)
 		look_at(end, partition, batch->rows[i].message);
 	for (size_t i = 0; i < batch->reject_count; i++)
@@ -47,10 +78,25 @@ static struct end find_start(const struct ingest *ingest, const struct partition
 
 		if (move->partition == partition->partition &&
 			strcmp(move->topic, partition->topic) == 0)
-			return (struct end){ move->next, move->last_offset, move->last_timestamp };
+			return (struct end){ move->next, move->last_offset, move->last_timestamp,
+				move->last_digest, NULL };
 	}
 	return (struct end){ partition->table_next, partition->table_last_offset,
-		partition->table_last_timestamp };
+		partition->table_last_timestamp, partition->table_last_digest, NULL };
+}
+
+/* One digest a partition and batch. A record that was stored after all is in no batch any more; its digest is in the
+ * table. */
+static void digest(struct ingest *ingest, struct end *end, const struct end *start)
+{
+	struct collector *collector = &ingest->collector;
+
+	if (end->last != NULL)
+		end->last_digest =
+			log_digest_of(collector->digester, &collector->digested, end->last);
+	else if (!end->last_digest.known && end->last_offset == start->last_offset &&
+		 end->last_timestamp == start->last_timestamp)
+		end->last_digest = start->last_digest;
 }
 
 static void fill_move(struct batch_move *move, const struct partition *partition,
@@ -64,6 +110,8 @@ static void fill_move(struct batch_move *move, const struct partition *partition
 	move->next = then->next;
 	move->last_offset = then->last_offset;
 	move->last_timestamp = move->last_offset < 0 ? -1 : then->last_timestamp;
+	move->last_digest = then->last_digest;
+	move->last_digest.known = move->last_offset >= 0 && then->last_digest.known;
 	move->read_to = end->next;
 }
 
@@ -84,6 +132,7 @@ int moves_build(struct ingest *ingest, struct err *err)
 		if (move == NULL)
 			return err_memory(err);
 		start = find_start(ingest, partition);
+		digest(ingest, &end, &start);
 		fill_move(move, partition, &start, &end);
 	}
 	return 0;
@@ -101,6 +150,7 @@ void moves_note(struct ingest *ingest, const struct batch *batch)
 		partition->table_next = move->next;
 		partition->table_last_offset = move->last_offset;
 		partition->table_last_timestamp = move->last_timestamp;
+		partition->table_last_digest = move->last_digest;
 		partition->forced = false;
 		partition->rewound = false;
 		partition->stored = move->read_to;

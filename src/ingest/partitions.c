@@ -158,6 +158,7 @@ void partition_keep(struct partition *partition)
 	partition->table_next = old.table_next;
 	partition->table_last_offset = old.table_last_offset;
 	partition->table_last_timestamp = old.table_last_timestamp;
+	partition->table_last_digest = old.table_last_digest;
 	partition->epoch = old.epoch;
 	partition->forced = old.forced;
 }
@@ -167,6 +168,7 @@ void partition_note_row(struct partition *partition, const struct watermark *row
 	partition->table_next = row->next_offset;
 	partition->table_last_offset = row->last_offset;
 	partition->table_last_timestamp = row->last_timestamp;
+	partition->table_last_digest = row->last_digest;
 	partition->epoch = row->epoch;
 	partition->forced = row->forced;
 }
@@ -185,7 +187,10 @@ void partition_look_back(struct partition *partition)
 	partition->verify_offset = offset;
 	partition->verify_timestamp =
 		read ? partition->last_timestamp : partition->table_last_timestamp;
-	if (partition->verify_timestamp < 0)
+	partition->verify_digest = offset == partition->table_last_offset
+					   ? partition->table_last_digest
+					   : partition->last_digest;
+	if (partition->verify_timestamp < 0 && !partition->verify_digest.known)
 		partition->verify_offset = -1;
 }
 

@@ -51,6 +51,7 @@ struct partition {
 	int64_t table_next;        /* -1 = NULL */
 	int64_t table_last_offset; /* -1 = NULL */
 	int64_t table_last_timestamp;
+	struct log_digest table_last_digest;
 	int64_t epoch;
 	bool forced;
 
@@ -58,8 +59,11 @@ struct partition {
 	int64_t next;        /* the next record that counts */
 	int64_t last_offset; /* last record read that counted; -1 = none since `next` was set */
 	int64_t last_timestamp;
-	int64_t verify_offset; /* the record there must carry verify_timestamp; -1 = verified */
+	struct log_digest
+		last_digest;   /* known of a skipped record only, and of what the table has */
+	int64_t verify_offset; /* the record there must carry what follows; -1 = verified */
 	int64_t verify_timestamp;
+	struct log_digest verify_digest;
 	bool alone;     /* decide by the watermark, or by `next` once it is set */
 	bool read_on;   /* decide by `next`: librdkafka lost its place in the log */
 	bool recreated; /* found to be another log while verifying */

@@ -126,6 +126,7 @@ static struct position_facts facts_of(const struct ingest *ingest,
 		.high = answers->high->elems[i].offset,
 		.last_offset = partition->table_last_offset,
 		.last_timestamp = partition->table_last_timestamp,
+		.last_digest = partition->table_last_digest.known,
 		.alone = alone,
 		.recreated = partition->recreated,
 		.reset = consumer_reset_policy(ingest->consumer),
@@ -138,6 +139,7 @@ static void set_verification(struct partition *partition, const struct position_
 	if (position->verify) {
 		partition->verify_offset = facts->last_offset;
 		partition->verify_timestamp = facts->last_timestamp;
+		partition->verify_digest = partition->table_last_digest;
 	} else if (!partition->read_on || position->recreated ||
 		   partition->verify_offset < facts->low) {
 		partition->verify_offset = -1;

@@ -43,7 +43,7 @@ static void start_over(const struct position_facts *facts, struct position *out)
 static void plan_verification(const struct position_facts *facts, struct position *out)
 {
 	if (facts->alone || facts->last_offset < facts->low || facts->last_offset >= facts->high ||
-		facts->last_timestamp < 0)
+		(facts->last_timestamp < 0 && !facts->last_digest))
 		return;
 	if (facts->last_offset >= out->start) {
 		out->verify = true;

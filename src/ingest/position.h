@@ -22,15 +22,16 @@ struct position_facts {
 	int64_t high;        /* end of the log: the next record's offset */
 	int64_t last_offset; /* last record stored, and its timestamp in ms */
 	int64_t last_timestamp;
-	bool alone;     /* the watermark alone decides: moved by hand, or read on */
-	bool recreated; /* known already: the record at last_offset is another one */
+	bool last_digest; /* its digest is known, too */
+	bool alone;       /* the watermark alone decides: moved by hand, or read on */
+	bool recreated;   /* known already: the record at last_offset is another one */
 	enum reset_policy reset;
 };
 
 struct position {
 	int64_t start;  /* the first record that counts */
 	int64_t seek;   /* where to read from: start, or the last record stored */
-	bool verify;    /* the record at last_offset must carry last_timestamp */
+	bool verify;    /* the record at last_offset must carry last_timestamp, and its digest */
 	bool recreated; /* another log under the old name */
 	bool gap;       /* [gap_from, start) was deleted unread */
 	int64_t gap_from;

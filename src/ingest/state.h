@@ -50,6 +50,7 @@ struct collector {
 	struct header *headers;
 	size_t header_room;
 	struct buf encoded;
+	struct buf digested; /* scratch of log_digest_of() */
 };
 
 /* What dispatch has not taken yet, oldest first. */

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "model/gate.h"
+#include "model/log_digest.h"
 #include "model/message.h"
 
 enum row_fate {
@@ -43,7 +44,8 @@ struct batch_move {
 	int64_t next;           /* next_offset after: never lower than expected */
 	int64_t last_offset;    /* last record of the batch, -1 = NULL */
 	int64_t last_timestamp; /* its timestamp in ms, -1 = NULL */
-	int64_t read_to;        /* ingest: where it had been read to, for this batch */
+	struct log_digest last_digest;
+	int64_t read_to; /* ingest: where it had been read to, for this batch */
 };
 
 struct batch {

@@ -35,8 +35,9 @@ struct watermark {
 	int64_t epoch;
 	int64_t last_offset;    /* -1: none */
 	int64_t last_timestamp; /* ms; -1: none */
-	bool forced;            /* inbox.seek() was called: the watermark alone decides */
-	bool mine;              /* owner is this instance */
+	struct log_digest last_digest;
+	bool forced; /* inbox.seek() was called: the watermark alone decides */
+	bool mine;   /* owner is this instance */
 };
 struct watermarks {
 	struct watermark *items;

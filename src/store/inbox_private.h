@@ -37,6 +37,11 @@ struct inbox {
 	struct err odd;      /* the last refusal of a row that its values do not explain */
 };
 
+/* inbox_offsets.last_digest: the offset it belongs to, most significant byte first, and the digest. */
+#define STORED_DIGEST_BYTES (8 + sizeof(((struct log_digest *)0)->bytes))
+void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
+	const struct log_digest *digest);
+
 /* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err);
 void fill_messages(

@@ -175,6 +175,26 @@ static void array_bigint_or_null(struct params *params, int array, int64_t value
 		array_bigint(params, array, value);
 }
 
+void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
+	const struct log_digest *digest)
+{
+	for (int i = 0; i < 8; i++)
+		out[i] = (unsigned char)((uint64_t)last_offset >> (56 - 8 * i));
+	memcpy(out + 8, digest->bytes, sizeof(digest->bytes));
+}
+
+static void add_log_digest(struct params *params, int array, const struct batch_move *move)
+{
+	unsigned char bytes[STORED_DIGEST_BYTES];
+
+	if (!move->last_digest.known) {
+		array_null(params, array);
+		return;
+	}
+	stored_digest(bytes, move->last_offset, &move->last_digest);
+	array_bytes(params, array, (struct bytes){ bytes, sizeof(bytes) });
+}
+
 static void add_moves(struct params *params, const struct batch_move *const *moves, size_t count)
 {
 	int topic = params_array(params, ARRAY_TEXT);
@@ -184,6 +204,7 @@ static void add_moves(struct params *params, const struct batch_move *const *mov
 	int next = params_array(params, ARRAY_BIGINT);
 	int last_offset = params_array(params, ARRAY_BIGINT);
 	int last_timestamp = params_array(params, ARRAY_TIMESTAMP);
+	int last_digest = params_array(params, ARRAY_BYTEA);
 
 	for (size_t i = 0; i < count; i++) {
 		array_text(params, topic, moves[i]->topic);
@@ -193,6 +214,7 @@ static void add_moves(struct params *params, const struct batch_move *const *mov
 		array_bigint(params, next, moves[i]->next);
 		array_bigint_or_null(params, last_offset, moves[i]->last_offset);
 		array_timestamp(params, last_timestamp, moves[i]->last_timestamp);
+		add_log_digest(params, last_digest, moves[i]);
 	}
 }
 

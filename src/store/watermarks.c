@@ -18,6 +18,21 @@ static int64_t int_or_none(const struct rows *rows, int row, int column)
 	return rows_is_null(rows, row, column) ? -1 : rows_int(rows, row, column);
 }
 
+/* Of another offset it is when a sidecar of an older version, which does not know it, or a hand moved the row. */
+static struct log_digest read_digest(const struct rows *rows, int row, int64_t last_offset)
+{
+	unsigned char bytes[STORED_DIGEST_BYTES];
+	struct log_digest digest = { .known = false };
+	struct bytes found = rows_bytes(rows, row, 8);
+
+	if (last_offset < 0 || found.data == NULL || found.length != sizeof(bytes))
+		return digest;
+	memcpy(digest.bytes, (const char *)found.data + 8, sizeof(digest.bytes));
+	stored_digest(bytes, last_offset, &digest);
+	digest.known = memcmp(bytes, found.data, sizeof(bytes)) == 0;
+	return digest;
+}
+
 static int read_watermark(
 	const struct inbox *inbox, const struct rows *rows, int row, struct watermark *out)
 {
@@ -31,6 +46,7 @@ static int read_watermark(
 		.forced = rows_bool(rows, row, 6),
 		.mine = rows_int(rows, row, 7) == inbox->instance,
 	};
+	out->last_digest = read_digest(rows, row, out->last_offset);
 	return out->topic == NULL ? FAULT_MEMORY : 0;
 }
 

@@ -1,5 +1,7 @@
 """Where reading starts: the database knows, whatever happened to Kafka's offsets or its topics."""
 
+import time
+
 import pytest
 
 from support.scripts import always, DONE
@@ -202,3 +204,68 @@ def test_partitions_added_later_are_read(start_inboxd, kafka_server, streams, ma
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"p{number}")],
                                   "partition": number} for number in range(3)])
     inbox.wait_stored(3, timeout=60)
+
+
+CONSTANT = int(time.time() * 1000)  # in each record, as producers do that take the time of their batch
+
+
+def produce_constant(streams, topic, word, count):
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"{word}{number}")], "partition": 0,
+                                  "timestamp": CONSTANT} for number in range(count)])
+
+
+def create_again(streams, topic):
+    streams.delete(topic)
+    streams.create(topic, 1)
+
+
+@pytest.fixture
+def constant(inboxd, streams, topic, inbox):
+    """A stopped sidecar that has stored ten records of one timestamp."""
+    produce_constant(streams, topic, "first", 10)
+    inbox.wait_stored(10)
+    assert inboxd.stop() == 0
+    return inboxd
+
+
+def test_a_topic_created_again_with_the_same_timestamps_is_recognised(constant, streams, topic, inbox):
+    create_again(streams, topic)
+    produce_constant(streams, topic, "second", 20)
+    constant.start()
+    inbox.wait_stored(30)
+    assert "topic_recreated" in constant.stderr
+
+
+def test_it_is_recognised_by_a_record_that_was_skipped(start_inboxd, streams, topic, inbox):
+    sidecar = start_inboxd(topics={topic: {"accept": ["wanted"]}})
+
+    def produce(word, count):
+        streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"{word}{number}"), ("type", "other")],
+                                      "partition": 0, "timestamp": CONSTANT} for number in range(count)])
+
+    produce("first", 10)
+    eventually(lambda: inbox.offsets().get((topic, 0)) == 10)
+    assert sidecar.stop() == 0
+    create_again(streams, topic)
+    produce("second", 20)
+    sidecar.start()
+    eventually(lambda: inbox.offsets()[topic, 0] == 20)
+    assert "topic_recreated" in sidecar.stderr
+
+
+def test_the_same_log_with_the_same_timestamps_is_read_on(constant, streams, topic, inbox):
+    produce_constant(streams, topic, "later", 5)
+    constant.start()
+    inbox.wait_stored(15)
+    assert "topic_recreated" not in constant.stderr
+
+
+@pytest.mark.parametrize("change", ["last_digest = NULL", "last_offset = 4, last_timestamp = last_timestamp"])
+def test_a_digest_that_is_not_of_the_last_record_says_nothing(constant, streams, topic, inbox, change):
+    """An older version, or a hand, has moved the watermark and left it."""
+    inbox.execute(f"UPDATE inbox.inbox_offsets SET next_offset = CASE WHEN '{change}' LIKE '%%= 4%%' THEN 5"
+                  f" ELSE next_offset END, {change} WHERE kafka_partition = 0")
+    produce_constant(streams, topic, "later", 5)
+    constant.start()
+    inbox.wait_stored(15)
+    assert "topic_recreated" not in constant.stderr
