@@ -1,6 +1,7 @@
 /* See check.h. A table of tests; each says what it found or what to do. */
 #include "check.h"
 
+#include "admin/http_check.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "check_print.h"
@@ -88,6 +89,11 @@ static int check_socket(const struct config *config, struct buf *found, struct e
 	return 0;
 }
 
+static int check_http(const struct config *config, struct buf *found, struct err *err)
+{
+	return http_check(config, found, err) == 0 ? 0 : FAULT_CHECK;
+}
+
 static int check_kafka(const struct config *config, struct buf *found, struct err *err)
 {
 	return ingest_check(config, found, err);
@@ -113,7 +119,7 @@ static int check_binding(const struct config *config, struct buf *found, struct 
 	return r == 0 ? 0 : FAULT_CHECK;
 }
 
-enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, CHECKS };
+enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, HTTP, CHECKS };
 
 #define NEEDS(id) (1u << (id))
 
@@ -133,6 +139,7 @@ static const struct {
 	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
 		"grant this user the role inboxd_sidecar" },
 	[SOCKET] = { "socket", check_socket, 0, "correct the settings under socket" },
+	[HTTP] = { "http", check_http, 0, "correct http.listen" },
 };
 
 /* The first of those it needs that is not well; CHECKS: none. */

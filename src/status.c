@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "dispatch/dispatch.h"
+#include "model/headers.h"
 #include "model/meters.h"
 
 void status_show(struct daemon *daemon, struct dispatch *dispatch)
@@ -27,8 +28,9 @@ void status_add(struct buf *json, void *arg)
 	struct daemon *daemon = arg;
 	const struct health *health = &daemon->health;
 
-	buf_addf(json, "{\"version\":\"%s\",\"instance\":%d,\"uptime_s\":%lld", INBOXD_VERSION,
-		atomic_load(&daemon->instance),
+	buf_addf(json, "{\"version\":\"%s\",\"socket\":", INBOXD_VERSION);
+	json_add_string(json, bytes_of(daemon->options.config->socket.path));
+	buf_addf(json, ",\"instance\":%d,\"uptime_s\":%lld", atomic_load(&daemon->instance),
 		(long long)(clock_now_ms() - daemon->started_ms) / 1000);
 	buf_addf(json,
 		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define BACKLOG 64
@@ -52,21 +53,41 @@ static int split(const char *listen, struct address *out, struct err *err)
 	return 0;
 }
 
-static int open_socket(const struct addrinfo *at)
+static int keep(int fd, bool good)
+{
+	int error = errno;
+
+	if (good)
+		return fd;
+	(void)close(fd);
+	errno = error;
+	return -1;
+}
+
+/* Two sockets may be bound to one address while neither listens. */
+static int open_bound(const struct addrinfo *at)
 {
 	int on = 1;
-	int error;
 	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -1;
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
-		return fd;
-	error = errno;
-	(void)close(fd);
-	errno = error;
-	return -1;
+	return keep(fd, bind(fd, at->ai_addr, at->ai_addrlen) == 0);
+}
+
+static int open_listening(const struct addrinfo *at)
+{
+	int fd = open_bound(at);
+
+	return fd < 0 ? -1 : keep(fd, listen(fd, BACKLOG) == 0);
+}
+
+static int open_connected(const struct addrinfo *at)
+{
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? -1 : keep(fd, connect(fd, at->ai_addr, at->ai_addrlen) == 0);
 }
 
 static const char *advice(int error)
@@ -89,17 +110,9 @@ static const char *advice(int error)
 }
 
 /* A name may stand for several addresses (localhost: ::1 and 127.0.0.1); the first that can be
- * listened on is taken. */
-static int open_first(const struct addrinfo *addresses)
-{
-	int fd = -1;
-
-	for (const struct addrinfo *at = addresses; at != NULL && fd < 0; at = at->ai_next)
-		fd = open_socket(at);
-	return fd;
-}
-
-int http_listen(const char *listen, int *fd, struct err *err)
+ * opened is taken. Positive: the errno of the last. */
+static int open_first(
+	const char *listen, int (*open_one)(const struct addrinfo *at), int *fd, struct err *err)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
 	struct address address;
@@ -107,6 +120,7 @@ int http_listen(const char *listen, int *fd, struct err *err)
 	int error;
 	int r = split(listen, &address, err);
 
+	*fd = -1;
 	if (r < 0)
 		return r;
 	r = getaddrinfo(address.host, address.port, &hints, &found);
@@ -114,15 +128,49 @@ int http_listen(const char *listen, int *fd, struct err *err)
 		return err_set(err, FAULT_SOCKET,
 			"http.listen: cannot resolve '%s': %s; write an IP address instead",
 			address.host, gai_strerror(r));
-	*fd = open_first(found);
+	for (const struct addrinfo *at = found; at != NULL && *fd < 0; at = at->ai_next)
+		*fd = open_one(at);
 	error = errno;
 	freeaddrinfo(found);
-	if (*fd < 0)
-		return err_set(err, FAULT_SOCKET,
-			"http.listen: cannot listen on %s: %s; %s, or leave it empty "
-			"to do without HTTP",
-			listen, strerror(error), advice(error));
-	return 0;
+	return *fd < 0 ? error : 0;
+}
+
+static int cannot_listen(const char *listen, int error, struct err *err)
+{
+	(void)err_set(
+		err, FAULT_SOCKET, "http.listen: cannot listen on %s: %s", listen, strerror(error));
+	return err_advise(err, "%s, or leave it empty to do without HTTP", advice(error));
+}
+
+int http_listen(const char *listen, int *fd, struct err *err)
+{
+	int r = open_first(listen, open_listening, fd, err);
+
+	return r > 0 ? cannot_listen(listen, r, err) : r;
+}
+
+int http_listen_try(const char *listen, struct err *err)
+{
+	int fd;
+	int r = open_first(listen, open_bound, &fd, err);
+
+	if (r == 0)
+		(void)close(fd);
+	if (r == EADDRINUSE)
+		return HTTP_LISTEN_TAKEN;
+	return r > 0 ? cannot_listen(listen, r, err) : r;
+}
+
+int http_connect(const char *listen, int timeout_ms)
+{
+	const struct timeval most = { timeout_ms / 1000, timeout_ms % 1000 * 1000L };
+	int fd;
+
+	if (open_first(listen, open_connected, &fd, NULL) != 0)
+		return -1;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	return fd;
 }
 
 int http_listen_port(int fd)

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import signal
+import socket
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_check_as_json_is_one_object_with_the_values_and_every_check(make_inboxd
     done = sidecar.command("check", "--json", "--set", "retry.max_attempts=5")
     assert done.returncode == 0, done.stdout + done.stderr
     checks = checks_of(done)
-    assert list(checks) == ["kafka", "postgres", "schema", "privileges", "binding", "socket"]
+    assert list(checks) == ["kafka", "postgres", "schema", "privileges", "binding", "socket", "http"]
     assert {(check["result"], check["advice"]) for check in checks.values()} == {("ok", None)}
     assert "1 broker, group" in checks["kafka"]["text"]
     values = {line["key"]: line for line in json.loads(done.stdout)["configuration"]}
@@ -178,12 +179,41 @@ def test_check_as_json_says_what_is_wrong_and_what_to_do_apart(make_inboxd):
     checks = checks_of(done)
     assert {name: check["result"] for name, check in checks.items()} == {
         "kafka": "ok", "postgres": "ok", "schema": "failed", "privileges": "skipped", "binding": "skipped",
-        "socket": "failed"}
+        "socket": "failed", "http": "ok"}
     assert checks["schema"]["advice"] == "run `inboxd migrate`, or correct inbox.schema"
     assert checks["socket"]["text"] == "socket.path: there is no directory /no/such/directory"
     assert "install -d" in checks["socket"]["advice"]
     assert checks["privileges"] == {"name": "privileges", "result": "skipped", "advice": None,
                                     "text": "not tried: it needs schema"}
+
+
+def http_of(sidecar, *options, code=0):
+    done = sidecar.command("check", "--json", *options)
+    assert done.returncode == code, done.stdout + done.stderr
+    return checks_of(done)["http"]
+
+
+def test_check_beside_its_running_sidecar_finds_the_port_taken_by_that(inboxd):
+    listen = inboxd.configuration["http"]["listen"]
+    assert http_of(inboxd) == {"name": "http", "result": "ok", "advice": None,
+                               "text": f"{listen} is listened on by the inboxd of this configuration"}
+    other = http_of(inboxd, "--set", f"socket.path={inboxd.directory}/other.sock", code=6)
+    assert (other["result"], other["text"]) == (
+        "failed", f"http.listen: an inboxd with another socket.path listens on {listen} already")
+    assert inboxd.stop() == 0
+    assert http_of(inboxd)["text"] == f"{listen} can be listened on"
+    assert "off" in http_of(inboxd, "--set", "http.listen=")["text"]
+
+
+def test_check_fails_when_another_program_has_the_port(make_inboxd):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        listen = f"127.0.0.1:{silent.getsockname()[1]}"
+        http = http_of(sidecar, "--set", f"http.listen={listen}", code=6)
+    assert http["text"] == f"http.listen: another program listens on {listen} already"
+    assert http["advice"].startswith("choose a free port")
+    assert "no such address" in http_of(sidecar, "--set", "http.listen=192.0.2.1:9464", code=6)["advice"]
 
 
 @pytest.mark.parametrize("options, code, failed", [
@@ -208,7 +238,7 @@ def test_check_is_one_row_a_check_and_says_each_fault_once(make_inboxd, name):
         assert row[:19].strip() == "" or (row[6], row[18]) == (" ", " "), row
         assert row[19] != " ", row
     assert [row.split()[1] for row in rows if row[0] != " "] == [
-        "kafka", "postgres", "schema", "privileges", "binding", "socket"]
+        "kafka", "postgres", "schema", "privileges", "binding", "socket", "http"]
     for words in (f'"{name}.a" does not exist', f'"{name}.b" does not exist', "there is no directory", "inboxd migrate"):
         assert done.stdout.count(words) == 1, done.stdout
 
