@@ -6,6 +6,7 @@
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
 -- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number, $12 since
 -- when to look, for each partition (NULL = ever): before that there is nothing in the index but rows that are gone.
+-- $13 rows that stay as they are, for PostgreSQL refuses them (store/probe.c).
 -- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: what is locked
 -- now is somebody's business, and comes again.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
@@ -31,6 +32,7 @@ WITH lease AS MATERIALIZED (
         FROM inbox.inbox_messages d
         WHERE d.topic = p.topic AND d.kafka_partition = p.kafka_partition
           AND d.available_at > '-infinity' AND d.available_at >= p.since AND d.available_at <= now()
+          AND d.seq <> ALL ($13::bigint[])
         ORDER BY d.available_at, d.seq
         LIMIT $4::int
         FOR UPDATE SKIP LOCKED) m

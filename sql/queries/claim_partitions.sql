@@ -3,7 +3,7 @@
 -- offset is taken: it ends at a row that waits for its retry, is wanted by nobody, or is locked.
 -- Caller: store/claims.c. Index: inbox_messages_position.
 -- $1 own id, $2 topics, $3 partitions, $4 ignored, $5 most rows a partition, $6 most bytes,
--- $7..$10 subscriptions and $11 the claim's number, as in claim_due. Holds the own lease as claim_due does.
+-- $7..$10 subscriptions $11 the claim's number and $12 rows to leave, as in claim_due. Holds the own lease as claim_due does.
 -- As there, the answer says whether the byte budget left rows behind, and a delivery_count at its end is the row's end.
 WITH lease AS MATERIALIZED (
     SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
@@ -47,7 +47,7 @@ WITH lease AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT waiting.*,
            bool_and((waiting.available_at = 'infinity' OR waiting.available_at <= now())
-                    AND waiting.seq IN (SELECT seq FROM free) AND kind.wanted)
+                    AND waiting.seq IN (SELECT seq FROM free) AND waiting.seq <> ALL ($12::bigint[]) AND kind.wanted)
                OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS unbroken,
            row_number() OVER (PARTITION BY lane ORDER BY kafka_offset, seq) AS n,
            count(*) OVER (PARTITION BY lane) AS rows

@@ -3,9 +3,10 @@
  * a verdict waits alone, with growing pauses, for as long as it takes; its message stays claimed and its key held, for
  * the next one must not start before this one is known to the table. Others settle meanwhile.
  */
+#include "dispatch/aside.h"
+
 #include "base/clock.h"
 #include "base/log.h"
-#include "dispatch/core.h"
 
 #define FIRST_PAUSE_MS 1000
 #define LAST_PAUSE_MS  300000

@@ -230,6 +230,33 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
 }
 
+/* A claim that looked for them has found rows over which it would have failed, and left them out. */
+static void note_refused(struct dispatch *dispatch, const struct job *job)
+{
+	struct refused_rows *refused = &dispatch->claimer.refused;
+	int64_t now_ms = clock_now_ms();
+
+	if (job->isolate)
+		refused_rows_probed(refused);
+	refused_rows_failed(refused, false);
+	if (refused->count == 0 && job->without.count == 0)
+		return;
+	for (size_t i = job->without_given; i < job->without.count; i++) {
+		bool first;
+		int64_t pause = refused_rows_note(refused, job->without.items[i], now_ms, &first);
+
+		if (first)
+			log_warn("row_set_aside", LOG_INT("seq", job->without.items[i]),
+				LOG_STR("error", job->err.text),
+				LOG_STR("sqlstate", job->err.state), LOG_INT("retry_in_ms", pause),
+				LOG_STR("next",
+					"it stays waiting, and its key behind it; others are "
+					"claimed"));
+	}
+	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL),
+		(double)refused_rows_each(refused, now_ms, NULL, NULL));
+}
+
 /* The database failed: what the job was about is asked for again later. */
 static void failed(struct dispatch *dispatch, struct job *job)
 {
@@ -240,6 +267,13 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		arrivals_doubt(dispatch);
 	} else if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		open_claims_answered(&dispatch->claimer.open, job->request.number);
+	}
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES)
+		refused_rows_failed(&dispatch->claimer.refused,
+			job->result < 0 && db_error_may_be_row(&job->err));
+	if (job->kind == JOB_SWEEP && db_error_may_be_row(&job->err)) {
+		dispatch->claimer.sweep_page = false; /* the other partitions have their turn */
+		dispatch->claimer.sweep_next++;
 	}
 	if (job->kind == JOB_DUE) {
 		claimer_look_soon(dispatch);
@@ -281,6 +315,8 @@ void claimed_take(struct dispatch *dispatch, struct job *job)
 		dispatch->claimer.claims_under_way--;
 		dispatch->claimer.bytes_asked -= job->request.max_bytes;
 		open_claims_arrived(&dispatch->claimer.open, job->request.number);
+		if (job->result == 0)
+			note_refused(dispatch, job);
 	}
 	if (job->result != 0)
 		failed(dispatch, job);

@@ -44,10 +44,28 @@ void claimer_sweep_soon(struct dispatch *dispatch)
 	claimer_look_soon(dispatch);
 }
 
+static void add_refused(void *arg, int64_t seq)
+{
+	struct job *job = arg;
+
+	(void)refused_seqs_add(&job->without, seq, NULL); /* no memory: it is found again */
+}
+
+static void leave_out(struct dispatch *dispatch, struct job *job, int64_t now_ms)
+{
+	struct refused_rows *refused = &dispatch->claimer.refused;
+
+	job->isolate = refused_rows_should_probe(refused, now_ms);
+	(void)refused_rows_each(refused, now_ms, add_refused, job);
+	job->without_given = job->without.count;
+	job->request.without = &job->without;
+}
+
 static void give_claim(struct dispatch *dispatch, struct job *job)
 {
 	struct claimer *claimer = &dispatch->claimer;
 
+	leave_out(dispatch, job, clock_now_ms());
 	job->lost = atomic_load(&dispatch->options.passage->lost);
 	job->tenure = dispatch->tenure;
 	claimer->claims_under_way++;

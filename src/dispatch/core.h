@@ -37,6 +37,7 @@
 #include "dispatch/notices.h"
 #include "dispatch/open_claims.h"
 #include "dispatch/protocol.h"
+#include "dispatch/refused.h"
 #include "dispatch/worker.h"
 #include "model/event.h"
 #include "model/handover.h"
@@ -145,13 +146,14 @@ struct claimer {
 	size_t claims_under_way; /* JOB_DUE, JOB_LANES */
 	size_t bytes_asked; /* by those: what they may bring at most, but for the last row of each */
 	struct due_starts starts;
-	struct open_claims open; /* those that may still hold rows; counts those given */
-	unsigned halvings;       /* of claim_batch, as long as claims take too long */
-	unsigned in_time;        /* claims that brought something since the last change */
-	bool lanes_last;         /* the last claim was one of lanes: due rows have their turn */
-	bool claimed_last;       /* the last job was a claim: sweeps and gauges have their turn */
-	bool plenty;             /* the last claim of due rows left some behind */
-	bool waits;              /* it found no worker to ask */
+	struct refused_rows refused; /* left out of claims: see refused.h */
+	struct open_claims open;     /* those that may still hold rows; counts those given */
+	unsigned halvings;           /* of claim_batch, as long as claims take too long */
+	unsigned in_time;            /* claims that brought something since the last change */
+	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
+	bool claimed_last; /* the last job was a claim: sweeps and gauges have their turn */
+	bool plenty;       /* the last claim of due rows left some behind */
+	bool waits;        /* it found no worker to ask */
 	bool under_way[JOB_KINDS];
 };
 
@@ -398,20 +400,6 @@ bool settler_is_empty(const struct settler *settler);
 
 /* Gives one of these as a job of its own. */
 bool settler_give_alone(struct dispatch *dispatch, struct entry *entry);
-
-/* aside.c */
-/* PostgreSQL refuses its row, as `said`: its verdict waits alone, its key behind it. */
-void aside_add(struct dispatch *dispatch, struct entry *entry, const struct err *said);
-/* Gives one that is due to a worker. False: none is. */
-bool aside_give_due(struct dispatch *dispatch, int64_t now_ms);
-/* All are tried once more, soon. */
-void aside_hurry(struct dispatch *dispatch);
-/* Whether one is due. */
-bool aside_is_due(const struct settler *settler, int64_t now_ms);
-/* Its verdict is settled, or lost. */
-void aside_end(struct dispatch *dispatch, struct entry *entry);
-/* Its crash count cannot be raised, as `said`: it goes back, to be tried again later. */
-void aside_put_off(struct dispatch *dispatch, struct entry *entry, const struct err *said);
 
 /* claimer.c */
 void claimer_init(struct claimer *claimer);

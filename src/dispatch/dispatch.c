@@ -169,6 +169,7 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->aside_gauge =
 		metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "settle", NULL);
 	metric_set(dispatch->aside_gauge, 0); /* what the life before had is not this one's */
+	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL), 0);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg)
@@ -401,6 +402,7 @@ void dispatch_free(struct dispatch *dispatch)
 	holds_fini(&dispatch->holds);
 	open_claims_fini(&dispatch->claimer.open);
 	due_starts_fini(&dispatch->claimer.starts);
+	refused_rows_fini(&dispatch->claimer.refused);
 	routing_free(dispatch->routing);
 	protocol_parser_free(dispatch->parser);
 	event_renderer_free(dispatch->renderer);

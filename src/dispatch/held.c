@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "dispatch/aside.h"
 #include "dispatch/core.h"
 
 static void publish_low_seq(struct dispatch *dispatch)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "dispatch/aside.h"
 #include "dispatch/company.h"
 #include "dispatch/core.h"
 

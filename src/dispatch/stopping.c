@@ -5,6 +5,7 @@
  */
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "dispatch/aside.h"
 #include "dispatch/core.h"
 
 #define LAST_SETTLES_MS 1000 /* before the deadline, kept for settling what was cut off */

@@ -48,6 +48,7 @@ void job_free(struct job *job)
 	free(job->entries);
 	free(job->held);
 	free(job->states);
+	refused_seqs_fini(&job->without);
 	claimed_fini(&job->claimed);
 	parked_page_fini(&job->page);
 	free(job);
@@ -77,7 +78,12 @@ static int run_raise(struct db *db, struct job *job)
 static int run_due(struct db *db, struct job *job)
 {
 	const struct claim_partitions partitions = { job->partitions, job->count };
+	int r = 0;
 
+	if (job->isolate)
+		r = claims_probe_due(db, &job->request, &partitions, &job->without, &job->err);
+	if (r != 0)
+		return r;
 	return claims_due(db, &job->request, &partitions, &job->claimed, &job->err);
 }
 
@@ -85,8 +91,14 @@ static int run_lanes(struct db *db, struct job *job)
 {
 	const struct claim_lanes lanes = { job->lanes, job->count };
 
+	int r = 0;
+
 	if (job->request.ordering == ORDERING_PARTITION)
 		return run_due(db, job);
+	if (job->isolate)
+		r = claims_probe_lanes(db, &job->request, &lanes, &job->without, &job->err);
+	if (r != 0)
+		return r;
 	return claims_lanes(db, &job->request, &lanes, &job->claimed, &job->err);
 }
 

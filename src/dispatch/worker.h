@@ -39,7 +39,9 @@ struct job {
 	size_t count;                       /* partitions, lanes, rows or held */
 	struct claim_lane *lanes;
 	struct settle_row *rows;
-	bool isolate;           /* JOB_SETTLE: rows that are refused alone do not fail it */
+	bool isolate; /* JOB_SETTLE, and claims: rows that are refused alone do not fail it */
+	struct refused_seqs without; /* a claim: rows it leaves out; it adds those that it finds */
+	size_t without_given;
 	struct entry **entries; /* behind the rows; not the worker's business */
 	int64_t *held;          /* JOB_HOLDS: rising */
 	uint64_t after;         /* JOB_SWEEP: where the page starts */

@@ -109,3 +109,45 @@ int add_subscriptions(struct params *params, const struct routing *routing, stru
 	add_wishes(params, &wishes);
 	return 0;
 }
+
+void add_lanes(struct params *params, const struct claim_lanes *lanes)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int hash = params_array(params, ARRAY_BYTEA);
+
+	for (size_t i = 0; i < lanes->count; i++) {
+		array_text(params, topic, lanes->items[i].topic);
+		array_int(params, partition, lanes->items[i].partition);
+		add_hash(params, hash, lanes->items[i].key_hash);
+	}
+}
+
+void add_seqs_without(struct params *params, const struct refused_seqs *without)
+{
+	int seq = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; without != NULL && i < without->count; i++)
+		array_bigint(params, seq, without->items[i]);
+}
+
+void refused_seqs_fini(struct refused_seqs *seqs)
+{
+	free(seqs->items);
+	*seqs = (struct refused_seqs){ NULL };
+}
+
+int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err)
+{
+	if (seqs->count == seqs->room) {
+		size_t room = seqs->room == 0 ? 16 : seqs->room * 2;
+		int64_t *items = realloc(seqs->items, room * sizeof(*items));
+
+		if (items == NULL)
+			return err_memory(err);
+		seqs->items = items;
+		seqs->room = room;
+	}
+	seqs->items[seqs->count++] = seq;
+	return 0;
+}

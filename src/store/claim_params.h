@@ -5,6 +5,9 @@
 #include "store/claims.h"
 
 void add_partitions(struct params *params, const struct claim_partition *partitions, size_t count);
+void add_lanes(struct params *params, const struct claim_lanes *lanes);
+/* NULL: none. */
+void add_seqs_without(struct params *params, const struct refused_seqs *without);
 /* Four arrays: topic, type, kind, open; the most specific subscription first. NULL routing: nobody
  * wants anything. FAULT_MEMORY. */
 int add_subscriptions(struct params *params, const struct routing *routing, struct err *err);

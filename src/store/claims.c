@@ -202,6 +202,7 @@ static int claim_runs(struct db *db, const struct claim_request *request,
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
 	params_bigint(&params, request->number);
+	add_seqs_without(&params, request->without);
 	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
 
@@ -222,20 +223,8 @@ int claims_due(struct db *db, const struct claim_request *request,
 	params_bool(&params, request->ordering == ORDERING_KEY);
 	params_bigint(&params, request->number);
 	add_since(&params, request, partitions->count);
+	add_seqs_without(&params, request->without);
 	return r != 0 ? r : run_claim(db, &statement, out, err);
-}
-
-static void add_lanes(struct params *params, const struct claim_lanes *lanes)
-{
-	int topic = params_array(params, ARRAY_TEXT);
-	int partition = params_array(params, ARRAY_INT);
-	int hash = params_array(params, ARRAY_BYTEA);
-
-	for (size_t i = 0; i < lanes->count; i++) {
-		array_text(params, topic, lanes->items[i].topic);
-		array_int(params, partition, lanes->items[i].partition);
-		add_hash(params, hash, lanes->items[i].key_hash);
-	}
 }
 
 int claims_lanes(struct db *db, const struct claim_request *request,
@@ -251,6 +240,7 @@ int claims_lanes(struct db *db, const struct claim_request *request,
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
 	params_bigint(&params, request->number);
+	add_seqs_without(&params, request->without);
 	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
 

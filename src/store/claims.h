@@ -30,6 +30,15 @@ struct claim_lanes {
 	size_t count;
 };
 
+/* Rows that PostgreSQL refuses to have claimed. */
+struct refused_seqs {
+	int64_t *items;
+	size_t count;
+	size_t room;
+};
+void refused_seqs_fini(struct refused_seqs *seqs);
+int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err);
+
 struct claim_request {
 	int32_t instance;
 	enum ordering ordering;
@@ -40,6 +49,7 @@ struct claim_request {
 	/* claims_due: for each partition since when rows are looked for, ms since 1970 by PostgreSQL's clock; -1, or
 	 * NULL for all: ever. Not for ORDERING_PARTITION. */
 	const int64_t *since;
+	const struct refused_seqs *without; /* rows that stay as they are; NULL = none */
 };
 
 struct claimed_row {
@@ -68,6 +78,14 @@ int claims_due(struct db *db, const struct claim_request *request,
 /* Claims the unbroken run at the head of these keys, parked rows too. */
 int claims_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct claimed *out, struct err *err);
+
+/* Finds rows of which one may be why claims failed (db_error_may_be_row()): tries those that the claim would take first,
+ * halving them, and changes nothing. What PostgreSQL refuses alone is added to `out`, in which there may be rows to leave
+ * out; `err` keeps what was said of the last one. A fault when each of several is refused: then it is not the rows. */
+int claims_probe_due(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err);
+int claims_probe_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
 
 /* One page of a sweep through the keys of a partition that have waiting rows. */
 struct parked_page {

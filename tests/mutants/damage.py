@@ -7,6 +7,7 @@ SEQUENCES = "sql/test_store_sequences.c::"
 RUNNING = "system/test_sequences.py::"
 SETTLE = "sql/test_store_settle.c::"
 INSTANCE = "sql/test_store_instance.c::"
+CLAIMS = "sql/test_store_claims.c::"
 REFUSED = "system/test_refused_rows.py::"
 
 MUTANTS = [
@@ -91,4 +92,22 @@ MUTANTS = [
     mutant("E8", "rescue stops at a refused row",
            edit("src/store/rescue.c", "walk->refused == REFUSED_MOST", "walk->refused == 0"),
            tests=[INSTANCE + "a_row_that_is_refused_keeps_no_other_from_being_rescued"]),
+    mutant("E8", "a claim never looks for the row that is refused",
+           edit("src/dispatch/claimer.c", "job->isolate = refused_rows_should_probe(refused, now_ms);", "(void)refused_rows_should_probe;"),
+           tests=[REFUSED + "test_a_row_whose_claim_is_refused_waits_and_the_others_are_claimed[key]"]),
+    mutant("E8", "a claim of due rows takes what is to be left out",
+           edit("sql/queries/claim_due.sql", "AND d.seq <> ALL ($13::bigint[])", "AND $13::bigint[] IS NOT NULL"),
+           tests=[CLAIMS + "a_row_whose_claim_is_refused_is_found_and_left_with_its_key"]),
+    mutant("E8", "a claim of keys takes what is to be left out",
+           edit("sql/queries/claim_lanes.sql", "AND waiting.seq <> ALL ($12::bigint[])", "AND $12::bigint[] IS NOT NULL"),
+           tests=[CLAIMS + "the_first_of_a_key_is_found_when_its_claim_is_refused"]),
+    mutant("E8", "a claim of partitions takes what is to be left out",
+           edit("sql/queries/claim_partitions.sql", "AND waiting.seq <> ALL ($12::bigint[])", "AND $12::bigint[] IS NOT NULL"),
+           tests=[CLAIMS + "in_an_ordered_partition_what_is_behind_a_refused_row_waits"]),
+    mutant("E8", "rows are left out when each is refused",
+           edit("src/store/probe.c", "probe->refused == count && count > 1 ? FAULT_DATABASE : 0", "0"),
+           tests=[CLAIMS + "when_each_claim_is_refused_no_row_is_left_out"]),
+    mutant("E8", "what is left out is never tried again",
+           edit("src/dispatch/refused.c", "\treturn rows->again || rows->failures", "\treturn rows->failures"),
+           tests=["unit/test_refused.c::a_row_is_left_out_for_longer_each_time_and_looked_for_in_between"]),
 ]

@@ -96,13 +96,17 @@ def test_every_statement_finds_its_index(db, full):
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)
     for rows in (10, 500, 5000):
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4)
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, False, 1, ["2000-01-01Z"] * 4)
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4, [])
+        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, False, 1, ["2000-01-01Z"] * 4, [])
     for count in (1, 50):
         lanes = hashes(db, count)
         expect("inbox_messages_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), lanes, 100,
-               10**9, *ALL, 1)
-    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL, 1)
+               10**9, *ALL, 1, [])
+        expect("inbox_messages_key", "probe_lanes", ["orders"] * len(lanes), [0] * len(lanes), lanes, 100, [])
+    expect("inbox_messages_claim", "probe_due", *four, 100, [])
+    expect("inbox_messages_position", "probe_partitions", *four, 100, [])
+    expect("inbox_messages_seq_key", "probe_claim", 1, 1, [1, 2])
+    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL, 1, [])
     expect("inbox_messages_key", "find_parked", "orders", 1, b"", 100, *ALL)
     expect("inbox_messages_key", "release_unkeyed", "orders", 1, 100, *ALL)
     expect("inbox_messages_claim", "release_unordered", "orders", 1, 100, *ALL)
@@ -306,7 +310,7 @@ def test_a_look_that_begins_where_the_last_ended_does_not_pass_what_an_old_snaps
         (latest,) = db.execute("SELECT max(available_at) FROM inbox.inbox_messages").fetchone()
         db.execute("UPDATE inbox.inbox_messages SET available_at = NULL")
         db.execute(insert, ["new", 100])
-        first, later = (statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, False, 1, [since])
+        first, later = (statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, False, 1, [since], [])
                         for since in (None, latest))
     assert first.top["Actual Rows"] == later.top["Actual Rows"] == 100
     assert later.pages("inbox_messages_claim") * 5 < first.pages("inbox_messages_claim")
@@ -314,7 +318,7 @@ def test_a_look_that_begins_where_the_last_ended_does_not_pass_what_an_old_snaps
 
 def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
     def claim():
-        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1, [None]).pages()
+        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1, [None], []).pages()
 
     insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition,"
               " kafka_offset, key, payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, {offset},"
@@ -329,4 +333,4 @@ def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
     sweep = statements.explain("find_parked", "orders", 0, b"", 1000, *ALL)
     assert sweep.pages() < 1500
     blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]
-    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL, 1).pages() < 300
+    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL, 1, []).pages() < 300

@@ -606,6 +606,169 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	routing_free(routing);
 }
 
+/* Refuses to have claimed what fits. */
+static void refuse_claims(struct world *world, const char *condition)
+{
+	run_sql(world, "CREATE FUNCTION inbox.refuse_claim() RETURNS trigger LANGUAGE plpgsql AS $$"
+		       " BEGIN RAISE 'not %%', NEW.event_id; END $$");
+	run_sql(world,
+		"CREATE TRIGGER refuse_claim BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		" WHEN (NEW.claimed_by IS NOT NULL AND OLD.available_at IS NOT NULL AND (%s))"
+		" EXECUTE FUNCTION inbox.refuse_claim()",
+		condition);
+}
+
+struct trial {
+	struct claim_partition partition;
+	struct claim_lane lane;
+	struct claim_request request;
+	struct routing *routing;
+	struct refused_seqs without;
+};
+
+static struct trial trial_of(struct world *world, const char *key)
+{
+	struct trial trial = { .partition = { "orders", 0 },
+		.lane = { "orders", 0, hash_of_key(world, key) },
+		.routing = wants(NULL) };
+
+	trial.request = (struct claim_request){ .instance = world->me.id,
+		.ordering = world->ordering,
+		.routing = trial.routing,
+		.max_rows = 10,
+		.max_bytes = 1 << 20,
+		.number = 7 };
+	return trial;
+}
+
+static int probe_due(struct world *world, struct trial *trial)
+{
+	const struct claim_partitions partitions = { &trial->partition, 1 };
+
+	return claims_probe_due(world->db, &trial->request, &partitions, &trial->without, &err);
+}
+
+static int probe_lanes(struct world *world, struct trial *trial)
+{
+	const struct claim_lanes lanes = { &trial->lane, 1 };
+
+	return claims_probe_lanes(world->db, &trial->request, &lanes, &trial->without, &err);
+}
+
+static struct claimed claim_without(struct world *world, struct trial *trial, bool lane)
+{
+	const struct claim_partitions partitions = { &trial->partition, 1 };
+	const struct claim_lanes lanes = { &trial->lane, 1 };
+	struct claimed claimed = { NULL };
+
+	trial->request.without = &trial->without;
+	if (lane)
+		OK(claims_lanes(world->db, &trial->request, &lanes, &claimed, &err));
+	else
+		OK(claims_due(world->db, &trial->request, &partitions, &claimed, &err));
+	return claimed;
+}
+
+static void trial_fini(struct trial *trial)
+{
+	refused_seqs_fini(&trial->without);
+	routing_free(trial->routing);
+}
+
+static int64_t waiting_seq(struct world *world, const char *id, const char *key)
+{
+	return STORED(world, .id = id, .key = key, .place = PLACE_WAIT);
+}
+
+static int64_t first_of(const struct refused_seqs *seqs)
+{
+	return seqs->items == NULL ? 0 : seqs->items[0];
+}
+
+static void a_row_whose_claim_is_refused_is_found_and_left_with_its_key(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+	struct trial trial;
+	int64_t bad;
+
+	(void)waiting_seq(world, "a1", "a");
+	bad = waiting_seq(world, "k1", "k");
+	(void)waiting_seq(world, "k2", "k");
+	(void)waiting_seq(world, "b1", "b");
+	refuse_claims(world, "NEW.event_id = 'k1'");
+	trial = trial_of(world, "k");
+	OK(probe_due(world, &trial));
+	assert_int_equal(trial.without.count, 1);
+	assert_int_equal(first_of(&trial.without), bad);
+	assert_string_equal(err.text, "not k1 [P0001]");
+	assert_int_equal(ask(world, "SELECT count(claimed_by) FROM inbox.inbox_messages"), 0);
+	claimed = claim_without(world, &trial, false);
+	assert_claimed(&claimed, "a1 b1");
+	claimed_fini(&claimed);
+	claimed = claim_without(world, &trial, true);
+	assert_claimed(&claimed, "");
+	claimed_fini(&claimed);
+	trial_fini(&trial);
+}
+
+static void the_first_of_a_key_is_found_when_its_claim_is_refused(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+	struct trial trial;
+
+	(void)STORED(world, .id = "k1", .key = "k", .place = PLACE_PARK);
+	(void)STORED(world, .id = "k2", .key = "k", .place = PLACE_PARK);
+	refuse_claims(world, "NEW.event_id = 'k2'");
+	trial = trial_of(world, "k");
+	OK(probe_due(world, &trial));
+	assert_int_equal(trial.without.count, 0);
+	OK(probe_lanes(world, &trial));
+	assert_int_equal(trial.without.count, 1);
+	OK(probe_lanes(world, &trial));
+	assert_int_equal(trial.without.count, 1);
+	claimed = claim_without(world, &trial, true);
+	assert_claimed(&claimed, "k1");
+	assert_true(claimed.rows[0].followed);
+	claimed_fini(&claimed);
+	trial_fini(&trial);
+}
+
+static void when_each_claim_is_refused_no_row_is_left_out(void **state)
+{
+	struct world *world = *state;
+	struct trial trial;
+
+	(void)waiting_seq(world, "a1", "a");
+	(void)waiting_seq(world, "b1", "b");
+	refuse_claims(world, "true");
+	trial = trial_of(world, "a");
+	assert_int_equal(probe_due(world, &trial), FAULT_DATABASE);
+	assert_string_equal(err.state, "P0001");
+	assert_int_equal(trial.without.count, 0);
+	trial_fini(&trial);
+}
+
+static void in_an_ordered_partition_what_is_behind_a_refused_row_waits(void **state)
+{
+	struct world *world = *state;
+	struct claimed claimed;
+	struct trial trial;
+
+	(void)waiting_seq(world, "a1", "a");
+	(void)waiting_seq(world, "b1", "b");
+	(void)waiting_seq(world, "c1", "c");
+	refuse_claims(world, "NEW.event_id = 'b1'");
+	trial = trial_of(world, "a");
+	OK(probe_due(world, &trial));
+	assert_int_equal(trial.without.count, 1);
+	claimed = claim_without(world, &trial, false);
+	assert_claimed(&claimed, "a1");
+	claimed_fini(&claimed);
+	trial_fini(&trial);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 #define TEST_UNORDERED(function)                                                                   \
 	cmocka_unit_test_setup_teardown(function, world_setup_unordered, world_teardown)
@@ -645,6 +808,12 @@ int main(void)
 		TEST_UNORDERED(without_order_every_parked_row_is_released_when_wanted),
 		TEST(partitions_know_whether_anything_waits),
 		TEST(gauges_count_what_waits_what_is_dead_and_what_nobody_wants),
+		TEST(a_row_whose_claim_is_refused_is_found_and_left_with_its_key),
+		TEST(the_first_of_a_key_is_found_when_its_claim_is_refused),
+		TEST(when_each_claim_is_refused_no_row_is_left_out),
+		cmocka_unit_test_setup_teardown(
+			in_an_ordered_partition_what_is_behind_a_refused_row_waits,
+			world_setup_by_partition, world_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,11 +66,15 @@ static void begin_to_advance(struct world *world)
 
 	(void)snprintf(sql, sizeof(sql), "SELECT * FROM %s.advance_sequences()", world->schema);
 	assert_int_equal(PQsendQuery(world->psql, sql), 1);
-	while (strcmp(run_other(world,
-			      "DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_locks WHERE NOT granted"
-			      " AND relation = 'inbox.inbox_messages'::regclass); END $$"),
-		       "") != 0)
+	for (int tries = 0;
+		strcmp(run_other(world, "DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_locks"
+					" WHERE NOT granted AND relation ="
+					" 'inbox.inbox_messages'::regclass); END $$"),
+			"") != 0;
+		tries++) {
+		assert_true(tries < 1000);
 		(void)usleep(10000);
+	}
 }
 
 /* It has looked, and waits for a transaction in which the sequence goes far ahead. */

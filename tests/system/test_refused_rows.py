@@ -6,6 +6,7 @@ import pytest
 
 from support.scripts import always, DONE
 from support.wait import eventually
+from support.wire import retry
 
 REFUSE = """
 CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -90,3 +91,22 @@ def test_a_verdict_that_waits_alone_does_not_delay_a_stop(inboxd, handler, strea
     inboxd.start()
     handler(inboxd, always(DONE))
     inbox.wait_processed(2)
+
+
+@pytest.mark.parametrize("ordering", ["key", "none"])
+def test_a_row_whose_claim_is_refused_waits_and_the_others_are_claimed(
+        start_inboxd, handler, streams, topic, inbox, ordering):
+    inboxd = start_inboxd(inbox={"ordering": ordering})
+    refuse(inbox, "NEW.event_id = 'bad' AND NEW.claimed_by IS NOT NULL AND OLD.available_at IS NOT NULL", event="UPDATE")
+    client = handler(inboxd, lambda delivery: retry(0) if delivery.attempt == 1 else DONE)
+    streams.events(topic, ["bad", "behind"], key=lambda one: b"k")
+    streams.events(topic, [f"good{n}" for n in range(30)], key=lambda one: one.encode())
+    inbox.wait_processed(30 if ordering == "key" else 31)
+    eventually(lambda: inboxd.metric("inboxd_rows_set_aside", operation="claim") == 1)
+    said = [line for line in inboxd.stderr.splitlines() if "row_set_aside" in line]
+    assert len(said) == 1 and f"seq={inbox.message('bad')['seq']} " in said[0]
+    inbox.execute(ALLOW)
+    inbox.wait_processed(32)
+    if ordering == "key":
+        assert [one for one in client.event_ids if one in ("bad", "behind")] == ["bad", "bad", "behind", "behind"]
+    eventually(lambda: inboxd.metric("inboxd_rows_set_aside", operation="claim") == 0)
