@@ -6,6 +6,7 @@ JUDGE = "unit/test_judge.c::"
 GATE = "unit/test_gate.c::"
 ROUTING = "unit/test_routing.c::"
 PROTOCOL = "unit/test_protocol.c::"
+EXAMPLES = "system/test_examples.py::"
 HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
 INSTANCE = "sql/test_store_instance.c::"
@@ -24,7 +25,7 @@ MUTANTS = [
            edit("src/dispatch/suspects.c", "!session->closing && session->alone == NULL &&", "!session->closing &&"),
            tests=[HANDLERS + "test_suspects_of_a_crash_come_back_alone"]),
     mutant("R14", "crashes are not counted before the delivery",
-           edit("src/dispatch/suspects.c", "\tif (entry->raised)\n\t\tdeliver", "\tif (entry != NULL)\n\t\tdeliver"),
+           edit("src/dispatch/suspects.c", "\telse if (entry->raised)\n\t\tdeliver", "\telse if (entry != NULL)\n\t\tdeliver"),
            tests=[HANDLERS + "test_a_message_that_keeps_killing_its_handler_dies_of_it"]),
     mutant("R14", "an answer does not take the count back",
            edit("src/dispatch/judge.c", "\t\t.crash_count = message->crash_count,",
@@ -48,6 +49,23 @@ MUTANTS = [
     mutant("R14", "a snooze may come back at once, for ever",
            edit("src/dispatch/judge.c", "delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS", "delay_ms"),
            tests=["unit/test_judge.c::a_snooze_waits_a_tenth_of_a_second_at_least"]),
+    # E14: the recipe that everybody copies
+    mutant("E14", "a database that is away costs attempts in Python",
+           edit("examples/exactly_once.py", '{"status": "snooze", "delay_ms": 1000}', '{"status": "retry", "delay_ms": 1000}'),
+           tests=[EXAMPLES + "test_effects_happen_once_whatever_becomes_of_the_connection[exactly_once.py]"]),
+    mutant("E14", "a COMMIT that may have taken place is called settled in Python",
+           edit("examples/exactly_once.py", '{"status": "snooze", "delay_ms": 1000}', '{"status": "settled"}'),
+           tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.py]"]),
+    mutant("E14", "a lost connection is used for ever in Python",
+           edit("examples/exactly_once.py", "if database is None or database.closed:", "if database is None:"),
+           tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.py]"]),
+    mutant("E14", "a database that is away costs attempts in C",
+           edit("examples/exactly_once.c", "inbox_delivery_snooze(delivery, 1000);", "inbox_delivery_retry(delivery, 1000, NULL, code);"),
+           tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.c]"]),
+    mutant("E14", "a lost connection is used for ever in C",
+           edit("examples/exactly_once.c", "\t*db = NULL;\n}", "}"),
+           edit("examples/exactly_once.c", "\tPQfinish(*db); /* what", "\t/* what"),
+           tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.c]"]),
     # E5: what routing costs
     mutant("E5", "a snapshot copies the table",
            edit("src/model/routing.c", "copy->routes = routes_share(from->routes);",

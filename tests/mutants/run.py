@@ -53,6 +53,8 @@ class Copy:
         targets = [f"tests/{file.removesuffix('.c')}" for file in files if file.endswith(".c")]
         if any(not file.startswith(("sql/", "unit/")) for file in files):
             targets.append("src/inboxd")
+        if any("test_examples" in file for file in files):
+            targets.append("examples/exactly_once")
         if not targets:
             return None
         done = self._call("ninja", "-C", "build", "-j2", *targets, check=False)

@@ -1,0 +1,214 @@
+"""What the documentation shows, run as it stands against real servers. Each block in C or Python is a part of a file in
+examples/, which the lint compares (tests/lint/rule_examples.py); here those files run, and the blocks of SQL."""
+
+import contextlib
+import itertools
+import json
+import pathlib
+import random
+
+import pytest
+from confluent_kafka import KafkaException
+
+from support.examples import Example, blocks
+from support.proxy import Proxy
+from support.scripts import by_id
+from support.wait import eventually
+from support.wire import dead
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOPIC = "orders"  # the one the examples read
+RUNS = [path.name for path in sorted((ROOT / "examples").glob("*")) if path.suffix in (".c", ".py")
+        and path.name not in ("noop_handler.c", "test_examples.py")]
+WITH_DATABASE = [name for name in RUNS if name.startswith("exactly_once")]
+INVOICES = """
+CREATE TABLE invoices (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint NOT NULL, cents bigint NOT NULL);
+-- As long as somebody says so a COMMIT takes its time.
+CREATE TABLE paused ();
+CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN IF EXISTS (SELECT FROM paused) THEN PERFORM pg_sleep(60); END IF; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON invoices DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION pause()"""
+numbers = itertools.count(random.randrange(1 << 40))  # other processes of the suite make orders, too
+
+
+@pytest.fixture
+def sidecar(start_inboxd, streams, group, request):
+    """It reads the topic of the examples, to which other tests produce as well: from where it ends now."""
+    with contextlib.suppress(KafkaException):  # it is there already
+        streams.create(TOPIC)
+    assert not streams.committed(group, TOPIC)  # asked until the broker knows who coordinates the group
+    streams.set_committed(group, TOPIC, streams.log_end(TOPIC))
+    return start_inboxd(kafka={"topics": [TOPIC]}, **getattr(request, "param", {}))
+
+
+@pytest.fixture
+def example(sidecar, postgres_server, database):
+    """example(file, port=…) -> the program, with the test's database; it must end well."""
+    made = []
+
+    def start(file, port=None):
+        env = {**postgres_server.environment(database), "PGAPPNAME": "example"}
+        made.append(Example(file, sidecar.socket_path, {**env, "PGPORT": str(port or env["PGPORT"])}))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def orders(streams, name):
+    """orders(count, cents=…) -> the ids of that many new orders, which nobody else has."""
+
+    def make(count, cents=1250):
+        new = [f"{name}-{next(numbers)}" for _ in range(count)]
+        streams.produce_many(TOPIC, (
+            {"key": f"{name}-{number % 20}", "headers": [("id", order), ("eventType", "order.created")],
+             "value": json.dumps({"order": int(order.rpartition("-")[2]), "customer": "c", "cents": cents}).encode()}
+            for number, order in enumerate(new)))
+        return new
+
+    return make
+
+
+def wait_processed(inbox, ids, timeout=90):
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.messages WHERE status = 'processed'"
+                                   " AND event_id = ANY (%s)", [ids]) == len(ids),
+               timeout=timeout, what=f"{len(ids)} orders to be processed")
+
+
+@pytest.mark.parametrize("file", [name for name in RUNS if name not in WITH_DATABASE])
+def test_an_example_handles_what_comes_and_leaves_in_order(example, orders, inbox, file):
+    ids = orders(20)
+    program = example(file)
+    wait_processed(inbox, ids)
+    if not file.startswith("loop"):
+        assert program.output, "it prints what it does"
+    assert program.stop() in ((-15, 143) if file == "minimal.py" else (0,))  # the shortest one knows no SIGTERM
+    assert inbox.value("SELECT count(*) FROM inbox.messages WHERE retry_count > 0 AND event_id = ANY (%s)", [ids]) == 0
+
+
+def assert_each_once(inbox, ids):
+    """An invoice for each order, and no attempt spent."""
+    wanted = [int(order.rpartition("-")[2]) for order in ids]
+    assert inbox.query("SELECT event_id, retry_count, crash_count, attempts FROM inbox.messages WHERE event_id = ANY (%s)"
+                       " AND (retry_count > 0 OR crash_count > 0 OR attempts IS NOT NULL)", [ids]) == []
+    made = inbox.query("SELECT order_id, count(*) AS count FROM invoices WHERE order_id = ANY (%s) GROUP BY order_id",
+                       [wanted])
+    assert sorted((row["order_id"], row["count"]) for row in made) == sorted((order, 1) for order in wanted)
+
+
+@pytest.mark.parametrize("file", WITH_DATABASE)
+def test_effects_happen_once_whatever_becomes_of_the_connection(example, postgres, orders, inbox, file):
+    """Ended between two messages, cut when COMMIT has been done, lost with the whole server."""
+    inbox.execute(INVOICES)
+    with Proxy(postgres.port) as proxy:
+        program = example(file, port=proxy.port)
+        ids = orders(20)
+        wait_processed(inbox, ids)
+        proxy.cut()
+        ids += orders(20)
+        wait_processed(inbox, ids)
+        for lost in range(1, 4):
+            proxy.cut_before(b"COMMIT")
+            ids += orders(20)
+            eventually(lambda: proxy.cuts == lost)
+        ids += orders(200)
+        eventually(lambda: inbox.value("SELECT count(*) FROM invoices") > 120)
+        postgres.restart()
+        ids += orders(20)
+        wait_processed(inbox, ids)
+        assert program.stop() == 0
+    assert_each_once(inbox, ids)
+
+
+@pytest.mark.parametrize("file", WITH_DATABASE)
+def test_a_commit_that_is_ended_is_no_attempt(example, orders, inbox, file):
+    """Nobody can tell from outside that it did not take place; "settled" would have said that it did."""
+    inbox.execute(INVOICES)
+    inbox.execute("INSERT INTO paused DEFAULT VALUES")
+    program = example(file)
+    ids = orders(1)
+    committing = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'example' AND wait_event = 'PgSleep'"
+    for last in (False, True):
+        eventually(lambda: inbox.value(committing) == 1)
+        if last:
+            inbox.execute("DELETE FROM paused")
+        inbox.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'example'")
+        eventually(lambda: inbox.value(committing) == 0)
+    wait_processed(inbox, ids)
+    assert_each_once(inbox, ids)
+    assert program.stop() == 0
+
+
+@pytest.mark.parametrize("file", WITH_DATABASE)
+def test_while_the_database_refuses_connections_messages_come_every_second(example, postgres, orders, inbox, file):
+    inbox.execute(INVOICES)
+    with Proxy(postgres.port) as proxy:
+        proxy.refuse()
+        example(file, port=proxy.port)
+        ids = orders(3)
+        eventually(lambda: inbox.value("SELECT coalesce(max(delivery_count), 0) FROM inbox.messages WHERE event_id = ANY (%s)",
+                                       [ids]) >= 3)
+        since = inbox.value("SELECT min(received_at) FROM inbox.messages WHERE event_id = ANY (%s)", [ids])
+        most = inbox.value("SELECT extract(epoch FROM clock_timestamp() - %s)", [since])
+        assert inbox.value("SELECT coalesce(max(delivery_count), 0) FROM inbox.messages WHERE event_id = ANY (%s)", [ids]) <= most + 2
+        proxy.accept()
+        wait_processed(inbox, ids)
+    assert_each_once(inbox, ids)
+
+
+@pytest.mark.parametrize("file", WITH_DATABASE)
+@pytest.mark.parametrize("sidecar", [{"retry": {"max_attempts": 2, "backoff": "10ms"}}], indirect=True)
+def test_what_is_the_fault_of_the_message_spends_its_attempts(example, orders, inbox, file):
+    inbox.execute(INVOICES)
+    example(file)
+    bad = orders(1, cents="much")
+    good = orders(5)
+    wait_processed(inbox, good)
+    row = inbox.wait_status(bad[0], "dead")
+    assert (row["error_code"], row["retry_count"]) == ("22P02", 2)
+    assert_each_once(inbox, good)
+
+
+@pytest.mark.parametrize("file", WITH_DATABASE)
+def test_who_has_lost_its_claim_rolls_back(sidecar, example, orders, inbox, file):
+    """The sidecar is killed while the transaction is open; the next one has given the message back by its end."""
+    inbox.execute(INVOICES)
+    inbox.execute("CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                  " PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;"
+                  "CREATE TRIGGER hold BEFORE INSERT ON invoices FOR EACH ROW EXECUTE FUNCTION hold()")
+    with inbox.connect() as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(4711)")
+        program = example(file)
+        ids = orders(1)
+        eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'example'"
+                                       " AND wait_event = 'advisory'") == 1)
+        sidecar.kill()
+        sidecar.start()
+        eventually(lambda: inbox.message(ids[0])["rescue_count"] == 1)
+    wait_processed(inbox, ids)
+    assert_each_once(inbox, ids)
+    assert program.stop() == 0
+
+
+def test_the_transaction_of_the_documentation_completes_its_message(inboxd, inbox):
+    inbox.execute(INVOICES)
+    inbox.execute("INSERT INTO inbox.inbox_messages (seq, source, event_id, topic, kafka_partition, kafka_offset,"
+                  " claimed_by, delivery_count) OVERRIDING SYSTEM VALUE VALUES (9001, 's', 'x', 'other', 0, 1, 17, 2)")
+    shown = [block for block in blocks(ROOT / "docs/handlers.md", "sql") if "inbox.complete" in block]
+    assert len(shown) == 1
+    inbox.execute(shown[0])
+    assert (inbox.message("x")["status"], inbox.message("x")["result"]) == ("processed", {"invoice": 88})
+    assert inbox.value("SELECT cents FROM invoices WHERE order_id = 17") == 1250
+
+
+def test_the_statements_of_the_readme_do_what_they_say(inboxd, handler, produce, topic, inbox):
+    handler(inboxd, by_id({"A234": [dead("boom", "UPSTREAM")], "B": [dead("boom", "UPSTREAM")]}))
+    for event_id in ("A234", "B"):
+        produce(topic, b"{}", headers={"id": event_id})
+        inbox.wait_status(event_id, "dead")
+    shown, = [block for block in blocks(ROOT / "README.md", "sql") if "inbox.replay" in block]
+    inbox.execute(shown.replace("inbox.replay('orders'", f"inbox.replay('{topic}'"))
+    inbox.wait_processed(2)
