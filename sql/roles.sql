@@ -34,17 +34,18 @@ GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
     inbox.inbox_dead_topic, inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
-    inbox.find_page(jsonb, bigint, int), inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
+    inbox.find_page(jsonb, bigint, int), inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
+    inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.status() TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
 -- Who acts: the functions, which leave a trace, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
     inbox.replay(text, text, text),
-    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text),
+    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint),
     inbox.replay_page(jsonb, bigint, int, text),
     inbox.replay_reject(bigint, text, text, text, text),
     inbox.discard(text, text, text),
-    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text),
+    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint),
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),

@@ -40,6 +40,19 @@ bool op_has_filter(const struct cli *cli);
 /* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
 int op_check_words(const struct cli *cli, struct err *err);
 
+/* --- op_count.c --- */
+
+struct op_counting {
+	const char *name;   /* of the command, for errors of the schema */
+	const char *states; /* that its filter may name, a space between two */
+	const struct buf *filter;
+	bool dropped; /* count those that fit but cannot be replayed: retention has dropped their payload */
+	int64_t most;
+};
+
+/* How many messages behind --after fit, up to `most`. Page by page, each of which is bounded: what fits may be rare. */
+int op_count(const struct op *op, const struct op_counting *what, int64_t *out, struct err *err);
+
 /* --- op_explain.c --- */
 
 /* Puts before a fault of the database what it means for who gave the command, and returns which fault it is then. */

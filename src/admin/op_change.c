@@ -222,20 +222,6 @@ static int change_words(const struct op *op, const struct change *change, struct
 
 /* --- By filter ------------------------------------------------------------------------------------ */
 
-static void add_states(struct params *params, const char *states)
-{
-	int array = params_array(params, ARRAY_TEXT);
-	char word[16];
-
-	for (const char *at = states; *at != '\0'; at += strspn(at, " ")) {
-		int length = (int)strcspn(at, " ");
-
-		(void)snprintf(word, sizeof(word), "%.*s", length, at);
-		array_text(params, array, word);
-		at += length;
-	}
-}
-
 /* What a filter finds. */
 struct counts {
 	int64_t wanted;
@@ -245,20 +231,17 @@ struct counts {
 static int count(const struct op *op, const struct change *change, const struct buf *filter,
 	struct counts *out, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
+	struct op_counting counting = {
+		.name = change->name,
+		.states = change->states,
+		.filter = filter,
+		.most = op->cli->max == 0 ? INT64_MAX : op->cli->max,
+	};
+	int r = op_count(op, &counting, &out->wanted, err);
 
-	params_text(&params, change->name);
-	params_jsonb(&params, (struct bytes){ filter->data, filter->length });
-	add_states(&params, change->states);
-	params_int(&params,
-		op->cli->max == 0 || op->cli->max > INT32_MAX ? INT32_MAX : (int32_t)op->cli->max);
-	params_bigint(&params, op->cli->after);
-	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
-	if (r == 0)
-		*out = (struct counts){ rows_int(rows, 0, 0), rows_int(rows, 0, 1) };
-	return r;
+	counting.dropped = true;
+	counting.most = INT64_MAX;
+	return r == 0 && change == &replay ? op_count(op, &counting, &out->dropped, err) : r;
 }
 
 struct pages {
@@ -266,7 +249,6 @@ struct pages {
 	int64_t wanted;
 	int64_t after;
 	int64_t affected;
-	int64_t seen;
 	bool over;
 };
 

@@ -9,21 +9,23 @@
 #define MOST_COLUMNS  8
 
 /* What is listed. The columns of its query: the cells, the row as JSON, and of a page the seq, of groups how many
- * there are. */
+ * there are; then, where it looks for what fits and may end early, how many rows it looked at and behind which seq
+ * none. Such a one has a row without cells when nothing fits. */
 struct listing {
 	enum query query;
 	bool pages; /* takes --after */
+	bool looks;
 	int cells;
 	const char *titles[MOST_COLUMNS];
 };
 
-static const struct listing messages = { QUERY_OP_LIST, true, 8,
+static const struct listing messages = { QUERY_OP_LIST, true, true, 8,
 	{ "SEQ", "STATUS", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", "ERROR" } };
-static const struct listing groups = { QUERY_OP_GROUPS, false, 7,
+static const struct listing groups = { QUERY_OP_GROUPS, false, false, 7,
 	{ "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
-static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, 5,
+static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
 	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
-static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, 6,
+static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
 	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
 
 static int64_t limit_of(const struct op *op)
@@ -83,16 +85,36 @@ static void tell_of_more(
 		(void)fprintf(stderr, "there are more groups: --limit %" PRId64 "\n", last);
 }
 
+/* On stderr with --json, too: nothing found is not the same as nothing there. */
+static void tell_of_rest(const struct op *op, const struct listing *listing,
+	const struct rows *rows, const struct rows *found)
+{
+	int looked = listing->cells + 2;
+	int last = listing->cells + 3;
+
+	if (!listing->looks || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
+		return;
+	(void)fprintf(stderr,
+		"looked at %" PRId64 " messages, as far as seq %" PRId64
+		": so many do not fit; what is behind: --after %" PRId64 "\n",
+		rows_int(rows, 0, looked), rows_int(rows, 0, last), rows_int(rows, 0, last));
+}
+
 static void print_listing(
 	const struct op *op, const struct listing *listing, const struct rows *rows)
 {
-	if (op->cli->json) {
-		op_print_lines(rows, listing->cells);
+	bool none = listing->looks && rows_is_null(rows, 0, listing->cells + 1);
+	const struct rows *found = none ? NULL : rows;
+
+	if (op->cli->json)
+		op_print_lines(found, listing->cells);
+	else
+		op_print_table(found, listing->titles, listing->cells);
+	if (ferror(stdout) != 0)
 		return;
-	}
-	op_print_table(rows, listing->titles, listing->cells);
-	if (ferror(stdout) == 0)
-		tell_of_more(op, listing, rows);
+	if (!op->cli->json)
+		tell_of_more(op, listing, found);
+	tell_of_rest(op, listing, rows, found);
 }
 
 int op_list(const struct op *op, struct err *err)

@@ -22,7 +22,7 @@ MAY = {
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "find_page", "check_filter", "refuse", "status"}
+LOOKS = {"try_text", "try_json", "error_shape", "find_page", "look_page", "seq_before", "check_filter", "refuse", "status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,

@@ -90,6 +90,24 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert "--after" in graves.command("list", "--limit", "2").stderr
 
 
+def test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all(inboxd, inbox):
+    """A page ends when 100,000 messages did not fit, what fits is behind them."""
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
+                  " processed_at) SELECT 's', 'e' || i, CASE WHEN i > 100002 THEN 'rare' ELSE 'often' END, 't', 0, i, now()"
+                  " FROM generate_series(1, 100003) i")
+    for form in ([], ["--json"]):
+        result = inboxd.command("list", "--type", "rare", *form)
+        assert (result.returncode, "e100003" in result.stdout, len(result.stderr.splitlines())) == (0, False, 1)
+        seq = re.match(r"looked at 100000 messages, as far as seq (\d+): so many do not fit; what is behind: --after \1\n$",
+                       result.stderr)[1]
+        result = inboxd.command("list", "--type", "rare", "--after", seq, *form)
+        assert ("e100003" in result.stdout, result.stderr) == (True, "")
+    assert run(inboxd, "replay", "--status", "processed", "--type", "rare", "--dry-run") == "dry run: replay 1 message\n"
+    assert run(inboxd, "replay", "--status", "processed", "--type", "rare", "--yes") == "1 replayed\n"
+    result = inboxd.command("list", "--limit", "2")
+    assert (len(result.stdout.splitlines()), result.stderr[:18]) == (3, "there may be more:")
+
+
 def test_an_error_that_is_cut_says_so(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, by_id({"fits": [dead(reason="é" * 56, code="UP")], "long": [dead(reason="é" * 57, code="UP")]}))
