@@ -39,9 +39,9 @@ struct incarnation {
 	struct dead_topic *dead_topic;
 };
 
-static int64_t low_seq(void *arg)
+static void bounds(struct bounds *out, void *arg)
 {
-	return dispatch_low_seq(((const struct incarnation *)arg)->dispatch);
+	dispatch_bounds(((struct incarnation *)arg)->dispatch, out);
 }
 
 static int64_t low_claim(void *arg)
@@ -102,7 +102,7 @@ static int make_keeper(struct daemon *daemon, struct incarnation *life, struct e
 		.instance = life->instance.id,
 		.place = daemon->lock.place,
 		.pg_offset_ms = &daemon->pg_offset_ms,
-		.low_seq = low_seq,
+		.bounds = bounds,
 		.low_claim = low_claim,
 		.handlers = handlers,
 		.arg = life,

@@ -1,7 +1,7 @@
 -- Instances that are fenced and whose rows nobody has given back yet. At random: those with a row that stays locked
 -- do not hide the rest.
 -- Caller: store/instance.c, after fencing and with each heartbeat. Index: none (small table).
-SELECT id, low_seq, low_claim FROM inbox.inbox_instances
+SELECT id, greatest(low_seq, low_rest), low_claim FROM inbox.inbox_instances
 WHERE fenced_at IS NOT NULL AND rescued_at IS NULL
 ORDER BY random()
 LIMIT 16

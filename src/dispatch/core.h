@@ -2,7 +2,7 @@
  * Inside dispatch: the one struct its files share. Everything here belongs to the dispatch thread but
  * for the fields marked otherwise. Files, by what they answer:
  *
- *	held.c     what is in memory: arrival, routing, leaving, low_seq
+ *	held.c     what is in memory: arrival, routing, leaving, bounds
  *	holds.c    keys held back while another instance is at them
  *	handlers.c handler groups: who belongs to them, what waits for them
  *	pump.c     who gets what: windows, batches, the least busy connection
@@ -200,8 +200,8 @@ struct dispatch {
 	struct entry_list born; /* in seq order */
 	size_t held;
 	int64_t max_seq;
-	int64_t refused_seq;     /* lowest that no memory was found for; INT64_MAX = none */
-	_Atomic int64_t low_seq; /* any thread */
+	int64_t refused_seq;  /* lowest that no memory was found for; INT64_MAX = none */
+	struct bounds bounds; /* under heartbeat_lock */
 	struct lanes lanes;
 	struct holds holds;
 	STAILQ_HEAD(, arrival) arrivals;
@@ -211,8 +211,8 @@ struct dispatch {
 
 	struct routing *routing;
 	struct handler *handlers;
-	pthread_mutex_t names_lock;
-	struct buf names; /* handlers as JSON; under names_lock */
+	pthread_mutex_t heartbeat_lock; /* of what the keeper reads */
+	struct buf names;               /* handlers as JSON; under heartbeat_lock */
 	struct session_list sessions;
 	size_t session_count;
 	size_t sessions_most;
@@ -259,7 +259,7 @@ bool dispatch_is_stopping(const struct dispatch *dispatch);
 
 /* held.c */
 enum held_origin {
-	HELD_BORN, /* by INSERT: counts for low_seq */
+	HELD_BORN, /* by INSERT: counts for the bounds */
 	HELD_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
 	HELD_CLAIMED,          /* from the table */
 	HELD_CLAIMED_DOUBTFUL, /* from the table, but something older of its key may be on its way back */
@@ -281,6 +281,7 @@ void held_settle(struct dispatch *dispatch, struct entry *entry);
 /* Gives back what is not delivered: of one partition, or with SIZE_MAX of all. */
 void held_return_undelivered(struct dispatch *dispatch, size_t partition);
 struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
+void held_publish_bounds(struct dispatch *dispatch);
 /* Frees everything without settling. */
 void held_drop_all(struct dispatch *dispatch);
 

@@ -124,6 +124,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
+	held_publish_bounds(dispatch);
 	stopping_check(dispatch, now_ms);
 	on_pump(-1, 0, dispatch);
 }
@@ -274,7 +275,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	TAILQ_INIT(&dispatch->born);
 	STAILQ_INIT(&dispatch->arrivals);
 	TAILQ_INIT(&dispatch->sessions);
-	(void)pthread_mutex_init(&dispatch->names_lock, NULL);
+	(void)pthread_mutex_init(&dispatch->heartbeat_lock, NULL);
 	buf_add_str(&dispatch->names, "[]");
 	dispatch->sessions_most = sessions_most();
 	lanes_init(&dispatch->lanes, options->config->inbox.ordering,
@@ -283,7 +284,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	claimer_init(&dispatch->claimer);
 	dispatch->max_seq = options->first_low_seq - 1;
 	dispatch->refused_seq = INT64_MAX;
-	atomic_store(&dispatch->low_seq, options->first_low_seq);
+	held_publish_bounds(dispatch);
 	find_series(dispatch);
 	r = make_parts(dispatch, err);
 	if (r != 0) {
@@ -302,9 +303,11 @@ int dispatch_start(struct dispatch *dispatch, struct err *err)
 	return 0;
 }
 
-int64_t dispatch_low_seq(const struct dispatch *dispatch)
+void dispatch_bounds(struct dispatch *dispatch, struct bounds *out)
 {
-	return atomic_load(&dispatch->low_seq);
+	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
+	*out = dispatch->bounds;
+	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
 }
 
 int64_t dispatch_low_claim(const struct dispatch *dispatch)
@@ -314,9 +317,9 @@ int64_t dispatch_low_claim(const struct dispatch *dispatch)
 
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out)
 {
-	(void)pthread_mutex_lock(&dispatch->names_lock);
+	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
 	buf_add(out, dispatch->names.data, dispatch->names.length);
-	(void)pthread_mutex_unlock(&dispatch->names_lock);
+	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
 }
 
 /* Waits for the thread without trusting it. */
@@ -409,6 +412,6 @@ void dispatch_free(struct dispatch *dispatch)
 	buf_fini(&dispatch->rendered);
 	buf_fini(&dispatch->line);
 	buf_fini(&dispatch->names);
-	(void)pthread_mutex_destroy(&dispatch->names_lock);
+	(void)pthread_mutex_destroy(&dispatch->heartbeat_lock);
 	free(dispatch);
 }

@@ -15,6 +15,7 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "config/config.h"
+#include "model/bounds.h"
 #include "model/gate.h"
 #include "model/health.h"
 #include "model/passage.h"
@@ -43,8 +44,8 @@ struct dispatch_options {
 int dispatch_new(struct dispatch **out, const struct dispatch_options *options, struct err *err);
 int dispatch_start(struct dispatch *dispatch, struct err *err);
 
-/* Lower bound of every born-claimed row this instance holds or may hold (rule R3). Any thread. */
-int64_t dispatch_low_seq(const struct dispatch *dispatch);
+/* Of every born-claimed row this instance holds or may hold (rule R3). Any thread. */
+void dispatch_bounds(struct dispatch *dispatch, struct bounds *out);
 /* Lower bound of the claim number of every other row it holds or may hold. Any thread. */
 int64_t dispatch_low_claim(const struct dispatch *dispatch);
 /* Writes the connected handlers as a JSON array for inbox_instances.handlers. Any thread. */

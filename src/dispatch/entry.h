@@ -61,7 +61,7 @@ struct entry {
 	TAILQ_ENTRY(entry) born_link;
 	TAILQ_ENTRY(entry) call_link;
 	UT_hash_handle hh;        /* by message->seq */
-	bool born;                /* in the list that low_seq comes from */
+	bool born;                /* in the list that bounds come from */
 	struct open_claim *claim; /* that brought it from the table; NULL when born */
 	bool raising;             /* RESERVED: in the settler to have its crash_count raised */
 	bool raised;              /* its crash_count is raised in the table */

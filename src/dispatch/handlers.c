@@ -69,7 +69,7 @@ static void write_names(struct dispatch *dispatch)
 	struct handler *handler;
 	struct handler *next;
 
-	(void)pthread_mutex_lock(&dispatch->names_lock);
+	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
 	buf_reset(names);
 	buf_add_char(names, '[');
 	HASH_ITER (hh, dispatch->handlers, handler, next) {
@@ -80,7 +80,7 @@ static void write_names(struct dispatch *dispatch)
 		json_add_string(names, bytes_of(handler->name));
 	}
 	buf_add_char(names, ']');
-	(void)pthread_mutex_unlock(&dispatch->names_lock);
+	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
 }
 
 void handlers_publish(struct dispatch *dispatch)

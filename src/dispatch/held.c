@@ -1,8 +1,8 @@
 /*
  * What is in memory. Every claimed message is one entry from arrival until its verdict is committed;
- * low_seq follows from the list of born-claimed ones: its head, or one more than the highest seq ever
- * seen. A batch not heard of yet has higher ones still, as one connection stores one batch after the
- * other (rule R3).
+ * The bounds follow from the list of born-claimed ones, which is in the order of seqs: its head, or one more than
+ * the highest seq ever seen. A batch not heard of yet has higher ones still, as one connection stores one
+ * batch after the other (rule R3).
  */
 #include <stdlib.h>
 
@@ -12,13 +12,27 @@
 #include "dispatch/aside.h"
 #include "dispatch/core.h"
 
-static void publish_low_seq(struct dispatch *dispatch)
+static int64_t low_from(const struct dispatch *dispatch, const struct entry *lowest)
 {
-	const struct entry *lowest = TAILQ_FIRST(&dispatch->born);
-
 	int64_t low = lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1;
 
-	atomic_store(&dispatch->low_seq, low < dispatch->refused_seq ? low : dispatch->refused_seq);
+	return low < dispatch->refused_seq ? low : dispatch->refused_seq;
+}
+
+/* For the next heartbeat (rule R3). */
+void held_publish_bounds(struct dispatch *dispatch)
+{
+	const struct entry *entry = TAILQ_FIRST(&dispatch->born);
+	struct bounds bounds = { .low_seq = low_from(dispatch, entry) };
+
+	for (; entry != NULL && bounds.straggler_count < BOUNDS_STRAGGLERS &&
+		entry->message->seq < dispatch->refused_seq;
+		entry = TAILQ_NEXT(entry, born_link))
+		bounds.stragglers[bounds.straggler_count++] = entry->message->seq;
+	bounds.low_rest = low_from(dispatch, entry);
+	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
+	dispatch->bounds = bounds;
+	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
 }
 
 static struct handler *route(struct dispatch *dispatch, const struct message *message)
@@ -101,7 +115,6 @@ static struct entry *entry_new(
 	dispatch->held++;
 	if (born && message->seq > dispatch->max_seq)
 		dispatch->max_seq = message->seq;
-	publish_low_seq(dispatch);
 	return entry;
 }
 
@@ -114,7 +127,6 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	dispatch->held--;
 	count_for(dispatch, entry, NULL);
 	gate_release(dispatch->options.gate, 1, entry->message->bytes);
-	publish_low_seq(dispatch);
 	judge_clear(entry);
 	message_free(entry->message);
 	free(entry);

@@ -115,7 +115,8 @@ static void consider(const char *topic, int32_t number, bool mine, void *arg)
 		return;
 	partition = ownership_partition(ingest, topic, number);
 	if (partition != NULL)
-		partition->due = partition->state == PARTITION_ABSENT;
+		partition->due = partition->state == PARTITION_ABSENT &&
+				 !partition_is_being_taken(partition);
 }
 
 static int adopt_due(struct ingest *ingest, struct err *err)
@@ -133,11 +134,6 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 	FAULT_POINT("after_adopt");
 	if (r == 0 && rows.count > 0)
 		r = taking_begin(ingest, &rows, PARTITION_ADOPTED, err);
-	if (r == 0 && rows.count > 0)
-		log_info("partitions_adopted", LOG_INT("count", (int64_t)rows.count),
-			LOG_STR("topic", rows.items[0].topic),
-			LOG_STR("next", "nobody is assigned them: their waiting messages are "
-					"handled here"));
 	watermarks_free(&rows);
 	return r;
 }
@@ -181,9 +177,12 @@ void adoption_end(struct ingest *ingest)
 
 	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
 		return;
-	for (size_t i = 0; i < ingest->partitions.count; i++)
-		ingest->partitions.items[i]->due =
-			partition_is_adopted(ingest->partitions.items[i]);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due =
+			partition_is_adopted(partition) || partition_is_being_taken(partition);
+	}
 	if (give_up_due(ingest, &err) < 0)
 		log_warn("adoption_not_ended", LOG_STR("error", err.text),
 			LOG_STR("next", "another instance may adopt them all the same"));

@@ -19,11 +19,13 @@
 #include "ingest/retention.h"
 #include "ingest/state.h"
 #include "ingest/storing.h"
+#include "ingest/taking.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
 #define IDLE_POLL_US      100000LL
 #define BLOCKED_POLL_US   20000LL
+#define TAKING_POLL_US    1000LL
 #define PEEK_EVERY_MS     4000
 #define LOOK_EVERY_MS     2000
 #define FINAL_COMMIT_MS   2000
@@ -34,8 +36,6 @@
 #define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
-
-/* --- Looking at it --------------------------------------------------------------------------------- */
 
 static bool is_halted(const struct ingest *ingest)
 {
@@ -101,6 +101,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
 	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
 	outbox_init(&ingest->outbox);
+	STAILQ_INIT(&ingest->takings);
 	ingest->outage.down = true;
 	ingest->holds = HOLD_DATABASE;
 	(void)pthread_mutex_init(&ingest->end_lock, NULL);
@@ -144,6 +145,7 @@ void ingest_free(struct ingest *ingest)
 	batch_fini(&ingest->flight.batch);
 	batch_fini(&ingest->landed.batch);
 	batch_fini(&ingest->rest);
+	taking_drop_all(ingest);
 	partitions_fini(&ingest->partitions);
 	outbox_fini(&ingest->outbox);
 	lane_set_fini(&ingest->parked);
@@ -182,7 +184,7 @@ static bool may_store(const struct ingest *ingest)
 static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
 {
 	if (!storing_has_work(ingest))
-		return began_us + IDLE_POLL_US;
+		return began_us + (taking_goes_on(ingest) ? TAKING_POLL_US : IDLE_POLL_US);
 	if (!may_store(ingest))
 		return began_us + BLOCKED_POLL_US;
 	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;

@@ -8,6 +8,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/ownership.h"
+#include "ingest/taking.h"
 #include "model/meters.h"
 
 #define FIRST_RETRY_MS 100
@@ -219,6 +220,8 @@ static int reconnect(struct ingest *ingest, struct err *err)
 		r = inbox_keep_memory(ingest->inbox, err);
 	if (r < 0)
 		return r;
+	if (!was_open)
+		taking_drop_all(ingest);
 	if (!was_open && ingest->outage.was_connected)
 		metric_add(ingest->reconnects, 1);
 	ingest->outage.was_connected = true;

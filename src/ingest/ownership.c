@@ -200,7 +200,8 @@ static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_l
 	for (int i = 0; i < list->cnt; i++) {
 		const struct partition *partition = find(ingest, &list->elems[i]);
 
-		if (partition != NULL && partition_is_ours(partition))
+		if (partition != NULL &&
+			(partition_is_ours(partition) || partition_is_being_taken(partition)))
 			refs[count++] =
 				(struct partition_ref){ partition->topic, partition->partition };
 	}

@@ -208,13 +208,18 @@ bool partition_is_assigned(const struct partition *partition)
 
 bool partition_is_new(const struct partition *partition)
 {
-	return partition->state == PARTITION_ASSIGNED;
+	return partition->state == PARTITION_ASSIGNED && !partition_is_being_taken(partition);
 }
 
 bool partition_is_ours(const struct partition *partition)
 {
 	return partition->state == PARTITION_TAKEN || partition->state == PARTITION_READING ||
 	       partition->state == PARTITION_ADOPTED;
+}
+
+bool partition_is_being_taken(const struct partition *partition)
+{
+	return partition->taking != 0;
 }
 
 bool partition_is_adopted(const struct partition *partition)

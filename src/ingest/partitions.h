@@ -2,7 +2,7 @@
  * The partitions of this sidecar as the ingest thread sees them. Made on first sight, never removed:
  * a revoked one rests until Kafka gives it again. One thread.
  *
- *	          Kafka           inbox_take         place decided
+ *	          Kafka         inbox_take, taking     place decided
  *	 ABSENT ────────▶ ASSIGNED ──────────▶ TAKEN ─────────────▶ READING
  *	    ▲                                   ▲  ▲                 │ │
  *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner
@@ -46,6 +46,8 @@ struct partition {
 	int64_t retry_at_ms;    /* not to be tried before: Kafka did not answer */
 	bool due;               /* to be tried in this round */
 	int64_t unwanted_at_ms; /* ADOPTED: since when no handler wants it; 0 = one does */
+	/* ASSIGNED, or to be ADOPTED: its row is ours, and this taking looks for what others hold of it; 0 = none does. */
+	uint64_t taking;
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */
@@ -124,7 +126,9 @@ int64_t partition_seek_offset(const struct partition *partition);
 
 bool partition_is_assigned(const struct partition *partition); /* to this process, by Kafka */
 bool partition_is_new(const struct partition *partition);      /* row not taken yet */
-bool partition_is_ours(const struct partition *partition);     /* row is ours */
+bool partition_is_ours(const struct partition *partition); /* row is ours, and dispatch knows it */
+bool partition_is_being_taken(
+	const struct partition *partition); /* row is ours, dispatch does not know it */
 bool partition_is_adopted(const struct partition *partition);
 bool partition_is_flowing(const struct partition *partition);
 bool partition_is_due(const struct partition *partition); /* to be tried in this round */

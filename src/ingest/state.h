@@ -75,6 +75,10 @@ struct flight {
 	int64_t began_us;
 };
 
+/* See taking.h. */
+struct taking;
+STAILQ_HEAD(taking_list, taking);
+
 struct ingest {
 	struct ingest_options options;
 	struct consumer *consumer;
@@ -83,6 +87,8 @@ struct ingest {
 	struct db *db;
 	struct inbox *inbox;
 	struct partitions partitions;
+	struct taking_list takings; /* under way; each has a slice of time in turn */
+	uint64_t takings_begun;
 	struct collector collector;
 	struct batch batch;
 	int64_t batch_since_us; /* when its first record came */

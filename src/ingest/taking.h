@@ -7,11 +7,16 @@
 
 #include "ingest/state.h"
 
-/* The rows are ours in the table, dispatch hears of them: their partitions enter the state, TAKEN or
- * ADOPTED. FOREIGN_MANY: not yet; to be asked for again. */
-int taking_begin(struct ingest *ingest, const struct watermarks *rows, enum partition_state state,
+/* The rows were just made ours in the table; takes them. When what others hold is found, dispatch hears of it and the
+ * partitions enter the state, TAKEN or ADOPTED, unless they were revoked or taken anew since. */
+int taking_begin(struct ingest *ingest, struct watermarks *rows, enum partition_state state,
 	struct err *err);
-/* Takes what was assigned and can be taken now; blocks for the database. */
+/* Takes what was assigned and can be taken now, and goes on with what is being taken for a slice of time; blocks for
+ * the database. */
 void taking_step(struct ingest *ingest);
+/* There is more to be looked at: the next round should come soon. */
+bool taking_goes_on(const struct ingest *ingest);
+/* The connection is another one, perhaps to another server: all of them are to be taken again. */
+void taking_drop_all(struct ingest *ingest);
 
 #endif

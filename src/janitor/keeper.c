@@ -83,10 +83,10 @@ static int beat(struct keeper *keeper, struct err *err)
 	if (!buf_ok(&handlers))
 		return err_memory(err);
 	heartbeat = (struct heartbeat){
-		.low_seq = keeper->options.low_seq(keeper->options.arg),
 		.low_claim = keeper->options.low_claim(keeper->options.arg),
 		.handlers = { handlers.data, handlers.length },
 	};
+	keeper->options.bounds(&heartbeat.bounds, keeper->options.arg);
 	FAULT_POINT("before_heartbeat");
 	sent_ms = clock_now_ms();
 	r = instance_heartbeat(keeper->db, keeper->options.instance, &heartbeat, &pg_now_ms, err);

@@ -23,11 +23,11 @@ struct keeper_options {
 	struct health *health;
 	struct supervision *supervision;
 	int32_t instance;
-	const char *place;               /* of the socket lock; "" when there is none */
-	_Atomic int64_t *pg_offset_ms;   /* out: PostgreSQL's clock minus clock_now_ms() */
-	int64_t (*low_seq)(void *arg);   /* any thread */
-	int64_t (*low_claim)(void *arg); /* any thread */
-	void (*handlers)(struct buf *out, void *arg); /* JSON array; any thread */
+	const char *place;             /* of the socket lock; "" when there is none */
+	_Atomic int64_t *pg_offset_ms; /* out: PostgreSQL's clock minus clock_now_ms() */
+	void (*bounds)(struct bounds *out, void *arg); /* any thread */
+	int64_t (*low_claim)(void *arg);               /* any thread */
+	void (*handlers)(struct buf *out, void *arg);  /* JSON array; any thread */
 	void *arg;
 };
 

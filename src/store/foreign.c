@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/faultpoint.h"
 #include "queries.h"
 #include "store/claim_params.h"
 
@@ -9,46 +11,86 @@
 #define SLOW_WINDOW 20    /* claims looked at in one statement */
 #define MOST        10000
 
-void foreign_claims_fini(struct foreign_claims *claims)
-{
-	free(claims->items);
-	*claims = (struct foreign_claims){ NULL, 0 };
-}
+/* Columns of list_others. */
+enum {
+	COLUMN_ID,
+	COLUMN_FIRST_SEQ,
+	COLUMN_LAST_SEQ,
+	COLUMN_FIRST_CLAIM,
+	COLUMN_LAST_CLAIM,
+};
 
-/* A walk through the windows of one kind of one instance's claims. */
-struct walk {
+DEFINE_CLEANUP(struct foreign_search *, foreign_search_free);
+
+/* The place is a span, of one kind of one instance's claims, and where in it the next window begins. The list of the
+ * others is of the moment after the taking: who comes later cannot claim of these partitions. */
+struct foreign_search {
+	struct db *db;
+	struct foreign_request request;
+	struct rows *others;
+	int span;
+	int64_t at;
+	unsigned halvings; /* of windows, after faults */
+	struct foreign_claims found;
+};
+
+struct span {
 	enum query query;
 	int32_t other;
-	int64_t from;
+	int64_t first;
 	int64_t last;
 	int64_t width;
 };
 
-struct finding {
-	struct db *db;
-	const struct foreign_request *request;
-	struct foreign_claims found;
-};
+static struct span span_of(const struct foreign_search *search)
+{
+	bool born = search->span % 2 == 0;
+	int row = search->span / 2;
+	int64_t width = (born ? BORN_WINDOW : SLOW_WINDOW) >> search->halvings;
 
-static void add_request(struct params *params, const struct finding *finding)
+	return (struct span){
+		.query = born ? QUERY_FOREIGN_BORN : QUERY_FOREIGN_SLOW,
+		.other = (int32_t)rows_int(search->others, row, COLUMN_ID),
+		.first =
+			rows_int(search->others, row, born ? COLUMN_FIRST_SEQ : COLUMN_FIRST_CLAIM),
+		.last = rows_int(search->others, row, born ? COLUMN_LAST_SEQ : COLUMN_LAST_CLAIM),
+		.width = width > 0 ? width : 1,
+	};
+}
+
+static bool is_over(struct foreign_search *search)
+{
+	for (; search->span < 2 * rows_count(search->others); search->span++) {
+		const struct span span = span_of(search);
+
+		if (search->at < span.first)
+			search->at = span.first;
+		if (search->at <= span.last)
+			return false;
+		search->at = 0;
+	}
+	return true;
+}
+
+static void add_request(struct params *params, const struct foreign_search *search)
 {
 	int topic = params_array(params, ARRAY_TEXT);
 	int partition = params_array(params, ARRAY_INT);
 
-	for (size_t i = 0; i < finding->request->count; i++) {
-		array_text(params, topic, finding->request->refs[i].topic);
-		array_int(params, partition, finding->request->refs[i].partition);
+	for (size_t i = 0; i < search->request.count; i++) {
+		array_text(params, topic, search->request.refs[i].topic);
+		array_int(params, partition, search->request.refs[i].partition);
 	}
-	params_int(params, (int)(MOST - finding->found.count + 1));
-	params_bool(params, finding->request->ordering == ORDERING_PARTITION);
+	params_int(params, (int)(MOST - search->found.count + 1));
+	params_bool(params, search->request.ordering == ORDERING_PARTITION);
 }
 
-static void take_rows(struct finding *finding, const struct rows *rows)
+static void take_rows(struct foreign_search *search, const struct rows *rows)
 {
-	bool keyed = finding->request->ordering == ORDERING_KEY;
+	bool keyed = search->request.ordering == ORDERING_KEY;
 
-	for (int i = 0; i < rows_count(rows) && finding->found.count <= MOST; i++) {
-		finding->found.items[finding->found.count++] = (struct foreign_claim){
+	for (int i = 0; i < rows_count(rows) && search->found.count <= MOST; i++) {
+		search->found.items[search->found.count++] = (struct foreign_claim){
 			.ref = (size_t)rows_int(rows, i, 0) - 1,
 			.seq = rows_int(rows, i, 1),
 			.offset = rows_int(rows, i, 2),
@@ -57,69 +99,106 @@ static void take_rows(struct finding *finding, const struct rows *rows)
 	}
 }
 
-static int walk_windows(struct finding *finding, const struct walk *walk, struct err *err)
+static int look_at_window(struct foreign_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t from = walk->from;
-	int r = 0;
-
-	for (; r == 0 && from <= walk->last && finding->found.count <= MOST; from += walk->width) {
-		params_reset(&params);
-		params_int(&params, walk->other);
-		params_bigint(&params, from);
-		params_bigint(&params, walk->width);
-		add_request(&params, finding);
-		r = db_run(finding->db, walk->query, &params, &rows, err);
-		if (r == 0)
-			take_rows(finding, rows);
-	}
-	return r;
-}
-
-static int find_of_all(struct finding *finding, const struct rows *others, struct err *err)
-{
-	int r = 0;
-
-	for (int i = 0; r == 0 && i < rows_count(others); i++) {
-		const struct walk born = { QUERY_FOREIGN_BORN, (int32_t)rows_int(others, i, 0),
-			rows_int(others, i, 1), rows_int(others, i, 2), BORN_WINDOW };
-		const struct walk slow = { QUERY_FOREIGN_SLOW, (int32_t)rows_int(others, i, 0),
-			rows_int(others, i, 3), rows_int(others, i, 4), SLOW_WINDOW };
-
-		r = walk_windows(finding, &born, err);
-		if (r == 0)
-			r = walk_windows(finding, &slow, err);
-	}
-	return r;
-}
-
-int foreign_find(struct db *db, const struct foreign_request *request, struct foreign_claims *out,
-	struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *others = NULL;
-	struct finding finding = { .db = db, .request = request };
+	const struct span span = span_of(search);
 	int r;
 
-	*out = (struct foreign_claims){ NULL, 0 };
-	if (request->ordering == ORDERING_NONE || request->count == 0)
-		return 0;
-	params_int(&params, request->instance);
-	r = db_run(db, QUERY_LIST_OTHERS, &params, &others, err);
-	if (r != 0 || rows_count(others) == 0)
+	params_int(&params, span.other);
+	params_bigint(&params, search->at);
+	params_bigint(&params, span.width);
+	add_request(&params, search);
+	FAULT_POINT("before_foreign_window");
+	r = db_run(search->db, span.query, &params, &rows, err);
+	if (r != 0) {
+		search->halvings += span.width > 1;
 		return r;
-	finding.found.items = calloc(MOST + 1, sizeof(*finding.found.items));
-	if (finding.found.items == NULL)
-		return err_memory(err);
-	r = find_of_all(&finding, others, err);
-	if (r == 0 && finding.found.count > MOST)
-		r = FOREIGN_MANY;
-	if (r != 0)
-		foreign_claims_fini(&finding.found);
-	else
-		*out = finding.found;
+	}
+	take_rows(search, rows);
+	search->at += span.width;
+	return 0;
+}
+
+static int look_at_stragglers(struct foreign_search *search, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_int(&params, search->request.instance);
+	add_request(&params, search);
+	r = db_run(search->db, QUERY_FOREIGN_STRAGGLERS, &params, &rows, err);
+	if (r == 0)
+		take_rows(search, rows);
 	return r;
+}
+
+/* Their bounds first: what is between these and newer ones is walked through, and what is below them is among
+ * newer stragglers, too, as long as it is held. */
+static int begin(struct foreign_search *search, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int r;
+
+	params_int(&params, search->request.instance);
+	r = db_run(search->db, QUERY_LIST_OTHERS, &params, &search->others, err);
+	if (r != 0 || rows_count(search->others) == 0)
+		return r;
+	search->found.items = calloc(MOST + 1, sizeof(*search->found.items));
+	if (search->found.items == NULL)
+		return err_memory(err);
+	return look_at_stragglers(search, err);
+}
+
+int foreign_begin(struct foreign_search **out, struct db *db, const struct foreign_request *request,
+	struct err *err)
+{
+	CLEANUP(foreign_search_freep) struct foreign_search *search = calloc(1, sizeof(*search));
+	int r = 0;
+
+	if (search == NULL)
+		return err_memory(err);
+	search->db = db;
+	search->request = *request;
+	if (request->ordering != ORDERING_NONE && request->count > 0)
+		r = begin(search, err);
+	if (r != 0)
+		return r;
+	*out = search;
+	search = NULL;
+	return 0;
+}
+
+int foreign_go_on(struct foreign_search *search, int64_t until_ms, struct err *err)
+{
+	int r;
+
+	do {
+		if (is_over(search))
+			return 0;
+		r = look_at_window(search, err);
+		if (r != 0)
+			return r;
+		if (search->found.count > MOST)
+			return FOREIGN_MANY;
+	} while (clock_now_ms() < until_ms);
+	return is_over(search) ? 0 : FOREIGN_MORE;
+}
+
+const struct foreign_claims *foreign_found(const struct foreign_search *search)
+{
+	return &search->found;
+}
+
+void foreign_search_free(struct foreign_search *search)
+{
+	if (search == NULL)
+		return;
+	rows_free(search->others);
+	free(search->found.items);
+	free(search);
 }
 
 static int by_value(const void *a, const void *b)

@@ -20,7 +20,6 @@ struct foreign_claims {
 	struct foreign_claim *items;
 	size_t count;
 };
-void foreign_claims_fini(struct foreign_claims *claims);
 
 struct foreign_request {
 	int32_t instance; /* own id */
@@ -29,11 +28,20 @@ struct foreign_request {
 	size_t count;
 };
 
-/* FOREIGN_MANY: more than a sidecar should keep in mind; the holders give back what they have not
- * delivered, so ask again in a moment. */
-enum { FOREIGN_MANY = 1 };
-int foreign_find(struct db *db, const struct foreign_request *request, struct foreign_claims *out,
+/* A search goes through windows of what others may hold, as long as it is told to at a time. Nothing of it rests on the
+ * connection, but on the partitions' being ours all the time. */
+struct foreign_search;
+/* `db` and what the request refers to are kept. Looks at the others' bounds and stragglers. */
+int foreign_begin(struct foreign_search **out, struct db *db, const struct foreign_request *request,
 	struct err *err);
+/* Looks at one window at least, and begins no other after until_ms (clock_now_ms()). 0: all is found.
+ * FOREIGN_MORE: to be gone on with. FOREIGN_MANY: more than a sidecar should keep in mind; the holders give back what
+ * they have not delivered, so ask again in a moment. After a fault the same again, in smaller windows. */
+enum { FOREIGN_MANY = 1, FOREIGN_MORE = 2 };
+int foreign_go_on(struct foreign_search *search, int64_t until_ms, struct err *err);
+/* So far. Borrowed. */
+const struct foreign_claims *foreign_found(const struct foreign_search *search);
+void foreign_search_free(struct foreign_search *search);
 
 /* What became of one of them. */
 enum foreign_state {

@@ -52,13 +52,18 @@ int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartb
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int stragglers;
 	int r;
 
 	params_int(&params, id);
-	params_bigint(&params, heartbeat->low_seq);
+	params_bigint(&params, heartbeat->bounds.low_seq);
 	params_jsonb(
 		&params, heartbeat->handlers.data == NULL ? bytes_of("[]") : heartbeat->handlers);
 	params_bigint(&params, heartbeat->low_claim);
+	params_bigint(&params, heartbeat->bounds.low_rest);
+	stragglers = params_array(&params, ARRAY_BIGINT);
+	for (size_t i = 0; i < heartbeat->bounds.straggler_count; i++)
+		array_bigint(&params, stragglers, heartbeat->bounds.stragglers[i]);
 	r = db_run(db, QUERY_HEARTBEAT, &params, &rows, err);
 	if (r != 0)
 		return r;

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "model/bounds.h"
 #include "store/db.h"
 
 struct instance {
@@ -21,7 +22,7 @@ int instance_register(
 
 /* What a heartbeat tells the others. */
 struct heartbeat {
-	int64_t low_seq;       /* lower bound of every born-claimed row held */
+	struct bounds bounds;  /* of the rows it was born holding */
 	int64_t low_claim;     /* lower bound of the claim number of every other */
 	struct bytes handlers; /* JSON array; NULL data: [] */
 };

@@ -10,7 +10,7 @@
 #define REFUSED_MOST 100   /* in one walk: when so many are refused, it is not the rows */
 #define SLOW_WINDOW  20    /* claims from the table whose rows are looked at in one */
 
-/* One dead instance on its way. Both statements answer: rows freed, rows locked, where to go on, and
+/* One dead instance on its way. The statements answer: rows freed, rows locked, where to go on, and
  * whether that is the end. */
 struct rescue {
 	struct db *db;
@@ -29,6 +29,14 @@ struct walk {
 	int64_t locked;
 	int refused; /* rows that PostgreSQL refuses alone */
 	bool done;
+};
+
+/* Of one dead instance: the oldest ones, which it named and which are below the bounds of the others; those it claimed
+ * from the table; those it was born holding. */
+struct walks {
+	struct walk named;
+	struct walk slow;
+	struct walk born;
 };
 
 static bool is_time_up(const struct rescue_bounds *bounds)
@@ -98,17 +106,22 @@ static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
 	return r;
 }
 
-static int note(
-	struct rescue *rescue, const struct walk *slow, const struct walk *born, struct err *err)
+static bool is_done(const struct walk *walk)
+{
+	return walk->done && walk->locked == 0;
+}
+
+static int note(struct rescue *rescue, const struct walks *walks, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	bool done = slow->done && born->done && slow->locked + born->locked == 0;
+	bool done = is_done(&walks->named) && is_done(&walks->slow) && is_done(&walks->born);
 
 	params_int(&params, rescue->id);
 	if (done)
 		return db_run(rescue->db, QUERY_RESCUE_DONE, &params, NULL, err);
-	params_bigint(&params, born->noted);
-	params_bigint(&params, slow->noted);
+	params_bigint(&params, walks->born.noted);
+	params_bigint(&params, walks->slow.noted);
+	params_bool(&params, is_done(&walks->named));
 	return db_run(rescue->db, QUERY_RESCUE_PROGRESS, &params, NULL, err);
 }
 
@@ -121,23 +134,30 @@ static struct walk walk_from(enum query query, const char *unit, int64_t width, 
 
 /* Rows locked by a handler's transaction that outlived the instance are left for the next time, which begins
  * at the first of them, and is not at once. */
-static int rescue_one(struct rescue *rescue, int64_t low_seq, int64_t low_claim, struct err *err)
+static int rescue_one(struct rescue *rescue, int64_t low_rest, int64_t low_claim, struct err *err)
 {
-	struct walk slow = walk_from(QUERY_RESCUE_SLOW, "claim", SLOW_WINDOW, low_claim);
-	struct walk born = walk_from(QUERY_RESCUE_BORN, "row", BORN_WINDOW, low_seq);
+	struct walks walks = {
+		.named = walk_from(QUERY_RESCUE_STRAGGLERS, "straggler", BOUNDS_STRAGGLERS, 1),
+		.slow = walk_from(QUERY_RESCUE_SLOW, "claim", SLOW_WINDOW, low_claim),
+		.born = walk_from(QUERY_RESCUE_BORN, "row", BORN_WINDOW, low_rest),
+	};
 	int r;
 
 	FAULT_POINT("before_rescue");
-	r = walk_on(rescue, &slow, err);
+	r = walk_on(rescue, &walks.named, err);
+	if (r == 0 && walks.named.done)
+		r = walk_on(rescue, &walks.slow, err);
 	FAULT_POINT("between_rescues");
-	if (r == 0 && slow.done)
-		r = walk_on(rescue, &born, err);
+	if (r == 0 && walks.slow.done)
+		r = walk_on(rescue, &walks.born, err);
 	FAULT_POINT("after_rescue");
 	if (r == 0)
-		r = note(rescue, &slow, &born, err);
+		r = note(rescue, &walks, err);
 	if (r != 0)
 		return r;
-	return (slow.done && born.done) || slow.locked + born.locked > 0 ? 0 : RESCUE_MORE;
+	return walks.born.done || walks.named.locked + walks.slow.locked + walks.born.locked > 0
+		       ? 0
+		       : RESCUE_MORE;
 }
 
 int instance_rescue(

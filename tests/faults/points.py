@@ -40,7 +40,7 @@ AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "a
 # Reached when what waits is of a topic that is read no more.
 AT_ADOPTION = ["before_adopt", "after_adopt"]
 # Nothing is changed there; delayed by a test of its own.
-LOOKS = ["after_look_at_held"]
+LOOKS = ["after_look_at_held", "before_foreign_window"]
 # Reached by a stop with messages open.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",

@@ -5,6 +5,7 @@ from mutants.mutant import edit, mutant
 CLAIMS = "sql/test_store_claims.c::"
 INBOX = "sql/test_store_inbox.c::"
 FOREIGN = "sql/test_store_foreign.c::"
+TAKING = "faults/test_taking.py::"
 RULES = "sql/test_store_rules.c::"
 GATE = "unit/test_gate.c::"
 LANES = "unit/test_lanes.c::"
@@ -104,6 +105,20 @@ MUTANTS = [
     mutant("R12", "the dead are not looked at",
            edit("sql/queries/list_others.sql", "i.rescued_at IS NULL", "i.rescued_at IS NULL AND i.fenced_at IS NULL"),
            tests=[FOREIGN + "the_dead_count_until_they_are_rescued"]),
+    mutant("R12", "what others name is not looked for",
+           edit("src/store/foreign.c", "\treturn look_at_stragglers(search, err);", "\t(void)look_at_stragglers;\n\treturn 0;"),
+           tests=[FOREIGN + "what_is_named_is_found_below_the_bound"]),
+    mutant("R12", "a fault steps over a window",
+           edit("src/store/foreign.c", "\t\tsearch->halvings += span.width > 1;\n", "\t\tsearch->at += span.width;\n"),
+           tests=[FOREIGN + "after_a_fault_the_same_window_is_looked_at"]),
+    mutant("R12", "all waits while a partition is looked through",
+           edit("src/ingest/taking.c", "int64_t until_ms = clock_now_ms() + SLICE_MS;",
+                "int64_t until_ms = clock_now_ms() + 100000 * SLICE_MS;"),
+           tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
+    mutant("R12", "what was revoked is looked for on and on",
+           edit("src/ingest/taking.c", "return partition_of(ingest, row)->taking == taking->id;",
+                "return taking->id > 0 && partition_of(ingest, row) != NULL;"),
+           tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
     mutant("R12", "a held lane lets through",
            edit("src/dispatch/lanes.c", "if (lane->held > 0 || lane->outside < entry->message->offset)",
                 "if (lane->outside < entry->message->offset)"),

@@ -119,6 +119,9 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
     expect("inbox_messages_seq_key", "foreign_born", 1, ROWS - 5000, 5000, *four, 10000, False)
     expect("inbox_messages_claimed", "foreign_slow", 1, 1, 20, *four, 10000, False)
+    db.execute("UPDATE inbox.inbox_instances SET stragglers = %s", [ours(db, 32)])
+    expect("inbox_messages_seq_key", "foreign_stragglers", 2, *four, 10000, False)
+    expect("inbox_messages_seq_key", "rescue_stragglers", 1, 1, 32)
     expect("inbox_messages_seq_key", "hold_states", 1, ours(db, 1000))
     expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False)
 

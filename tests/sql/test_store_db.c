@@ -197,6 +197,13 @@ static void rows_and_params_carry_every_type(void **state)
 		1);
 }
 
+/* The last two parameters of a heartbeat. */
+static void add_bounds(struct params *params)
+{
+	params_bigint(params, 1);
+	(void)params_array(params, ARRAY_BIGINT);
+}
+
 static void a_failed_transaction_leaves_the_connection_usable(void **state)
 {
 	struct world *world = *state;
@@ -206,6 +213,7 @@ static void a_failed_transaction_leaves_the_connection_usable(void **state)
 	params_bigint(&params, 1);
 	params_jsonb(&params, bytes_of("{"));
 	params_bigint(&params, 1);
+	add_bounds(&params);
 	assert_int_equal(db_run(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "22P02");
 	assert_true(db_error_is_data(&err));
@@ -236,6 +244,7 @@ static void a_savepoint_survives_bad_values(void **state)
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{"));
 	params_bigint(&params, 1);
+	add_bounds(&params);
 	OK(db_begin(world->db, &err));
 	OK(db_step(world->db, QUERY_LIST_UNRESCUED, NULL, NULL, &err));
 	OK(db_savepoint(world->db, &err));
@@ -246,6 +255,7 @@ static void a_savepoint_survives_bad_values(void **state)
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{}"));
 	params_bigint(&params, 1);
+	add_bounds(&params);
 	OK(db_savepoint(world->db, &err));
 	OK(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err));
 	OK(db_commit(world->db, &err));
@@ -261,6 +271,7 @@ static void a_failed_transaction_cannot_be_committed(void **state)
 	params_bigint(&params, 9);
 	params_jsonb(&params, bytes_of("{"));
 	params_bigint(&params, 1);
+	add_bounds(&params);
 	OK(db_begin(world->db, &err));
 	OK(db_savepoint(world->db, &err));
 	assert_int_equal(db_step(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);

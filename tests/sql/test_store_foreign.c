@@ -27,39 +27,48 @@ static int64_t held_row(
 	return seq;
 }
 
-static int find(struct world *world, enum ordering ordering, struct foreign_claims *out)
+static struct foreign_search *begin(struct world *world, enum ordering ordering)
 {
 	const struct foreign_request request = { world->me.id, ordering, orders, 1 };
+	struct foreign_search *search = NULL;
 
-	return foreign_find(world->db, &request, out, &err);
+	OK(foreign_begin(&search, world->db, &request, &err));
+	return search;
+}
+
+static struct foreign_search *find(struct world *world, enum ordering ordering)
+{
+	struct foreign_search *search = begin(world, ordering);
+
+	OK(foreign_go_on(search, INT64_MAX, &err));
+	return search;
 }
 
 static void expect_found(struct world *world, enum ordering ordering, size_t count)
 {
-	struct foreign_claims found = { NULL, 0 };
+	struct foreign_search *search = find(world, ordering);
 
-	OK(find(world, ordering, &found));
-	assert_int_equal(found.count, count);
-	foreign_claims_fini(&found);
+	assert_int_equal(foreign_found(search)->count, count);
+	foreign_search_free(search);
 }
 
 static void what_another_holds_is_found_with_its_keys(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
-	struct foreign_claims found = { NULL, 0 };
 	int64_t born = held_row(world, "a", "k", other.id, 0);
 	int64_t slow = held_row(world, "b", "l", other.id, 3);
+	struct foreign_search *search = find(world, ORDERING_KEY);
+	const struct foreign_claim *items = foreign_found(search)->items;
 
-	OK(find(world, ORDERING_KEY, &found));
-	assert_int_equal(found.count, 2);
-	assert_int_equal(found.items[0].seq, born);
-	assert_int_equal(found.items[0].offset, 0);
-	assert_int_equal(found.items[0].key_hash, hash_of_key(world, "k"));
-	assert_int_equal(found.items[1].seq, slow);
-	assert_int_equal(found.items[1].offset, 1);
-	assert_int_equal(found.items[1].key_hash, hash_of_key(world, "l"));
-	foreign_claims_fini(&found);
+	assert_int_equal(foreign_found(search)->count, 2);
+	assert_int_equal(items[0].seq, born);
+	assert_int_equal(items[0].offset, 0);
+	assert_int_equal(items[0].key_hash, hash_of_key(world, "k"));
+	assert_int_equal(items[1].seq, slow);
+	assert_int_equal(items[1].offset, 1);
+	assert_int_equal(items[1].key_hash, hash_of_key(world, "l"));
+	foreign_search_free(search);
 }
 
 static void what_is_over_or_waits_or_is_ours_is_not_found(void **state)
@@ -121,7 +130,7 @@ static void too_many_are_asked_for_again(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
-	struct foreign_claims found = { NULL, 0 };
+	struct foreign_search *search;
 
 	run_sql(world,
 		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
@@ -129,10 +138,82 @@ static void too_many_are_asked_for_again(void **state)
 		" SELECT 's', i::text, 'orders', 0, i, 'k', %d, 1 + i %% 2, 1 + i / 100"
 		" FROM generate_series(1, 10001) i",
 		other.id);
-	assert_int_equal(find(world, ORDERING_KEY, &found), FOREIGN_MANY);
-	assert_int_equal(found.count, 0);
+	search = begin(world, ORDERING_KEY);
+	assert_int_equal(foreign_go_on(search, INT64_MAX, &err), FOREIGN_MANY);
+	foreign_search_free(search);
 	run_sql(world, "DELETE FROM inbox.inbox_messages WHERE event_id = '7'");
 	expect_found(world, ORDERING_KEY, 10000);
+}
+
+/* `count` rows that `holder` was born holding, all done but the first and the last. */
+static void long_ago(struct world *world, int32_t holder, int count)
+{
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, "
+		"kafka_offset, key,"
+		" claimed_by, delivery_count, processed_at)"
+		" SELECT 's', i::text, 'orders', 0, i, 'k', %d, 1, CASE WHEN i > 1 AND i < %d THEN "
+		"now() END"
+		" FROM generate_series(1, %d) i",
+		holder, count, count);
+}
+
+/* Nobody is kept waiting for longer than a window takes. */
+static void a_search_goes_on_where_it_was(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world);
+	struct foreign_search *search;
+	int slices = 1;
+	int r;
+
+	long_ago(world, other.id, 100000);
+	(void)held_row(world, "slow", "l", other.id, 3);
+	search = begin(world, ORDERING_KEY);
+	while ((r = foreign_go_on(search, 0, &err)) == FOREIGN_MORE)
+		slices++;
+	OK(r);
+	assert_in_range(slices, 6, 8);
+	assert_int_equal(foreign_found(search)->count, 3);
+	foreign_search_free(search);
+}
+
+static void after_a_fault_the_same_window_is_looked_at(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world);
+	struct foreign_search *search;
+
+	long_ago(world, other.id, 30000);
+	search = begin(world, ORDERING_KEY);
+	assert_int_equal(foreign_go_on(search, 0, &err), FOREIGN_MORE);
+	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME kafka_offset TO elsewhere");
+	assert_true(foreign_go_on(search, 0, &err) < 0);
+	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME elsewhere TO kafka_offset");
+	OK(foreign_go_on(search, INT64_MAX, &err));
+	assert_int_equal(foreign_found(search)->count, 2);
+	foreign_search_free(search);
+}
+
+/* Rule R3: below low_rest only those that are named may be held. */
+static void what_is_named_is_found_below_the_bound(void **state)
+{
+	struct world *world = *state;
+	struct instance other = another(world);
+	int64_t open = held_row(world, "a", "k", other.id, 0);
+	int64_t done = held_row(world, "b", "l", other.id, 0);
+
+	(void)held_row(world, "c", "m", other.id, 0);
+	run_sql(world, "UPDATE inbox.inbox_messages SET processed_at = now() WHERE seq = %ld",
+		(long)done);
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET stragglers = '{%ld,%ld}', low_rest = %ld"
+		" WHERE id = %d",
+		(long)open, (long)done, (long)done + 1, other.id);
+	expect_found(world, ORDERING_KEY, 2);
+	run_sql(world, "UPDATE inbox.inbox_instances SET stragglers = '{}' WHERE id = %d",
+		other.id);
+	expect_found(world, ORDERING_KEY, 1);
 }
 
 static void a_look_tells_what_became_of_each(void **state)
@@ -180,6 +261,9 @@ int main(void)
 		TEST(rows_without_a_key_hold_back_whole_partitions_only),
 		TEST(other_partitions_do_not_matter),
 		TEST(too_many_are_asked_for_again),
+		TEST(a_search_goes_on_where_it_was),
+		TEST(after_a_fault_the_same_window_is_looked_at),
+		TEST(what_is_named_is_found_below_the_bound),
 		TEST(a_look_tells_what_became_of_each),
 	};
 

@@ -69,7 +69,9 @@ static void the_lease_of_a_new_instance_counts_from_before_it_was_sent(void **st
 static void a_heartbeat_renews_the_lease(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { 7, 1, bytes_of("[\"billing\"]") };
+	const struct heartbeat heartbeat = { .bounds = { .low_seq = 7, .low_rest = 7 },
+		.low_claim = 1,
+		.handlers = bytes_of("[\"billing\"]") };
 	int64_t now = 0;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour'");
@@ -81,10 +83,86 @@ static void a_heartbeat_renews_the_lease(void **state)
 	assert_in_range(now, 1600000000000, 4000000000000);
 }
 
+static void beat(struct world *world, int64_t low_rest, size_t count, const int64_t *stragglers)
+{
+	struct heartbeat heartbeat = {
+		.bounds = { .low_seq = count > 0 ? stragglers[0] : low_rest,
+			.low_rest = low_rest,
+			.straggler_count = count },
+		.low_claim = 1,
+	};
+	int64_t now;
+
+	for (size_t i = 0; i < count; i++)
+		heartbeat.bounds.stragglers[i] = stragglers[i];
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
+}
+
+static void expect_bounds(struct world *world, const char *bounds)
+{
+	assert_string_equal(ask_text(world, "SELECT concat_ws('|', low_seq, low_rest, stragglers)"
+					    " FROM inbox.inbox_instances"),
+		bounds);
+}
+
+/* Rule R3: one that was sent first and arrives last, over a connection that was given up, names rows that belong to its
+ * own bound. */
+static void stragglers_belong_to_the_bound_they_were_sent_with(void **state)
+{
+	struct world *world = *state;
+
+	beat(world, 50, 2, (const int64_t[]){ 7, 9 });
+	expect_bounds(world, "7|50|{7,9}");
+	beat(world, 80, 2, (const int64_t[]){ 9, 60 });
+	expect_bounds(world, "9|80|{9,60}");
+	beat(world, 50, 1, (const int64_t[]){ 9 });
+	expect_bounds(world, "9|80|{9,60}");
+	beat(world, 80, 1, (const int64_t[]){ 60 });
+	expect_bounds(world, "60|80|{60}");
+	beat(world, 80, 0, NULL);
+	expect_bounds(world, "80|80|{}");
+}
+
+static void what_the_dead_named_is_rescued_below_its_bound(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	int64_t first = STORED(world, .id = "a");
+	int64_t locked = STORED(world, .id = "b");
+
+	(void)STORED(world, .id = "done");
+	give_to(world, "a", dead.id, 1);
+	give_to(world, "b", dead.id, 1);
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET low_seq = %ld, low_rest = %ld, stragglers = "
+		"'{%ld,%ld}'"
+		" WHERE id = %d",
+		(long)first, (long)locked + 2, (long)first, (long)locked, dead.id);
+	assert_string_equal(run_other(world,
+				    "BEGIN; SELECT 1 FROM inbox.inbox_messages WHERE seq = %ld"
+				    " FOR UPDATE",
+				    (long)locked),
+		"");
+	assert_int_equal(fence(world, "here", false), 1);
+	assert_int_equal(rescue(world), 1);
+	/* A sidecar of an earlier version goes on from low_seq. */
+	assert_int_equal(
+		ask(world, "SELECT low_seq FROM inbox.inbox_instances WHERE id = %d", dead.id),
+		first);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	assert_int_equal(rescue(world), 1);
+	assert_int_equal(
+		ask(world,
+			"SELECT count(*) FROM inbox.inbox_instances WHERE rescued_at IS NOT NULL"),
+		1);
+}
+
 static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { 1, 1, bytes_of("[]") };
+	const struct heartbeat heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
+		.low_claim = 1,
+		.handlers = bytes_of("[]") };
 	int64_t now;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
@@ -480,6 +558,8 @@ int main(void)
 		TEST(nothing_of_a_new_instance_is_below_its_low_seq),
 		TEST(the_lease_of_a_new_instance_counts_from_before_it_was_sent),
 		TEST(a_heartbeat_renews_the_lease),
+		TEST(stragglers_belong_to_the_bound_they_were_sent_with),
+		TEST(what_the_dead_named_is_rescued_below_its_bound),
 		TEST(a_fenced_instance_learns_it_from_its_heartbeat),
 		TEST(whose_lease_ran_out_is_fenced_by_who_may_judge),
 		TEST(a_lease_that_holds_is_not_judged),
