@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit sql system deploy)
-all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model mutants)
+all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model versions mutants)
 logs=
 results=()
 failed=0
@@ -32,6 +32,7 @@ usage() {
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
 		  model       every interleaving of a partition changing hands, with spin
+		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
 		  mutants     each rule of docs/rules.md taken out: a test must fail; needs half an hour
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
@@ -39,6 +40,9 @@ usage() {
 
 		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x"
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
+		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
+		  KAFKA_VERSION   3.9 instead of 4.1, likewise
+		  VERSIONS        only these, e.g. "postgres-18 kafka-3.9"
 		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
 		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
 	END
@@ -137,6 +141,29 @@ suite_model() {
 	run "model" "$root/tests/model/run.sh"
 }
 
+# Those where a server's version can make a difference: plans, functions and roles, what the broker answers.
+versions_tests=(end_to_end ingest identity ordering retries replay claims handlers handover start_position retention
+	security commands upgrades)
+
+short_system() {
+	local files=("${versions_tests[@]/#/$root/tests/system/test_}")
+	pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal -m "not big" "${files[@]/%/.py}"
+}
+
+suite_versions() {
+	local one
+	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1}; do
+		case $one in
+		postgres-*)
+			POSTGRES_VERSION=${one#*-} run "versions: $one: sql" pytest_suite "$root/tests/sql"
+			POSTGRES_VERSION=${one#*-} run "versions: $one: system" short_system
+			;;
+		kafka-*) KAFKA_VERSION=${one#*-} run "versions: $one: system" short_system ;;
+		*) run "versions: there is no $one" false ;;
+		esac
+	done
+}
+
 suite_mutants() {
 	# shellcheck disable=SC2086 # several words on purpose
 	run "mutants" "$root/.venv/bin/python" "$root/tests/mutants/run.py" ${MUTANTS:-}
@@ -156,7 +183,7 @@ prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
 	case " $* " in
-	*" sql "* | *" system "* | *" deploy "* | *" bench "* | *" faults "* | *" tsan "* | *" mutants "*)
+	*" sql "* | *" system "* | *" deploy "* | *" bench "* | *" faults "* | *" tsan "* | *" versions "* | *" mutants "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
@@ -175,9 +202,10 @@ prepare() {
 	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
 	*" model "*) require "install: spin" install_packages "${model_packages[@]}" ;;
+	*" versions "*) require "install: versions" install_packages xz-utils ;;
 	esac
 	case " $* " in
-	*" unit "* | *" sql "* | *" system "* | *" lint "*)
+	*" unit "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan
 		;;

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
-from support import kafka
+from support import maven
 
 HERE = pathlib.Path(__file__).resolve().parent / "peers"
 TIMEOUT = 600
@@ -41,7 +41,7 @@ def _once(name, build):
     """What `build` makes of peers/NAME; made again when a file there has changed."""
     sources = sorted(path for path in (HERE / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    target = kafka.cache() / "peers" / f"{name}-{digest}"
+    target = maven.cache() / "peers" / f"{name}-{digest}"
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         part = pathlib.Path(tempfile.mkdtemp(prefix="part-", dir=target.parent))

@@ -52,7 +52,7 @@ class Copy:
         files = {name.split("::")[0] for name in tests}
         targets = [f"tests/{file.removesuffix('.c')}" for file in files if file.endswith(".c")]
         if any(not file.startswith(("sql/", "unit/")) for file in files):
-            targets.append("src/inboxd")
+            targets += ["src/inboxd", "tests/sql/inboxd-next"]
         if any("test_examples" in file for file in files):
             targets.append("examples/exactly_once")
         if not targets:

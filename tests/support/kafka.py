@@ -9,18 +9,15 @@ import argparse
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import uuid
 
-from support import process
+from support import maven, process
 from support.wait import eventually
 
-HERE = pathlib.Path(__file__).resolve().parent
-POM = HERE / "kafka" / "pom.xml"
+POM = maven.HERE / "kafka" / "pom.xml"
 START_TIMEOUT = 90
 
 PROPERTIES = """\
@@ -57,33 +54,22 @@ Configuration:
 """
 
 
+# KAFKA_VERSION=3.9 in the environment asks for another one.
+VERSIONS = {"3.9": "3.9.1", "4.1": "4.1.0"}
+
+
 def version():
-    return re.search(r"<artifactId>kafka_2.13</artifactId>\s*<version>([^<]+)", POM.read_text())[1]
-
-
-def cache():
-    home = os.environ.get("XDG_CACHE_HOME")
-    return pathlib.Path(home, "inboxd") if home else HERE.parents[1] / ".cache"
+    wanted = os.environ.get("KAFKA_VERSION")
+    if not wanted:
+        return re.search(r"<server.version>([^<]+)", POM.read_text())[1]
+    if wanted not in VERSIONS:
+        raise process.StartFailed(f"KAFKA_VERSION is {wanted}; there are {', '.join(VERSIONS)}")
+    return VERSIONS[wanted]
 
 
 def fetch():
-    """The directory with the broker's jars, downloaded when they are not there yet."""
-    target = cache() / f"kafka-{version()}"
-    if target.is_dir():
-        return target
-    if not shutil.which("mvn"):
-        raise process.StartFailed("Maven is needed to fetch Apache Kafka; tests/run.sh installs it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = tempfile.mkdtemp(prefix="part-", dir=target.parent)
-    done = subprocess.run(["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies",
-                           f"-DoutputDirectory={part}"], capture_output=True, text=True)
-    if done.returncode != 0:
-        shutil.rmtree(part, ignore_errors=True)
-        raise process.StartFailed(f"fetching Kafka {version()} from Maven Central failed:\n"
-                                  f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    os.chmod(part, 0o755)
-    os.rename(part, target)  # last: a cache directory is complete or absent
-    return target
+    """The directory with the broker's jars."""
+    return maven.fetch(POM, "Kafka", version())
 
 
 class Kafka:

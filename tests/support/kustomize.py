@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from support.kafka import cache
+from support.maven import cache
 from support.process import StartFailed
 
 # The last one that Debian 12's compiler builds.

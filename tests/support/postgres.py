@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 
-from support import process
+from support import embedded, process
 from support.wait import eventually
 
 SETTINGS = {
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def binaries():
-    """The directory of the newest server installed."""
+    """The directory of the newest server installed, and of its clients."""
     found = glob.glob("/usr/lib/postgresql/*/bin/initdb")
     if found:
         return os.path.dirname(max(found, key=lambda path: float(path.split("/")[4])))
@@ -37,6 +37,12 @@ def binaries():
     if config:
         return subprocess.check_output([config, "--bindir"], text=True).strip()
     raise process.StartFailed("PostgreSQL is not installed; tests/run.sh installs it")
+
+
+def server_binaries():
+    """As binaries(), unless the environment asks for another version of the server."""
+    version = embedded.wanted()
+    return embedded.binaries(version) if version else binaries()
 
 
 def unprivileged_user():
@@ -59,7 +65,8 @@ class Postgres:
         self.port = port or process.free_port()
         self.settings = {**SETTINGS, **(settings or {})}
         self.user = unprivileged_user()
-        self.bin = binaries()
+        self.bin = server_binaries()
+        self.clients = binaries()
         self._process = None
 
     def start(self):
@@ -138,7 +145,7 @@ class Postgres:
         if self._process.poll() is not None:
             raise process.StartFailed(f"PostgreSQL ended with exit code {self._process.returncode}:\n"
                                       f"{process.tail(self.log)}")
-        return subprocess.call([f"{self.bin}/pg_isready", "-q", "-h", "127.0.0.1",
+        return subprocess.call([f"{self.clients}/pg_isready", "-q", "-h", "127.0.0.1",
                                 "-p", str(self.port)]) == 0
 
 

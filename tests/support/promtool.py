@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
-from support.kafka import cache
+from support.maven import cache
 from support.process import StartFailed
 
 

@@ -38,7 +38,7 @@ class Standby(Postgres):
     def _initialise(self):
         os.makedirs(self.directory, exist_ok=True)
         process.give_to(self.directory, self.user)
-        copy = process.spawn([f"{self.bin}/pg_basebackup", "-D", self.data, "-R", "-c", "fast",
+        copy = process.spawn([f"{self.clients}/pg_basebackup", "-D", self.data, "-R", "-c", "fast",
                               "-X", "stream", "-d", self.primary.conninfo()],
                              self.log, user=self.user, cwd=self.directory)
         if copy.wait(60) != 0:
