@@ -16,6 +16,8 @@ def pytest_addoption(parser):
                      help="random kills and rebalances for minutes, every delay on its own")
     parser.addoption("--retention-rows", type=int, metavar="N",
                      help="old rows that retention deletes under load; 60,000, with --long 10,000,000")
+    parser.addoption("--upgrade-rows", type=int, metavar="N", default=5_000_000,
+                     help="rows of the table that is migrated under load, with --long; 5,000,000")
 
 
 def pytest_configure(config):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from backlog import fill, Load, longest_gap
 from support.inbox import Inbox
 from support.wait import eventually
 
@@ -22,18 +23,6 @@ A_TICK = 100         # messages
 NEVER = {"processed": "never", "payload": "never", "dead": "never", "rejects": "never", "conflicts": "never",
          "audit": "never"}
 
-# Every hundredth row is not finished: parked where nobody looks, or dead.
-BACKLOG = """
-INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset, key, headers,
-    payload, payload_digest, received_at, available_at, claimed_by, processed_at, dead_at, delivery_count)
-SELECT 'old', 'old' || i, 't', 'elsewhere', 0, i, ('k' || i)::bytea, '[["name", "value"]]', repeat('x', 300)::bytea, 'd',
-    now() - interval '30 days' + i * interval '1 ms',
-    CASE WHEN i % 200 = 0 THEN 'infinity'::timestamptz END, NULL,
-    CASE WHEN i % 100 > 0 THEN now() - interval '29 days' END,
-    CASE WHEN i % 200 = 100 THEN now() - interval '29 days' END, 1
-FROM generate_series({first}, {last}) i"""
-
-
 def left(inbox):
     """Rows of the backlog that the walks have not come to, cheaply."""
     return inbox.value("SELECT count(*) FROM (SELECT FROM inbox.inbox_messages WHERE source = 'old'"
@@ -44,38 +33,9 @@ def longest_ms(inbox):
     return inbox.value("SELECT max(max_exec_time) FROM pg_stat_statements WHERE query LIKE '%%retain($1%%'")
 
 
-def longest_gap(inbox, column, began):
-    """Seconds between two messages of the load, from when it began."""
-    return float(inbox.value(f"""
-        SELECT extract(epoch FROM max(g.gap)) FROM (
-            SELECT m.{column} - lag(m.{column}) OVER (ORDER BY m.{column}) AS gap
-            FROM inbox.inbox_messages m WHERE m.source <> 'old' AND m.{column} >= %s) g""", [began]))
-
-
 def is_at_work(inbox):
     return inbox.value("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%%retain($1%%'"
                        " AND pid <> pg_backend_pid()")
-
-
-class Load:
-    def __init__(self, streams, topic, handled):
-        self.streams, self.topic, self.handled = streams, topic, handled
-        self.sent = 0
-
-    def send(self, count):
-        self.streams.events(self.topic, [f"e{self.sent + number}" for number in range(count)],
-                            key=lambda event_id: event_id[-3:], value=lambda _: b'{"text": "%s"}' % (b"x" * 300))
-        self.sent += count
-
-    def wait(self):
-        eventually(lambda: self.handled() >= self.sent, timeout=300, what="the load to be handled")
-
-    def run(self, count):
-        """Sends so many and waits until they are handled; rows a second."""
-        began = time.monotonic()
-        self.send(count)
-        self.wait()
-        return count / (time.monotonic() - began)
 
 
 def watch(inbox, load, timeout):
@@ -111,11 +71,6 @@ def inbox(server):
 @pytest.fixture
 def backlog(request, long_run):
     return request.config.getoption("--retention-rows") or (10_000_000 if long_run else 60_000)
-
-
-def fill(inbox, rows):
-    for first in range(1, rows, 200_000):
-        inbox.execute(BACKLOG.format(first=first, last=min(first + 199_999, rows)))
 
 
 @pytest.mark.timeout(10_000)

@@ -1,0 +1,124 @@
+"""A newer inboxd migrates the schema of one that works: inboxd-next, see system/test_upgrades.py.
+
+With --long five million rows, or as many as --upgrade-rows says; the gaps are printed (-s shows them). And through a
+pooler, which hands each transaction to another session.
+"""
+
+import pathlib
+import subprocess
+import threading
+import time
+
+import pytest
+
+from backlog import fill, Load, longest_gap
+from support import pooler
+from support.inbox import Inbox
+from support.scripts import always, DONE
+from support.sidecar import binary
+from support.wait import eventually
+
+NEXT = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
+GAP_SECONDS = 2
+TICK_SECONDS = 0.05
+A_TICK = 50  # messages
+INDEXES = "SELECT count(*) FROM pg_index WHERE indrelid = 'inbox.inbox_messages'::regclass AND {}"
+
+
+def next_migrates(sidecar, timeout):
+    return subprocess.run([NEXT, "migrate", "-c", sidecar.config_file], env=sidecar.env, capture_output=True, text=True,
+                          timeout=timeout)
+
+
+class Drizzle:
+    """Sends some messages at each tick until it is left."""
+
+    def __init__(self, load):
+        self.load = load
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._over.wait(TICK_SECONDS):
+            self.load.send(A_TICK)
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server()
+
+
+@pytest.fixture
+def inbox(server):
+    view = Inbox(server.conninfo())
+    yield view
+    view.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5000)
+def test_a_large_table_is_migrated_beside_a_load(request, make_inboxd, noop_handler, streams, topic, server, inbox):
+    rows = request.config.getoption("--upgrade-rows")
+    sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres"}, retention={"processed": "never",
+                          "payload": "never", "dead": "never"})
+    assert sidecar.command("migrate").returncode == 0
+    fill(inbox, rows)
+    inbox.execute("VACUUM ANALYZE inbox.inbox_messages")
+    sidecar.start()
+    handler = noop_handler(sidecar)
+    load = Load(streams, topic, handler.count)
+    load.run(A_TICK)
+    since = inbox.value("SELECT now()")
+    with Drizzle(load):
+        eventually(lambda: load.sent > 20 * A_TICK)
+        began = time.monotonic()
+        done = next_migrates(sidecar, timeout=4000)
+        seconds = time.monotonic() - began
+    load.wait()
+    gaps = {column: longest_gap(inbox, column, since) for column in ("received_at", "processed_at")}
+    print(f"\n{rows:,} rows were migrated in {seconds:.0f} s beside {load.sent:,} messages; longest gap: stored"
+          f" {gaps['received_at']:.2f} s, handled {gaps['processed_at']:.2f} s\n{done.stderr}")
+
+    assert done.returncode == 0, done.stderr
+    assert inbox.value(INDEXES.format("indexrelid = 'inbox.inbox_messages_next'::regclass AND indisvalid")) == 1
+    assert inbox.value(INDEXES.format("NOT indisvalid")) == 0
+    assert handler.count() == load.sent
+    assert max(gaps.values()) < GAP_SECONDS, gaps
+    assert "heartbeat_failed" not in sidecar.stderr
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_migration_works_through_a_pooler(make_inboxd, handler, streams, topic, server, inbox, mode):
+    """Two at once, while an old snapshot holds the build up."""
+    sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres"}).start()
+    handler(sidecar, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    between = pooler.Pooler(server.port, mode)
+    try:
+        sidecar.write_configuration({"postgres": {"port": between.port}})
+        with inbox.connect() as old:
+            old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            old.execute("SELECT count(*) FROM inbox.inbox_schema_version")
+            ended = []
+            both = [threading.Thread(target=lambda: ended.append(next_migrates(sidecar, timeout=60))) for _ in range(2)]
+            for one in both:
+                one.start()
+            eventually(lambda: inbox.value(INDEXES.format("NOT indisvalid")) == 1)
+            streams.events(topic, ["b"])
+            inbox.wait_processed(2)
+            old.rollback()
+        for one in both:
+            one.join()
+    finally:
+        between.close()
+    assert [done.returncode for done in ended] == [0, 0], [done.stderr for done in ended]
+    assert sorted(done.stdout.split(", ")[1].split()[0] for done in ended) == ["0", "2"]
+    assert inbox.value(INDEXES.format("NOT indisvalid")) == 0
