@@ -9,7 +9,7 @@
 #include "base/log.h"
 
 #define FIRST_PAUSE_MS 1000
-#define LAST_PAUSE_MS  300000
+#define LAST_PAUSE_MS  60000
 #define DOUBLINGS_MOST 16
 #define PUT_OFF_MS     60000
 
@@ -99,6 +99,7 @@ void aside_end(struct dispatch *dispatch, struct entry *entry)
 	if (!entry->aside)
 		return;
 	count(dispatch, entry, false);
+	aside_hurry(dispatch); /* what was the matter with it may be over for the others, too */
 	log_info("row_taken_back", LOG_INT("seq", entry->message->seq),
 		LOG_STR("event_id", entry->message->event_id),
 		LOG_INT("tries", entry->aside_tries));

@@ -4,7 +4,7 @@
 
 #define FAILURES_MOST  3
 #define FIRST_PAUSE_MS 2000
-#define LAST_PAUSE_MS  300000LL
+#define LAST_PAUSE_MS  60000LL
 #define DOUBLINGS_MOST 10
 
 void refused_rows_fini(struct refused_rows *rows)

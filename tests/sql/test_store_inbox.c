@@ -609,7 +609,7 @@ static void a_reject_that_a_trigger_refuses_keeps_its_bytes(void **state)
 {
 	struct world *world = *state;
 
-	refuse_ids(world, "inbox_rejects", "true", false);
+	refuse_ids(world, "inbox_rejects", "NEW.payload IS NOT NULL", false);
 	ADD(world, .id = "good");
 	add_reject(world, "[]");
 	assert_int_equal(isolate(world), FAULT_DATABASE);

@@ -56,7 +56,7 @@ def test_when_every_row_is_refused_none_is_rejected(inboxd, handler, streams, to
     refuse(inbox, "true")
     streams.events(topic, ["a", "b", "c"])
     eventually(lambda: faults(inboxd) >= 5)
-    assert inboxd.get("/readyz")[0] == 503
+    eventually(lambda: inboxd.get("/readyz")[0] == 503, every=0.02)
     assert (inbox.rejects(), inbox.count()) == ([], 0)
     inbox.execute(ALLOW)
     inbox.wait_processed(3)
