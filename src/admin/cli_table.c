@@ -31,7 +31,8 @@ const struct command_row cli_commands[] = {
 		"Lists messages that fit all filters, oldest first; the next page begins --after the\n"
 		"last seq of this one. With --dead --group: what died of the same, with counts. With\n"
 		"--rejects or --conflicts: records that did not become messages, by topic, key, time,\n"
-		"and --error for the reason of a reject.\n", 0 },
+		"and --error for the reason of a reject. A page ends when 100000 messages did not fit;\n"
+		"then stderr says where to look on.\n", 0 },
 	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID",
 		"Shows all there is to know of a message. An event id may be there from several\n"
 		"sources; then --source says which.\n", 1 },

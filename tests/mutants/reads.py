@@ -46,4 +46,7 @@ MUTANTS = [
     mutant("E11", "what instances may hold is looked for in vain",
            edit(MIGRATION, "i.rescued_at IS NULL;\n        born := coalesce(born,", "i.rescued_at IS NULL;\n        born := coalesce(born + 1,"),
            tests=[READS + "test_what_is_claimed_is_found_where_instances_may_hold_it"]),
+    mutant("E11", "a function loses its grants",
+           edit(MIGRATION, "                     WHERE a.grantee <> heir.proowner LOOP\n", "                     WHERE false LOOP\n"),
+           tests=[ROLES + "test_who_could_look_and_replay_before_reads_followed_an_index_can_afterwards"]),
 ]

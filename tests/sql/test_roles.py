@@ -123,6 +123,38 @@ def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
             db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
+def test_who_could_look_and_replay_before_reads_followed_an_index_can_afterwards(connect):
+    """0015 gives replay_where() and discard_where() a parameter more, and find_page() two heirs."""
+    db = connect()
+    db.execute("SET client_min_messages = error")
+    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
+    roles = ("before_owner", "before_looks", "before_replays")
+    for role in roles:
+        db.execute(f"DROP ROLE IF EXISTS {role}")
+        db.execute(f"CREATE ROLE {role}")
+    (reads,) = [number for number, path in enumerate(MIGRATIONS) if path.stem.endswith("_reads")]
+    try:
+        db.execute("CREATE SCHEMA inbox")
+        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
+        for migration in MIGRATIONS[:reads]:
+            db.execute(script(migration))
+        db.execute("GRANT EXECUTE ON FUNCTION inbox.find_page TO before_looks")
+        db.execute("GRANT EXECUTE ON FUNCTION inbox.replay_where TO before_replays WITH GRANT OPTION")
+        db.execute("ALTER FUNCTION inbox.discard_where OWNER TO before_owner")
+        db.execute(script(MIGRATIONS[reads]))
+        rows = db.execute("SELECT proname, r.name, has_function_privilege(r.name, oid, 'EXECUTE WITH GRANT OPTION')"
+                          " FROM pg_proc CROSS JOIN unnest(%s || ARRAY['public']) r(name)"
+                          " WHERE pronamespace = 'inbox'::regnamespace AND has_function_privilege(r.name, oid, 'EXECUTE')"
+                          " ORDER BY 1, 2", [list(roles)]).fetchall()
+        assert rows == [("discard_where", "before_owner", True), ("find_page", "before_looks", False),
+                        ("look_page", "before_looks", False), ("replay_where", "before_replays", True),
+                        ("seq_before", "before_looks", False)]
+    finally:
+        db.execute("DROP SCHEMA inbox CASCADE")
+        for role in roles:
+            db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_call_these_functions_and_no_other(granted, role):
     rows = granted.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace"
