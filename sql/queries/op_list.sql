@@ -15,6 +15,6 @@ LEFT JOIN LATERAL (
     SELECT v.seq, v.source, v.event_id, v.event_type, v.status, v.topic, v.kafka_partition, v.kafka_offset,
            v.kafka_timestamp, v.key, v.headers, v.received_at, v.available_at, v.claimed_by, v.delivery_count,
            v.retry_count, v.crash_count, v.replay_count, v.suspect, v.error, v.error_code, v.result, v.attempts,
-           v.processed_at, v.dead_at
+           v.processed_at, v.dead_at, v.handler
     FROM inbox.messages v WHERE v.seq = s.seq OFFSET 0) m ON true
 ORDER BY s.n

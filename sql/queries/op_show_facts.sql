@@ -20,8 +20,9 @@ FROM m CROSS JOIN LATERAL (
                  (11, 'claims', m.delivery_count::text),
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
-                 (14, 'instance', m.claimed_by::text),
-                 (15, 'result', m.result::text)) AS v(n, name, value)
+                 (14, 'handler', m.handler),
+                 (16, 'instance', m.claimed_by::text),
+                 (17, 'result', m.result::text)) AS v(n, name, value)
     UNION ALL
     SELECT 2, h.n, 'headers', coalesce(h.pair ->> 0, '-'), coalesce(h.pair ->> 1, 'null')
     FROM jsonb_array_elements(m.headers) WITH ORDINALITY AS h(pair, n)

@@ -2,7 +2,7 @@
 -- Caller: store/settle.c. Index: inbox_messages_seq_key.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
--- $11 results, $12 handlers. What failed (dead, an attempt spent, a crash with its error) goes to the history,
+-- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes to the history,
 -- which keeps the last ten of them and whatever operators did. Back: the seqs that were still ours.
 -- CASE: as in settle_done.
 UPDATE inbox.inbox_messages m
@@ -14,6 +14,7 @@ SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
     retry_count = v.retry_count, crash_count = v.crash_count, suspect = v.suspect,
     error = coalesce(v.error, m.error), error_code = coalesce(v.error_code, m.error_code),
     result = coalesce(v.result, m.result),
+    handler = CASE WHEN v.outcome < 2 THEN v.handler ELSE m.handler END,
     attempts = CASE WHEN v.outcome = 1 OR v.retry_count > m.retry_count OR (v.outcome = 2 AND v.error IS NOT NULL)
                THEN (
         SELECT jsonb_agg(h.entry ORDER BY h.n)

@@ -12,15 +12,18 @@
 #include "queries.h"
 #include "store/settle_rows.h"
 
+#define GROUPS_MOST 8 /* fast statements of one flight, which is a pipeline of no more than 16 */
+
 /* What a flight of settling brings back. */
 struct found {
-	struct rows *plain;  /* only how many were ours */
-	struct rows *others; /* the seqs of those that were ours */
+	struct rows *plain[GROUPS_MOST]; /* only how many were ours */
+	struct rows *others;             /* the seqs of those that were ours */
 };
 
 static void found_fini(struct found *found)
 {
-	rows_free(found->plain);
+	for (int group = 0; group < GROUPS_MOST; group++)
+		rows_free(found->plain[group]);
 	rows_free(found->others);
 }
 
@@ -36,17 +39,28 @@ struct settling {
 	int32_t instance;
 	struct settle_row **rows;
 	size_t count;
+	int groups; /* of rows for the fast statement */
 	int (*queue)(const struct settling *s, struct found *found, struct err *err);
 	struct isolation *isolation; /* NULL: a row that is refused is a fault */
 };
 
-static int queue_plain(const struct settling *s, struct found *found, struct err *err)
+static int queue_group(const struct settling *s, int group, struct rows **found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct settle_list list = { s->rows, s->count };
 
-	if (add_alike(&params, s->instance, s->rows, s->count) == 0)
+	if (add_alike(&params, s->instance, &list, group) == 0)
 		return 0;
-	return db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain, err);
+	return db_queue(s->db, QUERY_SETTLE_DONE, &params, found, err);
+}
+
+static int queue_plain(const struct settling *s, struct found *found, struct err *err)
+{
+	int r = 0;
+
+	for (int group = 0; r == 0 && group < s->groups; group++)
+		r = queue_group(s, group, &found->plain[group], err);
+	return r;
 }
 
 static int queue_others(const struct settling *s, struct found *found, struct err *err)
@@ -110,31 +124,35 @@ static void mark_all(const struct settling *s, enum settle_fate fate)
 }
 
 /* When some of them were not ours, what became of each is looked up afterwards (resolve). */
-static void mark_plain(const struct settling *s, const struct rows *rows)
+static void mark_plain(const struct settling *s, const struct found *found)
 {
-	int64_t asked = 0;
+	int64_t asked[GROUPS_MOST] = { 0 };
 
-	for (size_t i = 0; i < s->count; i++)
-		asked += is_part(s->rows[i], PART_PLAIN);
-	if (rows == NULL || rows_affected(rows) != asked)
-		return;
 	for (size_t i = 0; i < s->count; i++) {
 		if (is_part(s->rows[i], PART_PLAIN))
-			s->rows[i]->fate = SETTLE_SETTLED;
+			asked[s->rows[i]->group]++;
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		struct settle_row *row = s->rows[i];
+		const struct rows *rows =
+			is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
+
+		if (rows != NULL && rows_affected(rows) == asked[row->group])
+			row->fate = SETTLE_SETTLED;
 	}
 }
 
 /* Queues the statements and commits with them. */
 static int finish(const struct settling *s, struct err *err)
 {
-	CLEANUP(found_fini) struct found found = { NULL, NULL };
+	CLEANUP(found_fini) struct found found = { .others = NULL };
 	int r = s->queue(s, &found, err);
 
 	if (r == 0)
 		r = db_commit(s->db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	mark_plain(s, found.plain);
+	mark_plain(s, &found);
 	mark(s, found.others, SETTLE_SETTLED);
 	return 0;
 }
@@ -205,6 +223,7 @@ static int read_states(const struct settling *s, struct err *err)
 	int r;
 
 	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
+	add_handlers(&params, s->rows, s->count, PART_ALL);
 	r = db_run(s->db, QUERY_SETTLE_STATE, &params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
@@ -332,29 +351,35 @@ static int settle_sorted(struct settling *s, struct err *err)
 	return r;
 }
 
-/* That of the majority, if there is one (Boyer and Moore's vote); 0: no row is plain. */
-static int usual_count(const struct settle_row *rows, size_t count)
+static bool is_alike(const struct settle_row *a, const struct settle_row *b)
 {
-	int usual = 0;
-	size_t votes = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (!rows[i].plain)
-			continue;
-		if (votes == 0)
-			usual = rows[i].delivery_count;
-		votes = rows[i].delivery_count == usual ? votes + 1 : votes - 1;
-	}
-	return usual;
+	if (a->delivery_count != b->delivery_count)
+		return false;
+	if (a->handler == NULL || b->handler == NULL)
+		return a->handler == b->handler;
+	return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;
 }
 
-/* The fast statement takes one delivery count: rows with another go with the verdicts that have more to say. */
-static void keep_alike(struct settle_row *rows, size_t count)
+/* The fast statement takes one delivery count and one handler, and there are a few of it: rows of more
+ * kinds go with the verdicts that have more to say. Returns how many groups there are. */
+static int group_alike(struct settle_row *rows, size_t count)
 {
-	int usual = usual_count(rows, count);
+	const struct settle_row *firsts[GROUPS_MOST];
+	int groups = 0;
 
-	for (size_t i = 0; i < count; i++)
-		rows[i].plain = rows[i].plain && rows[i].delivery_count == usual;
+	for (size_t i = 0; i < count; i++) {
+		struct settle_row *row = &rows[i];
+
+		if (!row->plain)
+			continue;
+		row->group = 0;
+		while (row->group < groups && !is_alike(firsts[row->group], row))
+			row->group++;
+		if (row->group == groups && groups < GROUPS_MOST)
+			firsts[groups++] = row;
+		row->plain = row->group < groups;
+	}
+	return groups;
 }
 
 static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
@@ -363,7 +388,7 @@ static int settle_rows(struct settling *s, struct settle_row *rows, size_t count
 
 	if (count == 0)
 		return 0;
-	keep_alike(rows, count);
+	s->groups = group_alike(rows, count);
 	for (size_t i = 0; i < count; i++) {
 		rows[i].fate = SETTLE_OPEN;
 		if (order != NULL)

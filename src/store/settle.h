@@ -29,14 +29,15 @@ struct settle_row {
 	int64_t seq;
 	int delivery_count;
 	enum settle_outcome outcome;
-	bool plain; /* PROCESSED with nothing else to write: the fast statement */
+	bool plain; /* PROCESSED with nothing but the handler to write: the fast statement */
+	int group;  /* which of the fast statements; not the caller's business */
 	int64_t delay_ms;
 	int retry_count; /* new values */
 	int crash_count;
 	bool suspect;
 	const char *error; /* NULL keeps; borrowed */
 	const char *error_code;
-	const char *handler;   /* who had it, for the history; borrowed; NULL = nobody */
+	const char *handler;   /* who had it; borrowed; NULL = nobody */
 	struct bytes result;   /* JSON for jsonb; absent keeps */
 	enum settle_fate fate; /* out */
 };

@@ -12,24 +12,35 @@ bool is_part(const struct settle_row *row, enum settle_part part)
 	return part == PART_ALL || row->plain == (part == PART_PLAIN);
 }
 
-size_t add_alike(
-	struct params *params, int32_t instance, struct settle_row *const *rows, size_t count)
+size_t add_alike(struct params *params, int32_t instance, const struct settle_list *list, int group)
 {
+	const struct settle_row *alike = NULL;
 	size_t added = 0;
-	int delivery_count = 0;
 	int seq;
 
 	params_int(params, instance);
 	seq = params_array(params, ARRAY_BIGINT);
-	for (size_t i = 0; i < count; i++) {
-		if (!is_part(rows[i], PART_PLAIN))
+	for (size_t i = 0; i < list->count; i++) {
+		if (list->rows[i]->group != group || !is_part(list->rows[i], PART_PLAIN))
 			continue;
-		array_bigint(params, seq, rows[i]->seq);
-		delivery_count = rows[i]->delivery_count;
+		alike = list->rows[i];
+		array_bigint(params, seq, alike->seq);
 		added++;
 	}
-	params_int(params, delivery_count);
+	params_int(params, alike == NULL ? 0 : alike->delivery_count);
+	params_text(params, alike == NULL ? NULL : alike->handler);
 	return added;
+}
+
+void add_handlers(
+	struct params *params, struct settle_row *const *rows, size_t count, enum settle_part part)
+{
+	int handler = params_array(params, ARRAY_TEXT);
+
+	for (size_t i = 0; i < count; i++) {
+		if (is_part(rows[i], part))
+			array_text(params, handler, rows[i]->handler);
+	}
 }
 
 size_t add_tokens(struct params *params, int32_t instance, struct settle_row *const *rows,
@@ -69,7 +80,6 @@ void add_verdicts(struct params *params, struct settle_row *const *rows, size_t 
 	int error = params_array(params, ARRAY_TEXT);
 	int code = params_array(params, ARRAY_TEXT);
 	int result = params_array(params, ARRAY_JSONB);
-	int handler = params_array(params, ARRAY_TEXT);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct settle_row *row = rows[i];
@@ -84,8 +94,8 @@ void add_verdicts(struct params *params, struct settle_row *const *rows, size_t 
 		array_text(params, error, row->error);
 		array_text(params, code, row->error_code);
 		array_bytes(params, result, row->result);
-		array_text(params, handler, row->handler);
 	}
+	add_handlers(params, rows, count, PART_OTHERS);
 }
 
 void add_seqs(struct params *params, struct settle_row *const *rows, size_t count)

@@ -9,12 +9,21 @@
 enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
 
 bool is_part(const struct settle_row *row, enum settle_part part);
-/* The seqs of PART_PLAIN between the instance's id and the delivery count they share; how many. */
+/* The list a statement is for, in the order of seqs. */
+struct settle_list {
+	struct settle_row *const *rows;
+	size_t count;
+};
+/* The seqs of the PART_PLAIN of one group, between the instance's id and the delivery count and the handler
+ * they share; how many. */
 size_t add_alike(
-	struct params *params, int32_t instance, struct settle_row *const *rows, size_t count);
+	struct params *params, int32_t instance, const struct settle_list *list, int group);
 /* seq and delivery_count behind the instance's id; how many rows. */
 size_t add_tokens(struct params *params, int32_t instance, struct settle_row *const *rows,
 	size_t count, enum settle_part part);
+/* The handlers of the same rows. */
+void add_handlers(
+	struct params *params, struct settle_row *const *rows, size_t count, enum settle_part part);
 /* The other columns of PART_OTHERS. */
 void add_verdicts(struct params *params, struct settle_row *const *rows, size_t count);
 void add_seqs(struct params *params, struct settle_row *const *rows, size_t count);

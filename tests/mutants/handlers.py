@@ -118,6 +118,13 @@ MUTANTS = [
     mutant("R15", "a hello that another handler forbids is in no log",
            edit("src/dispatch/lines.c", "refuse_hello(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
            tests=["system/test_protocol_conformance.py::test_a_subscription_of_another_handler_is_refused_in_the_log_too"]),
+    # E12: handlers that are known, and named
+    mutant("E12", "all that is done together has the handler of the first",
+           edit("src/store/settle.c", "return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;", "return a != NULL;"),
+           tests=["sql/test_store_settle.c::a_row_names_the_handler_that_processed_it"]),
+    mutant("E12", "what a handler completed itself has no name",
+           edit("sql/queries/settle_state.sql", "m.handler IS DISTINCT FROM v.handler AS nameless", "false AS nameless"),
+           tests=["sql/test_store_settle.c::what_its_handler_completed_gets_its_name_when_it_is_verified"]),
     # R16
     mutant("R16", "nobody leaves for want of a handler",
            edit("src/ingest/membership.c", "return atomic_load(&health->away) ?", "return atomic_load(&health->away) && heartbeat_ms < 0 ?"),

@@ -85,10 +85,10 @@ def test_every_statement_finds_its_index(db, full):
         seqs = ours(db, count)
         ones = [1] * len(seqs)
         nothing = [None] * len(seqs)
-        expect("inbox_messages_seq_key", "settle_done", 1, seqs, 1)
+        expect("inbox_messages_seq_key", "settle_done", 1, seqs, 1, "billing")
         expect("inbox_messages_seq_key", "settle_verdicts", 1, seqs, ones, [2] * len(seqs), ones, ones, ones,
                [False] * len(seqs), nothing, nothing, nothing, nothing)
-        expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones)
+        expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones, ["billing"] * len(seqs))
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
         expect("inbox_messages_pkey", "find_conflicts", known[:count], ["s"] * count, nothing[:count], seqs[:count])
@@ -247,7 +247,7 @@ def hot(db):
 def test_completing_is_a_hot_update_and_touches_no_index(db, statements, hot):
     seqs = born_claimed(db, 2000)
     sizes = index_sizes(db)
-    assert statements.count("settle_done", 1, seqs, 1) == 2000
+    assert statements.count("settle_done", 1, seqs, 1, "billing") == 2000
     assert hot() == (2000, 2000)
     assert index_sizes(db) == sizes
 
@@ -273,7 +273,7 @@ def test_a_handlers_own_completion_is_hot(db, hot):
 
 def test_dropping_a_payload_is_hot(db, statements, hot):
     seqs = born_claimed(db, 1000)
-    statements.count("settle_done", 1, seqs, 1)
+    statements.count("settle_done", 1, seqs, 1, "billing")
     before = hot()
     assert statements.run("retain", 1, "payload", 0, 1000)[0][1] == 1000
     assert tuple(now - then for now, then in zip(hot(), before)) == (1000, 1000)
@@ -287,7 +287,7 @@ def test_settling_in_a_small_table_compares_no_row_with_the_whole_batch(db, stat
     seqs = ours(db, batch)
     db.execute("UPDATE inbox.inbox_messages SET claimed_by = 7 WHERE seq = ANY (%s)", [seqs])
     ones, nothing = [1] * batch, [None] * batch
-    for name, values in (("settle_done", (1,)), ("settle_state", (ones,)), ("raise_crash", (ones,)),
+    for name, values in (("settle_done", (1, "billing")), ("settle_state", (ones, ["billing"] * batch)), ("raise_crash", (ones,)),
                          ("settle_verdicts", (ones, [0] * batch, ones, ones, ones, [False] * batch,
                                               nothing, nothing, nothing, nothing))):
         plan = statements.explain(name, 7, seqs, *values)

@@ -42,6 +42,65 @@ static void rows_of_different_claims_are_done_together(void **state)
 	}
 }
 
+static const char *handler_of(struct world *world, int64_t seq)
+{
+	return ask_text(world,
+		"SELECT coalesce(handler, '-') FROM inbox.inbox_messages WHERE seq = %ld",
+		(long)seq);
+}
+
+/* More handlers than there are fast statements: all are settled, and each row names its own. */
+static void a_row_names_the_handler_that_processed_it(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[40];
+	char names[40][8];
+
+	for (int i = 0; i < 40; i++) {
+		char id[8];
+
+		(void)snprintf(id, sizeof(id), "a%d", i);
+		(void)snprintf(names[i], sizeof(names[i]), "h%d", i % 20);
+		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+		rows[i].handler = names[i];
+	}
+	settle(world, rows, 40);
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_string_equal(handler_of(world, rows[i].seq), names[i]);
+	}
+}
+
+static void a_dead_row_names_its_handler_and_one_that_waits_does_not(void **state)
+{
+	struct world *world = *state;
+	struct settle_row dead = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
+	struct settle_row waits = verdict(STORED(world, .id = "b"), 1, SETTLE_WAITING);
+
+	dead.plain = waits.plain = false;
+	dead.handler = waits.handler = "billing";
+	must_settle(world, &dead);
+	must_settle(world, &waits);
+	assert_string_equal(handler_of(world, dead.seq), "billing");
+	assert_string_equal(handler_of(world, waits.seq), "-");
+}
+
+static void what_its_handler_completed_gets_its_name_when_it_is_verified(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING);
+
+	row.plain = false;
+	row.handler = "billing";
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)row.seq, (int)world->me.id);
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_string_equal(handler_of(world, row.seq), "billing");
+	run_sql(world, "UPDATE inbox.inbox_messages SET processed_at = NULL WHERE seq = %ld",
+		(long)row.seq);
+	assert_string_equal(handler_of(world, row.seq), "-");
+}
+
 static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
 {
 	struct world *world = *state;
@@ -552,6 +611,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_done_message_is_processed),
 		TEST(rows_of_different_claims_are_done_together),
+		TEST(a_row_names_the_handler_that_processed_it),
+		TEST(a_dead_row_names_its_handler_and_one_that_waits_does_not),
+		TEST(what_its_handler_completed_gets_its_name_when_it_is_verified),
 		TEST(one_row_that_is_lost_does_not_hold_up_the_others),
 		TEST(each_verdict_writes_what_it_says),
 		TEST(a_failed_attempt_goes_to_the_history),
