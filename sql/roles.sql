@@ -15,16 +15,17 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sidecar: stores, claims and settles. It changes no history, and deletes by inbox.retain() only. It may look, too:
+-- The sidecar: stores, claims and settles. It changes no history, and deletes messages by inbox.retain() only. It may look, too:
 -- `inboxd status`, `list`, `show` and `verify` run in its container, with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
+GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
-GRANT SELECT ON inbox.messages, inbox.dead_groups TO inboxd_sidecar;
+GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;
 
 -- A handler: completes the message it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
@@ -32,11 +33,12 @@ GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
 -- Who looks: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.inbox_dead_topic, inbox.messages, inbox.dead_groups TO inboxd_reader, inboxd_operator;
+    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.messages, inbox.dead_groups, inbox.handlers
+    TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.find_page(jsonb, bigint, int), inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
-    inbox.status() TO inboxd_reader, inboxd_operator, inboxd_sidecar;
+    inbox.status(), inbox.handler_of(text, text) TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
 -- Who acts: the functions, which leave a trace, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
@@ -49,5 +51,6 @@ GRANT EXECUTE ON FUNCTION
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),
-    inbox.adopt(text, text, text) TO inboxd_operator;
+    inbox.adopt(text, text, text),
+    inbox.forget_handler(text, text) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

@@ -151,6 +151,7 @@ static command_function *const functions[] = {
 	[COMMAND_REPLAY] = do_operate,
 	[COMMAND_DISCARD] = do_operate,
 	[COMMAND_PURGE] = do_operate,
+	[COMMAND_HANDLERS] = do_operate,
 	[COMMAND_ADOPT] = do_adopt,
 	[COMMAND_VERIFY] = do_verify,
 	[COMMAND_SEEK] = do_seek,

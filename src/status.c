@@ -13,11 +13,12 @@ void status_show(struct daemon *daemon, struct dispatch *dispatch)
 	(void)pthread_mutex_unlock(&daemon->shown_lock);
 }
 
-static void add_handlers(struct daemon *daemon, struct buf *json)
+static void add_handlers(struct daemon *daemon, struct buf *json,
+	void (*names)(struct dispatch *dispatch, struct buf *out))
 {
 	(void)pthread_mutex_lock(&daemon->shown_lock);
 	if (daemon->shown != NULL)
-		dispatch_handlers(daemon->shown, json);
+		names(daemon->shown, json);
 	else
 		buf_add_str(json, "[]");
 	(void)pthread_mutex_unlock(&daemon->shown_lock);
@@ -46,6 +47,8 @@ void status_add(struct buf *json, void *arg)
 		metric_value(metrics_get(daemon->metrics, METER_WAITING, NULL, NULL)),
 		metric_value(metrics_get(daemon->metrics, METER_DEAD, NULL, NULL)),
 		metric_value(metrics_get(daemon->metrics, METER_UNROUTED, NULL, NULL)));
-	add_handlers(daemon, json);
+	add_handlers(daemon, json, dispatch_handlers);
+	buf_add_str(json, ",\"handlers_away\":");
+	add_handlers(daemon, json, dispatch_handlers_away);
 	buf_add_char(json, '}');
 }

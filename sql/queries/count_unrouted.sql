@@ -1,7 +1,7 @@
--- How many parked messages nobody here is registered for, up to a cap; looks at no more than that many
+-- How many parked messages wait for a handler, up to a cap: nobody is registered for them, or a handler that is away; looks at no more than that many
 -- parked rows of a partition.
 -- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
--- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions (a closed handler still wants its own).
+-- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions; the last: whether the handler is connected here.
 -- LATERAL lets the planner remember the answer for each type.
 -- Back: how many, milliseconds since the oldest was received.
 SELECT count(*), coalesce(extract(epoch FROM now() - min(u.received_at)) * 1000, 0)::bigint
@@ -14,13 +14,13 @@ FROM (SELECT m.received_at
           ORDER BY r.seq
           LIMIT $3::bigint) m
       LEFT JOIN LATERAL (
-          SELECT true AS known
+          SELECT s.here
           FROM unnest($4::text[], $5::text[], $6::smallint[], $7::boolean[])
-               AS s(topic, type, kind, open)
+               WITH ORDINALITY AS s(topic, type, kind, here, rank)
           WHERE (s.topic IS NULL OR s.topic = m.topic)
             AND CASE s.kind WHEN 0 THEN true
                             WHEN 1 THEN starts_with(m.event_type, s.type)
                             ELSE m.event_type = s.type END
-          LIMIT 1) w ON true
-      WHERE w.known IS NULL
+          ORDER BY s.rank LIMIT 1) w ON true
+      WHERE w.here IS NOT TRUE
       LIMIT $3::bigint) u

@@ -1,10 +1,17 @@
 -- All there is of the messages with an event id: as JSON, the payload for a person (NULL: not text), its bytes, whether
--- what is shown is JSON put in order, whether retention has dropped it.
+-- what is shown is JSON put in order, whether retention has dropped it. Only of one that waits for a handler that is away
+-- the JSON has its name, waits_for; its other keys are the columns of the view.
 -- Caller: admin/op_show.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
-SELECT m.source, row_to_json(m)::text, coalesce(jsonb_pretty(m.payload_json), m.payload_text), m.payload, m.seq,
+SELECT m.source,
+       CASE WHEN w.waits_for IS NULL THEN row_to_json(m)::text
+            ELSE concat(left(row_to_json(m)::text, -1), ',"waits_for":', to_json(w.waits_for), '}') END,
+       coalesce(jsonb_pretty(m.payload_json), m.payload_text), m.payload, m.seq,
        m.payload_json IS NOT NULL, m.payload IS NULL AND m.payload_digest IS NOT NULL
 FROM inbox.messages m
+LEFT JOIN LATERAL (
+    SELECT h.name AS waits_for FROM inbox.handlers h
+    WHERE m.available_at IS NOT NULL AND h.status = 'away' AND h.name = inbox.handler_of(m.topic, m.event_type)) w ON true
 WHERE m.event_id = $1::text AND ($2::text IS NULL OR m.source = $2::text)
 ORDER BY m.source
 LIMIT 20

@@ -2,7 +2,12 @@
 -- Caller: admin/op_show.c. Index: inbox_messages_seq_key.
 -- $1 seq.
 WITH m AS MATERIALIZED (
-    SELECT v.*, inbox.try_text(v.key) AS key_text FROM inbox.messages v WHERE v.seq = $1::bigint
+    SELECT v.*, inbox.try_text(v.key) AS key_text,
+           CASE WHEN v.available_at IS NOT NULL THEN (
+               SELECT concat('handler ', h.name, ', away since ', to_char(h.last_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+               FROM inbox.handlers h
+               WHERE h.name = inbox.handler_of(v.topic, v.event_type) AND h.status = 'away') END AS waits_for
+    FROM inbox.messages v WHERE v.seq = $1::bigint
 )
 SELECT f.section, f.name, f.value
 FROM m CROSS JOIN LATERAL (
@@ -21,6 +26,7 @@ FROM m CROSS JOIN LATERAL (
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
                  (14, 'handler', m.handler),
+                 (15, 'waits for', m.waits_for),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)
     UNION ALL

@@ -61,6 +61,10 @@ const struct command_row cli_commands[] = {
 		"OFFSET is a number, beginning or end. Records read again are duplicates, unless their\n"
 		"messages were deleted: then they are handled again. Records that are skipped are never\n"
 		"stored and never handled. --dry-run says how many of both there are, and changes nothing.\n", 3 },
+	{ COMMAND_HANDLERS, "handlers", "List the handlers that are known, or forget one", "[forget NAME]",
+		"Lists who is connected to any sidecar, and who was within inbox.handler_memory: what is\n"
+		"for such a one waits for it. `handlers forget NAME` ends that at once, for a handler that\n"
+		"does not come back: its messages go to the next specific handler, or wait for any.\n", 2 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -123,20 +127,20 @@ const struct option_row cli_options[] = {
 		"processed longer ago than this: 7d, 12h, 0s", NULL },
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, to_time),
 		"the first record from then on, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
-	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK),
-		KIND_TEXT, offsetof(struct cli, reason), "why, for the audit", NULL },
+	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
+		FOR(COMMAND_HANDLERS), KIND_TEXT, offsetof(struct cli, reason), "why, for the audit", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, max),
 		"at most so many messages", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
 		"say what would be done, and do nothing", NULL },
-	{ 'y', "yes", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, yes),
-		"do not ask", NULL },
+	{ 'y', "yes", NULL, FOR_CHANGE | FOR(COMMAND_HANDLERS), KIND_FLAG, offsetof(struct cli, yes),
+		"do not ask", NULL, FOR(COMMAND_HANDLERS) },
 	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, else " CLI_STANDARD_FILE, NULL },
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
 		"set one value, over the file and the environment; may be repeated", NULL },
 	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
-		"print JSON: an object, or one a line for list", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
+		"print JSON: an object, or one a line for list and handlers", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },
 };

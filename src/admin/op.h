@@ -100,6 +100,7 @@ int op_list(const struct op *op, struct err *err);
 int op_show(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_discard(const struct op *op, struct err *err);
+int op_handlers(const struct op *op, struct err *err);
 int op_purge(const struct op *op, struct err *err);
 int op_rejects(const struct op *op, struct err *err);
 

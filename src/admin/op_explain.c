@@ -38,7 +38,7 @@ static const struct {
 static bool only_looks(enum command command)
 {
 	return command == COMMAND_STATUS || command == COMMAND_LIST || command == COMMAND_SHOW ||
-	       command == COMMAND_VERIFY;
+	       command == COMMAND_HANDLERS || command == COMMAND_VERIFY;
 }
 
 /* 0: there is no hint, or it leaves the fault. */

@@ -87,7 +87,10 @@ int op_check_words(const struct cli *cli, struct err *err)
 	for (size_t i = 0; r == 0 && i < cli->word_count; i++) {
 		if (!utf8_is_valid(bytes_of(cli->words[i])))
 			r = err_set(err, FAULT_USAGE, "%s %zu is not UTF-8",
-				cli->command == COMMAND_SEEK ? "argument" : "event id", i + 1);
+				cli->command == COMMAND_SEEK || cli->command == COMMAND_HANDLERS
+					? "argument"
+					: "event id",
+				i + 1);
 	}
 	return r;
 }

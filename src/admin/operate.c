@@ -15,6 +15,7 @@ static int (*const functions[])(const struct op *op, struct err *err) = {
 	[COMMAND_REPLAY] = op_replay,
 	[COMMAND_DISCARD] = op_discard,
 	[COMMAND_PURGE] = op_purge,
+	[COMMAND_HANDLERS] = op_handlers,
 };
 
 /* The function of the schema behind a command that changes something. */
@@ -24,12 +25,14 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_PURGE] = "purge",
 	[COMMAND_ADOPT] = "adopt",
 	[COMMAND_SEEK] = "seek",
+	[COMMAND_HANDLERS] = "forget_handler",
 };
 
 /* Before anybody is asked, or a part is done: a sidecar's user and a reader may look, also at what would be changed. */
 static int check_right(const struct op *op, struct err *err)
 {
-	const char *function = op->cli->dry_run ? NULL : changes[op->cli->command];
+	bool lists = op->cli->command == COMMAND_HANDLERS && op->cli->word_count == 0;
+	const char *function = op->cli->dry_run || lists ? NULL : changes[op->cli->command];
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = 0;

@@ -57,6 +57,7 @@ struct config {
 		int64_t max_in_flight;
 		int64_t max_claimed;
 		int64_t max_claimed_bytes;
+		int64_t handler_memory;
 		int64_t handler_absence;
 		int64_t shutdown_timeout;
 	} inbox;

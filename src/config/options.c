@@ -85,6 +85,10 @@ const struct option option_table[] = {
 		.max = 1024 * GIB, .reloadable = true, AT(inbox.max_claimed_bytes),
 		.help = "Memory for those messages. A single larger message is still "
 			"delivered, alone." },
+	{ "inbox", "handler_memory", OPTION_DURATION, .text = "10m", .min = 0, .max = 30 * DAY,
+		.reloadable = true, AT(inbox.handler_memory),
+		.help = "A handler's subscriptions count so long after its last connection: what is "
+			"for it waits for it. 0: only connected handlers count." },
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
 		.help = "An instance without a handler that another instance has leaves the "

@@ -15,6 +15,14 @@
 #define DB_BACKOFF_MAX_MS 5000
 #define DB_BUSY_MAX_MS    1000
 
+/* A batch from ingest that waits for claims given before it came. */
+struct arrival {
+	struct handover *handover;
+	int64_t after_claims;
+	bool doubtful; /* a claim was lost while it waited */
+	STAILQ_ENTRY(arrival) link;
+};
+
 /* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
 static void on_revoked(struct dispatch *dispatch, size_t partition)
 {

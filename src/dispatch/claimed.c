@@ -279,6 +279,8 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		claimer_look_soon(dispatch);
 		dispatch->claimer.plenty = false;
 	}
+	if (job->kind == JOB_HANDLERS)
+		memory_ask_soon(dispatch);
 	gate_release(dispatch->options.gate, job->reserved, 0);
 	job->reserved = 0;
 }
@@ -290,6 +292,7 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_RESCUE] = rescue_finished,
 	[JOB_GAUGES] = gauges_finished,
 	[JOB_HOLDS] = holds_finished,
+	[JOB_HANDLERS] = memory_answered,
 };
 
 /* A claim or a look has ended: too slow halves what the next one asks for; it doubles again when many in a

@@ -150,7 +150,8 @@ static bool may_claim(const struct dispatch *dispatch)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	if (claimer->rescue || routing_count(dispatch->routing) == 0 || !has_budget(dispatch))
+	if (claimer->rescue || !dispatch->memory.read ||
+		!routing_has_connected(dispatch->routing) || !has_budget(dispatch))
 		return false;
 	return claimer->claims_under_way == 0 || goes_with_others(dispatch);
 }
@@ -274,6 +275,8 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 		looks_rescue(dispatch);
 	if (stopping)
 		return;
+	if (question_may_give(dispatch))
+		memory_run(dispatch, now_ms);
 	if (question_may_give(dispatch))
 		looks_at_holds(dispatch, now_ms);
 	if (claimed_last)

@@ -14,6 +14,7 @@
  *	aside.c    verdicts that wait alone
  *	company.c  when they have waited enough for more (pure)
  *	tracing.c  spans of deliveries and settles
+ *	memory.c   which handlers are known, connected or not
  *	claimer.c  what to ask the table for, and when
  *	claimed.c  what the table answered
  *	arrivals.c what comes in: batches from ingest, finished jobs
@@ -34,6 +35,7 @@
 #include "dispatch/entry.h"
 #include "dispatch/judge.h"
 #include "dispatch/lanes.h"
+#include "dispatch/memory.h"
 #include "dispatch/notices.h"
 #include "dispatch/open_claims.h"
 #include "dispatch/protocol.h"
@@ -71,6 +73,7 @@ struct handler {
 	bool routed;      /* its subscriptions are in the routing */
 	bool full;        /* holds its share of memory: routing is closed for it */
 	int64_t gone_ms;  /* since when it has no connection */
+	struct known_as known;
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
 	struct metric *connected_gauge;
@@ -157,14 +160,6 @@ struct claimer {
 	bool under_way[JOB_KINDS];
 };
 
-/* A batch from ingest that waits for claims given before it came. */
-struct arrival {
-	struct handover *handover;
-	int64_t after_claims;
-	bool doubtful; /* a claim was lost while it waited */
-	STAILQ_ENTRY(arrival) link;
-};
-
 /* Rows of our partitions that others still hold. */
 struct holds {
 	struct held_row *items;
@@ -212,7 +207,9 @@ struct dispatch {
 	struct routing *routing;
 	struct handler *handlers;
 	pthread_mutex_t heartbeat_lock; /* of what the keeper reads */
-	struct buf names;               /* handlers as JSON; under heartbeat_lock */
+	struct buf names;               /* connected handlers as JSON; under heartbeat_lock */
+	struct buf away;                /* known ones that are not; under heartbeat_lock */
+	struct memory memory;
 	struct session_list sessions;
 	size_t session_count;
 	size_t sessions_most;
@@ -321,6 +318,8 @@ size_t handlers_share(int64_t most);
  * for it. */
 void handlers_hold(struct dispatch *dispatch, struct handler *handler,
 	const struct message *message, bool more);
+/* The handler of that name, made when there is none. NULL: no memory. */
+struct handler *handlers_get(struct dispatch *dispatch, const char *name);
 /* Tells the gate and the sweep that the routing changed. */
 void handlers_publish(struct dispatch *dispatch);
 void handlers_fini(struct dispatch *dispatch);

@@ -68,8 +68,10 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
-	if (notices_heard(dispatch->notices))
+	if (notices_heard(dispatch->notices)) {
 		claimer_look_soon(dispatch);
+		memory_ask_soon(dispatch);
+	}
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
@@ -277,6 +279,8 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	TAILQ_INIT(&dispatch->sessions);
 	(void)pthread_mutex_init(&dispatch->heartbeat_lock, NULL);
 	buf_add_str(&dispatch->names, "[]");
+	buf_add_str(&dispatch->away, "[]");
+	memory_init(dispatch);
 	dispatch->sessions_most = sessions_most();
 	lanes_init(&dispatch->lanes, options->config->inbox.ordering,
 		(size_t)options->config->worker.claim_batch);
@@ -315,11 +319,21 @@ int64_t dispatch_low_claim(const struct dispatch *dispatch)
 	return open_claims_low(&dispatch->claimer.open);
 }
 
-void dispatch_handlers(struct dispatch *dispatch, struct buf *out)
+static void copy_names(struct dispatch *dispatch, const struct buf *names, struct buf *out)
 {
 	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
-	buf_add(out, dispatch->names.data, dispatch->names.length);
+	buf_add(out, names->data, names->length);
 	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
+}
+
+void dispatch_handlers(struct dispatch *dispatch, struct buf *out)
+{
+	copy_names(dispatch, &dispatch->names, out);
+}
+
+void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out)
+{
+	copy_names(dispatch, &dispatch->away, out);
 }
 
 /* Waits for the thread without trusting it. */
@@ -412,6 +426,7 @@ void dispatch_free(struct dispatch *dispatch)
 	buf_fini(&dispatch->rendered);
 	buf_fini(&dispatch->line);
 	buf_fini(&dispatch->names);
+	buf_fini(&dispatch->away);
 	(void)pthread_mutex_destroy(&dispatch->heartbeat_lock);
 	free(dispatch);
 }

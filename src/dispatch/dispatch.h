@@ -50,6 +50,8 @@ void dispatch_bounds(struct dispatch *dispatch, struct bounds *out);
 int64_t dispatch_low_claim(const struct dispatch *dispatch);
 /* Writes the connected handlers as a JSON array for inbox_instances.handlers. Any thread. */
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out);
+/* The same of those that are known and not connected here. */
+void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out);
 
 /* Begins the end and returns: nothing new is delivered, what is queued goes back to waiting at once,
  * what is delivered may finish until deadline_ms (clock_now_ms()). Any thread. */

@@ -50,6 +50,7 @@ static struct handler *handler_new(struct dispatch *dispatch, const char *name)
 static void handler_free(struct dispatch *dispatch, struct handler *handler)
 {
 	HASH_DEL(dispatch->handlers, handler);
+	free(handler->known.subscriptions);
 	free(handler->name);
 	free(handler);
 }
@@ -63,24 +64,41 @@ void handlers_fini(struct dispatch *dispatch)
 		handler_free(dispatch, handler);
 }
 
+static void add_name(struct buf *names, const struct handler *handler)
+{
+	if (names->length > 1)
+		buf_add_char(names, ',');
+	json_add_string(names, bytes_of(handler->name));
+}
+
 static void write_names(struct dispatch *dispatch)
 {
 	struct buf *names = &dispatch->names;
-	struct handler *handler;
-	struct handler *next;
+	struct buf *away = &dispatch->away;
+	const struct handler *handler;
 
 	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
 	buf_reset(names);
+	buf_reset(away);
 	buf_add_char(names, '[');
-	HASH_ITER (hh, dispatch->handlers, handler, next) {
-		if (handler->session_count == 0)
-			continue;
-		if (names->length > 1)
-			buf_add_char(names, ',');
-		json_add_string(names, bytes_of(handler->name));
+	buf_add_char(away, '[');
+	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next) {
+		if (handler->session_count > 0)
+			add_name(names, handler);
+		else if (handler->known.away)
+			add_name(away, handler);
 	}
 	buf_add_char(names, ']');
+	buf_add_char(away, ']');
 	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
+}
+
+struct handler *handlers_get(struct dispatch *dispatch, const char *name)
+{
+	struct handler *handler = NULL;
+
+	HASH_FIND_STR(dispatch->handlers, name, handler);
+	return handler != NULL ? handler : handler_new(dispatch, name);
 }
 
 void handlers_publish(struct dispatch *dispatch)
@@ -88,6 +106,8 @@ void handlers_publish(struct dispatch *dispatch)
 	struct routing *snapshot = NULL;
 
 	write_names(dispatch);
+	if (!dispatch->memory.read)
+		return; /* until then nobody wants anything: what comes is parked */
 	if (routing_copy(&snapshot, dispatch->routing, NULL) != 0) {
 		log_error("routing_not_published", LOG_STR("why", "out of memory"),
 			LOG_STR("next", "ingest goes on with the earlier subscriptions"));
@@ -193,18 +213,32 @@ static void shed(struct dispatch *dispatch, struct handler *handler)
 	}
 }
 
-int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,
-	struct err *err)
+/* A handler that is not connected keeps nobody out: one that was renamed takes over from itself. */
+static int subscribe(struct dispatch *dispatch, const struct hello *hello, struct err *err)
 {
-	struct handler *handler = NULL;
+	const char *displaced = routing_displaced(
+		dispatch->routing, hello->handler, hello->subscribe, hello->subscribe_count);
+	CLEANUP(freep) char *other = displaced == NULL ? NULL : strdup(displaced);
 	int r = routing_set(
 		dispatch->routing, hello->handler, hello->subscribe, hello->subscribe_count, err);
 
+	if (r == 0 && other != NULL)
+		log_warn("handler_took_over", LOG_STR("handler", hello->handler),
+			LOG_STR("from", other),
+			LOG_STR("why", "it has an equal subscription, and the other is away"),
+			LOG_STR("next", "if it was renamed: `inboxd handlers forget`"));
+	return r;
+}
+
+int handlers_join(struct dispatch *dispatch, struct session *session, const struct hello *hello,
+	struct err *err)
+{
+	struct handler *handler;
+	int r = subscribe(dispatch, hello, err);
+
 	if (r != 0)
 		return r;
-	HASH_FIND_STR(dispatch->handlers, hello->handler, handler);
-	if (handler == NULL)
-		handler = handler_new(dispatch, hello->handler);
+	handler = handlers_get(dispatch, hello->handler);
 	if (handler == NULL) {
 		(void)routing_remove(dispatch->routing, hello->handler);
 		return err_memory(err);
@@ -214,6 +248,7 @@ int handlers_join(struct dispatch *dispatch, struct session *session, const stru
 	handler->session_count++;
 	handler->routed = true;
 	metric_set(handler->connected_gauge, (double)handler->session_count);
+	memory_joined(dispatch, handler, hello);
 	handlers_publish(dispatch);
 	dispatch_stir(dispatch);
 	return 0;
@@ -294,8 +329,10 @@ void handlers_leave(struct dispatch *dispatch, struct session *session)
 	handler->session_count--;
 	session->handler = NULL;
 	metric_set(handler->connected_gauge, (double)handler->session_count);
-	if (handler->session_count == 0)
+	if (handler->session_count == 0) {
 		handler->gone_ms = clock_now_ms();
+		memory_left(dispatch, handler);
+	}
 	write_names(dispatch);
 }
 
@@ -309,20 +346,45 @@ static void requeue(struct dispatch *dispatch, struct entry_list *list)
 	}
 }
 
+/* With a memory its messages wait for it; without one they go to the next specific handler. */
+static int leave_routing(struct dispatch *dispatch, struct handler *handler)
+{
+	int64_t said_ms = handler->known.hello_ms + atomic_load(dispatch->options.pg_offset_ms);
+	bool remembered = dispatch->options.config->inbox.handler_memory > 0;
+	int r = remembered ? routing_leave(dispatch->routing, handler->name, said_ms)
+			   : routing_remove(dispatch->routing, handler->name);
+
+	if (r != 0)
+		return r;
+	handler->routed = false;
+	handler->known.away = remembered;
+	if (remembered)
+		memory_report_away(dispatch, handler);
+	return 0;
+}
+
+/* Its series go with it: nobody waits for it any more. */
+static void forget(struct dispatch *dispatch, struct handler *handler)
+{
+	metrics_drop(dispatch->options.metrics, METER_HANDLERS_CONNECTED, handler->name, NULL);
+	metrics_drop(dispatch->options.metrics, METER_IN_FLIGHT, handler->name, NULL);
+	handler_free(dispatch, handler);
+}
+
 static void forget_gone(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
 {
 	if (handler->session_count > 0 || now_ms - handler->gone_ms < GONE_GRACE_MS)
 		return;
 	if (handler->routed) {
-		if (routing_remove(dispatch->routing, handler->name) != 0)
+		if (leave_routing(dispatch, handler) != 0)
 			return; /* no memory: at the next tick */
-		handler->routed = false;
 		requeue(dispatch, &handler->ready);
 		requeue(dispatch, &handler->suspects);
 		handlers_publish(dispatch);
 	}
-	if (handler->held == 0)
-		handler_free(dispatch, handler);
+	if (handler->held == 0 && !handler->known.away && !handler->known.listed &&
+		!handler->known.fresh && !handler->known.left)
+		forget(dispatch, handler);
 }
 
 /* Unless it has asked for more time for anything since: then it is at work, and not done. */

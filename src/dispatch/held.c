@@ -42,7 +42,7 @@ static struct handler *route(struct dispatch *dispatch, const struct message *me
 
 	if (name != NULL)
 		HASH_FIND_STR(dispatch->handlers, name, handler);
-	return handler;
+	return handler != NULL && handler->routed ? handler : NULL;
 }
 
 /* Whose share of memory the entry counts for; NULL: nobody's any more. */

@@ -22,7 +22,7 @@ struct job *question_new(struct dispatch *dispatch, enum job_kind kind)
 void question_give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
-	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS)
+	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS && job->kind != JOB_HANDLERS)
 		dispatch->claimer.claimed_last = job->kind == JOB_DUE || job->kind == JOB_LANES;
 	worker_pool_give(dispatch->pool, job);
 }

@@ -49,6 +49,8 @@ void job_free(struct job *job)
 	free(job->held);
 	free(job->states);
 	refused_seqs_fini(&job->without);
+	known_own_free(job->own, job->own == NULL ? 0 : job->count);
+	known_fini(&job->known);
 	claimed_fini(&job->claimed);
 	parked_page_fini(&job->page);
 	free(job);
@@ -160,6 +162,19 @@ static int run_holds(struct db *db, struct job *job)
 	return r;
 }
 
+static int run_handlers(struct db *db, struct job *job)
+{
+	const struct known_request request = {
+		.instance = job->request.instance,
+		.memory_ms = job->memory_ms,
+		.lease_ms = job->lease_ms,
+		.own = job->own,
+		.count = job->count,
+	};
+
+	return known_exchange(db, &request, &job->known, &job->err);
+}
+
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_SETTLE] = run_settle,
 	[JOB_RAISE] = run_raise,
@@ -169,6 +184,7 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_RESCUE] = run_rescue,
 	[JOB_GAUGES] = run_gauges,
 	[JOB_HOLDS] = run_holds,
+	[JOB_HANDLERS] = run_handlers,
 };
 
 static void execute(struct worker *worker, struct job *job)

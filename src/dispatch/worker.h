@@ -10,17 +10,19 @@
 #include "base/wake.h"
 #include "store/claims.h"
 #include "store/foreign.h"
+#include "store/known.h"
 #include "store/settle.h"
 
 enum job_kind {
-	JOB_SETTLE, /* rows, entries */
-	JOB_RAISE,  /* rows, entries */
-	JOB_DUE,    /* partitions -> claimed */
-	JOB_LANES,  /* lanes -> claimed */
-	JOB_SWEEP,  /* one partition -> waiting, page, released */
-	JOB_RESCUE, /* held -> rescued */
-	JOB_GAUGES, /* partitions -> gauges */
-	JOB_HOLDS,  /* held -> states */
+	JOB_SETTLE,   /* rows, entries */
+	JOB_RAISE,    /* rows, entries */
+	JOB_DUE,      /* partitions -> claimed */
+	JOB_LANES,    /* lanes -> claimed */
+	JOB_SWEEP,    /* one partition -> waiting, page, released */
+	JOB_RESCUE,   /* held -> rescued */
+	JOB_GAUGES,   /* partitions -> gauges */
+	JOB_HOLDS,    /* held -> states */
+	JOB_HANDLERS, /* own -> known */
 	JOB_KINDS
 };
 
@@ -46,19 +48,24 @@ struct job {
 	int64_t *held;          /* JOB_HOLDS: rising */
 	uint64_t after;         /* JOB_SWEEP: where the page starts */
 	bool first_page;
-	int64_t cap;     /* JOB_GAUGES */
-	int64_t placed;  /* JOB_GAUGES: gate_placed() before the look */
-	bool seldom;     /* JOB_GAUGES: what only operators want, too */
-	size_t reserved; /* budget taken for it */
-	uint64_t lost;   /* a claim: batches lost when it was given */
-	uint64_t tenure; /* a claim, a look: partitions gone when it was given */
-	uint64_t behind; /* a claim: the last batch it may have stepped over */
+	int64_t cap;           /* JOB_GAUGES */
+	int64_t placed;        /* JOB_GAUGES: gate_placed() before the look */
+	bool seldom;           /* JOB_GAUGES: what only operators want, too */
+	struct known_own *own; /* JOB_HANDLERS */
+	int64_t memory_ms;     /* JOB_HANDLERS */
+	int64_t lease_ms;      /* JOB_HANDLERS */
+	uint64_t changes;      /* JOB_HANDLERS: of handlers when it was given */
+	size_t reserved;       /* budget taken for it */
+	uint64_t lost;         /* a claim: batches lost when it was given */
+	uint64_t tenure;       /* a claim, a look: partitions gone when it was given */
+	uint64_t behind;       /* a claim: the last batch it may have stepped over */
 	/* Out. */
 	int result; /* of the store's call */
 	struct err err;
 	struct claimed claimed;
 	struct parked_page page;
 	struct gauges gauges;
+	struct known known;
 	enum foreign_state *states; /* JOB_HOLDS: of held */
 	bool waiting;
 	int64_t released;

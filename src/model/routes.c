@@ -255,6 +255,20 @@ static void gather_lengths(struct route_index *index, const struct routes *route
 	}
 }
 
+static void put_wishes(struct route_index *index, const struct routes_handler *handler,
+	size_t place, uint64_t seed)
+{
+	for (size_t i = 0; i < handler->wishes->count; i++) {
+		const struct route *route = &handler->wishes->routes[i];
+		struct probe probe = { NULL };
+
+		if (handler->away)
+			probe = probe_of(route, seed);
+		if (!handler->away || index_find(index, &probe) == NULL)
+			index_put(index, route, place);
+	}
+}
+
 static struct route_index *index_of(const struct routes *routes)
 {
 	struct route_index *index;
@@ -269,10 +283,8 @@ static struct route_index *index_of(const struct routes *routes)
 	index = index_new(count, longest);
 	if (index == NULL)
 		return NULL;
-	for (size_t i = 0; i < routes->count; i++) {
-		for (size_t j = 0; j < routes->handlers[i].wishes->count; j++)
-			index_put(index, &routes->handlers[i].wishes->routes[j], i);
-	}
+	for (size_t i = 0; i < routes->count; i++)
+		put_wishes(index, &routes->handlers[i], i, routes->seed);
 	gather_lengths(index, routes, longest);
 	return index;
 }

@@ -65,6 +65,8 @@ struct route_index {
 struct routes_handler {
 	struct wishes *wishes;
 	bool closed;
+	bool away;
+	int64_t said; /* when it said hello: of equal routes of handlers that are away the newest counts */
 };
 
 struct routes {
@@ -75,7 +77,8 @@ struct routes {
 	struct routes_handler handlers[];
 };
 
-/* A table of these handlers; shares their wishes. No two of them have an equal route. NULL: no memory. */
+/* A table of these handlers; shares their wishes. Those that are away come last, the newest first. Of
+ * equal routes the first one counts; only those behind may have equal ones. NULL: no memory. */
 struct routes *routes_new(const struct routes_handler *handlers, size_t count, uint64_t seed);
 /* The same with one handler in another state. NULL: no memory. */
 struct routes *routes_close(const struct routes *from, size_t handler, bool closed);

@@ -16,7 +16,6 @@ struct routing {
 	struct routes *routes;
 };
 
-DEFINE_CLEANUP(struct routing *, routing_free);
 DEFINE_CLEANUP(struct wishes *, wishes_release);
 
 int routing_new(struct routing **out, struct err *err)
@@ -79,26 +78,33 @@ static int report_overlap(const struct wishes *other, const struct route *route,
 	return ROUTING_OVERLAP;
 }
 
-/* `wanted` against every handler but the one at `own`, whose routes it is going to replace. */
+/* `wanted` against every other handler that is connected. */
 static int refuse_overlap(
 	const struct routes *routes, size_t own, const struct wishes *wanted, struct err *err)
 {
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct routes_handler *owner = routes_owner(routes, &wanted->routes[i]);
 
-		if (owner != NULL && owner != &routes->handlers[own])
+		if (owner != NULL && owner != &routes->handlers[own] && !owner->away)
 			return report_overlap(owner->wishes, &wanted->routes[i], err);
 	}
 	return 0;
 }
 
-static int refuse_excess(
-	const struct routes *routes, size_t own, const struct wishes *wanted, struct err *err)
+/* How many subscriptions the others have; those of handlers that are away only if `all`. */
+static size_t count_others(const struct routes *routes, size_t own, bool all)
 {
-	size_t others = routes->index->count;
+	size_t count = 0;
 
-	if (own < routes->count)
-		others -= routes->handlers[own].wishes->count;
+	for (size_t i = 0; i < routes->count; i++) {
+		if (i != own && (all || !routes->handlers[i].away))
+			count += routes->handlers[i].wishes->count;
+	}
+	return count;
+}
+
+static int refuse_excess(size_t others, const struct wishes *wanted, struct err *err)
+{
 	if (others + wanted->count <= ROUTING_MAX)
 		return 0;
 	(void)err_set(err, ROUTING_FULL,
@@ -118,18 +124,54 @@ static int replace(struct routing *routing, struct routes *routes, struct err *e
 	return 0;
 }
 
-/* The handler at `at`, which may be one behind the last, has these wishes. */
-static int put(struct routing *routing, size_t at, struct wishes *wishes, struct err *err)
+/* True when `a` has to stand before `b`, which is behind it now. */
+static bool stands_before(const struct routes_handler *a, const struct routes_handler *b)
+{
+	if (a->away != b->away)
+		return !a->away;
+	return !a->away || a->said >= b->said;
+}
+
+static void insert(struct routes_handler *handlers, size_t count, struct routes_handler one)
+{
+	size_t at = count;
+
+	for (; at > 0 && !stands_before(&handlers[at - 1], &one); at--)
+		handlers[at] = handlers[at - 1];
+	handlers[at] = one;
+}
+
+/* How many of the handlers stay for them all to have no more routes than may be: those away longest go. */
+static size_t drop_excess(const struct routes_handler *handlers, size_t count)
+{
+	size_t routes = 0;
+
+	for (size_t i = 0; i < count; i++)
+		routes += handlers[i].wishes->count;
+	while (routes > ROUTING_MAX && count > 0 && handlers[count - 1].away)
+		routes -= handlers[--count].wishes->count;
+	return count;
+}
+
+/* The handler at `at`, which may be one behind the last, becomes this one; without wishes: it goes. */
+static int put(struct routing *routing, size_t at, struct routes_handler one, struct err *err)
 {
 	const struct routes *from = routing->routes;
 	CLEANUP(freep) struct routes_handler *handlers = calloc(from->count + 1, sizeof(*handlers));
-	size_t count = at < from->count ? from->count : from->count + 1;
+	size_t count = 0;
+	bool stays = at < from->count && from->handlers[at].away == one.away && !one.away;
 
 	if (handlers == NULL)
 		return err_memory(err);
-	for (size_t i = 0; i < from->count; i++)
-		handlers[i] = from->handlers[i];
-	handlers[at].wishes = wishes;
+	for (size_t i = 0; i < from->count; i++) {
+		if (i != at)
+			handlers[count++] = from->handlers[i];
+		else if (stays && one.wishes != NULL)
+			handlers[count++] = one;
+	}
+	if (!stays && one.wishes != NULL)
+		insert(handlers, count++, one);
+	count = drop_excess(handlers, count);
 	return replace(routing, routes_new(handlers, count, from->seed), err);
 }
 
@@ -140,31 +182,64 @@ int routing_set(struct routing *routing, const char *handler, const struct subsc
 	CLEANUP(wishes_releasep)
 	struct wishes *wanted = wishes_new(handler, subs, count, routes->seed);
 	size_t own = index_of(routes, handler);
+	struct routes_handler one = { .wishes = wanted };
 	int r;
 
 	if (wanted == NULL)
 		return err_memory(err);
-	if (own < routes->count && wishes_equal(routes->handlers[own].wishes, wanted))
-		return 0; /* one more connection */
+	if (own < routes->count) {
+		one = routes->handlers[own];
+		if (!one.away && wishes_equal(one.wishes, wanted))
+			return 0; /* one more connection */
+		one.wishes = wanted;
+		one.away = false;
+	}
 	r = refuse_overlap(routes, own, wanted, err);
 	if (r == 0)
-		r = refuse_excess(routes, own, wanted, err);
-	return r != 0 ? r : put(routing, own, wanted, err);
+		r = refuse_excess(count_others(routes, own, false), wanted, err);
+	return r != 0 ? r : put(routing, own, one, err);
+}
+
+int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err)
+{
+	const struct routes *routes = routing->routes;
+	CLEANUP(wishes_releasep)
+	struct wishes *wanted =
+		wishes_new(remembered->handler, remembered->subs, remembered->count, routes->seed);
+	size_t own = index_of(routes, remembered->handler);
+	struct routes_handler one = { .wishes = wanted, .away = true, .said = remembered->said };
+	int r;
+
+	if (wanted == NULL)
+		return err_memory(err);
+	if (own < routes->count && routes->handlers[own].away &&
+		routes->handlers[own].said == one.said &&
+		wishes_equal(routes->handlers[own].wishes, wanted))
+		return 0;
+	r = refuse_excess(count_others(routes, own, true), wanted, err);
+	return r != 0 ? r : put(routing, own, one, err);
+}
+
+int routing_leave(struct routing *routing, const char *handler, int64_t said)
+{
+	size_t own = index_of(routing->routes, handler);
+	struct routes_handler one;
+
+	if (own == routing->routes->count || routing->routes->handlers[own].away)
+		return 0;
+	one = routing->routes->handlers[own];
+	one.away = true;
+	one.said = said;
+	return put(routing, own, one, NULL);
 }
 
 int routing_remove(struct routing *routing, const char *handler)
 {
-	const struct routes *from = routing->routes;
-	CLEANUP(freep) struct routes_handler *handlers = calloc(from->count + 1, sizeof(*handlers));
-	size_t own = index_of(from, handler);
+	size_t own = index_of(routing->routes, handler);
 
-	if (own == from->count)
+	if (own == routing->routes->count)
 		return 0;
-	if (handlers == NULL)
-		return FAULT_MEMORY;
-	for (size_t i = 0; i + 1 < from->count; i++)
-		handlers[i] = from->handlers[i < own ? i : i + 1];
-	return replace(routing, routes_new(handlers, from->count - 1, from->seed), NULL);
+	return put(routing, own, (struct routes_handler){ NULL }, NULL);
 }
 
 int routing_close(struct routing *routing, const char *handler, bool closed)
@@ -187,14 +262,14 @@ bool routing_wants(const struct routing *routing, const char *topic, const char 
 {
 	const struct routes_handler *handler = routes_find(routing->routes, topic, type);
 
-	return handler != NULL && !handler->closed;
+	return handler != NULL && !handler->closed && !handler->away;
 }
 
 static bool handler_serves(const struct routes_handler *handler, const char *topic)
 {
 	const struct wishes *wishes = handler->wishes;
 
-	for (size_t i = 0; i < wishes->count && !handler->closed; i++) {
+	for (size_t i = 0; i < wishes->count && !handler->closed && !handler->away; i++) {
 		const char *wanted = wishes->routes[i].topic;
 
 		if (wanted == NULL || strcmp(wanted, topic) == 0)
@@ -218,14 +293,39 @@ void routing_each(const struct routing *routing, routing_visit *visit, void *arg
 		const struct routes_handler *handler = &routing->routes->handlers[i];
 
 		for (size_t j = 0; j < handler->wishes->count; j++) {
-			const struct subscription sub = {
-				.topic = handler->wishes->routes[j].topic,
-				.type = handler->wishes->routes[j].type,
+			const struct route *route = &handler->wishes->routes[j];
+			const struct routed routed = {
+				.handler = handler->wishes->name,
+				.sub = { route->topic, route->type },
+				.closed = handler->closed,
+				.away = handler->away,
 			};
 
-			visit(handler->wishes->name, handler->closed, &sub, arg);
+			if (!handler->away || routes_owner(routing->routes, route) == handler)
+				visit(&routed, arg);
 		}
 	}
+}
+
+bool routing_has_connected(const struct routing *routing)
+{
+	return routing->routes->count > 0 && !routing->routes->handlers[0].away;
+}
+
+const char *routing_displaced(const struct routing *routing, const char *handler,
+	const struct subscription *subs, size_t count)
+{
+	CLEANUP(wishes_releasep)
+	struct wishes *wanted = wishes_new(handler, subs, count, routing->routes->seed);
+
+	for (size_t i = 0; wanted != NULL && i < wanted->count; i++) {
+		const struct routes_handler *owner =
+			routes_owner(routing->routes, &wanted->routes[i]);
+
+		if (owner != NULL && owner->away && strcmp(owner->wishes->name, handler) != 0)
+			return owner->wishes->name;
+	}
+	return NULL;
 }
 
 size_t routing_count(const struct routing *routing)

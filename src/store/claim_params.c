@@ -45,15 +45,20 @@ struct wish {
 struct wishes {
 	struct wish *items;
 	size_t count;
+	bool closed_too;
 };
 
-static void collect(const char *handler, bool closed, const struct subscription *sub, void *arg)
+static void collect(const struct routed *routed, void *arg)
 {
 	struct wishes *wishes = arg;
 	struct wish *wish = &wishes->items[wishes->count++];
+	const struct subscription *sub = &routed->sub;
 
-	(void)handler;
-	*wish = (struct wish){ .topic = sub->topic, .type = sub->type, .open = !closed };
+	*wish = (struct wish){
+		.topic = sub->topic,
+		.type = sub->type,
+		.open = !routed->away && (wishes->closed_too || !routed->closed),
+	};
 	if (sub->type == NULL)
 		return;
 	wish->length = strlen(sub->type);
@@ -95,11 +100,12 @@ static void add_wishes(struct params *params, const struct wishes *wishes)
 	}
 }
 
-int add_subscriptions(struct params *params, const struct routing *routing, struct err *err)
+static int add(
+	struct params *params, const struct routing *routing, bool closed_too, struct err *err)
 {
 	size_t room = routing == NULL ? 0 : routing_count(routing);
 	CLEANUP(freep) struct wish *items = calloc(room + 1, sizeof(*items));
-	struct wishes wishes = { items, 0 };
+	struct wishes wishes = { items, 0, closed_too };
 
 	if (items == NULL)
 		return err_memory(err);
@@ -150,4 +156,14 @@ int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err)
 	}
 	seqs->items[seqs->count++] = seq;
 	return 0;
+}
+
+int add_subscriptions(struct params *params, const struct routing *routing, struct err *err)
+{
+	return add(params, routing, false, err);
+}
+
+int add_connected(struct params *params, const struct routing *routing, struct err *err)
+{
+	return add(params, routing, true, err);
 }

@@ -133,7 +133,7 @@ static int queue_seldom(struct db *db, int64_t cap, struct look *look, struct er
 static int queue_unrouted(struct db *db, const struct routing *routing, struct params *params,
 	struct rows **rows, struct err *err)
 {
-	int r = add_subscriptions(params, routing, err);
+	int r = add_connected(params, routing, err);
 
 	if (r != 0) {
 		db_rollback(db);

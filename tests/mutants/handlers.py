@@ -10,6 +10,7 @@ EXAMPLES = "system/test_examples.py::"
 HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
 INSTANCE = "sql/test_store_instance.c::"
+KNOWN = "system/test_known_handlers.py::"
 ABSENCE = "system/test_absence.py::"
 
 MUTANTS = [
@@ -98,7 +99,7 @@ MUTANTS = [
            edit("src/dispatch/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
            tests=["system/test_routing.py::test_thousands_of_parked_messages_are_released"]),
     mutant("R15", "what nobody wants is not counted",
-           edit("sql/queries/count_unrouted.sql", "WHERE w.known IS NULL", "WHERE w.known"),
+           edit("sql/queries/count_unrouted.sql", "WHERE w.here IS NOT TRUE", "WHERE w.here"),
            tests=[CLAIMS + "gauges_count_what_waits_what_is_dead_and_what_nobody_wants"]),
     mutant("R15", "a mistyped member of a subscription is passed over",
            edit("src/dispatch/protocol_members.c", "if (in != SUB || key == NULL)", "if (in != SUB || key != NULL)"),
@@ -118,7 +119,37 @@ MUTANTS = [
     mutant("R15", "a hello that another handler forbids is in no log",
            edit("src/dispatch/lines.c", "refuse_hello(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
            tests=["system/test_protocol_conformance.py::test_a_subscription_of_another_handler_is_refused_in_the_log_too"]),
-    # E12: handlers that are known, and named
+    # E12: handlers that are known
+    mutant("E12", "a handler that leaves is not remembered",
+           edit("src/dispatch/handlers.c", "bool remembered = dispatch->options.config->inbox.handler_memory > 0;",
+                "bool remembered = dispatch->options.config->inbox.handler_memory < 0;"),
+           tests=[KNOWN + "test_what_is_for_a_handler_that_restarts_waits_for_it"]),
+    mutant("E12", "what the table remembers is not taken over",
+           edit("src/dispatch/memory.c", "\tif (known->known)\n", "\tif (known->known && !dispatch->memory.read)\n"),
+           tests=[KNOWN + "test_a_handler_of_another_sidecar_is_known_here"]),
+    mutant("E12", "messages are placed before it is read who is known",
+           edit("src/dispatch/memory.c", "dispatch->memory.read = memory_ms(dispatch) == 0;", "dispatch->memory.read = true;"),
+           tests=[KNOWN + "test_nothing_is_placed_before_it_is_read_who_is_known"]),
+    mutant("E12", "the memory never ends",
+           edit("sql/queries/known_handlers.sql", "AND (k.last_seen_at > clock_timestamp() - ",
+                "AND (k.last_seen_at > clock_timestamp() - interval '1 day' - "),
+           tests=[KNOWN + "test_the_memory_ends_by_itself"]),
+    mutant("E12", "forgetting tells nobody",
+           edit("src/dispatch/memory.c", "\t\tif (!handler->known.listed && !knows_more(handler, job))\n\t\t\tlapse(dispatch, handler);\n",
+                "\t\tif (!handler->known.listed && handler->known.changed > job->changes)\n\t\t\tlapse(dispatch, handler);\n"),
+           tests=[KNOWN + "test_handlers_lists_who_is_known_and_forget_ends_it_at_once"]),
+    mutant("E12", "the series of a forgotten handler stays",
+           edit("src/dispatch/handlers.c", "\tmetrics_drop(dispatch->options.metrics, METER_HANDLERS_CONNECTED, handler->name, NULL);\n", ""),
+           tests=[KNOWN + "test_handlers_lists_who_is_known_and_forget_ends_it_at_once"]),
+    mutant("E12", "a handler that is away keeps others out",
+           edit("src/model/routing.c", "owner != &routes->handlers[own] && !owner->away)", "owner != &routes->handlers[own])"),
+           tests=[ROUTING + "who_connects_takes_over_from_one_that_is_away"]),
+    mutant("E12", "a late report of an older hello wins",
+           edit("sql/queries/keep_handlers.sql", "\n                          AND (SELECT s.fresh FROM said s WHERE s.name = h.name)\n", "\n"),
+           tests=["sql/test_handlers_known.py::test_a_hello_that_is_recorded_does_not_become_newer"]),
+    mutant("E12", "who left and was forgotten comes back",
+           edit("sql/queries/keep_handlers.sql", "WHERE s.fresh OR s.gone_ms = 0 OR s.name IN (SELECT l.name FROM locked l)", "WHERE true"),
+           tests=["sql/test_handlers_known.py::test_who_left_and_was_forgotten_stays_forgotten"]),
     mutant("E12", "all that is done together has the handler of the first",
            edit("src/store/settle.c", "return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;", "return a != NULL;"),
            tests=["sql/test_store_settle.c::a_row_names_the_handler_that_processed_it"]),

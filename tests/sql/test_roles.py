@@ -9,22 +9,23 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic",
-          "messages", "dead_groups"]
+          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers",
+          "messages", "dead_groups", "handlers"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
                          for right in ("SELECT", "INSERT")}
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
-                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT")},
+                      | {("inbox_handlers", right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
+                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT")},
     "inboxd_handler": set(),
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "find_page", "look_page", "seq_before", "check_filter", "refuse", "status"}
+LOOKS = {"try_text", "try_json", "error_shape", "find_page", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
-        "purge", "seek", "adopt"}
+        "purge", "seek", "adopt", "forget_handler"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,
          "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
@@ -242,7 +243,7 @@ def test_a_reader_finds_and_changes_nothing(granted, as_role):
     ("op_status", []), ("op_find", ["a", None]), ("op_show", ["a", None]), ("op_show_facts", [1]),
     ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
-    ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
+    ("op_handlers", []), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
 def test_a_sidecars_user_looks_as_a_reader_does(granted, as_role, name, values):
     dead(granted, "a", payload=b'{"n": 1}')
     sees = [Statements(as_role(role)).run(name, *values) for role in ("inboxd_sidecar", "inboxd_reader")]

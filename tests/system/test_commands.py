@@ -53,6 +53,7 @@ def graves(start_inboxd, handler, streams, topic, inbox):
     streams.events(topic, [f"e{number}" for number in range(5)])
     eventually(lambda: inbox.count("dead") == 5)
     client.close()
+    eventually(lambda: inbox.value("SELECT bool_and(status = 'away') FROM inbox.handlers"))
     return sidecar
 
 

@@ -321,7 +321,7 @@ static void a_lookup_compares_few_of_many(void **state)
 			(void)snprintf(types[i][j], sizeof(types[i][j]), "%s.t%d*", name, j);
 			subs[j] = (struct subscription){ NULL, types[i][j] };
 		}
-		handlers[i] = (struct routes_handler){ wishes_new(name, subs, 1000, 17), false };
+		handlers[i] = (struct routes_handler){ wishes_new(name, subs, 1000, 17) };
 		assert_non_null(handlers[i].wishes);
 	}
 	routes = routes_new(handlers, 10, 17);
@@ -338,14 +338,15 @@ struct listing {
 	char text[256];
 };
 
-static void list(const char *handler, bool closed, const struct subscription *sub, void *arg)
+static void list(const struct routed *routed, void *arg)
 {
 	struct listing *listing = arg;
 	size_t used = strlen(listing->text);
 
-	(void)snprintf(listing->text + used, sizeof(listing->text) - used, "%s%s:%s/%s;", handler,
-		closed ? "(closed)" : "", sub->topic == NULL ? "-" : sub->topic,
-		sub->type == NULL ? "-" : sub->type);
+	(void)snprintf(listing->text + used, sizeof(listing->text) - used, "%s%s%s:%s/%s;",
+		routed->handler, routed->closed ? "(closed)" : "", routed->away ? "(away)" : "",
+		routed->sub.topic == NULL ? "-" : routed->sub.topic,
+		routed->sub.type == NULL ? "-" : routed->sub.type);
 }
 
 static void every_subscription_is_visited_as_it_was_given(void **state)
@@ -373,6 +374,76 @@ static void the_table_grows_with_its_handlers(void **state)
 	routing_remove(*state, "h77");
 	assert_null(routing_find(*state, "h77", NULL));
 	assert_string_equal(routing_find(*state, "h99", NULL), "h99");
+}
+
+/* One subscription of a handler that is away and said hello at `said`. */
+static int remember(struct routing *routing, const char *handler, const char *topic,
+	const char *type, int64_t said)
+{
+	const struct subscription sub = { topic, type };
+	const struct remembered remembered = { handler, &sub, 1, said };
+
+	return routing_remember(routing, &remembered, NULL);
+}
+
+static void what_is_for_a_handler_that_is_away_goes_to_nobody(void **state)
+{
+	assert_subscribed(*state, "totals", "orders", "order.*");
+	assert_int_equal(remember(*state, "billing", "orders", "order.created", 1), 0);
+	assert_string_equal(routing_find(*state, "orders", "order.created"), "billing");
+	assert_false(routing_wants(*state, "orders", "order.created"));
+	assert_true(routing_wants(*state, "orders", "order.paid"));
+	assert_false(routing_serves(*state, "payments"));
+	assert_int_equal(routing_remove(*state, "billing"), 0);
+	assert_true(routing_wants(*state, "orders", "order.created"));
+}
+
+static void a_handler_that_leaves_keeps_its_messages_and_comes_back_to_them(void **state)
+{
+	assert_subscribed(*state, "totals", "orders", NULL);
+	assert_subscribed(*state, "billing", "orders", "order.created");
+	assert_int_equal(routing_leave(*state, "billing", 5), 0);
+	assert_false(routing_wants(*state, "orders", "order.created"));
+	assert_true(routing_has_connected(*state));
+	assert_subscribed(*state, "billing", "orders", "order.created");
+	assert_true(routing_wants(*state, "orders", "order.created"));
+	assert_int_equal(routing_leave(*state, "billing", 5), 0);
+	assert_int_equal(routing_leave(*state, "totals", 6), 0);
+	assert_false(routing_has_connected(*state));
+}
+
+static void who_connects_takes_over_from_one_that_is_away(void **state)
+{
+	const struct subscription sub = { "orders", "order.created" };
+
+	assert_int_equal(remember(*state, "old", "orders", "order.created", 1), 0);
+	assert_string_equal(routing_displaced(*state, "new", &sub, 1), "old");
+	assert_null(routing_displaced(*state, "old", &sub, 1));
+	assert_subscribed(*state, "new", "orders", "order.created");
+	assert_string_equal(routing_find(*state, "orders", "order.created"), "new");
+	assert_int_equal(subscribe(*state, "old", "orders", "order.created"), ROUTING_OVERLAP);
+}
+
+static void of_two_that_are_away_the_newer_hello_counts(void **state)
+{
+	assert_int_equal(remember(*state, "first", "orders", "x", 2), 0);
+	assert_int_equal(remember(*state, "second", "orders", "x", 1), 0);
+	assert_string_equal(routing_find(*state, "orders", "x"), "first");
+	assert_int_equal(remember(*state, "second", "orders", "x", 3), 0);
+	assert_string_equal(routing_find(*state, "orders", "x"), "second");
+}
+
+static void who_is_away_gives_room_to_who_connects(void **state)
+{
+	const struct subscription sub = { "payments", NULL };
+
+	fill(*state);
+	assert_int_equal(routing_leave(*state, "h3", 1), 0);
+	assert_int_equal(routing_leave(*state, "h4", 2), 0);
+	assert_int_equal(remember(*state, "late", "payments", NULL, 3), ROUTING_FULL);
+	assert_int_equal(routing_set(*state, "late", &sub, 1, NULL), 0);
+	assert_null(routing_find(*state, "orders", "h3.t0"));
+	assert_string_equal(routing_find(*state, "orders", "h4.t0"), "h4");
 }
 
 static int build(struct routing **out)
@@ -433,6 +504,11 @@ int main(void)
 		TEST(one_more_connection_changes_nothing),
 		TEST(there_is_a_limit_for_all_handlers_together),
 		TEST(a_lookup_compares_few_of_many),
+		TEST(what_is_for_a_handler_that_is_away_goes_to_nobody),
+		TEST(a_handler_that_leaves_keeps_its_messages_and_comes_back_to_them),
+		TEST(who_connects_takes_over_from_one_that_is_away),
+		TEST(of_two_that_are_away_the_newer_hello_counts),
+		TEST(who_is_away_gives_room_to_who_connects),
 		TEST(every_subscription_is_visited_as_it_was_given),
 		TEST(the_table_grows_with_its_handlers),
 		TEST(running_out_of_memory_is_told_and_leaks_nothing),

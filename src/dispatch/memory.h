@@ -1,0 +1,45 @@
+/* Which handlers are known, connected or not: see memory.c. Dispatch thread only. */
+#ifndef DISPATCH_MEMORY_H
+#define DISPATCH_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dispatch;
+struct handler;
+struct hello;
+struct job;
+
+/* What is known of one handler. */
+struct known_as {
+	bool away;        /* not connected here, but known: its subscriptions are in the routing */
+	bool listed;      /* it has a row in the table */
+	bool fresh;       /* its newest hello is not recorded there yet */
+	bool left;        /* nor is the end of its last connection */
+	bool refused;     /* there was no room for its subscriptions, and the log has it */
+	uint64_t changed; /* memory.changes when it connected or left last */
+	int64_t hello_ms;
+	char *subscriptions; /* JSON of the newest hello; NULL: none, or no memory */
+};
+
+struct memory {
+	bool read;        /* who is known has been read, so that messages can be placed */
+	bool soon;        /* something changed that the table should have */
+	int64_t last_ms;  /* of the last question */
+	int64_t next_ms;  /* of the next one, if nothing changes */
+	uint64_t changes; /* of handlers, so far */
+};
+
+void memory_init(struct dispatch *dispatch);
+/* Somebody was forgotten, or something changed here: ask again soon. */
+void memory_ask_soon(struct dispatch *dispatch);
+/* A handler said hello; its last connection ended. */
+void memory_joined(struct dispatch *dispatch, struct handler *handler, const struct hello *hello);
+void memory_left(struct dispatch *dispatch, struct handler *handler);
+/* Logs that its messages wait from now on. */
+void memory_report_away(const struct dispatch *dispatch, const struct handler *handler);
+/* Asks when it is time. Only when a worker is idle. */
+void memory_run(struct dispatch *dispatch, int64_t now_ms);
+void memory_answered(struct dispatch *dispatch, struct job *job);
+
+#endif

@@ -1,0 +1,162 @@
+"""The memory of handlers: what a sidecar records, and who is known."""
+
+import json
+import threading
+
+import pytest
+
+from test_operators import value
+
+ORDERS = '[{"topic": "orders", "types": ["order.*"]}]'
+PAYMENTS = '[{"topic": "payments"}]'
+HOUR = 3_600_000
+MEMORY = 600_000
+
+
+@pytest.fixture
+def keep(statements):
+    """keep("billing", subscriptions, said=ms ago, gone=ms ago, fresh=…): what a sidecar says of one handler."""
+    def keep(name, subscriptions=ORDERS, said=0, gone=0, fresh=True, memory=MEMORY, own=1):
+        statements.count("keep_handlers", [name], [subscriptions], [said], [gone], [fresh], memory, own)
+
+    return keep
+
+
+@pytest.fixture
+def known(statements):
+    """Who is known to a sidecar with this memory: {name: [(topic, type)]}."""
+    def known(memory=MEMORY, lease=15000, connected=()):
+        found = {}
+        for name, is_known, _, subscribed, topic, kind in statements.run("known_handlers", memory, lease, list(connected)):
+            if is_known:
+                found.setdefault(name, []).extend([(topic, kind)] if subscribed else [])
+        return found
+
+    return known
+
+
+def subscriptions(db, name="billing"):
+    return value(db, "SELECT subscriptions FROM inbox.inbox_handlers WHERE name = %s", name)
+
+
+def test_a_hello_is_remembered_with_every_subscription(keep, known):
+    keep("billing", '[{"topic": "orders", "types": ["order.*", "x"]}, {"topic": "mails"}, {"types": ["y"]}, {}]')
+    assert known() == {"billing": [("orders", "order.*"), ("orders", "x"), ("mails", None), (None, "y"), (None, None)]}
+
+
+def test_the_newest_hello_counts_whoever_reports_it_when(db, keep):
+    keep("billing", PAYMENTS, said=1000)
+    keep("billing", ORDERS, said=5000)
+    assert subscriptions(db) == json.loads(PAYMENTS)
+    keep("billing", ORDERS, said=10)
+    assert subscriptions(db) == json.loads(ORDERS)
+
+
+def test_a_hello_that_is_recorded_does_not_become_newer(db, keep):
+    """The sidecar with the older version goes on reporting its connection, sometimes late."""
+    keep("billing", ORDERS, said=5000)
+    keep("billing", PAYMENTS, said=1000)
+    keep("billing", ORDERS, said=0, fresh=False)
+    assert subscriptions(db) == json.loads(PAYMENTS)
+
+
+def test_the_memory_counts_from_the_last_connection(db, keep, known):
+    keep("billing", said=2 * HOUR, gone=MEMORY - 60_000)
+    assert "billing" in known() and known(memory=60_000) == {} and known(memory=0) == {}
+    db.execute("UPDATE inbox.inbox_handlers SET last_seen_at = last_seen_at - interval '2 minutes'")
+    assert known() == {}
+    assert value(db, "SELECT status FROM inbox.handlers") == "lapsed"
+    since = value(db, "SELECT known_since FROM inbox.inbox_handlers")
+    keep("billing")
+    assert value(db, "SELECT known_since > %s FROM inbox.inbox_handlers", since)
+    since = value(db, "SELECT known_since FROM inbox.inbox_handlers")
+    keep("billing", fresh=False)
+    assert value(db, "SELECT known_since = %s FROM inbox.inbox_handlers", since)
+
+
+def test_who_is_connected_to_a_sidecar_that_is_alive_is_known(db, keep, known):
+    keep("billing")
+    db.execute("UPDATE inbox.inbox_handlers SET last_seen_at = last_seen_at - interval '1 hour'")
+    assert value(db, "SELECT handlers FROM inbox.inbox_instances WHERE id = 1") == ["billing"]
+    assert "billing" in known() and known(memory=0) == {}
+    assert value(db, "SELECT (status, instances)::text FROM inbox.handlers") == "(connected,{me})"
+    db.execute("UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 minute'")
+    assert known() == {}
+
+
+def test_who_left_and_was_forgotten_stays_forgotten(db, keep, known):
+    keep("billing")
+    assert value(db, "SELECT inbox.forget_handler('billing', 'retired')") is True
+    assert value(db, "SELECT inbox.forget_handler('billing')") is False
+    keep("billing", said=5000, gone=100, fresh=False)
+    assert known() == {}
+    keep("billing", said=5000, fresh=False)
+    assert "billing" in known(), "connected: known again"
+    rows = db.execute("SELECT action, filter, reason, affected FROM inbox.inbox_audit").fetchall()
+    assert rows == [("forget_handler", {"handler": "billing"}, "retired", 1)]
+
+
+def test_of_who_connected_between_two_reports_the_hello_is_recorded_although_it_left(keep, known):
+    keep("billing", said=900, gone=100)
+    assert "billing" in known()
+
+
+def test_the_memory_of_all_is_the_one_a_sidecar_said_last(db, keep, known):
+    keep("billing", memory=1000, gone=60_000)
+    keep("totals", memory=MEMORY)
+    assert value(db, "SELECT status FROM inbox.handlers WHERE name = 'billing'") == "away"
+    assert set(known()) == {"billing", "totals"}
+
+
+def test_what_is_over_for_a_day_goes(db, keep):
+    keep("billing", gone=MEMORY + 25 * HOUR)
+    keep("audit", gone=MEMORY + 23 * HOUR)
+    keep("totals")
+    assert [row[0] for row in db.execute("SELECT name FROM inbox.inbox_handlers ORDER BY 1")] == ["audit", "totals"]
+
+
+def test_a_question_leaves_out_the_subscriptions_of_who_is_connected_there(keep, known):
+    keep("billing")
+    keep("totals")
+    assert known(connected=["totals"]) == {"billing": [("orders", "order.*")], "totals": []}
+
+
+def test_two_sidecars_that_report_the_same_handlers_do_not_block_each_other(connect, db):
+    from statements import Statements
+    names = [f"h{n}" for n in range(20)]
+    errors = []
+
+    def report(order):
+        try:
+            statements = Statements(connect())
+            for _ in range(20):
+                statements.count("keep_handlers", order, [ORDERS] * 20, [0] * 20, [0] * 20, [True] * 20, MEMORY, 1)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=report, args=[order]) for order in (names, names[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize("topic, kind, name", [
+    ("orders", "order.created", "exact"), ("orders", "order.paid.late", "longer"), ("orders", "order.x", "prefix"),
+    ("orders", "mail", "topic"), ("orders", None, "topic"), ("payments", "mail", "any"),
+    ("payments", "order.created", "exact"), ("payments", "order.paid.late", "any")])
+def test_the_handler_of_a_message_is_the_most_specific_one(db, keep, topic, kind, name):
+    keep("any", "[{}]")
+    keep("topic", '[{"topic": "orders", "types": []}]')
+    keep("prefix", '[{"topic": "orders", "types": ["order.*"]}]')
+    keep("longer", '[{"topic": "orders", "types": ["order.paid.*"]}]')
+    keep("exact", '[{"types": ["order.created"]}]')
+    keep("lapsed", '[{"topic": "orders", "types": ["order.created"]}]', gone=2 * MEMORY)
+    assert value(db, "SELECT inbox.handler_of(%s, %s)", topic, kind) == name
+
+
+def test_a_handler_without_a_name_is_not_forgotten(db):
+    for name in (None, ""):
+        with pytest.raises(Exception, match="name must be given"):
+            db.execute("SELECT inbox.forget_handler(%s)", [name])
