@@ -44,7 +44,7 @@ static void judge_dispatch(const struct health_view *view, struct buf *detail)
 		judge_tick(view, view->health->dispatch_tick_ms, "dispatch", detail);
 }
 
-static void judge_stopping(const struct health_view *view, struct buf *detail)
+static void judge_running(const struct health_view *view, struct buf *detail)
 {
 	if (view->health->stopping)
 		buf_add_str(detail, "asked to stop: running deliveries are being finished");
@@ -114,7 +114,7 @@ static const struct check alive_checks[] = {
 };
 
 static const struct check ready_checks[] = {
-	{ "stopping", judge_stopping },
+	{ "running", judge_running },
 	{ "database", judge_database },
 	{ "group", judge_group },
 	{ "broker", judge_broker },

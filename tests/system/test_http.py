@@ -140,7 +140,7 @@ def test_it_is_not_ready_without_its_broker(kafka, inboxd):
     kafka.start()
     eventually(lambda: inboxd.get("/readyz")[0] == 200, timeout=60)
     eventually(lambda: {inboxd.metric("inboxd_ready", check=check)
-                        for check in ("stopping", "database", "group", "broker", "progress")} == {1})
+                        for check in ("running", "database", "group", "broker", "progress")} == {1})
 
 
 @pytest.fixture

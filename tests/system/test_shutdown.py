@@ -43,18 +43,18 @@ def test_running_deliveries_may_finish(inboxd, handler, streams, topic, group, i
 
 
 def test_a_stop_shows_in_its_check_alone(inboxd, handler, streams, topic):
-    """inboxd_ready is 1 for what passes: "stopping" until it is asked to stop."""
+    """inboxd_ready is 1 for what passes: "running" until it is asked to stop."""
     client = handler(inboxd, always(NEVER))
     streams.events(topic, ["e"])
     eventually(lambda: client.deliveries)
 
     def checks():
         return {name: inboxd.metric("inboxd_ready", check=name)
-                for name in ("stopping", "database", "broker", "progress")}
+                for name in ("running", "database", "broker", "progress")}
 
-    assert checks() == {"stopping": 1, "database": 1, "broker": 1, "progress": 1}
+    assert checks() == {"running": 1, "database": 1, "broker": 1, "progress": 1}
     inboxd.signal(signal.SIGTERM)
-    eventually(lambda: checks() == {"stopping": 0, "database": 1, "broker": 1, "progress": 1})
+    eventually(lambda: checks() == {"running": 0, "database": 1, "broker": 1, "progress": 1})
     client.answer(client.deliveries[0], DONE)
     assert inboxd.wait(10) == 0
 

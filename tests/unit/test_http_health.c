@@ -105,7 +105,7 @@ static void alive_while_stopping_but_not_ready(void **state)
 	health.ingest_tick_ms = 1;
 	health.stopping = true;
 	assert_holds(health_alive, &health, 0);
-	assert_fails(health_ready, &health, "\"reasons\":[{\"check\":\"stopping\"");
+	assert_fails(health_ready, &health, "\"reasons\":[{\"check\":\"running\"");
 }
 
 static void ready_while_a_heartbeat_is_younger_than_the_lease(void **state)
