@@ -3,7 +3,8 @@
 A file of neither folder is a script: roles.sql becomes script_roles, in migrations.h.
 
 queries.h names each file of queries/ as an enumerator (QUERY_CLAIM_DUE for claim_due.sql), in
-alphabetical order; the texts lose their comment lines, for they are sent with every call.
+alphabetical order; the texts lose their comment lines, for they are sent with every call. In place of a line
+`-- include: NAME` comes parts/NAME.sql, what several statements say alike.
 Migrations keep their order by number, which must be 1, 2, 3, … without a gap. One whose name ends in
 _concurrent holds statements that run one by one outside a transaction: each makes or drops an index
 CONCURRENTLY. It is embedded twice: so, and without that word as one script for a schema that nobody uses yet.
@@ -17,10 +18,18 @@ import re
 import sys
 
 
+INCLUDE = re.compile(r"-- include: (\w+)")
+
+
 def statement(path):
-    """The text of a file without comment lines and empty lines."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    kept = [line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("--")]
+    """The text of a file, and of what it includes, without comment lines and empty lines."""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        included = INCLUDE.fullmatch(line.strip())
+        if included:
+            kept += statement(path.parent.parent / "parts" / f"{included[1]}.sql")
+        elif line.strip() and not line.lstrip().startswith("--"):
+            kept.append(line.rstrip())
     if not kept:
         sys.exit(f"{path}: there is no statement in it")
     return kept

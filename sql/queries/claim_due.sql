@@ -11,7 +11,8 @@
 -- now is somebody's business, and comes again.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
 WITH lease AS MATERIALIZED (
-    SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
+    SELECT id FROM inbox.inbox_instances
+    -- include: lease
     FOR KEY SHARE SKIP LOCKED
 ), mine AS MATERIALIZED (
     -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).

@@ -6,7 +6,8 @@
 -- $7..$10 subscriptions $11 the claim's number and $12 rows to leave, as in claim_due. Holds the own lease as claim_due does.
 -- As there, the answer says whether the byte budget left rows behind, and a delivery_count at its end is the row's end.
 WITH lease AS MATERIALIZED (
-    SELECT id FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
+    SELECT id FROM inbox.inbox_instances
+    -- include: lease
     FOR KEY SHARE SKIP LOCKED
 ), mine AS MATERIALIZED (
     -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).

@@ -9,6 +9,5 @@ SET heartbeat_at = clock_timestamp(), low_seq = greatest(low_seq, $2::bigint), h
     low_claim = greatest(low_claim, $4::bigint),
     stragglers = CASE WHEN $5::bigint >= low_rest THEN $6::bigint[] ELSE stragglers END,
     low_rest = greatest(low_rest, $5::bigint)
-WHERE id = $1::int AND fenced_at IS NULL
-  AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)
+-- include: lease
 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint

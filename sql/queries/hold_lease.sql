@@ -2,6 +2,6 @@
 -- instance waits for it, and a fenced one finds no row.
 -- Caller: store/inbox.c and store/claims.c, first in the transaction. Index: inbox_instances_pkey.
 -- $1 own id.
-SELECT 1 FROM inbox.inbox_instances WHERE id = $1::int AND fenced_at IS NULL
-  AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)
+SELECT 1 FROM inbox.inbox_instances
+-- include: lease
 FOR KEY SHARE

@@ -14,6 +14,9 @@ BEATS = "unit/test_beats.c::"
 ADOPTION = "sql/test_store_adoption.c::"
 LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
 
+# The lease as it would be without a look at the timeline.
+NO_TIMELINE = "WHERE id = $1::int AND fenced_at IS NULL"
+
 MUTANTS = [
     # R1
     mutant("R1", "a batch is stored wherever the watermark is",
@@ -40,11 +43,20 @@ MUTANTS = [
     mutant("R2", "ids are small numbers", edit("src/store/instance.c", "(random_u64() >> 33)", "(random_u64() >> 50)"),
            tests=[RULES + "ids_are_drawn_from_all_31_bits"]),
     mutant("R2", "another timeline keeps the lease",
-           edit("sql/queries/heartbeat.sql", "\n  AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)", ""),
+           edit("sql/queries/heartbeat.sql", "-- include: lease", NO_TIMELINE),
            tests=[RULES + "another_timeline_ends_the_lease"]),
     mutant("R2", "on another timeline batches are stored",
-           edit("sql/queries/hold_lease.sql", "\n  AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)", ""),
+           edit("sql/queries/hold_lease.sql", "-- include: lease", NO_TIMELINE),
            tests=[RULES + "on_another_timeline_nothing_is_stored_or_taken"]),
+    mutant("R2", "on another timeline due rows are claimed",
+           edit("sql/queries/claim_due.sql", "-- include: lease", NO_TIMELINE),
+           tests=[RULES + "on_another_timeline_nothing_is_claimed"]),
+    mutant("R2", "on another timeline lanes are claimed",
+           edit("sql/queries/claim_lanes.sql", "-- include: lease", NO_TIMELINE),
+           tests=[RULES + "on_another_timeline_nothing_is_claimed"]),
+    mutant("R2", "on another timeline partitions are claimed",
+           edit("sql/queries/claim_partitions.sql", "-- include: lease", NO_TIMELINE),
+           tests=[RULES + "on_another_timeline_no_partition_is_claimed_in_order"]),
     mutant("R2", "a lower watermark is believed",
            edit("src/ingest/outage.c", "\t\twent_back(ingest, partition, row);", "\t\townership_moved(ingest, partition, row);"),
            tests=[LIVES + "[a lower watermark]"]),
@@ -95,13 +107,13 @@ MUTANTS = [
            tests=["faults/test_taking.py::test_behind_one_open_message_a_sidecar_that_joins_delivers_soon"]),
     # R4
     mutant("R4", "a fenced instance claims",
-           edit("sql/queries/claim_due.sql", "WHERE id = $1::int AND fenced_at IS NULL", "WHERE id = $1::int"),
+           edit("sql/parts/lease.sql", "WHERE id = $1::int AND fenced_at IS NULL", "WHERE id = $1::int"),
            tests=[CLAIMS + "a_fenced_instance_claims_nothing"]),
     mutant("R4", "a fenced instance stores",
            edit("src/store/inbox.c", "\tif (rows_count(opening->lease) == 0)\n\t\treturn INBOX_FENCED;\n", ""),
            tests=[INBOX + "a_fenced_instance_stores_nothing"]),
     mutant("R4", "a claim does not hold its lease",
-           edit("sql/queries/claim_lanes.sql", "fenced_at IS NULL\n    FOR KEY SHARE SKIP LOCKED", "fenced_at IS NULL"),
+           edit("sql/queries/claim_lanes.sql", "-- include: lease\n    FOR KEY SHARE SKIP LOCKED", "-- include: lease"),
            tests=["sql/test_locks.py::test_who_claims_holds_its_lease"]),
     mutant("R4", "fencing leaves the partitions",
            edit("sql/queries/fence_instances.sql", "WHERE o.owner = fenced.id", "WHERE false AND o.owner = fenced.id"),

@@ -2,10 +2,15 @@
 
 import pathlib
 import re
+import sys
 
 import psycopg
 
 SQL = pathlib.Path(__file__).resolve().parents[2] / "sql"
+sys.path.append(str(SQL))
+
+import embed  # noqa: E402 pylint: disable=wrong-import-position
+
 QUERIES = sorted((SQL / "queries").glob("*.sql"))
 MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 
@@ -17,7 +22,8 @@ ALL = ([None], [None], [0], [True])
 
 
 def text(name):
-    return (SQL / "queries" / f"{name}.sql").read_text()
+    """As it is embedded, with what it includes."""
+    return "\n".join(embed.statement(SQL / "queries" / f"{name}.sql"))
 
 
 def script(path):

@@ -51,6 +51,35 @@ static void on_another_timeline_nothing_is_stored_or_taken(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
+/* What the timeline lacks may be claimed there a second time, with the token that the first claim had. */
+static void nothing_is_claimed(struct world *world)
+{
+	struct claimed claimed;
+
+	ADD(world, .id = "a", .key = "k", .place = PLACE_WAIT);
+	must_store(world);
+	fail_over(world);
+	claimed = claim(world, 10, NULL);
+	assert_int_equal(claimed.count, 0);
+	claimed_fini(&claimed);
+	claimed = claim_key(world, "k", 10);
+	assert_int_equal(claimed.count, 0);
+	claimed_fini(&claimed);
+	assert_int_equal(
+		ask(world, "SELECT count(*) FROM inbox.inbox_messages WHERE claimed_by IS NULL"),
+		1);
+}
+
+static void on_another_timeline_nothing_is_claimed(void **state)
+{
+	nothing_is_claimed(*state);
+}
+
+static void on_another_timeline_no_partition_is_claimed_in_order(void **state)
+{
+	nothing_is_claimed(*state);
+}
+
 static void taking_writes_down_the_order_in_force(void **state)
 {
 	struct world *world = *state;
@@ -120,6 +149,10 @@ int main(void)
 		TEST(ids_are_drawn_from_all_31_bits),
 		TEST(another_timeline_ends_the_lease),
 		TEST(on_another_timeline_nothing_is_stored_or_taken),
+		TEST(on_another_timeline_nothing_is_claimed),
+		cmocka_unit_test_setup_teardown(
+			on_another_timeline_no_partition_is_claimed_in_order,
+			world_setup_by_partition, world_teardown),
 		TEST(taking_writes_down_the_order_in_force),
 		TEST(each_claim_of_a_row_has_another_number),
 		TEST(another_instances_verdict_changes_nothing),
