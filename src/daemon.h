@@ -30,6 +30,7 @@ struct daemon {
 	struct trace *trace; /* NULL = off */
 	struct supervision supervision;
 	struct socket_lock lock;
+	int32_t earlier; /* the instance id of the life before; 0 = this is the first */
 	pthread_t signal_thread;
 	bool signals_started;
 	atomic_bool stop;             /* any thread */

@@ -100,7 +100,8 @@ static int make_keeper(struct daemon *daemon, struct incarnation *life, struct e
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
 		.instance = life->instance.id,
-		.place = daemon->lock.place,
+		.place = daemon->earlier == 0 ? daemon->lock.place : "",
+		.earlier = daemon->earlier,
 		.pg_offset_ms = &daemon->pg_offset_ms,
 		.bounds = bounds,
 		.low_claim = low_claim,
@@ -341,6 +342,7 @@ int life_run(struct daemon *daemon, struct err *err)
 		watch_the_end(daemon, &watchdog, r);
 		hung = r == LIFE_FENCED ? stop_at_once(&life) : stop_in_order(daemon, &life);
 	}
+	daemon->earlier = life.instance.id;
 	status_show(daemon, NULL);
 	if (hung != 0)
 		leave_hanging(code_of(r));

@@ -24,19 +24,22 @@ static int too_long(const char *path, struct err *err)
 	return err_advise(err, "choose a shorter one");
 }
 
-static void read_boot_id(char *out, size_t size)
+static bool read_boot_id(char *out, int size)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	bool found;
 
-	(void)snprintf(out, size, "unknown");
 	if (file == NULL)
-		return;
-	if (fgets(out, (int)size, file) != NULL)
-		out[strcspn(out, "\n")] = '\0';
+		return false;
+	found = fgets(out, size, file) != NULL;
 	(void)fclose(file);
+	if (found)
+		out[strcspn(out, "\n")] = '\0';
+	return found && out[0] != '\0';
 }
 
-/* Device and inode tell this lock file from those of other containers on the same host. */
+/* Device and inode tell this lock file from those of other containers on the same host. They may be equal on two
+ * hosts: without a boot id it has no name. */
 static int name_place(struct socket_lock *lock, struct err *err)
 {
 	struct stat file;
@@ -45,7 +48,9 @@ static int name_place(struct socket_lock *lock, struct err *err)
 	if (fstat(lock->fd, &file) != 0)
 		return err_set(
 			err, FAULT_SOCKET, "cannot look at the lock file: %s", strerror(errno));
-	read_boot_id(boot, sizeof(boot));
+	lock->place[0] = '\0';
+	if (!read_boot_id(boot, sizeof(boot)))
+		return 0;
 	(void)snprintf(lock->place, sizeof(lock->place), "%s/%llu/%llu", boot,
 		(unsigned long long)file.st_dev, (unsigned long long)file.st_ino);
 	return 0;

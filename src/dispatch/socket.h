@@ -11,7 +11,7 @@
 
 struct socket_lock {
 	int fd;          /* -1: not held */
-	char place[160]; /* "boot id/device/inode" of the lock file */
+	char place[160]; /* "boot id/device/inode" of the lock file; "": no boot id */
 };
 
 #define SOCKET_LOCK_INIT                                                                           \

@@ -29,7 +29,8 @@ struct keeper {
 	bool goodbye;
 	atomic_bool ended;
 	struct beats beats;
-	int faults; /* in a row */
+	bool settles; /* the first round */
+	int faults;   /* in a row */
 };
 
 static void on_fault(struct keeper *keeper, const struct err *err, int64_t retry_in_ms)
@@ -97,7 +98,11 @@ static int beat(struct keeper *keeper, struct err *err)
 static int judge(struct keeper *keeper, struct err *err)
 {
 	struct fencing fencing = {
-		.place = keeper->options.place,
+		.place = keeper->settles ? keeper->options.place : "",
+		.earlier = keeper->settles ? keeper->options.earlier : 0,
+		.until_ms = keeper->settles
+				    ? keeper->beats.sent_ms + beats_interval_ms(&keeper->beats)
+				    : 0,
 		.lease_ms = keeper->options.config->worker.lease,
 		.judge_leases = beats_are_steady(&keeper->beats),
 	};
@@ -253,7 +258,9 @@ int keeper_new(struct keeper **out, const struct keeper_options *options, struct
 
 void keeper_settle_past(struct keeper *keeper)
 {
+	keeper->settles = true;
 	(void)round_of(keeper);
+	keeper->settles = false;
 }
 
 int keeper_start(struct keeper *keeper, struct err *err)

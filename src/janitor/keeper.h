@@ -23,7 +23,8 @@ struct keeper_options {
 	struct health *health;
 	struct supervision *supervision;
 	int32_t instance;
-	const char *place;             /* of the socket lock; "" when there is none */
+	const char *place; /* of the socket lock, in the first life of a process; else "" */
+	int32_t earlier;   /* the life before this one; 0 = none */
 	_Atomic int64_t *pg_offset_ms; /* out: PostgreSQL's clock minus clock_now_ms() */
 	void (*bounds)(struct bounds *out, void *arg); /* any thread */
 	int64_t (*low_claim)(void *arg);               /* any thread */
@@ -32,10 +33,10 @@ struct keeper_options {
 };
 
 int keeper_new(struct keeper **out, const struct keeper_options *options, struct err *err);
-/* Before the thread starts and before anything is consumed: the first heartbeat, and the rows of an earlier
- * instance of this place go back to waiting, so that their keys need not be held back (rule R12). What
- * takes longer than a heartbeat may wait, and what fails, the thread goes on with. Blocks for the
- * database. */
+/* Before the thread starts and before anything is consumed: the first heartbeat; then earlier instances of this place
+ * and the life before are fenced, which is not done again: a later one of an equal place is somebody else's, and two
+ * would fence each other for ever. Their rows go back to waiting, so that their keys need not be held back (rule
+ * R12). What takes longer than a heartbeat may wait, the thread goes on with. Blocks for the database. */
 void keeper_settle_past(struct keeper *keeper);
 int keeper_start(struct keeper *keeper, struct err *err);
 /* Ends the thread. `goodbye`: the instance holds nothing any more, say so in its row. Returns within

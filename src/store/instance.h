@@ -33,9 +33,11 @@ int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartb
 	int64_t *pg_now_ms, struct err *err);
 
 struct fencing {
-	const char *place;
+	const char *place; /* whose earlier instances are gone; "" = of none */
+	int32_t earlier;   /* of this process, and gone; 0 = none */
 	int64_t lease_ms;
 	bool judge_leases; /* our own heartbeats were on time for a whole lease (rule R4) */
+	int64_t until_ms; /* clock_now_ms(): so long it waits for their sessions to be gone; 0 = not */
 };
 /* Ends the sessions of instances that are dead by `fencing`, fences them, takes their partitions
  * away. `fenced` receives how many. */

@@ -11,7 +11,9 @@ import pytest
 
 from fleet import LEASE_MS, TIMEOUT_MS
 from support.librdkafka import later_librdkafka
+from support.scripts import always, DONE
 from support.wait import eventually
+from support.wire import NEVER
 
 LEASE = LEASE_MS / 1000
 SESSION = 2.0   # fleet.SETTINGS
@@ -150,13 +152,18 @@ def test_stopped_in_the_middle_of_a_transaction(fleet):
     takes_over(fleet, one)
 
 
-@pytest.fixture(scope="module")
-def wrong_clock(tmp_path_factory):
-    """The library that shows a wrong time of day, compiled."""
-    library = tmp_path_factory.mktemp("clock") / "wrong_clock.so"
-    source = pathlib.Path(__file__).with_name("wrong_clock.c")
+def preloaded(directory, name):
+    """A library of this folder to be loaded before the program, compiled."""
+    library = directory / f"{name}.so"
+    source = pathlib.Path(__file__).with_name(f"{name}.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     return str(library)
+
+
+@pytest.fixture(scope="module")
+def wrong_clock(tmp_path_factory):
+    """Shows a wrong time of day."""
+    return preloaded(tmp_path_factory.mktemp("clock"), "wrong_clock")
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
@@ -182,3 +189,16 @@ def logged_at(instance):
     """The time of its first line."""
     text = instance.sidecar.stderr.split("time=", 1)[1].split(" ", 1)[0]
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def test_without_a_boot_id_nobody_is_dead_for_its_place(make_inboxd, handler, streams, topic, inbox, tmp_path):
+    """Device and inode of a lock file may be equal on two hosts; the lease tells who is dead."""
+    sidecar = make_inboxd(env={"LD_PRELOAD": preloaded(tmp_path, "no_boot_id")}).start()
+    first = handler(sidecar, always(NEVER))
+    streams.events(topic, ["a"])
+    first.wait_count(1)
+    assert [row["place"] for row in inbox.query("SELECT place FROM inbox.inbox_instances")] == [None]
+    sidecar.kill()
+    sidecar.start()
+    handler(sidecar, always(DONE))
+    inbox.wait_processed(1)

@@ -12,6 +12,7 @@ ABSENCE = "system/test_absence.py::"
 STALLS = "faults/test_stalls.py::"
 BEATS = "unit/test_beats.c::"
 ADOPTION = "sql/test_store_adoption.c::"
+PLACE = "system/test_lives.py::test_who_lives_is_not_fenced_for_an_equal_place"
 LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
 
 # The lease as it would be without a look at the timeline.
@@ -124,7 +125,23 @@ MUTANTS = [
     mutant("R4", "a database that stood still was on time",
            edit("src/janitor/beats.c", "now_ms - beats->sent_ms < 2", "sent_ms - beats->sent_ms < 2"),
            tests=[BEATS + "who_was_kept_waiting_is_not_on_time"]),
+    mutant("R4", "who came later is fenced for its place",
+           edit("src/janitor/keeper.c", "keeper->settles ? keeper->options.place : \"\"", "keeper->options.place"),
+           tests=[PLACE]),
+    mutant("R4", "each life fences for its place",
+           edit("src/life.c", "daemon->earlier == 0 ? daemon->lock.place : \"\"", "daemon->lock.place"),
+           tests=[PLACE]),
+    mutant("R4", "the life before is left to its lease",
+           edit("sql/queries/fence_instances.sql", " OR id = $5::int", " OR id = $5::int AND false"),
+           tests=[INSTANCE + "the_life_before_is_fenced_by_its_id"]),
+    mutant("R4", "without a boot id there is a place",
+           edit("src/dispatch/socket.c", "\tif (!read_boot_id(boot, sizeof(boot)))\n\t\treturn 0;\n",
+                "\tif (!read_boot_id(boot, sizeof(boot)))\n\t\t(void)snprintf(boot, sizeof(boot), \"unknown\");\n"),
+           tests=["faults/test_instances.py::test_without_a_boot_id_nobody_is_dead_for_its_place"]),
     # R5
+    mutant("R5", "what an ending session holds is left to the lease",
+           edit("src/store/instance.c", "if (sessions == 0 || clock_now_ms() >= fencing->until_ms)", "if (sessions >= 0)"),
+           tests=[INSTANCE + "at_the_start_sessions_are_waited_for"]),
     mutant("R5", "sessions of the dead go on",
            edit("sql/queries/terminate_instance.sql", "count(pg_terminate_backend(a.pid))", "count(a.pid)"),
            tests=[INSTANCE + "fencing_ends_the_sessions_of_the_dead_first"]),

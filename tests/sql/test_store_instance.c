@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "world.h"
 
+#include <libpq-fe.h>
+
 static const atomic_bool go_on = false;
 
 static struct instance another(struct world *world, const char *place)
@@ -208,6 +210,48 @@ static void an_earlier_instance_of_this_place_is_fenced_at_once(void **state)
 	(void)another(world, "");
 	assert_int_equal(fence(world, "", false), 0);
 	assert_int_equal(fence(world, "here", false), 1);
+}
+
+/* What it fences by its place it fences once: what a session that ends still holds is waited for. */
+static void at_the_start_sessions_are_waited_for(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "here");
+	const struct fencing fencing = {
+		.place = "here", .lease_ms = 15000, .until_ms = clock_now_ms() + 10000
+	};
+	int fenced = 0;
+
+	assert_string_equal(run_other(world, "SET application_name = 'inboxd/%d'", dead.id), "");
+	assert_string_equal(run_other(world,
+				    "BEGIN; SELECT 1 FROM inbox.inbox_instances WHERE id = %d"
+				    " FOR KEY SHARE",
+				    dead.id),
+		"");
+	/* Half a second in which it hears of nothing. */
+	assert_true(PQsendQuery(world->other, "SELECT md5(repeat('x', 150000000))"));
+	while (ask(world,
+		       "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd/%d'"
+		       " AND state = 'active' AND query LIKE '%%md5%%'",
+		       dead.id) == 0)
+		continue;
+	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
+	assert_int_equal(fenced, 1);
+}
+
+static void the_life_before_is_fenced_by_its_id(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "");
+	const struct fencing fencing = { .place = "", .earlier = dead.id, .lease_ms = 15000 };
+	int fenced = 0;
+
+	(void)another(world, "");
+	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
+	assert_int_equal(fenced, 1);
+	assert_int_equal(
+		ask(world, "SELECT id FROM inbox.inbox_instances WHERE fenced_at IS NOT NULL"),
+		dead.id);
 }
 
 static void fencing_ends_the_sessions_of_the_dead_first(void **state)
@@ -564,6 +608,8 @@ int main(void)
 		TEST(whose_lease_ran_out_is_fenced_by_who_may_judge),
 		TEST(a_lease_that_holds_is_not_judged),
 		TEST(an_earlier_instance_of_this_place_is_fenced_at_once),
+		TEST(at_the_start_sessions_are_waited_for),
+		TEST(the_life_before_is_fenced_by_its_id),
 		TEST(fencing_ends_the_sessions_of_the_dead_first),
 		TEST(what_the_dead_held_waits_again_and_the_second_time_as_suspect),
 		TEST(a_row_in_its_handlers_transaction_is_rescued_when_that_ends),

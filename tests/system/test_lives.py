@@ -5,7 +5,7 @@ and one whose watermark was moved by hand follows it.
 import pytest
 
 from support.scripts import always, DONE
-from support.wait import eventually
+from support.wait import eventually, throughout
 from support.wire import NEVER
 
 
@@ -76,3 +76,15 @@ def test_a_deleted_row_of_a_dead_instance_strands_nothing(inboxd, handler, strea
     inboxd.start()
     handler(inboxd, always(DONE))
     inbox.wait_processed(2, timeout=20)
+
+
+def test_who_lives_is_not_fenced_for_an_equal_place(start_inboxd, inbox):
+    """As two hosts may have that are clones of one: only what was there before a process started is gone."""
+    one, other = start_inboxd(), start_inboxd()
+    ids = (own_id(one), own_id(other))
+    inbox.execute("UPDATE inbox.inbox_instances SET place = (SELECT place FROM inbox.inbox_instances WHERE id = %s)"
+                  " WHERE id = %s", ids)
+    throughout(lambda: (own_id(one), own_id(other)) == ids, 3)  # two heartbeats of each
+    inbox.execute(own_row(one) % "fenced_at = now()")
+    eventually(lambda: own_id(one) not in (0, ids[0]))
+    throughout(lambda: own_id(other) == ids[1], 3)
