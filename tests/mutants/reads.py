@@ -14,7 +14,7 @@ MUTANTS = [
            tests=[VERIFY + "test_before_the_beginning_of_the_log_nothing_is_proven",
                   VERIFY + "test_records_deleted_before_a_sidecar_read_them_are_not_proven"]),
     mutant("E10", "a sidecar may not look",
-           edit("sql/roles.sql", "GRANT SELECT ON inbox.messages, inbox.dead_groups TO inboxd_sidecar;\n", ""),
+           edit("sql/roles.sql", "GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;\n", ""),
            tests=[ROLES + "test_a_sidecars_user_looks_as_a_reader_does",
                   COMMANDS + "test_in_a_sidecars_container_its_own_user_looks"]),
     mutant("E10", "who may not is asked first",
