@@ -155,7 +155,7 @@ suite_versions() {
 	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1}; do
 		case $one in
 		postgres-*)
-			POSTGRES_VERSION=${one#*-} run "versions: $one: sql" pytest_suite "$root/tests/sql"
+			POSTGRES_VERSION=${one#*-} run "versions: $one: sql" pytest_suite -n "${SYSTEM_JOBS:-2}" "$root/tests/sql"
 			POSTGRES_VERSION=${one#*-} run "versions: $one: system" short_system
 			;;
 		kafka-*) KAFKA_VERSION=${one#*-} run "versions: $one: system" short_system ;;

@@ -10,10 +10,16 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _spawned = []
+
+
+# In the background of a shell SIGINT is ignored, and what is started here would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StartFailed(RuntimeError):
