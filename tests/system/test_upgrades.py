@@ -105,6 +105,11 @@ def invalid(inbox):
         " WHERE i.indrelid = 'inbox.inbox_messages'::regclass AND NOT i.indisvalid")]
 
 
+def is_building(inbox):
+    """The index is there, and the statement waits for the old snapshot."""
+    return inbox.value(BUILDS) == 1 and invalid(inbox) == ["inbox_messages_next"]
+
+
 def indexes(inbox):
     return {row["name"] for row in inbox.query(
         "SELECT c.relname AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
@@ -122,7 +127,7 @@ def test_messages_come_and_go_while_an_index_is_built(busy, start_next, old_snap
     before = inbox.value(VERSION)
     with old_snapshot():
         migration = start_next(busy.sidecar)
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         for _ in range(5):
             busy()
         eventually(lambda: "event=migration_progress" in migration.output(), what="a line of progress")
@@ -138,7 +143,7 @@ def test_a_build_that_was_killed_is_made_anew(busy, start_next, old_snapshot, in
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         first.process.kill()
         inbox.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%%CREATE INDEX CONCURRENTLY%%'"
                     " AND pid <> pg_backend_pid()")
@@ -156,7 +161,7 @@ def test_a_build_whose_client_was_killed_is_waited_for(busy, start_next, old_sna
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         first.process.kill()
         built = inbox.value("SELECT 'inbox.inbox_messages_next'::regclass::oid")
         second = start_next(busy.sidecar)
@@ -171,7 +176,7 @@ def test_of_two_that_migrate_one_waits_and_finds_it_done(busy, start_next, old_s
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         second = start_next(busy.sidecar)
         eventually(lambda: "event=migration_elsewhere" in second.output())
         assert inbox.value(BUILDS) == 1
@@ -205,7 +210,7 @@ def test_run_migrate_is_alive_and_ends_when_it_is_asked_to(busy, make_inboxd, ol
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     with old_snapshot():
         migration = start_next(other, "run", "--migrate")
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         throughout(lambda: is_alive(other), 3)
         migration.process.send_signal(signal.SIGTERM)
         assert migration.wait(10) == 0, migration.output()
@@ -218,7 +223,7 @@ def test_run_migrate_is_alive_and_ends_when_it_is_asked_to(busy, make_inboxd, ol
 def test_migrate_that_is_interrupted_says_so(busy, start_next, old_snapshot, inbox):
     with old_snapshot():
         migration = start_next(busy.sidecar)
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         migration.process.send_signal(signal.SIGINT)
         assert migration.wait(10) == -signal.SIGINT
         eventually(lambda: inbox.value(BUILDS) == 0)
@@ -230,7 +235,7 @@ def test_a_lost_connection_is_no_reason_to_give_up(busy, make_inboxd, start_next
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     with old_snapshot():
         migration = start_next(other, "run", "--migrate")
-        eventually(lambda: inbox.value(BUILDS) == 1)
+        eventually(lambda: is_building(inbox))
         inbox.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'inboxd/migrate'")
         eventually(lambda: "event=database_unreachable" in migration.output())
     eventually(lambda: is_done(inbox, before))
