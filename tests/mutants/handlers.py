@@ -123,7 +123,7 @@ MUTANTS = [
     mutant("E12", "a handler that leaves is not remembered",
            edit("src/dispatch/handlers.c", "bool remembered = dispatch->options.config->inbox.handler_memory > 0;",
                 "bool remembered = dispatch->options.config->inbox.handler_memory < 0;"),
-           tests=[KNOWN + "test_what_is_for_a_handler_that_restarts_waits_for_it"]),
+           tests=[KNOWN + "test_what_a_handler_leaves_behind_in_memory_waits_for_it"]),
     mutant("E12", "what the table remembers is not taken over",
            edit("src/dispatch/memory.c", "\tif (known->known)\n", "\tif (known->known && !dispatch->memory.read)\n"),
            tests=[KNOWN + "test_a_handler_of_another_sidecar_is_known_here"]),

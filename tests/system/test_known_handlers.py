@@ -6,7 +6,7 @@ import pytest
 
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from support.wire import Wire, settled
+from support.wire import NEVER, Wire, settled
 
 QUICK = {"worker": {"lease": "3s", "poll": "100ms"}}
 TOTALS = [{"types": ["order.*"]}]
@@ -99,6 +99,23 @@ def test_a_sidecar_with_nobody_connected_parks_for_those_it_remembers(start_inbo
     assert totals.event_ids == ["p1"]
     billing = handler(sidecar, always(DONE), name="billing", subscribe=BILLING)
     billing.wait_event("o1")
+
+
+def test_what_a_handler_leaves_behind_in_memory_waits_for_it(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(QUICK)
+    totals = handler(sidecar, always(DONE), name="totals", subscribe=TOTALS)
+    billing = handler(sidecar, always(NEVER), name="billing", subscribe=BILLING, max_in_flight=1)
+    for event_id in ("o1", "o2", "o3"):
+        send(event_id)
+    billing.wait_count(1)
+    eventually(lambda: inbox.count("claimed") == 3)
+    leave(billing, sidecar)
+    for event_id in ("o1", "o2", "o3"):
+        inbox.wait_status(event_id, "parked")
+    assert totals.count == 0
+    back = handler(sidecar, always(DONE), name="billing", subscribe=BILLING)
+    inbox.wait_processed(3)
+    assert sorted(back.event_ids) == ["o1", "o2", "o3"] and totals.count == 0
 
 
 def test_nothing_is_placed_before_it_is_read_who_is_known(start_inboxd, handler, both, send, inbox):
