@@ -35,6 +35,12 @@ BEGIN
                      ELSE j.walks - what END;
 END $$;
 REVOKE ALL ON FUNCTION inbox.retain_dead(text, boolean, timestamptz, int) FROM PUBLIC;
+-- Only inbox.retain() calls it, as its owner, who need not be who migrates.
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION inbox.retain_dead OWNER TO %s', (
+        SELECT p.proowner::regrole FROM pg_proc p WHERE p.oid = 'inbox.retain(int, text, bigint, int)'::regprocedure));
+END $$;
 
 COMMENT ON COLUMN inbox.inbox_janitor.walks IS
     'For each walk over the messages: front = first walked to here; again = what was skipped then is looked at again up to here; rested_at = since when that is done. Of a walk over dead ones: the last row looked at';

@@ -263,12 +263,12 @@ DECLARE
 BEGIN
     FOR heir IN SELECT p.oid::regprocedure AS routine, e.oid::regprocedure AS earlier, e.proowner, e.proacl
                 FROM (VALUES ('replay_where', 'replay_where_0007'), ('discard_where', 'discard_where_0007'),
-                             ('look_page', 'find_page'), ('seq_before', 'find_page'), ('warn_of_rest', NULL)) v(name, before)
+                             ('look_page', 'find_page'), ('seq_before', 'find_page'),
+                             ('warn_of_rest', 'replay_seqs')) v(name, before)
                 JOIN pg_class c ON c.oid = 'inbox.inbox_messages'::regclass
                 JOIN pg_proc p ON p.pronamespace = c.relnamespace AND p.proname = v.name
-                LEFT JOIN pg_proc e ON e.pronamespace = c.relnamespace AND e.proname = v.before LOOP
+                JOIN pg_proc e ON e.pronamespace = c.relnamespace AND e.proname = v.before LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', heir.routine);
-        CONTINUE WHEN heir.earlier IS NULL;
         EXECUTE format('ALTER FUNCTION %s OWNER TO %s', heir.routine, heir.proowner::regrole);
         FOR given IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
                             CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option

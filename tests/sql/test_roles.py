@@ -156,6 +156,33 @@ def test_who_could_look_and_replay_before_reads_followed_an_index_can_afterwards
             db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
+def test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates(connect):
+    """retain() and replay_where() stay with their owner, and call functions that came later."""
+    db = connect()
+    db.execute("SET client_min_messages = error")
+    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
+    db.execute("DROP ROLE IF EXISTS before_owner")
+    db.execute("CREATE ROLE before_owner")
+    try:
+        db.execute("CREATE SCHEMA inbox AUTHORIZATION before_owner")
+        db.execute("SET ROLE before_owner")
+        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
+        for migration in MIGRATIONS[:7]:
+            db.execute(script(migration))
+        db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
+        db.execute("RESET ROLE")
+        for migration in MIGRATIONS[7:]:
+            db.execute(script(migration))
+        db.execute("SET ROLE before_owner")
+        assert db.execute("SELECT elected FROM inbox.retain(1, 'dead', 0, 10)").fetchone() == (True,)
+        assert db.execute("SELECT inbox.replay_where(dry_run => true)").fetchone() == (0,)
+        db.execute("SELECT inbox.warn_of_rest('replay_where', 1, 1)")
+    finally:
+        db.execute("RESET ROLE")
+        db.execute("DROP SCHEMA inbox CASCADE")
+        db.execute("DROP ROLE before_owner")
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_call_these_functions_and_no_other(granted, role):
     rows = granted.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace"
