@@ -20,7 +20,7 @@ WITH span AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), freed AS (
     UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL,
-           suspect = m.suspect OR m.rescue_count > 0, rescue_count = m.rescue_count + 1
+           suspect = m.suspect OR m.rescue_count > 0, rescue_count = least(m.rescue_count, 2147483646) + 1
     FROM free WHERE m.seq = free.seq
     RETURNING 1
 )

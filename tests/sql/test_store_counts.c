@@ -129,7 +129,7 @@ static void one_attempt_and_one_crash_more_always_fit(void **state)
 }
 
 /* "a1" and "b1" are held by another instance, claimed as often; it is fenced, and they are given back. */
-static void expect_rescued(struct world *world, int delivery_count)
+static void expect_rescued(struct world *world, int delivery_count, bool named)
 {
 	const struct fencing fencing = { .place = "here", .lease_ms = 15000 };
 	const struct rescue_bounds bounds = { .stop = &go_on, .until_ms = INT64_MAX };
@@ -149,6 +149,12 @@ static void expect_rescued(struct world *world, int delivery_count)
 		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d,"
 		" claim_number = CASE WHEN %d > 1 THEN 7 END",
 		dead.id, delivery_count, delivery_count);
+	if (named)
+		run_sql(world,
+			"UPDATE inbox.inbox_instances SET low_rest = 1000,"
+			" stragglers = ARRAY(SELECT seq FROM inbox.inbox_messages)"
+			" WHERE id = %d",
+			dead.id);
 	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
 	OK(instance_rescue(world->db, &bounds, &rescued, &err));
 	assert_int_equal(rescued, 2);
@@ -159,12 +165,17 @@ static void expect_rescued(struct world *world, int delivery_count)
 
 static void a_rescue_of_born_rows_at_its_end_holds_up_no_other(void **state)
 {
-	expect_rescued(*state, 1);
+	expect_rescued(*state, 1, false);
+}
+
+static void a_rescue_of_named_rows_at_its_end_holds_up_no_other(void **state)
+{
+	expect_rescued(*state, 1, true);
 }
 
 static void a_rescue_of_claimed_rows_at_its_end_holds_up_no_other(void **state)
 {
-	expect_rescued(*state, 3);
+	expect_rescued(*state, 3, false);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
@@ -181,6 +192,7 @@ int main(void)
 		TEST(a_row_at_its_end_that_nobody_wants_is_parked),
 		TEST(one_attempt_and_one_crash_more_always_fit),
 		TEST(a_rescue_of_born_rows_at_its_end_holds_up_no_other),
+		TEST(a_rescue_of_named_rows_at_its_end_holds_up_no_other),
 		TEST(a_rescue_of_claimed_rows_at_its_end_holds_up_no_other),
 	};
 
