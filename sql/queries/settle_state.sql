@@ -1,12 +1,12 @@
 -- What became of rows that a settle did not match: completed under our claim, or lost? Those that inbox.complete() has
 -- completed get the name of their handler, unless somebody has them locked.
 -- Caller: store/settle.c. Index: inbox_messages_seq_key; a HOT update.
--- $1 own id, $2 seqs, $3 delivery counts, $4 handlers. Back: seq, and the outcome recorded under that claim (0
--- processed, 1 dead, NULL none: its lock was in the way).
+-- $1 own id, $2 seqs, $3 delivery counts, $4 handlers (NULL or less of them: no name). Back: seq, and the outcome
+-- recorded under that claim (0 processed, 1 dead, NULL none: its lock was in the way).
 -- CASE: as in settle_done.
 WITH state AS MATERIALIZED (
     SELECT m.seq, CASE WHEN m.processed_at IS NOT NULL THEN 0 WHEN m.dead_at IS NOT NULL THEN 1 END AS outcome,
-           v.handler, m.handler IS DISTINCT FROM v.handler AS nameless
+           v.handler, m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless
     FROM inbox.inbox_messages m
     JOIN unnest($2::bigint[], $3::int[], $4::text[]) AS v(seq, delivery_count, handler) ON m.seq = v.seq
     WHERE CASE WHEN m.claimed_by = $1::int AND m.delivery_count = v.delivery_count THEN true END

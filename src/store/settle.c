@@ -216,15 +216,26 @@ static size_t collect_unsettled(const struct settling *s, struct settle_row **ou
 	return count;
 }
 
-static int read_states(const struct settling *s, struct err *err)
+static int ask_states(const struct settling *s, bool name, struct rows **rows, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
 
 	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
-	add_handlers(&params, s->rows, s->count, PART_ALL);
-	r = db_run(s->db, QUERY_SETTLE_STATE, &params, &rows, err);
+	if (name)
+		add_handlers(&params, s->rows, s->count, PART_ALL);
+	else
+		(void)params_array(&params, ARRAY_TEXT);
+	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
+}
+
+/* A row that is completed and may not be written any more, as a user's trigger has it, does without the name. */
+static int read_states(const struct settling *s, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = ask_states(s, true, &rows, err);
+
+	if (r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err))
+		r = ask_states(s, false, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
 

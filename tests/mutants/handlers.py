@@ -154,7 +154,7 @@ MUTANTS = [
            edit("src/store/settle.c", "return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;", "return a != NULL;"),
            tests=["sql/test_store_settle.c::a_row_names_the_handler_that_processed_it"]),
     mutant("E12", "what a handler completed itself has no name",
-           edit("sql/queries/settle_state.sql", "m.handler IS DISTINCT FROM v.handler AS nameless", "false AS nameless"),
+           edit("sql/queries/settle_state.sql", "m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless", "false AS nameless"),
            tests=["sql/test_store_settle.c::what_its_handler_completed_gets_its_name_when_it_is_verified"]),
     # R16
     mutant("R16", "nobody leaves for want of a handler",

@@ -101,6 +101,23 @@ static void what_its_handler_completed_gets_its_name_when_it_is_verified(void **
 	assert_string_equal(handler_of(world, row.seq), "-");
 }
 
+/* A user may have it that what is processed is never written again. */
+static void a_completed_row_that_may_not_be_named_is_completed_all_the_same(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
+
+	row.handler = "billing";
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)row.seq, (int)world->me.id);
+	run_sql(world, "CREATE FUNCTION inbox.seal() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN RAISE 'sealed'; END$$");
+	run_sql(world, "CREATE TRIGGER seal BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		       " WHEN (OLD.processed_at IS NOT NULL) EXECUTE FUNCTION inbox.seal()");
+	settle(world, &row, 1);
+	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_string_equal(handler_of(world, row.seq), "-");
+}
+
 static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
 {
 	struct world *world = *state;
@@ -614,6 +631,7 @@ int main(void)
 		TEST(a_row_names_the_handler_that_processed_it),
 		TEST(a_dead_row_names_its_handler_and_one_that_waits_does_not),
 		TEST(what_its_handler_completed_gets_its_name_when_it_is_verified),
+		TEST(a_completed_row_that_may_not_be_named_is_completed_all_the_same),
 		TEST(one_row_that_is_lost_does_not_hold_up_the_others),
 		TEST(each_verdict_writes_what_it_says),
 		TEST(a_failed_attempt_goes_to_the_history),
