@@ -256,15 +256,15 @@ stay() {
 
 		  INBOXD_SOCKET_PATH=$dir/inbox.sock python3 $root/examples/minimal.py
 
-		It gets nothing while the example handler is there, which asked for these orders more precisely:
-
-		  kill $handler
-
-		ends that one; what it had not answered, and all that comes, is then given to yours. Without any handler
-		messages wait. For the commands of inboxd, such as status, list and show, as they stand in README.md:
+		It gets nothing while the example handler is known, which asked for these orders more precisely: also not while that
+		one is away, for its messages wait ten minutes for it. End it, and say that it does not come back:
 
 		  export INBOXD_CONFIG=$dir/inboxd.yaml PATH=$root/build-release/src:\$PATH
-		  inboxd status
+		  kill $handler
+		  inboxd handlers forget totals
+
+		What it had not answered, and all that comes, is then given to yours. Without any handler messages wait. After that
+		\`export\` the commands of inboxd, such as status, list and show, work as they stand in README.md.
 
 		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
 	END
