@@ -1,12 +1,13 @@
 -- What this user may not do although a sidecar must; no row: everything is allowed. With each the user's name, and
--- at most four who can log in and have the role for it (NULL: nobody yet).
+-- at most four who can log in and have the role for it (NULL: nobody yet), and whether this user is one who has it.
 -- Caller: store/privileges.c, for `inboxd check`. Index: none (catalogs).
 SELECT l.thing, l.privilege, current_user::text,
        (SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
         FROM (SELECT r.rolname
               FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles r ON r.oid = m.member
               WHERE g.rolname = 'inboxd_sidecar' AND r.rolcanlogin
-              ORDER BY r.rolname LIMIT 4) AS u)
+              ORDER BY r.rolname LIMIT 4) AS u),
+       coalesce(pg_has_role(to_regrole('inboxd_sidecar')::oid, 'USAGE'), false)
 FROM (
 SELECT v.thing::text, v.privilege
 FROM (VALUES

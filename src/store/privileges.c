@@ -20,6 +20,11 @@ static int say_missing(const struct rows *rows, struct err *err)
 		buf_addf(&text, " and %d more", count - NAMED);
 	(void)err_set(err, FAULT_CHECK, "user \"%s\" lacks rights that a sidecar needs%s", user,
 		buf_str(&text));
+	if (rows_bool(rows, 0, 4))
+		return err_advise(err,
+			"as the owner of the schema run `inboxd migrate --roles`: the role "
+			"inboxd_sidecar, which \"%s\" has, is granted them then",
+			user);
 	if (sidecars != NULL)
 		return err_advise(err,
 			"check is for the user `inboxd run` has: name that one in postgres.user "

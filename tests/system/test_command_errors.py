@@ -134,6 +134,21 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
             inbox.execute(f'DROP ROLE "{user}"')
 
 
+def test_check_by_a_sidecars_user_of_before_names_the_roles_to_renew(inboxd, inbox, name):
+    assert inboxd.command("migrate", "--roles").returncode == 0
+    sidecar = f"a_{name}"[:60]
+    inbox.execute(f'CREATE ROLE "{sidecar}" LOGIN IN ROLE inboxd_sidecar')
+    inbox.execute("REVOKE ALL ON FUNCTION inbox.sequences_behind() FROM inboxd_sidecar")
+    try:
+        answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={sidecar}").stdout)
+        (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
+        assert check["text"].endswith("lacks rights that a sidecar needs: EXECUTE ON FUNCTION inbox.sequences_behind()")
+        assert check["advice"].startswith("as the owner of the schema run `inboxd migrate --roles`: ")
+        assert "GRANT" not in check["advice"]
+    finally:
+        inbox.execute(f'DROP ROLE "{sidecar}"')
+
+
 def test_a_schema_that_knows_no_code_is_older(inboxd, inbox):
     text = (pathlib.Path(__file__).parents[2] / "sql/migrations/0002_operators.sql").read_text(encoding="utf-8")
     earlier = re.search(r"CREATE FUNCTION inbox.check_filter.*?END \$\$;", text, re.DOTALL)[0]
