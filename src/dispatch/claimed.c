@@ -239,7 +239,7 @@ static void note_refused(struct dispatch *dispatch, const struct job *job)
 	if (job->isolate)
 		refused_rows_probed(refused);
 	refused_rows_failed(refused, false);
-	if (refused->count == 0 && job->without.count == 0)
+	if (!job->isolate && refused->count == 0 && job->without.count == 0)
 		return;
 	for (size_t i = job->without_given; i < job->without.count; i++) {
 		bool first;

@@ -186,6 +186,21 @@ static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
 	assert_int_equal(world->dispatch.lanes.spill_count, 1);
 }
 
+/* It was left out, mended and forgotten while nothing was claimed. */
+static void a_claim_that_found_no_row_refused_says_so(void **state)
+{
+	struct world *world = *state;
+	struct metric *aside = metrics_get(world->metrics, METER_SET_ASIDE, "claim", NULL);
+	struct job *job = a_claim(world, JOB_DUE, (struct claimed){ .seen = 0 });
+
+	metric_set(aside, 1);
+	world->dispatch.options.metrics = world->metrics;
+	job->isolate = true;
+	claimed_take(&world->dispatch, job);
+	job_free(job);
+	assert_true(metric_value(aside) == 0);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -197,6 +212,7 @@ int main(void)
 		TEST(a_key_whose_claim_found_nothing_waits),
 		TEST(a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again),
 		TEST(a_key_whose_head_died_in_the_claim_is_asked_for_again),
+		TEST(a_claim_that_found_no_row_refused_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
