@@ -41,7 +41,7 @@ SELECT s.name, s.subscriptions, $6::bigint * interval '1 millisecond',
        s.said_at, s.said_at, clock_timestamp() - s.gone_ms * interval '1 millisecond'
 FROM said s
 WHERE s.fresh OR s.gone_ms = 0 OR s.name IN (SELECT l.name FROM locked l)
-ORDER BY s.name
+ORDER BY s.name COLLATE "C"
 ON CONFLICT (name) DO UPDATE
 SET subscriptions = CASE WHEN excluded.connected_at > h.connected_at
                           AND (SELECT s.fresh FROM said s WHERE s.name = h.name)

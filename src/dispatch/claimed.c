@@ -280,7 +280,7 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		dispatch->claimer.plenty = false;
 	}
 	if (job->kind == JOB_HANDLERS)
-		memory_ask_soon(dispatch);
+		memory_failed(dispatch);
 	gate_release(dispatch->options.gate, job->reserved, 0);
 	job->reserved = 0;
 }

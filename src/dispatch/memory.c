@@ -16,7 +16,8 @@
 #include "model/headers.h"
 
 #define A_THIRD  3
-#define PAUSE_MS 200 /* between two questions, however many handlers come and go */
+#define PAUSE_MS 200  /* between two questions, however many handlers come and go */
+#define AGAIN_MS 1000 /* after one that failed: maybe somebody has a row locked, for long */
 
 static int64_t memory_ms(const struct dispatch *dispatch)
 {
@@ -167,6 +168,14 @@ void memory_run(struct dispatch *dispatch, int64_t now_ms)
 	memory->last_ms = now_ms;
 	memory->next_ms = now_ms + dispatch->options.config->worker.lease / A_THIRD;
 	question_give(dispatch, job);
+}
+
+void memory_failed(struct dispatch *dispatch)
+{
+	struct memory *memory = &dispatch->memory;
+
+	memory->last_ms = clock_now_ms();
+	memory->next_ms = memory->last_ms + AGAIN_MS;
 }
 
 /* ------------------------------------------------------------------ what the table says */

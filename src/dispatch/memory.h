@@ -41,5 +41,7 @@ void memory_report_away(const struct dispatch *dispatch, const struct handler *h
 /* Asks when it is time. Only when a worker is idle. */
 void memory_run(struct dispatch *dispatch, int64_t now_ms);
 void memory_answered(struct dispatch *dispatch, struct job *job);
+/* No answer: asks again after a pause, in which others have their turn at the workers. */
+void memory_failed(struct dispatch *dispatch);
 
 #endif

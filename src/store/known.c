@@ -112,6 +112,8 @@ int known_exchange(
 
 	add_own(&own, request);
 	add_question(&question, request);
+	if (r == 0) /* an operator may have forgotten one, and not said COMMIT yet */
+		r = db_queue(db, QUERY_WAIT_BRIEFLY, NULL, NULL, err);
 	if (r == 0)
 		r = db_queue(db, QUERY_KEEP_HANDLERS, &own, NULL, err);
 	if (r == 0)

@@ -6,7 +6,7 @@ import pytest
 
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from support.wire import NEVER, Wire, settled
+from support.wire import NEVER, retry, settled, Wire
 
 QUICK = {"worker": {"lease": "3s", "poll": "100ms"}}
 TOTALS = [{"types": ["order.*"]}]
@@ -141,6 +141,20 @@ def test_nothing_is_placed_before_it_is_read_who_is_known(start_inboxd, handler,
     eventually(lambda: sidecar.status()["handlers_away"] == ["billing"])
     handler(sidecar, always(DONE), name="billing", subscribe=BILLING).wait_event("o1")
     assert totals.event_ids == ["p1"]
+
+
+def test_who_forgets_a_handler_and_does_not_commit_keeps_no_message_waiting(start_inboxd, handler, send, inbox):
+    """The row of the handler is locked; claims have their turn at the workers all the same."""
+    sidecar = start_inboxd(QUICK)
+    handler(sidecar, lambda delivery: retry(0) if delivery.attempt < 4 else DONE, name="billing", subscribe=BILLING)
+    eventually(lambda: "billing" in known(inbox))
+    with inbox.connect() as operator:
+        operator.autocommit = False
+        operator.execute("SELECT inbox.forget_handler('billing')")
+        eventually(lambda: "sqlstate=55P03" in sidecar.stderr)
+        send("o1")
+        inbox.wait_processed(1)
+        operator.rollback()
 
 
 def test_show_and_status_name_the_handler_a_message_waits_for(start_inboxd, both, send, inbox):
