@@ -8,13 +8,10 @@
 
 #include "base/cleanup.h"
 #include "base/plural.h"
-#include "ingest/ask.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/ingest.h"
 #include "ingest/probe.h"
 #include "ingest/retention.h"
-
-#define ANSWER_MS 10000
 
 /* --- Topics --------------------------------------------------------------------------------------- */
 
@@ -109,14 +106,14 @@ static int check_cluster(
 	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
-	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, 1, NULL, &metadata, ANSWER_MS);
+	rd_kafka_resp_err_t code = probe_metadata(probe, true, NULL, &metadata);
 	CLEANUP(freep) char *cluster = NULL;
 	int32_t broker;
 	int r;
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
-	cluster = ask_cluster_id(probe->kafka, ANSWER_MS);
+	cluster = probe_cluster_id(probe);
 	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
 		plural(metadata->broker_cnt), consumer_conf_value(config, "group.id", ""));
@@ -147,7 +144,7 @@ int ingest_identify(
 
 	if (r < 0)
 		return r;
-	*cluster_id = ask_cluster_id(probe.kafka, ANSWER_MS);
+	*cluster_id = probe_cluster_id(&probe);
 	*group_id = consumer_conf_value(config, "group.id", "");
 	if (*cluster_id == NULL)
 		r = probe_no_answer(&probe, "told the cluster's id", "no answer", err);

@@ -3,15 +3,21 @@
 #include <stdio.h>
 
 #include "base/plural.h"
+#include "ingest/ask.h"
 #include "ingest/consumer_conf.h"
 
-#define ANSWER_MS 10000
+/* Brokers that are there have answered by then, most of them. Those that were all tried in vain until then are not
+ * waited for any longer. */
+#define SOON_MS 2500
+#define LATE_MS 7500
 
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
 	struct probe *probe = opaque;
 
 	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		probe->all_down = true;
 	/* That no broker is left only follows from what was said before. */
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
 		return;
@@ -84,6 +90,27 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 				 "network between");
 }
 
+rd_kafka_resp_err_t probe_metadata(
+	struct probe *probe, bool all, rd_kafka_topic_t *only, const struct rd_kafka_metadata **out)
+{
+	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, all, only, out, SOON_MS);
+
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return code;
+	hear(probe);
+	return probe->all_down ? code : rd_kafka_metadata(probe->kafka, all, only, out, LATE_MS);
+}
+
+char *probe_cluster_id(struct probe *probe)
+{
+	char *id = ask_cluster_id(probe->kafka, SOON_MS);
+
+	if (id != NULL)
+		return id;
+	hear(probe);
+	return probe->all_down ? NULL : ask_cluster_id(probe->kafka, LATE_MS);
+}
+
 static int check_topic(const char *topic, int64_t partition, int32_t partitions,
 	rd_kafka_resp_err_t code, struct err *err)
 {
@@ -112,7 +139,7 @@ int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32
 	*partitions = 0;
 	if (handle == NULL) /* the name is empty or too long */
 		return check_topic(topic, partition, 0, found, err);
-	code = rd_kafka_metadata(probe->kafka, 0, handle, &metadata, ANSWER_MS);
+	code = probe_metadata(probe, false, handle, &metadata);
 	rd_kafka_topic_destroy(handle);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);

@@ -16,6 +16,7 @@ struct probe {
 	struct trust trust; /* first: see trust_listen() */
 	rd_kafka_t *kafka;
 	const struct config *config; /* borrowed, until probe_close() */
+	bool all_down;               /* each of them was tried, and none was reached */
 	rd_kafka_resp_err_t last_code;
 	char last_error[512]; /* what librdkafka said last: better than "timed out" */
 };
@@ -25,6 +26,11 @@ struct probe {
 int probe_open(struct probe *probe, const struct config *config, bool eof, struct err *err);
 /* Does nothing to one that is zero. */
 void probe_close(struct probe *probe);
+/* As rd_kafka_metadata(). Waits up to ten seconds; less when no broker can be reached. */
+rd_kafka_resp_err_t probe_metadata(struct probe *probe, bool all, rd_kafka_topic_t *only,
+	const struct rd_kafka_metadata **out);
+/* The cluster's id, malloc'ed, or NULL; as long. */
+char *probe_cluster_id(struct probe *probe);
 /* FAULT_KAFKA: no broker `what` ("answered"), what librdkafka said of that, else `otherwise`, and what to do
  * where that is known. */
 int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err);
