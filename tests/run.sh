@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit sql system deploy)
-all_suites=("${default_suites[@]}" quickstart bench faults fuzz tsan model versions mutants)
+all_suites=("${default_suites[@]}" quickstart fuzz faults tsan model versions mutants bench)
 logs=
 results=()
 failed=0
@@ -34,11 +34,13 @@ usage() {
 		  model       every interleaving of a partition changing hands, with spin
 		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
 		  mutants     each rule of docs/rules.md taken out: a test must fail; needs half an hour
+		  nightly     all of these, one after the other, with 300 s for each fuzz target; needs hours
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
 
-		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x"
+		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x", "-m 'not big'"
+		  SYSTEM_JOBS     system tests at a time (3); SQL_JOBS (2), FAULTS_JOBS (3) likewise
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
 		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
 		  KAFKA_VERSION   3.9 instead of 4.1, likewise
@@ -67,8 +69,9 @@ with_python() {
 }
 
 pytest_suite() {
-	# shellcheck disable=SC2086 # several arguments on purpose
-	with_python -m pytest -c "$root/tests/pytest.ini" ${PYTEST_ARGS:-} "$@"
+	local more
+	eval "more=(${PYTEST_ARGS:-})" # several, quoted as on a command line
+	with_python -m pytest -c "$root/tests/pytest.ini" "${more[@]}" "$@"
 }
 
 meson_test() {
@@ -94,11 +97,12 @@ suite_unit() {
 }
 
 suite_sql() {
-	run "sql" pytest_suite "$root/tests/sql"
+	run "sql" pytest_suite -n "${SQL_JOBS:-2}" --dist worksteal "$root/tests/sql"
 }
 
 suite_system() {
-	run "system" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal "$root/tests/system"
+	# Much of it is waiting: three at a time, each with servers of its own.
+	run "system" pytest_suite -n "${SYSTEM_JOBS:-3}" --dist worksteal "$root/tests/system"
 }
 
 suite_deploy() {
@@ -117,7 +121,7 @@ suite_bench() {
 
 suite_faults() {
 	run "faults: build" build_faults
-	# Most of it is waiting: three at a time, each with servers of its own.
+	# As the system suite.
 	INBOXD_BINARY="$root/build-faults/src/inboxd" run "faults" pytest_suite -n "${FAULTS_JOBS:-3}" \
 		--dist worksteal "$root/tests/faults"
 }
@@ -245,8 +249,12 @@ parse_arguments() {
 		*" $suite "*) suites+=("$suite") ;;
 		*)
 			case $suite in
+			nightly)
+				suites+=("${all_suites[@]}")
+				: "${FUZZ_SECONDS:=300}"
+				;;
 			-h | --help) usage && exit 0 ;;
-			*) printf 'run.sh: there is no suite %s; there are: %s\n' "$suite" "${all_suites[*]}" >&2 && exit 1 ;;
+			*) printf 'run.sh: there is no suite %s; there are: %s\n' "$suite" "${all_suites[*]} nightly" >&2 && exit 1 ;;
 			esac
 			;;
 		esac

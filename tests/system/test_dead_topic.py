@@ -311,7 +311,7 @@ def many_dead(inbox, count):
                   " now() - interval '1 hour' + i * interval '1 ms' FROM generate_series(1, %s) i", [count])
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=[pytest.mark.big, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=pytest.mark.timeout(600))])
 def test_however_many_are_refused_what_is_behind_them_is_produced(one_dead, handler, produce, streams, topic,
                                                                   make_topic, inbox, count):
     """More than a batch, and more than anybody would remember."""

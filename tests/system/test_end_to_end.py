@@ -6,7 +6,7 @@ import pytest
 
 from support.wait import eventually
 
-pytestmark = [pytest.mark.big, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 UNIQUE = 180_000
 COPIES = 20_000
@@ -54,6 +54,7 @@ def assert_all_accounted_for(inbox, streams, sidecar, topic, group):
     eventually(lambda: streams.committed(group, topic) == streams.log_end(topic))
 
 
+@pytest.mark.big
 def test_two_hundred_thousand_messages_are_stored_once(inboxd, streams, topic, group, inbox,
                                                        measure):
     cpu, started = inboxd.cpu_seconds(), time.monotonic()
@@ -85,6 +86,7 @@ def handled_ids(*ledgers):
     return {line.split()[0] for ledger in ledgers for line in ledger.lines()}
 
 
+@pytest.mark.big
 def test_nothing_is_missing_after_the_handler_is_killed_in_the_middle(inboxd, noop_handler, streams,
                                                                       topic, group, inbox):
     first = noop_handler(inboxd)
@@ -97,6 +99,7 @@ def test_nothing_is_missing_after_the_handler_is_killed_in_the_middle(inboxd, no
     assert len(handled_ids(first, second)) == UNIQUE
 
 
+@pytest.mark.big
 def test_nothing_is_missing_after_inboxd_is_killed_in_the_middle(inboxd, noop_handler, streams, topic,
                                                                  group, inbox):
     first = noop_handler(inboxd)
