@@ -24,7 +24,7 @@ const struct command_row cli_commands[] = {
 		"tries Kafka, PostgreSQL, the schema, the rights, the socket's directory and the HTTP\n"
 		"port, as the user that `run` has: an operator lacks its rights. Changes nothing. With\n"
 		"--json: one object for all of it. Exit code 3: PostgreSQL is out of reach; else 4:\n"
-		"Kafka is; else 6: something else is to be mended, also what `run` calls 2, 3 or 5.\n", 0 },
+		"Kafka is; else 6: another check failed, also one that `run` calls 2, 3 or 5.\n", 0 },
 	{ COMMAND_STATUS, "status", "Say what waits, what is dead, and who is at work", "",
 		"Counts stop at 10000, so that it costs the same at any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",

@@ -111,7 +111,7 @@ const struct metric_family meters[METER_COUNT] = {
 		"transaction.",
 		"state"),
 	[METER_READY] = GAUGE("inboxd_ready",
-		"1 when this check of /readyz passes, else 0; stopping passes until it is asked to "
+		"1 when this check of /readyz passes, else 0; running passes until it is asked to "
 		"stop.",
 		"check"),
 	[METER_BUILD_INFO] = GAUGE("inboxd_build_info",
