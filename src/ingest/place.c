@@ -105,7 +105,8 @@ static void refuse(struct ingest *ingest, const struct partition *partition)
 
 	(void)err_set(&err, FAULT_KAFKA,
 		"%s/%d: neither the group nor the database has an offset, and "
-		"kafka.auto.offset.reset is \"error\": set a start with `inboxd seek`, or another "
+		"kafka.auto.offset.reset is \"error\": set a start with `inboxd seek` or "
+		"inbox.seek(), or another "
 		"policy",
 		partition->topic, (int)partition->partition);
 	ingest_fault(ingest, &err);
