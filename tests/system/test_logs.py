@@ -156,6 +156,6 @@ def test_who_waits_for_brokers_that_are_away_does_not_blame_the_group(make_inbox
     sidecar.start(ready=False)
     eventually(lambda: lines(sidecar, "kafka_error"), timeout=30)
     eventually(lambda: time.time() - sidecar.metric("process_start_time_seconds") > 6)  # longer than it is patient
+    assert lines(sidecar, "group_waiting") == []
     kafka.start()
     sidecar.wait_ready()
-    assert lines(sidecar, "group_waiting") == []
