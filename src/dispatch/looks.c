@@ -35,8 +35,9 @@ static void sweep(struct dispatch *dispatch, int64_t now_ms)
 	struct job *job;
 	size_t index = 0;
 
-	if (claimer->under_way[JOB_SWEEP] || now_ms < claimer->sweep_at_ms ||
-		dispatch->lanes.spill_count > SWEEP_SPILL_MOST)
+	/* Before it is known for whom a message is, a row may be parked because of a handler that is away. */
+	if (!dispatch->memory.read || claimer->under_way[JOB_SWEEP] ||
+		now_ms < claimer->sweep_at_ms || dispatch->lanes.spill_count > SWEEP_SPILL_MOST)
 		return;
 	if (!next_dirty(dispatch, &partition, &index)) {
 		claimer->sweep_next = 0;

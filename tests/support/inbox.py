@@ -104,9 +104,12 @@ class Inbox:
 
     def wait_status(self, event_id, status, timeout=30):
         """Waits for a message's status; returns its row."""
-        eventually(lambda: self.message(event_id)["status"] == status, timeout,
-                   what=f"message {event_id} to be {status}")
-        return self.message(event_id)
+        def has_status():
+            row = self.message(event_id)
+            assert row["status"] == status, f"its status is {row['status']}"
+            return row
+
+        return eventually(has_status, timeout, what=f"message {event_id} to be {status}")
 
     def _open(self):
         if self._connection is None or self._connection.closed:

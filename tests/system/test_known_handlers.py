@@ -136,6 +136,8 @@ def test_nothing_is_placed_before_it_is_read_who_is_known(start_inboxd, handler,
         send("p1", "order.paid")
         inbox.wait_status("o1", "parked")
         inbox.wait_status("p1", "parked")
+        # Longer than from one sweep of the parked to the next.
+        throughout(lambda: {inbox.message(name)["status"] for name in ("o1", "p1")} == {"parked"}, 4)
         locking.rollback()
     totals.wait_event("p1")
     eventually(lambda: sidecar.status()["handlers_away"] == ["billing"])
