@@ -1,4 +1,4 @@
-"""A function does one thing: at most 60 lines and 5 parameters; a file holds one subject: 450 lines.
+"""A function has at most 60 lines and 5 parameters, a source file at most 800 lines.
 
 Relies on the format that clang-format enforces: a definition's braces stand alone in column 0.
 Constant tables inside a function do not count as its lines. Functions of a test suite may be handed
@@ -9,7 +9,7 @@ import re
 
 MOST_LINES = 60
 MOST_PARAMETERS = 5
-MOST_LINES_A_FILE = 450
+MOST_LINES_A_FILE = 800
 _TABLE = re.compile(r"^\t(static const\b.*|const .*\] =) \{$")
 # Callbacks whose parameters a library has laid down.
 _PRESCRIBED = {"on_certificate"}

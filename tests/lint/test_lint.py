@@ -91,8 +91,9 @@ class Functions(unittest.TestCase):
         six = "int a, int b, int c,\n\tint d, int e, int f"
         self.assertTrue(words(rule_functions, files={"src/a.c": function(9, six)}))
 
-    def test_a_long_file_has_a_second_subject(self):
-        self.assertTrue(words(rule_functions, files={"src/a.c": STORY + "int x;\n" * 450}))
+    def test_eight_hundred_lines_a_file_are_fine_and_one_more_is_not(self):
+        self.assertEqual(words(rule_functions, files={"src/a.c": STORY + "int x;\n" * 799}), [])
+        self.assertTrue(words(rule_functions, files={"src/a.c": STORY + "int x;\n" * 800}))
 
 
 class Style(unittest.TestCase):
