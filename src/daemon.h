@@ -1,5 +1,5 @@
 /*
- * The process from the inside: what signals.c, status.c, registration.c, life.c and inboxd.c share.
+ * The process from the inside: what signals.c, status.c, registration.c, instance_run.c and inboxd.c share.
  * Fields belong to the main thread but for those marked otherwise.
  */
 #ifndef DAEMON_H

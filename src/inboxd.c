@@ -1,6 +1,6 @@
 /*
  * See inboxd.h. What lives as long as the process (signals, metrics, HTTP, the socket lock) is here;
- * what stands and falls with one instance id is life.c's. A sidecar that finds itself fenced ends its
+ * what stands and falls with one instance id is instance_run.c's. A sidecar that finds itself fenced ends its
  * incarnation without settling anything and begins another with a new id (rule R2).
  */
 #include "inboxd.h"
@@ -12,11 +12,11 @@
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "life.h"
+#include "instance_run.h"
 #include "model/meters.h"
 #include "signals.h"
 #include "status.h"
-#include "store/trouble.h"
+#include "store/pg_error_class.h"
 #include "trace/trace.h"
 
 static int start_http(struct daemon *daemon, struct err *err)
@@ -63,8 +63,9 @@ static int start_trace(struct daemon *daemon, struct err *err)
 static void make_known_series(struct metrics *metrics)
 {
 	metric_set(metrics_get(metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);
-	for (int kind = 0; kind < TROUBLE_KINDS; kind++)
-		(void)metrics_get(metrics, METER_PG_ERRORS, trouble_name((enum trouble)kind), NULL);
+	for (int kind = 0; kind < PG_ERROR_KINDS; kind++)
+		(void)metrics_get(metrics, METER_PG_ERRORS,
+			pg_error_class_name((enum pg_error_class)kind), NULL);
 }
 
 static int prepare(struct daemon *daemon, struct err *err)
@@ -113,8 +114,8 @@ int inboxd_run(const struct inboxd_options *options, struct err *err)
 
 	if (r == 0) {
 		do
-			r = life_run(&daemon, err);
-		while (r == LIFE_FENCED);
+			r = instance_run(&daemon, err);
+		while (r == INSTANCE_FENCED);
 	}
 	log_repeats(true);
 	if (r == 0)

@@ -18,7 +18,7 @@ struct inboxd_options {
 
 /* Runs until SIGTERM or SIGINT: 0. A second one ends the process at once. Otherwise the fault that no
  * retry mends. Threads, in the order they start (they stop in the reverse order, but ingest stops
- * first): signals, http, dispatch with its workers, keeper, ingest. */
+ * first): signals, http, dispatch with its workers, heartbeat, ingest. */
 int inboxd_run(const struct inboxd_options *options, struct err *err);
 
 #endif

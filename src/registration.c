@@ -18,7 +18,7 @@
 /* Wrong settings, user, password, database, version or rights: no waiting mends that. */
 static bool is_final(const struct err *err)
 {
-	return err->fault != FAULT_DATABASE || db_error_kind(err) == TROUBLE_REFUSED;
+	return err->fault != FAULT_DATABASE || db_error_kind(err) == PG_ERROR_REFUSED;
 }
 
 /* No thread lives yet that would tick: the main thread is alive when it waits for the database. */

@@ -1,6 +1,6 @@
 -- Remembers the handlers of this sidecar: of a new hello what it said, of those connected that they are, of those that
 -- left when. All have the memory that this sidecar is configured to have. What is over for a day goes.
--- Caller: store/known.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
+-- Caller: store/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
 -- Index: inbox_handlers_pkey (small table).
 -- $1 names, $2 subscriptions, $3 ms since the hello, $4 ms since the last connection (0 = connected), $5 whether the hello
 -- is not recorded yet, $6 memory in ms, $7 own id. The own row says who is connected without waiting for the next heartbeat.

@@ -14,7 +14,7 @@
 struct check {
 	const char *name;
 	/* Appends the reason (plain ASCII, no quotes: it goes into JSON as it is). */
-	void (*judge)(const struct health_view *view, struct buf *detail);
+	void (*check)(const struct health_view *view, struct buf *detail);
 };
 
 static long long seconds(int64_t ms)
@@ -22,7 +22,7 @@ static long long seconds(int64_t ms)
 	return (long long)(ms / 1000);
 }
 
-static void judge_tick(
+static void check_tick(
 	const struct health_view *view, int64_t tick_ms, const char *loop, struct buf *detail)
 {
 	int64_t last_ms = tick_ms > view->since_ms ? tick_ms : view->since_ms;
@@ -32,25 +32,25 @@ static void judge_tick(
 			seconds(view->now_ms - last_ms));
 }
 
-static void judge_ingest(const struct health_view *view, struct buf *detail)
+static void check_ingest(const struct health_view *view, struct buf *detail)
 {
 	if (!view->health->stopping)
-		judge_tick(view, view->health->ingest_tick_ms, "ingest", detail);
+		check_tick(view, view->health->ingest_tick_ms, "ingest", detail);
 }
 
-static void judge_dispatch(const struct health_view *view, struct buf *detail)
+static void check_dispatch(const struct health_view *view, struct buf *detail)
 {
 	if (!view->health->stopping)
-		judge_tick(view, view->health->dispatch_tick_ms, "dispatch", detail);
+		check_tick(view, view->health->dispatch_tick_ms, "dispatch", detail);
 }
 
-static void judge_running(const struct health_view *view, struct buf *detail)
+static void check_running(const struct health_view *view, struct buf *detail)
 {
 	if (view->health->stopping)
 		buf_add_str(detail, "asked to stop: running deliveries are being finished");
 }
 
-static void judge_database(const struct health_view *view, struct buf *detail)
+static void check_database(const struct health_view *view, struct buf *detail)
 {
 	int64_t heartbeat_ms = view->health->heartbeat_ms;
 	int64_t age_ms = view->now_ms - heartbeat_ms;
@@ -72,7 +72,7 @@ static bool lease_is_held(const struct health_view *view)
 	return heartbeat_ms != 0 && view->now_ms - heartbeat_ms <= view->lease_ms;
 }
 
-static void judge_group(const struct health_view *view, struct buf *detail)
+static void check_group(const struct health_view *view, struct buf *detail)
 {
 	/* Who is away has left its partitions to one that can handle them: nothing is wrong with it. */
 	if (view->health->group_joined || view->health->away)
@@ -86,19 +86,19 @@ static void judge_group(const struct health_view *view, struct buf *detail)
 				    "yet, group_waiting in the log says why it may wait");
 }
 
-static void judge_broker(const struct health_view *view, struct buf *detail)
+static void check_broker(const struct health_view *view, struct buf *detail)
 {
 	if (!view->health->broker_ok)
 		buf_add_str(detail, "no Kafka broker is reachable");
 }
 
-static void judge_started(const struct health_view *view, struct buf *detail)
+static void check_started(const struct health_view *view, struct buf *detail)
 {
 	if (view->health->ingest_tick_ms == 0 || view->health->dispatch_tick_ms == 0)
 		buf_add_str(detail, "still starting");
 }
 
-static void judge_stored(const struct health_view *view, struct buf *detail)
+static void check_stored(const struct health_view *view, struct buf *detail)
 {
 	int64_t stored_ms = view->health->stored_ms;
 	int64_t last_ms = stored_ms > view->since_ms ? stored_ms : view->since_ms;
@@ -109,19 +109,19 @@ static void judge_stored(const struct health_view *view, struct buf *detail)
 }
 
 static const struct check alive_checks[] = {
-	{ "ingest", judge_ingest },
-	{ "dispatch", judge_dispatch },
+	{ "ingest", check_ingest },
+	{ "dispatch", check_dispatch },
 };
 
 static const struct check ready_checks[] = {
-	{ "running", judge_running },
-	{ "database", judge_database },
-	{ "group", judge_group },
-	{ "broker", judge_broker },
-	{ "progress", judge_started },
-	{ "progress", judge_ingest },
-	{ "progress", judge_dispatch },
-	{ "progress", judge_stored },
+	{ "running", check_running },
+	{ "database", check_database },
+	{ "group", check_group },
+	{ "broker", check_broker },
+	{ "progress", check_started },
+	{ "progress", check_ingest },
+	{ "progress", check_dispatch },
+	{ "progress", check_stored },
 };
 
 /* What is wrong, as the elements of a JSON array; nothing when all is well. */
@@ -135,7 +135,7 @@ static void add_reasons(const struct health_view *view, const struct check *chec
 		buf_addf(reasons, "%s{\"check\":\"%s\",\"detail\":\"", before > 0 ? "," : "",
 			checks[i].name);
 		start = reasons->length;
-		checks[i].judge(view, reasons);
+		checks[i].check(view, reasons);
 		if (reasons->length == start)
 			reasons->length = before;
 		else
@@ -143,7 +143,7 @@ static void add_reasons(const struct health_view *view, const struct check *chec
 	}
 }
 
-static bool judge(const struct health_view *view, const char *word, const struct check *checks,
+static bool check(const struct health_view *view, const char *word, const struct check *checks,
 	size_t count, struct buf *json)
 {
 	struct buf reasons = BUF_INIT;
@@ -165,7 +165,7 @@ static bool judge(const struct health_view *view, const char *word, const struct
 
 bool health_alive(const struct health_view *view, struct buf *json)
 {
-	return judge(view, "alive", alive_checks, COUNT(alive_checks), json);
+	return check(view, "alive", alive_checks, COUNT(alive_checks), json);
 }
 
 static bool passes(const struct health_view *view, const struct check *check)
@@ -173,7 +173,7 @@ static bool passes(const struct health_view *view, const struct check *check)
 	struct buf detail = BUF_INIT;
 	bool good;
 
-	check->judge(view, &detail);
+	check->check(view, &detail);
 	good = buf_ok(&detail) && detail.length == 0;
 	buf_fini(&detail);
 	return good;
@@ -196,5 +196,5 @@ void health_show(const struct health_view *view, struct metrics *metrics)
 
 bool health_ready(const struct health_view *view, struct buf *json)
 {
-	return judge(view, "ready", ready_checks, COUNT(ready_checks), json);
+	return check(view, "ready", ready_checks, COUNT(ready_checks), json);
 }

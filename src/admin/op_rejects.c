@@ -155,7 +155,8 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 	return r;
 }
 
-static int judge(struct rejects *rejects, int64_t seq, const struct record *record, struct err *err)
+static int identify(
+	struct rejects *rejects, int64_t seq, const struct record *record, struct err *err)
 {
 	const struct config *config = rejects->op->config;
 	size_t topic = (size_t)(config_topic_rules(config, record->topic) - config->topics);
@@ -185,7 +186,7 @@ static bool is_enough(const struct rejects *rejects)
 	return rejects->op->cli->max != 0 && rejects->good >= rejects->op->cli->max;
 }
 
-static int judge_page(struct rejects *rejects, struct err *err)
+static int identify_page(struct rejects *rejects, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -201,20 +202,20 @@ static int judge_page(struct rejects *rejects, struct err *err)
 		rejects->after = rows_int(rows, i, REJECT_SEQ);
 		r = read_record(rejects, rows, i, &record, err);
 		if (r == 0)
-			r = judge(rejects, rejects->after, &record, err);
+			r = identify(rejects, rejects->after, &record, err);
 		free_names(rejects, &record);
 	}
 	return r;
 }
 
-static int judge_all(struct rejects *rejects, bool apply, struct err *err)
+static int identify_all(struct rejects *rejects, bool apply, struct err *err)
 {
 	int r;
 
 	rejects->apply = apply;
 	rejects->good = rejects->refused = rejects->after = 0;
 	do {
-		r = judge_page(rejects, err);
+		r = identify_page(rejects, err);
 	} while (r == 0 && rejects->last > 0 && !is_enough(rejects));
 	return r;
 }
@@ -225,7 +226,7 @@ static int store_all(struct rejects *rejects, struct err *err)
 	int r;
 
 	op_interrupt_begin();
-	r = judge_all(rejects, true, err);
+	r = identify_all(rejects, true, err);
 	if (r == 0 || rejects->good > 0)
 		op_print_change(rejects->op, "replay", rejects->good);
 	if (r == 0 && op_interrupted() && rejects->good < wanted) {
@@ -245,7 +246,7 @@ static int run(struct rejects *rejects, struct err *err)
 	int r = prepare(rejects, err);
 
 	if (r == 0)
-		r = judge_all(rejects, false, err);
+		r = identify_all(rejects, false, err);
 	if (r != 0)
 		return r;
 	if (rejects->good == 0 && rejects->refused == 0)

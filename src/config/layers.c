@@ -31,7 +31,7 @@ static const char *const *known_names(const struct layers *layers, const struct 
 
 /* Where a library may take more than it lists it has the last word, but its word says nothing of the place or
  * the nearest name. */
-static int judge_unlisted(
+static int check_unlisted(
 	struct layers *layers, const struct entry_key *key, const char *origin, struct err *err)
 {
 	const char *const *known = known_names(layers, key->section);
@@ -80,7 +80,7 @@ static int put(struct layers *layers, const struct key_place *place, struct entr
 	r = check_texts(&key, place->origin, &value->texts, err);
 	if (r < 0)
 		return r;
-	r = judge_unlisted(layers, &key, place->origin, err);
+	r = check_unlisted(layers, &key, place->origin, err);
 	return r < 0 ? r : entries_put(layers->entries, &key, value, err);
 }
 

@@ -26,14 +26,14 @@ struct arrival {
 /* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
 static void on_revoked(struct dispatch *dispatch, size_t partition)
 {
-	gate_revoke(dispatch->options.gate, partition);
+	admission_revoke(dispatch->options.admission, partition);
 	arrivals_doubt(dispatch); /* the partition may be back before they are taken in … */
 	dispatch->tenure++;       /* … and before a claim that is under way */
-	due_starts_forget(&dispatch->claimer.starts);
+	claim_cursor_forget(&dispatch->claimer.cursor);
 	suspects_release(dispatch, partition);
-	held_return_undelivered(dispatch, partition);
-	deliver_bound(dispatch, partition);
-	holds_drop(dispatch, partition);
+	entries_return_undelivered(dispatch, partition);
+	delivery_bound(dispatch, partition);
+	key_holds_drop(dispatch, partition);
 	lanes_forget(&dispatch->lanes, partition, SIZE_MAX, 0);
 }
 
@@ -43,16 +43,16 @@ static void take_news(struct dispatch *dispatch, const struct handover *handover
 {
 	for (size_t i = 0; i < handover->revoked_count; i++)
 		on_revoked(dispatch, handover->revoked[i]);
-	holds_add(dispatch, handover);
+	key_holds_add(dispatch, handover);
 	for (size_t i = 0; i < handover->taken_count; i++)
-		gate_assign(dispatch->options.gate, handover->taken[i], true);
+		admission_assign(dispatch->options.admission, handover->taken[i], true);
 	if (handover->taken_count > 0)
 		claimer_sweep_soon(dispatch);
 }
 
 /* What is parked in the table is noted first: a later row of its key must not go before it. */
 static void take_handover(
-	struct dispatch *dispatch, struct handover *handover, enum held_origin origin)
+	struct dispatch *dispatch, struct handover *handover, enum entry_origin origin)
 {
 	FAULT_POINT("before_admit");
 	for (size_t i = 0; i < handover->parked_count; i++)
@@ -62,7 +62,7 @@ static void take_handover(
 		struct message *message = handover->items[i].message;
 
 		handover->items[i].message = NULL;
-		held_admit(dispatch, message, handover->items[i].partition, origin, 0);
+		entry_admit(dispatch, message, handover->items[i].partition, origin, 0);
 	}
 	handover_free(handover);
 }
@@ -100,8 +100,8 @@ static void admit_arrivals(struct dispatch *dispatch)
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
 		!must_wait(dispatch, arrival)) {
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
-		take_handover(
-			dispatch, arrival->handover, arrival->doubtful ? HELD_DOUBTFUL : HELD_BORN);
+		take_handover(dispatch, arrival->handover,
+			arrival->doubtful ? ENTRY_DOUBTFUL : ENTRY_BORN);
 		free(arrival);
 	}
 }
@@ -114,7 +114,7 @@ void arrivals_take(struct dispatch *dispatch)
 	while (queue_pop(dispatch->options.in, &item, 0) == 0) {
 		take_news(dispatch, item);
 		if (!queue_arrival(dispatch, item))
-			take_handover(dispatch, item, HELD_DOUBTFUL); /* no memory to wait */
+			take_handover(dispatch, item, ENTRY_DOUBTFUL); /* no memory to wait */
 	}
 	admit_arrivals(dispatch);
 }
@@ -144,19 +144,20 @@ void arrivals_drop(struct dispatch *dispatch)
 
 static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 {
-	enum trouble trouble = db_error_kind(&job->err);
-	bool busy = trouble == TROUBLE_BUSY || trouble == TROUBLE_SLOW;
+	enum pg_error_class trouble = db_error_kind(&job->err);
+	bool busy = trouble == PG_ERROR_BUSY || trouble == PG_ERROR_SLOW;
 	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
 		dispatch->faults, random_u64());
 
 	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
-	dispatch->was_lost |= trouble == TROUBLE_LOST;
+	dispatch->was_lost |= trouble == PG_ERROR_LOST;
 	if (dispatch->faults++ == 0)
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
-			LOG_STR("class", trouble_name(trouble)), LOG_INT("retry_in_ms", delay),
+			LOG_STR("class", pg_error_class_name(trouble)),
+			LOG_INT("retry_in_ms", delay),
 			LOG_STR("next", "verdicts are kept and settled when it is back"));
 	dispatch->hold_until_ms = clock_now_ms() + delay;
 }
@@ -179,7 +180,7 @@ static bool is_early(const struct dispatch *dispatch, const struct job *job)
 
 	return claims && job->claimed.count > 0 && dispatch->lanes.ordering != ORDERING_NONE &&
 	       !dispatch_is_stopping(dispatch) &&
-	       atomic_load(&dispatch->options.passage->ended) < job->behind;
+	       atomic_load(&dispatch->options.commit_handover->ended) < job->behind;
 }
 
 static void take_job(struct dispatch *dispatch, struct job *job)
@@ -191,7 +192,7 @@ static void take_job(struct dispatch *dispatch, struct job *job)
 	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
 		settler_finished(dispatch, job);
 	else
-		claimed_take(dispatch, job);
+		claim_results_take(dispatch, job);
 	job_free(job);
 }
 
@@ -207,7 +208,7 @@ void arrivals_take_jobs(struct dispatch *dispatch)
 			on_database_fault(dispatch, job);
 		else
 			on_database_ok(dispatch);
-		job->behind = atomic_load(&dispatch->options.passage->begun);
+		job->behind = atomic_load(&dispatch->options.commit_handover->begun);
 		take_job(dispatch, job);
 	}
 }

@@ -1,17 +1,17 @@
 /*
  * What to ask the table for, and when. Due rows are claimed every poll, at the moment a known retry
  * is due, and at once while a partition overflows; keys that wait behind nothing any more are gone on
- * with as soon as memory has room. Claims and looks (looks.c) take turns: while much waits, claims may go on and on.
+ * with as soon as memory has room. Claims and looks (maintenance_jobs.c) take turns: while much waits, claims may go on and on.
  *
  * One claim at a time where there is an order: of two at once the one could take the rows behind those of the
  * other, commit first, or arrive first. Without one, as many as there are workers for while much is due; each steps
  * over the rows of the others. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
- * given back (rule R3). What the answers say is claimed.c's business.
+ * given back (rule R3). What the answers say is claim_results.c's business.
  */
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dispatch/questions.h"
+#include "dispatch/jobs.h"
 
 #define LANES_A_CLAIM   200
 #define IDLE_LANES_MOST 100000
@@ -33,9 +33,9 @@ void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
 
 void claimer_look_soon(struct dispatch *dispatch)
 {
-	due_starts_hurry(&dispatch->claimer.starts);
+	claim_cursor_force_full(&dispatch->claimer.cursor);
 	dispatch->claimer.poll_at_ms = 0;
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 void claimer_sweep_soon(struct dispatch *dispatch)
@@ -66,13 +66,13 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	struct claimer *claimer = &dispatch->claimer;
 
 	leave_out(dispatch, job, clock_now_ms());
-	job->lost = atomic_load(&dispatch->options.passage->lost);
+	job->lost = atomic_load(&dispatch->options.commit_handover->lost);
 	job->tenure = dispatch->tenure;
 	claimer->claims_under_way++;
 	claimer->bytes_asked += job->request.max_bytes;
 	claimer->lanes_last = job->kind == JOB_LANES;
 	dispatch->lanes.claims_given = (uint64_t)job->request.number;
-	question_give(dispatch, job);
+	jobs_give(dispatch, job);
 }
 
 /* Where the partition is the order, it is claimed in runs: the next one when the last is worked off. */
@@ -89,7 +89,7 @@ static size_t bytes_left(const struct dispatch *dispatch)
 	size_t bytes;
 	size_t bytes_free;
 
-	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	admission_usage(dispatch->options.admission, &count, &bytes, &bytes_free);
 	return bytes_free > dispatch->claimer.bytes_asked
 		       ? bytes_free - dispatch->claimer.bytes_asked
 		       : 0;
@@ -115,7 +115,7 @@ static size_t bytes_for_one(const struct dispatch *dispatch)
 /* Budget for rows to be claimed. False: there is none. */
 static bool reserve(struct dispatch *dispatch, struct job *job)
 {
-	job->reserved = gate_reserve(dispatch->options.gate, question_rows(dispatch));
+	job->reserved = admission_reserve(dispatch->options.admission, jobs_rows(dispatch));
 	job->request.max_bytes = bytes_for_one(dispatch);
 	job->request.max_rows = job->reserved;
 	return job->reserved > 0 && job->request.max_bytes > 0;
@@ -140,7 +140,7 @@ static bool has_budget(const struct dispatch *dispatch)
 	size_t bytes;
 	size_t bytes_free;
 
-	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	admission_usage(dispatch->options.admission, &count, &bytes, &bytes_free);
 	return bytes_left(dispatch) > 0 &&
 	       most - (int64_t)count >= (wanted < least ? wanted : least);
 }
@@ -150,7 +150,7 @@ static bool may_claim(const struct dispatch *dispatch)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	if (claimer->rescue || !dispatch->memory.read ||
+	if (claimer->rescue || !dispatch->handler_memory.read ||
 		!routing_has_connected(dispatch->routing) || !has_budget(dispatch))
 		return false;
 	return claimer->claims_under_way == 0 || goes_with_others(dispatch);
@@ -176,13 +176,13 @@ static void share_among_partitions(struct job *job)
 /* Where its look begins in each partition. False: no memory. */
 static bool set_starts(struct dispatch *dispatch, struct job *job, int64_t now_ms)
 {
-	const struct due_starts *starts = &dispatch->claimer.starts;
+	const struct claim_cursor *cursor = &dispatch->claimer.cursor;
 
 	job->full =
-		job->request.ordering == ORDERING_PARTITION || due_starts_is_full(starts, now_ms);
+		job->request.ordering == ORDERING_PARTITION || claim_cursor_is_full(cursor, now_ms);
 	job->since = calloc(job->count, sizeof(*job->since));
 	for (size_t i = 0; job->since != NULL && i < job->count; i++)
-		job->since[i] = job->full ? -1 : due_starts_get(starts, job->indexes[i]);
+		job->since[i] = job->full ? -1 : claim_cursor_get(cursor, job->indexes[i]);
 	job->request.since = job->since;
 	return job->since != NULL;
 }
@@ -193,10 +193,10 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 
 	if (!due_wanted(dispatch, now_ms))
 		return;
-	job = question_new(dispatch, JOB_DUE);
-	if (job == NULL || !reserve(dispatch, job) || !question_add_own(dispatch, job, false) ||
+	job = jobs_new(dispatch, JOB_DUE);
+	if (job == NULL || !reserve(dispatch, job) || !jobs_add_own(dispatch, job, false) ||
 		!set_starts(dispatch, job, now_ms) || !number(dispatch, job)) {
-		question_drop(dispatch, job);
+		jobs_drop(dispatch, job);
 		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;
 	}
@@ -207,7 +207,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	give_claim(dispatch, job);
 	if (goes_with_others(dispatch)) {
 		dispatch->claimer.poll_at_ms = 0; /* who is idle takes the next ones */
-		dispatch_stir(dispatch);
+		dispatch_schedule(dispatch);
 	}
 }
 
@@ -220,25 +220,25 @@ static void claim_lanes(struct dispatch *dispatch)
 
 	if (dispatch->lanes.spill_count == 0 || !may_claim(dispatch))
 		return;
-	job = question_new(dispatch, JOB_LANES);
+	job = jobs_new(dispatch, JOB_LANES);
 	if (job == NULL || !reserve(dispatch, job)) {
-		question_drop(dispatch, job);
+		jobs_drop(dispatch, job);
 		return;
 	}
 	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !question_room(job, LANES_A_CLAIM) || !number(dispatch, job)) {
-		question_drop(dispatch, job);
+	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !number(dispatch, job)) {
+		jobs_drop(dispatch, job);
 		return;
 	}
 	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
 	count = lanes_take_spilled(&dispatch->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
-		struct gate_partition partition =
-			gate_look(dispatch->options.gate, keys[i].partition);
+		struct admission_partition partition =
+			admission_look(dispatch->options.admission, keys[i].partition);
 
 		job->lanes[i] =
 			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };
-		question_add_partition(job, &partition, keys[i].partition);
+		jobs_add_partition(job, &partition, keys[i].partition);
 	}
 	job->request.max_rows = job->reserved / job->count;
 	give_claim(dispatch, job);
@@ -254,11 +254,11 @@ static void claim(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool lanes_last = dispatch->claimer.lanes_last;
 
-	if (lanes_last && question_may_give(dispatch))
+	if (lanes_last && jobs_may_give(dispatch))
 		claim_due(dispatch, now_ms);
-	if (question_may_give(dispatch))
+	if (jobs_may_give(dispatch))
 		claim_lanes(dispatch);
-	if (!lanes_last && question_may_give(dispatch))
+	if (!lanes_last && jobs_may_give(dispatch))
 		claim_due(dispatch, now_ms);
 }
 
@@ -269,20 +269,20 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
-	dispatch->claimer.waits = !stopping && !question_may_give(dispatch);
+	dispatch->claimer.waits = !stopping && !jobs_may_give(dispatch);
 	/* Also when stopping: what arrived waits for it, to be given back. */
-	if (question_may_give(dispatch))
-		looks_rescue(dispatch);
+	if (jobs_may_give(dispatch))
+		maintenance_rescue(dispatch);
 	if (stopping)
 		return;
-	if (question_may_give(dispatch))
-		memory_run(dispatch, now_ms);
-	if (question_may_give(dispatch))
-		looks_at_holds(dispatch, now_ms);
+	if (jobs_may_give(dispatch))
+		handler_memory_run(dispatch, now_ms);
+	if (jobs_may_give(dispatch))
+		maintenance_key_holds(dispatch, now_ms);
 	if (claimed_last)
-		looks_around(dispatch, now_ms);
+		maintenance_run(dispatch, now_ms);
 	claim(dispatch, now_ms);
 	if (!claimed_last)
-		looks_around(dispatch, now_ms);
+		maintenance_run(dispatch, now_ms);
 	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

@@ -2,21 +2,21 @@
  * Inside dispatch: the one struct its files share. Everything here belongs to the dispatch thread but
  * for the fields marked otherwise. Files, by what they answer:
  *
- *	held.c     what is in memory: arrival, routing, leaving, bounds
- *	holds.c    keys held back while another instance is at them
+ *	entries.c     what is in memory: arrival, routing, leaving, bounds
+ *	key_holds.c    keys held back while another instance is at them
  *	handlers.c handler groups: who belongs to them, what waits for them
- *	pump.c     who gets what: windows, batches, the least busy connection
+ *	scheduler.c     who gets what: windows, batches, the least busy connection
  *	suspects.c what is delivered alone
  *	session.c  one connection: bytes in, bytes out, its end
- *	lines.c    what each line of a handler does
- *	deliver.c  deliveries on their way to a handler
+ *	requests.c    what each line of a handler does
+ *	delivery.c  deliveries on their way to a handler
  *	settler.c  verdicts on their way to the table
- *	aside.c    verdicts that wait alone
- *	company.c  when they have waited enough for more (pure)
+ *	settle_retries.c    verdicts that wait alone
+ *	settle_batching.c  when they have waited enough for more (pure)
  *	tracing.c  spans of deliveries and settles
- *	memory.c   which handlers are known, connected or not
+ *	handler_memory.c   which handlers are known, connected or not
  *	claimer.c  what to ask the table for, and when
- *	claimed.c  what the table answered
+ *	claim_results.c  what the table answered
  *	arrivals.c what comes in: batches from ingest, finished jobs
  *	stopping.c how it comes to rest
  *	dispatch.c the loop: start, rounds, end
@@ -30,16 +30,16 @@
 #include <pthread.h>
 
 #include "base/buf.h"
+#include "dispatch/claim_cursor.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/due_starts.h"
 #include "dispatch/entry.h"
-#include "dispatch/judge.h"
+#include "dispatch/handler_memory.h"
 #include "dispatch/lanes.h"
-#include "dispatch/memory.h"
-#include "dispatch/notices.h"
 #include "dispatch/open_claims.h"
 #include "dispatch/protocol.h"
-#include "dispatch/refused.h"
+#include "dispatch/refused_rows.h"
+#include "dispatch/replay_listener.h"
+#include "dispatch/retry_policy.h"
 #include "dispatch/worker.h"
 #include "model/event.h"
 #include "model/handover.h"
@@ -121,11 +121,11 @@ struct session {
 struct settler {
 	struct entry_list pending; /* to be settled now */
 	size_t pending_count;
-	int64_t since_ms;         /* when the first of them came */
-	struct entry_list locked; /* their rows are locked, by retry_at_ms */
-	struct entry_list aside;  /* PostgreSQL refuses their rows, by retry_at_ms */
-	size_t aside_count;       /* in that list */
-	struct entry_list raise;  /* crash counts to raise */
+	int64_t since_ms;          /* when the first of them came */
+	struct entry_list locked;  /* their rows are locked, by retry_at_ms */
+	struct entry_list retries; /* PostgreSQL refuses their rows, by retry_at_ms */
+	size_t retries_count;      /* in that list */
+	struct entry_list raise;   /* crash counts to raise */
 	size_t raise_count;
 	size_t under_way; /* entries in jobs */
 	size_t jobs;      /* at the workers */
@@ -144,12 +144,12 @@ struct claimer {
 	uint64_t sweep_after;
 	bool sweep_again;        /* a partition had more to release than one look may */
 	bool sweep_page;         /* sweep_after is set: go on in the same partition */
-	size_t rotation;         /* where the list of partitions starts, for fairness */
+	size_t rotation;         /* where the list of partitions cursor, for fairness */
 	bool rescue;             /* a claim's outcome is unknown: none until it is resolved */
 	size_t claims_under_way; /* JOB_DUE, JOB_LANES */
 	size_t bytes_asked; /* by those: what they may bring at most, but for the last row of each */
-	struct due_starts starts;
-	struct refused_rows refused; /* left out of claims: see refused.h */
+	struct claim_cursor cursor;
+	struct refused_rows refused; /* left out of claims: see refused_rows.h */
 	struct open_claims open;     /* those that may still hold rows; counts those given */
 	unsigned halvings;           /* of claim_batch, as long as claims take too long */
 	unsigned in_time;            /* claims that brought something since the last change */
@@ -161,7 +161,7 @@ struct claimer {
 };
 
 /* Rows of our partitions that others still hold. */
-struct holds {
+struct key_holds {
 	struct held_row *items;
 	size_t count;
 	size_t room;
@@ -173,12 +173,12 @@ enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
 
 struct dispatch {
 	struct dispatch_options options;
-	struct judge_rules rules;
+	struct retry_rules rules;
 	struct event_base *base;
 	struct event *tick;
 	struct event *woken;
-	struct event *linger; /* verdicts have waited for company long enough */
-	struct event *pump;   /* activated by whoever changed something; runs once a round */
+	struct event *linger;   /* verdicts have waited for company long enough */
+	struct event *schedule; /* activated by whoever changed something; runs once a round */
 	struct evconnlistener *listener;
 	pthread_t thread;
 	bool started;
@@ -198,7 +198,7 @@ struct dispatch {
 	int64_t refused_seq;  /* lowest that no memory was found for; INT64_MAX = none */
 	struct bounds bounds; /* under heartbeat_lock */
 	struct lanes lanes;
-	struct holds holds;
+	struct key_holds key_holds;
 	STAILQ_HEAD(, arrival) arrivals;
 	uint64_t tenure;    /* how often a partition has gone */
 	struct job *late;   /* a claim that waits for a batch on its way; NULL: none does */
@@ -209,14 +209,14 @@ struct dispatch {
 	pthread_mutex_t heartbeat_lock; /* of what the keeper reads */
 	struct buf names;               /* connected handlers as JSON; under heartbeat_lock */
 	struct buf away;                /* known ones that are not; under heartbeat_lock */
-	struct memory memory;
+	struct handler_memory handler_memory;
 	struct session_list sessions;
 	size_t session_count;
 	size_t sessions_most;
 	uint64_t next_session;
 	size_t unread;
 	size_t in_flight;
-	int64_t aside_total; /* entries whose verdict waits alone */
+	int64_t retries_total; /* entries whose verdict waits alone */
 	struct call *calls;
 	uint64_t next_call;
 	struct protocol_parser *parser;
@@ -227,7 +227,7 @@ struct dispatch {
 	struct settler settler;
 	struct claimer claimer;
 	struct worker_pool *pool;
-	struct notices *notices;
+	struct replay_listener *replay_listener;
 	struct wake *wake;
 	int faults;            /* in a row, of the database */
 	bool was_lost;         /* one of them ended a connection */
@@ -241,46 +241,46 @@ struct dispatch {
 	struct metric *settle_seconds;
 	struct metric *claim_seconds;
 	struct metric *end_to_end;
-	struct metric *aside_gauge;
+	struct metric *retries_gauge;
 };
 
 /* dispatch.c */
 /* Lets the pump run in this round of the loop. */
-void dispatch_stir(struct dispatch *dispatch);
+void dispatch_schedule(struct dispatch *dispatch);
 /* Lets it run again then at the latest. */
-void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms);
+void dispatch_schedule_in(struct dispatch *dispatch, int64_t delay_ms);
 /* The same, for verdicts that wait for more; not later than asked for before. */
 void dispatch_linger(struct dispatch *dispatch, int64_t delay_ms);
 /* True while the fast end of stopping is reached: nothing new is delivered. */
 bool dispatch_is_stopping(const struct dispatch *dispatch);
 
-/* held.c */
-enum held_origin {
-	HELD_BORN, /* by INSERT: counts for the bounds */
-	HELD_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
-	HELD_CLAIMED,          /* from the table */
-	HELD_CLAIMED_DOUBTFUL, /* from the table, but something older of its key may be on its way back */
+/* entries.c */
+enum entry_origin {
+	ENTRY_BORN, /* by INSERT: counts for the bounds */
+	ENTRY_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
+	ENTRY_CLAIMED,          /* from the table */
+	ENTRY_CLAIMED_DOUBTFUL, /* from the table, but something older of its key may be on its way back */
 };
 /* A claimed message arrives; takes it. `number`: of the claim that brought it, 0 when it was born. */
-void held_admit(struct dispatch *dispatch, struct message *message, size_t partition,
-	enum held_origin origin, int64_t number);
+void entry_admit(struct dispatch *dispatch, struct message *message, size_t partition,
+	enum entry_origin origin, int64_t number);
 /* Its verdict is known to the table, or its claim is lost. Frees the entry. */
-void held_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
+void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
 /* The entry goes to its handler's queue, or is parked when nobody wants it. */
-void held_ready(struct dispatch *dispatch, struct entry *entry);
+void entry_ready(struct dispatch *dispatch, struct entry *entry);
 /* Parks, gives back. From any state but SETTLING. */
-void held_park(struct dispatch *dispatch, struct entry *entry);
+void entry_park(struct dispatch *dispatch, struct entry *entry);
 /* Parks one that is ready or queued; from now on it counts for nobody's share. */
-void held_shed(struct dispatch *dispatch, struct entry *entry);
-void held_return(struct dispatch *dispatch, struct entry *entry);
+void entry_shed(struct dispatch *dispatch, struct entry *entry);
+void entry_return(struct dispatch *dispatch, struct entry *entry);
 /* The entry has its verdict: to the settler; what is queued behind one that goes outside is parked. */
-void held_settle(struct dispatch *dispatch, struct entry *entry);
+void entry_settle(struct dispatch *dispatch, struct entry *entry);
 /* Gives back what is not delivered: of one partition, or with SIZE_MAX of all. */
-void held_return_undelivered(struct dispatch *dispatch, size_t partition);
-struct entry *held_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
-void held_publish_bounds(struct dispatch *dispatch);
+void entries_return_undelivered(struct dispatch *dispatch, size_t partition);
+struct entry *entry_find(struct dispatch *dispatch, int64_t seq, int delivery_count);
+void entries_publish_bounds(struct dispatch *dispatch);
 /* Frees everything without settling. */
-void held_drop_all(struct dispatch *dispatch);
+void entries_drop_all(struct dispatch *dispatch);
 
 /* tracing.c; each one branch when tracing is off */
 /* The entry has its verdict: when it was delivered, that delivery is over. */
@@ -288,15 +288,15 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry);
 /* The table has answered for one row of a JOB_SETTLE. */
 void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row);
 
-/* holds.c */
+/* key_holds.c */
 /* Partitions became ours: holds back the keys of the rows others still hold. */
-void holds_add(struct dispatch *dispatch, const struct handover *handover);
+void key_holds_add(struct dispatch *dispatch, const struct handover *handover);
 /* The partition is not ours any more. */
-void holds_drop(struct dispatch *dispatch, size_t partition);
+void key_holds_drop(struct dispatch *dispatch, size_t partition);
 /* A look at what became of them, when it is time; else NULL. */
-struct job *holds_job(struct dispatch *dispatch, int64_t now_ms);
-void holds_finished(struct dispatch *dispatch, struct job *job);
-void holds_fini(struct holds *holds);
+struct job *key_holds_job(struct dispatch *dispatch, int64_t now_ms);
+void key_holds_finished(struct dispatch *dispatch, struct job *job);
+void key_holds_fini(struct key_holds *holds);
 
 /* handlers.c */
 /* Registers a session under its handler's name. ROUTING_OVERLAP with words, or FAULT_MEMORY. */
@@ -324,16 +324,16 @@ struct handler *handlers_get(struct dispatch *dispatch, const char *name);
 void handlers_publish(struct dispatch *dispatch);
 void handlers_fini(struct dispatch *dispatch);
 
-/* pump.c */
+/* scheduler.c */
 /* Hands out whatever may be handed out. */
-void pump_run(struct dispatch *dispatch, int64_t now_ms);
+void scheduler_run(struct dispatch *dispatch, int64_t now_ms);
 /* Without a heartbeat for a lease, another instance may hold everything by now (rule R6): nothing is delivered. */
-bool pump_has_lease(const struct dispatch *dispatch, int64_t now_ms);
+bool scheduler_has_lease(const struct dispatch *dispatch, int64_t now_ms);
 /* The connection with the fewest open deliveries among those that fit, or NULL. */
-struct session *pump_least_busy(
+struct session *scheduler_least_busy(
 	const struct handler *handler, bool (*fits)(const struct session *));
 /* How many more this handler may have in flight: a tenth is left to the others. */
-size_t pump_allowance(const struct dispatch *dispatch, const struct handler *handler);
+size_t scheduler_allowance(const struct dispatch *dispatch, const struct handler *handler);
 
 /* suspects.c */
 /* Reserves connections for the handler's suspects as far as its allowance goes. */
@@ -371,23 +371,23 @@ void session_reply_error(struct session *session, struct bytes id, int code, con
 /* Ends what never said hello, or was to be closed and is written. May free the session. */
 void session_tick(struct session *session, int64_t now_ms);
 
-/* lines.c */
+/* requests.c */
 /* Does what one line says, without its LF. May begin the end of the session, does not free it. */
-void lines_take(struct session *session, struct bytes text);
+void requests_handle(struct session *session, struct bytes text);
 /* The line is too long: says so and ends the connection. */
-void lines_refuse(struct session *session, const char *why);
+void requests_refuse(struct session *session, const char *why);
 
-/* deliver.c */
+/* delivery.c */
 /* Opens these entries on the session and writes one deliver or deliver_batch line. */
-void deliver(struct session *session, struct entry **entries, size_t count);
+void delivery_send(struct session *session, struct entry **entries, size_t count);
 /* The delivery's id on the wire: "d9001.2". */
 #define ENTRY_ID_BYTES 48
 void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES]);
 /* A new deadline for an open delivery, as far as its bound allows. */
-void deliver_extend(struct entry *entry, int64_t deadline_ms);
+void delivery_extend(struct entry *entry, int64_t deadline_ms);
 /* The partition is another's now: what is delivered of it may finish, within one more timeout of its
  * handler, however often that extends it (rule R12). */
-void deliver_bound(struct dispatch *dispatch, size_t partition);
+void delivery_bound(struct dispatch *dispatch, size_t partition);
 
 /* settler.c */
 void settler_init(struct settler *settler);
@@ -416,9 +416,9 @@ void claimer_look_soon(struct dispatch *dispatch);
 /* Subscriptions changed or partitions came: look for parked rows soon. */
 void claimer_sweep_soon(struct dispatch *dispatch);
 
-/* claimed.c */
+/* claim_results.c */
 /* One of the claimer's jobs came back, done or failed. Takes the messages out of it. */
-void claimed_take(struct dispatch *dispatch, struct job *job);
+void claim_results_take(struct dispatch *dispatch, struct job *job);
 
 /* arrivals.c */
 /* Batches from ingest, a bounded number; what must wait for claims is kept. */

@@ -27,14 +27,14 @@ static void set_timer(struct event *event, int64_t delay_ms)
 	(void)event_add(event, &in);
 }
 
-void dispatch_stir(struct dispatch *dispatch)
+void dispatch_schedule(struct dispatch *dispatch)
 {
-	event_active(dispatch->pump, EV_TIMEOUT, 0);
+	event_active(dispatch->schedule, EV_TIMEOUT, 0);
 }
 
-void dispatch_stir_in(struct dispatch *dispatch, int64_t delay_ms)
+void dispatch_schedule_in(struct dispatch *dispatch, int64_t delay_ms)
 {
-	set_timer(dispatch->pump, delay_ms);
+	set_timer(dispatch->schedule, delay_ms);
 }
 
 void dispatch_linger(struct dispatch *dispatch, int64_t delay_ms)
@@ -51,7 +51,7 @@ bool dispatch_is_stopping(const struct dispatch *dispatch)
 static void take_config(struct dispatch *dispatch, const struct config *config)
 {
 	dispatch->options.config = config;
-	dispatch->rules = (struct judge_rules){
+	dispatch->rules = (struct retry_rules){
 		.max_attempts = config->retry.max_attempts,
 		.backoff_ms = config->retry.backoff,
 		.backoff_max_ms = config->retry.backoff_max,
@@ -68,24 +68,24 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
-	if (notices_heard(dispatch->notices)) {
+	if (replay_listener_heard(dispatch->replay_listener)) {
 		claimer_look_soon(dispatch);
-		memory_ask_soon(dispatch);
+		handler_memory_ask_soon(dispatch);
 	}
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
-static void on_pump(evutil_socket_t fd, short what, void *arg)
+static void on_schedule(evutil_socket_t fd, short what, void *arg)
 {
 	struct dispatch *dispatch = arg;
 	int64_t now_ms = clock_now_ms();
 
 	(void)fd;
 	(void)what;
-	pump_run(dispatch, now_ms);
+	scheduler_run(dispatch, now_ms);
 	settler_run(dispatch, now_ms);
 	claimer_run(dispatch, now_ms);
 	settler_run(dispatch, now_ms); /* with what was left to claims and is not needed */
@@ -121,14 +121,14 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	tick_sessions(dispatch, now_ms);
 	handlers_tick(dispatch, now_ms);
 	dispatch->ticked_ms = now_ms;
-	gate_usage(dispatch->options.gate, &count, &bytes, &bytes_free);
+	admission_usage(dispatch->options.admission, &count, &bytes, &bytes_free);
 	metric_set(dispatch->claimed_gauge, (double)count);
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
-	held_publish_bounds(dispatch);
+	entries_publish_bounds(dispatch);
 	stopping_check(dispatch, now_ms);
-	on_pump(-1, 0, dispatch);
+	on_schedule(-1, 0, dispatch);
 }
 
 /* The last lines (cancel) still go out, as far as the sockets take them at once. */
@@ -169,9 +169,9 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->settle_seconds = series(dispatch, METER_SETTLE);
 	dispatch->claim_seconds = series(dispatch, METER_CLAIM);
 	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
-	dispatch->aside_gauge =
+	dispatch->retries_gauge =
 		metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "settle", NULL);
-	metric_set(dispatch->aside_gauge, 0); /* what the life before had is not this one's */
+	metric_set(dispatch->retries_gauge, 0); /* what the life before had is not this one's */
 	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL), 0);
 }
 
@@ -202,12 +202,12 @@ static int make_loop(struct dispatch *dispatch, struct err *err)
 	dispatch->base = event_base_new();
 	if (dispatch->base == NULL)
 		return err_memory(err);
-	dispatch->pump = event_new(dispatch->base, -1, 0, on_pump, dispatch);
-	dispatch->linger = event_new(dispatch->base, -1, 0, on_pump, dispatch);
+	dispatch->schedule = event_new(dispatch->base, -1, 0, on_schedule, dispatch);
+	dispatch->linger = event_new(dispatch->base, -1, 0, on_schedule, dispatch);
 	dispatch->tick = event_new(dispatch->base, -1, EV_PERSIST, on_tick, dispatch);
 	dispatch->woken = event_new(
 		dispatch->base, dispatch->wake->fd, EV_READ | EV_PERSIST, on_woken, dispatch);
-	if (dispatch->pump == NULL || dispatch->linger == NULL || dispatch->tick == NULL ||
+	if (dispatch->schedule == NULL || dispatch->linger == NULL || dispatch->tick == NULL ||
 		dispatch->woken == NULL)
 		return err_memory(err);
 	(void)event_add(dispatch->woken, NULL);
@@ -237,7 +237,9 @@ static int make_pool(struct dispatch *dispatch, struct err *err)
 	sidecar_db_options(config, dispatch->options.instance, name, &options.db);
 	options.db.metrics = dispatch->options.metrics;
 	r = worker_pool_new(&dispatch->pool, &options, err);
-	return r != 0 ? r : notices_new(&dispatch->notices, &options.db, dispatch->wake, err);
+	return r != 0 ? r
+		      : replay_listener_new(
+				&dispatch->replay_listener, &options.db, dispatch->wake, err);
 }
 
 static int make_parts(struct dispatch *dispatch, struct err *err)
@@ -280,7 +282,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	(void)pthread_mutex_init(&dispatch->heartbeat_lock, NULL);
 	buf_add_str(&dispatch->names, "[]");
 	buf_add_str(&dispatch->away, "[]");
-	memory_init(dispatch);
+	handler_memory_init(dispatch);
 	dispatch->sessions_most = sessions_most();
 	lanes_init(&dispatch->lanes, options->config->inbox.ordering,
 		(size_t)options->config->worker.claim_batch);
@@ -288,7 +290,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	claimer_init(&dispatch->claimer);
 	dispatch->max_seq = options->first_low_seq - 1;
 	dispatch->refused_seq = INT64_MAX;
-	held_publish_bounds(dispatch);
+	entries_publish_bounds(dispatch);
 	find_series(dispatch);
 	r = make_parts(dispatch, err);
 	if (r != 0) {
@@ -395,8 +397,8 @@ static void free_events(struct dispatch *dispatch)
 		event_free(dispatch->tick);
 	if (dispatch->linger != NULL)
 		event_free(dispatch->linger);
-	if (dispatch->pump != NULL)
-		event_free(dispatch->pump);
+	if (dispatch->schedule != NULL)
+		event_free(dispatch->schedule);
 	if (dispatch->base != NULL)
 		event_base_free(dispatch->base);
 	if (dispatch->options.listen_fd >= 0)
@@ -407,18 +409,18 @@ void dispatch_free(struct dispatch *dispatch)
 {
 	if (dispatch == NULL)
 		return;
-	notices_free(dispatch->notices);
+	replay_listener_free(dispatch->replay_listener);
 	worker_pool_free(dispatch->pool);
 	dispatch->phase = PHASE_OVER;
 	free_sessions(dispatch);
 	arrivals_drop(dispatch);
-	held_drop_all(dispatch);
+	entries_drop_all(dispatch);
 	handlers_fini(dispatch);
 	free_events(dispatch);
 	lanes_fini(&dispatch->lanes);
-	holds_fini(&dispatch->holds);
+	key_holds_fini(&dispatch->key_holds);
 	open_claims_fini(&dispatch->claimer.open);
-	due_starts_fini(&dispatch->claimer.starts);
+	claim_cursor_fini(&dispatch->claimer.cursor);
 	refused_rows_fini(&dispatch->claimer.refused);
 	routing_free(dispatch->routing);
 	protocol_parser_free(dispatch->parser);

@@ -15,10 +15,10 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "config/config.h"
+#include "model/admission.h"
 #include "model/bounds.h"
-#include "model/gate.h"
+#include "model/commit_handover.h"
 #include "model/health.h"
-#include "model/passage.h"
 #include "model/supervision.h"
 
 struct dispatch;
@@ -27,8 +27,8 @@ struct trace;
 /* Everything is kept and must outlive the dispatch. */
 struct dispatch_options {
 	const struct config *config;
-	struct gate *gate;
-	const struct passage *passage;
+	struct admission *admission;
+	const struct commit_handover *commit_handover;
 	struct queue *in;  /* struct handover * */
 	struct wake *wake; /* poked by ingest and by the workers */
 	struct metrics *metrics;

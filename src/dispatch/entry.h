@@ -72,7 +72,7 @@ struct entry {
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: not before */
 	int refusals; /* tries of its verdict in a row that failed, maybe because of its row */
-	bool aside;   /* its verdict waits alone: see aside.c */
+	bool retries; /* its verdict waits alone: see settle_retries.c */
 	int aside_tries;
 	enum entry_end end;
 	struct settle_row verdict;

@@ -1,7 +1,7 @@
 /*
  * Handler groups. A handler is a name with connections: they join and leave it, its subscriptions are
  * in the routing as long as it has one (and for a moment longer), and what is routed to it waits in
- * its queues. Who gets what of that is pump.c's business.
+ * its queues. Who gets what of that is scheduler.c's business.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static struct handler *handler_new(struct dispatch *dispatch, const char *name)
 	TAILQ_INIT(&handler->suspects);
 	TAILQ_INIT(&handler->sessions);
 	for (int end = 0; end < END_RETURNED; end++)
-		handler->ended[end] = series(
-			dispatch, METER_DELIVERIES, name, judge_outcome((enum entry_end)end));
+		handler->ended[end] = series(dispatch, METER_DELIVERIES, name,
+			retry_policy_outcome((enum entry_end)end));
 	handler->in_flight_gauge = series(dispatch, METER_IN_FLIGHT, name, NULL);
 	handler->connected_gauge = series(dispatch, METER_HANDLERS_CONNECTED, name, NULL);
 	handler->seconds = series(dispatch, METER_HANDLER, name, NULL);
@@ -106,14 +106,14 @@ void handlers_publish(struct dispatch *dispatch)
 	struct routing *snapshot = NULL;
 
 	write_names(dispatch);
-	if (!dispatch->memory.read)
+	if (!dispatch->handler_memory.read)
 		return; /* until then nobody wants anything: what comes is parked */
 	if (routing_copy(&snapshot, dispatch->routing, NULL) != 0) {
 		log_error("routing_not_published", LOG_STR("why", "out of memory"),
 			LOG_STR("next", "ingest goes on with the earlier subscriptions"));
 		return;
 	}
-	gate_set_routing(dispatch->options.gate, snapshot);
+	admission_set_routing(dispatch->options.admission, snapshot);
 	claimer_sweep_soon(dispatch);
 }
 
@@ -186,7 +186,7 @@ static void shed_behind(struct dispatch *dispatch, struct handler *handler, stru
 		struct entry *before = TAILQ_PREV(at, entry_list, lane_link);
 
 		if (at->state == ENTRY_QUEUED && at->handler == handler)
-			held_shed(dispatch, at);
+			entry_shed(dispatch, at);
 		at = before;
 	}
 }
@@ -205,7 +205,7 @@ static void shed(struct dispatch *dispatch, struct handler *handler)
 		(entry = TAILQ_LAST(&handler->ready, entry_list)) != NULL) {
 		shed_behind(dispatch, handler, entry);
 		if (exceeds_share(dispatch, handler))
-			held_shed(dispatch, entry);
+			entry_shed(dispatch, entry);
 	}
 	TAILQ_FOREACH (session, &handler->sessions, group_link) {
 		TAILQ_FOREACH (entry, &session->open, link)
@@ -248,9 +248,9 @@ int handlers_join(struct dispatch *dispatch, struct session *session, const stru
 	handler->session_count++;
 	handler->routed = true;
 	metric_set(handler->connected_gauge, (double)handler->session_count);
-	memory_joined(dispatch, handler, hello);
+	handler_memory_joined(dispatch, handler, hello);
 	handlers_publish(dispatch);
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 	return 0;
 }
 
@@ -309,7 +309,7 @@ void handlers_close_delivery(struct dispatch *dispatch, struct entry *entry)
 		entry->handler->seconds, (double)(clock_now_us() - entry->opened_us) / 1000000.0);
 	suspects_serve(session);
 	session_check_drained(session);
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 void handlers_leave(struct dispatch *dispatch, struct session *session)
@@ -322,8 +322,8 @@ void handlers_leave(struct dispatch *dispatch, struct session *session)
 	suspects_unreserve(dispatch, session);
 	while ((entry = TAILQ_FIRST(&session->open)) != NULL) {
 		handlers_close_delivery(dispatch, entry);
-		judge_lost(&dispatch->rules, entry);
-		held_settle(dispatch, entry);
+		retry_policy_lost(&dispatch->rules, entry);
+		entry_settle(dispatch, entry);
 	}
 	TAILQ_REMOVE(&handler->sessions, session, group_link);
 	handler->session_count--;
@@ -331,7 +331,7 @@ void handlers_leave(struct dispatch *dispatch, struct session *session)
 	metric_set(handler->connected_gauge, (double)handler->session_count);
 	if (handler->session_count == 0) {
 		handler->gone_ms = clock_now_ms();
-		memory_left(dispatch, handler);
+		handler_memory_left(dispatch, handler);
 	}
 	write_names(dispatch);
 }
@@ -342,7 +342,7 @@ static void requeue(struct dispatch *dispatch, struct entry_list *list)
 
 	while ((entry = TAILQ_FIRST(list)) != NULL) {
 		handlers_dequeue(entry);
-		held_ready(dispatch, entry); /* to another handler, or parked */
+		entry_ready(dispatch, entry); /* to another handler, or parked */
 	}
 }
 
@@ -359,7 +359,7 @@ static int leave_routing(struct dispatch *dispatch, struct handler *handler)
 	handler->routed = false;
 	handler->known.away = remembered;
 	if (remembered)
-		memory_report_away(dispatch, handler);
+		handler_memory_report_away(dispatch, handler);
 	return 0;
 }
 
@@ -410,14 +410,14 @@ static void expire(struct dispatch *dispatch, struct session *session, int64_t r
 	while ((entry = TAILQ_FIRST(&session->open)) != NULL && entry->deadline_ms <= read_ms) {
 		if (entry->cut) { /* it was extended beyond what a new owner waits for */
 			session_cancel(session, entry, "lease_lost");
-			held_return(dispatch, entry);
+			entry_return(dispatch, entry);
 			continue;
 		}
 		fall_silent(session, entry, read_ms);
 		session_cancel(session, entry, "timeout");
 		handlers_close_delivery(dispatch, entry);
-		judge_timeout(&dispatch->rules, entry, session->timeout_ms);
-		held_settle(dispatch, entry);
+		retry_policy_timeout(&dispatch->rules, entry, session->timeout_ms);
+		entry_settle(dispatch, entry);
 	}
 }
 

@@ -178,7 +178,7 @@ static bool is_busy(const struct lane *lane)
 	return false;
 }
 
-int lanes_admit(struct lanes *lanes, struct entry *entry, enum admission *out, struct err *err)
+int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out, struct err *err)
 {
 	struct lane *lane;
 

@@ -55,7 +55,7 @@ void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth);
 /* Entries are not touched. */
 void lanes_fini(struct lanes *lanes);
 
-enum admission {
+enum lane_arrival {
 	ADMIT_HEAD,   /* deliver it now */
 	ADMIT_BEHIND, /* it waits for those before it */
 	ADMIT_PARK,   /* something before it is outside, or the lane is full: park it */
@@ -63,7 +63,7 @@ enum admission {
 /* Puts the entry into its lane (none for what is ordered with nothing: always ADMIT_HEAD). With
  * ADMIT_HEAD an entry of a higher offset may have been READY before: it is not recalled, the new head
  * starts after it. FAULT_MEMORY. */
-int lanes_admit(struct lanes *lanes, struct entry *entry, enum admission *out, struct err *err);
+int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out, struct err *err);
 
 /* What one claim says about one lane. */
 struct lane_run {

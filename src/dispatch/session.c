@@ -1,6 +1,6 @@
 /*
  * One connection: its bytes, in and out, its end, and who may connect at all. Bytes become lines
- * here; what a line does is lines.c's business.
+ * here; what a line does is requests.c's business.
  */
 #include <errno.h>
 #include <event2/buffer.h>
@@ -104,7 +104,7 @@ void session_close(struct session *session)
 	bufferevent_free(session->bev);
 	buf_fini(&session->drain_id);
 	free(session);
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 /* The client sees the end of the stream behind the last line. What it still sends is read and thrown
@@ -155,9 +155,9 @@ static void read_lines(struct session *session, struct evbuffer *input)
 		if (text == NULL)
 			return;
 		if (length >= PROTOCOL_MAX_LINE)
-			lines_refuse(session, "line too long");
+			requests_refuse(session, "line too long");
 		else
-			lines_take(session, (struct bytes){ text, length });
+			requests_handle(session, (struct bytes){ text, length });
 		(void)evbuffer_drain(input, length + 1);
 		session->scanned = 0;
 	}
@@ -196,7 +196,7 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	size_t left;
 
 	if (!read_rest(session, input))
-		lines_refuse(session, "internal error: what came in was lost");
+		requests_refuse(session, "internal error: what came in was lost");
 	read_lines(session, input);
 	if (session->closing)
 		(void)evbuffer_drain(input, evbuffer_get_length(input));
@@ -207,9 +207,9 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	if (session->closing)
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
-		lines_refuse(session, "line too long");
+		requests_refuse(session, "line too long");
 	else if (dispatch->unread > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
-		lines_refuse(session, "too many unfinished lines on all connections together");
+		requests_refuse(session, "too many unfinished lines on all connections together");
 }
 
 static void on_written(struct bufferevent *bev, void *arg)
@@ -221,7 +221,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 	if (session->closing)
 		end_output(session);
 	else
-		dispatch_stir(session->dispatch);
+		dispatch_schedule(session->dispatch);
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg)

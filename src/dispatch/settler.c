@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dispatch/aside.h"
-#include "dispatch/company.h"
 #include "dispatch/core.h"
+#include "dispatch/settle_batching.h"
+#include "dispatch/settle_retries.h"
 
 #define BATCH_MOST     2000
 #define REFUSALS_MOST  3   /* tries that failed; then it is looked for the row that does it */
@@ -19,7 +19,7 @@ void settler_init(struct settler *settler)
 {
 	TAILQ_INIT(&settler->pending);
 	TAILQ_INIT(&settler->locked);
-	TAILQ_INIT(&settler->aside);
+	TAILQ_INIT(&settler->retries);
 	TAILQ_INIT(&settler->raise);
 }
 
@@ -30,7 +30,7 @@ void settler_add(struct dispatch *dispatch, struct entry *entry)
 	TAILQ_INSERT_TAIL(&settler->pending, entry, link);
 	if (settler->pending_count++ == 0)
 		settler->since_ms = clock_now_ms();
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
@@ -38,14 +38,14 @@ void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
 	entry->raising = true;
 	TAILQ_INSERT_TAIL(&dispatch->settler.raise, entry, link);
 	dispatch->settler.raise_count++;
-	dispatch_stir(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 bool settler_is_empty(const struct settler *settler)
 {
 	return settler->pending_count == 0 && settler->raise_count == 0 &&
 	       TAILQ_EMPTY(&settler->locked) && settler->under_way == 0 &&
-	       !aside_is_due(settler, clock_now_ms());
+	       !settle_retries_is_due(settler, clock_now_ms());
 }
 
 static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t count)
@@ -156,7 +156,7 @@ static bool is_held_up(const struct dispatch *dispatch)
 	if (dispatch->settler.jobs > 0)
 		return false;
 	while (handler != NULL &&
-		(handler->ready_count == 0 || pump_allowance(dispatch, handler) > 0))
+		(handler->ready_count == 0 || scheduler_allowance(dispatch, handler) > 0))
 		handler = handler->hh.next;
 	return handler != NULL;
 }
@@ -166,7 +166,7 @@ static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 	const struct settler *settler = &dispatch->settler;
 	size_t ready = ready_count(dispatch);
 	size_t others = dispatch->in_flight + ready;
-	const struct company company = {
+	const struct settle_batching batching = {
 		.verdicts = settler->pending_count,
 		.in_flight = dispatch->in_flight,
 		.ready = ready,
@@ -177,9 +177,9 @@ static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 		.since_ms = settler->since_ms,
 	};
 
-	if (company_is_enough(&company, now_ms) || dispatch_is_stopping(dispatch))
+	if (settle_batching_is_due(&batching, now_ms) || dispatch_is_stopping(dispatch))
 		return true;
-	dispatch_linger(dispatch, COMPANY_WAIT_MS);
+	dispatch_linger(dispatch, SETTLE_BATCH_WAIT_MS);
 	return false;
 }
 
@@ -192,7 +192,7 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	if (raise_is_due(settler, now_ms) && may_give(dispatch))
 		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
-	while (may_give(dispatch) && aside_give_due(dispatch, now_ms))
+	while (may_give(dispatch) && settle_retries_give_due(dispatch, now_ms))
 		;
 	while (settler->pending_count > 0 && may_give(dispatch) &&
 		is_worth_a_transaction(dispatch, now_ms)) {
@@ -219,12 +219,12 @@ static void settled(struct dispatch *dispatch, const struct job *job, struct ent
 		TAILQ_INSERT_TAIL(&dispatch->settler.locked, entry, link);
 		break;
 	case SETTLE_REFUSED:
-		aside_add(dispatch, entry, &job->err);
+		settle_retries_add(dispatch, entry, &job->err);
 		break;
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
 	case SETTLE_LOST:
-		held_finish(dispatch, entry, fate);
+		entry_finish(dispatch, entry, fate);
 		break;
 	}
 }
@@ -232,12 +232,12 @@ static void settled(struct dispatch *dispatch, const struct job *job, struct ent
 /* It cannot be delivered: no longer ours, or completed meanwhile. */
 static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
 {
-	judge_return(entry);
+	retry_policy_return(entry);
 	if (entry->session != NULL)
 		entry->session->alone = NULL;
 	entry->session = NULL;
 	entry->state = ENTRY_SETTLING;
-	held_finish(dispatch, entry, fate);
+	entry_finish(dispatch, entry, fate);
 }
 
 static void raised(struct dispatch *dispatch, const struct job *job, struct entry *entry,
@@ -250,7 +250,7 @@ static void raised(struct dispatch *dispatch, const struct job *job, struct entr
 	} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {
 		lose(dispatch, entry, fate);
 	} else if (fate == SETTLE_REFUSED) {
-		aside_put_off(dispatch, entry, &job->err);
+		settle_retries_put_off(dispatch, entry, &job->err);
 	} else {
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		settler_add_raise(dispatch, entry);

@@ -5,8 +5,8 @@
  */
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "dispatch/aside.h"
 #include "dispatch/core.h"
+#include "dispatch/settle_retries.h"
 
 #define LAST_SETTLES_MS 1000 /* before the deadline, kept for settling what was cut off */
 
@@ -18,7 +18,7 @@ static void cancel_open(struct dispatch *dispatch, const char *reason)
 	TAILQ_FOREACH (session, &dispatch->sessions, link) {
 		while ((entry = TAILQ_FIRST(&session->open)) != NULL) {
 			session_cancel(session, entry, reason);
-			held_return(dispatch, entry);
+			entry_return(dispatch, entry);
 		}
 	}
 }
@@ -31,14 +31,14 @@ static void begin_stop(struct dispatch *dispatch)
 		LOG_STR("next", "queued messages go back, delivered ones may finish"));
 	FAULT_POINT("before_give_back");
 	suspects_release(dispatch, SIZE_MAX);
-	held_return_undelivered(dispatch, SIZE_MAX);
-	aside_hurry(dispatch);
-	dispatch_stir(dispatch);
+	entries_return_undelivered(dispatch, SIZE_MAX);
+	settle_retries_hurry(dispatch);
+	dispatch_schedule(dispatch);
 }
 
 static bool is_at_rest(const struct dispatch *dispatch)
 {
-	return dispatch->held == dispatch->settler.aside_count &&
+	return dispatch->held == dispatch->settler.retries_count &&
 	       settler_is_empty(&dispatch->settler) && dispatch->claimer.claims_under_way == 0 &&
 	       STAILQ_EMPTY(&dispatch->arrivals) && queue_length(dispatch->options.in) == 0;
 }

@@ -14,10 +14,10 @@ void suspects_serve(struct session *session)
 	if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||
 		entry->raising)
 		return;
-	if (!pump_has_lease(dispatch, clock_now_ms()))
+	if (!scheduler_has_lease(dispatch, clock_now_ms()))
 		dispatch->suspects_wait = true;
 	else if (entry->raised)
-		deliver(session, &entry, 1);
+		delivery_send(session, &entry, 1);
 	else
 		settler_add_raise(dispatch, entry);
 }
@@ -45,8 +45,8 @@ void suspects_reserve(struct dispatch *dispatch, struct handler *handler)
 	struct entry *entry;
 
 	while ((entry = TAILQ_FIRST(&handler->suspects)) != NULL &&
-		pump_allowance(dispatch, handler) > 0) {
-		session = pump_least_busy(handler, can_reserve);
+		scheduler_allowance(dispatch, handler) > 0) {
+		session = scheduler_least_busy(handler, can_reserve);
 		if (session == NULL)
 			return;
 		handlers_dequeue(entry);
@@ -73,7 +73,7 @@ void suspects_unreserve(struct dispatch *dispatch, struct session *session)
 		return;
 	let_go(entry);
 	if (!entry->raising)
-		held_ready(dispatch, entry);
+		entry_ready(dispatch, entry);
 }
 
 void suspects_recall(struct entry *entry)
@@ -85,7 +85,7 @@ void suspects_recall(struct entry *entry)
 
 static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
 {
-	return gate_look(dispatch->options.gate, entry->partition).assigned;
+	return admission_look(dispatch->options.admission, entry->partition).assigned;
 }
 
 /* Recalled, or its connection or its partition is gone, while its crash count was raised: it waits for its turn
@@ -94,11 +94,11 @@ static void take_turn(struct dispatch *dispatch, struct entry *entry)
 {
 	entry->state = ENTRY_QUEUED;
 	if (dispatch_is_stopping(dispatch) || !is_ours(dispatch, entry))
-		held_return(dispatch, entry);
+		entry_return(dispatch, entry);
 	else if (lanes_must_park(entry))
-		held_park(dispatch, entry);
+		entry_park(dispatch, entry);
 	else if (lanes_is_head(entry))
-		held_ready(dispatch, entry);
+		entry_ready(dispatch, entry);
 }
 
 void suspects_raised(struct dispatch *dispatch, struct entry *entry)

@@ -38,7 +38,7 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
 		!trace_wants(dispatch->options.trace, entry->message, &context))
 		return;
 	event = event_of(entry, SPAN_DELIVER);
-	outcome = judge_outcome(entry->end);
+	outcome = retry_policy_outcome(entry->end);
 	event.outcome = outcome == NULL ? "returned" : outcome;
 	event.failed = is_failure(entry->end);
 	trace_add(dispatch->options.trace, &context, entry->message, &event);

@@ -154,9 +154,9 @@ static int run_gauges(struct db *db, struct job *job)
 
 static int run_holds(struct db *db, struct job *job)
 {
-	const struct foreign_rows rows = { job->held, job->states, job->count };
+	const struct other_claims_rows rows = { job->held, job->states, job->count };
 
-	int r = foreign_look(db, job->request.instance, &rows, &job->err);
+	int r = other_claims_look(db, job->request.instance, &rows, &job->err);
 
 	FAULT_POINT("after_look_at_held");
 	return r;

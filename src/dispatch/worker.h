@@ -9,8 +9,8 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "store/claims.h"
-#include "store/foreign.h"
-#include "store/known.h"
+#include "store/known_handlers.h"
+#include "store/other_claims.h"
 #include "store/settle.h"
 
 enum job_kind {
@@ -49,7 +49,7 @@ struct job {
 	uint64_t after;         /* JOB_SWEEP: where the page starts */
 	bool first_page;
 	int64_t cap;           /* JOB_GAUGES */
-	int64_t placed;        /* JOB_GAUGES: gate_placed() before the look */
+	int64_t placed;        /* JOB_GAUGES: admission_placed() before the look */
 	bool seldom;           /* JOB_GAUGES: what only operators want, too */
 	struct known_own *own; /* JOB_HANDLERS */
 	int64_t memory_ms;     /* JOB_HANDLERS */
@@ -66,7 +66,7 @@ struct job {
 	struct parked_page page;
 	struct gauges gauges;
 	struct known known;
-	enum foreign_state *states; /* JOB_HOLDS: of held */
+	enum other_claims_state *states; /* JOB_HOLDS: of held */
 	bool waiting;
 	int64_t released;
 	int64_t rescued;

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "ingest/outage.h"
+#include "ingest/acquire.h"
+#include "ingest/db_outage.h"
 #include "ingest/ownership.h"
-#include "ingest/taking.h"
 
 #define ADOPT_EVERY_MS 5000
 #define AWAY_LEASES    3 /* who is away adopts what nobody else took for so long */
@@ -51,7 +51,7 @@ static int give_up_due(struct ingest *ingest, struct err *err)
  * two leases only, and so would we. */
 static bool is_unwanted(const struct ingest *ingest, struct partition *partition, int64_t now_ms)
 {
-	if (gate_serves(ingest->options.gate, partition->topic))
+	if (admission_serves(ingest->options.admission, partition->topic))
 		partition->unwanted_at_ms = 0;
 	else if (partition->unwanted_at_ms == 0)
 		partition->unwanted_at_ms = now_ms;
@@ -111,7 +111,7 @@ static void consider(const char *topic, int32_t number, bool mine, void *arg)
 	struct ingest *ingest = arg;
 	struct partition *partition;
 
-	if (!mine && !gate_serves(ingest->options.gate, topic))
+	if (!mine && !admission_serves(ingest->options.admission, topic))
 		return;
 	partition = ownership_partition(ingest, topic, number);
 	if (partition != NULL)
@@ -133,7 +133,7 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 	r = inbox_adopt(ingest->inbox, refs, count, &rows, err);
 	FAULT_POINT("after_adopt");
 	if (r == 0 && rows.count > 0)
-		r = taking_begin(ingest, &rows, PARTITION_ADOPTED, err);
+		r = acquire_begin(ingest, &rows, PARTITION_ADOPTED, err);
 	watermarks_free(&rows);
 	return r;
 }
@@ -166,7 +166,7 @@ void adoption_step(struct ingest *ingest)
 	if (r == 0)
 		r = adopt(ingest, &err);
 	if (r < 0)
-		outage_begin(ingest, &err);
+		db_outage_begin(ingest, &err);
 	else if (r == INBOX_FENCED)
 		ingest_fenced(ingest);
 }

@@ -1,6 +1,6 @@
 #include "ingest/brokers.h"
 
-#include "ingest/ask.h"
+#include "ingest/broker_query.h"
 #include "ingest/state.h"
 
 #define ANSWER_MS  500
@@ -21,7 +21,7 @@ void brokers_look(struct ingest *ingest)
 
 	if (!ingest->broker_doubted && atomic_load(ok))
 		return;
-	if (ask_reaches_broker(consumer_handle(ingest->consumer), ANSWER_MS)) {
+	if (broker_query_reaches_broker(consumer_handle(ingest->consumer), ANSWER_MS)) {
 		ingest->broker_doubted = false;
 		ingest->unanswered = 0;
 		atomic_store(ok, true);

@@ -350,7 +350,7 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 	r = add_record(ingest, partition, &record, err);
 	if (r >= 0)
 		advance(ingest, partition, &record);
-	/* It is in no batch in which moves_build() could look at it. */
+	/* It is in no batch in which watermark_updates_build() could look at it. */
 	if (r == IDENTITY_SKIP)
 		partition->last_digest = digest_of(&ingest->collector, &record);
 	return r < 0 ? r : 0;

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 #include "ingest/credentials.h"
-#include "ingest/doubts.h"
 #include "ingest/prefetch.h"
-#include "ingest/trust.h"
+#include "ingest/tls_errors.h"
+#include "ingest/topic_recreation.h"
 
 #define SEEK_MS                    2000
 #define REASON_BYTES               512
@@ -25,7 +25,7 @@
 #define VERSION_SAFE_WHILE_JOINING 0x020300ff
 
 struct consumer {
-	struct trust trust; /* first: see trust_listen() */
+	struct tls_errors trust; /* first: see tls_errors_listen() */
 	rd_kafka_t *kafka;
 	const struct consumer_events *events;
 	enum reset_policy reset;
@@ -33,7 +33,7 @@ struct consumer {
 	atomic_uint resets;
 	bool joined;  /* was assigned something once, if only nothing */
 	bool joining; /* subscribed before that */
-	struct doubts doubts;
+	struct topic_recreation recreation;
 	struct prefetch prefetch;
 	struct credentials credentials;
 	int log_level; /* the user's; librdkafka may have been given a chattier one */
@@ -65,7 +65,7 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 
 	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
 		atomic_fetch_add(&consumer->resets, 1);
-	doubts_hear(&consumer->doubts, facility, text);
+	topic_recreation_hear(&consumer->recreation, facility, text);
 	log_kafka(consumer, level, facility, text);
 }
 
@@ -113,7 +113,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	}
 	consumer->events->broker_failed(
 		consumer->events->arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
-	advice = trust_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
+	advice = tls_errors_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
 	if (advice == NULL)
 		log_error_code((rd_kafka_resp_err_t)code, reason);
 	else
@@ -222,7 +222,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-	trust_listen(conf);
+	tls_errors_listen(conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
 	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (consumer->kafka == NULL) {
@@ -242,9 +242,9 @@ int consumer_new(struct consumer **out, const struct config *config,
 	if (consumer == NULL)
 		return err_memory(err);
 	consumer->events = events;
-	doubts_init(&consumer->doubts);
+	topic_recreation_init(&consumer->recreation);
 	consumer->log_level = user_log_level(config);
-	consumer->reset = position_policy(consumer_conf_value(config, "auto.offset.reset", ""));
+	consumer->reset = start_offset_policy(consumer_conf_value(config, "auto.offset.reset", ""));
 	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
 	r = consumer->group == NULL ? err_memory(err) : make_handle(consumer, config, err);
 	if (r < 0) {
@@ -264,7 +264,7 @@ void consumer_free(struct consumer *consumer)
 		return;
 	if (consumer->kafka != NULL)
 		rd_kafka_destroy(consumer->kafka);
-	doubts_fini(&consumer->doubts);
+	topic_recreation_fini(&consumer->recreation);
 	credentials_fini(&consumer->credentials);
 	free(consumer->group);
 	free(consumer);
@@ -348,7 +348,7 @@ unsigned consumer_resets(struct consumer *consumer)
 
 rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer)
 {
-	return doubts_take(&consumer->doubts);
+	return topic_recreation_take(&consumer->recreation);
 }
 
 void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)

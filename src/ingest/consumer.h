@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "config/config.h"
-#include "ingest/position.h"
+#include "ingest/start_offset_policy.h"
 
 struct consumer;
 
@@ -49,7 +49,7 @@ int consumer_subscribe(struct consumer *consumer, const struct strings *topics, 
 void consumer_unsubscribe(struct consumer *consumer);
 /* Takes over what has changed in the files of user and password. */
 void consumer_refresh_credentials(struct consumer *consumer, const struct config *config);
-/* For the questions of ask.h. */
+/* For the questions of broker_query.h. */
 rd_kafka_t *consumer_handle(const struct consumer *consumer);
 enum reset_policy consumer_reset_policy(const struct consumer *consumer);
 const char *consumer_group(const struct consumer *consumer);
@@ -59,7 +59,7 @@ const char *consumer_group(const struct consumer *consumer);
 rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms);
 /* A number that changes when librdkafka starts at another offset by itself. Cheap. */
 unsigned consumer_resets(struct consumer *consumer);
-/* Partitions of which a fetch failed since the last call, see doubts.h; NULL = none. */
+/* Partitions of which a fetch failed since the last call, see topic_recreation.h; NULL = none. */
 rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer);
 
 /* Stops the flow; what was fetched and not polled is thrown away. */

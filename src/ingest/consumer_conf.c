@@ -41,7 +41,7 @@ static const struct option enforced[] = {
 	{ "enable.auto.offset.store", "false" },
 	/* The end of a log may lie behind its last record: collect.c wants to hear of it. */
 	{ "enable.partition.eof", "true" },
-	/* Where to start is our decision (position.h); when librdkafka loses its place it must go on
+	/* Where to start is our decision (start_offset_policy.h); when librdkafka loses its place it must go on
 	 * to a place where a seek is possible, which after `error` it is not. */
 	{ "auto.offset.reset", "earliest" },
 };
@@ -155,7 +155,7 @@ static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, str
 	return 0;
 }
 
-/* Warnings about a lost place in the log, and what doubts.h listens for, must reach consumer.c whatever the
+/* Warnings about a lost place in the log, and what topic_recreation.h listens for, must reach consumer.c whatever the
  * user wants to see. */
 static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 {

@@ -1,193 +1,98 @@
 #include "ingest/dead_batch.h"
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "ingest/consumer_conf.h"
 
-#define BATCH_BYTES (4LL << 20)
-#define LOOKS       5 /* for the topic, a second each */
+#define CONFIRM_MS      15000 /* every record has a fate after message.timeout.ms */
+#define CONFIRM_LAST_MS 2000
+#define ALONE_MS        10000 /* another sidecar takes over who was not seen for half a minute */
+#define SLICE_MS        100
 
-void dead_batch_drop_producer(struct dead_topic *dead)
+bool dead_batch_is_refused(rd_kafka_resp_err_t fate)
 {
-	producer_free(dead->producer);
-	dead->producer = NULL;
-}
-
-/* --- Making ready ------------------------------------------------------------------------------------ */
-
-static int no_topic(const char *topic, struct err *err)
-{
-	return err_set(err, FAULT_KAFKA,
-		"topic \"%s\" does not exist, or may not be seen with these credentials: create "
-		"it, or "
-		"grant DESCRIBE and WRITE",
-		topic);
-}
-
-/* A new producer that has seen the topic: whatever was wrong with the one before went with it. */
-int dead_batch_ready(struct dead_topic *dead, struct err *err)
-{
-	const char *topic = dead->known->retry.dead_topic;
-	int r = producer_new(&dead->producer, dead->known, err);
-
-	if (r != 0)
-		return r;
-	for (int i = 0; i < LOOKS && !atomic_load(&dead->stop); i++) {
-		r = producer_look(dead->producer, topic, err);
-		if (r == 0)
-			return 0;
-		if (r == PRODUCER_NO_TOPIC)
-			r = no_topic(topic, err);
-		else if (i + 1 < LOOKS)
-			continue;
-		break;
+	switch (fate) {
+	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+		return true;
+	default:
+		return false;
 	}
-	dead_batch_drop_producer(dead);
-	return r;
 }
 
-/* --- A batch ----------------------------------------------------------------------------------------- */
-
-static struct death death_of(const struct rows *rows, int row)
+static bool confirmed(struct dead_batch *batch)
 {
-	return (struct death){
-		.seq = rows_int(rows, row, DEAD_SEQ),
-		.died_us = rows_int(rows, row, DEAD_DIED_US),
-	};
-}
+	int64_t now_ms = clock_now_ms();
+	int64_t until_ms = now_ms + CONFIRM_MS;
+	bool hurried = false;
 
-void dead_batch_begin_anew(struct dead_topic *dead)
-{
-	dead->place = (struct death){ .seq = 0 };
-	dead->again_ms = 0;
-}
-
-int dead_batch_note(struct dead_topic *dead, struct err *err)
-{
-	return dead->sent.count == 0
-		       ? 0
-		       : dead_mark(dead->db, dead->sent.items, &dead->sent.count, err);
-}
-
-static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
-{
-	int64_t held = 0;
-
-	if (limit_pass(&dead->cut_limit, clock_now_ms(), &held))
-		log_warn("dead_message_cut",
-			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
-			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
-			LOG_STR("topic", dead->known->retry.dead_topic),
-			LOG_STR("next",
-				"produced without its value and headers, the table has them; raise "
-				"max.message.bytes of the topic"),
-			LOG_INT("held_back", held));
-}
-
-/* It holds up nothing behind it, and no other sidecar would be luckier: the next pass tries it again. */
-static void say_refused(
-	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
-{
-	int64_t held = 0;
-
-	if (limit_pass(&dead->refused_limit, clock_now_ms(), &held))
-		log_warn("dead_message_refused", LOG_STR("topic", dead->known->retry.dead_topic),
-			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
-			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
-			LOG_STR("error", rd_kafka_err2str(why)),
-			LOG_STR("next", "it waits in the table; again after a minute or more"),
-			LOG_INT("held_back", held));
-}
-
-/* Behind a refused one the pass goes on from the last row that was seen. Without one it stays where it is, at the
- * first: what was produced is noted and comes no more, and who died earlier but was committed later is not missed. */
-static void step_on(struct dead_topic *dead, struct death last, bool refused)
-{
-	if (dead->place.seq == 0 && !refused)
-		return;
-	if (dead->place.seq == 0)
-		dead->refused_ms = clock_now_ms();
-	dead->place = last;
-}
-
-/* What became of each record; the first that went wrong, but for those refused, is the fault. */
-static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
-{
-	const char *words = producer_last_words(dead->producer);
-	int64_t produced = 0;
-	int judged = dead->mail.count;
-	int refused = 0;
-	int r = 0;
-
-	for (int row = 0; row < dead->mail.count; row++) {
-		rd_kafka_resp_err_t fate = dead->mail.fates[row];
-
-		if (fate == RD_KAFKA_RESP_ERR_NO_ERROR) {
-			dead->sent.items[dead->sent.count++] = death_of(rows, row);
-			produced++;
-			if (dead->mail.cut[row])
-				say_cut(dead, rows, row);
-		} else if (mail_is_refused(fate)) {
-			say_refused(dead, rows, row, fate);
-			refused++;
-		} else if (fate == MAIL_NOT_TRIED) {
-			judged = row < judged ? row : judged;
-		} else if (r == 0) {
-			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
-				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
-				words[0] == '\0' ? "" : "; ", words);
-		}
+	while (!producer_wait(batch->producer, SLICE_MS)) {
+		now_ms = clock_now_ms();
+		if (!hurried && atomic_load(batch->stop) && now_ms + CONFIRM_LAST_MS < until_ms)
+			until_ms = now_ms + CONFIRM_LAST_MS;
+		hurried = atomic_load(batch->stop);
+		if (now_ms >= until_ms)
+			return false;
 	}
-	if (refused > 0)
-		metric_add(dead->failures, 1);
-	if (r == 0 && judged > 0)
-		step_on(dead, death_of(rows, judged - 1), refused > 0);
-	metric_add(dead->produced, produced);
-	dead->used_ms = clock_now_ms();
-	return r;
+	return true;
 }
 
-static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
+static void send_row(struct dead_batch *batch, int row, enum dead_record_form form)
 {
-	struct dead_request request = {
-		.max_rows = MAIL_MOST,
-		.max_bytes = BATCH_BYTES,
-		.after = dead->place,
-		.without = dead->sent.items,
-		.without_count = dead->sent.count,
-	};
+	struct outgoing record;
 
-	if (dead->sent.count + MAIL_MOST > LIST_MOST)
-		return err_set(err, FAULT_DATABASE,
-			"%zu messages are produced and cannot be noted: their rows are locked",
-			dead->sent.count);
-	return dead_fetch(dead->db, &request, rows, err);
+	batch->source.row = row;
+	dead_record_write(&batch->source, form, &record);
+	producer_send(batch->producer, &record, &batch->fates[row]);
 }
 
-int dead_batch_send(struct dead_topic *dead, struct err *err)
+/* Brokers refuse a whole batch for one record of it. */
+static bool send_alone(struct dead_batch *batch, int row)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct err later = ERR_INIT;
 	bool known;
-	int r;
 
-	r = fetch(dead, &rows, err);
-	if (r != 0)
-		return r;
-	if (rows_count(rows) == 0)
-		return DEAD_BATCH_EMPTY;
-	dead->mail.producer = dead->producer;
-	dead->mail.count = rows_count(rows);
-	dead->mail.source = (struct letter_source){
-		.rows = rows,
-		.topic = dead->known->retry.dead_topic,
-		.group = consumer_conf_value(dead->known, "group.id", ""),
-	};
-	known = mail_run(&dead->mail);
-	r = judge(dead, rows, err);
-	if (!known)
-		dead_batch_drop_producer(dead); /* it would write fates for ever */
-	if (dead_batch_note(dead, r == 0 ? err : &later) < 0 && r == 0)
-		r = err->fault;
-	return r;
+	send_row(batch, row, DEAD_RECORD_WHOLE);
+	known = confirmed(batch);
+	if (!known || !dead_batch_is_refused(batch->fates[row]))
+		return known;
+	batch->cut[row] = true;
+	send_row(batch, row, DEAD_RECORD_BARE);
+	return confirmed(batch);
+}
+
+static bool is_settled(rd_kafka_resp_err_t fate)
+{
+	return fate == RD_KAFKA_RESP_ERR_NO_ERROR || dead_batch_is_refused(fate);
+}
+
+/* Until one goes wrong, or it takes too long: the others would wait as long, each of them. */
+static bool send_refused_alone(struct dead_batch *batch)
+{
+	int64_t until_ms = clock_now_ms() + ALONE_MS;
+	bool known = true;
+	bool well = true;
+
+	for (int row = 0; known && row < batch->count; row++) {
+		if (!dead_batch_is_refused(batch->fates[row]))
+			continue;
+		if (!well || atomic_load(batch->stop) || clock_now_ms() >= until_ms) {
+			batch->fates[row] = DEAD_BATCH_NOT_TRIED;
+			continue;
+		}
+		known = send_alone(batch, row);
+		well = is_settled(batch->fates[row]);
+	}
+	return known;
+}
+
+bool dead_batch_send(struct dead_batch *batch)
+{
+	bool known;
+
+	for (int row = 0; row < batch->count; row++) {
+		batch->cut[row] = false;
+		send_row(batch, row, DEAD_RECORD_WHOLE);
+	}
+	known = confirmed(batch);
+	return known && send_refused_alone(batch);
 }

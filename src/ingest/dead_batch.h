@@ -1,65 +1,33 @@
 /*
- * What the thread of the dead topic knows, and its dealings with the table and the producer: dead_topic.c decides when.
- * All of it belongs to that thread, but for the fields marked otherwise.
+ * A batch for the dead topic: sends it, waits for the brokers, and sorts what became of each record. Knows the rows and
+ * the producer, no tables and no pauses. One thread.
  */
 #ifndef INGEST_DEAD_BATCH_H
 #define INGEST_DEAD_BATCH_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/wake.h"
-#include "ingest/dead_topic.h"
-#include "ingest/limit.h"
-#include "ingest/mail.h"
-#include "store/dead.h"
+#include "ingest/dead_record.h"
 
-#define LIST_MOST 9000
+#define DEAD_BATCH_MOST      200 /* records of a batch */
 
-struct deaths {
-	struct death items[LIST_MOST];
-	size_t count;
+/* Refused in company, and there was no time to send it alone: it comes again with the next batch. */
+#define DEAD_BATCH_NOT_TRIED RD_KAFKA_RESP_ERR__RETRY
+
+struct dead_batch {
+	struct producer *producer;
+	const atomic_bool *stop;          /* then the waits are short */
+	struct dead_record_source source; /* `row` is used by dead_batch_send() */
+	int count;                        /* rows, DEAD_BATCH_MOST at most */
+	/* Filled by dead_batch_send(): */
+	rd_kafka_resp_err_t fates[DEAD_BATCH_MOST];
+	bool cut[DEAD_BATCH_MOST]; /* went without its value */
 };
 
-struct dead_topic {
-	struct dead_topic_options options;
-	const struct config *_Atomic config; /* any thread: the one in force */
-	const struct config *known;          /* of the last round */
-	struct db *db;                       /* NULL = there is no topic */
-	pthread_mutex_t db_lock;   /* while another thread interrupts it, or it comes or goes */
-	struct producer *producer; /* NULL = none; the topic was seen by it */
-	int64_t used_ms;           /* it, last */
-	struct wake wake;
-	pthread_t thread;
-	bool started;
-	bool elected;
-	atomic_bool stop;
-	atomic_bool ended;
-	struct deaths sent; /* confirmed, and not noted yet */
-	struct death place; /* up to here all was sent or refused; seq 0: nothing was refused */
-	int64_t refused_ms; /* the first one of this pass was */
-	int64_t again_ms;   /* when the next pass begins; 0 = this one has not come to its end */
-	struct dead_waiting waiting; /* in the table, when looked at last */
-	int64_t pause_ms;            /* 0 = the last round went well */
-	struct mail mail;
-	struct limit fault_limit;
-	struct limit refused_limit;
-	struct limit cut_limit;
-	struct metric *waiting_gauge;
-	struct metric *produced;
-	struct metric *failures;
-};
-
-/* Makes a producer that has seen the topic. Asks for a few seconds. */
-int dead_batch_ready(struct dead_topic *dead, struct err *err);
-void dead_batch_drop_producer(struct dead_topic *dead);
-/* Forgets what was refused: the next batch begins with the first one. */
-void dead_batch_begin_anew(struct dead_topic *dead);
-/* Notes what is sent and not noted yet. */
-int dead_batch_note(struct dead_topic *dead, struct err *err);
-/* Sends the next messages and notes those that were confirmed. DEAD_BATCH_EMPTY: there is none to send now. A fault:
- * some, or all, are still to be sent. */
-enum { DEAD_BATCH_EMPTY = 1 };
-int dead_batch_send(struct dead_topic *dead, struct err *err);
+/* Sends every row. What the topic refuses in company is sent again alone, and then without its value. False: not all
+ * fates are known (__IN_PROGRESS); the producer has to go before `mail` does. */
+bool dead_batch_send(struct dead_batch *batch);
+/* The record is the reason, not the brokers: another one may do better. */
+bool dead_batch_is_refused(rd_kafka_resp_err_t fate);
 
 #endif

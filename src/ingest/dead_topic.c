@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ingest/dead_batch.h"
+#include "ingest/dead_rounds.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
@@ -79,7 +79,7 @@ static int look(struct dead_topic *dead, struct err *err)
 	if (r == 0)
 		r = db_open(dead->db, err);
 	if (r == 0)
-		r = dead_batch_note(dead, err);
+		r = dead_rounds_note(dead, err);
 	if (r == 0)
 		r = dead_count(dead->db, COUNT_CAP, &dead->place, &dead->waiting, err);
 	if (r == 0)
@@ -124,7 +124,7 @@ static void rest(struct dead_topic *dead)
 		dead->again_ms =
 			now_ms + (pause_ms > REFUSED_LEAST_MS ? pause_ms : REFUSED_LEAST_MS);
 	else if (now_ms >= dead->again_ms)
-		dead_batch_begin_anew(dead);
+		dead_rounds_begin_anew(dead);
 }
 
 static int go_round(struct dead_topic *dead, struct err *err)
@@ -135,15 +135,15 @@ static int go_round(struct dead_topic *dead, struct err *err)
 		return r;
 	if (!more_waits(dead)) {
 		rest(dead);
-		return DEAD_BATCH_EMPTY;
+		return DEAD_ROUND_EMPTY;
 	}
 	r = dead_elect(dead->db, dead->options.instance, err);
 	if (r != 0)
-		return r == DEAD_ANOTHERS ? DEAD_BATCH_EMPTY : r;
+		return r == DEAD_ANOTHERS ? DEAD_ROUND_EMPTY : r;
 	dead->elected = true;
 	if (dead->producer == NULL)
-		r = dead_batch_ready(dead, err);
-	return r != 0 || is_stopping(dead) ? r : dead_batch_send(dead, err);
+		r = dead_rounds_ready(dead, err);
+	return r != 0 || is_stopping(dead) ? r : dead_rounds_send(dead, err);
 }
 
 static int64_t on_fault(struct dead_topic *dead, const struct err *err)
@@ -163,8 +163,8 @@ static int64_t on_fault(struct dead_topic *dead, const struct err *err)
 		metric_add(dead->failures, 1);
 		resign(dead);
 	}
-	dead_batch_drop_producer(dead);
-	if (limit_pass(&dead->fault_limit, clock_now_ms(), &held))
+	dead_rounds_drop_producer(dead);
+	if (fault_log_limit_pass(&dead->fault_limit, clock_now_ms(), &held))
 		log_warn("dead_topic_failed", LOG_STR("topic", dead->known->retry.dead_topic),
 			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
 			LOG_INT("waiting", dead->waiting.all),
@@ -191,8 +191,8 @@ static void take_config(struct dead_topic *dead)
 
 	if (config == dead->known)
 		return;
-	dead_batch_drop_producer(dead);
-	dead_batch_begin_anew(dead);
+	dead_rounds_drop_producer(dead);
+	dead_rounds_begin_anew(dead);
 	dead->pause_ms = 0;
 	dead->known = config;
 }
@@ -218,7 +218,7 @@ static int64_t round_of(struct dead_topic *dead)
 		return 0;
 	}
 	if (dead->producer != NULL && clock_now_ms() - dead->used_ms > PRODUCER_KEEP_MS)
-		dead_batch_drop_producer(dead);
+		dead_rounds_drop_producer(dead);
 	return IDLE_MS;
 }
 
@@ -233,7 +233,7 @@ static void *run(void *arg)
 		if (pause > 0 && !is_stopping(dead))
 			(void)wake_wait(&dead->wake, pause);
 	}
-	dead_batch_drop_producer(dead);
+	dead_rounds_drop_producer(dead);
 	resign(dead);
 	atomic_store(&dead->ended, true);
 	return NULL;
@@ -247,10 +247,10 @@ static int make(struct dead_topic *dead, struct err *err)
 
 	(void)pthread_mutex_init(&dead->db_lock, NULL);
 	dead->wake = (struct wake)WAKE_INIT;
-	dead->fault_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->cut_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->refused_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->mail.stop = &dead->stop;
+	dead->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->cut_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->refused_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->batch.stop = &dead->stop;
 	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
 	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
 	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
@@ -316,7 +316,7 @@ void dead_topic_free(struct dead_topic *dead)
 {
 	if (dead == NULL)
 		return;
-	dead_batch_drop_producer(dead);
+	dead_rounds_drop_producer(dead);
 	db_free(dead->db);
 	(void)pthread_mutex_destroy(&dead->db_lock);
 	wake_fini(&dead->wake);

@@ -8,18 +8,18 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "ingest/acquire.h"
 #include "ingest/adoption.h"
 #include "ingest/brokers.h"
 #include "ingest/collect.h"
-#include "ingest/membership.h"
+#include "ingest/db_outage.h"
+#include "ingest/group_membership.h"
+#include "ingest/handover_queue.h"
 #include "ingest/offsets.h"
-#include "ingest/outage.h"
-#include "ingest/outbox.h"
 #include "ingest/ownership.h"
 #include "ingest/retention.h"
 #include "ingest/state.h"
-#include "ingest/storing.h"
-#include "ingest/taking.h"
+#include "ingest/store_batch.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
@@ -54,7 +54,7 @@ static void on_fatal(void *arg, const struct err *err)
 
 static void on_committing(void *arg)
 {
-	passage_begin(((const struct ingest *)arg)->options.passage);
+	commit_handover_begin(((const struct ingest *)arg)->options.commit_handover);
 }
 
 /* --- Making it ------------------------------------------------------------------------------------ */
@@ -96,12 +96,12 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		.fatal = on_fatal,
 		.arg = ingest,
 	};
-	ingest->place_limit = (struct limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	ingest->place_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
 	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
-	outbox_init(&ingest->outbox);
-	STAILQ_INIT(&ingest->takings);
+	handover_queue_init(&ingest->handovers);
+	STAILQ_INIT(&ingest->acquisitions);
 	ingest->outage.down = true;
 	ingest->holds = HOLD_DATABASE;
 	(void)pthread_mutex_init(&ingest->end_lock, NULL);
@@ -145,9 +145,9 @@ void ingest_free(struct ingest *ingest)
 	batch_fini(&ingest->flight.batch);
 	batch_fini(&ingest->landed.batch);
 	batch_fini(&ingest->rest);
-	taking_drop_all(ingest);
+	acquire_drop_all(ingest);
 	partitions_fini(&ingest->partitions);
-	outbox_fini(&ingest->outbox);
+	handover_queue_fini(&ingest->handovers);
 	lane_set_fini(&ingest->parked);
 	free(ingest->places.messages);
 	free(ingest->places.indexes);
@@ -162,7 +162,7 @@ void ingest_free(struct ingest *ingest)
 static void backpressure(struct ingest *ingest)
 {
 	int64_t most = ingest->options.config->ingest.max_pending;
-	int64_t pending = gate_pending(ingest->options.gate);
+	int64_t pending = admission_pending(ingest->options.admission);
 	bool held = (ingest->holds & HOLD_PENDING) != 0;
 
 	if (!held && pending > most) {
@@ -177,14 +177,14 @@ static void backpressure(struct ingest *ingest)
 
 static bool may_store(const struct ingest *ingest)
 {
-	return storing_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&
-	       outbox_is_empty(ingest);
+	return store_batch_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&
+	       handover_queue_is_empty(ingest);
 }
 
 static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
 {
-	if (!storing_has_work(ingest))
-		return began_us + (taking_goes_on(ingest) ? TAKING_POLL_US : IDLE_POLL_US);
+	if (!store_batch_has_work(ingest))
+		return began_us + (acquire_is_under_way(ingest) ? TAKING_POLL_US : IDLE_POLL_US);
 	if (!may_store(ingest))
 		return began_us + BLOCKED_POLL_US;
 	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;
@@ -230,9 +230,9 @@ static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 	rd_kafka_message_destroy(record);
 }
 
-static bool wants_company(const struct ingest *ingest)
+static bool needs_others(const struct ingest *ingest)
 {
-	return refusals_want_company(&ingest->refusals, ingest->batch.row_count);
+	return refused_batches_need_others(&ingest->refused, ingest->batch.row_count);
 }
 
 /* How long to wait for one more record. A batch that may be stored waits a part of its time for each: who
@@ -242,7 +242,7 @@ static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t
 	int64_t until_us = collect_until(ingest, began_us);
 	int64_t gap_us = ingest->options.config->ingest.batch_wait * 1000 / GAPS;
 
-	return may_store(ingest) && !wants_company(ingest) && now_us + gap_us < until_us
+	return may_store(ingest) && !needs_others(ingest) && now_us + gap_us < until_us
 		       ? now_us + gap_us
 		       : until_us;
 }
@@ -259,7 +259,7 @@ static void collect(struct ingest *ingest)
 	do {
 		record = consumer_poll(
 			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
-		ingest->alone = record == NULL && may_store(ingest) && !wants_company(ingest);
+		ingest->alone = record == NULL && may_store(ingest) && !needs_others(ingest);
 		if (record != NULL)
 			collect_one(ingest, record);
 		now_us = clock_now_us();
@@ -276,7 +276,7 @@ static void collect_ahead(struct ingest *ingest)
 
 	ingest->changed = false;
 	while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
-		if (++count % AHEAD_LOOK == 0 && !storing_is_waiting(ingest))
+		if (++count % AHEAD_LOOK == 0 && !store_batch_is_waiting(ingest))
 			break;
 		record = consumer_poll(ingest->consumer, 0);
 		if (record == NULL)
@@ -289,24 +289,24 @@ static void collect_ahead(struct ingest *ingest)
 static bool may_go_on(const struct ingest *ingest)
 {
 	return collect_is_full(ingest) && !ingest->changed && !is_stopping(ingest) &&
-	       ingest->holds == 0 && storing_may_follow(ingest);
+	       ingest->holds == 0 && store_batch_may_follow(ingest);
 }
 
 /* A batch; while the log holds more, and for a moment only, one behind the other. */
 static void store(struct ingest *ingest)
 {
 	int64_t until_ms = clock_now_ms() + FOLLOW_MS;
-	bool flying = storing_start(ingest);
+	bool flying = store_batch_start(ingest);
 
 	while (flying) {
-		if (storing_may_go_ahead(ingest))
+		if (store_batch_may_go_ahead(ingest))
 			collect_ahead(ingest);
 		if (!ingest->flying || clock_now_ms() >= until_ms || !may_go_on(ingest))
 			break;
-		flying = storing_follow(ingest);
-		outbox_hand_over(ingest);
+		flying = store_batch_follow(ingest);
+		handover_queue_hand_over(ingest);
 	}
-	storing_finish(ingest);
+	store_batch_finish(ingest);
 }
 
 static bool is_due(const struct ingest *ingest)
@@ -324,7 +324,7 @@ static void look_around(struct ingest *ingest)
 	metric_set(ingest->paused,
 		(double)(partitions_number(&ingest->partitions, partition_is_assigned) -
 			 partitions_number(&ingest->partitions, partition_is_flowing)));
-	if (!storing_has_work(ingest) && !ingest->outage.down)
+	if (!store_batch_has_work(ingest) && !ingest->outage.down)
 		atomic_store(&health->stored_ms, now_ms);
 	if (now_ms < ingest->look_at_ms)
 		return;
@@ -340,26 +340,26 @@ static void peek(struct ingest *ingest)
 	int64_t now_ms = clock_now_ms();
 
 	if (now_ms < ingest->peek_at_ms || ingest->outage.down || is_halted(ingest) ||
-		storing_has_work(ingest))
+		store_batch_has_work(ingest))
 		return;
 	ingest->peek_at_ms = now_ms + PEEK_EVERY_MS;
 	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
-		outage_peek(ingest);
+		db_outage_peek(ingest);
 }
 
 static void go_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
-	membership_step(ingest);
-	outage_step(ingest);
+	group_membership_step(ingest);
+	db_outage_step(ingest);
 	ownership_step(ingest);
 	backpressure(ingest);
 	ownership_flow(ingest);
 	collect(ingest);
-	outbox_hand_over(ingest);
+	handover_queue_hand_over(ingest);
 	if (is_due(ingest))
 		store(ingest);
-	outbox_hand_over(ingest);
+	handover_queue_hand_over(ingest);
 	offsets_step(ingest);
 	peek(ingest);
 	look_around(ingest);
@@ -371,10 +371,10 @@ static void go_round(struct ingest *ingest)
  * partitions back. */
 static void finish(struct ingest *ingest)
 {
-	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
-	if (may_store(ingest) && storing_start(ingest))
-		storing_finish(ingest);
-	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
+	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
+	if (may_store(ingest) && store_batch_start(ingest))
+		store_batch_finish(ingest);
+	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
 	ingest_hold(ingest, HOLD_OUTBOX);
 	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
 	ingest->closing = true;
@@ -382,7 +382,7 @@ static void finish(struct ingest *ingest)
 	consumer_close(ingest->consumer);
 	FAULT_POINT("after_leave_group");
 	adoption_end(ingest);
-	(void)outbox_push(ingest, FINAL_HANDOVER_MS);
+	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
 	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */
 	ingest->consumer = NULL;
 	db_close(ingest->db);

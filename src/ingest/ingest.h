@@ -13,9 +13,9 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "config/config.h"
-#include "model/gate.h"
+#include "model/admission.h"
+#include "model/commit_handover.h"
 #include "model/health.h"
-#include "model/passage.h"
 #include "model/supervision.h"
 
 struct ingest;
@@ -24,10 +24,10 @@ struct trace;
 /* Everything is kept and must outlive the ingest. */
 struct ingest_options {
 	const struct config *config;
-	struct gate *gate;
-	struct passage *passage;    /* of what is committed and not in the queue yet */
-	struct queue *out;          /* struct handover *, taken by dispatch */
-	struct wake *dispatch_wake; /* poked after each handover */
+	struct admission *admission;
+	struct commit_handover *commit_handover; /* of what is committed and not in the queue yet */
+	struct queue *out;                       /* struct handover *, taken by dispatch */
+	struct wake *dispatch_wake;              /* poked after each handover */
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;

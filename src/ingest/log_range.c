@@ -1,6 +1,6 @@
 #include "ingest/log_range.h"
 
-#include "ingest/ask.h"
+#include "ingest/broker_query.h"
 #include "ingest/probe.h"
 
 struct lists {
@@ -39,10 +39,10 @@ static int read_one(
 static int ask(rd_kafka_t *kafka, struct lists *lists, int64_t time_ms, struct log_range *out,
 	struct err *err)
 {
-	int r = ask_bounds(kafka, lists->begin, lists->end, err);
+	int r = broker_query_bounds(kafka, lists->begin, lists->end, err);
 
 	if (r == 0 && time_ms >= 0)
-		r = ask_time(kafka, lists->at, time_ms, err);
+		r = broker_query_time(kafka, lists->at, time_ms, err);
 	if (r == 0)
 		r = read_one(lists->begin, 0, &out->begin, err);
 	if (r == 0)

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "ingest/ask.h"
+#include "ingest/broker_query.h"
 #include "model/meters.h"
 
 #define COMMIT_EVERY_MS 200
@@ -86,8 +86,8 @@ void offsets_commit_some(
 		return;
 	list = stored_of(ingest, only == NULL ? all : only);
 	FAULT_POINT("before_last_offset_commit");
-	if (list->cnt > 0 &&
-		ask_commit(consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
+	if (list->cnt > 0 && broker_commit_offsets(
+				     consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
 		log_warn("offsets_not_committed", LOG_STR("error", err.text),
 			LOG_STR("next", "the database has them: nothing is stored twice"));
 	rd_kafka_topic_partition_list_destroy(list);
@@ -140,7 +140,7 @@ static void show_standing(struct ingest *ingest)
 	if (list == NULL)
 		return;
 	ingest->ends_at_ms = now_ms + ENDS_EVERY_MS;
-	if (ask_ends(consumer_handle(ingest->consumer), list, ENDS_WAIT_MS, NULL) == 0) {
+	if (broker_query_ends(consumer_handle(ingest->consumer), list, ENDS_WAIT_MS, NULL) == 0) {
 		for (int i = 0; i < list->cnt; i++) {
 			const rd_kafka_topic_partition_t *place = &list->elems[i];
 
@@ -161,8 +161,8 @@ void offsets_show_lag(struct ingest *ingest)
 
 		if (partition->state == PARTITION_READING && partition->flowing)
 			show_lag(ingest, partition,
-				ask_high(consumer_handle(ingest->consumer), partition->topic,
-					partition->partition));
+				broker_query_high(consumer_handle(ingest->consumer),
+					partition->topic, partition->partition));
 	}
 	show_standing(ingest);
 }

@@ -6,15 +6,15 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "ingest/acquire.h"
 #include "ingest/adoption.h"
-#include "ingest/ask.h"
+#include "ingest/broker_query.h"
 #include "ingest/collect.h"
+#include "ingest/db_outage.h"
+#include "ingest/handover_queue.h"
 #include "ingest/offsets.h"
-#include "ingest/outage.h"
-#include "ingest/outbox.h"
-#include "ingest/place.h"
-#include "ingest/storing.h"
-#include "ingest/taking.h"
+#include "ingest/start_offset.h"
+#include "ingest/store_batch.h"
 
 #define REVOKE_COMMIT_MS 2000
 #define CLUSTER_ID_MS    1000
@@ -59,8 +59,8 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	partition_reset(partition, state);
 	if (!told)
 		return;
-	gate_revoke(ingest->options.gate, partition->index);
-	outbox_revoke(ingest, partition->index);
+	admission_revoke(ingest->options.admission, partition->index);
+	handover_queue_revoke(ingest, partition->index);
 }
 
 /* The brokers do not hear from us, or we do not hear from them. As long as the row in the table is ours
@@ -129,8 +129,8 @@ void ownership_moved(
 
 static int prepare(struct ingest *ingest, struct partition *partition, struct err *err)
 {
-	int index =
-		gate_partition(ingest->options.gate, partition->topic, partition->partition, err);
+	int index = admission_partition(
+		ingest->options.admission, partition->topic, partition->partition, err);
 
 	if (index < 0)
 		return index;
@@ -171,7 +171,7 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 {
 	struct ingest *ingest = arg;
 
-	storing_finish(ingest);
+	store_batch_finish(ingest);
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
@@ -207,14 +207,14 @@ static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_l
 	}
 	FAULT_POINT("before_release");
 	if (count > 0 && inbox_release(ingest->inbox, refs, count, &err) < 0)
-		outage_begin(ingest, &err);
+		db_outage_begin(ingest, &err);
 }
 
 void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost)
 {
 	struct ingest *ingest = arg;
 
-	storing_finish(ingest);
+	store_batch_finish(ingest);
 	if (!lost) {
 		if (!ingest->closing) /* has just been done for all, or has just failed */
 			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
@@ -246,12 +246,12 @@ static bool bind_schema(struct ingest *ingest)
 		return true;
 	if (clock_now_ms() < ingest->bind_at_ms)
 		return false;
-	cluster = ask_cluster_id(consumer_handle(ingest->consumer), CLUSTER_ID_MS);
+	cluster = broker_query_cluster_id(consumer_handle(ingest->consumer), CLUSTER_ID_MS);
 	ingest->bind_at_ms = clock_now_ms() + RETRY_MS;
 	if (cluster == NULL)
 		return false;
 	if (inbox_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
-		outage_begin(ingest, &err);
+		db_outage_begin(ingest, &err);
 		return false;
 	}
 	ingest->bound = true;
@@ -266,9 +266,9 @@ void ownership_step(struct ingest *ingest)
 		ingest_fenced(ingest);
 		return;
 	}
-	taking_step(ingest);
+	acquire_step(ingest);
 	if (!ingest->outage.down)
-		place_step(ingest);
+		start_offset_step(ingest);
 	if (!ingest->outage.down)
 		adoption_step(ingest);
 }
@@ -320,7 +320,7 @@ static bool is_in(rd_kafka_topic_partition_list_t *list, const struct partition 
 
 void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only)
 {
-	storing_finish(ingest);
+	store_batch_finish(ingest);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 

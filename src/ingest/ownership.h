@@ -1,6 +1,6 @@
 /*
  * Which partitions are ours, and where each is read on from: assignment by Kafka, the row in
- * inbox_offsets, the decision of position.h, and the flow. The ingest thread.
+ * inbox_offsets, the decision of start_offset_policy.h, and the flow. The ingest thread.
  */
 #ifndef INGEST_OWNERSHIP_H
 #define INGEST_OWNERSHIP_H

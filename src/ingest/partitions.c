@@ -219,7 +219,7 @@ bool partition_is_ours(const struct partition *partition)
 
 bool partition_is_being_taken(const struct partition *partition)
 {
-	return partition->taking != 0;
+	return partition->acquisition != 0;
 }
 
 bool partition_is_adopted(const struct partition *partition)

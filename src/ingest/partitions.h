@@ -23,7 +23,7 @@
 
 #include "base/metrics.h"
 #include "config/config.h"
-#include "model/gate.h"
+#include "model/admission.h"
 #include "model/identity.h"
 #include "model/partition_index.h"
 #include "store/inbox.h"
@@ -47,7 +47,7 @@ struct partition {
 	bool due;               /* to be tried in this round */
 	int64_t unwanted_at_ms; /* ADOPTED: since when no handler wants it; 0 = one does */
 	/* ASSIGNED, or to be ADOPTED: its row is ours, and this taking looks for what others hold of it; 0 = none does. */
-	uint64_t taking;
+	uint64_t acquisition;
 
 	/* The row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */

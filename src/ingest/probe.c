@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/plural.h"
-#include "ingest/ask.h"
+#include "ingest/broker_query.h"
 #include "ingest/consumer_conf.h"
 
 /* Brokers that are there have answered by then, most of them. Those that were all tried in vain until then are not
@@ -47,7 +47,7 @@ int probe_open(struct probe *probe, const struct config *config, bool eof, struc
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
-	trust_listen(conf);
+	tls_errors_listen(conf);
 	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words,
 		    sizeof(words)) == RD_KAFKA_CONF_OK)
 		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
@@ -80,7 +80,7 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 	const char *advice;
 
 	hear(probe);
-	advice = trust_advice(&probe->trust, probe->last_code, probe->last_error);
+	advice = tls_errors_advice(&probe->trust, probe->last_code, probe->last_error);
 	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
 		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
 		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
@@ -103,12 +103,12 @@ rd_kafka_resp_err_t probe_metadata(
 
 char *probe_cluster_id(struct probe *probe)
 {
-	char *id = ask_cluster_id(probe->kafka, SOON_MS);
+	char *id = broker_query_cluster_id(probe->kafka, SOON_MS);
 
 	if (id != NULL)
 		return id;
 	hear(probe);
-	return probe->all_down ? NULL : ask_cluster_id(probe->kafka, LATE_MS);
+	return probe->all_down ? NULL : broker_query_cluster_id(probe->kafka, LATE_MS);
 }
 
 static int check_topic(const char *topic, int64_t partition, int32_t partitions,

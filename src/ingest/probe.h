@@ -10,10 +10,10 @@
 
 #include "base/err.h"
 #include "config/config.h"
-#include "ingest/trust.h"
+#include "ingest/tls_errors.h"
 
 struct probe {
-	struct trust trust; /* first: see trust_listen() */
+	struct tls_errors trust; /* first: see tls_errors_listen() */
 	rd_kafka_t *kafka;
 	const struct config *config; /* borrowed, until probe_close() */
 	bool all_down;               /* each of them was tried, and none was reached */

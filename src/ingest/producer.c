@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
-#include "ingest/trust.h"
+#include "ingest/tls_errors.h"
 
 #define ANSWER_MS      1000
 #define WORDS_BYTES    512
@@ -16,7 +16,7 @@
 #define SYSLOG_WARNING 4
 
 struct producer {
-	struct trust trust; /* first: see trust_listen() */
+	struct tls_errors trust; /* first: see tls_errors_listen() */
 	rd_kafka_t *kafka;
 	size_t open; /* records without a fate */
 	char last_words[WORDS_BYTES];
@@ -36,7 +36,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 {
 	struct producer *producer = opaque;
 
-	const char *advice = trust_advice(&producer->trust, (rd_kafka_resp_err_t)code, reason);
+	const char *advice = tls_errors_advice(&producer->trust, (rd_kafka_resp_err_t)code, reason);
 
 	(void)kafka;
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->last_words[0] != '\0')
@@ -76,7 +76,7 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-	trust_listen(conf);
+	tls_errors_listen(conf);
 	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
 	if (producer->kafka == NULL) {
 		rd_kafka_conf_destroy(conf);

@@ -4,8 +4,8 @@
  *
  * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
  * sent but those that end the outage; only rows of the flight, or of one that has landed, carry budget of the
- * gate; while it is on its way nothing happens but collecting the next batch: whoever wants anything else of
- * partitions, batches or the database calls storing_finish() first.
+ * admission; while it is on its way nothing happens but collecting the next batch: whoever wants anything else of
+ * partitions, batches or the database calls store_batch_finish() first.
  */
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
@@ -15,10 +15,10 @@
 
 #include "base/digest.h"
 #include "ingest/consumer.h"
+#include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
-#include "ingest/limit.h"
 #include "ingest/partitions.h"
-#include "ingest/refusals.h"
+#include "ingest/refused_batches.h"
 #include "model/batch.h"
 #include "model/handover.h"
 #include "model/identity.h"
@@ -54,11 +54,11 @@ struct collector {
 };
 
 /* What dispatch has not taken yet, oldest first. */
-struct outbox {
+struct handover_queue {
 	STAILQ_HEAD(, handover) waiting;
 };
 
-/* Arrays for gate_place(). */
+/* Arrays for admission_place(). */
 struct places {
 	struct message **messages;
 	size_t *indexes;
@@ -75,9 +75,9 @@ struct flight {
 	int64_t began_us;
 };
 
-/* See taking.h. */
-struct taking;
-STAILQ_HEAD(taking_list, taking);
+/* See acquire.h. */
+struct acquisition;
+STAILQ_HEAD(acquisition_list, acquisition);
 
 struct ingest {
 	struct ingest_options options;
@@ -87,21 +87,22 @@ struct ingest {
 	struct db *db;
 	struct inbox *inbox;
 	struct partitions partitions;
-	struct taking_list takings; /* under way; each has a slice of time in turn */
-	uint64_t takings_begun;
+	struct acquisition_list acquisitions; /* under way; each has a slice of time in turn */
+	uint64_t acquisitions_begun;
 	struct collector collector;
 	struct batch batch;
 	int64_t batch_since_us; /* when its first record came */
-	struct flight flight;   /* sent; empty outside of storing_start() … storing_finish() */
-	bool flying;            /* its end is not known */
-	struct flight landed;   /* its COMMIT is on the way; empty outside of storing_follow() */
-	struct batch rest;      /* what the flight leaves for the next; empty outside of it */
-	struct refusals refusals;
+	struct flight
+		flight; /* sent; empty outside of store_batch_start() … store_batch_finish() */
+	bool flying;    /* its end is not known */
+	struct flight landed; /* its COMMIT is on the way; empty outside of store_batch_follow() */
+	struct batch rest;    /* what the flight leaves for the next; empty outside of it */
+	struct refused_batches refused;
 	size_t part_most; /* rows to be stored at a time after a failure; 0 = no limit */
 	struct places places;
 	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
 	struct lane_set parked;
-	struct outbox outbox;
+	struct handover_queue handovers;
 	struct outage outage;
 	unsigned holds;
 	unsigned resets_seen;
@@ -121,7 +122,7 @@ struct ingest {
 	int64_t ends_at_ms; /* of partitions that are paused */
 	bool broker_doubted;
 	int unanswered; /* questions to brokers, in a row */
-	struct limit place_limit;
+	struct fault_log_limit place_limit;
 	struct metric *batch_seconds;
 	struct metric *paused;
 	struct metric *reconnects;

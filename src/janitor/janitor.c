@@ -171,7 +171,7 @@ static int64_t on_fault(struct janitor *janitor, const struct err *err)
 
 	if (is_stopping(janitor))
 		return 0;
-	if (db_error_kind(err) == TROUBLE_SLOW)
+	if (db_error_kind(err) == PG_ERROR_SLOW)
 		janitor->batch_rows = (int)within(janitor->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
 	janitor->fault_delay_ms =
 		within(janitor->fault_delay_ms * 2, FAULT_LEAST_MS, FAULT_MOST_MS);

@@ -30,7 +30,7 @@ void batch_clear(struct batch *batch)
 		message_free(batch->rejects[i].message);
 	batch->row_count = 0;
 	batch->reject_count = 0;
-	batch->move_count = 0;
+	batch->update_count = 0;
 	batch->bytes = 0;
 }
 
@@ -79,21 +79,21 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 	return 0;
 }
 
-struct batch_move *batch_move(struct batch *batch, const char *topic, int32_t partition)
+struct watermark_update *watermark_update(struct batch *batch, const char *topic, int32_t partition)
 {
-	struct batch_move *moves;
+	struct watermark_update *moves;
 
-	for (size_t i = 0; i < batch->move_count; i++) {
+	for (size_t i = 0; i < batch->update_count; i++) {
 		if (batch->moves[i].partition == partition &&
 			strcmp(batch->moves[i].topic, topic) == 0)
 			return &batch->moves[i];
 	}
-	moves = grown(batch->moves, batch->move_count, &batch->move_room, sizeof(*moves));
+	moves = grown(batch->moves, batch->update_count, &batch->move_room, sizeof(*moves));
 	if (moves == NULL)
 		return NULL;
 	batch->moves = moves;
-	moves += batch->move_count++;
-	*moves = (struct batch_move){ .topic = topic, .partition = partition };
+	moves += batch->update_count++;
+	*moves = (struct watermark_update){ .topic = topic, .partition = partition };
 	return moves;
 }
 
@@ -163,12 +163,12 @@ static void drop_move(struct batch *batch, const char *topic, int32_t partition)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < batch->move_count; i++) {
+	for (size_t i = 0; i < batch->update_count; i++) {
 		if (batch->moves[i].partition != partition ||
 			strcmp(batch->moves[i].topic, topic) != 0)
 			batch->moves[kept++] = batch->moves[i];
 	}
-	batch->move_count = kept;
+	batch->update_count = kept;
 }
 
 void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset)

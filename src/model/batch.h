@@ -7,7 +7,7 @@
 #define MODEL_BATCH_H
 
 #include "base/err.h"
-#include "model/gate.h"
+#include "model/admission.h"
 #include "model/log_digest.h"
 #include "model/message.h"
 
@@ -36,7 +36,7 @@ struct batch_reject {
 };
 
 /* One partition's watermark move (rule R1). */
-struct batch_move {
+struct watermark_update {
 	const char *topic;
 	int32_t partition;
 	int64_t epoch;
@@ -55,8 +55,8 @@ struct batch {
 	struct batch_reject *rejects;
 	size_t reject_count;
 	size_t reject_room;
-	struct batch_move *moves;
-	size_t move_count;
+	struct watermark_update *moves;
+	size_t update_count;
 	size_t move_room;
 	size_t bytes; /* memory of messages and rejects */
 };
@@ -76,7 +76,8 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 void batch_drop_refused(struct batch *batch);
 /* The move of this partition, made when new (all fields but topic and partition zero). NULL: no
  * memory. `topic` is borrowed for the life of the batch. */
-struct batch_move *batch_move(struct batch *batch, const char *topic, int32_t partition);
+struct watermark_update *watermark_update(
+	struct batch *batch, const char *topic, int32_t partition);
 /* Drops what one partition has below `offset`: it was stored after all. */
 void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset);
 /* Drops everything of one partition: it was revoked before it could be stored. */

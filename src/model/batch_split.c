@@ -5,10 +5,10 @@
 
 #include "model/batch.h"
 
-static const struct batch_move *find_move(
+static const struct watermark_update *find_move(
 	const struct batch *batch, const char *topic, int32_t partition)
 {
-	for (size_t i = 0; i < batch->move_count; i++) {
+	for (size_t i = 0; i < batch->update_count; i++) {
 		if (batch->moves[i].partition == partition &&
 			strcmp(batch->moves[i].topic, topic) == 0)
 			return &batch->moves[i];
@@ -18,7 +18,7 @@ static const struct batch_move *find_move(
 
 int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition)
 {
-	const struct batch_move *move = find_move(rest, topic, partition);
+	const struct watermark_update *move = find_move(rest, topic, partition);
 
 	return move == NULL ? -1 : move->next;
 }
@@ -26,7 +26,7 @@ int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition
 static int note_cut(struct batch *rest, const struct message *message, struct err *err)
 {
 	bool known = find_move(rest, message->topic, message->partition) != NULL;
-	struct batch_move *move = batch_move(rest, message->topic, message->partition);
+	struct watermark_update *move = watermark_update(rest, message->topic, message->partition);
 
 	if (move == NULL)
 		return err_memory(err);
@@ -118,7 +118,7 @@ int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err
 	if (r == 0)
 		r = note_cuts(batch, most, rest, err);
 	if (r != 0) {
-		rest->move_count = 0;
+		rest->update_count = 0;
 		return r;
 	}
 	move_rows(batch, rest);
@@ -140,7 +140,7 @@ int batch_join(struct batch *batch, struct batch *rest, struct err *err)
 	batch->bytes += rest->bytes;
 	rest->row_count = 0;
 	rest->reject_count = 0;
-	rest->move_count = 0;
+	rest->update_count = 0;
 	rest->bytes = 0;
 	return 0;
 }

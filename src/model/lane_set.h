@@ -1,5 +1,5 @@
 /*
- * A small set of lanes: pairs of a partition (index in the gate) and a key hash. For one batch: filled,
+ * A small set of lanes: pairs of a partition (index in the admission) and a key hash. For one batch: filled,
  * asked, cleared. Pure. One thread.
  */
 #ifndef MODEL_LANE_SET_H

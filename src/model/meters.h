@@ -30,7 +30,7 @@ enum meter {
 	METER_PARTITIONS_PAUSED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
-	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/trouble.h */
+	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/pg_error_class.h */
 	METER_PG_RECONNECTS,
 	METER_SET_ASIDE, /* {operation} */
 	METER_PURGED,
@@ -42,7 +42,7 @@ enum meter {
 	METER_OTLP_DROPPED,
 	METER_OTLP_FAILURES,
 	METER_OLDEST_XMIN,    /* seconds */
-	METER_PG_CONNECTIONS, /* {state}: see store/census.h */
+	METER_PG_CONNECTIONS, /* {state}: see store/connection_gauge.h */
 	METER_READY,          /* {check}: see admin/http_health.h */
 	METER_BUILD_INFO,     /* {version} */
 	METER_INGEST_BATCH,   /* histograms, seconds */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/trouble.h"
+#include "store/pg_error_class.h"
 
 #define MISTAKE      "F0000"
 #define ATTEMPT      "connection to server"
@@ -191,7 +191,7 @@ void connect_state(const char *words, char state[6])
 			continue; /* its last attempt counts */
 		memcpy(state, one, sizeof(one));
 		/* One host that is away may come back, whatever the others say. */
-		if (trouble_of(one) != TROUBLE_REFUSED)
+		if (pg_error_class_of(one) != PG_ERROR_REFUSED)
 			return;
 	}
 }

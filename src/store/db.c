@@ -7,8 +7,8 @@
 
 #include "base/faultpoint.h"
 #include "queries.h"
-#include "store/census.h"
-#include "store/link.h"
+#include "store/connection_gauge.h"
+#include "store/pipeline.h"
 #include "store/statements.h"
 
 /* The client waits longer than the server lets a statement run: then the server's own words come. */
@@ -19,9 +19,9 @@
 #define BEGIN       "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 struct db {
-	struct link *link;
+	struct pipeline *pipeline;
 	struct statements *statements;
-	struct census census;
+	struct connection_gauge gauge;
 	char *schema;
 	char settings[512]; /* the statement that makes them */
 	int64_t timeout_ms;
@@ -48,7 +48,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	if (db == NULL)
 		return err_memory(err);
 	write_settings(db, options);
-	census_enter(&db->census, options->metrics);
+	connection_gauge_enter(&db->gauge, options->metrics);
 	db->timeout_ms = options->statement_timeout_ms == 0
 				 ? FOR_EVER_MS
 				 : options->statement_timeout_ms + PATIENCE_MS;
@@ -57,7 +57,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 		return err_memory(err);
 	r = statements_new(&db->statements, options->schema, err);
 	if (r == 0)
-		r = link_new(&db->link, options->postgres, options->application, err);
+		r = pipeline_new(&db->pipeline, options->postgres, options->application, err);
 	if (r != 0)
 		return r;
 	*out = db;
@@ -69,8 +69,8 @@ void db_free(struct db *db)
 {
 	if (db == NULL)
 		return;
-	census_leave(&db->census);
-	link_free(db->link);
+	connection_gauge_leave(&db->gauge);
+	pipeline_free(db->pipeline);
 	statements_free(db->statements);
 	free(db->schema);
 	free(db);
@@ -79,27 +79,27 @@ void db_free(struct db *db)
 /* What the connection is doing, now that nothing is waited for. */
 static void note_state(struct db *db)
 {
-	if (!link_is_open(db->link))
-		census_move(&db->census, CENSUS_CLOSED);
-	else if (link_transaction(db->link) == LINK_IDLE)
-		census_move(&db->census, CENSUS_IDLE);
+	if (!pipeline_is_open(db->pipeline))
+		connection_gauge_move(&db->gauge, CONNECTION_CLOSED);
+	else if (pipeline_transaction(db->pipeline) == PIPELINE_IDLE)
+		connection_gauge_move(&db->gauge, CONNECTION_IDLE);
 	else
-		census_move(&db->census, CENSUS_TRANSACTION);
+		connection_gauge_move(&db->gauge, CONNECTION_TRANSACTION);
 }
 
 static int fly(struct db *db, struct err *err)
 {
 	int r;
 
-	census_move(&db->census, CENSUS_BUSY);
-	r = link_fly(db->link, db->timeout_ms, err);
+	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
+	r = pipeline_run(db->pipeline, db->timeout_ms, err);
 	note_state(db);
 	return r;
 }
 
 int db_open(struct db *db, struct err *err)
 {
-	int r = link_open(db->link, err);
+	int r = pipeline_open(db->pipeline, err);
 
 	note_state(db);
 	return r;
@@ -107,19 +107,19 @@ int db_open(struct db *db, struct err *err)
 
 void db_close(struct db *db)
 {
-	link_close(db->link);
+	pipeline_close(db->pipeline);
 	db->savepoint = false;
 	note_state(db);
 }
 
 bool db_is_open(const struct db *db)
 {
-	return link_is_open(db->link);
+	return pipeline_is_open(db->pipeline);
 }
 
 void db_interrupt(struct db *db)
 {
-	link_interrupt(db->link);
+	pipeline_interrupt(db->pipeline);
 }
 
 const char *db_schema(const struct db *db)
@@ -127,21 +127,21 @@ const char *db_schema(const struct db *db)
 	return db->schema;
 }
 
-enum trouble db_error_kind(const struct err *err)
+enum pg_error_class db_error_kind(const struct err *err)
 {
-	return trouble_of(err->state);
+	return pg_error_class_of(err->state);
 }
 
 bool db_error_is_data(const struct err *err)
 {
-	return db_error_kind(err) == TROUBLE_DATA;
+	return db_error_kind(err) == PG_ERROR_DATA;
 }
 
 bool db_error_may_be_row(const struct err *err)
 {
-	enum trouble trouble = db_error_kind(err);
+	enum pg_error_class trouble = db_error_kind(err);
 
-	return trouble == TROUBLE_DATA || trouble == TROUBLE_OTHER || trouble == TROUBLE_REFUSED;
+	return trouble == PG_ERROR_DATA || trouble == PG_ERROR_OTHER || trouble == PG_ERROR_REFUSED;
 }
 
 bool db_error_is_clash(const struct db *db, const struct err *err)
@@ -157,7 +157,7 @@ bool db_error_is_lock(const struct err *err)
 
 const char *db_error_class(const struct err *err)
 {
-	return trouble_name(db_error_kind(err));
+	return pg_error_class_name(db_error_kind(err));
 }
 
 /* Ends the transaction after a fault of one of its statements. A connection that cannot even roll
@@ -165,9 +165,10 @@ const char *db_error_class(const struct err *err)
 static void end_transaction(struct db *db)
 {
 	db->savepoint = false;
-	if (db_is_open(db) && link_transaction(db->link) != LINK_IDLE &&
-		(link_queue(db->link, "ROLLBACK", NULL, NULL, NULL) != 0 || fly(db, NULL) != 0))
-		link_close(db->link);
+	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
+		(pipeline_queue(db->pipeline, "ROLLBACK", NULL, NULL, NULL) != 0 ||
+			fly(db, NULL) != 0))
+		pipeline_close(db->pipeline);
 	note_state(db);
 }
 
@@ -183,11 +184,11 @@ static int landed(struct db *db, int r, const struct err *err)
 
 int db_begin(struct db *db, struct err *err)
 {
-	int r = link_queue(db->link, BEGIN, NULL, NULL, err);
+	int r = pipeline_queue(db->pipeline, BEGIN, NULL, NULL, err);
 
 	db->savepoint = false;
 	if (r == 0)
-		r = link_queue(db->link, db->settings, NULL, NULL, err);
+		r = pipeline_queue(db->pipeline, db->settings, NULL, NULL, err);
 	return landed(db, r, err);
 }
 
@@ -196,7 +197,7 @@ int db_queue(struct db *db, enum query query, const struct params *params, struc
 {
 	const char *sql = statements_text(db->statements, query);
 
-	return landed(db, link_queue(db->link, sql, params, rows, err), err);
+	return landed(db, pipeline_queue(db->pipeline, sql, params, rows, err), err);
 }
 
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -218,10 +219,10 @@ int db_depart(struct db *db, struct err *err)
 {
 	int r;
 
-	census_move(&db->census, CENSUS_BUSY);
+	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
 	if (FAULT_ERROR("error_before_depart"))
-		link_close(db->link);
-	r = link_depart(db->link, db->timeout_ms, err);
+		pipeline_close(db->pipeline);
+	r = pipeline_send(db->pipeline, db->timeout_ms, err);
 	if (r != 0)
 		note_state(db);
 	return landed(db, r, err);
@@ -229,12 +230,12 @@ int db_depart(struct db *db, struct err *err)
 
 bool db_look(struct db *db)
 {
-	return link_look(db->link);
+	return pipeline_poll(db->pipeline);
 }
 
 int db_land(struct db *db, struct err *err)
 {
-	int r = link_land(db->link, err);
+	int r = pipeline_receive(db->pipeline, err);
 
 	note_state(db);
 	return landed(db, r, err);
@@ -246,9 +247,9 @@ int db_savepoint(struct db *db, struct err *err)
 
 	/* One at a time: the next one follows a range of rows that went well. */
 	if (db->savepoint)
-		r = link_queue(db->link, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
+		r = pipeline_queue(db->pipeline, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
 	if (r == 0)
-		r = link_queue(db->link, "SAVEPOINT inboxd", NULL, NULL, err);
+		r = pipeline_queue(db->pipeline, "SAVEPOINT inboxd", NULL, NULL, err);
 	if (r != 0) {
 		end_transaction(db);
 		return r;
@@ -259,7 +260,7 @@ int db_savepoint(struct db *db, struct err *err)
 
 int db_rollback_to_savepoint(struct db *db, struct err *err)
 {
-	int r = link_queue(db->link, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
+	int r = pipeline_queue(db->pipeline, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
 
 	if (r == 0)
 		r = fly(db, err);
@@ -271,7 +272,7 @@ int db_rollback_to_savepoint(struct db *db, struct err *err)
 /* PostgreSQL answers COMMIT of a failed transaction with a rollback and no error. */
 static int refuse_failed(struct db *db, struct err *err)
 {
-	if (link_transaction(db->link) != LINK_FAILED)
+	if (pipeline_transaction(db->pipeline) != PIPELINE_FAILED)
 		return 0;
 	return err_set(err, FAULT_INTERNAL, "a failed transaction was to be committed");
 }
@@ -279,7 +280,7 @@ static int refuse_failed(struct db *db, struct err *err)
 /* What a connection that ends between COMMIT and its answer looks like; for the fault suite. */
 static int lose_answer(struct db *db, struct err *err)
 {
-	link_close(db->link);
+	pipeline_close(db->pipeline);
 	return err_set(err, FAULT_DATABASE, "the answer to COMMIT was lost");
 }
 
@@ -290,9 +291,9 @@ int db_commit(struct db *db, struct err *err)
 
 	db->savepoint = false;
 	if (FAULT_ERROR("error_before_commit"))
-		link_close(db->link);
+		pipeline_close(db->pipeline);
 	if (r == 0)
-		r = link_queue(db->link, "COMMIT", NULL, NULL, err);
+		r = pipeline_queue(db->pipeline, "COMMIT", NULL, NULL, err);
 	if (r == 0)
 		r = fly(db, err);
 	if (r == 0 && !FAULT_ERROR("error_after_commit"))
@@ -314,9 +315,9 @@ int db_commit_ahead(struct db *db, struct err *err)
 
 	db->savepoint = false;
 	if (FAULT_ERROR("error_before_commit"))
-		link_close(db->link);
+		pipeline_close(db->pipeline);
 	if (r == 0)
-		r = link_go_ahead(db->link, "COMMIT", err);
+		r = pipeline_send_first(db->pipeline, "COMMIT", err);
 	if (r == 0)
 		return 0;
 	end_transaction(db);
@@ -325,7 +326,7 @@ int db_commit_ahead(struct db *db, struct err *err)
 
 int db_committed(struct db *db, struct err *err)
 {
-	int r = link_await_ahead(db->link, db->timeout_ms, err);
+	int r = pipeline_receive_first(db->pipeline, db->timeout_ms, err);
 	bool lost = !db_is_open(db);
 
 	if (r == 0 && FAULT_ERROR("error_after_commit")) {
@@ -333,7 +334,7 @@ int db_committed(struct db *db, struct err *err)
 		lost = true;
 	}
 	if (r != 0)
-		link_close(db->link);
+		pipeline_close(db->pipeline);
 	note_state(db);
 	return r != 0 && lost ? DB_COMMIT_UNKNOWN : r;
 }
@@ -365,12 +366,12 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	r = fly(db, err);
 	if (r != 0)
 		return landed(db, r, err);
-	inside = link_transaction(db->link) != LINK_IDLE;
+	inside = pipeline_transaction(db->pipeline) != PIPELINE_IDLE;
 	schema_apply(&text, sql, db->schema);
 	if (!buf_ok(&text))
 		r = err_memory(err);
 	else
-		r = link_script(db->link, buf_str(&text), db->timeout_ms, err);
+		r = pipeline_script(db->pipeline, buf_str(&text), db->timeout_ms, err);
 	buf_fini(&text);
 	r = inside ? landed(db, r, err) : r;
 	note_state(db);
@@ -379,7 +380,7 @@ int db_script(struct db *db, const char *sql, struct err *err)
 
 int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err)
 {
-	int r = link_await_notice(db->link, timeout_ms, err);
+	int r = pipeline_await_notice(db->pipeline, timeout_ms, err);
 
 	note_state(db);
 	return r;

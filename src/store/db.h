@@ -21,8 +21,8 @@
 #include "base/metrics.h"
 #include "config/config.h"
 #include "store/params.h"
+#include "store/pg_error_class.h"
 #include "store/rows.h"
-#include "store/trouble.h"
 
 struct db;
 
@@ -49,7 +49,7 @@ bool db_is_open(const struct db *db);
 void db_interrupt(struct db *db);
 
 /* What kind of trouble a FAULT_DATABASE is, and so what to do about it. */
-enum trouble db_error_kind(const struct err *err);
+enum pg_error_class db_error_kind(const struct err *err);
 /* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23 but for 23505, 54): the
  * batch is to be bisected (rule R9). */
 bool db_error_is_data(const struct err *err);

@@ -27,7 +27,7 @@ int inbox_new(struct inbox **out, const struct inbox_options *options, struct er
 	inbox->about_to_commit = options->committing;
 	inbox->arg = options->arg;
 	inbox->highest_seq = options->first_low_seq - 1;
-	r = recent_new(&inbox->recent, err);
+	r = dedup_cache_new(&inbox->cache, err);
 	if (r != 0)
 		return r;
 	*out = inbox;
@@ -56,7 +56,7 @@ void inbox_free(struct inbox *inbox)
 		return;
 	params_fini(&inbox->params);
 	forget_flight(inbox);
-	recent_free(inbox->recent);
+	dedup_cache_free(inbox->cache);
 	free(inbox);
 }
 
@@ -79,7 +79,7 @@ static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bo
 	row->message->delivery_count = claimed ? 1 : 0;
 	if (seq > inbox->batch_highest)
 		inbox->batch_highest = seq;
-	recent_add(inbox->recent, row->message);
+	dedup_cache_add(inbox->cache, row->message);
 }
 
 /* The sequence went back while this instance ran: another server has taken the place of the one that gave the numbers
@@ -150,7 +150,7 @@ static int check_opening(const struct batch *batch, const struct opening *openin
 {
 	if (rows_count(opening->lease) == 0)
 		return INBOX_FENCED;
-	if (rows_affected(opening->moved) != (int64_t)batch->move_count)
+	if (rows_affected(opening->moved) != (int64_t)batch->update_count)
 		return INBOX_MOVED;
 	return 0;
 }
@@ -228,7 +228,7 @@ static void forget_fates(struct batch *batch)
 /* Nothing of it is stored, as far as we know. */
 static void undo(struct inbox *inbox, struct batch *batch)
 {
-	recent_forget(inbox->recent);
+	dedup_cache_forget(inbox->cache);
 	forget_fates(batch);
 }
 

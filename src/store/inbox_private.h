@@ -1,10 +1,10 @@
-/* What the files of inbox.h share: inbox.c (batches), inbox_others.c (what is no new message), inbox_writing.c (under
+/* What the files of inbox.h share: inbox.c (batches), insert_conflicts.c (what is no new message), insert_savepoints.c (under
  * savepoints), inbox_rows.c (parameters) and watermarks.c. */
 #ifndef STORE_INBOX_PRIVATE_H
 #define STORE_INBOX_PRIVATE_H
 
+#include "store/dedup_cache.h"
 #include "store/inbox.h"
-#include "store/recent.h"
 
 /* What the first flight of a batch brings. */
 struct opening {
@@ -19,13 +19,13 @@ struct inbox {
 	enum ordering ordering;
 	void (*about_to_commit)(void *arg);
 	void *arg;
-	int64_t highest_seq;    /* of the rows whose COMMIT was answered (rule R3) */
-	int64_t batch_highest;  /* of the batch under way */
-	int64_t floor;          /* every row of the batch under way gets a higher seq */
-	int64_t landed_highest; /* of the one whose COMMIT is on its way */
-	bool committing;        /* there is one */
-	struct recent *recent;  /* of what is committed, or about to be */
-	struct params params;   /* scratch for the statement being queued; libpq copies */
+	int64_t highest_seq;       /* of the rows whose COMMIT was answered (rule R3) */
+	int64_t batch_highest;     /* of the batch under way */
+	int64_t floor;             /* every row of the batch under way gets a higher seq */
+	int64_t landed_highest;    /* of the one whose COMMIT is on its way */
+	bool committing;           /* there is one */
+	struct dedup_cache *cache; /* of what is committed, or about to be */
+	struct params params;      /* scratch for the statement being queued; libpq copies */
 	struct opening opening;
 	size_t *items; /* of the rows that went with it */
 	size_t item_count;

@@ -158,8 +158,8 @@ void fill_rejects(struct inbox *inbox, const struct batch *batch, const size_t *
 
 static int by_partition(const void *a, const void *b)
 {
-	const struct batch_move *first = *(const struct batch_move *const *)a;
-	const struct batch_move *second = *(const struct batch_move *const *)b;
+	const struct watermark_update *first = *(const struct watermark_update *const *)a;
+	const struct watermark_update *second = *(const struct watermark_update *const *)b;
 	int order = strcmp(first->topic, second->topic);
 
 	return order != 0 ? order
@@ -183,7 +183,7 @@ void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
 	memcpy(out + 8, digest->bytes, sizeof(digest->bytes));
 }
 
-static void add_log_digest(struct params *params, int array, const struct batch_move *move)
+static void add_log_digest(struct params *params, int array, const struct watermark_update *move)
 {
 	unsigned char bytes[STORED_DIGEST_BYTES];
 
@@ -195,7 +195,8 @@ static void add_log_digest(struct params *params, int array, const struct batch_
 	array_bytes(params, array, (struct bytes){ bytes, sizeof(bytes) });
 }
 
-static void add_moves(struct params *params, const struct batch_move *const *moves, size_t count)
+static void add_moves(
+	struct params *params, const struct watermark_update *const *moves, size_t count)
 {
 	int topic = params_array(params, ARRAY_TEXT);
 	int partition = params_array(params, ARRAY_INT);
@@ -222,16 +223,16 @@ static void add_moves(struct params *params, const struct batch_move *const *mov
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	CLEANUP(freep)
-	const struct batch_move **moves =
-		calloc(batch->move_count + 1, sizeof(struct batch_move *));
+	const struct watermark_update **moves =
+		calloc(batch->update_count + 1, sizeof(struct watermark_update *));
 
 	if (moves == NULL)
 		return err_memory(err);
-	for (size_t i = 0; i < batch->move_count; i++)
+	for (size_t i = 0; i < batch->update_count; i++)
 		moves[i] = &batch->moves[i];
-	qsort(moves, batch->move_count, sizeof(struct batch_move *), by_partition);
+	qsort(moves, batch->update_count, sizeof(struct watermark_update *), by_partition);
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
-	add_moves(&inbox->params, moves, batch->move_count);
+	add_moves(&inbox->params, moves, batch->update_count);
 	return 0;
 }

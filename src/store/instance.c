@@ -49,7 +49,7 @@ int instance_register(
 	return 0;
 }
 
-int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartbeat,
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
 	int64_t *pg_now_ms, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -86,7 +86,7 @@ int instance_fence(
 	params_int(&params, own_id);
 	params_text(&params, fencing->place[0] == '\0' ? NULL : fencing->place);
 	params_bigint(&params, fencing->lease_ms);
-	params_bool(&params, fencing->judge_leases);
+	params_bool(&params, fencing->fence_expired);
 	params_int(&params, fencing->earlier);
 	FAULT_POINT("before_fence");
 	*fenced = 0;

@@ -21,7 +21,7 @@ int instance_register(
 	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
 
 /* What a heartbeat tells the others. */
-struct heartbeat {
+struct heartbeat_report {
 	struct bounds bounds;  /* of the rows it was born holding */
 	int64_t low_claim;     /* lower bound of the claim number of every other */
 	struct bytes handlers; /* JSON array; NULL data: [] */
@@ -29,14 +29,14 @@ struct heartbeat {
 enum { HEARTBEAT_FENCED = 1 };
 /* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: our row is fenced or
  * gone: stop delivering, take a new id. */
-int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat *heartbeat,
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
 	int64_t *pg_now_ms, struct err *err);
 
 struct fencing {
 	const char *place; /* whose earlier instances are gone; "" = of none */
 	int32_t earlier;   /* of this process, and gone; 0 = none */
 	int64_t lease_ms;
-	bool judge_leases; /* our own heartbeats were on time for a whole lease (rule R4) */
+	bool fence_expired; /* our own heartbeats were on time for a whole lease (rule R4) */
 	int64_t until_ms; /* clock_now_ms(): so long it waits for their sessions to be gone; 0 = not */
 };
 /* Ends the sessions of instances that are dead by `fencing`, fences them, takes their partitions

@@ -78,9 +78,9 @@ int migrate_check(struct db *db, int *found, struct err *err)
 bool migrate_error_is_final(const struct err *err)
 {
 	switch (db_error_kind(err)) {
-	case TROUBLE_REFUSED:
-	case TROUBLE_DATA:
-	case TROUBLE_OTHER:
+	case PG_ERROR_REFUSED:
+	case PG_ERROR_DATA:
+	case PG_ERROR_OTHER:
 		return true;
 	default:
 		return err->fault != FAULT_DATABASE;
@@ -315,7 +315,7 @@ static int patiently(struct run *run, run_function *function, struct err *err)
 	int r;
 
 	while ((r = function(run, words)) == FAULT_DATABASE &&
-		db_error_kind(words) == TROUBLE_BUSY) {
+		db_error_kind(words) == PG_ERROR_BUSY) {
 		int64_t pause_ms = backoff_bound_ms(BUSY_MS, BUSY_MOST_MS, attempt++);
 
 		migrate_watcher_report(

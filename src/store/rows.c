@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/link.h"
+#include "store/pipeline.h"
 #include "store/types.h"
 
 #define EPOCH_2000_MS 946684800000LL

@@ -293,7 +293,7 @@ static int settle_with_note(const struct settling *s, struct err *err)
 static bool is_too_slow(const struct settling *s, int r, const struct err *err)
 {
 	return r == FAULT_DATABASE && s->count > 1 && s->queue == queue_settle &&
-	       db_error_kind(err) == TROUBLE_SLOW;
+	       db_error_kind(err) == PG_ERROR_SLOW;
 }
 
 /* Isolating: another reason than a value may be one row's, too. */

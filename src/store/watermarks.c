@@ -129,7 +129,7 @@ static int take_by(struct inbox *inbox, enum query query, struct watermarks *out
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = db_queue(inbox->db, query, &inbox->params, &rows, err);
 
-	recent_forget(inbox->recent);
+	dedup_cache_forget(inbox->cache);
 	if (r == 0)
 		r = commit_known(inbox->db, err);
 	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
@@ -188,7 +188,7 @@ int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t c
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = db_begin(inbox->db, err);
 
-	recent_forget(inbox->recent);
+	dedup_cache_forget(inbox->cache);
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
 	if (r == 0)

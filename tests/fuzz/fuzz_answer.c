@@ -4,11 +4,11 @@
  * own opinion of what jsonb takes is checked against the decoded texts.
  */
 #include "demand.h"
-#include "dispatch/judge.h"
 #include "dispatch/protocol_storable.h"
+#include "dispatch/retry_policy.h"
 #include "model/json_stream.h"
 
-static const struct judge_rules rules = {
+static const struct retry_rules rules = {
 	.max_attempts = 3, .backoff_ms = 1000, .backoff_max_ms = 60000, .max_crashes = 3
 };
 
@@ -69,7 +69,7 @@ static void check_row(const struct entry *entry, const struct verdict *verdict)
 		(row->outcome == SETTLE_PROCESSED && json_refusal(row->result) == NULL));
 	check_text(row->error, PROTOCOL_MAX_REASON);
 	check_text(row->error_code, PROTOCOL_MAX_CODE);
-	demand(judge_outcome(entry->end) != NULL);
+	demand(retry_policy_outcome(entry->end) != NULL);
 }
 
 static void check_verdict(const struct verdict *verdict)
@@ -79,10 +79,10 @@ static void check_verdict(const struct verdict *verdict)
 
 	for (message.retry_count = 0; message.retry_count < rules.max_attempts;
 		message.retry_count++) {
-		demand(judge_answer(&rules, &entry, verdict, NULL) == 0);
+		demand(retry_policy_answer(&rules, &entry, verdict, NULL) == 0);
 		check_row(&entry, verdict);
 	}
-	judge_clear(&entry);
+	retry_policy_clear(&entry);
 }
 
 static void check_same(const struct line *a, const struct line *b)

@@ -9,7 +9,7 @@ METRICS, EVENTS, ALERTS = "docs/metrics.md", "docs/log-events.md", "docs/alerts.
 _LOGGED = re.compile(r"\blog_(?:debug|info|warn|error)\(\s*(?P<first>[^,;]*)|\blog_(?:at|write)\(\w+,\s*(?P<second>[^,;]*)")
 _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
 # Events that are kept in a table and logged from there.
-_TABLE = re.compile(r'\[TROUBLE_\w+\] = \{ "(\w+)"')
+_TABLE = re.compile(r'\[PG_ERROR_\w+\] = \{ "(\w+)"')
 _CODE = re.compile(r'"([A-Z][A-Z_]{4,})"')
 _SQL_CODE = re.compile(r"\b(?:error_code|ERRCODE) = (?:CASE [^']*)?'([A-Z][A-Z0-9_]+)'")
 _FAULT = re.compile(r"\bFAULT_\w+ = -(\d+)")

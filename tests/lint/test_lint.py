@@ -186,7 +186,7 @@ class Signals(unittest.TestCase):
         "src/model/meters.c": '[METER_A] = COUNTER("inboxd_a_total", "A.", "topic"),\n',
         "deploy/prometheus/rules.yaml": "- alert: InboxdA\n",
         "src/dispatch/a.c": 'log_info(\n\t"a_begun", LOG_STR("why", "x"));\nsay(entry, strdup("TIMEOUT"));\n',
-        "src/ingest/b.c": '[TROUBLE_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
+        "src/ingest/b.c": '[PG_ERROR_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
         "sql/migrations/0001_a.sql": "USING ERRCODE = 'IB001'\n",
         "src/base/err.h": "FAULT_INTERNAL = -70,\nFAULT_MEMORY = -71,\n",
     }

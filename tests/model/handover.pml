@@ -11,8 +11,8 @@
  *	owner, wm                inbox_offsets: owner, next_offset
  *	kas                      the member that Kafka assigns the partition to
  *	mine                     ingest: Kafka has assigned the partition and its row is taken
- *	known, dirty             model/gate.c: assigned, dirty; dispatch has heard of the taking
- *	way                      model/passage.h: a batch that is committed and not in the queue yet
+ *	known, dirty             model/admission.c: assigned, dirty; dispatch has heard of the taking
+ *	way                      model/commit_handover.h: a batch that is committed and not in the queue yet
  *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
  *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
  *	mem                      dispatch/entry.h: states of an entry, and how far its verdict is
@@ -142,7 +142,7 @@ inline note_outside(m_)
 	fresh[SLOT(1)] = fresh[SLOT(1)] || (cst[SLOT(1)] != 0 && ck[SLOT(1)] == KEY(m_))
 }
 
-/* held_settle() and follow_outside(): it goes back to the table, and so does who is queued behind it. */
+/* entry_settle() and follow_outside(): it goes back to the table, and so does who is queued behind it. */
 inline leave(m_)
 {
 	MEM(m_) = (MEM(m_) == LEFT || MEM(m_) == LEFT_Q -> LEFT_L : LEAVING);
@@ -187,7 +187,7 @@ inline look_at_lane(m_)
 	(((held[i] & BIT(0)) && KEY(0) == k_) || ((held[i] & BIT(1)) && KEY(1) == k_) || \
 	 ((held[i] & BIT(2)) && KEY(2) == k_) || ((held[i] & BIT(3)) && KEY(3) == k_))
 
-/* held_admit(), with the hold of R12. */
+/* entry_admit(), with the hold of R12. */
 inline admit(m_, doubtful)
 {
 	look_at_lane(m_);
@@ -357,7 +357,7 @@ inline end_claim(s_)
 	od
 }
 
-/* claimed_take(): the rows of a claim in their order; then all that has arrived. */
+/* claim_results_take(): the rows of a claim in their order; then all that has arrived. */
 inline claim_arrives(s_)
 {
 	note_run(ck[SLOT(s_)], s_);

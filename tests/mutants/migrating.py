@@ -9,7 +9,7 @@ MUTANTS = [
            edit("src/store/migrate.c", "\town.lock_timeout_ms = LOCK_MS;", "\town.lock_timeout_ms = 0 * LOCK_MS;"),
            tests=[MIGRATIONS + "test_who_wants_a_lock_that_is_held_lets_the_others_go_on"]),
     mutant("E4", "a lock is not wanted again",
-           edit("src/store/migrate.c", "\t\tdb_error_kind(words) == TROUBLE_BUSY) {", "\t\tdb_error_kind(words) == TROUBLE_LOST) {"),
+           edit("src/store/migrate.c", "\t\tdb_error_kind(words) == PG_ERROR_BUSY) {", "\t\tdb_error_kind(words) == PG_ERROR_LOST) {"),
            tests=[MIGRATIONS + "test_who_wants_a_lock_that_is_held_lets_the_others_go_on"]),
     mutant("E4", "an index is built under a lock",
            edit("src/store/migrate.c", "\t\tr = in_use ? migrate_online_run", "\t\tr = in_use && run->version < 0 ? migrate_online_run"),

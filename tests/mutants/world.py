@@ -2,22 +2,22 @@
 
 from mutants.mutant import edit, mutant
 
-POSITION = "unit/test_position.c::"
+POSITION = "unit/test_start_offset_policy.c::"
 START = "system/test_start_position.py::"
 
 MUTANTS = [
     # R17
     mutant("R17", "the last record is not looked at",
-           edit("src/ingest/position.c", "(facts->last_timestamp < 0 && !facts->last_digest))\n\t\treturn;", "out)\n\t\treturn;"),
+           edit("src/ingest/start_offset_policy.c", "(facts->last_timestamp < 0 && !facts->last_digest))\n\t\treturn;", "out)\n\t\treturn;"),
            tests=[POSITION + "both_agree_so_reading_starts_at_the_last_record_to_verify_it"]),
     mutant("R17", "another record at the last offset is not noticed",
            edit("src/ingest/collect.c", "same = is_same_record(collector, partition, record);", "same = true;"),
            tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
     mutant("R17", "a watermark behind the end is believed",
-           edit("src/ingest/position.c", "if (facts->recreated || known > facts->high) {", "if (facts->recreated) {"),
+           edit("src/ingest/start_offset_policy.c", "if (facts->recreated || known > facts->high) {", "if (facts->recreated) {"),
            tests=[POSITION + "a_watermark_behind_the_end_is_another_log_read_from_its_start"]),
     mutant("R17", "a gap is not said",
-           edit("src/ingest/position.c", "\tif (known < facts->low) {", "\tif (known < 0) {"),
+           edit("src/ingest/start_offset_policy.c", "\tif (known < facts->low) {", "\tif (known < 0) {"),
            tests=[POSITION + "a_watermark_before_the_log_is_a_gap"]),
     mutant("R17", "the last record stored is not written down",
            edit("sql/queries/move_watermarks.sql", "last_offset = w.last_offset, last_timestamp = w.last_timestamp,",

@@ -1,7 +1,7 @@
 /* What others hold of a partition that was just taken, and what becomes of it (rule R12). */
 #include "world.h"
 
-#include "store/foreign.h"
+#include "store/other_claims.h"
 
 static const struct partition_ref orders[] = { { "orders", 0 } };
 
@@ -27,29 +27,29 @@ static int64_t held_row(
 	return seq;
 }
 
-static struct foreign_search *begin(struct world *world, enum ordering ordering)
+static struct other_claims_search *begin(struct world *world, enum ordering ordering)
 {
-	const struct foreign_request request = { world->me.id, ordering, orders, 1 };
-	struct foreign_search *search = NULL;
+	const struct other_claims_request request = { world->me.id, ordering, orders, 1 };
+	struct other_claims_search *search = NULL;
 
-	OK(foreign_begin(&search, world->db, &request, &err));
+	OK(other_claims_begin(&search, world->db, &request, &err));
 	return search;
 }
 
-static struct foreign_search *find(struct world *world, enum ordering ordering)
+static struct other_claims_search *find(struct world *world, enum ordering ordering)
 {
-	struct foreign_search *search = begin(world, ordering);
+	struct other_claims_search *search = begin(world, ordering);
 
-	OK(foreign_go_on(search, INT64_MAX, &err));
+	OK(other_claims_go_on(search, INT64_MAX, &err));
 	return search;
 }
 
 static void expect_found(struct world *world, enum ordering ordering, size_t count)
 {
-	struct foreign_search *search = find(world, ordering);
+	struct other_claims_search *search = find(world, ordering);
 
-	assert_int_equal(foreign_found(search)->count, count);
-	foreign_search_free(search);
+	assert_int_equal(other_claims_found(search)->count, count);
+	other_claims_search_free(search);
 }
 
 static void what_another_holds_is_found_with_its_keys(void **state)
@@ -58,17 +58,17 @@ static void what_another_holds_is_found_with_its_keys(void **state)
 	struct instance other = another(world);
 	int64_t born = held_row(world, "a", "k", other.id, 0);
 	int64_t slow = held_row(world, "b", "l", other.id, 3);
-	struct foreign_search *search = find(world, ORDERING_KEY);
-	const struct foreign_claim *items = foreign_found(search)->items;
+	struct other_claims_search *search = find(world, ORDERING_KEY);
+	const struct other_claim *items = other_claims_found(search)->items;
 
-	assert_int_equal(foreign_found(search)->count, 2);
+	assert_int_equal(other_claims_found(search)->count, 2);
 	assert_int_equal(items[0].seq, born);
 	assert_int_equal(items[0].offset, 0);
 	assert_int_equal(items[0].key_hash, hash_of_key(world, "k"));
 	assert_int_equal(items[1].seq, slow);
 	assert_int_equal(items[1].offset, 1);
 	assert_int_equal(items[1].key_hash, hash_of_key(world, "l"));
-	foreign_search_free(search);
+	other_claims_search_free(search);
 }
 
 static void what_is_over_or_waits_or_is_ours_is_not_found(void **state)
@@ -130,7 +130,7 @@ static void too_many_are_asked_for_again(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
-	struct foreign_search *search;
+	struct other_claims_search *search;
 
 	run_sql(world,
 		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
@@ -139,8 +139,8 @@ static void too_many_are_asked_for_again(void **state)
 		" FROM generate_series(1, 10001) i",
 		other.id);
 	search = begin(world, ORDERING_KEY);
-	assert_int_equal(foreign_go_on(search, INT64_MAX, &err), FOREIGN_MANY);
-	foreign_search_free(search);
+	assert_int_equal(other_claims_go_on(search, INT64_MAX, &err), OTHER_CLAIMS_MANY);
+	other_claims_search_free(search);
 	run_sql(world, "DELETE FROM inbox.inbox_messages WHERE event_id = '7'");
 	expect_found(world, ORDERING_KEY, 10000);
 }
@@ -163,36 +163,36 @@ static void a_search_goes_on_where_it_was(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
-	struct foreign_search *search;
+	struct other_claims_search *search;
 	int slices = 1;
 	int r;
 
 	long_ago(world, other.id, 100000);
 	(void)held_row(world, "slow", "l", other.id, 3);
 	search = begin(world, ORDERING_KEY);
-	while ((r = foreign_go_on(search, 0, &err)) == FOREIGN_MORE)
+	while ((r = other_claims_go_on(search, 0, &err)) == OTHER_CLAIMS_MORE)
 		slices++;
 	OK(r);
 	assert_in_range(slices, 6, 8);
-	assert_int_equal(foreign_found(search)->count, 3);
-	foreign_search_free(search);
+	assert_int_equal(other_claims_found(search)->count, 3);
+	other_claims_search_free(search);
 }
 
 static void after_a_fault_the_same_window_is_looked_at(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
-	struct foreign_search *search;
+	struct other_claims_search *search;
 
 	long_ago(world, other.id, 30000);
 	search = begin(world, ORDERING_KEY);
-	assert_int_equal(foreign_go_on(search, 0, &err), FOREIGN_MORE);
+	assert_int_equal(other_claims_go_on(search, 0, &err), OTHER_CLAIMS_MORE);
 	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME kafka_offset TO elsewhere");
-	assert_true(foreign_go_on(search, 0, &err) < 0);
+	assert_true(other_claims_go_on(search, 0, &err) < 0);
 	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME elsewhere TO kafka_offset");
-	OK(foreign_go_on(search, INT64_MAX, &err));
-	assert_int_equal(foreign_found(search)->count, 2);
-	foreign_search_free(search);
+	OK(other_claims_go_on(search, INT64_MAX, &err));
+	assert_int_equal(other_claims_found(search)->count, 2);
+	other_claims_search_free(search);
 }
 
 /* Rule R3: below low_rest only those that are named may be held. */
@@ -225,12 +225,13 @@ static void a_look_tells_what_became_of_each(void **state)
 		"SET processed_at = now()",
 		"SET dead_at = now()",
 	};
-	static const enum foreign_state expected[] = { FOREIGN_HELD, FOREIGN_WAITING,
-		FOREIGN_WAITING, FOREIGN_OVER, FOREIGN_OVER, FOREIGN_OVER, FOREIGN_OVER };
+	static const enum other_claims_state expected[] = { OTHER_CLAIMS_HELD, OTHER_CLAIMS_WAITING,
+		OTHER_CLAIMS_WAITING, OTHER_CLAIMS_OVER, OTHER_CLAIMS_OVER, OTHER_CLAIMS_OVER,
+		OTHER_CLAIMS_OVER };
 	enum { COUNT = sizeof(expected) / sizeof(expected[0]) };
 	struct world *world = *state;
 	struct instance other = another(world);
-	enum foreign_state states[COUNT];
+	enum other_claims_state states[COUNT];
 	int64_t seqs[COUNT];
 
 	for (int i = 0; i < COUNT; i++) {
@@ -244,8 +245,8 @@ static void a_look_tells_what_became_of_each(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET claimed_by = %d WHERE seq = %ld",
 		world->me.id, (long)seqs[5]);
 	run_sql(world, "DELETE FROM inbox.inbox_messages WHERE seq = %ld", (long)seqs[6]);
-	OK(foreign_look(
-		world->db, world->me.id, &(struct foreign_rows){ seqs, states, COUNT }, &err));
+	OK(other_claims_look(
+		world->db, world->me.id, &(struct other_claims_rows){ seqs, states, COUNT }, &err));
 	for (int i = 0; i < COUNT; i++)
 		assert_int_equal(states[i], expected[i]);
 }

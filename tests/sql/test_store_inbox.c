@@ -242,9 +242,9 @@ static void rows_and_watermark_move_together(void **state)
 static void a_batch_of_skipped_records_moves_the_watermark_only(void **state)
 {
 	struct world *world = *state;
-	struct batch_move *move = batch_move(&world->batch, "orders", 0);
+	struct watermark_update *move = watermark_update(&world->batch, "orders", 0);
 
-	*move = (struct batch_move){ "orders", 0, world->mark.epoch, -1, 10, -1, -1 };
+	*move = (struct watermark_update){ "orders", 0, world->mark.epoch, -1, 10, -1, -1 };
 	OK(store_batch(world));
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 10);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);

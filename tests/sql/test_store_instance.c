@@ -16,7 +16,9 @@ static struct instance another(struct world *world, const char *place)
 
 static int fence(struct world *world, const char *place, bool judge)
 {
-	const struct fencing fencing = { .place = place, .lease_ms = 15000, .judge_leases = judge };
+	const struct fencing fencing = {
+		.place = place, .lease_ms = 15000, .fence_expired = judge
+	};
 	int fenced = -1;
 
 	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
@@ -71,7 +73,7 @@ static void the_lease_of_a_new_instance_counts_from_before_it_was_sent(void **st
 static void a_heartbeat_renews_the_lease(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { .bounds = { .low_seq = 7, .low_rest = 7 },
+	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 7, .low_rest = 7 },
 		.low_claim = 1,
 		.handlers = bytes_of("[\"billing\"]") };
 	int64_t now = 0;
@@ -87,7 +89,7 @@ static void a_heartbeat_renews_the_lease(void **state)
 
 static void beat(struct world *world, int64_t low_rest, size_t count, const int64_t *stragglers)
 {
-	struct heartbeat heartbeat = {
+	struct heartbeat_report heartbeat = {
 		.bounds = { .low_seq = count > 0 ? stragglers[0] : low_rest,
 			.low_rest = low_rest,
 			.straggler_count = count },
@@ -162,7 +164,7 @@ static void what_the_dead_named_is_rescued_below_its_bound(void **state)
 static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
+	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
 		.low_claim = 1,
 		.handlers = bytes_of("[]") };
 	int64_t now;

@@ -27,7 +27,7 @@ static void fail_over(struct world *world)
 static void another_timeline_ends_the_lease(void **state)
 {
 	struct world *world = *state;
-	const struct heartbeat heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
+	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
 		.low_claim = 1,
 		.handlers = bytes_of("[]") };
 	int64_t now;

@@ -143,7 +143,7 @@ static void who_may_not_set_them_is_told_the_statement(void **state)
 	begin_anew(world, "inbox_messages");
 	become(world, "sequences_behind()");
 	assert_int_equal(sequences_check(world->db, NULL, &err), FAULT_DATABASE);
-	assert_int_equal(db_error_kind(&err), TROUBLE_REFUSED);
+	assert_int_equal(db_error_kind(&err), PG_ERROR_REFUSED);
 	(void)snprintf(statement, sizeof(statement),
 		"SELECT pg_catalog.setval('%s.inbox_messages_seq_seq', 1);", world->schema);
 	assert_non_null(strstr(err.text, statement));

@@ -270,7 +270,7 @@ int store_batch(struct world *world)
 
 int64_t plan_move(struct world *world)
 {
-	struct batch_move *move = batch_move(&world->batch, "orders", 0);
+	struct watermark_update *move = watermark_update(&world->batch, "orders", 0);
 	int64_t last = last_offset(world);
 
 	move->epoch = world->mark.epoch;

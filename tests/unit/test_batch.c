@@ -83,12 +83,12 @@ static void a_partition_has_one_move(void **state)
 {
 	struct batch *batch = *state;
 
-	batch_move(batch, "t", 1)->next = 10;
-	batch_move(batch, "t", 2)->next = 20;
-	batch_move(batch, "u", 1)->next = 30;
-	assert_int_equal(batch_move(batch, "t", 1)->next, 10);
-	assert_int_equal(batch_move(batch, "u", 1)->next, 30);
-	assert_int_equal(batch->move_count, 3);
+	watermark_update(batch, "t", 1)->next = 10;
+	watermark_update(batch, "t", 2)->next = 20;
+	watermark_update(batch, "u", 1)->next = 30;
+	assert_int_equal(watermark_update(batch, "t", 1)->next, 10);
+	assert_int_equal(watermark_update(batch, "u", 1)->next, 30);
+	assert_int_equal(batch->update_count, 3);
 }
 
 static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
@@ -102,8 +102,8 @@ static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
 	assert_int_equal(batch_add(batch, a_message("t", 1, 4), 0, NULL), 0);
 	assert_int_equal(batch_reject(batch, a_message("t", 1, 5), "bad", NULL), 0);
 	assert_int_equal(batch_reject(batch, a_message("t", 2, 6), "bad", NULL), 0);
-	(void)batch_move(batch, "t", 1);
-	(void)batch_move(batch, "t", 2);
+	(void)watermark_update(batch, "t", 1);
+	(void)watermark_update(batch, "t", 2);
 	kept = batch->rows[1].message->bytes + batch->rows[2].message->bytes +
 	       batch->rejects[1].message->bytes;
 
@@ -114,7 +114,7 @@ static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
 	assert_int_equal(batch->rows[1].message->offset, 3);
 	assert_int_equal(batch->reject_count, 1);
 	assert_int_equal(batch->rejects[0].message->offset, 6);
-	assert_int_equal(batch->move_count, 1);
+	assert_int_equal(batch->update_count, 1);
 	assert_int_equal(batch->moves[0].partition, 2);
 	assert_int_equal(batch->bytes, kept);
 }
@@ -231,9 +231,9 @@ static void without_memory_the_message_is_freed_and_the_batch_is_as_before(void 
 	assert_int_equal(batch_reject(batch, reject, "bad", &err), FAULT_MEMORY);
 	assert_true(alloc_fail_never());
 	alloc_fail_at(1);
-	assert_null(batch_move(batch, "t", 0));
+	assert_null(watermark_update(batch, "t", 0));
 	assert_true(alloc_fail_never());
-	assert_int_equal(batch->row_count + batch->reject_count + batch->move_count, 0);
+	assert_int_equal(batch->row_count + batch->reject_count + batch->update_count, 0);
 	assert_int_equal(batch->bytes, 0);
 }
 

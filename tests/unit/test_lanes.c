@@ -41,18 +41,18 @@ static struct entry *a_row(struct world *world, uint64_t key, int64_t offset)
 	return entry;
 }
 
-static enum admission admit(struct world *world, struct entry *entry)
+static enum lane_arrival admit(struct world *world, struct entry *entry)
 {
-	enum admission admission = ADMIT_PARK;
+	enum lane_arrival arrival = ADMIT_PARK;
 
-	assert_int_equal(lanes_admit(&world->lanes, entry, &admission, NULL), 0);
-	if (admission == ADMIT_HEAD)
+	assert_int_equal(lanes_admit(&world->lanes, entry, &arrival, NULL), 0);
+	if (arrival == ADMIT_HEAD)
 		entry->state = ENTRY_READY;
-	if (admission == ADMIT_PARK) {
+	if (arrival == ADMIT_PARK) {
 		entry->state = ENTRY_SETTLING;
 		entry->verdict.outcome = SETTLE_PARKED;
 	}
-	return admission;
+	return arrival;
 }
 
 static struct entry *finish(struct world *world, struct entry *entry)
@@ -252,13 +252,13 @@ static void what_a_sweep_found_never_stops_what_memory_holds(void **state)
 static void a_lane_without_memory_is_an_error(void **state)
 {
 	struct world world;
-	enum admission admission;
+	enum lane_arrival arrival;
 
 	(void)state;
 	set_up(&world, ORDERING_KEY);
 	alloc_fail_at(1);
 	assert_int_equal(
-		lanes_admit(&world.lanes, a_row(&world, KEY_A, 1), &admission, NULL), FAULT_MEMORY);
+		lanes_admit(&world.lanes, a_row(&world, KEY_A, 1), &arrival, NULL), FAULT_MEMORY);
 	alloc_fail_never();
 	lanes_fini(&world.lanes);
 }

@@ -1,0 +1,75 @@
+#include "dispatch/claim_cursor.h"
+
+#include <stdlib.h>
+
+#define FIRST_ROW     (-1)
+#define FULL_EVERY_MS 1000 /* while there is plenty */
+#define FULL_PACE     20   /* never for more than a twentieth of the time */
+#define SOONEST_PACE  4    /* to call it empty: a fifth */
+#define TOOK_MOST_MS  1000 /* what it took longer it waited for a lock, or the machine was busy */
+
+void claim_cursor_fini(struct claim_cursor *cursor)
+{
+	free(cursor->items);
+	*cursor = (struct claim_cursor){ NULL };
+}
+
+void claim_cursor_forget(struct claim_cursor *cursor)
+{
+	for (size_t i = 0; i < cursor->count; i++)
+		cursor->items[i] = FIRST_ROW;
+	claim_cursor_force_full(cursor);
+}
+
+void claim_cursor_force_full(struct claim_cursor *cursor)
+{
+	cursor->full_at_ms = 0;
+}
+
+bool claim_cursor_is_full(const struct claim_cursor *cursor, int64_t now_ms)
+{
+	return now_ms >= cursor->full_at_ms;
+}
+
+int64_t claim_cursor_get(const struct claim_cursor *cursor, size_t index)
+{
+	return index < cursor->count ? cursor->items[index] : FIRST_ROW;
+}
+
+static bool make_room(struct claim_cursor *cursor, size_t count)
+{
+	int64_t *items;
+
+	if (count <= cursor->count)
+		return true;
+	items = realloc(cursor->items, count * sizeof(*items));
+	if (items == NULL)
+		return false;
+	cursor->items = items;
+	while (cursor->count < count)
+		cursor->items[cursor->count++] = FIRST_ROW;
+	return true;
+}
+
+/* A full look may have found rows behind the place: then they are gone on with. */
+void claim_cursor_note(struct claim_cursor *cursor, size_t index, int64_t latest_ms, bool full)
+{
+	if (!make_room(cursor, index + 1))
+		return;
+	if (full || latest_ms > cursor->items[index])
+		cursor->items[index] = latest_ms;
+}
+
+void claim_cursor_finish_look(struct claim_cursor *cursor, const struct due_look *look)
+{
+	int64_t took_ms = look->took_ms < TOOK_MOST_MS ? look->took_ms : TOOK_MOST_MS;
+	int64_t pause_ms = took_ms * FULL_PACE;
+
+	if (look->full) {
+		cursor->full_at_ms =
+			look->now_ms + (pause_ms > FULL_EVERY_MS ? pause_ms : FULL_EVERY_MS);
+		cursor->soonest_ms = look->now_ms + took_ms * SOONEST_PACE;
+	} else if (!look->plenty && cursor->soonest_ms < cursor->full_at_ms) {
+		cursor->full_at_ms = cursor->soonest_ms;
+	}
+}

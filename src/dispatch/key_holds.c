@@ -1,0 +1,158 @@
+/*
+ * Keys held back (rule R12): when a partition becomes ours, others may still hold rows of it. As long as
+ * one of a key is another's, nothing of that key is delivered here; what arrives is parked. The table is
+ * asked a few times a second what became of them. A row that is over frees its key; one that went back
+ * to waiting makes its lane one that has something outside: then claims go on with it, in order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/core.h"
+
+#define LOOK_EVERY_MS 200
+#define LOOK_MOST     1000 /* rows in one look */
+
+void key_holds_fini(struct key_holds *holds)
+{
+	free(holds->items);
+	*holds = (struct key_holds){ NULL };
+}
+
+static int make_room(struct key_holds *holds, size_t more)
+{
+	size_t room = holds->count + more;
+	struct held_row *items;
+
+	if (room <= holds->room)
+		return 0;
+	items = realloc(holds->items, room * sizeof(*items));
+	if (items == NULL)
+		return FAULT_MEMORY;
+	holds->items = items;
+	holds->room = room;
+	return 0;
+}
+
+/* Without memory for it order could break: better to end and be rescued. */
+static void give_up(struct dispatch *dispatch)
+{
+	struct err err = ERR_INIT;
+
+	(void)err_memory(&err);
+	supervision_report_fault(dispatch->options.supervision, &err);
+}
+
+void key_holds_add(struct dispatch *dispatch, const struct handover *handover)
+{
+	struct key_holds *holds = &dispatch->key_holds;
+
+	if (handover->held_count > 0 && make_room(holds, handover->held_count) < 0) {
+		give_up(dispatch);
+		return;
+	}
+	for (size_t i = 0; i < handover->held_count; i++) {
+		const struct held_row *row = &handover->held[i];
+
+		if (lanes_hold(&dispatch->lanes, row->partition, row->key_hash) < 0)
+			give_up(dispatch);
+		else
+			holds->items[holds->count++] = *row;
+	}
+}
+
+void key_holds_drop(struct dispatch *dispatch, size_t partition)
+{
+	struct key_holds *holds = &dispatch->key_holds;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < holds->count; i++) {
+		const struct held_row *row = &holds->items[i];
+
+		if (row->partition == partition)
+			lanes_unhold(&dispatch->lanes, row->partition, row->key_hash, -1);
+		else
+			holds->items[kept++] = *row;
+	}
+	holds->count = kept;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t first = *(const int64_t *)a;
+	int64_t second = *(const int64_t *)b;
+
+	return (first > second) - (first < second);
+}
+
+struct job *key_holds_job(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct key_holds *holds = &dispatch->key_holds;
+	size_t count = holds->count < LOOK_MOST ? holds->count : LOOK_MOST;
+	struct job *job;
+
+	if (count == 0 || now_ms < holds->look_at_ms)
+		return NULL;
+	holds->look_at_ms = now_ms + LOOK_EVERY_MS;
+	job = job_new(JOB_HOLDS);
+	if (job == NULL)
+		return NULL;
+	job->request.instance = dispatch->options.instance;
+	job->tenure = dispatch->tenure;
+	job->held = calloc(count, sizeof(*job->held));
+	job->states = calloc(count, sizeof(*job->states));
+	if (job->held == NULL || job->states == NULL) {
+		job_free(job);
+		return NULL;
+	}
+	for (size_t i = 0; i < count; i++)
+		job->held[i] = holds->items[(holds->next + i) % holds->count].seq;
+	holds->next = (holds->next + count) % holds->count;
+	job->count = count;
+	qsort(job->held, count, sizeof(*job->held), by_value);
+	return job;
+}
+
+static enum other_claims_state state_of(const struct job *job, int64_t seq)
+{
+	const int64_t *at = bsearch(&seq, job->held, job->count, sizeof(*job->held), by_value);
+
+	return at == NULL ? OTHER_CLAIMS_HELD : job->states[at - job->held];
+}
+
+/* Waiting again: rows of the key that are not stored yet must ask for it. */
+static void let_go(
+	struct dispatch *dispatch, const struct held_row *row, enum other_claims_state state)
+{
+	bool waits = state == OTHER_CLAIMS_WAITING;
+
+	if (waits) {
+		admission_dirty(dispatch->options.admission, row->partition);
+		dispatch->claimer.poll_at_ms = 0;
+	}
+	lanes_unhold(&dispatch->lanes, row->partition, row->key_hash, waits ? row->offset : -1);
+}
+
+void key_holds_finished(struct dispatch *dispatch, struct job *job)
+{
+	struct key_holds *holds = &dispatch->key_holds;
+	size_t kept = 0;
+
+	/* A partition has gone since: it may be back, and its rows be another's again. The next look tells. */
+	if (job->tenure != dispatch->tenure)
+		return;
+	for (size_t i = 0; i < holds->count; i++) {
+		const struct held_row row = holds->items[i];
+		enum other_claims_state state = state_of(job, row.seq);
+
+		if (state == OTHER_CLAIMS_HELD)
+			holds->items[kept++] = row;
+		else
+			let_go(dispatch, &row, state);
+	}
+	if (kept == 0 && holds->count > 0)
+		log_info("keys_released", LOG_STR("next", "no other sidecar holds messages of our "
+							  "partitions any more"));
+	holds->count = kept;
+}

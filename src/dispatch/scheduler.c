@@ -1,0 +1,152 @@
+/*
+ * Who gets what. What is ready for a handler goes to its least busy connection that has room.
+ * Windows: each connection's own, the global max_in_flight, of which one handler leaves a tenth to
+ * the others, and the bytes a connection has not read yet.
+ *
+ * A frozen connection has the fewest open messages after each timeout, and would attract all that
+ * comes. So one that let a delivery time out and has been silent since gets one message at a time, until
+ * it says anything: also an answer that is too late. For as long as its timeout it is served after the
+ * others, then it is tried again.
+ */
+#include "base/clock.h"
+#include "dispatch/core.h"
+
+#define BATCH_LIMIT 1000 /* entries gathered for one deliver_batch */
+/* Bytes of their messages, but for a single one: a key is up to six times as long when it is escaped,
+ * and the line must be one that handlers read. */
+#define BATCH_BYTES ((size_t)PROTOCOL_MAX_LINE / 8)
+
+static size_t window_of(const struct session *session)
+{
+	return session->silent_ms != 0 && session->window > 1 ? 1 : session->window;
+}
+
+static bool has_room(const struct session *session)
+{
+	return !session->draining && !session->closing && session->alone == NULL &&
+	       session->open_count < window_of(session) &&
+	       session_unsent(session) < OUTPUT_MAX_BYTES;
+}
+
+static bool comes_last(const struct session *session)
+{
+	return session->silent_ms != 0 && clock_now_ms() - session->silent_ms < session->timeout_ms;
+}
+
+static bool is_better(const struct session *session, const struct session *best)
+{
+	bool last = comes_last(session);
+
+	if (best == NULL || last != comes_last(best))
+		return best == NULL || !last;
+	return session->open_count < best->open_count;
+}
+
+struct session *scheduler_least_busy(
+	const struct handler *handler, bool (*fits)(const struct session *))
+{
+	struct session *best = NULL;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &handler->sessions, group_link) {
+		if (fits(session) && is_better(session, best))
+			best = session;
+	}
+	return best;
+}
+
+size_t scheduler_allowance(const struct dispatch *dispatch, const struct handler *handler)
+{
+	size_t most = (size_t)dispatch->options.config->inbox.max_in_flight;
+	size_t share =
+		handlers_has_others(dispatch, handler) ? handlers_share((int64_t)most) : most;
+
+	if (dispatch->in_flight >= most || handler->in_flight >= share)
+		return 0;
+	most -= dispatch->in_flight;
+	share -= handler->in_flight;
+	return most < share ? most : share;
+}
+
+/* A batch may wait for more until batch_wait_ms after its first message was there. */
+static bool batch_is_due(struct session *session, size_t count, int64_t now_ms)
+{
+	if (count >= session->batch_max || session->batch_wait_ms == 0)
+		return true;
+	if (session->batch_since_ms == 0) {
+		session->batch_since_ms = now_ms;
+		dispatch_schedule_in(session->dispatch, session->batch_wait_ms);
+	}
+	return now_ms - session->batch_since_ms >= session->batch_wait_ms;
+}
+
+static size_t batch_size(const struct dispatch *dispatch, const struct session *session)
+{
+	size_t count = scheduler_allowance(dispatch, session->handler);
+	size_t room = window_of(session) - session->open_count;
+
+	if (count > room)
+		count = room;
+	if (count > session->handler->ready_count)
+		count = session->handler->ready_count;
+	if (count > session->batch_max)
+		count = session->batch_max;
+	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
+}
+
+/* Takes at most `count` entries, one at least; says how many. */
+static size_t gather(struct handler *handler, struct entry **entries, size_t count)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		entries[i] = TAILQ_FIRST(&handler->ready);
+		bytes += entries[i]->message->bytes;
+		if (i > 0 && bytes > BATCH_BYTES)
+			return i;
+		handlers_dequeue(entries[i]);
+	}
+	return count;
+}
+
+/* One deliver or deliver_batch line to the least busy connection. False: nothing can go now. */
+static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
+{
+	struct session *session = scheduler_least_busy(handler, has_room);
+	struct entry *entries[BATCH_LIMIT];
+	size_t count;
+
+	if (session == NULL)
+		return false;
+	count = batch_size(dispatch, session);
+	if (count == 0 || !batch_is_due(session, count, now_ms))
+		return false;
+	session->batch_since_ms = 0;
+	count = gather(handler, entries, count);
+	delivery_send(session, entries, count);
+	return true;
+}
+
+bool scheduler_has_lease(const struct dispatch *dispatch, int64_t now_ms)
+{
+	return now_ms - atomic_load(&dispatch->options.health->heartbeat_ms) <
+	       dispatch->options.config->worker.lease;
+}
+
+void scheduler_run(struct dispatch *dispatch, int64_t now_ms)
+{
+	struct handler *handler;
+	bool moved = true;
+
+	if (dispatch_is_stopping(dispatch) || atomic_load(&dispatch->options.health->stopping) ||
+		!scheduler_has_lease(dispatch, now_ms))
+		return;
+	suspects_resume(dispatch);
+	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
+		suspects_reserve(dispatch, handler);
+	while (moved) {
+		moved = false;
+		for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
+			moved |= handler->ready_count > 0 && hand_out(dispatch, handler, now_ms);
+	}
+}

@@ -1,0 +1,300 @@
+#include "ingest/acquire.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/db_outage.h"
+#include "ingest/handover_queue.h"
+#include "store/other_claims.h"
+
+#define TAKE_RETRY_MS 100
+#define SLICE_MS      50   /* of each round */
+#define LONG_MS       1000 /* then it is said */
+
+/* Partitions whose rows have been made ours, and the search for what others hold of them. */
+struct acquisition {
+	uint64_t id;
+	struct watermarks rows;
+	struct partition_ref *refs;
+	enum partition_state state; /* they enter when it is over */
+	struct other_claims_search *search;
+	int64_t since_ms;
+	STAILQ_ENTRY(acquisition) link;
+};
+
+static void mark_new(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition_is_new(partition) && now_ms >= partition->retry_at_ms;
+		if (partition->due)
+			partition->retry_at_ms = now_ms + TAKE_RETRY_MS;
+	}
+}
+
+/* Its row is ours. Rows of it may wait: the ordered ones that come ask the table, until a sweep finds that
+ * nothing waits there. */
+static void taken(struct ingest *ingest, struct partition *partition, const struct watermark *row,
+	enum partition_state state)
+{
+	partition_note_row(partition, row);
+	partition->acquisition = 0;
+	partition->alone = row->forced;
+	partition->state = state;
+	partition->retry_at_ms = 0;
+	admission_dirty(ingest->options.admission, partition->index);
+}
+
+static struct partition *partition_of(struct ingest *ingest, const struct watermark *row)
+{
+	return partitions_find(&ingest->partitions, row->topic, row->partition);
+}
+
+/* Not since, if it was taken anew, revoked, or assigned to us while it was to be adopted. */
+static bool is_still_taken(
+	struct ingest *ingest, const struct acquisition *acquisition, const struct watermark *row)
+{
+	return partition_of(ingest, row)->acquisition == acquisition->id;
+}
+
+static size_t count_still_taken(struct ingest *ingest, const struct acquisition *acquisition)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < acquisition->rows.count; i++)
+		count += is_still_taken(ingest, acquisition, &acquisition->rows.items[i]);
+	return count;
+}
+
+static void fill_handover(
+	struct ingest *ingest, const struct acquisition *acquisition, struct handover *handover)
+{
+	const struct other_claims *found = other_claims_found(acquisition->search);
+
+	for (size_t i = 0; i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			handover->taken[handover->taken_count++] =
+				partition_of(ingest, &acquisition->rows.items[i])->index;
+	}
+	for (size_t i = 0; i < found->count; i++) {
+		const struct other_claim *claim = &found->items[i];
+		const struct watermark *row = &acquisition->rows.items[claim->ref];
+
+		if (is_still_taken(ingest, acquisition, row))
+			handover->held[handover->held_count++] = (struct held_row){
+				.partition = partition_of(ingest, row)->index,
+				.seq = claim->seq,
+				.offset = claim->offset,
+				.key_hash = claim->key_hash,
+			};
+	}
+}
+
+/* Dispatch hears of the partitions together with the rows others still hold of them, and before anything
+ * is stored of them: so whatever is delivered of a key comes after those (rule R12). */
+static int tell_dispatch(
+	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
+{
+	const struct handover_room room = {
+		.taken = acquisition->rows.count,
+		.held = other_claims_found(acquisition->search)->count,
+	};
+	struct handover *handover = NULL;
+	int r = handover_new(&handover, &room, err);
+
+	if (r < 0)
+		return r;
+	fill_handover(ingest, acquisition, handover);
+	if (handover->held_count > 0)
+		log_info("keys_held_back", LOG_INT("messages", (int64_t)handover->held_count),
+			LOG_STR("next",
+				"another sidecar is still at them; their keys go on when it "
+				"is done, or its lease is over"));
+	handover_queue_add(ingest, handover);
+	return 0;
+}
+
+/* --- One taking ---------------------------------------------------------------------------------- */
+
+static void acquisition_free(struct acquisition *acquisition)
+{
+	if (acquisition == NULL)
+		return;
+	other_claims_search_free(acquisition->search);
+	watermarks_free(&acquisition->rows);
+	free(acquisition->refs);
+	free(acquisition);
+}
+DEFINE_CLEANUP(struct acquisition *, acquisition_free);
+
+/* Its partitions are to be taken again. */
+static void drop(struct ingest *ingest, struct acquisition *acquisition)
+{
+	for (size_t i = 0; i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			partition_of(ingest, &acquisition->rows.items[i])->acquisition = 0;
+	}
+	acquisition_free(acquisition);
+}
+
+int acquire_begin(
+	struct ingest *ingest, struct watermarks *rows, enum partition_state state, struct err *err)
+{
+	CLEANUP(acquisition_freep)
+	struct acquisition *acquisition = calloc(1, sizeof(*acquisition));
+	struct other_claims_request request = {
+		.instance = ingest->options.instance,
+		.ordering = ingest->options.config->inbox.ordering,
+		.count = rows->count,
+	};
+	int r;
+
+	if (acquisition == NULL)
+		return err_memory(err);
+	acquisition->id = ++ingest->acquisitions_begun;
+	acquisition->state = state;
+	acquisition->since_ms = clock_now_ms();
+	acquisition->refs = calloc(rows->count + 1, sizeof(*acquisition->refs));
+	if (acquisition->refs == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < rows->count; i++)
+		acquisition->refs[i] =
+			(struct partition_ref){ rows->items[i].topic, rows->items[i].partition };
+	request.refs = acquisition->refs;
+	FAULT_POINT("before_foreign");
+	r = other_claims_begin(&acquisition->search, ingest->db, &request, err);
+	if (r < 0)
+		return r;
+	acquisition->rows = *rows;
+	*rows = (struct watermarks){ NULL, 0 };
+	for (size_t i = 0; i < acquisition->rows.count; i++)
+		partition_of(ingest, &acquisition->rows.items[i])->acquisition = acquisition->id;
+	STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+	acquisition = NULL;
+	return 0;
+}
+
+static int end(struct ingest *ingest, struct acquisition *acquisition, struct err *err)
+{
+	size_t count = count_still_taken(ingest, acquisition);
+	int r = count == 0 ? 0 : tell_dispatch(ingest, acquisition, err);
+
+	for (size_t i = 0; r == 0 && i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			taken(ingest, partition_of(ingest, &acquisition->rows.items[i]),
+				&acquisition->rows.items[i], acquisition->state);
+	}
+	if (r == 0 && count > 0 && acquisition->state == PARTITION_ADOPTED)
+		log_info("partitions_adopted", LOG_INT("count", (int64_t)count),
+			LOG_STR("topic", acquisition->rows.items[0].topic),
+			LOG_STR("next", "nobody is assigned them: their waiting messages are "
+					"handled here"));
+	return r;
+}
+
+static void say_wait(struct ingest *ingest, const struct acquisition *acquisition, const char *next)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&ingest->place_limit, clock_now_ms(), &held))
+		log_info("partitions_wait", LOG_INT("count", (int64_t)acquisition->rows.count),
+			LOG_STR("next", next), LOG_INT("held_back", held));
+}
+
+/* A slice of its search; true: it is over, whatever became of it. */
+static bool go_on(
+	struct ingest *ingest, struct acquisition *acquisition, int64_t until_ms, struct err *err)
+{
+	int r = count_still_taken(ingest, acquisition) == 0
+			? 0
+			: other_claims_go_on(acquisition->search, until_ms, err);
+
+	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LONG_MS)
+		say_wait(ingest, acquisition,
+			"looking at what other sidecars still hold of them, on and on");
+	if (r == OTHER_CLAIMS_MANY)
+		say_wait(ingest, acquisition,
+			"another sidecar still holds too many of their messages; asking again");
+	if (r == 0)
+		r = end(ingest, acquisition, err);
+	if (r < 0)
+		db_outage_begin(ingest, err);
+	return r == 0 || r == OTHER_CLAIMS_MANY;
+}
+
+bool acquire_is_under_way(const struct ingest *ingest)
+{
+	return !STAILQ_EMPTY(&ingest->acquisitions) && !ingest->outage.down &&
+	       (ingest->holds & HOLD_HALTED) == 0;
+}
+
+/* Each in turn, as long as the slice lasts: whoever waits for Kafka, and for the other partitions, does so for no
+ * longer (rule R12). */
+static void go_on_with_some(struct ingest *ingest)
+{
+	int64_t until_ms = clock_now_ms() + SLICE_MS;
+	struct acquisition *acquisition;
+	struct err err = ERR_INIT;
+
+	while (acquire_is_under_way(ingest)) {
+		acquisition = STAILQ_FIRST(&ingest->acquisitions);
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+		if (go_on(ingest, acquisition, until_ms, &err))
+			drop(ingest, acquisition);
+		else
+			STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+		if (clock_now_ms() >= until_ms)
+			return;
+	}
+}
+
+void acquire_drop_all(struct ingest *ingest)
+{
+	struct acquisition *acquisition;
+
+	while ((acquisition = STAILQ_FIRST(&ingest->acquisitions)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+		drop(ingest, acquisition);
+	}
+}
+
+/* --- Taking -------------------------------------------------------------------------------------- */
+
+static void take_due(struct ingest *ingest)
+{
+	struct watermarks rows = { .items = NULL };
+	struct err err = ERR_INIT;
+	size_t count = 0;
+	CLEANUP(freep) struct partition_ref *refs = NULL;
+	int r;
+
+	mark_new(ingest);
+	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	if (count == 0)
+		return;
+	FAULT_POINT("before_take");
+	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
+	FAULT_POINT("after_take");
+	if (r == 0 && rows.count > 0)
+		r = acquire_begin(ingest, &rows, PARTITION_TAKEN, &err);
+	watermarks_free(&rows);
+	if (r < 0)
+		db_outage_begin(ingest, &err);
+	else if (r == INBOX_FENCED)
+		ingest_fenced(ingest);
+	else
+		db_outage_over(ingest);
+}
+
+void acquire_step(struct ingest *ingest)
+{
+	take_due(ingest);
+	if (acquire_is_under_way(ingest))
+		go_on_with_some(ingest);
+}

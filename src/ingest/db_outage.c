@@ -1,0 +1,279 @@
+#include "ingest/db_outage.h"
+
+#include <stdlib.h>
+
+#include "base/backoff.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/acquire.h"
+#include "ingest/ownership.h"
+#include "model/meters.h"
+
+#define FIRST_RETRY_MS 100
+#define FEW_RETRY_MS   1000 /* rows that nothing else can be told by than more of them */
+#define FEW_ROWS       10
+#define COMPANY_US     300000
+
+/* What is said and done, by kind of trouble. `away`: the database does not serve us at all. */
+/* clang-format off */
+static const struct manner {
+	const char *event;
+	const char *next;
+	int64_t last_retry_ms;
+	bool away;
+} manners[PG_ERROR_KINDS] = {
+	[PG_ERROR_LOST] = { "database_lost", "connect again", 10000, true },
+	[PG_ERROR_BUSY] = { "database_busy", "the same again on this connection", 1000, false },
+	[PG_ERROR_SLOW] = { "database_busy", "again on this connection, half as much at a time", 1000, false },
+	[PG_ERROR_RESOURCES] = { "database_full", "again until there is room", 10000, true },
+	[PG_ERROR_READ_ONLY] = { "database_read_only", "connect again, looking for the primary", 3000, true },
+	[PG_ERROR_REFUSED] = { "database_refuses", "again until somebody has mended it", 10000, true },
+	[PG_ERROR_DATA] = { "database_refuses", "again", 10000, true },
+	[PG_ERROR_OTHER] = { "database_refuses", "again", 10000, true },
+};
+/* clang-format on */
+
+static const char by_rows[] =
+	"again, row by row: what is refused while another row is stored goes to inbox_rejects";
+
+static void count_error(struct ingest *ingest, const struct err *err)
+{
+	metric_add(metrics_get(ingest->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
+		1);
+}
+
+static int64_t schedule(struct ingest *ingest, int64_t last_retry_ms)
+{
+	struct outage *outage = &ingest->outage;
+	int64_t delay =
+		backoff_delay_ms(FIRST_RETRY_MS, last_retry_ms, outage->attempt++, random_u64());
+
+	outage->retry_at_ms = clock_now_ms() + delay;
+	return delay;
+}
+
+static void go_down(struct ingest *ingest)
+{
+	ingest->outage.down = true;
+	ingest_hold(ingest, HOLD_DATABASE);
+}
+
+/* Trying them again costs little. */
+static bool is_about_few(const struct ingest *ingest)
+{
+	return refused_batches_are_enough(&ingest->refused) && ingest->refused.rows <= FEW_ROWS;
+}
+
+void db_outage_begin(struct ingest *ingest, const struct err *err)
+{
+	enum pg_error_class trouble = db_error_kind(err);
+	const struct manner *manner = &manners[trouble];
+	int64_t delay;
+
+	if (err->fault != FAULT_DATABASE) {
+		ingest_fault(ingest, err);
+		return;
+	}
+	count_error(ingest, err);
+	delay = schedule(ingest, is_about_few(ingest) ? FEW_RETRY_MS : manner->last_retry_ms);
+	go_down(ingest);
+	ingest->outage.announced = true;
+	if (manner->away)
+		atomic_store(&ingest->options.health->database_ok, false);
+	log_warn(manner->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
+		LOG_STR("class", pg_error_class_name(trouble)), LOG_INT("retry_in_ms", delay),
+		LOG_STR("next",
+			refused_batches_are_enough(&ingest->refused) ? by_rows : manner->next));
+}
+
+void db_outage_doubt(struct ingest *ingest)
+{
+	if (ingest->outage.attempt == 0)
+		ingest->outage.retry_at_ms = clock_now_ms();
+	else
+		(void)schedule(ingest, manners[PG_ERROR_LOST].last_retry_ms);
+	ingest->outage.attempt++;
+	go_down(ingest);
+}
+
+void db_outage_over(struct ingest *ingest)
+{
+	if (ingest->outage.announced)
+		log_info("database_back", LOG_INT("attempts", ingest->outage.attempt));
+	ingest->outage.announced = false;
+	ingest->outage.attempt = 0;
+	atomic_store(&ingest->options.health->database_ok, true);
+}
+
+/* --- What became of each watermark ------------------------------------------------------------ */
+
+/* The lost COMMIT did happen: the rows are in the table, and the store has given them back to it. */
+static void was_stored(
+	struct ingest *ingest, struct partition *partition, const struct watermark *row)
+{
+	batch_drop_below(&ingest->batch, partition->topic, partition->partition, row->next_offset);
+	partition_note_row(partition, row);
+	partition->stored = row->next_offset;
+	partition->rewound = false;
+	/* It may have been the first part of a batch. */
+	partition->touched = partition->next != row->next_offset;
+	wake_poke(ingest->options.dispatch_wake);
+}
+
+/* Lower than we left it in the same epoch: the database itself went back in time, to a replica that
+ * had not heard of our last commits. What this instance remembers is void (rule R2). */
+static void went_back(
+	struct ingest *ingest, const struct partition *partition, const struct watermark *row)
+{
+	log_error("watermark_lost", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition),
+		LOG_INT("left_at", partition->table_next), LOG_INT("found_at", row->next_offset),
+		LOG_STR("next", "start anew as another instance, from the lower offset"));
+	ingest_fenced(ingest);
+}
+
+static void reconcile(
+	struct ingest *ingest, struct partition *partition, const struct watermark *row)
+{
+	bool same = row->epoch == partition->epoch && row->forced == partition->forced;
+
+	if (!row->mine)
+		ownership_lost(ingest, partition);
+	else if (!same)
+		ownership_moved(ingest, partition, row);
+	else if (row->next_offset == partition->table_next)
+		return;
+	else if (partition->in_doubt && row->next_offset == partition->tried_next)
+		was_stored(ingest, partition, row);
+	else if (row->next_offset < partition->table_next)
+		went_back(ingest, partition, row);
+	else
+		ownership_moved(ingest, partition, row);
+}
+
+static bool wants_resync(const struct partition *partition)
+{
+	return partition_is_ours(partition) || partition->in_doubt;
+}
+
+/* The store is about to turn rows of ours into waiting ones. */
+static void mark_dirty(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->in_doubt)
+			admission_dirty(
+				ingest->options.admission, ingest->partitions.items[i]->index);
+	}
+}
+
+static void reconcile_all(struct ingest *ingest, const struct watermarks *rows)
+{
+	for (size_t i = 0; i < rows->count; i++) {
+		struct partition *partition = partitions_find(
+			&ingest->partitions, rows->items[i].topic, rows->items[i].partition);
+
+		if (partition != NULL && partition_is_ours(partition))
+			reconcile(ingest, partition, &rows->items[i]);
+	}
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->in_doubt = false;
+}
+
+static int resync(struct ingest *ingest, struct err *err)
+{
+	struct watermarks rows = { .items = NULL };
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, wants_resync, &count);
+	int r;
+
+	if (refs == NULL && partitions_number(&ingest->partitions, wants_resync) > 0)
+		return err_memory(err);
+	if (count == 0)
+		return 0;
+	mark_dirty(ingest);
+	FAULT_POINT("before_resync");
+	r = inbox_resync(ingest->inbox, refs, count, &rows, err);
+	FAULT_POINT("after_resync");
+	mark_dirty(ingest);
+	if (r < 0)
+		return r;
+	if (r == INBOX_FENCED) {
+		ingest_fenced(ingest);
+	} else if (rows.count < count) {
+		log_error("watermark_row_missing", LOG_INT("rows", (int64_t)(count - rows.count)),
+			LOG_STR("next", "start anew as another instance"));
+		ingest_fenced(ingest);
+	} else {
+		reconcile_all(ingest, &rows);
+	}
+	watermarks_free(&rows);
+	return 0;
+}
+
+static int reconnect(struct ingest *ingest, struct err *err)
+{
+	bool was_open = db_is_open(ingest->db);
+	int r = db_open(ingest->db, err);
+
+	if (r == 0 && !was_open)
+		r = inbox_keep_memory(ingest->inbox, err);
+	if (r < 0)
+		return r;
+	if (!was_open)
+		acquire_drop_all(ingest);
+	if (!was_open && ingest->outage.was_connected)
+		metric_add(ingest->reconnects, 1);
+	ingest->outage.was_connected = true;
+	return resync(ingest, err);
+}
+
+void db_outage_step(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (!ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0 ||
+		clock_now_ms() < ingest->outage.retry_at_ms)
+		return;
+	if (reconnect(ingest, &err) < 0) {
+		db_outage_begin(ingest, &err);
+		return;
+	}
+	ingest->outage.down = false;
+	if (ingest->store_unheard)
+		commit_handover_lose(ingest->options.commit_handover);
+	ingest->store_unheard = false;
+	ingest_unhold(ingest, HOLD_DATABASE);
+	if (refused_batches_need_others(&ingest->refused, ingest->batch.row_count))
+		ingest->batch_since_us = clock_now_us() + COMPANY_US;
+	if (ingest->batch.row_count + ingest->batch.reject_count == 0)
+		db_outage_over(ingest);
+}
+
+void db_outage_peek(struct ingest *ingest)
+{
+	struct watermarks rows = { .items = NULL };
+	struct err err = ERR_INIT;
+	size_t ours = partitions_number(&ingest->partitions, partition_is_ours);
+	size_t seen = 0;
+
+	if (inbox_peek(ingest->inbox, &rows, &err) < 0) {
+		db_outage_begin(ingest, &err);
+		return;
+	}
+	for (size_t i = 0; i < rows.count; i++) {
+		struct partition *partition = partitions_find(
+			&ingest->partitions, rows.items[i].topic, rows.items[i].partition);
+
+		if (partition == NULL || !partition_is_ours(partition))
+			continue;
+		seen++;
+		reconcile(ingest, partition, &rows.items[i]);
+	}
+	watermarks_free(&rows);
+	/* Whose the others are is told by their rows only. */
+	if (seen < ours)
+		db_outage_doubt(ingest);
+}

@@ -1,0 +1,193 @@
+#include "ingest/dead_rounds.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/consumer_conf.h"
+
+#define BATCH_BYTES (4LL << 20)
+#define LOOKS       5 /* for the topic, a second each */
+
+void dead_rounds_drop_producer(struct dead_topic *dead)
+{
+	producer_free(dead->producer);
+	dead->producer = NULL;
+}
+
+/* --- Making ready ------------------------------------------------------------------------------------ */
+
+static int no_topic(const char *topic, struct err *err)
+{
+	return err_set(err, FAULT_KAFKA,
+		"topic \"%s\" does not exist, or may not be seen with these credentials: create "
+		"it, or "
+		"grant DESCRIBE and WRITE",
+		topic);
+}
+
+/* A new producer that has seen the topic: whatever was wrong with the one before went with it. */
+int dead_rounds_ready(struct dead_topic *dead, struct err *err)
+{
+	const char *topic = dead->known->retry.dead_topic;
+	int r = producer_new(&dead->producer, dead->known, err);
+
+	if (r != 0)
+		return r;
+	for (int i = 0; i < LOOKS && !atomic_load(&dead->stop); i++) {
+		r = producer_look(dead->producer, topic, err);
+		if (r == 0)
+			return 0;
+		if (r == PRODUCER_NO_TOPIC)
+			r = no_topic(topic, err);
+		else if (i + 1 < LOOKS)
+			continue;
+		break;
+	}
+	dead_rounds_drop_producer(dead);
+	return r;
+}
+
+/* --- A batch ----------------------------------------------------------------------------------------- */
+
+static struct death death_of(const struct rows *rows, int row)
+{
+	return (struct death){
+		.seq = rows_int(rows, row, DEAD_SEQ),
+		.died_us = rows_int(rows, row, DEAD_DIED_US),
+	};
+}
+
+void dead_rounds_begin_anew(struct dead_topic *dead)
+{
+	dead->place = (struct death){ .seq = 0 };
+	dead->again_ms = 0;
+}
+
+int dead_rounds_note(struct dead_topic *dead, struct err *err)
+{
+	return dead->sent.count == 0
+		       ? 0
+		       : dead_mark(dead->db, dead->sent.items, &dead->sent.count, err);
+}
+
+static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&dead->cut_limit, clock_now_ms(), &held))
+		log_warn("dead_message_cut",
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
+			LOG_STR("topic", dead->known->retry.dead_topic),
+			LOG_STR("next",
+				"produced without its value and headers, the table has them; raise "
+				"max.message.bytes of the topic"),
+			LOG_INT("held_back", held));
+}
+
+/* It holds up nothing behind it, and no other sidecar would be luckier: the next pass tries it again. */
+static void say_refused(
+	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&dead->refused_limit, clock_now_ms(), &held))
+		log_warn("dead_message_refused", LOG_STR("topic", dead->known->retry.dead_topic),
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
+			LOG_STR("error", rd_kafka_err2str(why)),
+			LOG_STR("next", "it waits in the table; again after a minute or more"),
+			LOG_INT("held_back", held));
+}
+
+/* Behind a refused one the pass goes on from the last row that was seen. Without one it stays where it is, at the
+ * first: what was produced is noted and comes no more, and who died earlier but was committed later is not missed. */
+static void step_on(struct dead_topic *dead, struct death last, bool refused)
+{
+	if (dead->place.seq == 0 && !refused)
+		return;
+	if (dead->place.seq == 0)
+		dead->refused_ms = clock_now_ms();
+	dead->place = last;
+}
+
+/* What became of each record; the first that went wrong, but for those refused, is the fault. */
+static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
+{
+	const char *words = producer_last_words(dead->producer);
+	int64_t produced = 0;
+	int judged = dead->batch.count;
+	int refused = 0;
+	int r = 0;
+
+	for (int row = 0; row < dead->batch.count; row++) {
+		rd_kafka_resp_err_t fate = dead->batch.fates[row];
+
+		if (fate == RD_KAFKA_RESP_ERR_NO_ERROR) {
+			dead->sent.items[dead->sent.count++] = death_of(rows, row);
+			produced++;
+			if (dead->batch.cut[row])
+				say_cut(dead, rows, row);
+		} else if (dead_batch_is_refused(fate)) {
+			say_refused(dead, rows, row, fate);
+			refused++;
+		} else if (fate == DEAD_BATCH_NOT_TRIED) {
+			judged = row < judged ? row : judged;
+		} else if (r == 0) {
+			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
+				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
+				words[0] == '\0' ? "" : "; ", words);
+		}
+	}
+	if (refused > 0)
+		metric_add(dead->failures, 1);
+	if (r == 0 && judged > 0)
+		step_on(dead, death_of(rows, judged - 1), refused > 0);
+	metric_add(dead->produced, produced);
+	dead->used_ms = clock_now_ms();
+	return r;
+}
+
+static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
+{
+	struct dead_request request = {
+		.max_rows = DEAD_BATCH_MOST,
+		.max_bytes = BATCH_BYTES,
+		.after = dead->place,
+		.without = dead->sent.items,
+		.without_count = dead->sent.count,
+	};
+
+	if (dead->sent.count + DEAD_BATCH_MOST > LIST_MOST)
+		return err_set(err, FAULT_DATABASE,
+			"%zu messages are produced and cannot be noted: their rows are locked",
+			dead->sent.count);
+	return dead_fetch(dead->db, &request, rows, err);
+}
+
+int dead_rounds_send(struct dead_topic *dead, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct err later = ERR_INIT;
+	bool known;
+	int r;
+
+	r = fetch(dead, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return DEAD_ROUND_EMPTY;
+	dead->batch.producer = dead->producer;
+	dead->batch.count = rows_count(rows);
+	dead->batch.source = (struct dead_record_source){
+		.rows = rows,
+		.topic = dead->known->retry.dead_topic,
+		.group = consumer_conf_value(dead->known, "group.id", ""),
+	};
+	known = dead_batch_send(&dead->batch);
+	r = judge(dead, rows, err);
+	if (!known)
+		dead_rounds_drop_producer(dead); /* it would write fates for ever */
+	if (dead_rounds_note(dead, r == 0 ? err : &later) < 0 && r == 0)
+		r = err->fault;
+	return r;
+}

@@ -1,0 +1,65 @@
+/*
+ * What the thread of the dead topic knows, and its dealings with the table and the producer: dead_topic.c decides when.
+ * All of it belongs to that thread, but for the fields marked otherwise.
+ */
+#ifndef INGEST_DEAD_ROUNDS_H
+#define INGEST_DEAD_ROUNDS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/wake.h"
+#include "ingest/dead_batch.h"
+#include "ingest/dead_topic.h"
+#include "ingest/fault_log_limit.h"
+#include "store/dead.h"
+
+#define LIST_MOST 9000
+
+struct deaths {
+	struct death items[LIST_MOST];
+	size_t count;
+};
+
+struct dead_topic {
+	struct dead_topic_options options;
+	const struct config *_Atomic config; /* any thread: the one in force */
+	const struct config *known;          /* of the last round */
+	struct db *db;                       /* NULL = there is no topic */
+	pthread_mutex_t db_lock;   /* while another thread interrupts it, or it comes or goes */
+	struct producer *producer; /* NULL = none; the topic was seen by it */
+	int64_t used_ms;           /* it, last */
+	struct wake wake;
+	pthread_t thread;
+	bool started;
+	bool elected;
+	atomic_bool stop;
+	atomic_bool ended;
+	struct deaths sent; /* confirmed, and not noted yet */
+	struct death place; /* up to here all was sent or refused; seq 0: nothing was refused */
+	int64_t refused_ms; /* the first one of this pass was */
+	int64_t again_ms;   /* when the next pass begins; 0 = this one has not come to its end */
+	struct dead_waiting waiting; /* in the table, when looked at last */
+	int64_t pause_ms;            /* 0 = the last round went well */
+	struct dead_batch batch;
+	struct fault_log_limit fault_limit;
+	struct fault_log_limit refused_limit;
+	struct fault_log_limit cut_limit;
+	struct metric *waiting_gauge;
+	struct metric *produced;
+	struct metric *failures;
+};
+
+/* Makes a producer that has seen the topic. Asks for a few seconds. */
+int dead_rounds_ready(struct dead_topic *dead, struct err *err);
+void dead_rounds_drop_producer(struct dead_topic *dead);
+/* Forgets what was refused: the next batch begins with the first one. */
+void dead_rounds_begin_anew(struct dead_topic *dead);
+/* Notes what is sent and not noted yet. */
+int dead_rounds_note(struct dead_topic *dead, struct err *err);
+/* Sends the next messages and notes those that were confirmed. DEAD_ROUND_EMPTY: there is none to send now. A fault:
+ * some, or all, are still to be sent. */
+enum { DEAD_ROUND_EMPTY = 1 };
+int dead_rounds_send(struct dead_topic *dead, struct err *err);
+
+#endif

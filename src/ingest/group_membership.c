@@ -1,0 +1,102 @@
+#include "ingest/group_membership.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/consumer_conf.h"
+
+#define WAITING_TOLD_MS 5000    /* a rebalance of members that are there takes less */
+#define SESSION_MS      "45000" /* librdkafka's defaults */
+#define POLL_MS         "300000"
+
+/* Why to be out of the group; NULL = in. */
+static const char *reason_to_leave(const struct ingest *ingest)
+{
+	const struct health *health = ingest->options.health;
+	int64_t heartbeat_ms = atomic_load(&health->heartbeat_ms);
+
+	if (heartbeat_ms == 0 ||
+		clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease)
+		return "no heartbeat in PostgreSQL for a lease";
+	return atomic_load(&health->away) ? "a handler is lacking here that another member has"
+					  : NULL;
+}
+
+static void join(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (consumer_subscribe(ingest->consumer, &ingest->options.config->kafka_topics, &err) < 0) {
+		ingest_fault(ingest, &err);
+		return;
+	}
+	ingest->member = true;
+	ingest->waited = false;
+	ingest->waits_since_ms = clock_now_ms();
+	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
+}
+
+/* Kafka's `revoked` event, for all that is assigned, comes with the next poll. */
+static void leave(struct ingest *ingest, const char *reason)
+{
+	log_warn("group_left", LOG_STR("reason", reason),
+		LOG_STR("next", "joins again as soon as that is over"));
+	consumer_unsubscribe(ingest->consumer);
+	ingest->member = false;
+	atomic_store(&ingest->options.health->group_joined, false);
+}
+
+/* What a coordinator waits for, and for how long at most: which of both it is, it does not tell. */
+static void say_next(const struct config *config, char *next, size_t size)
+{
+	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
+	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
+	bool consumers =
+		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+
+	(void)snprintf(next, size,
+		"nothing need be done: the broker has given no partitions yet. It may wait for a "
+		"member that was killed or cut off, at most %s%s%s, or for the others to give up "
+		"theirs, at most max.poll.interval.ms (%s ms)",
+		consumers ? "the broker's group.consumer.session.timeout.ms"
+			  : "session.timeout.ms (",
+		consumers ? "" : session, consumers ? "" : " ms)", poll);
+}
+
+/* Whoever wonders why nothing is read finds the reason here. Brokers that are away are told of elsewhere; no time
+ * of theirs counts, and none before the group was lost. */
+static void tell_waiting(struct ingest *ingest)
+{
+	const struct health *health = ingest->options.health;
+	bool joined = atomic_load(&health->group_joined);
+	int64_t now_ms = clock_now_ms();
+	char next[320];
+
+	if (joined)
+		ingest->waited = false;
+	if (joined || !atomic_load(&health->broker_ok))
+		ingest->waits_since_ms = now_ms;
+	if (ingest->waited || now_ms - ingest->waits_since_ms < WAITING_TOLD_MS)
+		return;
+	ingest->waited = true;
+	say_next(ingest->options.config, next, sizeof(next));
+	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
+		LOG_INT("since_s", (now_ms - ingest->waits_since_ms) / 1000),
+		LOG_STR("next", next));
+}
+
+void group_membership_step(struct ingest *ingest)
+{
+	const char *reason = reason_to_leave(ingest);
+
+	if ((ingest->holds & HOLD_HALTED) != 0)
+		return;
+	if (ingest->member && reason != NULL)
+		leave(ingest, reason);
+	else if (!ingest->member && reason == NULL)
+		join(ingest);
+	else if (ingest->member)
+		tell_waiting(ingest);
+}

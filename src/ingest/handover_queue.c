@@ -1,0 +1,100 @@
+#include "ingest/handover_queue.h"
+
+#include "base/faultpoint.h"
+#include "ingest/collect.h"
+
+#define HANDOVER_MS 200
+
+void handover_queue_init(struct handover_queue *queue)
+{
+	STAILQ_INIT(&queue->waiting);
+}
+
+bool handover_queue_is_empty(const struct ingest *ingest)
+{
+	return STAILQ_EMPTY(&ingest->handovers.waiting);
+}
+
+static bool says_nothing(const struct handover *handover)
+{
+	return handover->count == 0 && handover->parked_count == 0 &&
+	       handover->revoked_count == 0 && handover->taken_count == 0;
+}
+
+void handover_queue_add(struct ingest *ingest, struct handover *handover)
+{
+	if (says_nothing(handover))
+		handover_free(handover);
+	else
+		STAILQ_INSERT_TAIL(&ingest->handovers.waiting, handover, link);
+}
+
+void handover_queue_revoke(struct ingest *ingest, size_t index)
+{
+	const struct handover_room room = { .revoked = 1 };
+	struct handover *handover = NULL;
+	struct err err = ERR_INIT;
+
+	if (handover_new(&handover, &room, &err) < 0) {
+		ingest_fault(ingest, &err);
+		return;
+	}
+	handover->revoked[handover->revoked_count++] = index;
+	handover_queue_add(ingest, handover);
+}
+
+bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
+{
+	struct handover *handover;
+	int r;
+
+	while ((handover = STAILQ_FIRST(&ingest->handovers.waiting)) != NULL) {
+		/* Once pushed it is dispatch's, its link too. */
+		STAILQ_REMOVE_HEAD(&ingest->handovers.waiting, link);
+		FAULT_POINT("before_queue");
+		r = queue_push(ingest->options.out, handover, timeout_ms);
+		if (r == QUEUE_TIMEOUT) {
+			STAILQ_INSERT_HEAD(&ingest->handovers.waiting, handover, link);
+			return false;
+		}
+		if (r == QUEUE_CLOSED)
+			handover_free(handover); /* dispatch has ended: its rows are rescued */
+		else
+			wake_poke(ingest->options.dispatch_wake);
+		FAULT_POINT("after_queue");
+	}
+	return true;
+}
+
+/* What was stored last is in the queue: a claim that waits for it may be taken in. */
+static void let_claims_in(struct ingest *ingest)
+{
+	if (ingest->store_unheard || !commit_handover_is_open(ingest->options.commit_handover))
+		return;
+	commit_handover_end(ingest->options.commit_handover);
+	wake_poke(ingest->options.dispatch_wake);
+}
+
+void handover_queue_hand_over(struct ingest *ingest)
+{
+	if (handover_queue_is_empty(ingest)) {
+		let_claims_in(ingest);
+		return;
+	}
+	if (handover_queue_push(ingest, HANDOVER_MS)) {
+		let_claims_in(ingest);
+		ingest_unhold(ingest, HOLD_OUTBOX);
+	} else if (collect_is_full(ingest)) {
+		ingest_hold(ingest, HOLD_OUTBOX);
+	}
+}
+
+void handover_queue_fini(struct handover_queue *queue)
+{
+	struct handover *handover;
+
+	while ((handover = STAILQ_FIRST(&queue->waiting)) != NULL) {
+		STAILQ_REMOVE_HEAD(&queue->waiting, link);
+		handover_free(handover);
+	}
+}

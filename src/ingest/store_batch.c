@@ -1,0 +1,431 @@
+#include "ingest/store_batch.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/db_outage.h"
+#include "ingest/handover_queue.h"
+#include "ingest/insert_results.h"
+#include "ingest/tracing.h"
+#include "ingest/watermark_updates.h"
+
+#define ROOM_WAIT_MS    250
+#define DRAINED_WAIT_MS 50
+
+static bool is_touched(const struct partition *partition)
+{
+	return partition->touched;
+}
+
+bool store_batch_has_work(const struct ingest *ingest)
+{
+	return ingest->batch_since_us != 0;
+}
+
+/* --- Room and places ---------------------------------------------------------------------------- */
+
+static int room_for_places(struct places *places, size_t count)
+{
+	struct message **messages;
+	size_t *indexes;
+	struct placement *placements;
+
+	if (count <= places->room)
+		return 0;
+	messages = realloc(places->messages, count * sizeof(void *));
+	if (messages != NULL)
+		places->messages = messages;
+	indexes = realloc(places->indexes, count * sizeof(*indexes));
+	if (indexes != NULL)
+		places->indexes = indexes;
+	placements = realloc(places->placements, count * sizeof(*placements));
+	if (placements != NULL)
+		places->placements = placements;
+	if (messages == NULL || indexes == NULL || placements == NULL)
+		return FAULT_MEMORY;
+	places->room = count;
+	return 0;
+}
+
+static bool find_overflow(const struct ingest *ingest, const struct batch *batch, size_t *index)
+{
+	size_t last = SIZE_MAX;
+
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (batch->rows[i].partition == last)
+			continue;
+		last = batch->rows[i].partition;
+		if (admission_look(ingest->options.admission, last).overflow) {
+			*index = last;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A short wait here is far cheaper than a detour through the table. */
+static void wait_for_room(const struct ingest *ingest)
+{
+	const struct batch *batch = &ingest->flight.batch;
+	size_t index = 0;
+
+	if (batch->row_count == 0)
+		return;
+	if (find_overflow(ingest, batch, &index))
+		(void)admission_wait_drained(ingest->options.admission, index, DRAINED_WAIT_MS);
+	else
+		(void)admission_wait(
+			ingest->options.admission, batch->row_count, batch->bytes, ROOM_WAIT_MS);
+}
+
+static int place_rows(struct ingest *ingest, struct err *err)
+{
+	struct batch *batch = &ingest->flight.batch;
+	struct places *places = &ingest->places;
+
+	if (room_for_places(places, batch->row_count) < 0)
+		return err_memory(err);
+	for (size_t i = 0; i < batch->row_count; i++) {
+		places->messages[i] = batch->rows[i].message;
+		places->indexes[i] = batch->rows[i].partition;
+	}
+	admission_place(ingest->options.admission, places->messages, places->indexes,
+		batch->row_count, places->placements);
+	for (size_t i = 0; i < batch->row_count; i++) {
+		batch->rows[i].placement = places->placements[i];
+		batch->rows[i].fate = ROW_UNKNOWN;
+	}
+	return 0;
+}
+
+static void give_budget_back(struct ingest *ingest, const struct batch *batch)
+{
+	size_t count = 0;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < batch->row_count; i++) {
+		const struct batch_row *row = &batch->rows[i];
+
+		if (row->placement.place != PLACE_CLAIM)
+			continue;
+		count++;
+		bytes += row->message->bytes;
+	}
+	admission_release(ingest->options.admission, count, bytes);
+}
+
+static bool may_wait(const struct batch_row *row)
+{
+	return row->placement.place != PLACE_CLAIM || row->placement.asks;
+}
+
+/* Both before the statement and after it: a look at the table in between must not find a partition
+ * clean whose rows are about to wait. */
+static bool mark_dirty(const struct ingest *ingest, const struct batch *batch)
+{
+	size_t last = SIZE_MAX;
+
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (!may_wait(&batch->rows[i]))
+			continue;
+		if (batch->rows[i].partition != last)
+			admission_dirty(ingest->options.admission, batch->rows[i].partition);
+		last = batch->rows[i].partition;
+	}
+	return last != SIZE_MAX;
+}
+
+static void mark_doubt(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->touched)
+			ingest->partitions.items[i]->in_doubt = true;
+	}
+}
+
+/* --- The transaction ------------------------------------------------------------------------------ */
+
+/* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
+ * was too slow or too large gets through, and a row that brings the server down stands alone. */
+static void grow_smaller(struct ingest *ingest, const struct batch *batch)
+{
+	size_t tried =
+		batch->row_count > batch->reject_count ? batch->row_count : batch->reject_count;
+
+	ingest->part_most = tried > 1 ? tried / 2 : 1;
+}
+
+static void grow_larger(struct ingest *ingest)
+{
+	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
+
+	if (ingest->part_most == 0)
+		return;
+	ingest->part_most += ingest->part_most / 8 + 1;
+	if (ingest->part_most >= most)
+		ingest->part_most = 0;
+}
+
+/* The rows up to the one with which they have so many bytes, as a batch that is full. */
+static size_t rows_within(const struct batch *batch, int64_t bytes)
+{
+	size_t count = 0;
+
+	while (count < batch->row_count && bytes > 0)
+		bytes -= (int64_t)batch->rows[count++].message->bytes;
+	return count;
+}
+
+/* What a failure put together may be more than a batch. */
+static int take_part(struct ingest *ingest, struct err *err)
+{
+	struct batch *flight = &ingest->flight.batch;
+	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
+	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
+	int r;
+
+	/* A round polls once more when the batch is full already: no part for that. */
+	most += most / 8;
+	within += within / 8;
+	if (ingest->part_most != 0 && ingest->part_most < most &&
+		!refused_batches_are_enough(&ingest->refused))
+		most = ingest->part_most;
+	if (within > 0 && within < most)
+		most = within;
+	r = batch_split(flight, most, &ingest->rest, err);
+	/* Never nothing: of a log and its successor the offsets may say that all is behind the cut. */
+	if (r == 0 && flight->row_count + flight->reject_count == 0)
+		r = batch_join(flight, &ingest->rest, err);
+	return r;
+}
+
+static void swap(struct batch *one, struct batch *other)
+{
+	struct batch kept = *one;
+
+	*one = *other;
+	*other = kept;
+}
+
+/* The batch at hand leaves; the next one begins. */
+static void take_off(struct ingest *ingest)
+{
+	swap(&ingest->flight.batch, &ingest->batch);
+	ingest->flight.since_us = ingest->batch_since_us;
+	ingest->batch_since_us = 0;
+}
+
+/* `part` comes before what is in the batch at hand, and makes it as old as it is itself. */
+static void put_back(struct ingest *ingest, struct batch *part, int64_t since_us)
+{
+	struct err err = ERR_INIT;
+
+	if (part->row_count + part->reject_count == 0)
+		return;
+	if (batch_join(part, &ingest->batch, &err) != 0) {
+		ingest_fault(ingest, &err);
+		return;
+	}
+	swap(part, &ingest->batch);
+	ingest->batch.update_count = 0;
+	ingest->batch_since_us = since_us;
+}
+
+static void was_stored(struct ingest *ingest, struct flight *flight)
+{
+	watermark_updates_note(ingest, &flight->batch);
+	tracing_stored(ingest, flight);
+	insert_results_apply(ingest, flight);
+	flight->handover->stored_us = clock_now_us();
+	handover_queue_add(ingest, flight->handover);
+	flight->handover = NULL;
+	batch_clear(&flight->batch);
+	if (refused_batches_are_enough(&ingest->refused))
+		ingest->part_most = 0; /* it was that row */
+	refused_batches_forget(&ingest->refused);
+	grow_larger(ingest);
+	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
+	db_outage_over(ingest);
+}
+
+/* A flight that did not take place: all of it is in the batch at hand again. */
+static void come_back(struct ingest *ingest, struct flight *flight)
+{
+	handover_free(flight->handover);
+	flight->handover = NULL;
+	put_back(ingest, &ingest->rest, flight->since_us);
+	put_back(ingest, &flight->batch, flight->since_us);
+	batch_clear(&flight->batch);
+	if (ingest->batch_since_us == 0) /* nothing but a watermark was to be moved */
+		ingest->batch_since_us = flight->since_us;
+}
+
+static void was_not_stored(
+	struct ingest *ingest, struct flight *flight, int r, const struct err *err)
+{
+	give_budget_back(ingest, &flight->batch);
+	ingest->store_unheard = r == INBOX_UNKNOWN;
+	if (r < 0 || r == INBOX_UNKNOWN)
+		grow_smaller(ingest, &flight->batch);
+	if (r < 0)
+		refused_batches_note(&ingest->refused, err, flight->batch.row_count);
+	watermark_updates_in_doubt(ingest, &flight->batch);
+	come_back(ingest, flight);
+	if (r == INBOX_FENCED) {
+		ingest_fenced(ingest);
+		return;
+	}
+	if (r == INBOX_DAMAGED) {
+		ingest_fault(ingest, err);
+		return;
+	}
+	mark_doubt(ingest);
+	if (r == INBOX_MOVED)
+		db_outage_doubt(ingest);
+	else if (r != INBOX_UNKNOWN || !ingest->outage.down)
+		db_outage_begin(ingest, err); /* unless the batch behind has said so */
+}
+
+static void note_end(struct ingest *ingest, struct flight *flight, int r, struct err *err)
+{
+	if (mark_dirty(ingest, &flight->batch))
+		wake_poke(ingest->options.dispatch_wake);
+	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - flight->began_us) / 1e6);
+	if (r == INBOX_UNKNOWN)
+		err->fault = FAULT_DATABASE; /* not stored, as far as we know: resync tells */
+	if (r == 0)
+		was_stored(ingest, flight);
+	else
+		was_not_stored(ingest, flight, r, err);
+}
+
+static int prepare(struct ingest *ingest, struct err *err)
+{
+	int r = take_part(ingest, err);
+	struct handover_room room;
+
+	if (r < 0)
+		return r;
+	wait_for_room(ingest);
+	room = (struct handover_room){ .items = ingest->flight.batch.row_count,
+		.parked = ingest->flight.batch.row_count };
+	r = handover_new(&ingest->flight.handover, &room, err);
+	if (r == 0)
+		r = watermark_updates_build(ingest, err);
+	return r == 0 ? place_rows(ingest, err) : r;
+}
+
+bool store_batch_start(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+	int r;
+
+	if (partitions_number(&ingest->partitions, is_touched) == 0) {
+		batch_clear(&ingest->batch); /* all that was in it has been revoked */
+		ingest->batch_since_us = 0;
+		return false;
+	}
+	take_off(ingest);
+	if (prepare(ingest, &err) < 0) {
+		come_back(ingest, &ingest->flight);
+		ingest_fault(ingest, &err);
+		return false;
+	}
+	ingest->flight.began_us = clock_now_us();
+	(void)mark_dirty(ingest, &ingest->flight.batch);
+	FAULT_POINT("before_insert");
+	if (refused_batches_are_enough(&ingest->refused))
+		inbox_isolate(ingest->inbox);
+	r = inbox_start(ingest->inbox, &ingest->flight.batch, &err);
+	ingest->flying = r == 0;
+	if (r != 0)
+		note_end(ingest, &ingest->flight, r, &err);
+	return ingest->flying;
+}
+
+bool store_batch_may_go_ahead(const struct ingest *ingest)
+{
+	return ingest->rest.row_count + ingest->rest.reject_count == 0 && ingest->part_most == 0;
+}
+
+bool store_batch_is_waiting(struct ingest *ingest)
+{
+	return ingest->flying && !inbox_look(ingest->inbox);
+}
+
+/* What was left of the batch by a failure comes next. */
+static void end_flight(struct ingest *ingest, int r, struct err *err)
+{
+	const int64_t since_us = ingest->flight.since_us;
+
+	ingest->flying = false;
+	note_end(ingest, &ingest->flight, r, err);
+	put_back(ingest, &ingest->rest, since_us);
+}
+
+void store_batch_finish(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (ingest->flying)
+		end_flight(ingest, inbox_finish(ingest->inbox, &ingest->flight.batch, &err), &err);
+}
+
+/* --- One behind the other ------------------------------------------------------------------------- */
+
+/* No row of it waits when it is stored: the gate need not hear of it before the next batch is placed. */
+static bool is_all_claimed(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (may_wait(&batch->rows[i]))
+			return false;
+	}
+	return true;
+}
+
+/* A full batch for which there is room, behind one that is whole and healthy. */
+bool store_batch_may_follow(const struct ingest *ingest)
+{
+	const struct batch *next = &ingest->batch;
+	size_t index = 0;
+
+	return store_batch_may_go_ahead(ingest) && handover_queue_is_empty(ingest) &&
+	       is_all_claimed(&ingest->flight.batch) && !find_overflow(ingest, next, &index) &&
+	       admission_wait(ingest->options.admission, next->row_count, next->bytes, 0);
+}
+
+/* The batch that landed is not stored, so the connection is closed, and the flight behind it is not either. */
+static void both_are_lost(struct ingest *ingest, int r, struct err *err)
+{
+	if (ingest->flying) {
+		ingest->flying = false;
+		give_budget_back(ingest, &ingest->flight.batch);
+		come_back(ingest, &ingest->flight);
+	}
+	note_end(ingest, &ingest->landed, r, err);
+}
+
+bool store_batch_follow(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+	struct flight empty = ingest->landed;
+	int r = inbox_land(ingest->inbox, &ingest->flight.batch, &err);
+
+	if (r != 0) {
+		end_flight(ingest, r, &err);
+		return false;
+	}
+	ingest->landed = ingest->flight;
+	ingest->flight = empty;
+	ingest->flying = false;
+	(void)store_batch_start(ingest);
+	FAULT_POINT("behind_commit");
+	r = inbox_committed(ingest->inbox, &ingest->landed.batch, &err);
+	if (r == 0)
+		note_end(ingest, &ingest->landed, 0, &err);
+	else
+		both_are_lost(ingest, r, &err);
+	return ingest->flying;
+}

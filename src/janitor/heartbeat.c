@@ -1,0 +1,304 @@
+/*
+ * See report.h. Three heartbeats a lease. Other instances are judged only after our own heartbeats
+ * were on time for a whole lease over one unbroken connection: after an outage of the database
+ * everybody is late and nobody is dead (rule R4).
+ */
+#include "janitor/heartbeat.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "janitor/lease_clock.h"
+#include "model/meters.h"
+#include "store/sidecar.h"
+
+#define GOODBYE_MS 2000
+
+struct heartbeat {
+	struct heartbeat_options options;
+	struct db *db;
+	struct wake wake;
+	pthread_t thread;
+	bool started;
+	atomic_bool stop;
+	bool goodbye;
+	atomic_bool ended;
+	struct lease_clock lease_clock;
+	bool settles; /* the first round */
+	int faults;   /* in a row */
+};
+
+static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
+{
+	lease_clock_break(&heartbeat->lease_clock);
+	/* A lock in the way is no database that is away. */
+	if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
+		atomic_store(&heartbeat->options.health->database_ok, false);
+	metric_add(
+		metrics_get(heartbeat->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
+		1);
+	if (heartbeat->faults++ == 0)
+		log_warn("heartbeat_failed", LOG_STR("error", err->text),
+			LOG_INT("retry_in_ms", retry_in_ms),
+			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),
+			LOG_STR("next", "beyond the lease another instance may take over"));
+}
+
+/* A connection that answers so late has more such answers in it: it is given up. PostgreSQL's clock is compared
+ * with the moment of the answer: what the answer took makes a deadline that handlers are told too early, never
+ * too late. */
+static int on_answer(
+	struct heartbeat *heartbeat, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
+{
+	int64_t now_ms = clock_now_ms();
+
+	if (lease_clock_answered(&heartbeat->lease_clock, sent_ms, now_ms) == HEARTBEAT_TOO_LATE) {
+		db_close(heartbeat->db);
+		return err_set(err, FAULT_DATABASE,
+			"a heartbeat was answered after %lld ms, when its lease was over",
+			(long long)(now_ms - sent_ms));
+	}
+	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
+	atomic_store(&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms);
+	atomic_store(&heartbeat->options.health->database_ok, true);
+	if (heartbeat->faults > 0)
+		log_info("heartbeat_back", LOG_INT("failed", heartbeat->faults));
+	heartbeat->faults = 0;
+	return 0;
+}
+
+static int beat(struct heartbeat *heartbeat, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
+	struct heartbeat_report report;
+	int64_t pg_now_ms = 0;
+	int64_t sent_ms;
+	int r = db_open(heartbeat->db, err);
+
+	if (r != 0)
+		return r;
+	heartbeat->options.handlers(&handlers, heartbeat->options.arg);
+	if (!buf_ok(&handlers))
+		return err_memory(err);
+	report = (struct heartbeat_report){
+		.low_claim = heartbeat->options.low_claim(heartbeat->options.arg),
+		.handlers = { handlers.data, handlers.length },
+	};
+	heartbeat->options.bounds(&report.bounds, heartbeat->options.arg);
+	FAULT_POINT("before_heartbeat");
+	sent_ms = clock_now_ms();
+	r = instance_heartbeat(
+		heartbeat->db, heartbeat->options.instance, &report, &pg_now_ms, err);
+	FAULT_POINT("after_heartbeat");
+	return r == 0 ? on_answer(heartbeat, sent_ms, pg_now_ms, err) : r;
+}
+
+static int judge(struct heartbeat *heartbeat, struct err *err)
+{
+	struct fencing fencing = {
+		.place = heartbeat->settles ? heartbeat->options.place : "",
+		.earlier = heartbeat->settles ? heartbeat->options.earlier : 0,
+		.until_ms = heartbeat->settles
+				    ? heartbeat->lease_clock.sent_ms +
+					      lease_clock_interval_ms(&heartbeat->lease_clock)
+				    : 0,
+		.lease_ms = heartbeat->options.config->worker.lease,
+		.fence_expired = lease_clock_are_steady(&heartbeat->lease_clock),
+	};
+	int fenced = 0;
+	int r;
+
+	r = instance_fence(heartbeat->db, heartbeat->options.instance, &fencing, &fenced, err);
+	if (r != 0)
+		return r;
+	if (fenced > 0) {
+		FAULT_POINT("after_fence");
+		log_warn("instances_fenced", LOG_INT("count", fenced),
+			LOG_STR("next", "their messages go back to waiting"));
+	}
+	return 0;
+}
+
+/* Whether to be out of the group for want of a handler (rule R16); ingest acts on it. */
+static int look_for_handlers(struct heartbeat *heartbeat, struct err *err)
+{
+	const struct config *config = heartbeat->options.config;
+	const struct absence_limits limits = {
+		.lease_ms = config->worker.lease,
+		.absence_ms = config->inbox.handler_absence,
+	};
+	struct absence absence;
+	int r;
+
+	if (config->inbox.handler_absence == CONFIG_NEVER)
+		return 0;
+	r = instance_absence(heartbeat->db, heartbeat->options.instance, &limits, &absence, err);
+	if (r != 0)
+		return r;
+	if (absence.away != atomic_exchange(&heartbeat->options.health->away, absence.away)) {
+		if (absence.away)
+			log_warn("handler_lacking", LOG_STR("handlers", absence.lacking),
+				LOG_STR("next", "the group is left to the members that have them; "
+						"connect them here to come back"));
+		else
+			log_info("handler_missing_resolved");
+	}
+	return 0;
+}
+
+/* As long as a heartbeat may wait: what is left is the next round's, at once. */
+static int rescue(struct heartbeat *heartbeat, struct err *err)
+{
+	const struct rescue_bounds bounds = {
+		.stop = &heartbeat->stop,
+		.until_ms = heartbeat->lease_clock.sent_ms +
+			    lease_clock_interval_ms(&heartbeat->lease_clock),
+	};
+	int64_t rescued = 0;
+	int r;
+
+	*err = (struct err)ERR_INIT;
+	r = instance_rescue(heartbeat->db, &bounds, &rescued, err);
+
+	if (rescued > 0) {
+		metric_add(metrics_get(heartbeat->options.metrics, METER_RESCUED, NULL, NULL),
+			rescued);
+		log_info("messages_rescued", LOG_INT("rows", rescued));
+	}
+	if (r >= 0 && err->fault != 0)
+		log_warn("rescue_refused", LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state),
+			LOG_STR("next", "the others are given back; this one is tried again with "
+					"the next heartbeat"));
+	return r;
+}
+
+/* One round; returns how long to sleep. */
+static int64_t round_of(struct heartbeat *heartbeat)
+{
+	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
+	struct err err = ERR_INIT;
+	int64_t delay;
+	int r = beat(heartbeat, &err);
+
+	if (r == HEARTBEAT_FENCED) {
+		log_error("fenced", LOG_INT("instance", heartbeat->options.instance),
+			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a "
+					"new id"));
+		supervision_report_fenced(heartbeat->options.supervision);
+		return interval_ms;
+	}
+	if (r == 0)
+		r = judge(heartbeat, &err);
+	if (r == 0)
+		r = look_for_handlers(heartbeat, &err);
+	if (r == 0)
+		r = rescue(heartbeat, &err);
+	if (r >= 0)
+		return r == RESCUE_MORE ? 0 : interval_ms;
+	delay = backoff_delay_ms(100, interval_ms, heartbeat->faults, random_u64());
+	on_fault(heartbeat, &err, delay);
+	return delay;
+}
+
+static void say_goodbye(struct heartbeat *heartbeat)
+{
+	struct err err = ERR_INIT;
+
+	FAULT_POINT("before_goodbye");
+	if (db_open(heartbeat->db, &err) != 0 ||
+		instance_stop(heartbeat->db, heartbeat->options.instance, &err) != 0)
+		log_warn("deregister_failed", LOG_STR("error", err.text),
+			LOG_STR("next", "another instance declares this one dead after its lease"));
+}
+
+static void *run(void *arg)
+{
+	struct heartbeat *heartbeat = arg;
+
+	(void)pthread_setname_np(pthread_self(), "keeper");
+	while (!atomic_load(&heartbeat->stop)) {
+		int64_t pause = round_of(heartbeat);
+
+		if (pause > 0 && !atomic_load(&heartbeat->stop))
+			(void)wake_wait(&heartbeat->wake, pause);
+	}
+	if (heartbeat->goodbye)
+		say_goodbye(heartbeat);
+	FAULT_POINT("after_goodbye");
+	atomic_store(&heartbeat->ended, true);
+	return NULL;
+}
+
+int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *options, struct err *err)
+{
+	struct heartbeat *heartbeat = calloc(1, sizeof(*heartbeat));
+	struct db_options db;
+	char name[32];
+	int r;
+
+	if (heartbeat == NULL)
+		return err_memory(err);
+	heartbeat->options = *options;
+	heartbeat->lease_clock.lease_ms = options->config->worker.lease;
+	atomic_store(&options->health->away, false);
+	heartbeat->wake = (struct wake)WAKE_INIT;
+	sidecar_db_options(options->config, options->instance, name, &db);
+	db.metrics = options->metrics;
+	r = wake_init(&heartbeat->wake, err);
+	if (r == 0)
+		r = db_new(&heartbeat->db, &db, err);
+	if (r != 0) {
+		heartbeat_free(heartbeat);
+		return r;
+	}
+	*out = heartbeat;
+	return 0;
+}
+
+void heartbeat_fence_earlier(struct heartbeat *heartbeat)
+{
+	heartbeat->settles = true;
+	(void)round_of(heartbeat);
+	heartbeat->settles = false;
+}
+
+int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
+{
+	if (pthread_create(&heartbeat->thread, NULL, run, heartbeat) != 0)
+		return err_set(err, FAULT_INTERNAL, "cannot start the keeper thread");
+	heartbeat->started = true;
+	return 0;
+}
+
+void heartbeat_stop(struct heartbeat *heartbeat, bool goodbye)
+{
+	if (heartbeat == NULL || !heartbeat->started)
+		return;
+	heartbeat->goodbye = goodbye;
+	atomic_store(&heartbeat->stop, true);
+	wake_poke(&heartbeat->wake);
+	if (!goodbye)
+		db_interrupt(heartbeat->db);
+	/* The last statement may take a moment, not the statement timeout. */
+	for (int waited = 0; waited < GOODBYE_MS && !atomic_load(&heartbeat->ended); waited += 10)
+		(void)usleep(10000);
+	if (!atomic_load(&heartbeat->ended))
+		db_interrupt(heartbeat->db);
+	(void)pthread_join(heartbeat->thread, NULL);
+	heartbeat->started = false;
+}
+
+void heartbeat_free(struct heartbeat *heartbeat)
+{
+	if (heartbeat == NULL)
+		return;
+	db_free(heartbeat->db);
+	wake_fini(&heartbeat->wake);
+	free(heartbeat);
+}

@@ -1,0 +1,30 @@
+#include "janitor/lease_clock.h"
+
+int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock)
+{
+	return lease_clock->lease_ms / HEARTBEATS_A_LEASE;
+}
+
+/* On time: no more than two intervals from the sending of the one before to the answer of this one. A database
+ * that stood still in between kept everybody waiting. */
+int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms)
+{
+	bool on_time = lease_clock->sent_ms != 0 &&
+		       now_ms - lease_clock->sent_ms < 2 * lease_clock_interval_ms(lease_clock);
+
+	if (now_ms - sent_ms >= lease_clock->lease_ms)
+		return HEARTBEAT_TOO_LATE;
+	lease_clock->steady = on_time ? lease_clock->steady + 1 : 1;
+	lease_clock->sent_ms = sent_ms;
+	return 0;
+}
+
+void lease_clock_break(struct lease_clock *lease_clock)
+{
+	lease_clock->steady = 0;
+}
+
+bool lease_clock_are_steady(const struct lease_clock *lease_clock)
+{
+	return lease_clock->steady > HEARTBEATS_A_LEASE;
+}

@@ -1,0 +1,548 @@
+/* The gate: budget, places, and a partition that is clean only when nothing of it waits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc_fail.h"
+#include "base/clock.h"
+#include "model/admission.h"
+#include "model/lane_set.h"
+
+#define LONG_MS 20000
+#define MANY    64
+
+static struct admission *a_gate(enum ordering ordering, int64_t claimed, int64_t bytes)
+{
+	const struct admission_limits limits = { ordering, claimed, bytes };
+	struct admission *admission = NULL;
+
+	assert_int_equal(admission_new(&admission, &limits, NULL), 0);
+	return admission;
+}
+
+/* Somebody wants everything of type "wanted". */
+static void want(struct admission *admission)
+{
+	const struct subscription subscription = { NULL, "wanted" };
+	struct routing *routing = NULL;
+
+	assert_int_equal(routing_new(&routing, NULL), 0);
+	assert_int_equal(routing_set(routing, "handler", &subscription, 1, NULL), 0);
+	admission_set_routing(admission, routing);
+}
+
+static struct admission *an_open_gate(enum ordering ordering, int64_t claimed)
+{
+	struct admission *admission = a_gate(ordering, claimed, 1 << 20);
+
+	want(admission);
+	return admission;
+}
+
+static struct message message_of(uint64_t key_hash, const char *type)
+{
+	return (struct message){
+		.topic = "orders",
+		.type = type,
+		.key = { key_hash == 0 ? NULL : "key", key_hash == 0 ? 0 : 3 },
+		.key_hash = key_hash,
+		.bytes = 100,
+	};
+}
+
+/* Places messages of one partition. */
+static void place(struct admission *admission, size_t index, struct message *messages, size_t count,
+	struct placement *out)
+{
+	struct message *list[MANY];
+	size_t indexes[MANY];
+
+	for (size_t i = 0; i < count; i++) {
+		list[i] = &messages[i];
+		indexes[i] = index;
+	}
+	admission_place(admission, list, indexes, count, out);
+}
+
+static struct placement place_one(
+	struct admission *admission, size_t index, uint64_t key, const char *type)
+{
+	struct message message = message_of(key, type);
+	struct placement placement;
+
+	place(admission, index, &message, 1, &placement);
+	return placement;
+}
+
+static size_t index_of(struct admission *admission, const char *topic, int32_t partition)
+{
+	int index = admission_partition(admission, topic, partition, NULL);
+
+	assert_true(index >= 0);
+	return (size_t)index;
+}
+
+/* --- Partitions ------------------------------------------------------------------------------ */
+
+static void a_partition_keeps_its_index(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	char topic[16];
+
+	(void)state;
+	for (int i = 0; i < 2000; i++) {
+		(void)snprintf(topic, sizeof(topic), "t%d", i % 100);
+		assert_int_equal(index_of(admission, topic, i / 100), i);
+	}
+	assert_int_equal(admission_count(admission), 2000);
+	assert_int_equal(index_of(admission, "t7", 3), 307);
+	assert_string_equal(admission_look(admission, 307).topic, "t7");
+	assert_int_equal(admission_look(admission, 307).partition, 3);
+	admission_free(admission);
+}
+
+static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	assert_false(admission_look(admission, index).assigned);
+	admission_assign(admission, index, true);
+	assert_true(admission_look(admission, index).assigned);
+	assert_true(admission_look(admission, index).dirty);
+	admission_revoke(admission, index);
+	assert_false(admission_look(admission, index).assigned);
+	admission_assign(admission, index, false);
+	assert_false(admission_look(admission, index).dirty);
+	admission_free(admission);
+}
+
+static void cleaning_needs_the_version_read_before_the_look(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	size_t index = index_of(admission, "orders", 0);
+	uint64_t before = admission_look(admission, index).version;
+
+	(void)state;
+	admission_dirty(admission, index);
+	admission_clean(admission, index, before);
+	assert_true(admission_look(admission, index).dirty);
+	admission_clean(admission, index, admission_look(admission, index).version);
+	assert_false(admission_look(admission, index).dirty);
+	admission_free(admission);
+}
+
+/* --- Places ---------------------------------------------------------------------------------- */
+
+static void a_healthy_partition_asks_nothing(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct placement placement =
+		place_one(admission, index_of(admission, "orders", 0), 1, "wanted");
+
+	(void)state;
+	assert_int_equal(placement.place, PLACE_CLAIM);
+	assert_false(placement.asks);
+	admission_free(admission);
+}
+
+static void in_a_dirty_partition_messages_with_a_key_ask(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	admission_dirty(admission, index);
+	assert_true(place_one(admission, index, 1, "wanted").asks);
+	assert_false(place_one(admission, index, 0, "wanted").asks);
+	admission_free(admission);
+}
+
+static void with_order_by_partition_every_message_asks(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	admission_dirty(admission, index);
+	assert_true(place_one(admission, index, 0, "wanted").asks);
+	admission_free(admission);
+}
+
+static void without_order_nothing_asks(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_NONE, 10);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	admission_dirty(admission, index);
+	assert_false(place_one(admission, index, 1, "wanted").asks);
+	admission_free(admission);
+}
+
+static void what_nobody_wants_is_parked_and_takes_no_budget(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	assert_int_equal(place_one(admission, index, 1, "other").place, PLACE_PARK);
+	assert_int_equal(admission_pending(admission), 1);
+	assert_true(admission_wait(admission, 10, 1000, 0));
+	admission_free(admission);
+}
+
+static void before_any_handler_came_everything_is_parked(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_PARK);
+	want(admission);
+	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	admission_free(admission);
+}
+
+static void behind_a_parked_one_of_the_same_batch_its_key_is_parked_too(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct message messages[] = { message_of(1, "wanted"), message_of(2, "other"),
+		message_of(2, "wanted"), message_of(1, "wanted"), message_of(0, "other"),
+		message_of(0, "wanted") };
+	const enum place expected[] = { PLACE_CLAIM, PLACE_PARK, PLACE_PARK, PLACE_CLAIM,
+		PLACE_PARK, PLACE_CLAIM };
+	struct placement out[6];
+
+	(void)state;
+	place(admission, index_of(admission, "orders", 0), messages, 6, out);
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(out[i].place, expected[i]);
+	admission_free(admission);
+}
+
+static void the_next_batch_has_forgotten_who_was_parked(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	(void)place_one(admission, index, 1, "other");
+	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	admission_free(admission);
+}
+
+static void with_order_by_partition_all_behind_a_parked_one_are_parked(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
+	struct message messages[] = { message_of(0, "other"), message_of(5, "wanted") };
+	struct placement out[2];
+
+	(void)state;
+	place(admission, index_of(admission, "orders", 0), messages, 2, out);
+	assert_int_equal(out[1].place, PLACE_PARK);
+	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 5, "wanted").place,
+		PLACE_CLAIM);
+	admission_free(admission);
+}
+
+static void without_memory_to_remember_the_parked_all_that_is_ordered_is_parked(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct message messages[] = { message_of(1, "other"), message_of(2, "wanted"),
+		message_of(0, "wanted") };
+	struct placement out[3];
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	alloc_fail_at(1);
+	place(admission, index, messages, 3, out);
+	assert_true(alloc_fail_never());
+	assert_int_equal(out[1].place, PLACE_PARK);
+	assert_int_equal(out[2].place, PLACE_CLAIM);
+	admission_free(admission);
+}
+
+/* --- Room ------------------------------------------------------------------------------------ */
+
+static void without_room_the_partition_overflows_from_that_message_on(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
+	size_t index = index_of(admission, "orders", 0);
+	struct message messages[] = { message_of(1, "wanted"), message_of(2, "wanted"),
+		message_of(3, "wanted") };
+	struct placement out[3];
+
+	(void)state;
+	place(admission, index, messages, 3, out);
+	assert_int_equal(out[1].place, PLACE_CLAIM);
+	assert_int_equal(out[2].place, PLACE_WAIT);
+	assert_true(admission_look(admission, index).overflow);
+	admission_release(admission, 2, 200);
+	assert_int_equal(place_one(admission, index, 9, "wanted").place, PLACE_WAIT);
+	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 9, "wanted").place,
+		PLACE_CLAIM);
+	admission_free(admission);
+}
+
+static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 0);
+	size_t index = index_of(admission, "orders", 0);
+	uint64_t before = admission_look(admission, index).version;
+
+	(void)state;
+	(void)place_one(admission, index, 1, "wanted");
+	admission_dirty(admission, index);
+	admission_drained(admission, index, before);
+	assert_true(admission_look(admission, index).overflow);
+	admission_drained(admission, index, admission_look(admission, index).version);
+	assert_false(admission_look(admission, index).overflow);
+	assert_true(admission_look(admission, index).dirty);
+	admission_free(admission);
+}
+
+static void bytes_are_room_too(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 150);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	want(admission);
+	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	assert_int_equal(place_one(admission, index, 2, "wanted").place, PLACE_WAIT);
+	admission_free(admission);
+}
+
+static void a_message_larger_than_the_budget_goes_alone(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 50);
+	size_t index = index_of(admission, "orders", 0);
+	size_t other = index_of(admission, "orders", 1);
+
+	(void)state;
+	want(admission);
+	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	assert_int_equal(place_one(admission, other, 1, "wanted").place, PLACE_WAIT);
+	admission_free(admission);
+}
+
+static void a_reservation_grants_what_is_left(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	(void)state;
+	assert_int_equal(admission_reserve(admission, 7), 7);
+	assert_int_equal(admission_reserve(admission, 7), 3);
+	assert_int_equal(admission_reserve(admission, 7), 0);
+	admission_charge(admission, 900);
+	admission_release(admission, 2, 0);
+	admission_usage(admission, &count, &bytes, &bytes_free);
+	assert_int_equal(count, 8);
+	assert_int_equal(bytes, 900);
+	assert_int_equal(bytes_free, 100);
+	admission_free(admission);
+}
+
+static void without_free_bytes_nothing_is_granted(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+
+	(void)state;
+	assert_int_equal(admission_reserve(admission, 1), 1);
+	admission_charge(admission, 2000);
+	assert_int_equal(admission_reserve(admission, 1), 0);
+	admission_free(admission);
+}
+
+static void an_empty_memory_has_bytes_for_one_more(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 10);
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	(void)state;
+	admission_usage(admission, &count, &bytes, &bytes_free);
+	assert_int_equal(bytes_free, 1 << 20);
+	admission_free(admission);
+}
+
+static void giving_back_too_much_does_not_make_room_out_of_nothing(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+
+	(void)state;
+	admission_release(admission, 5, 500);
+	assert_int_equal(admission_reserve(admission, 100), 10);
+	admission_free(admission);
+}
+
+static void what_waits_and_what_is_claimed_is_pending(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 1);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	admission_set_waiting(admission, 40, admission_placed(admission));
+	(void)place_one(admission, index, 1, "wanted"); /* claimed */
+	(void)place_one(admission, index, 2, "wanted"); /* waits */
+	assert_int_equal(admission_pending(admission), 42);
+	admission_free(admission);
+}
+
+/* --- Waiting --------------------------------------------------------------------------------- */
+
+static void *give_back(void *arg)
+{
+	admission_release(arg, 5, 500);
+	return NULL;
+}
+
+static void a_wait_ends_when_room_comes_back(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(admission_reserve(admission, 5), 5);
+	assert_int_equal(pthread_create(&thread, NULL, give_back, admission), 0);
+	assert_true(admission_wait(admission, 5, 500, LONG_MS));
+	(void)pthread_join(thread, NULL);
+	admission_free(admission);
+}
+
+static void a_wait_without_room_ends_by_its_timeout(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+
+	(void)state;
+	assert_int_equal(admission_reserve(admission, 1), 1);
+	assert_false(admission_wait(admission, 5, 500, 10));
+	admission_free(admission);
+}
+
+static void what_never_fits_is_not_waited_for(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+	int64_t before = clock_now_ms();
+
+	(void)state;
+	assert_false(admission_wait(admission, 6, 10, LONG_MS));
+	assert_false(admission_wait(admission, 2, 1001, LONG_MS));
+	assert_true(clock_now_ms() - before < LONG_MS / 2);
+	admission_free(admission);
+}
+
+static void *drain(void *arg)
+{
+	struct admission *admission = arg;
+
+	admission_drained(admission, 0, admission_look(admission, 0).version);
+	return NULL;
+}
+
+static void a_wait_for_the_end_of_an_overflow_ends_with_it(void **state)
+{
+	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
+	size_t index = index_of(admission, "orders", 0);
+	pthread_t thread;
+
+	(void)state;
+	for (uint64_t key = 1; key < 4; key++)
+		(void)place_one(admission, index, key, "wanted");
+	assert_false(
+		admission_wait_drained(admission, index, LONG_MS)); /* no room: not worth waiting */
+	admission_release(admission, 2, 200);
+	assert_false(admission_wait_drained(admission, index, 10));
+	assert_int_equal(pthread_create(&thread, NULL, drain, admission), 0);
+	assert_true(admission_wait_drained(admission, index, LONG_MS));
+	(void)pthread_join(thread, NULL);
+	admission_free(admission);
+}
+
+/* --- Memory ---------------------------------------------------------------------------------- */
+
+static void without_memory_no_partition_is_half_made(void **state)
+{
+	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+
+	(void)state;
+	for (size_t n = 1;; n++) {
+		int r;
+
+		alloc_fail_at(n);
+		r = admission_partition(admission, "orders", 20, NULL);
+		if (!alloc_fail_never()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_int_equal(admission_count(admission), 0);
+	}
+	admission_free(admission);
+}
+
+static void a_lane_is_in_the_set_once(void **state)
+{
+	struct lane_set set = LANE_SET_INIT;
+
+	(void)state;
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(lane_set_add(&set, (size_t)(i % 3), i << 32), 1);
+	assert_int_equal(lane_set_add(&set, 0, 0), 0);
+	assert_true(lane_set_has(&set, 1, (uint64_t)1 << 32));
+	assert_false(lane_set_has(&set, 2, (uint64_t)1 << 32));
+	lane_set_clear(&set);
+	assert_false(lane_set_has(&set, 1, (uint64_t)1 << 32));
+	lane_set_fini(&set);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_partition_keeps_its_index),
+		cmocka_unit_test(an_assigned_partition_is_dirty_when_rows_of_it_wait),
+		cmocka_unit_test(cleaning_needs_the_version_read_before_the_look),
+		cmocka_unit_test(a_healthy_partition_asks_nothing),
+		cmocka_unit_test(in_a_dirty_partition_messages_with_a_key_ask),
+		cmocka_unit_test(with_order_by_partition_every_message_asks),
+		cmocka_unit_test(without_order_nothing_asks),
+		cmocka_unit_test(what_nobody_wants_is_parked_and_takes_no_budget),
+		cmocka_unit_test(before_any_handler_came_everything_is_parked),
+		cmocka_unit_test(behind_a_parked_one_of_the_same_batch_its_key_is_parked_too),
+		cmocka_unit_test(the_next_batch_has_forgotten_who_was_parked),
+		cmocka_unit_test(with_order_by_partition_all_behind_a_parked_one_are_parked),
+		cmocka_unit_test(
+			without_memory_to_remember_the_parked_all_that_is_ordered_is_parked),
+		cmocka_unit_test(without_room_the_partition_overflows_from_that_message_on),
+		cmocka_unit_test(an_overflow_ends_when_the_table_was_claimed_empty_since),
+		cmocka_unit_test(bytes_are_room_too),
+		cmocka_unit_test(a_message_larger_than_the_budget_goes_alone),
+		cmocka_unit_test(a_reservation_grants_what_is_left),
+		cmocka_unit_test(without_free_bytes_nothing_is_granted),
+		cmocka_unit_test(an_empty_memory_has_bytes_for_one_more),
+		cmocka_unit_test(giving_back_too_much_does_not_make_room_out_of_nothing),
+		cmocka_unit_test(what_waits_and_what_is_claimed_is_pending),
+		cmocka_unit_test(a_wait_ends_when_room_comes_back),
+		cmocka_unit_test(a_wait_without_room_ends_by_its_timeout),
+		cmocka_unit_test(what_never_fits_is_not_waited_for),
+		cmocka_unit_test(a_wait_for_the_end_of_an_overflow_ends_with_it),
+		cmocka_unit_test(without_memory_no_partition_is_half_made),
+		cmocka_unit_test(a_lane_is_in_the_set_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

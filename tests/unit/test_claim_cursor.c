@@ -1,0 +1,126 @@
+/* Where a look for due rows begins, and when it is a full one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "dispatch/claim_cursor.h"
+
+static int setup(void **state)
+{
+	static struct claim_cursor starts;
+
+	*state = &starts;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	claim_cursor_fini(*state);
+	return 0;
+}
+
+static void looked(struct claim_cursor *starts, bool full, bool plenty, int64_t now_ms)
+{
+	const struct due_look look = { full, plenty, 10, now_ms };
+
+	claim_cursor_finish_look(starts, &look);
+}
+
+static void the_first_look_is_a_full_one_from_the_first_row(void **state)
+{
+	assert_true(claim_cursor_is_full(*state, 1));
+	assert_int_equal(claim_cursor_get(*state, 3), -1);
+}
+
+static void a_look_begins_where_the_one_before_ended(void **state)
+{
+	struct claim_cursor *starts = *state;
+
+	claim_cursor_note(starts, 2, 500, true);
+	claim_cursor_note(starts, 2, 700, false);
+	assert_int_equal(claim_cursor_get(starts, 2), 700);
+	assert_int_equal(claim_cursor_get(starts, 0), -1);
+	claim_cursor_note(starts, 2, 600, false); /* of two looks at once the slower one */
+	assert_int_equal(claim_cursor_get(starts, 2), 700);
+}
+
+static void rows_found_behind_the_place_are_gone_on_with(void **state)
+{
+	struct claim_cursor *starts = *state;
+
+	claim_cursor_note(starts, 0, 700, false);
+	claim_cursor_note(starts, 0, 300, true);
+	assert_int_equal(claim_cursor_get(starts, 0), 300);
+}
+
+static void while_there_is_plenty_a_look_a_second_is_full(void **state)
+{
+	struct claim_cursor *starts = *state;
+
+	looked(starts, true, true, 5000);
+	assert_false(claim_cursor_is_full(starts, 5999));
+	looked(starts, false, true, 5500);
+	assert_false(claim_cursor_is_full(starts, 5999));
+	assert_true(claim_cursor_is_full(starts, 6000));
+}
+
+static void full_looks_that_are_dear_are_rare(void **state)
+{
+	struct claim_cursor *starts = *state;
+	const struct due_look look = { true, true, 200, 5000 };
+
+	claim_cursor_finish_look(starts, &look);
+	assert_false(claim_cursor_is_full(starts, 8999));
+	assert_true(claim_cursor_is_full(starts, 9000));
+}
+
+static void one_that_waited_for_a_lock_does_not_put_off_the_next_for_long(void **state)
+{
+	struct claim_cursor *starts = *state;
+	const struct due_look look = { true, true, 60000, 5000 };
+
+	claim_cursor_finish_look(starts, &look);
+	assert_true(claim_cursor_is_full(starts, 25000));
+}
+
+static void nothing_is_called_empty_before_a_full_look(void **state)
+{
+	struct claim_cursor *starts = *state;
+
+	looked(starts, true, true, 5000);
+	looked(starts, false, false, 5020);
+	assert_false(claim_cursor_is_full(starts, 5039)); /* four times what one takes */
+	assert_true(claim_cursor_is_full(starts, 5040));
+}
+
+static void what_is_forgotten_is_looked_for_from_the_first_row_at_once(void **state)
+{
+	struct claim_cursor *starts = *state;
+
+	claim_cursor_note(starts, 1, 700, true);
+	looked(starts, true, false, 5000);
+	claim_cursor_forget(starts);
+	assert_int_equal(claim_cursor_get(starts, 1), -1);
+	assert_true(claim_cursor_is_full(starts, 5001));
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_first_look_is_a_full_one_from_the_first_row),
+		TEST(a_look_begins_where_the_one_before_ended),
+		TEST(rows_found_behind_the_place_are_gone_on_with),
+		TEST(while_there_is_plenty_a_look_a_second_is_full),
+		TEST(full_looks_that_are_dear_are_rare),
+		TEST(one_that_waited_for_a_lock_does_not_put_off_the_next_for_long),
+		TEST(nothing_is_called_empty_before_a_full_look),
+		TEST(what_is_forgotten_is_looked_for_from_the_first_row_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* What dispatch makes of an answer from the table: is there more, and who is asked again? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "dispatch/core.h"
+#include "model/commit_handover.h"
+#include "model/meters.h"
+
+#define ASKED 10
+
+/* As much of dispatch as an answer touches; orders/0 overflows. */
+struct world {
+	struct dispatch dispatch;
+	struct commit_handover commit_handover;
+	struct config config;
+	struct admission *admission;
+	struct metrics *metrics;
+	size_t orders;
+	struct admission_partition partition; /* when it was asked */
+};
+
+static void on_schedule(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+static void overflow(struct world *world)
+{
+	struct message message = { .topic = "orders", .type = "t", .bytes = 1 << 20 };
+	struct message *const messages[] = { &message, &message };
+	const size_t indexes[] = { world->orders, world->orders };
+	struct placement places[2];
+	struct routing *routing = NULL;
+
+	assert_int_equal(routing_new(&routing, NULL), 0);
+	assert_int_equal(
+		routing_set(routing, "h", &(struct subscription){ NULL, NULL }, 1, NULL), 0);
+	admission_set_routing(world->admission, routing);
+	admission_place(world->admission, messages, indexes, 2, places);
+	world->partition = admission_look(world->admission, world->orders);
+	assert_true(world->partition.overflow);
+}
+
+static int setup(void **state)
+{
+	struct world *world = calloc(1, sizeof(*world));
+	struct dispatch *dispatch = &world->dispatch;
+	const struct admission_limits limits = { ORDERING_KEY, 1000, 1 << 20 };
+
+	assert_int_equal(admission_new(&world->admission, &limits, NULL), 0);
+	assert_int_equal(metrics_new(&world->metrics, meters, METER_COUNT, NULL), 0);
+	world->orders = (size_t)admission_partition(world->admission, "orders", 0, NULL);
+	admission_assign(world->admission, world->orders, true);
+	overflow(world);
+	dispatch->options.admission = world->admission;
+	dispatch->options.commit_handover = &world->commit_handover;
+	dispatch->options.config = &world->config;
+	dispatch->claim_seconds = metrics_get(world->metrics, METER_CLAIM, NULL, NULL);
+	dispatch->base = event_base_new();
+	dispatch->schedule = event_new(dispatch->base, -1, 0, on_schedule, dispatch);
+	lanes_init(&dispatch->lanes, ORDERING_KEY, 8);
+	claimer_init(&dispatch->claimer);
+	*state = world;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *world = *state;
+
+	lanes_fini(&world->dispatch.lanes);
+	claim_cursor_fini(&world->dispatch.claimer.cursor);
+	open_claims_fini(&world->dispatch.claimer.open);
+	event_free(world->dispatch.schedule);
+	event_base_free(world->dispatch.base);
+	admission_free(world->admission);
+	metrics_free(world->metrics);
+	free(world);
+	return 0;
+}
+
+/* A claim under way of the one partition, or of the lane with hash 7. */
+static struct job *a_claim(struct world *world, enum job_kind kind, struct claimed claimed)
+{
+	struct claimer *claimer = &world->dispatch.claimer;
+	struct job *job = job_new(kind);
+
+	job->request.max_rows = ASKED;
+	job->request.number = open_claims_give(&claimer->open);
+	job->reserved = admission_reserve(world->admission, ASKED);
+	job->full = true;
+	job->count = 1;
+	job->indexes = calloc(1, sizeof(*job->indexes));
+	job->indexes[0] = world->orders;
+	job->versions = calloc(1, sizeof(*job->versions));
+	job->versions[0] = world->partition.version;
+	job->lanes = calloc(1, sizeof(*job->lanes));
+	job->lanes[0] = (struct claim_lane){ "orders", 0, 7 };
+	job->claimed = claimed;
+	claimer->under_way[kind] = true;
+	claimer->claims_under_way++;
+	return job;
+}
+
+static void answer(struct world *world, enum job_kind kind, struct claimed claimed)
+{
+	struct job *job = a_claim(world, kind, claimed);
+
+	claim_results_take(&world->dispatch, job);
+	job_free(job);
+}
+
+static bool overflows(const struct world *world)
+{
+	return admission_look(world->admission, world->orders).overflow;
+}
+
+static void a_claim_that_brought_less_than_it_might_has_drained_its_partitions(void **state)
+{
+	struct world *world = *state;
+
+	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED - 1 });
+	assert_false(world->dispatch.claimer.plenty);
+	assert_false(overflows(world));
+}
+
+static void a_claim_that_its_rows_cut_short_left_some_behind(void **state)
+{
+	struct world *world = *state;
+
+	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED });
+	assert_true(world->dispatch.claimer.plenty);
+	assert_true(overflows(world));
+}
+
+static void a_claim_that_its_bytes_cut_short_left_some_behind(void **state)
+{
+	struct world *world = *state;
+
+	answer(world, JOB_DUE, (struct claimed){ .seen = 1, .cut = true });
+	assert_true(world->dispatch.claimer.plenty);
+	assert_true(overflows(world));
+}
+
+/* The lane has rows outside, and a claim of it is under way. */
+static void ask_lane(struct world *world)
+{
+	struct lane_key key;
+
+	assert_int_equal(lanes_parked(&world->dispatch.lanes, world->orders, 7, 5, NULL), 0);
+	assert_int_equal(lanes_take_spilled(&world->dispatch.lanes, &key, 1), 1);
+	assert_int_equal(world->dispatch.lanes.spill_count, 0);
+}
+
+static void a_key_whose_claim_found_nothing_waits(void **state)
+{
+	struct world *world = *state;
+
+	ask_lane(world);
+	answer(world, JOB_LANES, (struct claimed){ .seen = 0 });
+	assert_int_equal(world->dispatch.lanes.spill_count, 0);
+}
+
+static void a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again(void **state)
+{
+	struct world *world = *state;
+
+	ask_lane(world);
+	answer(world, JOB_LANES, (struct claimed){ .cut = true });
+	assert_int_equal(world->dispatch.lanes.spill_count, 1);
+}
+
+static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
+{
+	struct world *world = *state;
+
+	ask_lane(world);
+	answer(world, JOB_LANES, (struct claimed){ .seen = 1, .parked = 1 });
+	assert_int_equal(world->dispatch.lanes.spill_count, 1);
+}
+
+/* It was left out, mended and forgotten while nothing was claimed. */
+static void a_claim_that_found_no_row_refused_says_so(void **state)
+{
+	struct world *world = *state;
+	struct metric *aside = metrics_get(world->metrics, METER_SET_ASIDE, "claim", NULL);
+	struct job *job = a_claim(world, JOB_DUE, (struct claimed){ .seen = 0 });
+
+	metric_set(aside, 1);
+	world->dispatch.options.metrics = world->metrics;
+	job->isolate = true;
+	claim_results_take(&world->dispatch, job);
+	job_free(job);
+	assert_true(metric_value(aside) == 0);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_claim_that_brought_less_than_it_might_has_drained_its_partitions),
+		TEST(a_claim_that_its_rows_cut_short_left_some_behind),
+		TEST(a_claim_that_its_bytes_cut_short_left_some_behind),
+		TEST(a_key_whose_claim_found_nothing_waits),
+		TEST(a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again),
+		TEST(a_key_whose_head_died_in_the_claim_is_asked_for_again),
+		TEST(a_claim_that_found_no_row_refused_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

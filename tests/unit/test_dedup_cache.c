@@ -1,0 +1,168 @@
+/* Which duplicates are known to be harmless without a question to the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "store/dedup_cache.h"
+
+static int make(void **state)
+{
+	return dedup_cache_new((struct dedup_cache **)state, NULL);
+}
+
+static int drop(void **state)
+{
+	dedup_cache_free(*state);
+	return 0;
+}
+
+static struct message event(const char *source, const char *id, const char *payload)
+{
+	struct message message = { .source = source, .event_id = id };
+
+	if (payload != NULL)
+		message.payload = (struct bytes){ payload, strlen(payload) };
+	(void)snprintf((char *)message.digest, sizeof(message.digest), "%s",
+		payload == NULL ? "" : payload);
+	return message;
+}
+
+static void add(struct dedup_cache *recent, const char *source, const char *id, const char *payload)
+{
+	const struct message message = event(source, id, payload);
+
+	dedup_cache_add(recent, &message);
+}
+
+static bool has(
+	const struct dedup_cache *recent, const char *source, const char *id, const char *payload)
+{
+	const struct message message = event(source, id, payload);
+
+	return dedup_cache_has(recent, &message);
+}
+
+static void the_same_again_is_known(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_true(has(*state, "shop", "a", "1"));
+}
+
+static void another_payload_is_not(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_false(has(*state, "shop", "a", "2"));
+	assert_false(has(*state, "shop", "a", ""));
+	assert_false(has(*state, "shop", "a", NULL));
+}
+
+static void nor_is_another_identity(void **state)
+{
+	add(*state, "shop", "a", "1");
+	assert_false(has(*state, "shop", "b", "1"));
+	assert_false(has(*state, "mall", "a", "1"));
+	assert_false(has(*state, "a", "shop", "1"));
+}
+
+static void what_replaced_it_counts(void **state)
+{
+	add(*state, "shop", "a", "1");
+	add(*state, "shop", "a", "2");
+	assert_false(has(*state, "shop", "a", "1"));
+	assert_true(has(*state, "shop", "a", "2"));
+}
+
+static void add_numbers(struct dedup_cache *recent, int count)
+{
+	char id[16];
+
+	for (int i = 0; i < count; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		add(recent, "shop", id, "1");
+	}
+}
+
+static int count_known(const struct dedup_cache *recent, int from, int to)
+{
+	char id[16];
+	int known = 0;
+
+	for (int i = from; i < to; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		known += has(recent, "shop", id, "1");
+	}
+	return known;
+}
+
+static void what_is_added_again_takes_no_more_room(void **state)
+{
+	add_numbers(*state, 2000);
+	for (int i = 0; i < 10; i++)
+		add_numbers(*state, 200);
+	assert_int_equal(count_known(*state, 0, 2000), 2000);
+}
+
+static void a_tombstone_is_not_an_empty_payload(void **state)
+{
+	add(*state, "shop", "a", NULL);
+	assert_true(has(*state, "shop", "a", NULL));
+	assert_false(has(*state, "shop", "a", ""));
+}
+
+static void thousands_are_remembered(void **state)
+{
+	add_numbers(*state, 40000);
+	assert_true(count_known(*state, 30000, 40000) > 9900);
+}
+
+static void the_oldest_are_forgotten_first(void **state)
+{
+	add(*state, "shop", "old", "1");
+	add_numbers(*state, 200000);
+	assert_false(has(*state, "shop", "old", "1"));
+	assert_true(has(*state, "shop", "199999", "1"));
+}
+
+static void everything_can_be_forgotten(void **state)
+{
+	add(*state, "shop", "a", "1");
+	dedup_cache_forget(*state);
+	assert_false(has(*state, "shop", "a", "1"));
+}
+
+static void without_memory_there_is_none(void **state)
+{
+	struct dedup_cache *recent = NULL;
+
+	(void)state;
+	alloc_fail_at(1);
+	assert_int_equal(dedup_cache_new(&recent, NULL), FAULT_MEMORY);
+	assert_true(alloc_fail_never());
+	assert_null(recent);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make, drop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_same_again_is_known),
+		TEST(another_payload_is_not),
+		TEST(nor_is_another_identity),
+		TEST(what_replaced_it_counts),
+		TEST(what_is_added_again_takes_no_more_room),
+		TEST(a_tombstone_is_not_an_empty_payload),
+		TEST(thousands_are_remembered),
+		TEST(the_oldest_are_forgotten_first),
+		TEST(everything_can_be_forgotten),
+		cmocka_unit_test(without_memory_there_is_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+/* What words, deadlines and lost connections mean for a message. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "alloc_fail.h"
+#include "dispatch/retry_policy.h"
+
+static const struct retry_rules rules = {
+	.max_attempts = 3,
+	.backoff_ms = 1000,
+	.backoff_max_ms = 60000,
+	.max_crashes = 2,
+};
+
+static struct entry an_entry(struct message *message)
+{
+	message->seq = 7;
+	message->delivery_count = 2;
+	return (struct entry){ .message = message };
+}
+
+static struct verdict a_verdict(enum verdict_status status)
+{
+	return (struct verdict){ .status = status, .delay_ms = -1 };
+}
+
+static void done_takes_the_fast_statement(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_DONE);
+
+	(void)state;
+	assert_int_equal(retry_policy_answer(&rules, &entry, &verdict, NULL), 0);
+	assert_int_equal(entry.verdict.outcome, SETTLE_PROCESSED);
+	assert_true(entry.verdict.plain);
+	assert_int_equal(entry.verdict.retry_count, 1);
+}
+
+static void done_with_a_result_or_from_a_suspect_does_not(void **state)
+{
+	struct message message = { 0 };
+	struct message suspect = { .suspect = true };
+	struct entry entry = an_entry(&message);
+	struct entry other = an_entry(&suspect);
+	struct verdict verdict = a_verdict(STATUS_DONE);
+
+	(void)state;
+	(void)retry_policy_answer(&rules, &other, &verdict, NULL);
+	assert_false(other.verdict.plain);
+	verdict.result = bytes_of("{\"a\":1}");
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_false(entry.verdict.plain);
+	assert_memory_equal(entry.verdict.result.data, "{\"a\":1}", 7);
+	retry_policy_clear(&entry);
+}
+
+static void retry_waits_at_most_the_backoff_and_counts(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_RETRY);
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+		assert_in_range(entry.verdict.delay_ms, 0, 2000);
+	}
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.retry_count, 2);
+}
+
+static void retry_with_a_delay_waits_exactly_that(void **state)
+{
+	struct message message = { 0 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_RETRY);
+
+	(void)state;
+	verdict.delay_ms = 60000;
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 60000);
+}
+
+static void the_last_attempt_is_death_with_error_and_code(void **state)
+{
+	struct message message = { .retry_count = 2 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_RETRY);
+
+	(void)state;
+	verdict.reason = bytes_of("upstream 503");
+	verdict.code = bytes_of("UPSTREAM");
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_int_equal(entry.verdict.retry_count, 3);
+	assert_string_equal(entry.verdict.error, "upstream 503");
+	assert_string_equal(entry.verdict.error_code, "UPSTREAM");
+	assert_int_equal(entry.end, END_DEAD);
+	retry_policy_clear(&entry);
+}
+
+static void dead_and_snooze_spend_no_attempt(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict dead = a_verdict(STATUS_DEAD);
+	struct verdict snooze = a_verdict(STATUS_SNOOZE);
+
+	(void)state;
+	snooze.delay_ms = 5000;
+	(void)retry_policy_answer(&rules, &entry, &dead, NULL);
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_int_equal(entry.verdict.retry_count, 1);
+	(void)retry_policy_answer(&rules, &entry, &snooze, NULL);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.delay_ms, 5000);
+	assert_int_equal(entry.verdict.retry_count, 1);
+}
+
+static void a_snooze_waits_a_tenth_of_a_second_at_least(void **state)
+{
+	const struct retry_rules hasty = { .max_attempts = 3, .max_crashes = 2 };
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_SNOOZE);
+
+	(void)state;
+	(void)retry_policy_answer(&hasty, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 100);
+	verdict.delay_ms = 0;
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 100);
+	verdict.status = STATUS_RETRY;
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.delay_ms, 0);
+}
+
+static void settled_is_a_failure_unless_the_table_says_otherwise(void **state)
+{
+	struct message message = { 0 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_SETTLED);
+
+	(void)state;
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_string_equal(entry.verdict.error_code, "NOT_SETTLED");
+	retry_policy_clear(&entry);
+}
+
+static void a_timeout_spends_an_attempt(void **state)
+{
+	struct message message = { .retry_count = 2 };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	retry_policy_timeout(&rules, &entry, 30000);
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_string_equal(entry.verdict.error_code, "TIMEOUT");
+	assert_int_equal(entry.verdict.retry_count, 3);
+	retry_policy_clear(&entry);
+}
+
+static void the_first_lost_connection_makes_a_suspect_and_counts_nothing(void **state)
+{
+	struct message message = { .retry_count = 1, .crash_count = 0 };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	retry_policy_lost(&rules, &entry);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.delay_ms, 0);
+	assert_int_equal(entry.verdict.retry_count, 1);
+	assert_int_equal(entry.verdict.crash_count, 0);
+	assert_true(entry.verdict.suspect);
+}
+
+static void a_suspect_that_ends_its_handler_again_counts_until_it_is_dead(void **state)
+{
+	struct message message = { .suspect = true };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	entry.raised = true;
+	retry_policy_lost(&rules, &entry);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_string_equal(entry.verdict.error_code, "CRASH");
+	message.crash_count = 1;
+	retry_policy_lost(&rules, &entry);
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_string_equal(entry.verdict.error_code, "CRASH");
+	retry_policy_clear(&entry);
+}
+
+static void any_answer_takes_the_raised_crash_count_back(void **state)
+{
+	struct message message = { .suspect = true, .crash_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_RETRY);
+
+	(void)state;
+	entry.raised = true;
+	(void)retry_policy_answer(&rules, &entry, &verdict, NULL);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_false(entry.verdict.suspect);
+}
+
+static void a_timeout_takes_only_the_raised_count_back(void **state)
+{
+	struct message message = { .suspect = true, .crash_count = 1 };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	entry.raised = true;
+	retry_policy_timeout(&rules, &entry, 1000);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	retry_policy_clear(&entry);
+}
+
+static void giving_back_changes_nothing(void **state)
+{
+	struct message message = { .retry_count = 1, .crash_count = 1, .suspect = true };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	retry_policy_return(&entry);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.retry_count, 1);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_true(entry.verdict.suspect);
+	assert_null(retry_policy_outcome(entry.end));
+}
+
+static void giving_back_makes_no_suspect(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	retry_policy_return(&entry);
+	assert_false(entry.verdict.suspect);
+	retry_policy_park(&entry);
+	assert_false(entry.verdict.suspect);
+}
+
+static void without_memory_for_words_the_verdict_stands(void **state)
+{
+	struct message message = { 0 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_SETTLED);
+
+	(void)state;
+	alloc_fail_at(1);
+	assert_int_equal(retry_policy_answer(&rules, &entry, &verdict, NULL), FAULT_MEMORY);
+	alloc_fail_never();
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	retry_policy_clear(&entry);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(done_takes_the_fast_statement),
+		cmocka_unit_test(done_with_a_result_or_from_a_suspect_does_not),
+		cmocka_unit_test(retry_waits_at_most_the_backoff_and_counts),
+		cmocka_unit_test(retry_with_a_delay_waits_exactly_that),
+		cmocka_unit_test(the_last_attempt_is_death_with_error_and_code),
+		cmocka_unit_test(dead_and_snooze_spend_no_attempt),
+		cmocka_unit_test(a_snooze_waits_a_tenth_of_a_second_at_least),
+		cmocka_unit_test(settled_is_a_failure_unless_the_table_says_otherwise),
+		cmocka_unit_test(a_timeout_spends_an_attempt),
+		cmocka_unit_test(the_first_lost_connection_makes_a_suspect_and_counts_nothing),
+		cmocka_unit_test(a_suspect_that_ends_its_handler_again_counts_until_it_is_dead),
+		cmocka_unit_test(any_answer_takes_the_raised_crash_count_back),
+		cmocka_unit_test(a_timeout_takes_only_the_raised_count_back),
+		cmocka_unit_test(giving_back_changes_nothing),
+		cmocka_unit_test(giving_back_makes_no_suspect),
+		cmocka_unit_test(without_memory_for_words_the_verdict_stands),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* What to do about a certificate that was refused, however librdkafka tells of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <openssl/x509_vfy.h>
+#include <string.h>
+
+#include "ingest/tls_errors.h"
+
+#define REFUSED "SSL routines::certificate verify failed (after 22ms in state SSL_HANDSHAKE)"
+
+static void a_refused_certificate_is_told_also_as_a_connection_that_ended(void **state)
+{
+	static const rd_kafka_resp_err_t codes[] = { RD_KAFKA_RESP_ERR__SSL,
+		RD_KAFKA_RESP_ERR__TRANSPORT };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		struct tls_errors trust = { X509_V_ERR_HOSTNAME_MISMATCH };
+		const char *advice = tls_errors_advice(&trust, codes[i], REFUSED);
+
+		assert_non_null(advice);
+		assert_non_null(strstr(advice, "for another name"));
+		assert_null(tls_errors_advice(&trust, codes[i], REFUSED));
+	}
+}
+
+static void a_connection_that_ended_for_another_reason_forgets_no_certificate(void **state)
+{
+	struct tls_errors trust = { X509_V_ERR_CERT_HAS_EXPIRED };
+
+	(void)state;
+	assert_null(tls_errors_advice(&trust, RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused"));
+	assert_non_null(strstr(
+		tls_errors_advice(&trust, RD_KAFKA_RESP_ERR__SSL, REFUSED), "is not valid now"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_refused_certificate_is_told_also_as_a_connection_that_ended),
+		cmocka_unit_test(a_connection_that_ended_for_another_reason_forgets_no_certificate),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

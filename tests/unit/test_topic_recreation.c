@@ -1,0 +1,76 @@
+/* What is read out of librdkafka's own words: which partition a fetch has failed for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ingest/topic_recreation.h"
+
+static int set_up(void **state)
+{
+	static struct topic_recreation doubts;
+
+	topic_recreation_init(&doubts);
+	*state = &doubts;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	topic_recreation_fini(*state);
+	return 0;
+}
+
+static void a_fetch_that_failed_is_heard_once(void **state)
+{
+	const char *text = "[thrd:127.0.0.1:9092/1]: orders.eu [12]: broker unavailable: fetch: "
+			   "Broker: Unknown topic or partition";
+	rd_kafka_topic_partition_list_t *list;
+
+	topic_recreation_hear(*state, "BROKERUA", text);
+	topic_recreation_hear(*state, "BROKERUA", text);
+	list = topic_recreation_take(*state);
+	assert_non_null(list);
+	assert_int_equal(list->cnt, 1);
+	assert_string_equal(list->elems[0].topic, "orders.eu");
+	assert_int_equal(list->elems[0].partition, 12);
+	rd_kafka_topic_partition_list_destroy(list);
+	assert_null(topic_recreation_take(*state));
+}
+
+static void without_the_name_of_a_thread_too(void **state)
+{
+	rd_kafka_topic_partition_list_t *list;
+
+	topic_recreation_hear(*state, "BROKERUA", "a [0]: broker unavailable: fetch: x");
+	list = topic_recreation_take(*state);
+	assert_non_null(list);
+	assert_string_equal(list->elems[0].topic, "a");
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void what_says_something_else_is_not_heard(void **state)
+{
+	topic_recreation_hear(*state, "FETCH", "a [0]: broker unavailable: fetch: x");
+	topic_recreation_hear(*state, "BROKERUA", "a [0]: broker unavailable: produce: x");
+	topic_recreation_hear(*state, "BROKERUA", "0]: broker unavailable: fetch: x");
+	topic_recreation_hear(*state, "BROKERUA", "[0]: broker unavailable: fetch: x");
+	topic_recreation_hear(*state, "BROKERUA", " [0]: broker unavailable: fetch: x");
+	assert_null(topic_recreation_take(*state));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_fetch_that_failed_is_heard_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			without_the_name_of_a_thread_too, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_says_something_else_is_not_heard, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
