@@ -1,7 +1,7 @@
 /*
  * See inboxd.h. What lives as long as the process (signals, metrics, HTTP, the socket lock) is here;
  * what stands and falls with one instance id is instance_run.c's. A sidecar that finds itself fenced ends its
- * incarnation without settling anything and begins another with a new id (rule R2).
+ * instance run without settling anything and begins another with a new id (rule R2).
  */
 #include "inboxd.h"
 

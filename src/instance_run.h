@@ -1,5 +1,5 @@
 /*
- * An incarnation: everything that stands and falls with one instance id, from registration to the
+ * An instance run: everything that belongs to one instance id, from registration to the
  * last settled verdict.
  */
 #ifndef INSTANCE_RUN_H

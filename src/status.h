@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "daemon.h"
 
-/* Whom /status asks for handlers; NULL between two incarnations. Main thread. */
+/* Whom /status asks for handlers; NULL between two instance runs. Main thread. */
 void status_show(struct daemon *daemon, struct dispatch *dispatch);
 /* Appends the JSON object. `arg` is the daemon. Any thread. */
 void status_add(struct buf *json, void *arg);

@@ -1,5 +1,5 @@
 /*
- * Alive and ready: what /livez and /readyz answer, judged from what the threads last said about
+ * Alive and ready: what /livez and /readyz answer, decided from what the threads last reported about
  * themselves. Pure but for reading atomics: any thread, no waiting, no clock of its own.
  *
  * Alive means a restart would not help: both loops go round. Ready means work makes progress: a
@@ -19,7 +19,7 @@
  * (30 s, and 2 s for libpq to give up). */
 #define HEALTH_STALL_MS 45000
 
-/* What the judges are told. Times are clock_now_ms(). */
+/* The input of the checks. Times are clock_now_ms(). */
 struct health_view {
 	const struct health *health;
 	int64_t lease_ms;

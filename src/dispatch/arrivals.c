@@ -144,20 +144,19 @@ void arrivals_drop(struct dispatch *dispatch)
 
 static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 {
-	enum pg_error_class trouble = db_error_kind(&job->err);
-	bool busy = trouble == PG_ERROR_BUSY || trouble == PG_ERROR_SLOW;
+	enum pg_error_class class = db_error_kind(&job->err);
+	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW;
 	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
 		dispatch->faults, random_u64());
 
 	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
-	dispatch->was_lost |= trouble == PG_ERROR_LOST;
+	dispatch->was_lost |= class == PG_ERROR_LOST;
 	if (dispatch->faults++ == 0)
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
-			LOG_STR("class", pg_error_class_name(trouble)),
-			LOG_INT("retry_in_ms", delay),
+			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
 			LOG_STR("next", "verdicts are kept and settled when it is back"));
 	dispatch->hold_until_ms = clock_now_ms() + delay;
 }

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 struct claim_cursor {
-	int64_t *items; /* by index of the partition in the gate */
+	int64_t *items; /* by index of the partition in the admission */
 	size_t count;
 	int64_t full_at_ms; /* when the next full look is made, by our clock */
 	int64_t soonest_ms; /* when it could be, if it is wanted */

@@ -177,7 +177,7 @@ struct dispatch {
 	struct event_base *base;
 	struct event *tick;
 	struct event *woken;
-	struct event *linger;   /* verdicts have waited for company long enough */
+	struct event *linger;   /* verdicts have waited long enough for others to settle with */
 	struct event *schedule; /* activated by whoever changed something; runs once a round */
 	struct evconnlistener *listener;
 	pthread_t thread;
@@ -206,7 +206,7 @@ struct dispatch {
 
 	struct routing *routing;
 	struct handler *handlers;
-	pthread_mutex_t heartbeat_lock; /* of what the keeper reads */
+	pthread_mutex_t heartbeat_lock; /* of what the heartbeat thread reads */
 	struct buf names;               /* connected handlers as JSON; under heartbeat_lock */
 	struct buf away;                /* known ones that are not; under heartbeat_lock */
 	struct handler_memory handler_memory;
@@ -245,7 +245,7 @@ struct dispatch {
 };
 
 /* dispatch.c */
-/* Lets the pump run in this round of the loop. */
+/* Runs the scheduler in this round of the loop. */
 void dispatch_schedule(struct dispatch *dispatch);
 /* Lets it run again then at the latest. */
 void dispatch_schedule_in(struct dispatch *dispatch, int64_t delay_ms);
@@ -265,7 +265,7 @@ enum entry_origin {
 void entry_admit(struct dispatch *dispatch, struct message *message, size_t partition,
 	enum entry_origin origin, int64_t number);
 /* Its verdict is known to the table, or its claim is lost. Frees the entry. */
-void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate);
+void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_status status);
 /* The entry goes to its handler's queue, or is parked when nobody wants it. */
 void entry_ready(struct dispatch *dispatch, struct entry *entry);
 /* Parks, gives back. From any state but SETTLING. */
@@ -320,7 +320,7 @@ void handlers_hold(struct dispatch *dispatch, struct handler *handler,
 	const struct message *message, bool more);
 /* The handler of that name, made when there is none. NULL: no memory. */
 struct handler *handlers_get(struct dispatch *dispatch, const char *name);
-/* Tells the gate and the sweep that the routing changed. */
+/* Tells admission and the sweep that the routing changed. */
 void handlers_publish(struct dispatch *dispatch);
 void handlers_fini(struct dispatch *dispatch);
 

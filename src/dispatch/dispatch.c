@@ -1,6 +1,6 @@
 /*
  * The loop: start, rounds, end. A round handles what came in (lines, batches, finished jobs), then
- * the pump runs once: hand out, give jobs. Time passes in ticks.
+ * the scheduler runs once: it delivers messages and gives jobs to workers. Time passes in ticks.
  */
 #include "dispatch/dispatch.h"
 

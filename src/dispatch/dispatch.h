@@ -37,8 +37,9 @@ struct dispatch_options {
 	struct trace *trace; /* NULL = off */
 	int32_t instance;
 	int64_t first_low_seq;
-	_Atomic int64_t *pg_offset_ms; /* PostgreSQL's clock minus clock_now_ms(), by the keeper */
-	int listen_fd;                 /* from socket_listen(); taken */
+	_Atomic int64_t
+		*pg_offset_ms; /* PostgreSQL's clock minus clock_now_ms(), set by the heartbeat */
+	int listen_fd;         /* from socket_listen(); taken */
 };
 
 int dispatch_new(struct dispatch **out, const struct dispatch_options *options, struct err *err);

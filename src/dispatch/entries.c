@@ -260,17 +260,18 @@ void entry_settle(struct dispatch *dispatch, struct entry *entry)
 	settler_add(dispatch, entry);
 }
 
-static void count_end(struct dispatch *dispatch, const struct entry *entry, enum settle_fate fate)
+static void count_end(
+	struct dispatch *dispatch, const struct entry *entry, enum settle_status status)
 {
 	enum entry_end end = entry->end;
 	int64_t born_ms = entry->message->timestamp_ms;
 	int64_t pg_now = clock_now_ms() + atomic_load(dispatch->options.pg_offset_ms);
 
-	if (fate == SETTLE_LOST) {
+	if (status == SETTLE_LOST) {
 		metric_add(dispatch->claim_lost, 1);
 		return;
 	}
-	if (fate == SETTLE_COMPLETED && end != END_DONE && end != END_RETURNED)
+	if (status == SETTLE_COMPLETED && end != END_DONE && end != END_RETURNED)
 		end = END_SETTLED; /* inbox.complete() was faster than the deadline or the loss */
 	else if (end == END_SETTLED)
 		end = entry->verdict.outcome == SETTLE_DEAD ? END_DEAD : END_RETRY;
@@ -295,15 +296,15 @@ static void end_flight(struct dispatch *dispatch, struct entry *entry)
 	dispatch_schedule(dispatch);
 }
 
-void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
 {
 	/* A lost claim counts as outside, too: the verdict may have been committed unheard. */
-	bool outside = fate != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
+	bool outside = status != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
 	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
 	struct entry *next;
 
 	settle_retries_end(dispatch, entry);
-	count_end(dispatch, entry, fate);
+	count_end(dispatch, entry, status);
 	end_flight(dispatch, entry);
 	if (outside)
 		admission_dirty(dispatch->options.admission, entry->partition);

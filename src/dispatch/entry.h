@@ -50,7 +50,7 @@ struct open_claim;
 
 struct entry {
 	struct message *message; /* owned */
-	size_t partition;        /* index in the gate */
+	size_t partition;        /* index in the admission */
 	enum entry_state state;
 	struct handler *handler; /* whom it is routed to; NULL = nobody */
 	struct lane *lane;       /* NULL: ordered with nothing */

@@ -402,7 +402,7 @@ static void fall_silent(struct session *session, const struct entry *entry, int6
 	session->silent_ms = now_ms;
 }
 
-/* Judged by the tick before: whatever held the loop up, what came in time has been read by now. */
+/* Decided by the tick before: whatever held the loop up, what came in time has been read by now. */
 static void expire(struct dispatch *dispatch, struct session *session, int64_t read_ms)
 {
 	struct entry *entry;

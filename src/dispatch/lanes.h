@@ -16,7 +16,7 @@
 #include "model/ordering.h"
 
 struct lane_key {
-	uint64_t partition; /* index in the gate */
+	uint64_t partition; /* index in the admission */
 	uint64_t hash;      /* of the key; 0 with ORDERING_PARTITION */
 };
 

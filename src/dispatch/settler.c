@@ -205,9 +205,9 @@ void settler_run(struct dispatch *dispatch, int64_t now_ms)
 }
 
 static void settled(struct dispatch *dispatch, const struct job *job, struct entry *entry,
-	enum settle_fate fate)
+	enum settle_status status)
 {
-	switch (fate) {
+	switch (status) {
 	case SETTLE_OPEN:
 		if (db_error_may_be_row(&job->err))
 			entry->refusals += entry->refusals < REFUSALS_MOST;
@@ -224,32 +224,32 @@ static void settled(struct dispatch *dispatch, const struct job *job, struct ent
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
 	case SETTLE_LOST:
-		entry_finish(dispatch, entry, fate);
+		entry_finish(dispatch, entry, status);
 		break;
 	}
 }
 
 /* It cannot be delivered: no longer ours, or completed meanwhile. */
-static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_fate fate)
+static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
 {
 	retry_policy_return(entry);
 	if (entry->session != NULL)
 		entry->session->alone = NULL;
 	entry->session = NULL;
 	entry->state = ENTRY_SETTLING;
-	entry_finish(dispatch, entry, fate);
+	entry_finish(dispatch, entry, status);
 }
 
 static void raised(struct dispatch *dispatch, const struct job *job, struct entry *entry,
-	enum settle_fate fate)
+	enum settle_status status)
 {
 	entry->raising = false;
-	if (fate == SETTLE_SETTLED) {
+	if (status == SETTLE_SETTLED) {
 		entry->raised = true;
 		suspects_raised(dispatch, entry);
-	} else if (fate == SETTLE_LOST || fate == SETTLE_COMPLETED) {
-		lose(dispatch, entry, fate);
-	} else if (fate == SETTLE_REFUSED) {
+	} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {
+		lose(dispatch, entry, status);
+	} else if (status == SETTLE_REFUSED) {
 		settle_retries_put_off(dispatch, entry, &job->err);
 	} else {
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
@@ -275,18 +275,19 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
 	for (size_t i = job->count; i-- > 0;) {
-		enum settle_fate fate = job->result == 0 ? job->rows[i].fate : SETTLE_OPEN;
+		enum settle_status status = job->result == 0 ? job->rows[i].status : SETTLE_OPEN;
 
 		if (job->kind == JOB_RAISE)
-			raised(dispatch, job, job->entries[i], fate);
-		else if (fate == SETTLE_OPEN)
-			settled(dispatch, job, job->entries[i], fate);
+			raised(dispatch, job, job->entries[i], status);
+		else if (status == SETTLE_OPEN)
+			settled(dispatch, job, job->entries[i], status);
 	}
 	/* In the order of the verdicts: the next of each key becomes ready in that order, too. */
 	for (size_t i = 0; i < job->count; i++) {
-		if (job->kind != JOB_SETTLE || job->result != 0 || job->rows[i].fate == SETTLE_OPEN)
+		if (job->kind != JOB_SETTLE || job->result != 0 ||
+			job->rows[i].status == SETTLE_OPEN)
 			continue;
 		tracing_settled(dispatch, job, i);
-		settled(dispatch, job, job->entries[i], job->rows[i].fate);
+		settled(dispatch, job, job->entries[i], job->rows[i].status);
 	}
 }

@@ -48,19 +48,19 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
 void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row)
 {
 	const struct entry *entry = job->entries[row];
-	enum settle_fate fate = job->rows[row].fate;
+	enum settle_status status = job->rows[row].status;
 	struct trace_context context;
 	struct trace_event event;
 
-	if (dispatch->options.trace == NULL || entry->opened_us == 0 || fate == SETTLE_LOCKED ||
-		fate == SETTLE_REFUSED ||
+	if (dispatch->options.trace == NULL || entry->opened_us == 0 || status == SETTLE_LOCKED ||
+		status == SETTLE_REFUSED ||
 		!trace_wants(dispatch->options.trace, entry->message, &context))
 		return;
 	event = event_of(entry, SPAN_SETTLE);
 	event.start_us = event.end_us - job->took_us;
-	event.outcome = fate == SETTLE_COMPLETED ? "processed"
-			: fate == SETTLE_LOST    ? "claim_lost"
-						 : settle_names[entry->verdict.outcome];
-	event.failed = fate == SETTLE_LOST;
+	event.outcome = status == SETTLE_COMPLETED ? "processed"
+			: status == SETTLE_LOST    ? "claim_lost"
+						   : settle_names[entry->verdict.outcome];
+	event.failed = status == SETTLE_LOST;
 	trace_add(dispatch->options.trace, &context, entry->message, &event);
 }

@@ -33,8 +33,8 @@ struct job {
 	/* In. */
 	struct claim_request request;
 	struct routing *routing;            /* owned snapshot behind request.routing */
-	struct claim_partition *partitions; /* topics borrowed from the gate */
-	size_t *indexes;                    /* of the partitions in the gate */
+	struct claim_partition *partitions; /* topics borrowed from the admission */
+	size_t *indexes;                    /* of the partitions in the admission */
 	uint64_t *versions;                 /* of the partitions when the job was made */
 	int64_t *since;                     /* JOB_DUE: behind request.since */
 	bool full;                          /* JOB_DUE: from the first row */

@@ -46,7 +46,7 @@ static const struct option enforced[] = {
 	{ "auto.offset.reset", "earliest" },
 };
 
-/* The producer's: whatever is confirmed is stored on all replicas in sync, and everything has a fate within
+/* The producer's: whatever is confirmed is stored on all replicas in sync, and everything is confirmed or given up within
  * ten seconds. The rest is what idempotence asks for. */
 static const struct option enforced_of_producer[] = {
 	{ "enable.idempotence", "true" },

@@ -11,12 +11,12 @@
 #include "ingest/ownership.h"
 #include "model/meters.h"
 
-#define FIRST_RETRY_MS 100
-#define FEW_RETRY_MS   1000 /* rows that nothing else can be told by than more of them */
-#define FEW_ROWS       10
-#define COMPANY_US     300000
+#define FIRST_RETRY_MS    100
+#define FEW_RETRY_MS      1000 /* rows that nothing else can be told by than more of them */
+#define FEW_ROWS          10
+#define MORE_ROWS_WAIT_US 300000
 
-/* What is said and done, by kind of trouble. `away`: the database does not serve us at all. */
+/* What is logged and done, by class of error. `away`: the database does not serve us at all. */
 /* clang-format off */
 static const struct manner {
 	const char *event;
@@ -68,8 +68,8 @@ static bool is_about_few(const struct ingest *ingest)
 
 void db_outage_begin(struct ingest *ingest, const struct err *err)
 {
-	enum pg_error_class trouble = db_error_kind(err);
-	const struct manner *manner = &manners[trouble];
+	enum pg_error_class class = db_error_kind(err);
+	const struct manner *manner = &manners[class];
 	int64_t delay;
 
 	if (err->fault != FAULT_DATABASE) {
@@ -83,7 +83,7 @@ void db_outage_begin(struct ingest *ingest, const struct err *err)
 	if (manner->away)
 		atomic_store(&ingest->options.health->database_ok, false);
 	log_warn(manner->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-		LOG_STR("class", pg_error_class_name(trouble)), LOG_INT("retry_in_ms", delay),
+		LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
 		LOG_STR("next",
 			refused_batches_are_enough(&ingest->refused) ? by_rows : manner->next));
 }
@@ -247,7 +247,7 @@ void db_outage_step(struct ingest *ingest)
 	ingest->store_unheard = false;
 	ingest_unhold(ingest, HOLD_DATABASE);
 	if (refused_batches_need_others(&ingest->refused, ingest->batch.row_count))
-		ingest->batch_since_us = clock_now_us() + COMPANY_US;
+		ingest->batch_since_us = clock_now_us() + MORE_ROWS_WAIT_US;
 	if (ingest->batch.row_count + ingest->batch.reject_count == 0)
 		db_outage_over(ingest);
 }

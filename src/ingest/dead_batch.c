@@ -2,14 +2,14 @@
 
 #include "base/clock.h"
 
-#define CONFIRM_MS      15000 /* every record has a fate after message.timeout.ms */
+#define CONFIRM_MS      15000 /* every record is confirmed or given up after message.timeout.ms */
 #define CONFIRM_LAST_MS 2000
 #define ALONE_MS        10000 /* another sidecar takes over who was not seen for half a minute */
 #define SLICE_MS        100
 
-bool dead_batch_is_refused(rd_kafka_resp_err_t fate)
+bool dead_batch_is_refused(rd_kafka_resp_err_t result)
 {
-	switch (fate) {
+	switch (result) {
 	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
@@ -43,7 +43,7 @@ static void send_row(struct dead_batch *batch, int row, enum dead_record_form fo
 
 	batch->source.row = row;
 	dead_record_write(&batch->source, form, &record);
-	producer_send(batch->producer, &record, &batch->fates[row]);
+	producer_send(batch->producer, &record, &batch->results[row]);
 }
 
 /* Brokers refuse a whole batch for one record of it. */
@@ -53,16 +53,16 @@ static bool send_alone(struct dead_batch *batch, int row)
 
 	send_row(batch, row, DEAD_RECORD_WHOLE);
 	known = confirmed(batch);
-	if (!known || !dead_batch_is_refused(batch->fates[row]))
+	if (!known || !dead_batch_is_refused(batch->results[row]))
 		return known;
 	batch->cut[row] = true;
 	send_row(batch, row, DEAD_RECORD_BARE);
 	return confirmed(batch);
 }
 
-static bool is_settled(rd_kafka_resp_err_t fate)
+static bool is_settled(rd_kafka_resp_err_t result)
 {
-	return fate == RD_KAFKA_RESP_ERR_NO_ERROR || dead_batch_is_refused(fate);
+	return result == RD_KAFKA_RESP_ERR_NO_ERROR || dead_batch_is_refused(result);
 }
 
 /* Until one goes wrong, or it takes too long: the others would wait as long, each of them. */
@@ -73,14 +73,14 @@ static bool send_refused_alone(struct dead_batch *batch)
 	bool well = true;
 
 	for (int row = 0; known && row < batch->count; row++) {
-		if (!dead_batch_is_refused(batch->fates[row]))
+		if (!dead_batch_is_refused(batch->results[row]))
 			continue;
 		if (!well || atomic_load(batch->stop) || clock_now_ms() >= until_ms) {
-			batch->fates[row] = DEAD_BATCH_NOT_TRIED;
+			batch->results[row] = DEAD_BATCH_NOT_TRIED;
 			continue;
 		}
 		known = send_alone(batch, row);
-		well = is_settled(batch->fates[row]);
+		well = is_settled(batch->results[row]);
 	}
 	return known;
 }

@@ -11,7 +11,7 @@
 
 #define DEAD_BATCH_MOST      200 /* records of a batch */
 
-/* Refused in company, and there was no time to send it alone: it comes again with the next batch. */
+/* The topic refused it together with others, and there was no time to send it alone: the next batch has it again. */
 #define DEAD_BATCH_NOT_TRIED RD_KAFKA_RESP_ERR__RETRY
 
 struct dead_batch {
@@ -20,14 +20,14 @@ struct dead_batch {
 	struct dead_record_source source; /* `row` is used by dead_batch_send() */
 	int count;                        /* rows, DEAD_BATCH_MOST at most */
 	/* Filled by dead_batch_send(): */
-	rd_kafka_resp_err_t fates[DEAD_BATCH_MOST];
+	rd_kafka_resp_err_t results[DEAD_BATCH_MOST];
 	bool cut[DEAD_BATCH_MOST]; /* went without its value */
 };
 
-/* Sends every row. What the topic refuses in company is sent again alone, and then without its value. False: not all
- * fates are known (__IN_PROGRESS); the producer has to go before `mail` does. */
+/* Sends every row. A record that the topic refuses among others is sent again alone, and then without its value. False: not all
+ * results are known (__IN_PROGRESS); the producer must be destroyed before `batch` is. */
 bool dead_batch_send(struct dead_batch *batch);
 /* The record is the reason, not the brokers: another one may do better. */
-bool dead_batch_is_refused(rd_kafka_resp_err_t fate);
+bool dead_batch_is_refused(rd_kafka_resp_err_t result);
 
 #endif

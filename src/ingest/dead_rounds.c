@@ -111,37 +111,37 @@ static void step_on(struct dead_topic *dead, struct death last, bool refused)
 }
 
 /* What became of each record; the first that went wrong, but for those refused, is the fault. */
-static int judge(struct dead_topic *dead, const struct rows *rows, struct err *err)
+static int classify(struct dead_topic *dead, const struct rows *rows, struct err *err)
 {
 	const char *words = producer_last_words(dead->producer);
 	int64_t produced = 0;
-	int judged = dead->batch.count;
+	int classified = dead->batch.count;
 	int refused = 0;
 	int r = 0;
 
 	for (int row = 0; row < dead->batch.count; row++) {
-		rd_kafka_resp_err_t fate = dead->batch.fates[row];
+		rd_kafka_resp_err_t result = dead->batch.results[row];
 
-		if (fate == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		if (result == RD_KAFKA_RESP_ERR_NO_ERROR) {
 			dead->sent.items[dead->sent.count++] = death_of(rows, row);
 			produced++;
 			if (dead->batch.cut[row])
 				say_cut(dead, rows, row);
-		} else if (dead_batch_is_refused(fate)) {
-			say_refused(dead, rows, row, fate);
+		} else if (dead_batch_is_refused(result)) {
+			say_refused(dead, rows, row, result);
 			refused++;
-		} else if (fate == DEAD_BATCH_NOT_TRIED) {
-			judged = row < judged ? row : judged;
+		} else if (result == DEAD_BATCH_NOT_TRIED) {
+			classified = row < classified ? row : classified;
 		} else if (r == 0) {
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
-				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(fate),
+				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(result),
 				words[0] == '\0' ? "" : "; ", words);
 		}
 	}
 	if (refused > 0)
 		metric_add(dead->failures, 1);
-	if (r == 0 && judged > 0)
-		step_on(dead, death_of(rows, judged - 1), refused > 0);
+	if (r == 0 && classified > 0)
+		step_on(dead, death_of(rows, classified - 1), refused > 0);
 	metric_add(dead->produced, produced);
 	dead->used_ms = clock_now_ms();
 	return r;
@@ -184,9 +184,9 @@ int dead_rounds_send(struct dead_topic *dead, struct err *err)
 		.group = consumer_conf_value(dead->known, "group.id", ""),
 	};
 	known = dead_batch_send(&dead->batch);
-	r = judge(dead, rows, err);
+	r = classify(dead, rows, err);
 	if (!known)
-		dead_rounds_drop_producer(dead); /* it would write fates for ever */
+		dead_rounds_drop_producer(dead); /* it would write results for ever */
 	if (dead_rounds_note(dead, r == 0 ? err : &later) < 0 && r == 0)
 		r = err->fault;
 	return r;

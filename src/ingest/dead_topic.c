@@ -25,7 +25,7 @@
 #define STATEMENT_MS     10000
 #define REFUSED_LEAST_MS 60000 /* before what was refused is tried again */
 #define REFUSED_TIMES    9     /* as long as the pass took */
-#define GOODBYE_MS       4000 /* the last confirmation takes two seconds at most; then it is noted */
+#define DEREGISTER_MS    4000 /* the last confirmation takes two seconds at most; then it is noted */
 
 static bool is_stopping(const struct dead_topic *dead)
 {
@@ -179,7 +179,7 @@ static void on_success(struct dead_topic *dead)
 	if (dead->pause_ms != 0)
 		log_info("dead_topic_back", LOG_STR("topic", dead->known->retry.dead_topic));
 	dead->pause_ms = 0;
-	dead->fault_limit.passed = 0; /* the next trouble is another one */
+	dead->fault_limit.passed = 0; /* the next fault is another one */
 }
 
 /* --- The thread -------------------------------------------------------------------------------------- */
@@ -304,7 +304,7 @@ void dead_topic_stop(struct dead_topic *dead)
 	if (dead == NULL || !dead->started)
 		return;
 	dead_topic_begin_stop(dead);
-	for (int waited = 0; waited < GOODBYE_MS && !atomic_load(&dead->ended); waited += 10)
+	for (int waited = 0; waited < DEREGISTER_MS && !atomic_load(&dead->ended); waited += 10)
 		(void)usleep(10000);
 	if (!atomic_load(&dead->ended))
 		interrupt_db(dead);

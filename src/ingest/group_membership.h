@@ -8,7 +8,7 @@
 
 #include "ingest/state.h"
 
-/* Joins or leaves as the keeper's news ask for, and tells of a group that lets wait; does not wait for Kafka. */
+/* Joins or leaves the group as the heartbeat reports; logs a rebalance that takes long. Does not wait for Kafka. */
 void group_membership_step(struct ingest *ingest);
 
 #endif

@@ -236,7 +236,7 @@ static bool needs_others(const struct ingest *ingest)
 }
 
 /* How long to wait for one more record. A batch that may be stored waits a part of its time for each: who
- * comes alone does not wait for company that is not on its way. */
+ * comes alone does not wait for others that are not on their way. */
 static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t now_us)
 {
 	int64_t until_us = collect_until(ingest, began_us);

@@ -76,7 +76,7 @@ static void hand_over(struct batch_row *row, struct handover *handover)
 
 static void note_row(struct ingest *ingest, struct batch_row *row, struct handover *handover)
 {
-	switch (row->fate) {
+	switch (row->result) {
 	case ROW_CLAIMED:
 		hand_over(row, handover);
 		break;
@@ -107,7 +107,7 @@ void insert_results_apply(struct ingest *ingest, struct flight *flight)
 	for (size_t i = 0; i < batch->row_count; i++) {
 		struct batch_row *row = &batch->rows[i];
 
-		if (row->placement.place == PLACE_CLAIM && row->fate != ROW_CLAIMED) {
+		if (row->placement.place == PLACE_CLAIM && row->result != ROW_CLAIMED) {
 			freed++;
 			freed_bytes += row->message->bytes;
 		}

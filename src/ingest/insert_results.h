@@ -1,5 +1,5 @@
 /*
- * What follows from the fate of each stored row: to dispatch, budget back, counters, log lines. The
+ * What follows from the insert result of each row: to dispatch, budget back, counters, log lines. The
  * ingest thread, right after COMMIT.
  */
 #ifndef INGEST_INSERT_RESULTS_H

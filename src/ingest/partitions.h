@@ -40,7 +40,7 @@ enum partition_state {
 struct partition {
 	const char *topic; /* lives as long as the table */
 	int32_t partition;
-	size_t index; /* in the gate */
+	size_t index; /* in the admission */
 	enum partition_state state;
 	bool flowing;           /* not paused, and sought to where we want to read */
 	int64_t retry_at_ms;    /* not to be tried before: Kafka did not answer */

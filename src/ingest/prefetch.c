@@ -11,7 +11,7 @@ bool prefetch_has_backoff(void)
 
 /* One request to each broker that leads a partition of ours. With a timeout of 0 the answers are not waited
  * for; librdkafka throws them away. */
-static void stir_brokers(rd_kafka_t *kafka)
+static void wake_brokers(rd_kafka_t *kafka)
 {
 	rd_kafka_topic_partition_list_t *list = NULL;
 
@@ -30,5 +30,5 @@ void prefetch_took(struct prefetch *prefetch, rd_kafka_t *kafka, const rd_kafka_
 	if (prefetch->taken < ASK_EVERY || prefetch_has_backoff())
 		return;
 	prefetch->taken = 0;
-	stir_brokers(kafka);
+	wake_brokers(kafka);
 }

@@ -18,17 +18,17 @@
 struct producer {
 	struct tls_errors trust; /* first: see tls_errors_listen() */
 	rd_kafka_t *kafka;
-	size_t open; /* records without a fate */
+	size_t open; /* records without a result */
 	char last_words[WORDS_BYTES];
 };
 
 static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *record, void *opaque)
 {
 	struct producer *producer = opaque;
-	rd_kafka_resp_err_t *fate = record->_private;
+	rd_kafka_resp_err_t *result = record->_private;
 
 	(void)kafka;
-	*fate = record->err;
+	*result = record->err;
 	producer->open--;
 }
 
@@ -47,7 +47,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 }
 
 /* Runs on librdkafka's threads. CONFWARN: settings of a consumer, which the same section holds. What
- * goes wrong is told by the fate of the records; the consumer tells of the brokers. */
+ * goes wrong is reported by the result of each record; the consumer reports on the brokers. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
 	(void)kafka;
@@ -98,7 +98,7 @@ void producer_free(struct producer *producer)
 	free(producer);
 }
 
-static int judge_topic(rd_kafka_resp_err_t code, const char *topic, struct err *err)
+static int check_topic(rd_kafka_resp_err_t code, const char *topic, struct err *err)
 {
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return 0;
@@ -125,7 +125,7 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 		return err_set(err, FAULT_KAFKA, "no broker answered: %s",
 			producer->last_words[0] != '\0' ? producer->last_words
 							: rd_kafka_err2str(code));
-	r = metadata->topic_cnt == 1 ? judge_topic(metadata->topics[0].err, topic, err)
+	r = metadata->topic_cnt == 1 ? check_topic(metadata->topics[0].err, topic, err)
 				     : PRODUCER_NO_TOPIC;
 	rd_kafka_metadata_destroy(metadata);
 	return r;
@@ -143,21 +143,21 @@ static void *unconst(const void *data)
 }
 
 void producer_send(
-	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *fate)
+	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *result)
 {
 	rd_kafka_resp_err_t code;
 
-	*fate = RD_KAFKA_RESP_ERR__IN_PROGRESS;
+	*result = RD_KAFKA_RESP_ERR__IN_PROGRESS;
 	producer->open++;
 	code = rd_kafka_producev(producer->kafka, RD_KAFKA_V_TOPIC(record->topic),
 		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
 		RD_KAFKA_V_KEY(unconst(record->key.data), record->key.length),
 		RD_KAFKA_V_VALUE(unconst(record->value.data), record->value.length),
-		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_OPAQUE(fate), RD_KAFKA_V_END);
+		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	rd_kafka_headers_destroy(record->headers);
-	*fate = code;
+	*result = code;
 	producer->open--;
 }
 

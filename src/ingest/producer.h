@@ -18,7 +18,7 @@ struct producer;
 
 /* Connects in the background. FAULT_CONFIG in librdkafka's words. */
 int producer_new(struct producer **out, const struct config *config, struct err *err);
-/* What is not confirmed yet is given up; no fate is written any more. Takes NULL. */
+/* What is not confirmed yet is given up; no result is written any more. Takes NULL. */
 void producer_free(struct producer *producer);
 
 /* Asks the brokers for the topic, waits at most a second. PRODUCER_NO_TOPIC: it does not exist, or may not be
@@ -32,11 +32,11 @@ struct outgoing {
 	struct bytes value;
 	rd_kafka_headers_t *headers; /* taken */
 };
-/* Queues a copy. `fate` is 0 once the brokers have confirmed it, an error when it was given up, and
+/* Queues a copy. `result` is 0 once the brokers have confirmed it, an error when it was given up, and
  * RD_KAFKA_RESP_ERR__IN_PROGRESS until then; it must live until then, or until producer_free(). */
 void producer_send(
-	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *fate);
-/* True when every fate is written; waits at most timeout_ms for it. */
+	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *result);
+/* True when every result is written; waits at most timeout_ms for it. */
 bool producer_wait(struct producer *producer, int timeout_ms);
 /* What the client said of the brokers last, or "". Borrowed until the next call. */
 const char *producer_last_words(const struct producer *producer);

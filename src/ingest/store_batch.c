@@ -95,7 +95,7 @@ static int place_rows(struct ingest *ingest, struct err *err)
 		batch->row_count, places->placements);
 	for (size_t i = 0; i < batch->row_count; i++) {
 		batch->rows[i].placement = places->placements[i];
-		batch->rows[i].fate = ROW_UNKNOWN;
+		batch->rows[i].result = ROW_UNKNOWN;
 	}
 	return 0;
 }
@@ -375,7 +375,7 @@ void store_batch_finish(struct ingest *ingest)
 
 /* --- One behind the other ------------------------------------------------------------------------- */
 
-/* No row of it waits when it is stored: the gate need not hear of it before the next batch is placed. */
+/* No row of it waits when it is stored: admission need not hear of it before the next batch is placed. */
 static bool is_all_claimed(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->row_count; i++) {

@@ -1,5 +1,5 @@
 /*
- * One batch into the table: room, placement, the transaction, and what follows from the fate of each
+ * One batch into the table: room, placement, the transaction, and what follows from the result of each
  * row. The ingest thread.
  */
 #ifndef INGEST_STORE_BATCH_H
@@ -9,7 +9,7 @@
 
 /* True when there is anything to store. */
 bool store_batch_has_work(const struct ingest *ingest);
-/* Sends the batch at hand, which becomes the flight, and leaves an empty one. Waits for room in the gate (a
+/* Sends the batch at hand, which becomes the flight, and leaves an empty one. Waits for room in the admission (a
  * quarter of a second) and until the server has read it. True: it is on its way, and store_batch_finish() must
  * follow. */
 bool store_batch_start(struct ingest *ingest);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "trace/trace.h"
 
-static const char *const fate_names[] = {
+static const char *const result_names[] = {
 	[ROW_UNKNOWN] = "unknown",
 	[ROW_CLAIMED] = "stored",
 	[ROW_STORED] = "stored",
@@ -13,9 +13,9 @@ static const char *const fate_names[] = {
 	[ROW_REJECTED] = "rejected",
 };
 
-static bool is_known(enum row_fate fate)
+static bool is_known(enum insert_result result)
 {
-	return fate == ROW_DUPLICATE || fate == ROW_CONFLICT;
+	return result == ROW_DUPLICATE || result == ROW_CONFLICT;
 }
 
 static void tell(struct ingest *ingest, const struct flight *flight, const struct batch_row *row,
@@ -33,7 +33,8 @@ static void tell(struct ingest *ingest, const struct flight *flight, const struc
 
 	if (!trace_wants(trace, row->message, &context))
 		return;
-	if (is_known(row->fate)) /* maybe the very record again: the first reading has those ids */
+	if (is_known(
+		    row->result)) /* maybe the very record again: the first reading has those ids */
 		context.seed ^= random_u64();
 	trace_add(trace, &context, row->message, &event);
 	event = (struct trace_event){
@@ -41,8 +42,8 @@ static void tell(struct ingest *ingest, const struct flight *flight, const struc
 		.start_us = flight->began_us,
 		.end_us = now_us,
 		.since_ms = -1,
-		.outcome = fate_names[row->fate],
-		.failed = row->fate == ROW_CONFLICT || row->fate == ROW_REJECTED,
+		.outcome = result_names[row->result],
+		.failed = row->result == ROW_CONFLICT || row->result == ROW_REJECTED,
 	};
 	trace_add(trace, &context, row->message, &event);
 }

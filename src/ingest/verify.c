@@ -76,10 +76,10 @@ static void begin_batch(struct verify *v)
 	v->count = 0;
 }
 
-static void count_fate(struct verify *v, int64_t offset, const char *fate)
+static void count_result(struct verify *v, int64_t offset, const char *result)
 {
 	const struct {
-		const char *fate;
+		const char *result;
 		int64_t *counter;
 	} counters[] = {
 		{ "stored", &v->counts->stored },
@@ -88,8 +88,8 @@ static void count_fate(struct verify *v, int64_t offset, const char *fate)
 		{ "rejected", &v->counts->rejected },
 	};
 
-	for (size_t i = 0; fate != NULL && i < sizeof(counters) / sizeof(counters[0]); i++) {
-		if (strcmp(counters[i].fate, fate) != 0)
+	for (size_t i = 0; result != NULL && i < sizeof(counters) / sizeof(counters[0]); i++) {
+		if (strcmp(counters[i].result, result) != 0)
 			continue;
 		end_gap(v);
 		(*counters[i].counter)++;
@@ -106,7 +106,7 @@ static int ask_table(struct verify *v, struct err *err)
 	if (v->count > 0)
 		r = db_run(v->request->db, QUERY_OP_VERIFY, &v->params, &rows, err);
 	for (size_t i = 0; r == 0 && i < v->count; i++)
-		count_fate(v, v->offsets[i], rows_text(rows, (int)i, 0));
+		count_result(v, v->offsets[i], rows_text(rows, (int)i, 0));
 	if (r == 0)
 		begin_batch(v);
 	return r;

@@ -1,5 +1,5 @@
 /*
- * See report.h. Three heartbeats a lease. Other instances are judged only after our own heartbeats
+ * See heartbeat.h. Three heartbeats a lease. Other instances are fenced only after our own heartbeats
  * were on time for a whole lease over one unbroken connection: after an outage of the database
  * everybody is late and nobody is dead (rule R4).
  */
@@ -17,7 +17,7 @@
 #include "model/meters.h"
 #include "store/sidecar.h"
 
-#define GOODBYE_MS 2000
+#define DEREGISTER_MS 2000
 
 struct heartbeat {
 	struct heartbeat_options options;
@@ -26,7 +26,7 @@ struct heartbeat {
 	pthread_t thread;
 	bool started;
 	atomic_bool stop;
-	bool goodbye;
+	bool deregister;
 	atomic_bool ended;
 	struct lease_clock lease_clock;
 	bool settles; /* the first round */
@@ -98,7 +98,7 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 	return r == 0 ? on_answer(heartbeat, sent_ms, pg_now_ms, err) : r;
 }
 
-static int judge(struct heartbeat *heartbeat, struct err *err)
+static int fence_expired(struct heartbeat *heartbeat, struct err *err)
 {
 	struct fencing fencing = {
 		.place = heartbeat->settles ? heartbeat->options.place : "",
@@ -194,7 +194,7 @@ static int64_t round_of(struct heartbeat *heartbeat)
 		return interval_ms;
 	}
 	if (r == 0)
-		r = judge(heartbeat, &err);
+		r = fence_expired(heartbeat, &err);
 	if (r == 0)
 		r = look_for_handlers(heartbeat, &err);
 	if (r == 0)
@@ -206,11 +206,11 @@ static int64_t round_of(struct heartbeat *heartbeat)
 	return delay;
 }
 
-static void say_goodbye(struct heartbeat *heartbeat)
+static void deregister(struct heartbeat *heartbeat)
 {
 	struct err err = ERR_INIT;
 
-	FAULT_POINT("before_goodbye");
+	FAULT_POINT("before_deregister");
 	if (db_open(heartbeat->db, &err) != 0 ||
 		instance_stop(heartbeat->db, heartbeat->options.instance, &err) != 0)
 		log_warn("deregister_failed", LOG_STR("error", err.text),
@@ -221,16 +221,16 @@ static void *run(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
 
-	(void)pthread_setname_np(pthread_self(), "keeper");
+	(void)pthread_setname_np(pthread_self(), "heartbeat");
 	while (!atomic_load(&heartbeat->stop)) {
 		int64_t pause = round_of(heartbeat);
 
 		if (pause > 0 && !atomic_load(&heartbeat->stop))
 			(void)wake_wait(&heartbeat->wake, pause);
 	}
-	if (heartbeat->goodbye)
-		say_goodbye(heartbeat);
-	FAULT_POINT("after_goodbye");
+	if (heartbeat->deregister)
+		deregister(heartbeat);
+	FAULT_POINT("after_deregister");
 	atomic_store(&heartbeat->ended, true);
 	return NULL;
 }
@@ -271,22 +271,23 @@ void heartbeat_fence_earlier(struct heartbeat *heartbeat)
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
 {
 	if (pthread_create(&heartbeat->thread, NULL, run, heartbeat) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the keeper thread");
+		return err_set(err, FAULT_INTERNAL, "cannot start the heartbeat thread");
 	heartbeat->started = true;
 	return 0;
 }
 
-void heartbeat_stop(struct heartbeat *heartbeat, bool goodbye)
+void heartbeat_stop(struct heartbeat *heartbeat, bool deregister)
 {
 	if (heartbeat == NULL || !heartbeat->started)
 		return;
-	heartbeat->goodbye = goodbye;
+	heartbeat->deregister = deregister;
 	atomic_store(&heartbeat->stop, true);
 	wake_poke(&heartbeat->wake);
-	if (!goodbye)
+	if (!deregister)
 		db_interrupt(heartbeat->db);
 	/* The last statement may take a moment, not the statement timeout. */
-	for (int waited = 0; waited < GOODBYE_MS && !atomic_load(&heartbeat->ended); waited += 10)
+	for (int waited = 0; waited < DEREGISTER_MS && !atomic_load(&heartbeat->ended);
+		waited += 10)
 		(void)usleep(10000);
 	if (!atomic_load(&heartbeat->ended))
 		db_interrupt(heartbeat->db);

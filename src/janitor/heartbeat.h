@@ -1,6 +1,6 @@
 /*
- * The keeper of the lease: one thread with one connection that renews the heartbeat, publishes
- * low_seq, judges dead instances and gives back their rows (rules R2 to R5). Everything it decides is
+ * The heartbeat: one thread with one connection that renews the heartbeat, publishes
+ * low_seq, fences dead instances and gives back their rows (rules R2 to R5). Everything it decides is
  * decided on PostgreSQL's clock.
  */
 #ifndef JANITOR_HEARTBEAT_H
@@ -16,7 +16,7 @@
 
 struct heartbeat;
 
-/* Everything is kept and must outlive the keeper. */
+/* Everything is kept and must outlive the heartbeat. */
 struct heartbeat_options {
 	const struct config *config;
 	struct metrics *metrics;
@@ -39,9 +39,9 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
  * R12). What takes longer than a heartbeat may wait, the thread goes on with. Blocks for the database. */
 void heartbeat_fence_earlier(struct heartbeat *heartbeat);
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err);
-/* Ends the thread. `goodbye`: the instance holds nothing any more, say so in its row. Returns within
+/* Ends the thread. `deregister`: the instance holds nothing any more, say so in its row. Returns within
  * a few seconds also when the database hangs. */
-void heartbeat_stop(struct heartbeat *heartbeat, bool goodbye);
+void heartbeat_stop(struct heartbeat *heartbeat, bool deregister);
 void heartbeat_free(struct heartbeat *heartbeat);
 
 #endif

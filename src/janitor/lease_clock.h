@@ -23,7 +23,7 @@ enum { HEARTBEAT_TOO_LATE = 1 };
 int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms);
 /* A statement failed: what comes does not follow on. */
 void lease_clock_break(struct lease_clock *lease_clock);
-/* They were on time for a whole lease: others may be judged (rule R4). */
+/* They were on time for a whole lease: others may be fenced (rule R4). */
 bool lease_clock_are_steady(const struct lease_clock *lease_clock);
 
 #endif

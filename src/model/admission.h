@@ -1,9 +1,9 @@
 /*
- * The gate between ingest and dispatch: where does a new message go, and is there room for it?
+ * Admission: the decision where a new message goes, and whether there is room for it. Ingest and dispatch share it.
  *
  * It holds what both threads must agree on: the partitions, the budget of claimed messages, and who
  * wants what. The table decides who is behind whom (rule R11: a row that asks is parked by the
- * INSERT when an older one of its key waits); the gate only knows per partition whether anything may
+ * INSERT when an older one of its key waits); admission only knows per partition whether anything may
  * wait there at all ("dirty"), so a healthy partition asks nothing.
  *
  * Invariant: a partition is clean only if no row of it waits in the table. Whoever is about to make
@@ -38,7 +38,7 @@ void admission_free(struct admission *admission);
 
 /* One partition as a snapshot. */
 struct admission_partition {
-	const char *topic; /* lives as long as the gate */
+	const char *topic; /* lives as long as the admission */
 	int32_t partition;
 	bool assigned;    /* Kafka gave it to this instance and its watermark is read */
 	bool dirty;       /* rows of it may wait in the table */

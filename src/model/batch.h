@@ -11,7 +11,7 @@
 #include "model/log_digest.h"
 #include "model/message.h"
 
-enum row_fate {
+enum insert_result {
 	ROW_UNKNOWN,   /* not stored yet */
 	ROW_CLAIMED,   /* new, and ours: message->seq and delivery_count are set */
 	ROW_STORED,    /* new, waiting or parked in the table */
@@ -22,9 +22,9 @@ enum row_fate {
 
 struct batch_row {
 	struct message *message; /* owned by the batch until given away */
-	size_t partition;        /* index in the gate */
+	size_t partition;        /* index in the admission */
 	struct placement placement;
-	enum row_fate fate;
+	enum insert_result result;
 };
 
 /* A record that cannot be a message; `message` carries its coordinates, key, headers and payload. */

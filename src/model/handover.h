@@ -15,19 +15,19 @@
 
 /* A key that has rows parked in the table by the last batch: somebody must go on with it later. */
 struct parked_key {
-	size_t partition; /* index in the gate */
+	size_t partition; /* index in the admission */
 	uint64_t key_hash;
 	int64_t offset; /* lowest one parked now */
 };
 
 struct handover_item {
 	struct message *message; /* owned */
-	size_t partition;        /* index in the gate */
+	size_t partition;        /* index in the admission */
 };
 
 /* A row of a partition just taken that another instance still holds: its key is held back (rule R12). */
 struct held_row {
-	size_t partition; /* index in the gate */
+	size_t partition; /* index in the admission */
 	int64_t seq;
 	int64_t offset;
 	uint64_t key_hash;

@@ -80,7 +80,7 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_CLAIM_LOST] = COUNTER("inboxd_claim_lost_total",
 		"Verdicts that changed nothing because the message was another's by then."),
 	[METER_PG_ERRORS] = COUNTER("inboxd_pg_errors_total",
-		"Statements PostgreSQL refused and lost connections, by kind of trouble.", "class"),
+		"Statements PostgreSQL refused and lost connections, by class of error.", "class"),
 	[METER_PG_RECONNECTS] = COUNTER("inboxd_pg_reconnects_total",
 		"Connections to PostgreSQL made again after one was lost."),
 	[METER_SET_ASIDE] = GAUGE("inboxd_rows_set_aside",

@@ -30,7 +30,7 @@ enum meter {
 	METER_PARTITIONS_PAUSED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
-	METER_PG_ERRORS, /* {class}: the kind of trouble, see store/pg_error_class.h */
+	METER_PG_ERRORS, /* {class}: the kind of class, see store/pg_error_class.h */
 	METER_PG_RECONNECTS,
 	METER_SET_ASIDE, /* {operation} */
 	METER_PURGED,

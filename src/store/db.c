@@ -139,9 +139,9 @@ bool db_error_is_data(const struct err *err)
 
 bool db_error_may_be_row(const struct err *err)
 {
-	enum pg_error_class trouble = db_error_kind(err);
+	enum pg_error_class class = db_error_kind(err);
 
-	return trouble == PG_ERROR_DATA || trouble == PG_ERROR_OTHER || trouble == PG_ERROR_REFUSED;
+	return class == PG_ERROR_DATA || class == PG_ERROR_OTHER || class == PG_ERROR_REFUSED;
 }
 
 bool db_error_is_clash(const struct db *db, const struct err *err)

@@ -48,7 +48,7 @@ bool db_is_open(const struct db *db);
  * returns a fault. For a stop that must not hang. */
 void db_interrupt(struct db *db);
 
-/* What kind of trouble a FAULT_DATABASE is, and so what to do about it. */
+/* The class of a FAULT_DATABASE, which decides what happens next. */
 enum pg_error_class db_error_kind(const struct err *err);
 /* True when the error is about values or limits of single rows (SQLSTATE classes 22, 23 but for 23505, 54): the
  * batch is to be bisected (rule R9). */

@@ -74,7 +74,7 @@ static bool has_id(const struct message *message, const struct rows *rows, int r
 
 static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bool claimed)
 {
-	row->fate = claimed ? ROW_CLAIMED : ROW_STORED;
+	row->result = claimed ? ROW_CLAIMED : ROW_STORED;
 	row->message->seq = seq;
 	row->message->delivery_count = claimed ? 1 : 0;
 	if (seq > inbox->batch_highest)
@@ -98,7 +98,7 @@ static int note_inserted(const struct writing *w, const size_t *items, size_t co
 	size_t at = 0;
 
 	for (size_t i = 0; i < count; i++)
-		w->batch->rows[items[i]].fate = ROW_DUPLICATE;
+		w->batch->rows[items[i]].result = ROW_DUPLICATE;
 	for (int i = 0; i < rows_count(rows); i++) {
 		at = writing_match(w, &answer, i, at);
 		if (at == count)
@@ -216,11 +216,11 @@ static int store_messages(struct inbox *inbox, struct batch *batch, struct err *
 }
 
 /* What PostgreSQL refused is a row again. */
-static void forget_fates(struct batch *batch)
+static void forget_results(struct batch *batch)
 {
 	batch_drop_refused(batch);
 	for (size_t i = 0; i < batch->row_count; i++)
-		batch->rows[i].fate = ROW_UNKNOWN;
+		batch->rows[i].result = ROW_UNKNOWN;
 	for (size_t i = 0; i < batch->reject_count; i++)
 		batch->rejects[i].kept = false;
 }
@@ -229,15 +229,15 @@ static void forget_fates(struct batch *batch)
 static void undo(struct inbox *inbox, struct batch *batch)
 {
 	dedup_cache_forget(inbox->cache);
-	forget_fates(batch);
+	forget_results(batch);
 }
 
 static bool any_went_through(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->row_count; i++) {
-		enum row_fate fate = batch->rows[i].fate;
+		enum insert_result result = batch->rows[i].result;
 
-		if (fate == ROW_CLAIMED || fate == ROW_STORED || fate == ROW_CONFLICT)
+		if (result == ROW_CLAIMED || result == ROW_STORED || result == ROW_CONFLICT)
 			return true;
 	}
 	return false;
@@ -253,7 +253,7 @@ static int blame_rows(const struct inbox *inbox, const struct batch *batch, stru
 }
 
 /* A fault that no other try mends becomes an outcome. */
-static int judged(const struct inbox *inbox, int r, struct err *err)
+static int classified(const struct inbox *inbox, int r, struct err *err)
 {
 	if (r >= 0 || !(inbox->damaged || db_error_is_clash(inbox->db, err)))
 		return r;
@@ -279,7 +279,7 @@ static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	inbox->commit_refused = inbox->commit_refused && r != 0 && inbox->isolating;
 	if (r != 0) {
 		db_rollback(inbox->db);
-		return judged(inbox, r, err);
+		return classified(inbox, r, err);
 	}
 	FAULT_POINT("after_insert_before_commit");
 	if (inbox->about_to_commit != NULL)
@@ -291,7 +291,7 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	int r;
 
-	forget_fates(batch);
+	forget_results(batch);
 	inbox->batch_highest = inbox->committing ? inbox->landed_highest : inbox->highest_seq;
 	inbox->floor = inbox->batch_highest;
 	inbox->damaged = false;

@@ -91,11 +91,11 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err);
 void inbox_isolate(struct inbox *inbox);
 /* Whether inbox_finish() would not have to wait for the rows; does not wait itself. */
 bool inbox_look(struct inbox *inbox);
-/* Waits for the rows, commits, and sets the fate of each row, `kept` of each reject. Rows PostgreSQL cannot
+/* Waits for the rows, commits, and sets the result of each row, `kept` of each reject. Rows PostgreSQL cannot
  * take are bisected out under savepoints and become rejects (rule R9). */
 int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err);
-/* The same in two halves: after the first, if it returns 0, the fates are known, COMMIT is on its way, and the next
- * batch may start; the second, which must follow, waits for the answer. Unless that is 0 the fates are void and a
+/* The same in two halves: after the first, if it returns 0, the results are known, COMMIT is on its way, and the next
+ * batch may start; the second, which must follow, waits for the answer. Unless that is 0 the results are void and a
  * batch that started in between is not stored. */
 int inbox_land(struct inbox *inbox, struct batch *batch, struct err *err);
 int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err);

@@ -87,9 +87,9 @@ struct answer {
 /* Position in `items` of what `row` speaks of, looked for from `from` on, round the end: rows come back
  * in the order they went, so it is nearly always the next one. `count` = none. */
 size_t writing_match(const struct writing *w, const struct answer *answer, int row, size_t from);
-/* The rows of this fate as indexes; freed by the caller. */
-int inbox_select_rows(const struct batch *batch, enum row_fate fate, size_t **out, size_t *count,
-	struct err *err);
+/* The rows with this result as indexes; freed by the caller. */
+int inbox_select_rows(const struct batch *batch, enum insert_result result, size_t **out,
+	size_t *count, struct err *err);
 
 /* What a batch has besides its messages, in its transaction: records that repeat an id with another payload, and
  * those that are no messages. */

@@ -33,8 +33,8 @@ int inbox_keep_as_reject(
 	if (r != 0)
 		return r;
 	(void)snprintf(reason, sizeof(reason), "storage: %s %.400s", why->state, why->text);
-	if (row->fate != ROW_DUPLICATE)
-		row->fate = ROW_REJECTED;
+	if (row->result != ROW_DUPLICATE)
+		row->result = ROW_REJECTED;
 	if (!db_error_is_data(why))
 		w->inbox->odd = *why;
 	r = batch_reject(w->batch, copy, reason, err);
@@ -58,7 +58,7 @@ static int write_conflicts(
 		at = writing_match(w, &answer, i, at);
 		if (at == count)
 			break;
-		w->batch->rows[items[at++]].fate = ROW_CONFLICT;
+		w->batch->rows[items[at++]].result = ROW_CONFLICT;
 	}
 	return r;
 }

@@ -54,8 +54,8 @@ size_t writing_match(const struct writing *w, const struct answer *answer, int r
 	return answer->count;
 }
 
-int inbox_select_rows(
-	const struct batch *batch, enum row_fate fate, size_t **out, size_t *count, struct err *err)
+int inbox_select_rows(const struct batch *batch, enum insert_result result, size_t **out,
+	size_t *count, struct err *err)
 {
 	size_t *items = calloc(batch->row_count + 1, sizeof(*items));
 
@@ -63,7 +63,7 @@ int inbox_select_rows(
 		return err_memory(err);
 	*count = 0;
 	for (size_t i = 0; i < batch->row_count; i++) {
-		if (batch->rows[i].fate == fate)
+		if (batch->rows[i].result == result)
 			items[(*count)++] = i;
 	}
 	*out = items;

@@ -121,7 +121,7 @@ int instance_absence(struct db *db, int32_t id, const struct absence_limits *lim
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_ABSENCE, NULL, NULL, err);
 	if (r == 0)
-		r = db_queue(db, QUERY_JUDGE_ABSENCE, &params, &rows, err);
+		r = db_queue(db, QUERY_CHECK_MISSING_HANDLERS, &params, &rows, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)

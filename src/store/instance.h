@@ -1,6 +1,6 @@
 /*
  * The lease of this sidecar: its row in inbox_instances, heartbeats on PostgreSQL's clock, and the
- * rescue of what dead instances held (rules R2 to R5). One thread: the keeper's.
+ * rescue of what dead instances held (rules R2 to R5). One thread: the heartbeat's.
  */
 #ifndef STORE_INSTANCE_H
 #define STORE_INSTANCE_H

@@ -6,7 +6,7 @@
 /* The first start that fits wins, so exceptions stand before their class. */
 static const struct {
 	const char *start;
-	enum pg_error_class trouble;
+	enum pg_error_class class;
 } states[] = {
 	{ "08", PG_ERROR_LOST },    /* connection exceptions */
 	{ "25P03", PG_ERROR_LOST }, /* idle too long in a transaction: the session is over */
@@ -37,12 +37,12 @@ enum pg_error_class pg_error_class_of(const char *state)
 		return PG_ERROR_LOST;
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
 		if (strncmp(states[i].start, state, strlen(states[i].start)) == 0)
-			return states[i].trouble;
+			return states[i].class;
 	}
 	return PG_ERROR_OTHER;
 }
 
-const char *pg_error_class_name(enum pg_error_class trouble)
+const char *pg_error_class_name(enum pg_error_class class)
 {
 	static const char *const names[PG_ERROR_KINDS] = {
 		[PG_ERROR_LOST] = "connection",
@@ -55,5 +55,5 @@ const char *pg_error_class_name(enum pg_error_class trouble)
 		[PG_ERROR_OTHER] = "other",
 	};
 
-	return names[trouble];
+	return names[class];
 }

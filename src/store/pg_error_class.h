@@ -1,5 +1,5 @@
 /*
- * What kind of trouble a fault of PostgreSQL is. The kind decides what happens next: whether the same
+ * The class of an error of PostgreSQL. It decides what happens next: whether the same
  * is tried again on this connection or on another one, less at a time, or without the row at hand.
  * docs/failures.md tells what each means for the one who runs inboxd. Pure; any thread.
  */
@@ -21,6 +21,6 @@ enum pg_error_class {
 /* Of an SQLSTATE; "" = the connection itself failed. */
 enum pg_error_class pg_error_class_of(const char *state);
 /* Its name as label of inboxd_pg_errors_total. */
-const char *pg_error_class_name(enum pg_error_class trouble);
+const char *pg_error_class_name(enum pg_error_class class);
 
 #endif

@@ -47,7 +47,7 @@ int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
 int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
 bool pipeline_poll(struct pipeline *pipeline);
 int pipeline_receive(struct pipeline *pipeline, struct err *err);
-/* Sends one statement without rows whose fate the next flight does not share, and does not wait: nothing may be
+/* Sends one statement without rows that does not fail with the next flight, and does not wait: nothing may be
  * queued, and no other be ahead. */
 int pipeline_send_first(struct pipeline *pipeline, const char *sql, struct err *err);
 /* Waits at most timeout_ms for its answer, which comes before all that was sent behind it and then has as long. A

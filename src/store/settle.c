@@ -107,20 +107,20 @@ static struct settle_row *find_row(const struct settling *s, int64_t seq)
 	return found == NULL ? NULL : *found;
 }
 
-static void mark(const struct settling *s, const struct rows *rows, enum settle_fate fate)
+static void mark(const struct settling *s, const struct rows *rows, enum settle_status status)
 {
 	for (int i = 0; i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
 
 		if (row != NULL)
-			row->fate = fate;
+			row->status = status;
 	}
 }
 
-static void mark_all(const struct settling *s, enum settle_fate fate)
+static void mark_all(const struct settling *s, enum settle_status status)
 {
 	for (size_t i = 0; i < s->count; i++)
-		s->rows[i]->fate = fate;
+		s->rows[i]->status = status;
 }
 
 /* When some of them were not ours, what became of each is looked up afterwards (resolve). */
@@ -138,7 +138,7 @@ static void mark_plain(const struct settling *s, const struct found *found)
 			is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
 
 		if (rows != NULL && rows_affected(rows) == asked[row->group])
-			row->fate = SETTLE_SETTLED;
+			row->status = SETTLE_SETTLED;
 	}
 }
 
@@ -193,7 +193,7 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 
 /* What the table says about a row no statement matched. NULL: it is ours still, so its lock was in
  * the way. */
-static enum settle_fate fate_of(const struct settle_row *row, const struct rows *rows, int at)
+static enum settle_status status_of(const struct settle_row *row, const struct rows *rows, int at)
 {
 	if (rows_is_null(rows, at, 1))
 		return SETTLE_LOCKED;
@@ -208,9 +208,9 @@ static size_t collect_unsettled(const struct settling *s, struct settle_row **ou
 	size_t count = 0;
 
 	for (size_t i = 0; i < s->count; i++) {
-		if (s->rows[i]->fate == SETTLE_SETTLED || s->rows[i]->fate == SETTLE_REFUSED)
+		if (s->rows[i]->status == SETTLE_SETTLED || s->rows[i]->status == SETTLE_REFUSED)
 			continue;
-		s->rows[i]->fate = SETTLE_LOST;
+		s->rows[i]->status = SETTLE_LOST;
 		out[count++] = s->rows[i];
 	}
 	return count;
@@ -240,7 +240,7 @@ static int read_states(const struct settling *s, struct err *err)
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
 
 		if (row != NULL)
-			row->fate = fate_of(row, rows, i);
+			row->status = status_of(row, rows, i);
 	}
 	return r;
 }
@@ -284,7 +284,7 @@ static int settle_with_note(const struct settling *s, struct err *err)
 	single.rows = &alone;
 	while (is_bad_value(r, err) && settle_note_why(&note, &patched, err))
 		r = settle_list(&single, err);
-	s->rows[0]->fate = patched.fate;
+	s->rows[0]->status = patched.status;
 	return r;
 }
 
@@ -310,7 +310,7 @@ static int settle_alone(const struct settling *s, int r, struct err *err)
 		r = settle_with_note(s, err);
 	if (!may_be_row(s, r, err))
 		return r;
-	s->rows[0]->fate = SETTLE_REFUSED;
+	s->rows[0]->status = SETTLE_REFUSED;
 	s->isolation->refused++;
 	s->isolation->said = *err;
 	return 0;
@@ -401,7 +401,7 @@ static int settle_rows(struct settling *s, struct settle_row *rows, size_t count
 		return 0;
 	s->groups = group_alike(rows, count);
 	for (size_t i = 0; i < count; i++) {
-		rows[i].fate = SETTLE_OPEN;
+		rows[i].status = SETTLE_OPEN;
 		if (order != NULL)
 			order[i] = &rows[i];
 	}

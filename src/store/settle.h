@@ -15,7 +15,7 @@ enum settle_outcome {
 	SETTLE_PARKED = 3,  /* waits behind its key, or for a handler */
 };
 
-enum settle_fate {
+enum settle_status {
 	SETTLE_OPEN,    /* not settled yet: the call failed, try again */
 	SETTLE_SETTLED, /* the verdict is committed */
 	SETTLE_COMPLETED, /* it is processed under our claim: by inbox.complete(), by an earlier settle
@@ -37,14 +37,14 @@ struct settle_row {
 	bool suspect;
 	const char *error; /* NULL keeps; borrowed */
 	const char *error_code;
-	const char *handler;   /* who had it; borrowed; NULL = nobody */
-	struct bytes result;   /* JSON for jsonb; absent keeps */
-	enum settle_fate fate; /* out */
+	const char *handler;       /* who had it; borrowed; NULL = nobody */
+	struct bytes result;       /* JSON for jsonb; absent keeps */
+	enum settle_status status; /* out */
 };
 
-/* Settles all rows in one transaction and sets each fate; no seq may be in it twice. A value
+/* Settles all rows in one transaction and sets each status; no seq may be in it twice. A value
  * PostgreSQL cannot store is replaced by a note of why, the verdict stands (rule R9); finding it takes
- * more than one transaction. On a fault every fate is SETTLE_OPEN and the rows may or may not be
+ * more than one transaction. On a fault every status is SETTLE_OPEN and the rows may or may not be
  * settled: settling again is safe. */
 int settle_run(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
@@ -53,7 +53,7 @@ int settle_run(
  * when each of several rows is refused: then it is not the rows. */
 int settle_isolate(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);
-/* Counts a crash on rows about to be delivered alone. Fate SETTLED: deliver it; any other as above:
+/* Counts a crash on rows about to be delivered alone. Status SETTLED: deliver it; any other as above:
  * don't. Raising again after a fault may count twice. Isolates rows as settle_isolate() does. */
 int settle_raise(
 	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err);

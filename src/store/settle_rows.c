@@ -7,7 +7,7 @@
 
 bool is_part(const struct settle_row *row, enum settle_part part)
 {
-	if (row->fate == SETTLE_LOCKED)
+	if (row->status == SETTLE_LOCKED)
 		return false;
 	return part == PART_ALL || row->plain == (part == PART_PLAIN);
 }

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "store/settle.h"
 
-/* Which rows of a list go into a statement. Rows with fate SETTLE_LOCKED never do. */
+/* Which rows of a list go into a statement. Rows with status SETTLE_LOCKED never do. */
 enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
 
 bool is_part(const struct settle_row *row, enum settle_part part);

@@ -44,7 +44,7 @@ LOOKS = ["after_look_at_held", "before_foreign_window"]
 # Reached by a stop with messages open.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",
-           "stop_dispatch_done", "before_goodbye", "after_goodbye"]
+           "stop_dispatch_done", "before_deregister", "after_deregister"]
 # The connection is lost, or what was committed is not heard of: {error: at which hits}.
 ERRORS = {"error_before_commit": (1, 4, 9), "error_after_commit": (1, 4, 9), "error_after_store": (1, 2),
           "error_before_depart": (1, 4), "error_after_settle": (1, 2), "error_after_claim": (1, 2)}

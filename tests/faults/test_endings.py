@@ -71,7 +71,7 @@ def test_a_transaction_that_outlives_its_sidecar_holds_its_key(inboxd, handler, 
 
 
 @pytest.mark.parametrize("point", ["before_last_offset_commit", "before_leave_group", "before_settle",
-                                   "before_heartbeat", "before_goodbye"])
+                                   "before_heartbeat", "before_deregister"])
 def test_a_stop_ends_in_time_although_a_call_hangs(make_inboxd, handler, streams, topic, inbox, point):
     """R20, G9: Kafka's library, PostgreSQL's, whichever; what is not settled is given back by the lease."""
     one = Armed(make_inboxd(inbox={"shutdown_timeout": f"{SHUTDOWN_S}s"}))

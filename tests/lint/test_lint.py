@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 
 import rule_examples
 import rule_functions
+import rule_glossary
 import rule_layers
 import rule_links
 import rule_rules
@@ -228,6 +229,27 @@ class Examples(unittest.TestCase):
     def test_what_differs_is_found(self):
         self.assertTrue(self.check("print(2)\n"))
         self.assertTrue(self.check("print(1) # more\n"))
+
+
+class Glossary(unittest.TestCase):
+    GLOSSARY = "# Glossary\n\n## Names that are not used\n\n| old name | new name |\n|---|---|\n| keeper | heartbeat |\n"
+
+    def check(self, path, text):
+        return words(rule_glossary, {"docs/glossary.md": self.GLOSSARY, path: text})
+
+    def test_an_old_name_is_found_in_words_and_identifiers(self):
+        for line in ("the keeper thread", "keeper_new();", "struct my_keeper", "KEEPER_MAX"):
+            self.assertEqual(len(self.check("src/a.c", line)), 1, line)
+
+    def test_it_is_found_in_the_name_of_a_file(self):
+        self.assertEqual(len(self.check("src/janitor/keeper.c", "x")), 1)
+
+    def test_longer_words_and_other_folders_are_free(self):
+        self.assertEqual(self.check("src/a.c", "a housekeeper; keepers"), [])
+        self.assertEqual(self.check("docs/a.md", "keeper"), [])
+
+    def test_a_glossary_without_the_table_is_a_problem(self):
+        self.assertEqual(len(words(rule_glossary, {"docs/glossary.md": "# Glossary\n"})), 1)
 
 
 class Mutants(unittest.TestCase):

@@ -63,7 +63,7 @@ MUTANTS = [
            tests=[INBOX + "when_no_row_goes_through_none_is_rejected",
                   REFUSED + "test_when_every_row_is_refused_none_is_rejected"]),
     mutant("E8", "a duplicate shows that rows go through",
-           edit("src/store/inbox.c", "fate == ROW_STORED || fate == ROW_CONFLICT)", "fate == ROW_STORED || fate == ROW_DUPLICATE)"),
+           edit("src/store/inbox.c", "result == ROW_STORED || result == ROW_CONFLICT)", "result == ROW_STORED || status == ROW_DUPLICATE)"),
            tests=[INBOX + "a_duplicate_does_not_show_that_rows_go_through"]),
     mutant("E8", "what is refused at COMMIT is not isolated",
            edit("src/store/inbox.c", "!inbox->isolating || !inbox->commit_refused", "inbox != NULL"),

@@ -119,7 +119,7 @@ MUTANTS = [
     mutant("R4", "fencing leaves the partitions",
            edit("sql/queries/fence_instances.sql", "WHERE o.owner = fenced.id", "WHERE false AND o.owner = fenced.id"),
            tests=[INSTANCE + "whose_lease_ran_out_is_fenced_by_who_may_judge"]),
-    mutant("R4", "after an outage others are judged at once",
+    mutant("R4", "after an outage others are classified at once",
            edit("src/janitor/lease_clock.c", "lease_clock->steady > HEARTBEATS_A_LEASE", "lease_clock->steady > 0"),
            tests=["faults/test_endings.py::test_after_an_outage_of_the_database_nobody_is_declared_dead"]),
     mutant("R4", "a database that stood still was on time",

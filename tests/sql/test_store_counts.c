@@ -122,7 +122,7 @@ static void one_attempt_and_one_crash_more_always_fit(void **state)
 	row = verdict(claimed.rows[0].message->seq, 2, SETTLE_DEAD);
 	row.error = "boom";
 	OK(settle_raise(world->db, world->me.id, &row, 1, &err));
-	assert_int_equal(row.fate, SETTLE_SETTLED);
+	assert_int_equal(row.status, SETTLE_SETTLED);
 	must_settle(world, &row);
 	assert_string_equal(all_rows(world), "a1 dead 2");
 	claimed_fini(&claimed);

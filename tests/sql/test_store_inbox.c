@@ -768,7 +768,7 @@ static void a_batch_follows_behind_a_commit(void **state)
 	follow(world, &first);
 	OK(inbox_committed(world->inbox, &first, &err));
 	OK(inbox_finish(world->inbox, &world->batch, &err));
-	assert_int_equal(first.rows[0].fate, ROW_CLAIMED);
+	assert_int_equal(first.rows[0].result, ROW_CLAIMED);
 	assert_int_equal(fate(world, 0), ROW_CLAIMED);
 	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
 	assert_true(first.rows[0].message->seq < world->batch.rows[0].message->seq);
@@ -789,7 +789,7 @@ static void a_refused_commit_takes_the_batch_behind_with_it(void **state)
 	assert_int_equal(inbox_committed(world->inbox, &first, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "P0001");
 	assert_false(db_is_open(world->db));
-	assert_int_equal(first.rows[0].fate, ROW_UNKNOWN);
+	assert_int_equal(first.rows[0].result, ROW_UNKNOWN);
 	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_messages");
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 	assert_int_equal(

@@ -136,7 +136,7 @@ static void another_instances_verdict_changes_nothing(void **state)
 
 	OK(settle_run(world->db, world->me.id + 1, rows, 3, &err));
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(rows[i].fate, SETTLE_LOST);
+		assert_int_equal(rows[i].status, SETTLE_LOST);
 	assert_int_equal(
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 3);
 }

@@ -37,7 +37,7 @@ static void rows_of_different_claims_are_done_together(void **state)
 		(long)rows[2].seq);
 	settle(world, rows, 4);
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 		assert_string_equal(state_of(world, rows[i].seq), "processed|0|0|f");
 	}
 }
@@ -66,7 +66,7 @@ static void a_row_names_the_handler_that_processed_it(void **state)
 	}
 	settle(world, rows, 40);
 	for (int i = 0; i < 40; i++) {
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 		assert_string_equal(handler_of(world, rows[i].seq), names[i]);
 	}
 }
@@ -94,7 +94,7 @@ static void what_its_handler_completed_gets_its_name_when_it_is_verified(void **
 	row.handler = "billing";
 	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)row.seq, (int)world->me.id);
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_int_equal(row.status, SETTLE_COMPLETED);
 	assert_string_equal(handler_of(world, row.seq), "billing");
 	run_sql(world, "UPDATE inbox.inbox_messages SET processed_at = NULL WHERE seq = %ld",
 		(long)row.seq);
@@ -114,7 +114,7 @@ static void a_completed_row_that_may_not_be_named_is_completed_all_the_same(void
 	run_sql(world, "CREATE TRIGGER seal BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
 		       " WHEN (OLD.processed_at IS NOT NULL) EXECUTE FUNCTION inbox.seal()");
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_int_equal(row.status, SETTLE_COMPLETED);
 	assert_string_equal(handler_of(world, row.seq), "-");
 }
 
@@ -131,9 +131,9 @@ static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = %ld",
 		(long)rows[1].seq);
 	settle(world, rows, 3);
-	assert_int_equal(rows[0].fate, SETTLE_COMPLETED);
-	assert_int_equal(rows[1].fate, SETTLE_LOST);
-	assert_int_equal(rows[2].fate, SETTLE_COMPLETED);
+	assert_int_equal(rows[0].status, SETTLE_COMPLETED);
+	assert_int_equal(rows[1].status, SETTLE_LOST);
+	assert_int_equal(rows[2].status, SETTLE_COMPLETED);
 }
 
 static void each_verdict_writes_what_it_says(void **state)
@@ -162,7 +162,7 @@ static void each_verdict_writes_what_it_says(void **state)
 	settle(world, rows, 5);
 
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 	assert_string_equal(state_of(world, rows[0].seq), "processed|0|0|f");
 	assert_string_equal(state_of(world, rows[1].seq), "processed|0|0|f|{\"ok\": true}");
 	assert_string_equal(state_of(world, rows[2].seq), "dead|10|0|f|boom|BOOM");
@@ -333,7 +333,7 @@ static void what_is_too_slow_at_once_is_settled_in_halves(void **state)
 		       " EXECUTE FUNCTION inbox.slow()");
 	OK(settle_run(db, world->me.id, rows, 16, &err));
 	for (int i = 0; i < 16; i++)
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 }
 
 static void another_claim_of_the_row_is_lost(void **state)
@@ -348,7 +348,7 @@ static void another_claim_of_the_row_is_lost(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET claimed_by = 5 WHERE event_id = 'b'");
 	settle(world, rows, 3);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(rows[i].fate, SETTLE_LOST);
+		assert_int_equal(rows[i].status, SETTLE_LOST);
 	assert_int_equal(
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
@@ -363,8 +363,8 @@ static void another_claim_of_every_row_is_lost(void **state)
 	};
 
 	settle(world, rows, 2);
-	assert_int_equal(rows[0].fate, SETTLE_LOST);
-	assert_int_equal(rows[1].fate, SETTLE_LOST);
+	assert_int_equal(rows[0].status, SETTLE_LOST);
+	assert_int_equal(rows[1].status, SETTLE_LOST);
 	assert_int_equal(
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
@@ -376,7 +376,7 @@ static void settling_twice_finds_it_completed(void **state)
 
 	must_settle(world, &row);
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_int_equal(row.status, SETTLE_COMPLETED);
 }
 
 static void settling_dead_twice_stays_settled(void **state)
@@ -386,7 +386,7 @@ static void settling_dead_twice_stays_settled(void **state)
 
 	must_settle(world, &row);
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_SETTLED);
+	assert_int_equal(row.status, SETTLE_SETTLED);
 }
 
 static void a_handlers_own_completion_is_found(void **state)
@@ -397,7 +397,7 @@ static void a_handlers_own_completion_is_found(void **state)
 	run_sql(world, "SELECT inbox.complete('%ld.1.%d', '{\"by\": \"handler\"}')", (long)row.seq,
 		world->me.id);
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_COMPLETED);
+	assert_int_equal(row.status, SETTLE_COMPLETED);
 	assert_string_equal(state_of(world, row.seq), "processed|0|0|f|{\"by\": \"handler\"}");
 }
 
@@ -415,14 +415,14 @@ static void a_locked_row_is_left_alone_and_the_others_are_settled(void **state)
 				    (long)rows[1].seq, world->me.id),
 		"");
 	settle(world, rows, 4);
-	assert_int_equal(rows[0].fate, SETTLE_SETTLED);
-	assert_int_equal(rows[1].fate, SETTLE_LOCKED);
-	assert_int_equal(rows[2].fate, SETTLE_SETTLED);
-	assert_int_equal(rows[3].fate, SETTLE_LOST);
+	assert_int_equal(rows[0].status, SETTLE_SETTLED);
+	assert_int_equal(rows[1].status, SETTLE_LOCKED);
+	assert_int_equal(rows[2].status, SETTLE_SETTLED);
+	assert_int_equal(rows[3].status, SETTLE_LOST);
 
 	assert_string_equal(run_other(world, "COMMIT"), "");
 	settle(world, &rows[1], 1);
-	assert_int_equal(rows[1].fate, SETTLE_COMPLETED);
+	assert_int_equal(rows[1].status, SETTLE_COMPLETED);
 }
 
 static void a_locked_row_whose_transaction_rolls_back_is_settled_later(void **state)
@@ -434,7 +434,7 @@ static void a_locked_row_whose_transaction_rolls_back_is_settled_later(void **st
 				    (long)row.seq, world->me.id),
 		"");
 	settle(world, &row, 1);
-	assert_int_equal(row.fate, SETTLE_LOCKED);
+	assert_int_equal(row.status, SETTLE_LOCKED);
 	assert_string_equal(run_other(world, "ROLLBACK"), "");
 	must_settle(world, &row);
 }
@@ -454,7 +454,7 @@ static void a_result_that_cannot_be_stored_gives_way_to_a_note(void **state)
 	}
 	settle(world, rows, 9);
 	for (int i = 0; i < 9; i++)
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 	assert_string_equal(state_of(world, rows[3].seq), "processed|0|0|f|{\"a\": 1}");
 	assert_string_equal(
 		ask_text(world,
@@ -499,7 +499,7 @@ static void settling_while_the_server_is_gone_leaves_it_open(void **state)
 	run_sql(world, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
 		       " WHERE application_name = 'inboxd/test'");
 	assert_int_equal(settle_run(world->db, world->me.id, &row, 1, &err), FAULT_DATABASE);
-	assert_int_equal(row.fate, SETTLE_OPEN);
+	assert_int_equal(row.status, SETTLE_OPEN);
 	OK(db_open(world->db, &err));
 	must_settle(world, &row);
 }
@@ -513,8 +513,8 @@ static void a_crash_is_counted_before_delivery(void **state)
 	};
 
 	OK(settle_raise(world->db, world->me.id, rows, 2, &err));
-	assert_int_equal(rows[0].fate, SETTLE_SETTLED);
-	assert_int_equal(rows[1].fate, SETTLE_LOST);
+	assert_int_equal(rows[0].status, SETTLE_SETTLED);
+	assert_int_equal(rows[1].status, SETTLE_LOST);
 	assert_string_equal(state_of(world, rows[0].seq), "claimed|0|1|t");
 }
 
@@ -535,7 +535,7 @@ static void a_thousand_rows_in_any_order_are_settled(void **state)
 			i % 3 == 0 ? SETTLE_WAITING : SETTLE_PROCESSED);
 	settle(world, rows, 1000);
 	for (size_t i = 0; i < 1000; i++)
-		assert_int_equal(rows[i].fate, SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 }
 
 /* Refuses updates of `column` of the rows that fit, as a trigger of the user. */
@@ -568,10 +568,11 @@ static void a_row_that_is_refused_is_isolated_and_the_others_are_settled(void **
 	six_rows(world, rows);
 	refuse_updates(world, "processed_at", "NEW.event_id IN ('a1', 'a4')");
 	assert_int_equal(settle_run(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
-	assert_int_equal(rows[0].fate, SETTLE_OPEN);
+	assert_int_equal(rows[0].status, SETTLE_OPEN);
 	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
 	for (int i = 0; i < 6; i++)
-		assert_int_equal(rows[i].fate, i == 1 || i == 4 ? SETTLE_REFUSED : SETTLE_SETTLED);
+		assert_int_equal(
+			rows[i].status, i == 1 || i == 4 ? SETTLE_REFUSED : SETTLE_SETTLED);
 	assert_string_equal(err.text, "not a4 [P0001]");
 	assert_string_equal(state_of(world, rows[1].seq), "claimed|0|0|f");
 	assert_string_equal(state_of(world, rows[2].seq), "processed|0|0|f");
@@ -587,9 +588,9 @@ static void when_no_row_goes_through_it_is_a_fault(void **state)
 	assert_int_equal(settle_isolate(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "P0001");
 	for (int i = 0; i < 6; i++)
-		assert_int_equal(rows[i].fate, SETTLE_OPEN);
+		assert_int_equal(rows[i].status, SETTLE_OPEN);
 	OK(settle_isolate(world->db, world->me.id, rows, 1, &err));
-	assert_int_equal(rows[0].fate, SETTLE_REFUSED);
+	assert_int_equal(rows[0].status, SETTLE_REFUSED);
 }
 
 /* Nothing can be replaced by a note: the verdict has no values. */
@@ -603,8 +604,8 @@ static void a_row_that_a_constraint_of_the_user_refuses_is_isolated(void **state
 		       " CHECK (event_id <> 'a3' OR processed_at IS NULL)");
 	assert_int_equal(settle_run(world->db, world->me.id, rows, 6, &err), FAULT_DATABASE);
 	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
-	assert_int_equal(rows[3].fate, SETTLE_REFUSED);
-	assert_true(rows[2].fate == SETTLE_SETTLED || rows[2].fate == SETTLE_COMPLETED);
+	assert_int_equal(rows[3].status, SETTLE_REFUSED);
+	assert_true(rows[2].status == SETTLE_SETTLED || rows[2].status == SETTLE_COMPLETED);
 	assert_string_equal(state_of(world, rows[5].seq), "processed|0|0|f");
 }
 
@@ -617,7 +618,7 @@ static void a_crash_that_cannot_be_counted_keeps_none_from_being_counted_once(vo
 	refuse_updates(world, "crash_count", "NEW.event_id = 'a2'");
 	OK(settle_raise(world->db, world->me.id, rows, 6, &err));
 	for (int i = 0; i < 6; i++)
-		assert_int_equal(rows[i].fate, i == 2 ? SETTLE_REFUSED : SETTLE_SETTLED);
+		assert_int_equal(rows[i].status, i == 2 ? SETTLE_REFUSED : SETTLE_SETTLED);
 	assert_int_equal(ask(world, "SELECT sum(crash_count) FROM inbox.inbox_messages"), 5);
 }
 

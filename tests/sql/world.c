@@ -304,9 +304,9 @@ int64_t stored(struct world *world, struct a_row row)
 	return world->batch.rows[0].message->seq;
 }
 
-enum row_fate fate(const struct world *world, size_t row)
+enum insert_result fate(const struct world *world, size_t row)
 {
-	return world->batch.rows[row].fate;
+	return world->batch.rows[row].result;
 }
 
 struct routing *wants(const char *type)
@@ -381,5 +381,5 @@ struct settle_row verdict(int64_t seq, int delivery_count, enum settle_outcome o
 void must_settle(struct world *world, struct settle_row *row)
 {
 	OK(settle_run(world->db, world->me.id, row, 1, &err));
-	assert_int_equal(row->fate, SETTLE_SETTLED);
+	assert_int_equal(row->status, SETTLE_SETTLED);
 }

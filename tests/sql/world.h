@@ -71,14 +71,14 @@ void add(struct world *world, struct a_row row);
 int64_t plan_move(struct world *world);
 /* Stores the batch as it is. */
 int store_batch(struct world *world);
-/* Moves the watermark behind the batch and stores it. The batch stays for a look at the fates. */
+/* Moves the watermark behind the batch and stores it. The batch stays for a look at the results. */
 int store(struct world *world);
 /* store() that must go well. */
 void must_store(struct world *world);
 /* A batch of one row that is stored; returns its seq. */
 int64_t stored(struct world *world, struct a_row row);
 #define STORED(world, ...) stored((world), (struct a_row){ __VA_ARGS__ })
-enum row_fate fate(const struct world *world, size_t row);
+enum insert_result fate(const struct world *world, size_t row);
 
 /* Claims. NULL routing means: everything is wanted. */
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing);

@@ -49,7 +49,7 @@ static void rows_keep_the_order_they_came_in(void **state)
 	for (size_t i = 0; i < batch->row_count; i++) {
 		assert_int_equal(batch->rows[i].message->offset, (int64_t)i);
 		assert_int_equal(batch->rows[i].partition, 3);
-		assert_int_equal(batch->rows[i].fate, ROW_UNKNOWN);
+		assert_int_equal(batch->rows[i].result, ROW_UNKNOWN);
 	}
 }
 
