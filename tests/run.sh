@@ -197,7 +197,8 @@ prepare() {
 	case " $* " in
 	*" deploy "*)
 		require "install: deploy" install_packages "${deploy_packages[@]}"
-		require "install: kustomize" install_kustomize
+		require "install: kustomize" install_go_program kustomize
+		require "install: helm" install_go_program helm
 		;;
 	esac
 	case " $* " in

@@ -121,13 +121,14 @@ install_promtool() {
 	as_root apt-get -qq update && fetch_promtool >/dev/null
 }
 
-# What there is of it; else a compiler for it.
-install_kustomize() {
-	if command -v kustomize >/dev/null || command -v kubectl >/dev/null; then
-		return
-	fi
-	command -v go >/dev/null || install_packages golang-go || return
-	PYTHONPATH="$root/tests" python3 -m support.kustomize >/dev/null
+go_program() {
+	PYTHONPATH="$root/tests" python3 -m "support.$1" >/dev/null
+}
+
+# install_go_program MODULE: that of tests/support which names the program. A compiler is installed only when it is needed.
+install_go_program() {
+	command -v go >/dev/null || go_program "$1" 2>/dev/null || install_packages golang-go || return
+	go_program "$1"
 }
 
 # The sanitizers and libFuzzer of the clang that is there, and what names the frames of a report. Where
