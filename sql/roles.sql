@@ -36,7 +36,7 @@ GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances
     inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.messages, inbox.dead_groups, inbox.handlers
     TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
-    inbox.find_page(jsonb, bigint, int), inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
+    inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.status(), inbox.handler_of(text, text) TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 

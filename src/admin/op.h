@@ -29,7 +29,7 @@ int op_open(struct op *op, struct err *err);
 
 /* --- op_filter.c --- */
 
-/* Appends the filter of the options as the JSON that inbox.find_page() takes; `status` when none is given.
+/* Appends the filter of the options as the JSON that inbox.look_page() takes; `status` when none is given.
  * FAULT_USAGE for what is not UTF-8. */
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
 /* The state the options name, `usual` when they name none. */

@@ -11,12 +11,6 @@
 #include "store/migrate_online.h"
 #include "store/statements.h"
 
-/* Where the versions are kept; made before the first migration, in its transaction. */
-#define VERSION_TABLE                                                                              \
-	"CREATE TABLE inbox.inbox_schema_version ("                                                \
-	"    version    int PRIMARY KEY,"                                                          \
-	"    applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
-
 /* Settings of this user or database that would cut a migration off. Text, not a query: the simple protocol ends
  * the portal of the statement before, and with it the last snapshot of this transaction, which CREATE INDEX
  * CONCURRENTLY on the other connection would wait for. */
@@ -96,7 +90,10 @@ struct run {
 	bool may_create_schema;
 	bool may_create_in_it;
 	bool versions_there;
+	bool is_owner; /* of what is there */
+	bool functions_applied;
 	int version;
+	int applied; /* migrations */
 };
 
 static void run_fini(struct run *run)
@@ -178,6 +175,7 @@ static int look(struct run *run, struct err *err)
 	run->may_create_schema = rows_bool(rows, 0, 1);
 	run->may_create_in_it = rows_bool(rows, 0, 2);
 	run->versions_there = rows_bool(rows, 0, 3);
+	run->is_owner = rows_bool(rows, 0, 4);
 	run->version = 0;
 	if (!run->versions_there)
 		return 0;
@@ -235,8 +233,8 @@ static int apply_at_once(struct run *run, const struct migration *migration, str
 
 	if (!run->schema_there)
 		r = create_schema(run->db, err);
-	if (r == 0 && !run->versions_there)
-		r = db_script(run->db, VERSION_TABLE, err);
+	if (r == 0)
+		run->schema_there = true;
 	return r == 0 ? migrate_watcher_run(run->watcher, run->db, &statement, err) : r;
 }
 
@@ -254,16 +252,16 @@ static int is_in_use(struct run *run, bool *in_use, struct err *err)
 	return r;
 }
 
+/* Leaves the transaction open. */
 static int apply(struct run *run, const struct migration *migration, struct err *err)
 {
 	struct migrate_report report = { .event = MIGRATE_BEGINS, .migration = migration->name };
-	int64_t since_ms = clock_now_ms();
 	bool in_use = false;
 	char note[128];
 	int r = 0;
 
 	migrate_watcher_report(run->watcher, &report);
-	if (migration->steps != NULL)
+	if (migration->steps != NULL && run->versions_there)
 		r = is_in_use(run, &in_use, err);
 	if (r == 0)
 		r = db_script(run->db, UNBOUNDED, err);
@@ -276,11 +274,60 @@ static int apply(struct run *run, const struct migration *migration, struct err 
 		"INSERT INTO inbox.inbox_schema_version (version) VALUES (%d)", migration->version);
 	r = db_script(run->db, note, err);
 	if (r == 0)
-		r = db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
-	report.event = MIGRATE_APPLIED;
-	report.elapsed_ms = clock_now_ms() - since_ms;
+		run->version = migration->version;
+	return r;
+}
+
+static int apply_functions(struct run *run, struct err *err)
+{
+	const struct migrate_statement statement = { "functions", NULL, script_functions };
+	int r = db_script(run->db, UNBOUNDED, err);
+
 	if (r == 0)
+		r = migrate_watcher_run(run->watcher, run->db, &statement, err);
+	return r != 0 ? err_prefix(err, "functions") : 0;
+}
+
+static int commit(struct run *run, struct err *err)
+{
+	return db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
+}
+
+/* The next migration in its transaction; of a schema that is new all of them, so that nobody ever sees it without its
+ * functions. They are applied with the last one. */
+static int apply_next(struct run *run, struct err *err)
+{
+	struct migrate_report report = { .event = MIGRATE_APPLIED };
+	int64_t since_ms = clock_now_ms();
+	int version = run->version;
+	int r;
+
+	do
+		r = apply(run, &migrations[run->version], err);
+	while (r == 0 && !run->versions_there && run->version < migrate_latest());
+	if (r == 0 && run->version == migrate_latest())
+		r = apply_functions(run, err);
+	if (r == 0)
+		r = commit(run, err);
+	if (r != 0)
+		return r;
+	run->functions_applied = run->version == migrate_latest();
+	report.elapsed_ms = clock_now_ms() - since_ms;
+	for (; version < run->version; version++, run->applied++) {
+		report.migration = migrations[version].name;
 		migrate_watcher_report(run->watcher, &report);
+	}
+	return 0;
+}
+
+/* When no migration is missing: the functions again. A user who does not own the schema leaves them as they are. */
+static int renew_functions(struct run *run, struct err *err)
+{
+	int r = apply_functions(run, err);
+
+	if (r == 0)
+		r = commit(run, err);
+	run->functions_applied = r == 0;
 	return r;
 }
 
@@ -296,7 +343,9 @@ static int run_step(struct run *run, struct err *err)
 	if (r == 0)
 		r = check_rights(run, err);
 	if (r == 0 && run->version < migrate_latest())
-		r = apply(run, &migrations[run->version], err);
+		r = apply_next(run, err);
+	else if (r == 0 && !run->functions_applied && run->is_owner && run->may_create_in_it)
+		r = renew_functions(run, err);
 	else if (r == 0)
 		r = STEP_DONE;
 	if (r != 0)
@@ -334,12 +383,9 @@ int migrate_run(const struct db_options *options, const struct migrate_watch *wa
 	CLEANUP(run_fini) struct run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
-	*applied = 0;
-	while (r == 0) {
+	while (r == 0)
 		r = patiently(&run, run_step, err);
-		if (r == 0)
-			(*applied)++;
-	}
+	*applied = run.applied;
 	return r == STEP_DONE ? 0 : r;
 }
 

@@ -1,6 +1,6 @@
 /*
  * Retention, a batch at a time: what PostgreSQL's clock says is old enough is deleted, or loses its payload.
- * The database decides who does it (inbox.retain() in sql/migrations/0003_retention.sql). One thread: the
+ * The database decides who does it (inbox.retain() in sql/functions/retain.sql). One thread: the
  * janitor's.
  */
 #ifndef STORE_RETAIN_H

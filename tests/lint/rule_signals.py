@@ -81,7 +81,7 @@ def _sqlstates(tree):
 
 
 def _sql_codes(tree):
-    return {code for path in tree.paths("sql/migrations/*.sql", "sql/queries/*.sql")
+    return {code for path in tree.paths("sql/functions/*.sql", "sql/queries/*.sql")
             for code in _SQL_CODE.findall(tree.text(path))}
 
 

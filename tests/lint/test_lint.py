@@ -117,7 +117,7 @@ class Style(unittest.TestCase):
 
 class Sql(unittest.TestCase):
     def check(self, query, **more):
-        return words(rule_sql, files={"sql/migrations/0001_inbox.sql": MIGRATION,
+        return words(rule_sql, files={"sql/migrations/0001_baseline.sql": MIGRATION,
                                       "src/store/it.c": STORY, "sql/queries/it.sql": query, **more})
 
     def test_a_good_query_is_quiet(self):
@@ -188,7 +188,7 @@ class Signals(unittest.TestCase):
         "deploy/prometheus/rules.yaml": "- alert: InboxdA\n",
         "src/dispatch/a.c": 'log_info(\n\t"a_begun", LOG_STR("why", "x"));\nsay(entry, strdup("TIMEOUT"));\n',
         "src/ingest/b.c": '[PG_ERROR_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
-        "sql/migrations/0001_a.sql": "USING ERRCODE = 'IB001'\n",
+        "sql/functions/a.sql": "USING ERRCODE = 'IB001'\n",
         "src/base/err.h": "FAULT_INTERNAL = -70,\nFAULT_MEMORY = -71,\n",
     }
 
@@ -208,7 +208,7 @@ class Signals(unittest.TestCase):
                                ("src/dispatch/a.c", '"a_begun"', 'late ? "a_begun" : "a_late"'),
                                ("src/ingest/b.c", "b_lost", "b_found"),
                                ("src/dispatch/a.c", "TIMEOUT", "CRASHED"),
-                               ("sql/migrations/0001_a.sql", "IB001", "IB009"),
+                               ("sql/functions/a.sql", "IB001", "IB009"),
                                ("src/base/err.h", "-70", "-8")):
             self.assertTrue(self.check(paths=[path], edits=[(old, new)]), path)
 

@@ -207,7 +207,7 @@ MUTANTS = [
                 " THEN true END"),
            tests=[SETTLE + "settling_twice_finds_it_completed"]),
     mutant("R7", "what waits may still be claimed",
-           edit("sql/migrations/0001_inbox.sql", "CHECK (available_at IS NULL OR claimed_by IS NULL)", "CHECK (true)"),
+           edit("sql/migrations/0001_baseline.sql", "CHECK (available_at IS NULL OR claimed_by IS NULL)", "CHECK (true)"),
            tests=["sql/test_functions.py::test_a_row_is_in_one_state_only"]),
     mutant("R7", "delivery_count stays",
            edit("sql/queries/claim_due.sql", "least(m.delivery_count, 2147483646) + 1", "least(m.delivery_count, 2147483646)"),
@@ -237,15 +237,15 @@ MUTANTS = [
            edit("sql/queries/rescue_slow.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
            tests=[COUNTS + "a_rescue_of_claimed_rows_at_its_end_holds_up_no_other"]),
     mutant("R7", "a count of replays at its end stops the replay",
-           edit("sql/migrations/0009_counts.sql", "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
-                "least(m.replay_count, 2147483646) + 1,\n        error = NULL, error_code = NULL, result = NULL,\n"
+           edit("sql/functions/triggers.sql", "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
+                "least(m.replay_count, 2147483646) + 1,\n        error = NULL, error_code = NULL, result = NULL, handler = NULL,\n"
                 "        attempts = inbox.remember(m.attempts, inbox.replay_entry(\n            OLD",
                 "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
-                "m.replay_count + 1,\n        error = NULL, error_code = NULL, result = NULL,\n"
+                "m.replay_count + 1,\n        error = NULL, error_code = NULL, result = NULL, handler = NULL,\n"
                 "        attempts = inbox.remember(m.attempts, inbox.replay_entry(\n            OLD"),
            tests=["sql/test_functions.py::test_a_count_of_replays_at_its_end_stays_there"]),
     mutant("R7", "a replay remembers its attempts",
-           edit("sql/migrations/0009_counts.sql",
+           edit("sql/functions/triggers.sql",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n"
                 "        retry_count = 0, crash_count = 0, rescue_count = 0, ",
                 "    SET available_at = now(), claimed_by = NULL, suspect = false,\n        "),

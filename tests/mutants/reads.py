@@ -6,7 +6,7 @@ COMMANDS = "system/test_commands.py::"
 ROLES = "sql/test_roles.py::"
 READS = "sql/test_reads.py::"
 VERIFY = "system/test_verify.py::"
-MIGRATION = "sql/migrations/0015_reads.sql"
+PAGES = "sql/functions/pages.sql"
 
 MUTANTS = [
     mutant("E9", "a range before the log is whole",
@@ -21,32 +21,32 @@ MUTANTS = [
            edit("src/admin/operate.c", "\tif (r != 0 || rows_bool(rows, 0, 1))\n", "\tif (r != 0 || rows_count(rows) > 0)\n"),
            tests=[COMMANDS + "test_a_sidecars_user_is_told_the_grant_before_anything_is_asked"]),
     mutant("E11", "a read compiles its plan",
-           edit(MIGRATION, "ALTER FUNCTION inbox.status() SET jit = off;\n", ""),
+           edit("sql/functions/status.sql", " SET jit = off", ""),
            tests=[READS + "test_no_plan_is_compiled_where_other_ways_are_ruled_out",
                   READS + "test_the_status_of_much_that_waits_compiles_nothing"]),
     mutant("E11", "what is dead is looked for in the whole table",
-           edit(MIGRATION, "WHEN 'dead' THEN '{1}' WHEN", "WHEN 'deaf' THEN '{1}' WHEN"),
-           edit(MIGRATION, "            WHEN 'processed' THEN 'm.processed_at IS NOT NULL'\n",
+           edit(PAGES, "WHEN 'dead' THEN '{1}' WHEN", "WHEN 'deaf' THEN '{1}' WHEN"),
+           edit(PAGES, "            WHEN 'processed' THEN 'm.processed_at IS NOT NULL'\n",
                 "            WHEN 'dead' THEN 'm.dead_at IS NOT NULL' WHEN 'processed' THEN 'm.processed_at IS NOT NULL'\n"),
            tests=[READS + "test_pages_read_do_not_grow_with_the_table[analyzed]",
                   READS + "test_a_page_follows_its_index_whatever_statistics_say"]),
     mutant("E11", "a page looks until it is full",
-           edit(MIGRATION, "THEN NULL ELSE 100000 END;", "THEN NULL ELSE 1000000000 END;"),
+           edit(PAGES, "THEN NULL ELSE 100000 END;", "THEN NULL ELSE 1000000000 END;"),
            tests=[READS + "test_a_page_ends_when_too_much_did_not_fit_and_the_next_goes_on_there",
                   COMMANDS + "test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all"]),
     mutant("E11", "a time is looked for from the first row on",
-           edit(MIGRATION, "    IF filter ? 'received_from' AND misfits > 0 THEN\n", "    IF false THEN\n"),
+           edit(PAGES, "    IF filter ? 'received_from' AND misfits > 0 THEN\n", "    IF false THEN\n"),
            tests=[READS + "test_a_time_is_found_in_a_large_table"]),
     mutant("E11", "a count ends with its first page",
            edit("src/admin/op_count.c", "\tplace->over = rows_is_null(rows, 0, 1);\n", "\tplace->over = true;\n"),
            tests=[COMMANDS + "test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all"]),
     mutant("E11", "the end of a page is the end of all",
-           edit(MIGRATION, "PERFORM inbox.warn_of_rest('replay_where', page.looked, page.last_seq);", "NULL;"),
+           edit("sql/functions/replay.sql", "PERFORM inbox.warn_of_rest('replay_where', page.looked, page.last_seq);", "NULL;"),
            tests=[READS + "test_a_replay_says_how_far_it_looked_and_goes_on_behind"]),
     mutant("E11", "what instances may hold is looked for in vain",
-           edit(MIGRATION, "i.rescued_at IS NULL;\n        born := coalesce(born,", "i.rescued_at IS NULL;\n        born := coalesce(born + 1,"),
+           edit(PAGES, "i.rescued_at IS NULL;\n        born := coalesce(born,", "i.rescued_at IS NULL;\n        born := coalesce(born + 1,"),
            tests=[READS + "test_what_is_claimed_is_found_where_instances_may_hold_it"]),
     mutant("E11", "a function loses its grants",
-           edit(MIGRATION, "                     WHERE a.grantee <> heir.proowner LOOP\n", "                     WHERE false LOOP\n"),
-           tests=[ROLES + "test_who_could_look_and_replay_before_reads_followed_an_index_can_afterwards"]),
+           edit("sql/after_functions.sql", "a WHERE a.grantee <> heritage.proowner LOOP\n", "a WHERE false LOOP\n"),
+           tests=[ROLES + "test_who_could_call_a_function_can_call_it_with_a_parameter_more"]),
 ]

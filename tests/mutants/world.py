@@ -24,7 +24,7 @@ MUTANTS = [
                 "last_offset = NULL, last_timestamp = least(w.last_timestamp, NULL), forced = w.last_offset < 0 AND"),
            tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
     mutant("R17", "a seek is not noticed while running",
-           edit("sql/migrations/0011_seek_reason.sql", " epoch = o.epoch + 1, forced = true,", ""),
+           edit("sql/functions/seek.sql", " epoch = o.epoch + 1, forced = true,", ""),
            tests=["system/test_seek.py::test_back_it_reads_again_and_nothing_is_stored_or_handled_twice"]),
     mutant("R17", "what a seek skips is not said",
            edit("src/seek.c", "seek->skipped = seek->to > next ? seek->to - next : 0;", "seek->skipped = 0;"),
@@ -57,13 +57,11 @@ MUTANTS = [
                 "set_config('lock_timeout', '%\" PRId64 \"', false)"),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_as_it_was"]),
     mutant("R19", "every update is a replay",
-           edit("sql/migrations/0002_operators.sql", "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
+           edit("sql/functions/triggers.sql", "\n              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
            tests=["sql/test_functions.py::test_other_updates_replay_nothing"]),
     mutant("R19", "the replay trigger locks what completes",
-           edit("sql/migrations/0002_operators.sql", "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"
-                "WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
-                "      AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n",
-                "AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages\nFOR EACH ROW\n"),
+           edit("sql/functions/triggers.sql", "        WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
+                "              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ""),
            tests=["sql/test_plans.py::test_completing_is_a_hot_update_and_touches_no_index",
                   "sql/test_functions.py::test_other_updates_replay_nothing"]),
     # R20

@@ -8,7 +8,7 @@ import pathlib
 import psycopg
 import pytest
 
-from statements import MIGRATIONS, Statements, script
+from statements import MIGRATIONS, Statements, migrate
 from support.postgres import Postgres
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -49,11 +49,7 @@ def db(connect):
     connection.execute("SET client_min_messages = error")
     connection.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
     connection.execute("CREATE SCHEMA inbox")
-    # As store/migrate.c does, before the first migration.
-    connection.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY,"
-                       " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())")
-    for migration in MIGRATIONS:
-        connection.execute(script(migration))
+    migrate(connection)
     connection.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (%s)", [len(MIGRATIONS)])
     connection.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
     connection.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, owner, ordering)"

@@ -13,6 +13,8 @@ import embed  # noqa: E402 pylint: disable=wrong-import-position
 
 QUERIES = sorted((SQL / "queries").glob("*.sql"))
 MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
+FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
+AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
 
 # What store/db.c sets in each of its transactions.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
@@ -30,6 +32,18 @@ def script(path):
     """A migration as one transaction: what inboxd makes of it in a schema that nobody uses yet."""
     text = path.read_text()
     return text.replace(" CONCURRENTLY", "") if path.stem.endswith("_concurrent") else text
+
+
+def functions():
+    """The functions, triggers and views, as inboxd applies them at each migration."""
+    return "\n".join(embed.functions(FUNCTIONS + AROUND_FUNCTIONS))
+
+
+def migrate(connection):
+    """A new schema, as this user makes it."""
+    for migration in MIGRATIONS:
+        connection.execute(script(migration))
+    connection.execute(functions())
 
 
 class Plan:

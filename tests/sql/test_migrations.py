@@ -1,17 +1,13 @@
 """The schema as the migrations make it."""
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
-from statements import MIGRATIONS, QUERIES, SQL, script, text
-
-# What takes its numbers from a table that is in use, from here on, does so in a file that ends in _concurrent.
-BEFORE_THAT = 7
+from statements import AROUND_FUNCTIONS, FUNCTIONS, MIGRATIONS, QUERIES, SQL, functions, text
 
 
 def test_migrations_apply_to_an_empty_schema(db):
@@ -29,7 +25,7 @@ def test_migrations_need_no_search_path(db):
 
 def test_a_migration_is_one_transaction(db):
     """The runner wraps it: it must not begin or end one itself."""
-    for path in MIGRATIONS:
+    for path in MIGRATIONS + FUNCTIONS + AROUND_FUNCTIONS:
         assert not re.search(r"^\s*(BEGIN|COMMIT|ROLLBACK)\s*;", path.read_text(), re.MULTILINE), path
 
 
@@ -87,13 +83,13 @@ def test_embedding_refuses_a_gap_in_the_numbers(tmp_path):
 def test_every_file_is_embedded():
     """What is not in sql/meson.build is not in the program."""
     listed = (SQL / "meson.build").read_text()
-    for path in QUERIES + MIGRATIONS:
-        assert f"'{pathlib.Path(path.parent.name, path.name)}'" in listed
+    for path in QUERIES + MIGRATIONS + FUNCTIONS + AROUND_FUNCTIONS:
+        assert f"'{path.relative_to(SQL)}'" in listed
 
 
 def test_later_indexes_of_a_table_in_use_are_built_concurrently():
     """A CREATE INDEX in a transaction locks out writers, for as long as the table is large."""
-    for path in MIGRATIONS[BEFORE_THAT:]:
+    for path in MIGRATIONS:
         sql = re.sub(r"--[^\n]*", "", path.read_text())
         for table in re.findall(r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)[^;]*? ON (inbox\.\w+)", sql):
             assert re.search(rf"CREATE TABLE {table}\b", sql), f"{path.name}: an index of {table}"
@@ -129,6 +125,14 @@ def test_a_concurrent_migration_is_embedded_as_steps_and_as_a_script(tmp_path):
     assert '"CREATE INDEX IF NOT EXISTS x ON inbox.inbox_messages\\n"' in source
 
 
+def test_functions_and_tables_are_apart():
+    """What can be replaced is replaced by each migration; what cannot is in a numbered one."""
+    for path in MIGRATIONS:
+        assert not re.search(r"CREATE (OR REPLACE )?(FUNCTION|VIEW|TRIGGER)", path.read_text()), path
+    for path in FUNCTIONS:
+        assert not re.search(r"CREATE (FUNCTION|VIEW|TABLE|INDEX)", path.read_text()), path
+
+
 # As the files have it, or as inboxd applies it: without comments, the schema quoted.
 BODY = r"""regexp_replace(replace(prosrc, '"inbox"', 'inbox'), '\n *--[^\n]*', '', 'g')"""
 
@@ -142,61 +146,105 @@ def objects(db):
         "indexes": db.execute("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'inbox'"
                               " ORDER BY indexname").fetchall(),
         "invalid": db.execute("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid").fetchall(),
-        "functions": db.execute(f"SELECT p.oid::regprocedure::text, {BODY}, proconfig, prosecdef FROM pg_proc p"
+        "functions": db.execute(f"SELECT p.oid::regprocedure::text, {BODY}, proconfig, prosecdef, proacl::text FROM pg_proc p"
                                 " WHERE pronamespace = 'inbox'::regnamespace ORDER BY 1").fetchall(),
         "triggers": db.execute("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1").fetchall(),
+        "views": db.execute("SELECT viewname, definition FROM pg_views WHERE schemaname = 'inbox' ORDER BY 1").fetchall(),
         "versions": db.execute("SELECT version FROM inbox.inbox_schema_version ORDER BY 1").fetchall(),
     }
 
 
-def go_back(db, version):
-    """A schema of that version, in use."""
-    db.execute("DROP SCHEMA inbox CASCADE")
-    db.execute("CREATE SCHEMA inbox")
-    db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY,"
-               " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())")
-    for number, path in enumerate(MIGRATIONS[:version], 1):
-        db.execute(script(path))
-        db.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (%s)", [number])
-    db.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
-               " headers, available_at) SELECT 's', i::text, 't', 'orders', 0, i, '[]', now() FROM generate_series(1, 100) i")
-
-
-def build_as_the_first_0007_did(db):
-    """Three indexes at once, under a lock."""
-    concurrent = next(path for path in MIGRATIONS if path.stem.endswith("_waiting_concurrent"))
-    db.execute(script(concurrent))
-    return db.execute("SELECT array_agg(i.indexrelid::bigint ORDER BY 1) FROM pg_index i"
-                      " WHERE i.indrelid = 'inbox.inbox_messages'::regclass").fetchone()[0]
-
-
 @pytest.fixture
 def migrate(server, programs):
-    def run():
+    """migrate() as this inboxd does, migrate(newer=True) as the next one (tests/sql/next). What it prints."""
+    def run(newer=False, timeout=60, code=0):
         program = os.environ.get("INBOXD_BINARY") or programs.parents[1] / "src/inboxd"
-        done = subprocess.run([program, "migrate", "-c", os.devnull], env={**os.environ, **server}, capture_output=True,
-                              text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
+        done = subprocess.run([programs / "inboxd-next" if newer else program, "migrate", "-c", os.devnull],
+                              env={**os.environ, **server}, capture_output=True, text=True, timeout=timeout)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
 
     return run
 
 
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_a_schema_in_use_becomes_what_a_new_one_is(db, migrate, version):
+@pytest.fixture
+def migrated(db, migrate):
+    """A schema that inboxd made, not the fixture `db`."""
     db.execute("DROP SCHEMA inbox CASCADE")
     migrate()
+    return db
+
+
+def test_a_schema_in_use_becomes_what_a_new_one_is(db, migrate):
+    db.execute("DROP SCHEMA inbox CASCADE")
+    migrate(newer=True)
     new = objects(db)
-    go_back(db, version)
+    db.execute("DROP SCHEMA inbox CASCADE")
     migrate()
+    db.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
+               " headers, available_at) SELECT 's', i::text, 't', 'orders', 0, i, '[]', now() FROM generate_series(1, 100) i")
+    assert "2 migrations applied now" in migrate(newer=True)
     assert objects(db) == new
 
 
-def test_indexes_that_the_first_0007_built_stay(db, migrate):
+def test_the_schema_of_these_tests_is_the_one_that_inboxd_makes(db, migrate):
+    here = objects(db)
     db.execute("DROP SCHEMA inbox CASCADE")
     migrate()
+    assert objects(db) == here
+
+
+def test_each_migration_applies_the_functions_again(migrated, migrate):
+    db = migrated
     new = objects(db)
-    go_back(db, 7)
-    built = build_as_the_first_0007_did(db)
-    migrate()
+    db.execute("CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int"
+               " LANGUAGE sql AS 'SELECT 1'")
+    db.execute("DROP FUNCTION inbox.seek; DROP TRIGGER replay ON inbox.inbox_messages; DROP VIEW inbox.dead_groups")
+    assert objects(db) != new
+    assert "0 migrations applied now" in migrate()
     assert objects(db) == new
-    assert set(built) <= {row[0] for row in db.execute("SELECT indexrelid::bigint FROM pg_index")}
+
+
+def test_all_bodies_are_valid(db):
+    """They are applied unchecked, so that their order does not matter."""
+    db.execute(functions().replace("check_function_bodies = off", "check_function_bodies = on"))
+
+
+def test_nobody_waits_for_a_view_that_stays_as_it_is(migrated, migrate, connect):
+    reader = connect()
+    with reader.transaction():
+        reader.execute("SELECT FROM inbox.messages, inbox.dead_groups, inbox.handlers")
+        assert "migration_busy" not in migrate(timeout=10)
+
+
+def test_writers_do_not_wait_for_a_migration_that_has_nothing_to_do(migrated, migrate, connect):
+    writer = connect()
+    with writer.transaction():
+        writer.execute("UPDATE inbox.inbox_messages SET suspect = false; DELETE FROM inbox.inbox_instances")
+        assert "migration_busy" not in migrate(timeout=10)
+
+
+def test_a_view_gains_a_column_below_a_view_of_a_user(migrated, migrate):
+    db = migrated
+    (definition,) = db.execute("SELECT pg_get_viewdef('inbox.messages'::regclass)").fetchone()
+    db.execute("DROP VIEW inbox.messages")
+    db.execute("CREATE VIEW inbox.messages AS " + definition.replace(",\n    handler\n", "\n"))
+    db.execute("CREATE VIEW public.of_a_user AS SELECT * FROM inbox.messages")
+    try:
+        migrate()
+        assert db.execute("SELECT pg_get_viewdef('inbox.messages'::regclass)").fetchone() == (definition,)
+        db.execute("SELECT * FROM public.of_a_user")
+    finally:
+        db.execute("DROP VIEW public.of_a_user")
+
+
+def test_a_user_without_the_schema_has_nothing_to_migrate(migrated, server, migrate):
+    """As long as no migration is missing: functions are applied by the owner."""
+    migrated.execute("DROP ROLE IF EXISTS looks_on; CREATE ROLE looks_on LOGIN; GRANT USAGE ON SCHEMA inbox TO looks_on;"
+                     " GRANT SELECT ON inbox.inbox_schema_version TO looks_on")
+    server["PGUSER"], owner = "looks_on", server["PGUSER"]
+    try:
+        assert "0 migrations applied now" in migrate()
+    finally:
+        server["PGUSER"] = owner
+        migrated.execute("DROP OWNED BY looks_on; DROP ROLE looks_on")

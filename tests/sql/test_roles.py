@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from statements import MIGRATIONS, SQL, Statements, script
+from statements import SQL, Statements, functions, migrate
 from test_functions import insert
 from test_operators import dead, value, waiting
 
@@ -23,7 +23,7 @@ MAY = {
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "find_page", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of"}
+LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,
@@ -77,110 +77,76 @@ def test_every_table_and_view_is_known_here(granted):
     assert {row[0] for row in rows} == set(TABLES)
 
 
-def test_who_could_replay_before_a_parameter_came_can_afterwards(connect):
-    """0005, 0007 and 0011 replace functions by ones with a parameter more: owner and grants go over."""
+@pytest.fixture
+def owner(connect):
+    """owner(*roles) -> a superuser's connection, in a database without the schema and with these roles."""
     db = connect()
-    db.execute("SET client_min_messages = error")
-    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
-    for role in ("before_owner", "before_replays", "before_discards"):
-        db.execute(f"DROP ROLE IF EXISTS {role}")
-        db.execute(f"CREATE ROLE {role}")
-    try:
-        db.execute("CREATE SCHEMA inbox")
-        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
-        for migration in MIGRATIONS[:4]:
-            db.execute(script(migration))
-        signature = "(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text)"
-        db.execute(f"GRANT EXECUTE ON FUNCTION inbox.replay_where{signature} TO before_replays WITH GRANT OPTION")
-        db.execute(f"GRANT EXECUTE ON FUNCTION inbox.discard_where{signature} TO before_discards")
-        db.execute(f"ALTER FUNCTION inbox.discard_where{signature} OWNER TO before_owner")
-        db.execute(MIGRATIONS[4].read_text())
-        rows = db.execute("SELECT proname, pronargs, prosecdef, r.name FROM pg_proc CROSS JOIN unnest(ARRAY["
-                          "'before_owner', 'before_replays', 'before_discards', 'public']) r(name)"
-                          " WHERE pronamespace = 'inbox'::regnamespace AND proname ~ '_where'"
-                          " AND has_function_privilege(r.name, oid, 'EXECUTE') ORDER BY 1, 4").fetchall()
-        assert rows == [("discard_where", 11, True, "before_discards"), ("discard_where", 11, True, "before_owner"),
-                        ("replay_where", 11, True, "before_replays")]
-        owners = db.execute("SELECT proname, pg_get_userbyid(proowner) = 'before_owner', has_function_privilege("
-                            "'before_replays', oid, 'EXECUTE WITH GRANT OPTION') FROM pg_proc"
-                            " WHERE proname IN ('replay_where', 'discard_where') ORDER BY 1").fetchall()
-        assert owners == [("discard_where", True, False), ("replay_where", False, True)]
+    made = []
 
-        db.execute(MIGRATIONS[5].read_text())
-        rejects = "inbox.replay_reject(bigint, text, text, text"
-        db.execute(f"GRANT EXECUTE ON FUNCTION {rejects}) TO before_replays WITH GRANT OPTION")
-        db.execute(f"ALTER FUNCTION {rejects}) OWNER TO before_owner")
-        db.execute("GRANT EXECUTE ON FUNCTION inbox.seek(text, int, bigint) TO before_replays WITH GRANT OPTION")
-        db.execute("ALTER FUNCTION inbox.seek(text, int, bigint) OWNER TO before_owner")
-        for migration in MIGRATIONS[6:]:
-            db.execute(script(migration))
-        assert db.execute("SELECT pronargs, proowner::regrole::text, has_function_privilege('before_replays', oid,"
-                          " 'EXECUTE WITH GRANT OPTION'), has_function_privilege('public', oid, 'EXECUTE')"
-                          " FROM pg_proc WHERE proname ~ '^(replay_reject|seek)' ORDER BY 1 DESC").fetchall() == \
-            [(5, "before_owner", True, False), (4, "before_owner", True, False)]
-    finally:
-        db.execute("DROP SCHEMA inbox CASCADE")
-        for role in ("before_owner", "before_replays", "before_discards"):
-            db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
-
-
-def test_who_could_look_and_replay_before_reads_followed_an_index_can_afterwards(connect):
-    """0015 gives replay_where() and discard_where() a parameter more, and find_page() two heirs."""
-    db = connect()
-    db.execute("SET client_min_messages = error")
-    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
-    roles = ("before_owner", "before_looks", "before_replays")
-    for role in roles:
-        db.execute(f"DROP ROLE IF EXISTS {role}")
-        db.execute(f"CREATE ROLE {role}")
-    (reads,) = [number for number, path in enumerate(MIGRATIONS) if path.stem.endswith("_reads")]
-    try:
-        db.execute("CREATE SCHEMA inbox")
-        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
-        for migration in MIGRATIONS[:reads]:
-            db.execute(script(migration))
-        db.execute("GRANT EXECUTE ON FUNCTION inbox.find_page TO before_looks")
-        db.execute("GRANT EXECUTE ON FUNCTION inbox.replay_where TO before_replays WITH GRANT OPTION")
-        db.execute("ALTER FUNCTION inbox.discard_where OWNER TO before_owner")
-        db.execute(script(MIGRATIONS[reads]))
-        rows = db.execute("SELECT proname, r.name, has_function_privilege(r.name, oid, 'EXECUTE WITH GRANT OPTION')"
-                          " FROM pg_proc CROSS JOIN unnest(%s || ARRAY['public']) r(name)"
-                          " WHERE pronamespace = 'inbox'::regnamespace AND has_function_privilege(r.name, oid, 'EXECUTE')"
-                          " ORDER BY 1, 2", [list(roles)]).fetchall()
-        assert rows == [("discard_where", "before_owner", True), ("find_page", "before_looks", False),
-                        ("look_page", "before_looks", False), ("replay_where", "before_replays", True),
-                        ("seq_before", "before_looks", False)]
-    finally:
-        db.execute("DROP SCHEMA inbox CASCADE")
+    def make(*roles):
+        db.execute("SET client_min_messages = error")
+        db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
         for role in roles:
-            db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+            db.execute(f"DROP ROLE IF EXISTS {role}")
+            db.execute(f"CREATE ROLE {role}")
+            made.append(role)
+        return db
+
+    yield make
+    db.execute("RESET ROLE")
+    db.execute("DROP SCHEMA inbox CASCADE")
+    for role in made:
+        db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates(connect):
-    """retain() and replay_where() stay with their owner, and call functions that came later."""
-    db = connect()
-    db.execute("SET client_min_messages = error")
-    db.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
-    db.execute("DROP ROLE IF EXISTS before_owner")
-    db.execute("CREATE ROLE before_owner")
-    try:
-        db.execute("CREATE SCHEMA inbox AUTHORIZATION before_owner")
-        db.execute("SET ROLE before_owner")
-        db.execute("CREATE TABLE inbox.inbox_schema_version (version int PRIMARY KEY)")
-        for migration in MIGRATIONS[:7]:
-            db.execute(script(migration))
-        db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
-        db.execute("RESET ROLE")
-        for migration in MIGRATIONS[7:]:
-            db.execute(script(migration))
-        db.execute("SET ROLE before_owner")
-        assert db.execute("SELECT elected FROM inbox.retain(1, 'dead', 0, 10)").fetchone() == (True,)
-        assert db.execute("SELECT inbox.replay_where(dry_run => true)").fetchone() == (0,)
-        db.execute("SELECT inbox.warn_of_rest('replay_where', 1, 1)")
-    finally:
-        db.execute("RESET ROLE")
-        db.execute("DROP SCHEMA inbox CASCADE")
-        db.execute("DROP ROLE before_owner")
+def test_who_could_call_a_function_can_call_it_with_a_parameter_more(owner):
+    """To PostgreSQL that is another function. Owner and grants go over from the earlier one."""
+    db = owner("before_owner", "before_seeks")
+    db.execute("CREATE SCHEMA inbox")
+    migrate(db)
+    db.execute("GRANT EXECUTE ON FUNCTION inbox.seek TO before_seeks WITH GRANT OPTION")
+    db.execute("ALTER FUNCTION inbox.seek OWNER TO before_owner")
+    db.execute(functions().replace("next_offset bigint, reason text DEFAULT NULL", "next_offset bigint, reason text, more int"))
+    rows = db.execute("SELECT pronargs, proowner::regrole::text, has_function_privilege('before_seeks', oid,"
+                      " 'EXECUTE WITH GRANT OPTION'), has_function_privilege('public', oid, 'EXECUTE')"
+                      " FROM pg_proc WHERE proname = 'seek' AND pronamespace = 'inbox'::regnamespace ORDER BY 1").fetchall()
+    assert rows == [(4, "before_owner", True, False), (5, "before_owner", True, False)]
+
+
+def test_a_migration_leaves_owners_and_grants_as_they_are(owner):
+    db = owner("before_owner", "before_looks")
+    db.execute("CREATE SCHEMA inbox")
+    migrate(db)
+    db.execute("ALTER FUNCTION inbox.purge OWNER TO before_owner")
+    db.execute("GRANT EXECUTE ON FUNCTION inbox.status TO before_looks, PUBLIC")
+    rights = "SELECT oid::regprocedure::text, proowner, proacl::text FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace ORDER BY 1"
+    before = db.execute(rights).fetchall()
+    db.execute(functions())
+    assert db.execute(rights).fetchall() == before
+
+
+def test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates(owner):
+    """retain() and replay_where() stay with their owner, and call functions that came later. So do tables and views."""
+    db = owner("before_owner")
+    db.execute("CREATE SCHEMA inbox AUTHORIZATION before_owner")
+    db.execute("SET ROLE before_owner")
+    migrate(db)
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
+    later = ("inbox.retain_dead", "inbox.warn_of_rest", "inbox.look_page", "inbox.replay_seqs")
+    for name in later:
+        db.execute(f"DROP FUNCTION {name}")
+    db.execute("DROP VIEW inbox.dead_groups")
+    db.execute("RESET ROLE")
+    db.execute("CREATE TABLE inbox.inbox_later (n int)")
+    db.execute(functions())
+    assert db.execute("SELECT DISTINCT proowner::regrole::text, has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc"
+                      " WHERE pronamespace = 'inbox'::regnamespace").fetchall() == [("before_owner", False)]
+    assert db.execute("SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = 'inbox'::regnamespace"
+                      " AND relkind IN ('r', 'v', 'S')").fetchall() == [("before_owner",)]
+    db.execute("SET ROLE before_owner")
+    assert db.execute("SELECT elected FROM inbox.retain(1, 'dead', 0, 10)").fetchone() == (True,)
+    assert db.execute("SELECT inbox.replay_where(dry_run => true)").fetchone() == (0,)
+    db.execute("SELECT inbox.warn_of_rest('replay_where', 1, 1)")
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -259,7 +225,7 @@ def test_a_reader_finds_and_changes_nothing(granted, as_role):
     assert value(reader, "SELECT payload_json FROM inbox.messages") == {"n": 1}
     assert value(reader, "SELECT messages FROM inbox.dead_groups") == 1
     assert value(reader, "SELECT inbox.status() ->> 'dead'") == "1"
-    assert value(reader, "SELECT count(*) FROM inbox.find_page('{\"status\": \"dead\"}', 0, 10)") == 1
+    assert value(reader, "SELECT cardinality(seqs) FROM inbox.look_page('{\"status\": \"dead\"}', 0, 10)") == 1
     for sql in ("SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = NULL",
                 "SELECT inbox.purge('0')", "DELETE FROM inbox.inbox_messages"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -1,22 +1,8 @@
--- Retention: what sidecars may delete, and how they find it (docs/adr/0014). No index knows when a message was
--- processed, so messages are walked by seq, which rises with received_at; how far is remembered here.
+-- Retention: what sidecars may delete, and how they find it (docs/adr/0014).
 
-CREATE TABLE inbox.inbox_janitor (
-    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    instance int,
-    seen_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    walks    jsonb NOT NULL DEFAULT '{}'
-) WITH (fillfactor = 50);
-INSERT INTO inbox.inbox_janitor DEFAULT VALUES;
-
-COMMENT ON TABLE inbox.inbox_janitor IS
-    'One row: the instance that does the work of retention, and how far it got. Delete it, or empty walks, to begin anew.';
-COMMENT ON COLUMN inbox.inbox_janitor.walks IS
-    'For each walk over the messages: front = first walked to here; again = what was skipped then is looked at again up to here; rested_at = since when that is done';
-
--- True, with the row locked until the end of the transaction: this live instance does the work now. Another one
--- takes over when it is fenced, or has not been seen for half a minute. Nobody waits.
-CREATE FUNCTION inbox.elect_janitor(instance int) RETURNS boolean
+-- True: this instance does the work now; inbox_janitor's row stays locked until the end of the transaction.
+-- Another instance takes over when this one is fenced, or was not seen for half a minute. Does not wait.
+CREATE OR REPLACE FUNCTION inbox.elect_janitor(instance int) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO inbox.inbox_janitor (instance)
@@ -35,11 +21,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- One window of messages after a seq: those processed before are deleted, or (payloads) lose payload and headers
--- and keep their digest. A tombstone has no payload to lose and stays whole. Locked rows are left.
--- The walk goes on to the last row that was received early enough, so that hardly any of those before it can be
--- under way still. A row from the future (the clock was wrong once) stops nobody.
-CREATE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
+-- One window of messages after a seq. Those processed before `before` are deleted, or (payloads) lose payload and
+-- headers and keep their digest. A tombstone has no payload to lose and stays whole. Locked rows are skipped.
+-- The walk continues to the last row that was received early enough, so that hardly any earlier row can be in
+-- progress still. A row from the future (the clock was wrong once) does not stop the walk.
+CREATE OR REPLACE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
     last_seq bigint, max_rows int, OUT affected bigint, OUT place bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -75,9 +61,9 @@ BEGIN
     SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM gone) INTO affected;
 END $$;
 
--- A step of one of the two walks. What was skipped (not finished then, replayed, locked) is looked at again, from
--- the lowest seq, a tenth of the age after the last time; at most a day after it.
-CREATE FUNCTION inbox.retain_messages(what text, age interval, max_rows int, OUT affected bigint, OUT more boolean)
+-- One step of one of the two walks over messages. Rows that were skipped (not finished then, replayed, locked) are
+-- visited again from the lowest seq, a tenth of the age after the last time, at most a day after it.
+CREATE OR REPLACE FUNCTION inbox.retain_messages(what text, age interval, max_rows int, OUT affected bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     before timestamptz := now() - age;
@@ -105,8 +91,44 @@ BEGIN
         'front', front, 'again', again, 'rested_at', rested_at));
 END $$;
 
--- The oldest rows of a table that is only added to: its lowest seqs.
-CREATE FUNCTION inbox.retain_low(place regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
+-- One window of dead messages in the order they died. Those that died before `before` are deleted; with `produced`
+-- those that were not produced to the dead topic stay. inbox_janitor remembers the last row of the window, and the
+-- next window begins after it. After the last old row the walk begins again, and finds rows that were produced or
+-- unlocked meanwhile.
+CREATE OR REPLACE FUNCTION inbox.retain_dead(what text, produced boolean, before timestamptz, max_rows int,
+    OUT affected bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    walk jsonb := coalesce((SELECT j.walks -> what FROM inbox.inbox_janitor j), '{}');
+    place_at timestamptz := coalesce((walk ->> 'dead_at')::timestamptz, '-infinity');
+    place_seq bigint := coalesce((walk ->> 'seq')::bigint, 0);
+    ended bigint[];
+    looked bigint[];
+BEGIN
+    SELECT array_agg(w.seq) FILTER (WHERE w.heard OR NOT produced), array_agg(w.seq ORDER BY w.dead_at, w.seq),
+           max(w.dead_at)
+    INTO ended, looked, place_at
+    FROM (SELECT m.seq, m.dead_at, m.claimed_by IS NULL OR m.dead_topic_at IS NOT DISTINCT FROM m.dead_at AS heard
+          FROM inbox.inbox_messages m
+          WHERE m.dead_at <= before AND (m.dead_at, m.seq) > (place_at, place_seq)
+          ORDER BY m.dead_at, m.seq LIMIT max_rows) w;
+    more := coalesce(cardinality(looked), 0) = max_rows;
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.seq = ANY (ended) AND m.dead_at <= before
+          AND (NOT produced OR m.claimed_by IS NULL OR m.dead_topic_at IS NOT DISTINCT FROM m.dead_at)
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM inbox.inbox_messages m USING free WHERE m.seq = free.seq;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    UPDATE inbox.inbox_janitor j
+    SET walks = CASE WHEN more THEN j.walks || jsonb_build_object(what, jsonb_build_object(
+                         'dead_at', place_at, 'seq', looked[max_rows]))
+                     ELSE j.walks - what END;
+END $$;
+
+-- Deletes the oldest rows of a table in which seq rises with age: those with the lowest seqs.
+CREATE OR REPLACE FUNCTION inbox.retain_low(place regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -120,14 +142,16 @@ BEGIN
     RETURN affected;
 END $$;
 
--- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'rejects', 'conflicts', 'audit', 'instances'
--- (rescued ones). The only way in which a sidecar deletes anything: nothing that is not finished is in its reach.
--- elected: another instance does it otherwise. more: the next batch may follow at once.
--- A walk must go along its index and stop: a bitmap would read all that is left, and a plan for any values may be one.
-CREATE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
+-- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'dead_produced' (dead messages that were
+-- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones). Sidecars delete by
+-- this function only; it cannot delete a message that is not finished.
+-- elected: false = another instance does the work. more: the next batch may follow at once.
+-- A walk must follow its index and stop: a bitmap scan would read everything that is left, and so might a generic
+-- plan.
+CREATE OR REPLACE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
     OUT elected boolean, OUT affected bigint, OUT more boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_custom_plan AS $$
+SET enable_bitmapscan = off SET plan_cache_mode = force_custom_plan SET jit = off AS $$
 DECLARE
     age interval := age_ms * interval '1 millisecond';
     before timestamptz := now() - age;
@@ -146,14 +170,10 @@ BEGIN
     WHEN 'payload', 'processed' THEN
         SELECT r.affected, r.more INTO affected, more FROM inbox.retain_messages(what, age, max_rows) r;
         RETURN;
-    WHEN 'dead' THEN
-        WITH old AS MATERIALIZED (
-            SELECT m.seq FROM inbox.inbox_messages m WHERE m.dead_at <= before
-            ORDER BY m.dead_at, m.seq LIMIT max_rows
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM inbox.inbox_messages m USING old WHERE m.seq = old.seq;
-        GET DIAGNOSTICS affected = ROW_COUNT;
+    WHEN 'dead', 'dead_produced' THEN
+        SELECT r.affected, r.more INTO affected, more
+        FROM inbox.retain_dead(what, what = 'dead_produced', before, max_rows) r;
+        RETURN;
     WHEN 'rejects' THEN
         affected := inbox.retain_low('inbox.inbox_rejects', 'received_at', before, max_rows);
     WHEN 'conflicts' THEN
@@ -173,8 +193,3 @@ BEGIN
     END CASE;
     more := affected = max_rows;
 END $$;
-
-REVOKE ALL ON FUNCTION inbox.elect_janitor(int),
-    inbox.walk_messages(boolean, timestamptz, timestamptz, bigint, bigint, int),
-    inbox.retain_messages(text, interval, int), inbox.retain_low(regclass, text, timestamptz, int),
-    inbox.retain(int, text, bigint, int) FROM PUBLIC;

@@ -1,0 +1,47 @@
+-- Ends the script of functions/: owners and rights of what is new. What was there keeps both.
+--
+-- A new function may be called by its owner only; roles.sql says who else may. It belongs to the owner of an earlier
+-- function of its name (one with other parameters), whose grants it gets, too; or else to the owner of most earlier
+-- functions. A SECURITY DEFINER function runs as its owner: without this it could not call a new function that a
+-- superuser's migration made.
+DO $$
+DECLARE
+    earlier oid[] := string_to_array(nullif(current_setting('inboxd.earlier_functions'), ''), ',')::oid[];
+    usual_owner oid;
+    made record;
+    heritage record;
+    given record;
+BEGIN
+    SELECT mode() WITHIN GROUP (ORDER BY p.proowner) INTO usual_owner FROM pg_proc p WHERE p.oid = ANY (earlier);
+    FOR made IN SELECT p.oid, p.oid::regprocedure AS routine, p.proname, p.pronamespace, p.proowner
+                FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace
+                WHERE c.oid = 'inbox.inbox_messages'::regclass AND p.oid <> ALL (coalesce(earlier, '{}')) LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', made.routine);
+        SELECT p.proowner, p.proacl INTO heritage FROM pg_proc p
+        WHERE p.oid = ANY (earlier) AND p.pronamespace = made.pronamespace AND p.proname = made.proname
+        ORDER BY p.oid DESC LIMIT 1;
+        IF coalesce(heritage.proowner, usual_owner, made.proowner) <> made.proowner THEN
+            EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made.routine,
+                           coalesce(heritage.proowner, usual_owner)::regrole);
+        END IF;
+        FOR given IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
+                            CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option
+                     FROM aclexplode(heritage.proacl) a WHERE a.grantee <> heritage.proowner LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s%s', made.routine, given.grantee, given.option);
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- Tables and views that this user made belong to the owner of inbox_messages, too.
+DO $$
+DECLARE
+    made record;
+BEGIN
+    FOR made IN SELECT r.oid::regclass AS name, c.relowner
+                FROM pg_class c JOIN pg_class r ON r.relnamespace = c.relnamespace
+                WHERE c.oid = 'inbox.inbox_messages'::regclass AND r.relowner <> c.relowner
+                  AND r.relowner = current_user::regrole AND r.relkind IN ('r', 'v')
+                  AND (r.relname LIKE 'inbox\_%' OR r.relname IN ('messages', 'dead_groups', 'handlers')) LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO %s', made.name, made.relowner::regrole);
+    END LOOP;
+END $$;

@@ -1,0 +1,49 @@
+-- Checks of what a caller passes to a function of this schema.
+
+-- Raises 22023 (invalid_parameter_value) for a wrong argument: names the function, and says what it expects.
+CREATE OR REPLACE FUNCTION inbox.refuse(caller text, words text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION '%', 'inbox' || '.' || caller || ': ' || words USING ERRCODE = 'invalid_parameter_value';
+END $$;
+
+-- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
+-- received_from, received_to, error_like, error_code (the whole code; '' = messages without a code). inbox_audit
+-- keeps it.
+-- Returns the filter without its NULL members. `allowed`: the states that the caller works on, one of which the
+-- filter must name.
+CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := jsonb_strip_nulls(filter);
+    name text;
+BEGIN
+    SELECT k INTO name FROM jsonb_object_keys(given) k
+    WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'error_like',
+                    'error_code');
+    IF name IS NOT NULL THEN
+        PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
+    END IF;
+    IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
+        PERFORM inbox.refuse(caller, format('status is %s; it may be %s',
+            coalesce(quote_literal(given ->> 'status'), 'NULL'), array_to_string(allowed, ', ')));
+    END IF;
+    FOR name IN SELECT k FROM jsonb_object_keys(given) k LOOP
+        IF given ->> name = '' AND name NOT IN ('key', 'error_code') THEN
+            PERFORM inbox.refuse(caller, name || ' is empty; leave it out for any');
+        END IF;
+    END LOOP;
+    IF (given ->> 'received_from')::timestamptz > (given ->> 'received_to')::timestamptz THEN
+        PERFORM inbox.refuse(caller, 'received_from is later than received_to');
+    END IF;
+    RETURN given;
+END $$;
+
+CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF max_rows < 1 THEN
+        PERFORM inbox.refuse(caller, format('max_rows is %s; it must be at least 1', max_rows));
+    END IF;
+    RETURN max_rows;
+END $$;

@@ -1,0 +1,87 @@
+-- Discard: messages that wait become dead, with a reason.
+
+-- The history of each row says who discarded it.
+CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    affected bigint;
+BEGIN
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL
+        ORDER BY m.seq
+        FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE inbox.inbox_messages m
+    SET dead_at = now(), available_at = NULL, suspect = false,
+        error = coalesce(discard_seqs.reason, 'discarded'), error_code = 'DISCARDED',
+        attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
+            'at', now(), 'discarded_by', session_user, 'reason', discard_seqs.reason,
+            'error', left(m.error, 1000), 'code', m.error_code)))
+    FROM free WHERE m.seq = free.seq;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    RETURN affected;
+END $$;
+
+-- Discards one message. False: it does not exist, or it does not wait.
+CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    affected bigint;
+BEGIN
+    IF source IS NULL OR event_id IS NULL THEN
+        PERFORM inbox.refuse('discard', 'source and event_id must be given');
+    END IF;
+    affected := inbox.discard_seqs(ARRAY(
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.event_id = discard.event_id AND m.source = discard.source), reason);
+    PERFORM inbox.audit('discard', jsonb_build_object('source', source, 'event_id', event_id), reason, affected);
+    RETURN affected > 0;
+END $$;
+
+-- Discards a page. last_seq: as in replay_page().
+CREATE OR REPLACE FUNCTION inbox.discard_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
+                                   OUT affected bigint, OUT last_seq bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    given jsonb := inbox.check_filter('discard_page', filter, ARRAY['waiting', 'retrying', 'parked']);
+    page record;
+BEGIN
+    SELECT * INTO page FROM inbox.look_page(given, after_seq, inbox.check_max_rows('discard_page', max_rows));
+    affected := inbox.discard_seqs(page.seqs, reason);
+    last_seq := coalesce(page.last_seq, page.seqs[cardinality(page.seqs)]);
+    IF page.seqs <> '{}' THEN
+        PERFORM inbox.audit('discard', given, reason, affected);
+    END IF;
+END $$;
+
+-- Discards everything that fits, in one transaction; dry_run only counts. after_seq continues where an earlier
+-- call ended.
+CREATE OR REPLACE FUNCTION inbox.discard_where(
+    status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
+    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
+        'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
+        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
+    page record;
+    affected bigint;
+BEGIN
+    IF dry_run IS NULL THEN
+        PERFORM inbox.refuse('discard_where', 'dry_run is NULL; it must be true or false');
+    END IF;
+    SELECT * INTO page FROM inbox.look_page(given, after_seq, inbox.check_max_rows('discard_where', max_rows));
+    affected := cardinality(page.seqs);
+    IF page.last_seq IS NOT NULL AND affected IS DISTINCT FROM max_rows THEN
+        PERFORM inbox.warn_of_rest('discard_where', page.looked, page.last_seq);
+    END IF;
+    IF NOT dry_run THEN
+        affected := inbox.discard_seqs(page.seqs, reason);
+        PERFORM inbox.audit('discard', given, reason, affected);
+    END IF;
+    RETURN affected;
+END $$;

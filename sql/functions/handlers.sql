@@ -1,0 +1,37 @@
+-- Known handlers: those that connected to any sidecar of this schema lately.
+
+-- The known handler that a message is for: the one with the most specific subscription; of equal ones, the one
+-- that said hello last. NULL = none.
+CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT h.name
+    FROM inbox.handlers h
+    CROSS JOIN LATERAL jsonb_array_elements(h.subscriptions) AS s(sub)
+    CROSS JOIN LATERAL jsonb_array_elements_text(
+        CASE WHEN jsonb_typeof(s.sub -> 'types') = 'array' AND s.sub -> 'types' <> '[]' THEN s.sub -> 'types'
+             ELSE '["*"]' END) AS t(type)
+    WHERE h.status <> 'lapsed' AND coalesce(s.sub ->> 'topic' = handler_of.topic, true)
+      AND CASE WHEN t.type = '*' THEN true
+               WHEN right(t.type, 1) = '*' THEN starts_with(handler_of.event_type, left(t.type, -1))
+               ELSE handler_of.event_type = t.type END
+    ORDER BY right(t.type, 1) = '*', length(t.type) DESC, s.sub ->> 'topic' IS NULL, h.status <> 'connected',
+             h.connected_at DESC, h.name
+    LIMIT 1
+$$;
+
+-- Ends the memory of a handler at once: its messages go to the next specific handler, or wait for any. A handler
+-- that is connected is known again with the next heartbeat. False: there is none of that name.
+CREATE OR REPLACE FUNCTION inbox.forget_handler(name text, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF coalesce(name, '') = '' THEN
+        PERFORM inbox.refuse('forget_handler', 'name must be given');
+    END IF;
+    DELETE FROM inbox.inbox_handlers h WHERE h.name = forget_handler.name;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM inbox.audit('forget_handler', jsonb_build_object('handler', name), reason, 1);
+    PERFORM pg_notify('inboxd_replay', '');
+    RETURN true;
+END $$;

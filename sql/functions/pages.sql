@@ -1,0 +1,146 @@
+-- Pages of messages that fit a filter, in the order of seq (docs/adr/0018).
+
+-- The seq up to which the messages after after_seq were received before a time; NULL = not known. seq rises with
+-- received_at, so this is a search and not a scan. The caller must allow for transactions that overlap. A message
+-- that was received while the clock was wrong may be on the wrong side. Where at most 100,000 rows are left,
+-- reading them costs as little: NULL.
+CREATE OR REPLACE FUNCTION inbox.seq_before(stamp timestamptz, after_seq bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off AS $$
+DECLARE
+    low bigint;
+    high bigint;
+    middle bigint;
+    step bigint := 1;
+    found_seq bigint;
+    low_at timestamptz;
+    high_at timestamptz;
+    found_at timestamptz;
+BEGIN
+    SELECT m.seq, m.received_at INTO high, high_at FROM inbox.inbox_messages m ORDER BY m.seq DESC LIMIT 1;
+    IF high IS NULL OR high - after_seq <= 100000 THEN
+        RETURN NULL;
+    END IF;
+    SELECT m.seq, m.received_at INTO low, low_at FROM inbox.inbox_messages m
+    WHERE m.seq > after_seq ORDER BY m.seq LIMIT 1;
+    IF high - low <= 100000 OR low_at >= stamp THEN
+        RETURN NULL;
+    ELSIF high_at < stamp THEN
+        RETURN high;
+    END IF;
+    -- low was received before it, and what is there from high on was not. From the end with steps that double, for what is
+    -- asked for is recent mostly, until one went too far; then by halves.
+    WHILE high - low > 1 LOOP
+        middle := greatest(CASE WHEN step > 0 THEN high - step END, low + (high - low) / 2);
+        SELECT m.seq, m.received_at INTO found_seq, found_at FROM inbox.inbox_messages m
+        WHERE m.seq >= middle AND m.seq < high ORDER BY m.seq LIMIT 1;
+        IF found_at < stamp THEN
+            low := found_seq;
+            step := 0;
+        ELSE
+            high := middle;
+            step := step * 2;
+        END IF;
+    END LOOP;
+    RETURN low;
+END $$;
+
+-- One page: at most max_rows messages that fit, after after_seq. Messages that wait or are dead are read along
+-- inbox_messages_state, claimed ones from where instances may hold any, all others along the whole table.
+-- No index knows types, keys, codes and errors: with max_rows a page also ends after 100,000 rows that did not
+-- fit. Without max_rows all messages of a status are read; but processed messages, or messages of any status, are
+-- most of the table, so that page ends, too. Where a page may end, the search for received_from and received_to
+-- comes first.
+-- looked: how many rows were read. last_seq: nothing after it was read; NULL = there is nothing after it.
+CREATE OR REPLACE FUNCTION inbox.look_page(filter jsonb, after_seq bigint, max_rows int,
+    OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_sort = off SET jit = off AS $$
+DECLARE
+    kind text := filter ->> 'event_type';
+    states int[] := CASE filter ->> 'status' WHEN 'dead' THEN '{1}' WHEN 'parked' THEN '{2}' WHEN 'retrying' THEN '{3}'
+                                             WHEN 'waiting' THEN '{2,3,4}' ELSE '{}' END;
+    claimed boolean := filter ->> 'status' = 'claimed';
+    misfits bigint := CASE WHEN max_rows IS NULL AND (claimed OR states <> '{}') THEN NULL ELSE 100000 END;
+    overlap interval := '30 seconds'; -- more than that of transactions that store
+    after bigint := greatest(coalesce(after_seq, 0), 0);
+    last bigint;
+    born bigint;
+    fits text;
+    walks text[];
+    walk text;
+    fit boolean;
+BEGIN
+    SELECT concat_ws(' AND ', CASE filter ->> 'status'
+            WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
+            WHEN 'claimed' THEN 'm.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
+            ELSE 'true' END,
+        CASE WHEN filter ? 'topic' THEN format('m.topic = %L', filter ->> 'topic') END,
+        CASE WHEN right(kind, 1) = '*' THEN format('starts_with(m.event_type, %L)', left(kind, -1))
+             WHEN kind IS NOT NULL THEN format('m.event_type = %L', kind) END,
+        CASE WHEN filter ? 'key' THEN format('m.key = convert_to(%L, ''UTF8'')', filter ->> 'key') END,
+        CASE WHEN filter ? 'received_from'
+             THEN format('m.received_at >= %L::timestamptz', filter ->> 'received_from') END,
+        CASE WHEN filter ? 'received_to'
+             THEN format('m.received_at < %L::timestamptz', filter ->> 'received_to') END,
+        CASE WHEN filter ? 'error_like' THEN format('m.error LIKE %L', filter ->> 'error_like') END,
+        CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
+             WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
+        CASE filter ->> 'payload' WHEN 'there' THEN '(m.payload IS NOT NULL OR m.payload_digest IS NULL)'
+                                  WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END)
+    INTO fits;
+    IF filter ? 'received_to' AND misfits > 0 THEN
+        last := inbox.seq_before((filter ->> 'received_to')::timestamptz + overlap, after);
+    END IF;
+    IF filter ? 'received_from' AND misfits > 0 THEN
+        after := coalesce(inbox.seq_before((filter ->> 'received_from')::timestamptz - overlap, after), after);
+    END IF;
+    last := coalesce(last, 9223372036854775807);
+    IF states <> '{}' THEN
+        SELECT '(' || string_agg(
+            'SELECT * FROM inbox.inbox_messages c WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL)'
+            ' AND c.retry_count >= 0 AND'
+            ' CASE WHEN c.dead_at IS NOT NULL THEN 1 WHEN c.available_at = ''infinity'' THEN 2 WHEN c.retry_count > 0 THEN 3'
+            || format(' ELSE 4 END = %s AND c.seq + 0 > %%1$s AND c.seq + 0 <= %%2$s', n), ' UNION ALL ')
+            || ') m ORDER BY m.seq + 0' INTO walk FROM unnest(states) n;
+        walks := ARRAY[walk];
+    ELSE
+        walks := ARRAY['inbox.inbox_messages m WHERE m.seq > %1$s AND m.seq <= %2$s ORDER BY m.seq'];
+    END IF;
+    IF claimed THEN
+        -- Rows that instances claimed from the table; then all from the lowest seq on that one was born holding.
+        SELECT min(i.low_seq) INTO born FROM inbox.inbox_instances i WHERE i.rescued_at IS NULL;
+        born := coalesce(born, 9223372036854775807);
+        walks := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT * FROM inbox.inbox_messages c'
+            ' WHERE c.claimed_by = i.id AND c.claim_number >= i.low_claim AND c.delivery_count > 1 OFFSET 0) m'
+            ' WHERE i.rescued_at IS NULL AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
+            || format(' AND m.seq < %s AND m.seq > %%1$s AND m.seq <= %%2$s ORDER BY m.seq', born) || walks;
+    END IF;
+    seqs := '{}';
+    looked := 0;
+    FOREACH walk IN ARRAY walks LOOP
+        FOR last_seq, fit IN EXECUTE format('SELECT m.seq, (%s) FROM %s LIMIT %s', fits, format(walk, after, last),
+                coalesce(misfits + max_rows, 9223372036854775807)) LOOP
+            looked := looked + 1;
+            IF fit THEN
+                seqs := seqs || last_seq;
+            ELSE
+                misfits := misfits - 1;
+            END IF;
+            IF misfits = 0 OR cardinality(seqs) = max_rows THEN
+                RETURN;
+            END IF;
+        END LOOP;
+        after := greatest(after, born - 1);
+    END LOOP;
+    last_seq := NULL;
+END $$;
+
+-- Warns that a call did not read all messages, and how far it came.
+CREATE OR REPLACE FUNCTION inbox.warn_of_rest(caller text, looked bigint, last_seq bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE WARNING '%', 'inbox' || '.' || caller || ': looked at ' || looked || ' messages, as far as seq ' || last_seq
+        USING DETAIL = 'So many did not fit that none behind that one was looked at.',
+              HINT = 'Call it again with after_seq => ' || last_seq || ', or narrow it with received_from.';
+END $$;

@@ -1,0 +1,157 @@
+-- Replay: processed and dead messages run again, and rejects become messages.
+
+-- Makes rows wait as if they were new, with their history. Takes those that are processed or dead (or in the one
+-- state asked for), are not locked, and still have their payload: retention drops payloads and keeps their digest;
+-- a tombstone never had one.
+CREATE OR REPLACE FUNCTION inbox.replay_seqs(seqs bigint[], status text, reason text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    affected bigint;
+BEGIN
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL)
+          AND CASE replay_seqs.status WHEN 'dead' THEN m.dead_at IS NOT NULL
+                                      WHEN 'processed' THEN m.processed_at IS NOT NULL
+                                      ELSE m.dead_at IS NOT NULL OR m.processed_at IS NOT NULL END
+        ORDER BY m.seq
+        FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE inbox.inbox_messages m
+    SET processed_at = NULL, dead_at = NULL, available_at = now(), claimed_by = NULL, suspect = false,
+        retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = least(m.replay_count, 2147483646) + 1,
+        error = NULL, error_code = NULL, result = NULL, handler = NULL,
+        attempts = inbox.remember(m.attempts, inbox.replay_entry(
+            m.processed_at, m.dead_at, m.retry_count, m.error, m.error_code, m.result, replay_seqs.reason))
+    FROM free WHERE m.seq = free.seq;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    IF affected > 0 THEN
+        PERFORM pg_notify('inboxd_replay', '');
+    END IF;
+    RETURN affected;
+END $$;
+
+-- Replays one message. False: it does not exist, or it is neither processed nor dead.
+CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    row_seq bigint;
+    dropped boolean;
+    affected bigint := 0;
+BEGIN
+    IF source IS NULL OR event_id IS NULL THEN
+        PERFORM inbox.refuse('replay', 'source and event_id must be given');
+    END IF;
+    SELECT m.seq, m.payload IS NULL AND m.payload_digest IS NOT NULL INTO row_seq, dropped
+    FROM inbox.inbox_messages m
+    WHERE m.event_id = replay.event_id AND m.source = replay.source
+      AND (m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL);
+    IF dropped THEN
+        RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(event_id)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Produce the event again, under a new id.';
+    END IF;
+    IF row_seq IS NOT NULL THEN
+        affected := inbox.replay_seqs(ARRAY[row_seq], NULL, reason);
+    END IF;
+    PERFORM inbox.audit('replay', jsonb_build_object('source', source, 'event_id', event_id), reason, affected);
+    RETURN affected > 0;
+END $$;
+
+-- Replays a page, for callers that replay many messages in short transactions. last_seq: where the next page
+-- begins, NULL = there is none; a page in which nothing fits may have one. Messages whose payload is dropped are
+-- in no page.
+CREATE OR REPLACE FUNCTION inbox.replay_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
+                                  OUT affected bigint, OUT last_seq bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    given jsonb := inbox.check_filter('replay_page', filter, ARRAY['dead', 'processed']);
+    page record;
+BEGIN
+    SELECT * INTO page FROM inbox.look_page(given || '{"payload": "there"}', after_seq,
+        inbox.check_max_rows('replay_page', max_rows));
+    affected := inbox.replay_seqs(page.seqs, given ->> 'status', reason);
+    last_seq := coalesce(page.last_seq, page.seqs[cardinality(page.seqs)]);
+    IF page.seqs <> '{}' THEN
+        PERFORM inbox.audit('replay', given, reason, affected);
+    END IF;
+END $$;
+
+-- Replays everything that fits, in one transaction; dry_run only counts. after_seq continues where an earlier call
+-- ended.
+CREATE OR REPLACE FUNCTION inbox.replay_where(
+    status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,
+    received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
+    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
+        'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
+        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
+    page record;
+    affected bigint;
+BEGIN
+    IF dry_run IS NULL THEN
+        PERFORM inbox.refuse('replay_where', 'dry_run is NULL; it must be true or false');
+    END IF;
+    SELECT * INTO page FROM inbox.look_page(given || '{"payload": "there"}', after_seq,
+        inbox.check_max_rows('replay_where', max_rows));
+    affected := cardinality(page.seqs);
+    IF page.last_seq IS NOT NULL AND affected IS DISTINCT FROM max_rows THEN
+        PERFORM inbox.warn_of_rest('replay_where', page.looked, page.last_seq);
+    END IF;
+    IF NOT dry_run THEN
+        affected := inbox.replay_seqs(page.seqs, status, reason);
+        PERFORM inbox.audit('replay', given, reason, affected);
+    END IF;
+    RETURN affected;
+END $$;
+
+-- Makes a message of a reject that the rules accept by now. The first entry of its history says who did it and
+-- why. Returns 'stored'; 'duplicate': the message is there already; 'conflict': it is there with another payload,
+-- and the reject is kept in inbox_conflicts; NULL: there is no such reject.
+CREATE OR REPLACE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
+                                    reason text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reject inbox.inbox_rejects;
+    digest bytea;
+    fate text := 'stored';
+BEGIN
+    IF coalesce(source, '') = '' OR coalesce(event_id, '') = '' THEN
+        PERFORM inbox.refuse('replay_reject', 'source and event_id must be given');
+    END IF;
+    DELETE FROM inbox.inbox_rejects r WHERE r.seq = reject_seq RETURNING r.* INTO reject;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    digest := substr(sha256(reject.payload), 1, 16);
+    INSERT INTO inbox.inbox_messages
+        (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
+         payload, payload_digest, available_at, attempts)
+    VALUES (replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
+            reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
+            reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
+                'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason))))
+    ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
+    IF FOUND THEN
+        PERFORM pg_notify('inboxd_replay', '');
+    ELSE
+        INSERT INTO inbox.inbox_conflicts
+            (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload,
+             payload_digest)
+        SELECT m.source, m.event_id, reject.topic, reject.kafka_partition, reject.kafka_offset,
+               reject.kafka_timestamp, reject.key, reject.headers, reject.payload, digest
+        FROM inbox.inbox_messages m
+        WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
+          AND m.payload_digest IS DISTINCT FROM digest
+        ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
+            DO NOTHING;
+        fate := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
+    END IF;
+    PERFORM inbox.audit('replay', jsonb_build_object('reject', reject_seq, 'source', source,
+        'event_id', event_id, 'fate', fate), reason, 1);
+    RETURN fate;
+END $$;

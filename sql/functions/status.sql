@@ -1,0 +1,86 @@
+-- The state of the inbox as one jsonb object.
+
+-- Counts stop at 10,000, so that the cost does not grow with the table; 10000 means "or more".
+-- oldest_waiting_seconds is what the metric inboxd_oldest_waiting_seconds measures: since when the oldest message
+-- is due, or is parked although no earlier message blocks it. The schema cannot know that no handler wants a
+-- message, because subscriptions belong to a sidecar. But it finds messages behind another one: of the first
+-- 10,000 parked rows of a partition, the first that has no earlier row, neither waiting nor claimed from the
+-- table.
+CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    WITH tried_again AS MATERIALIZED (
+        SELECT r.topic, r.kafka_partition, coalesce(substr(sha256(r.key), 1, 8), '') AS hash
+        FROM inbox.inbox_instances i
+        CROSS JOIN LATERAL (
+            SELECT m.topic, m.kafka_partition, m.key FROM inbox.inbox_messages m
+            WHERE m.claimed_by = i.id AND m.claim_number >= i.low_claim AND m.delivery_count > 1
+              AND m.available_at IS NULL AND m.processed_at IS NULL AND m.dead_at IS NULL
+            LIMIT 10000) r
+        WHERE i.rescued_at IS NULL AND i.stopped_at IS NULL
+    ), state AS MATERIALIZED (
+        SELECT o.*, w.waiting, least(w.oldest, u.oldest) AS oldest, k.parked
+        FROM inbox.inbox_offsets o
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS waiting, min(d.available_at) AS oldest
+            FROM (SELECT m.available_at FROM inbox.inbox_messages m
+                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                    AND m.available_at > '-infinity' AND m.available_at < 'infinity'
+                  ORDER BY m.available_at, m.seq LIMIT 10000) d) w
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS parked
+            FROM (SELECT FROM inbox.inbox_messages m
+                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                    AND m.available_at = 'infinity'
+                  LIMIT 10000) d) k
+        LEFT JOIN LATERAL (
+            SELECT d.received_at AS oldest
+            FROM (SELECT m.seq, m.received_at, m.kafka_offset, substr(sha256(m.key), 1, 8) AS hash
+                  FROM inbox.inbox_messages m
+                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                    AND m.available_at = 'infinity'
+                  ORDER BY m.available_at, m.seq LIMIT 10000) d
+            WHERE CASE o.ordering
+                WHEN 'key' THEN
+                    (o.topic, o.kafka_partition, coalesce(d.hash, '-')) NOT IN (
+                        SELECT t.topic, t.kafka_partition, t.hash FROM tried_again t)
+                    AND NOT EXISTS (
+                        SELECT FROM inbox.inbox_messages b
+                        WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
+                          AND b.available_at IS NOT NULL AND b.seq > 0 AND substr(sha256(b.key), 1, 8) = d.hash
+                          AND b.kafka_offset < d.kafka_offset)
+                WHEN 'partition' THEN
+                    (o.topic, o.kafka_partition) NOT IN (SELECT t.topic, t.kafka_partition FROM tried_again t)
+                    AND NOT EXISTS (
+                        SELECT FROM inbox.inbox_messages b
+                        WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
+                          AND b.available_at IS NOT NULL AND b.kafka_offset >= 0 AND b.kafka_offset < d.kafka_offset)
+                ELSE true END
+            ORDER BY d.seq LIMIT 1) u ON true
+    )
+    SELECT jsonb_build_object(
+        'schema_version', (SELECT max(v.version) FROM inbox.inbox_schema_version v),
+        'cluster_id', (SELECT b.cluster_id FROM inbox.inbox_binding b),
+        'group_id', (SELECT b.group_id FROM inbox.inbox_binding b),
+        'messages_estimate', (SELECT nullif(c.reltuples, -1)::bigint FROM pg_class c
+                              WHERE c.oid = 'inbox.inbox_messages'::regclass),
+        'waiting', (SELECT least(coalesce(sum(p.waiting), 0), 10000) FROM state p),
+        'parked', (SELECT least(coalesce(sum(p.parked), 0), 10000) FROM state p),
+        'oldest_waiting_seconds', (SELECT CASE WHEN min(p.oldest) > now() THEN 0
+                                        ELSE extract(epoch FROM now() - min(p.oldest))::bigint END FROM state p),
+        'dead', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_messages d
+                                       WHERE d.dead_at IS NOT NULL LIMIT 10000) d),
+        'rejects', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_rejects LIMIT 10000) r),
+        'conflicts', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_conflicts LIMIT 10000) c),
+        'instances', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'id', i.id, 'name', i.name, 'started_at', i.started_at,
+                          'heartbeat_at', i.heartbeat_at, 'handlers', i.handlers) ORDER BY i.name, i.id), '[]')
+                      FROM inbox.inbox_instances i WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL),
+        'handlers', (SELECT coalesce(jsonb_agg(to_jsonb(k) - 'subscriptions' ORDER BY k.name), '[]')
+                     FROM inbox.handlers k WHERE k.status <> 'lapsed'),
+        'partitions', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                           'topic', p.topic, 'kafka_partition', p.kafka_partition,
+                           'next_offset', p.next_offset, 'owner', p.owner, 'forced', p.forced,
+                           'ordering', p.ordering, 'waiting', p.waiting, 'parked', p.parked,
+                           'updated_at', p.updated_at) ORDER BY p.topic, p.kafka_partition), '[]')
+                       FROM state p))
+$$;

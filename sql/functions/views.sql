@@ -1,0 +1,46 @@
+-- The views. Nobody waits for a view that stays as it is: embed.py puts each statement behind a comparison, because
+-- CREATE OR REPLACE VIEW locks out its readers, and waits for them, also when nothing changes.
+--
+-- New columns come last, and none goes or changes its type: other views may depend on these.
+
+CREATE OR REPLACE VIEW inbox.messages AS
+SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.key,
+       m.headers, m.payload, m.payload_digest, m.received_at, m.available_at, m.claimed_by, m.claim_number,
+       m.delivery_count, m.retry_count, m.crash_count, m.replay_count, m.rescue_count, m.suspect, m.error, m.error_code,
+       m.result, m.processed_at, m.dead_at, m.attempts,
+       CASE WHEN m.processed_at IS NOT NULL THEN 'processed'
+            WHEN m.dead_at IS NOT NULL THEN 'dead'
+            WHEN m.available_at = 'infinity' THEN 'parked'
+            WHEN m.available_at IS NOT NULL AND m.retry_count > 0 THEN 'retrying'
+            WHEN m.available_at IS NOT NULL THEN 'waiting'
+            ELSE 'claimed' END AS status,
+       inbox.try_text(m.payload) AS payload_text,
+       inbox.try_json(m.payload) AS payload_json,
+       m.dead_topic_at,
+       m.handler
+FROM inbox.inbox_messages m;
+
+-- Dead messages that died of the same error.
+CREATE OR REPLACE VIEW inbox.dead_groups AS
+SELECT m.event_type, m.error_code, inbox.error_shape(m.error) AS error_shape, count(*) AS messages,
+       min(m.dead_at) AS first_dead_at, max(m.dead_at) AS last_dead_at, max(m.seq) AS latest_seq
+FROM inbox.inbox_messages m
+WHERE m.dead_at IS NOT NULL
+GROUP BY 1, 2, 3;
+
+-- One row a handler. Connected: the heartbeat of a sidecar that is not known to be gone names it. Away: its messages wait
+-- for it until known_until. Lapsed: its memory is over, and only this row is left.
+CREATE OR REPLACE VIEW inbox.handlers AS
+SELECT h.name,
+       CASE WHEN c.instances IS NOT NULL THEN 'connected'
+            WHEN h.last_seen_at > clock_timestamp() - h.memory THEN 'away'
+            ELSE 'lapsed' END AS status,
+       coalesce(c.instances, '{}') AS instances,
+       h.known_since, h.connected_at, h.last_seen_at,
+       CASE WHEN c.instances IS NULL THEN h.last_seen_at + h.memory END AS known_until,
+       h.subscriptions
+FROM inbox.inbox_handlers h
+CROSS JOIN LATERAL (
+    SELECT array_agg(i.name ORDER BY i.name) AS instances
+    FROM inbox.inbox_instances i
+    WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL AND i.handlers ? h.name) c;
