@@ -19,16 +19,23 @@
 struct arrival {
 	struct handover *handover;
 	int64_t after_claims;
-	bool doubtful; /* a claim was lost while it waited */
+	bool order_unknown; /* a claim was lost while it waited */
 	STAILQ_ENTRY(arrival) link;
 };
 
-/* Whatever of it still waits to be taken in goes back when it is (it is not assigned any more). */
+/*
+ * Kafka took the partition away. Messages that are not delivered go back to the table. Messages that are still
+ * in the arrival list go back when they are admitted, because the partition is no longer assigned.
+ *
+ * The partition may be assigned to this instance again before a waiting arrival, or a claim that is under way,
+ * is admitted. Its lanes are gone then, and with them the knowledge of which rows went back to the table. So both
+ * are marked: the arrivals directly, the claims by the count of revocations.
+ */
 static void on_revoked(struct dispatch *dispatch, size_t partition)
 {
 	admission_revoke(dispatch->options.admission, partition);
-	arrivals_doubt(dispatch); /* the partition may be back before they are taken in … */
-	dispatch->tenure++;       /* … and before a claim that is under way */
+	arrivals_mark_order_unknown(dispatch);
+	dispatch->revocations++;
 	claim_cursor_forget(&dispatch->claimer.cursor);
 	suspects_release(dispatch, partition);
 	entries_return_undelivered(dispatch, partition);
@@ -39,7 +46,7 @@ static void on_revoked(struct dispatch *dispatch, size_t partition)
 
 /* News of a rebalance count at once, before anything else of this round: a claim must not be taken in
  * before we know whose keys are held back. */
-static void take_news(struct dispatch *dispatch, const struct handover *handover)
+static void apply_rebalance(struct dispatch *dispatch, const struct handover *handover)
 {
 	for (size_t i = 0; i < handover->revoked_count; i++)
 		on_revoked(dispatch, handover->revoked[i]);
@@ -51,7 +58,7 @@ static void take_news(struct dispatch *dispatch, const struct handover *handover
 }
 
 /* What is parked in the table is noted first: a later row of its key must not go before it. */
-static void take_handover(
+static void admit_handover(
 	struct dispatch *dispatch, struct handover *handover, enum entry_origin origin)
 {
 	FAULT_POINT("before_admit");
@@ -86,7 +93,7 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 		return false;
 	arrival->handover = handover;
 	arrival->after_claims = dispatch->claimer.open.given;
-	arrival->doubtful = claimer_in_doubt(&dispatch->claimer);
+	arrival->order_unknown = claimer_in_doubt(&dispatch->claimer);
 	STAILQ_INSERT_TAIL(&dispatch->arrivals, arrival, link);
 	return true;
 }
@@ -100,8 +107,8 @@ static void admit_arrivals(struct dispatch *dispatch)
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&
 		!must_wait(dispatch, arrival)) {
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals, link);
-		take_handover(dispatch, arrival->handover,
-			arrival->doubtful ? ENTRY_DOUBTFUL : ENTRY_BORN);
+		admit_handover(dispatch, arrival->handover,
+			arrival->order_unknown ? ENTRY_BORN_ORDER_UNKNOWN : ENTRY_BORN);
 		free(arrival);
 	}
 }
@@ -112,19 +119,20 @@ void arrivals_take(struct dispatch *dispatch)
 
 	/* Bounded: ingest does not store more than the budget of claimed messages. */
 	while (queue_pop(dispatch->options.in, &item, 0) == 0) {
-		take_news(dispatch, item);
+		apply_rebalance(dispatch, item);
 		if (!queue_arrival(dispatch, item))
-			take_handover(dispatch, item, ENTRY_DOUBTFUL); /* no memory to wait */
+			admit_handover(
+				dispatch, item, ENTRY_BORN_ORDER_UNKNOWN); /* no memory to wait */
 	}
 	admit_arrivals(dispatch);
 }
 
-void arrivals_doubt(struct dispatch *dispatch)
+void arrivals_mark_order_unknown(struct dispatch *dispatch)
 {
 	struct arrival *arrival;
 
 	STAILQ_FOREACH (arrival, &dispatch->arrivals, link)
-		arrival->doubtful = true;
+		arrival->order_unknown = true;
 }
 
 void arrivals_drop(struct dispatch *dispatch)
@@ -136,8 +144,8 @@ void arrivals_drop(struct dispatch *dispatch)
 		handover_free(arrival->handover);
 		free(arrival);
 	}
-	job_free(dispatch->late);
-	dispatch->late = NULL;
+	job_free(dispatch->delayed_claim);
+	dispatch->delayed_claim = NULL;
 }
 
 /* ------------------------------------------------------------------ finished jobs */
@@ -152,7 +160,7 @@ static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 	metric_add(metrics_get(dispatch->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
-	dispatch->was_lost |= class == PG_ERROR_LOST;
+	dispatch->connection_was_lost |= class == PG_ERROR_LOST;
 	if (dispatch->faults++ == 0)
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
@@ -165,15 +173,15 @@ static void on_database_ok(struct dispatch *dispatch)
 {
 	if (dispatch->faults > 0)
 		log_info("dispatch_database_back", LOG_INT("failed_jobs", dispatch->faults));
-	if (dispatch->was_lost)
+	if (dispatch->connection_was_lost)
 		metric_add(
 			metrics_get(dispatch->options.metrics, METER_PG_RECONNECTS, NULL, NULL), 1);
 	dispatch->faults = 0;
-	dispatch->was_lost = false;
+	dispatch->connection_was_lost = false;
 }
 
 /* The claim may have stepped over rows that are committed and not in the queue yet. */
-static bool is_early(const struct dispatch *dispatch, const struct job *job)
+static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
 	bool claims = job->kind == JOB_DUE || job->kind == JOB_LANES;
 
@@ -184,8 +192,9 @@ static bool is_early(const struct dispatch *dispatch, const struct job *job)
 
 static void take_job(struct dispatch *dispatch, struct job *job)
 {
-	if (is_early(dispatch, job)) {
-		dispatch->late = job; /* one claim at a time where there is an order: no other */
+	if (must_wait_for_batch(dispatch, job)) {
+		dispatch->delayed_claim =
+			job; /* one claim at a time where there is an order: no other */
 		return;
 	}
 	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)
@@ -197,9 +206,9 @@ static void take_job(struct dispatch *dispatch, struct job *job)
 
 void arrivals_take_jobs(struct dispatch *dispatch)
 {
-	struct job *job = dispatch->late;
+	struct job *job = dispatch->delayed_claim;
 
-	dispatch->late = NULL;
+	dispatch->delayed_claim = NULL;
 	if (job != NULL)
 		take_job(dispatch, job);
 	while ((job = worker_pool_take(dispatch->pool)) != NULL) {

@@ -60,16 +60,16 @@ void claim_cursor_note(struct claim_cursor *cursor, size_t index, int64_t latest
 		cursor->items[index] = latest_ms;
 }
 
-void claim_cursor_finish_look(struct claim_cursor *cursor, const struct due_look *look)
+void claim_cursor_finish_scan(struct claim_cursor *cursor, const struct due_scan *scan)
 {
-	int64_t took_ms = look->took_ms < TOOK_MOST_MS ? look->took_ms : TOOK_MOST_MS;
+	int64_t took_ms = scan->took_ms < TOOK_MOST_MS ? scan->took_ms : TOOK_MOST_MS;
 	int64_t pause_ms = took_ms * FULL_PACE;
 
-	if (look->full) {
+	if (scan->full) {
 		cursor->full_at_ms =
-			look->now_ms + (pause_ms > FULL_EVERY_MS ? pause_ms : FULL_EVERY_MS);
-		cursor->soonest_ms = look->now_ms + took_ms * SOONEST_PACE;
-	} else if (!look->plenty && cursor->soonest_ms < cursor->full_at_ms) {
+			scan->now_ms + (pause_ms > FULL_EVERY_MS ? pause_ms : FULL_EVERY_MS);
+		cursor->soonest_ms = scan->now_ms + took_ms * SOONEST_PACE;
+	} else if (!scan->more_due && cursor->soonest_ms < cursor->full_at_ms) {
 		cursor->full_at_ms = cursor->soonest_ms;
 	}
 }

@@ -35,13 +35,13 @@ int64_t claim_cursor_get(const struct claim_cursor *cursor, size_t index);
  * at the first row. */
 void claim_cursor_note(struct claim_cursor *cursor, size_t index, int64_t latest_ms, bool full);
 
-struct due_look {
+struct due_scan {
 	bool full;
-	bool plenty; /* it brought as much as it may: more is there */
+	bool more_due; /* it brought as much as it may: more is there */
 	int64_t took_ms;
 	int64_t now_ms;
 };
 /* A look has ended, its rows are noted. */
-void claim_cursor_finish_look(struct claim_cursor *cursor, const struct due_look *look);
+void claim_cursor_finish_scan(struct claim_cursor *cursor, const struct due_scan *scan);
 
 #endif

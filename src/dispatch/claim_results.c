@@ -53,20 +53,20 @@ static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, 
 
 /* Something older of their keys may have gone to the table, unseen by the claim and forgotten here: a batch
  * nobody heard of was given back, or a partition has gone, its lanes with it, and may be ours again. */
-static bool is_doubtful(const struct dispatch *dispatch, const struct job *job)
+static bool is_order_unknown(const struct dispatch *dispatch, const struct job *job)
 {
-	return job->tenure != dispatch->tenure ||
+	return job->revocations != dispatch->revocations ||
 	       job->lost != atomic_load(&dispatch->options.commit_handover->lost);
 }
 
 static void admit_claimed(struct dispatch *dispatch, struct job *job)
 {
-	bool doubtful = is_doubtful(dispatch, job);
+	bool order_unknown = is_order_unknown(dispatch, job);
 	struct claimed *claimed = &job->claimed;
 	size_t bytes = 0;
 
 	if (claimed->count > 0)
-		dispatch->claimer.gauges_calm_until_ms = 0; /* fewer wait now */
+		dispatch->claimer.gauges_unchanged_until_ms = 0; /* fewer wait now */
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	admission_charge(dispatch->options.admission, bytes);
@@ -76,7 +76,8 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 
 		claimed->rows[i].message = NULL;
 		entry_admit(dispatch, message, index_of(dispatch, message),
-			doubtful ? ENTRY_CLAIMED_DOUBTFUL : ENTRY_CLAIMED, job->request.number);
+			order_unknown ? ENTRY_CLAIMED_ORDER_UNKNOWN : ENTRY_CLAIMED,
+			job->request.number);
 	}
 	if (job->reserved > claimed->count)
 		admission_release(dispatch->options.admission, job->reserved - claimed->count, 0);
@@ -98,30 +99,30 @@ static void note_drained(struct dispatch *dispatch, const struct job *job)
 static void note_starts(struct dispatch *dispatch, const struct job *job)
 {
 	struct claim_cursor *cursor = &dispatch->claimer.cursor;
-	const struct due_look look = {
+	const struct due_scan scan = {
 		.full = job->full,
-		.plenty = dispatch->claimer.plenty,
+		.more_due = dispatch->claimer.more_due,
 		.took_ms = job->took_us / 1000,
 		.now_ms = clock_now_ms(),
 	};
 
-	if (job->claimed.latest == NULL || job->tenure != dispatch->tenure)
+	if (job->claimed.latest == NULL || job->revocations != dispatch->revocations)
 		return;
 	for (size_t i = 0; i < job->count; i++) {
 		if (job->claimed.latest[i] >= 0)
 			claim_cursor_note(
 				cursor, job->indexes[i], job->claimed.latest[i], job->full);
 	}
-	claim_cursor_finish_look(cursor, &look);
+	claim_cursor_finish_scan(cursor, &scan);
 }
 
 static void due_finished(struct dispatch *dispatch, struct job *job)
 {
 	struct claimer *claimer = &dispatch->claimer;
 
-	claimer->plenty = job->claimed.cut || job->claimed.seen >= job->request.max_rows;
+	claimer->more_due = job->claimed.cut || job->claimed.seen >= job->request.max_rows;
 	note_starts(dispatch, job);
-	if (!claimer->plenty && job->full)
+	if (!claimer->more_due && job->full)
 		note_drained(dispatch, job);
 	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
 		admission_dirty(dispatch->options.admission, job->indexes[i]);
@@ -149,7 +150,7 @@ static bool was_claimed(const struct job *job, const struct claim_lane *lane)
 	return false;
 }
 
-static void ask_again(struct dispatch *dispatch, const struct job *job, size_t lane)
+static void claim_lane_again(struct dispatch *dispatch, const struct job *job, size_t lane)
 {
 	(void)lanes_parked(
 		&dispatch->lanes, job->indexes[lane], job->lanes[lane].key_hash, -1, NULL);
@@ -164,7 +165,7 @@ static void lanes_finished(struct dispatch *dispatch, struct job *job)
 		if (was_claimed(job, &job->lanes[i]))
 			continue;
 		if (again)
-			ask_again(dispatch, job, i);
+			claim_lane_again(dispatch, job, i);
 		else
 			lanes_block(&dispatch->lanes, job->indexes[i], job->lanes[i].key_hash);
 	}
@@ -202,13 +203,13 @@ static void rescue_finished(struct dispatch *dispatch, struct job *job)
 }
 
 /* Nothing came in, and as much waits as before: the next look can wait. */
-static void note_calm(struct claimer *claimer, const struct job *job, int64_t sum)
+static void note_unchanged(struct claimer *claimer, const struct job *job, int64_t sum)
 {
 	bool calm = sum == claimer->gauges_sum && job->placed == claimer->gauges_placed;
 
 	claimer->gauges_sum = sum;
 	claimer->gauges_placed = job->placed;
-	claimer->gauges_calm_until_ms = calm ? clock_now_ms() + GAUGES_CALM_MS : 0;
+	claimer->gauges_unchanged_until_ms = calm ? clock_now_ms() + GAUGES_UNCHANGED_MS : 0;
 }
 
 static void gauges_finished(struct dispatch *dispatch, struct job *job)
@@ -228,7 +229,7 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 	}
 	admission_set_waiting(
 		dispatch->options.admission, gauges->waiting + gauges->unrouted, job->placed);
-	note_calm(&dispatch->claimer, job, gauges->waiting + gauges->unrouted);
+	note_unchanged(&dispatch->claimer, job, gauges->waiting + gauges->unrouted);
 	if (pause > GAUGES_EVERY_MS)
 		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
 }
@@ -264,10 +265,10 @@ static void note_refused(struct dispatch *dispatch, const struct job *job)
 static void failed(struct dispatch *dispatch, struct job *job)
 {
 	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
-		ask_again(dispatch, job, i);
+		claim_lane_again(dispatch, job, i);
 	if (job->result == CLAIM_UNKNOWN) {
 		dispatch->claimer.rescue = true;
-		arrivals_doubt(dispatch);
+		arrivals_mark_order_unknown(dispatch);
 	} else if (job->kind == JOB_DUE || job->kind == JOB_LANES) {
 		open_claims_answered(&dispatch->claimer.open, job->request.number);
 	}
@@ -279,8 +280,8 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		dispatch->claimer.sweep_next++;
 	}
 	if (job->kind == JOB_DUE) {
-		claimer_look_soon(dispatch);
-		dispatch->claimer.plenty = false;
+		claimer_scan_soon(dispatch);
+		dispatch->claimer.more_due = false;
 	}
 	if (job->kind == JOB_HANDLERS)
 		handler_memory_failed(dispatch);

@@ -31,7 +31,7 @@ void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
 		dispatch->claimer.due_at_ms = at;
 }
 
-void claimer_look_soon(struct dispatch *dispatch)
+void claimer_scan_soon(struct dispatch *dispatch)
 {
 	claim_cursor_force_full(&dispatch->claimer.cursor);
 	dispatch->claimer.poll_at_ms = 0;
@@ -41,7 +41,7 @@ void claimer_look_soon(struct dispatch *dispatch)
 void claimer_sweep_soon(struct dispatch *dispatch)
 {
 	dispatch->claimer.sweep_at_ms = 0;
-	claimer_look_soon(dispatch);
+	claimer_scan_soon(dispatch);
 }
 
 static void add_refused(void *arg, int64_t seq)
@@ -51,7 +51,7 @@ static void add_refused(void *arg, int64_t seq)
 	(void)refused_seqs_add(&job->without, seq, NULL); /* no memory: it is found again */
 }
 
-static void leave_out(struct dispatch *dispatch, struct job *job, int64_t now_ms)
+static void exclude_refused(struct dispatch *dispatch, struct job *job, int64_t now_ms)
 {
 	struct refused_rows *refused = &dispatch->claimer.refused;
 
@@ -65,12 +65,12 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 {
 	struct claimer *claimer = &dispatch->claimer;
 
-	leave_out(dispatch, job, clock_now_ms());
+	exclude_refused(dispatch, job, clock_now_ms());
 	job->lost = atomic_load(&dispatch->options.commit_handover->lost);
-	job->tenure = dispatch->tenure;
+	job->revocations = dispatch->revocations;
 	claimer->claims_under_way++;
 	claimer->bytes_asked += job->request.max_bytes;
-	claimer->lanes_last = job->kind == JOB_LANES;
+	claimer->last_was_lanes = job->kind == JOB_LANES;
 	dispatch->lanes.claims_given = (uint64_t)job->request.number;
 	jobs_give(dispatch, job);
 }
@@ -95,9 +95,9 @@ static size_t bytes_left(const struct dispatch *dispatch)
 		       : 0;
 }
 
-static bool goes_with_others(const struct dispatch *dispatch)
+static bool may_run_beside_others(const struct dispatch *dispatch)
 {
-	return dispatch->lanes.ordering == ORDERING_NONE && dispatch->claimer.plenty;
+	return dispatch->lanes.ordering == ORDERING_NONE && dispatch->claimer.more_due;
 }
 
 /* What one claim may bring: where several go side by side, the same for each, if that is worth a claim. */
@@ -107,7 +107,7 @@ static size_t bytes_for_one(const struct dispatch *dispatch)
 	size_t workers = worker_pool_size(dispatch->pool);
 	size_t part = left;
 
-	if (goes_with_others(dispatch) && workers > dispatch->claimer.claims_under_way)
+	if (may_run_beside_others(dispatch) && workers > dispatch->claimer.claims_under_way)
 		part = left / (workers - dispatch->claimer.claims_under_way);
 	return part > BYTES_LEAST ? part : left < BYTES_LEAST ? left : BYTES_LEAST;
 }
@@ -122,7 +122,7 @@ static bool reserve(struct dispatch *dispatch, struct job *job)
 }
 
 /* From now on the claim counts as one that may hold rows. False: no memory. */
-static bool number(struct dispatch *dispatch, struct job *job)
+static bool assign_number(struct dispatch *dispatch, struct job *job)
 {
 	job->request.number = open_claims_give(&dispatch->claimer.open);
 	return job->request.number != 0;
@@ -150,10 +150,10 @@ static bool may_claim(const struct dispatch *dispatch)
 {
 	const struct claimer *claimer = &dispatch->claimer;
 
-	if (claimer->rescue || !dispatch->handler_memory.read ||
+	if (claimer->rescue || !dispatch->handler_memory.loaded ||
 		!routing_has_connected(dispatch->routing) || !has_budget(dispatch))
 		return false;
-	return claimer->claims_under_way == 0 || goes_with_others(dispatch);
+	return claimer->claims_under_way == 0 || may_run_beside_others(dispatch);
 }
 
 static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
@@ -195,7 +195,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 		return;
 	job = jobs_new(dispatch, JOB_DUE);
 	if (job == NULL || !reserve(dispatch, job) || !jobs_add_own(dispatch, job, false) ||
-		!set_starts(dispatch, job, now_ms) || !number(dispatch, job)) {
+		!set_starts(dispatch, job, now_ms) || !assign_number(dispatch, job)) {
 		jobs_drop(dispatch, job);
 		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;
@@ -205,7 +205,7 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
 	dispatch->claimer.due_at_ms = INT64_MAX;
 	give_claim(dispatch, job);
-	if (goes_with_others(dispatch)) {
+	if (may_run_beside_others(dispatch)) {
 		dispatch->claimer.poll_at_ms = 0; /* who is idle takes the next ones */
 		dispatch_schedule(dispatch);
 	}
@@ -218,7 +218,7 @@ static void claim_lanes(struct dispatch *dispatch)
 	struct job *job;
 	size_t count;
 
-	if (dispatch->lanes.spill_count == 0 || !may_claim(dispatch))
+	if (dispatch->lanes.claimable_count == 0 || !may_claim(dispatch))
 		return;
 	job = jobs_new(dispatch, JOB_LANES);
 	if (job == NULL || !reserve(dispatch, job)) {
@@ -226,12 +226,12 @@ static void claim_lanes(struct dispatch *dispatch)
 		return;
 	}
 	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !number(dispatch, job)) {
+	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !assign_number(dispatch, job)) {
 		jobs_drop(dispatch, job);
 		return;
 	}
 	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
-	count = lanes_take_spilled(&dispatch->lanes, keys, count);
+	count = lanes_take_claimable(&dispatch->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
 		struct admission_partition partition =
 			admission_look(dispatch->options.admission, keys[i].partition);
@@ -252,24 +252,24 @@ bool claimer_in_doubt(const struct claimer *claimer)
 /* Lanes and due rows take turns: neither may starve the other when there is room for one claim only. */
 static void claim(struct dispatch *dispatch, int64_t now_ms)
 {
-	bool lanes_last = dispatch->claimer.lanes_last;
+	bool last_was_lanes = dispatch->claimer.last_was_lanes;
 
-	if (lanes_last && jobs_may_give(dispatch))
+	if (last_was_lanes && jobs_may_give(dispatch))
 		claim_due(dispatch, now_ms);
 	if (jobs_may_give(dispatch))
 		claim_lanes(dispatch);
-	if (!lanes_last && jobs_may_give(dispatch))
+	if (!last_was_lanes && jobs_may_give(dispatch))
 		claim_due(dispatch, now_ms);
 }
 
 void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool stopping = dispatch_is_stopping(dispatch);
-	bool claimed_last = dispatch->claimer.claimed_last;
+	bool last_was_claim = dispatch->claimer.last_was_claim;
 
 	if (now_ms < dispatch->hold_until_ms)
 		return; /* whose turn it is stays */
-	dispatch->claimer.waits = !stopping && !jobs_may_give(dispatch);
+	dispatch->claimer.needs_worker = !stopping && !jobs_may_give(dispatch);
 	/* Also when stopping: what arrived waits for it, to be given back. */
 	if (jobs_may_give(dispatch))
 		maintenance_rescue(dispatch);
@@ -279,10 +279,10 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 		handler_memory_run(dispatch, now_ms);
 	if (jobs_may_give(dispatch))
 		maintenance_key_holds(dispatch, now_ms);
-	if (claimed_last)
+	if (last_was_claim)
 		maintenance_run(dispatch, now_ms);
 	claim(dispatch, now_ms);
-	if (!claimed_last)
+	if (!last_was_claim)
 		maintenance_run(dispatch, now_ms);
 	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

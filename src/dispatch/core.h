@@ -48,13 +48,13 @@
 #include "model/routing.h"
 
 TAILQ_HEAD(session_list, session);
-#define SESSIONS_MAX     1024  /* connections */
-#define DESCRIPTORS_KEPT 128   /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
-#define TICK_MS          20    /* deadlines, polls and retries are looked at this often */
-#define GAUGES_EVERY_MS  2000  /* the table is counted */
-#define GAUGES_CALM_MS   10000 /* the same, when nothing has changed */
-#define SELDOM_EVERY_MS  10000 /* the dead are counted, and the server's sessions looked at */
-#define OUTPUT_MAX_BYTES ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
+#define SESSIONS_MAX         1024  /* connections */
+#define DESCRIPTORS_KEPT     128   /* for PostgreSQL, Kafka, HTTP and files, whatever connects */
+#define TICK_MS              20    /* deadlines, polls and retries are looked at this often */
+#define GAUGES_EVERY_MS      2000  /* the table is counted */
+#define GAUGES_UNCHANGED_MS  10000 /* the same, when nothing has changed */
+#define SLOW_GAUGES_EVERY_MS 10000 /* the dead are counted, and the server's sessions looked at */
+#define OUTPUT_MAX_BYTES     ((size_t)1024 * 1024) /* unread by one connection: no more is sent to it */
 #define INPUT_MAX_BYTES                                                                            \
 	((size_t)64 * 1024 * 1024) /* unfinished lines of all connections together */
 
@@ -67,13 +67,13 @@ struct handler {
 	size_t suspect_count;
 	struct session_list sessions;
 	size_t session_count;
-	size_t held; /* entries routed to it, in whatever state */
-	size_t held_bytes;
+	size_t entry_count; /* entries routed to it, in whatever state */
+	size_t entry_bytes;
 	size_t in_flight; /* delivered and unsettled */
 	bool routed;      /* its subscriptions are in the routing */
 	bool full;        /* holds its share of memory: routing is closed for it */
 	int64_t gone_ms;  /* since when it has no connection */
-	struct known_as known;
+	struct known_state known;
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
 	struct metric *connected_gauge;
@@ -104,7 +104,7 @@ struct session {
 	size_t batch_max;
 	int64_t batch_wait_ms;
 	int64_t batch_since_ms; /* a partial batch waits since; 0 = none */
-	struct entry *alone;    /* the suspect it is reserved for or busy with */
+	struct entry *suspect;  /* the suspect it is reserved for or busy with */
 	int64_t silent_ms;   /* when a delivery timed out, if it has sent no line since; 0 = not */
 	int64_t extended_us; /* when it last asked for more time */
 	bool draining;
@@ -112,7 +112,7 @@ struct session {
 	int broken_lines;
 	int64_t connected_ms;
 	size_t scanned;     /* bytes of the input known to hold no LF */
-	size_t unread;      /* bytes of input counted in dispatch->unread */
+	size_t input_bytes; /* bytes of input counted in dispatch->input_bytes */
 	size_t replied;     /* bytes of replies it may not have read yet */
 	bool closing;       /* its last line is written, what it sends is thrown away */
 	int64_t closing_ms; /* since */
@@ -136,10 +136,10 @@ struct claimer {
 	int64_t due_at_ms;  /* earliest retry known; INT64_MAX = none */
 	int64_t sweep_at_ms;
 	int64_t gauges_at_ms;
-	int64_t gauges_calm_until_ms; /* unless ingest has placed something */
-	int64_t gauges_placed;        /* by then */
-	int64_t gauges_sum;           /* counted last */
-	int64_t seldom_at_ms;
+	int64_t gauges_unchanged_until_ms; /* unless ingest has placed something */
+	int64_t gauges_placed;             /* by then */
+	int64_t gauges_sum;                /* counted last */
+	int64_t slow_gauges_at_ms;
 	size_t sweep_next; /* partition to look at */
 	uint64_t sweep_after;
 	bool sweep_again;        /* a partition had more to release than one look may */
@@ -153,10 +153,10 @@ struct claimer {
 	struct open_claims open;     /* those that may still hold rows; counts those given */
 	unsigned halvings;           /* of claim_batch, as long as claims take too long */
 	unsigned in_time;            /* claims that brought something since the last change */
-	bool lanes_last;             /* the last claim was one of lanes: due rows have their turn */
-	bool claimed_last; /* the last job was a claim: sweeps and gauges have their turn */
-	bool plenty;       /* the last claim of due rows left some behind */
-	bool waits;        /* it found no worker to ask */
+	bool last_was_lanes;         /* the last claim was one of lanes: due rows have their turn */
+	bool last_was_claim; /* the last job was a claim: sweeps and gauges have their turn */
+	bool more_due;       /* the last claim of due rows left some behind */
+	bool needs_worker;   /* it found no worker to ask */
 	bool under_way[JOB_KINDS];
 };
 
@@ -166,7 +166,7 @@ struct key_holds {
 	size_t count;
 	size_t room;
 	size_t next; /* where the next look starts */
-	int64_t look_at_ms;
+	int64_t check_at_ms;
 };
 
 enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
@@ -193,16 +193,16 @@ struct dispatch {
 
 	struct entry *entries;  /* by seq */
 	struct entry_list born; /* in seq order */
-	size_t held;
+	size_t entry_count;
 	int64_t max_seq;
 	int64_t refused_seq;  /* lowest that no memory was found for; INT64_MAX = none */
 	struct bounds bounds; /* under heartbeat_lock */
 	struct lanes lanes;
 	struct key_holds key_holds;
 	STAILQ_HEAD(, arrival) arrivals;
-	uint64_t tenure;    /* how often a partition has gone */
-	struct job *late;   /* a claim that waits for a batch on its way; NULL: none does */
-	bool suspects_wait; /* for a lease: a connection is empty, and its suspect was not served */
+	uint64_t revocations;      /* how often a partition has gone */
+	struct job *delayed_claim; /* a claim that waits for a batch on its way; NULL: none does */
+	bool suspects_need_lease; /* for a lease: a connection is empty, and its suspect was not served */
 
 	struct routing *routing;
 	struct handler *handlers;
@@ -214,9 +214,9 @@ struct dispatch {
 	size_t session_count;
 	size_t sessions_most;
 	uint64_t next_session;
-	size_t unread;
+	size_t input_bytes;
 	size_t in_flight;
-	int64_t retries_total; /* entries whose verdict waits alone */
+	int64_t set_aside_total; /* entries whose verdict waits alone */
 	struct call *calls;
 	uint64_t next_call;
 	struct protocol_parser *parser;
@@ -229,9 +229,9 @@ struct dispatch {
 	struct worker_pool *pool;
 	struct replay_listener *replay_listener;
 	struct wake *wake;
-	int faults;            /* in a row, of the database */
-	bool was_lost;         /* one of them ended a connection */
-	int64_t hold_until_ms; /* no jobs before: the database failed */
+	int faults;               /* in a row, of the database */
+	bool connection_was_lost; /* one of them ended a connection */
+	int64_t hold_until_ms;    /* no jobs before: the database failed */
 
 	struct metric *unknown_answers;
 	struct metric *protocol_errors;
@@ -241,7 +241,7 @@ struct dispatch {
 	struct metric *settle_seconds;
 	struct metric *claim_seconds;
 	struct metric *end_to_end;
-	struct metric *retries_gauge;
+	struct metric *set_aside_gauge;
 };
 
 /* dispatch.c */
@@ -257,9 +257,9 @@ bool dispatch_is_stopping(const struct dispatch *dispatch);
 /* entries.c */
 enum entry_origin {
 	ENTRY_BORN, /* by INSERT: counts for the bounds */
-	ENTRY_DOUBTFUL, /* born, but something older of its key may be claimed unheard: parked if ordered */
-	ENTRY_CLAIMED,          /* from the table */
-	ENTRY_CLAIMED_DOUBTFUL, /* from the table, but something older of its key may be on its way back */
+	ENTRY_BORN_ORDER_UNKNOWN, /* born, but something older of its key may be claimed unheard: parked if ordered */
+	ENTRY_CLAIMED,               /* from the table */
+	ENTRY_CLAIMED_ORDER_UNKNOWN, /* from the table, but something older of its key may be on its way back */
 };
 /* A claimed message arrives; takes it. `number`: of the claim that brought it, 0 when it was born. */
 void entry_admit(struct dispatch *dispatch, struct message *message, size_t partition,
@@ -271,7 +271,7 @@ void entry_ready(struct dispatch *dispatch, struct entry *entry);
 /* Parks, gives back. From any state but SETTLING. */
 void entry_park(struct dispatch *dispatch, struct entry *entry);
 /* Parks one that is ready or queued; from now on it counts for nobody's share. */
-void entry_shed(struct dispatch *dispatch, struct entry *entry);
+void entry_evict(struct dispatch *dispatch, struct entry *entry);
 void entry_return(struct dispatch *dispatch, struct entry *entry);
 /* The entry has its verdict: to the settler; what is queued behind one that goes outside is parked. */
 void entry_settle(struct dispatch *dispatch, struct entry *entry);
@@ -316,7 +316,7 @@ bool handlers_has_others(const struct dispatch *dispatch, const struct handler *
 size_t handlers_share(int64_t most);
 /* A message more or less is routed to it. How much of memory it holds decides whether ingest may claim
  * for it. */
-void handlers_hold(struct dispatch *dispatch, struct handler *handler,
+void handlers_count_entry(struct dispatch *dispatch, struct handler *handler,
 	const struct message *message, bool more);
 /* The handler of that name, made when there is none. NULL: no memory. */
 struct handler *handlers_get(struct dispatch *dispatch, const char *name);
@@ -412,7 +412,7 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms);
 /* A row will be due in delay_ms. */
 void claimer_expect(struct dispatch *dispatch, int64_t delay_ms);
 /* Due rows are looked for now, from the first one. */
-void claimer_look_soon(struct dispatch *dispatch);
+void claimer_scan_soon(struct dispatch *dispatch);
 /* Subscriptions changed or partitions came: look for parked rows soon. */
 void claimer_sweep_soon(struct dispatch *dispatch);
 
@@ -426,7 +426,7 @@ void arrivals_take(struct dispatch *dispatch);
 /* Finished jobs, all of them; a claim that may have stepped over a batch on its way waits for that. */
 void arrivals_take_jobs(struct dispatch *dispatch);
 /* A claim was lost: what waits for it may be behind rows that nobody holds. */
-void arrivals_doubt(struct dispatch *dispatch);
+void arrivals_mark_order_unknown(struct dispatch *dispatch);
 /* Frees the batches and the claim that still wait. */
 void arrivals_drop(struct dispatch *dispatch);
 

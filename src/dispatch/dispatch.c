@@ -69,8 +69,8 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	wake_clear(dispatch->wake);
 	if (replay_listener_heard(dispatch->replay_listener)) {
-		claimer_look_soon(dispatch);
-		handler_memory_ask_soon(dispatch);
+		claimer_scan_soon(dispatch);
+		handler_memory_exchange_soon(dispatch);
 	}
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
@@ -141,7 +141,7 @@ static void flush_sessions(struct dispatch *dispatch)
 	(void)event_base_dispatch(dispatch->base);
 }
 
-static void *run(void *arg)
+static void *dispatch_main(void *arg)
 {
 	struct dispatch *dispatch = arg;
 
@@ -169,9 +169,9 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->settle_seconds = series(dispatch, METER_SETTLE);
 	dispatch->claim_seconds = series(dispatch, METER_CLAIM);
 	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
-	dispatch->retries_gauge =
+	dispatch->set_aside_gauge =
 		metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "settle", NULL);
-	metric_set(dispatch->retries_gauge, 0); /* what the life before had is not this one's */
+	metric_set(dispatch->set_aside_gauge, 0); /* what the life before had is not this one's */
 	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL), 0);
 }
 
@@ -303,7 +303,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 
 int dispatch_start(struct dispatch *dispatch, struct err *err)
 {
-	if (pthread_create(&dispatch->thread, NULL, run, dispatch) != 0)
+	if (pthread_create(&dispatch->thread, NULL, dispatch_main, dispatch) != 0)
 		return err_set(err, FAULT_INTERNAL, "cannot start the dispatch thread");
 	dispatch->started = true;
 	return 0;

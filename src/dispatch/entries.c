@@ -46,20 +46,20 @@ static struct handler *route(struct dispatch *dispatch, const struct message *me
 }
 
 /* Whose share of memory the entry counts for; NULL: nobody's any more. */
-static void count_for(struct dispatch *dispatch, struct entry *entry, struct handler *handler)
+static void charge_to(struct dispatch *dispatch, struct entry *entry, struct handler *handler)
 {
 	if (handler == entry->handler)
 		return;
 	if (entry->handler != NULL)
-		handlers_hold(dispatch, entry->handler, entry->message, false);
+		handlers_count_entry(dispatch, entry->handler, entry->message, false);
 	entry->handler = handler;
 	if (handler != NULL)
-		handlers_hold(dispatch, handler, entry->message, true);
+		handlers_count_entry(dispatch, handler, entry->message, true);
 }
 
 static void assign_handler(struct dispatch *dispatch, struct entry *entry)
 {
-	count_for(dispatch, entry, route(dispatch, entry->message));
+	charge_to(dispatch, entry, route(dispatch, entry->message));
 }
 
 /* Seqs follow one another, and so do answers: their buckets are neighbours. */
@@ -112,7 +112,7 @@ static struct entry *entry_new(
 	}
 	if (born)
 		TAILQ_INSERT_TAIL(&dispatch->born, entry, born_link);
-	dispatch->held++;
+	dispatch->entry_count++;
 	if (born && message->seq > dispatch->max_seq)
 		dispatch->max_seq = message->seq;
 	return entry;
@@ -124,8 +124,8 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	if (entry->born)
 		TAILQ_REMOVE(&dispatch->born, entry, born_link);
 	open_claims_release(&dispatch->claimer.open, entry->claim);
-	dispatch->held--;
-	count_for(dispatch, entry, NULL);
+	dispatch->entry_count--;
+	charge_to(dispatch, entry, NULL);
 	admission_release(dispatch->options.admission, 1, entry->message->bytes);
 	retry_policy_clear(entry);
 	message_free(entry->message);
@@ -134,7 +134,7 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 
 /* A claim takes what waits and may step over a row that was born claimed: when that comes in now, the later
  * one, if it is not delivered yet, waits behind it. */
-static bool recall_next(struct entry *entry)
+static bool recall_next_of_lane(struct entry *entry)
 {
 	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
 
@@ -156,8 +156,9 @@ void entry_admit(struct dispatch *dispatch, struct message *message, size_t part
 {
 	struct admission_partition where = admission_look(dispatch->options.admission, partition);
 	enum lane_arrival arrival = ADMIT_PARK;
-	bool born = origin == ENTRY_BORN || origin == ENTRY_DOUBTFUL;
-	bool doubtful = origin == ENTRY_DOUBTFUL || origin == ENTRY_CLAIMED_DOUBTFUL;
+	bool born = origin == ENTRY_BORN || origin == ENTRY_BORN_ORDER_UNKNOWN;
+	bool order_unknown =
+		origin == ENTRY_BORN_ORDER_UNKNOWN || origin == ENTRY_CLAIMED_ORDER_UNKNOWN;
 	struct entry *entry = entry_new(dispatch, message, partition, born);
 
 	if (entry == NULL) {
@@ -167,14 +168,14 @@ void entry_admit(struct dispatch *dispatch, struct message *message, size_t part
 	entry->claim = number == 0 ? NULL : open_claims_hold(&dispatch->claimer.open, number);
 	assign_handler(dispatch, entry);
 	if (lanes_admit(&dispatch->lanes, entry, &arrival, NULL) != 0 ||
-		(doubtful && entry->lane != NULL))
+		(order_unknown && entry->lane != NULL))
 		arrival = ADMIT_PARK;
 	/* In its lane, too, what goes back: the partition may be ours again before the row is back. */
 	if (dispatch_is_stopping(dispatch) || !where.assigned)
 		entry_return(dispatch, entry);
 	else if (arrival == ADMIT_PARK)
 		entry_park(dispatch, entry);
-	else if (arrival == ADMIT_HEAD || recall_next(entry))
+	else if (arrival == ADMIT_HEAD || recall_next_of_lane(entry))
 		entry_ready(dispatch, entry);
 }
 
@@ -211,11 +212,11 @@ void entry_park(struct dispatch *dispatch, struct entry *entry)
 	entry_settle(dispatch, entry);
 }
 
-void entry_shed(struct dispatch *dispatch, struct entry *entry)
+void entry_evict(struct dispatch *dispatch, struct entry *entry)
 {
 	detach(dispatch, entry);
 	entry->state = ENTRY_QUEUED;
-	count_for(dispatch, entry, NULL);
+	charge_to(dispatch, entry, NULL);
 	entry_park(dispatch, entry);
 }
 
@@ -280,7 +281,8 @@ static void count_end(
 	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
 		metric_observe(dispatch->end_to_end, (double)(pg_now - born_ms) / 1000.0);
 	if (entry->verdict.outcome == SETTLE_DEAD)
-		dispatch->claimer.seldom_at_ms = 0; /* the dead are counted with the next look */
+		dispatch->claimer.slow_gauges_at_ms =
+			0; /* the dead are counted with the next look */
 }
 
 static void end_flight(struct dispatch *dispatch, struct entry *entry)

@@ -71,9 +71,9 @@ struct entry {
 	bool cut;                 /* the bound, not its deadline, ends it */
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: not before */
-	int refusals; /* tries of its verdict in a row that failed, maybe because of its row */
-	bool retries; /* its verdict waits alone: see settle_retries.c */
-	int aside_tries;
+	int refusals;   /* tries of its verdict in a row that failed, maybe because of its row */
+	bool set_aside; /* its verdict waits alone: see settle_retries.c */
+	int set_aside_tries;
 	enum entry_end end;
 	struct settle_row verdict;
 	char *error; /* owned texts of the verdict */

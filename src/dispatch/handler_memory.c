@@ -26,12 +26,12 @@ static int64_t memory_ms(const struct dispatch *dispatch)
 
 void handler_memory_init(struct dispatch *dispatch)
 {
-	dispatch->handler_memory.read = memory_ms(dispatch) == 0;
+	dispatch->handler_memory.loaded = memory_ms(dispatch) == 0;
 }
 
-void handler_memory_ask_soon(struct dispatch *dispatch)
+void handler_memory_exchange_soon(struct dispatch *dispatch)
 {
-	dispatch->handler_memory.soon = true;
+	dispatch->handler_memory.exchange_soon = true;
 	dispatch_schedule(dispatch);
 }
 
@@ -93,18 +93,18 @@ void handler_memory_joined(
 	free(handler->known.subscriptions);
 	handler->known.subscriptions = json_of(hello);
 	handler->known.hello_ms = clock_now_ms();
-	handler->known.fresh = true;
-	handler->known.left = false;
+	handler->known.hello_unsaved = true;
+	handler->known.leave_unsaved = false;
 	handler->known.away = false;
 	handler->known.changed = ++dispatch->handler_memory.changes;
-	handler_memory_ask_soon(dispatch);
+	handler_memory_exchange_soon(dispatch);
 }
 
 void handler_memory_left(struct dispatch *dispatch, struct handler *handler)
 {
-	handler->known.left = true;
+	handler->known.leave_unsaved = true;
 	handler->known.changed = ++dispatch->handler_memory.changes;
-	handler_memory_ask_soon(dispatch);
+	handler_memory_exchange_soon(dispatch);
 }
 
 /* False: no memory. */
@@ -122,13 +122,13 @@ static bool add_own(struct job *job, const struct handler *handler, int64_t now_
 		.gone_ms = handler->session_count > 0 ? 0
 			   : gone_ms > 0              ? gone_ms
 						      : 1,
-		.fresh = handler->known.fresh,
+		.fresh = handler->known.hello_unsaved,
 	};
 	job->count++;
 	return own->name != NULL && own->subscriptions != NULL;
 }
 
-static struct job *question(struct dispatch *dispatch, int64_t now_ms)
+static struct job *exchange_job(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct job *job = job_new(JOB_HANDLERS);
 	const struct handler *handler;
@@ -139,7 +139,8 @@ static struct job *question(struct dispatch *dispatch, int64_t now_ms)
 		good = job->own != NULL;
 	}
 	for (handler = dispatch->handlers; good && handler != NULL; handler = handler->hh.next) {
-		if (handler->session_count > 0 || handler->known.fresh || handler->known.left)
+		if (handler->session_count > 0 || handler->known.hello_unsaved ||
+			handler->known.leave_unsaved)
 			good = add_own(job, handler, now_ms);
 	}
 	if (!good) {
@@ -156,16 +157,16 @@ static struct job *question(struct dispatch *dispatch, int64_t now_ms)
 void handler_memory_run(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct handler_memory *memory = &dispatch->handler_memory;
-	bool due =
-		now_ms >= memory->next_ms || (memory->soon && now_ms >= memory->last_ms + PAUSE_MS);
+	bool due = now_ms >= memory->next_ms ||
+		   (memory->exchange_soon && now_ms >= memory->last_ms + PAUSE_MS);
 	struct job *job;
 
 	if (!due || dispatch->claimer.under_way[JOB_HANDLERS])
 		return;
-	job = question(dispatch, now_ms);
+	job = exchange_job(dispatch, now_ms);
 	if (job == NULL)
 		return; /* no memory now; the next round tries again */
-	memory->soon = false;
+	memory->exchange_soon = false;
 	memory->last_ms = now_ms;
 	memory->next_ms = now_ms + dispatch->options.config->worker.lease / A_THIRD;
 	jobs_give(dispatch, job);
@@ -187,32 +188,32 @@ static void remember(
 	struct err err = ERR_INIT;
 
 	if (routing_remember(dispatch->routing, remembered, &err) != 0) {
-		if (!handler->known.away && !handler->known.refused)
+		if (!handler->known.away && !handler->known.refusal_logged)
 			log_warn("handler_not_remembered", LOG_STR("handler", handler->name),
 				LOG_STR("why", err.text),
 				LOG_STR("next", "its messages do not wait for it here"));
-		handler->known.refused = true;
+		handler->known.refusal_logged = true;
 		return;
 	}
-	handler->known.refused = false;
+	handler->known.refusal_logged = false;
 	if (!handler->known.away)
 		handler_memory_report_away(dispatch, handler);
 	handler->known.away = true;
 }
 
-static void lapse(struct dispatch *dispatch, struct handler *handler)
+static void forget(struct dispatch *dispatch, struct handler *handler)
 {
 	if (!handler->known.away || routing_remove(dispatch->routing, handler->name) != 0)
 		return;
 	handler->known.away = false;
 	log_warn("handler_forgotten", LOG_STR("handler", handler->name),
-		LOG_STR("why", handler->known.listed ? "inbox.handler_memory has passed"
-						     : "somebody forgot it"),
+		LOG_STR("why", handler->known.in_table ? "inbox.handler_memory has passed"
+						       : "somebody forgot it"),
 		LOG_STR("next", "its messages go to the next specific handler, if there is one"));
 }
 
 /* Of a handler that is connected, or was a moment ago, and of one that changed since, this sidecar knows more. */
-static bool knows_more(const struct handler *handler, const struct job *job)
+static bool is_local_newer(const struct handler *handler, const struct job *job)
 {
 	return handler->session_count > 0 || handler->routed ||
 	       handler->known.changed > job->changes;
@@ -225,28 +226,28 @@ static void take_known(
 
 	if (handler == NULL)
 		return; /* no memory: with the next answer */
-	handler->known.listed = true;
-	if (knows_more(handler, job))
+	handler->known.in_table = true;
+	if (is_local_newer(handler, job))
 		return;
 	if (known->known)
 		remember(dispatch, handler, &known->remembered);
 	else
-		lapse(dispatch, handler);
+		forget(dispatch, handler);
 }
 
 static void note_recorded(struct handler *handler, const struct job *job)
 {
-	handler->known.listed = false;
+	handler->known.in_table = false;
 	if (handler->known.changed > job->changes)
 		return;
-	handler->known.fresh = false;
-	handler->known.left = false;
+	handler->known.hello_unsaved = false;
+	handler->known.leave_unsaved = false;
 }
 
 void handler_memory_answered(struct dispatch *dispatch, struct job *job)
 {
 	CLEANUP(routing_freep) struct routing *before = NULL;
-	bool first = !dispatch->handler_memory.read;
+	bool first = !dispatch->handler_memory.loaded;
 	struct handler *handler;
 
 	(void)routing_copy(&before, dispatch->routing, NULL);
@@ -255,10 +256,10 @@ void handler_memory_answered(struct dispatch *dispatch, struct job *job)
 	for (size_t i = 0; i < job->known.count; i++)
 		take_known(dispatch, job, &job->known.items[i]);
 	for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next) {
-		if (!handler->known.listed && !knows_more(handler, job))
-			lapse(dispatch, handler);
+		if (!handler->known.in_table && !is_local_newer(handler, job))
+			forget(dispatch, handler);
 	}
-	dispatch->handler_memory.read = true;
+	dispatch->handler_memory.loaded = true;
 	if (first || before == NULL || !routing_shares(before, dispatch->routing))
 		handlers_publish(dispatch);
 }

@@ -11,28 +11,28 @@ struct hello;
 struct job;
 
 /* What is known of one handler. */
-struct known_as {
-	bool away;        /* not connected here, but known: its subscriptions are in the routing */
-	bool listed;      /* it has a row in the table */
-	bool fresh;       /* its newest hello is not recorded there yet */
-	bool left;        /* nor is the end of its last connection */
-	bool refused;     /* there was no room for its subscriptions, and the log has it */
-	uint64_t changed; /* memory.changes when it connected or left last */
+struct known_state {
+	bool away;     /* not connected here, but known: its subscriptions are in the routing */
+	bool in_table; /* it has a row in the table */
+	bool hello_unsaved;  /* its newest hello is not recorded there yet */
+	bool leave_unsaved;  /* nor is the end of its last connection */
+	bool refusal_logged; /* there was no room for its subscriptions, and the log has it */
+	uint64_t changed;    /* memory.changes when it connected or left last */
 	int64_t hello_ms;
 	char *subscriptions; /* JSON of the newest hello; NULL: none, or no memory */
 };
 
 struct handler_memory {
-	bool read;        /* who is known has been read, so that messages can be placed */
-	bool soon;        /* something changed that the table should have */
-	int64_t last_ms;  /* of the last question */
-	int64_t next_ms;  /* of the next one, if nothing changes */
-	uint64_t changes; /* of handlers, so far */
+	bool loaded;        /* who is known has been read, so that messages can be placed */
+	bool exchange_soon; /* something changed that the table should have */
+	int64_t last_ms;    /* of the last question */
+	int64_t next_ms;    /* of the next one, if nothing changes */
+	uint64_t changes;   /* of handlers, so far */
 };
 
 void handler_memory_init(struct dispatch *dispatch);
 /* Somebody was forgotten, or something changed here: ask again soon. */
-void handler_memory_ask_soon(struct dispatch *dispatch);
+void handler_memory_exchange_soon(struct dispatch *dispatch);
 /* A handler said hello; its last connection ended. */
 void handler_memory_joined(
 	struct dispatch *dispatch, struct handler *handler, const struct hello *hello);

@@ -106,7 +106,7 @@ void handlers_publish(struct dispatch *dispatch)
 	struct routing *snapshot = NULL;
 
 	write_names(dispatch);
-	if (!dispatch->handler_memory.read)
+	if (!dispatch->handler_memory.loaded)
 		return; /* until then nobody wants anything: what comes is parked */
 	if (routing_copy(&snapshot, dispatch->routing, NULL) != 0) {
 		log_error("routing_not_published", LOG_STR("why", "out of memory"),
@@ -134,18 +134,18 @@ size_t handlers_share(int64_t most)
 }
 
 /* Above its share, or not yet worked off to half of it again. */
-static bool is_heavy(const struct handler *handler, size_t held, int64_t most)
+static bool is_over_share(const struct handler *handler, size_t held, int64_t most)
 {
 	return handler->full ? held > handlers_share(most) / 2 : held >= handlers_share(most);
 }
 
 /* One slow handler may fill nine tenths of memory, by count or by bytes, not all of it: beyond that its
  * messages are parked in the table until it has worked off half. */
-static void weigh(struct dispatch *dispatch, struct handler *handler)
+static void update_share(struct dispatch *dispatch, struct handler *handler)
 {
 	const struct config *config = dispatch->options.config;
-	bool full = is_heavy(handler, handler->held, config->inbox.max_claimed) ||
-		    is_heavy(handler, handler->held_bytes, config->inbox.max_claimed_bytes);
+	bool full = is_over_share(handler, handler->entry_count, config->inbox.max_claimed) ||
+		    is_over_share(handler, handler->entry_bytes, config->inbox.max_claimed_bytes);
 
 	if (full && !handler->full && !handlers_has_others(dispatch, handler))
 		return;
@@ -155,29 +155,29 @@ static void weigh(struct dispatch *dispatch, struct handler *handler)
 	handlers_publish(dispatch);
 }
 
-void handlers_hold(struct dispatch *dispatch, struct handler *handler,
+void handlers_count_entry(struct dispatch *dispatch, struct handler *handler,
 	const struct message *message, bool more)
 {
 	if (more) {
-		handler->held++;
-		handler->held_bytes += message->bytes;
+		handler->entry_count++;
+		handler->entry_bytes += message->bytes;
 	} else {
-		handler->held--;
-		handler->held_bytes -= message->bytes;
+		handler->entry_count--;
+		handler->entry_bytes -= message->bytes;
 	}
-	weigh(dispatch, handler);
+	update_share(dispatch, handler);
 }
 
 static bool exceeds_share(const struct dispatch *dispatch, const struct handler *handler)
 {
 	const struct config *config = dispatch->options.config;
 
-	return handler->held > handlers_share(config->inbox.max_claimed) ||
-	       handler->held_bytes > handlers_share(config->inbox.max_claimed_bytes);
+	return handler->entry_count > handlers_share(config->inbox.max_claimed) ||
+	       handler->entry_bytes > handlers_share(config->inbox.max_claimed_bytes);
 }
 
 /* Those behind `first` in its lane, the last one first. */
-static void shed_behind(struct dispatch *dispatch, struct handler *handler, struct entry *first)
+static void evict_behind(struct dispatch *dispatch, struct handler *handler, struct entry *first)
 {
 	struct entry *at =
 		first->lane == NULL ? NULL : TAILQ_LAST(&first->lane->entries, entry_list);
@@ -186,30 +186,30 @@ static void shed_behind(struct dispatch *dispatch, struct handler *handler, stru
 		struct entry *before = TAILQ_PREV(at, entry_list, lane_link);
 
 		if (at->state == ENTRY_QUEUED && at->handler == handler)
-			entry_shed(dispatch, at);
+			entry_evict(dispatch, at);
 		at = before;
 	}
 }
 
 /* What was on its way when its routing was closed may have taken the others' tenth as well, or there were no others
  * then; and a handler that stands still would never give it back: what came last goes to the table. */
-static void shed(struct dispatch *dispatch, struct handler *handler)
+static void evict_excess(struct dispatch *dispatch, struct handler *handler)
 {
 	struct session *session;
 	struct entry *entry;
 
-	weigh(dispatch, handler);
+	update_share(dispatch, handler);
 	if (!handler->full)
 		return;
 	while (exceeds_share(dispatch, handler) &&
 		(entry = TAILQ_LAST(&handler->ready, entry_list)) != NULL) {
-		shed_behind(dispatch, handler, entry);
+		evict_behind(dispatch, handler, entry);
 		if (exceeds_share(dispatch, handler))
-			entry_shed(dispatch, entry);
+			entry_evict(dispatch, entry);
 	}
 	TAILQ_FOREACH (session, &handler->sessions, group_link) {
 		TAILQ_FOREACH (entry, &session->open, link)
-			shed_behind(dispatch, handler, entry);
+			evict_behind(dispatch, handler, entry);
 	}
 }
 
@@ -303,8 +303,8 @@ void handlers_close_delivery(struct dispatch *dispatch, struct entry *entry)
 	TAILQ_REMOVE(&session->open, entry, link);
 	session->open_count--;
 	entry->session = NULL;
-	if (session->alone == entry)
-		session->alone = NULL;
+	if (session->suspect == entry)
+		session->suspect = NULL;
 	metric_observe(
 		entry->handler->seconds, (double)(clock_now_us() - entry->opened_us) / 1000000.0);
 	suspects_serve(session);
@@ -382,8 +382,8 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		requeue(dispatch, &handler->suspects);
 		handlers_publish(dispatch);
 	}
-	if (handler->held == 0 && !handler->known.away && !handler->known.listed &&
-		!handler->known.fresh && !handler->known.left)
+	if (handler->entry_count == 0 && !handler->known.away && !handler->known.in_table &&
+		!handler->known.hello_unsaved && !handler->known.leave_unsaved)
 		forget(dispatch, handler);
 }
 
@@ -430,7 +430,7 @@ void handlers_tick(struct dispatch *dispatch, int64_t now_ms)
 	TAILQ_FOREACH (session, &dispatch->sessions, link)
 		expire(dispatch, session, dispatch->ticked_ms);
 	HASH_ITER (hh, dispatch->handlers, handler, next) {
-		shed(dispatch, handler);
+		evict_excess(dispatch, handler);
 		forget_gone(dispatch, handler, now_ms);
 	}
 }

@@ -23,7 +23,7 @@ void jobs_give(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->claimer.under_way[job->kind] = true;
 	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS && job->kind != JOB_HANDLERS)
-		dispatch->claimer.claimed_last = job->kind == JOB_DUE || job->kind == JOB_LANES;
+		dispatch->claimer.last_was_claim = job->kind == JOB_DUE || job->kind == JOB_LANES;
 	worker_pool_give(dispatch->pool, job);
 }
 

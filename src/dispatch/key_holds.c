@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define LOOK_EVERY_MS 200
-#define LOOK_MOST     1000 /* rows in one look */
+#define CHECK_EVERY_MS 200
+#define CHECK_MOST     1000 /* rows in one look */
 
 void key_holds_fini(struct key_holds *holds)
 {
@@ -36,7 +36,7 @@ static int make_room(struct key_holds *holds, size_t more)
 }
 
 /* Without memory for it order could break: better to end and be rescued. */
-static void give_up(struct dispatch *dispatch)
+static void report_no_memory(struct dispatch *dispatch)
 {
 	struct err err = ERR_INIT;
 
@@ -49,14 +49,14 @@ void key_holds_add(struct dispatch *dispatch, const struct handover *handover)
 	struct key_holds *holds = &dispatch->key_holds;
 
 	if (handover->held_count > 0 && make_room(holds, handover->held_count) < 0) {
-		give_up(dispatch);
+		report_no_memory(dispatch);
 		return;
 	}
 	for (size_t i = 0; i < handover->held_count; i++) {
 		const struct held_row *row = &handover->held[i];
 
 		if (lanes_hold(&dispatch->lanes, row->partition, row->key_hash) < 0)
-			give_up(dispatch);
+			report_no_memory(dispatch);
 		else
 			holds->items[holds->count++] = *row;
 	}
@@ -89,40 +89,40 @@ static int by_value(const void *a, const void *b)
 struct job *key_holds_job(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct key_holds *holds = &dispatch->key_holds;
-	size_t count = holds->count < LOOK_MOST ? holds->count : LOOK_MOST;
+	size_t count = holds->count < CHECK_MOST ? holds->count : CHECK_MOST;
 	struct job *job;
 
-	if (count == 0 || now_ms < holds->look_at_ms)
+	if (count == 0 || now_ms < holds->check_at_ms)
 		return NULL;
-	holds->look_at_ms = now_ms + LOOK_EVERY_MS;
+	holds->check_at_ms = now_ms + CHECK_EVERY_MS;
 	job = job_new(JOB_HOLDS);
 	if (job == NULL)
 		return NULL;
 	job->request.instance = dispatch->options.instance;
-	job->tenure = dispatch->tenure;
-	job->held = calloc(count, sizeof(*job->held));
+	job->revocations = dispatch->revocations;
+	job->seqs = calloc(count, sizeof(*job->seqs));
 	job->states = calloc(count, sizeof(*job->states));
-	if (job->held == NULL || job->states == NULL) {
+	if (job->seqs == NULL || job->states == NULL) {
 		job_free(job);
 		return NULL;
 	}
 	for (size_t i = 0; i < count; i++)
-		job->held[i] = holds->items[(holds->next + i) % holds->count].seq;
+		job->seqs[i] = holds->items[(holds->next + i) % holds->count].seq;
 	holds->next = (holds->next + count) % holds->count;
 	job->count = count;
-	qsort(job->held, count, sizeof(*job->held), by_value);
+	qsort(job->seqs, count, sizeof(*job->seqs), by_value);
 	return job;
 }
 
 static enum other_claims_state state_of(const struct job *job, int64_t seq)
 {
-	const int64_t *at = bsearch(&seq, job->held, job->count, sizeof(*job->held), by_value);
+	const int64_t *at = bsearch(&seq, job->seqs, job->count, sizeof(*job->seqs), by_value);
 
-	return at == NULL ? OTHER_CLAIMS_HELD : job->states[at - job->held];
+	return at == NULL ? OTHER_CLAIMS_HELD : job->states[at - job->seqs];
 }
 
 /* Waiting again: rows of the key that are not stored yet must ask for it. */
-static void let_go(
+static void release_hold(
 	struct dispatch *dispatch, const struct held_row *row, enum other_claims_state state)
 {
 	bool waits = state == OTHER_CLAIMS_WAITING;
@@ -140,7 +140,7 @@ void key_holds_finished(struct dispatch *dispatch, struct job *job)
 	size_t kept = 0;
 
 	/* A partition has gone since: it may be back, and its rows be another's again. The next look tells. */
-	if (job->tenure != dispatch->tenure)
+	if (job->revocations != dispatch->revocations)
 		return;
 	for (size_t i = 0; i < holds->count; i++) {
 		const struct held_row row = holds->items[i];
@@ -149,7 +149,7 @@ void key_holds_finished(struct dispatch *dispatch, struct job *job)
 		if (state == OTHER_CLAIMS_HELD)
 			holds->items[kept++] = row;
 		else
-			let_go(dispatch, &row, state);
+			release_hold(dispatch, &row, state);
 	}
 	if (kept == 0 && holds->count > 0)
 		log_info("keys_released", LOG_STR("next", "no other sidecar holds messages of our "

@@ -17,16 +17,16 @@ void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth)
 	memset(lanes, 0, sizeof(*lanes));
 	lanes->ordering = ordering;
 	lanes->depth = depth;
-	TAILQ_INIT(&lanes->spill);
+	TAILQ_INIT(&lanes->claimable);
 	TAILQ_INIT(&lanes->idle);
 }
 
 static void unlist(struct lanes *lanes, struct lane *lane)
 {
-	if (lane->spilled) {
-		TAILQ_REMOVE(&lanes->spill, lane, spill_link);
-		lanes->spill_count--;
-		lane->spilled = false;
+	if (lane->claimable) {
+		TAILQ_REMOVE(&lanes->claimable, lane, claimable_link);
+		lanes->claimable_count--;
+		lane->claimable = false;
 	}
 	if (lane->idle) {
 		TAILQ_REMOVE(&lanes->idle, lane, idle_link);
@@ -82,8 +82,8 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 	if (lane == NULL)
 		return NULL;
 	lane->key = key_of(lanes, partition, hash);
-	lane->outside = INT64_MAX;
-	lane->outside_high = -1;
+	lane->table_low = INT64_MAX;
+	lane->table_high = -1;
 	TAILQ_INIT(&lane->entries);
 	HASH_ADD(hh, lanes->table, key, sizeof(lane->key), lane);
 	if (lane->hh.tbl == NULL) {
@@ -94,12 +94,12 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 }
 
 /* Puts a lane where its state says: freed, spilled, idle, or in no list while it has entries. */
-static void file(struct lanes *lanes, struct lane *lane)
+static void relist(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
-	if (lane->count > 0 || lane->held > 0)
+	if (lane->count > 0 || lane->holds > 0)
 		return;
-	if (lane->outside == INT64_MAX) {
+	if (lane->table_low == INT64_MAX) {
 		drop(lanes, lane);
 	} else if (lane->blocked) {
 		lane->idle = true;
@@ -107,9 +107,9 @@ static void file(struct lanes *lanes, struct lane *lane)
 		TAILQ_INSERT_TAIL(&lanes->idle, lane, idle_link);
 		lanes->idle_count++;
 	} else {
-		lane->spilled = true;
-		TAILQ_INSERT_TAIL(&lanes->spill, lane, spill_link);
-		lanes->spill_count++;
+		lane->claimable = true;
+		TAILQ_INSERT_TAIL(&lanes->claimable, lane, claimable_link);
+		lanes->claimable_count++;
 	}
 }
 
@@ -144,7 +144,7 @@ static void insert(struct lane *lane, struct entry *entry)
 	entry->lane = lane;
 }
 
-static bool goes_outside(const struct entry *entry)
+static bool goes_to_table(const struct entry *entry)
 {
 	return entry->state == ENTRY_SETTLING && (entry->verdict.outcome == SETTLE_WAITING ||
 							 entry->verdict.outcome == SETTLE_PARKED);
@@ -155,12 +155,12 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
 	const struct entry *at;
 
-	if (lane->held > 0 || lane->outside < entry->message->offset)
+	if (lane->holds > 0 || lane->table_low < entry->message->offset)
 		return true;
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
 		if (!is_before(at, entry))
 			return false;
-		if (goes_outside(at))
+		if (goes_to_table(at))
 			return true;
 	}
 	return false;
@@ -210,24 +210,24 @@ bool lanes_is_head(const struct entry *entry)
 	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
 }
 
-static void note_outside(const struct lanes *lanes, struct lane *lane, int64_t offset)
+static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t offset)
 {
-	if (offset < lane->outside)
-		lane->outside = offset;
-	if (offset > lane->outside_high)
-		lane->outside_high = offset;
-	lane->noted = lanes->claims_given;
+	if (offset < lane->table_low)
+		lane->table_low = offset;
+	if (offset > lane->table_high)
+		lane->table_high = offset;
+	lane->table_seen = lanes->claims_given;
 }
 
-static void end_outside_at(struct lane *lane, const struct lane_run *run)
+static void note_claimed_run(struct lane *lane, const struct lane_run *run)
 {
-	if (run->followed && lane->outside_high <= run->last_offset)
-		lane->outside_high = run->last_offset + 1;
-	if (lane->outside_high > run->last_offset) {
-		lane->outside = run->last_offset + 1;
+	if (run->followed && lane->table_high <= run->last_offset)
+		lane->table_high = run->last_offset + 1;
+	if (lane->table_high > run->last_offset) {
+		lane->table_low = run->last_offset + 1;
 	} else {
-		lane->outside = INT64_MAX;
-		lane->outside_high = -1;
+		lane->table_low = INT64_MAX;
+		lane->table_high = -1;
 	}
 }
 
@@ -238,10 +238,10 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 
 	if (lane == NULL)
 		return;
-	if (lane->outside == INT64_MAX || lane->noted < run->number)
-		end_outside_at(lane, run);
+	if (lane->table_low == INT64_MAX || lane->table_seen < run->number)
+		note_claimed_run(lane, run);
 	else if (run->followed)
-		note_outside(lanes, lane, run->last_offset + 1);
+		note_in_table(lanes, lane, run->last_offset + 1);
 	lane->blocked = false;
 	unlist(lanes, lane);
 }
@@ -257,13 +257,13 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 	lane->count--;
 	entry->lane = NULL;
 	if (outside)
-		note_outside(lanes, lane, entry->message->offset);
+		note_in_table(lanes, lane, entry->message->offset);
 	if (blocked)
 		lane->blocked = true;
 	head = TAILQ_FIRST(&lane->entries);
 	if (head != NULL && is_busy(lane))
 		head = NULL;
-	file(lanes, lane);
+	relist(lanes, lane);
 	return head;
 }
 
@@ -278,9 +278,9 @@ int lanes_parked(
 		offset = lane->count == 0
 				 ? 0
 				 : TAILQ_LAST(&lane->entries, entry_list)->message->offset + 1;
-	note_outside(lanes, lane, offset);
+	note_in_table(lanes, lane, offset);
 	lane->blocked = false;
-	file(lanes, lane);
+	relist(lanes, lane);
 	return 0;
 }
 
@@ -291,9 +291,9 @@ void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
 	if (lane == NULL)
 		return;
 	lane->blocked = true;
-	if (lane->outside == INT64_MAX)
-		lane->outside = 0;
-	file(lanes, lane);
+	if (lane->table_low == INT64_MAX)
+		lane->table_low = 0;
+	relist(lanes, lane);
 }
 
 int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
@@ -302,8 +302,8 @@ int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
 
 	if (lane == NULL)
 		return FAULT_MEMORY;
-	lane->held++;
-	file(lanes, lane);
+	lane->holds++;
+	relist(lanes, lane);
 	return 0;
 }
 
@@ -311,29 +311,29 @@ void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t 
 {
 	struct lane *lane = find(lanes, partition, hash);
 
-	if (lane == NULL || lane->held == 0)
+	if (lane == NULL || lane->holds == 0)
 		return;
-	lane->held--;
+	lane->holds--;
 	if (offset >= 0) {
-		note_outside(lanes, lane, offset);
+		note_in_table(lanes, lane, offset);
 		lane->blocked = false;
 	}
-	file(lanes, lane);
+	relist(lanes, lane);
 }
 
 bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash)
 {
 	const struct lane *lane = find(lanes, partition, hash);
 
-	return lane == NULL || (lane->count == 0 && lane->held == 0);
+	return lane == NULL || (lane->count == 0 && lane->holds == 0);
 }
 
-size_t lanes_take_spilled(struct lanes *lanes, struct lane_key *out, size_t most)
+size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most)
 {
 	size_t taken = 0;
 	struct lane *lane;
 
-	while (taken < most && (lane = TAILQ_FIRST(&lanes->spill)) != NULL) {
+	while (taken < most && (lane = TAILQ_FIRST(&lanes->claimable)) != NULL) {
 		out[taken++] = lane->key;
 		unlist(lanes, lane);
 	}

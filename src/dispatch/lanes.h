@@ -24,15 +24,15 @@ struct lane {
 	struct lane_key key;
 	struct entry_list entries; /* by offset, then seq */
 	size_t count;
-	int64_t outside;       /* lowest offset known to wait in the table; INT64_MAX = none */
-	int64_t outside_high;  /* highest one known; -1 = none */
-	uint64_t noted;        /* claims given when something was last seen outside */
-	size_t held;           /* rows of it that another instance holds: nothing is delivered */
+	int64_t table_low;     /* lowest offset known to wait in the table; INT64_MAX = none */
+	int64_t table_high;    /* highest one known; -1 = none */
+	uint64_t table_seen;   /* claims given when something was last seen outside */
+	size_t holds;          /* rows of it that another instance holds: nothing is delivered */
 	bool blocked;          /* the one outside waits for its retry or for a handler: a claim of
 				     * the lane would find nothing until that one was claimed */
 	int64_t idle_since_ms; /* empty since */
-	bool spilled;          /* in the list of lanes to go on with */
-	TAILQ_ENTRY(lane) spill_link;
+	bool claimable;        /* in the list of lanes to go on with */
+	TAILQ_ENTRY(lane) claimable_link;
 	TAILQ_ENTRY(lane) idle_link;
 	bool idle;
 	UT_hash_handle hh;
@@ -45,8 +45,8 @@ struct lanes {
 	size_t depth;          /* most entries a lane keeps in memory */
 	uint64_t claims_given; /* the number of the latest claim, kept current by the claimer */
 	struct lane *table;
-	struct lane_list spill; /* empty, something outside, not blocked */
-	size_t spill_count;
+	struct lane_list claimable; /* empty, something outside, not blocked */
+	size_t claimable_count;
 	struct lane_list idle; /* empty and blocked, oldest first */
 	size_t idle_count;
 };
@@ -101,7 +101,7 @@ void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t 
 /* True when memory holds nothing of this lane, and no other instance does. */
 bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash);
 /* Takes up to `most` lanes off the spill list: to be claimed now. */
-size_t lanes_take_spilled(struct lanes *lanes, struct lane_key *out, size_t most);
+size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most);
 /* Forgets idle lanes of a partition that went away, or, with SIZE_MAX, the oldest idle ones above
  * `most` that are older than ten seconds (nothing decided before them is still on its way). */
 void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms);

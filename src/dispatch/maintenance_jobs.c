@@ -36,8 +36,8 @@ static void sweep(struct dispatch *dispatch, int64_t now_ms)
 	size_t index = 0;
 
 	/* Before it is known for whom a message is, a row may be parked because of a handler that is away. */
-	if (!dispatch->handler_memory.read || claimer->under_way[JOB_SWEEP] ||
-		now_ms < claimer->sweep_at_ms || dispatch->lanes.spill_count > SWEEP_SPILL_MOST)
+	if (!dispatch->handler_memory.loaded || claimer->under_way[JOB_SWEEP] ||
+		now_ms < claimer->sweep_at_ms || dispatch->lanes.claimable_count > SWEEP_SPILL_MOST)
 		return;
 	if (!next_dirty(dispatch, &partition, &index)) {
 		claimer->sweep_next = 0;
@@ -69,22 +69,22 @@ void maintenance_rescue(struct dispatch *dispatch)
 	job = jobs_new(dispatch, JOB_RESCUE);
 	if (job == NULL)
 		return;
-	job->held = calloc(dispatch->held + 1, sizeof(*job->held));
-	if (job->held == NULL) {
+	job->seqs = calloc(dispatch->entry_count + 1, sizeof(*job->seqs));
+	if (job->seqs == NULL) {
 		jobs_drop(dispatch, job);
 		return;
 	}
 	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->message->delivery_count > 1)
-			job->held[job->count++] = entry->message->seq;
+			job->seqs[job->count++] = entry->message->seq;
 	}
 	job->request.number = open_claims_low(&claimer->open);
 	jobs_give(dispatch, job);
 }
 
-static bool is_calm(const struct dispatch *dispatch, int64_t now_ms)
+static bool is_unchanged(const struct dispatch *dispatch, int64_t now_ms)
 {
-	return now_ms < dispatch->claimer.gauges_calm_until_ms &&
+	return now_ms < dispatch->claimer.gauges_unchanged_until_ms &&
 	       admission_placed(dispatch->options.admission) == dispatch->claimer.gauges_placed;
 }
 
@@ -93,7 +93,7 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	struct job *job;
 
 	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms ||
-		is_calm(dispatch, now_ms))
+		is_unchanged(dispatch, now_ms))
 		return;
 	job = jobs_new(dispatch, JOB_GAUGES);
 	dispatch->claimer.gauges_at_ms = now_ms + GAUGES_EVERY_MS;
@@ -105,9 +105,9 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	if (job->cap > GAUGES_CAP)
 		job->cap = GAUGES_CAP;
 	job->placed = admission_placed(dispatch->options.admission);
-	job->seldom = now_ms >= dispatch->claimer.seldom_at_ms;
+	job->seldom = now_ms >= dispatch->claimer.slow_gauges_at_ms;
 	if (job->seldom)
-		dispatch->claimer.seldom_at_ms = now_ms + SELDOM_EVERY_MS;
+		dispatch->claimer.slow_gauges_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
 	jobs_give(dispatch, job);
 }
 

@@ -72,7 +72,7 @@ const char *protocol_quote(struct line_memory *memory, const char *text)
 	return utf8_is_valid(start) ? line_copy(memory, start) : "?";
 }
 
-__attribute__((format(printf, 3, 4))) static void broken(
+__attribute__((format(printf, 3, 4))) static void reject(
 	struct line *line, int code, const char *format, ...)
 {
 	va_list args;
@@ -81,7 +81,7 @@ __attribute__((format(printf, 3, 4))) static void broken(
 	va_start(args, format);
 	(void)vsnprintf(words, sizeof(words), format, args);
 	va_end(args);
-	line->kind = LINE_BROKEN;
+	line->kind = LINE_INVALID;
 	line->error_code = code;
 	protocol_words(line->error_text, "%s", words);
 }
@@ -103,13 +103,13 @@ static void hello(const struct draft *draft, struct line *line)
 	line->hello.timeout_ms = draft->timeout_ms < 0 ? 30000 : draft->timeout_ms;
 	line->hello.max_in_flight = draft->max_in_flight < 0 ? 64 : draft->max_in_flight;
 	if (!draft->protocol_given)
-		broken(line, PROTOCOL_INVALID_PARAMS,
+		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.protocol is missing: list the versions you speak, as in [1]");
 	else if (draft->hello.handler == NULL)
-		broken(line, PROTOCOL_INVALID_PARAMS,
+		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.handler is missing: name the handler");
 	else if (!draft->protocol_has_ours)
-		broken(line, PROTOCOL_NO_COMMON_VERSION,
+		reject(line, PROTOCOL_NO_COMMON_VERSION,
 			"no common protocol version: supported [1]");
 }
 
@@ -118,10 +118,10 @@ static void extend(const struct draft *draft, struct line *line)
 	line->delivery = draft->delivery;
 	line->timeout_ms = draft->timeout_ms;
 	if (draft->delivery == NULL)
-		broken(line, PROTOCOL_INVALID_PARAMS,
+		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.delivery is missing: name the delivery to extend");
 	else if (draft->timeout_ms < 0)
-		broken(line, PROTOCOL_INVALID_PARAMS,
+		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.timeout_ms is missing: say how long from now");
 }
 
@@ -129,21 +129,22 @@ static void window(const struct draft *draft, struct line *line)
 {
 	line->max_in_flight = draft->max_in_flight;
 	if (draft->max_in_flight < 0)
-		broken(line, PROTOCOL_INVALID_PARAMS,
+		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.max_in_flight is missing: say how many deliveries may be open");
 }
 
 static const struct method {
 	const char *name;
 	enum line_kind kind;
-	enum owner owner; /* whose complaints about parameters count; OWNER_LINE: it has none */
-	bool needs_id;    /* a request, which is answered */
+	enum problem_scope
+		owner; /* whose complaints about parameters count; SCOPE_LINE: it has none */
+	bool needs_id; /* a request, which is answered */
 	void (*fill)(const struct draft *draft, struct line *line);
 } methods[] = {
-	{ "hello", LINE_HELLO, OWNER_HELLO, true, hello },
-	{ "extend", LINE_EXTEND, OWNER_EXTEND, false, extend },
-	{ "window", LINE_WINDOW, OWNER_WINDOW, false, window },
-	{ "drain", LINE_DRAIN, OWNER_LINE, true, NULL },
+	{ "hello", LINE_HELLO, SCOPE_HELLO, true, hello },
+	{ "extend", LINE_EXTEND, SCOPE_EXTEND, false, extend },
+	{ "window", LINE_WINDOW, SCOPE_WINDOW, false, window },
+	{ "drain", LINE_DRAIN, SCOPE_LINE, true, NULL },
 };
 
 static const struct method *find_method(const char *name)
@@ -160,15 +161,15 @@ static void request(struct line_memory *memory, const struct draft *draft, struc
 	const struct method *method = find_method(draft->method);
 
 	if (method == NULL) {
-		broken(line, PROTOCOL_UNKNOWN_METHOD,
+		reject(line, PROTOCOL_UNKNOWN_METHOD,
 			"unknown method \"%s\": there are hello, extend, window and drain",
 			protocol_quote(memory, draft->method));
 	} else if (method->needs_id && line->id.data == NULL) {
-		broken(line, PROTOCOL_INVALID_REQUEST,
+		reject(line, PROTOCOL_INVALID_REQUEST,
 			"%s is a request: give it an id, a string or a number", method->name);
 	} else if (draft->problems[method->owner] != NULL) {
 		line->hello.handler = draft->hello.handler;
-		broken(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->owner]);
+		reject(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->owner]);
 	} else {
 		line->kind = method->kind;
 		if (method->fill != NULL)
@@ -190,23 +191,23 @@ static void decide(struct line_memory *memory, struct draft *draft, struct line 
 						 draft->has_error || draft->whole.problem != NULL);
 
 	echo_id(draft, answers, line);
-	if (draft->problems[OWNER_LINE] != NULL)
-		broken(line, PROTOCOL_INVALID_REQUEST, "%s", draft->problems[OWNER_LINE]);
+	if (draft->problems[SCOPE_LINE] != NULL)
+		reject(line, PROTOCOL_INVALID_REQUEST, "%s", draft->problems[SCOPE_LINE]);
 	else if (!draft->version_named)
-		broken(line, PROTOCOL_INVALID_REQUEST, "jsonrpc must be \"2.0\"");
+		reject(line, PROTOCOL_INVALID_REQUEST, "jsonrpc must be \"2.0\"");
 	else if (answers && draft->has_id)
 		protocol_answer(memory, draft, line);
 	else if (answers)
-		broken(line, PROTOCOL_INVALID_REQUEST,
+		reject(line, PROTOCOL_INVALID_REQUEST,
 			"an answer needs the id of the delivery it is for");
 	else if (draft->method == NULL)
-		broken(line, PROTOCOL_INVALID_REQUEST,
+		reject(line, PROTOCOL_INVALID_REQUEST,
 			"the line has no method, no result and no error");
 	else if (draft->has_result || draft->has_error)
-		broken(line, PROTOCOL_INVALID_REQUEST,
+		reject(line, PROTOCOL_INVALID_REQUEST,
 			"a line is a request or an answer: it has a method and a result or error");
 	else if (draft->has_id && draft->id.length > PROTOCOL_MAX_ID)
-		broken(line, PROTOCOL_INVALID_REQUEST, "id is longer than %d bytes",
+		reject(line, PROTOCOL_INVALID_REQUEST, "id is longer than %d bytes",
 			PROTOCOL_MAX_ID);
 	else
 		request(memory, draft, line);
@@ -226,11 +227,11 @@ static void read_line(struct line_memory *memory, struct bytes text, struct line
 	struct refusal why = { 0 };
 
 	if (text.length == 0)
-		broken(line, PROTOCOL_PARSE, "the line is empty: send one JSON object per line");
+		reject(line, PROTOCOL_PARSE, "the line is empty: send one JSON object per line");
 	else if (!utf8_is_valid(text))
-		broken(line, PROTOCOL_PARSE, "the line is not UTF-8");
+		reject(line, PROTOCOL_PARSE, "the line is not UTF-8");
 	else if (protocol_read(memory, text, &draft, &why) == READ_REFUSED)
-		broken(line, why.code, "%s", why.text);
+		reject(line, why.code, "%s", why.text);
 	else
 		decide(memory, &draft, line);
 }
@@ -243,7 +244,7 @@ int protocol_parse(
 	if (setjmp(parser->memory.exhausted) != 0)
 		return err_memory(err);
 	if (has_foreign_framing(text)) {
-		broken(out, PROTOCOL_PARSE,
+		reject(out, PROTOCOL_PARSE,
 			"Content-Length framing is not used here: send each JSON object on one "
 			"line, ended by LF");
 		out->close = true;

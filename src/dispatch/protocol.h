@@ -47,7 +47,7 @@ enum protocol_error {
 };
 
 enum line_kind {
-	LINE_BROKEN, /* reply with `error_code` and `error_text` */
+	LINE_INVALID, /* reply with `error_code` and `error_text` */
 	LINE_HELLO,
 	LINE_EXTEND,
 	LINE_WINDOW,
@@ -94,14 +94,14 @@ struct hello {
 /* Everything in here is borrowed from the parser until its next line. */
 struct line {
 	enum line_kind kind;
-	struct bytes id;                /* raw JSON, to be echoed; absent = none, or an answer's */
-	int error_code;                 /* LINE_BROKEN, as the next two */
-	char error_text[256];           /* UTF-8, one line */
-	bool close;                     /* not our framing: no later line can be trusted */
-	struct hello hello;             /* LINE_HELLO; LINE_BROKEN: the handler, when it was said */
-	const char *delivery;           /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
-	int64_t timeout_ms;             /* LINE_EXTEND */
-	int64_t max_in_flight;          /* LINE_WINDOW */
+	struct bytes id;       /* raw JSON, to be echoed; absent = none, or an answer's */
+	int error_code;        /* LINE_INVALID, as the next two */
+	char error_text[256];  /* UTF-8, one line */
+	bool close;            /* not our framing: no later line can be trusted */
+	struct hello hello;    /* LINE_HELLO; LINE_INVALID: the handler, when it was said */
+	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
+	int64_t timeout_ms;    /* LINE_EXTEND */
+	int64_t max_in_flight; /* LINE_WINDOW */
 	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
 	size_t verdict_count;
 	bool batch_answer; /* the answer has "entries"; else one verdict answers all of a batch */

@@ -13,7 +13,7 @@
 #include "dispatch/protocol.h"
 #include "dispatch/protocol_memory.h"
 
-enum owner { OWNER_LINE, OWNER_HELLO, OWNER_EXTEND, OWNER_WINDOW, OWNER_ANSWER, OWNERS };
+enum problem_scope { SCOPE_LINE, SCOPE_HELLO, SCOPE_EXTEND, SCOPE_WINDOW, SCOPE_ANSWER, SCOPES };
 
 /* One result, one error, or one entry of a batch answer. */
 struct draft_verdict {
@@ -28,7 +28,7 @@ struct draft_verdict {
 };
 
 struct draft {
-	const char *problems[OWNERS];
+	const char *problems[SCOPES];
 	bool version_named; /* jsonrpc is "2.0" */
 	bool has_id;        /* also when it is null */
 	bool id_is_null;

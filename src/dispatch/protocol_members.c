@@ -1,10 +1,10 @@
 /*
- * The table of members, and who may be taken. The takers are in protocol_take.c.
+ * The table of members, and who may be taken. The takers are in protocol_setters.c.
  */
 #include "dispatch/protocol_members.h"
 
 #include "config/nearest.h"
-#include "dispatch/protocol_take.h"
+#include "dispatch/protocol_setters.h"
 
 #define KIND_STORABLE (KIND_BOOL | KIND_NUMBER | KIND_STRING | KIND_OBJECT | KIND_ARRAY)
 
@@ -31,70 +31,70 @@ static const char *words_of(unsigned kinds)
 }
 
 #define IN(type, name) offsetof(struct type, name)
-#define OF_LINE        (1u << OWNER_LINE)
-#define OF_HELLO       (1u << OWNER_HELLO)
-#define OF_EXTEND      (1u << OWNER_EXTEND)
-#define OF_WINDOW      (1u << OWNER_WINDOW)
-#define OF_ANSWER      (1u << OWNER_ANSWER)
+#define OF_LINE        (1u << SCOPE_LINE)
+#define OF_HELLO       (1u << SCOPE_HELLO)
+#define OF_EXTEND      (1u << SCOPE_EXTEND)
+#define OF_WINDOW      (1u << SCOPE_WINDOW)
+#define OF_ANSWER      (1u << SCOPE_ANSWER)
 #define OF_PARAMS      (OF_HELLO | OF_EXTEND | OF_WINDOW)
 
 /* The members of an answer stand alike in a result and in an entry of a batch. */
-#define ANSWER_MEMBERS(place)                                                                      \
-	{ place, "status", OF_ANSWER, KIND_STRING, 0, take_plain, IN(draft_verdict, status) },     \
-		{ place, "delay_ms", OF_ANSWER, KIND_NUMBER, 0, take_delay },                      \
-		{ place, "reason", OF_ANSWER, KIND_STRING, 0, take_words,                          \
+#define ANSWER_MEMBERS(context)                                                                    \
+	{ context, "status", OF_ANSWER, KIND_STRING, 0, set_plain, IN(draft_verdict, status) },    \
+		{ context, "delay_ms", OF_ANSWER, KIND_NUMBER, 0, set_delay },                     \
+		{ context, "reason", OF_ANSWER, KIND_STRING, 0, set_words,                         \
 			IN(draft_verdict, reason), 0, PROTOCOL_MAX_REASON },                       \
-		{ place, "code", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, code),   \
+		{ context, "code", OF_ANSWER, KIND_STRING, 0, set_words, IN(draft_verdict, code),  \
 			0, PROTOCOL_MAX_CODE },                                                    \
 	{                                                                                          \
-		place, "result", OF_ANSWER, KIND_STORABLE, 0, take_stored,                         \
+		context, "result", OF_ANSWER, KIND_STORABLE, 0, set_stored,                        \
 			IN(draft_verdict, result), .captured = true                                \
 	}
 
 /* clang-format off */
 static const struct member members[] = {
-	{ ROOT, "jsonrpc", OF_LINE, KIND_STRING, 0, take_version },
-	{ ROOT, "id", OF_LINE, KIND_STRING | KIND_NUMBER | KIND_NULL, 0, take_id },
-	{ ROOT, "method", OF_LINE, KIND_STRING, 0, take_plain, IN(draft, method) },
+	{ ROOT, "jsonrpc", OF_LINE, KIND_STRING, 0, set_version },
+	{ ROOT, "id", OF_LINE, KIND_STRING | KIND_NUMBER | KIND_NULL, 0, set_id },
+	{ ROOT, "method", OF_LINE, KIND_STRING, 0, set_plain, IN(draft, method) },
 	{ ROOT, "params", OF_PARAMS, KIND_OBJECT, PARAMS },
-	{ ROOT, "result", OF_ANSWER, KIND_OBJECT | KIND_NULL, RESULT, take_result },
-	{ ROOT, "error", OF_ANSWER, KIND_OBJECT, ERROR, take_presence, IN(draft, has_error) },
+	{ ROOT, "result", OF_ANSWER, KIND_OBJECT | KIND_NULL, RESULT, set_result },
+	{ ROOT, "error", OF_ANSWER, KIND_OBJECT, ERROR, set_presence, IN(draft, has_error) },
 
-	{ PARAMS, "protocol", OF_HELLO, KIND_ARRAY, PROTOCOLS, take_presence,
+	{ PARAMS, "protocol", OF_HELLO, KIND_ARRAY, PROTOCOLS, set_presence,
 		IN(draft, protocol_given) },
-	{ PARAMS, "handler", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.handler),
+	{ PARAMS, "handler", OF_HELLO, KIND_STRING, 0, set_name, IN(draft, hello.handler),
 		1, PROTOCOL_MAX_NAME },
-	{ PARAMS, "instance", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.instance),
+	{ PARAMS, "instance", OF_HELLO, KIND_STRING, 0, set_name, IN(draft, hello.instance),
 		0, PROTOCOL_MAX_NAME },
-	{ PARAMS, "client", OF_HELLO, KIND_STRING, 0, take_name, IN(draft, hello.client),
+	{ PARAMS, "client", OF_HELLO, KIND_STRING, 0, set_name, IN(draft, hello.client),
 		0, PROTOCOL_MAX_NAME },
 	{ PARAMS, "subscribe", OF_HELLO, KIND_ARRAY, SUBSCRIBE },
 	{ PARAMS, "batch", OF_HELLO, KIND_OBJECT, BATCH },
-	{ PARAMS, "max_in_flight", OF_HELLO | OF_WINDOW, KIND_NUMBER, 0, take_number,
+	{ PARAMS, "max_in_flight", OF_HELLO | OF_WINDOW, KIND_NUMBER, 0, set_number,
 		IN(draft, max_in_flight), 0, PROTOCOL_MAX_WINDOW },
-	{ PARAMS, "timeout_ms", OF_HELLO | OF_EXTEND, KIND_NUMBER, 0, take_number, IN(draft, timeout_ms),
+	{ PARAMS, "timeout_ms", OF_HELLO | OF_EXTEND, KIND_NUMBER, 0, set_number, IN(draft, timeout_ms),
 		1, PROTOCOL_MAX_DELAY_MS },
-	{ PARAMS, "delivery", OF_EXTEND, KIND_STRING, 0, take_plain, IN(draft, delivery) },
-	{ PROTOCOLS, NULL, OF_HELLO, KIND_NUMBER, 0, take_protocol },
-	{ SUBSCRIBE, NULL, OF_HELLO, KIND_OBJECT, SUB, take_sub },
-	{ SUB, "topic", OF_HELLO, KIND_STRING, 0, take_topic, 0, 1, PROTOCOL_MAX_NAME },
+	{ PARAMS, "delivery", OF_EXTEND, KIND_STRING, 0, set_plain, IN(draft, delivery) },
+	{ PROTOCOLS, NULL, OF_HELLO, KIND_NUMBER, 0, set_protocol },
+	{ SUBSCRIBE, NULL, OF_HELLO, KIND_OBJECT, SUB, set_sub },
+	{ SUB, "topic", OF_HELLO, KIND_STRING, 0, set_topic, 0, 1, PROTOCOL_MAX_NAME },
 	{ SUB, "types", OF_HELLO, KIND_ARRAY, TYPES },
-	{ TYPES, NULL, OF_HELLO, KIND_STRING, 0, take_type, 0, 1, PROTOCOL_MAX_TYPE },
-	{ BATCH, "max", OF_HELLO, KIND_NUMBER, 0, take_number, IN(draft, hello.batch_max),
+	{ TYPES, NULL, OF_HELLO, KIND_STRING, 0, set_type, 0, 1, PROTOCOL_MAX_TYPE },
+	{ BATCH, "max", OF_HELLO, KIND_NUMBER, 0, set_number, IN(draft, hello.batch_max),
 		1, PROTOCOL_MAX_BATCH },
-	{ BATCH, "wait_ms", OF_HELLO, KIND_NUMBER, 0, take_number, IN(draft, hello.batch_wait_ms),
+	{ BATCH, "wait_ms", OF_HELLO, KIND_NUMBER, 0, set_number, IN(draft, hello.batch_wait_ms),
 		0, PROTOCOL_MAX_WAIT_MS },
 
 	ANSWER_MEMBERS(RESULT),
-	{ RESULT, "entries", OF_ANSWER, KIND_ARRAY, ENTRIES, take_presence,
+	{ RESULT, "entries", OF_ANSWER, KIND_ARRAY, ENTRIES, set_presence,
 		IN(draft, has_entries) },
-	{ ENTRIES, NULL, OF_ANSWER, KIND_OBJECT, ENTRY, take_entry, .lenient = true },
-	{ ENTRY, "id", OF_ANSWER, KIND_STRING, 0, take_entry_id, .lenient = true },
+	{ ENTRIES, NULL, OF_ANSWER, KIND_OBJECT, ENTRY, set_entry, .lenient = true },
+	{ ENTRY, "id", OF_ANSWER, KIND_STRING, 0, set_entry_id, .lenient = true },
 	ANSWER_MEMBERS(ENTRY),
-	{ ERROR, "message", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, reason),
+	{ ERROR, "message", OF_ANSWER, KIND_STRING, 0, set_words, IN(draft_verdict, reason),
 		0, PROTOCOL_MAX_REASON },
 	{ ERROR, "data", OF_ANSWER, KIND_OBJECT, ERROR_DATA, .lenient = true },
-	{ ERROR_DATA, "code", OF_ANSWER, KIND_STRING, 0, take_words, IN(draft_verdict, code),
+	{ ERROR_DATA, "code", OF_ANSWER, KIND_STRING, 0, set_words, IN(draft_verdict, code),
 		0, PROTOCOL_MAX_CODE, .lenient = true },
 };
 /* clang-format on */
@@ -102,66 +102,66 @@ static const struct member members[] = {
 #define MEMBERS (sizeof(members) / sizeof(members[0]))
 _Static_assert(MEMBERS <= 64, "the set of members seen is one word");
 
-const struct member *member_find(enum place in, struct bytes key)
+const struct member *member_find(enum json_context context, struct bytes key)
 {
 	for (size_t i = 0; i < MEMBERS; i++) {
-		if (members[i].in == in && members[i].key != NULL &&
+		if (members[i].context == context && members[i].key != NULL &&
 			bytes_equal(bytes_of(members[i].key), key))
 			return &members[i];
 	}
 	return NULL;
 }
 
-const struct member *member_element(enum place in)
+const struct member *member_element(enum json_context context)
 {
 	for (size_t i = 0; i < MEMBERS; i++) {
-		if (members[i].in == in && members[i].key == NULL)
+		if (members[i].context == context && members[i].key == NULL)
 			return &members[i];
 	}
 	return NULL;
 }
 
-bool member_admit(
-	struct taking *taking, const struct member *member, enum kind kind, uint64_t *seen)
+bool member_admit(struct draft_writer *writer, const struct member *member, enum json_kind kind,
+	uint64_t *seen)
 {
 	uint64_t bit = UINT64_C(1) << (member - members);
 
 	if (member->key != NULL && (*seen & bit) != 0) {
-		take_complaint(taking, member, "is given twice");
+		set_problem(writer, member, "is given twice");
 		return false;
 	}
 	*seen |= bit;
 	if ((member->kinds & kind) != 0)
 		return true;
 	if (!member->lenient && (kind != KIND_NULL || member->key == NULL))
-		take_complaint(taking, member, "must be %s", words_of(member->kinds));
+		set_problem(writer, member, "must be %s", words_of(member->kinds));
 	return false;
 }
 
-void member_unknown(struct taking *taking, enum place in, const char *key)
+void member_unknown(struct draft_writer *writer, enum json_context context, const char *key)
 {
 	const struct member *entry = member_element(SUBSCRIBE);
 	struct nearest nearest;
 
-	if (in != SUB || key == NULL)
+	if (context != SUB || key == NULL)
 		return;
 	nearest_start(&nearest, key);
 	for (size_t i = 0; i < MEMBERS; i++) {
-		if (members[i].in == SUB)
+		if (members[i].context == SUB)
 			nearest_offer(&nearest, members[i].key);
 	}
 	if (nearest.best != NULL)
-		take_complaint(taking, entry, "has no member \"%s\"; did you mean \"%s\"?",
-			protocol_quote(taking->memory, key), nearest.best);
+		set_problem(writer, entry, "has no member \"%s\"; did you mean \"%s\"?",
+			protocol_quote(writer->memory, key), nearest.best);
 	else
-		take_complaint(taking, entry, "has no member \"%s\": there are topic and types",
-			protocol_quote(taking->memory, key));
+		set_problem(writer, entry, "has no member \"%s\": there are topic and types",
+			protocol_quote(writer->memory, key));
 }
 
-void member_leave(struct taking *taking, enum place place)
+void member_leave(struct draft_writer *writer, enum json_context context)
 {
-	if (place == SUB)
-		take_end_of_sub(taking, member_element(SUBSCRIBE));
-	else if (place == ENTRY)
-		taking->verdict = &taking->draft->whole;
+	if (context == SUB)
+		finish_subscription(writer, member_element(SUBSCRIBE));
+	else if (context == ENTRY)
+		writer->verdict = &writer->draft->whole;
 }

@@ -15,14 +15,14 @@
 #include "model/headers.h"
 
 struct frame {
-	enum place place;
+	enum json_context context;
 	uint64_t seen;               /* members of this object, by their row in the table */
 	const struct member *member; /* the one whose value comes next; NULL = unknown */
 	const char *unknown;         /* its name, in a subscription */
 };
 
 struct reader {
-	struct taking taking;
+	struct draft_writer writer;
 	struct refusal *why;
 	yajl_handle json;
 	const char *text;
@@ -55,7 +55,7 @@ static struct bytes raw_value(const struct reader *reader)
 	return (struct bytes){ reader->text + start, end - start };
 }
 
-static int on_scalar(struct reader *reader, enum kind kind, struct bytes text)
+static int on_scalar(struct reader *reader, enum json_kind kind, struct bytes text)
 {
 	struct value value = { .kind = kind, .text = text };
 	const struct member *member;
@@ -66,12 +66,12 @@ static int on_scalar(struct reader *reader, enum kind kind, struct bytes text)
 		return refuse(reader, PROTOCOL_INVALID_REQUEST, "a line must be one JSON object");
 	member = reader->top->member;
 	if (member == NULL && kind != KIND_NULL)
-		member_unknown(&reader->taking, reader->top->place, reader->top->unknown);
-	if (member == NULL || !member_admit(&reader->taking, member, kind, &reader->top->seen))
+		member_unknown(&reader->writer, reader->top->context, reader->top->unknown);
+	if (member == NULL || !member_admit(&reader->writer, member, kind, &reader->top->seen))
 		return 1;
 	if (member->key != NULL)
 		value.raw = raw_value(reader);
-	member->take(&reader->taking, member, &value);
+	member->set(&reader->writer, member, &value);
 	return 1;
 }
 
@@ -96,33 +96,33 @@ static int on_string(void *context, const unsigned char *text, size_t length)
 	return on_scalar(context, KIND_STRING, (struct bytes){ text, length });
 }
 
-static void enter(struct reader *reader, enum place place)
+static void enter(struct reader *reader, enum json_context context)
 {
 	reader->top = reader->top == NULL ? reader->frames : reader->top + 1;
-	*reader->top = (struct frame){ .place = place, .member = member_element(place) };
+	*reader->top = (struct frame){ .context = context, .member = member_element(context) };
 }
 
 /* A container that stands at a known member: looked into, captured, or skipped. */
-static void open_member(struct reader *reader, const struct member *member, enum kind kind)
+static void open_member(struct reader *reader, const struct member *member, enum json_kind kind)
 {
 	const struct value value = { .kind = kind };
 
 	reader->captured = NULL;
 	if (member == NULL)
-		member_unknown(&reader->taking, reader->top->place, reader->top->unknown);
-	if (member == NULL || !member_admit(&reader->taking, member, kind, &reader->top->seen)) {
+		member_unknown(&reader->writer, reader->top->context, reader->top->unknown);
+	if (member == NULL || !member_admit(&reader->writer, member, kind, &reader->top->seen)) {
 		reader->skipping = 1;
 	} else if (member->captured) {
 		reader->skipping = 1;
 		reader->captured = member;
 	} else {
-		if (member->take != NULL)
-			member->take(&reader->taking, member, &value);
-		enter(reader, member->into);
+		if (member->set != NULL)
+			member->set(&reader->writer, member, &value);
+		enter(reader, member->inner);
 	}
 }
 
-static int on_open(struct reader *reader, enum kind kind)
+static int on_open(struct reader *reader, enum json_kind kind)
 {
 	if (++reader->depth > PROTOCOL_MAX_DEPTH)
 		return refuse(reader, PROTOCOL_INVALID_REQUEST,
@@ -147,10 +147,10 @@ static int on_close(struct reader *reader)
 	if (reader->skipping > 0) {
 		reader->skipping--;
 		if (reader->skipping == 0 && reader->captured != NULL)
-			reader->captured->take(&reader->taking, reader->captured, &value);
+			reader->captured->set(&reader->writer, reader->captured, &value);
 		return 1;
 	}
-	member_leave(&reader->taking, reader->top->place);
+	member_leave(&reader->writer, reader->top->context);
 	reader->top = reader->top == reader->frames ? NULL : reader->top - 1;
 	return 1;
 }
@@ -177,10 +177,10 @@ static int on_key(void *context, const unsigned char *key, size_t length)
 	if (reader->skipping > 0)
 		return 1;
 	reader->key_end = yajl_get_bytes_consumed(reader->json);
-	reader->top->member = member_find(reader->top->place, (struct bytes){ key, length });
-	if (reader->top->place == SUB && reader->top->member == NULL)
+	reader->top->member = member_find(reader->top->context, (struct bytes){ key, length });
+	if (reader->top->context == SUB && reader->top->member == NULL)
 		reader->top->unknown =
-			line_copy(reader->taking.memory, (struct bytes){ key, length });
+			line_copy(reader->writer.memory, (struct bytes){ key, length });
 	return 1;
 }
 
@@ -253,7 +253,7 @@ int protocol_read(
 {
 	yajl_alloc_funcs memory_functions = { json_malloc, json_realloc, json_free, memory };
 	struct reader reader = {
-		.taking = { .memory = memory, .draft = out, .verdict = &out->whole },
+		.writer = { .memory = memory, .draft = out, .verdict = &out->whole },
 		.why = why,
 		.text = text.data,
 	};

@@ -65,7 +65,7 @@ static void refuse_hello(
 	session_reply_error(session, line->id, code, why);
 }
 
-static void say_hello(struct session *session, const struct line *line)
+static void send_hello_reply(struct session *session, const struct line *line)
 {
 	struct dispatch *dispatch = session->dispatch;
 	struct hello_reply reply = {
@@ -110,7 +110,7 @@ static void on_hello(struct session *session, const struct line *line)
 	session->batch_wait_ms = hello->batch_wait_ms;
 	r = handlers_join(session->dispatch, session, hello, &err);
 	if (r == 0)
-		say_hello(session, line);
+		send_hello_reply(session, line);
 	else
 		refuse_hello(session, line, refusal_code(r), err.text);
 }
@@ -256,7 +256,7 @@ static void on_broken(struct session *session, const struct line *line)
 }
 
 static void (*const actions[])(struct session *session, const struct line *line) = {
-	[LINE_BROKEN] = on_broken,
+	[LINE_INVALID] = on_broken,
 	[LINE_HELLO] = on_hello,
 	[LINE_EXTEND] = on_extend,
 	[LINE_WINDOW] = on_window,
@@ -266,17 +266,17 @@ static void (*const actions[])(struct session *session, const struct line *line)
 
 void requests_handle(struct session *session, struct bytes text)
 {
-	struct line line = { .kind = LINE_BROKEN };
+	struct line line = { .kind = LINE_INVALID };
 
 	session->silent_ms = 0;
 	if (protocol_parse(session->dispatch->parser, text, &line, NULL) != 0) {
-		line = (struct line){ .kind = LINE_BROKEN, .error_code = PROTOCOL_INTERNAL };
+		line = (struct line){ .kind = LINE_INVALID, .error_code = PROTOCOL_INTERNAL };
 		(void)snprintf(
 			line.error_text, sizeof(line.error_text), "out of memory; send it again");
 	}
-	if (session->handler == NULL && line.kind != LINE_HELLO && line.kind != LINE_BROKEN) {
+	if (session->handler == NULL && line.kind != LINE_HELLO && line.kind != LINE_INVALID) {
 		struct line early = {
-			.kind = LINE_BROKEN, .id = line.id, .error_code = PROTOCOL_HELLO_ORDER
+			.kind = LINE_INVALID, .id = line.id, .error_code = PROTOCOL_HELLO_ORDER
 		};
 
 		(void)snprintf(early.error_text, sizeof(early.error_text), "say hello first");
@@ -288,7 +288,7 @@ void requests_handle(struct session *session, struct bytes text)
 void requests_refuse(struct session *session, const char *why)
 {
 	struct line line = {
-		.kind = LINE_BROKEN, .error_code = PROTOCOL_LINE_TOO_LONG, .close = true
+		.kind = LINE_INVALID, .error_code = PROTOCOL_LINE_TOO_LONG, .close = true
 	};
 
 	(void)snprintf(line.error_text, sizeof(line.error_text), "%s", why);

@@ -28,7 +28,7 @@ void retry_policy_clear(struct entry *entry)
 
 /* Nothing changes, and a raised crash count is taken back: the values written are those from before
  * it was raised. */
-static void start(struct entry *entry, enum settle_outcome outcome, enum entry_end end)
+static void begin(struct entry *entry, enum settle_outcome outcome, enum entry_end end)
 {
 	const struct message *message = entry->message;
 
@@ -43,7 +43,7 @@ static void start(struct entry *entry, enum settle_outcome outcome, enum entry_e
 	};
 }
 
-static void say(struct entry *entry, char *error, char *code)
+static void set_error(struct entry *entry, char *error, char *code)
 {
 	entry->error = error;
 	entry->error_code = code;
@@ -51,12 +51,12 @@ static void say(struct entry *entry, char *error, char *code)
 	entry->verdict.error_code = code;
 }
 
-static void fail(
+static void fail_attempt(
 	const struct retry_rules *rules, struct entry *entry, int64_t delay_ms, enum entry_end end)
 {
 	int attempt = entry->message->retry_count;
 
-	start(entry, SETTLE_WAITING, end);
+	begin(entry, SETTLE_WAITING, end);
 	entry->verdict.retry_count = attempt + 1;
 	if (attempt + 1 >= rules->max_attempts) {
 		entry->verdict.outcome = SETTLE_DEAD;
@@ -72,7 +72,7 @@ static void fail(
 
 static void done(struct entry *entry, struct bytes result)
 {
-	start(entry, SETTLE_PROCESSED, END_DONE);
+	begin(entry, SETTLE_PROCESSED, END_DONE);
 	entry->result = copy(result);
 	if (entry->result != NULL)
 		entry->verdict.result = bytes_of(entry->result);
@@ -82,14 +82,14 @@ static void done(struct entry *entry, struct bytes result)
 
 static void snooze(const struct retry_rules *rules, struct entry *entry, int64_t delay_ms)
 {
-	start(entry, SETTLE_WAITING, END_SNOOZE);
+	begin(entry, SETTLE_WAITING, END_SNOOZE);
 	if (delay_ms < 0)
 		delay_ms = rules->backoff_ms;
 	entry->verdict.delay_ms = delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS;
 }
 
 /* Every text the verdict should have is there. */
-static bool is_said(const struct entry *entry, const struct verdict *verdict)
+static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 {
 	switch (verdict->status) {
 	case STATUS_DONE:
@@ -114,10 +114,10 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		done(entry, verdict->result);
 		break;
 	case STATUS_RETRY:
-		fail(rules, entry, verdict->delay_ms, END_RETRY);
+		fail_attempt(rules, entry, verdict->delay_ms, END_RETRY);
 		break;
 	case STATUS_DEAD:
-		start(entry, SETTLE_DEAD, END_DEAD);
+		begin(entry, SETTLE_DEAD, END_DEAD);
 		break;
 	case STATUS_SNOOZE:
 		snooze(rules, entry, verdict->delay_ms);
@@ -125,32 +125,32 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	case STATUS_SETTLED:
 		/* A claim that is not settled by now is a failure; a settled one does not match and is
 		 * found completed. */
-		fail(rules, entry, -1, END_SETTLED);
-		say(entry,
+		fail_attempt(rules, entry, -1, END_SETTLED);
+		set_error(entry,
 			strdup("the handler said settled, but inbox.complete() was not committed"),
 			strdup("NOT_SETTLED"));
 		break;
 	}
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
-		say(entry, copy(verdict->reason), copy(verdict->code));
-	return is_said(entry, verdict) ? 0 : err_memory(err);
+		set_error(entry, copy(verdict->reason), copy(verdict->code));
+	return has_texts(entry, verdict) ? 0 : err_memory(err);
 }
 
 void retry_policy_timeout(const struct retry_rules *rules, struct entry *entry, int64_t timeout_ms)
 {
 	char words[96];
 
-	fail(rules, entry, -1, END_TIMEOUT);
+	fail_attempt(rules, entry, -1, END_TIMEOUT);
 	(void)snprintf(words, sizeof(words), "the handler gave no answer within %lld ms",
 		(long long)timeout_ms);
-	say(entry, strdup(words), strdup("TIMEOUT"));
+	set_error(entry, strdup(words), strdup("TIMEOUT"));
 }
 
 void retry_policy_lost(const struct retry_rules *rules, struct entry *entry)
 {
 	char words[112];
 
-	start(entry, SETTLE_WAITING, END_CRASH);
+	begin(entry, SETTLE_WAITING, END_CRASH);
 	entry->verdict.suspect = true;
 	if (!entry->raised)
 		return;
@@ -160,18 +160,18 @@ void retry_policy_lost(const struct retry_rules *rules, struct entry *entry)
 	(void)snprintf(words, sizeof(words),
 		"its handler's connection ended %d time%s while it was delivered alone",
 		entry->verdict.crash_count, plural(entry->verdict.crash_count));
-	say(entry, strdup(words), strdup("CRASH"));
+	set_error(entry, strdup(words), strdup("CRASH"));
 }
 
 void retry_policy_return(struct entry *entry)
 {
-	start(entry, SETTLE_WAITING, END_RETURNED);
+	begin(entry, SETTLE_WAITING, END_RETURNED);
 	entry->verdict.suspect = entry->message->suspect;
 }
 
 void retry_policy_park(struct entry *entry)
 {
-	start(entry, SETTLE_PARKED, END_RETURNED);
+	begin(entry, SETTLE_PARKED, END_RETURNED);
 	entry->verdict.suspect = entry->message->suspect;
 }
 

@@ -23,21 +23,21 @@ static size_t window_of(const struct session *session)
 
 static bool has_room(const struct session *session)
 {
-	return !session->draining && !session->closing && session->alone == NULL &&
+	return !session->draining && !session->closing && session->suspect == NULL &&
 	       session->open_count < window_of(session) &&
 	       session_unsent(session) < OUTPUT_MAX_BYTES;
 }
 
-static bool comes_last(const struct session *session)
+static bool is_deprioritized(const struct session *session)
 {
 	return session->silent_ms != 0 && clock_now_ms() - session->silent_ms < session->timeout_ms;
 }
 
 static bool is_better(const struct session *session, const struct session *best)
 {
-	bool last = comes_last(session);
+	bool last = is_deprioritized(session);
 
-	if (best == NULL || last != comes_last(best))
+	if (best == NULL || last != is_deprioritized(best))
 		return best == NULL || !last;
 	return session->open_count < best->open_count;
 }
@@ -110,7 +110,7 @@ static size_t gather(struct handler *handler, struct entry **entries, size_t cou
 }
 
 /* One deliver or deliver_batch line to the least busy connection. False: nothing can go now. */
-static bool hand_out(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
+static bool deliver_next(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
 {
 	struct session *session = scheduler_least_busy(handler, has_room);
 	struct entry *entries[BATCH_LIMIT];
@@ -147,6 +147,7 @@ void scheduler_run(struct dispatch *dispatch, int64_t now_ms)
 	while (moved) {
 		moved = false;
 		for (handler = dispatch->handlers; handler != NULL; handler = handler->hh.next)
-			moved |= handler->ready_count > 0 && hand_out(dispatch, handler, now_ms);
+			moved |=
+				handler->ready_count > 0 && deliver_next(dispatch, handler, now_ms);
 	}
 }

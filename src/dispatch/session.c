@@ -87,10 +87,10 @@ void session_check_drained(struct session *session)
 	buf_reset(&session->drain_id);
 }
 
-static void forget_unread(struct session *session)
+static void forget_input(struct session *session)
 {
-	session->dispatch->unread -= session->unread;
-	session->unread = 0;
+	session->dispatch->input_bytes -= session->input_bytes;
+	session->input_bytes = 0;
 }
 
 void session_close(struct session *session)
@@ -98,7 +98,7 @@ void session_close(struct session *session)
 	struct dispatch *dispatch = session->dispatch;
 
 	handlers_leave(dispatch, session);
-	forget_unread(session);
+	forget_input(session);
 	TAILQ_REMOVE(&dispatch->sessions, session, link);
 	dispatch->session_count--;
 	bufferevent_free(session->bev);
@@ -201,14 +201,14 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	if (session->closing)
 		(void)evbuffer_drain(input, evbuffer_get_length(input));
 	left = evbuffer_get_length(input);
-	forget_unread(session);
-	session->unread = left;
-	dispatch->unread += left;
+	forget_input(session);
+	session->input_bytes = left;
+	dispatch->input_bytes += left;
 	if (session->closing)
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
 		requests_refuse(session, "line too long");
-	else if (dispatch->unread > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
+	else if (dispatch->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
 		requests_refuse(session, "too many unfinished lines on all connections together");
 }
 

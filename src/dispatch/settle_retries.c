@@ -13,46 +13,47 @@
 #define DOUBLINGS_MOST 16
 #define PUT_OFF_MS     60000
 
-static void count(struct dispatch *dispatch, struct entry *entry, bool aside)
+static void mark_set_aside(struct dispatch *dispatch, struct entry *entry, bool set_aside)
 {
-	if (entry->retries == aside)
+	if (entry->set_aside == set_aside)
 		return;
-	entry->retries = aside;
-	dispatch->retries_total += aside ? 1 : -1;
-	metric_set(dispatch->retries_gauge, (double)dispatch->retries_total);
+	entry->set_aside = set_aside;
+	dispatch->set_aside_total += set_aside ? 1 : -1;
+	metric_set(dispatch->set_aside_gauge, (double)dispatch->set_aside_total);
 }
 
 static int64_t pause_of(const struct entry *entry)
 {
-	int doublings = entry->aside_tries < DOUBLINGS_MOST ? entry->aside_tries : DOUBLINGS_MOST;
+	int doublings =
+		entry->set_aside_tries < DOUBLINGS_MOST ? entry->set_aside_tries : DOUBLINGS_MOST;
 	int64_t pause = (int64_t)FIRST_PAUSE_MS << doublings;
 
 	return pause < LAST_PAUSE_MS ? pause : LAST_PAUSE_MS;
 }
 
-static void say(
-	const struct entry *entry, const struct err *said, int64_t pause_ms, const char *next)
+static void log_set_aside(
+	const struct entry *entry, const struct err *refusal, int64_t pause_ms, const char *next)
 {
 	const struct message *message = entry->message;
 
 	log_warn("row_set_aside", LOG_INT("seq", message->seq),
 		LOG_STR("event_id", message->event_id), LOG_STR("topic", message->topic),
 		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
-		LOG_STR("error", said->text), LOG_STR("sqlstate", said->state),
+		LOG_STR("error", refusal->text), LOG_STR("sqlstate", refusal->state),
 		LOG_INT("retry_in_ms", pause_ms), LOG_STR("next", next));
 }
 
-void settle_retries_add(struct dispatch *dispatch, struct entry *entry, const struct err *said)
+void settle_retries_add(struct dispatch *dispatch, struct entry *entry, const struct err *refusal)
 {
 	struct settler *settler = &dispatch->settler;
 	int64_t pause = pause_of(entry);
 	struct entry *before = TAILQ_LAST(&settler->retries, entry_list);
 
-	if (!entry->retries)
-		say(entry, said, pause,
+	if (!entry->set_aside)
+		log_set_aside(entry, refusal, pause,
 			"its verdict is kept and tried again alone; others are settled");
-	count(dispatch, entry, true);
-	entry->aside_tries++;
+	mark_set_aside(dispatch, entry, true);
+	entry->set_aside_tries++;
 	entry->retry_at_ms = clock_now_ms() + pause;
 	while (before != NULL && before->retry_at_ms > entry->retry_at_ms)
 		before = TAILQ_PREV(before, entry_list, link);
@@ -96,24 +97,25 @@ void settle_retries_hurry(struct dispatch *dispatch)
 
 void settle_retries_end(struct dispatch *dispatch, struct entry *entry)
 {
-	if (!entry->retries)
+	if (!entry->set_aside)
 		return;
-	count(dispatch, entry, false);
+	mark_set_aside(dispatch, entry, false);
 	settle_retries_hurry(
 		dispatch); /* what was the matter with it may be over for the others, too */
 	log_info("row_taken_back", LOG_INT("seq", entry->message->seq),
 		LOG_STR("event_id", entry->message->event_id),
-		LOG_INT("tries", entry->aside_tries));
+		LOG_INT("tries", entry->set_aside_tries));
 }
 
-void settle_retries_put_off(struct dispatch *dispatch, struct entry *entry, const struct err *said)
+void settle_retries_put_off(
+	struct dispatch *dispatch, struct entry *entry, const struct err *refusal)
 {
-	say(entry, said, PUT_OFF_MS,
+	log_set_aside(entry, refusal, PUT_OFF_MS,
 		"its crash count cannot be raised, so it is not delivered; it goes back and waits");
 	retry_policy_return(entry);
 	entry->verdict.delay_ms = PUT_OFF_MS;
 	if (entry->session != NULL)
-		entry->session->alone = NULL;
+		entry->session->suspect = NULL;
 	entry->session = NULL;
 	entry_settle(dispatch, entry);
 }

@@ -76,7 +76,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	job->isolate |= entry->refusals >= REFUSALS_MOST;
 }
 
-static void set_off(struct dispatch *dispatch, struct job *job)
+static void start_job(struct dispatch *dispatch, struct job *job)
 {
 	dispatch->settler.under_way += job->count;
 	dispatch->settler.jobs++;
@@ -90,7 +90,7 @@ bool settler_give_alone(struct dispatch *dispatch, struct entry *entry)
 	if (job == NULL)
 		return false;
 	add_entry(job, entry);
-	set_off(dispatch, job);
+	start_job(dispatch, job);
 	return true;
 }
 
@@ -109,7 +109,7 @@ static void give(
 		add_entry(job, entry);
 	}
 	*length -= most;
-	set_off(dispatch, job);
+	start_job(dispatch, job);
 }
 
 static void unlock_due(struct settler *settler, int64_t now_ms)
@@ -134,7 +134,7 @@ static bool raise_is_due(const struct settler *settler, int64_t now_ms)
 static bool may_give(const struct dispatch *dispatch)
 {
 	size_t claiming = worker_pool_busy(dispatch->pool) - dispatch->settler.jobs;
-	size_t kept = dispatch->claimer.waits && claiming == 0 ? 1 : 0;
+	size_t kept = dispatch->claimer.needs_worker && claiming == 0 ? 1 : 0;
 
 	return worker_pool_idle(dispatch->pool) > kept;
 }
@@ -171,7 +171,7 @@ static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 		.in_flight = dispatch->in_flight,
 		.ready = ready,
 		/* Neither in flight nor ready to go: in most cases the next of a key. */
-		.behind = dispatch->held > others ? dispatch->held - others : 0,
+		.behind = dispatch->entry_count > others ? dispatch->entry_count - others : 0,
 		.held_up = is_held_up(dispatch),
 		.most = (size_t)dispatch->options.config->inbox.max_in_flight,
 		.since_ms = settler->since_ms,
@@ -230,11 +230,11 @@ static void settled(struct dispatch *dispatch, const struct job *job, struct ent
 }
 
 /* It cannot be delivered: no longer ours, or completed meanwhile. */
-static void lose(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
+static void drop_suspect(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
 {
 	retry_policy_return(entry);
 	if (entry->session != NULL)
-		entry->session->alone = NULL;
+		entry->session->suspect = NULL;
 	entry->session = NULL;
 	entry->state = ENTRY_SETTLING;
 	entry_finish(dispatch, entry, status);
@@ -248,7 +248,7 @@ static void raised(struct dispatch *dispatch, const struct job *job, struct entr
 		entry->raised = true;
 		suspects_raised(dispatch, entry);
 	} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {
-		lose(dispatch, entry, status);
+		drop_suspect(dispatch, entry, status);
 	} else if (status == SETTLE_REFUSED) {
 		settle_retries_put_off(dispatch, entry, &job->err);
 	} else {
@@ -271,7 +271,7 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 	dispatch->settler.under_way -= job->count;
 	dispatch->settler.jobs--;
 	if (changes_what_waits(job))
-		dispatch->claimer.gauges_calm_until_ms = 0; /* another number waits now */
+		dispatch->claimer.gauges_unchanged_until_ms = 0; /* another number waits now */
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
 	for (size_t i = job->count; i-- > 0;) {

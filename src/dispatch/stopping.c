@@ -26,7 +26,7 @@ static void cancel_open(struct dispatch *dispatch, const char *reason)
 static void begin_stop(struct dispatch *dispatch)
 {
 	dispatch->phase = PHASE_STOP;
-	log_info("dispatch_stopping", LOG_INT("held", dispatch->held),
+	log_info("dispatch_stopping", LOG_INT("held", dispatch->entry_count),
 		LOG_INT("in_flight", dispatch->in_flight),
 		LOG_STR("next", "queued messages go back, delivered ones may finish"));
 	FAULT_POINT("before_give_back");
@@ -38,7 +38,7 @@ static void begin_stop(struct dispatch *dispatch)
 
 static bool is_at_rest(const struct dispatch *dispatch)
 {
-	return dispatch->held == dispatch->settler.retries_count &&
+	return dispatch->entry_count == dispatch->settler.retries_count &&
 	       settler_is_empty(&dispatch->settler) && dispatch->claimer.claims_under_way == 0 &&
 	       STAILQ_EMPTY(&dispatch->arrivals) && queue_length(dispatch->options.in) == 0;
 }

@@ -9,13 +9,13 @@
 void suspects_serve(struct session *session)
 {
 	struct dispatch *dispatch = session->dispatch;
-	struct entry *entry = session->alone;
+	struct entry *entry = session->suspect;
 
 	if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||
 		entry->raising)
 		return;
 	if (!scheduler_has_lease(dispatch, clock_now_ms()))
-		dispatch->suspects_wait = true;
+		dispatch->suspects_need_lease = true;
 	else if (entry->raised)
 		delivery_send(session, &entry, 1);
 	else
@@ -26,16 +26,16 @@ void suspects_resume(struct dispatch *dispatch)
 {
 	struct session *session;
 
-	if (!dispatch->suspects_wait)
+	if (!dispatch->suspects_need_lease)
 		return;
-	dispatch->suspects_wait = false;
+	dispatch->suspects_need_lease = false;
 	TAILQ_FOREACH (session, &dispatch->sessions, link)
 		suspects_serve(session);
 }
 
 static bool can_reserve(const struct session *session)
 {
-	return !session->draining && !session->closing && session->alone == NULL &&
+	return !session->draining && !session->closing && session->suspect == NULL &&
 	       session->window > 0;
 }
 
@@ -52,33 +52,33 @@ void suspects_reserve(struct dispatch *dispatch, struct handler *handler)
 		handlers_dequeue(entry);
 		entry->state = ENTRY_RESERVED;
 		entry->session = session;
-		session->alone = entry;
+		session->suspect = entry;
 		suspects_serve(session);
 	}
 }
 
-static void let_go(struct entry *entry)
+static void unbind(struct entry *entry)
 {
 	if (entry->session != NULL)
-		entry->session->alone = NULL;
+		entry->session->suspect = NULL;
 	entry->session = NULL;
 }
 
 void suspects_unreserve(struct dispatch *dispatch, struct session *session)
 {
-	struct entry *entry = session->alone;
+	struct entry *entry = session->suspect;
 
-	session->alone = NULL;
+	session->suspect = NULL;
 	if (entry == NULL || entry->state != ENTRY_RESERVED)
 		return;
-	let_go(entry);
+	unbind(entry);
 	if (!entry->raising)
 		entry_ready(dispatch, entry);
 }
 
 void suspects_recall(struct entry *entry)
 {
-	let_go(entry);
+	unbind(entry);
 	if (!entry->raising)
 		entry->state = ENTRY_QUEUED;
 }
@@ -90,7 +90,7 @@ static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
 
 /* Recalled, or its connection or its partition is gone, while its crash count was raised: it waits for its turn
  * again, or goes back. */
-static void take_turn(struct dispatch *dispatch, struct entry *entry)
+static void return_to_lane(struct dispatch *dispatch, struct entry *entry)
 {
 	entry->state = ENTRY_QUEUED;
 	if (dispatch_is_stopping(dispatch) || !is_ours(dispatch, entry))
@@ -104,8 +104,8 @@ static void take_turn(struct dispatch *dispatch, struct entry *entry)
 void suspects_raised(struct dispatch *dispatch, struct entry *entry)
 {
 	if (entry->session == NULL || dispatch_is_stopping(dispatch)) {
-		let_go(entry);
-		take_turn(dispatch, entry);
+		unbind(entry);
+		return_to_lane(dispatch, entry);
 		return;
 	}
 	suspects_serve(entry->session);
@@ -113,7 +113,7 @@ void suspects_raised(struct dispatch *dispatch, struct entry *entry)
 
 void suspects_release_of(struct dispatch *dispatch, struct session *session)
 {
-	if (session->alone != NULL && session->alone->state == ENTRY_RESERVED)
+	if (session->suspect != NULL && session->suspect->state == ENTRY_RESERVED)
 		suspects_unreserve(dispatch, session);
 }
 
@@ -122,8 +122,8 @@ void suspects_release(struct dispatch *dispatch, size_t partition)
 	struct session *session;
 
 	TAILQ_FOREACH (session, &dispatch->sessions, link) {
-		if (session->alone != NULL &&
-			(partition == SIZE_MAX || session->alone->partition == partition))
+		if (session->suspect != NULL &&
+			(partition == SIZE_MAX || session->suspect->partition == partition))
 			suspects_release_of(dispatch, session);
 	}
 }

@@ -46,7 +46,7 @@ void job_free(struct job *job)
 	free(job->lanes);
 	free(job->rows);
 	free(job->entries);
-	free(job->held);
+	free(job->seqs);
 	free(job->states);
 	refused_seqs_fini(&job->without);
 	known_own_free(job->own, job->own == NULL ? 0 : job->count);
@@ -129,7 +129,7 @@ static int run_rescue(struct db *db, struct job *job)
 	const struct claims_held held = {
 		.instance = job->request.instance,
 		.low_claim = job->request.number,
-		.seqs = job->held,
+		.seqs = job->seqs,
 		.count = job->count,
 	};
 	int r;
@@ -154,7 +154,7 @@ static int run_gauges(struct db *db, struct job *job)
 
 static int run_holds(struct db *db, struct job *job)
 {
-	const struct other_claims_rows rows = { job->held, job->states, job->count };
+	const struct other_claims_rows rows = { job->seqs, job->states, job->count };
 
 	int r = other_claims_look(db, job->request.instance, &rows, &job->err);
 

@@ -45,7 +45,7 @@ struct job {
 	struct refused_seqs without; /* a claim: rows it leaves out; it adds those that it finds */
 	size_t without_given;
 	struct entry **entries; /* behind the rows; not the worker's business */
-	int64_t *held;          /* JOB_HOLDS: rising */
+	int64_t *seqs;          /* JOB_HOLDS: rising */
 	uint64_t after;         /* JOB_SWEEP: where the page starts */
 	bool first_page;
 	int64_t cap;           /* JOB_GAUGES */
@@ -57,7 +57,7 @@ struct job {
 	uint64_t changes;      /* JOB_HANDLERS: of handlers when it was given */
 	size_t reserved;       /* budget taken for it */
 	uint64_t lost;         /* a claim: batches lost when it was given */
-	uint64_t tenure;       /* a claim, a look: partitions gone when it was given */
+	uint64_t revocations;  /* a claim, a look: partitions gone when it was given */
 	uint64_t behind;       /* a claim: the last batch it may have stepped over */
 	/* Out. */
 	int result; /* of the store's call */

@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (parser == NULL && protocol_parser_new(&parser, NULL) != 0)
 		abort();
 	demand(protocol_parse(parser, (struct bytes){ data, size }, &line, NULL) == 0);
-	if (line.kind == LINE_BROKEN)
+	if (line.kind == LINE_INVALID)
 		check_broken(parser, &line);
 	if (line.kind != LINE_ANSWER)
 		return 0;

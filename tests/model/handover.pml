@@ -16,10 +16,10 @@
  *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
  *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
  *	mem                      dispatch/entry.h: states of an entry, and how far its verdict is
- *	out, high                dispatch/lanes.h: outside, outside_high
+ *	out, high                dispatch/lanes.h: table_low, table_high
  *	cst, ck, coming          the claim under way (JOB_DUE, JOB_LANES), its key, the rows it brings
  *	fresh                    lane.noted is not older than that claim
- *	doubted                  the partition has gone since the claim was given: job.tenure
+ *	doubted                  the partition has gone since the claim was given: job.revocations
  *	held                     rule R12: rows that others had claimed when the partition was taken and,
  *	                         as far as is known, still have
  *

@@ -87,7 +87,7 @@ MUTANTS = [
            edit("src/store/settle.c", "s->isolation == NULL || s->count == 1 ||", "s->isolation != NULL ||"),
            tests=[SETTLE + "when_no_row_goes_through_it_is_a_fault"]),
     mutant("E8", "a verdict that waits alone delays the stop",
-           edit("src/dispatch/stopping.c", "dispatch->held == dispatch->settler.retries_count", "dispatch->held == 0"),
+           edit("src/dispatch/stopping.c", "dispatch->entry_count == dispatch->settler.retries_count", "dispatch->entry_count == 0"),
            tests=[REFUSED + "test_a_verdict_that_waits_alone_does_not_delay_a_stop"]),
     mutant("E8", "rescue stops at a refused row",
            edit("src/store/rescue.c", "walk->refused == REFUSED_MOST", "walk->refused == 0"),

@@ -80,8 +80,8 @@ MUTANTS = [
                 "\t\tr = 0;"),
            tests=[INBOX + "resync_waits_for_the_transaction_whose_answer_was_lost"]),
     mutant("R3", "a lost claim is not given back",
-           edit("src/dispatch/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_doubt(dispatch);",
-                "\t\tarrivals_doubt(dispatch);"),
+           edit("src/dispatch/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_mark_order_unknown(dispatch);",
+                "\t\tarrivals_mark_order_unknown(dispatch);"),
            tests=["faults/test_arrivals.py::"
                   "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
     mutant("R3", "a rescue that fails closes the lowest claim",
@@ -89,7 +89,7 @@ MUTANTS = [
            tests=["faults/test_claims_at_once.py::"
                   "test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails"]),
     mutant("R3", "what came while a claim was lost is not doubted",
-           edit("src/dispatch/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_doubt(dispatch);",
+           edit("src/dispatch/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_mark_order_unknown(dispatch);",
                 "\t\tdispatch->claimer.rescue = true;"),
            tests=["faults/test_arrivals.py::"
                   "test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew"]),
@@ -261,7 +261,7 @@ MUTANTS = [
            edit("sql/queries/rescue_born.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
            tests=[INSTANCE + "a_row_in_its_handlers_transaction_is_rescued_when_that_ends"]),
     mutant("R8", "settled is believed",
-           edit("src/dispatch/retry_policy.c", "\t\tfail(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict->result);"),
+           edit("src/dispatch/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict->result);"),
            tests=["unit/test_retry_policy.c::settled_is_a_failure_unless_the_table_says_otherwise"]),
     # R9
     mutant("R9", "a bad row stops its batch",

@@ -24,9 +24,9 @@ static int teardown(void **state)
 
 static void looked(struct claim_cursor *starts, bool full, bool plenty, int64_t now_ms)
 {
-	const struct due_look look = { full, plenty, 10, now_ms };
+	const struct due_scan scan = { full, plenty, 10, now_ms };
 
-	claim_cursor_finish_look(starts, &look);
+	claim_cursor_finish_scan(starts, &scan);
 }
 
 static void the_first_look_is_a_full_one_from_the_first_row(void **state)
@@ -70,9 +70,9 @@ static void while_there_is_plenty_a_look_a_second_is_full(void **state)
 static void full_looks_that_are_dear_are_rare(void **state)
 {
 	struct claim_cursor *starts = *state;
-	const struct due_look look = { true, true, 200, 5000 };
+	const struct due_scan scan = { true, true, 200, 5000 };
 
-	claim_cursor_finish_look(starts, &look);
+	claim_cursor_finish_scan(starts, &scan);
 	assert_false(claim_cursor_is_full(starts, 8999));
 	assert_true(claim_cursor_is_full(starts, 9000));
 }
@@ -80,9 +80,9 @@ static void full_looks_that_are_dear_are_rare(void **state)
 static void one_that_waited_for_a_lock_does_not_put_off_the_next_for_long(void **state)
 {
 	struct claim_cursor *starts = *state;
-	const struct due_look look = { true, true, 60000, 5000 };
+	const struct due_scan scan = { true, true, 60000, 5000 };
 
-	claim_cursor_finish_look(starts, &look);
+	claim_cursor_finish_scan(starts, &scan);
 	assert_true(claim_cursor_is_full(starts, 25000));
 }
 

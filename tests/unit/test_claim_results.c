@@ -127,7 +127,7 @@ static void a_claim_that_brought_less_than_it_might_has_drained_its_partitions(v
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED - 1 });
-	assert_false(world->dispatch.claimer.plenty);
+	assert_false(world->dispatch.claimer.more_due);
 	assert_false(overflows(world));
 }
 
@@ -136,7 +136,7 @@ static void a_claim_that_its_rows_cut_short_left_some_behind(void **state)
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED });
-	assert_true(world->dispatch.claimer.plenty);
+	assert_true(world->dispatch.claimer.more_due);
 	assert_true(overflows(world));
 }
 
@@ -145,7 +145,7 @@ static void a_claim_that_its_bytes_cut_short_left_some_behind(void **state)
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = 1, .cut = true });
-	assert_true(world->dispatch.claimer.plenty);
+	assert_true(world->dispatch.claimer.more_due);
 	assert_true(overflows(world));
 }
 
@@ -155,8 +155,8 @@ static void ask_lane(struct world *world)
 	struct lane_key key;
 
 	assert_int_equal(lanes_parked(&world->dispatch.lanes, world->orders, 7, 5, NULL), 0);
-	assert_int_equal(lanes_take_spilled(&world->dispatch.lanes, &key, 1), 1);
-	assert_int_equal(world->dispatch.lanes.spill_count, 0);
+	assert_int_equal(lanes_take_claimable(&world->dispatch.lanes, &key, 1), 1);
+	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
 }
 
 static void a_key_whose_claim_found_nothing_waits(void **state)
@@ -165,7 +165,7 @@ static void a_key_whose_claim_found_nothing_waits(void **state)
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .seen = 0 });
-	assert_int_equal(world->dispatch.lanes.spill_count, 0);
+	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
 }
 
 static void a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again(void **state)
@@ -174,7 +174,7 @@ static void a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again(voi
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .cut = true });
-	assert_int_equal(world->dispatch.lanes.spill_count, 1);
+	assert_int_equal(world->dispatch.lanes.claimable_count, 1);
 }
 
 static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
@@ -183,7 +183,7 @@ static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .seen = 1, .parked = 1 });
-	assert_int_equal(world->dispatch.lanes.spill_count, 1);
+	assert_int_equal(world->dispatch.lanes.claimable_count, 1);
 }
 
 /* It was left out, mended and forgotten while nothing was claimed. */

@@ -144,7 +144,7 @@ static void an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with(void *
 	head = a_row(&world, KEY_A, 1);
 	(void)admit(&world, head);
 	(void)lanes_leave(&world.lanes, head, true, true);
-	assert_int_equal(world.lanes.spill_count, 0);
+	assert_int_equal(world.lanes.claimable_count, 0);
 	assert_int_equal(world.lanes.idle_count, 1);
 	lanes_fini(&world.lanes);
 }
@@ -168,7 +168,7 @@ static void after_the_blocked_head_came_back_its_followers_are_gone_on_with(void
 	again = a_row(&world, KEY_A, 1);
 	assert_int_equal(admit(&world, again), ADMIT_HEAD);
 	assert_null(finish(&world, again));
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 1);
 	assert_int_equal(key.hash, KEY_A);
 	lanes_fini(&world.lanes);
 }
@@ -225,7 +225,7 @@ static void a_full_lane_parks_and_is_gone_on_with_when_empty(void **state)
 	(void)lanes_leave(&world.lanes, surplus, true, false);
 	for (int i = 0; i < DEPTH; i++)
 		(void)finish(&world, rows[i]);
-	assert_int_equal(world.lanes.spill_count, 1);
+	assert_int_equal(world.lanes.claimable_count, 1);
 	lanes_fini(&world.lanes);
 }
 
@@ -245,7 +245,7 @@ static void what_a_sweep_found_never_stops_what_memory_holds(void **state)
 	assert_ptr_equal(finish(&world, first), second);
 	assert_false(lanes_must_park(second));
 	(void)finish(&world, second);
-	assert_int_equal(world.lanes.spill_count, 1);
+	assert_int_equal(world.lanes.claimable_count, 1);
 	lanes_fini(&world.lanes);
 }
 
@@ -275,9 +275,9 @@ static void a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off(void **
 	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_HEAD);
 	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_BEHIND);
 	assert_ptr_equal(finish(&world, &world.entries[0]), &world.entries[1]);
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 0);
 	assert_null(finish(&world, &world.entries[1]));
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 1);
 	lanes_fini(&world.lanes);
 }
 
@@ -319,11 +319,11 @@ static void a_held_row_that_waits_again_is_gone_on_with_and_comes_first(void **s
 	(void)state;
 	set_up(&world, ORDERING_KEY);
 	(void)lanes_hold(&world.lanes, 0, KEY_A);
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 0);
 	lanes_unhold(&world.lanes, 0, KEY_A, 3);
 	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_PARK);
 	(void)lanes_leave(&world.lanes, &world.entries[0], true, false);
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 1);
 	assert_int_equal(key.hash, KEY_A);
 	lanes_fini(&world.lanes);
 }
@@ -338,9 +338,9 @@ static void what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over(
 	(void)lanes_hold(&world.lanes, 0, KEY_A);
 	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_PARK);
 	(void)lanes_leave(&world.lanes, &world.entries[0], true, false);
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 0);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 0);
 	lanes_unhold(&world.lanes, 0, KEY_A, -1);
-	assert_int_equal(lanes_take_spilled(&world.lanes, &key, 1), 1);
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 1);
 	lanes_fini(&world.lanes);
 }
 

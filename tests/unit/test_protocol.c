@@ -162,7 +162,7 @@ static void a_hello_that_is_refused_says_whose_it_was(void **state)
 {
 	(void)state;
 	read_text(hello(",\"subscribe\":[{\"topics\":\"a\"}]"));
-	assert_int_equal(line.kind, LINE_BROKEN);
+	assert_int_equal(line.kind, LINE_INVALID);
 	assert_string_equal(line.hello.handler, "billing");
 }
 
@@ -294,7 +294,7 @@ static void every_broken_line_is_told_what_is_wrong_with_it(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		read_text(rows[i].text);
-		if (line.kind != LINE_BROKEN || line.error_code != rows[i].code ||
+		if (line.kind != LINE_INVALID || line.error_code != rows[i].code ||
 			strstr(line.error_text, rows[i].words) == NULL)
 			fail_msg("%s: kind %d, %d %s", rows[i].text, line.kind, line.error_code,
 				line.error_text);
@@ -361,7 +361,7 @@ static void every_bad_parameter_of_hello_is_named(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		read_text(hello(rows[i].members));
-		if (line.kind != LINE_BROKEN || line.error_code != PROTOCOL_INVALID_PARAMS ||
+		if (line.kind != LINE_INVALID || line.error_code != PROTOCOL_INVALID_PARAMS ||
 			strstr(line.error_text, rows[i].words) == NULL)
 			fail_msg("%s: kind %d, %d %s", rows[i].members, line.kind, line.error_code,
 				line.error_text);
@@ -389,7 +389,7 @@ static void another_framing_is_named_and_closes_the_connection(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		read_text(rows[i]);
-		assert_int_equal(line.kind, LINE_BROKEN);
+		assert_int_equal(line.kind, LINE_INVALID);
 		assert_int_equal(line.error_code, PROTOCOL_PARSE);
 		assert_non_null(strstr(line.error_text, "Content-Length"));
 		assert_true(line.close);
@@ -925,7 +925,7 @@ static void what_a_line_gave_survives_its_text_but_not_the_next_line(void **stat
 	assert_string_equal(line.delivery, "d1.1");
 	assert_bytes(only_verdict()->result, "[1]");
 	read_text("{}");
-	assert_int_equal(line.kind, LINE_BROKEN);
+	assert_int_equal(line.kind, LINE_INVALID);
 	assert_null(line.verdicts);
 }
 
@@ -1012,7 +1012,7 @@ static void any_bytes_end_in_a_line(void **state)
 		for (size_t j = 0; j < length; j++)
 			bytes[j] = (unsigned char)next_noise();
 		read_bytes(bytes, length);
-		assert_int_equal(line.kind, LINE_BROKEN);
+		assert_int_equal(line.kind, LINE_INVALID);
 	}
 }
 

@@ -1,0 +1,37 @@
+/*
+ * The takers that the table of members (protocol_members.c) names: each puts one value where the
+ * draft keeps it. To be called only while a line is read.
+ */
+#ifndef DISPATCH_PROTOCOL_SETTERS_H
+#define DISPATCH_PROTOCOL_SETTERS_H
+
+#include "dispatch/protocol_members.h"
+
+/* Tells the member's owners what is wrong with it: its path, then the words. */
+void set_problem(struct draft_writer *writer, const struct member *member, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* General ones: the member's field says where to. */
+member_setter set_plain;    /* a text that is only compared with known ones */
+member_setter set_presence; /* a flag: the member is there */
+member_setter set_name;     /* text of min to max bytes for metrics, logs and SQL */
+member_setter set_number;   /* a whole number from min to max */
+member_setter set_words;    /* text for the table, cut to max bytes */
+member_setter set_stored;   /* JSON for the table */
+
+/* Those of one member each. */
+member_setter set_version;
+member_setter set_id;
+member_setter set_result;
+member_setter set_protocol;
+member_setter set_sub;
+member_setter set_topic;
+member_setter set_type;
+member_setter set_entry;
+member_setter set_entry_id;
+member_setter set_delay;
+
+/* The end of a subscription: without types it is for every type of its topic. */
+void finish_subscription(struct draft_writer *writer, const struct member *member);
+
+#endif
