@@ -8,6 +8,7 @@ sys.path[:0] = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(__fil
 sys.dont_write_bytecode = True
 
 import rule_examples
+import rule_figures
 import rule_functions
 import rule_glossary
 import rule_layers
@@ -250,6 +251,23 @@ class Glossary(unittest.TestCase):
 
     def test_a_glossary_without_the_table_is_a_problem(self):
         self.assertEqual(len(words(rule_glossary, {"docs/glossary.md": "# Glossary\n"})), 1)
+
+
+class Figures(unittest.TestCase):
+    SOURCE = "title T\nsize 200 50\nstate waiting 0 0 80 40 waiting\nend dead 120 0 80 40 dead\narrow waiting:right dead:left\n"
+    VIEW = "CREATE VIEW inbox.messages AS SELECT CASE WHEN m.x THEN 'dead' ELSE 'waiting' END AS status"
+
+    def check(self, source=SOURCE, drawn=None, view=VIEW):
+        return words(rule_figures, {"docs/figures/states.txt": source, "sql/functions/views.sql": view,
+                                    "docs/figures/states.svg": drawn or rule_figures.figures.draw(source)})
+
+    def test_a_figure_is_drawn_from_its_source(self):
+        self.assertEqual(self.check(), [])
+        self.assertIn("not up to date", self.check(drawn="<svg/>")[0])
+
+    def test_a_figure_has_the_states_of_the_view(self):
+        self.assertIn("parked", self.check(view=self.VIEW.replace("'dead'", "'dead' WHEN m.y THEN 'parked'"))[0])
+        self.assertIn("dead", self.check(view=self.VIEW.replace("'dead'", "'waiting'"))[0])
 
 
 class Mutants(unittest.TestCase):
