@@ -1,14 +1,13 @@
 /*
- * A plain array, searched from its start: a configuration has some sixty keys, and a file may
- * hold ten thousand at most.
+ * A plain array that is searched from its start: a configuration has some sixty keys, and a file at most
+ * ten thousand.
  */
 #include "config/entries.h"
 
 #include <string.h>
 
 #include "config/secret.h"
-#include "config/string_list.h"
-#include "config/value.h"
+#include "config/text.h"
 
 static void entry_fini(struct entry *entry)
 {
@@ -17,6 +16,39 @@ static void entry_fini(struct entry *entry)
 	free(entry->origin);
 	free(entry->file);
 	strings_fini(&entry->texts);
+}
+
+/* On failure the caller still calls entry_fini(). */
+static int entry_init(struct entry *entry, const struct key *key, const struct entry_value *value,
+	struct err *err)
+{
+	int r;
+
+	*entry = (struct entry){
+		.section = key->section,
+		.option = key->option,
+		.list = value->list,
+		.commas = value->commas,
+		.standard = value->standard,
+	};
+	if (key->topic == NULL)
+		r = string_format(&entry->path, err, "%s.%s", key->section->name, key->name);
+	else
+		r = string_format(
+			&entry->path, err, "%s.%s.%s", key->section->name, key->topic, key->name);
+	if (r < 0)
+		return r;
+	entry->name = entry->path + strlen(entry->path) - strlen(key->name);
+	r = string_copy(&entry->origin, value->origin, strlen(value->origin), err);
+	if (r == 0 && key->topic != NULL)
+		r = string_copy(&entry->topic, key->topic, strlen(key->topic), err);
+	if (r == 0 && value->file != NULL)
+		r = string_copy(&entry->file, value->file, strlen(value->file), err);
+	if (value->nothing && key->option != NULL && option_is_list(key->option))
+		return r;
+	for (size_t i = 0; i < value->count && r == 0; i++)
+		r = strings_add(&entry->texts, value->texts[i], strlen(value->texts[i]), err);
+	return r;
 }
 
 int entries_new(struct entries **out, struct err *err)
@@ -35,98 +67,45 @@ void entries_free(struct entries *entries)
 	free(entries);
 }
 
-static bool same_topic(const char *a, const char *b)
-{
-	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
-struct entry *entries_find(const struct entries *entries, const struct entry_key *key)
+struct entry *entries_find(
+	const struct entries *entries, const char *section, const char *topic, const char *name)
 {
 	for (size_t i = 0; i < entries->count; i++) {
 		struct entry *entry = &entries->items[i];
 
-		if (entry->section == key->section && strcmp(entry->name, key->name) == 0 &&
-			same_topic(entry->topic, key->topic))
+		if (strcmp(entry->name, name) == 0 && strcmp(entry->section->name, section) == 0 &&
+			(topic == NULL || strcmp(entry->topic, topic) == 0))
 			return entry;
 	}
 	return NULL;
 }
 
-static struct entry_key key_of(const struct entry *entry)
+struct entry *entries_same(const struct entries *entries, const struct entry *entry)
 {
-	return (struct entry_key){ entry->section, entry->topic, entry->name };
+	return entries_find(entries, entry->section->name, entry->topic, entry->name);
 }
 
-struct entry *entries_like(const struct entries *entries, const struct entry *entry)
+int entries_put(struct entries *entries, const struct key *key, const struct entry_value *value,
+	struct err *err)
 {
-	struct entry_key key = key_of(entry);
-
-	return entries_find(entries, &key);
-}
-
-static int set_path(struct entry *entry, const struct entry_key *key, struct err *err)
-{
+	struct entry *old = entries_find(entries, key->section->name, key->topic, key->name);
+	struct entry fresh;
 	int r;
 
-	if (key->topic == NULL)
-		r = string_format(&entry->path, err, "%s.%s", key->section->name, key->name);
-	else
-		r = string_format(
-			&entry->path, err, "%s.%s.%s", key->section->name, key->topic, key->name);
-	if (r == 0)
-		entry->name = entry->path + strlen(entry->path) - strlen(key->name);
-	return r;
-}
+	if (old == NULL && entries->count == entries->capacity) {
+		size_t capacity = entries->capacity == 0 ? 64 : entries->capacity * 2;
+		struct entry *items = realloc(entries->items, capacity * sizeof(*items));
 
-/* On failure the caller still calls entry_fini(). */
-static int entry_init(struct entry *entry, const struct entry_key *key,
-	const struct entry_value *value, struct err *err)
-{
-	int r = set_path(entry, key, err);
-
-	entry->section = key->section;
-	entry->option = options_find(key->section->name, key->name);
-	entry->list = value->list;
-	entry->commas = value->commas;
-	entry->standard = value->standard;
-	if (r == 0 && key->topic != NULL)
-		r = string_copy(&entry->topic, key->topic, strlen(key->topic), err);
-	if (r == 0)
-		r = string_copy(&entry->origin, value->origin, strlen(value->origin), err);
-	if (r == 0 && value->file != NULL)
-		r = string_copy(&entry->file, value->file, strlen(value->file), err);
-	return r < 0 ? r : strings_add_all(&entry->texts, &value->texts, err);
-}
-
-static int make_room(struct entries *entries, struct err *err)
-{
-	size_t capacity = entries->capacity == 0 ? 64 : entries->capacity * 2;
-	struct entry *items;
-
-	if (entries->count < entries->capacity)
-		return 0;
-	items = realloc(entries->items, capacity * sizeof(*items));
-	if (items == NULL)
-		return err_memory(err);
-	entries->items = items;
-	entries->capacity = capacity;
-	return 0;
-}
-
-int entries_put(struct entries *entries, const struct entry_key *key,
-	const struct entry_value *value, struct err *err)
-{
-	struct entry fresh = { .section = NULL };
-	struct entry *old;
-	int r = make_room(entries, err);
-
-	if (r == 0)
-		r = entry_init(&fresh, key, value, err);
+		if (items == NULL)
+			return err_memory(err);
+		entries->items = items;
+		entries->capacity = capacity;
+	}
+	r = entry_init(&fresh, key, value, err);
 	if (r < 0) {
 		entry_fini(&fresh);
 		return r;
 	}
-	old = entries_find(entries, key);
 	if (old == NULL)
 		old = &entries->items[entries->count++];
 	else
@@ -137,9 +116,10 @@ int entries_put(struct entries *entries, const struct entry_key *key,
 
 int entries_put_entry(struct entries *entries, const struct entry *entry, struct err *err)
 {
-	struct entry_key key = key_of(entry);
-	struct entry_value value = {
-		.texts = entry->texts,
+	const struct key key = { entry->section, entry->option, entry->topic, entry->name };
+	const struct entry_value value = {
+		.texts = (const char *const *)entry->texts.items,
+		.count = entry->texts.count,
 		.list = entry->list,
 		.commas = entry->commas,
 		.standard = entry->standard,
@@ -150,15 +130,28 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 	return entries_put(entries, &key, &value, err);
 }
 
-static int read_secret(char **text, struct err *err)
+/* Replaces a text file:/path by the content of the file, and adds the text to the origin. */
+static int read_file(struct entry *entry, char **text, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
+	const char *path = *text + strlen("file:");
 	char *fresh = NULL;
-	int r = secret_read(*text + strlen("file:"), &content, err);
+	int r = string_format(&fresh, err, "%s (%s)", entry->origin, *text);
 
-	if (r < 0)
-		return r;
-	r = string_copy(&fresh, content.length == 0 ? "" : content.data, content.length, err);
+	if (r == 0) {
+		free(entry->origin);
+		entry->origin = fresh;
+		fresh = NULL;
+	}
+	if (r == 0 && entry->texts.count == 1)
+		r = string_copy(&entry->file, path, strlen(path), err);
+	if (r == 0)
+		r = secret_read(path, &content, err);
+	if (r == 0)
+		r = string_copy(
+			&fresh, content.length == 0 ? "" : content.data, content.length, err);
+	if (r == FAULT_CONFIG)
+		(void)err_prefix(err, "%s: %s", entry->origin, entry->path);
 	if (r < 0)
 		return r;
 	free(*text);
@@ -166,103 +159,48 @@ static int read_secret(char **text, struct err *err)
 	return 0;
 }
 
-static int add_to_origin(struct entry *entry, const char *text, struct err *err)
+static int complete(struct entry *entry, struct err *err)
 {
-	char *origin = NULL;
-	int r = string_format(&origin, err, "%s (%s)", entry->origin, text);
-
-	if (r < 0)
-		return r;
-	free(entry->origin);
-	entry->origin = origin;
-	return 0;
-}
-
-/* Of a value that is nothing but a file. */
-static int keep_path(struct entry *entry, struct err *err)
-{
-	const char *path = entry->texts.items[0] + strlen("file:");
-
-	if (entry->texts.count != 1)
-		return 0;
-	free(entry->file);
-	entry->file = NULL;
-	return string_copy(&entry->file, path, strlen(path), err);
-}
-
-static int resolve_files(struct entry *entry, struct err *err)
-{
+	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
+	CLEANUP(buf_fini) struct buf joined = BUF_INIT;
+	bool split = entry->commas && entry->option != NULL && option_is_list(entry->option);
+	bool join = entry->list && entry->option == NULL;
+	struct strings before = entry->texts;
 	int r = 0;
 
-	for (size_t i = 0; i < entry->texts.count && r == 0; i++) {
-		char **text = &entry->texts.items[i];
-
-		if (strncmp(*text, "file:/", strlen("file:/")) != 0)
-			continue;
-		r = add_to_origin(entry, *text, err);
-		if (r == 0)
-			r = keep_path(entry, err);
-		if (r == 0)
-			r = read_secret(text, err);
-		if (r < 0 && r != FAULT_MEMORY)
-			(void)err_prefix(err, "%s: %s", entry->origin, entry->path);
+	for (size_t i = 0; i < before.count && r == 0; i++) {
+		if (strncmp(before.items[i], "file:/", strlen("file:/")) == 0)
+			r = read_file(entry, &before.items[i], err);
 	}
-	return r;
-}
-
-static int split(struct entry *entry, struct err *err)
-{
-	struct strings parts = { NULL, 0 };
-	int r;
-
-	if (!entry->commas || entry->option == NULL || !value_is_list(entry->option))
-		return 0;
-	r = strings_add_parts(&parts, entry->texts.items[0], err);
-	if (r < 0) {
-		strings_fini(&parts);
+	if (r < 0 || (!split && !join))
 		return r;
+	for (size_t i = 0; i < before.count && join; i++) {
+		buf_add_str(&joined, i == 0 ? "" : ",");
+		buf_add_str(&joined, before.items[i]);
 	}
-	strings_fini(&entry->texts);
-	entry->texts = parts;
-	entry->list = true;
+	if (split)
+		r = strings_add_parts(&texts, before.items[0], err);
+	else
+		r = strings_add(&texts, buf_str(&joined), joined.length, err);
+	if (r < 0 || !buf_ok(&joined))
+		return err_memory(err);
+	entry->texts = texts;
+	texts = before;
+	entry->list = split;
 	entry->commas = false;
 	return 0;
 }
 
-/* Where a library wants several values, it wants them with commas between. */
-static int join(struct entry *entry, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf joined = BUF_INIT;
-	struct strings one = { NULL, 0 };
-	int r;
-
-	if (!entry->list || entry->option != NULL)
-		return 0;
-	for (size_t i = 0; i < entry->texts.count; i++) {
-		buf_add_str(&joined, i == 0 ? "" : ",");
-		buf_add_str(&joined, entry->texts.items[i]);
-	}
-	r = strings_add(&one, buf_str(&joined), joined.length, err);
-	if (r < 0 || !buf_ok(&joined)) {
-		strings_fini(&one);
-		return err_memory(err);
-	}
-	strings_fini(&entry->texts);
-	entry->texts = one;
-	entry->list = false;
-	return 0;
-}
-
-int entries_resolve(struct entries *entries, struct err *err)
+int entries_complete(struct entries *entries, struct err *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < entries->count && r == 0; i++) {
-		r = resolve_files(&entries->items[i], err);
-		if (r == 0)
-			r = split(&entries->items[i], err);
-		if (r == 0)
-			r = join(&entries->items[i], err);
-	}
+	for (size_t i = 0; i < entries->count && r == 0; i++)
+		r = complete(&entries->items[i], err);
 	return r;
+}
+
+bool entry_is_reloadable(const struct entry *entry)
+{
+	return entry->option != NULL && entry->option->reloadable;
 }

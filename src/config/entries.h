@@ -1,26 +1,25 @@
 /*
- * The configuration as texts: one entry a key, with where it came from. Layers put their texts on
- * top of each other here; values are made from what is left. One thread.
+ * The keys that are set, each with its text and where that was written: the configuration as a person
+ * wrote it. Layers put their texts over those of lower layers; the values in struct config are made of
+ * what remains (load.c). The entries stay with the configuration, for `inboxd check`, for errors that name two keys,
+ * and for the comparison at a reload.
+ *
+ * One thread until the configuration is loaded; read-only afterwards.
  */
 #ifndef CONFIG_ENTRIES_H
 #define CONFIG_ENTRIES_H
 
 #include "base/cleanup.h"
 #include "config/config.h"
-#include "config/options.h"
+#include "config/keys.h"
 
-/* The name of an entry, borrowed. */
-struct entry_key {
-	const struct section *section;
-	const char *topic; /* under topics, else NULL */
-	const char *name;
-};
-
-/* What a layer says of a key, borrowed. */
+/* What a layer says about a key, borrowed. */
 struct entry_value {
-	struct strings texts;
+	const char *const *texts;
+	size_t count;
 	bool list;          /* written as a list */
-	bool commas;        /* one text, whose parts are a list when a list is asked */
+	bool commas;        /* one text; where a list is expected, commas separate its items */
+	bool nothing;       /* no text was written: an empty list where a list is expected */
 	bool standard;      /* the default */
 	const char *file;   /* see struct entry */
 	const char *origin; /* "inboxd.yaml:3", "env INBOXD_LOG_LEVEL", "--set", "default" */
@@ -34,14 +33,14 @@ struct entry {
 	const char *name;            /* the end of `path` */
 	struct strings texts;
 	char *origin;
-	char *file; /* the path its one text was read from; NULL: none */
+	char *file; /* the path from which its one text was read; NULL: none */
 	bool list;
 	bool commas;
 	bool standard;
 };
 
 struct entries {
-	struct entry *items; /* in the order they were first put */
+	struct entry *items; /* in the order in which the keys were first put */
 	size_t count;
 	size_t capacity;
 };
@@ -50,19 +49,26 @@ int entries_new(struct entries **out, struct err *err);
 void entries_free(struct entries *entries);
 DEFINE_CLEANUP(struct entries *, entries_free);
 
-/* Copies both; what was there under the key is replaced. On failure it is as it was. */
-int entries_put(struct entries *entries, const struct entry_key *key,
-	const struct entry_value *value, struct err *err);
-/* Copies an entry of another set in the same way. */
+/* Copies the key and the value. An entry of the same key is replaced, and keeps its position. On failure
+ * the entries are unchanged. */
+int entries_put(struct entries *entries, const struct key *key, const struct entry_value *value,
+	struct err *err);
+/* The same with the key and the value of an entry of another set. */
 int entries_put_entry(struct entries *entries, const struct entry *entry, struct err *err);
-/* NULL when there is none. Borrowed until the next put. */
-struct entry *entries_find(const struct entries *entries, const struct entry_key *key);
-/* The entry of the same key. */
-struct entry *entries_like(const struct entries *entries, const struct entry *entry);
 
-/* Replaces every file:/path by what is in the file (one newline at its end cut), then splits texts
- * with commas where a list is asked and joins lists where a library asks for commas. Blocks while reading; call it once. FAULT_CONFIG names the
- * place, the key and the file; FAULT_MEMORY. */
-int entries_resolve(struct entries *entries, struct err *err);
+/* NULL when there is none. Borrowed until the next put. */
+struct entry *entries_find(
+	const struct entries *entries, const char *section, const char *topic, const char *name);
+/* The entry with the key of an entry of another set. */
+struct entry *entries_same(const struct entries *entries, const struct entry *entry);
+
+/* Makes the texts final: replaces each file:/path by the content of the file (without one newline at
+ * its end), splits at commas where a list is expected, and joins lists with commas for the libraries.
+ * Blocks while reading files. Call it once, when all layers are there: a text that a higher layer
+ * replaced is not looked at. FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
+int entries_complete(struct entries *entries, struct err *err);
+
+/* True when a changed value takes effect at SIGHUP. */
+bool entry_is_reloadable(const struct entry *entry);
 
 #endif

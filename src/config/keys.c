@@ -1,113 +1,220 @@
-/* One function a kind of section. */
+/* The names that inboxd refuses, the search for a key, and variables, which spell names differently. */
 #include "config/keys.h"
 
+#include <ctype.h>
 #include <string.h>
 
-#include "config/checks.h"
 #include "config/nearest.h"
-#include "config/passed.h"
+#include "config/text.h"
+#include "config/value.h"
 
-static int unknown_section(const struct key_place *place, struct err *err)
+/* --- Names that are not passed on ------------------------------------------------------------------- */
+
+struct refused {
+	const char *section;
+	const char *name; /* '*' at its beginning stands for any beginning */
+	const char *why;
+};
+
+#define OURS "is decided by inboxd: "
+
+static const char offsets[] =
+	OURS "offsets are committed only after the database has the messages; remove it";
+static const char partition_end[] =
+	OURS "it has its own way to see the end of a partition; remove it";
+static const char transactions[] =
+	OURS "dead messages are produced without Kafka transactions; remove it";
+static const char not_text[] =
+	"is for programs that use librdkafka and cannot be configured; remove it";
+static const char session_name[] =
+	OURS "its sessions are named inboxd/<id>, and those of a dead instance are found by it; "
+	     "remove it (inbox.instance names this instance)";
+static const char replication[] =
+	"opens a session that cannot run the sidecar's statements; remove it";
+static const char encoding[] = OURS "it speaks UTF-8 with PostgreSQL; remove it";
+
+static const struct refused refused[] = {
+	{ "kafka", "enable.auto.commit", offsets },
+	{ "kafka", "enable.auto.offset.store", offsets },
+	{ "kafka", "auto.commit.enable", offsets },
+	{ "kafka", "offset.store.method", offsets },
+	{ "kafka", "offset.store.path", offsets },
+	{ "kafka", "enable.partition.eof", partition_end },
+	{ "kafka", "transactional.id", transactions },
+	{ "kafka", "enabled_events", not_text },
+	{ "kafka", "opaque", not_text },
+	{ "kafka", "default_topic_conf", not_text },
+	{ "kafka", "*_cb", not_text },
+	{ "postgres", "application_name", session_name },
+	{ "postgres", "fallback_application_name", session_name },
+	{ "postgres", "replication", replication },
+	{ "postgres", "client_encoding", encoding },
+};
+
+/* Why a name cannot be passed on, as the rest of a sentence; NULL when it can. */
+static const char *refusal(const char *section, const char *name)
 {
-	char hint[NEAREST_HINT_BYTES];
-	struct nearest nearest;
+	size_t length = strlen(name);
 
-	if (strchr(place->section, '.') != NULL)
-		return err_set(err, FAULT_CONFIG,
-			"%s: there is no section \"%s\"; write the key under its section, without "
-			"the dot",
-			place->origin, place->section);
-	nearest_start(&nearest, place->section);
-	for (const struct section *section = option_sections; section->name != NULL; section++)
-		nearest_offer(&nearest, section->name);
-	nearest_hint(&nearest, hint);
-	return err_set(err, FAULT_CONFIG, "%s: there is no section \"%s\"%s", place->origin,
-		place->section, hint);
-}
+	for (const char *c = name; *c != '\0'; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return "holds a control character, which no name has";
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		const char *wanted = refused[i].name;
+		const char *found = name;
 
-static const char *section_with(const char *name)
-{
-	for (const struct option *option = option_table; option->section != NULL; option++) {
-		if (strcmp(option->key, name) == 0)
-			return option->section;
+		if (wanted[0] == '*') {
+			wanted++;
+			found += length > strlen(wanted) ? length - strlen(wanted) : 0;
+		}
+		if (strcmp(refused[i].section, section) == 0 && strcmp(wanted, found) == 0)
+			return refused[i].why;
 	}
 	return NULL;
 }
 
-static int unknown_key(const struct key_place *place, struct err *err)
+/* --- The key of a name ------------------------------------------------------------------------------ */
+
+static int unknown_section(const struct written_key *written, struct err *err)
 {
 	char hint[NEAREST_HINT_BYTES];
 	struct nearest nearest;
-	const char *other = section_with(place->name);
 
-	nearest_start(&nearest, place->name);
+	if (strchr(written->section, '.') != NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s: there is no section \"%s\"; write the key under its section, without "
+			"the dot",
+			written->origin, written->section);
+	nearest_start(&nearest, written->section);
+	for (const struct section *section = option_sections; section->name != NULL; section++)
+		nearest_offer(&nearest, section->name);
+	nearest_hint(&nearest, hint);
+	return err_set(err, FAULT_CONFIG, "%s: there is no section \"%s\"%s", written->origin,
+		written->section, hint);
+}
+
+/* Names a near key of the section, else another section that has this key. */
+static int unknown_key(const struct written_key *written, struct err *err)
+{
+	char hint[NEAREST_HINT_BYTES];
+	struct nearest nearest;
+	const char *other = NULL;
+
+	nearest_start(&nearest, written->name);
 	for (const struct option *option = option_table; option->section != NULL; option++) {
-		if (strcmp(option->section, place->section) == 0)
+		if (strcmp(option->section, written->section) == 0)
 			nearest_offer(&nearest, option->key);
+		else if (other == NULL && strcmp(option->key, written->name) == 0)
+			other = option->section;
 	}
 	nearest_hint(&nearest, hint);
 	if (nearest.best == NULL && other != NULL)
 		return err_set(err, FAULT_CONFIG,
 			"%s: section \"%s\" has no key \"%s\"; it belongs under \"%s\"",
-			place->origin, place->section, place->name, other);
-	return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s", place->origin,
-		place->section, place->name, hint);
+			written->origin, written->section, written->name, other);
+	return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s", written->origin,
+		written->section, written->name, hint);
 }
 
-static int find_fixed(const struct key_place *place, struct err *err)
+/* The names that a section's library lists, ended by NULL; NULL when they were not given. */
+static const char *const *listed_names(
+	const struct config_sources *sources, const struct section *section)
 {
-	if (place->topic != NULL)
-		return err_set(err, FAULT_CONFIG,
-			"%s: %s.%s: a value is expected here, not keys; write it behind the key, "
-			"dots "
-			"in a name as they are",
-			place->origin, place->section, place->topic);
-	return options_find(place->section, place->name) == NULL ? unknown_key(place, err) : 0;
+	return strcmp(section->name, "kafka") == 0 ? sources->kafka_names : sources->postgres_names;
 }
 
-static int find_open(const struct key_place *place, struct err *err)
+/* The library would refuse an unknown name itself, but without the place and the nearest name. */
+static int check_listed(const struct section *section, const struct written_key *written,
+	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
-	const char *why;
+	const char *const *listed = listed_names(sources, section);
+	char hint[NEAREST_HINT_BYTES];
+	struct nearest nearest;
 
-	if (place->topic != NULL)
-		return find_fixed(place, err);
-	why = passed_refusal(place->section, place->name);
-	return why == NULL ? 0
-			   : err_set(err, FAULT_CONFIG, "%s: %s.%s %s", place->origin,
-				     place->section, place->name, why);
+	nearest_start(&nearest, written->name);
+	for (; listed != NULL && *listed != NULL; listed++) {
+		if (strcmp(*listed, written->name) == 0)
+			return 0;
+		nearest_offer(&nearest, *listed);
+	}
+	if (listed == NULL)
+		return 0;
+	nearest_hint(&nearest, hint);
+	if (section->listed)
+		return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s",
+			written->origin, section->name, written->name, hint);
+	return strings_addf(warnings, err, "%s: %s.%s: %s does not list this name%s",
+		written->origin, section->name, written->name, section->library, hint);
 }
 
-static int find_per_topic(const struct key_place *place, struct err *err)
+int key_find(struct key *out, const struct written_key *written,
+	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
+	const struct section *section = options_section(written->section);
 	const char *wrong;
 
-	if (place->topic == NULL)
+	if (section == NULL)
+		return unknown_section(written, err);
+	if (written->name == NULL || written->name[0] == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"%s: \"%s\" is a section; write its keys under it", written->origin,
+			written->section);
+	if (section->kind != SECTION_PER_TOPIC && written->topic != NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s: %s.%s: a value is expected here, not keys; write it behind the key, "
+			"dots in a name as they are",
+			written->origin, written->section, written->topic);
+	if (section->kind == SECTION_PER_TOPIC && written->topic == NULL)
 		return err_set(err, FAULT_CONFIG,
 			"%s: topics.%s: rules stand under a topic's name, or \"*\" for all others; "
 			"write topics, then the name, then the key",
-			place->origin, place->name);
-	wrong = check_topic_rules(place->topic);
+			written->origin, written->name);
+	wrong = written->topic == NULL ? NULL : check_topic_rules(written->topic);
 	if (wrong != NULL)
-		return err_set(err, FAULT_CONFIG, "%s: topics: \"%s\" %s", place->origin,
-			place->topic, wrong);
-	return options_find(place->section, place->name) == NULL ? unknown_key(place, err) : 0;
+		return err_set(err, FAULT_CONFIG, "%s: topics: \"%s\" %s", written->origin,
+			written->topic, wrong);
+	*out = (struct key){
+		.section = section,
+		.option = options_find(section->name, written->name),
+		.topic = written->topic,
+		.name = written->name,
+	};
+	if (out->option != NULL)
+		return 0;
+	if (section->kind != SECTION_OPEN)
+		return unknown_key(written, err);
+	wrong = refusal(section->name, written->name);
+	if (wrong != NULL)
+		return err_set(err, FAULT_CONFIG, "%s: %s.%s %s", written->origin, section->name,
+			written->name, wrong);
+	return check_listed(section, written, sources, warnings, err);
 }
 
-int key_find(struct entry_key *out, const struct key_place *place, struct err *err)
-{
-	static int (*const finders[])(const struct key_place *, struct err *) = {
-		[SECTION_FIXED] = find_fixed,
-		[SECTION_OPEN] = find_open,
-		[SECTION_PER_TOPIC] = find_per_topic,
-	};
-	const struct section *section = options_section(place->section);
+/* --- Variables -------------------------------------------------------------------------------------- */
 
-	if (section == NULL)
-		return unknown_section(place, err);
-	if (place->name == NULL || place->name[0] == '\0')
-		return err_set(err, FAULT_CONFIG,
-			"%s: \"%s\" is a section; write its keys under it", place->origin,
-			place->section);
-	*out = (struct entry_key){ section, place->topic, place->name };
-	return finders[section->kind](place, err);
+const char *key_of_variable(const struct section *section, const char *suffix,
+	const struct config_sources *sources, struct buf *scratch)
+{
+	const char *const *listed = listed_names(sources, section);
+	/* librdkafka separates words by dots, libpq by underscores. */
+	char between = strcmp(section->name, "kafka") == 0 ? '.' : '_';
+
+	for (const struct option *option = option_table; option->section != NULL; option++) {
+		if (strcmp(option->section, section->name) == 0 &&
+			options_same_variable(option->key, suffix))
+			return option->key;
+	}
+	if (section->kind != SECTION_OPEN || suffix[0] == '\0')
+		return NULL;
+	for (; listed != NULL && *listed != NULL; listed++) {
+		if (options_same_variable(*listed, suffix))
+			return *listed;
+	}
+	if (listed != NULL)
+		return NULL;
+	buf_reset(scratch);
+	for (const char *c = suffix; *c != '\0'; c++)
+		buf_add_char(scratch, *c == '_' ? between : (char)tolower((unsigned char)*c));
+	return buf_str(scratch);
 }

@@ -1,21 +1,45 @@
 /*
- * From a name as somebody wrote it to a key that exists, or to words that help: the nearest known
- * name, the section it belongs to, why it is refused. Pure; any thread.
+ * Names of keys: from a name as it was written in the file, in a variable or behind --set to a key that
+ * can be set, or to an error that helps: the nearest known name, the section that has the key, or why
+ * the name is refused.
+ *
+ * Not every key has an option. Under `kafka` and `postgres` other names are passed on to librdkafka and
+ * libpq, and only those libraries know them all. This module knows the few that inboxd decides itself.
+ * Pure; any thread.
  */
 #ifndef CONFIG_KEYS_H
 #define CONFIG_KEYS_H
 
+#include "base/buf.h"
 #include "base/err.h"
-#include "config/entries.h"
+#include "config/load.h"
+#include "config/options.h"
 
-struct key_place {
+/* What was written, borrowed. */
+struct written_key {
 	const char *section;
 	const char *topic;  /* NULL when none was written */
 	const char *name;   /* NULL when only a section was written */
-	const char *origin; /* what errors begin with */
+	const char *origin; /* where it was written; errors begin with it */
 };
 
-/* Fills `out`, which borrows from `place`. FAULT_CONFIG. */
-int key_find(struct entry_key *out, const struct key_place *place, struct err *err);
+/* A key that can be set, borrowed. */
+struct key {
+	const struct section *section;
+	const struct option *option; /* NULL: passed on to a library */
+	const char *topic;           /* NULL outside of `topics` */
+	const char *name;
+};
+
+/* Gives the key, which borrows from `written`. Adds a warning when librdkafka does not list the name: it
+ * accepts names that it does not list. FAULT_CONFIG, FAULT_MEMORY. */
+int key_find(struct key *out, const struct written_key *written,
+	const struct config_sources *sources, struct strings *warnings, struct err *err);
+
+/* The name that `suffix` of a variable INBOXD_<SECTION>_<suffix> stands for: an option's, or one that the
+ * section's library lists, or, when no list was given, the usual form of the library's names, written
+ * into `scratch`. NULL when there is none. */
+const char *key_of_variable(const struct section *section, const char *suffix,
+	const struct config_sources *sources, struct buf *scratch);
 
 #endif

@@ -1,24 +1,342 @@
-/* Layers, then values, then rules; and the same again for a reload. */
+/*
+ * The way of a value, from top to bottom of this file:
+ *
+ *   a reader       read_defaults(), read_file_setting(), read_variable(), read_argument(): one a layer
+ *   put()          finds the key, whose option is in the table, and puts the text over a lower layer's
+ *   build()        calls each option's setter with the text that remains; checks rules between keys
+ *
+ * Only the highest layer's text reaches a setter. A wrong value in the file can therefore be replaced on
+ * the command line, but a wrong name is an error in any layer.
+ *
+ * A reload loads a second configuration, takes from it the entries that can change at run time and from
+ * the running one all others, and builds a third from both.
+ */
 #include "config/load.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "config/build.h"
-#include "config/layers.h"
-#include "config/passed.h"
-#include "config/show.h"
-#include "config/string_list.h"
+#include "base/utf8.h"
+#include "config/entries.h"
+#include "config/keys.h"
+#include "config/text.h"
 #include "config/validate.h"
+#include "config/value.h"
+#include "config/yaml_file.h"
 
-/* Takes `entries`, also when it fails. */
-static int build_and_check(struct config **out, struct entries *entries,
-	const struct config_sources *sources, struct err *err)
+#define VARIABLE_PREFIX "INBOXD_"
+
+enum { ORIGIN_BYTES = 1024 };
+
+struct loading {
+	const struct config_sources *sources;
+	struct entries *entries;
+	struct strings *warnings;
+};
+
+/* --- Layers ----------------------------------------------------------------------------------------- */
+
+static int put(struct loading *loading, const struct written_key *written,
+	struct entry_value *value, struct err *err)
 {
-	CLEANUP(config_freep) struct config *config = NULL;
-	int r = build_config(&config, entries, err);
+	struct key key;
+	int r = key_find(&key, written, loading->sources, loading->warnings, err);
 
+	if (r < 0)
+		return r;
+	/* The file was checked as a whole; variables and arguments can be any bytes. */
+	for (size_t i = 0; i < value->count; i++) {
+		if (!utf8_is_valid(bytes_of(value->texts[i])))
+			return err_set(err, FAULT_CONFIG,
+				"%s: %s.%s: the value is not UTF-8; write it as UTF-8",
+				written->origin, written->section, written->name);
+	}
+	value->origin = written->origin;
+	return entries_put(loading->entries, &key, value, err);
+}
+
+/* A text of a layer that has no lists. */
+static int put_text(struct loading *loading, const struct written_key *written, const char *text,
+	struct err *err)
+{
+	struct entry_value value = { .texts = &text, .count = 1, .commas = true };
+
+	return put(loading, written, &value, err);
+}
+
+static int read_defaults(struct entries *entries, struct err *err)
+{
+	const char *text;
+	struct entry_value value = { .texts = &text, .count = 1, .standard = true };
+	struct key key = { .section = options_section("kafka"), .name = "auto.offset.reset" };
+	char host[256] = "";
+	int r = 0;
+
+	(void)gethostname(host, sizeof(host) - 1);
+	for (const struct option *option = option_table; option->section != NULL && r == 0;
+		option++) {
+		struct key own = { options_section(option->section), option, NULL, option->key };
+
+		if (own.section->kind == SECTION_PER_TOPIC)
+			own.topic = "*";
+		text = option->hostname ? host : option->text;
+		value.commas = true;
+		value.origin = option->hostname ? "default (the host's name)" : "default";
+		r = entries_put(entries, &own, &value, err);
+	}
+	/* librdkafka's default is to begin at the end. A new group would then skip every message that is
+	 * in the topics already. */
+	text = "earliest";
+	value.commas = false;
+	value.origin = "default";
+	return r < 0 ? r : entries_put(entries, &key, &value, err);
+}
+
+static int read_file_setting(const struct yaml_setting *setting, void *arg, struct err *err)
+{
+	const struct section *section = options_section(setting->path[0]);
+	char origin[ORIGIN_BYTES];
+	struct written_key written = { .section = setting->path[0], .origin = origin };
+	struct entry_value value = {
+		.texts = (const char *const *)setting->texts.items,
+		.count = setting->texts.count,
+		.list = setting->list,
+		.nothing = setting->nothing,
+	};
+
+	/* A section or a topic without keys sets nothing. */
+	if (setting->nothing && section != NULL &&
+		(setting->depth == 1 ||
+			(setting->depth == 2 && section->kind == SECTION_PER_TOPIC)))
+		return 0;
+	if (setting->depth > 1)
+		written.name = setting->path[setting->depth - 1];
+	if (setting->depth > 2)
+		written.topic = setting->path[1];
+	(void)snprintf(origin, sizeof(origin), "%s:%zu", setting->file, setting->line);
+	return put(arg, &written, &value, err);
+}
+
+/* Why a variable is ignored, or NULL when it names a key, which it then fills in. A container platform
+ * sets variables of its own, so such a name is not an error. */
+static const char *find_variable(const struct loading *loading, const char *name, const char *value,
+	struct written_key *written, struct buf *scratch)
+{
+	const char *rest = name + strlen(VARIABLE_PREFIX);
+	const struct section *section = option_sections;
+	size_t length = strlen(name);
+
+	/* No section's name contains an underscore. */
+	while (section->name != NULL &&
+		(strncasecmp(rest, section->name, strlen(section->name)) != 0 ||
+			rest[strlen(section->name)] != '_'))
+		section++;
+	if (section->name == NULL)
+		return "it names no section";
+	if (section->kind == SECTION_PER_TOPIC)
+		return "rules of topics are set in the file or with --set";
+	written->section = section->name;
+	written->name = key_of_variable(
+		section, rest + strlen(section->name) + 1, loading->sources, scratch);
+	if (written->name == NULL)
+		return "it names no key";
+	/* What Kubernetes sets for a service called inboxd-postgres is INBOXD_POSTGRES_PORT=tcp://… */
+	if (section->kind == SECTION_OPEN && length > strlen("_PORT") &&
+		strcmp(name + length - strlen("_PORT"), "_PORT") == 0 &&
+		strstr(value, "://") != NULL)
+		return "it looks like a Kubernetes service link";
+	return NULL;
+}
+
+static int read_variable(
+	struct loading *loading, const char *name, const char *value, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	char origin[ORIGIN_BYTES];
+	struct written_key written = { .origin = origin };
+	const char *ignored;
+
+	if (!utf8_is_valid(bytes_of(name)))
+		return strings_addf(loading->warnings, err,
+			"env " VARIABLE_PREFIX "…: ignored: its name is not UTF-8");
+	ignored = find_variable(loading, name, value, &written, &scratch);
+	if (!buf_ok(&scratch))
+		return err_memory(err);
+	if (ignored != NULL)
+		return strings_addf(loading->warnings, err, "env %s: ignored: %s", name, ignored);
+	(void)snprintf(origin, sizeof(origin), "env %s", name);
+	return put_text(loading, &written, value, err);
+}
+
+static int read_environment(struct loading *loading, struct err *err)
+{
+	int r = 0;
+
+	for (char *const *at = loading->sources->environment; at != NULL && *at != NULL && r == 0;
+		at++) {
+		CLEANUP(freep) char *name = NULL;
+		const char *equals = strchr(*at, '=');
+
+		if (strncmp(*at, VARIABLE_PREFIX, strlen(VARIABLE_PREFIX)) != 0 || equals == NULL)
+			continue;
+		r = string_copy(&name, *at, (size_t)(equals - *at), err);
+		/* INBOXD_CONFIG is the path of the file; the command line reads it. */
+		if (r == 0 && strcmp(name, "INBOXD_CONFIG") != 0)
+			r = read_variable(loading, name, equals + 1, err);
+	}
+	return r;
+}
+
+/* --set section.key=value, or topics.TOPIC.key=value, where the topic can contain dots. */
+static int read_argument(struct loading *loading, const char *argument, struct err *err)
+{
+	CLEANUP(freep) char *text = NULL;
+	struct written_key written = { .origin = "--set" };
+	const struct section *section;
+	char *equals;
+	char *dot;
+	char *last;
+	int r;
+
+	if (!utf8_is_valid(bytes_of(argument)))
+		return err_set(
+			err, FAULT_CONFIG, "--set: an argument is not UTF-8; write it as UTF-8");
+	r = string_copy(&text, argument, strlen(argument), err);
+	if (r < 0)
+		return r;
+	equals = strchr(text, '=');
+	if (equals == NULL)
+		return err_set(err, FAULT_USAGE,
+			"--set %s: there is no \"=\"; write --set section.key=value", argument);
+	*equals = '\0';
+	written.section = text;
+	dot = strchr(text, '.');
+	last = strrchr(text, '.');
+	if (dot != NULL) {
+		*dot = '\0';
+		written.name = dot + 1;
+	}
+	section = options_section(text);
+	if (section != NULL && section->kind == SECTION_PER_TOPIC && last != dot) {
+		*last = '\0';
+		written.topic = dot + 1;
+		written.name = last + 1;
+	}
+	return put_text(loading, &written, equals + 1, err);
+}
+
+static int read_layers(struct loading *loading, struct err *err)
+{
+	const struct config_sources *sources = loading->sources;
+	int r = read_defaults(loading->entries, err);
+
+	if (r == 0 && sources->file != NULL)
+		r = yaml_file_read(sources->file, read_file_setting, loading, err);
+	/* Also after an error in the file, because a warning can be the reason for it. */
 	if (r == 0)
-		r = config_fit_defaults(config, err);
+		r = read_environment(loading, err);
+	else
+		(void)read_environment(loading, NULL);
+	for (size_t i = 0; i < sources->set_count && r == 0; i++)
+		r = read_argument(loading, sources->set[i], err);
+	return r;
+}
+
+/* --- Values ----------------------------------------------------------------------------------------- */
+
+static int store(
+	void *base, const struct option *option, const struct entry *entry, struct err *err)
+{
+	int r = value_store(base, option, &entry->texts, err);
+
+	if (r == FAULT_CONFIG)
+		(void)err_prefix(err, "%s: %s", entry->origin, entry->path);
+	return r;
+}
+
+/* Adds a key that is passed on to a library. */
+static int add_setting(struct settings *settings, const struct entry *entry, struct err *err)
+{
+	const char *value = entry->texts.count == 0 ? "" : entry->texts.items[0];
+	struct setting *items =
+		realloc(settings->items, (settings->count + 1) * sizeof(*settings->items));
+	struct setting *setting;
+	int r;
+
+	if (items == NULL)
+		return err_memory(err);
+	settings->items = items;
+	setting = &items[settings->count++];
+	*setting = (struct setting){ NULL, NULL, NULL };
+	r = string_copy(&setting->name, entry->name, strlen(entry->name), err);
+	if (r == 0)
+		r = string_copy(&setting->value, value, strlen(value), err);
+	if (r == 0 && entry->file != NULL)
+		r = string_copy(&setting->file, entry->file, strlen(entry->file), err);
+	return r;
+}
+
+/* Adds the rules of a topic: of each option what is written for the topic, else what is written for "*",
+ * where the defaults are, too. Does nothing when the topic has its rules already. */
+static int add_rules(struct config *config, const char *topic, struct err *err)
+{
+	struct topic_rules *items;
+	struct topic_rules *rules;
+	int r;
+
+	for (size_t i = 0; i < config->topic_count; i++) {
+		if (strcmp(config->topics[i].topic, topic) == 0)
+			return 0;
+	}
+	items = realloc(config->topics, (config->topic_count + 1) * sizeof(*config->topics));
+	if (items == NULL)
+		return err_memory(err);
+	config->topics = items;
+	rules = &items[config->topic_count++];
+	*rules = (struct topic_rules){ .topic = NULL };
+	r = string_copy(&rules->topic, topic, strlen(topic), err);
+	for (const struct option *option = option_table; option->section != NULL && r == 0;
+		option++) {
+		const struct entry *entry;
+
+		if (options_section(option->section)->kind != SECTION_PER_TOPIC)
+			continue;
+		entry = entries_find(config->entries, option->section, topic, option->key);
+		if (entry == NULL)
+			entry = entries_find(config->entries, option->section, "*", option->key);
+		if (entry != NULL)
+			r = store(rules, option, entry, err);
+	}
+	return r;
+}
+
+/* Makes the configuration of complete entries. Takes `entries`, also on failure. */
+static int build(struct config **out, struct entries *entries, const struct config_sources *sources,
+	struct err *err)
+{
+	CLEANUP(config_freep) struct config *config = calloc(1, sizeof(*config));
+	int r = 0;
+
+	if (config == NULL) {
+		entries_free(entries);
+		return err_memory(err);
+	}
+	config->entries = entries;
+	for (size_t i = 0; i < entries->count && r == 0; i++) {
+		const struct entry *entry = &entries->items[i];
+
+		if (entry->option == NULL && strcmp(entry->section->name, "kafka") == 0)
+			r = add_setting(&config->kafka, entry, err);
+		else if (entry->option == NULL)
+			r = add_setting(&config->postgres, entry, err);
+		else if (entry->topic == NULL)
+			r = store(config, entry->option, entry, err);
+		else if (strcmp(entry->topic, "*") != 0)
+			r = add_rules(config, entry->topic, err);
+	}
+	if (r == 0)
+		r = add_rules(config, "*", err);
 	if (r == 0)
 		r = config_validate(config, sources->without_kafka, err);
 	if (r < 0)
@@ -28,23 +346,75 @@ static int build_and_check(struct config **out, struct entries *entries,
 	return 0;
 }
 
+const struct topic_rules *config_topic_rules(const struct config *config, const char *topic)
+{
+	for (size_t i = 0; i + 1 < config->topic_count; i++) {
+		if (strcmp(config->topics[i].topic, topic) == 0)
+			return &config->topics[i];
+	}
+	return &config->topics[config->topic_count - 1];
+}
+
+static void release_values(void *base, bool per_topic)
+{
+	for (const struct option *option = option_table; option->section != NULL; option++) {
+		const struct section *section = options_section(option->section);
+
+		if ((section->kind == SECTION_PER_TOPIC) == per_topic)
+			value_release(base, option);
+	}
+}
+
+static void release_settings(struct settings *settings)
+{
+	for (size_t i = 0; i < settings->count; i++) {
+		free(settings->items[i].name);
+		free(settings->items[i].value);
+		free(settings->items[i].file);
+	}
+	free(settings->items);
+}
+
+void config_free(struct config *config)
+{
+	if (config == NULL)
+		return;
+	release_values(config, false);
+	for (size_t i = 0; i < config->topic_count; i++) {
+		free(config->topics[i].topic);
+		release_values(&config->topics[i], true);
+	}
+	free(config->topics);
+	release_settings(&config->kafka);
+	release_settings(&config->postgres);
+	strings_fini(&config->warnings);
+	entries_free(config->entries);
+	free(config);
+}
+
+void config_names_free(struct strings *names)
+{
+	strings_fini(names);
+}
+
+/* --- Loading and reloading -------------------------------------------------------------------------- */
+
 static int load(struct config **out, const struct config_sources *sources, struct strings *warnings,
 	struct err *err)
 {
 	CLEANUP(config_freep) struct config *config = NULL;
-	CLEANUP(entries_freep) struct entries *entries = NULL;
-	struct entries *given;
-	int r = entries_new(&entries, err);
+	struct loading loading = { sources, NULL, warnings };
+	int r = entries_new(&loading.entries, err);
 
 	if (r == 0)
-		r = layers_read(entries, sources, warnings, err);
+		r = read_layers(&loading, err);
 	if (r == 0)
-		r = entries_resolve(entries, err);
-	if (r < 0)
+		r = entries_complete(loading.entries, err);
+	if (r < 0) {
+		entries_free(loading.entries);
 		return r;
-	given = entries;
-	entries = NULL;
-	r = build_and_check(&config, given, sources, err);
+	}
+	r = build(&config, loading.entries, sources, err);
 	if (r == 0)
 		r = strings_add_all(&config->warnings, warnings, err);
 	if (r < 0)
@@ -56,115 +426,87 @@ static int load(struct config **out, const struct config_sources *sources, struc
 
 int config_load(struct config **out, const struct config_sources *sources, struct err *err)
 {
-	struct strings warnings = { NULL, 0 };
+	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
 	int r = load(out, sources, &warnings, err);
 
 	if (r < 0 && sources->passed_over != NULL) {
 		strings_fini(sources->passed_over);
 		*sources->passed_over = warnings;
-		return r;
+		warnings = (struct strings){ NULL, 0 };
 	}
-	strings_fini(&warnings);
 	return r;
 }
 
-/* Both are what is in the same file, and that is read again by itself. */
-static bool is_read_again(const struct entry *a, const struct entry *b)
+/* True for a key of which each new connection reads the file again, so that its change needs no restart. */
+static bool is_read_again(const struct entry *entry)
 {
-	return a->file != NULL && b->file != NULL && strcmp(a->file, b->file) == 0 &&
-	       passed_is_read_again(a->section->name, a->name);
+	return entry->file != NULL && (strcmp(entry->section->name, "postgres") == 0 ||
+					      strcmp(entry->name, "sasl.username") == 0 ||
+					      strcmp(entry->name, "sasl.password") == 0);
 }
 
-static bool is_changed(const struct entries *from, const struct entry *entry)
+static bool is_changed(const struct entry *before, const struct entry *now)
 {
-	const struct entry *other = entries_like(from, entry);
-
-	if (other != NULL && is_read_again(entry, other))
+	if (before == NULL || now == NULL)
+		return true;
+	if (is_read_again(before) && is_read_again(now) && strcmp(before->file, now->file) == 0)
 		return false;
-	return other == NULL || !strings_equal(&other->texts, &entry->texts);
+	return !strings_equal(&before->texts, &now->texts);
 }
 
-static int add_name(struct strings *names, const struct entry *entry, struct err *err)
-{
-	return strings_add(names, entry->path, strlen(entry->path), err);
-}
-
-/* Of the running ones what cannot be taken over; and the names of those that changed or went. */
-static int keep_running(struct entries *merged, const struct entries *running,
-	const struct entries *fresh, struct strings *restart, struct err *err)
+/* Puts the entries that need a restart as they are running, the others as they are now. Adds the names
+ * of the former that differ. */
+static int merge(struct entries *merged, const struct entries *running, const struct entries *fresh,
+	struct strings *restart, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < running->count && r == 0; i++) {
 		const struct entry *entry = &running->items[i];
 
-		if (show_is_reloadable(entry))
+		if (entry_is_reloadable(entry))
 			continue;
 		r = entries_put_entry(merged, entry, err);
-		if (r == 0 && is_changed(fresh, entry))
-			r = add_name(restart, entry, err);
+		if (r == 0 && is_changed(entry, entries_same(fresh, entry)))
+			r = strings_add(restart, entry->path, strlen(entry->path), err);
 	}
-	return r;
-}
-
-/* Of the fresh ones what can be taken over; and the names of those that came. */
-static int take_fresh(struct entries *merged, const struct entries *running,
-	const struct entries *fresh, struct strings *restart, struct err *err)
-{
-	int r = 0;
-
 	for (size_t i = 0; i < fresh->count && r == 0; i++) {
 		const struct entry *entry = &fresh->items[i];
 
-		if (show_is_reloadable(entry))
+		if (entry_is_reloadable(entry))
 			r = entries_put_entry(merged, entry, err);
-		else if (entries_like(running, entry) == NULL)
-			r = add_name(restart, entry, err);
+		else if (entries_same(running, entry) == NULL)
+			r = strings_add(restart, entry->path, strlen(entry->path), err);
 	}
 	return r;
-}
-
-static int merge(struct entries **out, const struct config *running, const struct config *fresh,
-	struct strings *restart, struct err *err)
-{
-	CLEANUP(entries_freep) struct entries *merged = NULL;
-	int r = entries_new(&merged, err);
-
-	if (r == 0)
-		r = keep_running(merged, running->entries, fresh->entries, restart, err);
-	if (r == 0)
-		r = take_fresh(merged, running->entries, fresh->entries, restart, err);
-	if (r < 0)
-		return r;
-	*out = merged;
-	merged = NULL;
-	return 0;
 }
 
 static int reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err)
 {
 	CLEANUP(config_freep) struct config *fresh = NULL;
-	CLEANUP(config_freep) struct config *config = NULL;
-	struct entries *merged = NULL;
-	struct strings warnings;
+	CLEANUP(entries_freep) struct entries *merged = NULL;
+	struct entries *given;
 	int r = config_load(&fresh, sources, err);
 
 	if (r == 0)
-		r = merge(&merged, running, fresh, restart, err);
+		r = entries_new(&merged, err);
+	if (r == 0)
+		r = merge(merged, running->entries, fresh->entries, restart, err);
 	if (r < 0)
 		return r;
-	r = build_and_check(&config, merged, sources, err);
-	/* Wrong only together with values that need a restart. */
+	given = merged;
+	merged = NULL;
+	r = build(out, given, sources, err);
+	/* Each of both configurations is right, but not the mixture. */
 	if (r == FAULT_CONFIG)
 		(void)err_prefix(err, "not reloaded, restart instead");
 	if (r < 0)
 		return r;
-	warnings = config->warnings;
-	config->warnings = fresh->warnings;
-	fresh->warnings = warnings;
-	*out = config;
-	config = NULL;
+	/* A warning is about what was read now, not about the mixture. */
+	strings_fini(&(*out)->warnings);
+	(*out)->warnings = fresh->warnings;
+	fresh->warnings = (struct strings){ NULL, 0 };
 	return 0;
 }
 
@@ -174,11 +516,6 @@ int config_reload(struct config **out, const struct config *running,
 	int r = reload(out, running, sources, restart, err);
 
 	if (r < 0)
-		config_names_free(restart);
+		strings_fini(restart);
 	return r;
-}
-
-void config_names_free(struct strings *names)
-{
-	strings_fini(names);
 }

@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "config/checks.h"
 #include "config/config.h"
+#include "config/value.h"
 
 #define AT(field)       .offset = offsetof(struct config, field)
 #define AT_TOPIC(field) .offset = offsetof(struct topic_rules, field)
@@ -140,11 +140,11 @@ const struct option option_table[] = {
 			"reject the message." },
 	{ "topics", "type", OPTION_LIST,
 		.text = "header:ce_type,header:eventType,header:event-type,header:type,topic",
-		.check = check_type_locator, .min = 0, .max = 100, AT_TOPIC(type),
+		.check = check_name_locator, .min = 0, .max = 100, AT_TOPIC(type),
 		.help = "Where the event type is: header:NAME, json:/POINTER, topic or "
 			"literal:TEXT." },
 	{ "topics", "source", OPTION_LIST, .text = "header:ce_source,topic",
-		.check = check_source_locator, .min = 1, .max = 100, AT_TOPIC(source),
+		.check = check_name_locator, .min = 1, .max = 100, AT_TOPIC(source),
 		.help = "Where the source is: header:NAME, json:/POINTER, topic or "
 			"literal:TEXT. An id is unique within its source." },
 
@@ -266,6 +266,11 @@ const struct option *options_find(const char *section, const char *key)
 			return option;
 	}
 	return NULL;
+}
+
+bool option_is_list(const struct option *option)
+{
+	return option->type == OPTION_LIST || option->type == OPTION_UIDS;
 }
 
 static char as_in_variable(char c)

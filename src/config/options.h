@@ -61,6 +61,9 @@ extern const struct option option_table[];     /* ended by .section == NULL; by 
 const struct section *options_section(const char *name);
 const struct option *options_find(const char *section, const char *key);
 
+/* True for the types that are lists of texts. */
+bool option_is_list(const struct option *option);
+
 /* True when `suffix` is `key` as it stands in an environment variable: BOOTSTRAP_SERVERS for
  * bootstrap.servers. */
 bool options_same_variable(const char *key, const char *suffix);

@@ -154,7 +154,7 @@ static void add_items(struct buf *out, const char *text)
 
 static void add_default(struct buf *out, const struct option *option)
 {
-	if (value_is_list(option))
+	if (option_is_list(option))
 		add_items(out, option->text);
 	else
 		add_scalar(out, option->text, strlen(option->text));

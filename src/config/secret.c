@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/text_file.h"
+#include "config/text.h"
 
 int secret_read(const char *path, struct buf *out, struct err *err)
 {

@@ -1,82 +1,82 @@
-/* By section, then in the order the keys were first put. */
+/*
+ * Visits the entries by section, then in the order in which they were first put. Secrets are recognised
+ * here, and nowhere else: every way to show a value goes through config_each().
+ */
 #include "config/show.h"
 
 #include <string.h>
 
-#include "config/passed.h"
+#include "config/entries.h"
 
 enum { WIDEST_TEXT = 40 };
 
-bool show_is_reloadable(const struct entry *entry)
-{
-	return entry->option != NULL && entry->option->reloadable;
-}
+static const char *const secret_words[] = { "password", "secret", "token", "passfile", "key.pem",
+	"jaas", "oauthbearer.config" };
 
-static bool is_masked(const struct entry *entry)
+/* By the name, because inboxd does not know all names that it passes on; or by the value: a connection
+ * string, such as postgres.dbname can be, can contain a password. */
+static bool is_secret(const struct entry *entry)
 {
-	if (entry->option != NULL || entry->texts.count == 0 || entry->texts.items[0][0] == '\0')
+	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
+	const char *authority = strstr(text, "://");
+
+	if (entry->option != NULL || text[0] == '\0')
 		return false;
-	return passed_is_secret(entry->name) || passed_holds_secret(entry->texts.items[0]);
+	for (size_t i = 0; i < sizeof(secret_words) / sizeof(secret_words[0]); i++) {
+		if (strcasestr(entry->name, secret_words[i]) != NULL)
+			return true;
+	}
+	return strcasestr(text, "password") != NULL ||
+	       (authority != NULL && strchr(authority, '@') != NULL);
 }
 
-/* A value may hold anything; a line may not. */
+/* A value can contain any character; a line must stay one. */
 static void add_plain(struct buf *out, const char *text)
 {
 	for (; *text != '\0'; text++)
 		buf_add_char(out, (unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
 }
 
-static void add_list(struct buf *out, const struct strings *texts)
-{
-	buf_add_char(out, '[');
-	for (size_t i = 0; i < texts->count; i++) {
-		buf_add_str(out, i == 0 ? "" : ", ");
-		add_plain(out, texts->items[i]);
-	}
-	buf_add_char(out, ']');
-}
-
 static void add_text(struct buf *out, const struct entry *entry)
 {
-	if (is_masked(entry))
+	bool list = entry->list || entry->texts.count != 1;
+
+	if (is_secret(entry)) {
 		buf_add_str(out, "***");
-	else if (entry->list || entry->texts.count != 1)
-		add_list(out, &entry->texts);
-	else if (entry->texts.items[0][0] == '\0')
-		buf_add_str(out, "\"\"");
-	else
-		add_plain(out, entry->texts.items[0]);
-}
-
-static int visit_section(
-	const struct config *config, const struct section *section, config_visit *visit, void *arg)
-{
-	CLEANUP(buf_fini) struct buf text = BUF_INIT;
-
-	for (size_t i = 0; i < config->entries->count && buf_ok(&text); i++) {
-		const struct entry *entry = &config->entries->items[i];
-		struct config_line line = { entry->path, NULL, entry->origin,
-			show_is_reloadable(entry) };
-
-		if (entry->section != section)
-			continue;
-		buf_reset(&text);
-		add_text(&text, entry);
-		line.text = buf_str(&text);
-		if (buf_ok(&text))
-			visit(&line, arg);
+		return;
 	}
-	return buf_ok(&text) ? 0 : FAULT_MEMORY;
+	if (!list && entry->texts.items[0][0] == '\0')
+		buf_add_str(out, "\"\"");
+	buf_add_str(out, list ? "[" : "");
+	for (size_t i = 0; i < entry->texts.count; i++) {
+		buf_add_str(out, i == 0 ? "" : ", ");
+		add_plain(out, entry->texts.items[i]);
+	}
+	buf_add_str(out, list ? "]" : "");
 }
 
 int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err)
 {
-	int r = 0;
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	const struct entries *entries = config->entries;
 
-	for (const struct section *section = option_sections; section->name != NULL && r == 0;
-		section++)
-		r = visit_section(config, section, visit, arg);
-	return r < 0 ? err_memory(err) : 0;
+	for (const struct section *section = option_sections; section->name != NULL; section++) {
+		for (size_t i = 0; i < entries->count; i++) {
+			const struct entry *entry = &entries->items[i];
+			struct config_line line = { entry->path, NULL, entry->origin,
+				entry_is_reloadable(entry) };
+
+			if (entry->section != section)
+				continue;
+			buf_reset(&text);
+			add_text(&text, entry);
+			line.text = buf_str(&text);
+			if (!buf_ok(&text))
+				return err_memory(err);
+			visit(&line, arg);
+		}
+	}
+	return 0;
 }
 
 struct columns {

@@ -8,7 +8,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "config/config.h"
-#include "config/entries.h"
 
 /* Borrowed for the call. */
 struct config_line {
@@ -25,8 +24,5 @@ int config_each(const struct config *config, config_visit *visit, void *arg, str
 
 /* Appends a line a key, in columns. FAULT_MEMORY only. */
 int config_dump(const struct config *config, struct buf *out, struct err *err);
-
-/* True when a changed value is taken over at SIGHUP. */
-bool show_is_reloadable(const struct entry *entry);
 
 #endif

@@ -1,4 +1,7 @@
-/* Each rule is a row or a function; the first broken one is told. */
+/*
+ * Each rule is a row of a table or a function. config_validate() calls them in order and reports the
+ * first that is broken.
+ */
 #include "config/validate.h"
 
 #include <regex.h>
@@ -6,19 +9,18 @@
 
 #include "config/entries.h"
 #include "config/nearest.h"
-#include "config/string_list.h"
-#include "config/value.h"
+#include "config/text.h"
 
-struct key {
+struct key_name {
 	const char *section;
 	const char *name;
 };
 
-/* `low` must not be above `high`. */
+/* The number under `low` must not be above that under `high`. */
 /* clang-format off */
 static const struct {
-	struct key low;
-	struct key high;
+	struct key_name low;
+	struct key_name high;
 	const char *why;
 } pairs[] = {
 	{ { "worker", "claim_batch" }, { "inbox", "max_claimed" },
@@ -30,14 +32,9 @@ static const struct {
 };
 /* clang-format on */
 
-static struct entry *entry_of(const struct config *config, struct key key)
+static struct entry *entry_of(const struct config *config, struct key_name key)
 {
-	struct entry_key wanted = {
-		.section = options_section(key.section),
-		.name = key.name,
-	};
-
-	return entries_find(config->entries, &wanted);
+	return entries_find(config->entries, key.section, NULL, key.name);
 }
 
 static int64_t *number_of(struct config *config, const struct entry *entry)
@@ -45,29 +42,29 @@ static int64_t *number_of(struct config *config, const struct entry *entry)
 	return (int64_t *)((char *)config + entry->option->offset);
 }
 
-/* Makes the number of the default that of the other one. */
+/* Gives a default the number of the key that it does not fit to. */
 static int give_way(
 	struct config *config, struct entry *entry, const struct entry *to, struct err *err)
 {
-	struct strings texts = { NULL, 0 };
+	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
+	struct strings before = entry->texts;
 	char *origin = NULL;
 	int r = strings_add_all(&texts, &to->texts, err);
 
 	if (r == 0)
 		r = string_format(&origin, err, "default (as %s)", to->path);
-	if (r < 0) {
-		strings_fini(&texts);
+	if (r < 0)
 		return r;
-	}
 	*number_of(config, entry) = *number_of(config, to);
-	strings_fini(&entry->texts);
-	free(entry->origin);
 	entry->texts = texts;
+	texts = before;
+	free(entry->origin);
 	entry->origin = origin;
 	return 0;
 }
 
-int config_fit_defaults(struct config *config, struct err *err)
+/* Two defaults that do not fit would be an error in the table, which the unit tests load. */
+static int fit_pairs(struct config *config, struct err *err)
 {
 	int r = 0;
 
@@ -104,12 +101,12 @@ static int check_pairs(struct config *config, struct err *err)
 	return 0;
 }
 
-/* A batch is closed once it is large enough, so one record more may be in it; and PostgreSQL takes no
- * statement of a gigabyte. The rest of the room is for keys, headers and ids. */
+/* A batch is closed once it is large enough, so that one more record can be in it, and PostgreSQL takes no
+ * statement of a gigabyte. The remaining room is for keys, headers and ids. */
 static int check_statement_size(struct config *config, struct err *err)
 {
-	const struct entry *batch = entry_of(config, (struct key){ "ingest", "batch_bytes" });
-	const struct entry *record = entry_of(config, (struct key){ "ingest", "max_payload" });
+	const struct entry *batch = entry_of(config, (struct key_name){ "ingest", "batch_bytes" });
+	const struct entry *record = entry_of(config, (struct key_name){ "ingest", "max_payload" });
 	int64_t most = 768LL << 20;
 
 	if (config->ingest.batch_bytes + config->ingest.max_payload <= most)
@@ -130,7 +127,8 @@ static bool is_set(const struct settings *settings, const char *name)
 	return false;
 }
 
-/* What may stand there in its place: the nearest of the names that would go to the library. */
+/* The entry with the nearest name of those that are passed on to librdkafka: perhaps the missing key was
+ * meant. */
 static const struct entry *mistyped(const struct config *config, const char *name)
 {
 	const struct entry *best = NULL;
@@ -170,7 +168,7 @@ static int check_required(const struct config *config, struct err *err)
 	if (config->kafka_topics.count == 0)
 		return missing(
 			config, "kafka.topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS", err);
-	/* The second is librdkafka's older name for the first. */
+	/* The second name is an older alias in librdkafka. */
 	if (!is_set(&config->kafka, "bootstrap.servers") &&
 		!is_set(&config->kafka, "metadata.broker.list"))
 		return missing(config, "kafka.bootstrap.servers",
@@ -181,7 +179,7 @@ static int check_required(const struct config *config, struct err *err)
 	return 0;
 }
 
-/* Whether a topic is read by one of the names or expressions in kafka.topics. */
+/* Whether one of the names or regular expressions in kafka.topics matches a topic. */
 static bool is_read(const struct config *config, const char *topic)
 {
 	bool read = false;
@@ -202,22 +200,30 @@ static bool is_read(const struct config *config, const char *topic)
 
 static int check_dead_topic(const struct config *config, struct err *err)
 {
-	const struct entry *entry = entry_of(config, (struct key){ "retry", "dead_topic" });
+	const struct entry *entry = entry_of(config, (struct key_name){ "retry", "dead_topic" });
 
 	if (entry == NULL || config->retry.dead_topic[0] == '\0' ||
 		!is_read(config, config->retry.dead_topic))
 		return 0;
 	return err_set(err, FAULT_CONFIG,
 		"%s: %s: \"%s\" is also read by kafka.topics, so dead messages would come back; "
-		"name "
-		"another topic",
+		"name another topic",
 		entry->origin, entry->path, config->retry.dead_topic);
 }
 
-static int warn_of_idle_rules(struct config *config, struct err *err)
+int config_validate(struct config *config, bool without_kafka, struct err *err)
 {
-	int r = 0;
+	int r = fit_pairs(config, err);
 
+	if (r == 0)
+		r = check_pairs(config, err);
+	if (r == 0)
+		r = check_statement_size(config, err);
+	if (r == 0)
+		r = check_dead_topic(config, err);
+	if (r < 0 || without_kafka)
+		return r;
+	r = check_required(config, err);
 	for (size_t i = 0; i + 1 < config->topic_count && r == 0; i++) {
 		const char *topic = config->topics[i].topic;
 
@@ -227,18 +233,4 @@ static int warn_of_idle_rules(struct config *config, struct err *err)
 				topic);
 	}
 	return r;
-}
-
-int config_validate(struct config *config, bool without_kafka, struct err *err)
-{
-	int r = check_pairs(config, err);
-
-	if (r == 0)
-		r = check_statement_size(config, err);
-	if (r == 0)
-		r = check_dead_topic(config, err);
-	if (r < 0 || without_kafka)
-		return r;
-	r = check_required(config, err);
-	return r < 0 ? r : warn_of_idle_rules(config, err);
 }

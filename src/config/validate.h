@@ -1,5 +1,5 @@
 /*
- * Rules between keys: what one asks of another, and what must be there at all. Pure; one thread.
+ * Rules between keys: values that must fit together, and keys that must be there. Pure; one thread.
  */
 #ifndef CONFIG_VALIDATE_H
 #define CONFIG_VALIDATE_H
@@ -7,12 +7,11 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* A default gives way to what was written for the key it must fit to: with max_claimed: 50 alone,
- * claim_batch is 50. The entries then say so. FAULT_MEMORY only. */
-int config_fit_defaults(struct config *config, struct err *err);
-
-/* FAULT_CONFIG names the keys, their places and what to do. Adds to config->warnings what is odd
- * but possible. `without_kafka`: what only Kafka needs may be missing. */
+/*
+ * First lets defaults give way: with max_claimed: 50 alone, claim_batch is 50, and its entry says so. Then
+ * checks every rule. Adds to config->warnings what is possible but odd. `without_kafka`: keys that only
+ * Kafka needs may be missing. FAULT_CONFIG names the keys, their places and what to do; FAULT_MEMORY.
+ */
 int config_validate(struct config *config, bool without_kafka, struct err *err);
 
 #endif

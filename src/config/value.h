@@ -1,7 +1,14 @@
 /*
- * From texts to values: parses what was written for an option and puts it into the struct it
- * belongs to. Pure; one thread a struct. FAULT_CONFIG says what the text is not and what to write;
- * the caller puts the key and the place before it.
+ * Values: from the texts of a key to a field of a struct, and back to a text.
+ *
+ * value_store() is the one way into a field. It calls the setter of the option's type, which parses the
+ * text, applies the option's limits and its check, and stores the result. Errors say what is wrong with
+ * the text and what to write instead; the caller puts the place and the key before that.
+ *
+ * The checks of the option table are here, too: each returns NULL for a good text, else the rest of a
+ * sentence that begins with the text.
+ *
+ * Pure: whether a topic or a directory exists is for `inboxd check` to find out. One thread a struct.
  */
 #ifndef CONFIG_VALUE_H
 #define CONFIG_VALUE_H
@@ -13,15 +20,33 @@
 
 #define VALUE_TEXT_BYTES DURATION_TEXT_BYTES
 
-/* Parses `texts` and stores them in `base`, which holds a zeroed field there. */
+/* Parses `texts` and stores the value in `base`, where the field must be zero. FAULT_CONFIG, FAULT_MEMORY. */
 int value_store(
 	void *base, const struct option *option, const struct strings *texts, struct err *err);
-/* Frees what value_store() put there. */
+/* Frees what value_store() stored there. */
 void value_release(void *base, const struct option *option);
-/* True for the types that are lists of texts. */
-bool value_is_list(const struct option *option);
 
-/* A number of this option's type as one would write it: 3000 is "3s" for a duration. */
+/* A number of the option's type as a person writes it: 3000 is "3s" for a duration. */
 void value_text(const struct option *option, int64_t number, char out[VALUE_TEXT_BYTES]);
+
+const char *check_schema(const char *text);
+const char *check_instance(const char *text);
+/* A Kafka topic name, or a regular expression when it starts with ^. */
+const char *check_topic_pattern(const char *text);
+/* A Kafka topic name, or nothing. */
+const char *check_topic_or_none(const char *text);
+/* A Kafka topic name, or "*". */
+const char *check_topic_rules(const char *text);
+/* An event type; '*' at its end makes it a prefix. */
+const char *check_type_pattern(const char *text);
+/* Where the id of an event is. */
+const char *check_id_locator(const char *text);
+/* Where the type or the source of an event is. */
+const char *check_name_locator(const char *text);
+const char *check_socket_path(const char *text);
+/* host:port, [ipv6]:port, :port, or nothing. */
+const char *check_listen(const char *text);
+/* http://host, with or without port and path, or nothing. */
+const char *check_otlp_endpoint(const char *text);
 
 #endif

@@ -1,6 +1,10 @@
 /*
- * A recursive descent over libyaml's events, never deeper than YAML_FILE_MAX_DEPTH. The text is in
- * memory as a whole, so that libyaml's byte offsets can be told as lines and columns.
+ * A recursive descent over libyaml's events: read_stream() for the document, read_mapping() for the
+ * keys of a mapping, read_value() for what is behind a key. Each event passes next_event(), which
+ * refuses the parts of YAML that a configuration does not use.
+ *
+ * The whole text is in memory, because libyaml reports some errors by byte offset only, and a person
+ * needs line and column.
  */
 #include "config/yaml_file.h"
 
@@ -9,8 +13,7 @@
 #include <yaml.h>
 
 #include "base/cleanup.h"
-#include "config/string_list.h"
-#include "config/text_file.h"
+#include "config/text.h"
 
 struct reader {
 	yaml_parser_t parser;
@@ -18,9 +21,8 @@ struct reader {
 	struct bytes text;
 	yaml_file_visit *visit;
 	void *arg;
-	char *path[YAML_FILE_MAX_DEPTH];
-	size_t keys; /* seen so far, in the whole file */
-	size_t documents;
+	const char *path[YAML_FILE_MAX_DEPTH]; /* the keys that enclose the current event */
+	size_t keys;                           /* seen so far, in the whole file */
 	struct err *err;
 };
 
@@ -30,7 +32,7 @@ static int wrong_at(struct reader *reader, const yaml_mark_t *mark, const char *
 		mark->column + 1, what);
 }
 
-/* libyaml tells where bad bytes are by offset alone. */
+/* libyaml gives only the offset of bytes that it cannot decode. */
 static yaml_mark_t mark_of_offset(const struct reader *reader, size_t offset)
 {
 	const char *text = reader->text.data;
@@ -65,35 +67,8 @@ static int parser_failed(struct reader *reader)
 	return wrong_at(reader, &mark, what);
 }
 
-static const yaml_char_t *anchor_of(const yaml_event_t *event)
-{
-	switch (event->type) {
-	case YAML_SCALAR_EVENT:
-		return event->data.scalar.anchor;
-	case YAML_SEQUENCE_START_EVENT:
-		return event->data.sequence_start.anchor;
-	case YAML_MAPPING_START_EVENT:
-		return event->data.mapping_start.anchor;
-	default:
-		return NULL;
-	}
-}
-
-static const yaml_char_t *tag_of(const yaml_event_t *event)
-{
-	switch (event->type) {
-	case YAML_SCALAR_EVENT:
-		return event->data.scalar.tag;
-	case YAML_SEQUENCE_START_EVENT:
-		return event->data.sequence_start.tag;
-	case YAML_MAPPING_START_EVENT:
-		return event->data.mapping_start.tag;
-	default:
-		return NULL;
-	}
-}
-
-static bool is_plain_null(const yaml_event_t *event)
+/* Unquoted, as a scalar must be to mean null. */
+static bool is_null(const yaml_event_t *event)
 {
 	static const char *const nulls[] = { "~", "null", "Null", "NULL" };
 
@@ -106,22 +81,36 @@ static bool is_plain_null(const yaml_event_t *event)
 	return false;
 }
 
-static const char *unwanted(const yaml_event_t *event)
+/* What is wrong with an event, whatever its place; NULL when nothing is. */
+static const char *unsupported(const yaml_event_t *event)
 {
+	const yaml_char_t *anchor = NULL;
+	const yaml_char_t *tag = NULL;
+
+	if (event->type == YAML_SCALAR_EVENT) {
+		anchor = event->data.scalar.anchor;
+		tag = event->data.scalar.tag;
+	} else if (event->type == YAML_SEQUENCE_START_EVENT) {
+		anchor = event->data.sequence_start.anchor;
+		tag = event->data.sequence_start.tag;
+	} else if (event->type == YAML_MAPPING_START_EVENT) {
+		anchor = event->data.mapping_start.anchor;
+		tag = event->data.mapping_start.tag;
+	}
 	if (event->type == YAML_ALIAS_EVENT)
 		return "aliases are not read here; write the value itself, or put quotes around a "
 		       "text that starts with *";
-	if (anchor_of(event) != NULL)
+	if (anchor != NULL)
 		return "anchors are not read here; remove it, or put quotes around a text that "
 		       "starts with &";
-	if (tag_of(event) != NULL)
+	if (tag != NULL)
 		return "tags are not read here; remove it, or put quotes around a text that starts "
 		       "with !";
-	if (is_plain_null(event))
-		return "null is no value; write \"\" for an empty text, or leave the key out";
+	if (is_null(event))
+		return "null is not a value; write \"\" for an empty text, or leave the key out";
 	if (event->type == YAML_SCALAR_EVENT &&
 		strlen((const char *)event->data.scalar.value) != event->data.scalar.length)
-		return "the text holds a NUL byte; remove it";
+		return "the text contains a NUL byte; remove it";
 	return NULL;
 }
 
@@ -133,7 +122,7 @@ static int next_event(struct reader *reader, yaml_event_t *event)
 
 	if (!yaml_parser_parse(&reader->parser, event))
 		return parser_failed(reader);
-	what = unwanted(event);
+	what = unsupported(event);
 	if (what == NULL)
 		return 0;
 	r = wrong_at(reader, &event->start_mark, what);
@@ -147,6 +136,7 @@ static int add_text(struct reader *reader, struct strings *list, const yaml_even
 		reader->err);
 }
 
+/* The items behind the start of a list, up to its end. */
 static int read_list(struct reader *reader, struct strings *list)
 {
 	int r = 0;
@@ -169,56 +159,44 @@ static int read_list(struct reader *reader, struct strings *list)
 	return r;
 }
 
-static int tell(struct reader *reader, struct yaml_setting *setting)
+static int read_mapping(struct reader *reader, size_t depth, size_t *keys);
+
+/* What is behind the key reader->path[depth - 1], which is at `key`. */
+static int read_value(struct reader *reader, size_t depth, const yaml_mark_t *key)
 {
-	for (size_t i = 0; i < setting->depth; i++)
-		setting->path[i] = reader->path[i];
-	setting->file = reader->file;
-	return reader->visit(setting, reader->arg, reader->err);
-}
-
-static int read_mapping(struct reader *reader, size_t depth, const yaml_mark_t *start);
-
-/* What stands behind a key; `event` is its first event. */
-static int read_value(
-	struct reader *reader, struct yaml_setting *setting, const yaml_event_t *event)
-{
-	int r;
-
-	switch (event->type) {
-	case YAML_SCALAR_EVENT:
-		setting->nothing = event->data.scalar.length == 0 &&
-				   event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-		r = add_text(reader, &setting->texts, event);
-		return r < 0 ? r : tell(reader, setting);
-	case YAML_SEQUENCE_START_EVENT:
-		setting->list = true;
-		r = read_list(reader, &setting->texts);
-		return r < 0 ? r : tell(reader, setting);
-	default:
-		if (setting->depth == YAML_FILE_MAX_DEPTH)
-			return wrong_at(reader, &event->start_mark, "nothing is nested this deep");
-		return read_mapping(reader, setting->depth, &event->start_mark);
-	}
-}
-
-/* A key was read into reader->path[depth - 1]; now its value. */
-static int read_setting(struct reader *reader, size_t depth, const yaml_mark_t *mark)
-{
+	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
 	struct yaml_setting setting = {
+		.path = reader->path,
 		.depth = depth,
-		.line = mark->line + 1,
-		.column = mark->column + 1,
+		.file = reader->file,
+		.line = key->line + 1,
 	};
+	bool has_keys = false;
 	yaml_event_t event;
 	int r = next_event(reader, &event);
 
 	if (r < 0)
 		return r;
-	r = read_value(reader, &setting, &event);
+	if (event.type == YAML_SCALAR_EVENT) {
+		setting.nothing = event.data.scalar.length == 0 &&
+				  event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+		r = add_text(reader, &texts, &event);
+	} else if (event.type == YAML_SEQUENCE_START_EVENT) {
+		setting.list = true;
+		r = read_list(reader, &texts);
+	} else if (depth == YAML_FILE_MAX_DEPTH) {
+		r = wrong_at(reader, &event.start_mark, "keys are nested too deeply here");
+	} else {
+		size_t keys = 0;
+
+		setting.line = event.start_mark.line + 1;
+		r = read_mapping(reader, depth, &keys);
+		has_keys = keys > 0;
+		setting.nothing = true;
+	}
 	yaml_event_delete(&event);
-	strings_fini(&setting.texts);
-	return r;
+	setting.texts = texts;
+	return r < 0 || has_keys ? r : reader->visit(&setting, reader->arg, reader->err);
 }
 
 static int check_key(struct reader *reader, const struct strings *seen, const yaml_event_t *event)
@@ -236,23 +214,10 @@ static int check_key(struct reader *reader, const struct strings *seen, const ya
 	return wrong_at(reader, &event->start_mark, what);
 }
 
-/* One key and its value; `seen` are the keys before it. */
-static int read_pair(
-	struct reader *reader, size_t depth, struct strings *seen, const yaml_event_t *event)
+/* The keys behind the start of a mapping, up to its end; `depth` keys enclose them. */
+static int read_mapping(struct reader *reader, size_t depth, size_t *keys)
 {
-	int r = check_key(reader, seen, event);
-
-	if (r < 0)
-		return r;
-	r = add_text(reader, seen, event);
-	if (r < 0)
-		return r;
-	reader->path[depth] = seen->items[seen->count - 1];
-	return read_setting(reader, depth + 1, &event->start_mark);
-}
-
-static int read_pairs(struct reader *reader, size_t depth, struct strings *seen)
-{
+	CLEANUP(strings_fini) struct strings seen = { NULL, 0 };
 	int r = 0;
 
 	for (bool done = false; r == 0 && !done;) {
@@ -263,70 +228,55 @@ static int read_pairs(struct reader *reader, size_t depth, struct strings *seen)
 			return r;
 		done = event.type == YAML_MAPPING_END_EVENT;
 		if (!done)
-			r = read_pair(reader, depth, seen, &event);
+			r = check_key(reader, &seen, &event);
+		if (r == 0 && !done)
+			r = add_text(reader, &seen, &event);
+		if (r == 0 && !done) {
+			reader->path[depth] = seen.items[seen.count - 1];
+			r = read_value(reader, depth + 1, &event.start_mark);
+		}
 		yaml_event_delete(&event);
 	}
+	*keys = seen.count;
 	return r;
 }
 
-/* An empty mapping is told as a key with nothing behind it. */
-static int read_mapping(struct reader *reader, size_t depth, const yaml_mark_t *start)
-{
-	struct strings seen = { NULL, 0 };
-	struct yaml_setting setting = {
-		.depth = depth,
-		.nothing = true,
-		.line = start->line + 1,
-		.column = start->column + 1,
-	};
-	int r = read_pairs(reader, depth, &seen);
-
-	if (r == 0 && seen.count == 0 && depth > 0)
-		r = tell(reader, &setting);
-	strings_fini(&seen);
-	return r;
-}
-
-static int read_root(struct reader *reader, const yaml_event_t *event)
-{
-	switch (event->type) {
-	case YAML_STREAM_START_EVENT:
-	case YAML_STREAM_END_EVENT:
-	case YAML_DOCUMENT_END_EVENT:
-		return 0;
-	case YAML_DOCUMENT_START_EVENT:
-		if (++reader->documents > 1)
-			return wrong_at(reader, &event->start_mark,
-				"a second document starts here; keep one");
-		return 0;
-	case YAML_MAPPING_START_EVENT:
-		return read_mapping(reader, 0, &event->start_mark);
-	case YAML_SCALAR_EVENT:
-		/* A file of comments and "---" alone. */
-		if (event->data.scalar.length == 0)
-			return 0;
-		break;
-	default:
-		break;
-	}
-	return wrong_at(reader, &event->start_mark,
-		"a configuration is sections with keys, such as \"inbox:\" and under it "
-		"\"schema: inbox\"");
-}
-
+/* A stream is one document, and that is one mapping or empty. */
 static int read_stream(struct reader *reader)
 {
-	yaml_event_type_t type = YAML_NO_EVENT;
+	size_t documents = 0;
+	size_t keys = 0;
 	int r = 0;
 
-	while (r == 0 && type != YAML_STREAM_END_EVENT) {
+	for (bool done = false; r == 0 && !done;) {
 		yaml_event_t event;
 
 		r = next_event(reader, &event);
 		if (r < 0)
 			return r;
-		type = event.type;
-		r = read_root(reader, &event);
+		switch (event.type) {
+		case YAML_STREAM_START_EVENT:
+		case YAML_DOCUMENT_END_EVENT:
+			break;
+		case YAML_STREAM_END_EVENT:
+			done = true;
+			break;
+		case YAML_DOCUMENT_START_EVENT:
+			if (++documents > 1)
+				r = wrong_at(reader, &event.start_mark,
+					"a second document starts here; keep one");
+			break;
+		case YAML_MAPPING_START_EVENT:
+			r = read_mapping(reader, 0, &keys);
+			break;
+		default:
+			/* An empty scalar: the file has only comments and "---". */
+			if (event.type != YAML_SCALAR_EVENT || event.data.scalar.length > 0)
+				r = wrong_at(reader, &event.start_mark,
+					"a configuration is sections with keys, such as \"inbox:\" "
+					"and under it \"schema: inbox\"");
+			break;
+		}
 		yaml_event_delete(&event);
 	}
 	return r;
@@ -346,7 +296,7 @@ int yaml_file_parse(
 
 	if (!yaml_parser_initialize(&reader.parser))
 		return err_memory(err);
-	/* Said, not guessed: UTF-16 is then an error like any other bytes. */
+	/* Without this libyaml would guess, and accept UTF-16. */
 	yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&reader.parser, text.data, text.length);
 	r = read_stream(&reader);

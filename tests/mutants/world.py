@@ -72,7 +72,7 @@ MUTANTS = [
            edit("src/watchdog.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
            tests=["faults/test_endings.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
     mutant("R20", "what inboxd decides may be configured",
-           edit("src/config/passed.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
+           edit("src/config/keys.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
            edit("src/ingest/consumer_conf.c", "\t\tif (strcmp(refused[i], name) == 0)", "\t\tif (refused[i] == name)"),
            tests=["system/test_config.py::test_what_inboxd_decides_itself_is_refused"]),
 ]

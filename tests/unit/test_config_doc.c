@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "config/load.h"
 #include "config/options.h"
-#include "config/text_file.h"
+#include "config/text.h"
 
 #define DOCUMENT SOURCE_DIR "/docs/configuration.md"
 

@@ -12,10 +12,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "config/checks.h"
 #include "config/nearest.h"
 #include "config/options.h"
-#include "config/string_list.h"
+#include "config/text.h"
 #include "config/value.h"
 
 static int store(struct config *config, const char *section, const char *key, const char *text,
@@ -26,7 +25,7 @@ static int store(struct config *config, const char *section, const char *key, co
 	int r;
 
 	assert_non_null(option);
-	if (value_is_list(option))
+	if (option_is_list(option))
 		assert_int_equal(strings_add_parts(&texts, text, err), 0);
 	else
 		assert_int_equal(strings_add(&texts, text, strlen(text), err), 0);
@@ -220,7 +219,7 @@ static void every_default_of_the_table_is_a_right_value(void **state)
 		struct strings texts = { NULL, 0 };
 		struct err err = ERR_INIT;
 
-		if (value_is_list(option))
+		if (option_is_list(option))
 			assert_int_equal(strings_add_parts(&texts, option->text, &err), 0);
 		else
 			assert_int_equal(
@@ -280,11 +279,11 @@ static const struct shape shapes[] = {
 	{ check_id_locator, "topic", false },
 	{ check_id_locator, "literal:x", false },
 	{ check_id_locator, "json:a", false },
-	{ check_type_locator, "topic", true },
-	{ check_type_locator, "literal:x", true },
-	{ check_type_locator, "key", false },
-	{ check_source_locator, "header:ce_source", true },
-	{ check_source_locator, "literal:", false },
+	{ check_name_locator, "topic", true },
+	{ check_name_locator, "literal:x", true },
+	{ check_name_locator, "key", false },
+	{ check_name_locator, "header:ce_source", true },
+	{ check_name_locator, "literal:", false },
 	{ check_socket_path, "/run/inboxd/inbox.sock", true },
 	{ check_socket_path,
 		"/1234567890123456789012345678901234567890123456789012345678901234567890123456789012345"

@@ -1,10 +1,16 @@
-/* Owned texts: plain malloc, so that a test can make any allocation fail. */
-#include "config/string_list.h"
+/*
+ * Strings and lists are plain malloc(3), not a pool, so that a test can make each allocation fail.
+ * text_file_read() is the only function of the configuration that reads files.
+ */
+#include "config/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int string_copy(char **out, const char *text, size_t length, struct err *err)
 {
@@ -18,7 +24,7 @@ int string_copy(char **out, const char *text, size_t length, struct err *err)
 	return 0;
 }
 
-static __attribute__((format(printf, 1, 0))) char *filled_in(const char *format, va_list args)
+static __attribute__((format(printf, 1, 0))) char *format_text(const char *format, va_list args)
 {
 	va_list again;
 	char *text;
@@ -39,7 +45,7 @@ int string_format(char **out, struct err *err, const char *format, ...)
 	char *text;
 
 	va_start(args, format);
-	text = filled_in(format, args);
+	text = format_text(format, args);
 	va_end(args);
 	if (text == NULL)
 		return err_memory(err);
@@ -47,7 +53,7 @@ int string_format(char **out, struct err *err, const char *format, ...)
 	return 0;
 }
 
-/* Takes `text`, also when it fails. */
+/* Takes `text`, also on failure. */
 static int append(struct strings *list, char *text, struct err *err)
 {
 	char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
@@ -76,7 +82,7 @@ int strings_addf(struct strings *list, struct err *err, const char *format, ...)
 	char *text;
 
 	va_start(args, format);
-	text = filled_in(format, args);
+	text = format_text(format, args);
 	va_end(args);
 	return text == NULL ? err_memory(err) : append(list, text, err);
 }
@@ -137,4 +143,32 @@ void strings_fini(struct strings *list)
 		free(list->items[i]);
 	free(list->items);
 	*list = (struct strings){ NULL, 0 };
+}
+
+int text_file_read(const char *path, struct buf *out, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t before = out->length;
+	ssize_t got = -1;
+	int r = 0;
+
+	if (fd < 0)
+		return err_set(err, FAULT_CONFIG, "cannot open %s: %s", path, strerror(errno));
+	while (got != 0 && r == 0) {
+		char *at = buf_reserve(out, 4096);
+
+		if (at == NULL) {
+			r = err_memory(err);
+			break;
+		}
+		got = read(fd, at, 4096);
+		out->length += got < 0 ? 0 : (size_t)got;
+		if (got < 0 && errno != EINTR)
+			r = err_set(err, FAULT_CONFIG, "cannot read %s: %s", path, strerror(errno));
+		else if (out->length - before > TEXT_FILE_MAX_BYTES)
+			r = err_set(err, FAULT_CONFIG, "cannot read %s: it is larger than %d bytes",
+				path, TEXT_FILE_MAX_BYTES);
+	}
+	(void)close(fd);
+	return r;
 }
