@@ -5,36 +5,31 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct watchdog *watchdog = arg;
 	int64_t until_ms = clock_now_ms() + watchdog->timeout_ms;
 
-	(void)pthread_setname_np(pthread_self(), "watchdog");
-	while (clock_now_ms() < until_ms) {
-		if (wake_wait(&watchdog->wake, until_ms - clock_now_ms()) == 1)
-			return NULL;
-	}
+	while (!thread_is_stopping(&watchdog->thread) && clock_now_ms() < until_ms)
+		thread_pause(&watchdog->thread, until_ms - clock_now_ms());
+	if (thread_is_stopping(&watchdog->thread))
+		return;
 	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
 	_exit(watchdog->code);
 }
 
 void watchdog_start(struct watchdog *watchdog, int64_t timeout_ms, int code)
 {
-	*watchdog = (struct watchdog){ .wake = WAKE_INIT, .timeout_ms = timeout_ms, .code = code };
-	watchdog->started = wake_init(&watchdog->wake, NULL) == 0 &&
-			    pthread_create(&watchdog->thread, NULL, run, watchdog) == 0;
-	if (!watchdog->started)
+	*watchdog = (struct watchdog){ .timeout_ms = timeout_ms, .code = code };
+	if (thread_init(&watchdog->thread, NULL) != 0 ||
+		thread_start(&watchdog->thread, "watchdog", run, watchdog, NULL) != 0)
 		log_warn("no_watchdog",
 			LOG_STR("next", "a library call that hangs now holds up the end"));
 }
 
 void watchdog_end(struct watchdog *watchdog)
 {
-	if (watchdog->started) {
-		wake_poke(&watchdog->wake);
-		(void)pthread_join(watchdog->thread, NULL);
-	}
-	watchdog->started = false;
-	wake_fini(&watchdog->wake);
+	thread_request_stop(&watchdog->thread);
+	thread_join(&watchdog->thread);
+	thread_fini(&watchdog->thread);
 }

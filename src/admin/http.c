@@ -10,8 +10,6 @@
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +25,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wake.h"
+#include "base/thread.h"
 
 #define MAX_REQUEST_HEAD 16384 /* bytes */
 #define MAX_REQUEST_BODY 4096  /* bytes; a log level has five */
@@ -56,9 +54,8 @@ struct http {
 	struct event_base *base;
 	struct evhttp *server;
 	struct event *stop_event;
-	struct wake stop;
-	struct buf body; /* of the reply being made: its memory is used again */
-	pthread_t thread;
+	struct buf body;      /* of the reply being made: its memory is used again */
+	struct thread thread; /* its wake-up ends the loop */
 	int port;
 	int64_t since_ms;
 };
@@ -289,12 +286,11 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 		(void)evconnlistener_disable(listener);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct http *http = arg;
 
 	(void)event_base_dispatch(http->base);
-	return NULL;
 }
 
 static void http_free(struct http *http)
@@ -308,7 +304,7 @@ static void http_free(struct http *http)
 		event_free(http->stop_event);
 	if (http->base != NULL)
 		event_base_free(http->base);
-	wake_fini(&http->stop);
+	thread_fini(&http->thread);
 	buf_fini(&http->body);
 	free(http);
 }
@@ -317,7 +313,7 @@ DEFINE_CLEANUP(struct http *, http_free);
 
 static int make_loop(struct http *http, struct err *err)
 {
-	int r = wake_init(&http->stop, err);
+	int r = thread_init(&http->thread, err);
 
 	if (r < 0)
 		return r;
@@ -325,7 +321,7 @@ static int make_loop(struct http *http, struct err *err)
 	if (http->base == NULL)
 		return err_memory(err);
 	http->server = evhttp_new(http->base);
-	http->stop_event = event_new(http->base, http->stop.fd, EV_READ, on_stop, http);
+	http->stop_event = event_new(http->base, http->thread.wake.fd, EV_READ, on_stop, http);
 	if (http->server == NULL || http->stop_event == NULL ||
 		event_add(http->stop_event, NULL) < 0)
 		return err_memory(err);
@@ -361,24 +357,6 @@ static int attach_socket(struct http *http, struct err *err)
 	return 0;
 }
 
-/* Signals are for the main thread; and writing to a connection that is gone raises SIGPIPE here. */
-static int start_thread(struct http *http, struct err *err)
-{
-	sigset_t all;
-	sigset_t before;
-	int error;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&http->thread, NULL, run, http);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return err_set(
-			err, FAULT_INTERNAL, "cannot start the HTTP thread: %s", strerror(error));
-	(void)pthread_setname_np(http->thread, "http");
-	return 0;
-}
-
 int http_start(struct http **out, const struct http_options *options, struct err *err)
 {
 	CLEANUP(http_freep) struct http *http = calloc(1, sizeof(*http));
@@ -387,7 +365,7 @@ int http_start(struct http **out, const struct http_options *options, struct err
 	if (http == NULL)
 		return err_memory(err);
 	http->options = *options;
-	http->stop = (struct wake)WAKE_INIT;
+	http->thread = (struct thread)THREAD_INIT;
 	http->body.limit = MAX_REPLY;
 	http->since_ms = clock_now_ms();
 	http_process_began(options->metrics);
@@ -398,7 +376,7 @@ int http_start(struct http **out, const struct http_options *options, struct err
 	if (r < 0)
 		return r;
 	http->options.listen = NULL; /* the caller's; not needed any more */
-	r = start_thread(http, err);
+	r = thread_start(&http->thread, "http", run, http, err);
 	if (r < 0)
 		return r;
 	*out = http;
@@ -410,8 +388,8 @@ void http_stop(struct http *http)
 {
 	if (http == NULL)
 		return;
-	wake_poke(&http->stop);
-	(void)pthread_join(http->thread, NULL);
+	thread_request_stop(&http->thread);
+	thread_join(&http->thread);
 	http_free(http);
 }
 

@@ -30,6 +30,7 @@
 #include <pthread.h>
 
 #include "base/buf.h"
+#include "base/thread.h"
 #include "dispatch/claim_cursor.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/entry.h"
@@ -180,15 +181,13 @@ struct dispatch {
 	struct event *linger;   /* verdicts have waited long enough for others to settle with */
 	struct event *schedule; /* activated by whoever changed something; runs once a round */
 	struct evconnlistener *listener;
-	pthread_t thread;
-	bool started;
+	struct thread thread;
 	enum phase phase;
 	atomic_bool stop;            /* any thread */
 	atomic_bool abandon;         /* any thread */
 	atomic_bool may_end;         /* any thread: ingest is over, nothing more comes */
 	_Atomic int64_t deadline_ms; /* any thread */
 	const struct config *_Atomic next_config; /* any thread: to be taken over */
-	atomic_bool ended;                        /* any thread */
 	int64_t ticked_ms; /* the last tick: what had come by then has been read */
 
 	struct entry *entries;  /* by seq */

@@ -141,15 +141,12 @@ static void flush_sessions(struct dispatch *dispatch)
 	(void)event_base_dispatch(dispatch->base);
 }
 
-static void *dispatch_main(void *arg)
+static void dispatch_main(void *arg)
 {
 	struct dispatch *dispatch = arg;
 
-	(void)pthread_setname_np(pthread_self(), "dispatch");
 	(void)event_base_dispatch(dispatch->base);
 	flush_sessions(dispatch);
-	atomic_store(&dispatch->ended, true);
-	return NULL;
 }
 
 /* ------------------------------------------------------------------ start and end */
@@ -292,7 +289,9 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	dispatch->refused_seq = INT64_MAX;
 	entries_publish_bounds(dispatch);
 	find_series(dispatch);
-	r = make_parts(dispatch, err);
+	r = thread_init(&dispatch->thread, err);
+	if (r == 0)
+		r = make_parts(dispatch, err);
 	if (r != 0) {
 		dispatch_free(dispatch);
 		return r;
@@ -303,10 +302,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 
 int dispatch_start(struct dispatch *dispatch, struct err *err)
 {
-	if (pthread_create(&dispatch->thread, NULL, dispatch_main, dispatch) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the dispatch thread");
-	dispatch->started = true;
-	return 0;
+	return thread_start(&dispatch->thread, "dispatch", dispatch_main, dispatch, err);
 }
 
 void dispatch_bounds(struct dispatch *dispatch, struct bounds *out)
@@ -338,17 +334,12 @@ void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out)
 	copy_names(dispatch, &dispatch->away, out);
 }
 
-/* Waits for the thread without trusting it. */
-static int wait_for_end(struct dispatch *dispatch, int64_t until_ms)
+/* The thread may hang: it is joined only once it has ended. 1: it has not. */
+static int end_within(struct dispatch *dispatch, int64_t timeout_ms)
 {
-	while (dispatch->started && !atomic_load(&dispatch->ended)) {
-		if (clock_now_ms() >= until_ms)
-			return 1;
-		(void)usleep(5000);
-	}
-	if (dispatch->started)
-		(void)pthread_join(dispatch->thread, NULL);
-	dispatch->started = false;
+	if (!thread_wait(&dispatch->thread, timeout_ms))
+		return 1;
+	thread_join(&dispatch->thread);
 	return 0;
 }
 
@@ -363,7 +354,8 @@ int dispatch_finish(struct dispatch *dispatch)
 {
 	atomic_store(&dispatch->may_end, true);
 	wake_poke(dispatch->wake);
-	return wait_for_end(dispatch, atomic_load(&dispatch->deadline_ms) + STOP_GRACE_MS);
+	return end_within(
+		dispatch, atomic_load(&dispatch->deadline_ms) + STOP_GRACE_MS - clock_now_ms());
 }
 
 void dispatch_reload(struct dispatch *dispatch, const struct config *config)
@@ -376,7 +368,7 @@ int dispatch_abandon(struct dispatch *dispatch)
 {
 	atomic_store(&dispatch->abandon, true);
 	wake_poke(dispatch->wake);
-	return wait_for_end(dispatch, clock_now_ms() + STOP_GRACE_MS);
+	return end_within(dispatch, STOP_GRACE_MS);
 }
 
 static void free_sessions(struct dispatch *dispatch)
@@ -430,5 +422,6 @@ void dispatch_free(struct dispatch *dispatch)
 	buf_fini(&dispatch->names);
 	buf_fini(&dispatch->away);
 	(void)pthread_mutex_destroy(&dispatch->heartbeat_lock);
+	thread_fini(&dispatch->thread);
 	free(dispatch);
 }

@@ -1,8 +1,9 @@
 #include "dispatch/replay_listener.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+#include "base/thread.h"
 
 #define LISTEN   "LISTEN inboxd_replay"
 /* The longest silence that is believed: then LISTEN is said again, and finds a connection that died
@@ -14,87 +15,79 @@
 struct replay_listener {
 	struct db *db;
 	struct wake *wake;
-	struct wake pause; /* ends the wait after a fault */
-	pthread_t thread;
-	bool started;
-	atomic_bool stop;
+	struct thread thread;
 	atomic_bool heard;
 };
 
-static int listen_once(struct replay_listener *notices)
+static int listen_once(struct replay_listener *listener)
 {
-	int r = db_open(notices->db, NULL);
+	int r = db_open(listener->db, NULL);
 
 	if (r == 0)
-		r = db_script(notices->db, LISTEN, NULL);
-	while (r == 0 && !atomic_load(&notices->stop)) {
-		r = db_await_notice(notices->db, PING_MS, NULL);
+		r = db_script(listener->db, LISTEN, NULL);
+	while (r == 0 && !thread_is_stopping(&listener->thread)) {
+		r = db_await_notice(listener->db, PING_MS, NULL);
 		if (r < 0)
 			return r;
 		if (r == 0)
 			return 0; /* silence: begin again with a ping */
-		atomic_store(&notices->heard, true);
-		wake_poke(notices->wake);
+		atomic_store(&listener->heard, true);
+		wake_poke(listener->wake);
 		r = 0;
 	}
 	return r;
 }
 
-static void *listen_on(void *arg)
+static void listen_on(void *arg)
 {
-	struct replay_listener *notices = arg;
+	struct replay_listener *listener = arg;
 
-	(void)pthread_setname_np(pthread_self(), "notices");
-	while (!atomic_load(&notices->stop)) {
-		if (listen_once(notices) < 0 && !atomic_load(&notices->stop)) {
-			db_close(notices->db);
-			(void)wake_wait(&notices->pause, RETRY_MS);
+	while (!thread_is_stopping(&listener->thread)) {
+		if (listen_once(listener) < 0) {
+			db_close(listener->db);
+			thread_pause(&listener->thread, RETRY_MS);
 		}
 	}
-	db_close(notices->db);
-	return NULL;
+	db_close(listener->db);
 }
 
 int replay_listener_new(struct replay_listener **out, const struct db_options *db,
 	struct wake *wake, struct err *err)
 {
-	struct replay_listener *notices = calloc(1, sizeof(*notices));
+	struct replay_listener *listener = calloc(1, sizeof(*listener));
 	int r;
 
-	if (notices == NULL)
+	if (listener == NULL)
 		return err_memory(err);
-	notices->wake = wake;
-	notices->pause = (struct wake)WAKE_INIT;
-	r = wake_init(&notices->pause, err);
+	listener->wake = wake;
+	r = thread_init(&listener->thread, err);
 	if (r == 0)
-		r = db_new(&notices->db, db, err);
-	if (r == 0 && pthread_create(&notices->thread, NULL, listen_on, notices) != 0)
-		r = err_set(err, FAULT_INTERNAL, "cannot start a thread to listen for replays");
+		r = db_new(&listener->db, db, err);
+	if (r == 0)
+		r = thread_start(&listener->thread, "replay listener", listen_on, listener, err);
 	if (r != 0) {
-		replay_listener_free(notices);
+		replay_listener_free(listener);
 		return r;
 	}
-	notices->started = true;
-	*out = notices;
+	*out = listener;
 	return 0;
 }
 
-void replay_listener_free(struct replay_listener *notices)
+void replay_listener_free(struct replay_listener *listener)
 {
-	if (notices == NULL)
+	if (listener == NULL)
 		return;
-	if (notices->started) {
-		atomic_store(&notices->stop, true);
-		wake_poke(&notices->pause);
-		db_interrupt(notices->db);
-		(void)pthread_join(notices->thread, NULL);
+	if (listener->thread.started) {
+		thread_request_stop(&listener->thread);
+		db_interrupt(listener->db);
+		thread_join(&listener->thread);
 	}
-	db_free(notices->db);
-	wake_fini(&notices->pause);
-	free(notices);
+	db_free(listener->db);
+	thread_fini(&listener->thread);
+	free(listener);
 }
 
-bool replay_listener_heard(struct replay_listener *notices)
+bool replay_listener_heard(struct replay_listener *listener)
 {
-	return atomic_exchange(&notices->heard, false);
+	return atomic_exchange(&listener->heard, false);
 }

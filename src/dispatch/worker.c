@@ -2,19 +2,18 @@
  * is what reconnects. */
 #include "dispatch/worker.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/thread.h"
 
 #define QUEUE_WAIT_MS 1000
 
 struct worker {
 	struct worker_pool *pool;
 	struct db *db;
-	pthread_t thread;
-	bool started;
+	struct thread thread;
 };
 
 struct worker_pool {
@@ -197,14 +196,13 @@ static void execute(struct worker *worker, struct job *job)
 	job->took_us = clock_now_us() - started;
 }
 
-static void *work(void *arg)
+static void work(void *arg)
 {
 	struct worker *worker = arg;
 	struct worker_pool *pool = worker->pool;
 	void *item = NULL;
 	int r;
 
-	(void)pthread_setname_np(pthread_self(), "worker");
 	while ((r = queue_pop(pool->todo, &item, QUEUE_WAIT_MS)) != QUEUE_CLOSED) {
 		if (r == QUEUE_TIMEOUT)
 			continue;
@@ -214,7 +212,6 @@ static void *work(void *arg)
 		wake_poke(pool->options.done_wake);
 	}
 	db_close(worker->db);
-	return NULL;
 }
 
 static int start_worker(struct worker_pool *pool, struct worker *worker, struct err *err)
@@ -225,10 +222,8 @@ static int start_worker(struct worker_pool *pool, struct worker *worker, struct 
 	r = db_new(&worker->db, &pool->options.db, err);
 	if (r < 0)
 		return r;
-	if (pthread_create(&worker->thread, NULL, work, worker) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start a worker thread");
-	worker->started = true;
-	return 0;
+	r = thread_init(&worker->thread, err);
+	return r != 0 ? r : thread_start(&worker->thread, "worker", work, worker, err);
 }
 
 int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err)
@@ -246,6 +241,8 @@ int worker_pool_new(struct worker_pool **out, const struct worker_options *optio
 		r = queue_new(&pool->todo, options->connections, err);
 	if (r == 0)
 		r = queue_new(&pool->done, options->connections, err);
+	for (size_t i = 0; pool->workers != NULL && i < options->connections; i++)
+		pool->workers[i].thread = (struct thread)THREAD_INIT;
 	for (size_t i = 0; r == 0 && i < options->connections; i++)
 		r = start_worker(pool, &pool->workers[i], err);
 	if (r != 0) {
@@ -274,10 +271,10 @@ void worker_pool_free(struct worker_pool *pool)
 	for (size_t i = 0; pool->workers != NULL && i < pool->options.connections; i++) {
 		struct worker *worker = &pool->workers[i];
 
-		if (worker->started) {
+		if (worker->thread.started)
 			db_interrupt(worker->db);
-			(void)pthread_join(worker->thread, NULL);
-		}
+		thread_join(&worker->thread);
+		thread_fini(&worker->thread);
 		db_free(worker->db);
 	}
 	free_jobs(pool->todo);

@@ -27,12 +27,12 @@ static int no_topic(const char *topic, struct err *err)
 /* A new producer that has seen the topic: whatever was wrong with the one before went with it. */
 int dead_rounds_ready(struct dead_topic *dead, struct err *err)
 {
-	const char *topic = dead->known->retry.dead_topic;
-	int r = producer_new(&dead->producer, dead->known, err);
+	const char *topic = dead->periodic.known->retry.dead_topic;
+	int r = producer_new(&dead->producer, dead->periodic.known, err);
 
 	if (r != 0)
 		return r;
-	for (int i = 0; i < LOOKS && !atomic_load(&dead->stop); i++) {
+	for (int i = 0; i < LOOKS && !periodic_is_stopping(&dead->periodic); i++) {
 		r = producer_look(dead->producer, topic, err);
 		if (r == 0)
 			return 0;
@@ -66,7 +66,7 @@ int dead_rounds_note(struct dead_topic *dead, struct err *err)
 {
 	return dead->sent.count == 0
 		       ? 0
-		       : dead_mark(dead->db, dead->sent.items, &dead->sent.count, err);
+		       : dead_mark(dead->periodic.db, dead->sent.items, &dead->sent.count, err);
 }
 
 static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
@@ -77,7 +77,7 @@ static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
 		log_warn("dead_message_cut",
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
 			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
-			LOG_STR("topic", dead->known->retry.dead_topic),
+			LOG_STR("topic", dead->periodic.known->retry.dead_topic),
 			LOG_STR("next",
 				"produced without its value and headers, the table has them; raise "
 				"max.message.bytes of the topic"),
@@ -91,7 +91,8 @@ static void say_refused(
 	int64_t held = 0;
 
 	if (fault_log_limit_pass(&dead->refused_limit, clock_now_ms(), &held))
-		log_warn("dead_message_refused", LOG_STR("topic", dead->known->retry.dead_topic),
+		log_warn("dead_message_refused",
+			LOG_STR("topic", dead->periodic.known->retry.dead_topic),
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
 			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
 			LOG_STR("error", rd_kafka_err2str(why)),
@@ -161,7 +162,7 @@ static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
 		return err_set(err, FAULT_DATABASE,
 			"%zu messages are produced and cannot be noted: their rows are locked",
 			dead->sent.count);
-	return dead_fetch(dead->db, &request, rows, err);
+	return dead_fetch(dead->periodic.db, &request, rows, err);
 }
 
 int dead_rounds_send(struct dead_topic *dead, struct err *err)
@@ -180,8 +181,8 @@ int dead_rounds_send(struct dead_topic *dead, struct err *err)
 	dead->batch.count = rows_count(rows);
 	dead->batch.source = (struct dead_record_source){
 		.rows = rows,
-		.topic = dead->known->retry.dead_topic,
-		.group = consumer_conf_value(dead->known, "group.id", ""),
+		.topic = dead->periodic.known->retry.dead_topic,
+		.group = consumer_conf_value(dead->periodic.known, "group.id", ""),
 	};
 	known = dead_batch_send(&dead->batch);
 	r = classify(dead, rows, err);

@@ -5,13 +5,10 @@
 #ifndef INGEST_DEAD_ROUNDS_H
 #define INGEST_DEAD_ROUNDS_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-#include "base/wake.h"
 #include "ingest/dead_batch.h"
 #include "ingest/dead_topic.h"
 #include "ingest/fault_log_limit.h"
+#include "periodic/periodic.h"
 #include "store/dead.h"
 
 #define LIST_MOST 9000
@@ -23,24 +20,15 @@ struct deaths {
 
 struct dead_topic {
 	struct dead_topic_options options;
-	const struct config *_Atomic config; /* any thread: the one in force */
-	const struct config *known;          /* of the last round */
-	struct db *db;                       /* NULL = there is no topic */
-	pthread_mutex_t db_lock;   /* while another thread interrupts it, or it comes or goes */
+	struct periodic periodic;
 	struct producer *producer; /* NULL = none; the topic was seen by it */
 	int64_t used_ms;           /* it, last */
-	struct wake wake;
-	pthread_t thread;
-	bool started;
 	bool elected;
-	atomic_bool stop;
-	atomic_bool ended;
 	struct deaths sent; /* confirmed, and not noted yet */
 	struct death place; /* up to here all was sent or refused; seq 0: nothing was refused */
 	int64_t refused_ms; /* the first one of this pass was */
 	int64_t again_ms;   /* when the next pass begins; 0 = this one has not come to its end */
 	struct dead_waiting waiting; /* in the table, when looked at last */
-	int64_t pause_ms;            /* 0 = the last round went well */
 	struct dead_batch batch;
 	struct fault_log_limit fault_limit;
 	struct fault_log_limit refused_limit;

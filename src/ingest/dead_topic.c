@@ -7,13 +7,11 @@
 #include "ingest/dead_topic.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/dead_rounds.h"
 #include "model/meters.h"
-#include "store/sidecar.h"
 
 #define COUNT_CAP        10000
 #define IDLE_MS          1000
@@ -27,61 +25,19 @@
 #define REFUSED_TIMES    9     /* as long as the pass took */
 #define DEREGISTER_MS    4000 /* the last confirmation takes two seconds at most; then it is noted */
 
-static bool is_stopping(const struct dead_topic *dead)
+static const char *topic_of(const struct dead_topic *dead)
 {
-	return atomic_load(&dead->stop);
+	return dead->periodic.known->retry.dead_topic;
 }
-
-/* --- The connection, which is there while there is a topic ---------------------------------------------- */
-
-static int have_db(struct dead_topic *dead, struct err *err)
-{
-	const struct dead_topic_options *options = &dead->options;
-	struct db_options db;
-	char name[32];
-	int r;
-
-	if (dead->db != NULL)
-		return 0;
-	sidecar_db_options(options->config, options->instance, name, &db);
-	db.metrics = options->metrics;
-	if (db.lock_timeout_ms > LOCK_TIMEOUT_MS)
-		db.lock_timeout_ms = LOCK_TIMEOUT_MS;
-	db.statement_timeout_ms = STATEMENT_MS;
-	(void)pthread_mutex_lock(&dead->db_lock);
-	r = db_new(&dead->db, &db, err);
-	(void)pthread_mutex_unlock(&dead->db_lock);
-	return r;
-}
-
-static void drop_db(struct dead_topic *dead)
-{
-	(void)pthread_mutex_lock(&dead->db_lock);
-	db_free(dead->db);
-	dead->db = NULL;
-	(void)pthread_mutex_unlock(&dead->db_lock);
-}
-
-static void interrupt_db(struct dead_topic *dead)
-{
-	(void)pthread_mutex_lock(&dead->db_lock);
-	if (dead->db != NULL)
-		db_interrupt(dead->db);
-	(void)pthread_mutex_unlock(&dead->db_lock);
-}
-
-/* --- Rounds ------------------------------------------------------------------------------------------ */
 
 static int look(struct dead_topic *dead, struct err *err)
 {
-	int r = have_db(dead, err);
+	int r = periodic_open_db(&dead->periodic, err);
 
-	if (r == 0)
-		r = db_open(dead->db, err);
 	if (r == 0)
 		r = dead_rounds_note(dead, err);
 	if (r == 0)
-		r = dead_count(dead->db, COUNT_CAP, &dead->place, &dead->waiting, err);
+		r = dead_count(dead->periodic.db, COUNT_CAP, &dead->place, &dead->waiting, err);
 	if (r == 0)
 		metric_set(dead->waiting_gauge, (double)dead->waiting.all);
 	return r;
@@ -91,8 +47,8 @@ static void resign(struct dead_topic *dead)
 {
 	struct err err = ERR_INIT;
 
-	if (dead->elected && dead->db != NULL && db_is_open(dead->db))
-		(void)dead_resign(dead->db, dead->options.instance, &err);
+	if (dead->elected && dead->periodic.db != NULL && db_is_open(dead->periodic.db))
+		(void)dead_resign(dead->periodic.db, dead->options.instance, &err);
 	dead->elected = false;
 }
 
@@ -127,7 +83,8 @@ static void rest(struct dead_topic *dead)
 		dead_rounds_begin_anew(dead);
 }
 
-static int go_round(struct dead_topic *dead, struct err *err)
+/* 0: a batch was sent. DEAD_ROUND_EMPTY: there is none to send now, or not by this instance. */
+static int send_next(struct dead_topic *dead, struct err *err)
 {
 	int r = look(dead, err);
 
@@ -137,138 +94,116 @@ static int go_round(struct dead_topic *dead, struct err *err)
 		rest(dead);
 		return DEAD_ROUND_EMPTY;
 	}
-	r = dead_elect(dead->db, dead->options.instance, err);
+	r = dead_elect(dead->periodic.db, dead->options.instance, err);
 	if (r != 0)
 		return r == DEAD_ANOTHERS ? DEAD_ROUND_EMPTY : r;
 	dead->elected = true;
 	if (dead->producer == NULL)
 		r = dead_rounds_ready(dead, err);
-	return r != 0 || is_stopping(dead) ? r : dead_rounds_send(dead, err);
+	return r != 0 || periodic_is_stopping(&dead->periodic) ? r : dead_rounds_send(dead, err);
 }
 
-static int64_t on_fault(struct dead_topic *dead, const struct err *err)
+static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
 {
+	struct dead_topic *dead = arg;
 	int64_t held = 0;
 
-	if (is_stopping(dead))
-		return 0;
-	dead->pause_ms = dead->pause_ms == 0 ? PAUSE_LEAST_MS : dead->pause_ms * 2;
-	if (dead->pause_ms > PAUSE_MOST_MS)
-		dead->pause_ms = PAUSE_MOST_MS;
-	if (err->fault == FAULT_DATABASE) {
-		metric_add(metrics_get(dead->options.metrics, METER_PG_ERRORS, db_error_class(err),
-				   NULL),
-			1);
-	} else {
+	(void)first; /* the limit decides how often it is logged */
+	if (err->fault != FAULT_DATABASE) {
 		metric_add(dead->failures, 1);
 		resign(dead);
 	}
 	dead_rounds_drop_producer(dead);
 	if (fault_log_limit_pass(&dead->fault_limit, clock_now_ms(), &held))
-		log_warn("dead_topic_failed", LOG_STR("topic", dead->known->retry.dead_topic),
+		log_warn("dead_topic_failed", LOG_STR("topic", topic_of(dead)),
 			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-			LOG_INT("waiting", dead->waiting.all),
-			LOG_INT("retry_in_ms", dead->pause_ms),
+			LOG_INT("waiting", dead->waiting.all), LOG_INT("retry_in_ms", retry_ms),
 			LOG_STR("next", "dead messages wait in the table; all else goes on"),
 			LOG_INT("held_back", held));
-	return dead->pause_ms;
 }
 
-static void on_success(struct dead_topic *dead)
-{
-	if (dead->pause_ms != 0)
-		log_info("dead_topic_back", LOG_STR("topic", dead->known->retry.dead_topic));
-	dead->pause_ms = 0;
-	dead->fault_limit.passed = 0; /* the next fault is another one */
-}
-
-/* --- The thread -------------------------------------------------------------------------------------- */
-
-/* Another configuration: another producer, and refused messages may be welcome there. */
-static void take_config(struct dead_topic *dead)
-{
-	const struct config *config = atomic_load(&dead->config);
-
-	if (config == dead->known)
-		return;
-	dead_rounds_drop_producer(dead);
-	dead_rounds_begin_anew(dead);
-	dead->pause_ms = 0;
-	dead->known = config;
-}
-
-/* Returns how long to sleep. */
-static int64_t round_of(struct dead_topic *dead)
-{
-	struct err err = ERR_INIT;
-	int r;
-
-	take_config(dead);
-	if (dead->known->retry.dead_topic[0] == '\0') {
-		resign(dead);
-		drop_db(dead);
-		metric_set(dead->waiting_gauge, 0);
-		return PAUSE_MOST_MS;
-	}
-	r = go_round(dead, &err);
-	if (r < 0)
-		return on_fault(dead, &err);
-	if (r == 0) {
-		on_success(dead);
-		return 0;
-	}
-	if (dead->producer != NULL && clock_now_ms() - dead->used_ms > PRODUCER_KEEP_MS)
-		dead_rounds_drop_producer(dead);
-	return IDLE_MS;
-}
-
-static void *run(void *arg)
+static void recovered(void *arg)
 {
 	struct dead_topic *dead = arg;
 
-	(void)pthread_setname_np(pthread_self(), "dead topic");
-	while (!is_stopping(dead)) {
-		int64_t pause = round_of(dead);
+	log_info("dead_topic_back", LOG_STR("topic", topic_of(dead)));
+	dead->fault_limit.passed = 0; /* the next fault is another one */
+}
 
-		if (pause > 0 && !is_stopping(dead))
-			(void)wake_wait(&dead->wake, pause);
+/* Another topic needs another producer, and may take messages that the one before refused. */
+static void configured(void *arg, const struct config *config)
+{
+	struct dead_topic *dead = arg;
+
+	(void)config;
+	dead_rounds_drop_producer(dead);
+	dead_rounds_begin_anew(dead);
+}
+
+static int go_round(void *arg, int64_t *pause_ms, struct err *err)
+{
+	struct dead_topic *dead = arg;
+	int r;
+
+	if (topic_of(dead)[0] == '\0') {
+		resign(dead);
+		periodic_drop_db(&dead->periodic);
+		metric_set(dead->waiting_gauge, 0);
+		*pause_ms = PAUSE_MOST_MS;
+		return PERIODIC_IDLE;
 	}
+	r = send_next(dead, err);
+	if (r != DEAD_ROUND_EMPTY)
+		return r;
+	if (dead->producer != NULL && clock_now_ms() - dead->used_ms > PRODUCER_KEEP_MS)
+		dead_rounds_drop_producer(dead);
+	*pause_ms = IDLE_MS;
+	return PERIODIC_IDLE;
+}
+
+static void end(void *arg)
+{
+	struct dead_topic *dead = arg;
+
 	dead_rounds_drop_producer(dead);
 	resign(dead);
-	atomic_store(&dead->ended, true);
-	return NULL;
 }
 
-/* --- Life -------------------------------------------------------------------------------------------- */
+static const struct periodic_task task = {
+	.thread = "dead topic",
+	.lock_timeout_ms = LOCK_TIMEOUT_MS,
+	.statement_timeout_ms = STATEMENT_MS,
+	.fault_pause_least_ms = PAUSE_LEAST_MS,
+	.fault_pause_most_ms = PAUSE_MOST_MS,
+	.stop_grace_ms = DEREGISTER_MS,
+	.round = go_round,
+	.failed = failed,
+	.recovered = recovered,
+	.configured = configured,
+	.end = end,
+};
 
-static int make(struct dead_topic *dead, struct err *err)
-{
-	const struct dead_topic_options *options = &dead->options;
-
-	(void)pthread_mutex_init(&dead->db_lock, NULL);
-	dead->wake = (struct wake)WAKE_INIT;
-	dead->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->cut_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->refused_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	dead->batch.stop = &dead->stop;
-	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
-	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
-	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
-	return wake_init(&dead->wake, err);
-}
+/* --- Start and end ------------------------------------------------------------------------------------- */
 
 int dead_topic_new(
 	struct dead_topic **out, const struct dead_topic_options *options, struct err *err)
 {
 	struct dead_topic *dead = calloc(1, sizeof(*dead));
+	const struct periodic_options periodic = { &task, options->config, options->metrics,
+		options->instance, dead };
 	int r;
 
 	if (dead == NULL)
 		return err_memory(err);
 	dead->options = *options;
-	dead->known = options->config;
-	atomic_store(&dead->config, options->config);
-	r = make(dead, err);
+	dead->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->cut_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->refused_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->batch.stop = &dead->periodic.thread.stop;
+	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
+	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);
+	dead->failures = metrics_get(options->metrics, METER_DEAD_TOPIC_FAILURES, NULL, NULL);
+	r = periodic_init(&dead->periodic, &periodic, err);
 	if (r != 0) {
 		dead_topic_free(dead);
 		return r;
@@ -279,37 +214,24 @@ int dead_topic_new(
 
 int dead_topic_start(struct dead_topic *dead, struct err *err)
 {
-	if (pthread_create(&dead->thread, NULL, run, dead) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the thread of the dead topic");
-	dead->started = true;
-	return 0;
+	return periodic_start(&dead->periodic, err);
 }
 
 void dead_topic_reload(struct dead_topic *dead, const struct config *config)
 {
-	atomic_store(&dead->config, config);
-	wake_poke(&dead->wake);
+	periodic_reload(&dead->periodic, config);
 }
 
 void dead_topic_begin_stop(struct dead_topic *dead)
 {
-	if (dead == NULL || !dead->started)
-		return;
-	atomic_store(&dead->stop, true);
-	wake_poke(&dead->wake);
+	if (dead != NULL)
+		periodic_request_stop(&dead->periodic);
 }
 
 void dead_topic_stop(struct dead_topic *dead)
 {
-	if (dead == NULL || !dead->started)
-		return;
-	dead_topic_begin_stop(dead);
-	for (int waited = 0; waited < DEREGISTER_MS && !atomic_load(&dead->ended); waited += 10)
-		(void)usleep(10000);
-	if (!atomic_load(&dead->ended))
-		interrupt_db(dead);
-	(void)pthread_join(dead->thread, NULL);
-	dead->started = false;
+	if (dead != NULL)
+		periodic_stop(&dead->periodic);
 }
 
 void dead_topic_free(struct dead_topic *dead)
@@ -317,8 +239,6 @@ void dead_topic_free(struct dead_topic *dead)
 	if (dead == NULL)
 		return;
 	dead_rounds_drop_producer(dead);
-	db_free(dead->db);
-	(void)pthread_mutex_destroy(&dead->db_lock);
-	wake_fini(&dead->wake);
+	periodic_fini(&dead->periodic);
 	free(dead);
 }

@@ -1,8 +1,6 @@
 #include "ingest/ingest.h"
 
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -44,7 +42,7 @@ static bool is_halted(const struct ingest *ingest)
 
 static bool is_stopping(const struct ingest *ingest)
 {
-	return atomic_load_explicit(&ingest->stop, memory_order_relaxed);
+	return thread_is_stopping(&ingest->thread);
 }
 
 static void on_fatal(void *arg, const struct err *err)
@@ -85,8 +83,6 @@ static int open_store(struct ingest *ingest, struct err *err)
 
 static void init_parts(struct ingest *ingest, const struct ingest_options *options)
 {
-	pthread_condattr_t attr;
-
 	ingest->options = *options;
 	ingest->events = (struct consumer_events){
 		.assigned = ownership_assigned,
@@ -104,11 +100,6 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	STAILQ_INIT(&ingest->acquisitions);
 	ingest->outage.down = true;
 	ingest->holds = HOLD_DATABASE;
-	(void)pthread_mutex_init(&ingest->end_lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&ingest->end_cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
 }
 
 int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err)
@@ -119,7 +110,9 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	if (ingest == NULL)
 		return err_memory(err);
 	init_parts(ingest, options);
-	r = collector_init(&ingest->collector, options->config, err);
+	r = thread_init(&ingest->thread, err);
+	if (r == 0)
+		r = collector_init(&ingest->collector, options->config, err);
 	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)
@@ -152,8 +145,7 @@ void ingest_free(struct ingest *ingest)
 	free(ingest->places.messages);
 	free(ingest->places.indexes);
 	free(ingest->places.placements);
-	(void)pthread_cond_destroy(&ingest->end_cond);
-	(void)pthread_mutex_destroy(&ingest->end_lock);
+	thread_fini(&ingest->thread);
 	free(ingest);
 }
 
@@ -388,63 +380,29 @@ static void finish(struct ingest *ingest)
 	db_close(ingest->db);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct ingest *ingest = arg;
 
-	(void)pthread_setname_np(pthread_self(), "ingest");
 	while (!is_stopping(ingest))
 		go_round(ingest);
 	finish(ingest);
-	(void)pthread_mutex_lock(&ingest->end_lock);
-	ingest->ended = true;
-	(void)pthread_cond_broadcast(&ingest->end_cond);
-	(void)pthread_mutex_unlock(&ingest->end_lock);
-	return NULL;
 }
 
 int ingest_start(struct ingest *ingest, struct err *err)
 {
-	sigset_t all;
-	sigset_t before;
-	int r;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&ingest->thread, NULL, run, ingest);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (r != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the ingest thread: error %d", r);
-	ingest->started = true;
-	return 0;
-}
-
-static bool wait_for_end(struct ingest *ingest, int64_t timeout_ms)
-{
-	const struct timespec until = clock_deadline(timeout_ms);
-	int waited = 0;
-	bool ended;
-
-	(void)pthread_mutex_lock(&ingest->end_lock);
-	while (!ingest->ended && waited == 0)
-		waited = pthread_cond_timedwait(&ingest->end_cond, &ingest->end_lock, &until);
-	ended = ingest->ended;
-	(void)pthread_mutex_unlock(&ingest->end_lock);
-	return ended;
+	return thread_start(&ingest->thread, "ingest", run, ingest, err);
 }
 
 /* Half of the time for a stop in order; then a database that does not answer is cut off. */
 int ingest_stop(struct ingest *ingest, int64_t timeout_ms)
 {
-	if (!ingest->started)
-		return 0;
-	atomic_store(&ingest->stop, true);
-	if (!wait_for_end(ingest, timeout_ms / 2)) {
+	thread_request_stop(&ingest->thread);
+	if (!thread_wait(&ingest->thread, timeout_ms / 2)) {
 		db_interrupt(ingest->db);
-		if (!wait_for_end(ingest, timeout_ms - timeout_ms / 2))
+		if (!thread_wait(&ingest->thread, timeout_ms - timeout_ms / 2))
 			return 1;
 	}
-	(void)pthread_join(ingest->thread, NULL);
-	ingest->started = false;
+	thread_join(&ingest->thread);
 	return 0;
 }

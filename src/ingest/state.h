@@ -1,6 +1,6 @@
 /*
  * The state of the ingest thread, shared by the files of this folder and by nobody else. Everything
- * but `stop`, `ended` and what guards them belongs to that thread.
+ * but `thread` belongs to that thread.
  *
  * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
  * sent but those that end the outage; only rows of the flight, or of one that has landed, carry budget of the
@@ -10,10 +10,10 @@
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/digest.h"
+#include "base/thread.h"
 #include "ingest/consumer.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
@@ -127,12 +127,7 @@ struct ingest {
 	struct metric *paused;
 	struct metric *reconnects;
 
-	pthread_t thread;
-	bool started;
-	atomic_bool stop;
-	pthread_mutex_t end_lock;
-	pthread_cond_t end_cond;
-	bool ended;
+	struct thread thread;
 };
 
 /* Stops the flow for a reason; lets it go on when no reason is left (ownership_flow()). */

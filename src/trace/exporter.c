@@ -8,9 +8,6 @@
 #include <event2/dns.h>
 #include <event2/event.h>
 #include <event2/http.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wake.h"
+#include "base/thread.h"
 #include "model/meters.h"
 #include "trace/otlp.h"
 
@@ -48,7 +45,6 @@ struct exporter {
 	struct event *look;
 	struct event *overdue;
 	struct event *poked;
-	struct wake wake;
 	struct buf body;
 	size_t sending; /* spans of the request under way; 0: there is none */
 	bool broken;    /* the connection is to be made anew */
@@ -58,8 +54,7 @@ struct exporter {
 	struct metric *exported;
 	struct metric *dropped;
 	struct metric *failed;
-	atomic_bool stop; /* any thread */
-	pthread_t thread;
+	struct thread thread;
 };
 
 static bool is_over(const struct exporter *exporter, size_t count)
@@ -251,21 +246,20 @@ static void on_poked(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	wake_clear(&exporter->wake);
-	if (atomic_load(&exporter->stop) && !exporter->stopping) {
+	wake_clear(&exporter->thread.wake);
+	if (thread_is_stopping(&exporter->thread) && !exporter->stopping) {
 		exporter->stopping = true;
 		(void)event_base_loopexit(exporter->base, &most);
 	}
 	step(exporter, exporter->stopping);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct exporter *exporter = arg;
 
 	(void)event_base_dispatch(exporter->base);
 	metric_add(exporter->dropped, (int64_t)ring_count(exporter->ring));
-	return NULL;
 }
 
 static void exporter_free(struct exporter *exporter)
@@ -287,7 +281,7 @@ static void exporter_free(struct exporter *exporter)
 		event_base_free(exporter->base);
 	if (exporter->uri != NULL)
 		evhttp_uri_free(exporter->uri);
-	wake_fini(&exporter->wake);
+	thread_fini(&exporter->thread);
 	buf_fini(&exporter->body);
 	free(exporter);
 }
@@ -311,7 +305,7 @@ static struct evdns_base *make_dns(struct event_base *base)
 static int make_loop(struct exporter *exporter, struct err *err)
 {
 	const struct timeval often = { .tv_sec = LOOK_SECONDS };
-	int r = wake_init(&exporter->wake, err);
+	int r = thread_init(&exporter->thread, err);
 
 	if (r < 0)
 		return r;
@@ -322,7 +316,7 @@ static int make_loop(struct exporter *exporter, struct err *err)
 	exporter->look = event_new(exporter->base, -1, EV_PERSIST, on_look, exporter);
 	exporter->overdue = event_new(exporter->base, -1, 0, on_overdue, exporter);
 	exporter->poked = event_new(
-		exporter->base, exporter->wake.fd, EV_READ | EV_PERSIST, on_poked, exporter);
+		exporter->base, exporter->thread.wake.fd, EV_READ | EV_PERSIST, on_poked, exporter);
 	if (exporter->dns == NULL || exporter->look == NULL || exporter->overdue == NULL ||
 		exporter->poked == NULL || event_add(exporter->look, &often) < 0 ||
 		event_add(exporter->poked, NULL) < 0)
@@ -352,24 +346,6 @@ static int read_endpoint(struct exporter *exporter, struct err *err)
 	return 0;
 }
 
-/* Signals are for the main thread; and writing to a connection that is gone raises SIGPIPE here. */
-static int start_thread(struct exporter *exporter, struct err *err)
-{
-	sigset_t all;
-	sigset_t before;
-	int error;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&exporter->thread, NULL, run, exporter);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return err_set(
-			err, FAULT_INTERNAL, "cannot start the otlp thread: %s", strerror(error));
-	(void)pthread_setname_np(exporter->thread, "otlp");
-	return 0;
-}
-
 int exporter_start(struct exporter **out, const struct trace_options *options, struct ring *ring,
 	struct err *err)
 {
@@ -381,7 +357,7 @@ int exporter_start(struct exporter **out, const struct trace_options *options, s
 	exporter->ring = ring;
 	exporter->endpoint = options->endpoint;
 	exporter->resource = (struct otlp_resource){ options->service, options->instance };
-	exporter->wake = (struct wake)WAKE_INIT;
+	exporter->thread = (struct thread)THREAD_INIT;
 	exporter->body.limit = MAX_REQUEST;
 	exporter->exported = metrics_get(options->metrics, METER_OTLP_EXPORTED, NULL, NULL);
 	exporter->dropped = metrics_get(options->metrics, METER_OTLP_DROPPED, NULL, NULL);
@@ -390,7 +366,7 @@ int exporter_start(struct exporter **out, const struct trace_options *options, s
 	if (r == 0)
 		r = make_loop(exporter, err);
 	if (r == 0)
-		r = start_thread(exporter, err);
+		r = thread_start(&exporter->thread, "otlp", run, exporter, err);
 	if (r < 0)
 		return r;
 	*out = exporter;
@@ -400,15 +376,14 @@ int exporter_start(struct exporter **out, const struct trace_options *options, s
 
 void exporter_poke(struct exporter *exporter)
 {
-	wake_poke(&exporter->wake);
+	thread_wake(&exporter->thread);
 }
 
 void exporter_stop(struct exporter *exporter)
 {
 	if (exporter == NULL)
 		return;
-	atomic_store(&exporter->stop, true);
-	wake_poke(&exporter->wake);
-	(void)pthread_join(exporter->thread, NULL);
+	thread_request_stop(&exporter->thread);
+	thread_join(&exporter->thread);
 	exporter_free(exporter);
 }

@@ -1,4 +1,4 @@
-"""Includes point one way: main, inboxd, {ingest, dispatch, janitor, admin}, {store, trace}, {model, config}, base.
+"""Includes point one way: main, inboxd, {ingest, dispatch, lease, admin}, periodic, {store, trace}, {model, config}, base.
 
 A folder is a layer. An arrow may skip layers, never turn; layers side by side do not see each
 other. Each library belongs to one folder, and the handler library to strangers: it knows nothing of
@@ -13,9 +13,10 @@ LAYERS = {
     "config": {"base", "config"},
     "trace": {"base", "model", "trace"},
     "store": {"base", "model", "config", "store"},
-    "ingest": {"base", "model", "config", "trace", "store", "ingest"},
+    "periodic": {"base", "model", "config", "store", "periodic"},
+    "ingest": {"base", "model", "config", "trace", "store", "periodic", "ingest"},
     "dispatch": {"base", "model", "config", "trace", "store", "dispatch"},
-    "janitor": {"base", "model", "config", "store", "janitor"},
+    "lease": {"base", "model", "config", "store", "lease"},
     "admin": {"base", "model", "config", "store", "admin"},
     "handler": {"handler"},
 }

@@ -173,7 +173,7 @@ MUTANTS = [
            edit("sql/queries/check_missing_handlers.sql", "WHEN i.lacking_since <= clock_timestamp() - $3::bigint", "WHEN coalesce(i.lacking_since, clock_timestamp()) <= clock_timestamp() + $3::bigint"),
            tests=[INSTANCE + "who_lacks_a_handler_that_another_has_is_away_after_a_while"]),
     mutant("R16", "never is a time like others",
-           edit("src/janitor/heartbeat.c", "if (config->inbox.handler_absence == CONFIG_NEVER)", "if (config->inbox.handler_absence < 0)"),
-           edit("src/janitor/heartbeat.c", ".absence_ms = config->inbox.handler_absence,", ".absence_ms = config->inbox.handler_absence / 9000000000000000,"),
+           edit("src/lease/heartbeat.c", "if (config->inbox.handler_absence == CONFIG_NEVER)", "if (config->inbox.handler_absence < 0)"),
+           edit("src/lease/heartbeat.c", ".absence_ms = config->inbox.handler_absence,", ".absence_ms = config->inbox.handler_absence / 9000000000000000,"),
            tests=[ABSENCE + "test_r16_never_means_that_nobody_leaves"]),
 ]

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "janitor/lease_clock.h"
+#include "lease/lease_clock.h"
 
 #define LEASE_MS 15000
 #define BEGIN_MS 1000000

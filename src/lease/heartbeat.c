@@ -3,17 +3,16 @@
  * were on time for a whole lease over one unbroken connection: after an outage of the database
  * everybody is late and nobody is dead (rule R4).
  */
-#include "janitor/heartbeat.h"
+#include "lease/heartbeat.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "janitor/lease_clock.h"
+#include "base/thread.h"
+#include "lease/lease_clock.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
@@ -22,12 +21,8 @@
 struct heartbeat {
 	struct heartbeat_options options;
 	struct db *db;
-	struct wake wake;
-	pthread_t thread;
-	bool started;
-	atomic_bool stop;
-	bool deregister;
-	atomic_bool ended;
+	struct thread thread;
+	bool deregister; /* set before the request to stop */
 	struct lease_clock lease_clock;
 	bool settles; /* the first round */
 	int faults;   /* in a row */
@@ -155,7 +150,7 @@ static int look_for_handlers(struct heartbeat *heartbeat, struct err *err)
 static int rescue(struct heartbeat *heartbeat, struct err *err)
 {
 	const struct rescue_bounds bounds = {
-		.stop = &heartbeat->stop,
+		.stop = &heartbeat->thread.stop,
 		.until_ms = heartbeat->lease_clock.sent_ms +
 			    lease_clock_interval_ms(&heartbeat->lease_clock),
 	};
@@ -179,8 +174,9 @@ static int rescue(struct heartbeat *heartbeat, struct err *err)
 }
 
 /* One round; returns how long to sleep. */
-static int64_t round_of(struct heartbeat *heartbeat)
+static int64_t round_of(void *arg)
 {
+	struct heartbeat *heartbeat = arg;
 	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
 	struct err err = ERR_INIT;
 	int64_t delay;
@@ -217,22 +213,14 @@ static void deregister(struct heartbeat *heartbeat)
 			LOG_STR("next", "another instance declares this one dead after its lease"));
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
 
-	(void)pthread_setname_np(pthread_self(), "heartbeat");
-	while (!atomic_load(&heartbeat->stop)) {
-		int64_t pause = round_of(heartbeat);
-
-		if (pause > 0 && !atomic_load(&heartbeat->stop))
-			(void)wake_wait(&heartbeat->wake, pause);
-	}
+	thread_loop(&heartbeat->thread, round_of, heartbeat);
 	if (heartbeat->deregister)
 		deregister(heartbeat);
 	FAULT_POINT("after_deregister");
-	atomic_store(&heartbeat->ended, true);
-	return NULL;
 }
 
 int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *options, struct err *err)
@@ -247,10 +235,9 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 	heartbeat->options = *options;
 	heartbeat->lease_clock.lease_ms = options->config->worker.lease;
 	atomic_store(&options->health->away, false);
-	heartbeat->wake = (struct wake)WAKE_INIT;
 	sidecar_db_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
-	r = wake_init(&heartbeat->wake, err);
+	r = thread_init(&heartbeat->thread, err);
 	if (r == 0)
 		r = db_new(&heartbeat->db, &db, err);
 	if (r != 0) {
@@ -270,29 +257,21 @@ void heartbeat_fence_earlier(struct heartbeat *heartbeat)
 
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
 {
-	if (pthread_create(&heartbeat->thread, NULL, run, heartbeat) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the heartbeat thread");
-	heartbeat->started = true;
-	return 0;
+	return thread_start(&heartbeat->thread, "heartbeat", run, heartbeat, err);
 }
 
 void heartbeat_stop(struct heartbeat *heartbeat, bool deregister)
 {
-	if (heartbeat == NULL || !heartbeat->started)
+	if (heartbeat == NULL)
 		return;
 	heartbeat->deregister = deregister;
-	atomic_store(&heartbeat->stop, true);
-	wake_poke(&heartbeat->wake);
+	thread_request_stop(&heartbeat->thread);
 	if (!deregister)
 		db_interrupt(heartbeat->db);
 	/* The last statement may take a moment, not the statement timeout. */
-	for (int waited = 0; waited < DEREGISTER_MS && !atomic_load(&heartbeat->ended);
-		waited += 10)
-		(void)usleep(10000);
-	if (!atomic_load(&heartbeat->ended))
+	if (!thread_wait(&heartbeat->thread, DEREGISTER_MS))
 		db_interrupt(heartbeat->db);
-	(void)pthread_join(heartbeat->thread, NULL);
-	heartbeat->started = false;
+	thread_join(&heartbeat->thread);
 }
 
 void heartbeat_free(struct heartbeat *heartbeat)
@@ -300,6 +279,6 @@ void heartbeat_free(struct heartbeat *heartbeat)
 	if (heartbeat == NULL)
 		return;
 	db_free(heartbeat->db);
-	wake_fini(&heartbeat->wake);
+	thread_fini(&heartbeat->thread);
 	free(heartbeat);
 }

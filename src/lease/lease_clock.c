@@ -1,4 +1,4 @@
-#include "janitor/lease_clock.h"
+#include "lease/lease_clock.h"
 
 int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock)
 {

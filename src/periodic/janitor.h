@@ -5,8 +5,8 @@
  * never holds up a heartbeat, a batch or a verdict. What it cannot do now it does later: no fault of its own ends
  * anything.
  */
-#ifndef JANITOR_JANITOR_H
-#define JANITOR_JANITOR_H
+#ifndef PERIODIC_JANITOR_H
+#define PERIODIC_JANITOR_H
 
 #include "base/metrics.h"
 #include "config/config.h"

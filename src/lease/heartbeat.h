@@ -3,8 +3,8 @@
  * low_seq, fences dead instances and gives back their rows (rules R2 to R5). Everything it decides is
  * decided on PostgreSQL's clock.
  */
-#ifndef JANITOR_HEARTBEAT_H
-#define JANITOR_HEARTBEAT_H
+#ifndef LEASE_HEARTBEAT_H
+#define LEASE_HEARTBEAT_H
 
 #include <stdatomic.h>
 

@@ -3,8 +3,8 @@
  * answered, so a lease that counts from the sending is never longer here than for the others. The answer may
  * be late by as much as a statement may take, which is longer than a lease. Pure. One thread.
  */
-#ifndef JANITOR_LEASE_CLOCK_H
-#define JANITOR_LEASE_CLOCK_H
+#ifndef LEASE_LEASE_CLOCK_H
+#define LEASE_LEASE_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,20 +1,18 @@
 /*
- * See janitor.h. A round is one batch of each kind that is due: one that had more is due again in the next
- * round, nine times as long as this one took later; the others after a tenth of the shortest age, within limits.
+ * See janitor.h. A round deletes one batch of each kind of row that is due. A kind of which more is left is due again
+ * in the next round. That begins after a pause nine times as long as this round took, so that retention uses at most a
+ * tenth of one backend. A kind of which nothing is left is due again after a tenth of its age, within limits.
  */
-#include "janitor/janitor.h"
+#include "periodic/janitor.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wake.h"
 #include "model/meters.h"
+#include "periodic/periodic.h"
 #include "store/retain.h"
-#include "store/sidecar.h"
 
 #define BATCH_ROWS        1000
 #define BATCH_LEAST       10
@@ -32,17 +30,10 @@
 
 struct janitor {
 	struct janitor_options options;
-	const struct config *_Atomic config; /* any thread: the one in force */
-	const struct config *known;          /* of the last round */
-	struct db *db;
-	struct wake wake;
-	pthread_t thread;
-	bool started;
-	atomic_bool stop;
+	struct periodic periodic;
 	struct metric *purged;
 	struct metric *dropped;
 	int batch_rows;
-	int64_t fault_delay_ms; /* 0 = the last round went well */
 	int64_t due_ms[RETAIN_KINDS];
 	int64_t affected[RETAIN_KINDS]; /* since the last log line */
 	int64_t logged_ms;
@@ -63,11 +54,6 @@ static int64_t age_of(const struct config *config, enum retain_kind kind)
 	};
 
 	return ages[kind];
-}
-
-static bool is_stopping(const struct janitor *janitor)
-{
-	return atomic_load(&janitor->stop);
 }
 
 static int64_t within(int64_t value, int64_t least, int64_t most)
@@ -121,7 +107,7 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 
 	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < janitor->due_ms[kind])
 		return 0;
-	r = retain_run(janitor->db, &batch, &done, err);
+	r = retain_run(janitor->periodic.db, &batch, &done, err);
 	if (r != 0)
 		return r;
 	count(janitor, kind, done.affected);
@@ -130,19 +116,19 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	return 0;
 }
 
-/* One batch of each kind that is due; `more`: of one of them there is more. */
-static int go_round(
-	struct janitor *janitor, const struct config *config, bool *more, struct err *err)
+/* One batch of each kind that is due. `more`: of one of them more is left. */
+static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 {
-	int r = db_open(janitor->db, err);
+	struct periodic *periodic = &janitor->periodic;
+	int r = periodic_open_db(periodic, err);
 
-	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !is_stopping(janitor); kind++)
-		r = run_batch(janitor, config, kind, more, err);
+	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !periodic_is_stopping(periodic); kind++)
+		r = run_batch(janitor, periodic->known, kind, more, err);
 	return r;
 }
 
 /* At most one line in a while; what was done meanwhile goes with the next. */
-static void say(struct janitor *janitor)
+static void log_done(struct janitor *janitor)
 {
 	const int64_t *done = janitor->affected;
 	int64_t now_ms = clock_now_ms();
@@ -164,95 +150,78 @@ static void say(struct janitor *janitor)
 	janitor->logged_ms = now_ms;
 }
 
-/* How long to wait after this fault. What took too long is tried with fewer rows. */
-static int64_t on_fault(struct janitor *janitor, const struct err *err)
-{
-	bool first = janitor->fault_delay_ms == 0;
-
-	if (is_stopping(janitor))
-		return 0;
-	if (db_error_kind(err) == PG_ERROR_SLOW)
-		janitor->batch_rows = (int)within(janitor->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
-	janitor->fault_delay_ms =
-		within(janitor->fault_delay_ms * 2, FAULT_LEAST_MS, FAULT_MOST_MS);
-	metric_add(
-		metrics_get(janitor->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
-		1);
-	if (first)
-		log_warn("retention_failed", LOG_STR("error", err->text),
-			LOG_STR("sqlstate", err->state),
-			LOG_INT("retry_in_ms", janitor->fault_delay_ms));
-	return janitor->fault_delay_ms;
-}
-
-static void on_success(struct janitor *janitor)
-{
-	if (janitor->fault_delay_ms != 0)
-		log_info("retention_back");
-	janitor->fault_delay_ms = 0;
-	janitor->batch_rows = (int)within(janitor->batch_rows * 2LL, BATCH_LEAST, BATCH_ROWS);
-}
-
-/* Returns how long to sleep. */
-static int64_t round_of(struct janitor *janitor)
-{
-	const struct config *config = atomic_load(&janitor->config);
-	struct err err = ERR_INIT;
-	int64_t began_us = clock_now_us();
-	bool more = false;
-	int r;
-
-	if (config != janitor->known)
-		memset(janitor->due_ms, 0, sizeof(janitor->due_ms));
-	janitor->known = config;
-	r = go_round(janitor, config, &more, &err);
-
-	say(janitor);
-	if (r < 0)
-		return on_fault(janitor, &err);
-	on_success(janitor);
-	if (r == RETAIN_ANOTHERS || !more)
-		return shortest_idle_ms(config);
-	return within(
-		(clock_now_us() - began_us) * PAUSE_TIMES / 1000, PAUSE_LEAST_MS, FAULT_MOST_MS);
-}
-
-static void *run(void *arg)
+/* What took too long is tried with fewer rows. */
+static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
 {
 	struct janitor *janitor = arg;
 
-	(void)pthread_setname_np(pthread_self(), "janitor");
-	while (!is_stopping(janitor)) {
-		int64_t pause = round_of(janitor);
-
-		if (!is_stopping(janitor))
-			(void)wake_wait(&janitor->wake, pause);
-	}
-	return NULL;
+	if (db_error_kind(err) == PG_ERROR_SLOW)
+		janitor->batch_rows = (int)within(janitor->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
+	if (first)
+		log_warn("retention_failed", LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms));
 }
+
+static void recovered(void *arg)
+{
+	(void)arg;
+	log_info("retention_back");
+}
+
+/* Other ages: every kind is due. */
+static void configured(void *arg, const struct config *config)
+{
+	struct janitor *janitor = arg;
+
+	(void)config;
+	memset(janitor->due_ms, 0, sizeof(janitor->due_ms));
+}
+
+static int go_round(void *arg, int64_t *pause_ms, struct err *err)
+{
+	struct janitor *janitor = arg;
+	int64_t began_us = clock_now_us();
+	bool more = false;
+	int r = run_batches(janitor, &more, err);
+
+	log_done(janitor);
+	if (r < 0)
+		return r;
+	janitor->batch_rows = (int)within(janitor->batch_rows * 2LL, BATCH_LEAST, BATCH_ROWS);
+	if (r == RETAIN_ANOTHERS || !more)
+		*pause_ms = shortest_idle_ms(janitor->periodic.known);
+	else
+		*pause_ms = within((clock_now_us() - began_us) * PAUSE_TIMES / 1000, PAUSE_LEAST_MS,
+			FAULT_MOST_MS);
+	return 0;
+}
+
+static const struct periodic_task task = {
+	.thread = "janitor",
+	.lock_timeout_ms = LOCK_TIMEOUT_MS,
+	.statement_timeout_ms = STATEMENT_MS,
+	.fault_pause_least_ms = FAULT_LEAST_MS,
+	.fault_pause_most_ms = FAULT_MOST_MS,
+	.round = go_round,
+	.failed = failed,
+	.recovered = recovered,
+	.configured = configured,
+};
 
 int janitor_new(struct janitor **out, const struct janitor_options *options, struct err *err)
 {
 	struct janitor *janitor = calloc(1, sizeof(*janitor));
-	struct db_options db;
-	char name[32];
+	const struct periodic_options periodic = { &task, options->config, options->metrics,
+		options->instance, janitor };
 	int r;
 
 	if (janitor == NULL)
 		return err_memory(err);
 	janitor->options = *options;
-	atomic_store(&janitor->config, options->config);
-	janitor->wake = (struct wake)WAKE_INIT;
 	janitor->batch_rows = BATCH_ROWS;
 	janitor->purged = metrics_get(options->metrics, METER_PURGED, NULL, NULL);
 	janitor->dropped = metrics_get(options->metrics, METER_PAYLOADS_DROPPED, NULL, NULL);
-	sidecar_db_options(options->config, options->instance, name, &db);
-	db.metrics = options->metrics;
-	db.lock_timeout_ms = within(db.lock_timeout_ms, 1, LOCK_TIMEOUT_MS);
-	db.statement_timeout_ms = STATEMENT_MS;
-	r = wake_init(&janitor->wake, err);
-	if (r == 0)
-		r = db_new(&janitor->db, &db, err);
+	r = periodic_init(&janitor->periodic, &periodic, err);
 	if (r != 0) {
 		janitor_free(janitor);
 		return r;
@@ -263,41 +232,30 @@ int janitor_new(struct janitor **out, const struct janitor_options *options, str
 
 int janitor_start(struct janitor *janitor, struct err *err)
 {
-	if (pthread_create(&janitor->thread, NULL, run, janitor) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the janitor thread");
-	janitor->started = true;
-	return 0;
+	return periodic_start(&janitor->periodic, err);
 }
 
 void janitor_reload(struct janitor *janitor, const struct config *config)
 {
-	atomic_store(&janitor->config, config);
-	wake_poke(&janitor->wake);
+	periodic_reload(&janitor->periodic, config);
 }
 
 void janitor_begin_stop(struct janitor *janitor)
 {
-	if (janitor == NULL || !janitor->started)
-		return;
-	atomic_store(&janitor->stop, true);
-	wake_poke(&janitor->wake);
-	db_interrupt(janitor->db);
+	if (janitor != NULL)
+		periodic_request_stop(&janitor->periodic);
 }
 
 void janitor_stop(struct janitor *janitor)
 {
-	if (janitor == NULL || !janitor->started)
-		return;
-	janitor_begin_stop(janitor);
-	(void)pthread_join(janitor->thread, NULL);
-	janitor->started = false;
+	if (janitor != NULL)
+		periodic_stop(&janitor->periodic);
 }
 
 void janitor_free(struct janitor *janitor)
 {
 	if (janitor == NULL)
 		return;
-	db_free(janitor->db);
-	wake_fini(&janitor->wake);
+	periodic_fini(&janitor->periodic);
 	free(janitor);
 }
