@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# A first look at inboxd on a bare machine: builds it, gives it a PostgreSQL and a Kafka broker of its
-# own, runs it with examples/handler.py, sends 1,000 orders with 100 copies among them, and shows what
-# became of them. Nothing outside this directory and a temporary one is touched, but for missing apt
-# packages, which are installed. Everything it started ends with it.
+# A demonstration of inboxd on a bare machine. The script builds inboxd, starts a private PostgreSQL, a Kafka broker,
+# inboxd and examples/handler.py, sends 1,000 orders and 100 copies, and shows the result. It installs missing apt
+# packages. Apart from that it changes only this directory and a temporary one. All its processes end with it.
 set -uo pipefail
 
-# What the caller has set for an inboxd or a handler of his own is not meant for these.
+# The caller may have set variables for another inboxd or handler.
 for name in ${!INBOXD_@}; do unset "$name"; done
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -27,9 +26,9 @@ usage() {
 	cat <<-END
 		deploy/quickstart.sh [--once] [--kafka real]
 
-		  --once         end after the demonstration; exit code 0 when every number was right
-		  --kafka real   real Apache Kafka from Maven Central instead of inboxd-devbroker, whose
-		                 group may get stuck when an inboxd is stopped, restarted or joined by another
+		  --once         end after the result; the exit code is 0 if every number is right
+		  --kafka real   use Apache Kafka from Maven Central instead of the embedded broker. The embedded
+		                 broker supports one inboxd process, without restarts
 	END
 }
 
@@ -52,7 +51,7 @@ parse_arguments() {
 	esac
 }
 
-# What went wrong, with the end of the log that tells.
+# Ends with an error message and the end of a log.
 fail() {
 	say "$1"
 	[ -z "${2:-}" ] || tail -n 20 "$2" >&2
@@ -72,7 +71,7 @@ start() {
 	pid_of[$name]=$!
 }
 
-# Asks a process to end, and makes it when it takes too long.
+# Ends a process: SIGTERM, and SIGKILL after 15 s.
 end() {
 	local deadline=$((SECONDS + 15))
 	kill "$1" 2>/dev/null
@@ -83,7 +82,7 @@ end() {
 	wait "$1" 2>/dev/null
 }
 
-# The last one first, so that nobody loses what it stands on.
+# In reverse order of the starts, because later processes use earlier ones.
 stop_all() {
 	local pid
 	for pid in "${pids[@]}"; do
@@ -98,7 +97,7 @@ wait_for() {
 	shift 2
 	until "$@" 2>/dev/null; do
 		kill -0 "${pid_of[$name]}" 2>/dev/null || fail "$name has ended; its log:" "$dir/$name.log"
-		[ "$SECONDS" -lt "$deadline" ] || fail "$name is not there in time; its log:" "$dir/$name.log"
+		[ "$SECONDS" -lt "$deadline" ] || fail "$name did not start in time; its log:" "$dir/$name.log"
 		sleep 0.1
 	done
 }
@@ -134,7 +133,7 @@ start_broker() {
 	fi
 }
 
-# All that inboxd needs to know. The id is in the body here, so that a line typed into kcat has one.
+# The event id is in the body, so that a line typed into kcat has one.
 write_configuration() {
 	cat >"$dir/inboxd.yaml" <<-END
 		inbox:
@@ -182,7 +181,7 @@ start_inboxd() {
 	handler=$!
 }
 
-# Orders of 50 customers, the customer as key; a tenth of them a second time.
+# Orders of 50 customers, with the customer as key. A tenth of the orders is sent twice.
 make_orders() {
 	awk -v orders="$orders" -v copies="$copies" 'BEGIN {
 		for (n = 1; n <= orders; n++) {
@@ -227,50 +226,63 @@ check() {
 
 show() {
 	wrong=
-	say "what happened"
+	say "result"
 	check "records received from Kafka" "$(metric inboxd_messages_received_total)" $((orders + copies))
-	check "copies dropped" "$(metric inboxd_duplicates_total)" "$copies"
+	check "duplicates dropped" "$(metric inboxd_duplicates_total)" "$copies"
 	check "rows in inbox.inbox_messages" "$(sql 'SELECT count(*) FROM inbox.inbox_messages')" "$orders"
-	check "of them processed" "$(sql "SELECT count(*) FROM inbox.messages WHERE status = 'processed'")" "$orders"
-	check "orders the handler was given" "$(grep -c '^order-' "$dir/handler.log")" "$orders"
-	check "different orders among them" "$(grep -o '^order-[0-9]*' "$dir/handler.log" | sort -u | wc -l)" "$orders"
+	check "rows with the status processed" "$(sql "SELECT count(*) FROM inbox.messages WHERE status = 'processed'")" "$orders"
+	check "orders delivered to the handler" "$(grep -c '^order-' "$dir/handler.log")" "$orders"
+	check "different orders among these" "$(grep -o '^order-[0-9]*' "$dir/handler.log" | sort -u | wc -l)" "$orders"
 	say "the last three rows"
 	psql -X -c "SELECT event_id, event_type, status, retry_count, payload_text, result
 		FROM inbox.messages ORDER BY seq DESC LIMIT 3" | cat
 }
 
+# What another terminal needs for psql, kcat, the commands of inboxd and a handler.
+write_environment() {
+	cat >"$dir/environment" <<-END
+		export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$PGDATABASE
+		export KAFKA_BOOTSTRAP=$KAFKA_BOOTSTRAP
+		export INBOXD_CONFIG=$dir/inboxd.yaml INBOXD_SOCKET_PATH=$dir/inbox.sock
+		export PATH=$root/build-release/src:\$PATH
+	END
+}
+
 # Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
 stay() {
 	local key='c-1|'
+	write_environment
 	cat <<-END
 
-		It runs. In another terminal, send an order (twice: the second one is dropped):
+		inboxd, its handler, PostgreSQL and Kafka run until you press Ctrl-C. The tutorial (docs/tutorial.md) continues here.
 
-		  echo '$key{"event_id":"mine-1","customer":"c-1","cents":5}' | kcat -P -b $KAFKA_BOOTSTRAP -t orders -K '|' -H type=order.created
+		Open a second terminal and run this command there first:
 
-		and look:
+		  . $dir/environment
 
-		  psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE -c 'SELECT event_id, status, result FROM inbox.messages ORDER BY seq DESC LIMIT 5'
+		Send an order. If you send it again, inboxd drops the second copy:
 
-		A handler of your own, such as examples/minimal.py, connects to $dir/inbox.sock:
+		  echo '$key{"event_id":"mine-1","customer":"c-1","cents":5}' | kcat -P -b \$KAFKA_BOOTSTRAP -t orders -K '|' -H type=order.created
 
-		  INBOXD_SOCKET_PATH=$dir/inbox.sock python3 $root/examples/minimal.py
+		Look at the newest messages:
 
-		It gets nothing while the example handler is known, which asked for these orders more precisely: also not while that
-		one is away, for its messages wait ten minutes for it. End it, and say that it does not come back:
+		  psql -c 'SELECT event_id, status, result FROM inbox.messages ORDER BY seq DESC LIMIT 5'
 
-		  export INBOXD_CONFIG=$dir/inboxd.yaml PATH=$root/build-release/src:\$PATH
+		The commands of inboxd, such as inboxd status, list and show, work as in README.md.
+
+		The example handler has subscribed to the orders. While it is away, they wait for it for ten minutes. To give them to a
+		handler of your own, such as examples/minimal.py, stop the example handler and forget it:
+
 		  kill $handler
 		  inboxd handlers forget totals
+		  python3 $root/examples/minimal.py
 
-		What it had not answered, and all that comes, is then given to yours. Without any handler messages wait. After that
-		\`export\` the commands of inboxd, such as status, list and show, work as they stand in README.md.
-
-		Logs are in $dir; http://127.0.0.1:$http_port/metrics has the numbers. Ctrl-C ends everything.
+		Logs are in $dir. Metrics are at http://127.0.0.1:$http_port/metrics.
 	END
 	[ "$broker" = real ] || cat <<-END
 
-		To restart inboxd or to run two of them, take --kafka real: the group of this small broker may get stuck then.
+		The embedded broker supports one inboxd process, without restarts. To restart inboxd or to run two of
+		them, start this script with --kafka real.
 	END
 	wait "$inboxd"
 	fail "inboxd has ended, and so does all the rest; its log:" "$dir/inboxd.log"

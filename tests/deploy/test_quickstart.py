@@ -25,4 +25,4 @@ def test_waiting_ends_with_the_process_that_is_waited_for(root, tmp_path):
 
 def test_what_is_not_there_in_time_is_said(root, tmp_path):
     done = sourced(root, f"dir={tmp_path}; trap 'kill \"${{pids[@]}}\"' EXIT; start slow sleep 50; wait_for slow 1 false")
-    assert done.returncode == 1 and "slow is not there in time" in done.stderr
+    assert done.returncode == 1 and "slow did not start in time" in done.stderr

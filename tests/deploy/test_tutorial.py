@@ -1,0 +1,121 @@
+"""docs/tutorial.md, typed as it stands: each command is run, and its output is the one that the page shows."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support.wait import eventually
+
+# Commands that show the state of the inbox. A reader who types is slower than inboxd; the test asks again.
+LOOKS = re.compile(r"inboxd (list|show|handlers|status)\b|psql -c \"SELECT")
+# What differs on each machine and in each run.
+VARIES = [
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )\d+$|(?<=seq: )\d+|(?<=instance: )\d+", re.M), "NUMBER"),
+    (re.compile(r"^(\[\d+\].*|.*\bTerminated\b.*)\n?", re.M), ""),
+    (re.compile(r"^-[-+]+$", re.M), "RULE"),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r" $", re.M), ""),
+]
+
+
+def plain(text):
+    for pattern, word in VARIES:
+        text = pattern.sub(word, text)
+    return text.strip()
+
+
+def steps(document):
+    """[(command, output)] of the page. A block of `sh` is one command without output."""
+    found = []
+    for language, block in re.findall(r"^```(sh|console)\n(.*?)^```$", document, re.M | re.S):
+        if language == "sh":
+            found.append((block, ""))
+        else:
+            found += re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
+    return found
+
+
+class Terminal:
+    """A bash in a process group of its own, whose output is a file."""
+
+    def __init__(self, directory, *command, cwd):
+        self._log = pathlib.Path(directory) / f"terminal-{time.monotonic_ns()}"
+        with self._log.open("w", encoding="utf-8") as log:
+            self._process = subprocess.Popen(command or ["bash"], cwd=cwd, stdin=subprocess.PIPE, stdout=log, stderr=log,
+                                             start_new_session=True)
+
+    @property
+    def output(self):
+        return self._log.read_text(encoding="utf-8")
+
+    def is_running(self):
+        return self._process.poll() is None
+
+    def run(self, command):
+        """Its output, once it has ended."""
+        before, end = len(self.output), f"END-{time.monotonic_ns()}"
+        self._process.stdin.write(f"{command}\necho {end}\n".encode())
+        self._process.stdin.flush()
+        eventually(lambda: f"{end}\n" in self.output[before:], timeout=60, what=f"{command} to end")
+        return self.output[before:].replace(f"{end}\n", "")
+
+    def close(self):
+        """As Ctrl-C does."""
+        self._process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
+        try:
+            return self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
+
+
+@pytest.fixture
+def terminal(root, tmp_path):
+    made = []
+
+    def open_one(*command):
+        made.append(Terminal(tmp_path, *command, cwd=root))
+        return made[-1]
+
+    yield open_one
+    for one in reversed(made):
+        one.close()
+
+
+def assert_shown(wanted, got):
+    """Each part between lines of `...` is in the output, in this order."""
+    place, got = 0, plain(got)
+    for part in plain(wanted).split("...\n") if "...\n" in wanted else [plain(wanted)]:
+        part = part.strip().removesuffix("...").strip()
+        assert part in got[place:], f"wanted:\n{part}\n\ngot:\n{got[place:]}"
+        place = got.index(part, place) + len(part)
+
+
+def test_the_tutorial_shows_what_happens(root, terminal, tmp_path):
+    (start, result), *others = steps((root / "docs/tutorial.md").read_text(encoding="utf-8"))
+    shown, = re.findall(r"^  \. (\S+)/environment$", result, re.M)
+    first = terminal(*start.split())
+    eventually(lambda: "embedded broker supports" in first.output or not first.is_running(), timeout=900,
+               what="the quick start")  # the first time it builds
+    directory, = re.findall(r"^  \. (\S+)/environment$", first.output, re.M)
+    assert_shown(result.replace(shown, directory), first.output)
+
+    second = terminal()
+    for command, wanted in others:
+        command = command.replace(shown, directory).replace("/tmp/invoices.py", f"{tmp_path}/invoices.py")
+        deadline = time.monotonic() + 20
+        got = second.run(command)
+        while plain(got) != plain(wanted) and LOOKS.search(command) and time.monotonic() < deadline:
+            got = second.run(command)
+        assert plain(got) == plain(wanted), command
+    assert first.is_running()
+    assert first.close() == 0
