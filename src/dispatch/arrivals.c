@@ -1,7 +1,13 @@
 /*
- * What comes in: batches from ingest and finished jobs of the workers. A batch waits for claims that
- * were given before it came, so that nothing overtakes a row that is on its way from the table. What
- * a job says about the database decides when the next one is given.
+ * Takes what other threads pass to dispatch: batches from ingest and finished jobs of the workers.
+ *
+ * Rows reach memory by two ways, from ingest and by claims. Two races between them would break the order of a key:
+ * - A batch waits until all claims that were given before it have arrived. Its INSERT found no older row of a key
+ *   waiting, perhaps because such a claim had just taken it. That row must enter memory first.
+ * - A claim waits until the batch that was being committed at the time has arrived. The claim passes over the
+ *   born-claimed rows of this batch, and can bring later rows of the same keys.
+ *
+ * The result of each job also tells whether the database works, and so when the next job is given.
  */
 #include <stdlib.h>
 
@@ -15,11 +21,11 @@
 #define DB_BACKOFF_MAX_MS 5000
 #define DB_BUSY_MAX_MS    1000
 
-/* A batch from ingest that waits for claims given before it came. */
+/* A batch from ingest that waits for claims. */
 struct arrival {
 	struct handover *handover;
-	int64_t after_claims;
-	bool order_unknown; /* a claim was lost while it waited */
+	int64_t after_claims; /* it waits until all claims up to this number have arrived */
+	bool order_unknown;   /* a claim was lost or a partition revoked while it waited */
 	STAILQ_ENTRY(arrival) link;
 };
 
@@ -44,8 +50,8 @@ static void on_revoked(struct dispatch *dispatch, size_t partition)
 	lanes_forget(&dispatch->lanes, partition, SIZE_MAX, 0);
 }
 
-/* News of a rebalance count at once, before anything else of this round: a claim must not be taken in
- * before we know whose keys are held back. */
+/* Revocations and acquisitions take effect at once, before a batch or a claim of this round is admitted: the keys that
+ * another instance still holds must be held before a message of them enters memory. */
 static void apply_rebalance(struct dispatch *dispatch, const struct handover *handover)
 {
 	for (size_t i = 0; i < handover->revoked_count; i++)
@@ -57,7 +63,8 @@ static void apply_rebalance(struct dispatch *dispatch, const struct handover *ha
 		claimer_sweep_soon(dispatch);
 }
 
-/* What is parked in the table is noted first: a later row of its key must not go before it. */
+/* The rows that ingest stored as parked are noted before the messages are admitted, so that a later message of the same
+ * key is not delivered before them. */
 static void admit_handover(
 	struct dispatch *dispatch, struct handover *handover, enum entry_origin origin)
 {
@@ -74,9 +81,10 @@ static void admit_handover(
 	handover_free(handover);
 }
 
-/* A batch that asked the table found nothing older waiting; it may just have been claimed, and its claim
- * be on its way back. So what arrives while claims are under way waits until those have arrived; when
- * one was lost, until its rows are back in the table, behind which the ordered ones then go. */
+/*
+ * The first race of the file comment. If a claim was lost, the batch waits until the rescue has given the claim's rows
+ * back to the table. Ordered messages of the batch are parked behind them then (order_unknown).
+ */
 static bool must_wait(const struct dispatch *dispatch, const struct arrival *arrival)
 {
 	const struct claimer *claimer = &dispatch->claimer;
@@ -98,8 +106,9 @@ static bool queue_arrival(struct dispatch *dispatch, struct handover *handover)
 	return true;
 }
 
-/* All of them, before anything is delivered: a claim takes what waits, and may have stepped over a row that
- * was born claimed and is among these. */
+/* Admits all arrivals before the scheduler delivers anything. A claim can have brought a later row of a key whose
+ * earlier, born-claimed row is in one of these batches. entry_admit() puts the later one back behind it, which is
+ * possible only until it is delivered. */
 static void admit_arrivals(struct dispatch *dispatch)
 {
 	struct arrival *arrival;
@@ -180,7 +189,8 @@ static void on_database_ok(struct dispatch *dispatch)
 	dispatch->connection_was_lost = false;
 }
 
-/* The claim may have stepped over rows that are committed and not in the queue yet. */
+/* The second race of the file comment: a batch that had begun its COMMIT when the claim arrived (`behind`) is not in the
+ * queue yet. */
 static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
 	bool claims = job->kind == JOB_DUE || job->kind == JOB_LANES;

@@ -1,12 +1,20 @@
 /*
- * What to ask the table for, and when. Due rows are claimed every poll, at the moment a known retry
- * is due, and at once while a partition overflows; keys that wait behind nothing any more are gone on
- * with as soon as memory has room. Claims and looks (maintenance_jobs.c) take turns: while much waits, claims may go on and on.
+ * Decides when to claim rows from the table. There are two kinds of claims:
  *
- * One claim at a time where there is an order: of two at once the one could take the rows behind those of the
- * other, commit first, or arrive first. Without one, as many as there are workers for while much is due; each steps
- * over the rows of the others. A claim whose outcome is unknown stops all claims until rows that memory does not hold were
- * given back (rule R3). What the answers say is claim_results.c's business.
+ *	JOB_DUE    rows that are due. Made every worker.poll, when a known retry becomes due, and at once while rows
+ *	           are stored waiting because of overflow.
+ *	JOB_LANES  the next rows of lanes whose messages in memory are settled. Made when memory has room.
+ *
+ * Rules:
+ * - With an order, one claim runs at a time. Of two claims, one could take the rows behind those of the other
+ *   and be committed, or arrive, first. Then memory would deliver the later rows first.
+ * - Without an order, several claims run beside each other while many rows are due. SKIP LOCKED lets each of them
+ *   pass over the rows of the others.
+ * - While the outcome of a claim is unknown, no further claim is made. Its rows may be claimed in the table and
+ *   unknown here. A rescue gives them back first (rule R3).
+ * - Claims take turns with the jobs of maintenance_jobs.c, so that a large backlog does not stop those.
+ *
+ * claim_results.c handles the results.
  */
 #include <stdlib.h>
 
@@ -15,7 +23,9 @@
 
 #define LANES_A_CLAIM   200
 #define IDLE_LANES_MOST 100000
-#define BYTES_LEAST     1048576UL /* of a claim beside others, if there are as many */
+/* The bytes of memory that are free are divided among claims that run beside each other. A part below this is not
+ * worth a statement. */
+#define BYTES_LEAST     1048576UL
 
 void claimer_init(struct claimer *claimer)
 {
@@ -48,7 +58,8 @@ static void add_refused(void *arg, int64_t seq)
 {
 	struct job *job = arg;
 
-	(void)refused_seqs_add(&job->without, seq, NULL); /* no memory: it is found again */
+	(void)refused_seqs_add(
+		&job->without, seq, NULL); /* without memory the claim finds the row again */
 }
 
 static void exclude_refused(struct dispatch *dispatch, struct job *job, int64_t now_ms)
@@ -75,14 +86,14 @@ static void give_claim(struct dispatch *dispatch, struct job *job)
 	jobs_give(dispatch, job);
 }
 
-/* Where the partition is the order, it is claimed in runs: the next one when the last is worked off. */
+/* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */
 bool claimer_may_claim(const struct dispatch *dispatch, size_t index)
 {
 	return dispatch->lanes.ordering != ORDERING_PARTITION ||
 	       lanes_is_free(&dispatch->lanes, index, 0);
 }
 
-/* Bytes that are free, but for those that claims under way may bring. */
+/* Bytes that are free when all claims under way have brought what they may bring. */
 static size_t bytes_left(const struct dispatch *dispatch)
 {
 	size_t count;
@@ -100,7 +111,7 @@ static bool may_run_beside_others(const struct dispatch *dispatch)
 	return dispatch->lanes.ordering == ORDERING_NONE && dispatch->claimer.more_due;
 }
 
-/* What one claim may bring: where several go side by side, the same for each, if that is worth a claim. */
+/* The bytes that one claim may bring. Claims that run beside each other get equal parts. */
 static size_t bytes_for_one(const struct dispatch *dispatch)
 {
 	size_t left = bytes_left(dispatch);
@@ -112,7 +123,7 @@ static size_t bytes_for_one(const struct dispatch *dispatch)
 	return part > BYTES_LEAST ? part : left < BYTES_LEAST ? left : BYTES_LEAST;
 }
 
-/* Budget for rows to be claimed. False: there is none. */
+/* Reserves budget for the rows of the claim. False: there is none. */
 static bool reserve(struct dispatch *dispatch, struct job *job)
 {
 	job->reserved = admission_reserve(dispatch->options.admission, jobs_rows(dispatch));
@@ -121,15 +132,16 @@ static bool reserve(struct dispatch *dispatch, struct job *job)
 	return job->reserved > 0 && job->request.max_bytes > 0;
 }
 
-/* From now on the claim counts as one that may hold rows. False: no memory. */
+/* Gives the claim its number. From now on low_claim stays at or below it, so that a rescue finds its rows. False: no
+ * memory. */
 static bool assign_number(struct dispatch *dispatch, struct job *job)
 {
 	job->request.number = open_claims_give(&dispatch->claimer.open);
 	return job->request.number != 0;
 }
 
-/* Half a claim's worth of room, or a twentieth of all: claims are not made row by row, and the tenth
- * that one handler leaves to the others is enough for them. */
+/* True when half a claim fits, or a twentieth of the whole budget. Less room would mean many statements for few rows.
+ * A twentieth is available even when one slow handler uses its nine tenths. */
 static bool has_budget(const struct dispatch *dispatch)
 {
 	const struct config *config = dispatch->options.config;
@@ -145,7 +157,8 @@ static bool has_budget(const struct dispatch *dispatch)
 	       most - (int64_t)count >= (wanted < least ? wanted : least);
 }
 
-/* Whether one more claim may be under way. */
+/* True when one more claim may run. Before the known handlers are read, a claim could park rows that only wait for a
+ * handler that is away. */
 static bool may_claim(const struct dispatch *dispatch)
 {
 	const struct claimer *claimer = &dispatch->claimer;
@@ -164,7 +177,8 @@ static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
 	       (now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms);
 }
 
-/* Runs are claimed with a limit for each partition: together they must stay within the budget. */
+/* With `ordering: partition` the statement has a row limit for each partition. Together the partitions must stay within
+ * the reserved budget. */
 static void share_among_partitions(struct job *job)
 {
 	if (job->count > job->reserved)
@@ -173,7 +187,7 @@ static void share_among_partitions(struct job *job)
 		job->request.max_rows = job->reserved / job->count;
 }
 
-/* Where its look begins in each partition. False: no memory. */
+/* Sets the time from which the claim scans each partition (claim_cursor.h). False: no memory. */
 static bool set_starts(struct dispatch *dispatch, struct job *job, int64_t now_ms)
 {
 	const struct claim_cursor *cursor = &dispatch->claimer.cursor;
@@ -206,12 +220,13 @@ static void claim_due(struct dispatch *dispatch, int64_t now_ms)
 	dispatch->claimer.due_at_ms = INT64_MAX;
 	give_claim(dispatch, job);
 	if (may_run_beside_others(dispatch)) {
-		dispatch->claimer.poll_at_ms = 0; /* who is idle takes the next ones */
+		dispatch->claimer.poll_at_ms =
+			0; /* the next idle worker gets another claim at once */
 		dispatch_schedule(dispatch);
 	}
 }
 
-/* Where the partition is the order, its lane is the partition itself and any claim goes on with it. */
+/* Claims the next rows of lanes that have none in memory. With `ordering: partition` the lane is the partition. */
 static void claim_lanes(struct dispatch *dispatch)
 {
 	struct lane_key keys[LANES_A_CLAIM];
@@ -249,7 +264,7 @@ bool claimer_in_doubt(const struct claimer *claimer)
 	return claimer->rescue || claimer->under_way[JOB_RESCUE];
 }
 
-/* Lanes and due rows take turns: neither may starve the other when there is room for one claim only. */
+/* Lanes and due rows take turns. If there is room for one claim only, neither kind is made all the time. */
 static void claim(struct dispatch *dispatch, int64_t now_ms)
 {
 	bool last_was_lanes = dispatch->claimer.last_was_lanes;
@@ -268,9 +283,9 @@ void claimer_run(struct dispatch *dispatch, int64_t now_ms)
 	bool last_was_claim = dispatch->claimer.last_was_claim;
 
 	if (now_ms < dispatch->hold_until_ms)
-		return; /* whose turn it is stays */
+		return; /* the database failed a moment ago; the turns stay as they are */
 	dispatch->claimer.needs_worker = !stopping && !jobs_may_give(dispatch);
-	/* Also when stopping: what arrived waits for it, to be given back. */
+	/* The rescue runs during a stop as well: arrivals wait for it before they are returned to the table. */
 	if (jobs_may_give(dispatch))
 		maintenance_rescue(dispatch);
 	if (stopping)

@@ -1,8 +1,11 @@
 /*
- * What is in memory. Every claimed message is one entry from arrival until its verdict is committed;
- * The bounds follow from the list of born-claimed ones, which is in the order of seqs: its head, or one more than
- * the highest seq ever seen. A batch not heard of yet has higher ones still, as one connection stores one
- * batch after the other (rule R3).
+ * The messages in memory. Every claimed message is one entry from its arrival until its verdict is committed.
+ * This file moves entries between their states; entry.h has the diagram.
+ *
+ * It also computes the bounds that the heartbeat writes to inbox_instances, so that a rescue of this instance finds
+ * all its rows (rule R3). The list of born-claimed entries is in the order of seq. `low_seq` is its first seq, or
+ * one more than the highest seq so far if the list is empty. Rows of a batch that has not arrived yet have higher
+ * seqs, because one connection stores one batch after the other.
  */
 #include <stdlib.h>
 
@@ -19,7 +22,8 @@ static int64_t low_from(const struct dispatch *dispatch, const struct entry *low
 	return low < dispatch->refused_seq ? low : dispatch->refused_seq;
 }
 
-/* For the next heartbeat (rule R3). */
+/* One message that stays open for long would keep low_seq low, and a rescue would read every row above it. So the
+ * first open messages are listed as stragglers, and low_rest is the bound of the others. */
 void entries_publish_bounds(struct dispatch *dispatch)
 {
 	const struct entry *entry = TAILQ_FIRST(&dispatch->born);
@@ -45,7 +49,7 @@ static struct handler *route(struct dispatch *dispatch, const struct message *me
 	return handler != NULL && handler->routed ? handler : NULL;
 }
 
-/* Whose share of memory the entry counts for; NULL: nobody's any more. */
+/* Counts the entry to the share of this handler instead of the one before. NULL: to no handler. */
 static void charge_to(struct dispatch *dispatch, struct entry *entry, struct handler *handler)
 {
 	if (handler == entry->handler)
@@ -62,7 +66,8 @@ static void assign_handler(struct dispatch *dispatch, struct entry *entry)
 	charge_to(dispatch, entry, route(dispatch, entry->message));
 }
 
-/* Seqs follow one another, and so do answers: their buckets are neighbours. */
+/* Neither seqs nor answers come in random order. With the seq itself as hash, entries that are looked up one after the
+ * other are in neighbouring buckets, which the CPU has in its cache. */
 static unsigned hash_of(int64_t seq)
 {
 	return (unsigned)((uint64_t)seq ^ (uint64_t)seq >> 32);
@@ -78,8 +83,9 @@ struct entry *entry_find(struct dispatch *dispatch, int64_t seq, int delivery_co
 	return entry;
 }
 
-/* No memory even for the entry: the claim stays in the table, and the bounds stay below it, so that the
- * next rescue of this instance finds it. Nothing else can be done with it here. */
+/* There is no memory for the entry, so its row cannot be settled either. The row stays claimed by this instance. The
+ * bounds (low_seq for a born row, low_claim for a claimed one) stay below it, so that a rescue of this instance
+ * finds it. */
 static void refuse(struct dispatch *dispatch, struct message *message, int64_t number)
 {
 	if (number > 0)
@@ -132,8 +138,11 @@ static void entry_free(struct dispatch *dispatch, struct entry *entry)
 	free(entry);
 }
 
-/* A claim takes what waits and may step over a row that was born claimed: when that comes in now, the later
- * one, if it is not delivered yet, waits behind it. */
+/*
+ * Race: a claim reads the table while a batch of ingest is between its COMMIT and the queue. The claim passes over
+ * the born-claimed rows of this batch, and its own rows can arrive first. When the earlier message arrives now, the
+ * later one is READY or RESERVED. It is not delivered yet, so it goes back behind the earlier one.
+ */
 static bool recall_next_of_lane(struct entry *entry)
 {
 	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
@@ -170,7 +179,8 @@ void entry_admit(struct dispatch *dispatch, struct message *message, size_t part
 	if (lanes_admit(&dispatch->lanes, entry, &arrival, NULL) != 0 ||
 		(order_unknown && entry->lane != NULL))
 		arrival = ADMIT_PARK;
-	/* In its lane, too, what goes back: the partition may be ours again before the row is back. */
+	/* The entry is in its lane also when it is returned at once. If the partition is assigned to this instance again
+	 * before the row is back in the table, later messages of the key must wait for it. */
 	if (dispatch_is_stopping(dispatch) || !where.assigned)
 		entry_return(dispatch, entry);
 	else if (arrival == ADMIT_PARK)
@@ -196,7 +206,7 @@ void entry_ready(struct dispatch *dispatch, struct entry *entry)
 	dispatch_schedule(dispatch);
 }
 
-/* Takes the entry out of whatever its state keeps it in. */
+/* Removes the entry from the list that belongs to its state. */
 static void detach(struct dispatch *dispatch, struct entry *entry)
 {
 	if (entry->state == ENTRY_READY)
@@ -227,8 +237,11 @@ void entry_return(struct dispatch *dispatch, struct entry *entry)
 	entry_settle(dispatch, entry);
 }
 
-/* Whoever is queued behind an entry that goes outside waits for it in the table, not in memory:
- * parked, unless the one before it is claimable at once as well. */
+/*
+ * The entry goes back to the table, for a retry or because it is parked. The messages queued behind it could only wait
+ * in memory and use up the budget, so they go back as well. They are parked: a claim of the lane takes the whole
+ * run when the first row is due. If the first row is due at once, all of them are returned as waiting.
+ */
 static void follow_outside(struct dispatch *dispatch, struct entry *entry)
 {
 	struct entry *next = TAILQ_NEXT(entry, lane_link);
@@ -273,7 +286,7 @@ static void count_end(
 		return;
 	}
 	if (status == SETTLE_COMPLETED && end != END_DONE && end != END_RETURNED)
-		end = END_SETTLED; /* inbox.complete() was faster than the deadline or the loss */
+		end = END_SETTLED; /* inbox.complete() committed before the timeout or the lost connection */
 	else if (end == END_SETTLED)
 		end = entry->verdict.outcome == SETTLE_DEAD ? END_DEAD : END_RETRY;
 	if (end != END_RETURNED && entry->handler != NULL)
@@ -300,7 +313,8 @@ static void end_flight(struct dispatch *dispatch, struct entry *entry)
 
 void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
 {
-	/* A lost claim counts as outside, too: the verdict may have been committed unheard. */
+	/* With a lost claim the row may wait in the table as well: perhaps an earlier try of this verdict was committed
+	 * and its answer was lost. */
 	bool outside = status != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
 	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
 	struct entry *next;

@@ -1,15 +1,18 @@
 /*
- * An entry: a claimed message in this sidecar's memory, from the moment it arrives until its verdict
- * is committed. Belongs to the dispatch thread; a worker may read `verdict` while it is SETTLING.
+ * An entry: a message that this instance has claimed and holds in memory. It lives from the arrival of the message
+ * until the verdict is committed or the claim is known to be lost. It belongs to the dispatch thread. A worker
+ * reads a copy of the verdict while the entry is SETTLING.
  *
  *	            lane head            window           answer, timeout, loss
  *	 QUEUED ───────────────▶ READY ───────────▶ OPEN ───────────────────────▶ SETTLING ──▶ freed
  *	    │                      │  ▲ suspect: RESERVED until its connection is empty  ▲
- *	    └──────────────────────┴──┴── parked, given back ────────────────────────────┘
+ *	    └──────────────────────┴──┴── parked, returned ──────────────────────────────┘
  *
- * Invariants: an entry is in exactly one list for its state (`link`); of one lane at most one entry
- * is READY, RESERVED or OPEN; an entry leaves its lane only when its verdict is known to be committed
- * or its claim to be lost, so the next of the key starts after that (G4).
+ * Invariants:
+ * - An entry is in exactly one list for its state (`link`).
+ * - At most one entry of a lane is READY, RESERVED or OPEN.
+ * - An entry leaves its lane only when its verdict is committed or its claim is lost. So the delivery of the next
+ *   message of a key starts after the COMMIT of the one before (guarantee G4).
  */
 #ifndef DISPATCH_ENTRY_H
 #define DISPATCH_ENTRY_H
@@ -18,10 +21,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* A table that cannot grow is an error to handle: the element's hh.tbl stays NULL. */
+/* Without memory HASH_ADD leaves the element out of the table, and hh.tbl NULL, instead of ending the process. */
 #define HASH_NONFATAL_OOM                1
 #define HASH_FUNCTION(key, length, hash) HASH_FNV(key, length, hash)
-/* Ten elements a bucket, as uthash has it, are as many cache misses. */
+/* uthash fills a bucket with up to ten elements. Each of them costs a cache miss at a lookup. */
 #define HASH_BKT_CAPACITY_THRESH         2U
 #include <uthash.h>
 
@@ -30,7 +33,7 @@
 
 enum entry_state { ENTRY_QUEUED, ENTRY_READY, ENTRY_RESERVED, ENTRY_OPEN, ENTRY_SETTLING };
 
-/* What an entry ends with, for metrics. */
+/* How a delivery ended. The label of inboxd_deliveries_total. */
 enum entry_end {
 	END_DONE,
 	END_RETRY,
@@ -39,7 +42,7 @@ enum entry_end {
 	END_SETTLED,
 	END_TIMEOUT,
 	END_CRASH,
-	END_RETURNED, /* given back or parked: no delivery ended */
+	END_RETURNED, /* returned or parked: no delivery ended, nothing is counted */
 };
 
 struct handler;

@@ -1,7 +1,12 @@
 /*
- * See lanes.h. A lane lives while it has entries or knows of something outside; an empty lane is in
- * exactly one of two lists: `spill` (go on with it) or `idle` (blocked: somebody else will). A lane that is
- * held back is in none: its hold will end.
+ * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. A lane without entries and
+ * holds is in exactly one of two lists:
+ *
+ *	claimable   the claimer claims its next run
+ *	idle        it is blocked: its first row waits for a retry or for a handler. A claim of due rows, or a sweep,
+ *	            continues the lane when that row can be claimed.
+ *
+ * A held lane is in neither list: the end of its hold puts it there.
  */
 #include "dispatch/lanes.h"
 
@@ -10,6 +15,8 @@
 
 #include "base/clock.h"
 
+/* An idle lane is kept this long at least. A claim or batch that was decided before the lane became idle has
+ * arrived by then, and still needs what the lane knows about the table. */
 #define IDLE_AT_LEAST_MS 10000
 
 void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth)
@@ -93,7 +100,7 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 	return lane;
 }
 
-/* Puts a lane where its state says: freed, spilled, idle, or in no list while it has entries. */
+/* Puts a lane into the list that fits its state, or frees it. A lane with entries or holds is in no list. */
 static void relist(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
@@ -126,7 +133,7 @@ static bool is_before(const struct entry *a, const struct entry *b)
 	return a->message->seq < b->message->seq;
 }
 
-/* Arrivals mostly come in order: looked for from the tail. */
+/* Most messages arrive in order, so the search starts at the tail. */
 static void insert(struct lane *lane, struct entry *entry)
 {
 	struct entry *at;
@@ -150,7 +157,11 @@ static bool goes_to_table(const struct entry *entry)
 							 entry->verdict.outcome == SETTLE_PARKED);
 }
 
-/* Something before the entry is outside, or on its way there. */
+/*
+ * True when an earlier message of the lane is in the table or is being written back to it, so that a delivery of
+ * this entry would overtake it. A held lane counts as well: another instance may still be processing an earlier
+ * row.
+ */
 static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
 	const struct entry *at;
@@ -166,7 +177,8 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 	return false;
 }
 
-/* An entry that is being delivered keeps its turn; a lower one that arrives then is next. */
+/* True when an entry of the lane is ready, delivered or being settled. A lower offset that arrives then does not
+ * interrupt it; it becomes the head afterwards. */
 static bool is_busy(const struct lane *lane)
 {
 	const struct entry *at;
@@ -210,6 +222,8 @@ bool lanes_is_head(const struct entry *entry)
 	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
 }
 
+/* Remembers that a row of the lane waits in the table. The number of the last claim tells later whether a claim can
+ * have seen this row. */
 static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t offset)
 {
 	if (offset < lane->table_low)
@@ -219,6 +233,8 @@ static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t 
 	lane->table_seen = lanes->claims_given;
 }
 
+/* The claim saw all rows that the lane knows about. What is left in the table starts behind the run: either rows that
+ * were known before, or the rows that `followed` stands for. */
 static void note_claimed_run(struct lane *lane, const struct lane_run *run)
 {
 	if (run->followed && lane->table_high <= run->last_offset)
@@ -238,6 +254,8 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 
 	if (lane == NULL)
 		return;
+	/* A row that was seen in the table after this claim was given may be missing in its run although it has a lower
+	 * offset. Then the lane still waits for that row. */
 	if (lane->table_low == INT64_MAX || lane->table_seen < run->number)
 		note_claimed_run(lane, run);
 	else if (run->followed)
@@ -274,6 +292,8 @@ int lanes_parked(
 
 	if (lane == NULL)
 		return err_memory(err);
+	/* A sweep knows the key of a parked row, not its offset. Memory holds the start of the lane, so the row is behind
+	 * the last entry. If the lane has no entry, nothing is known, and 0 parks whatever arrives. */
 	if (offset < 0)
 		offset = lane->count == 0
 				 ? 0

@@ -1,7 +1,12 @@
 /*
- * Verdicts on their way to the table. Whenever a worker is idle it gets everything that has gathered
- * meanwhile, up to a limit: batches grow with the load by themselves. A verdict stays here until the
- * table has it or the claim turns out to be lost; a database that is down only makes it wait (G6).
+ * Writes verdicts to the table. An idle worker gets all verdicts that wait, up to a limit, as one transaction. So the
+ * transactions grow with the load. settle_batching.c decides whether to wait for more verdicts.
+ *
+ * Promise (guarantee G6): a verdict is kept until the table has it or its claim is known to be lost. A database
+ * that is down delays it only. A verdict whose row is locked by a handler's transaction is tried again soon. A
+ * verdict whose row PostgreSQL refuses is set aside (settle_retries.c), so that the others are settled.
+ *
+ * The crash counts of suspects are raised by the same way: JOB_RAISE before the delivery, JOB_SETTLE after it.
  */
 #include <stdlib.h>
 
@@ -12,8 +17,10 @@
 #include "dispatch/settle_retries.h"
 
 #define BATCH_MOST     2000
-#define REFUSALS_MOST  3   /* tries that failed; then it is looked for the row that does it */
-#define LOCKED_WAIT_MS 200 /* a handler's transaction holds the row: look again after this */
+/* After this many failed tries, each row is tried in a savepoint of its own to find the one that fails. */
+#define REFUSALS_MOST  3
+/* Pause before the next try when a handler's transaction holds the lock of the row. */
+#define LOCKED_WAIT_MS 200
 
 void settler_init(struct settler *settler)
 {
@@ -71,7 +78,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	*row = entry->verdict;
 	row->seq = entry->message->seq;
 	row->delivery_count = entry->message->delivery_count;
-	/* Is there as long as it holds entries. */
+	/* Borrowed: a handler is not freed while it has entries. */
 	row->handler = entry->handler == NULL ? NULL : entry->handler->name;
 	job->isolate |= entry->refusals >= REFUSALS_MOST;
 }
@@ -130,7 +137,8 @@ static bool raise_is_due(const struct settler *settler, int64_t now_ms)
 	return first != NULL && first->retry_at_ms <= now_ms;
 }
 
-/* Verdicts may come, or fail and come again, for as long as they like: claims have their turn, too. */
+/* Verdicts can arrive without a pause, and a failed transaction comes back at once. If the claimer found no idle
+ * worker and none of the busy ones runs a job of it, one worker is left to the claimer. */
 static bool may_give(const struct dispatch *dispatch)
 {
 	size_t claiming = worker_pool_busy(dispatch->pool) - dispatch->settler.jobs;
@@ -170,7 +178,7 @@ static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
 		.verdicts = settler->pending_count,
 		.in_flight = dispatch->in_flight,
 		.ready = ready,
-		/* Neither in flight nor ready to go: in most cases the next of a key. */
+		/* Neither in flight nor ready: in most cases they wait for an earlier message of their key. */
 		.behind = dispatch->entry_count > others ? dispatch->entry_count - others : 0,
 		.held_up = is_held_up(dispatch),
 		.most = (size_t)dispatch->options.config->inbox.max_in_flight,
@@ -229,7 +237,7 @@ static void settled(struct dispatch *dispatch, const struct job *job, struct ent
 	}
 }
 
-/* It cannot be delivered: no longer ours, or completed meanwhile. */
+/* The suspect cannot be delivered: another instance has its claim, or it was completed meanwhile. */
 static void drop_suspect(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
 {
 	retry_policy_return(entry);
@@ -271,9 +279,11 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 	dispatch->settler.under_way -= job->count;
 	dispatch->settler.jobs--;
 	if (changes_what_waits(job))
-		dispatch->claimer.gauges_unchanged_until_ms = 0; /* another number waits now */
+		dispatch->claimer.gauges_unchanged_until_ms =
+			0; /* the number of waiting rows has changed */
 	if (job->result == 0)
 		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
+	/* Failed verdicts are put back at the head of the list. From the last to the first, they keep their order. */
 	for (size_t i = job->count; i-- > 0;) {
 		enum settle_status status = job->result == 0 ? job->rows[i].status : SETTLE_OPEN;
 
@@ -282,7 +292,7 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 		else if (status == SETTLE_OPEN)
 			settled(dispatch, job, job->entries[i], status);
 	}
-	/* In the order of the verdicts: the next of each key becomes ready in that order, too. */
+	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order. */
 	for (size_t i = 0; i < job->count; i++) {
 		if (job->kind != JOB_SETTLE || job->result != 0 ||
 			job->rows[i].status == SETTLE_OPEN)
