@@ -130,8 +130,8 @@ void arrivals_take(struct dispatch *dispatch)
 	while (queue_pop(dispatch->options.in, &item, 0) == 0) {
 		apply_rebalance(dispatch, item);
 		if (!queue_arrival(dispatch, item))
-			admit_handover(
-				dispatch, item, ENTRY_BORN_ORDER_UNKNOWN); /* no memory to wait */
+			/* Without memory for the list it cannot wait, so its order is unknown. */
+			admit_handover(dispatch, item, ENTRY_BORN_ORDER_UNKNOWN);
 	}
 	admit_arrivals(dispatch);
 }
@@ -174,7 +174,8 @@ static void on_database_fault(struct dispatch *dispatch, const struct job *job)
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
 			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
-			LOG_STR("next", "verdicts are kept and settled when it is back"));
+			LOG_STR("next",
+				"verdicts are kept and settled when the database answers again"));
 	dispatch->hold_until_ms = clock_now_ms() + delay;
 }
 
@@ -203,8 +204,8 @@ static bool must_wait_for_batch(const struct dispatch *dispatch, const struct jo
 static void take_job(struct dispatch *dispatch, struct job *job)
 {
 	if (must_wait_for_batch(dispatch, job)) {
-		dispatch->delayed_claim =
-			job; /* one claim at a time where there is an order: no other */
+		/* There is room for it: with an order, only one claim runs at a time. */
+		dispatch->delayed_claim = job;
 		return;
 	}
 	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE)

@@ -1,12 +1,13 @@
+/* See claim_cursor.h. The state is one time for each partition, and the time of the next full scan. */
 #include "dispatch/claim_cursor.h"
 
 #include <stdlib.h>
 
 #define FIRST_ROW     (-1)
-#define FULL_EVERY_MS 1000 /* while there is plenty */
-#define FULL_PACE     20   /* never for more than a twentieth of the time */
-#define SOONEST_PACE  4    /* to call it empty: a fifth */
-#define TOOK_MOST_MS  1000 /* what it took longer it waited for a lock, or the machine was busy */
+#define FULL_EVERY_MS 1000 /* a full scan this often, while many rows are due */
+#define FULL_PACE     20   /* these take at most a twentieth of the time ... */
+#define SOONEST_PACE  4    /* ... and those that show that nothing is due, at most a fifth */
+#define TOOK_MOST_MS  1000 /* a scan that took longer waited for a lock or a busy machine */
 
 void claim_cursor_fini(struct claim_cursor *cursor)
 {
@@ -51,7 +52,7 @@ static bool make_room(struct claim_cursor *cursor, size_t count)
 	return true;
 }
 
-/* A full look may have found rows behind the place: then they are gone on with. */
+/* A full scan can end before the place of the last scan: it found rows there, and the next scan continues with them. */
 void claim_cursor_note(struct claim_cursor *cursor, size_t index, int64_t latest_ms, bool full)
 {
 	if (!make_room(cursor, index + 1))

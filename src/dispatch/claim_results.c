@@ -1,7 +1,9 @@
 /*
- * What came back from the table: claimed rows enter memory in their order, lanes learn how far their
- * run goes, drained partitions may have rows born claimed again, and a job that failed leaves its
- * question to be asked again. The questions are claimer.c's.
+ * Handles the results of the jobs that claimer.c and maintenance_jobs.c give to workers:
+ * - Claimed rows enter memory in their order.
+ * - Each lane learns where its run ends and whether more rows follow in the table.
+ * - A partition without due rows is drained: new rows of it may be born claimed again.
+ * - A job that failed is made again later. A claim whose outcome is unknown starts a rescue.
  */
 #include <string.h>
 
@@ -9,11 +11,11 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define GAUGES_PACE   50 /* never busy for more than a fiftieth of the time */
+#define GAUGES_PACE   50 /* counting takes at most a fiftieth of the time */
 #define HALVINGS_MOST 12
-#define DOUBLE_AFTER  20 /* claims that were in time */
+#define DOUBLE_AFTER  20 /* claims in time, after which the row limit doubles again */
 
-/* A partition overflows that could be claimed from now. */
+/* True when a partition is in overflow and its rows may be claimed now. */
 static bool any_overflow(const struct dispatch *dispatch)
 {
 	size_t count = admission_count(dispatch->options.admission);
@@ -33,11 +35,11 @@ static size_t index_of(struct dispatch *dispatch, const struct message *message)
 	int index = admission_partition(
 		dispatch->options.admission, message->topic, message->partition, NULL);
 
-	return index < 0 ? 0 : (size_t)index; /* known since it was asked for */
+	return index < 0 ? 0 : (size_t)index; /* never negative: the claim named this partition */
 }
 
-/* The last row of its lane in this claim tells up to where the run goes and whether more follows;
- * rows come in their order, so the last call for a lane is the one that stays. */
+/* Only the last row of a lane says where its run ends and whether more rows follow. The rows of a claim are in their
+ * order, so the last call for a lane overwrites the earlier ones. */
 static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, int64_t number)
 {
 	for (size_t i = 0; i < claimed->count; i++) {
@@ -51,8 +53,11 @@ static void note_runs(struct dispatch *dispatch, const struct claimed *claimed, 
 	}
 }
 
-/* Something older of their keys may have gone to the table, unseen by the claim and forgotten here: a batch
- * nobody heard of was given back, or a partition has gone, its lanes with it, and may be ours again. */
+/*
+ * True when the table may hold older rows of the same keys that neither the claim saw nor memory knows about:
+ * - The answer to a COMMIT was lost while the claim ran. The rows of that batch were given back to the table.
+ * - A partition was revoked while the claim ran, and its lanes were forgotten. It may be assigned again by now.
+ */
 static bool is_order_unknown(const struct dispatch *dispatch, const struct job *job)
 {
 	return job->revocations != dispatch->revocations ||
@@ -66,7 +71,7 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	size_t bytes = 0;
 
 	if (claimed->count > 0)
-		dispatch->claimer.gauges_unchanged_until_ms = 0; /* fewer wait now */
+		dispatch->claimer.gauges_unchanged_until_ms = 0; /* fewer rows wait now */
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	admission_charge(dispatch->options.admission, bytes);
@@ -85,8 +90,8 @@ static void admit_claimed(struct dispatch *dispatch, struct job *job)
 	open_claims_answered(&dispatch->claimer.open, job->request.number);
 }
 
-/* Everything due was taken: new rows of these partitions may be born claimed again. What another claim has under
- * way was stepped over, and may be due again if that one fails. */
+/* A full scan took every due row, so new rows of these partitions may be born claimed again. Not while another claim
+ * runs: this one passed over its rows, and they are due again if that claim fails. */
 static void note_drained(struct dispatch *dispatch, const struct job *job)
 {
 	if (dispatch->claimer.claims_under_way > 0)
@@ -95,7 +100,7 @@ static void note_drained(struct dispatch *dispatch, const struct job *job)
 		admission_drained(dispatch->options.admission, job->indexes[i], job->versions[i]);
 }
 
-/* Where the next look begins. What partitions gone meanwhile had counts no more. */
+/* Notes where the next scan begins. After a revocation the cursor was reset, so the result is not noted. */
 static void note_starts(struct dispatch *dispatch, const struct job *job)
 {
 	struct claim_cursor *cursor = &dispatch->claimer.cursor;
@@ -130,8 +135,8 @@ static void due_finished(struct dispatch *dispatch, struct job *job)
 		if (claimer->cursor.full_at_ms < claimer->poll_at_ms)
 			claimer->poll_at_ms = claimer->cursor.full_at_ms;
 	} else if (job->claimed.seen > 0 || any_overflow(dispatch)) {
-		claimer->poll_at_ms = 0; /* more may be there */
-	} else { /* retries are known, replays are told: the next look may take longer */
+		claimer->poll_at_ms = 0; /* more rows may be due */
+	} else { /* known retries and replays wake the claimer themselves, so the next poll is later */
 		claimer->poll_at_ms += dispatch->options.config->worker.poll;
 	}
 	admit_claimed(dispatch, job);
@@ -158,7 +163,8 @@ static void claim_lane_again(struct dispatch *dispatch, const struct job *job, s
 
 static void lanes_finished(struct dispatch *dispatch, struct job *job)
 {
-	/* Which of them had rows that did not fit, or a row that died in the claim, is not known: all are asked again. */
+	/* Rows did not fit into the byte budget, or a row died in the claim. The result does not say of which lane, so all
+	 * lanes that brought nothing are claimed again. */
 	bool again = job->claimed.cut || job->claimed.parked > 0;
 
 	for (size_t i = 0; i < job->count; i++) {
@@ -198,11 +204,11 @@ static void rescue_finished(struct dispatch *dispatch, struct job *job)
 	dispatch->claimer.poll_at_ms = 0;
 	open_claims_resolved(&dispatch->claimer.open);
 	log_info("claims_rescued", LOG_INT("rows", job->rescued),
-		LOG_STR("why", "the answer to a claim was lost"));
+		LOG_STR("why", "the answer of the database to a claim was lost"));
 	metric_add(metrics_get(dispatch->options.metrics, METER_RESCUED, NULL, NULL), job->rescued);
 }
 
-/* Nothing came in, and as much waits as before: the next look can wait. */
+/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
 static void note_unchanged(struct claimer *claimer, const struct job *job, int64_t sum)
 {
 	bool calm = sum == claimer->gauges_sum && job->placed == claimer->gauges_placed;
@@ -234,7 +240,7 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 		dispatch->claimer.gauges_at_ms = clock_now_ms() + pause;
 }
 
-/* A claim that looked for them has found rows over which it would have failed, and left them out. */
+/* A claim with `isolate` tried each row alone. The rows that failed are left out of claims for a while. */
 static void note_refused(struct dispatch *dispatch, const struct job *job)
 {
 	struct refused_rows *refused = &dispatch->claimer.refused;
@@ -254,14 +260,15 @@ static void note_refused(struct dispatch *dispatch, const struct job *job)
 				LOG_STR("error", job->err.text),
 				LOG_STR("sqlstate", job->err.state), LOG_INT("retry_in_ms", pause),
 				LOG_STR("next",
-					"it stays waiting, and its key behind it; others are "
-					"claimed"));
+					"it stays waiting, and so do later messages of its key; "
+					"others are claimed"));
 	}
 	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL),
 		(double)refused_rows_each(refused, now_ms, NULL, NULL));
 }
 
-/* The database failed: what the job was about is asked for again later. */
+/* A job failed. What it was to do is done again later. If the outcome of a claim is unknown, the batches that wait for
+ * it may belong behind its rows, so their order is unknown. */
 static void failed(struct dispatch *dispatch, struct job *job)
 {
 	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
@@ -276,7 +283,8 @@ static void failed(struct dispatch *dispatch, struct job *job)
 		refused_rows_failed(&dispatch->claimer.refused,
 			job->result < 0 && db_error_may_be_row(&job->err));
 	if (job->kind == JOB_SWEEP && db_error_may_be_row(&job->err)) {
-		dispatch->claimer.sweep_page = false; /* the other partitions have their turn */
+		dispatch->claimer.sweep_page =
+			false; /* a bad row of one partition does not stop the others */
 		dispatch->claimer.sweep_next++;
 	}
 	if (job->kind == JOB_DUE) {
@@ -299,8 +307,8 @@ static void (*const finishers[JOB_KINDS])(struct dispatch *dispatch, struct job 
 	[JOB_HANDLERS] = handler_memory_answered,
 };
 
-/* A claim or a look has ended: too slow halves what the next one asks for; it doubles again when many in a
- * row were in time. */
+/* A claim or a sweep that ran into statement_timeout halves the row limit of the next one. After many claims in time
+ * the limit doubles again. */
 static void adapt(struct claimer *claimer, const struct job *job)
 {
 	if (job->result != 0 && db_error_kind(&job->err) == PG_ERROR_SLOW) {

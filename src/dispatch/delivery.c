@@ -1,4 +1,8 @@
-/* Opening entries on a session and writing the line that delivers them. */
+/*
+ * Opens entries on a session and writes the line that delivers them: `deliver` for one message, `deliver_batch` for
+ * several. Keeps the open entries of a session in the order of their deadlines, and limits deadlines after a
+ * revocation. A delivery that cannot be written for lack of memory goes back to the table; it spends no attempt.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +15,9 @@
 #define CACHE_LINE    ((size_t)64)
 #define MESSAGE_BYTES ((size_t)768) /* most are not larger, with all they point to */
 
-/* Another CPU wrote the messages, and a batch of them outgrows the nearest caches: reading one costs half a
- * microsecond of waiting. So the next is asked for while this one is written. Only a hint: any address will do. */
+/* The ingest thread wrote the messages on another CPU, and a batch of them does not fit into the nearest caches. To
+ * read one then costs half a microsecond. So the next message is prefetched while this one is written. A prefetch
+ * is a hint only: an address behind the message does no harm. */
 static void warm_next(const struct entry *next)
 {
 	if (next == NULL)
@@ -21,7 +26,7 @@ static void warm_next(const struct entry *next)
 		__builtin_prefetch((const char *)next->message + at);
 }
 
-/* By deadline; the same timeout for all, so the place is nearly always the end. */
+/* Inserts by deadline, from the tail: all deliveries of a session have the same timeout. */
 static void insert_by_deadline(struct session *session, struct entry *entry)
 {
 	struct entry *at;
@@ -123,7 +128,7 @@ static struct delivery_head head_of(
 	};
 }
 
-/* The event of one message as JSON members, in dispatch->rendered. */
+/* Writes the event of one message as JSON members into dispatch->rendered. False: no memory. */
 static bool render(struct dispatch *dispatch, const struct entry *entry)
 {
 	buf_reset(&dispatch->rendered);
@@ -150,11 +155,12 @@ static struct call *call_new(struct session *session)
 	return call;
 }
 
-/* No memory to write it down: it was not sent, and goes back to the table. */
+/* There was no memory for the line. Nothing was sent, so the message goes back to the table. */
 static void fail_delivery(struct dispatch *dispatch, struct entry *entry)
 {
 	log_error("delivery_not_written", LOG_STR("event_id", entry->message->event_id),
-		LOG_STR("why", "out of memory"), LOG_STR("next", "it goes back to waiting"));
+		LOG_STR("why", "out of memory"),
+		LOG_STR("next", "the message goes back to waiting"));
 	entry_return(dispatch, entry);
 }
 

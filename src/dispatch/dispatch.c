@@ -1,6 +1,9 @@
 /*
- * The loop: start, rounds, end. A round handles what came in (lines, batches, finished jobs), then
- * the scheduler runs once: it delivers messages and gives jobs to workers. Time passes in ticks.
+ * The dispatch thread: start, event loop, end. In each round of the loop the input is handled: lines of handlers,
+ * batches of ingest, finished jobs. Then, at most once, the scheduler delivers messages, and settler and claimer
+ * give jobs to workers. A timer (TICK_MS) checks deadlines and everything else that depends on time.
+ *
+ * The loop must not block: PostgreSQL is for the workers, and sockets are nonblocking.
  */
 #include "dispatch/dispatch.h"
 
@@ -16,7 +19,7 @@
 #include "dispatch/core.h"
 #include "store/sidecar.h"
 
-#define STOP_GRACE_MS  2000 /* beyond the deadline, for what hangs */
+#define STOP_GRACE_MS  2000 /* how long after the deadline the thread may take to end */
 #define LISTEN_BACKLOG 128
 #define ACCEPT_PAUSE_S 1
 
@@ -88,7 +91,8 @@ static void on_schedule(evutil_socket_t fd, short what, void *arg)
 	scheduler_run(dispatch, now_ms);
 	settler_run(dispatch, now_ms);
 	claimer_run(dispatch, now_ms);
-	settler_run(dispatch, now_ms); /* with what was left to claims and is not needed */
+	settler_run(
+		dispatch, now_ms); /* uses a worker that was left to the claimer and not needed */
 }
 
 static void tick_sessions(struct dispatch *dispatch, int64_t now_ms)
@@ -131,7 +135,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	on_schedule(-1, 0, dispatch);
 }
 
-/* The last lines (cancel) still go out, as far as the sockets take them at once. */
+/* Runs the loop for a moment, so that the sockets can take the last lines (cancel). */
 static void flush_sessions(struct dispatch *dispatch)
 {
 	struct timeval soon = { .tv_usec = 50000 };
@@ -168,7 +172,8 @@ static void find_series(struct dispatch *dispatch)
 	dispatch->end_to_end = series(dispatch, METER_END_TO_END);
 	dispatch->set_aside_gauge =
 		metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "settle", NULL);
-	metric_set(dispatch->set_aside_gauge, 0); /* what the life before had is not this one's */
+	metric_set(
+		dispatch->set_aside_gauge, 0); /* an earlier instance run may have left a value */
 	metric_set(metrics_get(dispatch->options.metrics, METER_SET_ASIDE, "claim", NULL), 0);
 }
 
@@ -179,7 +184,8 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
 	(void)evconnlistener_enable(arg);
 }
 
-/* Out of descriptors, a waiting connection would wake the loop again at once, forever. */
+/* Without a free descriptor accept() fails, and the connection that waits would wake the loop again at once. So the
+ * listener pauses. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	const struct timeval pause = { .tv_sec = ACCEPT_PAUSE_S };
@@ -254,7 +260,7 @@ static int make_parts(struct dispatch *dispatch, struct err *err)
 	return r;
 }
 
-/* However many connect, a lost connection to a server can be made again. */
+/* Leaves descriptors for connections to PostgreSQL and Kafka, however many handlers connect. */
 static size_t sessions_most(void)
 {
 	size_t limit = descriptors_limit();
@@ -334,7 +340,8 @@ void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out)
 	copy_names(dispatch, &dispatch->away, out);
 }
 
-/* The thread may hang: it is joined only once it has ended. 1: it has not. */
+/* Waits for the thread with a limit, because a library call may hang in it. It is joined only after it has ended. 1: it
+ * has not ended. */
 static int end_within(struct dispatch *dispatch, int64_t timeout_ms)
 {
 	if (!thread_wait(&dispatch->thread, timeout_ms))

@@ -1,10 +1,12 @@
 /*
- * Dispatch: from memory to handlers and back. One thread runs the event loop that owns the socket,
- * every session, lane and entry; the worker pool does its SQL.
+ * Dispatch delivers claimed messages to handlers and writes their verdicts to the table. One thread runs an event loop.
+ * It owns the handler socket and all sessions, lanes and entries. A pool of workers executes its SQL.
  *
- * Promises: a message is delivered only while this instance holds its claim; of one key one delivery
- * at a time, in Kafka order (G4); what a handler does or fails to do disturbs no other handler (G5);
- * a verdict is kept until PostgreSQL has it (G6).
+ * Promises:
+ * - A message is delivered only while this instance holds its claim.
+ * - Of one key one message is delivered at a time, in the order of Kafka (G4).
+ * - A handler that is slow, silent or wrong does not disturb another handler (G5).
+ * - A verdict is kept until PostgreSQL has it (G6).
  */
 #ifndef DISPATCH_DISPATCH_H
 #define DISPATCH_DISPATCH_H
@@ -24,7 +26,7 @@
 struct dispatch;
 struct trace;
 
-/* Everything is kept and must outlive the dispatch. */
+/* Pointers are kept; what they point to must live longer than the dispatch. */
 struct dispatch_options {
 	const struct config *config;
 	struct admission *admission;
@@ -34,38 +36,40 @@ struct dispatch_options {
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;
-	struct trace *trace; /* NULL = off */
+	struct trace *trace; /* NULL = no spans */
 	int32_t instance;
-	int64_t first_low_seq;
+	int64_t first_low_seq; /* all rows of this instance have this seq or a higher one */
 	_Atomic int64_t
 		*pg_offset_ms; /* PostgreSQL's clock minus clock_now_ms(), set by the heartbeat */
-	int listen_fd;         /* from socket_listen(); taken */
+	int listen_fd;         /* from socket_listen(); dispatch closes it */
 };
 
+/* Creates dispatch and its workers, without connecting to the database. FAULT_MEMORY, FAULT_SOCKET, FAULT_INTERNAL. */
 int dispatch_new(struct dispatch **out, const struct dispatch_options *options, struct err *err);
+/* Starts the thread. */
 int dispatch_start(struct dispatch *dispatch, struct err *err);
 
-/* Of every born-claimed row this instance holds or may hold (rule R3). Any thread. */
+/* The bounds of all born-claimed rows that this instance holds or may hold (rule R3). Any thread. */
 void dispatch_bounds(struct dispatch *dispatch, struct bounds *out);
-/* Lower bound of the claim number of every other row it holds or may hold. Any thread. */
+/* A lower bound of the claim numbers of all other rows that it holds or may hold. Any thread. */
 int64_t dispatch_low_claim(const struct dispatch *dispatch);
 /* Writes the connected handlers as a JSON array for inbox_instances.handlers. Any thread. */
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out);
-/* The same of those that are known and not connected here. */
+/* The same for handlers that are known and not connected here. */
 void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out);
 
-/* Begins the end and returns: nothing new is delivered, what is queued goes back to waiting at once,
- * what is delivered may finish until deadline_ms (clock_now_ms()). Any thread. */
+/* Starts the stop and returns. Nothing new is delivered, queued messages go back to waiting at once, and open
+ * deliveries may finish until deadline_ms (clock_now_ms()). Any thread. */
 void dispatch_begin_stop(struct dispatch *dispatch, int64_t deadline_ms);
-/* After ingest has ended: waits until everything is settled or the deadline has passed and the thread
- * is gone, at most two seconds longer; 1 when a call hangs. */
+/* Call it after ingest has ended. Waits until everything is settled or the deadline has passed, and the thread has
+ * ended: at most two seconds beyond the deadline. 1: the thread has not ended, because a call hangs. */
 int dispatch_finish(struct dispatch *dispatch);
-/* Takes over the limits and rules of another configuration, which is kept like the first. */
+/* Uses the limits and rules of another configuration from the next tick on. The configuration is kept. Any thread. */
 void dispatch_reload(struct dispatch *dispatch, const struct config *config);
-/* Ends it at once without settling: the lease is lost and everything held belongs to others.
- * Deliveries are cancelled with reason lease_lost. Blocks as above, a few seconds at most. */
+/* Ends dispatch at once, without settling: the lease is lost, and the claimed rows belong to other instances. Open
+ * deliveries are cancelled with the reason lease_lost. Blocks for two seconds at most. 1 as above. */
 int dispatch_abandon(struct dispatch *dispatch);
-/* Only after one of the two returned 0, or when never started. */
+/* Only after dispatch_finish() or dispatch_abandon() returned 0, or if the thread was never started. */
 void dispatch_free(struct dispatch *dispatch);
 
 #endif

@@ -94,7 +94,8 @@ static void refuse(struct dispatch *dispatch, struct message *message, int64_t n
 		dispatch->refused_seq = message->seq;
 	log_error("message_not_held", LOG_STR("event_id", message->event_id),
 		LOG_STR("why", "out of memory"),
-		LOG_STR("next", "it stays claimed until this instance is rescued or restarted"));
+		LOG_STR("next",
+			"its row stays claimed until this instance is restarted or rescued"));
 	admission_release(dispatch->options.admission, 1, message->bytes);
 	message_free(message);
 }
@@ -295,7 +296,7 @@ static void count_end(
 		metric_observe(dispatch->end_to_end, (double)(pg_now - born_ms) / 1000.0);
 	if (entry->verdict.outcome == SETTLE_DEAD)
 		dispatch->claimer.slow_gauges_at_ms =
-			0; /* the dead are counted with the next look */
+			0; /* the next gauges count the dead messages */
 }
 
 static void end_flight(struct dispatch *dispatch, struct entry *entry)

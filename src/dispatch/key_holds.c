@@ -1,8 +1,10 @@
 /*
- * Keys held back (rule R12): when a partition becomes ours, others may still hold rows of it. As long as
- * one of a key is another's, nothing of that key is delivered here; what arrives is parked. The table is
- * asked a few times a second what became of them. A row that is over frees its key; one that went back
- * to waiting makes its lane one that has something outside: then claims go on with it, in order.
+ * Key holds (rule R12). When this instance acquires a partition, other instances can still hold rows of it: a handler
+ * is at work, or the instance died and its lease still runs. A delivery of a later row of the same key would
+ * break the order. So nothing of such a key is delivered here, and arriving messages of it are parked.
+ *
+ * A job reads the state of these rows a few times a second. If a row is processed or dead, its hold ends. If it waits
+ * again, its lane notes that it is in the table, and claims continue the lane from there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,7 @@
 #include "dispatch/core.h"
 
 #define CHECK_EVERY_MS 200
-#define CHECK_MOST     1000 /* rows in one look */
+#define CHECK_MOST     1000 /* rows in one check */
 
 void key_holds_fini(struct key_holds *holds)
 {
@@ -35,7 +37,7 @@ static int make_room(struct key_holds *holds, size_t more)
 	return 0;
 }
 
-/* Without memory for it order could break: better to end and be rescued. */
+/* A hold that is not recorded would break the order of its key. The process ends instead and its rows are rescued. */
 static void report_no_memory(struct dispatch *dispatch)
 {
 	struct err err = ERR_INIT;
@@ -121,7 +123,8 @@ static enum other_claims_state state_of(const struct job *job, int64_t seq)
 	return at == NULL ? OTHER_CLAIMS_HELD : job->states[at - job->seqs];
 }
 
-/* Waiting again: rows of the key that are not stored yet must ask for it. */
+/* If the row waits again, the partition is dirty: the INSERT of later rows of the key must check the table for
+ * older rows. */
 static void release_hold(
 	struct dispatch *dispatch, const struct held_row *row, enum other_claims_state state)
 {
@@ -139,7 +142,8 @@ void key_holds_finished(struct dispatch *dispatch, struct job *job)
 	struct key_holds *holds = &dispatch->key_holds;
 	size_t kept = 0;
 
-	/* A partition has gone since: it may be back, and its rows be another's again. The next look tells. */
+	/* A partition was revoked while the job ran. It may be assigned again by now, and another instance may have claimed
+	 * the rows in between. This result is too old; the next check reads them again. */
 	if (job->revocations != dispatch->revocations)
 		return;
 	for (size_t i = 0; i < holds->count; i++) {
@@ -152,7 +156,7 @@ void key_holds_finished(struct dispatch *dispatch, struct job *job)
 			release_hold(dispatch, &row, state);
 	}
 	if (kept == 0 && holds->count > 0)
-		log_info("keys_released", LOG_STR("next", "no other sidecar holds messages of our "
-							  "partitions any more"));
+		log_info("keys_released", LOG_STR("next", "no other sidecar holds messages of the "
+							  "partitions of this one any more"));
 	holds->count = kept;
 }
