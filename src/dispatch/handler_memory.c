@@ -1,11 +1,10 @@
 /*
- * See handler_memory.h. Every sidecar records its handlers in the table and reads those of the others: before it
- * places or claims the first message, with each third of a lease, and soon after a hello or the end of a
- * handler's last connection. What is for a handler that is known and not connected here waits for it
- * (it is away), until its memory is over or somebody forgets it.
+ * See handler_memory.h. The exchange writes the handlers of this instance to inbox_handlers and reads those of all
+ * instances. It is made before the first message is routed or claimed, every third of a lease, and soon after a
+ * hello, after the end of a handler's last connection, and after a notification.
  *
- * What changed here while a question was under way is newer than its answer: the answer says nothing
- * about such a handler.
+ * Race: a handler connects or leaves while the exchange runs. The result is older than that, so it is ignored for this
+ * handler: `changed` of the handler is compared with the number of changes when the job was made.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 #include "model/headers.h"
 
 #define A_THIRD  3
-#define PAUSE_MS 200  /* between two questions, however many handlers come and go */
-#define AGAIN_MS 1000 /* after one that failed: maybe somebody has a row locked, for long */
+#define PAUSE_MS 200  /* between two exchanges, however often handlers connect and leave */
+#define AGAIN_MS 1000 /* after an exchange that failed, for example because a row is locked */
 
 static int64_t memory_ms(const struct dispatch *dispatch)
 {
@@ -35,7 +34,7 @@ void handler_memory_exchange_soon(struct dispatch *dispatch)
 	dispatch_schedule(dispatch);
 }
 
-/* ------------------------------------------------------------------ what this sidecar has to say */
+/* ------------------------------------------------------------------ the handlers of this instance */
 
 static bool same_topic(const struct subscription *a, const struct subscription *b)
 {
@@ -65,7 +64,7 @@ static void add_subscription(struct buf *json, const struct subscription *subs, 
 	buf_add_char(json, '}');
 }
 
-/* As in a hello; types of the same topic stand together. */
+/* The subscriptions in the form of a hello. Types of the same topic are in one object. */
 static char *json_of(const struct hello *hello)
 {
 	CLEANUP(buf_fini) struct buf json = BUF_INIT;
@@ -180,7 +179,7 @@ void handler_memory_failed(struct dispatch *dispatch)
 	memory->next_ms = memory->last_ms + AGAIN_MS;
 }
 
-/* ------------------------------------------------------------------ what the table says */
+/* ------------------------------------------------------------------ the handlers in the table */
 
 static void remember(
 	struct dispatch *dispatch, struct handler *handler, const struct remembered *remembered)
@@ -191,7 +190,7 @@ static void remember(
 		if (!handler->known.away && !handler->known.refusal_logged)
 			log_warn("handler_not_remembered", LOG_STR("handler", handler->name),
 				LOG_STR("why", err.text),
-				LOG_STR("next", "its messages do not wait for it here"));
+				LOG_STR("next", "this sidecar does not keep its messages for it"));
 		handler->known.refusal_logged = true;
 		return;
 	}
@@ -208,11 +207,12 @@ static void forget(struct dispatch *dispatch, struct handler *handler)
 	handler->known.away = false;
 	log_warn("handler_forgotten", LOG_STR("handler", handler->name),
 		LOG_STR("why", handler->known.in_table ? "inbox.handler_memory has passed"
-						       : "somebody forgot it"),
+						       : "an operator forgot it"),
 		LOG_STR("next", "its messages go to the next specific handler, if there is one"));
 }
 
-/* Of a handler that is connected, or was a moment ago, and of one that changed since, this sidecar knows more. */
+/* True when the state in memory is newer than the result: the handler is connected, was connected a moment ago, or
+ * changed after the job was made. */
 static bool is_local_newer(const struct handler *handler, const struct job *job)
 {
 	return handler->session_count > 0 || handler->routed ||
@@ -225,7 +225,7 @@ static void take_known(
 	struct handler *handler = handlers_get(dispatch, known->remembered.handler);
 
 	if (handler == NULL)
-		return; /* no memory: with the next answer */
+		return; /* no memory: the next exchange tries again */
 	handler->known.in_table = true;
 	if (is_local_newer(handler, job))
 		return;

@@ -1,7 +1,10 @@
 /*
- * Handler groups. A handler is a name with connections: they join and leave it, its subscriptions are
- * in the routing as long as it has one (and for a moment longer), and what is routed to it waits in
- * its queues. Who gets what of that is scheduler.c's business.
+ * Handlers and their connections. A handler is a name; all connections with this name share its queues. Its
+ * subscriptions are in the routing while it has a connection, and for GONE_GRACE_MS afterwards. Then it is away
+ * (its messages wait) or, without inbox.handler_memory, its messages are routed anew.
+ *
+ * This file also limits what one handler can take: its share of memory, and the time of one delivery.
+ * scheduler.c decides which connection gets which message.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +13,8 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define GONE_GRACE_MS 1000 /* a handler that reconnects this fast costs its messages nothing */
+/* The time for which a handler may be without a connection before its queued messages are parked. */
+#define GONE_GRACE_MS 1000
 
 static struct metric *series(
 	struct dispatch *dispatch, enum meter family, const char *name, const char *label)
@@ -107,10 +111,10 @@ void handlers_publish(struct dispatch *dispatch)
 
 	write_names(dispatch);
 	if (!dispatch->handler_memory.loaded)
-		return; /* until then nobody wants anything: what comes is parked */
+		return; /* ingest has no routing until then, so it parks all messages */
 	if (routing_copy(&snapshot, dispatch->routing, NULL) != 0) {
 		log_error("routing_not_published", LOG_STR("why", "out of memory"),
-			LOG_STR("next", "ingest goes on with the earlier subscriptions"));
+			LOG_STR("next", "ingest keeps using the earlier subscriptions"));
 		return;
 	}
 	admission_set_routing(dispatch->options.admission, snapshot);
@@ -133,14 +137,14 @@ size_t handlers_share(int64_t most)
 	return most > 1 ? (size_t)(most - (most + 9) / 10) : 1;
 }
 
-/* Above its share, or not yet worked off to half of it again. */
+/* True above the share. A handler that is full stays full until it holds half of its share. */
 static bool is_over_share(const struct handler *handler, size_t held, int64_t most)
 {
 	return handler->full ? held > handlers_share(most) / 2 : held >= handlers_share(most);
 }
 
-/* One slow handler may fill nine tenths of memory, by count or by bytes, not all of it: beyond that its
- * messages are parked in the table until it has worked off half. */
+/* One slow handler may use nine tenths of memory, by count or by bytes, while others are connected. Above that its
+ * messages are parked in the table until it holds half of its share. */
 static void update_share(struct dispatch *dispatch, struct handler *handler)
 {
 	const struct config *config = dispatch->options.config;
@@ -150,7 +154,7 @@ static void update_share(struct dispatch *dispatch, struct handler *handler)
 	if (full && !handler->full && !handlers_has_others(dispatch, handler))
 		return;
 	if (full == handler->full || routing_close(dispatch->routing, handler->name, full) != 0)
-		return; /* without memory the next message tries again */
+		return; /* no memory: the next message of this handler tries again */
 	handler->full = full;
 	handlers_publish(dispatch);
 }
@@ -176,7 +180,7 @@ static bool exceeds_share(const struct dispatch *dispatch, const struct handler 
 	       handler->entry_bytes > handlers_share(config->inbox.max_claimed_bytes);
 }
 
-/* Those behind `first` in its lane, the last one first. */
+/* Evicts entries behind `first` in its lane, from the last one, so that the order of the rest is kept. */
 static void evict_behind(struct dispatch *dispatch, struct handler *handler, struct entry *first)
 {
 	struct entry *at =
@@ -191,8 +195,11 @@ static void evict_behind(struct dispatch *dispatch, struct handler *handler, str
 	}
 }
 
-/* What was on its way when its routing was closed may have taken the others' tenth as well, or there were no others
- * then; and a handler that stands still would never give it back: what came last goes to the table. */
+/*
+ * A handler can hold more than its share: messages were on their way when its routing was closed, or no other handler
+ * was connected at that time. If it answers nothing, it never frees that memory and the others have no room. So its
+ * latest messages are parked in the table.
+ */
 static void evict_excess(struct dispatch *dispatch, struct handler *handler)
 {
 	struct session *session;
@@ -213,7 +220,8 @@ static void evict_excess(struct dispatch *dispatch, struct handler *handler)
 	}
 }
 
-/* A handler that is not connected keeps nobody out: one that was renamed takes over from itself. */
+/* A handler that is away does not block an equal subscription of a connected one. So a handler that was renamed takes
+ * over the subscriptions of its former name. */
 static int subscribe(struct dispatch *dispatch, const struct hello *hello, struct err *err)
 {
 	const char *displaced = routing_displaced(
@@ -226,7 +234,9 @@ static int subscribe(struct dispatch *dispatch, const struct hello *hello, struc
 		log_warn("handler_took_over", LOG_STR("handler", hello->handler),
 			LOG_STR("from", other),
 			LOG_STR("why", "it has an equal subscription, and the other is away"),
-			LOG_STR("next", "if it was renamed: `inboxd handlers forget`"));
+			LOG_STR("next",
+				"if the handler was renamed, run `inboxd handlers forget` for the "
+				"other name"));
 	return r;
 }
 
@@ -342,11 +352,12 @@ static void requeue(struct dispatch *dispatch, struct entry_list *list)
 
 	while ((entry = TAILQ_FIRST(list)) != NULL) {
 		handlers_dequeue(entry);
-		entry_ready(dispatch, entry); /* to another handler, or parked */
+		entry_ready(dispatch, entry); /* routed to another handler, or parked */
 	}
 }
 
-/* With a memory its messages wait for it; without one they go to the next specific handler. */
+/* With inbox.handler_memory the messages of a handler that is gone wait for it. Without it they go to the handler with
+ * the next specific subscription. */
 static int leave_routing(struct dispatch *dispatch, struct handler *handler)
 {
 	int64_t said_ms = handler->known.hello_ms + atomic_load(dispatch->options.pg_offset_ms);
@@ -363,7 +374,7 @@ static int leave_routing(struct dispatch *dispatch, struct handler *handler)
 	return 0;
 }
 
-/* Its series go with it: nobody waits for it any more. */
+/* Frees the handler and drops its metric series. */
 static void forget(struct dispatch *dispatch, struct handler *handler)
 {
 	metrics_drop(dispatch->options.metrics, METER_HANDLERS_CONNECTED, handler->name, NULL);
@@ -377,7 +388,7 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		return;
 	if (handler->routed) {
 		if (leave_routing(dispatch, handler) != 0)
-			return; /* no memory: at the next tick */
+			return; /* no memory: the next tick tries again */
 		requeue(dispatch, &handler->ready);
 		requeue(dispatch, &handler->suspects);
 		handlers_publish(dispatch);
@@ -387,7 +398,8 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		forget(dispatch, handler);
 }
 
-/* Unless it has asked for more time for anything since: then it is at work, and not done. */
+/* Marks a connection as silent, because a delivery timed out. A connection that extended any delivery since this one was
+ * opened is busy, not silent. */
 static void fall_silent(struct session *session, const struct entry *entry, int64_t now_ms)
 {
 	if (session->extended_us > entry->opened_us)
@@ -397,18 +409,20 @@ static void fall_silent(struct session *session, const struct entry *entry, int6
 			LOG_STR("session", session->id),
 			LOG_STR("why", "a delivery timed out unanswered"),
 			LOG_INT("timeout_ms", session->timeout_ms),
-			LOG_STR("next", "one message at a time, and others first, until it says "
-					"anything"));
+			LOG_STR("next",
+				"it gets one message at a time, after the other connections, "
+				"until it sends a line"));
 	session->silent_ms = now_ms;
 }
 
-/* Decided by the tick before: whatever held the loop up, what came in time has been read by now. */
+/* `read_ms` is the time of the tick before. If the loop was delayed, an answer that arrived in time may still be
+ * unread at this tick, but it has been read by the next one. So no answer in time counts as a timeout. */
 static void expire(struct dispatch *dispatch, struct session *session, int64_t read_ms)
 {
 	struct entry *entry;
 
 	while ((entry = TAILQ_FIRST(&session->open)) != NULL && entry->deadline_ms <= read_ms) {
-		if (entry->cut) { /* it was extended beyond what a new owner waits for */
+		if (entry->cut) { /* the partition was revoked, and its new owner waits no longer */
 			session_cancel(session, entry, "lease_lost");
 			entry_return(dispatch, entry);
 			continue;

@@ -1,4 +1,4 @@
-/* See jobs.h. */
+/* See jobs.h. Which kind of job ran last decides whether claims or maintenance come next (claimer_run). */
 #include "dispatch/jobs.h"
 
 #include <stdlib.h>
@@ -51,7 +51,8 @@ bool jobs_room(struct job *job, size_t count)
 	return job->partitions != NULL && job->indexes != NULL && job->versions != NULL;
 }
 
-/* It starts somewhere else each time, so that no partition's backlog keeps the others waiting. */
+/* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition would
+ * otherwise delay the others. */
 bool jobs_add_own(struct dispatch *dispatch, struct job *job, bool all)
 {
 	size_t count = admission_count(dispatch->options.admission);

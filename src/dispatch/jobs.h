@@ -1,34 +1,37 @@
 /*
- * How a question to the table is made and given to a worker: what claimer.c and maintenance_jobs.c share. Dispatch thread only.
+ * Builds database jobs and gives them to workers. claimer.c and maintenance_jobs.c share these functions. A job is built
+ * on the dispatch thread, belongs to one worker while it runs, and then returns to the dispatch thread
+ * (arrivals_take_jobs). Dispatch thread only; nothing here blocks.
  */
 #ifndef DISPATCH_JOBS_H
 #define DISPATCH_JOBS_H
 
 #include "dispatch/core.h"
 
-/* A job that knows who asks and who wants what. NULL: no memory. */
+/* A job with the instance id, the ordering and a copy of the routing. NULL: no memory. */
 struct job *jobs_new(struct dispatch *dispatch, enum job_kind kind);
-/* Hands it to an idle worker, which jobs_may_give() has seen. */
+/* Gives the job to an idle worker. Only after jobs_may_give() returned true in this round. */
 void jobs_give(struct dispatch *dispatch, struct job *job);
-/* It is not asked: gives its budget back and frees it. NULL: nothing. */
+/* Frees a job that is not given, and releases the budget it reserved. NULL is allowed. */
 void jobs_drop(struct dispatch *dispatch, struct job *job);
-/* False: no memory; jobs_drop() ends it. */
+/* Allocates room for this many partitions. False: no memory; call jobs_drop(). */
 bool jobs_room(struct job *job, size_t partitions);
 void jobs_add_partition(struct job *job, const struct admission_partition *partition, size_t index);
-/* All partitions that are ours or, unless `all`, may be claimed from now. False: none, or no memory. */
+/* Adds the partitions of this instance; without `all` only those that may be claimed now. False: there are none, or no
+ * memory. */
 bool jobs_add_own(struct dispatch *dispatch, struct job *job, bool all);
-/* Rows to ask for at once: less as long as statements end by statement_timeout. */
+/* The row limit of one statement: worker.claim_batch, halved while statements run into statement_timeout. */
 size_t jobs_rows(const struct dispatch *dispatch);
-/* Whether a worker is idle. One is left to the verdicts when there is more than one and they have none. */
+/* True when a worker is idle. The last idle one of several is left to the settler while no settle runs. */
 bool jobs_may_give(const struct dispatch *dispatch);
 
 /* --- maintenance_jobs.c --- */
 
-/* What is seldom due: parked rows, how much waits. */
+/* Makes the next sweep for parked rows and the next count of the gauges, when they are due. */
 void maintenance_run(struct dispatch *dispatch, int64_t now_ms);
-/* Rows of ours that others still hold. */
+/* Checks the rows that other instances hold of our partitions. */
 void maintenance_key_holds(struct dispatch *dispatch, int64_t now_ms);
-/* After a claim whose outcome is unknown: gives back what memory does not hold. */
+/* After a claim whose outcome is unknown: gives back the rows that are claimed in the table and not in memory. */
 void maintenance_rescue(struct dispatch *dispatch);
 
 #endif

@@ -1,6 +1,10 @@
 /*
- * Questions that claim nothing. A sweep every few seconds finds what was parked and forgotten (rule R13: parked is
- * derived, not remembered); gauges count what waits; the rows of a claim nobody heard of go back (rule R3).
+ * Database jobs that claim nothing:
+ * - The sweep finds parked rows that can be claimed now and that memory does not know about (rule R13). Memory
+ *   is only a copy, so the sweep is what guarantees that no parked row is forgotten.
+ * - The gauges count what waits in the table.
+ * - The rescue gives back the rows of a claim whose answer was lost (rule R3).
+ * - The check of held rows is key_holds.c's.
  */
 #include <stdlib.h>
 
@@ -8,11 +12,11 @@
 #include "dispatch/jobs.h"
 
 #define SWEEP_EVERY_MS   3000
-#define SWEEP_AGAIN_MS   100  /* while there is more to release than one look may */
-#define SWEEP_SPILL_MOST 2000 /* lanes to go on with: enough, no need to find more */
+#define SWEEP_AGAIN_MS   100  /* while there are more rows to release than one sweep releases */
+#define SWEEP_SPILL_MOST 2000 /* with this many claimable lanes, no sweep looks for more */
 #define GAUGES_CAP       1000000
 
-/* The next dirty partition to look into; false when a whole round is done. */
+/* Finds the next dirty partition to sweep. False: the round is complete. */
 static bool next_dirty(struct dispatch *dispatch, struct admission_partition *out, size_t *index)
 {
 	struct claimer *claimer = &dispatch->claimer;
@@ -35,7 +39,8 @@ static void sweep(struct dispatch *dispatch, int64_t now_ms)
 	struct job *job;
 	size_t index = 0;
 
-	/* Before it is known for whom a message is, a row may be parked because of a handler that is away. */
+	/* Before the known handlers are read, the routing is not complete. A sweep could release a row that waits for a
+	 * handler that is away. */
 	if (!dispatch->handler_memory.loaded || claimer->under_way[JOB_SWEEP] ||
 		now_ms < claimer->sweep_at_ms || dispatch->lanes.claimable_count > SWEEP_SPILL_MOST)
 		return;
@@ -74,6 +79,7 @@ void maintenance_rescue(struct dispatch *dispatch)
 		jobs_drop(dispatch, job);
 		return;
 	}
+	/* A row that was born claimed has delivery count 1 and is not among the rows that this rescue reads. */
 	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->message->delivery_count > 1)
 			job->seqs[job->count++] = entry->message->seq;

@@ -1,3 +1,4 @@
+/* See open_claims.h. A list by number; the lowest number is published after each change, for the heartbeat. */
 #include "dispatch/open_claims.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ int64_t open_claims_give(struct open_claims *claims)
 	return claim->number;
 }
 
-/* Few are open at a time, and the one looked for is mostly among the last. */
+/* Only few claims are open at a time, and the one to find is mostly among the last. */
 static struct open_claim *find(struct open_claims *claims, int64_t number)
 {
 	struct open_claim *claim;

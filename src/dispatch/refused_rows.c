@@ -1,3 +1,4 @@
+/* See refused_rows.h. An array of at most REFUSED_ROWS_MOST rows; the pause of a row doubles with each refusal. */
 #include "dispatch/refused_rows.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ void refused_rows_failed(struct refused_rows *rows, bool maybe_row)
 		rows->failures++;
 }
 
-/* Those that went through for longer than any pause are forgotten. */
+/* Forgets rows whose pause ended long ago without another refusal: a claim has taken them. */
 static void forget_old(struct refused_rows *rows, int64_t now_ms)
 {
 	size_t kept = 0;
@@ -40,7 +41,7 @@ bool refused_rows_should_probe(struct refused_rows *rows, int64_t now_ms)
 
 		rows->again |= row->until_ms <= now_ms && row->at_ms < row->until_ms;
 		if (row->until_ms <= now_ms)
-			row->at_ms = row->until_ms; /* said once */
+			row->at_ms = row->until_ms; /* each end of a pause counts once */
 	}
 	forget_old(rows, now_ms);
 	return rows->again || rows->failures == FAILURES_MOST;
@@ -72,7 +73,7 @@ static struct refused_row *oldest(struct refused_rows *rows)
 	return found;
 }
 
-/* A place for one more; NULL: no memory. */
+/* The item for one more row. NULL: no memory. */
 static struct refused_row *place(struct refused_rows *rows)
 {
 	if (rows->items == NULL)

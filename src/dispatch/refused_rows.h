@@ -1,7 +1,8 @@
 /*
- * Waiting rows over which claims fail: a trigger of the user raises, or what is stored out of line is damaged. Claims
- * leave them out for growing pauses, so that the others are claimed; in between they are tried again, alone. Pure. The
- * dispatch thread.
+ * Waiting rows that make a claim fail: a trigger of the user raises an error, or the stored payload is damaged. Such a
+ * row would stop all claims of its partition. So after several failures a claim probes each row alone. A row that
+ * fails alone is left out of claims for a pause that grows with each refusal, and then tried again.
+ * Pure. The dispatch thread.
  */
 #ifndef DISPATCH_REFUSED_ROWS_H
 #define DISPATCH_REFUSED_ROWS_H
@@ -10,33 +11,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REFUSED_ROWS_MOST 1000 /* beyond it the one that was refused longest ago is forgotten */
+/* Above this limit the row that was refused longest ago is forgotten. */
+#define REFUSED_ROWS_MOST 1000
 
 struct refused_row {
 	int64_t seq;
-	int64_t at_ms;    /* refused last */
-	int64_t until_ms; /* left out */
+	int64_t at_ms;    /* when it was last refused */
+	int64_t until_ms; /* claims leave it out until then */
 	int tries;
 };
 
 struct refused_rows {
 	struct refused_row *items;
 	size_t count;
-	int failures; /* claims in a row that failed, maybe over a row */
-	bool again;   /* a pause has ended: the next claim looks for rows first */
+	int failures; /* claims in a row that failed with an error that a single row can cause */
+	bool again;   /* a pause has ended: the next claim probes */
 };
 
 void refused_rows_fini(struct refused_rows *rows);
-/* A claim has failed, maybe over a row; or not. */
+/* A claim has ended. `maybe_row`: it failed with an error that a single row can cause. */
 void refused_rows_failed(struct refused_rows *rows, bool maybe_row);
-/* The next claim is to look for the row over which it would fail. */
+/* True when the next claim must probe its rows. */
 bool refused_rows_should_probe(struct refused_rows *rows, int64_t now_ms);
-/* Such a claim has ended well. */
+/* A claim that probed has succeeded. */
 void refused_rows_probed(struct refused_rows *rows);
-/* Notes a row that was refused; returns for how long it is left out. `first`: it was not known. No memory: 0, it is not
- * left out, and is found again. */
+/* Notes a row that was refused and returns for how many milliseconds it is left out. `first`: it was not known before.
+ * 0: no memory; the row is not left out, and the next probe finds it again. */
 int64_t refused_rows_note(struct refused_rows *rows, int64_t seq, int64_t now_ms, bool *first);
-/* Those that are left out now; `visit` may be NULL. */
+/* Counts the rows that are left out now and calls `visit`, if it is not NULL, for each. */
 size_t refused_rows_each(const struct refused_rows *rows, int64_t now_ms,
 	void (*visit)(void *arg, int64_t seq), void *arg);
 

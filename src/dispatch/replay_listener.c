@@ -1,3 +1,5 @@
+/* See replay_listener.h. The thread connects, executes LISTEN, and waits for notifications. After a fault or a silence of
+ * PING_MS it starts again. */
 #include "dispatch/replay_listener.h"
 
 #include <stdatomic.h>
@@ -6,10 +8,10 @@
 #include "base/thread.h"
 
 #define LISTEN   "LISTEN inboxd_replay"
-/* The longest silence that is believed: then LISTEN is said again, and finds a connection that died
- * without a word. */
+/* After a silence of this length LISTEN is executed again. That detects a connection that was lost without a FIN or RST
+ * packet. */
 #define PING_MS  30000
-/* After a fault. The workers say in the log what is wrong with the database. */
+/* Pause after a fault. The fault is not logged here: the workers have the same fault and log it. */
 #define RETRY_MS 1000
 
 struct replay_listener {
@@ -30,7 +32,7 @@ static int listen_once(struct replay_listener *listener)
 		if (r < 0)
 			return r;
 		if (r == 0)
-			return 0; /* silence: begin again with a ping */
+			return 0; /* silence: execute LISTEN again */
 		atomic_store(&listener->heard, true);
 		wake_poke(listener->wake);
 		r = 0;

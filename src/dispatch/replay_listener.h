@@ -1,7 +1,7 @@
 /*
- * Hears of replays: a thread with one PostgreSQL connection that listens for the notification
- * inboxd_replay and pokes dispatch. It only saves the wait for the next poll: a notification that is
- * lost, or a pooler that passes none on, costs up to worker.poll and nothing else (rule R19).
+ * The replay listener: a thread with one PostgreSQL connection that listens for the notification inboxd_replay and
+ * wakes dispatch. It only shortens the wait: if a notification is lost, or a connection pooler does not forward it,
+ * the next poll finds the row, up to worker.poll later (rule R19).
  */
 #ifndef DISPATCH_REPLAY_LISTENER_H
 #define DISPATCH_REPLAY_LISTENER_H
@@ -13,12 +13,12 @@
 
 struct replay_listener;
 
-/* Starts the thread. `wake` is kept, and poked after each notification. */
+/* Starts the thread. Keeps `wake` and pokes it after each notification. FAULT_MEMORY, FAULT_INTERNAL. */
 int replay_listener_new(struct replay_listener **out, const struct db_options *db,
 	struct wake *wake, struct err *err);
-/* Interrupts what hangs and joins the thread. */
+/* Interrupts the wait of the thread and joins it. */
 void replay_listener_free(struct replay_listener *notices);
-/* True once after a notification. Any thread. */
+/* True if a notification arrived since the last call. Any thread. */
 bool replay_listener_heard(struct replay_listener *notices);
 
 #endif
