@@ -1,7 +1,7 @@
 /*
  * Log lines on stderr, logfmt or JSON, one write(2) a line. Any thread.
  *
- * A line is an event name (stable, snake_case, documented in docs/logs.md) and fields. It says
+ * A line is an event name (stable, snake_case, documented in docs/log-events.md) and fields. It says
  * what happened, to what, and what happens next. Payloads and secrets never go in.
  *
  * Lines above debug that repeat are held back (log_limit.h) and counted in a line `repeats_held_back`: of one
