@@ -10,9 +10,9 @@
 #include "ingest/handover_queue.h"
 #include "store/other_claims.h"
 
-#define TAKE_RETRY_MS 100
-#define SLICE_MS      50   /* of each round */
-#define LONG_MS       1000 /* then it is said */
+#define ACQUIRE_RETRY_MS 100
+#define SLICE_MS         50   /* of each round */
+#define LOG_AFTER_MS     1000 /* then it is said */
 
 /* Partitions whose rows have been made ours, and the search for what others hold of them. */
 struct acquisition {
@@ -34,18 +34,18 @@ static void mark_new(struct ingest *ingest)
 
 		partition->due = partition_is_new(partition) && now_ms >= partition->retry_at_ms;
 		if (partition->due)
-			partition->retry_at_ms = now_ms + TAKE_RETRY_MS;
+			partition->retry_at_ms = now_ms + ACQUIRE_RETRY_MS;
 	}
 }
 
 /* Its row is ours. Rows of it may wait: the ordered ones that come ask the table, until a sweep finds that
  * nothing waits there. */
-static void taken(struct ingest *ingest, struct partition *partition, const struct watermark *row,
-	enum partition_state state)
+static void finish_partition(struct ingest *ingest, struct partition *partition,
+	const struct watermark *row, enum partition_state state)
 {
 	partition_note_row(partition, row);
 	partition->acquisition = 0;
-	partition->alone = row->forced;
+	partition->watermark_only = row->forced;
 	partition->state = state;
 	partition->retry_at_ms = 0;
 	admission_dirty(ingest->options.admission, partition->index);
@@ -98,7 +98,7 @@ static void fill_handover(
 
 /* Dispatch hears of the partitions together with the rows others still hold of them, and before anything
  * is stored of them: so whatever is delivered of a key comes after those (rule R12). */
-static int tell_dispatch(
+static int hand_to_dispatch(
 	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
 {
 	const struct handover_room room = {
@@ -134,7 +134,7 @@ static void acquisition_free(struct acquisition *acquisition)
 DEFINE_CLEANUP(struct acquisition *, acquisition_free);
 
 /* Its partitions are to be taken again. */
-static void drop(struct ingest *ingest, struct acquisition *acquisition)
+static void drop_acquisition(struct ingest *ingest, struct acquisition *acquisition)
 {
 	for (size_t i = 0; i < acquisition->rows.count; i++) {
 		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
@@ -180,14 +180,14 @@ int acquire_begin(
 	return 0;
 }
 
-static int end(struct ingest *ingest, struct acquisition *acquisition, struct err *err)
+static int end_acquisition(struct ingest *ingest, struct acquisition *acquisition, struct err *err)
 {
 	size_t count = count_still_taken(ingest, acquisition);
-	int r = count == 0 ? 0 : tell_dispatch(ingest, acquisition, err);
+	int r = count == 0 ? 0 : hand_to_dispatch(ingest, acquisition, err);
 
 	for (size_t i = 0; r == 0 && i < acquisition->rows.count; i++) {
 		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
-			taken(ingest, partition_of(ingest, &acquisition->rows.items[i]),
+			finish_partition(ingest, partition_of(ingest, &acquisition->rows.items[i]),
 				&acquisition->rows.items[i], acquisition->state);
 	}
 	if (r == 0 && count > 0 && acquisition->state == PARTITION_ADOPTED)
@@ -198,31 +198,31 @@ static int end(struct ingest *ingest, struct acquisition *acquisition, struct er
 	return r;
 }
 
-static void say_wait(struct ingest *ingest, const struct acquisition *acquisition, const char *next)
+static void log_wait(struct ingest *ingest, const struct acquisition *acquisition, const char *next)
 {
 	int64_t held = 0;
 
-	if (fault_log_limit_pass(&ingest->place_limit, clock_now_ms(), &held))
+	if (fault_log_limit_pass(&ingest->start_log_limit, clock_now_ms(), &held))
 		log_info("partitions_wait", LOG_INT("count", (int64_t)acquisition->rows.count),
 			LOG_STR("next", next), LOG_INT("held_back", held));
 }
 
 /* A slice of its search; true: it is over, whatever became of it. */
-static bool go_on(
+static bool search_slice(
 	struct ingest *ingest, struct acquisition *acquisition, int64_t until_ms, struct err *err)
 {
 	int r = count_still_taken(ingest, acquisition) == 0
 			? 0
 			: other_claims_go_on(acquisition->search, until_ms, err);
 
-	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LONG_MS)
-		say_wait(ingest, acquisition,
+	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LOG_AFTER_MS)
+		log_wait(ingest, acquisition,
 			"looking at what other sidecars still hold of them, on and on");
 	if (r == OTHER_CLAIMS_MANY)
-		say_wait(ingest, acquisition,
+		log_wait(ingest, acquisition,
 			"another sidecar still holds too many of their messages; asking again");
 	if (r == 0)
-		r = end(ingest, acquisition, err);
+		r = end_acquisition(ingest, acquisition, err);
 	if (r < 0)
 		db_outage_begin(ingest, err);
 	return r == 0 || r == OTHER_CLAIMS_MANY;
@@ -236,7 +236,7 @@ bool acquire_is_under_way(const struct ingest *ingest)
 
 /* Each in turn, as long as the slice lasts: whoever waits for Kafka, and for the other partitions, does so for no
  * longer (rule R12). */
-static void go_on_with_some(struct ingest *ingest)
+static void search_in_turn(struct ingest *ingest)
 {
 	int64_t until_ms = clock_now_ms() + SLICE_MS;
 	struct acquisition *acquisition;
@@ -245,8 +245,8 @@ static void go_on_with_some(struct ingest *ingest)
 	while (acquire_is_under_way(ingest)) {
 		acquisition = STAILQ_FIRST(&ingest->acquisitions);
 		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
-		if (go_on(ingest, acquisition, until_ms, &err))
-			drop(ingest, acquisition);
+		if (search_slice(ingest, acquisition, until_ms, &err))
+			drop_acquisition(ingest, acquisition);
 		else
 			STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
 		if (clock_now_ms() >= until_ms)
@@ -260,13 +260,13 @@ void acquire_drop_all(struct ingest *ingest)
 
 	while ((acquisition = STAILQ_FIRST(&ingest->acquisitions)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
-		drop(ingest, acquisition);
+		drop_acquisition(ingest, acquisition);
 	}
 }
 
 /* --- Taking -------------------------------------------------------------------------------------- */
 
-static void take_due(struct ingest *ingest)
+static void acquire_due(struct ingest *ingest)
 {
 	struct watermarks rows = { .items = NULL };
 	struct err err = ERR_INIT;
@@ -294,7 +294,7 @@ static void take_due(struct ingest *ingest)
 
 void acquire_step(struct ingest *ingest)
 {
-	take_due(ingest);
+	acquire_due(ingest);
 	if (acquire_is_under_way(ingest))
-		go_on_with_some(ingest);
+		search_in_turn(ingest);
 }

@@ -1,22 +1,29 @@
 /*
- * Taking the rows of partitions that Kafka assigned, and finding out what others still hold of them
- * (rules R6, R12). The ingest thread.
+ * Acquires the partitions that Kafka assigned: makes this instance the owner of their rows in
+ * inbox_offsets, and finds the rows that other instances still hold of them (rules R6, R12). A
+ * partition is delivered only after that search, because a new owner must not overtake a message
+ * that the previous owner is still processing. The ingest thread.
  */
 #ifndef INGEST_ACQUIRE_H
 #define INGEST_ACQUIRE_H
 
 #include "ingest/state.h"
 
-/* The rows were just made ours in the table; takes them. When what others hold is found, dispatch hears of it and the
- * partitions enter the state, TAKEN or ADOPTED, unless they were revoked or taken anew since. */
+/*
+ * Starts the search for partitions whose rows this instance has just taken; takes `rows`. When the
+ * search is complete, dispatch receives the partitions together with the rows of others, and the
+ * partitions enter `state`, TAKEN or ADOPTED. A partition that was revoked or taken again in the
+ * meantime is left out.
+ */
 int acquire_begin(struct ingest *ingest, struct watermarks *rows, enum partition_state state,
 	struct err *err);
-/* Takes what was assigned and can be taken now, and goes on with what is being taken for a slice of time; blocks for
+/* Acquires the partitions that are due and continues the searches for a limited time. Blocks for
  * the database. */
 void acquire_step(struct ingest *ingest);
-/* There is more to be looked at: the next round should come soon. */
+/* True when a search is not complete: the next round should start soon. */
 bool acquire_is_under_way(const struct ingest *ingest);
-/* The connection is another one, perhaps to another server: all of them are to be taken again. */
+/* Drops all searches, after a reconnect. The connection may lead to another server, so their
+ * partitions must be acquired again. */
 void acquire_drop_all(struct ingest *ingest);
 
 #endif

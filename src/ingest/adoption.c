@@ -80,7 +80,7 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 }
 
 /* Under load nothing else looks: no batch of ours ever moves their watermarks. */
-static int notice_taken(struct ingest *ingest, struct err *err)
+static int drop_lost(struct ingest *ingest, struct err *err)
 {
 	struct watermarks rows = { .items = NULL };
 	int r = inbox_peek(ingest->inbox, &rows, err);
@@ -106,7 +106,7 @@ static int notice_taken(struct ingest *ingest, struct err *err)
 
 /* What is its own in the table only nobody else can have: it is taken in even without a handler, and given up
  * as not wanted when none came. */
-static void consider(const char *topic, int32_t number, bool mine, void *arg)
+static void mark_orphan(const char *topic, int32_t number, bool mine, void *arg)
 {
 	struct ingest *ingest = arg;
 	struct partition *partition;
@@ -144,7 +144,7 @@ static int adopt(struct ingest *ingest, struct err *err)
 	int r;
 
 	mark_none(ingest);
-	r = inbox_orphans(ingest->inbox, ingest->options.config->worker.lease * leases, consider,
+	r = inbox_orphans(ingest->inbox, ingest->options.config->worker.lease * leases, mark_orphan,
 		ingest, err);
 	return r < 0 ? r : adopt_due(ingest, err);
 }
@@ -160,7 +160,7 @@ void adoption_step(struct ingest *ingest)
 		return;
 	ingest->adopt_at_ms = now_ms + ADOPT_EVERY_MS;
 	if (any)
-		r = notice_taken(ingest, &err);
+		r = drop_lost(ingest, &err);
 	if (r == 0)
 		r = give_up_unwanted(ingest, &err);
 	if (r == 0)

@@ -1,16 +1,19 @@
 /*
- * Partitions that nobody is assigned although messages of them wait: the topic was dropped from the
- * configuration, or Kafka is away for long. Whoever has a handler for them adopts them, for dispatch
- * only; who is assigned them later takes them as any other (rule R6). The ingest thread.
+ * Adopts partitions that are assigned to no member although messages of them wait, for example
+ * because a topic was removed from the configuration, or because Kafka is unreachable for a long
+ * time. An instance that has a handler for such messages becomes the owner, for dispatch only. A
+ * later assignment takes the partition away like any other (rule R6). The ingest thread.
  */
 #ifndef INGEST_ADOPTION_H
 #define INGEST_ADOPTION_H
 
 #include "ingest/state.h"
 
-/* Every few seconds: adopts, and gives up what is wanted here no more or was taken by another. */
+/* Runs every few seconds: adopts partitions, and gives up partitions that no handler here accepts
+ * or that another instance has taken. */
 void adoption_step(struct ingest *ingest);
-/* Gives up all of them, at a stop. Best effort: the row of an instance that is gone binds nobody. */
+/* Gives up all adopted partitions at a stop. Best effort: a row that names an ended instance does
+ * not stop the next owner. */
 void adoption_end(struct ingest *ingest);
 
 #endif

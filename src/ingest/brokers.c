@@ -15,7 +15,7 @@ void brokers_failed(void *arg, bool all)
 		atomic_store(&ingest->options.health->broker_ok, false);
 }
 
-void brokers_look(struct ingest *ingest)
+void brokers_check(struct ingest *ingest)
 {
 	atomic_bool *ok = &ingest->options.health->broker_ok;
 

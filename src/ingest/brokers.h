@@ -1,8 +1,10 @@
 /*
- * Whether a broker can be reached, as /readyz tells it. librdkafka says that all brokers are down when each one it has
- * heard of was tried and failed: one that it had no reason to connect to yet is none of them. And what it hands over may
- * have been fetched before. So each failure is a doubt, and only the answer to a question of our own, which any broker
- * can give, ends it. The ingest thread.
+ * Decides whether a broker is reachable, for /readyz.
+ *
+ * librdkafka reports ALL_BROKERS_DOWN when every broker to which it had connected has failed.
+ * Brokers to which it never had a reason to connect do not count. Received records prove nothing
+ * either, since they may have been fetched earlier. Therefore a failure only raises a doubt, and a
+ * request that any broker can answer resolves it. The ingest thread.
  */
 #ifndef INGEST_BROKERS_H
 #define INGEST_BROKERS_H
@@ -11,10 +13,12 @@
 
 struct ingest;
 
-/* One failed; `all`: none is left. Of struct consumer_events. */
+/* A broker failed; `all`: librdkafka reports that none is left. A callback of struct
+ * consumer_events. */
 void brokers_failed(void *arg, bool all);
-/* Asks when there is a doubt, and waits half a second for the answer. The second question without one means that no
- * broker is there; every later one, whether one is there again. */
-void brokers_look(struct ingest *ingest);
+/* Sends a request when there is a doubt and waits half a second for the answer. After the second
+ * request without an answer no broker is reachable; after that each call checks whether one is
+ * reachable again. */
+void brokers_check(struct ingest *ingest);
 
 #endif

@@ -25,7 +25,7 @@
 #define VERSION_SAFE_WHILE_JOINING 0x020300ff
 
 struct consumer {
-	struct tls_errors trust; /* first: see tls_errors_listen() */
+	struct tls_errors trust; /* first: see tls_errors_register() */
 	rd_kafka_t *kafka;
 	const struct consumer_events *events;
 	enum reset_policy reset;
@@ -65,7 +65,7 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 
 	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
 		atomic_fetch_add(&consumer->resets, 1);
-	topic_recreation_hear(&consumer->recreation, facility, text);
+	topic_recreation_note(&consumer->recreation, facility, text);
 	log_kafka(consumer, level, facility, text);
 }
 
@@ -161,7 +161,7 @@ static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition
 		log_error_code(code, "the assignment of partitions failed");
 }
 
-static void take(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
 	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
 
@@ -174,7 +174,7 @@ static void take(struct consumer *consumer, rd_kafka_topic_partition_list_t *lis
 	consumer->events->assigned(consumer->events->arg, list);
 }
 
-static void give(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+static void on_revoked(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
 {
 	bool lost = rd_kafka_assignment_lost(consumer->kafka) != 0;
 
@@ -194,9 +194,9 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
 		consumer->joining = false;
 		consumer->joined = true;
-		take(consumer, list);
+		on_assigned(consumer, list);
 	} else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
-		give(consumer, list);
+		on_revoked(consumer, list);
 	} else {
 		log_error_code(code, "joining the group failed");
 		assign_all(consumer, NULL);
@@ -222,7 +222,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-	tls_errors_listen(conf);
+	tls_errors_register(conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
 	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (consumer->kafka == NULL) {

@@ -1,6 +1,7 @@
 /*
- * The configuration of librdkafka: what the user set under `kafka`, unchanged, between what inboxd
- * would like and what it must have, for the consumer and for the producer of the dead topic. Any thread.
+ * Builds the configuration of librdkafka for the consumer and for the producer of the dead topic:
+ * inboxd's defaults, then the user's settings under `kafka`, then the values that inboxd requires.
+ * Any thread.
  */
 #ifndef INGEST_CONSUMER_CONF_H
 #define INGEST_CONSUMER_CONF_H
@@ -10,14 +11,16 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* FAULT_CONFIG naming the key, with librdkafka's words. The caller destroys it, or gives it to
- * rd_kafka_new(). */
+/* FAULT_CONFIG names the key and contains librdkafka's text. The caller destroys the result or
+ * passes it to rd_kafka_new(). */
 int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err);
 
-/* The same for the producer: connection and security are the user's, waits and guarantees inboxd's. */
+/* The same for the producer. Connection and security settings are the user's; time limits and
+ * guarantees are inboxd's. */
 int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err);
 
-/* The user's value of a setting, the last one when written twice; `fallback` when there is none. */
+/* The user's value of a setting; the last one if the setting occurs twice. `fallback` when it is
+ * not set. */
 const char *consumer_conf_value(
 	const struct config *config, const char *name, const char *fallback);
 

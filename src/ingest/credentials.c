@@ -38,7 +38,7 @@ static bool same(const struct credentials *a, const struct credentials *b)
 	       strcmp(a->username, b->username) == 0 && strcmp(a->password, b->password) == 0;
 }
 
-static rd_kafka_error_t *hand_over(rd_kafka_t *kafka, const struct credentials *fresh)
+static rd_kafka_error_t *set_credentials(rd_kafka_t *kafka, const struct credentials *fresh)
 {
 #if RD_KAFKA_VERSION >= 0x020000ff
 	return rd_kafka_sasl_set_credentials(kafka, fresh->username, fresh->password);
@@ -59,9 +59,9 @@ static bool as_at_start(const struct setting *username, const struct setting *pa
 }
 
 /* The first time says nothing when nothing has changed: the client was made with them a moment ago. */
-static void tell(bool first, const struct credentials *fresh, rd_kafka_t *kafka)
+static void apply(bool first, const struct credentials *fresh, rd_kafka_t *kafka)
 {
-	rd_kafka_error_t *error = hand_over(kafka, fresh);
+	rd_kafka_error_t *error = set_credentials(kafka, fresh);
 
 	if (!first && error != NULL)
 		log_warn("kafka_credentials_refused",
@@ -88,7 +88,7 @@ void credentials_refresh(
 	fresh.password = read_again(password);
 	if (fresh.username == NULL || fresh.password == NULL || same(credentials, &fresh))
 		return;
-	tell(credentials->username == NULL && as_at_start(username, password, &fresh), &fresh,
+	apply(credentials->username == NULL && as_at_start(username, password, &fresh), &fresh,
 		kafka);
 	credentials_fini(credentials);
 	*credentials = fresh;

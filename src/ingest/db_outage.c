@@ -18,12 +18,12 @@
 
 /* What is logged and done, by class of error. `away`: the database does not serve us at all. */
 /* clang-format off */
-static const struct manner {
+static const struct reaction {
 	const char *event;
 	const char *next;
 	int64_t last_retry_ms;
 	bool away;
-} manners[PG_ERROR_KINDS] = {
+} reactions[PG_ERROR_KINDS] = {
 	[PG_ERROR_LOST] = { "database_lost", "connect again", 10000, true },
 	[PG_ERROR_BUSY] = { "database_busy", "the same again on this connection", 1000, false },
 	[PG_ERROR_SLOW] = { "database_busy", "again on this connection, half as much at a time", 1000, false },
@@ -54,7 +54,7 @@ static int64_t schedule(struct ingest *ingest, int64_t last_retry_ms)
 	return delay;
 }
 
-static void go_down(struct ingest *ingest)
+static void mark_down(struct ingest *ingest)
 {
 	ingest->outage.down = true;
 	ingest_hold(ingest, HOLD_DATABASE);
@@ -69,7 +69,7 @@ static bool is_about_few(const struct ingest *ingest)
 void db_outage_begin(struct ingest *ingest, const struct err *err)
 {
 	enum pg_error_class class = db_error_kind(err);
-	const struct manner *manner = &manners[class];
+	const struct reaction *reaction = &reactions[class];
 	int64_t delay;
 
 	if (err->fault != FAULT_DATABASE) {
@@ -77,15 +77,15 @@ void db_outage_begin(struct ingest *ingest, const struct err *err)
 		return;
 	}
 	count_error(ingest, err);
-	delay = schedule(ingest, is_about_few(ingest) ? FEW_RETRY_MS : manner->last_retry_ms);
-	go_down(ingest);
+	delay = schedule(ingest, is_about_few(ingest) ? FEW_RETRY_MS : reaction->last_retry_ms);
+	mark_down(ingest);
 	ingest->outage.announced = true;
-	if (manner->away)
+	if (reaction->away)
 		atomic_store(&ingest->options.health->database_ok, false);
-	log_warn(manner->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
+	log_warn(reaction->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
 		LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
 		LOG_STR("next",
-			refused_batches_are_enough(&ingest->refused) ? by_rows : manner->next));
+			refused_batches_are_enough(&ingest->refused) ? by_rows : reaction->next));
 }
 
 void db_outage_doubt(struct ingest *ingest)
@@ -93,9 +93,9 @@ void db_outage_doubt(struct ingest *ingest)
 	if (ingest->outage.attempt == 0)
 		ingest->outage.retry_at_ms = clock_now_ms();
 	else
-		(void)schedule(ingest, manners[PG_ERROR_LOST].last_retry_ms);
+		(void)schedule(ingest, reactions[PG_ERROR_LOST].last_retry_ms);
 	ingest->outage.attempt++;
-	go_down(ingest);
+	mark_down(ingest);
 }
 
 void db_outage_over(struct ingest *ingest)
@@ -110,7 +110,7 @@ void db_outage_over(struct ingest *ingest)
 /* --- What became of each watermark ------------------------------------------------------------ */
 
 /* The lost COMMIT did happen: the rows are in the table, and the store has given them back to it. */
-static void was_stored(
+static void commit_happened(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
 	batch_drop_below(&ingest->batch, partition->topic, partition->partition, row->next_offset);
@@ -124,7 +124,7 @@ static void was_stored(
 
 /* Lower than we left it in the same epoch: the database itself went back in time, to a replica that
  * had not heard of our last commits. What this instance remembers is void (rule R2). */
-static void went_back(
+static void database_went_back(
 	struct ingest *ingest, const struct partition *partition, const struct watermark *row)
 {
 	log_error("watermark_lost", LOG_STR("topic", partition->topic),
@@ -146,9 +146,9 @@ static void reconcile(
 	else if (row->next_offset == partition->table_next)
 		return;
 	else if (partition->in_doubt && row->next_offset == partition->tried_next)
-		was_stored(ingest, partition, row);
+		commit_happened(ingest, partition, row);
 	else if (row->next_offset < partition->table_next)
-		went_back(ingest, partition, row);
+		database_went_back(ingest, partition, row);
 	else
 		ownership_moved(ingest, partition, row);
 }
@@ -242,9 +242,9 @@ void db_outage_step(struct ingest *ingest)
 		return;
 	}
 	ingest->outage.down = false;
-	if (ingest->store_unheard)
+	if (ingest->commit_unknown)
 		commit_handover_lose(ingest->options.commit_handover);
-	ingest->store_unheard = false;
+	ingest->commit_unknown = false;
 	ingest_unhold(ingest, HOLD_DATABASE);
 	if (refused_batches_need_others(&ingest->refused, ingest->batch.row_count))
 		ingest->batch_since_us = clock_now_us() + MORE_ROWS_WAIT_US;

@@ -1,22 +1,24 @@
 /*
- * The database away and back: what was in doubt is looked up behind the locks of its rows before
- * anything else is stored (rules R1, R2, R3). The ingest thread.
+ * Handles an outage of the database. Ingest stops the flow and retries with growing delays. After
+ * the reconnect it reads the watermarks under their row locks before it stores anything else,
+ * because the result of the last transaction may be unknown (rules R1, R2, R3). The ingest thread.
  */
 #ifndef INGEST_DB_OUTAGE_H
 #define INGEST_DB_OUTAGE_H
 
 #include "ingest/state.h"
 
-/* A statement failed: nothing flows, nothing is sent until the next try, later each time. Anything but
- * FAULT_DATABASE ends consuming. */
+/* Begins an outage after a failed statement: stops the flow and schedules the next attempt, later
+ * each time. A fault other than FAULT_DATABASE ends consuming. */
 void db_outage_begin(struct ingest *ingest, const struct err *err);
-/* A watermark was not where it was left: as an outage, but tried again at once. */
+/* Begins an outage because a watermark differs from the expected value. The first attempt follows
+ * at once. */
 void db_outage_doubt(struct ingest *ingest);
-/* Ends the outage when its time has come and the database answers. */
+/* Ends the outage when the time of the next attempt has come and the database answers. */
 void db_outage_step(struct ingest *ingest);
-/* A statement of ours succeeded. */
+/* Records that a statement succeeded: the delays start again from the smallest. */
 void db_outage_over(struct ingest *ingest);
-/* Looks whether somebody moved a watermark by hand. */
+/* Checks whether an operator or another instance has changed a watermark. */
 void db_outage_peek(struct ingest *ingest);
 
 #endif

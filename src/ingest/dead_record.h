@@ -1,7 +1,7 @@
 /*
- * A dead message as a record for the dead topic: its own key, value and headers, and behind those headers of
- * inboxd that tell why it died and where it came from (docs/operations.md). Pure but for librdkafka's
- * list of headers. Any thread.
+ * Turns a dead message into a record for the dead topic: its own key, value and headers, followed
+ * by inboxd's headers with the reason and the origin (docs/operations.md). Pure except for
+ * librdkafka's header list. Any thread.
  */
 #ifndef INGEST_DEAD_RECORD_H
 #define INGEST_DEAD_RECORD_H
@@ -9,8 +9,8 @@
 #include "ingest/producer.h"
 #include "store/rows.h"
 
-/* Bare: without value and headers of its own, for a topic that does not take it whole; the table has
- * it. A key beyond 4 KiB is left out, too. */
+/* BARE: without value and original headers, for a topic that refuses the whole record; the table
+ * still has them. A key above 4 KiB is omitted as well. */
 enum dead_record_form { DEAD_RECORD_WHOLE, DEAD_RECORD_BARE };
 
 struct dead_record_source {
@@ -20,7 +20,8 @@ struct dead_record_source {
 	const char *group; /* group.id */
 };
 
-/* Borrows key and value from the rows; `out->headers` is the caller's, to be given to producer_send(). */
+/* Borrows key and value from the rows. The caller owns `out->headers` and passes them to
+ * producer_send(). */
 void dead_record_write(
 	const struct dead_record_source *source, enum dead_record_form form, struct outgoing *out);
 

@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 
-#define BATCH_BYTES (4LL << 20)
-#define LOOKS       5 /* for the topic, a second each */
+#define BATCH_BYTES  (4LL << 20)
+#define TOPIC_CHECKS 5 /* for the topic, a second each */
 
 void dead_rounds_drop_producer(struct dead_topic *dead)
 {
@@ -32,13 +32,13 @@ int dead_rounds_ready(struct dead_topic *dead, struct err *err)
 
 	if (r != 0)
 		return r;
-	for (int i = 0; i < LOOKS && !periodic_is_stopping(&dead->periodic); i++) {
+	for (int i = 0; i < TOPIC_CHECKS && !periodic_is_stopping(&dead->periodic); i++) {
 		r = producer_look(dead->producer, topic, err);
 		if (r == 0)
 			return 0;
 		if (r == PRODUCER_NO_TOPIC)
 			r = no_topic(topic, err);
-		else if (i + 1 < LOOKS)
+		else if (i + 1 < TOPIC_CHECKS)
 			continue;
 		break;
 	}
@@ -56,7 +56,7 @@ static struct death death_of(const struct rows *rows, int row)
 	};
 }
 
-void dead_rounds_begin_anew(struct dead_topic *dead)
+void dead_rounds_restart(struct dead_topic *dead)
 {
 	dead->place = (struct death){ .seq = 0 };
 	dead->again_ms = 0;
@@ -69,7 +69,7 @@ int dead_rounds_note(struct dead_topic *dead, struct err *err)
 		       : dead_mark(dead->periodic.db, dead->sent.items, &dead->sent.count, err);
 }
 
-static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
+static void log_cut(struct dead_topic *dead, const struct rows *rows, int row)
 {
 	int64_t held = 0;
 
@@ -85,7 +85,7 @@ static void say_cut(struct dead_topic *dead, const struct rows *rows, int row)
 }
 
 /* It holds up nothing behind it, and no other sidecar would be luckier: the next pass tries it again. */
-static void say_refused(
+static void log_refused(
 	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
 {
 	int64_t held = 0;
@@ -102,7 +102,7 @@ static void say_refused(
 
 /* Behind a refused one the pass goes on from the last row that was seen. Without one it stays where it is, at the
  * first: what was produced is noted and comes no more, and who died earlier but was committed later is not missed. */
-static void step_on(struct dead_topic *dead, struct death last, bool refused)
+static void advance_pass(struct dead_topic *dead, struct death last, bool refused)
 {
 	if (dead->place.seq == 0 && !refused)
 		return;
@@ -127,9 +127,9 @@ static int classify(struct dead_topic *dead, const struct rows *rows, struct err
 			dead->sent.items[dead->sent.count++] = death_of(rows, row);
 			produced++;
 			if (dead->batch.cut[row])
-				say_cut(dead, rows, row);
+				log_cut(dead, rows, row);
 		} else if (dead_batch_is_refused(result)) {
-			say_refused(dead, rows, row, result);
+			log_refused(dead, rows, row, result);
 			refused++;
 		} else if (result == DEAD_BATCH_NOT_TRIED) {
 			classified = row < classified ? row : classified;
@@ -142,7 +142,7 @@ static int classify(struct dead_topic *dead, const struct rows *rows, struct err
 	if (refused > 0)
 		metric_add(dead->failures, 1);
 	if (r == 0 && classified > 0)
-		step_on(dead, death_of(rows, classified - 1), refused > 0);
+		advance_pass(dead, death_of(rows, classified - 1), refused > 0);
 	metric_add(dead->produced, produced);
 	dead->used_ms = clock_now_ms();
 	return r;

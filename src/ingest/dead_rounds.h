@@ -1,6 +1,6 @@
 /*
- * What the thread of the dead topic knows, and its dealings with the table and the producer: dead_topic.c decides when.
- * All of it belongs to that thread, but for the fields marked otherwise.
+ * The state of the dead-topic thread, and its work with the table and the producer. dead_topic.c
+ * decides when that work happens. All fields belong to that thread, except those marked otherwise.
  */
 #ifndef INGEST_DEAD_ROUNDS_H
 #define INGEST_DEAD_ROUNDS_H
@@ -38,15 +38,15 @@ struct dead_topic {
 	struct metric *failures;
 };
 
-/* Makes a producer that has seen the topic. Asks for a few seconds. */
+/* Creates a producer that has seen the topic. Blocks for a few seconds. */
 int dead_rounds_ready(struct dead_topic *dead, struct err *err);
 void dead_rounds_drop_producer(struct dead_topic *dead);
-/* Forgets what was refused: the next batch begins with the first one. */
-void dead_rounds_begin_anew(struct dead_topic *dead);
-/* Notes what is sent and not noted yet. */
+/* Starts a new pass from the first death, including the refused ones. */
+void dead_rounds_restart(struct dead_topic *dead);
+/* Records in the table what was produced. */
 int dead_rounds_note(struct dead_topic *dead, struct err *err);
-/* Sends the next messages and notes those that were confirmed. DEAD_ROUND_EMPTY: there is none to send now. A fault:
- * some, or all, are still to be sent. */
+/* Sends the next messages and records those that were confirmed. DEAD_ROUND_EMPTY: nothing to send
+ * now. A fault: some or all messages still have to be sent. */
 enum { DEAD_ROUND_EMPTY = 1 };
 int dead_rounds_send(struct dead_topic *dead, struct err *err);
 

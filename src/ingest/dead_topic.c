@@ -30,7 +30,7 @@ static const char *topic_of(const struct dead_topic *dead)
 	return dead->periodic.known->retry.dead_topic;
 }
 
-static int look(struct dead_topic *dead, struct err *err)
+static int count_waiting(struct dead_topic *dead, struct err *err)
 {
 	int r = periodic_open_db(&dead->periodic, err);
 
@@ -69,7 +69,7 @@ static bool more_waits(const struct dead_topic *dead)
 }
 
 /* The pass has come to its end behind something that was refused. */
-static void rest(struct dead_topic *dead)
+static void end_pass(struct dead_topic *dead)
 {
 	int64_t now_ms = clock_now_ms();
 	int64_t pause_ms = (now_ms - dead->refused_ms) * REFUSED_TIMES;
@@ -80,18 +80,18 @@ static void rest(struct dead_topic *dead)
 		dead->again_ms =
 			now_ms + (pause_ms > REFUSED_LEAST_MS ? pause_ms : REFUSED_LEAST_MS);
 	else if (now_ms >= dead->again_ms)
-		dead_rounds_begin_anew(dead);
+		dead_rounds_restart(dead);
 }
 
 /* 0: a batch was sent. DEAD_ROUND_EMPTY: there is none to send now, or not by this instance. */
 static int send_next(struct dead_topic *dead, struct err *err)
 {
-	int r = look(dead, err);
+	int r = count_waiting(dead, err);
 
 	if (r != 0)
 		return r;
 	if (!more_waits(dead)) {
-		rest(dead);
+		end_pass(dead);
 		return DEAD_ROUND_EMPTY;
 	}
 	r = dead_elect(dead->periodic.db, dead->options.instance, err);
@@ -137,7 +137,7 @@ static void configured(void *arg, const struct config *config)
 
 	(void)config;
 	dead_rounds_drop_producer(dead);
-	dead_rounds_begin_anew(dead);
+	dead_rounds_restart(dead);
 }
 
 static int go_round(void *arg, int64_t *pause_ms, struct err *err)

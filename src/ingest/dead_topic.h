@@ -1,10 +1,12 @@
 /*
- * The dead topic: one thread, with one connection and one producer while there is something to do, that produces what
- * died to retry.dead_topic. It works from the table, never instead of it, and never in anybody's way: a message is
- * dead when its row says so; the topic hears of it after that, at least once, in the order of dying.
+ * Produces dead messages to the Kafka topic retry.dead_topic. One thread, with its own connection
+ * and producer.
  *
- * One sidecar of a schema does it at a time, elected by the database. What was produced is noted in its row only after
- * the brokers have confirmed it. Without topic or broker everything waits in the table.
+ * The table remains the authority: a message is dead when its row says so. It is produced
+ * afterwards, at least once, in the order of death. One instance of the schema is elected by the
+ * database and does it. A row is marked as produced only after the brokers have confirmed the
+ * record (rule R21). Without topic or broker the messages stay in the table; nothing else is
+ * delayed.
  */
 #ifndef INGEST_DEAD_TOPIC_H
 #define INGEST_DEAD_TOPIC_H
@@ -14,7 +16,7 @@
 
 struct dead_topic;
 
-/* Everything is kept and must outlive it. */
+/* Keeps everything; it must outlive the object. */
 struct dead_topic_options {
 	const struct config *config;
 	struct metrics *metrics;
@@ -24,11 +26,11 @@ struct dead_topic_options {
 int dead_topic_new(
 	struct dead_topic **out, const struct dead_topic_options *options, struct err *err);
 int dead_topic_start(struct dead_topic *dead, struct err *err);
-/* Any thread: another topic, or none, from now on. Keeps `config`. */
+/* Any thread. Uses another topic, or none, from now on. Keeps `config`. */
 void dead_topic_reload(struct dead_topic *dead, const struct config *config);
-/* Asks the thread to end: it confirms and notes what it has just sent, for two seconds at most. */
+/* Asks the thread to end. It confirms and records what it has just sent, within two seconds. */
 void dead_topic_begin_stop(struct dead_topic *dead);
-/* Waits for its end, a few seconds at most unless a library call hangs. */
+/* Waits for the end of the thread, a few seconds unless a library call hangs. */
 void dead_topic_stop(struct dead_topic *dead);
 void dead_topic_free(struct dead_topic *dead);
 

@@ -1,6 +1,6 @@
 /*
- * Keeps a log line that may come a thousand times a second to a few in a while: `burst` lines every
- * `every_ms`, then the number of those held back goes with the next one. Any thread.
+ * Limits a log line that could be repeated thousands of times a second: `burst` lines are written
+ * in every_ms, the others are counted, and the count is added to the next line. Any thread.
  */
 #ifndef INGEST_FAULT_LOG_LIMIT_H
 #define INGEST_FAULT_LOG_LIMIT_H
@@ -14,8 +14,8 @@ struct fault_log_limit {
 	int64_t every_ms;
 	int64_t burst;
 	int64_t since_ms; /* start of the window */
-	int64_t passed;   /* in the window */
-	int64_t held;     /* since the last one that passed */
+	int64_t passed;   /* lines written in the window */
+	int64_t held;     /* lines suppressed since the last written one */
 };
 
 #define LIMIT_INIT(lines, ms)                                                                      \
@@ -23,7 +23,7 @@ struct fault_log_limit {
 		.lock = PTHREAD_MUTEX_INITIALIZER, .every_ms = (ms), .burst = (lines)              \
 	}
 
-/* True: write the line; `held` receives how many were not written before it. */
+/* True: write the line. `held` receives the number of suppressed lines before it. */
 bool fault_log_limit_pass(struct fault_log_limit *limit, int64_t now_ms, int64_t *held);
 
 #endif

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 
-#define WAITING_TOLD_MS 5000    /* a rebalance of members that are there takes less */
-#define SESSION_MS      "45000" /* librdkafka's defaults */
-#define POLL_MS         "300000"
+#define WAITING_LOG_MS 5000    /* a rebalance of members that are there takes less */
+#define SESSION_MS     "45000" /* librdkafka's defaults */
+#define POLL_MS        "300000"
 
 /* Why to be out of the group; NULL = in. */
 static const char *reason_to_leave(const struct ingest *ingest)
@@ -33,8 +33,8 @@ static void join(struct ingest *ingest)
 		return;
 	}
 	ingest->member = true;
-	ingest->waited = false;
-	ingest->waits_since_ms = clock_now_ms();
+	ingest->waiting_logged = false;
+	ingest->waiting_since_ms = clock_now_ms();
 	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
 }
 
@@ -49,7 +49,7 @@ static void leave(struct ingest *ingest, const char *reason)
 }
 
 /* What a coordinator waits for, and for how long at most: which of both it is, it does not tell. */
-static void say_next(const struct config *config, char *next, size_t size)
+static void format_next(const struct config *config, char *next, size_t size)
 {
 	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
 	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
@@ -67,7 +67,7 @@ static void say_next(const struct config *config, char *next, size_t size)
 
 /* Whoever wonders why nothing is read finds the reason here. Brokers that are away are told of elsewhere; no time
  * of theirs counts, and none before the group was lost. */
-static void tell_waiting(struct ingest *ingest)
+static void log_waiting(struct ingest *ingest)
 {
 	const struct health *health = ingest->options.health;
 	bool joined = atomic_load(&health->group_joined);
@@ -75,15 +75,15 @@ static void tell_waiting(struct ingest *ingest)
 	char next[320];
 
 	if (joined)
-		ingest->waited = false;
+		ingest->waiting_logged = false;
 	if (joined || !atomic_load(&health->broker_ok))
-		ingest->waits_since_ms = now_ms;
-	if (ingest->waited || now_ms - ingest->waits_since_ms < WAITING_TOLD_MS)
+		ingest->waiting_since_ms = now_ms;
+	if (ingest->waiting_logged || now_ms - ingest->waiting_since_ms < WAITING_LOG_MS)
 		return;
-	ingest->waited = true;
-	say_next(ingest->options.config, next, sizeof(next));
+	ingest->waiting_logged = true;
+	format_next(ingest->options.config, next, sizeof(next));
 	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
-		LOG_INT("since_s", (now_ms - ingest->waits_since_ms) / 1000),
+		LOG_INT("since_s", (now_ms - ingest->waiting_since_ms) / 1000),
 		LOG_STR("next", next));
 }
 
@@ -98,5 +98,5 @@ void group_membership_step(struct ingest *ingest)
 	else if (!ingest->member && reason == NULL)
 		join(ingest);
 	else if (ingest->member)
-		tell_waiting(ingest);
+		log_waiting(ingest);
 }

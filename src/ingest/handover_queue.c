@@ -15,7 +15,7 @@ bool handover_queue_is_empty(const struct ingest *ingest)
 	return STAILQ_EMPTY(&ingest->handovers.waiting);
 }
 
-static bool says_nothing(const struct handover *handover)
+static bool is_empty_handover(const struct handover *handover)
 {
 	return handover->count == 0 && handover->parked_count == 0 &&
 	       handover->revoked_count == 0 && handover->taken_count == 0;
@@ -23,7 +23,7 @@ static bool says_nothing(const struct handover *handover)
 
 void handover_queue_add(struct ingest *ingest, struct handover *handover)
 {
-	if (says_nothing(handover))
+	if (is_empty_handover(handover))
 		handover_free(handover);
 	else
 		STAILQ_INSERT_TAIL(&ingest->handovers.waiting, handover, link);
@@ -67,9 +67,9 @@ bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
 }
 
 /* What was stored last is in the queue: a claim that waits for it may be taken in. */
-static void let_claims_in(struct ingest *ingest)
+static void end_commit_handover(struct ingest *ingest)
 {
-	if (ingest->store_unheard || !commit_handover_is_open(ingest->options.commit_handover))
+	if (ingest->commit_unknown || !commit_handover_is_open(ingest->options.commit_handover))
 		return;
 	commit_handover_end(ingest->options.commit_handover);
 	wake_poke(ingest->options.dispatch_wake);
@@ -78,11 +78,11 @@ static void let_claims_in(struct ingest *ingest)
 void handover_queue_hand_over(struct ingest *ingest)
 {
 	if (handover_queue_is_empty(ingest)) {
-		let_claims_in(ingest);
+		end_commit_handover(ingest);
 		return;
 	}
 	if (handover_queue_push(ingest, HANDOVER_MS)) {
-		let_claims_in(ingest);
+		end_commit_handover(ingest);
 		ingest_unhold(ingest, HOLD_OUTBOX);
 	} else if (collect_is_full(ingest)) {
 		ingest_hold(ingest, HOLD_OUTBOX);

@@ -1,7 +1,7 @@
 /*
- * What dispatch is to be told, kept in its order until dispatch's queue takes it. Nothing is stored while
- * something is left, so this holds one batch at most, and the news of one rebalance. The ingest
- * thread.
+ * Keeps handovers in order until dispatch's bounded queue accepts them. No batch is stored while a
+ * handover is left, so the queue holds at most one batch and the changes of one rebalance. The
+ * ingest thread.
  */
 #ifndef INGEST_HANDOVER_QUEUE_H
 #define INGEST_HANDOVER_QUEUE_H
@@ -9,14 +9,14 @@
 #include "ingest/state.h"
 
 void handover_queue_init(struct handover_queue *queue);
-/* Takes the handover; empty ones are dropped. */
+/* Takes the handover; an empty one is freed. */
 void handover_queue_add(struct ingest *ingest, struct handover *handover);
-/* A partition is not ours any more. */
+/* Adds the revocation of a partition. */
 void handover_queue_revoke(struct ingest *ingest, size_t index);
-/* Offers what is there; waits up to timeout_ms for room. True when nothing is left. */
+/* Offers all handovers to dispatch; waits up to timeout_ms for room. True when none is left. */
 bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms);
-/* Offers what is there, once a round: while it does not fit and a batch is full, reading holds. When all is told,
- * claims that wait for the last batch may be taken in. */
+/* Runs once a round: offers all handovers. If they do not fit and a batch is full, the flow is
+ * stopped. When all are delivered, dispatch may accept claims that wait for the last batch (ADR 7). */
 void handover_queue_hand_over(struct ingest *ingest);
 bool handover_queue_is_empty(const struct ingest *ingest);
 void handover_queue_fini(struct handover_queue *queue);

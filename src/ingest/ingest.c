@@ -25,13 +25,13 @@
 #define BLOCKED_POLL_US   20000LL
 #define TAKING_POLL_US    1000LL
 #define PEEK_EVERY_MS     4000
-#define LOOK_EVERY_MS     2000
+#define OBSERVE_EVERY_MS  2000
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
 #define GAPS              5 /* of ingest.batch_wait: a record is waited for so long at most */
 #define FOLLOW_MS         200 /* batches follow one another for so long before anything else has its turn */
-#define AHEAD_LOOK        64 /* records between two looks whether PostgreSQL has answered */
+#define AHEAD_CHECK       64 /* records between two looks whether PostgreSQL has answered */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
 
@@ -92,7 +92,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		.fatal = on_fatal,
 		.arg = ingest,
 	};
-	ingest->place_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	ingest->start_log_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
 	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
@@ -135,16 +135,16 @@ void ingest_free(struct ingest *ingest)
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
 	batch_fini(&ingest->batch);
-	batch_fini(&ingest->flight.batch);
-	batch_fini(&ingest->landed.batch);
+	batch_fini(&ingest->sent.batch);
+	batch_fini(&ingest->committing.batch);
 	batch_fini(&ingest->rest);
 	acquire_drop_all(ingest);
 	partitions_fini(&ingest->partitions);
 	handover_queue_fini(&ingest->handovers);
 	lane_set_fini(&ingest->parked);
-	free(ingest->places.messages);
-	free(ingest->places.indexes);
-	free(ingest->places.placements);
+	free(ingest->placing.messages);
+	free(ingest->placing.indexes);
+	free(ingest->placing.placements);
 	thread_fini(&ingest->thread);
 	free(ingest);
 }
@@ -188,7 +188,7 @@ static int poll_ms(int64_t until_us, int64_t now_us)
 	return until_us <= now_us ? 0 : (int)((until_us - now_us + 999) / 1000);
 }
 
-static bool lost_its_place(struct ingest *ingest)
+static bool was_reset(struct ingest *ingest)
 {
 	unsigned resets = consumer_resets(ingest->consumer);
 
@@ -199,11 +199,11 @@ static bool lost_its_place(struct ingest *ingest)
 }
 
 /* Before each record: what was said about its partition was said before it was fetched. */
-static void look_again(struct ingest *ingest)
+static void recheck_partitions(struct ingest *ingest)
 {
 	rd_kafka_topic_partition_list_t *doubted = consumer_doubted(ingest->consumer);
 
-	if (lost_its_place(ingest))
+	if (was_reset(ingest))
 		ownership_recheck(ingest, NULL);
 	if (doubted == NULL)
 		return;
@@ -216,7 +216,7 @@ static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 	struct err err = ERR_INIT;
 
 	FAULT_POINT("after_poll");
-	look_again(ingest);
+	recheck_partitions(ingest);
 	if (collect_record(ingest, record, &err) < 0)
 		ingest_fault(ingest, &err);
 	rd_kafka_message_destroy(record);
@@ -247,17 +247,17 @@ static void collect(struct ingest *ingest)
 	rd_kafka_message_t *record;
 
 	ingest->changed = false;
-	ingest->alone = false;
+	ingest->idle = false;
 	do {
 		record = consumer_poll(
 			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
-		ingest->alone = record == NULL && may_store(ingest) && !needs_others(ingest);
+		ingest->idle = record == NULL && may_store(ingest) && !needs_others(ingest);
 		if (record != NULL)
 			collect_one(ingest, record);
 		now_us = clock_now_us();
-	} while (!ingest->changed && !ingest->alone && !is_stopping(ingest) &&
+	} while (!ingest->changed && !ingest->idle && !is_stopping(ingest) &&
 		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
-	look_again(ingest);
+	recheck_partitions(ingest);
 }
 
 /* While PostgreSQL works on one batch, the next is collected of what has been fetched already. */
@@ -268,7 +268,7 @@ static void collect_ahead(struct ingest *ingest)
 
 	ingest->changed = false;
 	while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
-		if (++count % AHEAD_LOOK == 0 && !store_batch_is_waiting(ingest))
+		if (++count % AHEAD_CHECK == 0 && !store_batch_is_waiting(ingest))
 			break;
 		record = consumer_poll(ingest->consumer, 0);
 		if (record == NULL)
@@ -278,7 +278,7 @@ static void collect_ahead(struct ingest *ingest)
 }
 
 /* Nothing wants another round before the next batch leaves. */
-static bool may_go_on(const struct ingest *ingest)
+static bool may_follow(const struct ingest *ingest)
 {
 	return collect_is_full(ingest) && !ingest->changed && !is_stopping(ingest) &&
 	       ingest->holds == 0 && store_batch_may_follow(ingest);
@@ -288,14 +288,14 @@ static bool may_go_on(const struct ingest *ingest)
 static void store(struct ingest *ingest)
 {
 	int64_t until_ms = clock_now_ms() + FOLLOW_MS;
-	bool flying = store_batch_start(ingest);
+	bool sent = store_batch_start(ingest);
 
-	while (flying) {
-		if (store_batch_may_go_ahead(ingest))
+	while (sent) {
+		if (store_batch_may_collect_ahead(ingest))
 			collect_ahead(ingest);
-		if (!ingest->flying || clock_now_ms() >= until_ms || !may_go_on(ingest))
+		if (!ingest->is_sent || clock_now_ms() >= until_ms || !may_follow(ingest))
 			break;
-		flying = store_batch_follow(ingest);
+		sent = store_batch_follow(ingest);
 		handover_queue_hand_over(ingest);
 	}
 	store_batch_finish(ingest);
@@ -304,11 +304,11 @@ static void store(struct ingest *ingest)
 static bool is_due(const struct ingest *ingest)
 {
 	return may_store(ingest) &&
-	       (ingest->alone || collect_is_full(ingest) || is_stopping(ingest) ||
+	       (ingest->idle || collect_is_full(ingest) || is_stopping(ingest) ||
 		       clock_now_us() >= collect_until(ingest, 0));
 }
 
-static void look_around(struct ingest *ingest)
+static void observe(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
 	struct health *health = ingest->options.health;
@@ -318,13 +318,13 @@ static void look_around(struct ingest *ingest)
 			 partitions_number(&ingest->partitions, partition_is_flowing)));
 	if (!store_batch_has_work(ingest) && !ingest->outage.down)
 		atomic_store(&health->stored_ms, now_ms);
-	if (now_ms < ingest->look_at_ms)
+	if (now_ms < ingest->observe_at_ms)
 		return;
-	ingest->look_at_ms = now_ms + LOOK_EVERY_MS;
+	ingest->observe_at_ms = now_ms + OBSERVE_EVERY_MS;
 	offsets_show_lag(ingest);
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
-	retention_hear(&ingest->retention, ingest->options.config);
-	brokers_look(ingest);
+	retention_poll(&ingest->retention, ingest->options.config);
+	brokers_check(ingest);
 }
 
 static void peek(struct ingest *ingest)
@@ -339,7 +339,7 @@ static void peek(struct ingest *ingest)
 		db_outage_peek(ingest);
 }
 
-static void go_round(struct ingest *ingest)
+static void run_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
 	group_membership_step(ingest);
@@ -354,7 +354,7 @@ static void go_round(struct ingest *ingest)
 	handover_queue_hand_over(ingest);
 	offsets_step(ingest);
 	peek(ingest);
-	look_around(ingest);
+	observe(ingest);
 }
 
 /* --- Start and stop ------------------------------------------------------------------------------- */
@@ -385,7 +385,7 @@ static void run(void *arg)
 	struct ingest *ingest = arg;
 
 	while (!is_stopping(ingest))
-		go_round(ingest);
+		run_round(ingest);
 	finish(ingest);
 }
 

@@ -1,10 +1,10 @@
 /*
- * Ingest: Kafka to table. One thread that polls, batches, stores, commits offsets, and hands what
- * was born claimed to dispatch through a bounded queue.
+ * Ingest: from Kafka to the table. One thread polls records, collects batches, stores them, commits
+ * offsets, and hands messages that were born claimed to dispatch through a bounded queue.
  *
- * Promises: an offset is committed only after the COMMIT that stores everything below it (G1); a
- * database that is down pauses partitions and loses nothing (G6); one bad record rejects itself and
- * nothing else (G5).
+ * Promises: an offset is committed only after the COMMIT that stores everything below it (G1). When
+ * the database is unreachable, partitions are paused and nothing is lost (G6). A bad record rejects
+ * only itself (G5).
  */
 #ifndef INGEST_INGEST_H
 #define INGEST_INGEST_H
@@ -21,40 +21,43 @@
 struct ingest;
 struct trace;
 
-/* Everything is kept and must outlive the ingest. */
+/* Keeps everything; it must outlive the ingest. */
 struct ingest_options {
 	const struct config *config;
 	struct admission *admission;
-	struct commit_handover *commit_handover; /* of what is committed and not in the queue yet */
-	struct queue *out;                       /* struct handover *, taken by dispatch */
-	struct wake *dispatch_wake;              /* poked after each handover */
+	/* marks messages that are committed and not yet in the queue */
+	struct commit_handover *commit_handover;
+	struct queue *out;          /* struct handover *, received by dispatch */
+	struct wake *dispatch_wake; /* woken after each handover */
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;
-	struct trace *trace; /* NULL = off */
-	int32_t instance;    /* store/instance.h */
+	struct trace *trace; /* NULL = tracing is off */
+	int32_t instance;    /* see store/instance.h */
 	int64_t first_low_seq;
 };
 
-/* Makes the consumer and checks its configuration: FAULT_CONFIG with librdkafka's own words. Does not
+/* Creates the consumer and checks its configuration: FAULT_CONFIG with librdkafka's text. Does not
  * connect. */
 int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err);
 /* Starts the thread. */
 int ingest_start(struct ingest *ingest, struct err *err);
-/* Stops consuming: the batch in hand is stored, offsets are committed, the group is left. Returns
- * when the thread has ended or timeout_ms has passed (then 1: a library call hangs; the caller must
- * end the process without freeing, rule R20). */
+/* Stops consuming: stores the current batch, commits offsets and leaves the group. Returns 0 when
+ * the thread has ended. Returns 1 when timeout_ms has passed, because a library call hangs; the
+ * caller must then end the process without freeing the object (rule R20). */
 int ingest_stop(struct ingest *ingest, int64_t timeout_ms);
-/* Only after a stop that returned 0, or when never started. */
+/* Call it only after ingest_stop() returned 0, or if the thread was never started. */
 void ingest_free(struct ingest *ingest);
 
-/* For `inboxd check`: can the cluster be reached, what is its id, do the topics exist? FAULT_KAFKA. */
+/* For `inboxd check`: checks that the cluster is reachable and that the topics exist, and reports
+ * the cluster id. FAULT_KAFKA, FAULT_CHECK. */
 int ingest_check(const struct config *config, struct buf *report, struct err *err);
-/* For `inboxd adopt`: the cluster's id, owned by the caller, and the configured group.id, borrowed. FAULT_KAFKA. */
+/* For `inboxd adopt`: the id of the cluster, owned by the caller, and the configured group.id,
+ * borrowed. FAULT_KAFKA. */
 int ingest_identify(
 	const struct config *config, char **cluster_id, const char **group_id, struct err *err);
-/* Names librdkafka knows, NULL-terminated, for nearest-name hints and environment variables. Freed
- * with ingest_names_free(). */
+/* The setting names that librdkafka knows, NULL-terminated, for hints in errors and for environment
+ * variables. Free with ingest_names_free(). */
 int ingest_option_names(char ***out, struct err *err);
 void ingest_names_free(char **names);
 

@@ -97,9 +97,9 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	}
 }
 
-void insert_results_apply(struct ingest *ingest, struct flight *flight)
+void insert_results_apply(struct ingest *ingest, struct sent_batch *sent)
 {
-	struct batch *batch = &flight->batch;
+	struct batch *batch = &sent->batch;
 	size_t freed = 0;
 	size_t freed_bytes = 0;
 
@@ -111,7 +111,7 @@ void insert_results_apply(struct ingest *ingest, struct flight *flight)
 			freed++;
 			freed_bytes += row->message->bytes;
 		}
-		note_row(ingest, row, flight->handover);
+		note_row(ingest, row, sent->handover);
 	}
 	admission_release(ingest->options.admission, freed, freed_bytes);
 	for (size_t i = 0; i < batch->reject_count; i++) {

@@ -1,13 +1,14 @@
 /*
- * What follows from the insert result of each row: to dispatch, budget back, counters, log lines. The
- * ingest thread, right after COMMIT.
+ * Applies the insert result of each row after the COMMIT: hands messages to dispatch, releases
+ * memory budget, counts and logs. The ingest thread.
  */
 #ifndef INGEST_INSERT_RESULTS_H
 #define INGEST_INSERT_RESULTS_H
 
 #include "ingest/state.h"
 
-/* Moves claimed messages and parked keys into the flight's handover, which has room for all rows. Cannot fail. */
-void insert_results_apply(struct ingest *ingest, struct flight *flight);
+/* Moves claimed messages and parked keys into the handover of the batch, which has room for all
+ * rows. Cannot fail, because after the COMMIT nothing may keep a claimed row from dispatch. */
+void insert_results_apply(struct ingest *ingest, struct sent_batch *sent);
 
 #endif

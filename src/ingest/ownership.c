@@ -121,8 +121,8 @@ void ownership_moved(
 	ownership_stop(ingest, partition, PARTITION_TAKEN);
 	partition_note_row(partition, row);
 	partition->verify_offset = -1;
-	partition->read_on = false;
-	partition->alone = true;
+	partition->from_next = false;
+	partition->watermark_only = true;
 }
 
 /* --- What Kafka says --------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
-	ingest->look_at_ms = 0; /* a broker was there just now: who did not know may ask */
+	ingest->observe_at_ms = 0; /* a broker was there just now: who did not know may ask */
 	ingest->changed = true;
 	log_info("partitions_assigned", LOG_INT("count", list->cnt),
 		LOG_INT("now",
@@ -328,7 +328,7 @@ void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *o
 			(only != NULL && !is_in(only, partition)))
 			continue;
 		ownership_stop(ingest, partition, PARTITION_TAKEN);
-		partition_look_back(partition);
-		partition->read_on = true;
+		partition_verify_last(partition);
+		partition->from_next = true;
 	}
 }

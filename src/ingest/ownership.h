@@ -1,6 +1,6 @@
 /*
- * Which partitions are ours, and where each is read on from: assignment by Kafka, the row in
- * inbox_offsets, the decision of start_offset_policy.h, and the flow. The ingest thread.
+ * Which partitions this instance owns, and where each of them is read: the assignment by Kafka, the
+ * row in inbox_offsets, the decision of start_offset_policy.h, and the flow. The ingest thread.
  */
 #ifndef INGEST_OWNERSHIP_H
 #define INGEST_OWNERSHIP_H
@@ -11,25 +11,26 @@
 void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list);
 void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
 
-/* The partition of that name, ready for use; NULL: no memory, and the fault is reported. */
+/* The partition with this name, ready for use; NULL: out of memory, and the fault is reported. */
 struct partition *ownership_partition(struct ingest *ingest, const char *topic, int32_t number);
-/* It is not ours any more: everything of it in memory is void, dispatch is told. */
+/* Gives up a partition: drops its records in memory and tells dispatch to drop its messages. */
 void ownership_let_go(struct ingest *ingest, struct partition *partition);
-/* Stops the flow of one partition and puts it into another state. */
+/* Stops the flow of one partition and sets its state. */
 void ownership_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);
-/* Our row is another's: everything of it in memory is void, dispatch is told. Waits for Kafka. */
+/* The row names another owner: drops everything in memory and tells dispatch. The partition is
+ * FOREIGN until Kafka revokes it. */
 void ownership_lost(struct ingest *ingest, struct partition *partition);
-/* The row says to read from elsewhere: what is in the batch of it is void. */
+/* The row contains another offset: drops the records in the batch and reads from there. */
 void ownership_moved(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row);
 
-/* Binds the schema, takes rows and decides places, as far as anything is to be done and the servers
- * answer; never waits for one that does not beyond its bound (five seconds). */
+/* Binds the schema, acquires partitions and decides start offsets as far as necessary. Each request
+ * to a server has a time limit of at most five seconds. */
 void ownership_step(struct ingest *ingest);
-/* Lets everything flow that may. */
+/* Resumes every partition that is ready, unless a hold is set. */
 void ownership_flow(struct ingest *ingest);
-/* librdkafka lost its place in a log, or a log may be another one: these partitions look again; NULL =
- * all. */
+/* Verifies these partitions again (NULL = all), because librdkafka moved to another offset or
+ * because a topic may have been recreated. */
 void ownership_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only);
 
 #endif

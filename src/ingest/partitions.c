@@ -175,7 +175,7 @@ void partition_note_row(struct partition *partition, const struct watermark *row
 
 /* What the table holds as the last record is good only while the table's place is ours, too: a gap or
  * another log may lie between both. */
-void partition_look_back(struct partition *partition)
+void partition_verify_last(struct partition *partition)
 {
 	bool read = partition->last_offset >= 0;
 	int64_t offset = read ? partition->last_offset : partition->table_last_offset;

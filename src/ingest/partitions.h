@@ -1,18 +1,21 @@
 /*
- * The partitions of this sidecar as the ingest thread sees them. Made on first sight, never removed:
- * a revoked one rests until Kafka gives it again. One thread.
+ * The partitions that this instance has seen, from the view of the ingest thread. A partition is
+ * created when it is seen first and never removed: after a revocation it is ABSENT until Kafka
+ * assigns it again. One thread.
  *
- *	          Kafka         inbox_take, taking     place decided
+ *	          Kafka         inbox_take, search     offset decided
  *	 ABSENT ────────▶ ASSIGNED ──────────▶ TAKEN ─────────────▶ READING
  *	    ▲                                   ▲  ▲                 │ │
  *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner
  *	    │                                   │     log reset        ▼
  *	    ├───────────────────────────────────┴─────────────────  FOREIGN
- *	    └── taken by another, wanted no more ── ADOPTED: assigned to nobody, or lost to Kafka only
+ *	    └── taken by another, no handler ── ADOPTED: no member is assigned, or only Kafka revoked it
  *
- * Invariants: only a READING partition with `flowing` accepts records; everything below `next` is in
- * the table or in the batch at hand; table_* is what the row in inbox_offsets holds as far as we know,
- * `stored` is below or at `next` and never above what a COMMIT has confirmed.
+ * Invariants:
+ * - Only a READING partition with `flowing` accepts records.
+ * - Every record below `next` is in the table or in the current batch.
+ * - table_* is the last known content of the row in inbox_offsets.
+ * - `stored` is at most `next`, and never above what a COMMIT has confirmed.
  */
 #ifndef INGEST_PARTITIONS_H
 #define INGEST_PARTITIONS_H
@@ -29,12 +32,13 @@
 #include "store/inbox.h"
 
 enum partition_state {
-	PARTITION_ABSENT,   /* not ours */
-	PARTITION_ASSIGNED, /* Kafka gave it; its row is not taken yet */
-	PARTITION_TAKEN,    /* its row is ours; where to read on is to be decided */
-	PARTITION_READING,  /* reading, or to be read on from `next` */
-	PARTITION_FOREIGN,  /* another sidecar took the row; Kafka will tell us, too */
-	PARTITION_ADOPTED,  /* assigned to nobody; its row is ours, for dispatch only (rule R6) */
+	PARTITION_ABSENT,   /* not owned */
+	PARTITION_ASSIGNED, /* assigned by Kafka; its row is not taken yet */
+	PARTITION_TAKEN,    /* its row names this instance; the start offset is not decided yet */
+	PARTITION_READING,  /* is read, or can be read from `next` */
+	PARTITION_FOREIGN,  /* another instance took the row; Kafka has not revoked it yet */
+	/* assigned to no member; its row names this instance, for dispatch only (rule R6) */
+	PARTITION_ADOPTED,
 };
 
 struct partition {
@@ -42,14 +46,16 @@ struct partition {
 	int32_t partition;
 	size_t index; /* in the admission */
 	enum partition_state state;
-	bool flowing;           /* not paused, and sought to where we want to read */
-	int64_t retry_at_ms;    /* not to be tried before: Kafka did not answer */
-	bool due;               /* to be tried in this round */
-	int64_t unwanted_at_ms; /* ADOPTED: since when no handler wants it; 0 = one does */
-	/* ASSIGNED, or to be ADOPTED: its row is ours, and this taking looks for what others hold of it; 0 = none does. */
+	bool flowing;        /* not paused, and sought to the right offset */
+	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
+	bool due;            /* to be processed in this round */
+	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
+	int64_t unwanted_at_ms;
+	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches
+	 * for claims of others; 0 = none */
 	uint64_t acquisition;
 
-	/* The row in inbox_offsets. */
+	/* A copy of the row in inbox_offsets. */
 	int64_t table_next;        /* -1 = NULL */
 	int64_t table_last_offset; /* -1 = NULL */
 	int64_t table_last_timestamp;
@@ -57,31 +63,34 @@ struct partition {
 	int64_t epoch;
 	bool forced;
 
-	/* The place in Kafka's log. */
-	int64_t next;        /* the next record that counts */
-	int64_t last_offset; /* last record read that counted; -1 = none since `next` was set */
+	/* The position in Kafka's log. */
+	int64_t next;        /* offset of the next record to add */
+	int64_t last_offset; /* the last record added; -1 = none since `next` was set */
 	int64_t last_timestamp;
 	struct log_digest
-		last_digest;   /* known of a skipped record only, and of what the table has */
-	int64_t verify_offset; /* the record there must carry what follows; -1 = verified */
+		/* known only for a skipped record, and for the last record of the table */
+		last_digest;
+	/* the record at this offset must have the next two values; -1 = verified */
+	int64_t verify_offset;
 	int64_t verify_timestamp;
 	struct log_digest verify_digest;
-	bool alone;     /* decide by the watermark, or by `next` once it is set */
-	bool read_on;   /* decide by `next`: librdkafka lost its place in the log */
-	bool recreated; /* found to be another log while verifying */
-	bool rewound;   /* the watermark may move down to `next` */
+	/* the start offset follows from the watermark, or from `next` once that is set */
+	bool watermark_only;
+	bool from_next; /* the start offset follows from `next`: librdkafka moved to another offset */
+	bool recreated; /* verification found a recreated topic */
+	bool rewound;   /* the watermark may be lowered to `next` */
 
-	/* The batch at hand. */
-	bool touched;       /* its watermark is to be moved */
+	/* The current batch. */
+	bool touched;       /* the batch must update its watermark */
 	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
-	int64_t tried_next; /* what the last try would have made of the watermark */
+	int64_t tried_next; /* the watermark that the last attempt would have written */
 
-	/* Kafka's group offset. */
-	int64_t group;     /* when the partition was given to us; -1 = none */
+	/* The offset of the consumer group. */
+	int64_t group;     /* when the partition was assigned; -1 = none */
 	int64_t stored;    /* may be committed; -1 = nothing yet */
 	int64_t committed; /* sent last; -1 = nothing yet */
 
-	/* Looked up once. */
+	/* Looked up once, in collect_prepare(). */
 	const struct identity_rules *rules;
 	struct metric *received;
 	struct metric *skipped;
@@ -92,45 +101,52 @@ struct partitions {
 	size_t count;
 	size_t room;
 	struct partition_index index;
-	struct partition *latest; /* records come in runs of one partition */
+	/* result of the last search; records arrive in runs of one partition */
+	struct partition *latest;
 };
 
 void partitions_fini(struct partitions *partitions);
 /* The partition, or NULL when it was never seen. */
 struct partition *partitions_find(
 	struct partitions *partitions, const char *topic, int32_t partition);
-/* The partition, made when new (then `made` is true and only its names are set). NULL: no memory. */
+/* The partition. A new one is created if necessary; then `made` is true and only its name is set.
+ * NULL: out of memory. */
 struct partition *partitions_get(
 	struct partitions *partitions, const char *topic, int32_t number, bool *made);
 
 typedef bool partition_test(const struct partition *partition);
 size_t partitions_number(const struct partitions *partitions, partition_test *test);
-/* Those that pass, as a list for librdkafka with offset = INVALID; the caller destroys it. NULL when
- * none passes. */
+/* The partitions that pass the test, as a list for librdkafka with offset = INVALID. The caller
+ * destroys it. NULL when none passes. */
 rd_kafka_topic_partition_list_t *partitions_list(
 	const struct partitions *partitions, partition_test *test);
-/* Those that pass, as references for the store; malloc'ed, NULL when none or no memory. */
+/* The partitions that pass the test, as references for the store; malloc'ed. NULL when none passes
+ * or without memory. */
 struct partition_ref *partitions_refs(
 	const struct partitions *partitions, partition_test *test, size_t *count);
 
-/* Forgets what an earlier assignment left. */
+/* Resets the values of an earlier assignment. */
 void partition_reset(struct partition *partition, enum partition_state state);
-/* Lost to Kafka, not to the table: as it is, for dispatch only. */
+/* Kafka took the partition away, but the table still names this instance: keeps it for dispatch
+ * only. */
 void partition_keep(struct partition *partition);
-/* Notes what the row in inbox_offsets holds. */
+/* Copies the row in inbox_offsets. */
 void partition_note_row(struct partition *partition, const struct watermark *row);
-/* Before it is read on, the last record read is to be looked at again, where there is one. */
-void partition_look_back(struct partition *partition);
-/* Where librdkafka has to read on. */
+/* Requests the verification of the last record read, if there is one, before reading continues. */
+void partition_verify_last(struct partition *partition);
+/* The offset from which librdkafka must read. */
 int64_t partition_seek_offset(const struct partition *partition);
 
-bool partition_is_assigned(const struct partition *partition); /* to this process, by Kafka */
-bool partition_is_new(const struct partition *partition);      /* row not taken yet */
-bool partition_is_ours(const struct partition *partition); /* row is ours, and dispatch knows it */
+bool partition_is_assigned(
+	const struct partition *partition);               /* assigned to this instance by Kafka */
+bool partition_is_new(const struct partition *partition); /* the row is not taken yet */
+/* the row names this instance, and dispatch knows the partition */
+bool partition_is_ours(const struct partition *partition);
 bool partition_is_being_taken(
-	const struct partition *partition); /* row is ours, dispatch does not know it */
+	/* the row names this instance, and dispatch does not know the partition yet */
+	const struct partition *partition);
 bool partition_is_adopted(const struct partition *partition);
 bool partition_is_flowing(const struct partition *partition);
-bool partition_is_due(const struct partition *partition); /* to be tried in this round */
+bool partition_is_due(const struct partition *partition); /* to be processed in this round */
 
 #endif

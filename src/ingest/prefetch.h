@@ -1,10 +1,11 @@
 /*
- * How much librdkafka fetches ahead, and that it goes on in time. The ingest thread.
+ * Limits how much librdkafka fetches ahead, and keeps the fetches going. The ingest thread.
  *
- * What is fetched ahead takes memory, and it need only last until the next answer of a broker. But before
- * 2.2 a thread of librdkafka that found the prefetch full looks again only after a second, or when anything
- * else happens on its broker's connection. So every megabyte something does: a question that nobody
- * waits for. From 2.2 on the pause is a setting (fetch.queue.backoff.ms).
+ * Fetched records use memory, and they only need to last until the next response of a broker. But
+ * before version 2.2 a broker thread of librdkafka that finds the prefetch queue full checks again
+ * only after one second, or when something else happens on its connection. Therefore inboxd sends a
+ * request after every megabyte and ignores the answer. From 2.2 on the pause is a setting
+ * (fetch.queue.backoff.ms), and no request is necessary.
  */
 #ifndef INGEST_PREFETCH_H
 #define INGEST_PREFETCH_H
@@ -16,12 +17,12 @@
 #define PREFETCH_KIB 2048 /* queued.max.messages.kbytes */
 
 struct prefetch {
-	size_t taken; /* bytes of records since the last question */
+	size_t taken; /* bytes of records since the last request */
 };
 
-/* Whether this librdkafka has the setting. */
+/* True when this librdkafka has the setting fetch.queue.backoff.ms. */
 bool prefetch_has_backoff(void);
-/* A record left the queue. */
+/* Counts a record that left the queue; sends the request when enough have left. */
 void prefetch_took(struct prefetch *prefetch, rd_kafka_t *kafka, const rd_kafka_message_t *record);
 
 #endif

@@ -47,7 +47,7 @@ int probe_open(struct probe *probe, const struct config *config, bool eof, struc
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
-	tls_errors_listen(conf);
+	tls_errors_register(conf);
 	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words,
 		    sizeof(words)) == RD_KAFKA_CONF_OK)
 		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
@@ -67,7 +67,7 @@ void probe_close(struct probe *probe)
 }
 
 /* Errors are events of the consumer's queue: on_error() is called by who polls it. */
-static void hear(struct probe *probe)
+static void poll_errors(struct probe *probe)
 {
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(probe->kafka, 0);
 
@@ -79,7 +79,7 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 {
 	const char *advice;
 
-	hear(probe);
+	poll_errors(probe);
 	advice = tls_errors_advice(&probe->trust, probe->last_code, probe->last_error);
 	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
 		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
@@ -97,7 +97,7 @@ rd_kafka_resp_err_t probe_metadata(
 
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return code;
-	hear(probe);
+	poll_errors(probe);
 	return probe->all_down ? code : rd_kafka_metadata(probe->kafka, all, only, out, LATE_MS);
 }
 
@@ -107,7 +107,7 @@ char *probe_cluster_id(struct probe *probe)
 
 	if (id != NULL)
 		return id;
-	hear(probe);
+	poll_errors(probe);
 	return probe->all_down ? NULL : broker_query_cluster_id(probe->kafka, LATE_MS);
 }
 

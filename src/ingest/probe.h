@@ -1,6 +1,7 @@
 /*
- * A consumer for a question at the command line: it joins no group, commits nothing, and keeps what librdkafka
- * complains of to itself until somebody asks. One thread; the calls block as long as they say.
+ * A consumer for one request of the command line. It joins no group and commits nothing. It keeps
+ * librdkafka's error messages until the caller asks for them. Each call blocks for at most the time
+ * given below. One thread.
  */
 #ifndef INGEST_PROBE_H
 #define INGEST_PROBE_H
@@ -13,30 +14,30 @@
 #include "ingest/tls_errors.h"
 
 struct probe {
-	struct tls_errors trust; /* first: see tls_errors_listen() */
+	struct tls_errors trust; /* first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	const struct config *config; /* borrowed, until probe_close() */
-	bool all_down;               /* each of them was tried, and none was reached */
+	const struct config *config; /* borrowed until probe_close() */
+	bool all_down;               /* librdkafka tried every broker and reached none */
 	rd_kafka_resp_err_t last_code;
-	char last_error[512]; /* what librdkafka said last: better than "timed out" */
+	char last_error[512]; /* the last error of librdkafka; more precise than "timed out" */
 };
 
-/* Waits for no broker. `eof`: the end of a partition comes as an event. FAULT_CONFIG. An open probe must not be
- * moved. */
+/* Does not wait for a broker. `eof`: the end of a partition is returned as an event. FAULT_CONFIG.
+ * An open probe must not be moved in memory, because librdkafka keeps its address. */
 int probe_open(struct probe *probe, const struct config *config, bool eof, struct err *err);
-/* Does nothing to one that is zero. */
+/* Does nothing for a zeroed probe. */
 void probe_close(struct probe *probe);
-/* As rd_kafka_metadata(). Waits up to ten seconds; less when no broker can be reached. */
+/* Like rd_kafka_metadata(). Waits up to ten seconds, less when no broker can be reached. */
 rd_kafka_resp_err_t probe_metadata(struct probe *probe, bool all, rd_kafka_topic_t *only,
 	const struct rd_kafka_metadata **out);
-/* The cluster's id, malloc'ed, or NULL; as long. */
+/* The id of the cluster, malloc'ed, or NULL; the same time limit. */
 char *probe_cluster_id(struct probe *probe);
-/* FAULT_KAFKA: no broker `what` ("answered"), what librdkafka said of that, else `otherwise`, and what to do
- * where that is known. */
+/* Sets FAULT_KAFKA: no broker did `what` (for example "answered"), the reason of librdkafka or else
+ * `otherwise`, and advice if the cause is known. */
 int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err);
 
-/* How many partitions the topic has. FAULT_CHECK: there is no such topic, or it lacks the partition (-1: any).
- * FAULT_KAFKA. Waits up to ten seconds. */
+/* The number of partitions of the topic. FAULT_CHECK: the topic does not exist, or it lacks this
+ * partition (-1: any). FAULT_KAFKA. Waits up to ten seconds. */
 int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32_t *partitions,
 	struct err *err);
 

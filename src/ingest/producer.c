@@ -16,7 +16,7 @@
 #define SYSLOG_WARNING 4
 
 struct producer {
-	struct tls_errors trust; /* first: see tls_errors_listen() */
+	struct tls_errors trust; /* first: see tls_errors_register() */
 	rd_kafka_t *kafka;
 	size_t open; /* records without a result */
 	char last_words[WORDS_BYTES];
@@ -76,7 +76,7 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-	tls_errors_listen(conf);
+	tls_errors_register(conf);
 	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
 	if (producer->kafka == NULL) {
 		rd_kafka_conf_destroy(conf);

@@ -173,7 +173,7 @@ void retention_forget(rd_kafka_queue_t **queue)
 	*queue = NULL;
 }
 
-void retention_hear(rd_kafka_queue_t **queue, const struct config *config)
+void retention_poll(rd_kafka_queue_t **queue, const struct config *config)
 {
 	struct check check = { .config = config };
 	rd_kafka_event_t *event = *queue == NULL ? NULL : rd_kafka_queue_poll(*queue, 0);

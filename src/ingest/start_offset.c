@@ -36,14 +36,14 @@ static void log_retry(struct ingest *ingest, const char *error)
 {
 	int64_t held = 0;
 
-	if (fault_log_limit_pass(&ingest->place_limit, clock_now_ms(), &held))
+	if (fault_log_limit_pass(&ingest->start_log_limit, clock_now_ms(), &held))
 		log_warn("start_unknown", LOG_STR("error", error), LOG_INT("retry_in_ms", RETRY_MS),
 			LOG_INT("held_back", held));
 }
 
 /* --- Saying it ---------------------------------------------------------------------------------- */
 
-static void say_recreated(
+static void log_recreated(
 	struct ingest *ingest, const struct partition *partition, int64_t old, int64_t start)
 {
 	log_warn("topic_recreated", LOG_STR("topic", partition->topic),
@@ -55,7 +55,7 @@ static void say_recreated(
 		1);
 }
 
-static void say_gap(struct ingest *ingest, const struct partition *partition,
+static void log_gap(struct ingest *ingest, const struct partition *partition,
 	const struct start_offset *position)
 {
 	log_error("offset_gap", LOG_STR("topic", partition->topic),
@@ -69,7 +69,7 @@ static void say_gap(struct ingest *ingest, const struct partition *partition,
 }
 
 /* What was asked for by hand need not be in the log. */
-static void say_sought(const struct partition *partition, const struct start_offset_facts *facts,
+static void log_sought(const struct partition *partition, const struct start_offset_facts *facts,
 	const struct start_offset *position)
 {
 	bool there = position->start == facts->watermark;
@@ -86,17 +86,17 @@ static void say_sought(const struct partition *partition, const struct start_off
 
 /* The watermark of a seek is what somebody asked for, not what was read: outside the log it proves neither another
  * log nor records deleted unread. */
-static void say(struct ingest *ingest, const struct partition *partition,
+static void log_decision(struct ingest *ingest, const struct partition *partition,
 	const struct start_offset_facts *facts, const struct start_offset *position)
 {
 	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
 
-	if (partition->forced && partition->alone && facts->watermark >= 0)
-		say_sought(partition, facts, position);
+	if (partition->forced && partition->watermark_only && facts->watermark >= 0)
+		log_sought(partition, facts, position);
 	else if (position->recreated)
-		say_recreated(ingest, partition, old, position->start);
+		log_recreated(ingest, partition, old, position->start);
 	else if (position->gap)
-		say_gap(ingest, partition, position);
+		log_gap(ingest, partition, position);
 }
 
 static void refuse(struct ingest *ingest, const struct partition *partition)
@@ -118,17 +118,17 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 	const struct partition *partition, const struct answers *answers, int i)
 {
 	int64_t group = answers->group->elems[i].offset;
-	bool alone = partition->alone || partition->read_on;
+	bool watermark_only = partition->watermark_only || partition->from_next;
 
 	return (struct start_offset_facts){
-		.watermark = partition->read_on ? partition->next : partition->table_next,
-		.group = alone || group < 0 ? -1 : group,
+		.watermark = partition->from_next ? partition->next : partition->table_next,
+		.group = watermark_only || group < 0 ? -1 : group,
 		.low = answers->low->elems[i].offset,
 		.high = answers->high->elems[i].offset,
 		.last_offset = partition->table_last_offset,
 		.last_timestamp = partition->table_last_timestamp,
 		.last_digest = partition->table_last_digest.known,
-		.alone = alone,
+		.watermark_only = watermark_only,
 		.recreated = partition->recreated,
 		.reset = consumer_reset_policy(ingest->consumer),
 	};
@@ -141,7 +141,7 @@ static void set_verification(struct partition *partition, const struct start_off
 		partition->verify_offset = facts->last_offset;
 		partition->verify_timestamp = facts->last_timestamp;
 		partition->verify_digest = partition->table_last_digest;
-	} else if (!partition->read_on || position->recreated ||
+	} else if (!partition->from_next || position->recreated ||
 		   partition->verify_offset < facts->low) {
 		partition->verify_offset = -1;
 	}
@@ -161,10 +161,10 @@ static void apply(struct ingest *ingest, struct partition *partition,
 {
 	bool elsewhere = position->recreated || position->gap;
 
-	say(ingest, partition, facts, position);
+	log_decision(ingest, partition, facts, position);
 	set_verification(partition, facts, position);
 	partition->next = position->start;
-	if (!partition->read_on) {
+	if (!partition->from_next) {
 		partition->last_offset = -1;
 		partition->group = facts->group;
 	}
@@ -178,8 +178,8 @@ static void apply(struct ingest *ingest, struct partition *partition,
 		anchor(ingest, partition);
 	else if (partition->next <= partition->table_next)
 		partition->stored = partition->next; /* a group that lost its offset gets it back */
-	partition->alone = false;
-	partition->read_on = false;
+	partition->watermark_only = false;
+	partition->from_next = false;
 	partition->recreated = false;
 	partition->state = PARTITION_READING;
 }
@@ -194,7 +194,7 @@ static bool is_answered(const struct answers *answers, int i)
 	       high->offset >= 0;
 }
 
-static void place_one(struct ingest *ingest, const struct answers *answers, int i)
+static void decide_one(struct ingest *ingest, const struct answers *answers, int i)
 {
 	const rd_kafka_topic_partition_t *low = &answers->low->elems[i];
 	struct partition *partition =
@@ -252,7 +252,7 @@ void start_offset_step(struct ingest *ingest)
 		log_retry(ingest, err.text);
 	} else {
 		for (int i = 0; i < answers.low->cnt; i++)
-			place_one(ingest, &answers, i);
+			decide_one(ingest, &answers, i);
 	}
 	answers_fini(&answers);
 }

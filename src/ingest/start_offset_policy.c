@@ -42,7 +42,8 @@ static void start_over(const struct start_offset_facts *facts, struct start_offs
  * before the start, or lies behind the start anyway. */
 static void plan_verification(const struct start_offset_facts *facts, struct start_offset *out)
 {
-	if (facts->alone || facts->last_offset < facts->low || facts->last_offset >= facts->high ||
+	if (facts->watermark_only || facts->last_offset < facts->low ||
+		facts->last_offset >= facts->high ||
 		(facts->last_timestamp < 0 && !facts->last_digest))
 		return;
 	if (facts->last_offset >= out->start) {
@@ -55,7 +56,7 @@ static void plan_verification(const struct start_offset_facts *facts, struct sta
 
 int start_offset_decide(const struct start_offset_facts *facts, struct start_offset *out)
 {
-	bool by_group = facts->group >= 0 && !facts->alone;
+	bool by_group = facts->group >= 0 && !facts->watermark_only;
 	int64_t known = facts->watermark >= 0 ? facts->watermark : facts->group;
 
 	*out = (struct start_offset){ .gap_from = -1 };

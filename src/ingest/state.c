@@ -14,7 +14,7 @@ static void pause_all(struct ingest *ingest)
 
 		/* While nothing is fetched, nobody tells us when the topic is created again. */
 		if (partition->flowing)
-			partition_look_back(partition);
+			partition_verify_last(partition);
 		partition->flowing = false;
 	}
 }

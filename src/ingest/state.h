@@ -2,10 +2,12 @@
  * The state of the ingest thread, shared by the files of this folder and by nobody else. Everything
  * but `thread` belongs to that thread.
  *
- * Invariants: `holds` is not 0 exactly when no partition may flow; while `outage.down` no statement is
- * sent but those that end the outage; only rows of the flight, or of one that has landed, carry budget of the
- * admission; while it is on its way nothing happens but collecting the next batch: whoever wants anything else of
- * partitions, batches or the database calls store_batch_finish() first.
+ * Invariants:
+ * - `holds` is not 0 exactly when no partition may flow.
+ * - While `outage.down`, the only statements sent are those that end the outage.
+ * - Only the rows of `sent` and of `committing` use memory budget of the admission.
+ * - While a batch is sent and its result is open, the thread only collects the next batch. Code that needs
+ *   partitions, batches or the database for anything else calls store_batch_finish() first.
  */
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
@@ -25,24 +27,24 @@
 #include "model/lane_set.h"
 #include "store/inbox.h"
 
-/* Why nothing flows; any number at once. */
+/* The reasons why nothing flows; several can apply at once. */
 enum hold {
-	HOLD_DATABASE = 1, /* it does not answer, or a watermark has to be read first */
+	HOLD_DATABASE = 1, /* it does not answer, or a watermark must be read first */
 	HOLD_PENDING = 2,  /* ingest.max_pending is reached */
-	HOLD_OUTBOX = 4,   /* dispatch does not take what is stored */
-	HOLD_HALTED = 8,   /* fenced, or a fault was reported: waits for its end */
+	HOLD_OUTBOX = 4,   /* dispatch's queue is full */
+	HOLD_HALTED = 8,   /* fenced, or a fault was reported: the instance ends */
 };
 
-/* The database is away, or a watermark is in doubt. */
+/* The database is unreachable, or a watermark must be read again. */
 struct outage {
 	bool down;
-	bool announced;     /* database_lost was logged and database_back was not */
+	bool announced;     /* database_lost was logged, database_back was not */
 	bool was_connected; /* the next connection is a reconnect */
-	int attempt;        /* grows until a statement of ours succeeds again */
+	int attempt;        /* reset when a statement succeeds */
 	int64_t retry_at_ms;
 };
 
-/* Turns records into messages; scratch memory and what is looked up once. */
+/* Turns records into messages: scratch memory and prepared rules. */
 struct collector {
 	struct digester *digester;
 	struct identity_finder *finder;
@@ -53,25 +55,26 @@ struct collector {
 	struct buf digested; /* scratch of log_digest_of() */
 };
 
-/* What dispatch has not taken yet, oldest first. */
+/* Handovers that dispatch has not accepted yet, oldest first. */
 struct handover_queue {
 	STAILQ_HEAD(, handover) waiting;
 };
 
-/* Arrays for admission_place(). */
-struct places {
+/* Scratch arrays for admission_place(). */
+struct placing {
 	struct message **messages;
 	size_t *indexes;
 	struct placement *placements;
 	size_t room;
 };
 
-/* A batch on its way into the table. */
-struct flight {
+/* A batch that was sent to the database. */
+struct sent_batch {
 	struct batch batch;
-	struct handover *
-		handover; /* made before it leaves: after COMMIT nothing may stop its way to dispatch */
-	int64_t since_us; /* batch_since_us of what it was */
+	/* allocated before the batch is sent: after the COMMIT no failure may keep its messages
+	 * from dispatch */
+	struct handover *handover;
+	int64_t since_us; /* batch_since_us of the batch before it was sent */
 	int64_t began_us;
 };
 
@@ -87,42 +90,47 @@ struct ingest {
 	struct db *db;
 	struct inbox *inbox;
 	struct partitions partitions;
-	struct acquisition_list acquisitions; /* under way; each has a slice of time in turn */
+	/* in progress; they take turns, each for a slice of time */
+	struct acquisition_list acquisitions;
 	uint64_t acquisitions_begun;
 	struct collector collector;
 	struct batch batch;
-	int64_t batch_since_us; /* when its first record came */
-	struct flight
-		flight; /* sent; empty outside of store_batch_start() … store_batch_finish() */
-	bool flying;    /* its end is not known */
-	struct flight landed; /* its COMMIT is on the way; empty outside of store_batch_follow() */
-	struct batch rest;    /* what the flight leaves for the next; empty outside of it */
+	int64_t batch_since_us; /* time of its first record; 0 = nothing to store */
+	/* sent to the database; empty except between store_batch_start() and store_batch_finish() */
+	struct sent_batch sent;
+	bool is_sent; /* the result of `sent` is open */
+	/* its COMMIT is not answered yet; empty except in store_batch_follow() */
+	struct sent_batch committing;
+	struct batch rest; /* the rows that `sent` leaves for the next batch; otherwise empty */
 	struct refused_batches refused;
-	size_t part_most; /* rows to be stored at a time after a failure; 0 = no limit */
-	struct places places;
-	bool store_unheard; /* COMMIT of the last batch was not answered, and no resync was made since */
+	size_t max_part_rows; /* after a failure: the maximum number of rows per batch; 0 = no limit */
+	struct placing placing;
+	/* the COMMIT of the last batch was not answered, and no resync followed yet */
+	bool commit_unknown;
 	struct lane_set parked;
 	struct handover_queue handovers;
 	struct outage outage;
 	unsigned holds;
 	unsigned resets_seen;
-	bool changed; /* an event wants the next round now */
-	bool alone;   /* no record came for a while: the batch need not wait for more */
-	bool bound;   /* the schema is known to belong to this cluster and group */
-	bool member;  /* subscribed: in the group, or on the way into it */
-	bool waited;  /* group_waiting was logged since it was last joined */
-	bool away;    /* what was adopted before it became away is given up */
+	bool changed;        /* an event requests the next round now */
+	bool idle;           /* no record arrived for a moment: the batch need not wait for more */
+	bool bound;          /* the schema is bound to this cluster and group */
+	bool member;         /* subscribed: in the group or joining it */
+	bool waiting_logged; /* group_waiting was logged since the last join */
+	bool away; /* the partitions adopted before the instance became away are given up */
 	bool closing;
-	int64_t waits_since_ms; /* for its group, with a broker there; now, while it has it */
+	/* since when the instance waits for an assignment while a broker is reachable; now, while
+	 * it has one */
+	int64_t waiting_since_ms;
 	int64_t bind_at_ms;
 	int64_t adopt_at_ms;
 	int64_t commit_at_ms;
 	int64_t peek_at_ms;
-	int64_t look_at_ms; /* lag, broker */
-	int64_t ends_at_ms; /* of partitions that are paused */
+	int64_t observe_at_ms; /* next update of lag, credentials and broker state */
+	int64_t ends_at_ms;    /* next request for the ends of paused partitions */
 	bool broker_doubted;
-	int unanswered; /* questions to brokers, in a row */
-	struct fault_log_limit place_limit;
+	int unanswered; /* consecutive broker requests without an answer */
+	struct fault_log_limit start_log_limit;
 	struct metric *batch_seconds;
 	struct metric *paused;
 	struct metric *reconnects;
@@ -130,10 +138,12 @@ struct ingest {
 	struct thread thread;
 };
 
-/* Stops the flow for a reason; lets it go on when no reason is left (ownership_flow()). */
+/* Sets a hold, which pauses all partitions; clears it. ownership_flow() resumes them when no hold
+ * is left. */
 void ingest_hold(struct ingest *ingest, enum hold reason);
 void ingest_unhold(struct ingest *ingest, enum hold reason);
-/* Ends consuming: fenced, or a fault that no retry mends. The caller of ingest_start() hears of it. */
+/* End consuming: the instance is fenced, or a fault occurred that no retry can cure. The
+ * supervision receives the reason. */
 void ingest_fenced(struct ingest *ingest);
 void ingest_fault(struct ingest *ingest, const struct err *err);
 

@@ -26,7 +26,7 @@ bool store_batch_has_work(const struct ingest *ingest)
 
 /* --- Room and places ---------------------------------------------------------------------------- */
 
-static int room_for_places(struct places *places, size_t count)
+static int room_for_placing(struct placing *places, size_t count)
 {
 	struct message **messages;
 	size_t *indexes;
@@ -68,7 +68,7 @@ static bool find_overflow(const struct ingest *ingest, const struct batch *batch
 /* A short wait here is far cheaper than a detour through the table. */
 static void wait_for_room(const struct ingest *ingest)
 {
-	const struct batch *batch = &ingest->flight.batch;
+	const struct batch *batch = &ingest->sent.batch;
 	size_t index = 0;
 
 	if (batch->row_count == 0)
@@ -82,10 +82,10 @@ static void wait_for_room(const struct ingest *ingest)
 
 static int place_rows(struct ingest *ingest, struct err *err)
 {
-	struct batch *batch = &ingest->flight.batch;
-	struct places *places = &ingest->places;
+	struct batch *batch = &ingest->sent.batch;
+	struct placing *places = &ingest->placing;
 
-	if (room_for_places(places, batch->row_count) < 0)
+	if (room_for_placing(places, batch->row_count) < 0)
 		return err_memory(err);
 	for (size_t i = 0; i < batch->row_count; i++) {
 		places->messages[i] = batch->rows[i].message;
@@ -100,7 +100,7 @@ static int place_rows(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
-static void give_budget_back(struct ingest *ingest, const struct batch *batch)
+static void release_budget(struct ingest *ingest, const struct batch *batch)
 {
 	size_t count = 0;
 	size_t bytes = 0;
@@ -149,23 +149,23 @@ static void mark_doubt(struct ingest *ingest)
 
 /* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
  * was too slow or too large gets through, and a row that brings the server down stands alone. */
-static void grow_smaller(struct ingest *ingest, const struct batch *batch)
+static void shrink_parts(struct ingest *ingest, const struct batch *batch)
 {
 	size_t tried =
 		batch->row_count > batch->reject_count ? batch->row_count : batch->reject_count;
 
-	ingest->part_most = tried > 1 ? tried / 2 : 1;
+	ingest->max_part_rows = tried > 1 ? tried / 2 : 1;
 }
 
-static void grow_larger(struct ingest *ingest)
+static void grow_parts(struct ingest *ingest)
 {
 	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
 
-	if (ingest->part_most == 0)
+	if (ingest->max_part_rows == 0)
 		return;
-	ingest->part_most += ingest->part_most / 8 + 1;
-	if (ingest->part_most >= most)
-		ingest->part_most = 0;
+	ingest->max_part_rows += ingest->max_part_rows / 8 + 1;
+	if (ingest->max_part_rows >= most)
+		ingest->max_part_rows = 0;
 }
 
 /* The rows up to the one with which they have so many bytes, as a batch that is full. */
@@ -181,23 +181,23 @@ static size_t rows_within(const struct batch *batch, int64_t bytes)
 /* What a failure put together may be more than a batch. */
 static int take_part(struct ingest *ingest, struct err *err)
 {
-	struct batch *flight = &ingest->flight.batch;
+	struct batch *sent = &ingest->sent.batch;
 	size_t most = (size_t)ingest->options.config->ingest.batch_messages;
-	size_t within = rows_within(flight, ingest->options.config->ingest.batch_bytes);
+	size_t within = rows_within(sent, ingest->options.config->ingest.batch_bytes);
 	int r;
 
 	/* A round polls once more when the batch is full already: no part for that. */
 	most += most / 8;
 	within += within / 8;
-	if (ingest->part_most != 0 && ingest->part_most < most &&
+	if (ingest->max_part_rows != 0 && ingest->max_part_rows < most &&
 		!refused_batches_are_enough(&ingest->refused))
-		most = ingest->part_most;
+		most = ingest->max_part_rows;
 	if (within > 0 && within < most)
 		most = within;
-	r = batch_split(flight, most, &ingest->rest, err);
+	r = batch_split(sent, most, &ingest->rest, err);
 	/* Never nothing: of a log and its successor the offsets may say that all is behind the cut. */
-	if (r == 0 && flight->row_count + flight->reject_count == 0)
-		r = batch_join(flight, &ingest->rest, err);
+	if (r == 0 && sent->row_count + sent->reject_count == 0)
+		r = batch_join(sent, &ingest->rest, err);
 	return r;
 }
 
@@ -210,10 +210,10 @@ static void swap(struct batch *one, struct batch *other)
 }
 
 /* The batch at hand leaves; the next one begins. */
-static void take_off(struct ingest *ingest)
+static void move_to_sent(struct ingest *ingest)
 {
-	swap(&ingest->flight.batch, &ingest->batch);
-	ingest->flight.since_us = ingest->batch_since_us;
+	swap(&ingest->sent.batch, &ingest->batch);
+	ingest->sent.since_us = ingest->batch_since_us;
 	ingest->batch_since_us = 0;
 }
 
@@ -233,46 +233,46 @@ static void put_back(struct ingest *ingest, struct batch *part, int64_t since_us
 	ingest->batch_since_us = since_us;
 }
 
-static void was_stored(struct ingest *ingest, struct flight *flight)
+static void was_stored(struct ingest *ingest, struct sent_batch *sent)
 {
-	watermark_updates_note(ingest, &flight->batch);
-	tracing_stored(ingest, flight);
-	insert_results_apply(ingest, flight);
-	flight->handover->stored_us = clock_now_us();
-	handover_queue_add(ingest, flight->handover);
-	flight->handover = NULL;
-	batch_clear(&flight->batch);
+	watermark_updates_note(ingest, &sent->batch);
+	tracing_stored(ingest, sent);
+	insert_results_apply(ingest, sent);
+	sent->handover->stored_us = clock_now_us();
+	handover_queue_add(ingest, sent->handover);
+	sent->handover = NULL;
+	batch_clear(&sent->batch);
 	if (refused_batches_are_enough(&ingest->refused))
-		ingest->part_most = 0; /* it was that row */
+		ingest->max_part_rows = 0; /* it was that row */
 	refused_batches_forget(&ingest->refused);
-	grow_larger(ingest);
+	grow_parts(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	db_outage_over(ingest);
 }
 
-/* A flight that did not take place: all of it is in the batch at hand again. */
-static void come_back(struct ingest *ingest, struct flight *flight)
+/* A sent that did not take place: all of it is in the batch at hand again. */
+static void return_to_batch(struct ingest *ingest, struct sent_batch *sent)
 {
-	handover_free(flight->handover);
-	flight->handover = NULL;
-	put_back(ingest, &ingest->rest, flight->since_us);
-	put_back(ingest, &flight->batch, flight->since_us);
-	batch_clear(&flight->batch);
+	handover_free(sent->handover);
+	sent->handover = NULL;
+	put_back(ingest, &ingest->rest, sent->since_us);
+	put_back(ingest, &sent->batch, sent->since_us);
+	batch_clear(&sent->batch);
 	if (ingest->batch_since_us == 0) /* nothing but a watermark was to be moved */
-		ingest->batch_since_us = flight->since_us;
+		ingest->batch_since_us = sent->since_us;
 }
 
 static void was_not_stored(
-	struct ingest *ingest, struct flight *flight, int r, const struct err *err)
+	struct ingest *ingest, struct sent_batch *sent, int r, const struct err *err)
 {
-	give_budget_back(ingest, &flight->batch);
-	ingest->store_unheard = r == INBOX_UNKNOWN;
+	release_budget(ingest, &sent->batch);
+	ingest->commit_unknown = r == INBOX_UNKNOWN;
 	if (r < 0 || r == INBOX_UNKNOWN)
-		grow_smaller(ingest, &flight->batch);
+		shrink_parts(ingest, &sent->batch);
 	if (r < 0)
-		refused_batches_note(&ingest->refused, err, flight->batch.row_count);
-	watermark_updates_in_doubt(ingest, &flight->batch);
-	come_back(ingest, flight);
+		refused_batches_note(&ingest->refused, err, sent->batch.row_count);
+	watermark_updates_in_doubt(ingest, &sent->batch);
+	return_to_batch(ingest, sent);
 	if (r == INBOX_FENCED) {
 		ingest_fenced(ingest);
 		return;
@@ -288,17 +288,17 @@ static void was_not_stored(
 		db_outage_begin(ingest, err); /* unless the batch behind has said so */
 }
 
-static void note_end(struct ingest *ingest, struct flight *flight, int r, struct err *err)
+static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, struct err *err)
 {
-	if (mark_dirty(ingest, &flight->batch))
+	if (mark_dirty(ingest, &sent->batch))
 		wake_poke(ingest->options.dispatch_wake);
-	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - flight->began_us) / 1e6);
+	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - sent->began_us) / 1e6);
 	if (r == INBOX_UNKNOWN)
 		err->fault = FAULT_DATABASE; /* not stored, as far as we know: resync tells */
 	if (r == 0)
-		was_stored(ingest, flight);
+		was_stored(ingest, sent);
 	else
-		was_not_stored(ingest, flight, r, err);
+		was_not_stored(ingest, sent, r, err);
 }
 
 static int prepare(struct ingest *ingest, struct err *err)
@@ -309,9 +309,9 @@ static int prepare(struct ingest *ingest, struct err *err)
 	if (r < 0)
 		return r;
 	wait_for_room(ingest);
-	room = (struct handover_room){ .items = ingest->flight.batch.row_count,
-		.parked = ingest->flight.batch.row_count };
-	r = handover_new(&ingest->flight.handover, &room, err);
+	room = (struct handover_room){ .items = ingest->sent.batch.row_count,
+		.parked = ingest->sent.batch.row_count };
+	r = handover_new(&ingest->sent.handover, &room, err);
 	if (r == 0)
 		r = watermark_updates_build(ingest, err);
 	return r == 0 ? place_rows(ingest, err) : r;
@@ -327,41 +327,42 @@ bool store_batch_start(struct ingest *ingest)
 		ingest->batch_since_us = 0;
 		return false;
 	}
-	take_off(ingest);
+	move_to_sent(ingest);
 	if (prepare(ingest, &err) < 0) {
-		come_back(ingest, &ingest->flight);
+		return_to_batch(ingest, &ingest->sent);
 		ingest_fault(ingest, &err);
 		return false;
 	}
-	ingest->flight.began_us = clock_now_us();
-	(void)mark_dirty(ingest, &ingest->flight.batch);
+	ingest->sent.began_us = clock_now_us();
+	(void)mark_dirty(ingest, &ingest->sent.batch);
 	FAULT_POINT("before_insert");
 	if (refused_batches_are_enough(&ingest->refused))
 		inbox_isolate(ingest->inbox);
-	r = inbox_start(ingest->inbox, &ingest->flight.batch, &err);
-	ingest->flying = r == 0;
+	r = inbox_start(ingest->inbox, &ingest->sent.batch, &err);
+	ingest->is_sent = r == 0;
 	if (r != 0)
-		note_end(ingest, &ingest->flight, r, &err);
-	return ingest->flying;
+		note_end(ingest, &ingest->sent, r, &err);
+	return ingest->is_sent;
 }
 
-bool store_batch_may_go_ahead(const struct ingest *ingest)
+bool store_batch_may_collect_ahead(const struct ingest *ingest)
 {
-	return ingest->rest.row_count + ingest->rest.reject_count == 0 && ingest->part_most == 0;
+	return ingest->rest.row_count + ingest->rest.reject_count == 0 &&
+	       ingest->max_part_rows == 0;
 }
 
 bool store_batch_is_waiting(struct ingest *ingest)
 {
-	return ingest->flying && !inbox_look(ingest->inbox);
+	return ingest->is_sent && !inbox_poll(ingest->inbox);
 }
 
 /* What was left of the batch by a failure comes next. */
-static void end_flight(struct ingest *ingest, int r, struct err *err)
+static void end_sent(struct ingest *ingest, int r, struct err *err)
 {
-	const int64_t since_us = ingest->flight.since_us;
+	const int64_t since_us = ingest->sent.since_us;
 
-	ingest->flying = false;
-	note_end(ingest, &ingest->flight, r, err);
+	ingest->is_sent = false;
+	note_end(ingest, &ingest->sent, r, err);
 	put_back(ingest, &ingest->rest, since_us);
 }
 
@@ -369,8 +370,8 @@ void store_batch_finish(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;
 
-	if (ingest->flying)
-		end_flight(ingest, inbox_finish(ingest->inbox, &ingest->flight.batch, &err), &err);
+	if (ingest->is_sent)
+		end_sent(ingest, inbox_finish(ingest->inbox, &ingest->sent.batch, &err), &err);
 }
 
 /* --- One behind the other ------------------------------------------------------------------------- */
@@ -391,41 +392,41 @@ bool store_batch_may_follow(const struct ingest *ingest)
 	const struct batch *next = &ingest->batch;
 	size_t index = 0;
 
-	return store_batch_may_go_ahead(ingest) && handover_queue_is_empty(ingest) &&
-	       is_all_claimed(&ingest->flight.batch) && !find_overflow(ingest, next, &index) &&
+	return store_batch_may_collect_ahead(ingest) && handover_queue_is_empty(ingest) &&
+	       is_all_claimed(&ingest->sent.batch) && !find_overflow(ingest, next, &index) &&
 	       admission_wait(ingest->options.admission, next->row_count, next->bytes, 0);
 }
 
-/* The batch that landed is not stored, so the connection is closed, and the flight behind it is not either. */
-static void both_are_lost(struct ingest *ingest, int r, struct err *err)
+/* The batch that landed is not stored, so the connection is closed, and the sent behind it is not either. */
+static void lose_both(struct ingest *ingest, int r, struct err *err)
 {
-	if (ingest->flying) {
-		ingest->flying = false;
-		give_budget_back(ingest, &ingest->flight.batch);
-		come_back(ingest, &ingest->flight);
+	if (ingest->is_sent) {
+		ingest->is_sent = false;
+		release_budget(ingest, &ingest->sent.batch);
+		return_to_batch(ingest, &ingest->sent);
 	}
-	note_end(ingest, &ingest->landed, r, err);
+	note_end(ingest, &ingest->committing, r, err);
 }
 
 bool store_batch_follow(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;
-	struct flight empty = ingest->landed;
-	int r = inbox_land(ingest->inbox, &ingest->flight.batch, &err);
+	struct sent_batch empty = ingest->committing;
+	int r = inbox_receive(ingest->inbox, &ingest->sent.batch, &err);
 
 	if (r != 0) {
-		end_flight(ingest, r, &err);
+		end_sent(ingest, r, &err);
 		return false;
 	}
-	ingest->landed = ingest->flight;
-	ingest->flight = empty;
-	ingest->flying = false;
+	ingest->committing = ingest->sent;
+	ingest->sent = empty;
+	ingest->is_sent = false;
 	(void)store_batch_start(ingest);
 	FAULT_POINT("behind_commit");
-	r = inbox_committed(ingest->inbox, &ingest->landed.batch, &err);
+	r = inbox_committed(ingest->inbox, &ingest->committing.batch, &err);
 	if (r == 0)
-		note_end(ingest, &ingest->landed, 0, &err);
+		note_end(ingest, &ingest->committing, 0, &err);
 	else
-		both_are_lost(ingest, r, &err);
-	return ingest->flying;
+		lose_both(ingest, r, &err);
+	return ingest->is_sent;
 }

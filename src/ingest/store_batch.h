@@ -1,31 +1,38 @@
 /*
- * One batch into the table: room, placement, the transaction, and what follows from the result of each
- * row. The ingest thread.
+ * Stores a batch: waits for memory budget, decides the placement of each row, runs the transaction,
+ * and applies the result of each row.
+ *
+ * The transaction is sent in two pipelines (ADR 10), so that the thread can collect the next batch
+ * while PostgreSQL works. Between store_batch_start() and store_batch_finish() it must do nothing
+ * else. The ingest thread.
  */
 #ifndef INGEST_STORE_BATCH_H
 #define INGEST_STORE_BATCH_H
 
 #include "ingest/state.h"
 
-/* True when there is anything to store. */
+/* True when there are rows, rejects or watermark updates to store. */
 bool store_batch_has_work(const struct ingest *ingest);
-/* Sends the batch at hand, which becomes the flight, and leaves an empty one. Waits for room in the admission (a
- * quarter of a second) and until the server has read it. True: it is on its way, and store_batch_finish() must
- * follow. */
+/* Sends the current batch and leaves an empty one. Waits up to a quarter of a second for memory
+ * budget, and until the server has read the data. True: the batch was sent, and
+ * store_batch_finish() must follow. */
 bool store_batch_start(struct ingest *ingest);
-/* Whether a whole batch may be collected during the flight: what a failure left over is stored first, or it would
- * become more with each flight. */
-bool store_batch_may_go_ahead(const struct ingest *ingest);
-/* True as long as store_batch_finish() would have to wait for the rows. Does not wait itself. */
+/* True when a whole batch may be collected while one is sent. After a failure the leftover rows
+ * must be stored first; otherwise they would grow with each batch. */
+bool store_batch_may_collect_ahead(const struct ingest *ingest);
+/* True while store_batch_finish() would have to wait for the rows. Does not block. */
 bool store_batch_is_waiting(struct ingest *ingest);
-/* Waits for the database, and puts what was born claimed into the outbox. When the outcome is a fault or in
- * doubt, the flight goes back in front of the batch at hand and an outage begins. Nothing without a flight. */
+/* Waits for the database and hands the born-claimed messages to dispatch. After a fault, or when
+ * the result is unknown, the batch is put back in front of the current batch, and an outage begins.
+ * Does nothing when no batch is sent. */
 void store_batch_finish(struct ingest *ingest);
-/* Whether the batch at hand, which is full, may start before the flight is committed: nothing of the flight waits
- * for its outcome but the watermarks, on which PostgreSQL itself keeps the order (rule R1). */
+/* True when the current batch, which is full, may be sent before the previous one is committed. It
+ * depends on that one only by its watermarks, and PostgreSQL's row locks keep their order (rule
+ * R1). */
 bool store_batch_may_follow(const struct ingest *ingest);
-/* store_batch_finish(), with the batch at hand on its way behind the COMMIT: between the two transactions the server
- * waits for nobody. True: that one is flying now. When the COMMIT did not take place, both come back. */
+/* Like store_batch_finish(), but sends the current batch right behind the COMMIT, so that the
+ * server does not idle between the two transactions. True: the new batch is sent. If the COMMIT
+ * fails, both batches are put back. */
 bool store_batch_follow(struct ingest *ingest);
 
 #endif

@@ -27,7 +27,7 @@ static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int
 	return 0;
 }
 
-void tls_errors_listen(rd_kafka_conf_t *conf)
+void tls_errors_register(rd_kafka_conf_t *conf)
 {
 	/* A librdkafka without TLS has no certificates to check. */
 	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);

@@ -33,7 +33,7 @@ static void add(struct topic_recreation *recreation, const char *topic, int32_t 
 }
 
 /* "[thrd:…]: TOPIC [NUMBER]: broker unavailable: fetch: …" */
-void topic_recreation_hear(
+void topic_recreation_note(
 	struct topic_recreation *recreation, const char *facility, const char *text)
 {
 	const char *end = strcmp(facility, FACILITY) == 0 ? strstr(text, REASON) : NULL;

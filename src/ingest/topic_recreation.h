@@ -1,10 +1,10 @@
 /*
- * Partitions whose broker would not serve a fetch. The leader may have moved; or the topic was deleted,
- * and may be back by now as another log under the old name, longer than what we have read: librdkafka
- * (2.0, which knows no topic ids) would read on in it in silence. So the last record is looked at again
- * before anything is read on (rule R17).
+ * Collects the partitions whose fetch a broker refused. Usually the leader has moved. But the topic
+ * may also have been deleted and recreated, and may already be longer than the old one. librdkafka
+ * 2.0 knows no topic ids and would continue in the new log without notice. Therefore the last
+ * record is verified before reading continues (rule R17).
  *
- * Filled on librdkafka's threads, before a later fetch can succeed; taken by the ingest thread.
+ * Threads of librdkafka fill the list before a later fetch can succeed; the ingest thread takes it.
  */
 #ifndef INGEST_TOPIC_RECREATION_H
 #define INGEST_TOPIC_RECREATION_H
@@ -16,17 +16,19 @@
 
 struct topic_recreation {
 	pthread_mutex_t lock;
-	rd_kafka_topic_partition_list_t *list; /* each once */
+	rd_kafka_topic_partition_list_t *list; /* no duplicates */
 	atomic_bool any;
 };
 
 void topic_recreation_init(struct topic_recreation *recreation);
 void topic_recreation_fini(struct topic_recreation *recreation);
 
-/* What librdkafka says in its debug context `topic`: when it is that a fetch has failed, notes of whom. */
-void topic_recreation_hear(
+/* Reads one log line of librdkafka's debug context `topic`. If it reports a failed fetch, the
+ * partition is added. */
+void topic_recreation_note(
 	struct topic_recreation *recreation, const char *facility, const char *text);
-/* What was heard since the last time, the caller's to destroy; NULL = nothing. Cheap then. */
+/* The partitions added since the last call; the caller destroys the list. NULL = none. Inexpensive
+ * then. */
 rd_kafka_topic_partition_list_t *topic_recreation_take(struct topic_recreation *recreation);
 
 #endif

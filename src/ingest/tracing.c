@@ -18,14 +18,14 @@ static bool is_known(enum insert_result result)
 	return result == ROW_DUPLICATE || result == ROW_CONFLICT;
 }
 
-static void tell(struct ingest *ingest, const struct flight *flight, const struct batch_row *row,
-	int64_t now_us)
+static void add_spans(struct ingest *ingest, const struct sent_batch *sent,
+	const struct batch_row *row, int64_t now_us)
 {
 	struct trace *trace = ingest->options.trace;
 	struct trace_event event = {
 		.kind = SPAN_RECEIVE,
-		.start_us = flight->since_us,
-		.end_us = flight->began_us,
+		.start_us = sent->since_us,
+		.end_us = sent->began_us,
 		.since_ms = row->message->timestamp_ms,
 		.outcome = "received",
 	};
@@ -39,7 +39,7 @@ static void tell(struct ingest *ingest, const struct flight *flight, const struc
 	trace_add(trace, &context, row->message, &event);
 	event = (struct trace_event){
 		.kind = SPAN_STORE,
-		.start_us = flight->began_us,
+		.start_us = sent->began_us,
 		.end_us = now_us,
 		.since_ms = -1,
 		.outcome = result_names[row->result],
@@ -48,13 +48,13 @@ static void tell(struct ingest *ingest, const struct flight *flight, const struc
 	trace_add(trace, &context, row->message, &event);
 }
 
-void tracing_stored(struct ingest *ingest, const struct flight *flight)
+void tracing_stored(struct ingest *ingest, const struct sent_batch *sent)
 {
 	int64_t now_us;
 
 	if (ingest->options.trace == NULL)
 		return;
 	now_us = clock_now_us();
-	for (size_t i = 0; i < flight->batch.row_count; i++)
-		tell(ingest, flight, &flight->batch.rows[i], now_us);
+	for (size_t i = 0; i < sent->batch.row_count; i++)
+		add_spans(ingest, sent, &sent->batch.rows[i], now_us);
 }

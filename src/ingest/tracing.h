@@ -1,11 +1,13 @@
-/* What a collector of spans hears of ingest. */
+/*
+ * Creates the trace spans of ingest. The ingest thread.
+ */
 #ifndef INGEST_TRACING_H
 #define INGEST_TRACING_H
 
 #include "ingest/state.h"
 
-/* A flight is in the table: tells of each of its messages that it was received, and that it was stored. One
- * branch when tracing is off. Before the messages are handed over. The ingest thread. */
-void tracing_stored(struct ingest *ingest, const struct flight *flight);
+/* Adds the spans "received" and "stored" for each message of a stored batch. Must be called before
+ * the messages are handed over. Costs one branch when tracing is off. */
+void tracing_stored(struct ingest *ingest, const struct sent_batch *sent);
 
 #endif

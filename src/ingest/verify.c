@@ -177,19 +177,19 @@ static int take_event(struct verify *v, const rd_kafka_message_t *message, struc
 
 static int read_range(struct verify *v, struct err *err)
 {
-	int64_t heard_ms = clock_now_ms();
+	int64_t received_ms = clock_now_ms();
 	int r = 0;
 
 	while (r == 0) {
 		rd_kafka_message_t *message = rd_kafka_consumer_poll(v->probe.kafka, POLL_MS);
 
 		if (message == NULL) {
-			if (clock_now_ms() - heard_ms > SILENCE_MS)
+			if (clock_now_ms() - received_ms > SILENCE_MS)
 				return err_set(err, FAULT_KAFKA, "no record came for %d s",
 					SILENCE_MS / 1000);
 			continue;
 		}
-		heard_ms = clock_now_ms();
+		received_ms = clock_now_ms();
 		r = take_event(v, message, err);
 		rd_kafka_message_destroy(message);
 	}

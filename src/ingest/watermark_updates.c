@@ -11,7 +11,7 @@ struct end {
 	const struct message *last; /* that record, when it is in the batch */
 };
 
-static void look_at(
+static void note_record(
 	struct end *end, const struct partition *partition, const struct message *message)
 {
 	if (message->partition != partition->partition || message->offset < end->last_offset ||
@@ -51,7 +51,7 @@ static const struct message *find_last(
 static bool find_end(
 	const struct ingest *ingest, const struct partition *partition, struct end *end)
 {
-	const struct batch *batch = &ingest->flight.batch;
+	const struct batch *batch = &ingest->sent.batch;
 	int64_t cut = batch_cut(&ingest->rest, partition->topic, partition->partition);
 
 	*end = (struct end){ partition->next, partition->last_offset, partition->last_timestamp,
@@ -62,16 +62,16 @@ static bool find_end(
 	}
 	*end = (struct end){ .next = cut, .last_offset = -1, .last_timestamp = -1 };
 	for (size_t i = 0; i < batch->row_count; i++)
-		look_at(end, partition, batch->rows[i].message);
+		note_record(end, partition, batch->rows[i].message);
 	for (size_t i = 0; i < batch->reject_count; i++)
-		look_at(end, partition, batch->rejects[i].message);
+		note_record(end, partition, batch->rejects[i].message);
 	return end->last_offset >= 0;
 }
 
 /* The watermark as it is when this batch comes to the table. */
 static struct end find_start(const struct ingest *ingest, const struct partition *partition)
 {
-	const struct batch *landed = &ingest->landed.batch;
+	const struct batch *landed = &ingest->committing.batch;
 
 	for (size_t i = 0; i < landed->update_count; i++) {
 		const struct watermark_update *move = &landed->moves[i];
@@ -117,7 +117,7 @@ static void fill_move(struct watermark_update *move, const struct partition *par
 
 int watermark_updates_build(struct ingest *ingest, struct err *err)
 {
-	struct batch *batch = &ingest->flight.batch;
+	struct batch *batch = &ingest->sent.batch;
 
 	batch->update_count = 0;
 	for (size_t i = 0; i < ingest->partitions.count; i++) {

@@ -1,17 +1,18 @@
 /*
- * The watermarks of a batch: where each of its partitions will be once it is stored. The ingest thread.
+ * Computes the watermark update of each partition in a batch. The ingest thread.
  */
 #ifndef INGEST_WATERMARK_UPDATES_H
 #define INGEST_WATERMARK_UPDATES_H
 
 #include "ingest/state.h"
 
-/* Fills the moves of the flight, from what has been read until now; what went to `rest` waits. They begin where
- * those of a batch that has landed end. */
+/* Fills the updates of the batch to be sent, from the records read so far without those left in
+ * `rest`. If another batch is waiting for its COMMIT, they start where its updates end. */
 int watermark_updates_build(struct ingest *ingest, struct err *err);
-/* They are committed. What has been read meanwhile keeps its partition touched. */
+/* The updates are committed. A partition that has read more in the meantime stays touched. */
 void watermark_updates_note(struct ingest *ingest, const struct batch *batch);
-/* Nobody knows whether they are committed, or they are not: notes what they would have made of the watermarks. */
+/* The updates failed or their result is unknown: records the watermark that they would have
+ * written, so that a resync can recognize it. */
 void watermark_updates_in_doubt(struct ingest *ingest, const struct batch *batch);
 
 #endif

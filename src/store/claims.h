@@ -1,6 +1,13 @@
 /*
- * The dispatch side of the store: claims, releases, sweeps (rules R7, R10, R13, R15). Blocking; one
- * db, one thread: a worker's. Everything it is given is borrowed for the call.
+ * Claims waiting rows for dispatch, releases parked rows and searches for them (rules R7, R10, R13,
+ * R15).
+ *
+ * A claim sets claimed_by and raises delivery_count in one statement, under a lock on the row of
+ * this instance in inbox_instances. A fenced instance therefore claims nothing. A claim never waits
+ * for a locked message row: it leaves the row to the next claim (rule R8).
+ *
+ * Every function blocks until the server answers or the deadline of the db passes. One db and one
+ * thread, a worker's. Arguments are borrowed for the duration of the call.
  */
 #ifndef STORE_CLAIMS_H
 #define STORE_CLAIMS_H
@@ -19,7 +26,7 @@ struct claim_partitions {
 	size_t count;
 };
 
-/* A key of a partition. */
+/* One key of a partition. */
 struct claim_lane {
 	const char *topic;
 	int32_t partition;
@@ -30,7 +37,8 @@ struct claim_lanes {
 	size_t count;
 };
 
-/* Rows that PostgreSQL refuses to have claimed. */
+/* Rows that the claim statement leaves out, because PostgreSQL raised an error when a claim tried
+ * to update them alone. */
 struct refused_seqs {
 	int64_t *items;
 	size_t count;
@@ -42,14 +50,16 @@ int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err);
 struct claim_request {
 	int32_t instance;
 	enum ordering ordering;
-	const struct routing *routing; /* who wants what; closed handlers want nothing now */
-	size_t max_rows;               /* claim_lanes: rows a lane */
+	/* the subscriptions; a handler that is closed gets no rows now */
+	const struct routing *routing;
+	size_t max_rows; /* for claims_lanes(): rows per key */
 	size_t max_bytes;
-	int64_t number; /* of this claim, rising over the life of the instance */
-	/* claims_due: for each partition since when rows are looked for, ms since 1970 by PostgreSQL's clock; -1, or
-	 * NULL for all: ever. Not for ORDERING_PARTITION. */
+	int64_t number; /* the number of this claim; it rises during the life of the instance */
+	/* For claims_due(): the lower bound of the due time for each partition, in ms since 1970 by
+	 * PostgreSQL's clock. -1, or NULL for all partitions: no lower bound. Not used with
+	 * ORDERING_PARTITION. */
 	const int64_t *since;
-	const struct refused_seqs *without; /* rows that stay as they are; NULL = none */
+	const struct refused_seqs *without; /* rows that the claim leaves unchanged; NULL = none */
 };
 
 struct claimed_row {
@@ -57,81 +67,92 @@ struct claimed_row {
 	bool followed;           /* more rows of its key wait behind it in the table */
 };
 struct claimed {
-	struct claimed_row *rows; /* claimed ones, ordered by topic, partition, offset, seq */
+	struct claimed_row *rows; /* the claimed rows, ordered by topic, partition, offset, seq */
 	size_t count;
-	size_t parked; /* rows the statement parked, or gave up as DELIVERY_COUNT */
-	size_t seen; /* claimed + parked: fewer than max_rows and not cut = nothing due is left, since then */
-	bool cut; /* max_bytes left rows behind; at least one was seen */
-	/* claims_due: of each partition the latest due time seen, -1 = none; NULL of the others. */
+	size_t parked; /* rows that the statement parked, or set to dead with the code DELIVERY_COUNT */
+	/* claimed + parked; if it is below max_rows and `cut` is false, nothing else was due */
+	size_t seen;
+	bool cut; /* rows were left because of max_bytes; `seen` is at least 1 */
+	/* For claims_due(): the latest due time seen in each partition, -1 = none. NULL for other
+	 * claims. */
 	int64_t *latest;
 };
 void claimed_fini(struct claimed *claimed);
 
-/* CLAIM_UNKNOWN: the connection was lost after the statement was sent; rows may be claimed that
- * nobody holds: run claims_rescue() when no claim is under way (rule R3). */
+/* CLAIM_UNKNOWN: the connection was lost after the statement was sent. The rows may be claimed in
+ * the table while no memory holds them. The caller must run claims_rescue() once no claim is in
+ * progress (rule R3). */
 enum { CLAIM_UNKNOWN = 1 };
 
-/* Claims what is due in these partitions; with ORDERING_PARTITION the unbroken run from the lowest
- * waiting offset of each. */
+/* Claims the due rows of these partitions. With ORDERING_PARTITION it claims, for each partition,
+ * the unbroken run of rows from the lowest waiting offset on. */
 int claims_due(struct db *db, const struct claim_request *request,
 	const struct claim_partitions *partitions, struct claimed *out, struct err *err);
-/* Claims the unbroken run at the head of these keys, parked rows too. */
+/* Claims the unbroken run of rows at the head of each key, parked rows included. */
 int claims_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct claimed *out, struct err *err);
 
-/* Finds rows of which one may be why claims failed (db_error_may_be_row()): tries those that the claim would take first,
- * halving them, and changes nothing. What PostgreSQL refuses alone is added to `out`, in which there may be rows to leave
- * out; `err` keeps what was said of the last one. A fault when each of several is refused: then it is not the rows. */
+/*
+ * Finds the rows that make claims fail, if the error may be about single rows
+ * (db_error_may_be_row()). It tries the rows that the claim would take first, in halves, and rolls
+ * back every try. A row that is refused alone is added to `out`. `out` may already contain rows;
+ * they are left out of the tries. `err` keeps the error of the last refused row. If PostgreSQL
+ * refuses each of several rows, the result is a fault, because then the rows are not the cause.
+ */
 int claims_probe_due(struct db *db, const struct claim_request *request,
 	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err);
 int claims_probe_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
 
-/* One page of a sweep through the keys of a partition that have waiting rows. */
+/* One page of a search through the keys of a partition that have waiting rows. */
 struct parked_page {
-	uint64_t *hashes; /* keys whose lowest waiting row is parked and wanted */
+	/* keys whose lowest waiting row is parked although an open handler matches it */
+	uint64_t *hashes;
 	size_t count;
-	uint64_t last; /* where the next page starts */
+	uint64_t last; /* the next page starts after this hash */
 	bool more;
 };
 void parked_page_fini(struct parked_page *page);
-/* Where a page lies. */
+/* The position of a page. */
 struct parked_place {
 	struct claim_partition partition;
-	const uint64_t *after; /* the `last` of the page before; NULL: the first page */
+	const uint64_t *after; /* `last` of the previous page; NULL: the first page */
 };
 int claims_find_parked(struct db *db, const struct claim_request *request,
 	const struct parked_place *place, struct parked_page *out, struct err *err);
-/* Makes parked rows that wait for nothing but a handler claimable: those without a key, or all with
- * ORDERING_NONE. At most max_rows; `released` tells how many. */
+/* Makes parked rows claimable if they wait only for a handler: rows without a key, or every row
+ * with ORDERING_NONE. At most max_rows rows; `released` receives their number. */
 int claims_release(struct db *db, const struct claim_request *request,
 	const struct claim_partition *partition, int64_t *released, struct err *err);
-/* waiting[i]: does any row of partition i wait (due, retry or parked)? */
+/* Sets waiting[i] to true if partition i has a row that is due, waits for a retry, or is parked. */
 int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
 	bool *waiting, struct err *err);
-/* What memory holds of the claims of an instance. */
+/* The claims that an instance holds in memory. */
 struct claims_held {
 	int32_t instance;
-	int64_t low_claim; /* no claim below it may hold any */
+	int64_t low_claim; /* every claim with a lower number is settled */
 	const int64_t *seqs;
 	size_t count;
 };
-/* Gives back claims from the table that memory does not hold. `rescued` receives how many. */
+/* Gives back the rows that the table shows as claimed by this instance although memory does not
+ * hold them. `rescued` receives their number. */
 int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err);
 
-/* Cheap gauges over some partitions. */
+/* Inexpensive gauges over some partitions. */
 struct gauges_request {
 	struct claim_partitions partitions;
-	const struct routing *routing; /* who wants what */
-	int64_t cap;                   /* counts no further */
-	bool seldom;                   /* what only operators want, too */
+	const struct routing *routing; /* the subscriptions */
+	int64_t cap;                   /* counting stops at this number */
+	bool seldom;                   /* also fill the gauges that only operators read */
 };
 struct gauges {
-	int64_t waiting;       /* up to cap */
-	int64_t oldest_due_ms; /* since the oldest was due, or received when nobody wants it */
-	int64_t dead;          /* up to cap; when `seldom` */
-	int64_t unrouted;      /* up to cap */
-	int64_t snapshot_ms;   /* age of the oldest snapshot; when `seldom` */
+	int64_t waiting; /* at most `cap` */
+	/* age of the oldest due row; without a matching handler, since it was received */
+	int64_t oldest_due_ms;
+	int64_t dead;     /* at most `cap`; filled when `seldom` is set */
+	int64_t unrouted; /* no handler matches them; at most `cap` */
+	/* age of the oldest snapshot in the server; filled when `seldom` is set */
+	int64_t snapshot_ms;
 };
 int claims_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);

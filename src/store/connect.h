@@ -1,6 +1,7 @@
 /*
- * Making a connection: keywords from the configuration, deadlines on every step, and a look at what
- * answered. The password goes to libpq and nowhere else.
+ * Opens a connection to PostgreSQL: builds the keywords from the configuration, applies a deadline
+ * to every step, and checks the server that answered. The password is given to libpq only. It never
+ * appears in an error text or a log line.
  */
 #ifndef STORE_CONNECT_H
 #define STORE_CONNECT_H
@@ -10,8 +11,9 @@
 
 struct pg_conn;
 
-/* Gives a connection that is ready, nonblocking, and silent about notices. Waits at most
- * connect_timeout (10 s) for each host named. Looking names up is the resolver's own time. */
+/* Gives a connection that is ready, nonblocking, and that ignores notices. Blocks for at most
+ * connect_timeout (default 10 s) for each host. Name resolution is not included: getaddrinfo() has
+ * no deadline. `wake_fd` interrupts the wait. */
 int connect_run(struct pg_conn **out, const struct settings *settings, const char *application,
 	int wake_fd, struct err *err);
 

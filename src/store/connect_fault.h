@@ -1,7 +1,11 @@
 /*
- * What a failed connection means: a server that is away, or a mistake that no waiting mends. libpq tells
- * only in words, so the SQLSTATE is read out of them (PQERRORS_VERBOSE); mistakes that libpq itself
- * finds get F0000, configuration_file_error. Whatever is not surely a mistake counts as away.
+ * Classifies a failed connection attempt: either the server is unreachable and a retry may help, or
+ * the configuration is wrong and no retry helps.
+ *
+ * libpq reports the reason only as text. With PQERRORS_VERBOSE the text contains the SQLSTATE, and
+ * these functions read it from there. Mistakes that libpq itself detects get the SQLSTATE F0000
+ * (configuration_file_error). Everything that is not certainly a mistake counts as an unreachable
+ * server.
  */
 #ifndef STORE_CONNECT_FAULT_H
 #define STORE_CONNECT_FAULT_H
@@ -12,18 +16,21 @@
 
 struct pg_conn;
 
-/* True when libpq refuses the keywords themselves and has not tried to connect. */
+/* True when libpq rejects the keywords themselves, before any attempt to connect. */
 bool connect_is_mistaken(struct pg_conn *conn, const char *const *names, const char *const *values);
-/* The fault for that. */
+/* Sets the fault for connect_is_mistaken(). */
 int connect_mistake(const struct pg_conn *conn, struct err *err);
-/* The fault of an attempt that failed; err->state is the server's, "" when any host was away. */
+/* Sets the fault for a failed attempt. err->state is the SQLSTATE of the server; it is "" when any
+ * of the hosts was unreachable. */
 int connect_failed(const struct pg_conn *conn, struct err *err);
-/* A server that answers, and will never do. */
+/* Sets the fault for a server that answers but that inboxd can never use, for example an old
+ * version. */
 int connect_wrong(struct err *err, const char *advice, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Reads the SQLSTATE out of libpq's verbose words about one host or several: of the first that may come
- * back, else of the last. "" = none was given. For connect_failed() and its test. */
+/* Reads the SQLSTATE from libpq's verbose text about one or several hosts. It takes the first one
+ * that a retry may cure, otherwise the last one; "" = the text has none. For connect_failed() and
+ * its test. */
 void connect_state(const char *words, char state[6]);
 
 #endif

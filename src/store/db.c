@@ -215,7 +215,7 @@ int db_flush(struct db *db, struct err *err)
 	return landed(db, fly(db, err), err);
 }
 
-int db_depart(struct db *db, struct err *err)
+int db_send(struct db *db, struct err *err)
 {
 	int r;
 
@@ -228,12 +228,12 @@ int db_depart(struct db *db, struct err *err)
 	return landed(db, r, err);
 }
 
-bool db_look(struct db *db)
+bool db_poll(struct db *db)
 {
 	return pipeline_poll(db->pipeline);
 }
 
-int db_land(struct db *db, struct err *err)
+int db_receive(struct db *db, struct err *err)
 {
 	int r = pipeline_receive(db->pipeline, err);
 

@@ -1,26 +1,28 @@
 /*
- * What the dead topic has not heard of: which instance tells it, the next messages, and the note that they were
- * told. Each call is a transaction of its own; none waits for a message row. One thread.
+ * The table side of the dead topic: elects the instance that produces dead messages, fetches the
+ * next messages, and records that they were produced. Each function is one transaction, and none
+ * waits for a message row. Blocking; one db, one thread.
  */
 #ifndef STORE_DEAD_H
 #define STORE_DEAD_H
 
 #include "store/db.h"
 
-/* DEAD_ANOTHERS: another instance produces them, or this one is fenced. */
+/* DEAD_ANOTHERS: another instance is elected, or this instance is fenced. */
 enum { DEAD_ANOTHERS = 1 };
 int dead_elect(struct db *db, int32_t instance, struct err *err);
-/* Another instance may try. */
+/* Gives the election up, so that another instance can be elected at once. */
 int dead_resign(struct db *db, int32_t instance, struct err *err);
 
-/* One death of a message: a replayed one may die again. */
+/* One death of a message. A replayed message may die again, so the seq alone does not identify a
+ * death. */
 struct death {
 	int64_t seq;
-	int64_t died_us; /* dead_at, microseconds since 1970 */
+	int64_t died_us; /* dead_at, in microseconds since 1970 */
 };
 
-/* How many wait to be produced, and how many of them behind a death in the order of dying (seq 0 = before all); each
- * at most `cap`. */
+/* The number of messages that wait to be produced: all of them, and those that died after `place`
+ * (seq 0 = from the beginning). Each number is at most `cap`. */
 struct dead_waiting {
 	int64_t all;
 	int64_t behind;
@@ -30,14 +32,14 @@ int dead_count(struct db *db, int64_t cap, const struct death *place, struct dea
 
 struct dead_request {
 	int max_rows;
-	int64_t max_bytes;  /* the row that reaches it is the last one */
-	struct death after; /* seq 0 = from the first one */
+	int64_t max_bytes;  /* in bytes; the row that reaches it is the last one */
+	struct death after; /* the last death already seen; seq 0 = start with the first death */
 	const struct death *without;
 	size_t without_count;
 };
 
-/* Columns of what dead_fetch() gives. Headers are runs of bytes: for each the name and the value, each
- * behind its length (int4, -1 = null). */
+/* The columns of dead_fetch(). DEAD_HEADERS is a sequence of names and values. An int4 length
+ * precedes each of them; -1 = null. */
 enum dead_column {
 	DEAD_SEQ,
 	DEAD_DIED_US,
@@ -50,20 +52,20 @@ enum dead_column {
 	DEAD_OFFSET,
 	DEAD_TIMESTAMP,
 	DEAD_CODE,
-	DEAD_ERROR, /* its first 1,000 characters */
+	DEAD_ERROR, /* the first 1,000 characters */
 	DEAD_RETRIES,
 	DEAD_CRASHES,
 	DEAD_KEY,
 	DEAD_HEADERS,
 	DEAD_PAYLOAD,
-	DEAD_DROPPED /* retention has dropped the payload */
+	DEAD_DROPPED /* retention has removed the payload */
 };
-/* In the order they died; the caller frees the rows. */
+/* Fetches deaths in the order in which they happened. The caller frees the rows. */
 int dead_fetch(
 	struct db *db, const struct dead_request *request, struct rows **out, struct err *err);
 
-/* Notes that `deaths` were produced, and leaves in the list (`count`) those whose row is locked just
- * now. */
+/* Records that `deaths` were produced. Afterwards the list and `count` contain only the deaths
+ * whose row is locked at the moment; call again for them later. */
 int dead_mark(struct db *db, struct death *deaths, size_t *count, struct err *err);
 
 #endif

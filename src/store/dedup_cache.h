@@ -1,13 +1,16 @@
 /*
- * The events that this process stored last, as fingerprints of identity and payload. Most duplicates are retries of a
- * producer and repeat byte for byte what was stored a moment ago: for those nobody has to ask the table whether their
- * payload is another than what is stored. 512 KiB: most of the last 20,000 events, however old they are.
+ * A cache of the events that this process stored last, as fingerprints of identity and payload. It
+ * uses 512 KiB and holds most of the last 20,000 events.
  *
- * It never decides whether an event is new: only the table's primary key does. What it says is: with this payload, and
- * with no other since, this process stored the event or found nothing else stored. It does not see what others do to
- * the row. So it is to be forgotten when what was added comes to nothing, and when others may have stored what is
- * ours to read from now on.
- * One thread.
+ * Purpose: most duplicates are retries of a producer and repeat, byte for byte, a recently stored
+ * message. For them the cache saves the query that compares the payload with the stored one.
+ *
+ * It promises: this process stored the event with this payload, or found it stored, and it has
+ * stored no other payload since. It does not observe changes by other instances. It must be cleared
+ * when a batch that added entries is not committed, and when this instance becomes the owner of
+ * partitions.
+ *
+ * It must not decide whether an event is new: only the primary key of the table does. One thread.
  */
 #ifndef STORE_DEDUP_CACHE_H
 #define STORE_DEDUP_CACHE_H
@@ -22,12 +25,12 @@ struct dedup_cache;
 int dedup_cache_new(struct dedup_cache **out, struct err *err);
 void dedup_cache_free(struct dedup_cache *cache);
 
-/* From now on with this payload. */
+/* Adds the event, or replaces the payload of its entry. */
 void dedup_cache_add(struct dedup_cache *cache, const struct message *message);
-/* Same source and event id, and the payload it was last added with (absent is not empty), but for a collision of
- * two hashes of 63 bits. */
+/* True when the entry has the same source, event id and payload (a missing payload differs from an
+ * empty one). A collision of two 63-bit hashes can give a wrong answer. */
 bool dedup_cache_has(const struct dedup_cache *cache, const struct message *message);
-/* All of them. */
+/* Removes all entries. */
 void dedup_cache_forget(struct dedup_cache *cache);
 
 #endif

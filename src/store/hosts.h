@@ -1,6 +1,7 @@
 /*
- * A connection's list of hosts, and what is left of it behind one that does not answer. Pure but for
- * asking libpq what it took from configuration, environment and service file. One thread.
+ * The list of hosts of a connection, and its remainder after a host that did not answer. It asks
+ * libpq for the values that come from the configuration, the environment and the service file;
+ * apart from that it is pure. One thread.
  */
 #ifndef STORE_HOSTS_H
 #define STORE_HOSTS_H
@@ -10,12 +11,12 @@
 
 struct pg_conn;
 
-/* The keywords that are lists, one element a host. */
+/* The keywords that are lists with one element per host. */
 #define HOST_LISTS 3
 extern const char *const host_lists[HOST_LISTS];
 
 struct hosts {
-	char *lists[HOST_LISTS]; /* what is left of each; "" = none */
+	char *lists[HOST_LISTS]; /* the remaining elements; "" = none */
 };
 
 #define HOSTS_INIT                                                                                 \
@@ -24,8 +25,8 @@ struct hosts {
 	}
 
 void hosts_fini(struct hosts *hosts);
-/* Sets the lists to what comes behind the host that `conn` is at. False when nothing does, or without
- * memory. */
+/* Sets the lists to the elements after the host that `conn` uses. False when there is none, or
+ * without memory. */
 bool hosts_skip(struct hosts *hosts, struct pg_conn *conn);
 
 #endif

@@ -166,13 +166,13 @@ static int send_all(struct inbox *inbox, const struct batch *batch, struct err *
 		r = db_queue(
 			inbox->db, QUERY_INSERT_MESSAGES, &inbox->params, &opening->inserted, err);
 	}
-	return r != 0 ? r : db_depart(inbox->db, err);
+	return r != 0 ? r : db_send(inbox->db, err);
 }
 
 static int receive_all(const struct writing *w, struct err *err)
 {
 	struct inbox *inbox = w->inbox;
-	int r = db_land(inbox->db, err);
+	int r = db_receive(inbox->db, err);
 
 	if (r == 0)
 		r = check_opening(w->batch, &inbox->opening);
@@ -315,9 +315,9 @@ void inbox_isolate(struct inbox *inbox)
 	inbox->isolate_next = true;
 }
 
-bool inbox_look(struct inbox *inbox)
+bool inbox_poll(struct inbox *inbox)
 {
-	return inbox->unsendable || db_look(inbox->db);
+	return inbox->unsendable || db_poll(inbox->db);
 }
 
 /* What becomes of a batch whose COMMIT ended so. */
@@ -326,7 +326,7 @@ static int committed_with(int r)
 	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
 }
 
-int inbox_land(struct inbox *inbox, struct batch *batch, struct err *err)
+int inbox_receive(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	struct err own = ERR_INIT;
 	int r = write_all(inbox, batch, err == NULL ? &own : err);
@@ -361,7 +361,7 @@ int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 
 int inbox_finish(struct inbox *inbox, struct batch *batch, struct err *err)
 {
-	int r = inbox_land(inbox, batch, err);
+	int r = inbox_receive(inbox, batch, err);
 
 	return r == 0 ? inbox_committed(inbox, batch, err) : r;
 }

@@ -1,12 +1,15 @@
-/* What the files of inbox.h share: inbox.c (batches), insert_conflicts.c (what is no new message), insert_savepoints.c (under
- * savepoints), inbox_rows.c (parameters) and watermarks.c. */
+/*
+ * Declarations that the implementation files of inbox.h share: inbox.c (batches),
+ * insert_conflicts.c (rows that are not new), insert_savepoints.c (bisection), inbox_rows.c
+ * (parameters) and watermarks.c. No other file may include it.
+ */
 #ifndef STORE_INBOX_PRIVATE_H
 #define STORE_INBOX_PRIVATE_H
 
 #include "store/dedup_cache.h"
 #include "store/inbox.h"
 
-/* What the first flight of a batch brings. */
+/* The results of the first pipeline of a batch. */
 struct opening {
 	struct rows *lease;
 	struct rows *moved;
@@ -20,29 +23,31 @@ struct inbox {
 	void (*about_to_commit)(void *arg);
 	void *arg;
 	int64_t highest_seq;       /* of the rows whose COMMIT was answered (rule R3) */
-	int64_t batch_highest;     /* of the batch under way */
-	int64_t floor;             /* every row of the batch under way gets a higher seq */
-	int64_t landed_highest;    /* of the one whose COMMIT is on its way */
-	bool committing;           /* there is one */
-	struct dedup_cache *cache; /* of what is committed, or about to be */
-	struct params params;      /* scratch for the statement being queued; libpq copies */
+	int64_t batch_highest;     /* of the batch in progress */
+	int64_t floor;             /* every row of the batch in progress gets a higher seq */
+	int64_t landed_highest;    /* of the batch whose COMMIT is not answered yet */
+	bool committing;           /* such a batch exists */
+	struct dedup_cache *cache; /* of events that are committed or will be */
+	struct params params;      /* scratch for the statement being queued; libpq copies it */
 	struct opening opening;
-	size_t *items; /* of the rows that went with it */
+	size_t *items; /* indexes of the rows that were sent with it */
 	size_t item_count;
-	bool unsendable; /* more than PostgreSQL takes at once: to be bisected */
-	bool damaged;    /* numbers fell: see INBOX_DAMAGED */
+	bool unsendable; /* the statement is larger than PostgreSQL accepts: bisect */
+	bool damaged;    /* the sequence went backwards: see INBOX_DAMAGED */
 	bool isolating;  /* see inbox_isolate() */
 	bool isolate_next;
-	bool commit_refused; /* the last try got as far as its COMMIT */
-	struct err odd;      /* the last refusal of a row that its values do not explain */
+	bool commit_refused; /* the last attempt failed at its COMMIT */
+	struct err odd; /* the last refusal of a row that the values of the row do not explain */
 };
 
-/* inbox_offsets.last_digest: the offset it belongs to, most significant byte first, and the digest. */
+/* The format of inbox_offsets.last_digest: the offset it belongs to, most significant byte first,
+ * then the digest. */
 #define STORED_DIGEST_BYTES (8 + sizeof(((struct log_digest *)0)->bytes))
 void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
 	const struct log_digest *digest);
 
-/* Each resets and fills inbox->params. `items` are indexes into the rows or rejects of the batch. */
+/* Each function resets and fills inbox->params. `items` are indexes of rows or rejects of the
+ * batch. */
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err);
 void fill_messages(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
@@ -50,33 +55,33 @@ void fill_duplicates(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
 void fill_conflicts(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
-/* `bare`: coordinates and reason only. */
+/* `bare`: only the coordinates and the reason. */
 void fill_rejects(struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count,
 	bool bare);
 
-/* One kind of rows on their way into the table. */
+/* Rows of one kind while they are written to the table. */
 struct writing {
 	struct inbox *inbox;
 	struct batch *batch;
-	bool rejects; /* items are its rejects, not its rows */
-	/* Writes these items and notes what became of them. */
+	bool rejects; /* the items are rejects, not rows */
+	/* Writes these items and records their results. */
 	int (*write)(const struct writing *w, const size_t *items, size_t count, struct err *err);
-	/* What to do with an item that PostgreSQL refuses; `why` says why. */
+	/* Handles an item that PostgreSQL refuses; `why` is the error. */
 	int (*give_up)(
 		const struct writing *w, size_t item, const struct err *why, struct err *err);
 };
 
-/* Writes under savepoints, halving what PostgreSQL refuses until an item that cannot be stored is alone and is
- * given up. */
+/* Writes under savepoints. It halves the items that PostgreSQL refuses until one item is alone;
+ * that item is passed to give_up(). */
 int writing_bisect(const struct writing *w, const size_t *items, size_t count, struct err *err);
-/* PostgreSQL refused a value, or, while rows are isolated, a row for whatever reason; the transaction can be gone on with
- * from its savepoint. */
+/* True when PostgreSQL refused a value (or, while rows are isolated, a row for any reason) and the
+ * transaction can continue from its savepoint. */
 bool writing_is_refused(const struct writing *w, int r, const struct err *err);
 
-/* Whether a message is the one that a row of an answer speaks of. */
+/* True when a row of an answer refers to this message. */
 typedef bool match_function(const struct message *message, const struct rows *rows, int row);
 
-/* What a statement answered about these items. */
+/* The answer of a statement about these items. */
 struct answer {
 	const struct rows *rows;
 	const size_t *items;
@@ -84,18 +89,20 @@ struct answer {
 	match_function *match;
 };
 
-/* Position in `items` of what `row` speaks of, looked for from `from` on, round the end: rows come back
- * in the order they went, so it is nearly always the next one. `count` = none. */
+/* The position in `items` that `row` refers to. The search starts at `from` and wraps around: the
+ * server returns rows in the order in which they were sent, so the next item is nearly always the
+ * right one. Returns `count` when there is none. */
 size_t writing_match(const struct writing *w, const struct answer *answer, int row, size_t from);
-/* The rows with this result as indexes; freed by the caller. */
+/* The indexes of the rows with this result. The caller frees them. */
 int inbox_select_rows(const struct batch *batch, enum insert_result result, size_t **out,
 	size_t *count, struct err *err);
 
-/* What a batch has besides its messages, in its transaction: records that repeat an id with another payload, and
- * those that are no messages. */
+/* Store the other content of a batch in its transaction: records that repeat an id with another
+ * payload, and records that are no messages. */
 int inbox_store_conflicts(struct inbox *inbox, struct batch *batch, struct err *err);
 int inbox_store_rejects(struct inbox *inbox, struct batch *batch, struct err *err);
-/* give_up of rows: the record is kept among the rejects; its row stays in the batch for whoever counts. */
+/* give_up() of rows: stores the record as a reject. The row stays in the batch, so that the
+ * counters include it. */
 int inbox_keep_as_reject(
 	const struct writing *w, size_t item, const struct err *why, struct err *err);
 

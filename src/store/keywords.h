@@ -1,10 +1,13 @@
-/* The connection keywords this libpq knows, for hints and environment variables. */
+/*
+ * The connection keywords of this libpq, for hints in error texts and for environment variables.
+ * Pure.
+ */
 #ifndef STORE_KEYWORDS_H
 #define STORE_KEYWORDS_H
 
 #include "base/err.h"
 
-/* NULL-terminated; freed with keywords_free(). */
+/* NULL-terminated; free with keywords_free(). */
 int keywords_new(char ***out, struct err *err);
 void keywords_free(char **names);
 

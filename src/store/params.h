@@ -1,9 +1,9 @@
 /*
- * Parameters of one statement in PostgreSQL's binary format, encoded as they are added: there is no
- * second copy but libpq's own. Pure. One thread.
+ * The parameters of one statement in PostgreSQL's binary format. A value is encoded when it is
+ * added, so that no copy exists except libpq's own.
  *
- * Build in order, reuse with params_reset(). Running out of memory breaks the set: params_ok() says
- * so, and sending it is FAULT_MEMORY.
+ * Add the parameters in order; params_reset() allows reuse. When memory runs out the set becomes
+ * invalid: params_ok() returns false, and sending it is FAULT_MEMORY. Pure. One thread.
  */
 #ifndef STORE_PARAMS_H
 #define STORE_PARAMS_H
@@ -21,7 +21,7 @@ struct params {
 	unsigned types[PARAMS_MAX];
 	struct buf values[PARAMS_MAX];
 	bool nulls[PARAMS_MAX];
-	int lengths[PARAMS_MAX]; /* elements of an array parameter */
+	int lengths[PARAMS_MAX]; /* number of elements of an array parameter */
 };
 
 #define PARAMS_INIT                                                                                \
@@ -30,7 +30,7 @@ struct params {
 	}
 
 void params_init(struct params *params);
-void params_reset(struct params *params); /* keeps small buffers, frees those over 4 MiB */
+void params_reset(struct params *params); /* keeps small buffers, frees those above 4 MiB */
 void params_fini(struct params *params);
 bool params_ok(const struct params *params);
 
@@ -38,10 +38,11 @@ void params_int(struct params *params, int32_t value);
 void params_bigint(struct params *params, int64_t value);
 void params_bool(struct params *params, bool value);
 void params_text(struct params *params, const char *value);   /* NULL = NULL */
-void params_bytea(struct params *params, struct bytes value); /* absent = NULL */
-void params_jsonb(struct params *params, struct bytes json);  /* absent = NULL */
+void params_bytea(struct params *params, struct bytes value); /* missing = NULL */
+void params_jsonb(struct params *params, struct bytes json);  /* missing = NULL */
 
-/* Opens an array parameter and returns its number, for array_* calls in any order later. */
+/* Opens an array parameter and returns its number. The array_* functions take that number, in any
+ * order. */
 enum array_type {
 	ARRAY_TEXT,
 	ARRAY_INT,
@@ -60,8 +61,9 @@ void array_bigint(struct params *params, int array, int64_t value);
 void array_smallint(struct params *params, int array, int16_t value);
 void array_bool(struct params *params, int array, bool value);
 void array_bytes(
-	struct params *params, int array, struct bytes value); /* bytea, jsonb; absent = NULL */
-/* Milliseconds since 1970; -1 = NULL; what timestamptz cannot hold is cut to its nearest. */
+	struct params *params, int array, struct bytes value); /* bytea, jsonb; missing = NULL */
+/* Milliseconds since 1970; -1 = NULL. A value outside the range of timestamptz becomes the nearest
+ * bound. */
 void array_timestamp(struct params *params, int array, int64_t unix_ms);
 
 #endif

@@ -1,10 +1,13 @@
 /*
- * The wire to PostgreSQL below db.h: one libpq connection in pipeline mode, the waits on it, and the
- * words for what went wrong. Knows statements, not transactions. One thread, but pipeline_interrupt().
+ * One libpq connection in pipeline mode, below db.h: it sends statements, waits for the results and
+ * reports errors. It knows statements, not transactions.
  *
- * Statements are queued and go out together as a flight; what any of them got is known when the
- * flight has landed. A flight that cannot land closes the connection: what the server did with it
- * is then unknown. A single statement may go ahead of a flight, unanswered when that departs.
+ * Statements are queued and sent together as one pipeline. The results are known when all of them
+ * were received. When they cannot be received, the connection is closed, and it is unknown what the
+ * server executed. One single statement may be sent ahead of a pipeline and be unanswered when the
+ * pipeline is sent (the COMMIT of the previous batch).
+ *
+ * Every wait has a deadline. One thread, except pipeline_interrupt().
  */
 #ifndef STORE_PIPELINE_H
 #define STORE_PIPELINE_H
@@ -30,38 +33,43 @@ DEFINE_CLEANUP(struct pipeline *, pipeline_free);
 int pipeline_open(struct pipeline *pipeline, struct err *err);
 void pipeline_close(struct pipeline *pipeline);
 bool pipeline_is_open(const struct pipeline *pipeline);
-/* Any thread: ends the wait under way, or else the next one. */
+/* Any thread. Ends the wait in progress, or otherwise the next wait. */
 void pipeline_interrupt(struct pipeline *pipeline);
 
-/* Queues a statement; `rows` (may be NULL) is filled when the flight lands without any fault.
- * `params` may be NULL; it is copied. A statement of 1000 MiB or more is a fault with SQLSTATE 54000, as
- * one with a value too large; nothing is sent then. */
+/* Queues a statement. `rows` (may be NULL) is filled when the whole pipeline was received without a
+ * fault. `params` (may be NULL) is copied. A statement of 1000 MiB or more is a fault with SQLSTATE
+ * 54000, like a value that is too large; nothing is sent then. */
 int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct params *params,
 	struct rows **rows, struct err *err);
-/* Sends what is queued and waits for all of it, at most timeout_ms. The first statement that failed
- * ends the others of the flight and is the fault. */
+/* Sends the queued statements and waits for all results, at most timeout_ms. The first statement
+ * that fails is the fault; the server skips the rest of the pipeline. */
 int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
-/* The same in two halves: sends all of it, which waits for the server to read; and waits for what came of
- * it, until timeout_ms after the start. In between nothing is queued, and pipeline_poll() says, without waiting,
- * whether pipeline_receive() would wait. */
+/*
+ * pipeline_run() in two halves. pipeline_send() sends everything and waits until the server has
+ * read it. pipeline_receive() waits for the results until timeout_ms after the start. Nothing may
+ * be queued in between. pipeline_poll() returns, without waiting, whether pipeline_receive() would
+ * not wait.
+ */
 int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
 bool pipeline_poll(struct pipeline *pipeline);
 int pipeline_receive(struct pipeline *pipeline, struct err *err);
-/* Sends one statement without rows that does not fail with the next flight, and does not wait: nothing may be
- * queued, and no other be ahead. */
+/* Sends one statement without rows and does not wait. It has its own synchronization point, so that
+ * it does not fail together with the next pipeline. Nothing may be queued, and no other statement
+ * may be ahead. */
 int pipeline_send_first(struct pipeline *pipeline, const char *sql, struct err *err);
-/* Waits at most timeout_ms for its answer, which comes before all that was sent behind it and then has as long. A
- * statement that failed is the fault; the connection is open then, unless that ended it. */
+/* Waits for the answer of pipeline_send_first(), at most timeout_ms. The answer precedes everything
+ * sent later, whose time limit starts after it. If the statement failed, that is the fault; the
+ * connection stays open unless the failure ended it. */
 int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
-/* Several statements as text, by the simple protocol; nothing may be queued. */
+/* Executes several statements as text with the simple protocol. Nothing may be queued. */
 int pipeline_script(
 	struct pipeline *pipeline, const char *sql, int64_t timeout_ms, struct err *err);
 
-/* Waits at most timeout_ms for a notification; takes all that came. 0, or PIPELINE_NOTICE. */
+/* Waits at most timeout_ms for a notification and reads all that arrived. 0 or PIPELINE_NOTICE. */
 enum { PIPELINE_NOTICE = 1 };
 int pipeline_await_notice(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
 
-/* What the server said last. */
+/* The transaction state that the server reported last. */
 enum pipeline_transaction { PIPELINE_IDLE, PIPELINE_OPEN, PIPELINE_FAILED };
 enum pipeline_transaction pipeline_transaction(const struct pipeline *pipeline);
 

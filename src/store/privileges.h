@@ -1,10 +1,13 @@
-/* May this database user do all that a sidecar does? For `inboxd check`. */
+/*
+ * Checks for `inboxd check` whether the database user has all privileges that inboxd needs to run.
+ * Blocking; one db, one thread.
+ */
 #ifndef STORE_PRIVILEGES_H
 #define STORE_PRIVILEGES_H
 
 #include "store/db.h"
 
-/* FAULT_CHECK naming what is missing, the first few of it, and what mends it. */
+/* FAULT_CHECK: the text names the first missing privileges and the command that grants them. */
 int privileges_check(struct db *db, struct err *err);
 
 #endif

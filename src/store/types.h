@@ -1,5 +1,7 @@
-/* Object ids of PostgreSQL's own types (pg_type.dat; they never change) and constants of their
- * binary format. */
+/*
+ * Object ids of PostgreSQL's built-in types (pg_type.dat; they never change) and constants of their
+ * binary format.
+ */
 #ifndef STORE_TYPES_H
 #define STORE_TYPES_H
 
@@ -22,7 +24,7 @@ enum {
 	TYPE_JSONB_ARRAY = 3807,
 };
 
-/* The byte before the text of a jsonb. */
+/* The version byte before the text of a jsonb value. */
 #define JSONB_VERSION 1
 
 #endif

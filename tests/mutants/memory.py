@@ -59,7 +59,7 @@ MUTANTS = [
            edit("sql/queries/claim_partitions.sql", "-- include: lease", NO_TIMELINE),
            tests=[RULES + "on_another_timeline_no_partition_is_claimed_in_order"]),
     mutant("R2", "a lower watermark is believed",
-           edit("src/ingest/db_outage.c", "\t\twent_back(ingest, partition, row);", "\t\townership_moved(ingest, partition, row);"),
+           edit("src/ingest/db_outage.c", "\t\tdatabase_went_back(ingest, partition, row);", "\t\townership_moved(ingest, partition, row);"),
            tests=[LIVES + "[a lower watermark]"]),
     mutant("R2", "open deliveries are not cancelled when a life ends",
            edit("src/dispatch/stopping.c", '\t\tcancel_open(dispatch, "lease_lost");\n', ""),

@@ -364,7 +364,7 @@ static void so_is_one_with_a_transaction_behind_it(void **state)
 	begin_what_hangs_up(world);
 	OK(db_commit_ahead(world->db, &err));
 	OK(db_begin(world->db, &err));
-	OK(db_depart(world->db, &err));
+	OK(db_send(world->db, &err));
 	assert_int_equal(db_committed(world->db, &err), DB_COMMIT_UNKNOWN);
 	assert_false(db_is_open(world->db));
 	assert_string_equal(err.state, "57P01");

@@ -753,7 +753,7 @@ static void follow(struct world *world, struct batch *first)
 	*first = world->batch;
 	world->batch = (struct batch)BATCH_INIT;
 	OK(inbox_start(world->inbox, first, &err));
-	OK(inbox_land(world->inbox, first, &err));
+	OK(inbox_receive(world->inbox, first, &err));
 	ADD(world, .id = "b", .offset = 100);
 	ADD(world, .id = "a", .offset = 101);
 	(void)plan_move(world);

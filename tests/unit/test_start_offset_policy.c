@@ -84,7 +84,7 @@ static void a_watermark_moved_by_hand_decides_alone_and_verifies_nothing(void **
 
 	(void)state;
 	facts.watermark = 170;
-	facts.alone = true;
+	facts.watermark_only = true;
 	position = decided(facts);
 	assert_int_equal(position.start, 170);
 	assert_int_equal(position.seek, 170);

@@ -29,8 +29,8 @@ static void a_fetch_that_failed_is_heard_once(void **state)
 			   "Broker: Unknown topic or partition";
 	rd_kafka_topic_partition_list_t *list;
 
-	topic_recreation_hear(*state, "BROKERUA", text);
-	topic_recreation_hear(*state, "BROKERUA", text);
+	topic_recreation_note(*state, "BROKERUA", text);
+	topic_recreation_note(*state, "BROKERUA", text);
 	list = topic_recreation_take(*state);
 	assert_non_null(list);
 	assert_int_equal(list->cnt, 1);
@@ -44,7 +44,7 @@ static void without_the_name_of_a_thread_too(void **state)
 {
 	rd_kafka_topic_partition_list_t *list;
 
-	topic_recreation_hear(*state, "BROKERUA", "a [0]: broker unavailable: fetch: x");
+	topic_recreation_note(*state, "BROKERUA", "a [0]: broker unavailable: fetch: x");
 	list = topic_recreation_take(*state);
 	assert_non_null(list);
 	assert_string_equal(list->elems[0].topic, "a");
@@ -53,11 +53,11 @@ static void without_the_name_of_a_thread_too(void **state)
 
 static void what_says_something_else_is_not_heard(void **state)
 {
-	topic_recreation_hear(*state, "FETCH", "a [0]: broker unavailable: fetch: x");
-	topic_recreation_hear(*state, "BROKERUA", "a [0]: broker unavailable: produce: x");
-	topic_recreation_hear(*state, "BROKERUA", "0]: broker unavailable: fetch: x");
-	topic_recreation_hear(*state, "BROKERUA", "[0]: broker unavailable: fetch: x");
-	topic_recreation_hear(*state, "BROKERUA", " [0]: broker unavailable: fetch: x");
+	topic_recreation_note(*state, "FETCH", "a [0]: broker unavailable: fetch: x");
+	topic_recreation_note(*state, "BROKERUA", "a [0]: broker unavailable: produce: x");
+	topic_recreation_note(*state, "BROKERUA", "0]: broker unavailable: fetch: x");
+	topic_recreation_note(*state, "BROKERUA", "[0]: broker unavailable: fetch: x");
+	topic_recreation_note(*state, "BROKERUA", " [0]: broker unavailable: fetch: x");
 	assert_null(topic_recreation_take(*state));
 }
 
