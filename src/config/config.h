@@ -1,9 +1,9 @@
 /*
- * The effective configuration as plain values. Read-only once loaded (load.h), so any thread may
- * read it until config_free(); the configuration owns every string in it.
- * Durations are milliseconds, sizes bytes; NEVER stands for "never". The option table in options.c
- * is the one place that names keys, types, defaults and help; `inboxd check` and
- * docs/configuration.md come from it.
+ * The effective configuration as plain values. It is read-only once loaded (load.h), so that any thread can
+ * read it until config_free(). The configuration owns every string in it.
+ *
+ * Durations are in milliseconds, sizes in bytes; CONFIG_NEVER stands for "never". The option table in
+ * options.c names the key, type, default and help text of each field; the fields have no other defaults.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -26,8 +26,8 @@ struct strings {
 /* One pass-through option of a library (kafka.*, postgres.*). */
 struct setting {
 	char *name;
-	char *value; /* as it was when loaded; secret.h reads it again */
-	char *file;  /* it was written file:/path; NULL: it was not */
+	char *value; /* from when the configuration was loaded; secret.h reads it again */
+	char *file;  /* the path of a value file:/path, else NULL */
 };
 
 struct settings {
@@ -35,7 +35,8 @@ struct settings {
 	size_t count;
 };
 
-/* Rules for one topic (or "*"). Keys not written for a topic are those of "*", else the default. */
+/* Rules for one topic (or "*"). A key that is not written for a topic has the value of "*", else the
+ * default. */
 struct topic_rules {
 	char *topic;
 	struct strings accept;   /* event types; '*' at the end = prefix */
@@ -48,8 +49,8 @@ struct topic_rules {
 struct entries;
 
 struct config {
-	struct entries *entries; /* the texts behind the values, and where each came from: show.h */
-	struct strings warnings; /* whole sentences for a person, to be logged once */
+	struct entries *entries; /* the texts of the values and their origins: show.h */
+	struct strings warnings; /* for a person; the caller logs them once */
 	struct {
 		char *schema;
 		char *instance;
@@ -115,7 +116,7 @@ struct config {
 	} log;
 };
 
-/* The rules that hold for a topic: its own, else those of "*". Never NULL. Borrowed. */
+/* The rules of a topic: its own, else those of "*". Never NULL. Borrowed. */
 const struct topic_rules *config_topic_rules(const struct config *config, const char *topic);
 
 #endif

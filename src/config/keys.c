@@ -21,13 +21,13 @@ struct refused {
 static const char offsets[] =
 	OURS "offsets are committed only after the database has the messages; remove it";
 static const char partition_end[] =
-	OURS "it has its own way to see the end of a partition; remove it";
+	OURS "it detects the end of a partition in another way; remove it";
 static const char transactions[] =
 	OURS "dead messages are produced without Kafka transactions; remove it";
 static const char not_text[] =
 	"is for programs that use librdkafka and cannot be configured; remove it";
 static const char session_name[] =
-	OURS "its sessions are named inboxd/<id>, and those of a dead instance are found by it; "
+	OURS "its sessions are named inboxd/<id>, so that those of a dead instance are found; "
 	     "remove it (inbox.instance names this instance)";
 static const char replication[] =
 	"opens a session that cannot run the sidecar's statements; remove it";
@@ -58,7 +58,7 @@ static const char *refusal(const char *section, const char *name)
 
 	for (const char *c = name; *c != '\0'; c++) {
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return "holds a control character, which no name has";
+			return "contains a control character, which no name has";
 	}
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		const char *wanted = refused[i].name;
@@ -163,11 +163,12 @@ int key_find(struct key *out, const struct written_key *written,
 	if (section->kind != SECTION_PER_TOPIC && written->topic != NULL)
 		return err_set(err, FAULT_CONFIG,
 			"%s: %s.%s: a value is expected here, not keys; write it behind the key, "
-			"dots in a name as they are",
+			"and the dots of a name as they are",
 			written->origin, written->section, written->topic);
 	if (section->kind == SECTION_PER_TOPIC && written->topic == NULL)
 		return err_set(err, FAULT_CONFIG,
-			"%s: topics.%s: rules stand under a topic's name, or \"*\" for all others; "
+			"%s: topics.%s: rules are written under a topic's name, or \"*\" for all "
+			"others; "
 			"write topics, then the name, then the key",
 			written->origin, written->name);
 	wrong = written->topic == NULL ? NULL : check_topic_rules(written->topic);

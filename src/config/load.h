@@ -1,11 +1,12 @@
 /*
- * From files, variables and arguments to a struct config.
+ * Makes a struct config of a file, environment variables and arguments.
  *
- * Precedence: --set over environment over file over default, key by key. A value file:/path is
- * read from that file by config_load(); secret.h reads passwords again later. Every effective value
- * keeps its origin (show.h).
- * These functions block while files are read. A loaded configuration never changes; it has one
- * owner, and any thread may read it.
+ * For each key, --set takes precedence over the environment, that over the file, and that over the
+ * default. config_load() reads a value file:/path from that file; secret.h reads passwords again later.
+ * Every effective value keeps its origin (show.h).
+ *
+ * These functions block while they read files. A loaded configuration never changes; it has one owner,
+ * and any thread can read it.
  */
 #ifndef CONFIG_LOAD_H
 #define CONFIG_LOAD_H
@@ -14,35 +15,35 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* Where to look. All borrowed. */
+/* What to read. All borrowed. */
 struct config_sources {
 	const char *file;         /* NULL = none */
 	char *const *environment; /* as environ; NULL = none */
 	const char *const *set;   /* texts "section.key=value" */
 	size_t set_count;
-	/* Every property librdkafka knows and every keyword libpq knows, each ended by NULL. With
-	 * them, a variable INBOXD_KAFKA_… or INBOXD_POSTGRES_… that is none of them only warns, and
-	 * a name in file or --set that is none of them is an error (libpq), or is passed on with a
-	 * warning (librdkafka). NULL: variables are turned into names by their usual form. */
+	/* All properties of librdkafka and all keywords of libpq, each list ended by NULL. A variable
+	 * INBOXD_KAFKA_… or INBOXD_POSTGRES_… that names none of them is ignored with a warning. Such a
+	 * name in the file or in --set is an error (libpq), or is passed on with a warning (librdkafka).
+	 * NULL: the names are not known; names of variables get the usual form of the library. */
 	const char *const *kafka_names;
 	const char *const *postgres_names;
-	bool without_kafka; /* what only Kafka needs may be missing: `inboxd migrate` */
-	/* What would have been config->warnings when loading fails: a mistyped variable is often why.
-	 * Starts empty, replaced by each failure, ended by config_names_free(). NULL: not wanted. */
+	bool without_kafka; /* keys that only Kafka needs can be missing: `inboxd migrate` */
+	/* When loading fails: the warnings, because a mistyped variable is often the reason. Starts empty;
+	 * each failure replaces it; the caller ends it with config_names_free(). NULL: not wanted. */
 	struct strings *passed_over;
 };
 
-/* FAULT_CONFIG: the words begin with the place (file:line, env NAME, --set) and name the key and
- * what to do. FAULT_USAGE: a --set without '='. FAULT_MEMORY. */
+/* FAULT_CONFIG: the error begins with the place (file:line, env NAME, --set) and says the key and what to
+ * do. FAULT_USAGE: a --set without '='. FAULT_MEMORY. */
 int config_load(struct config **out, const struct config_sources *sources, struct err *err);
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config *, config_free);
 
 /*
- * Reads everything again. Gives the configuration to go on with: what can be taken over is new, all
- * other values are those of `running`, which stays untouched and the caller's. `restart` gets the
- * keys that changed but need a restart; it starts empty, and the caller ends it with
- * config_names_free(). A wrong configuration is an error as in config_load(): nothing is given.
+ * Reads everything again and gives the configuration to continue with: the values of reloadable keys are
+ * new, all others are those of `running`, which is unchanged and stays the caller's. Adds to `restart` the
+ * keys that changed but need a restart; it starts empty, and the caller ends it with config_names_free().
+ * An error in the configuration is returned as by config_load(); nothing is given then.
  */
 int config_reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err);

@@ -1,4 +1,7 @@
-/* Levenshtein's distance over one row; near enough is a third of the letters, at least two. */
+/*
+ * Levenshtein's distance, computed with one row. A name is near enough when at most a third of the letters
+ * of the wanted name differ, but two may always differ.
+ */
 #include "config/nearest.h"
 
 #include <ctype.h>
@@ -49,7 +52,7 @@ void nearest_offer(struct nearest *nearest, const char *name)
 {
 	size_t away = distance(nearest->wanted, name);
 
-	/* A name that shares no letter is no help, however short it is. */
+	/* A name that shares no letter does not help, however short it is. */
 	if (away >= nearest->distance || away >= strlen(name))
 		return;
 	nearest->best = name;

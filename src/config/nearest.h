@@ -1,5 +1,6 @@
 /*
- * The known name nearest to a mistyped one, for "did you mean". Pure; any thread; no allocation.
+ * Finds the known name nearest to a mistyped one, for "did you mean" in errors of the configuration, the
+ * command line and the handler protocol. Pure; any thread; no allocation.
  *
  *	nearest_start(&nearest, "shcema");
  *	for each known name: nearest_offer(&nearest, name);
@@ -20,9 +21,9 @@ struct nearest {
 
 /* Keeps `wanted`. */
 void nearest_start(struct nearest *nearest, const char *wanted);
-/* Keeps `name` when it is the nearest so far; of equals the first stays. */
+/* Keeps `name` when it is the nearest so far. Of equally near names the first one stays. */
 void nearest_offer(struct nearest *nearest, const char *name);
-/* The question to put behind an error, or "" when nothing is near enough to ask. */
+/* The question to append to an error, or "" when no name is near enough. */
 void nearest_hint(const struct nearest *nearest, char out[NEAREST_HINT_BYTES]);
 
 #endif

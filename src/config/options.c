@@ -1,4 +1,7 @@
-/* The table of every option. A new option is a row here and a field in config.h. */
+/*
+ * The table of every option. A new option is a row here and a field in config.h; the readers, the
+ * setters, `inboxd check`, a reload and docs/configuration.md take everything else from the row.
+ */
 #include "config/options.h"
 
 #include <ctype.h>
@@ -25,226 +28,249 @@ static const char *const missing_id_words[] = { "coordinates", "reject", NULL };
 static const char *const level_words[] = { "debug", "info", "warn", "error", NULL };
 static const char *const format_words[] = { "logfmt", "json", NULL };
 
-_Static_assert(ORDERING_NONE == 0 && ORDERING_KEY == 1 && ORDERING_PARTITION == 2, "as the words");
-_Static_assert(LOG_DEBUG == 0 && LOG_ERROR == 3, "as the words");
+_Static_assert(ORDERING_NONE == 0 && ORDERING_KEY == 1 && ORDERING_PARTITION == 2,
+	"the order of the words");
+_Static_assert(LOG_DEBUG == 0 && LOG_ERROR == 3, "the order of the words");
 _Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum log_level) == sizeof(int),
 	"enums are stored as int");
 
 /* clang-format off */
 const struct section option_sections[] = {
-	{ "inbox", SECTION_FIXED, NULL, "What this instance is and how much it holds." },
+	{ "inbox", SECTION_FIXED, NULL,
+		"Identity and limits of this instance." },
 	{ "kafka", SECTION_OPEN, "librdkafka",
-		"Which topics to read. Every other key is a librdkafka configuration property "
-			"and goes to librdkafka as it is written; `bootstrap.servers` and "
-			"`group.id` are required." },
+		"Topics and the connection to Kafka. Every other key is a librdkafka "
+		"configuration property and is passed to librdkafka as it is written; "
+		"`bootstrap.servers` and `group.id` are required." },
 	{ "postgres", SECTION_OPEN, "libpq",
-		"How to reach the service's database. Every key is a libpq connection keyword "
-			"and goes to libpq as it is written; without any, libpq uses its own "
-			"defaults and the `PG*` variables.", true },
-	{ "ingest", SECTION_FIXED, NULL, "From Kafka into the table." },
+		"Connection to the service's database. Every key is a libpq connection "
+		"keyword and is passed to libpq as it is written. Without keys, libpq uses "
+		"its own defaults and the `PG*` variables.", true },
+	{ "ingest", SECTION_FIXED, NULL,
+		"From Kafka to the table." },
 	{ "topics", SECTION_PER_TOPIC, NULL,
-		"Rules for one topic, under its name, or for all others, under `\"*\"`. A key "
-			"not written for a topic is that of `\"*\"`, else the default. `--set "
-			"topics.TOPIC.key=value` sets them, too (the topic is everything "
-			"between the first and the last dot); environment variables cannot." },
+		"Rules for one topic, under its name, or for all other topics, under "
+		"`\"*\"`. A key that is not written for a topic has the value of `\"*\"`, "
+		"else the default. `--set topics.TOPIC.key=value` sets a rule, too; the "
+		"topic is the text between the first and the last dot. Environment "
+		"variables cannot set rules." },
 	{ "retry", SECTION_FIXED, NULL,
-		"What happens to a message its handler could not handle." },
-	{ "worker", SECTION_FIXED, NULL, "From the table to the handlers and back." },
-	{ "socket", SECTION_FIXED, NULL, "The Unix socket handlers connect to." },
-	{ "http", SECTION_FIXED, NULL, "Metrics and health." },
+		"What happens to a message that a handler could not process." },
+	{ "worker", SECTION_FIXED, NULL,
+		"From the table to the handlers and back." },
+	{ "socket", SECTION_FIXED, NULL,
+		"The Unix socket to which handlers connect." },
+	{ "http", SECTION_FIXED, NULL,
+		"Metrics and health." },
 	{ "otlp", SECTION_FIXED, NULL,
-		"Spans of what happens to messages, for a collector of OpenTelemetry; see docs/operations.md." },
+		"Spans of the processing of messages, for an OpenTelemetry collector; see "
+		"docs/operations.md." },
 	{ "retention", SECTION_FIXED, NULL,
-		"How long rows stay, by PostgreSQL's clock. A row neither processed nor dead is never deleted. "
-			"One sidecar of a schema does it at a time; see docs/operations.md." },
+		"How long rows are kept, measured on PostgreSQL's clock. A row that is "
+		"neither processed nor dead is never deleted. One instance of a schema "
+		"deletes at a time; see docs/operations.md." },
 	{ "log", SECTION_FIXED, NULL,
-		"Log lines on stderr. Payloads and secrets never appear in them." },
+		"Log lines on stderr. They never contain payloads or secrets." },
 	{ NULL },
 };
 
-/* A paragraph an option, in the order of the sections above. */
+/* In the order of the sections above. Each default, limit and word is a promise to those who have written
+ * a configuration. */
 const struct option option_table[] = {
 	{ "inbox", "schema", OPTION_STRING, .text = "inbox", .check = check_schema, .min = 1,
 		.max = 63, AT(inbox.schema),
-		.help = "PostgreSQL schema that holds everything." },
+		.help = "PostgreSQL schema for all tables, views and functions of inboxd." },
 	{ "inbox", "instance", OPTION_STRING, .text = "", .hostname = true,
 		.check = check_instance, .min = 1, .max = 255, AT(inbox.instance),
-		.help = "Name of this instance in tables, logs and sessions." },
+		.help = "Name of this instance in tables, logs and database sessions." },
 	{ "inbox", "ordering", OPTION_ENUM, .text = "key", .words = ordering_words,
 		AT(inbox.ordering),
-		.help = "What waits for what: nothing, messages of the same key, or of the "
-			"same partition." },
+		.help = "Which messages are processed one after the other: those of one "
+			"key, those of one partition, or none." },
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
-		.help = "Messages delivered and not yet settled, all handlers together." },
+		.help = "Maximum number of messages in flight, that is, delivered and not "
+			"yet settled, for all handlers together." },
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),
-		.help = "Messages this instance holds claimed, queued in memory or delivered; "
-			"above it, rows are stored waiting." },
+		.help = "Maximum number of messages that this instance holds claimed, in "
+			"memory or delivered. Above it, new rows are stored waiting." },
 	{ "inbox", "max_claimed_bytes", OPTION_SIZE, .text = "32MiB", .min = KIB,
 		.max = 1024 * GIB, .reloadable = true, AT(inbox.max_claimed_bytes),
-		.help = "Memory for those messages. A single larger message is still "
+		.help = "Memory for the claimed messages. A larger message is still "
 			"delivered, alone." },
 	{ "inbox", "handler_memory", OPTION_DURATION, .text = "10m", .min = 0, .max = 30 * DAY,
 		.reloadable = true, AT(inbox.handler_memory),
-		.help = "A handler's subscriptions count so long after its last connection: what is "
-			"for it waits for it. 0: only connected handlers count." },
+		.help = "How long a handler stays known after its last connection. Messages "
+			"for a known handler that is not connected wait for it. With `0`, "
+			"only connected handlers are known." },
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
-		.help = "An instance without a handler that another instance has leaves the "
-			"consumer group after this long, and comes back with the handler." },
+		.help = "An instance leaves the consumer group after it has lacked, for "
+			"this long, a handler that another instance has. It joins again "
+			"when the handler connects." },
 	{ "inbox", "shutdown_timeout", OPTION_DURATION, .text = "25s", .min = 0, .max = HOUR,
 		AT(inbox.shutdown_timeout),
-		.help = "How long a stop may take, running deliveries included. Keep it below "
-			"the grace period of whatever stops the process." },
+		.help = "Maximum duration of a stop, including the deliveries in progress. "
+			"Set it below the grace period of the service manager or "
+			"orchestrator." },
 
 	{ "kafka", "topics", OPTION_LIST, .text = "", .check = check_topic_pattern, .min = 0,
 		.max = 10000, AT(kafka_topics),
-		.help = "Topics to read; a name starting with ^ is a regular expression. "
-			"Required." },
+		.help = "Topics to read. A name that starts with `^` is a regular "
+			"expression. Required." },
 
 	{ "ingest", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
 		AT(ingest.batch_messages),
-		.help = "Messages stored in one transaction, at most." },
+		.help = "Maximum number of messages that one transaction stores." },
 	{ "ingest", "batch_bytes", OPTION_SIZE, .text = "8MiB", .min = KIB, .max = 512 * MIB,
 		AT(ingest.batch_bytes),
-		.help = "Bytes stored in one transaction, at most; a larger message goes "
-			"alone." },
+		.help = "Maximum number of bytes that one transaction stores. A larger "
+			"message is stored alone." },
 	{ "ingest", "batch_wait", OPTION_DURATION, .text = "5ms", .min = 0, .max = MINUTE,
 		AT(ingest.batch_wait),
-		.help = "How long a partial batch may wait for more; no longer than until "
-			"nothing comes for a fifth of it." },
+		.help = "How long a partial batch waits for more messages. It is stored "
+			"earlier when no message arrives for a fifth of this time." },
 	{ "ingest", "max_pending", OPTION_INT, .text = "1000000", .min = 1, .max = 1000000000000,
 		AT(ingest.max_pending),
-		.help = "Messages waiting, claimed or unrouted (an estimate; rows parked "
-			"behind a failing one do not count); above it partitions are paused, "
-			"below 90 % they are resumed." },
+		.help = "Maximum number of messages that are waiting, claimed or unrouted. "
+			"The number is an estimate and does not include rows that are "
+			"parked behind a failing message. Above it, partitions are paused; "
+			"below 90 % of it, they are resumed." },
 	{ "ingest", "max_payload", OPTION_SIZE, .text = "16MiB", .min = 1, .max = 512 * MIB,
 		AT(ingest.max_payload),
-		.help = "A message with a larger payload is rejected." },
+		.help = "Maximum size of a payload. A message with a larger payload is "
+			"rejected." },
 
 	{ "topics", "accept", OPTION_LIST, .text = "*", .check = check_type_pattern, .min = 1,
 		.max = 1000, AT_TOPIC(accept),
-		.help = "Event types to store, * at the end = prefix; others are counted and "
-			"skipped." },
+		.help = "Event types to store. A `*` at the end makes a prefix. Messages of "
+			"other types are counted and skipped." },
 	{ "topics", "id", OPTION_LIST,
 		.text = "header:ce_id,header:id,header:event-id,header:eventId,"
 			"header:idempotency-key,header:message-id",
 		.check = check_id_locator, .min = 0, .max = 100, AT_TOPIC(id),
-		.help = "Where the event id is, the first that is there: header:NAME, key or "
-			"json:/POINTER. A body's id is often the entity's, and its second "
-			"update would be lost: name it only when each event has its own." },
+		.help = "Locations of the event id, tried in this order: `header:NAME`, "
+			"`key` or `json:/POINTER`. Do not name a field that identifies an "
+			"entity: the second event of the entity would be taken for a "
+			"duplicate and lost. The value must be different for each event." },
 	{ "topics", "missing_id", OPTION_FLAG, .text = "coordinates", .words = missing_id_words,
 		AT_TOPIC(missing_id_rejects),
-		.help = "What to do without an id: take topic/partition/offset@timestamp, or "
-			"reject the message." },
+		.help = "What to do with a message without an id: use "
+			"topic/partition/offset@timestamp as its id, or reject it." },
 	{ "topics", "type", OPTION_LIST,
 		.text = "header:ce_type,header:eventType,header:event-type,header:type,topic",
 		.check = check_name_locator, .min = 0, .max = 100, AT_TOPIC(type),
-		.help = "Where the event type is: header:NAME, json:/POINTER, topic or "
-			"literal:TEXT." },
+		.help = "Locations of the event type, tried in this order: `header:NAME`, "
+			"`json:/POINTER`, `topic` or `literal:TEXT`." },
 	{ "topics", "source", OPTION_LIST, .text = "header:ce_source,topic",
 		.check = check_name_locator, .min = 1, .max = 100, AT_TOPIC(source),
-		.help = "Where the source is: header:NAME, json:/POINTER, topic or "
-			"literal:TEXT. An id is unique within its source." },
+		.help = "Locations of the source, tried in this order: `header:NAME`, "
+			"`json:/POINTER`, `topic` or `literal:TEXT`. An event id is unique "
+			"within its source." },
 
 	{ "retry", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_attempts),
-		.help = "Attempts before a message is dead." },
+		.help = "Number of attempts after which a message is dead." },
 	{ "retry", "backoff", OPTION_DURATION, .text = "1s", .min = 0, .max = YEAR,
 		.reloadable = true, AT(retry.backoff),
-		.help = "First delay; it doubles at each attempt, with full jitter." },
+		.help = "Delay before the second attempt. It doubles with each attempt, "
+			"with full jitter." },
 	{ "retry", "backoff_max", OPTION_DURATION, .text = "5m", .min = 0, .max = YEAR,
 		.reloadable = true, AT(retry.backoff_max),
-		.help = "Longest delay." },
+		.help = "Maximum delay between two attempts." },
 	{ "retry", "max_crashes", OPTION_INT, .text = "3", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_crashes),
-		.help = "A message that ended its handler process this often, delivered alone, "
-			"is dead." },
+		.help = "A message is dead after its handler process has ended this many "
+			"times while it processed that message alone." },
 	{ "retry", "dead_topic", OPTION_STRING, .text = "", .check = check_topic_or_none,
 		.min = 0, .max = 249, .reloadable = true, AT(retry.dead_topic),
-		.help = "Messages that died in a delivery are also produced to this topic, from the table and at "
-			"least once; empty = to none. What is dead already when it is set is produced, too; see "
-			"docs/operations.md." },
+		.help = "Topic to which messages that died in a delivery are also produced, "
+			"from the table and at least once. Messages that are dead already "
+			"when it is set are produced, too; see docs/operations.md. Empty: "
+			"none." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
-		.help = "Database connections that claim and settle. With more than two and "
-			"`inbox.ordering: none` several claims go side by side while much is due; where "
-			"there is an order one is made at a time. Four more are ingest's, the heartbeat's, "
-			"one that listens for replays, and one for retention; with `retry.dead_topic` a "
-			"fifth is for that." },
+		.help = "Number of database connections that claim and settle. With more "
+			"than two, and with `inbox.ordering: none`, several claims run in "
+			"parallel while many messages are due; with an order, claims run "
+			"one at a time. Each instance has four more connections: for "
+			"ingest, for the heartbeat, for replay notifications and for "
+			"retention. `retry.dead_topic` adds a fifth." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
-		.help = "Rows claimed by one statement, at most." },
+		.help = "Maximum number of rows that one statement claims." },
 	{ "worker", "poll", OPTION_DURATION, .text = "1s", .min = 10, .max = HOUR,
 		AT(worker.poll),
-		.help = "How often to look for rows that became due; half as often when there are "
-			"none." },
+		.help = "Interval between two searches for due rows. It is twice as long "
+			"when the last search found none." },
 	{ "worker", "lease", OPTION_DURATION, .text = "15s", .min = 3 * SECOND, .max = HOUR,
 		AT(worker.lease),
-		.help = "An instance whose heartbeat is older is dead, and its rows are "
-			"rescued." },
+		.help = "An instance whose last heartbeat is older than this is dead: it is "
+			"fenced, and its rows are rescued." },
 
 	{ "socket", "path", OPTION_STRING, .text = "/run/inboxd/inbox.sock",
 		.check = check_socket_path, .min = 1, .max = 4096, AT(socket.path),
-		.help = "Where the socket is made." },
+		.help = "Path of the socket." },
 	{ "socket", "mode", OPTION_MODE, .text = "0660", .min = 0, .max = 0777, AT(socket.mode),
-		.help = "File mode of the socket, octal." },
+		.help = "File mode of the socket, in octal." },
 	{ "socket", "group", OPTION_STRING, .text = "", .min = 0, .max = 255, AT(socket.group),
-		.help = "Group of the socket; empty = that of the process." },
+		.help = "Group of the socket. Empty: the group of the process." },
 	{ "socket", "allow_uid", OPTION_UIDS, .text = "", .min = 0, .max = 1000,
 		AT(socket.allow_uid),
 		.count_offset = offsetof(struct config, socket.allow_uid_count),
-		.help = "Numeric user ids that may connect; empty = whoever the file mode lets "
-			"in." },
+		.help = "Numeric ids of the users that may connect. Empty: every user that "
+			"the file mode allows." },
 
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),
-		.help = "Address of /metrics, /livez, /readyz, /status and /log-level (to be changed from this "
-			"host only); empty = off." },
+		.help = "Address of /metrics, /livez, /readyz, /status and /log-level. "
+			"/log-level can be changed from this host only. Empty: off." },
 
 	{ "otlp", "endpoint", OPTION_STRING, .text = "", .check = check_otlp_endpoint, .min = 0,
 		.max = 1024, AT(otlp.endpoint),
-		.help = "Where spans are sent by OTLP/HTTP as JSON: http://host:4318; without a path to "
-			"/v1/traces. No TLS. Empty = off." },
+		.help = "Address to which spans are sent, with OTLP/HTTP as JSON: "
+			"http://host:4318. Without a path, /v1/traces is used. TLS is not "
+			"supported. Empty: off." },
 	{ "otlp", "service_name", OPTION_STRING, .text = "", .min = 0, .max = 255,
 		AT(otlp.service_name),
-		.help = "`service.name` of the spans; empty = `kafka.group.id`." },
+		.help = "`service.name` of the spans. Empty: `kafka.group.id`." },
 	{ "otlp", "sample", OPTION_INT, .text = "1", .min = 1, .max = 1000000, AT(otlp.sample),
-		.help = "One in so many traces is sent; the trace id decides which. Messages whose "
-			"`traceparent` is not sampled are never sent." },
+		.help = "One in this many traces is sent; the trace id decides which. "
+			"Messages whose `traceparent` is not sampled are never sent." },
 
 	{ "retention", "processed", OPTION_DURATION, .text = "14d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.processed),
-		.help = "Processed rows are deleted after this. Stay above the retention of "
-			"the topics (Kafka's default: 7 days plus the active segment), or a "
-			"re-read finds duplicates forgotten." },
+		.help = "How long processed rows are kept. Choose more than the retention "
+			"of the topics (Kafka's default: 7 days and the active segment). "
+			"Otherwise duplicates are not recognised when the topics are read "
+			"again." },
 	{ "retention", "payload", OPTION_DURATION, .text = "7d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.payload),
-		.help = "Payload and headers of processed rows are dropped after this; the id "
-			"stays as long as `processed` says. Without its payload a message cannot "
-			"be replayed." },
+		.help = "How long payload and headers of processed rows are kept. The id is "
+			"kept for as long as `processed` says. A message without its "
+			"payload cannot be replayed." },
 	{ "retention", "dead", OPTION_DURATION, .text = "never", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.dead),
-		.help = "Dead rows are deleted after this." },
+		.help = "How long dead rows are kept." },
 	{ "retention", "rejects", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.rejects),
-		.help = "Rejected messages are deleted after this." },
+		.help = "How long rejects are kept." },
 	{ "retention", "conflicts", OPTION_DURATION, .text = "30d", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.conflicts),
-		.help = "Conflicting copies are deleted after this." },
+		.help = "How long conflicts are kept." },
 	{ "retention", "audit", OPTION_DURATION, .text = "1y", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.audit),
-		.help = "Audit lines are deleted after this." },
+		.help = "How long audit lines are kept." },
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),
-		.help = "Lines below this level are not written. PUT /log-level changes it until the next SIGHUP "
-			"or start." },
+		.help = "Lowest level that is written. PUT /log-level changes it until the "
+			"next SIGHUP or start." },
 	{ "log", "format", OPTION_FLAG, .text = "logfmt", .words = format_words,
 		.reloadable = true, AT(log.json),
-		.help = "Shape of a line." },
+		.help = "Format of a line." },
 
 	{ NULL },
 };

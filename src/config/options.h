@@ -1,6 +1,7 @@
 /*
- * The option table: the one place that names sections, keys, types, limits, defaults and help.
- * The loader, `inboxd check` and docs/configuration.md all read it. Constant; any thread.
+ * The option table: the only place that names sections, keys, types, limits, defaults and help texts.
+ * load.c, `inboxd check` and docs/configuration.md are driven by it, so that a key cannot be documented
+ * in one way and parsed in another. Constant; any thread.
  */
 #ifndef CONFIG_OPTIONS_H
 #define CONFIG_OPTIONS_H
@@ -31,9 +32,9 @@ struct option {
 	int64_t min;
 	int64_t max;
 	const char *const *words;           /* ended by NULL */
-	const char *(*check)(const char *); /* one of checks.h, asked of each text */
-	bool never;                         /* a duration may be "never" */
-	bool reloadable;                    /* taken over at SIGHUP */
+	const char *(*check)(const char *); /* a check of value.h, called for each text */
+	bool never;                         /* a duration can be "never" */
+	bool reloadable;                    /* takes effect at SIGHUP */
 	bool hostname;                      /* the default is the host's name */
 	size_t offset;       /* in struct config; under topics in struct topic_rules */
 	size_t count_offset; /* OPTION_UIDS */
@@ -41,17 +42,17 @@ struct option {
 };
 
 enum section_kind {
-	SECTION_FIXED,     /* the keys of the table and no others */
-	SECTION_OPEN,      /* all other keys are passed on to a library */
+	SECTION_FIXED,     /* only the keys of the table */
+	SECTION_OPEN,      /* other keys are passed on to a library */
 	SECTION_PER_TOPIC, /* the keys of the table, under a topic's name or "*" */
 };
 
 struct section {
 	const char *name;
 	enum section_kind kind;
-	const char *library; /* SECTION_OPEN: whose names the other keys are */
+	const char *library; /* SECTION_OPEN: the library that other keys are passed to */
 	const char *help;
-	bool listed; /* the library takes no name that it does not list */
+	bool listed; /* the library accepts only the names that it lists */
 };
 
 extern const struct section option_sections[]; /* ended by .name == NULL */
@@ -64,7 +65,7 @@ const struct option *options_find(const char *section, const char *key);
 /* True for the types that are lists of texts. */
 bool option_is_list(const struct option *option);
 
-/* True when `suffix` is `key` as it stands in an environment variable: BOOTSTRAP_SERVERS for
+/* True when `suffix` is `key` as an environment variable spells it: BOOTSTRAP_SERVERS for
  * bootstrap.servers. */
 bool options_same_variable(const char *key, const char *suffix);
 /* Appends INBOXD_<SECTION>_<KEY>. */

@@ -1,3 +1,7 @@
+/*
+ * A person or an orchestrator can be replacing the file at the moment of reading. A file that is empty or
+ * missing therefore does not count as a change.
+ */
 #include "config/secret.h"
 
 #include <string.h>
@@ -14,30 +18,25 @@ int secret_read(const char *path, struct buf *out, struct err *err)
 	if (out->length > 0 && out->data[out->length - 1] == '\n')
 		out->length--;
 	if (out->length > 0 && memchr(out->data, '\0', out->length) != NULL)
-		return err_set(err, FAULT_CONFIG, "%s holds a NUL byte; a value is text", path);
+		return err_set(err, FAULT_CONFIG, "%s contains a NUL byte; a value is text", path);
 	return 0;
-}
-
-static bool is_regular(const char *path)
-{
-	struct stat found;
-
-	return stat(path, &found) == 0 && S_ISREG(found.st_mode);
 }
 
 const char *secret_fresh(const struct setting *setting, struct buf *scratch)
 {
 	struct err err = ERR_INIT;
+	struct stat found;
 
 	if (setting->file == NULL)
 		return setting->value;
-	if (!is_regular(setting->file))
+	/* To open a pipe that no process writes to would block for ever. */
+	if (stat(setting->file, &found) != 0 || !S_ISREG(found.st_mode))
 		return NULL;
 	buf_reset(scratch);
-	/* Cut off in the middle of being written is not told from empty: no secret is. */
+	/* A file that is being written can be empty; no secret is. */
 	if (secret_read(setting->file, scratch, &err) < 0 || scratch->length == 0)
 		return NULL;
-	(void)buf_str(scratch); /* ends it with a NUL */
+	(void)buf_str(scratch); /* puts a NUL behind it */
 	return buf_ok(scratch) ? scratch->data : NULL;
 }
 

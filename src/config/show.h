@@ -1,6 +1,6 @@
 /*
- * The effective configuration for a person: every key, its text, where it came from. Secrets are
- * masked here, so no caller ever holds one. Pure; any thread.
+ * The effective configuration for a person: every key, its text and its origin. Secrets are masked here, so
+ * that no caller can print one. Pure; any thread.
  */
 #ifndef CONFIG_SHOW_H
 #define CONFIG_SHOW_H
@@ -22,7 +22,7 @@ typedef void config_visit(const struct config_line *line, void *arg);
 /* Visits every key, by section in the order of the documentation. FAULT_MEMORY only. */
 int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err);
 
-/* Appends a line a key, in columns. FAULT_MEMORY only. */
+/* Appends one line a key, in columns. FAULT_MEMORY only. */
 int config_dump(const struct config *config, struct buf *out, struct err *err);
 
 #endif

@@ -26,9 +26,9 @@ static const struct {
 	{ { "worker", "claim_batch" }, { "inbox", "max_claimed" },
 		"one claim must fit into memory" },
 	{ { "inbox", "max_in_flight" }, { "inbox", "max_claimed" },
-		"what is delivered is claimed, too" },
+		"delivered messages are claimed, too" },
 	{ { "retry", "backoff" }, { "retry", "backoff_max" },
-		"no delay is longer than the longest" },
+		"no delay can be longer than the maximum" },
 };
 /* clang-format on */
 
@@ -113,7 +113,8 @@ static int check_statement_size(struct config *config, struct err *err)
 		return 0;
 	return err_set(err, FAULT_CONFIG,
 		"%s: ingest.batch_bytes is %s and ingest.max_payload is %s (%s), together above "
-		"768MiB; both go into one statement, and PostgreSQL takes none of 1 GB: lower one "
+		"768MiB; both go into one statement, and PostgreSQL accepts none of 1 GB: lower "
+		"one "
 		"of them",
 		batch->origin, batch->texts.items[0], record->texts.items[0], record->origin);
 }

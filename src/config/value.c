@@ -216,8 +216,8 @@ static int set_uids(
 		/* To the kernel (uid_t)-1 means "no change"; no user has it. */
 		if (!parse_number(texts->items[i], no_units, &number) || number >= UINT32_MAX)
 			return err_set(err, FAULT_CONFIG,
-				"\"%s\" is not a user id; write its number, as `id -u NAME` says "
-				"it",
+				"\"%s\" is not a user id; write its number, as `id -u NAME` "
+				"prints it",
 				texts->items[i]);
 		uids[i] = (uint32_t)number;
 	}
@@ -290,7 +290,7 @@ const char *check_schema(const char *text)
 		return "is not a schema name; write 1 to 63 lower-case letters, digits and "
 		       "underscores, no digit first";
 	if (starts_with(text, "pg_") || strcmp(text, "information_schema") == 0)
-		return "is a schema PostgreSQL keeps for itself; choose another name";
+		return "is a schema name that PostgreSQL reserves; choose another name";
 	return NULL;
 }
 
@@ -298,7 +298,8 @@ const char *check_instance(const char *text)
 {
 	for (const char *c = text; *c != '\0'; c++) {
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return "holds a control character; write a plain name, such as the pod's";
+			return "contains a control character; write a plain name, such as the "
+			       "pod's";
 	}
 	return NULL;
 }
@@ -347,9 +348,9 @@ const char *check_type_pattern(const char *text)
 	const char *star = strchr(text, '*');
 
 	if (text[0] == '\0')
-		return "is no event type; write one, or \"*\" for all";
+		return "is not an event type; write one, or \"*\" for all";
 	if (star != NULL && star[1] != '\0')
-		return "has a * before its end; only a * at the end stands for the rest";
+		return "has a * before its end; only a * at the end is a wildcard";
 	return NULL;
 }
 
@@ -375,7 +376,7 @@ const char *check_id_locator(const char *text)
 
 	return has_form(text, forms)
 		       ? NULL
-		       : "is no place for an id; write header:NAME, key or json:/POINTER";
+		       : "is not a location of an id; write header:NAME, key or json:/POINTER";
 }
 
 const char *check_name_locator(const char *text)
@@ -453,10 +454,11 @@ const char *check_otlp_endpoint(const char *text)
 	if (text[0] == '\0')
 		return NULL;
 	if (starts_with(text, "https://"))
-		return "asks for TLS, which is not spoken here; write http:// and the address of a "
-		       "collector on this host or in this network, which may go on with TLS";
+		return "needs TLS, which is not supported; write http:// and the address of a "
+		       "collector on this host or in this network, which can forward with TLS";
 	if (!starts_with(text, "http://"))
-		return "is no address of a collector; write http://host:4318, or \"\" for none";
+		return "is not the address of a collector; write http://host:4318, or \"\" for "
+		       "none";
 	text += strlen("http://");
 	length = strcspn(text, "/");
 	for (const char *c = text + length; *c != '\0'; c++) {
@@ -464,7 +466,7 @@ const char *check_otlp_endpoint(const char *text)
 			length = 0;
 	}
 	if (!is_authority(text, length))
-		return "is no address of a collector; write http://host:port or "
+		return "is not the address of a collector; write http://host:port or "
 		       "http://host:port/path, or \"\" for none";
 	return NULL;
 }

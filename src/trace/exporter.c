@@ -333,7 +333,7 @@ static int read_endpoint(struct exporter *exporter, struct err *err)
 	host = exporter->uri == NULL ? NULL : evhttp_uri_get_host(exporter->uri);
 	if (host == NULL || host[0] == '\0')
 		return err_set(err, FAULT_CONFIG,
-			"otlp.endpoint: \"%s\" is no address of a collector; write "
+			"otlp.endpoint: \"%s\" is not the address of a collector; write "
 			"http://host:4318",
 			exporter->endpoint);
 	if (host[0] == '[') /* the address alone */

@@ -351,8 +351,8 @@ static void a_file_with_a_nul_byte_is_no_value(void **state)
 	world_file(world, ENOUGH "  sasl.password: file:/dev/zero\n");
 	assert_refused(world, "cannot read /dev/zero: it is larger than");
 	world_file(world, ENOUGH "  sasl.password: file:/proc/self/cmdline\n");
-	assert_refused(
-		world, "kafka.sasl.password: /proc/self/cmdline holds a NUL byte; a value is text");
+	assert_refused(world,
+		"kafka.sasl.password: /proc/self/cmdline contains a NUL byte; a value is text");
 }
 
 static void a_connection_string_with_a_password_is_masked(void **state)
@@ -429,7 +429,7 @@ static const struct {
 	{ "postgres:\n  ssl:\n    mode: b\n",
 		"@/inboxd.yaml:7: postgres.ssl: a value is expected here, not keys" },
 	{ "topics:\n  accept: [a]\n",
-		"@/inboxd.yaml:6: topics.accept: rules stand under a topic's name" },
+		"@/inboxd.yaml:6: topics.accept: rules are written under a topic's name" },
 	{ "topics:\n  ^or.*:\n    id: key\n",
 		"@/inboxd.yaml:7: topics: \"^or.*\" is a regular expression" },
 	{ "topics:\n  'a b':\n    id: key\n",
@@ -437,7 +437,7 @@ static const struct {
 	{ "topics:\n  orders:\n    ids: key\n",
 		"@/inboxd.yaml:7: section \"topics\" has no key \"ids\"; did you mean \"id\"?" },
 	{ "topics:\n  orders:\n    id: body\n",
-		"@/inboxd.yaml:7: topics.orders.id: \"body\" is no place for an id" },
+		"@/inboxd.yaml:7: topics.orders.id: \"body\" is not a location of an id" },
 	{ "inbox:\n  schema: [a]\n  schema: b\n", "@/inboxd.yaml:7:3: \"schema\" is here twice" },
 	{ "inbox:\n  schema: [a, b]\n",
 		"@/inboxd.yaml:6: inbox.schema: is one value, not a list; write it without []" },
@@ -494,7 +494,7 @@ static void every_mistake_in_set_is_told(void **state)
 		{ "inbox=a", "--set: \"inbox\" is a section; write its keys under it" },
 		{ "inbox.=a", "--set: \"inbox\" is a section; write its keys under it" },
 		{ "=a", "--set: there is no section \"\"" },
-		{ "topics.id=key", "--set: topics.id: rules stand under a topic's name" },
+		{ "topics.id=key", "--set: topics.id: rules are written under a topic's name" },
 		{ "topics.a.b.ids=key",
 			"--set: section \"topics\" has no key \"ids\"; did you mean \"id\"?" },
 		{ "worker.lease=1s",
@@ -502,7 +502,7 @@ static void every_mistake_in_set_is_told(void **state)
 		{ "kafka.enable.auto.commit=true",
 			"--set: kafka.enable.auto.commit is decided by inboxd" },
 		{ "kafka.client\rid=a",
-			"--set: kafka.client id holds a control character, which no name has" },
+			"--set: kafka.client id contains a control character, which no name has" },
 	};
 	/* clang-format on */
 	struct world *world = *state;

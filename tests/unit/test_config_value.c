@@ -150,7 +150,7 @@ static const struct {
 	{ "socket", "mode", "1777", "\"1777\" is not a file mode; write octal digits such as 0660" },
 	{ "socket", "mode", "", "\"\" is not a file mode; write octal digits such as 0660" },
 	{ "inbox", "schema", "pg_x",
-		"\"pg_x\" is a schema PostgreSQL keeps for itself; choose another name" },
+		"\"pg_x\" is a schema name that PostgreSQL reserves; choose another name" },
 	{ "socket", "path", "", "is empty; write a value or leave the key out" },
 	{ "socket", "group",
 		"gggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggg"
@@ -158,9 +158,9 @@ static const struct {
 		"gggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggg",
 		"\"gggggggggggggggggggggggggggggggggggggggg…\" is too long; write at most 255 bytes" },
 	{ "socket", "allow_uid", "1000,root",
-		"\"root\" is not a user id; write its number, as `id -u NAME` says it" },
+		"\"root\" is not a user id; write its number, as `id -u NAME` prints it" },
 	{ "socket", "allow_uid", "4294967295",
-		"\"4294967295\" is not a user id; write its number, as `id -u NAME` says it" },
+		"\"4294967295\" is not a user id; write its number, as `id -u NAME` prints it" },
 	{ "kafka", "topics", "a,,b",
 		"\"\" is not a topic name; Kafka allows 1 to 249 letters, digits, dots, underscores and "
 		"hyphens" },
