@@ -1,7 +1,7 @@
 /*
- * What a line is, once it has been read: a request, a notification or an answer; and what was wrong
- * with it, in the order a client can best use: not JSON, not JSON-RPC, not a method, not its
- * parameters.
+ * Decides what a line is after it was read: a request, a notification or an answer. If several things are wrong with it,
+ * the first in this order is reported: it is not JSON, not JSON-RPC, has an unknown method, has wrong parameters. This
+ * order is the most useful to the author of a client.
  */
 #include "dispatch/protocol.h"
 
@@ -138,7 +138,7 @@ static const struct method {
 	enum line_kind kind;
 	enum problem_scope
 		owner; /* whose complaints about parameters count; SCOPE_LINE: it has none */
-	bool needs_id; /* a request, which is answered */
+	bool needs_id; /* it must be a request, because it has a reply */
 	void (*fill)(const struct draft *draft, struct line *line);
 } methods[] = {
 	{ "hello", LINE_HELLO, SCOPE_HELLO, true, hello },
@@ -177,7 +177,7 @@ static void request(struct line_memory *memory, const struct draft *draft, struc
 	}
 }
 
-/* An id that can be sent back: short and not null. That of an answer names a delivery instead. */
+/* Keeps the id for the reply, if it is short and not null. The id of an answer names a delivery and gets no reply. */
 static void echo_id(const struct draft *draft, bool answers, struct line *line)
 {
 	if (!answers && draft->has_id && !draft->id_is_null && draft->id.length <= PROTOCOL_MAX_ID)

@@ -1,8 +1,10 @@
 /*
- * The words of the handler protocol, version 1 (docs/handler-protocol.md): one line in, one struct
- * out; and the lines inboxd writes. Pure: no sockets, no state between lines but scratch memory.
- * One thread per parser. Every byte sequence a client can send ends in a struct or in an error
- * reply; none ends in a crash or unbounded memory.
+ * The handler protocol, version 1 (docs/handler-protocol.md): reads a line of a client into a struct line, and writes the
+ * lines that inboxd sends. Pure: no sockets, and no state between two lines except scratch memory. One thread for
+ * each parser.
+ *
+ * Promise: every byte sequence ends in a struct line, which describes a request, an answer or an error reply. None
+ * causes a crash, and the memory for one line is bounded by a multiple of its length.
  */
 #ifndef DISPATCH_PROTOCOL_H
 #define DISPATCH_PROTOCOL_H
@@ -63,16 +65,16 @@ enum verdict_status {
 	STATUS_SETTLED,
 };
 
-/* What a handler said about one delivery. A malformed answer is STATUS_RETRY, code PROTOCOL, with
- * words; an error object is STATUS_RETRY with its message as reason and code HANDLER_ERROR (or
- * error.data.code). `result` is kept of STATUS_DONE only. */
+/* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a reason. An
+ * error object becomes STATUS_RETRY with its message as reason and the code HANDLER_ERROR or error.data.code. Only
+ * STATUS_DONE keeps a `result`. */
 struct verdict {
 	enum verdict_status status;
 	int64_t delay_ms; /* -1 = the configured backoff */
-	/* The batch entry's id; absent for a single delivery. Entries that name no id are left out:
-	 * to the session they are missing, so retried. */
+	/* The id of the batch entry; absent for a single delivery. An entry without an id is left out, so its delivery has no
+	 * verdict and is retried. */
 	struct bytes entry;
-	/* UTF-8 without NUL, cut to PROTOCOL_MAX_REASON and _CODE at a character; absent = none. */
+	/* UTF-8 without NUL, cut to PROTOCOL_MAX_REASON and PROTOCOL_MAX_CODE at a character; absent = none. */
 	struct bytes reason;
 	struct bytes code;
 	struct bytes result; /* JSON text for jsonb, one line; absent = none */
@@ -91,13 +93,13 @@ struct hello {
 	int64_t batch_wait_ms; /* default 0 */
 };
 
-/* Everything in here is borrowed from the parser until its next line. */
+/* One line, read. Everything in it is borrowed from the parser until the next line. */
 struct line {
 	enum line_kind kind;
 	struct bytes id;       /* raw JSON, to be echoed; absent = none, or an answer's */
 	int error_code;        /* LINE_INVALID, as the next two */
 	char error_text[256];  /* UTF-8, one line */
-	bool close;            /* not our framing: no later line can be trusted */
+	bool close;            /* the client uses another framing: end the connection */
 	struct hello hello;    /* LINE_HELLO; LINE_INVALID: the handler, when it was said */
 	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
 	int64_t timeout_ms;    /* LINE_EXTEND */
@@ -111,8 +113,8 @@ struct protocol_parser;
 
 int protocol_parser_new(struct protocol_parser **out, struct err *err);
 void protocol_parser_free(struct protocol_parser *parser);
-/* Reads one line without its LF, of any length: the limit is the caller's. Only FAULT_MEMORY fails;
- * everything else is a struct line. What `out` borrows survives `text`. */
+/* Reads one line, given without its LF. The caller limits its length. The only fault is FAULT_MEMORY; an invalid line is
+ * LINE_INVALID. `out` does not point into `text`. */
 int protocol_parse(
 	struct protocol_parser *parser, struct bytes text, struct line *out, struct err *err);
 
@@ -132,7 +134,7 @@ void protocol_add_empty_reply(struct buf *out, struct bytes id);
 void protocol_add_drain_reply(struct buf *out, struct bytes id, int64_t in_flight);
 void protocol_add_cancel(struct buf *out, const char *delivery, const char *reason);
 
-/* The head of one delivery: everything the protocol says about it but the event. */
+/* The head of one delivery: all its members but the event. */
 struct delivery_head {
 	const char *id;    /* "d9001.2" */
 	const char *claim; /* "9001.2.17" */
@@ -142,9 +144,9 @@ struct delivery_head {
 	int64_t deadline_unix_ms;
 	bool replay;
 };
-/* A whole `deliver` line; `event` is what event_render() made. */
+/* A complete `deliver` line. `event` is the output of event_render(). */
 void protocol_add_deliver(struct buf *out, const struct delivery_head *head, struct bytes event);
-/* A `deliver_batch` line in three steps; `id` is the batch's own. */
+/* A `deliver_batch` line, in three steps. `id` is the id of the batch. */
 void protocol_begin_batch(struct buf *out, const char *id);
 void protocol_add_entry(
 	struct buf *out, bool first, const struct delivery_head *head, struct bytes event);

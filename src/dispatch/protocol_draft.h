@@ -1,9 +1,11 @@
 /*
- * What a line has said so far, while it is being read: the members this protocol knows, in whatever
- * order they came, and what was wrong with them. A line tells only at its end whether it is a
- * request or an answer, so every complaint waits for its owner here: what is wrong with the
- * parameters of a hello must not spoil a window that happens to have a member of the same name.
- * Everything points into the line's memory.
+ * The draft of a line: the members that were read so far, in any order, and the problems found in them.
+ *
+ * Whether a line is a hello, a window or an answer is known only when its last member was read. So a problem is kept for
+ * each kind of line that it would make invalid (enum problem_scope). A problem in a parameter of hello must not make a
+ * window invalid that has a member of the same name.
+ *
+ * All pointers point into the memory of the line (protocol_memory.h).
  */
 #ifndef DISPATCH_PROTOCOL_DRAFT_H
 #define DISPATCH_PROTOCOL_DRAFT_H
@@ -13,12 +15,13 @@
 #include "dispatch/protocol.h"
 #include "dispatch/protocol_memory.h"
 
+/* The kinds of lines that a problem makes invalid. SCOPE_LINE: every line. */
 enum problem_scope { SCOPE_LINE, SCOPE_HELLO, SCOPE_EXTEND, SCOPE_WINDOW, SCOPE_ANSWER, SCOPES };
 
 /* One result, one error, or one entry of a batch answer. */
 struct draft_verdict {
-	const char *status;  /* NULL = not given; so are all the next */
-	const char *problem; /* what is malformed about it */
+	const char *status;  /* NULL = not given, like the next */
+	const char *problem; /* why it is malformed; NULL = it is not */
 	const char *note;
 	struct bytes entry;
 	struct bytes reason;
@@ -28,9 +31,9 @@ struct draft_verdict {
 };
 
 struct draft {
-	const char *problems[SCOPES];
-	bool version_named; /* jsonrpc is "2.0" */
-	bool has_id;        /* also when it is null */
+	const char *problems[SCOPES]; /* the first problem of each scope; NULL = none */
+	bool version_named;           /* jsonrpc is "2.0" */
+	bool has_id;                  /* also when it is null */
 	bool id_is_null;
 	bool has_result;
 	bool result_is_null;
@@ -39,12 +42,12 @@ struct draft {
 	bool protocol_given;
 	bool protocol_has_ours;
 	struct bytes id;     /* raw JSON */
-	const char *id_text; /* of a string what it says, else the raw JSON */
+	const char *id_text; /* the decoded string, or the raw JSON of another value */
 	const char *method;
 	struct hello hello; /* names are NULL while not given */
 	struct subscription *subs;
 	size_t sub_capacity;
-	size_t sub_first; /* where the subscription being read starts */
+	size_t sub_first; /* the first item of the subscription that is being read */
 	const char *sub_topic;
 	const char *delivery;
 	int64_t timeout_ms; /* of a hello or an extend; -1 = not given, as the next */
@@ -55,7 +58,7 @@ struct draft {
 	size_t entry_capacity;
 };
 
-/* What reading ended with. */
+/* The outcome of protocol_read(). */
 enum { READ_REFUSED = 1 };
 
 #define PROTOCOL_WORDS 256 /* bytes of an error text, NUL included */
@@ -65,19 +68,19 @@ struct refusal {
 	char text[PROTOCOL_WORDS];
 };
 
-/* Reads one line that is UTF-8. READ_REFUSED: it is no JSON object that can be looked into, and
- * `why` says so; else 0 and the draft is filled. Out of memory: longjmp, see protocol_memory.h. */
+/* Reads one line of UTF-8 into the draft. READ_REFUSED: the line is not a JSON object, or too deep; `why` has the reason.
+ * Without memory it leaves by longjmp, see protocol_memory.h. */
 int protocol_read(
 	struct line_memory *memory, struct bytes text, struct draft *out, struct refusal *why);
 
-/* Writes formatted words into `text`, cut to PROTOCOL_WORDS at a character. */
+/* Writes a formatted text into `text`, cut to PROTOCOL_WORDS bytes at a character. */
 void protocol_words(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What a client wrote, fit for an error text: short and UTF-8. */
+/* Text of a client for use in an error text: cut short, and valid UTF-8. */
 const char *protocol_quote(struct line_memory *memory, const char *text);
 /* The longest start of the text that fits in `max` bytes and ends with a whole character. */
 size_t utf8_fit(const char *text, size_t length, size_t max);
 
-/* Turns what was said into verdicts; fills the line's delivery, verdicts and batch_answer. */
+/* Turns the draft of an answer into verdicts. Sets `delivery`, `verdicts` and `batch_answer` of the line. */
 void protocol_answer(struct line_memory *memory, struct draft *draft, struct line *out);
 
 #endif

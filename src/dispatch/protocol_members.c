@@ -1,5 +1,6 @@
 /*
- * The table of members, and who may be taken. The takers are in protocol_setters.c.
+ * The table of the JSON members that the protocol knows, and the checks that apply to all of them: given once, and of the
+ * right type. The functions that store a value are in protocol_setters.c.
  */
 #include "dispatch/protocol_members.h"
 
@@ -38,7 +39,7 @@ static const char *words_of(unsigned kinds)
 #define OF_ANSWER      (1u << SCOPE_ANSWER)
 #define OF_PARAMS      (OF_HELLO | OF_EXTEND | OF_WINDOW)
 
-/* The members of an answer stand alike in a result and in an entry of a batch. */
+/* A result and an entry of a batch answer have the same members. */
 #define ANSWER_MEMBERS(context)                                                                    \
 	{ context, "status", OF_ANSWER, KIND_STRING, 0, set_plain, IN(draft_verdict, status) },    \
 		{ context, "delay_ms", OF_ANSWER, KIND_NUMBER, 0, set_delay },                     \

@@ -1,7 +1,7 @@
 /*
- * The members of a line that this protocol knows: where they stand, of what kind they must be, whom
- * it concerns when they are not, and what is done with them. One table; the reader
- * (protocol_read.c) walks the line and asks it.
+ * The JSON members of the protocol. One table says for each: in which object it can be, of which types it may be, which kinds
+ * of lines a wrong value makes invalid, and which function stores the value. protocol_read.c walks through a line and looks
+ * up each member here. A member that the table does not have is ignored, so that later versions can add some.
  */
 #ifndef DISPATCH_PROTOCOL_MEMBERS_H
 #define DISPATCH_PROTOCOL_MEMBERS_H
@@ -38,14 +38,14 @@ enum json_context {
 struct value {
 	enum json_kind kind;
 	struct bytes text; /* strings: decoded; numbers: as written */
-	struct bytes raw;  /* as written; of containers only where they are captured */
+	struct bytes raw;  /* as written; of objects and arrays only if the member is captured */
 };
 
-/* Where takers put what they take. */
+/* Where the setters store values. */
 struct draft_writer {
 	struct line_memory *memory;
 	struct draft *draft;
-	struct draft_verdict *verdict; /* the one being read: the whole answer, or an entry of it */
+	struct draft_verdict *verdict; /* the whole answer, or the entry of it that is being read */
 };
 
 struct member;
@@ -54,7 +54,7 @@ typedef void member_setter(
 
 struct member {
 	enum json_context context;
-	const char *key; /* NULL: the elements of an array */
+	const char *key; /* NULL: an element of an array */
 	unsigned scopes; /* whom it concerns when it is wrong: a set of enum problem_scope */
 	unsigned kinds;  /* what it must be; null counts as not given unless it is among them */
 	enum json_context inner; /* containers: the place inside */
@@ -66,19 +66,19 @@ struct member {
 	bool captured; /* taken as raw text, containers too */
 };
 
-/* The member of that name in an object, NULL when it is unknown. */
+/* The member of that name in this context. NULL: it is unknown. */
 const struct member *member_find(enum json_context context, struct bytes key);
-/* What an array at that place holds. */
+/* The element of the array of this context. NULL: the context is an object. */
 const struct member *member_element(enum json_context context);
 
-/* Notes the member in the set of those seen and says whether it may be taken; a complaint goes to
- * its owners. */
+/* Adds the member to the set of those seen. True: its value may be stored. False: it was given twice or has the wrong type;
+ * the problem is noted in the draft, unless the member is lenient. */
 bool member_admit(struct draft_writer *writer, const struct member *member, enum json_kind kind,
 	uint64_t *seen);
-/* Complains of a member that no row of the table has, where a mistyped one would change what is asked for: in a
- * subscription, which without its topic is one to everything. Elsewhere such members are passed over. */
+/* An unknown member. In a subscription this is a problem: with `topic` mistyped it would subscribe to every topic. In other
+ * contexts the member is ignored. */
 void member_unknown(struct draft_writer *writer, enum json_context context, const char *key);
-/* To be called at the end of an object that was entered. */
+/* The end of an object or array that was entered. */
 void member_leave(struct draft_writer *writer, enum json_context context);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Small pieces are cut from chunks, one after the other; large ones are blocks of their own, so
- * that growing one lets realloc(3) move pages instead of bytes. Ahead of every piece stands its
- * size, which tells the two apart.
+ * See protocol_memory.h. Small pieces are cut from chunks, one after the other. A large piece is a block of its own, so that
+ * realloc(3) can move pages instead of bytes when it grows. The size of each piece is stored in front of it; it also tells
+ * whether the piece is in a chunk or a block.
  */
 #include "dispatch/protocol_memory.h"
 
@@ -17,7 +17,7 @@ struct line_block {
 	struct line_block *next;
 	struct line_block *previous;
 	size_t room;
-	size_t size; /* of the one piece in a large block: right ahead of it */
+	size_t size; /* a large block: the size of its piece, which follows */
 	char data[];
 };
 
@@ -60,7 +60,7 @@ void line_memory_fini(struct line_memory *memory)
 	*memory = (struct line_memory){ 0 };
 }
 
-/* Puts a block in front of the list, or back to its neighbours after it has moved. */
+/* Inserts a block at the head of the list, or corrects its neighbours after realloc(3) has moved it. */
 static void link_block(struct line_memory *memory, struct line_block *block)
 {
 	if (block->previous != NULL)
@@ -84,7 +84,7 @@ static struct line_block *add_block(struct line_memory *memory, size_t room)
 
 static void *cut(struct line_memory *memory, size_t size)
 {
-	size_t needed = (size + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* the size stands ahead */
+	size_t needed = (size + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* with room for the size */
 	char *piece;
 
 	if (memory->used + needed > memory->chunk->room) {

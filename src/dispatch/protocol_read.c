@@ -1,11 +1,10 @@
 /*
- * Reads a line as a stream: yajl calls back for every token, and a stack of frames says where in
- * the protocol it stands. What the table of members does not know is skipped without being kept,
- * so a line costs no more memory than the members this protocol has. Members that come twice are
- * refused, not merged: two readers of such a line may see two different messages.
+ * Reads a line as a stream. yajl calls a function for each token, and a stack of frames holds the position in the protocol.
+ * Unknown members are skipped without being stored, so a line needs memory only for the members of the protocol.
+ * Members that are given twice are refused: two readers of such a line could take different values.
  *
- * yajl_get_bytes_consumed() tells, inside a callback, where the token just read ended (yajl 2.1
- * counts in place); values that are kept as they were written are cut out of the line by it.
+ * In a callback, yajl_get_bytes_consumed() of yajl 2.1 returns where the current token ends. Values that are kept as written
+ * (ids, results) are cut out of the line with it.
  */
 #include <string.h>
 #include <yajl/yajl_parse.h>
@@ -17,7 +16,7 @@
 struct frame {
 	enum json_context context;
 	uint64_t seen;               /* members of this object, by their row in the table */
-	const struct member *member; /* the one whose value comes next; NULL = unknown */
+	const struct member *member; /* the member whose value comes next; NULL = unknown */
 	const char *unknown;         /* its name, in a subscription */
 };
 
@@ -28,10 +27,10 @@ struct reader {
 	const char *text;
 	size_t key_end; /* where the key of the current member ended */
 	int depth;
-	int skipping; /* how many levels deep in something that is not looked into */
-	const struct member *captured; /* what is being skipped is taken as raw text at its end */
+	int skipping; /* levels of nesting inside a value that is skipped; 0 = none is */
+	const struct member *captured; /* the skipped value is stored as raw text at its end */
 	struct frame *top;             /* NULL outside the root object */
-	struct frame frames[8];        /* deeper than any place is */
+	struct frame frames[8];        /* more than the deepest context needs */
 };
 
 static int refuse(struct reader *reader, int code, const char *words)
@@ -41,8 +40,8 @@ static int refuse(struct reader *reader, int code, const char *words)
 	return 0;
 }
 
-/* The current member's value as it was written; nothing when the line broke off in it, since yajl
- * then ends it by a space of its own and counts from there. */
+/* The value of the current member as it was written. Empty if the line ends inside of it: yajl then ends the value with a space
+ * of its own and counts from there. */
 static struct bytes raw_value(const struct reader *reader)
 {
 	size_t start = reader->key_end;
@@ -102,7 +101,7 @@ static void enter(struct reader *reader, enum json_context context)
 	*reader->top = (struct frame){ .context = context, .member = member_element(context) };
 }
 
-/* A container that stands at a known member: looked into, captured, or skipped. */
+/* The start of an object or array. A known one is entered or captured, an unknown one is skipped. */
 static void open_member(struct reader *reader, const struct member *member, enum json_kind kind)
 {
 	const struct value value = { .kind = kind };
@@ -209,10 +208,10 @@ static void *json_realloc(void *context, void *old, size_t size)
 static void json_free(void *context, void *piece)
 {
 	(void)context;
-	(void)piece; /* all goes back at once, with the line */
+	(void)piece; /* line_memory_reset() frees everything at once */
 }
 
-/* yajl's words end in a line feed and, not being asked for more, quote nothing. */
+/* The text of yajl ends with a line feed. It contains nothing of the client's input. */
 static int refuse_syntax(struct reader *reader, const char *words, size_t at)
 {
 	reader->why->code = PROTOCOL_PARSE;
@@ -242,7 +241,7 @@ static int parse(struct reader *reader, struct bytes text)
 	if (status != yajl_status_ok)
 		return refuse_syntax(reader,
 			(const char *)yajl_get_error(reader->json, 0, text.data, text.length), at);
-	/* yajl would let the beginning of a token pass, such as a quote nobody closes. */
+	/* yajl accepts the beginning of a token at the end, such as a string without its closing quote. */
 	if (!is_blank(reader->text + at, text.length - at))
 		return refuse_syntax(reader, "trailing garbage", at);
 	return 0;
@@ -261,7 +260,7 @@ int protocol_read(
 	*out = (struct draft){ .timeout_ms = -1, .max_in_flight = -1 };
 	out->whole.delay_ms = -1;
 	out->hello.batch_max = 1;
-	/* yajl takes both for white space; JSON does not, and neither may stand in a string. */
+	/* yajl accepts both as white space. JSON does not, and does not allow them in a string either. */
 	if (memchr(text.data, '\v', text.length) != NULL ||
 		memchr(text.data, '\f', text.length) != NULL) {
 		(void)refuse(&reader, PROTOCOL_PARSE,

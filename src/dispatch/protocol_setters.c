@@ -1,7 +1,7 @@
 /*
- * Takes members into the draft. What is kept is copied into the line's memory; a taker never fails
- * but by running out of that. A complaint names the member by its path and says what it must be;
- * the first one counts.
+ * Stores the values of members in the draft. Texts are copied into the memory of the line. A setter returns nothing: a wrong value
+ * becomes a problem in the draft, and without memory line_alloc() leaves by longjmp. The text of a problem names the
+ * member by its path and says what it must be. Only the first problem of each scope is kept.
  */
 #include "dispatch/protocol_setters.h"
 
@@ -13,7 +13,7 @@
 #include "dispatch/protocol_storable.h"
 #include "model/headers.h"
 
-/* How a place is called in front of its members' names. */
+/* The path of each context, in front of the names of its members. */
 static const char *const context_paths[] = {
 	[NOWHERE] = "",
 	[ROOT] = "",
@@ -49,7 +49,7 @@ void set_problem(struct draft_writer *writer, const struct member *member, const
 		writer->verdict->problem = text;
 }
 
-/* The place a general taker writes to. */
+/* The field that a general setter writes. */
 static void *field_of(struct draft_writer *writer, const struct member *member)
 {
 	char *base = (member->scopes & 1u << SCOPE_ANSWER) != 0 ? (char *)writer->verdict
@@ -58,8 +58,8 @@ static void *field_of(struct draft_writer *writer, const struct member *member)
 	return base + member->field;
 }
 
-/* A text that is only compared with known ones. With a NUL in it, it is kept as it was written, so
- * that it cannot pass for the start of itself. */
+/* A text that is only compared with known ones. A text that contains a NUL is kept as it was written (with its escape), so that it
+ * does not equal a known text that ends at the NUL. */
 static const char *plain(struct draft_writer *writer, const struct value *value)
 {
 	bool as_written = value->kind != KIND_STRING ||
@@ -106,8 +106,7 @@ void set_presence(
 	*(bool *)((char *)writer->draft + member->field) = true;
 }
 
-/* Any JSON number as an integer: its fraction cut off, beyond 64 bits the nearest there is. True
- * when nothing had to be cut. */
+/* Any JSON number as an integer: without its fraction, and limited to the range of int64_t. True if it is a whole number. */
 static bool integer(struct draft_writer *writer, struct bytes digits, int64_t *out)
 {
 	const char *text = line_copy(writer->memory, digits);
@@ -265,7 +264,7 @@ void set_delay(struct draft_writer *writer, const struct member *member, const s
 			delay > PROTOCOL_MAX_DELAY_MS ? PROTOCOL_MAX_DELAY_MS : delay;
 }
 
-/* "NAME not stored: it holds …", for a person and for the table. */
+/* The note "NAME not stored: it holds …", which is stored instead of the value. */
 static const char *not_stored(
 	struct draft_writer *writer, const struct member *member, const char *why)
 {
@@ -300,7 +299,7 @@ void set_stored(struct draft_writer *writer, const struct member *member, const 
 		return;
 	}
 	json = line_alloc(writer->memory, value->raw.length + 1);
-	/* Between tokens is the only place for these: a space means the same. */
+	/* A line feed can only be between two tokens, where a space has the same meaning. */
 	for (size_t i = 0; i < value->raw.length; i++) {
 		char c = ((const char *)value->raw.data)[i];
 

@@ -1,17 +1,17 @@
 /*
- * The takers that the table of members (protocol_members.c) names: each puts one value where the
- * draft keeps it. To be called only while a line is read.
+ * The setters that the table of members (protocol_members.c) refers to. Each checks one value and stores it in the draft. They
+ * may only be called while a line is read, because they allocate from its memory (protocol_memory.h).
  */
 #ifndef DISPATCH_PROTOCOL_SETTERS_H
 #define DISPATCH_PROTOCOL_SETTERS_H
 
 #include "dispatch/protocol_members.h"
 
-/* Tells the member's owners what is wrong with it: its path, then the words. */
+/* Notes a problem of this member for all its scopes. The text is the path of the member and then the formatted words. */
 void set_problem(struct draft_writer *writer, const struct member *member, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* General ones: the member's field says where to. */
+/* General setters. They store the value in the member's `field`. */
 member_setter set_plain;    /* a text that is only compared with known ones */
 member_setter set_presence; /* a flag: the member is there */
 member_setter set_name;     /* text of min to max bytes for metrics, logs and SQL */
@@ -19,7 +19,7 @@ member_setter set_number;   /* a whole number from min to max */
 member_setter set_words;    /* text for the table, cut to max bytes */
 member_setter set_stored;   /* JSON for the table */
 
-/* Those of one member each. */
+/* Setters of one member each. */
 member_setter set_version;
 member_setter set_id;
 member_setter set_result;
@@ -31,7 +31,7 @@ member_setter set_entry;
 member_setter set_entry_id;
 member_setter set_delay;
 
-/* The end of a subscription: without types it is for every type of its topic. */
+/* The end of a subscription. Without types it is for every type of its topic. */
 void finish_subscription(struct draft_writer *writer, const struct member *member);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * jsonb refuses three things that JSON allows: the escape \u0000, halves of surrogate pairs, and
- * numbers that numeric cannot hold (131,072 digits before the point, 16,383 after it, and no
- * exponent of a thousand million whatever the digits). The text is walked once; only escapes and
- * numbers are looked at.
+ * See protocol_storable.h. The type jsonb refuses three things that JSON allows:
+ * - the escape \u0000,
+ * - half of a surrogate pair,
+ * - numbers out of the range of numeric: 131,072 digits before the point, 16,383 after it, and an exponent of about 10^9.
+ * The text is walked through once, and only escapes and numbers are examined.
  */
 #include "dispatch/protocol_storable.h"
 
@@ -17,7 +18,7 @@
 
 #define MAX_WHOLE_DIGITS    131072
 #define MAX_FRACTION_DIGITS 16383
-#define MAX_EXPONENT        1073741822 /* numeric.c refuses INT_MAX / 2 before it looks further */
+#define MAX_EXPONENT        1073741822 /* numeric.c refuses an exponent of INT_MAX / 2 or more */
 
 struct walk {
 	const char *at;
@@ -42,7 +43,7 @@ static bool is_unicode_escape(const struct walk *walk)
 	return walk->end - walk->at >= 6 && walk->at[0] == '\\' && walk->at[1] == 'u';
 }
 
-/* Stands on a backslash; leaves behind the escape, or behind both of a pair. */
+/* From the backslash to the end of the escape, or of both escapes of a surrogate pair. */
 static const char *walk_escape(struct walk *walk)
 {
 	unsigned unit;
@@ -63,7 +64,7 @@ static const char *walk_escape(struct walk *walk)
 	return NULL;
 }
 
-/* Stands behind the opening quote; leaves behind the closing one. */
+/* From behind the opening quote to behind the closing one. */
 static const char *walk_string(struct walk *walk)
 {
 	const char *why = NULL;
@@ -83,7 +84,7 @@ static bool is_digit(const struct walk *walk)
 	return walk->at < walk->end && *walk->at >= '0' && *walk->at <= '9';
 }
 
-/* The exponent, or 0 when there is none; saturates far beyond what numeric takes. */
+/* The exponent, or 0 if there is none. Saturates above the range of numeric. */
 static int64_t walk_exponent(struct walk *walk)
 {
 	int64_t value = 0;
@@ -101,12 +102,12 @@ static int64_t walk_exponent(struct walk *walk)
 	return negative ? -value : value;
 }
 
-/* Stands on the minus or the first digit; leaves behind the number. */
+/* From the sign or first digit to behind the number. */
 static const char *walk_number(struct walk *walk)
 {
 	int64_t whole = 0;    /* digits before the point */
 	int64_t fraction = 0; /* digits behind it */
-	int64_t leading = -1; /* place of the first digit that is not 0, counted from the left */
+	int64_t leading = -1; /* index of the first digit that is not 0, from the left */
 	int64_t exponent;
 
 	if (*walk->at == '-')
@@ -152,6 +153,6 @@ const char *text_refusal(struct bytes text)
 {
 	if (memchr(text.data, '\0', text.length) != NULL)
 		return HOLDS_NUL;
-	/* The line was UTF-8; what yajl makes of an escaped half is not. */
+	/* The line is valid UTF-8. Only what yajl makes of an escaped half of a surrogate pair is not. */
 	return utf8_is_valid(text) ? NULL : HOLDS_HALF;
 }

@@ -1,8 +1,7 @@
 /*
- * From what a handler said to what inboxd does: its result, error or batch entries as verdicts. An
- * answer that can be given to a delivery always ends one: what is malformed about it becomes a
- * retry with the words that help its author, since the delivery would otherwise hang until its
- * deadline.
+ * Turns the answer of a handler (a result, an error, or the entries of a batch) into verdicts. An answer that names a delivery
+ * always ends it. If the answer is malformed, the verdict is a retry, and its reason explains the mistake. Otherwise the
+ * delivery would stay open until its deadline, and the author of the handler would see a timeout.
  */
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +83,7 @@ static struct verdict verdict_of_error(const struct draft_verdict *said)
 	};
 }
 
-/* What is wrong with the answer as a whole, NULL when nothing is. */
+/* Why the answer as a whole is malformed. NULL: it is not. */
 static const char *misfit(const struct draft *draft)
 {
 	if (draft->has_result && draft->has_error)

@@ -1,7 +1,6 @@
 /*
- * The lines inboxd writes. Deliveries are the hot path: they are put together from pieces, without
- * printf. Ids, claims and reasons are inboxd's own words and need no escaping; texts for people and
- * names do.
+ * Writes the lines that inboxd sends. Deliveries are written for every message, so they are assembled from pieces without
+ * printf(3). Ids, claims and cancel reasons are made by inboxd and need no escaping. Names and error texts are escaped.
  */
 #include <string.h>
 
@@ -23,7 +22,7 @@ static void add_text(struct buf *out, const char *text)
 {
 	struct bytes bytes = bytes_of(text);
 
-	/* A cut in the middle of a character must not spoil the line that tells of it. */
+	/* A text that was cut inside a character would make the whole line invalid. */
 	while (bytes.length > 0 && !utf8_is_valid(bytes))
 		bytes.length--;
 	json_add_string(out, bytes);
@@ -54,7 +53,7 @@ static bool same_topic(const struct subscription *one, const struct subscription
 							  : strcmp(one->topic, other->topic) == 0;
 }
 
-/* As a hello would ask for them, and nothing left out that means everything. */
+/* The subscriptions in the form of a hello. A topic or type that was left out is written as "*". */
 static void add_subscriptions(struct buf *out, const struct hello_reply *reply)
 {
 	const struct subscription *items = reply->subscribe;

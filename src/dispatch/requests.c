@@ -1,6 +1,7 @@
 /*
- * What each line of a handler does. Whatever a client sends ends in an answer, an error reply or the
- * end of this connection, and touches no other.
+ * Executes the lines that handlers send: hello, answers, extend, window, drain. Every line has one of three effects: a
+ * reply or a verdict, an error reply, or the end of this connection. No line affects another connection.
+ * A refused hello is logged as well, because the operator of the client may see only the log.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 #include "dispatch/core.h"
 
 #define BROKEN_LINES_MAX     10
-#define SUBSCRIBED_MAX_BYTES 1000 /* of what a log line says about subscriptions */
+#define SUBSCRIBED_MAX_BYTES 1000 /* length of the subscriptions in a log line */
 
-/* Notifications get no reply; who sends an id gets one. */
+/* A request has an id and gets a reply. A notification has none and gets no reply. */
 static void reply_empty(struct session *session, struct bytes id)
 {
 	struct buf *line = &session->dispatch->line;
@@ -53,15 +54,15 @@ static void log_connected(const struct session *session, const struct hello *hel
 	buf_fini(&subscribed);
 }
 
-/* The client is told in its own words; whoever runs it may see only the log. */
+/* Logs why a hello is refused and sends the same reason to the client. */
 static void refuse_hello(
 	struct session *session, const struct line *line, int code, const char *why)
 {
 	log_warn("hello_refused", LOG_STR("handler", line->hello.handler), LOG_INT("code", code),
 		LOG_STR("why", why), LOG_STR("session", session->id),
 		LOG_STR("next",
-			"the client has the reason; it handles nothing until it says a hello "
-			"that is taken"));
+			"the client got the reason; it gets no message until it sends a valid "
+			"hello"));
 	session_reply_error(session, line->id, code, why);
 }
 
@@ -115,7 +116,7 @@ static void on_hello(struct session *session, const struct line *line)
 		refuse_hello(session, line, refusal_code(r), err.text);
 }
 
-/* "d9001.2" of a delivery that is open on this session and not part of a batch, or NULL. */
+/* The open delivery of this session with the id "d9001.2", or NULL. The id must be written exactly as it was sent. */
 static struct entry *find_delivery(struct session *session, const char *id)
 {
 	char *end = NULL;
@@ -143,12 +144,13 @@ static void answer(struct session *session, struct entry *entry, const struct ve
 	handlers_close_delivery(dispatch, entry);
 	if (retry_policy_answer(&dispatch->rules, entry, verdict, NULL) != 0)
 		log_warn("verdict_text_lost", LOG_STR("event_id", entry->message->event_id),
-			LOG_STR("why", "out of memory"), LOG_STR("next", "the verdict stands"));
+			LOG_STR("why", "out of memory"),
+			LOG_STR("next", "the verdict is stored without its texts"));
 	entry_settle(dispatch, entry);
 }
 
-/* What the answer says about one entry of a batch; answers mostly come in the batch's order, so the
- * search starts at `guess`. */
+/* The verdict of an answer for one entry. Most answers to a batch are in the order of the batch, so the search starts at
+ * `guess`. An entry without a verdict is retried. */
 static const struct verdict *verdict_for(
 	const struct line *line, const struct entry *entry, size_t guess)
 {
@@ -186,7 +188,7 @@ static bool answer_batch(struct session *session, const struct line *line)
 		return false;
 	do {
 		entry = TAILQ_FIRST(&call->entries);
-		last = TAILQ_NEXT(entry, call_link) == NULL; /* the last one frees the call */
+		last = TAILQ_NEXT(entry, call_link) == NULL; /* answer() frees the call with it */
 		answer(session, entry, verdict_for(line, entry, position++));
 	} while (!last);
 	return true;

@@ -1,5 +1,5 @@
-/* See retry_policy.h. Every verdict starts as "nothing changes" and is then changed by the one rule that
- * applies. */
+/* See retry_policy.h. Every verdict starts with the counts of the message unchanged. Then the one rule that applies
+ * changes it. */
 #include "dispatch/retry_policy.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "base/backoff.h"
 #include "base/plural.h"
 
-#define SNOOZE_LEAST_MS 100 /* it spends no attempt: without a floor it could go round and round */
+/* A snooze spends no attempt. Without a minimum a handler could snooze in an endless, fast loop. */
+#define SNOOZE_LEAST_MS 100
 
 static char *copy(struct bytes text)
 {
@@ -26,8 +27,8 @@ void retry_policy_clear(struct entry *entry)
 	entry->result = NULL;
 }
 
-/* Nothing changes, and a raised crash count is taken back: the values written are those from before
- * it was raised. */
+/* Starts a verdict that changes no count. The crash count is the one from before it was raised for a delivery alone, so
+ * any verdict but a lost connection takes the increase back. */
 static void begin(struct entry *entry, enum settle_outcome outcome, enum entry_end end)
 {
 	const struct message *message = entry->message;
@@ -88,7 +89,7 @@ static void snooze(const struct retry_rules *rules, struct entry *entry, int64_t
 	entry->verdict.delay_ms = delay_ms > SNOOZE_LEAST_MS ? delay_ms : SNOOZE_LEAST_MS;
 }
 
-/* Every text the verdict should have is there. */
+/* True when no text of the verdict is missing for lack of memory. */
 static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 {
 	switch (verdict->status) {
@@ -123,8 +124,9 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		snooze(rules, entry, verdict->delay_ms);
 		break;
 	case STATUS_SETTLED:
-		/* A claim that is not settled by now is a failure; a settled one does not match and is
-		 * found completed. */
+		/* The handler says that its own transaction called inbox.complete(). If that was committed, the claim no
+		 * longer matches and the settle finds the row completed. If it was not, this verdict counts as a
+		 * failure. */
 		fail_attempt(rules, entry, -1, END_SETTLED);
 		set_error(entry,
 			strdup("the handler said settled, but inbox.complete() was not committed"),

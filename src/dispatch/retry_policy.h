@@ -1,9 +1,9 @@
 /*
- * The rules of retrying: what a handler's words, a deadline or a lost connection mean for a message.
- * Pure: writes entry->verdict and its texts, touches nothing else. One thread.
+ * The retry policy: turns an answer, a timeout or a lost connection into the next state of the row.
+ * Pure: writes entry->verdict and its texts and nothing else. One thread.
  *
- * Only failures of the handler (retry, error, timeout, not settled) spend an attempt; losing a
- * connection, handing back and snoozing never do (G6).
+ * Only a failure of the handler spends an attempt: retry, error, timeout, or `settled` without a commit. A lost
+ * connection, a return to the table and a snooze spend none (guarantee G6).
  */
 #ifndef DISPATCH_RETRY_POLICY_H
 #define DISPATCH_RETRY_POLICY_H
@@ -19,22 +19,22 @@ struct retry_rules {
 	int64_t max_crashes;
 };
 
-/* The handler answered. Copies the texts. FAULT_MEMORY: the texts are left out, the verdict stands. */
+/* The handler answered. Copies the texts. FAULT_MEMORY: the verdict is complete but for its texts. */
 int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	const struct verdict *verdict, struct err *err);
-/* Its deadline passed. */
+/* The delivery had no answer within timeout_ms. */
 void retry_policy_timeout(const struct retry_rules *rules, struct entry *entry, int64_t timeout_ms);
-/* Its connection was lost while it was open: a suspect from now on; counted only when it had been
- * delivered alone (rule R14). */
+/* The connection ended while the delivery was open. The message is a suspect from now on. Only if it was delivered alone,
+ * this counts as a crash (rule R14); after max_crashes the message is dead. */
 void retry_policy_lost(const struct retry_rules *rules, struct entry *entry);
-/* It was not delivered, or its delivery was called off: back to waiting, nothing counted. */
+/* The message was not delivered, or its delivery was cancelled: it waits again, and nothing is counted. */
 void retry_policy_return(struct entry *entry);
-/* It must wait behind its key, or for a handler. */
+/* The message must wait behind its key or for a handler: it is parked, and nothing is counted. */
 void retry_policy_park(struct entry *entry);
 /* Frees the texts of a verdict. */
 void retry_policy_clear(struct entry *entry);
 
-/* The label of inboxd_deliveries_total, or NULL for END_RETURNED. */
+/* The label of inboxd_deliveries_total. NULL for END_RETURNED. */
 const char *retry_policy_outcome(enum entry_end end);
 
 #endif

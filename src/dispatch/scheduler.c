@@ -1,19 +1,21 @@
 /*
- * Who gets what. What is ready for a handler goes to its least busy connection that has room.
- * Windows: each connection's own, the global max_in_flight, of which one handler leaves a tenth to
- * the others, and the bytes a connection has not read yet.
+ * Delivers the READY messages of each handler to its least busy connection that has room. Room is limited by:
+ * - the window of the connection,
+ * - inbox.max_in_flight, of which one handler leaves a tenth to others,
+ * - the bytes that the connection has not read yet.
  *
- * A frozen connection has the fewest open messages after each timeout, and would attract all that
- * comes. So one that let a delivery time out and has been silent since gets one message at a time, until
- * it says anything: also an answer that is too late. For as long as its timeout it is served after the
- * others, then it is tried again.
+ * A silent connection (a delivery timed out, and no line has arrived since) gets one message at a time, until it sends
+ * any line, even an answer that is too late. Without that rule a process that hangs would have the fewest open messages
+ * after each timeout, and would get the next ones. During one more timeout the other connections come first.
+ *
+ * Without a valid lease nothing is delivered.
  */
 #include "base/clock.h"
 #include "dispatch/core.h"
 
-#define BATCH_LIMIT 1000 /* entries gathered for one deliver_batch */
-/* Bytes of their messages, but for a single one: a key is up to six times as long when it is escaped,
- * and the line must be one that handlers read. */
+#define BATCH_LIMIT 1000 /* messages in one deliver_batch */
+/* Bytes of the messages in one deliver_batch; a single message may be larger. Escaping makes a key up to six times as
+ * long, and the line must stay below PROTOCOL_MAX_LINE. */
 #define BATCH_BYTES ((size_t)PROTOCOL_MAX_LINE / 8)
 
 static size_t window_of(const struct session *session)
@@ -68,7 +70,7 @@ size_t scheduler_allowance(const struct dispatch *dispatch, const struct handler
 	return most < share ? most : share;
 }
 
-/* A batch may wait for more until batch_wait_ms after its first message was there. */
+/* An incomplete batch waits for more messages until batch_wait_ms after its first message was ready. */
 static bool batch_is_due(struct session *session, size_t count, int64_t now_ms)
 {
 	if (count >= session->batch_max || session->batch_wait_ms == 0)
@@ -94,7 +96,7 @@ static size_t batch_size(const struct dispatch *dispatch, const struct session *
 	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
 }
 
-/* Takes at most `count` entries, one at least; says how many. */
+/* Takes at most `count` entries from the queue, but at least one. Returns how many. */
 static size_t gather(struct handler *handler, struct entry **entries, size_t count)
 {
 	size_t bytes = 0;
@@ -109,7 +111,7 @@ static size_t gather(struct handler *handler, struct entry **entries, size_t cou
 	return count;
 }
 
-/* One deliver or deliver_batch line to the least busy connection. False: nothing can go now. */
+/* Sends one deliver or deliver_batch line to the least busy connection. False: nothing can be delivered now. */
 static bool deliver_next(struct dispatch *dispatch, struct handler *handler, int64_t now_ms)
 {
 	struct session *session = scheduler_least_busy(handler, has_room);

@@ -1,6 +1,10 @@
 /*
- * One connection: its bytes, in and out, its end, and who may connect at all. Bytes become lines
- * here; what a line does is requests.c's business.
+ * One connection of a handler: who may connect, how input is split into lines, how lines are sent, how it ends.
+ * requests.c executes the lines.
+ *
+ * Limits protect the process from its clients: the length of a line, the unfinished lines of all connections, the
+ * replies that a client does not read, and the time without a hello. A client that exceeds one loses its
+ * connection; its open deliveries go back to the table.
  */
 #include <errno.h>
 #include <event2/buffer.h>
@@ -17,12 +21,13 @@
 #define HELLO_WITHIN_MS   30000
 #define CLOSE_WITHIN_MS   2000
 #define UNREAD_MAX_BYTES  65536
-#define READ_FIRST_BYTES  4096         /* by libevent 2.1 */
+#define READ_FIRST_BYTES  4096 /* libevent 2.1 reads this much at a time (EVBUFFER_MAX_READ) */
 #define READ_REST_BYTES   (65536 - 64) /* libevent adds a header and rounds up to a power of two */
-/* More than a socket holds unless told otherwise: its reader wakes once for hundreds of messages. */
+/* More than the default buffer of a Unix socket. One write can fill it, so the reader wakes up once for hundreds of
+ * messages. */
 #define WRITE_MAX_BYTES   262144
 
-/* Replies that one connection has not read: beyond that it is closed. */
+/* A connection that has not read this many bytes of replies is closed. */
 #define REPLIES_MAX_BYTES ((size_t)1024 * 1024)
 
 void session_send(struct session *session, const struct buf *line)
@@ -30,7 +35,7 @@ void session_send(struct session *session, const struct buf *line)
 	if (!buf_ok(line) || bufferevent_write(session->bev, line->data, line->length) != 0)
 		log_error("line_not_written", LOG_STR("session", session->id),
 			LOG_STR("why", "out of memory"),
-			LOG_STR("next", "the delivery runs into its deadline"));
+			LOG_STR("next", "the handler does not get the line; a delivery times out"));
 }
 
 size_t session_unsent(const struct session *session)
@@ -49,7 +54,7 @@ void session_reply(struct session *session, const struct buf *line)
 	if (session->replied <= REPLIES_MAX_BYTES || session->closing)
 		return;
 	log_warn("connection_closed", LOG_STR("session", session->id),
-		LOG_STR("why", "it does not read the replies to what it asks"),
+		LOG_STR("why", "the client does not read the replies to its requests"),
 		LOG_STR("next", "its open deliveries go back to waiting"));
 	session_close_soon(session);
 }
@@ -107,9 +112,11 @@ void session_close(struct session *session)
 	dispatch_schedule(dispatch);
 }
 
-/* The client sees the end of the stream behind the last line. What it still sends is read and thrown
- * away for a moment: a connection closed with unread input would break its next write, before it has
- * read why. */
+/*
+ * Ends the output, so that the client reads the end of the stream behind the last line. Its input is read and discarded
+ * for CLOSE_WITHIN_MS. If the socket were closed with unread input, the kernel would reset the connection, and the
+ * client could get an error before it has read the reason.
+ */
 static void end_output(struct session *session)
 {
 	if (session_unsent(session) == 0)
@@ -122,13 +129,13 @@ void session_close_soon(struct session *session)
 		return;
 	session->closing = true;
 	session->closing_ms = clock_now_ms();
-	handlers_leave(session->dispatch, session); /* a reserved suspect too goes elsewhere */
+	handlers_leave(session->dispatch, session); /* also releases a suspect that reserves it */
 	end_output(session);
 }
 
 /* ------------------------------------------------------------------ bytes */
 
-/* Finds the next LF, searching only what was not searched before. */
+/* Finds the next LF. Searches only bytes that were not searched before, so that a long line costs linear time. */
 static bool next_line(struct session *session, struct evbuffer *input, size_t *length)
 {
 	struct evbuffer_ptr from;
@@ -163,10 +170,14 @@ static void read_lines(struct session *session, struct evbuffer *input)
 	}
 }
 
-/* What the connection holds beyond what libevent 2.1 reads at a time (EVBUFFER_MAX_READ), some sixty verdicts: a round
- * of the loop for each would cost more than reading them. Within libevent's own callback, on its thread, with neither
- * watermarks nor callbacks on the buffer, adding to the input is what libevent did a moment before. The end of the
- * stream is left to its next read. */
+/*
+ * Reads the rest of what the socket holds. libevent 2.1 reads READ_FIRST_BYTES at a time, about sixty verdicts, and a
+ * round of the event loop for each such part costs more than the verdicts themselves.
+ *
+ * To add to the input buffer is safe here: it is libevent's own read callback, on its thread, and the buffer has neither
+ * watermarks nor callbacks. libevent itself did the same a moment before. The end of the stream is left to its next
+ * read. False: no memory, and the bytes are lost.
+ */
 static bool read_rest(struct session *session, struct evbuffer *input)
 {
 	struct evbuffer_iovec space;
@@ -180,7 +191,7 @@ static bool read_rest(struct session *session, struct evbuffer *input)
 		n = recv(bufferevent_getfd(session->bev), space.iov_base, READ_REST_BYTES,
 			MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			session->error = errno; /* the kernel tells it once */
+			session->error = errno; /* the kernel reports an error only once */
 		space.iov_len = n < 0 ? 0 : (size_t)n;
 		kept = evbuffer_commit_space(input, &space, 1) == 0;
 	}
@@ -196,7 +207,7 @@ static void on_readable(struct bufferevent *bev, void *arg)
 	size_t left;
 
 	if (!read_rest(session, input))
-		requests_refuse(session, "internal error: what came in was lost");
+		requests_refuse(session, "internal error: input was lost");
 	read_lines(session, input);
 	if (session->closing)
 		(void)evbuffer_drain(input, evbuffer_get_length(input));
@@ -311,7 +322,7 @@ void session_accept(struct evconnlistener *listener, evutil_socket_t fd, struct 
 		return;
 	log_warn("connection_refused", LOG_STR("why", "user id not in socket.allow_uid"),
 		LOG_INT("uid", peer.uid), LOG_INT("pid", peer.pid),
-		LOG_STR("next", "add it to socket.allow_uid if it shall connect"));
+		LOG_STR("next", "add the user id to socket.allow_uid if it may connect"));
 	session_reply_error(session, (struct bytes){ NULL, 0 }, PROTOCOL_NOT_AUTHORISED,
 		"this user id is not in socket.allow_uid");
 	session_close_soon(session);

@@ -1,7 +1,9 @@
+/* See settle_batching.h. Two cases: with many messages under way, to wait longer makes larger transactions and delays
+ * nobody; with few, the wait is short because it delays the next message of a key. */
 #include "dispatch/settle_batching.h"
 
-/* So much is under way that hundreds of verdicts come in a moment, and little waits for a settle: neither the next
- * of many keys, nor what max_in_flight has no room for. */
+/* True when hundreds of verdicts will arrive within moments, and few messages need this settle before they can be
+ * delivered: neither the next messages of many keys, nor messages for which max_in_flight has no room. */
 static bool is_busy(const struct settle_batching *batching)
 {
 	size_t coming = batching->in_flight + batching->ready;
@@ -9,13 +11,13 @@ static bool is_busy(const struct settle_batching *batching)
 	return coming >= SETTLE_BATCH_BUSY_FROM && batching->behind < coming && !batching->held_up;
 }
 
-/* Most of what is in flight waits here: little more can come before it is settled. */
+/* True when at least half of what is in flight has its verdict: few more verdicts can arrive before the settle. */
 static bool is_most(const struct settle_batching *batching)
 {
 	return batching->verdicts * 2 >= batching->in_flight;
 }
 
-/* The other half of what may be in flight keeps the handlers busy meanwhile. */
+/* True when the verdicts are half of max_in_flight. The other half keeps the handlers busy during the settle. */
 static bool is_half_of_all(const struct settle_batching *batching)
 {
 	return batching->verdicts * 2 >= batching->most;

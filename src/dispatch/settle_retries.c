@@ -1,7 +1,10 @@
 /*
- * Verdicts whose rows PostgreSQL refuses although it takes others: a trigger of the user that raises, a damaged page. Such
- * a verdict waits alone, with growing pauses, for as long as it takes; its message stays claimed and its key held, for
- * the next one must not start before this one is known to the table. Others settle meanwhile.
+ * Verdicts that are set aside: PostgreSQL refuses to update their rows while it updates others. The cause is a trigger of
+ * the user that raises an error, or a damaged page. Such a verdict is tried again alone, with growing pauses and
+ * without a limit. Meanwhile the others are settled.
+ *
+ * The message stays claimed, and the lane of its key does not continue: the next message must not be delivered before
+ * the table has this verdict.
  */
 #include "dispatch/settle_retries.h"
 
@@ -51,7 +54,7 @@ void settle_retries_add(struct dispatch *dispatch, struct entry *entry, const st
 
 	if (!entry->set_aside)
 		log_set_aside(entry, refusal, pause,
-			"its verdict is kept and tried again alone; others are settled");
+			"its verdict is kept and retried alone; others are settled");
 	mark_set_aside(dispatch, entry, true);
 	entry->set_aside_tries++;
 	entry->retry_at_ms = clock_now_ms() + pause;
@@ -100,8 +103,8 @@ void settle_retries_end(struct dispatch *dispatch, struct entry *entry)
 	if (!entry->set_aside)
 		return;
 	mark_set_aside(dispatch, entry, false);
-	settle_retries_hurry(
-		dispatch); /* what was the matter with it may be over for the others, too */
+	/* Perhaps the cause is gone, so the others are tried at once. */
+	settle_retries_hurry(dispatch);
 	log_info("row_taken_back", LOG_INT("seq", entry->message->seq),
 		LOG_STR("event_id", entry->message->event_id),
 		LOG_INT("tries", entry->set_aside_tries));
@@ -111,7 +114,8 @@ void settle_retries_put_off(
 	struct dispatch *dispatch, struct entry *entry, const struct err *refusal)
 {
 	log_set_aside(entry, refusal, PUT_OFF_MS,
-		"its crash count cannot be raised, so it is not delivered; it goes back and waits");
+		"it is not delivered, because its crash count cannot be raised; it goes back to "
+		"waiting");
 	retry_policy_return(entry);
 	entry->verdict.delay_ms = PUT_OFF_MS;
 	if (entry->session != NULL)

@@ -1,20 +1,24 @@
-/* Verdicts that wait alone: see settle_retries.c. The dispatch thread. */
+/*
+ * Verdicts that are set aside because PostgreSQL refuses their rows: see settle_retries.c. Part of the settler.
+ * Dispatch thread only; nothing here blocks.
+ */
 #ifndef DISPATCH_SETTLE_RETRIES_H
 #define DISPATCH_SETTLE_RETRIES_H
 
 #include "dispatch/core.h"
 
-/* PostgreSQL refuses its row, as `said`: its verdict waits alone, its key behind it. */
+/* Sets a verdict aside. `refusal` is the error of PostgreSQL. */
 void settle_retries_add(struct dispatch *dispatch, struct entry *entry, const struct err *refusal);
-/* Gives one that is due to a worker. False: none is. */
+/* Gives one verdict that is due to a worker. False: none is due, or no memory. */
 bool settle_retries_give_due(struct dispatch *dispatch, int64_t now_ms);
-/* All are tried once more, soon. */
+/* All of them are due now. */
 void settle_retries_hurry(struct dispatch *dispatch);
-/* Whether one is due. */
+/* True when one is due. */
 bool settle_retries_is_due(const struct settler *settler, int64_t now_ms);
-/* Its verdict is settled, or lost. */
+/* The verdict of this entry is settled, or its claim is lost. Does nothing if it was not set aside. */
 void settle_retries_end(struct dispatch *dispatch, struct entry *entry);
-/* Its crash count cannot be raised, as `said`: it goes back, to be tried again later. */
+/* The crash count of a suspect cannot be raised, because of `refusal`. The suspect is not delivered; it goes back to
+ * waiting. */
 void settle_retries_put_off(
 	struct dispatch *dispatch, struct entry *entry, const struct err *refusal);
 

@@ -1,4 +1,4 @@
-/* See socket.h. */
+/* See socket.h. The order matters: lock, remove the stale socket, bind with a closed mode, then set group and mode. */
 #include "dispatch/socket.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ static bool read_boot_id(char *out, int size)
 	return found && out[0] != '\0';
 }
 
-/* Device and inode tell this lock file from those of other containers on the same host. They may be equal on two
- * hosts: without a boot id it has no name. */
+/* Device and inode distinguish this lock file from those of other containers on the same host. They can be equal on two
+ * hosts, so the boot id is part of the name. Without a boot id there is no name. */
 static int name_place(struct socket_lock *lock, struct err *err)
 {
 	struct stat file;
@@ -56,7 +56,7 @@ static int name_place(struct socket_lock *lock, struct err *err)
 	return 0;
 }
 
-/* What a start and `inboxd check` say of a directory that is not there or not ours: 0 when it is neither. */
+/* Checks for a start and for `inboxd check` that the directory exists and is writable. */
 static int check_directory(const char *path, struct err *err)
 {
 	char copy[PATH_MAX];
@@ -178,7 +178,7 @@ static int bind_and_listen(int fd, const struct config *config, struct err *err)
 	if (strlen(path) >= sizeof(address.sun_path))
 		return too_long(path, err);
 	memcpy(address.sun_path, path, strlen(path) + 1);
-	mask = umask(0177); /* nobody else gets in before the mode is set */
+	mask = umask(0177); /* no other user can connect before the mode is set */
 	bound = bind(fd, (const struct sockaddr *)&address, sizeof(address));
 	(void)umask(mask);
 	if (bound != 0)

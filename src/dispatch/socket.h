@@ -1,7 +1,9 @@
 /*
- * The Unix socket of the handlers and the lock beside it. Whoever holds the lock of a socket path
- * knows that no other sidecar serves this place, and that an earlier one is gone for good: that is
- * what lets a restarted sidecar take its old rows back without waiting for a lease to run out.
+ * The Unix socket of the handlers, and the lock file beside it. The process that holds the lock knows that no other
+ * sidecar serves this path, and that an earlier one has ended. So a restarted sidecar can fence its former instance
+ * and rescue its rows at once, without waiting for the end of the lease.
+ *
+ * Used at start, before any thread exists. Nothing here blocks: the lock is tried once.
  */
 #ifndef DISPATCH_SOCKET_H
 #define DISPATCH_SOCKET_H
@@ -11,7 +13,7 @@
 
 struct socket_lock {
 	int fd;          /* -1: not held */
-	char place[160]; /* "boot id/device/inode" of the lock file; "": no boot id */
+	char place[160]; /* "boot id/device/inode" of the lock file; "" without a boot id */
 };
 
 #define SOCKET_LOCK_INIT                                                                           \
@@ -19,16 +21,16 @@ struct socket_lock {
 		.fd = -1                                                                           \
 	}
 
-/* Locks PATH.lock (flock(2)); FAULT_SOCKET when another process holds it or the directory is not
- * there, with what to do. */
+/* Locks PATH.lock with flock(2). FAULT_SOCKET, with advice, if another process holds it or the directory does not
+ * exist. FAULT_CONFIG if the path is too long. */
 int socket_lock(struct socket_lock *out, const char *path, struct err *err);
 void socket_unlock(struct socket_lock *lock);
 
-/* Binds and listens, with the configured mode and group; removes a socket an earlier run left behind
- * (the lock must be held). `fd` is the caller's. */
+/* Binds and listens, with the configured mode and group. Removes a socket that an earlier process left, so the lock must
+ * be held. The caller owns `fd`. */
 int socket_listen(int *fd, const struct config *config, struct err *err);
 
-/* For `inboxd check`: could the socket be made? Leaves nothing behind. */
+/* For `inboxd check`: checks that the socket could be created, without creating anything. */
 int socket_check(const struct config *config, struct err *err);
 
 #endif

@@ -1,14 +1,18 @@
 /*
- * How dispatch comes to rest (G9): what is not delivered goes back at once, what is delivered may
- * finish until shortly before the deadline, and the rest is cancelled early enough to be settled.
- * Abandoning settles nothing: the lease is lost, the rows belong to somebody else.
+ * Stops dispatch without losing a verdict (guarantee G9):
+ * 1. Messages that are not delivered go back to the table at once.
+ * 2. Open deliveries may finish until LAST_SETTLES_MS before the deadline. Then they are cancelled and go back.
+ * 3. The loop ends when ingest has ended and everything is settled, or at the deadline.
+ *
+ * Verdicts that are set aside do not delay the stop; a rescue gives their rows back. dispatch_abandon() settles
+ * nothing: the lease is lost, and the rows belong to other instances.
  */
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
 #include "dispatch/settle_retries.h"
 
-#define LAST_SETTLES_MS 1000 /* before the deadline, kept for settling what was cut off */
+#define LAST_SETTLES_MS 1000 /* the time before the deadline for settling cancelled deliveries */
 
 static void cancel_open(struct dispatch *dispatch, const char *reason)
 {
@@ -28,7 +32,7 @@ static void begin_stop(struct dispatch *dispatch)
 	dispatch->phase = PHASE_STOP;
 	log_info("dispatch_stopping", LOG_INT("held", dispatch->entry_count),
 		LOG_INT("in_flight", dispatch->in_flight),
-		LOG_STR("next", "queued messages go back, delivered ones may finish"));
+		LOG_STR("next", "queued messages go back to waiting, delivered ones may finish"));
 	FAULT_POINT("before_give_back");
 	suspects_release(dispatch, SIZE_MAX);
 	entries_return_undelivered(dispatch, SIZE_MAX);

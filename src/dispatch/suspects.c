@@ -1,7 +1,13 @@
 /*
- * Suspects (rule R14): messages that may have killed their handler. A suspect reserves a connection,
- * waits until it is empty, has its crash count raised in the table, and is then delivered there
- * alone.
+ * Suspects (rule R14): messages that were open when their connection ended, so that they may be the cause. A suspect is
+ * delivered alone, in four steps:
+ * 1. It reserves a connection (RESERVED). The connection gets no further message.
+ * 2. It waits until that connection has no open delivery.
+ * 3. Its crash count is raised in the table. If the sidecar itself dies now, the count survives.
+ * 4. It is delivered. Any answer takes the raised count back; a lost connection keeps it.
+ *
+ * The connection, the partition or the place in the lane can be lost in each step. Then the suspect goes back to its
+ * lane, and if its crash count is being raised, it does so when the worker has finished.
  */
 #include "base/clock.h"
 #include "dispatch/core.h"
@@ -88,8 +94,8 @@ static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
 	return admission_look(dispatch->options.admission, entry->partition).assigned;
 }
 
-/* Recalled, or its connection or its partition is gone, while its crash count was raised: it waits for its turn
- * again, or goes back. */
+/* The suspect lost its connection, its partition or its place as head while its crash count was raised. It returns to its
+ * lane or to the table. */
 static void return_to_lane(struct dispatch *dispatch, struct entry *entry)
 {
 	entry->state = ENTRY_QUEUED;

@@ -1,5 +1,5 @@
-/* See worker.h. A table of job functions; each opens its connection first, so a job after an outage
- * is what reconnects. */
+/* See worker.h. A table with one function for each kind of job. Each job opens the connection first if it is closed, so
+ * the first job after an outage reconnects. */
 #include "dispatch/worker.h"
 
 #include <stdlib.h>
@@ -103,8 +103,8 @@ static int run_lanes(struct db *db, struct job *job)
 	return claims_lanes(db, &job->request, &lanes, &job->claimed, &job->err);
 }
 
-/* Anything there at all? Then release what waits for nothing but a handler, and find the keys that
- * somebody must go on with. */
+/* First a cheap check whether the partition has any waiting row. Then parked rows that only waited for a handler are
+ * released, and the keys with parked rows are listed, so that lanes continue with them. */
 static int run_sweep(struct db *db, struct job *job)
 {
 	const struct parked_place place = {
@@ -113,7 +113,7 @@ static int run_sweep(struct db *db, struct job *job)
 	};
 	int r = claims_any_waiting(db, job->partitions, 1, &job->waiting, &job->err);
 
-	/* Where the partition is the order, claims go on with parked rows by themselves. */
+	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
 	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
 		return r;
 	FAULT_POINT("before_unpark");
@@ -207,7 +207,7 @@ static void work(void *arg)
 		if (r == QUEUE_TIMEOUT)
 			continue;
 		execute(worker, item);
-		/* As many places as workers: there is always room. */
+		/* The queue has one place for each worker, so it is never full. */
 		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
 		wake_poke(pool->options.done_wake);
 	}
@@ -301,7 +301,7 @@ size_t worker_pool_size(const struct worker_pool *pool)
 void worker_pool_give(struct worker_pool *pool, struct job *job)
 {
 	pool->busy++;
-	/* Never full: no more jobs are given than there are workers. */
+	/* Never full: no more jobs are given than there are idle workers. */
 	(void)queue_push(pool->todo, job, QUEUE_WAIT_MS);
 }
 
