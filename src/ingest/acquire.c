@@ -1,3 +1,13 @@
+/*
+ * Implements acquire.h. An acquisition has two steps. First inbox_take() or inbox_adopt() writes
+ * this instance as owner into inbox_offsets and raises the epoch; from then on no other instance
+ * can claim rows of the partition. Then a search finds the rows that others claimed before. The
+ * search may read a large range, so it runs in slices between polls: a consumer that does not poll
+ * is removed from the group.
+ *
+ * If the partition is revoked or taken again during the search, `partition->acquisition` no longer
+ * matches and the result is dropped.
+ */
 #include "ingest/acquire.h"
 
 #include <stdlib.h>
@@ -12,14 +22,15 @@
 
 #define ACQUIRE_RETRY_MS 100
 #define SLICE_MS         50   /* of each round */
-#define LOG_AFTER_MS     1000 /* then it is said */
+#define LOG_AFTER_MS     1000 /* a longer search is logged */
 
-/* Partitions whose rows have been made ours, and the search for what others hold of them. */
+/* The partitions whose rows were taken in one statement, and the search for claims of others on
+ * them. */
 struct acquisition {
 	uint64_t id;
 	struct watermarks rows;
 	struct partition_ref *refs;
-	enum partition_state state; /* they enter when it is over */
+	enum partition_state state; /* entered when the search is complete */
 	struct other_claims_search *search;
 	int64_t since_ms;
 	STAILQ_ENTRY(acquisition) link;
@@ -38,8 +49,9 @@ static void mark_new(struct ingest *ingest)
 	}
 }
 
-/* Its row is ours. Rows of it may wait: the ordered ones that come ask the table, until a sweep finds that
- * nothing waits there. */
+/* The partition is complete: it belongs to this instance, and dispatch knows it. It is marked
+ * dirty, because the table may contain waiting rows: new messages of an ordered partition then
+ * check the table first, until a sweep finds that no row waits there. */
 static void finish_partition(struct ingest *ingest, struct partition *partition,
 	const struct watermark *row, enum partition_state state)
 {
@@ -56,7 +68,8 @@ static struct partition *partition_of(struct ingest *ingest, const struct waterm
 	return partitions_find(&ingest->partitions, row->topic, row->partition);
 }
 
-/* Not since, if it was taken anew, revoked, or assigned to us while it was to be adopted. */
+/* False when the partition was taken again, revoked, or assigned by Kafka while it was being
+ * adopted. */
 static bool is_still_taken(
 	struct ingest *ingest, const struct acquisition *acquisition, const struct watermark *row)
 {
@@ -96,8 +109,9 @@ static void fill_handover(
 	}
 }
 
-/* Dispatch hears of the partitions together with the rows others still hold of them, and before anything
- * is stored of them: so whatever is delivered of a key comes after those (rule R12). */
+/* Passes the partitions and the rows that others still hold to dispatch, before any message of them
+ * is stored. A key with such a row is then held before its next message can be delivered (rule
+ * R12). */
 static int hand_to_dispatch(
 	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
 {
@@ -113,14 +127,13 @@ static int hand_to_dispatch(
 	fill_handover(ingest, acquisition, handover);
 	if (handover->held_count > 0)
 		log_info("keys_held_back", LOG_INT("messages", (int64_t)handover->held_count),
-			LOG_STR("next",
-				"another sidecar is still at them; their keys go on when it "
-				"is done, or its lease is over"));
+			LOG_STR("next", "other instances still hold these messages; their keys are "
+					"delivered when those are settled or the leases end"));
 	handover_queue_add(ingest, handover);
 	return 0;
 }
 
-/* --- One taking ---------------------------------------------------------------------------------- */
+/* --- One acquisition --------------------------------------------------------------------------- */
 
 static void acquisition_free(struct acquisition *acquisition)
 {
@@ -133,7 +146,7 @@ static void acquisition_free(struct acquisition *acquisition)
 }
 DEFINE_CLEANUP(struct acquisition *, acquisition_free);
 
-/* Its partitions are to be taken again. */
+/* Frees the acquisition; its unfinished partitions are acquired again. */
 static void drop_acquisition(struct ingest *ingest, struct acquisition *acquisition)
 {
 	for (size_t i = 0; i < acquisition->rows.count; i++) {
@@ -193,8 +206,8 @@ static int end_acquisition(struct ingest *ingest, struct acquisition *acquisitio
 	if (r == 0 && count > 0 && acquisition->state == PARTITION_ADOPTED)
 		log_info("partitions_adopted", LOG_INT("count", (int64_t)count),
 			LOG_STR("topic", acquisition->rows.items[0].topic),
-			LOG_STR("next", "nobody is assigned them: their waiting messages are "
-					"handled here"));
+			LOG_STR("next", "no member is assigned to them: their waiting messages are "
+					"processed here"));
 	return r;
 }
 
@@ -207,7 +220,7 @@ static void log_wait(struct ingest *ingest, const struct acquisition *acquisitio
 			LOG_STR("next", next), LOG_INT("held_back", held));
 }
 
-/* A slice of its search; true: it is over, whatever became of it. */
+/* Runs one slice of the search. True: the acquisition has ended, with or without success. */
 static bool search_slice(
 	struct ingest *ingest, struct acquisition *acquisition, int64_t until_ms, struct err *err)
 {
@@ -217,10 +230,12 @@ static bool search_slice(
 
 	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LOG_AFTER_MS)
 		log_wait(ingest, acquisition,
-			"looking at what other sidecars still hold of them, on and on");
+			"the search for messages that other instances still hold takes long; it "
+			"continues");
 	if (r == OTHER_CLAIMS_MANY)
 		log_wait(ingest, acquisition,
-			"another sidecar still holds too many of their messages; asking again");
+			"other instances still hold too many of their messages; the search is "
+			"repeated");
 	if (r == 0)
 		r = end_acquisition(ingest, acquisition, err);
 	if (r < 0)
@@ -234,8 +249,8 @@ bool acquire_is_under_way(const struct ingest *ingest)
 	       (ingest->holds & HOLD_HALTED) == 0;
 }
 
-/* Each in turn, as long as the slice lasts: whoever waits for Kafka, and for the other partitions, does so for no
- * longer (rule R12). */
+/* Runs the searches in turn until the slice ends, so that neither polling nor another partition
+ * waits for a long search (rule R12). */
 static void search_in_turn(struct ingest *ingest)
 {
 	int64_t until_ms = clock_now_ms() + SLICE_MS;
@@ -264,7 +279,7 @@ void acquire_drop_all(struct ingest *ingest)
 	}
 }
 
-/* --- Taking -------------------------------------------------------------------------------------- */
+/* --- Acquiring --------------------------------------------------------------------------------- */
 
 static void acquire_due(struct ingest *ingest)
 {

@@ -1,3 +1,9 @@
+/*
+ * Implements adoption.h. Every five seconds the thread checks which adopted partitions another
+ * instance has taken, gives up those without a handler, and adopts partitions that have waiting
+ * messages and no live owner. The database decides: inbox_orphans() lists the candidates, and
+ * inbox_adopt() succeeds only without another live owner.
+ */
 #include "ingest/adoption.h"
 
 #include <stdlib.h>
@@ -11,7 +17,8 @@
 #include "ingest/ownership.h"
 
 #define ADOPT_EVERY_MS 5000
-#define AWAY_LEASES    3 /* who is away adopts what nobody else took for so long */
+/* an instance that is away adopts only what nobody else took for so many leases */
+#define AWAY_LEASES    3
 
 static void mark_none(struct ingest *ingest)
 {
@@ -19,7 +26,7 @@ static void mark_none(struct ingest *ingest)
 		ingest->partitions.items[i]->due = false;
 }
 
-/* --- Giving up --------------------------------------------------------------------------------------- */
+/* --- Giving up --------------------------------------------------------------------------------- */
 
 static void let_go_due(struct ingest *ingest)
 {
@@ -29,7 +36,8 @@ static void let_go_due(struct ingest *ingest)
 	}
 }
 
-/* First the row: whoever takes it now sees what we still hold (rule R12). */
+/* Releases the row first. The next owner then finds the rows that this instance still holds; in the
+ * other order it could deliver a key while a message of it is still processed here (rule R12). */
 static int give_up_due(struct ingest *ingest, struct err *err)
 {
 	size_t count = 0;
@@ -47,8 +55,8 @@ static int give_up_due(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
-/* For a whole lease: a handler that is started again shall find them here. Another member would have them after
- * two leases only, and so would we. */
+/* True when no handler here accepted the partition for a whole lease. A shorter time would give it
+ * up whenever a handler restarts, and the next adoption would need two leases. */
 static bool is_unwanted(const struct ingest *ingest, struct partition *partition, int64_t now_ms)
 {
 	if (admission_serves(ingest->options.admission, partition->topic))
@@ -59,7 +67,8 @@ static bool is_unwanted(const struct ingest *ingest, struct partition *partition
 	       now_ms - partition->unwanted_at_ms >= ingest->options.config->worker.lease;
 }
 
-/* Who has become away gives up all: a member that lacks nothing has the first turn at them (rule R16). */
+/* An instance that has become away gives up all adopted partitions once, so that a member with all
+ * handlers can adopt them first (rule R16). */
 static int give_up_unwanted(struct ingest *ingest, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
@@ -79,7 +88,8 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 	return r;
 }
 
-/* Under load nothing else looks: no batch of ours ever moves their watermarks. */
+/* Drops adopted partitions that another instance has taken. Nothing else would notice that, because
+ * this instance stores no batch for them and so never compares their watermark. */
 static int drop_lost(struct ingest *ingest, struct err *err)
 {
 	struct watermarks rows = { .items = NULL };
@@ -102,10 +112,11 @@ static int drop_lost(struct ingest *ingest, struct err *err)
 	return 0;
 }
 
-/* --- Adopting ---------------------------------------------------------------------------------------- */
+/* --- Adopting ---------------------------------------------------------------------------------- */
 
-/* What is its own in the table only nobody else can have: it is taken in even without a handler, and given up
- * as not wanted when none came. */
+/* Marks a partition to adopt. One whose row already names this instance (`mine`) is adopted even
+ * without a handler, because no other instance can adopt it; it is given up later if no handler
+ * connects. */
 static void mark_orphan(const char *topic, int32_t number, bool mine, void *arg)
 {
 	struct ingest *ingest = arg;
@@ -185,5 +196,5 @@ void adoption_end(struct ingest *ingest)
 	}
 	if (give_up_due(ingest, &err) < 0)
 		log_warn("adoption_not_ended", LOG_STR("error", err.text),
-			LOG_STR("next", "another instance may adopt them all the same"));
+			LOG_STR("next", "another instance may adopt them anyway"));
 }

@@ -1,3 +1,6 @@
+/*
+ * Implements broker_query.h.
+ */
 #include "ingest/broker_query.h"
 
 #include <stdlib.h>
@@ -16,7 +19,8 @@ int broker_query_committed(
 		rd_kafka_err2str(code));
 }
 
-/* The two logical offsets are what the ListOffsets request itself uses for the ends of a log. */
+/* The two logical offsets are the values that the ListOffsets request itself uses for the ends of a
+ * log. */
 static int list_offsets(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *list, int64_t which,
 	int timeout_ms, struct err *err)
 {
@@ -94,7 +98,8 @@ static int commit_answer(rd_kafka_event_t *event, struct err *err)
 	return err_set(err, FAULT_KAFKA, "offsets were not committed: %s", rd_kafka_err2str(code));
 }
 
-/* rd_kafka_commit() waits as long as a broker takes; a queue of our own can be left. */
+/* rd_kafka_commit() waits without limit for the broker's answer. A queue of our own can be
+ * abandoned after the timeout. */
 int broker_commit_offsets(rd_kafka_t *kafka, const rd_kafka_topic_partition_list_t *list,
 	int timeout_ms, struct err *err)
 {

@@ -1,10 +1,14 @@
+/*
+ * Implements brokers.h.
+ */
 #include "ingest/brokers.h"
 
 #include "ingest/broker_query.h"
 #include "ingest/state.h"
 
 #define ANSWER_MS  500
-#define UNANSWERED 2 /* one question may have met the broker that has just gone, or a slow one */
+/* the first request may have gone to the broker that has just failed, or to a slow one */
+#define UNANSWERED 2
 
 void brokers_failed(void *arg, bool all)
 {

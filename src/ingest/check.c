@@ -1,6 +1,6 @@
 /*
- * What `inboxd check` wants to know of Kafka, and the names of librdkafka's settings. Joins no group,
- * commits nothing.
+ * The Kafka part of `inboxd check` and of `inboxd adopt`, and the list of librdkafka's setting
+ * names. It joins no group and commits nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "ingest/probe.h"
 #include "ingest/retention.h"
 
-/* --- Topics --------------------------------------------------------------------------------------- */
+/* --- Topics ------------------------------------------------------------------------------------ */
 
 static const struct rd_kafka_metadata_topic *find_topic(
 	const struct rd_kafka_metadata *metadata, const char *name)
@@ -31,12 +31,12 @@ static int check_topic(const struct rd_kafka_metadata *metadata, const char *nam
 	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
 
 	if (name[0] == '^') {
-		buf_addf(report, "pattern %s: topics are matched while running\n", name);
+		buf_addf(report, "pattern %s: topics are matched at run time\n", name);
 		return 0;
 	}
 	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
 		(void)err_set(err, FAULT_CHECK,
-			"kafka.topics: topic \"%s\" does not exist, or may not be seen with these "
+			"kafka.topics: topic \"%s\" does not exist, or is not visible with these "
 			"credentials",
 			name);
 		return err_advise(err, "create it, grant DESCRIBE and READ, or correct the name");
@@ -59,12 +59,11 @@ static int check_dead_topic(const struct config *config, const struct rd_kafka_m
 		return 0;
 	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
 		(void)err_set(err, FAULT_CHECK,
-			"retry.dead_topic: topic \"%s\" does not exist, or may not be seen with "
+			"retry.dead_topic: topic \"%s\" does not exist, or is not visible with "
 			"these credentials",
 			name);
-		return err_advise(err,
-			"create it, grant DESCRIBE and WRITE, or correct the name; until then dead "
-			"messages are in the table only");
+		return err_advise(err, "create it, grant DESCRIBE and WRITE, or correct the name; "
+				       "until then dead messages are only in the table");
 	}
 	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_CHECK, "retry.dead_topic: topic \"%s\": %s", name,
@@ -74,7 +73,7 @@ static int check_dead_topic(const struct config *config, const struct rd_kafka_m
 	return 0;
 }
 
-/* Every topic is in the report or, the first that fails, the error. */
+/* Every topic appears in the report, except the first one that fails: it becomes the error. */
 static int check_topics(const struct config *config, const struct rd_kafka_metadata *metadata,
 	struct buf *report, struct err *err)
 {
@@ -94,7 +93,7 @@ static int check_topics(const struct config *config, const struct rd_kafka_metad
 	return first;
 }
 
-/* One that can be reached, when it is known. */
+/* A broker that can be reached; -1 = unknown. */
 static int32_t broker_of(const struct rd_kafka_metadata *metadata)
 {
 	if (metadata->orig_broker_id >= 0)
@@ -147,12 +146,12 @@ int ingest_identify(
 	*cluster_id = probe_cluster_id(&probe);
 	*group_id = consumer_conf_value(config, "group.id", "");
 	if (*cluster_id == NULL)
-		r = probe_no_answer(&probe, "told the cluster's id", "no answer", err);
+		r = probe_no_answer(&probe, "sent the id of the cluster", "no answer", err);
 	probe_close(&probe);
 	return r;
 }
 
-/* --- Names ---------------------------------------------------------------------------------------- */
+/* --- Names ------------------------------------------------------------------------------------- */
 
 /* librdkafka prints its settings as a table: "name | C/P | range | default | …". */
 static bool is_setting(const char *line, size_t length)

@@ -1,3 +1,7 @@
+/*
+ * Implements collect.h. Records of a partition arrive in the order of their offsets. Before a
+ * record is added, the record at `verify_offset` shows whether the topic was recreated.
+ */
 #include "ingest/collect.h"
 
 #include <stdio.h>
@@ -61,7 +65,8 @@ void collector_fini(struct collector *collector, const struct config *config)
 	buf_fini(&collector->digested);
 }
 
-/* A counter that comes into being with its first event rises from nothing, which no alert sees. */
+/* Creates the counters of a topic with the value 0. A counter that first appears with the value 1
+ * shows no increase, so that an alert on its rate would miss the first event. */
 static void show_counters(struct ingest *ingest, const struct partition *partition)
 {
 	static const enum meter meters_of_topics[] = { METER_DUPLICATES, METER_CONFLICTS,
@@ -94,7 +99,7 @@ bool collect_is_full(const struct ingest *ingest)
 	       (int64_t)batch->bytes >= config->ingest.batch_bytes;
 }
 
-/* --- The record as it came -------------------------------------------------------------------- */
+/* --- The record as librdkafka returns it ------------------------------------------------------- */
 
 static int room_for_headers(struct collector *collector, size_t count)
 {
@@ -162,9 +167,9 @@ int collect_borrow(struct collector *collector, const char *topic, const rd_kafk
 	return 0;
 }
 
-/* --- Into the batch --------------------------------------------------------------------------- */
+/* --- Into the batch ---------------------------------------------------------------------------- */
 
-/* Borrows from the record, and its headers from the collector until the next call. */
+/* The result borrows from the record; its headers borrow from the collector until the next call. */
 static int describe(struct collector *collector, const struct record *record,
 	const struct identity *identity, struct message *out, struct err *err)
 {
@@ -265,10 +270,10 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 	return r < 0 ? r : add_message(ingest, partition, record, &identity, err);
 }
 
-/* --- Which records count ---------------------------------------------------------------------- */
+/* --- Verification and position ----------------------------------------------------------------- */
 
-/* The record at verify_offset tells whether this still is the log we stored from. When compaction
- * removed it, the log is given the benefit of the doubt. */
+/* Compares the record at verify_offset with the last stored record. If compaction removed that
+ * record, the log counts as unchanged, because nothing proves the opposite. */
 static bool is_same_record(
 	struct collector *collector, const struct partition *partition, const struct record *record)
 {
@@ -306,13 +311,16 @@ static void advance(struct ingest *ingest, struct partition *partition, const st
 	metric_add(partition->received, 1);
 }
 
-/* Between the last record and the end lie the marks of transactions, what an aborted one left, what was
- * compacted away. It is passed like records: or the group would lag for ever, and a log whose start reaches
- * the end by retention would look like one with unread records deleted. */
+/*
+ * Advances to the end of the log. Transaction markers, aborted records and compacted offsets may
+ * follow the last record. They must be passed like records. Otherwise the group would always show a
+ * lag, and after retention has moved the start of the log to its end, a start would report deleted
+ * records as unread.
+ */
 static void reach_end(struct ingest *ingest, struct partition *partition, int64_t end)
 {
 	if (partition->verify_offset >= 0 && partition->verify_offset < end)
-		partition->verify_offset = -1; /* compacted, as above */
+		partition->verify_offset = -1; /* compacted, as in is_same_log() */
 	if (end <= partition->next)
 		return;
 	if (partition->last_offset < 0 && !partition->touched && !partition->forced) {
@@ -350,7 +358,8 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 	r = add_record(ingest, partition, &record, err);
 	if (r >= 0)
 		advance(ingest, partition, &record);
-	/* It is in no batch in which watermark_updates_build() could look at it. */
+	/* A skipped record is not in the batch, so watermark_updates_build() could not compute its
+	 * digest later. */
 	if (r == IDENTITY_SKIP)
 		partition->last_digest = digest_of(&ingest->collector, &record);
 	return r < 0 ? r : 0;

@@ -1,3 +1,7 @@
+/*
+ * Implements consumer.h. All callbacks run inside consumer_poll() or consumer_close() on the ingest
+ * thread, except on_log(), which runs on threads of librdkafka and therefore uses atomics only.
+ */
 #include "ingest/consumer.h"
 
 #include <stdatomic.h>
@@ -20,23 +24,23 @@
 #define SYSLOG_WARNING             4
 #define SYSLOG_INFO                6
 
-/* librdkafka below 2.3 aborts the process when a member is destroyed between joining and its first
+/* Below 2.3 librdkafka aborts the process when a member is destroyed between joining and its first
  * assignment by the sticky assignor (librdkafka issue 4312). */
 #define VERSION_SAFE_WHILE_JOINING 0x020300ff
 
 struct consumer {
-	struct tls_errors trust; /* first: see tls_errors_register() */
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
 	const struct consumer_events *events;
 	enum reset_policy reset;
 	char *group;
 	atomic_uint resets;
-	bool joined;  /* was assigned something once, if only nothing */
+	bool joined;  /* received at least one assignment, even an empty one */
 	bool joining; /* subscribed before that */
 	struct topic_recreation recreation;
 	struct prefetch prefetch;
 	struct credentials credentials;
-	int log_level; /* the user's; librdkafka may have been given a chattier one */
+	int log_level; /* as the user set it; librdkafka itself runs at debug level */
 };
 
 static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
@@ -44,7 +48,7 @@ static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
 	return list == NULL || list->cnt == 0;
 }
 
-/* --- Events ----------------------------------------------------------------------------------- */
+/* --- Events ------------------------------------------------------------------------------------ */
 
 static void log_kafka(struct consumer *consumer, int level, const char *facility, const char *text)
 {
@@ -57,8 +61,9 @@ static void log_kafka(struct consumer *consumer, int level, const char *facility
 		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
-/* Runs on librdkafka's threads. An offset reset because of an error is logged as facility OFFSET before
- * the first fetch from the new place: the one sign there is (librdkafka up to 2.x). */
+/* Runs on threads of librdkafka. When librdkafka resets an offset after an error, it logs with the
+ * facility OFFSET before it fetches from the new offset. This log line is the only sign of the
+ * reset (librdkafka up to 2.x). */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
 	struct consumer *consumer = rd_kafka_opaque(kafka);
@@ -75,21 +80,22 @@ static void report_fatal(struct consumer *consumer)
 	rd_kafka_resp_err_t code = rd_kafka_fatal_error(consumer->kafka, words, sizeof(words));
 	struct err err = ERR_INIT;
 
-	(void)err_set(&err, FAULT_KAFKA, "the Kafka client gave up: %s: %s",
+	(void)err_set(&err, FAULT_KAFKA, "the Kafka client stopped: %s: %s",
 		rd_kafka_err2name(code), words);
 	consumer->events->fatal(consumer->events->arg, &err);
 }
 
-/* What to do about it, where somebody has to. */
+/* The advice for an error that an operator must correct. */
 static const char *next_after(rd_kafka_resp_err_t code)
 {
 	switch (code) {
 	case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL:
-		return "tried again; the other members of kafka.group.id have none of our "
-		       "kafka.partition.assignment.strategy: name one that all of them have";
+		return "joining is retried; the other members of kafka.group.id support none of "
+		       "this instance's kafka.partition.assignment.strategy: set one that all "
+		       "members have";
 	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-		return "looked for again every kafka.topic.metadata.refresh.interval.ms; create "
-		       "it, or take it out of kafka.topics";
+		return "checked again every kafka.topic.metadata.refresh.interval.ms; create it, "
+		       "or remove it from kafka.topics";
 	default:
 		return "librdkafka retries";
 	}
@@ -131,12 +137,12 @@ static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	FAULT_POINT("after_offset_commit");
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
-	log_error_code(code, "offsets were not committed; the database has them");
+	log_error_code(code, "offsets were not committed; the database has stored them");
 	for (int i = 0; !list_is_empty(list) && i < list->cnt; i++)
 		consumer->events->not_committed(consumer->events->arg, &list->elems[i]);
 }
 
-/* --- Rebalancing ------------------------------------------------------------------------------ */
+/* --- Rebalancing ------------------------------------------------------------------------------- */
 
 static bool is_cooperative(const struct consumer *consumer)
 {
@@ -203,9 +209,9 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	}
 }
 
-/* --- Life ------------------------------------------------------------------------------------- */
+/* --- Creation and end -------------------------------------------------------------------------- */
 
-/* librdkafka refuses what is not a number from 0 to 7. */
+/* librdkafka accepts only numbers from 0 to 7. */
 static int user_log_level(const struct config *config)
 {
 	return (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
@@ -259,7 +265,8 @@ void consumer_free(struct consumer *consumer)
 {
 	if (consumer == NULL)
 		return;
-	/* It is closed; its idle threads end with the process, and log to `consumer` until then. */
+	/* The consumer is closed. Its idle threads run until the process ends and may still log
+	 * with `consumer`, so nothing is freed. */
 	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
 		return;
 	if (consumer->kafka != NULL)
@@ -275,7 +282,8 @@ void consumer_close(struct consumer *consumer)
 	rd_kafka_resp_err_t code = rd_kafka_consumer_close(consumer->kafka);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(code, "leaving the group failed; it will notice");
+		log_error_code(code,
+			"leaving the group failed; the group will notice by the session timeout");
 }
 
 int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err)
@@ -301,7 +309,8 @@ void consumer_unsubscribe(struct consumer *consumer)
 	rd_kafka_resp_err_t code = rd_kafka_unsubscribe(consumer->kafka);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(code, "leaving the group failed; it will notice");
+		log_error_code(code,
+			"leaving the group failed; the group will notice by the session timeout");
 }
 
 void consumer_refresh_credentials(struct consumer *consumer, const struct config *config)
@@ -324,7 +333,7 @@ const char *consumer_group(const struct consumer *consumer)
 	return consumer->group;
 }
 
-/* --- Reading ---------------------------------------------------------------------------------- */
+/* --- Reading ----------------------------------------------------------------------------------- */
 
 rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
 {
@@ -376,8 +385,9 @@ static void pause_failed(struct consumer *consumer, const rd_kafka_topic_partiti
 	rd_kafka_topic_partition_list_destroy(failed);
 }
 
-/* First resume, then seek (rule R20): a resume alone may go on from a place of librdkafka's choosing.
- * Nothing is polled in between, and a seek that succeeds has thrown away what was fetched. */
+/* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that
+ * librdkafka has chosen. No poll happens in between, and a successful seek drops the records that
+ * were already fetched. */
 void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
 	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
@@ -394,12 +404,12 @@ void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *l
 	pause_failed(consumer, list);
 }
 
-/* --- Commits ---------------------------------------------------------------------------------- */
+/* --- Commits ----------------------------------------------------------------------------------- */
 
 void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
 {
 	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(code, "offsets were not committed; the database has them");
+		log_error_code(code, "offsets were not committed; the database has stored them");
 }

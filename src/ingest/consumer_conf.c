@@ -1,3 +1,8 @@
+/*
+ * Implements consumer_conf.h. The order of the tables decides: `defaults` come before the user's
+ * settings and can be overridden; `enforced` come after them. A user's setting in `refused` is an
+ * error, because a silent override would surprise the user.
+ */
 #include "ingest/consumer_conf.h"
 
 #include <stdio.h>
@@ -10,11 +15,11 @@
 
 #define KIB             1024LL
 #define FETCH_MAX       (4 * KIB * KIB)
-#define RECEIVE_MAX     100000000LL /* librdkafka's default */
+#define RECEIVE_MAX     100000000LL /* the default of librdkafka */
 #define RECEIVE_LIMIT   2147483647LL
 #define LOG_LEVEL_DEBUG 7
 #define PRODUCED_MORE   (1024 * KIB)
-#define PRODUCED_LIMIT  1000000000LL /* librdkafka's */
+#define PRODUCED_LIMIT  1000000000LL /* the limit of librdkafka */
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -28,26 +33,26 @@ struct option {
 	const char *value;
 };
 
-/* What the user may set differently. */
+/* Values that the user may override. */
 static const struct option defaults[] = {
 	{ "client.id", "inboxd" },
-	/* A response of the usual 50 MiB would make the prefetch limits below a joke. */
+	/* One response of the default 50 MiB would exceed the prefetch limit many times. */
 	{ "fetch.max.bytes", "4194304" },
 };
 
-/* What everything else rests on: rule G1 is about these. */
+/* Values that guarantee G1 depends on: only inboxd commits offsets. */
 static const struct option enforced[] = {
 	{ "enable.auto.commit", "false" },
 	{ "enable.auto.offset.store", "false" },
-	/* The end of a log may lie behind its last record: collect.c wants to hear of it. */
+	/* The end of a log may lie behind its last record; collect.c needs the event to pass it. */
 	{ "enable.partition.eof", "true" },
-	/* Where to start is our decision (start_offset_policy.h); when librdkafka loses its place it must go on
-	 * to a place where a seek is possible, which after `error` it is not. */
+	/* start_offset_policy.h decides where reading starts. When librdkafka loses its offset, it
+	 * must continue at an offset where a seek is possible; after `error` it is not possible. */
 	{ "auto.offset.reset", "earliest" },
 };
 
-/* The producer's: whatever is confirmed is stored on all replicas in sync, and everything is confirmed or given up within
- * ten seconds. The rest is what idempotence asks for. */
+/* For the producer: a confirmed record is on all in-sync replicas, and each record is confirmed or
+ * fails within ten seconds. Idempotence requires the other values. */
 static const struct option enforced_of_producer[] = {
 	{ "enable.idempotence", "true" },
 	{ "acks", "all" },
@@ -58,7 +63,7 @@ static const struct option enforced_of_producer[] = {
 	{ "message.timeout.ms", "10000" },
 };
 
-/* Settings that would take away a decision that is ours. */
+/* Settings that would take over a decision of inboxd. */
 static const char *const refused[] = {
 	"enable.auto.commit",
 	"auto.commit.enable",
@@ -106,7 +111,8 @@ static int set_table(
 	return 0;
 }
 
-/* With client.rack records come from brokers that prefetch.c does not wake: then librdkafka's own default. */
+/* With client.rack, records come from follower brokers, which prefetch.c does not wake. Then
+ * librdkafka's own default applies. */
 static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
 	bool little_will_do =
@@ -117,7 +123,8 @@ static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, stru
 	return prefetch_has_backoff() ? set_number(conf, "fetch.queue.backoff.ms", 10, err) : 0;
 }
 
-/* A record as large as ingest.max_payload must come through, or its partition stands still. */
+/* A record of the size ingest.max_payload must fit into a response; otherwise its partition would
+ * stop. */
 static int set_receive(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
 	int64_t needed = 2 * config->ingest.max_payload + FETCH_MAX;
@@ -134,7 +141,7 @@ static int refuse(const char *name, struct err *err)
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if (strcmp(refused[i], name) == 0)
 			return err_set(err, FAULT_CONFIG,
-				"kafka.%s: inboxd decides this itself; remove the setting", name);
+				"kafka.%s: inboxd sets this itself; remove the setting", name);
 	}
 	return 0;
 }
@@ -155,8 +162,8 @@ static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, str
 	return 0;
 }
 
-/* Warnings about a lost place in the log, and what topic_recreation.h listens for, must reach consumer.c whatever the
- * user wants to see. */
+/* consumer.c reads two kinds of debug lines: resets of an offset, and those of topic_recreation.h.
+ * Both must be enabled, whatever log level the user has chosen. */
 static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 {
 	char theirs[512] = "";
@@ -171,7 +178,8 @@ static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
 }
 
-/* A message that was consumed can be produced, headers of ours included; the topic may say no. */
+/* Every consumed message can be produced, including inboxd's headers; the topic itself may still
+ * refuse it. */
 static int set_largest(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
 	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
@@ -210,7 +218,7 @@ static int check_needed(const struct config *config, struct err *err)
 	return 0;
 }
 
-/* With KIP-848 the broker assigns, and a strategy of ours is a mistake. */
+/* With KIP-848 the broker assigns partitions, and librdkafka rejects a client strategy. */
 static int set_strategy(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
 	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)

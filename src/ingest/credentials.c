@@ -1,3 +1,6 @@
+/*
+ * Implements credentials.h.
+ */
 #include "ingest/credentials.h"
 
 #include <stdlib.h>
@@ -14,7 +17,7 @@ void credentials_fini(struct credentials *credentials)
 	*credentials = (struct credentials){ NULL, NULL };
 }
 
-/* The last one counts, as in consumer_conf_value(). */
+/* If a setting occurs twice the last one counts, as in consumer_conf_value(). */
 static const struct setting *find(const struct config *config, const char *name)
 {
 	for (size_t i = config->kafka.count; i > 0; i--) {
@@ -46,11 +49,11 @@ static rd_kafka_error_t *set_credentials(rd_kafka_t *kafka, const struct credent
 	(void)kafka;
 	(void)fresh;
 	return rd_kafka_error_new(RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE,
-		"librdkafka before 2.0 takes credentials at the start only");
+		"librdkafka before 2.0 accepts credentials only at the start");
 #endif
 }
 
-/* The client was made with these. */
+/* The client was created with these values. */
 static bool as_at_start(const struct setting *username, const struct setting *password,
 	const struct credentials *fresh)
 {
@@ -58,7 +61,8 @@ static bool as_at_start(const struct setting *username, const struct setting *pa
 	       strcmp(password->value, fresh->password) == 0;
 }
 
-/* The first time says nothing when nothing has changed: the client was made with them a moment ago. */
+/* The first call logs nothing if the values are unchanged, because the client was created with them
+ * a moment ago. */
 static void apply(bool first, const struct credentials *fresh, rd_kafka_t *kafka)
 {
 	rd_kafka_error_t *error = set_credentials(kafka, fresh);
@@ -66,7 +70,7 @@ static void apply(bool first, const struct credentials *fresh, rd_kafka_t *kafka
 	if (!first && error != NULL)
 		log_warn("kafka_credentials_refused",
 			LOG_STR("error", rd_kafka_error_string(error)),
-			LOG_STR("next", "those before stay in use; restart the sidecar"));
+			LOG_STR("next", "the previous credentials stay in use; restart inboxd"));
 	else if (!first)
 		log_info("kafka_credentials_read", LOG_STR("username", fresh->username),
 			LOG_STR("next", "new connections to the brokers use them"));

@@ -1,3 +1,13 @@
+/*
+ * Implements db_outage.h. The retry delay and the log line depend on the class of the error (table
+ * `reactions`).
+ *
+ * After a reconnect a resync reads the watermarks under their row locks. The lock waits for a
+ * transaction of this instance that may still run on the server, so its outcome is final.
+ * reconcile() then compares each watermark with three values: the one before the batch (nothing was
+ * stored), the one that the batch would have written (the COMMIT happened although its answer was
+ * lost), or another one (an operator, another owner, or an older copy of the database).
+ */
 #include "ingest/db_outage.h"
 
 #include <stdlib.h>
@@ -12,11 +22,13 @@
 #include "model/meters.h"
 
 #define FIRST_RETRY_MS    100
-#define FEW_RETRY_MS      1000 /* rows that nothing else can be told by than more of them */
+/* used when only few rows are refused, which a retry with more rows may resolve */
+#define FEW_RETRY_MS      1000
 #define FEW_ROWS          10
 #define MORE_ROWS_WAIT_US 300000
 
-/* What is logged and done, by class of error. `away`: the database does not serve us at all. */
+/* The log line and the retry limit for each class of error. `away`: the database does not work at
+ * all. */
 /* clang-format off */
 static const struct reaction {
 	const char *event;
@@ -24,19 +36,19 @@ static const struct reaction {
 	int64_t last_retry_ms;
 	bool away;
 } reactions[PG_ERROR_KINDS] = {
-	[PG_ERROR_LOST] = { "database_lost", "connect again", 10000, true },
-	[PG_ERROR_BUSY] = { "database_busy", "the same again on this connection", 1000, false },
-	[PG_ERROR_SLOW] = { "database_busy", "again on this connection, half as much at a time", 1000, false },
-	[PG_ERROR_RESOURCES] = { "database_full", "again until there is room", 10000, true },
-	[PG_ERROR_READ_ONLY] = { "database_read_only", "connect again, looking for the primary", 3000, true },
-	[PG_ERROR_REFUSED] = { "database_refuses", "again until somebody has mended it", 10000, true },
+	[PG_ERROR_LOST] = { "database_lost", "reconnect", 10000, true },
+	[PG_ERROR_BUSY] = { "database_busy", "retry on this connection", 1000, false },
+	[PG_ERROR_SLOW] = { "database_busy", "retry on this connection with half as many rows", 1000, false },
+	[PG_ERROR_RESOURCES] = { "database_full", "retry until the server has free resources", 10000, true },
+	[PG_ERROR_READ_ONLY] = { "database_read_only", "reconnect and look for the primary", 3000, true },
+	[PG_ERROR_REFUSED] = { "database_refuses", "retry until an operator has corrected it", 10000, true },
 	[PG_ERROR_DATA] = { "database_refuses", "again", 10000, true },
 	[PG_ERROR_OTHER] = { "database_refuses", "again", 10000, true },
 };
 /* clang-format on */
 
 static const char by_rows[] =
-	"again, row by row: what is refused while another row is stored goes to inbox_rejects";
+	"retry row by row: a row that is refused while another is stored goes to inbox_rejects";
 
 static void count_error(struct ingest *ingest, const struct err *err)
 {
@@ -60,7 +72,7 @@ static void mark_down(struct ingest *ingest)
 	ingest_hold(ingest, HOLD_DATABASE);
 }
 
-/* Trying them again costs little. */
+/* A retry of so few rows costs little. */
 static bool is_about_few(const struct ingest *ingest)
 {
 	return refused_batches_are_enough(&ingest->refused) && ingest->refused.rows <= FEW_ROWS;
@@ -107,9 +119,10 @@ void db_outage_over(struct ingest *ingest)
 	atomic_store(&ingest->options.health->database_ok, true);
 }
 
-/* --- What became of each watermark ------------------------------------------------------------ */
+/* --- Comparing the watermarks ------------------------------------------------------------------ */
 
-/* The lost COMMIT did happen: the rows are in the table, and the store has given them back to it. */
+/* The COMMIT happened although its answer was lost. The rows are in the table, and the store has
+ * set them to waiting. */
 static void commit_happened(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
@@ -117,20 +130,21 @@ static void commit_happened(
 	partition_note_row(partition, row);
 	partition->stored = row->next_offset;
 	partition->rewound = false;
-	/* It may have been the first part of a batch. */
+	/* the transaction may have contained only the first part of the batch */
 	partition->touched = partition->next != row->next_offset;
 	wake_poke(ingest->options.dispatch_wake);
 }
 
-/* Lower than we left it in the same epoch: the database itself went back in time, to a replica that
- * had not heard of our last commits. What this instance remembers is void (rule R2). */
+/* The watermark is lower than this instance wrote it, in the same epoch. So the database itself
+ * lost commits, for example in a failover to an asynchronous replica. Everything in the memory of
+ * this instance is void (rule R2). */
 static void database_went_back(
 	struct ingest *ingest, const struct partition *partition, const struct watermark *row)
 {
 	log_error("watermark_lost", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition),
 		LOG_INT("left_at", partition->table_next), LOG_INT("found_at", row->next_offset),
-		LOG_STR("next", "start anew as another instance, from the lower offset"));
+		LOG_STR("next", "register as a new instance and read from the lower offset"));
 	ingest_fenced(ingest);
 }
 
@@ -158,7 +172,8 @@ static bool wants_resync(const struct partition *partition)
 	return partition_is_ours(partition) || partition->in_doubt;
 }
 
-/* The store is about to turn rows of ours into waiting ones. */
+/* Called before and after inbox_resync(), which sets rows of this instance to waiting. A sweep in
+ * between must not conclude that no row waits. */
 static void mark_dirty(struct ingest *ingest)
 {
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
@@ -204,7 +219,7 @@ static int resync(struct ingest *ingest, struct err *err)
 		ingest_fenced(ingest);
 	} else if (rows.count < count) {
 		log_error("watermark_row_missing", LOG_INT("rows", (int64_t)(count - rows.count)),
-			LOG_STR("next", "start anew as another instance"));
+			LOG_STR("next", "register as a new instance"));
 		ingest_fenced(ingest);
 	} else {
 		reconcile_all(ingest, &rows);
@@ -273,7 +288,7 @@ void db_outage_peek(struct ingest *ingest)
 		reconcile(ingest, partition, &rows.items[i]);
 	}
 	watermarks_free(&rows);
-	/* Whose the others are is told by their rows only. */
+	/* Only the row itself shows its owner, and inbox_peek() returned none. */
 	if (seen < ours)
 		db_outage_doubt(ingest);
 }

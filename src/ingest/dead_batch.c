@@ -1,10 +1,16 @@
+/*
+ * Implements dead_batch.h. A broker refuses a whole produce batch because of one record. The
+ * refused records are therefore sent again one by one, first whole and then without their value.
+ */
 #include "ingest/dead_batch.h"
 
 #include "base/clock.h"
 
-#define CONFIRM_MS      15000 /* every record is confirmed or given up after message.timeout.ms */
+/* every record is confirmed or fails after message.timeout.ms, which is lower */
+#define CONFIRM_MS      15000
 #define CONFIRM_LAST_MS 2000
-#define ALONE_MS        10000 /* another sidecar takes over who was not seen for half a minute */
+/* another instance takes over when this one was not seen for half a minute */
+#define ALONE_MS        10000
 #define SLICE_MS        100
 
 bool dead_batch_is_refused(rd_kafka_resp_err_t result)
@@ -46,7 +52,7 @@ static void send_row(struct dead_batch *batch, int row, enum dead_record_form fo
 	producer_send(batch->producer, &record, &batch->results[row]);
 }
 
-/* Brokers refuse a whole batch for one record of it. */
+/* First whole, then without its value. */
 static bool send_alone(struct dead_batch *batch, int row)
 {
 	bool known;
@@ -65,22 +71,23 @@ static bool is_settled(rd_kafka_resp_err_t result)
 	return result == RD_KAFKA_RESP_ERR_NO_ERROR || dead_batch_is_refused(result);
 }
 
-/* Until one goes wrong, or it takes too long: the others would wait as long, each of them. */
+/* Stops at the first failure that is not a refusal and when the time is used up: each further
+ * record could wait equally long. */
 static bool send_refused_alone(struct dead_batch *batch)
 {
 	int64_t until_ms = clock_now_ms() + ALONE_MS;
 	bool known = true;
-	bool well = true;
+	bool ok = true;
 
 	for (int row = 0; known && row < batch->count; row++) {
 		if (!dead_batch_is_refused(batch->results[row]))
 			continue;
-		if (!well || atomic_load(batch->stop) || clock_now_ms() >= until_ms) {
+		if (!ok || atomic_load(batch->stop) || clock_now_ms() >= until_ms) {
 			batch->results[row] = DEAD_BATCH_NOT_TRIED;
 			continue;
 		}
 		known = send_alone(batch, row);
-		well = is_settled(batch->results[row]);
+		ok = is_settled(batch->results[row]);
 	}
 	return known;
 }

@@ -1,3 +1,6 @@
+/*
+ * Implements dead_record.h.
+ */
 #include "ingest/dead_record.h"
 
 #include <inttypes.h>
@@ -11,11 +14,11 @@
 
 static void add(rd_kafka_headers_t *headers, const char *name, struct bytes value)
 {
-	/* It can fail only on headers that are read-only. */
+	/* This can fail only for read-only headers. */
 	(void)rd_kafka_header_add(headers, name, -1, value.data, (ssize_t)value.length);
 }
 
-/* Each name and the column behind it; what is NULL there has no header. */
+/* Header names and their columns. A NULL column gets no header. */
 static const struct {
 	const char *name;
 	enum dead_column column;
@@ -105,7 +108,7 @@ void dead_record_write(
 	if (form == DEAD_RECORD_WHOLE && !dropped)
 		return;
 	add(headers, "inboxd-value-omitted", bytes_of(dropped ? "retention" : "refused"));
-	/* Empty, not null: a null would be a tombstone. */
+	/* An empty value, because a null value would be a tombstone. */
 	out->value = (struct bytes){ nothing, 0 };
 	if (form == DEAD_RECORD_BARE && out->key.length > LONGEST_KEY)
 		out->key = (struct bytes){ NULL, 0 };

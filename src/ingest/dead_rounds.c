@@ -1,3 +1,8 @@
+/*
+ * Implements dead_rounds.h. A pass walks through the deaths in the order in which they happened,
+ * from `dead->position` on. Confirmed records are marked in the table. A refused record does not
+ * stop the pass: it goes on behind it, and the next pass tries the record again.
+ */
 #include "ingest/dead_rounds.h"
 
 #include "base/clock.h"
@@ -5,7 +10,7 @@
 #include "ingest/consumer_conf.h"
 
 #define BATCH_BYTES  (4LL << 20)
-#define TOPIC_CHECKS 5 /* for the topic, a second each */
+#define TOPIC_CHECKS 5 /* one second each */
 
 void dead_rounds_drop_producer(struct dead_topic *dead)
 {
@@ -13,18 +18,17 @@ void dead_rounds_drop_producer(struct dead_topic *dead)
 	dead->producer = NULL;
 }
 
-/* --- Making ready ------------------------------------------------------------------------------------ */
+/* --- Preparing the producer -------------------------------------------------------------------- */
 
 static int no_topic(const char *topic, struct err *err)
 {
 	return err_set(err, FAULT_KAFKA,
-		"topic \"%s\" does not exist, or may not be seen with these credentials: create "
-		"it, or "
-		"grant DESCRIBE and WRITE",
+		"topic \"%s\" does not exist, or is not visible with these credentials: create it, "
+		"or grant DESCRIBE and WRITE",
 		topic);
 }
 
-/* A new producer that has seen the topic: whatever was wrong with the one before went with it. */
+/* Creates a new producer, which has none of the errors of the previous one. */
 int dead_rounds_ready(struct dead_topic *dead, struct err *err)
 {
 	const char *topic = dead->periodic.known->retry.dead_topic;
@@ -46,7 +50,7 @@ int dead_rounds_ready(struct dead_topic *dead, struct err *err)
 	return r;
 }
 
-/* --- A batch ----------------------------------------------------------------------------------------- */
+/* --- A batch ----------------------------------------------------------------------------------- */
 
 static struct death death_of(const struct rows *rows, int row)
 {
@@ -58,7 +62,7 @@ static struct death death_of(const struct rows *rows, int row)
 
 void dead_rounds_restart(struct dead_topic *dead)
 {
-	dead->place = (struct death){ .seq = 0 };
+	dead->position = (struct death){ .seq = 0 };
 	dead->again_ms = 0;
 }
 
@@ -78,13 +82,13 @@ static void log_cut(struct dead_topic *dead, const struct rows *rows, int row)
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
 			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
 			LOG_STR("topic", dead->periodic.known->retry.dead_topic),
-			LOG_STR("next",
-				"produced without its value and headers, the table has them; raise "
-				"max.message.bytes of the topic"),
+			LOG_STR("next", "produced without its value and headers, which the table "
+					"still has; raise max.message.bytes of the topic"),
 			LOG_INT("held_back", held));
 }
 
-/* It holds up nothing behind it, and no other sidecar would be luckier: the next pass tries it again. */
+/* The record delays nothing behind it. Another instance could not produce it either; the next pass
+ * tries it again. */
 static void log_refused(
 	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
 {
@@ -96,22 +100,23 @@ static void log_refused(
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
 			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
 			LOG_STR("error", rd_kafka_err2str(why)),
-			LOG_STR("next", "it waits in the table; again after a minute or more"),
+			LOG_STR("next", "it stays in the table; retried after a minute or more"),
 			LOG_INT("held_back", held));
 }
 
-/* Behind a refused one the pass goes on from the last row that was seen. Without one it stays where it is, at the
- * first: what was produced is noted and comes no more, and who died earlier but was committed later is not missed. */
+/* After a refusal the pass continues behind the last row that was examined. Without a refusal it
+ * stays at the beginning: produced rows are marked and not fetched again, and a message that died
+ * earlier but was committed later is still found. */
 static void advance_pass(struct dead_topic *dead, struct death last, bool refused)
 {
-	if (dead->place.seq == 0 && !refused)
+	if (dead->position.seq == 0 && !refused)
 		return;
-	if (dead->place.seq == 0)
+	if (dead->position.seq == 0)
 		dead->refused_ms = clock_now_ms();
-	dead->place = last;
+	dead->position = last;
 }
 
-/* What became of each record; the first that went wrong, but for those refused, is the fault. */
+/* Classifies the result of each record. The first failure that is not a refusal becomes the fault. */
 static int classify(struct dead_topic *dead, const struct rows *rows, struct err *err)
 {
 	const char *words = producer_last_words(dead->producer);
@@ -153,14 +158,15 @@ static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
 	struct dead_request request = {
 		.max_rows = DEAD_BATCH_MOST,
 		.max_bytes = BATCH_BYTES,
-		.after = dead->place,
+		.after = dead->position,
 		.without = dead->sent.items,
 		.without_count = dead->sent.count,
 	};
 
 	if (dead->sent.count + DEAD_BATCH_MOST > LIST_MOST)
 		return err_set(err, FAULT_DATABASE,
-			"%zu messages are produced and cannot be noted: their rows are locked",
+			"%zu messages were produced and cannot be marked as produced: their rows "
+			"are locked",
 			dead->sent.count);
 	return dead_fetch(dead->periodic.db, &request, rows, err);
 }
@@ -187,7 +193,7 @@ int dead_rounds_send(struct dead_topic *dead, struct err *err)
 	known = dead_batch_send(&dead->batch);
 	r = classify(dead, rows, err);
 	if (!known)
-		dead_rounds_drop_producer(dead); /* it would write results for ever */
+		dead_rounds_drop_producer(dead); /* otherwise it would write results later */
 	if (dead_rounds_note(dead, r == 0 ? err : &later) < 0 && r == 0)
 		r = err->fault;
 	return r;

@@ -21,14 +21,15 @@ struct deaths {
 struct dead_topic {
 	struct dead_topic_options options;
 	struct periodic periodic;
-	struct producer *producer; /* NULL = none; the topic was seen by it */
-	int64_t used_ms;           /* it, last */
+	struct producer *producer; /* NULL = none; it has seen the topic */
+	int64_t used_ms;           /* time of the last use of the producer */
 	bool elected;
-	struct deaths sent; /* confirmed, and not noted yet */
-	struct death place; /* up to here all was sent or refused; seq 0: nothing was refused */
-	int64_t refused_ms; /* the first one of this pass was */
-	int64_t again_ms;   /* when the next pass begins; 0 = this one has not come to its end */
-	struct dead_waiting waiting; /* in the table, when looked at last */
+	struct deaths sent; /* confirmed by the brokers, not yet recorded in the table */
+	/* the pass has sent or refused everything up to this death; seq 0: nothing was refused */
+	struct death position;
+	int64_t refused_ms;          /* time of the first refusal in this pass */
+	int64_t again_ms;            /* start of the next pass; 0 = this pass has not ended */
+	struct dead_waiting waiting; /* counted in the table in the last round */
 	struct dead_batch batch;
 	struct fault_log_limit fault_limit;
 	struct fault_log_limit refused_limit;

@@ -1,8 +1,11 @@
 /*
- * See dead_topic.h. A round looks every second whether something waits; who is elected sends a batch, and the next one
- * at once. What was sent and could not be noted (its row was locked) is remembered, and not sent again while this thread
- * lives. What the topic refuses holds up nothing behind it: the pass goes on behind it, to the end of what waits, and the
- * next pass begins at the first one again, after a minute or nine times as long as this one took.
+ * Implements dead_topic.h. Once a second a round counts the deaths that are not produced yet. The
+ * elected instance sends a batch, and continues with the next one without a pause.
+ *
+ * A row that could not be marked because it was locked is remembered, and not sent again while this
+ * thread lives. Refused records delay nothing behind them. When a pass with refusals has ended, the
+ * next one starts from the beginning after a minute or nine times the duration of the pass,
+ * whichever is longer.
  */
 #include "ingest/dead_topic.h"
 
@@ -21,9 +24,10 @@
 #define LOG_EVERY_MS     60000
 #define LOCK_TIMEOUT_MS  1000
 #define STATEMENT_MS     10000
-#define REFUSED_LEAST_MS 60000 /* before what was refused is tried again */
-#define REFUSED_TIMES    9     /* as long as the pass took */
-#define DEREGISTER_MS    4000 /* the last confirmation takes two seconds at most; then it is noted */
+#define REFUSED_LEAST_MS 60000 /* pause before refused records are tried again */
+#define REFUSED_TIMES    9     /* multiple of the duration of the pass */
+#define DEREGISTER_MS                                                                              \
+	4000 /* the last confirmation takes at most two seconds; then it is recorded */
 
 static const char *topic_of(const struct dead_topic *dead)
 {
@@ -37,7 +41,7 @@ static int count_waiting(struct dead_topic *dead, struct err *err)
 	if (r == 0)
 		r = dead_rounds_note(dead, err);
 	if (r == 0)
-		r = dead_count(dead->periodic.db, COUNT_CAP, &dead->place, &dead->waiting, err);
+		r = dead_count(dead->periodic.db, COUNT_CAP, &dead->position, &dead->waiting, err);
 	if (r == 0)
 		metric_set(dead->waiting_gauge, (double)dead->waiting.all);
 	return r;
@@ -58,23 +62,23 @@ static bool is_behind(const struct death *death, const struct death *place)
 						: death->died_us > place->died_us;
 }
 
-/* Behind the place something waits that was not sent already. */
+/* True when the table has deaths behind `position` that are not sent yet. */
 static bool more_waits(const struct dead_topic *dead)
 {
 	int64_t sent = 0;
 
 	for (size_t i = 0; i < dead->sent.count; i++)
-		sent += dead->place.seq == 0 || is_behind(&dead->sent.items[i], &dead->place);
+		sent += dead->position.seq == 0 || is_behind(&dead->sent.items[i], &dead->position);
 	return dead->waiting.behind > sent;
 }
 
-/* The pass has come to its end behind something that was refused. */
+/* The pass with refusals has ended: schedules the next one. */
 static void end_pass(struct dead_topic *dead)
 {
 	int64_t now_ms = clock_now_ms();
 	int64_t pause_ms = (now_ms - dead->refused_ms) * REFUSED_TIMES;
 
-	if (dead->place.seq == 0)
+	if (dead->position.seq == 0)
 		return;
 	if (dead->again_ms == 0)
 		dead->again_ms =
@@ -83,7 +87,7 @@ static void end_pass(struct dead_topic *dead)
 		dead_rounds_restart(dead);
 }
 
-/* 0: a batch was sent. DEAD_ROUND_EMPTY: there is none to send now, or not by this instance. */
+/* 0: a batch was sent. DEAD_ROUND_EMPTY: there is nothing to send, or another instance is elected. */
 static int send_next(struct dead_topic *dead, struct err *err)
 {
 	int r = count_waiting(dead, err);
@@ -108,7 +112,7 @@ static void failed(void *arg, const struct err *err, int64_t retry_ms, bool firs
 	struct dead_topic *dead = arg;
 	int64_t held = 0;
 
-	(void)first; /* the limit decides how often it is logged */
+	(void)first; /* fault_log_limit decides how often a fault is logged */
 	if (err->fault != FAULT_DATABASE) {
 		metric_add(dead->failures, 1);
 		resign(dead);
@@ -118,7 +122,8 @@ static void failed(void *arg, const struct err *err, int64_t retry_ms, bool firs
 		log_warn("dead_topic_failed", LOG_STR("topic", topic_of(dead)),
 			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
 			LOG_INT("waiting", dead->waiting.all), LOG_INT("retry_in_ms", retry_ms),
-			LOG_STR("next", "dead messages wait in the table; all else goes on"),
+			LOG_STR("next",
+				"dead messages stay in the table; nothing else is affected"),
 			LOG_INT("held_back", held));
 }
 
@@ -127,10 +132,10 @@ static void recovered(void *arg)
 	struct dead_topic *dead = arg;
 
 	log_info("dead_topic_back", LOG_STR("topic", topic_of(dead)));
-	dead->fault_limit.passed = 0; /* the next fault is another one */
+	dead->fault_limit.passed = 0; /* so that the next fault is logged at once */
 }
 
-/* Another topic needs another producer, and may take messages that the one before refused. */
+/* A new topic needs a new producer, and it may accept messages that the previous one refused. */
 static void configured(void *arg, const struct config *config)
 {
 	struct dead_topic *dead = arg;
@@ -183,7 +188,7 @@ static const struct periodic_task task = {
 	.end = end,
 };
 
-/* --- Start and end ------------------------------------------------------------------------------------- */
+/* --- Start and end ----------------------------------------------------------------------------- */
 
 int dead_topic_new(
 	struct dead_topic **out, const struct dead_topic_options *options, struct err *err)

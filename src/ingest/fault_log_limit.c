@@ -1,3 +1,6 @@
+/*
+ * Implements fault_log_limit.h.
+ */
 #include "ingest/fault_log_limit.h"
 
 bool fault_log_limit_pass(struct fault_log_limit *limit, int64_t now_ms, int64_t *held)

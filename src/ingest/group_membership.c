@@ -1,3 +1,6 @@
+/*
+ * Implements group_membership.h.
+ */
 #include "ingest/group_membership.h"
 
 #include <stdio.h>
@@ -7,11 +10,11 @@
 #include "base/log.h"
 #include "ingest/consumer_conf.h"
 
-#define WAITING_LOG_MS 5000    /* a rebalance of members that are there takes less */
-#define SESSION_MS     "45000" /* librdkafka's defaults */
+#define WAITING_LOG_MS 5000    /* a normal rebalance takes less time */
+#define SESSION_MS     "45000" /* the defaults of librdkafka */
 #define POLL_MS        "300000"
 
-/* Why to be out of the group; NULL = in. */
+/* Why this instance must be out of the group; NULL = it may be a member. */
 static const char *reason_to_leave(const struct ingest *ingest)
 {
 	const struct health *health = ingest->options.health;
@@ -19,8 +22,8 @@ static const char *reason_to_leave(const struct ingest *ingest)
 
 	if (heartbeat_ms == 0 ||
 		clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease)
-		return "no heartbeat in PostgreSQL for a lease";
-	return atomic_load(&health->away) ? "a handler is lacking here that another member has"
+		return "no heartbeat in PostgreSQL for the duration of a lease";
+	return atomic_load(&health->away) ? "another member has a handler that is missing here"
 					  : NULL;
 }
 
@@ -38,17 +41,17 @@ static void join(struct ingest *ingest)
 	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
 }
 
-/* Kafka's `revoked` event, for all that is assigned, comes with the next poll. */
+/* The next poll calls `revoked` for all assigned partitions. */
 static void leave(struct ingest *ingest, const char *reason)
 {
 	log_warn("group_left", LOG_STR("reason", reason),
-		LOG_STR("next", "joins again as soon as that is over"));
+		LOG_STR("next", "joins again when the reason no longer applies"));
 	consumer_unsubscribe(ingest->consumer);
 	ingest->member = false;
 	atomic_store(&ingest->options.health->group_joined, false);
 }
 
-/* What a coordinator waits for, and for how long at most: which of both it is, it does not tell. */
+/* The coordinator may wait for one of two reasons, and it does not tell which one applies. */
 static void format_next(const struct config *config, char *next, size_t size)
 {
 	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
@@ -57,16 +60,16 @@ static void format_next(const struct config *config, char *next, size_t size)
 		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
 
 	(void)snprintf(next, size,
-		"nothing need be done: the broker has given no partitions yet. It may wait for a "
-		"member that was killed or cut off, at most %s%s%s, or for the others to give up "
-		"theirs, at most max.poll.interval.ms (%s ms)",
+		"no action is necessary: the broker has assigned no partitions yet. It may wait "
+		"for a member that was killed or cut off, at most %s%s%s, or for other members to "
+		"give up theirs, at most max.poll.interval.ms (%s ms)",
 		consumers ? "the broker's group.consumer.session.timeout.ms"
 			  : "session.timeout.ms (",
 		consumers ? "" : session, consumers ? "" : " ms)", poll);
 }
 
-/* Whoever wonders why nothing is read finds the reason here. Brokers that are away are told of elsewhere; no time
- * of theirs counts, and none before the group was lost. */
+/* Logs why nothing is read while the group rebalances. The time counts only while a broker is
+ * reachable; brokers.c reports unreachable brokers. */
 static void log_waiting(struct ingest *ingest)
 {
 	const struct health *health = ingest->options.health;

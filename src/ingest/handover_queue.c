@@ -1,3 +1,6 @@
+/*
+ * Implements handover_queue.h.
+ */
 #include "ingest/handover_queue.h"
 
 #include "base/faultpoint.h"
@@ -49,7 +52,7 @@ bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
 	int r;
 
 	while ((handover = STAILQ_FIRST(&ingest->handovers.waiting)) != NULL) {
-		/* Once pushed it is dispatch's, its link too. */
+		/* After the push the handover belongs to dispatch, including its link. */
 		STAILQ_REMOVE_HEAD(&ingest->handovers.waiting, link);
 		FAULT_POINT("before_queue");
 		r = queue_push(ingest->options.out, handover, timeout_ms);
@@ -58,7 +61,8 @@ bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
 			return false;
 		}
 		if (r == QUEUE_CLOSED)
-			handover_free(handover); /* dispatch has ended: its rows are rescued */
+			/* dispatch has ended; another instance rescues the rows */
+			handover_free(handover);
 		else
 			wake_poke(ingest->options.dispatch_wake);
 		FAULT_POINT("after_queue");
@@ -66,7 +70,9 @@ bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
 	return true;
 }
 
-/* What was stored last is in the queue: a claim that waits for it may be taken in. */
+/* Everything stored so far is in the queue, so dispatch may accept claims that wait for it. If the
+ * result of the last COMMIT is unknown, such a claim could overtake rows that the resync gives
+ * back. */
 static void end_commit_handover(struct ingest *ingest)
 {
 	if (ingest->commit_unknown || !commit_handover_is_open(ingest->options.commit_handover))

@@ -1,3 +1,11 @@
+/*
+ * The loop of the ingest thread. Each round joins or leaves the group, ends an outage, acquires
+ * partitions, collects a batch, stores it, hands messages to dispatch and commits offsets. Every
+ * step has a time limit, because the consumer must be polled at least every max.poll.interval.ms,
+ * or the group removes this member.
+ *
+ * While PostgreSQL executes one batch, the thread only collects the next one (see store_batch.h).
+ */
 #include "ingest/ingest.h"
 
 #include <stdlib.h>
@@ -29,9 +37,11 @@
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
-#define GAPS              5 /* of ingest.batch_wait: a record is waited for so long at most */
-#define FOLLOW_MS         200 /* batches follow one another for so long before anything else has its turn */
-#define AHEAD_CHECK       64 /* records between two looks whether PostgreSQL has answered */
+/* ingest.batch_wait is divided by this: the maximum wait for one more record */
+#define GAPS              5
+/* batches are sent one behind the other for so long; then the other steps run */
+#define FOLLOW_MS         200
+#define AHEAD_CHECK       64 /* number of records between two checks for PostgreSQL's answer */
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
 
@@ -55,7 +65,7 @@ static void on_committing(void *arg)
 	commit_handover_begin(((const struct ingest *)arg)->options.commit_handover);
 }
 
-/* --- Making it ------------------------------------------------------------------------------------ */
+/* --- Creating ---------------------------------------------------------------------------------- */
 
 static int open_store(struct ingest *ingest, struct err *err)
 {
@@ -149,7 +159,7 @@ void ingest_free(struct ingest *ingest)
 	free(ingest);
 }
 
-/* --- One round ------------------------------------------------------------------------------------ */
+/* --- One round --------------------------------------------------------------------------------- */
 
 static void backpressure(struct ingest *ingest)
 {
@@ -159,7 +169,7 @@ static void backpressure(struct ingest *ingest)
 
 	if (!held && pending > most) {
 		log_warn("ingest_paused", LOG_INT("pending", pending), LOG_INT("max_pending", most),
-			LOG_STR("next", "reading goes on below 90 %"));
+			LOG_STR("next", "reading resumes below 90 %"));
 		ingest_hold(ingest, HOLD_PENDING);
 	} else if (held && pending < most - most / 10) {
 		log_info("ingest_resumed", LOG_INT("pending", pending));
@@ -182,7 +192,8 @@ static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
 	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;
 }
 
-/* Whole milliseconds, rounded up: rounding down would spin through the last one. */
+/* Whole milliseconds, rounded up: rounding down would poll in a busy loop during the last
+ * millisecond. */
 static int poll_ms(int64_t until_us, int64_t now_us)
 {
 	return until_us <= now_us ? 0 : (int)((until_us - now_us + 999) / 1000);
@@ -198,7 +209,8 @@ static bool was_reset(struct ingest *ingest)
 	return true;
 }
 
-/* Before each record: what was said about its partition was said before it was fetched. */
+/* Called before each record is added. librdkafka reports a reset or a failed fetch before it
+ * fetches the next record, so no record after the event is added without verification. */
 static void recheck_partitions(struct ingest *ingest)
 {
 	rd_kafka_topic_partition_list_t *doubted = consumer_doubted(ingest->consumer);
@@ -227,8 +239,8 @@ static bool needs_others(const struct ingest *ingest)
 	return refused_batches_need_others(&ingest->refused, ingest->batch.row_count);
 }
 
-/* How long to wait for one more record. A batch that may be stored waits a part of its time for each: who
- * comes alone does not wait for others that are not on their way. */
+/* The time until which to wait for one more record. A batch that can be stored waits only a part of
+ * batch_wait for each record, so that a single record is not delayed by records that do not come. */
 static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t now_us)
 {
 	int64_t until_us = collect_until(ingest, began_us);
@@ -239,7 +251,8 @@ static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t
 		       : until_us;
 }
 
-/* Polls until the batch is full or due; also when nothing may flow, since polling keeps the group. */
+/* Polls until the batch is full or due. It also polls while nothing may flow, because polling keeps
+ * the membership. */
 static void collect(struct ingest *ingest)
 {
 	int64_t began_us = clock_now_us();
@@ -260,7 +273,8 @@ static void collect(struct ingest *ingest)
 	recheck_partitions(ingest);
 }
 
-/* While PostgreSQL works on one batch, the next is collected of what has been fetched already. */
+/* Collects the next batch while PostgreSQL executes the current one, from records that are already
+ * fetched. */
 static void collect_ahead(struct ingest *ingest)
 {
 	rd_kafka_message_t *record;
@@ -277,14 +291,15 @@ static void collect_ahead(struct ingest *ingest)
 	}
 }
 
-/* Nothing wants another round before the next batch leaves. */
+/* True when no other step has to run before the next batch is sent. */
 static bool may_follow(const struct ingest *ingest)
 {
 	return collect_is_full(ingest) && !ingest->changed && !is_stopping(ingest) &&
 	       ingest->holds == 0 && store_batch_may_follow(ingest);
 }
 
-/* A batch; while the log holds more, and for a moment only, one behind the other. */
+/* Stores a batch. While the log has more records, further batches follow directly, for at most
+ * FOLLOW_MS. */
 static void store(struct ingest *ingest)
 {
 	int64_t until_ms = clock_now_ms() + FOLLOW_MS;
@@ -357,10 +372,10 @@ static void run_round(struct ingest *ingest)
 	observe(ingest);
 }
 
-/* --- Start and stop ------------------------------------------------------------------------------- */
+/* --- Start and stop ---------------------------------------------------------------------------- */
 
-/* Stores what is in hand once, commits, and leaves; the `revoked` event of closing gives the
- * partitions back. */
+/* Stores the current batch once, commits offsets and leaves the group. Closing the consumer calls
+ * `revoked`, which releases the partitions. */
 static void finish(struct ingest *ingest)
 {
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
@@ -375,7 +390,9 @@ static void finish(struct ingest *ingest)
 	FAULT_POINT("after_leave_group");
 	adoption_end(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
-	consumer_free(ingest->consumer); /* here: it may hang, and only this thread may */
+	/* here, because the call may hang, and ingest_stop() waits for this thread only with a time
+	 * limit */
+	consumer_free(ingest->consumer);
 	ingest->consumer = NULL;
 	db_close(ingest->db);
 }
@@ -394,7 +411,8 @@ int ingest_start(struct ingest *ingest, struct err *err)
 	return thread_start(&ingest->thread, "ingest", run, ingest, err);
 }
 
-/* Half of the time for a stop in order; then a database that does not answer is cut off. */
+/* Half of the time is for an orderly stop. Then the connection is interrupted, in case the database
+ * does not answer. */
 int ingest_stop(struct ingest *ingest, int64_t timeout_ms)
 {
 	thread_request_stop(&ingest->thread);

@@ -1,3 +1,6 @@
+/*
+ * Implements insert_results.h.
+ */
 #include "ingest/insert_results.h"
 
 #include <string.h>
@@ -12,7 +15,7 @@ static void count(struct ingest *ingest, enum meter meter, const char *topic, co
 	metric_add(metrics_get(ingest->options.metrics, meter, topic, reason), 1);
 }
 
-/* The label is what stands before the colon of "label: words". */
+/* The label is the text before the colon of "label: description". */
 static void reason_label(const char *reason, char out[LABEL_BYTES])
 {
 	size_t length = strcspn(reason, ":");
@@ -32,7 +35,7 @@ static void note_reject(struct ingest *ingest, const struct message *message, co
 	log_warn("record_rejected", LOG_STR("topic", message->topic),
 		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
 		LOG_STR("reason", reason),
-		LOG_STR("next", "kept whole in inbox_rejects; the partition goes on"));
+		LOG_STR("next", "kept whole in inbox_rejects; the partition continues"));
 }
 
 static void note_conflict(struct ingest *ingest, const struct message *message)
@@ -41,10 +44,10 @@ static void note_conflict(struct ingest *ingest, const struct message *message)
 	log_warn("id_conflict", LOG_STR("topic", message->topic),
 		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
 		LOG_STR("event_id", message->event_id), LOG_STR("source", message->source),
-		LOG_STR("next", "the first payload stays; this one is kept in inbox_conflicts"));
+		LOG_STR("next", "the first payload stays; this one is stored in inbox_conflicts"));
 }
 
-/* A lane has to be remembered only where messages wait for each other. */
+/* A lane matters only where messages wait for each other. */
 static bool lane_of(const struct ingest *ingest, const struct message *message, uint64_t *hash)
 {
 	enum ordering ordering = ingest->options.config->inbox.ordering;
@@ -54,8 +57,8 @@ static bool lane_of(const struct ingest *ingest, const struct message *message, 
 	       (ordering == ORDERING_KEY && message_is_keyed(message));
 }
 
-/* Rows come by offset, so the first of a lane is its lowest. Without memory for the set a lane is told
- * twice: harmless. */
+/* Rows are ordered by offset, so the first one of a lane is the lowest. Without memory for the set,
+ * a lane is added twice, which is harmless. */
 static void note_parked(
 	struct ingest *ingest, const struct batch_row *row, struct handover *handover)
 {
@@ -81,7 +84,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 		hand_over(row, handover);
 		break;
 	case ROW_STORED:
-		/* What nobody wants needs no going on with: a subscription that comes is followed by a sweep. */
+		/* a row without a handler is not continued here: a new subscription starts a sweep */
 		if (row->placement.place == PLACE_CLAIM)
 			note_parked(ingest, row, handover);
 		break;
@@ -91,7 +94,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	case ROW_CONFLICT:
 		note_conflict(ingest, row->message);
 		break;
-	case ROW_REJECTED: /* counted with the rejects */
+	case ROW_REJECTED: /* counted as a reject */
 	case ROW_UNKNOWN:
 		break;
 	}

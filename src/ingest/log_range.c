@@ -1,3 +1,6 @@
+/*
+ * Implements log_range.h.
+ */
 #include "ingest/log_range.h"
 
 #include "ingest/broker_query.h"
@@ -30,8 +33,9 @@ static int read_one(
 	const rd_kafka_topic_partition_t *one = &list->elems[0];
 
 	if (one->err != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return err_set(err, FAULT_KAFKA, "%s/%d: the log could not be asked: %s",
-			one->topic, one->partition, rd_kafka_err2str(one->err));
+		return err_set(err, FAULT_KAFKA,
+			"%s/%d: the offsets of the log could not be read: %s", one->topic,
+			one->partition, rd_kafka_err2str(one->err));
 	*out = one->offset < 0 ? none : one->offset;
 	return 0;
 }

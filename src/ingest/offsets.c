@@ -1,3 +1,7 @@
+/*
+ * Implements offsets.h. `stored` of a partition is the watermark of its last COMMIT that was
+ * answered; only this value is committed to Kafka.
+ */
 #include "ingest/offsets.h"
 
 #include <stdio.h>
@@ -12,8 +16,9 @@
 #define ENDS_EVERY_MS   10000
 #define ENDS_WAIT_MS    500
 
-/* Below the group's own offset nothing is committed: after a failover of the database we re-read from a
- * lower watermark, and the group must not lose what it knew. */
+/* Nothing is committed below the group's own offset. After a failover to an older copy of the
+ * database, the watermark is lower and records are read again; the group must keep its higher
+ * offset. */
 static bool is_uncommitted(const struct partition *partition)
 {
 	return partition_is_ours(partition) && partition->stored >= 0 &&
@@ -52,7 +57,8 @@ void offsets_step(struct ingest *ingest)
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Also what was sent and not answered yet: the answer may not come before the partition is gone. */
+/* Includes offsets that were sent and are not confirmed yet, because the answer may arrive after
+ * the partition is gone. */
 static rd_kafka_topic_partition_list_t *stored_of(
 	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only)
 {
@@ -89,7 +95,8 @@ void offsets_commit_some(
 	if (list->cnt > 0 && broker_commit_offsets(
 				     consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
 		log_warn("offsets_not_committed", LOG_STR("error", err.text),
-			LOG_STR("next", "the database has them: nothing is stored twice"));
+			LOG_STR("next",
+				"the database has stored them: no message is stored twice"));
 	rd_kafka_topic_partition_list_destroy(list);
 	if (all != NULL)
 		rd_kafka_topic_partition_list_destroy(all);
@@ -128,7 +135,7 @@ static bool is_standing(const struct partition *partition)
 	return partition->state == PARTITION_READING && !partition->flowing;
 }
 
-/* What is paused is not fetched, and nothing tells how its log grows: Kafka is asked. */
+/* A paused partition is not fetched, so no fetch response shows the end of its log. */
 static void show_standing(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();

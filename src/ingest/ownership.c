@@ -1,3 +1,9 @@
+/*
+ * Implements ownership.h. Two authorities name the owner of a partition: Kafka assigns it to a
+ * member, and the row in inbox_offsets names an instance and an epoch. Only the row counts for the
+ * database. When both disagree for the duration of a lease, this instance ends and the process
+ * registers as a new one.
+ */
 #include "ingest/ownership.h"
 
 #include <stdlib.h>
@@ -21,7 +27,7 @@
 #define RETRY_MS         1000
 #define SEEK_RETRY_MS    100
 
-/* --- What is in memory of a partition ---------------------------------------------------------- */
+/* --- The memory of a partition ----------------------------------------------------------------- */
 
 static void pause_one(struct ingest *ingest, struct partition *partition)
 {
@@ -63,9 +69,12 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	handover_queue_revoke(ingest, partition->index);
 }
 
-/* The brokers do not hear from us, or we do not hear from them. As long as the row in the table is ours
- * nobody else claims or delivers of it, and what is stored need not wait for Kafka: it is adopted (rule R6).
- * Whoever takes the row holds back what we have claimed (rule R12). */
+/*
+ * Kafka has taken the partition away because it received no heartbeat of this member. The row still
+ * names this instance, so no other instance claims or delivers its messages. They are processed
+ * here without Kafka: the partition counts as adopted (rule R6). A later owner holds back the keys
+ * of the rows that this instance has claimed (rule R12).
+ */
 static void keep(struct ingest *ingest, struct partition *partition)
 {
 	forget(ingest, partition);
@@ -86,14 +95,15 @@ void ownership_lost(struct ingest *ingest, struct partition *partition)
 	}
 	log_warn("partition_lost", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition),
-		LOG_STR("next", "another sidecar has taken it; waiting for Kafka to say so"));
+		LOG_STR("next", "another instance has taken it; waiting until Kafka revokes it"));
 	pause_one(ingest, partition);
 	let_go(ingest, partition, PARTITION_FOREIGN);
 	partition->retry_at_ms = clock_now_ms() + ingest->options.config->worker.lease;
 }
 
-/* Kafka still gives us what another sidecar's row says is its own: one of the two is out of date. Begin
- * anew: leave the group, rejoin, take what Kafka assigns then. */
+/* True when Kafka still assigns a partition whose row names another instance after a whole lease.
+ * One of both is out of date. The instance then ends: it leaves the group, joins again and acquires
+ * what Kafka assigns. */
 static bool is_disputed(const struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
@@ -110,13 +120,13 @@ static bool is_disputed(const struct ingest *ingest)
 void ownership_moved(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
-	if (partition_is_adopted(partition)) { /* nothing is read of it */
+	if (partition_is_adopted(partition)) { /* it is not read */
 		partition_note_row(partition, row);
 		return;
 	}
 	log_warn("watermark_moved", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition), LOG_INT("from", partition->table_next),
-		LOG_INT("to", row->next_offset), LOG_STR("next", "read on from there"));
+		LOG_INT("to", row->next_offset), LOG_STR("next", "reading continues from there"));
 	forget(ingest, partition);
 	ownership_stop(ingest, partition, PARTITION_TAKEN);
 	partition_note_row(partition, row);
@@ -125,7 +135,7 @@ void ownership_moved(
 	partition->watermark_only = true;
 }
 
-/* --- What Kafka says --------------------------------------------------------------------------- */
+/* --- Events of Kafka --------------------------------------------------------------------------- */
 
 static int prepare(struct ingest *ingest, struct partition *partition, struct err *err)
 {
@@ -154,7 +164,8 @@ struct partition *ownership_partition(struct ingest *ingest, const char *topic, 
 	return partition;
 }
 
-/* An adopted one is given up before it is taken, as if it had been another's. */
+/* An adopted partition is given up first, so that dispatch drops its messages and the acquisition
+ * finds them like those of another owner. */
 static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
 {
 	struct partition *partition = ownership_partition(ingest, place->topic, place->partition);
@@ -175,7 +186,8 @@ void ownership_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
 	for (int i = 0; i < list->cnt; i++)
 		assigned_one(ingest, &list->elems[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
-	ingest->observe_at_ms = 0; /* a broker was there just now: who did not know may ask */
+	/* a broker was reachable just now, so the doubt of brokers.c can be resolved */
+	ingest->observe_at_ms = 0;
 	ingest->changed = true;
 	log_info("partitions_assigned", LOG_INT("count", list->cnt),
 		LOG_INT("now",
@@ -187,7 +199,7 @@ static struct partition *find(struct ingest *ingest, const rd_kafka_topic_partit
 	return partitions_find(&ingest->partitions, place->topic, place->partition);
 }
 
-/* Best effort: whoever gets the partition next takes the row whatever it says (rule R6). */
+/* Best effort: the next owner takes the row whatever it contains (rule R6). */
 static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_list_t *list)
 {
 	CLEANUP(freep)
@@ -216,7 +228,8 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 
 	store_batch_finish(ingest);
 	if (!lost) {
-		if (!ingest->closing) /* has just been done for all, or has just failed */
+		/* the final commit for all partitions has already happened or failed */
+		if (!ingest->closing)
 			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
 		release_rows(ingest, list);
 		FAULT_POINT("after_release");
@@ -235,7 +248,7 @@ void ownership_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, b
 	log_info("partitions_revoked", LOG_INT("count", list->cnt), LOG_INT("lost", lost));
 }
 
-/* --- The row ------------------------------------------------------------------------------------ */
+/* --- The row ----------------------------------------------------------------------------------- */
 
 static bool bind_schema(struct ingest *ingest)
 {
@@ -273,7 +286,7 @@ void ownership_step(struct ingest *ingest)
 		adoption_step(ingest);
 }
 
-/* --- The flow ----------------------------------------------------------------------------------- */
+/* --- The flow ---------------------------------------------------------------------------------- */
 
 static bool is_ready(const struct partition *partition, int64_t now_ms)
 {

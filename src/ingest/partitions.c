@@ -1,3 +1,6 @@
+/*
+ * Implements partitions.h.
+ */
 #include "ingest/partitions.h"
 
 #include <stdlib.h>
@@ -173,8 +176,8 @@ void partition_note_row(struct partition *partition, const struct watermark *row
 	partition->forced = row->forced;
 }
 
-/* What the table holds as the last record is good only while the table's place is ours, too: a gap or
- * another log may lie between both. */
+/* The last record of the table may be verified only while the row's offset is also the read
+ * position. Otherwise a gap or another log may lie between them. */
 void partition_verify_last(struct partition *partition)
 {
 	bool read = partition->last_offset >= 0;

@@ -1,3 +1,6 @@
+/*
+ * Implements prefetch.h.
+ */
 #include "ingest/prefetch.h"
 
 #define VERSION_WITH_BACKOFF 0x020200ff
@@ -9,8 +12,8 @@ bool prefetch_has_backoff(void)
 	return rd_kafka_version() >= VERSION_WITH_BACKOFF;
 }
 
-/* One request to each broker that leads a partition of ours. With a timeout of 0 the answers are not waited
- * for; librdkafka throws them away. */
+/* Sends one request to each broker that leads an assigned partition. With a timeout of 0 nobody
+ * waits for the answers, and librdkafka drops them. */
 static void wake_brokers(rd_kafka_t *kafka)
 {
 	rd_kafka_topic_partition_list_t *list = NULL;

@@ -1,3 +1,6 @@
+/*
+ * Implements probe.h.
+ */
 #include "ingest/probe.h"
 
 #include <stdio.h>
@@ -6,8 +9,8 @@
 #include "ingest/broker_query.h"
 #include "ingest/consumer_conf.h"
 
-/* Brokers that are there have answered by then, most of them. Those that were all tried in vain until then are not
- * waited for any longer. */
+/* Most reachable brokers answer within SOON_MS. If librdkafka has tried all brokers without success
+ * by then, the probe does not wait until LATE_MS. */
 #define SOON_MS 2500
 #define LATE_MS 7500
 
@@ -18,7 +21,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	(void)kafka;
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
 		probe->all_down = true;
-	/* That no broker is left only follows from what was said before. */
+	/* "all brokers down" follows from the errors before it, which say why */
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
 		return;
 	probe->last_code = (rd_kafka_resp_err_t)code;
@@ -26,7 +29,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
 }
 
-/* The settings of a sidecar make librdkafka tell a lot, which is nothing to somebody at a terminal. */
+/* Drops log lines: inboxd's settings enable debug lines, which are useless at a terminal. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
 	(void)kafka;
@@ -66,7 +69,7 @@ void probe_close(struct probe *probe)
 	probe->kafka = NULL;
 }
 
-/* Errors are events of the consumer's queue: on_error() is called by who polls it. */
+/* librdkafka delivers errors as events of the consumer's queue: on_error() runs only inside a poll. */
 static void poll_errors(struct probe *probe)
 {
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(probe->kafka, 0);
@@ -85,9 +88,9 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
 		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
 	return err_advise(err, "%s",
-		advice != NULL ? advice
-			       : "correct kafka.bootstrap.servers, or look at the brokers and the "
-				 "network between");
+		advice != NULL
+			? advice
+			: "correct kafka.bootstrap.servers, or check the brokers and the network");
 }
 
 rd_kafka_resp_err_t probe_metadata(
@@ -116,7 +119,7 @@ static int check_topic(const char *topic, int64_t partition, int32_t partitions,
 {
 	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
 		(void)err_set(err, FAULT_CHECK,
-			"topic \"%s\" does not exist, or may not be seen with these credentials",
+			"topic \"%s\" does not exist, or is not visible with these credentials",
 			topic);
 		return err_advise(err, "correct its name, or grant DESCRIBE and READ");
 	}

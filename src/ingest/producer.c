@@ -1,3 +1,6 @@
+/*
+ * Implements producer.h.
+ */
 #include "ingest/producer.h"
 
 #include <stdio.h>
@@ -16,9 +19,9 @@
 #define SYSLOG_WARNING 4
 
 struct producer {
-	struct tls_errors trust; /* first: see tls_errors_register() */
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	size_t open; /* records without a result */
+	size_t open; /* number of records without a result */
 	char last_words[WORDS_BYTES];
 };
 
@@ -46,8 +49,9 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		advice == NULL ? "" : advice);
 }
 
-/* Runs on librdkafka's threads. CONFWARN: settings of a consumer, which the same section holds. What
- * goes wrong is reported by the result of each record; the consumer reports on the brokers. */
+/* Runs on threads of librdkafka. CONFWARN lines complain about consumer settings, which come from
+ * the same section of the configuration. Errors are reported by the result of each record, and the
+ * consumer reports broker failures. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
 	(void)kafka;
@@ -91,7 +95,7 @@ void producer_free(struct producer *producer)
 {
 	if (producer == NULL)
 		return;
-	/* What is purged has no report any more: nobody polls. */
+	/* Purged records produce no delivery report any more, because nothing polls. */
 	(void)rd_kafka_purge(producer->kafka,
 		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
 	rd_kafka_destroy(producer->kafka);
@@ -131,7 +135,7 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 	return r;
 }
 
-/* librdkafka takes what it only copies without const. */
+/* librdkafka declares parameters without const although it only copies from them. */
 static void *unconst(const void *data)
 {
 	union {

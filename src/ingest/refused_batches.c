@@ -1,3 +1,6 @@
+/*
+ * Implements refused_batches.h.
+ */
 #include "ingest/refused_batches.h"
 
 #include <string.h>

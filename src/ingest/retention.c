@@ -1,3 +1,6 @@
+/*
+ * Implements retention.h.
+ */
 #include "ingest/retention.h"
 
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 
 struct check {
 	const struct config *config;
-	struct buf *report; /* NULL: into the log instead */
+	struct buf *report; /* NULL: write to the log instead */
 	struct err *err;
 	int result;
 };
@@ -36,16 +39,16 @@ static void too_short(struct check *check, const char *topic, int64_t kept_ms)
 			LOG_INT("topic_keeps_s", kept_ms / SECOND_MS),
 			LOG_INT("retention_processed_s",
 				check->config->retention.processed / SECOND_MS),
-			LOG_STR("next", "a record read again after its id was purged is handled "
-					"twice; make retention.processed longer"));
+			LOG_STR("next", "a record that is read again after its id was purged is "
+					"processed twice; increase retention.processed"));
 		return;
 	}
 	(void)err_set(&one, FAULT_CHECK,
-		"retention.processed (%lld s) must be longer than topic \"%s\" keeps its records "
-		"(%lld s): a record read again after its id was purged is handled twice",
+		"retention.processed (%lld s) must be longer than the retention of topic \"%s\" "
+		"(%lld s): a record that is read again after its id was purged is processed twice",
 		(long long)(check->config->retention.processed / SECOND_MS), topic,
 		(long long)(kept_ms / SECOND_MS));
-	(void)err_advise(&one, "make retention.processed longer");
+	(void)err_advise(&one, "increase retention.processed");
 	if (check->result == 0)
 		*check->err = one;
 	else
@@ -65,13 +68,13 @@ static void kept_forever(struct check *check, const char *topic)
 {
 	if (check->report != NULL)
 		buf_addf(check->report,
-			"topic %s keeps its records forever; ids purged after "
-			"retention.processed would be stored anew if read again\n",
+			"topic %s keeps its records forever; a record that is read again after "
+			"retention.processed is stored again\n",
 			topic);
 	else
 		log_info("retention_topic_keeps_all", LOG_STR("topic", topic),
-			LOG_STR("next",
-				"a record read again after its id was purged is stored anew"));
+			LOG_STR("next", "a record that is read again after its id was purged is "
+					"stored again"));
 }
 
 static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topic)
@@ -93,13 +96,14 @@ static void check_one(struct check *check, const rd_kafka_ConfigResource_t *topi
 		too_short(check, name, kept_ms);
 }
 
-/* librdkafka's words for a broker that cannot be asked name a version of Kafka, as if it were to be changed. */
+/* For a broker without this request, librdkafka's text names a Kafka version, as if a setting had
+ * to be changed. */
 static const char *why_unknown(rd_kafka_event_t *event)
 {
 	if (event == NULL)
 		return "no answer";
 	if (rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE)
-		return "this broker does not tell it; inboxd-devbroker is one of those";
+		return "this broker does not support the request; inboxd-devbroker is one of those";
 	return rd_kafka_event_error_string(event);
 }
 
@@ -131,8 +135,8 @@ static size_t list_topics(const struct config *config, rd_kafka_ConfigResource_t
 	return count;
 }
 
-/* Of any broker, when one is named: every one of Kafka's knows, and there may be no controller that can be
- * asked, as with librdkafka's mock cluster. */
+/* Asks the given broker, if there is one, because every Kafka broker knows the answer. A cluster
+ * without a controller, such as librdkafka's mock cluster, cannot answer otherwise. */
 static void describe(rd_kafka_t *kafka, rd_kafka_ConfigResource_t **topics, size_t count,
 	int32_t broker, rd_kafka_queue_t *queue)
 {

@@ -1,3 +1,6 @@
+/*
+ * Implements start_offset.h.
+ */
 #include "ingest/start_offset.h"
 
 #include <string.h>
@@ -10,7 +13,7 @@
 
 #define RETRY_MS 1000
 
-/* What the brokers say about the due partitions: three lists in the same order. */
+/* The answers of the brokers about the due partitions: three lists in the same order. */
 struct answers {
 	rd_kafka_topic_partition_list_t *low;
 	rd_kafka_topic_partition_list_t *high;
@@ -41,7 +44,7 @@ static void log_retry(struct ingest *ingest, const char *error)
 			LOG_INT("held_back", held));
 }
 
-/* --- Saying it ---------------------------------------------------------------------------------- */
+/* --- Logging the decision ---------------------------------------------------------------------- */
 
 static void log_recreated(
 	struct ingest *ingest, const struct partition *partition, int64_t old, int64_t start)
@@ -49,7 +52,8 @@ static void log_recreated(
 	log_warn("topic_recreated", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition), LOG_INT("old_offset", old),
 		LOG_INT("new_offset", start),
-		LOG_STR("next", "read from the earliest record; known ids are not stored twice"));
+		LOG_STR("next",
+			"reading from the earliest record; known ids are not stored twice"));
 	metric_add(
 		metrics_get(ingest->options.metrics, METER_TOPIC_RECREATED, partition->topic, NULL),
 		1);
@@ -62,13 +66,13 @@ static void log_gap(struct ingest *ingest, const struct partition *partition,
 		LOG_INT("partition", partition->partition), LOG_INT("from", position->gap_from),
 		LOG_INT("to", position->start),
 		LOG_INT("count", position->start - position->gap_from),
-		LOG_STR("next", "Kafka deleted these records before they were read; "
-				"reading on from the earliest one left"));
+		LOG_STR("next", "Kafka deleted these records before they were read; reading from "
+				"the earliest remaining record"));
 	metric_add(
 		metrics_get(ingest->options.metrics, METER_OFFSET_GAPS, partition->topic, NULL), 1);
 }
 
-/* What was asked for by hand need not be in the log. */
+/* The offset that an operator asked for may be outside the log. */
 static void log_sought(const struct partition *partition, const struct start_offset_facts *facts,
 	const struct start_offset *position)
 {
@@ -79,13 +83,13 @@ static void log_sought(const struct partition *partition, const struct start_off
 		LOG_INT("partition", partition->partition),
 		LOG_INT("asked_offset", facts->watermark), LOG_INT("start_offset", position->start),
 		LOG_INT("log_begins", facts->low), LOG_INT("log_ends", facts->high),
-		LOG_STR("next", there ? "reading goes on there"
-				      : "the log does not go there; reading goes on from its "
+		LOG_STR("next", there ? "reading continues there"
+				      : "the log does not contain this offset; reading from its "
 					"earliest record"));
 }
 
-/* The watermark of a seek is what somebody asked for, not what was read: outside the log it proves neither another
- * log nor records deleted unread. */
+/* The watermark of a seek is the offset that an operator asked for, not one that was read. Outside
+ * the log it proves neither a recreated topic nor records that were deleted unread. */
 static void log_decision(struct ingest *ingest, const struct partition *partition,
 	const struct start_offset_facts *facts, const struct start_offset *position)
 {
@@ -112,7 +116,7 @@ static void refuse(struct ingest *ingest, const struct partition *partition)
 	ingest_fault(ingest, &err);
 }
 
-/* --- Deciding ----------------------------------------------------------------------------------- */
+/* --- Deciding ---------------------------------------------------------------------------------- */
 
 static struct start_offset_facts facts_of(const struct ingest *ingest,
 	const struct partition *partition, const struct answers *answers, int i)
@@ -147,8 +151,8 @@ static void set_verification(struct partition *partition, const struct start_off
 	}
 }
 
-/* A start that the watermark does not say goes into the table without waiting for a record: the next
- * start must not decide anew, and not say the same again. */
+/* A start offset that differs from the watermark is written to the table without waiting for a
+ * record. Otherwise the next start would decide again and log the same gap again. */
 static void anchor(struct ingest *ingest, struct partition *partition)
 {
 	partition->touched = true;

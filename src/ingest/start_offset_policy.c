@@ -1,3 +1,6 @@
+/*
+ * Implements start_offset_policy.h.
+ */
 #include "ingest/start_offset_policy.h"
 
 #include <stddef.h>
@@ -38,8 +41,8 @@ static void start_over(const struct start_offset_facts *facts, struct start_offs
 	out->seek = facts->low;
 }
 
-/* A record is there to be looked at, and looking costs no more than re-reading it: it is the one right
- * before the start, or lies behind the start anyway. */
+/* Verification needs a stored record that is still in the log, and it must not cost more than
+ * reading: the record is right before the start offset, or behind it anyway. */
 static void plan_verification(const struct start_offset_facts *facts, struct start_offset *out)
 {
 	if (facts->watermark_only || facts->last_offset < facts->low ||
@@ -71,7 +74,8 @@ int start_offset_decide(const struct start_offset_facts *facts, struct start_off
 		out->gap = true;
 		out->gap_from = known;
 	}
-	/* Between a group offset below the log and a watermark inside it, all is stored already. */
+	/* when the group's offset is below the log and the watermark inside it, everything in
+	 * between is stored already */
 	if (out->start < facts->low)
 		out->start = facts->low;
 	out->seek = out->start;

@@ -1,3 +1,6 @@
+/*
+ * Holds and ends the flow of all partitions; see state.h.
+ */
 #include "ingest/state.h"
 
 static void pause_all(struct ingest *ingest)
@@ -12,7 +15,8 @@ static void pause_all(struct ingest *ingest)
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
-		/* While nothing is fetched, nobody tells us when the topic is created again. */
+		/* a paused partition is not fetched, so no failed fetch would reveal that its topic
+		 * was recreated */
 		if (partition->flowing)
 			partition_verify_last(partition);
 		partition->flowing = false;

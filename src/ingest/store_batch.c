@@ -1,3 +1,12 @@
+/*
+ * Implements store_batch.h. A batch moves from `ingest->batch` to `ingest->sent`, and while its
+ * COMMIT is not answered to `ingest->committing`. After a failure its rows return to the front of
+ * `ingest->batch`.
+ *
+ * Each row is placed before the INSERT: born claimed, waiting or parked (ADR 2). Born-claimed rows
+ * use memory budget from the placement on; every path that does not store the batch must release
+ * it.
+ */
 #include "ingest/store_batch.h"
 
 #include <stdlib.h>
@@ -24,7 +33,7 @@ bool store_batch_has_work(const struct ingest *ingest)
 	return ingest->batch_since_us != 0;
 }
 
-/* --- Room and places ---------------------------------------------------------------------------- */
+/* --- Budget and placement ---------------------------------------------------------------------- */
 
 static int room_for_placing(struct placing *places, size_t count)
 {
@@ -65,7 +74,8 @@ static bool find_overflow(const struct ingest *ingest, const struct batch *batch
 	return false;
 }
 
-/* A short wait here is far cheaper than a detour through the table. */
+/* A short wait for memory budget is much cheaper than storing the rows as waiting and claiming them
+ * later (ADR 8). */
 static void wait_for_room(const struct ingest *ingest)
 {
 	const struct batch *batch = &ingest->sent.batch;
@@ -121,8 +131,9 @@ static bool may_wait(const struct batch_row *row)
 	return row->placement.place != PLACE_CLAIM || row->placement.asks;
 }
 
-/* Both before the statement and after it: a look at the table in between must not find a partition
- * clean whose rows are about to wait. */
+/* Must be called before the statement and after it. A sweep in between could otherwise find the
+ * partition without waiting rows, and mark it clean, just before rows of this batch are stored as
+ * waiting. */
 static bool mark_dirty(const struct ingest *ingest, const struct batch *batch)
 {
 	size_t last = SIZE_MAX;
@@ -145,10 +156,10 @@ static void mark_doubt(struct ingest *ingest)
 	}
 }
 
-/* --- The transaction ------------------------------------------------------------------------------ */
+/* --- The transaction --------------------------------------------------------------------------- */
 
-/* What a failure leaves undone is tried again half as much at a time, down to one row: a statement that
- * was too slow or too large gets through, and a row that brings the server down stands alone. */
+/* After a failure the next batch has half as many rows, down to one. A statement that was too slow
+ * or too large then succeeds, and a row that crashes the server is sent alone. */
 static void shrink_parts(struct ingest *ingest, const struct batch *batch)
 {
 	size_t tried =
@@ -168,7 +179,7 @@ static void grow_parts(struct ingest *ingest)
 		ingest->max_part_rows = 0;
 }
 
-/* The rows up to the one with which they have so many bytes, as a batch that is full. */
+/* The number of rows until `bytes` is reached, like in a full batch. */
 static size_t rows_within(const struct batch *batch, int64_t bytes)
 {
 	size_t count = 0;
@@ -178,7 +189,7 @@ static size_t rows_within(const struct batch *batch, int64_t bytes)
 	return count;
 }
 
-/* What a failure put together may be more than a batch. */
+/* After a failure the joined rows may exceed the size of a batch: splits off the rest. */
 static int take_part(struct ingest *ingest, struct err *err)
 {
 	struct batch *sent = &ingest->sent.batch;
@@ -186,7 +197,7 @@ static int take_part(struct ingest *ingest, struct err *err)
 	size_t within = rows_within(sent, ingest->options.config->ingest.batch_bytes);
 	int r;
 
-	/* A round polls once more when the batch is full already: no part for that. */
+	/* one more poll after the limit adds a few records; they must not cause a split */
 	most += most / 8;
 	within += within / 8;
 	if (ingest->max_part_rows != 0 && ingest->max_part_rows < most &&
@@ -195,7 +206,8 @@ static int take_part(struct ingest *ingest, struct err *err)
 	if (within > 0 && within < most)
 		most = within;
 	r = batch_split(sent, most, &ingest->rest, err);
-	/* Never nothing: of a log and its successor the offsets may say that all is behind the cut. */
+	/* never an empty batch: for an old log and its successor, offsets alone may put every row
+	 * behind the cut */
 	if (r == 0 && sent->row_count + sent->reject_count == 0)
 		r = batch_join(sent, &ingest->rest, err);
 	return r;
@@ -209,7 +221,7 @@ static void swap(struct batch *one, struct batch *other)
 	*other = kept;
 }
 
-/* The batch at hand leaves; the next one begins. */
+/* The current batch becomes the sent one, and a new batch begins. */
 static void move_to_sent(struct ingest *ingest)
 {
 	swap(&ingest->sent.batch, &ingest->batch);
@@ -217,7 +229,7 @@ static void move_to_sent(struct ingest *ingest)
 	ingest->batch_since_us = 0;
 }
 
-/* `part` comes before what is in the batch at hand, and makes it as old as it is itself. */
+/* Puts `part` in front of the current batch, which takes over its age. */
 static void put_back(struct ingest *ingest, struct batch *part, int64_t since_us)
 {
 	struct err err = ERR_INIT;
@@ -243,14 +255,14 @@ static void was_stored(struct ingest *ingest, struct sent_batch *sent)
 	sent->handover = NULL;
 	batch_clear(&sent->batch);
 	if (refused_batches_are_enough(&ingest->refused))
-		ingest->max_part_rows = 0; /* it was that row */
+		ingest->max_part_rows = 0; /* the refused row was the cause */
 	refused_batches_forget(&ingest->refused);
 	grow_parts(ingest);
 	atomic_store(&ingest->options.health->stored_ms, clock_now_ms());
 	db_outage_over(ingest);
 }
 
-/* A sent that did not take place: all of it is in the batch at hand again. */
+/* A batch was not stored: its rows return to the current batch. */
 static void return_to_batch(struct ingest *ingest, struct sent_batch *sent)
 {
 	handover_free(sent->handover);
@@ -258,7 +270,7 @@ static void return_to_batch(struct ingest *ingest, struct sent_batch *sent)
 	put_back(ingest, &ingest->rest, sent->since_us);
 	put_back(ingest, &sent->batch, sent->since_us);
 	batch_clear(&sent->batch);
-	if (ingest->batch_since_us == 0) /* nothing but a watermark was to be moved */
+	if (ingest->batch_since_us == 0) /* the batch contained only a watermark update */
 		ingest->batch_since_us = sent->since_us;
 }
 
@@ -285,7 +297,8 @@ static void was_not_stored(
 	if (r == INBOX_MOVED)
 		db_outage_doubt(ingest);
 	else if (r != INBOX_UNKNOWN || !ingest->outage.down)
-		db_outage_begin(ingest, err); /* unless the batch behind has said so */
+		/* otherwise the second batch has already started the outage */
+		db_outage_begin(ingest, err);
 }
 
 static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, struct err *err)
@@ -294,7 +307,8 @@ static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, stru
 		wake_poke(ingest->options.dispatch_wake);
 	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - sent->began_us) / 1e6);
 	if (r == INBOX_UNKNOWN)
-		err->fault = FAULT_DATABASE; /* not stored, as far as we know: resync tells */
+		err->fault =
+			FAULT_DATABASE; /* not stored, as far as is known; the resync finds out */
 	if (r == 0)
 		was_stored(ingest, sent);
 	else
@@ -323,7 +337,7 @@ bool store_batch_start(struct ingest *ingest)
 	int r;
 
 	if (partitions_number(&ingest->partitions, is_touched) == 0) {
-		batch_clear(&ingest->batch); /* all that was in it has been revoked */
+		batch_clear(&ingest->batch); /* all its rows were revoked */
 		ingest->batch_since_us = 0;
 		return false;
 	}
@@ -356,7 +370,7 @@ bool store_batch_is_waiting(struct ingest *ingest)
 	return ingest->is_sent && !inbox_poll(ingest->inbox);
 }
 
-/* What was left of the batch by a failure comes next. */
+/* The rest that a failure left is the start of the next batch. */
 static void end_sent(struct ingest *ingest, int r, struct err *err)
 {
 	const int64_t since_us = ingest->sent.since_us;
@@ -374,9 +388,10 @@ void store_batch_finish(struct ingest *ingest)
 		end_sent(ingest, inbox_finish(ingest->inbox, &ingest->sent.batch, &err), &err);
 }
 
-/* --- One behind the other ------------------------------------------------------------------------- */
+/* --- A batch behind the COMMIT of another ------------------------------------------------------ */
 
-/* No row of it waits when it is stored: admission need not hear of it before the next batch is placed. */
+/* True when no row of the batch is stored as waiting. Otherwise the placement of the next batch
+ * would depend on its results. */
 static bool is_all_claimed(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->row_count; i++) {
@@ -386,7 +401,7 @@ static bool is_all_claimed(const struct batch *batch)
 	return true;
 }
 
-/* A full batch for which there is room, behind one that is whole and healthy. */
+/* Only a full batch that fits into the budget, behind a batch that is complete and had no failure. */
 bool store_batch_may_follow(const struct ingest *ingest)
 {
 	const struct batch *next = &ingest->batch;
@@ -397,7 +412,7 @@ bool store_batch_may_follow(const struct ingest *ingest)
 	       admission_wait(ingest->options.admission, next->row_count, next->bytes, 0);
 }
 
-/* The batch that landed is not stored, so the connection is closed, and the sent behind it is not either. */
+/* The COMMIT failed and the connection is closed, so that the batch behind it is not stored either. */
 static void lose_both(struct ingest *ingest, int r, struct err *err)
 {
 	if (ingest->is_sent) {

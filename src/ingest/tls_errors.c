@@ -1,3 +1,6 @@
+/*
+ * Implements tls_errors.h.
+ */
 #include "ingest/tls_errors.h"
 
 #include <openssl/x509_vfy.h>
@@ -7,7 +10,7 @@
 
 #define VERSION_WITH_SCRAM 0x020601ff /* librdkafka pull request 4895 */
 
-/* On librdkafka's threads; its signature is librdkafka's. */
+/* Runs on threads of librdkafka, which defines the signature. */
 static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int *x509_error,
 	int depth, const char *certificate, size_t size, char *words, size_t words_size,
 	void *opaque)
@@ -29,7 +32,7 @@ static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int
 
 void tls_errors_register(rd_kafka_conf_t *conf)
 {
-	/* A librdkafka without TLS has no certificates to check. */
+	/* fails only for a librdkafka without TLS, which checks no certificates */
 	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 }
 
@@ -38,32 +41,30 @@ static const char *advice_for_certificate(int error)
 	switch (error) {
 	case X509_V_ERR_HOSTNAME_MISMATCH:
 	case X509_V_ERR_IP_ADDRESS_MISMATCH:
-		return "tried again; the broker's certificate is for another name: name brokers in "
-		       "kafka.bootstrap.servers and advertised.listeners as their certificates do";
+		return "retried; the broker's certificate is for another name: use the names of "
+		       "the certificates in kafka.bootstrap.servers and advertised.listeners";
 	case X509_V_ERR_CERT_HAS_EXPIRED:
 	case X509_V_ERR_CERT_NOT_YET_VALID:
-		return "tried again; the broker's certificate is not valid now: renew it, or look "
-		       "at the clocks";
+		return "retried; the broker's certificate is not valid now: renew it, or "
+		       "check the clocks";
 	default:
-		return "tried again; the broker's certificate is not signed by a CA that is known "
-		       "here: name its CA in kafka.ssl.ca.location";
+		return "retried; the broker's certificate is not signed by a known CA: set its CA "
+		       "in kafka.ssl.ca.location";
 	}
 }
 
 static const char *advice_for_login(const char *reason)
 {
-	/* It repeats its own nonce, which brokers used to overlook. */
+	/* older versions repeat only their own nonce, which Kafka 4 rejects */
 	if (strstr(reason, "SCRAM") != NULL && rd_kafka_version() < VERSION_WITH_SCRAM)
-		return "tried again; correct kafka.sasl.username and kafka.sasl.password; if they "
-		       "are "
-		       "right: librdkafka before 2.6.1, as here, cannot log in to Kafka 4 by "
-		       "SCRAM, "
-		       "take a later one or SASL PLAIN with TLS";
-	return "tried again; correct kafka.sasl.username and kafka.sasl.password, or their files, "
-	       "which are read again by themselves";
+		return "retried; correct kafka.sasl.username and kafka.sasl.password; if they are "
+		       "correct: librdkafka before 2.6.1, as used here, cannot log in to Kafka 4 "
+		       "with SCRAM; use a later version, or SASL PLAIN with TLS";
+	return "retried; correct kafka.sasl.username and kafka.sasl.password, or their files, "
+	       "which are read again automatically";
 }
 
-/* A handshake that fails may be told as a connection that ended, with the reason in its words. */
+/* librdkafka may report a failed handshake as a closed connection and give the reason in the text. */
 static bool is_about_a_certificate(rd_kafka_resp_err_t code, const char *reason)
 {
 	return code == RD_KAFKA_RESP_ERR__SSL ||
@@ -79,7 +80,6 @@ const char *tls_errors_advice(
 		return advice_for_login(reason);
 	if (!is_about_a_certificate(code, reason))
 		return NULL;
-	error = atomic_exchange(
-		&trust->error, 0); /* what comes later may be about something else */
+	error = atomic_exchange(&trust->error, 0); /* a later error may have another cause */
 	return error != 0 ? advice_for_certificate(error) : NULL;
 }

@@ -1,3 +1,7 @@
+/*
+ * Implements topic_recreation.h. librdkafka reports a failed fetch only in a debug line of the form
+ * "[thrd:…]: TOPIC [NUMBER]: broker unavailable: fetch: …". A line of another form is ignored.
+ */
 #include "ingest/topic_recreation.h"
 
 #include <stdio.h>
@@ -6,7 +10,7 @@
 
 #define FACILITY   "BROKERUA"
 #define REASON     "]: broker unavailable: fetch: "
-#define TOPIC_MOST 249 /* bytes of a topic's name in Kafka */
+#define TOPIC_MOST 249 /* maximum length of a topic name in Kafka */
 
 void topic_recreation_init(struct topic_recreation *recreation)
 {
@@ -32,7 +36,7 @@ static void add(struct topic_recreation *recreation, const char *topic, int32_t 
 	(void)pthread_mutex_unlock(&recreation->lock);
 }
 
-/* "[thrd:…]: TOPIC [NUMBER]: broker unavailable: fetch: …" */
+/* Parses the line from its end, because the text before the topic name varies. */
 void topic_recreation_note(
 	struct topic_recreation *recreation, const char *facility, const char *text)
 {
@@ -47,7 +51,7 @@ void topic_recreation_note(
 		number--;
 	if (number - text < 2)
 		return;
-	end = number - 2; /* the space between both */
+	end = number - 2; /* skips the space between name and number */
 	name = end;
 	while (name > text && name[-1] != ' ')
 		name--;

@@ -1,3 +1,6 @@
+/*
+ * Implements tracing.h.
+ */
 #include "ingest/tracing.h"
 
 #include "base/backoff.h"
@@ -34,7 +37,9 @@ static void add_spans(struct ingest *ingest, const struct sent_batch *sent,
 	if (!trace_wants(trace, row->message, &context))
 		return;
 	if (is_known(
-		    row->result)) /* maybe the very record again: the first reading has those ids */
+		    /* perhaps the same record read again, whose first reading used the same span
+		     * ids */
+		    row->result))
 		context.seed ^= random_u64();
 	trace_add(trace, &context, row->message, &event);
 	event = (struct trace_event){

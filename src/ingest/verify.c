@@ -1,3 +1,7 @@
+/*
+ * Implements verify.h. Records are looked up in batches of 500. Offsets that are in no table form
+ * gaps.
+ */
 #include "ingest/verify.h"
 
 #include <inttypes.h>
@@ -11,7 +15,7 @@
 #include "queries.h"
 
 #define ANSWER_MS  10000
-#define SILENCE_MS 30000 /* Kafka said nothing for so long */
+#define SILENCE_MS 30000 /* Kafka returned nothing for so long */
 #define POLL_MS    500
 #define BATCH      500
 
@@ -22,19 +26,19 @@ struct verify {
 	const struct identity_rules *rules;
 	struct probe probe;
 	int32_t partition;
-	/* The range, and the batch in hand. */
+	/* The range, and the current batch. */
 	int64_t from;
 	int64_t to;
 	int64_t offsets[BATCH];
 	size_t count;
 	struct params params;
 	int arrays[4];
-	/* The gap that grows; first = -1: none. */
+	/* The current gap; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
-	bool read;    /* a sidecar has read a partition, or --to was given */
-	int outside;  /* partitions of which the range has nothing */
-	bool reached; /* of one it has */
+	bool read;    /* inboxd has read a partition, or --to was given */
+	int outside;  /* number of partitions without any record in the range */
+	bool reached; /* a partition has records in the range */
 	struct buf notes;
 };
 
@@ -44,7 +48,7 @@ static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka
 	return err;
 }
 
-/* --- Gaps ------------------------------------------------------------------------------------------- */
+/* --- Gaps -------------------------------------------------------------------------------------- */
 
 static void end_gap(struct verify *v)
 {
@@ -53,7 +57,7 @@ static void end_gap(struct verify *v)
 	v->gap_first = -1;
 }
 
-/* Offsets between two records that Kafka does not have do not end a gap. */
+/* Offsets that Kafka does not have do not end a gap. */
 static void missing(struct verify *v, int64_t offset)
 {
 	v->counts->missing++;
@@ -62,7 +66,7 @@ static void missing(struct verify *v, int64_t offset)
 	v->gap_last = offset;
 }
 
-/* --- A batch ---------------------------------------------------------------------------------------- */
+/* --- A batch ----------------------------------------------------------------------------------- */
 
 static void begin_batch(struct verify *v)
 {
@@ -112,7 +116,7 @@ static int ask_table(struct verify *v, struct err *err)
 	return r;
 }
 
-/* --- A record --------------------------------------------------------------------------------------- */
+/* --- A record ---------------------------------------------------------------------------------- */
 
 static int add_digest(struct verify *v, struct bytes payload, struct err *err)
 {
@@ -163,9 +167,9 @@ static int take_message(struct verify *v, const rd_kafka_message_t *message, str
 	return add_record(v, &record, err);
 }
 
-/* --- A partition ------------------------------------------------------------------------------------ */
+/* --- A partition ------------------------------------------------------------------------------- */
 
-/* 1: behind the range. */
+/* Returns 1 at the end of the range. */
 static int take_event(struct verify *v, const rd_kafka_message_t *message, struct err *err)
 {
 	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
@@ -208,7 +212,7 @@ static int assign(struct verify *v, struct err *err)
 						  : as_err(err, FAULT_KAFKA, "assign", code)->fault;
 }
 
-/* -1: no sidecar has read it. */
+/* -1: inboxd has not read the partition. */
 static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -224,15 +228,15 @@ static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
 	return r;
 }
 
-/* Lines; the first is the error when nothing could be proven. */
+/* Lines; the first one becomes the error when nothing could be proven. */
 static void begin_note(struct verify *v)
 {
 	if (v->notes.length > 0)
 		buf_add_char(&v->notes, '\n');
 }
 
-/* Of a partition that ends before `from`, or begins at `to` or later, nothing is proven; is it so for all, that is an
- * error. */
+/* If a partition ends before `from`, or begins at `to` or later, nothing is proven for it. If that
+ * is true for all partitions, it is an error. */
 static void note_behind(struct verify *v, int64_t high)
 {
 	bool log = v->from > high;
@@ -262,8 +266,9 @@ static void note_end(struct verify *v, int64_t high)
 		v->request->topic, v->partition, v->to, high);
 }
 
-/* Is the range all before the log? What the sidecars have read may end where the log begins: then all of it was read. A
- * range with a beginning of its own is a gap then. */
+/* True when the range ends before the log begins. Without --from and --to, the end of the range may
+ * equal the beginning of the log: all records were read then. A range with --from is reported as a
+ * gap instead. */
 static bool is_before(const struct verify *v, int64_t low)
 {
 	if (v->request->from >= 0)
@@ -271,7 +276,7 @@ static bool is_before(const struct verify *v, int64_t low)
 	return v->request->to >= 0 ? v->to <= low : v->to < low;
 }
 
-/* A range that ends where it begins is whole, one that ends before is none. */
+/* A range that ends where it begins is complete; one that ends earlier is outside. */
 static void cut_range(struct verify *v, int64_t low, int64_t high)
 {
 	bool before = is_before(v, low);
@@ -292,7 +297,7 @@ static void cut_range(struct verify *v, int64_t low, int64_t high)
 		note_end(v, high);
 }
 
-/* What was asked for, within what Kafka has; what it does not have any more is a gap. */
+/* Limits the range to the offsets that Kafka has, and reports a deleted part as a gap. */
 static int find_range(struct verify *v, struct err *err)
 {
 	int64_t low = 0;
@@ -337,7 +342,7 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 	return r;
 }
 
-/* --- All of it -------------------------------------------------------------------------------------- */
+/* --- The whole range --------------------------------------------------------------------------- */
 
 static int verify_all(struct verify *v, struct err *err)
 {
@@ -361,11 +366,11 @@ static int verify_all(struct verify *v, struct err *err)
 	return r;
 }
 
-/* Of what nobody has read nothing is proven: a mistyped topic must not look like a whole one. */
+/* Nothing is proven where inboxd has read nothing; a mistyped topic must not look complete. */
 static int never_read(const struct verify *v, struct err *err)
 {
 	return err_set(err, FAULT_CHECK,
-		"topic \"%s\": no sidecar of this schema has read there: correct --topic or "
+		"topic \"%s\": no instance of this schema has read it: correct --topic or "
 		"--partition, or give --to",
 		v->request->topic);
 }

@@ -1,14 +1,17 @@
+/*
+ * Implements watermark_updates.h.
+ */
 #include "ingest/watermark_updates.h"
 
 #include <string.h>
 
-/* Where a partition is once the batch that is about to leave is stored. */
+/* The position of a partition after a batch is stored. */
 struct end {
 	int64_t next;
 	int64_t last_offset;
 	int64_t last_timestamp;
 	struct log_digest last_digest;
-	const struct message *last; /* that record, when it is in the batch */
+	const struct message *last; /* the record at last_offset, if the batch contains it */
 };
 
 static void note_record(
@@ -30,7 +33,8 @@ static bool is_last(
 	       strcmp(message->topic, partition->topic) == 0;
 }
 
-/* From the end: of a log and its successor the later one counts. Nearly always it is one of the first looked at. */
+/* Searches from the end, because after a topic recreation the later record counts. It is usually
+ * found at once. */
 static const struct message *find_last(
 	const struct end *end, const struct batch *batch, const struct partition *partition)
 {
@@ -47,7 +51,7 @@ static const struct message *find_last(
 	return NULL;
 }
 
-/* False: all that the batch has of it waits for the next part. */
+/* False: all rows that the batch has of the partition are left in `rest`. */
 static bool find_end(
 	const struct ingest *ingest, const struct partition *partition, struct end *end)
 {
@@ -68,7 +72,7 @@ static bool find_end(
 	return end->last_offset >= 0;
 }
 
-/* The watermark as it is when this batch comes to the table. */
+/* The watermark that this batch will find in the table. */
 static struct end find_start(const struct ingest *ingest, const struct partition *partition)
 {
 	const struct batch *landed = &ingest->committing.batch;
@@ -85,8 +89,8 @@ static struct end find_start(const struct ingest *ingest, const struct partition
 		partition->table_last_timestamp, partition->table_last_digest, NULL };
 }
 
-/* One digest a partition and batch. A record that was stored after all is in no batch any more; its digest is in the
- * table. */
+/* One digest per partition and batch. If the record is not in the batch because an earlier attempt
+ * stored it, its digest is in the table. */
 static void digest(struct ingest *ingest, struct end *end, const struct end *start)
 {
 	struct collector *collector = &ingest->collector;

@@ -19,7 +19,7 @@ MUTANTS = [
            edit("src/ingest/dead_rounds.c", ".without_count = dead->sent.count,", ".without_count = dead->sent.count / LIST_MOST,"),
            tests=[DEAD + "test_a_locked_row_is_produced_once_and_noted_when_it_is_free"]),
     mutant("R21", "what is refused holds up what is behind it",
-           edit("src/ingest/dead_rounds.c", "\tdead->place = last;", "\t(void)last;"),
+           edit("src/ingest/dead_rounds.c", "\tdead->position = last;", "\t(void)last;"),
            tests=[DEAD + "test_however_many_are_refused_what_is_behind_them_is_produced"]),
     mutant("R21", "who sends alone is not seen for long",
            edit("src/ingest/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->results", "|| clock_now_ms() < 0) {\n\t\t\tbatch->fates"),

@@ -66,7 +66,7 @@ def test_check_does_not_wait_for_what_it_cannot_answer(start_broker):
                 "postgres.host": "127.0.0.1", "postgres.port": "1"}
     done = subprocess.run([binary(), "check", *(f"--set={key}={value}" for key, value in settings.items())],
                           capture_output=True, text=True, timeout=8, env=ENVIRONMENT)  # it would wait for ten seconds
-    assert "retention unknown: this broker does not tell it" in done.stdout
+    assert "retention unknown: this broker does not support the request" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

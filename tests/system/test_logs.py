@@ -127,8 +127,8 @@ def test_who_waits_for_a_member_that_was_killed_says_so_once(start_inboxd, group
     assert (line["level"], line["group"]) == ("info", group)
     assert 5 <= line["since_s"] < 10
     assert line["next"] == (
-        "nothing need be done: the broker has given no partitions yet. It may wait for a member that was killed or cut off,"
-        " at most session.timeout.ms (10000 ms), or for the others to give up theirs, at most max.poll.interval.ms"
+        "no action is necessary: the broker has assigned no partitions yet. It may wait for a member that was killed or cut off,"
+        " at most session.timeout.ms (10000 ms), or for other members to give up theirs, at most max.poll.interval.ms"
         " (300000 ms)")
     assert len(lines(sidecar, "partitions_assigned")) == 2, "it ended"
 
