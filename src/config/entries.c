@@ -130,7 +130,9 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 	return entries_put(entries, &key, &value, err);
 }
 
-/* Replaces a text file:/path by the content of the file, and adds the text to the origin. */
+/* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the
+ * content is not to be corrected where the path is written. Keeps the path of a single text for secret.h,
+ * which reads it again. */
 static int read_file(struct entry *entry, char **text, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
@@ -159,6 +161,7 @@ static int read_file(struct entry *entry, char **text, struct err *err)
 	return 0;
 }
 
+/* First the files, because a list can be in a file, too. */
 static int complete(struct entry *entry, struct err *err)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };

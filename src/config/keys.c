@@ -10,6 +10,7 @@
 
 /* --- Names that are not passed on ------------------------------------------------------------------- */
 
+/* Under these names a setting would break a promise of inboxd, or would have no effect. */
 struct refused {
 	const char *section;
 	const char *name; /* '*' at its beginning stands for any beginning */
@@ -76,6 +77,7 @@ static const char *refusal(const char *section, const char *name)
 
 /* --- The key of a name ------------------------------------------------------------------------------ */
 
+/* A dot is a frequent mistake: in --set the same key is written section.key. */
 static int unknown_section(const struct written_key *written, struct err *err)
 {
 	char hint[NEAREST_HINT_BYTES];
@@ -124,7 +126,9 @@ static const char *const *listed_names(
 	return strcmp(section->name, "kafka") == 0 ? sources->kafka_names : sources->postgres_names;
 }
 
-/* The library would refuse an unknown name itself, but without the place and the nearest name. */
+/* The library would refuse an unknown name itself, but later, and without the place and the nearest name. libpq
+ * lists all its keywords. librdkafka also accepts names that it does not list, such as those of its plugins,
+ * so that an unlisted name is only suspicious. */
 static int check_listed(const struct section *section, const struct written_key *written,
 	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
@@ -148,6 +152,7 @@ static int check_listed(const struct section *section, const struct written_key 
 		written->origin, section->name, written->name, section->library, hint);
 }
 
+/* The order of the checks is from the outside in: section, topic, name. */
 int key_find(struct key *out, const struct written_key *written,
 	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
@@ -194,6 +199,8 @@ int key_find(struct key *out, const struct written_key *written,
 
 /* --- Variables -------------------------------------------------------------------------------------- */
 
+/* An upper-case name with underscores does not say where the dots were. The lists of the libraries do, so the
+ * usual form is only a guess for callers without them, such as unit tests. */
 const char *key_of_variable(const struct section *section, const char *suffix,
 	const struct config_sources *sources, struct buf *scratch)
 {

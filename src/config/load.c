@@ -29,6 +29,7 @@
 
 enum { ORIGIN_BYTES = 1024 };
 
+/* What the readers share. */
 struct loading {
 	const struct config_sources *sources;
 	struct entries *entries;
@@ -37,6 +38,7 @@ struct loading {
 
 /* --- Layers ----------------------------------------------------------------------------------------- */
 
+/* The one place where a layer sets a key. */
 static int put(struct loading *loading, const struct written_key *written,
 	struct entry_value *value, struct err *err)
 {
@@ -65,6 +67,8 @@ static int put_text(struct loading *loading, const struct written_key *written, 
 	return put(loading, written, &value, err);
 }
 
+/* Sets every key of the table, so that each has an entry: a default is shown, compared and replaced as
+ * any other text. */
 static int read_defaults(struct entries *entries, struct err *err)
 {
 	const char *text;
@@ -93,6 +97,7 @@ static int read_defaults(struct entries *entries, struct err *err)
 	return r < 0 ? r : entries_put(entries, &key, &value, err);
 }
 
+/* Called by yaml_file.c for each key of the file. */
 static int read_file_setting(const struct yaml_setting *setting, void *arg, struct err *err)
 {
 	const struct section *section = options_section(setting->path[0]);
@@ -245,6 +250,7 @@ static int read_layers(struct loading *loading, struct err *err)
 
 /* --- Values ----------------------------------------------------------------------------------------- */
 
+/* Calls the option's setter. */
 static int store(
 	void *base, const struct option *option, const struct entry *entry, struct err *err)
 {
@@ -255,7 +261,8 @@ static int store(
 	return r;
 }
 
-/* Adds a key that is passed on to a library. */
+/* Adds a key that is passed on to a library. Keys keep the order in which they were written: in libpq a
+ * later keyword replaces what a connection string in `dbname` says. */
 static int add_setting(struct settings *settings, const struct entry *entry, struct err *err)
 {
 	const char *value = entry->texts.count == 0 ? "" : entry->texts.items[0];
@@ -311,7 +318,9 @@ static int add_rules(struct config *config, const char *topic, struct err *err)
 	return r;
 }
 
-/* Makes the configuration of complete entries. Takes `entries`, also on failure. */
+/* Makes the configuration of complete entries: sets each value, then checks the rules between keys. The
+ * rules of a topic are set when its first entry is met, those of "*" last, where config_topic_rules()
+ * expects them. Takes `entries`, also on failure. */
 static int build(struct config **out, struct entries *entries, const struct config_sources *sources,
 	struct err *err)
 {
@@ -355,6 +364,7 @@ const struct topic_rules *config_topic_rules(const struct config *config, const 
 	return &config->topics[config->topic_count - 1];
 }
 
+/* `base` is a struct config, or with `per_topic` a struct topic_rules. */
 static void release_values(void *base, bool per_topic)
 {
 	for (const struct option *option = option_table; option->section != NULL; option++) {
@@ -399,45 +409,42 @@ void config_names_free(struct strings *names)
 
 /* --- Loading and reloading -------------------------------------------------------------------------- */
 
-static int load(struct config **out, const struct config_sources *sources, struct strings *warnings,
-	struct err *err)
+int config_load(struct config **out, const struct config_sources *sources, struct err *err)
 {
 	CLEANUP(config_freep) struct config *config = NULL;
-	struct loading loading = { sources, NULL, warnings };
-	int r = entries_new(&loading.entries, err);
+	CLEANUP(entries_freep) struct entries *entries = NULL;
+	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
+	struct loading loading = { .sources = sources, .warnings = &warnings };
+	struct entries *given;
+	int r = entries_new(&entries, err);
 
+	loading.entries = entries;
 	if (r == 0)
 		r = read_layers(&loading, err);
 	if (r == 0)
-		r = entries_complete(loading.entries, err);
+		r = entries_complete(entries, err);
+	if (r == 0) {
+		given = entries;
+		entries = NULL;
+		r = build(&config, given, sources, err);
+	}
+	if (r == 0)
+		r = strings_add_all(&config->warnings, &warnings, err);
 	if (r < 0) {
-		entries_free(loading.entries);
+		if (sources->passed_over != NULL) {
+			strings_fini(sources->passed_over);
+			*sources->passed_over = warnings;
+			warnings = (struct strings){ NULL, 0 };
+		}
 		return r;
 	}
-	r = build(&config, loading.entries, sources, err);
-	if (r == 0)
-		r = strings_add_all(&config->warnings, warnings, err);
-	if (r < 0)
-		return r;
 	*out = config;
 	config = NULL;
 	return 0;
 }
 
-int config_load(struct config **out, const struct config_sources *sources, struct err *err)
-{
-	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
-	int r = load(out, sources, &warnings, err);
-
-	if (r < 0 && sources->passed_over != NULL) {
-		strings_fini(sources->passed_over);
-		*sources->passed_over = warnings;
-		warnings = (struct strings){ NULL, 0 };
-	}
-	return r;
-}
-
-/* True for a key of which each new connection reads the file again, so that its change needs no restart. */
+/* True when each new connection reads the key's file again (secret.h), so that its change needs no
+ * restart. */
 static bool is_read_again(const struct entry *entry)
 {
 	return entry->file != NULL && (strcmp(entry->section->name, "postgres") == 0 ||
@@ -454,8 +461,9 @@ static bool is_changed(const struct entry *before, const struct entry *now)
 	return !strings_equal(&before->texts, &now->texts);
 }
 
-/* Puts the entries that need a restart as they are running, the others as they are now. Adds the names
- * of the former that differ. */
+/* Keys that need a restart keep the entry of the running configuration, the others get the fresh one. Adds
+ * to `restart` the keys of the first kind that were changed, removed or added. The order is that of the
+ * running configuration, because libpq reads its keywords in order. */
 static int merge(struct entries *merged, const struct entries *running, const struct entries *fresh,
 	struct strings *restart, struct err *err)
 {
@@ -503,7 +511,7 @@ static int reload(struct config **out, const struct config *running,
 		(void)err_prefix(err, "not reloaded, restart instead");
 	if (r < 0)
 		return r;
-	/* A warning is about what was read now, not about the mixture. */
+	/* Warnings are about the configuration that was read, not about the mixture. */
 	strings_fini(&(*out)->warnings);
 	(*out)->warnings = fresh->warnings;
 	fresh->warnings = (struct strings){ NULL, 0 };

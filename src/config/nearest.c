@@ -10,13 +10,8 @@
 
 enum { LONGEST = 64 };
 
-static size_t least(size_t a, size_t b, size_t c)
-{
-	size_t ab = a < b ? a : b;
-
-	return ab < c ? ab : c;
-}
-
+/* The number of letters to insert, remove or replace. Case is ignored, so that
+ * "Schema" finds "schema". A name longer than all known ones is near to none. */
 static size_t distance(const char *a, const char *b)
 {
 	size_t row[LONGEST + 1];
@@ -32,10 +27,14 @@ static size_t distance(const char *a, const char *b)
 		row[0] = i + 1;
 		for (size_t j = 0; j < width; j++) {
 			int same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[j]);
-			size_t replaced = diagonal + (same ? 0 : 1);
+			size_t best = diagonal + (same ? 0 : 1);
 
 			diagonal = row[j + 1];
-			row[j + 1] = least(row[j] + 1, row[j + 1] + 1, replaced);
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j + 1] + 1 < best)
+				best = row[j + 1] + 1;
+			row[j + 1] = best;
 		}
 	}
 	return row[width];

@@ -77,9 +77,11 @@ const struct section option_sections[] = {
 /* In the order of the sections above. Each default, limit and word is a promise to those who have written
  * a configuration. */
 const struct option option_table[] = {
+	/* PostgreSQL cuts longer names to 63 bytes, so that two of them could be the same. */
 	{ "inbox", "schema", OPTION_STRING, .text = "inbox", .check = check_schema, .min = 1,
 		.max = 63, AT(inbox.schema),
 		.help = "PostgreSQL schema for all tables, views and functions of inboxd." },
+	/* No default text: it is the name of the host, which fits into 255 bytes. */
 	{ "inbox", "instance", OPTION_STRING, .text = "", .hostname = true,
 		.check = check_instance, .min = 1, .max = 255, AT(inbox.instance),
 		.help = "Name of this instance in tables, logs and database sessions." },
@@ -91,6 +93,7 @@ const struct option option_table[] = {
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
 			"yet settled, for all handlers together." },
+	/* validate.c keeps this one above max_in_flight and worker.claim_batch. */
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),
 		.help = "Maximum number of messages that this instance holds claimed, in "
@@ -115,6 +118,7 @@ const struct option option_table[] = {
 			"Set it below the grace period of the service manager or "
 			"orchestrator." },
 
+	/* Empty by default, and checked in validate.c: `inboxd migrate` needs no topics. */
 	{ "kafka", "topics", OPTION_LIST, .text = "", .check = check_topic_pattern, .min = 0,
 		.max = 10000, AT(kafka_topics),
 		.help = "Topics to read. A name that starts with `^` is a regular "
@@ -123,6 +127,7 @@ const struct option option_table[] = {
 	{ "ingest", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
 		AT(ingest.batch_messages),
 		.help = "Maximum number of messages that one transaction stores." },
+	/* validate.c bounds the sum of batch_bytes and max_payload: both go into one statement. */
 	{ "ingest", "batch_bytes", OPTION_SIZE, .text = "8MiB", .min = KIB, .max = 512 * MIB,
 		AT(ingest.batch_bytes),
 		.help = "Maximum number of bytes that one transaction stores. A larger "
@@ -146,6 +151,7 @@ const struct option option_table[] = {
 		.max = 1000, AT_TOPIC(accept),
 		.help = "Event types to store. A `*` at the end makes a prefix. Messages of "
 			"other types are counted and skipped." },
+	/* No member of the body is a default: many bodies have an `id` that is not the event's. */
 	{ "topics", "id", OPTION_LIST,
 		.text = "header:ce_id,header:id,header:event-id,header:eventId,"
 			"header:idempotency-key,header:message-id",
@@ -183,6 +189,7 @@ const struct option option_table[] = {
 		.reloadable = true, AT(retry.max_crashes),
 		.help = "A message is dead after its handler process has ended this many "
 			"times while it processed that message alone." },
+	/* 249 bytes are Kafka's limit. */
 	{ "retry", "dead_topic", OPTION_STRING, .text = "", .check = check_topic_or_none,
 		.min = 0, .max = 249, .reloadable = true, AT(retry.dead_topic),
 		.help = "Topic to which messages that died in a delivery are also produced, "
@@ -205,11 +212,13 @@ const struct option option_table[] = {
 		AT(worker.poll),
 		.help = "Interval between two searches for due rows. It is twice as long "
 			"when the last search found none." },
+	/* There are three heartbeats a lease; below 3s a short pause of PostgreSQL would end it. */
 	{ "worker", "lease", OPTION_DURATION, .text = "15s", .min = 3 * SECOND, .max = HOUR,
 		AT(worker.lease),
 		.help = "An instance whose last heartbeat is older than this is dead: it is "
 			"fenced, and its rows are rescued." },
 
+	/* 4096 is only a bound: check_socket_path() allows what the kernel does. */
 	{ "socket", "path", OPTION_STRING, .text = "/run/inboxd/inbox.sock",
 		.check = check_socket_path, .min = 1, .max = 4096, AT(socket.path),
 		.help = "Path of the socket." },
@@ -251,6 +260,7 @@ const struct option option_table[] = {
 		.help = "How long payload and headers of processed rows are kept. The id is "
 			"kept for as long as `processed` says. A message without its "
 			"payload cannot be replayed." },
+	/* Dead rows are kept until an operator decides, because each of them is a message that had no effect. */
 	{ "retention", "dead", OPTION_DURATION, .text = "never", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.dead),
 		.help = "How long dead rows are kept." },

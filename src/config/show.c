@@ -30,13 +30,6 @@ static bool is_secret(const struct entry *entry)
 	       (authority != NULL && strchr(authority, '@') != NULL);
 }
 
-/* A value can contain any character; a line must stay one. */
-static void add_plain(struct buf *out, const char *text)
-{
-	for (; *text != '\0'; text++)
-		buf_add_char(out, (unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
-}
-
 static void add_text(struct buf *out, const struct entry *entry)
 {
 	bool list = entry->list || entry->texts.count != 1;
@@ -50,7 +43,9 @@ static void add_text(struct buf *out, const struct entry *entry)
 	buf_add_str(out, list ? "[" : "");
 	for (size_t i = 0; i < entry->texts.count; i++) {
 		buf_add_str(out, i == 0 ? "" : ", ");
-		add_plain(out, entry->texts.items[i]);
+		/* A value can contain any character; its line must stay one line. */
+		for (const char *c = entry->texts.items[i]; *c != '\0'; c++)
+			buf_add_char(out, (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c);
 	}
 	buf_add_str(out, list ? "]" : "");
 }

@@ -96,6 +96,7 @@ int strings_add_all(struct strings *list, const struct strings *from, struct err
 	return r;
 }
 
+/* Commas cannot be escaped: an item that contains one is written in the file, where lists have a syntax. */
 int strings_add_parts(struct strings *list, const char *text, struct err *err)
 {
 	static const char blanks[] = " \t\r\n";
@@ -145,6 +146,7 @@ void strings_fini(struct strings *list)
 	*list = (struct strings){ NULL, 0 };
 }
 
+/* The limit is checked while reading, not with fstat(2): a pipe and /dev/zero have no size. */
 int text_file_read(const char *path, struct buf *out, struct err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

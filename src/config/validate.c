@@ -63,8 +63,9 @@ static int give_way(
 	return 0;
 }
 
-/* Two defaults that do not fit would be an error in the table, which the unit tests load. */
-static int fit_pairs(struct config *config, struct err *err)
+/* A default gives way to a written value; two written values that do not fit are an error. A pair that
+ * fits is not broken by a later one: the numbers of `low` only fall here, those of `high` only rise. */
+static int check_pairs(struct config *config, struct err *err)
 {
 	int r = 0;
 
@@ -72,33 +73,20 @@ static int fit_pairs(struct config *config, struct err *err)
 		struct entry *low = entry_of(config, pairs[i].low);
 		struct entry *high = entry_of(config, pairs[i].high);
 
-		if (low == NULL || high == NULL ||
-			*number_of(config, low) <= *number_of(config, high))
+		if (*number_of(config, low) <= *number_of(config, high))
 			continue;
 		if (low->standard)
 			r = give_way(config, low, high, err);
 		else if (high->standard)
 			r = give_way(config, high, low, err);
+		else
+			r = err_set(err, FAULT_CONFIG,
+				"%s: %s is %s, above %s, which is %s (%s); %s: lower the one or "
+				"raise the other",
+				low->origin, low->path, low->texts.items[0], high->path,
+				high->texts.items[0], high->origin, pairs[i].why);
 	}
 	return r;
-}
-
-static int check_pairs(struct config *config, struct err *err)
-{
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		const struct entry *low = entry_of(config, pairs[i].low);
-		const struct entry *high = entry_of(config, pairs[i].high);
-
-		if (low == NULL || high == NULL ||
-			*number_of(config, low) <= *number_of(config, high))
-			continue;
-		return err_set(err, FAULT_CONFIG,
-			"%s: %s is %s, above %s, which is %s (%s); %s: lower the one or raise the "
-			"other",
-			low->origin, low->path, low->texts.items[0], high->path,
-			high->texts.items[0], high->origin, pairs[i].why);
-	}
-	return 0;
 }
 
 /* A batch is closed once it is large enough, so that one more record can be in it, and PostgreSQL takes no
@@ -119,17 +107,28 @@ static int check_statement_size(struct config *config, struct err *err)
 		batch->origin, batch->texts.items[0], record->texts.items[0], record->origin);
 }
 
-static bool is_set(const struct settings *settings, const char *name)
+/* What Kafka cannot do without; the second name is an older alias in librdkafka. */
+static const struct {
+	const char *name;
+	const char *alias;
+	const char *example;
+	const char *variable;
+} required[] = {
+	{ "topics", "topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS" },
+	{ "bootstrap.servers", "metadata.broker.list", "bootstrap.servers: localhost:9092",
+		"INBOXD_KAFKA_BOOTSTRAP_SERVERS" },
+	{ "group.id", "group.id", "group.id: billing", "INBOXD_KAFKA_GROUP_ID" },
+};
+
+static bool is_set(const struct config *config, const char *name)
 {
-	for (size_t i = 0; i < settings->count; i++) {
-		if (strcmp(settings->items[i].name, name) == 0)
-			return settings->items[i].value[0] != '\0';
-	}
-	return false;
+	const struct entry *entry = entries_find(config->entries, "kafka", NULL, name);
+
+	return entry != NULL && entry->texts.count > 0 && entry->texts.items[0][0] != '\0';
 }
 
-/* The entry with the nearest name of those that are passed on to librdkafka: perhaps the missing key was
- * meant. */
+/* The entry whose name is nearest to a missing one, of those that are passed on to librdkafka: it accepts
+ * some unknown names, so that only the missing key shows the mistake. NULL when none is near. */
 static const struct entry *mistyped(const struct config *config, const char *name)
 {
 	const struct entry *best = NULL;
@@ -150,33 +149,25 @@ static const struct entry *mistyped(const struct config *config, const char *nam
 	return best;
 }
 
-static int missing(const struct config *config, const char *key, const char *example,
-	const char *variable, struct err *err)
-{
-	const struct entry *instead = mistyped(config, key + strlen("kafka."));
-
-	if (instead != NULL)
-		return err_set(err, FAULT_CONFIG,
-			"%s is not set; %s sets %s: if that is what is meant, correct the name",
-			key, instead->origin, instead->path);
-	return err_set(err, FAULT_CONFIG,
-		"%s is not set; write \"%s\" under \"kafka:\" in the configuration file, or set %s",
-		key, example, variable);
-}
-
 static int check_required(const struct config *config, struct err *err)
 {
-	if (config->kafka_topics.count == 0)
-		return missing(
-			config, "kafka.topics", "topics: [orders]", "INBOXD_KAFKA_TOPICS", err);
-	/* The second name is an older alias in librdkafka. */
-	if (!is_set(&config->kafka, "bootstrap.servers") &&
-		!is_set(&config->kafka, "metadata.broker.list"))
-		return missing(config, "kafka.bootstrap.servers",
-			"bootstrap.servers: localhost:9092", "INBOXD_KAFKA_BOOTSTRAP_SERVERS", err);
-	if (!is_set(&config->kafka, "group.id"))
-		return missing(config, "kafka.group.id", "group.id: billing",
-			"INBOXD_KAFKA_GROUP_ID", err);
+	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+		const char *name = required[i].name;
+		const struct entry *instead;
+
+		if (is_set(config, name) || is_set(config, required[i].alias))
+			continue;
+		instead = mistyped(config, name);
+		if (instead != NULL)
+			return err_set(err, FAULT_CONFIG,
+				"kafka.%s is not set; %s sets %s: if that is what is meant, "
+				"correct the name",
+				name, instead->origin, instead->path);
+		return err_set(err, FAULT_CONFIG,
+			"kafka.%s is not set; write \"%s\" under \"kafka:\" in the configuration "
+			"file, or set %s",
+			name, required[i].example, required[i].variable);
+	}
 	return 0;
 }
 
@@ -199,6 +190,7 @@ static bool is_read(const struct config *config, const char *topic)
 	return read;
 }
 
+/* Without this rule a message that dies once would be stored, die and be produced again without end. */
 static int check_dead_topic(const struct config *config, struct err *err)
 {
 	const struct entry *entry = entry_of(config, (struct key_name){ "retry", "dead_topic" });
@@ -214,10 +206,8 @@ static int check_dead_topic(const struct config *config, struct err *err)
 
 int config_validate(struct config *config, bool without_kafka, struct err *err)
 {
-	int r = fit_pairs(config, err);
+	int r = check_pairs(config, err);
 
-	if (r == 0)
-		r = check_pairs(config, err);
 	if (r == 0)
 		r = check_statement_size(config, err);
 	if (r == 0)
@@ -225,6 +215,7 @@ int config_validate(struct config *config, bool without_kafka, struct err *err)
 	if (r < 0 || without_kafka)
 		return r;
 	r = check_required(config, err);
+	/* Only a warning: rules can be shared by sidecars that read different topics. */
 	for (size_t i = 0; i + 1 < config->topic_count && r == 0; i++) {
 		const char *topic = config->topics[i].topic;
 

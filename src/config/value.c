@@ -149,6 +149,7 @@ static int set_word(void *field, const struct option *option, const char *text, 
 	return err_set(err, FAULT_CONFIG, "\"%s\" is not known here; write %s", text, known);
 }
 
+/* Octal with or without a leading 0: YAML itself would read 0660 as a number. */
 static int set_mode(void *field, const struct option *option, const char *text, struct err *err)
 {
 	unsigned mode = 0;
@@ -171,6 +172,7 @@ static int check_text(const struct option *option, const char *text, struct err 
 	return wrong == NULL ? 0 : err_set(err, FAULT_CONFIG, "\"%s\" %s", text, wrong);
 }
 
+/* The check is before the upper limit: it knows better what is wrong with a long text. */
 static int set_string(void *field, const struct option *option, const char *text, struct err *err)
 {
 	int64_t length = (int64_t)strlen(text);
@@ -241,6 +243,7 @@ static setter *const setters[] = {
 	[OPTION_MODE] = set_mode,
 };
 
+/* A list has a setter of its own, because its limits are numbers of items. */
 int value_store(
 	void *base, const struct option *option, const struct strings *texts, struct err *err)
 {
@@ -280,6 +283,7 @@ static bool starts_with(const char *text, const char *start)
 	return strncmp(text, start, strlen(start)) == 0;
 }
 
+/* Only names that need no quotes, because operators type them in SQL. */
 const char *check_schema(const char *text)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
@@ -294,6 +298,7 @@ const char *check_schema(const char *text)
 	return NULL;
 }
 
+/* The name is printed in log lines and tables. */
 const char *check_instance(const char *text)
 {
 	for (const char *c = text; *c != '\0'; c++) {
@@ -335,6 +340,8 @@ const char *check_topic_or_none(const char *text)
 	return text[0] == '\0' || is_topic(text) ? NULL : not_a_topic;
 }
 
+/* Rules are found by the topic's name for each record, so that a regular expression would be slow, and two
+ * could match. */
 const char *check_topic_rules(const char *text)
 {
 	if (text[0] == '^')
@@ -406,6 +413,7 @@ static bool is_port(const char *text, size_t length)
 	return port <= PORT_MAX;
 }
 
+/* Without brackets the colons of an IPv6 address could not be told from the one before the port. */
 const char *check_listen(const char *text)
 {
 	const char *colon = strrchr(text, ':');
@@ -447,6 +455,7 @@ static bool is_authority(const char *text, size_t length)
 	       strspn(colon + 1, "0") < port;
 }
 
+/* Stricter than a URL: the parts are written into an HTTP request as they are. */
 const char *check_otlp_endpoint(const char *text)
 {
 	size_t length;

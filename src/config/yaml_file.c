@@ -67,7 +67,8 @@ static int parser_failed(struct reader *reader)
 	return wrong_at(reader, &mark, what);
 }
 
-/* Unquoted, as a scalar must be to mean null. */
+/* In YAML only an unquoted scalar is null. It is refused, because "no value" and "the default" are easily
+ * confused. */
 static bool is_null(const yaml_event_t *event)
 {
 	static const char *const nulls[] = { "~", "null", "Null", "NULL" };
@@ -114,7 +115,7 @@ static const char *unsupported(const yaml_event_t *event)
 	return NULL;
 }
 
-/* On success the caller deletes the event. */
+/* Reads an event that is allowed somewhere. On success the caller deletes it. */
 static int next_event(struct reader *reader, yaml_event_t *event)
 {
 	const char *what;
@@ -161,7 +162,8 @@ static int read_list(struct reader *reader, struct strings *list)
 
 static int read_mapping(struct reader *reader, size_t depth, size_t *keys);
 
-/* What is behind the key reader->path[depth - 1], which is at `key`. */
+/* Reads what is behind the key reader->path[depth - 1], which is at `key`, and passes it to the visitor. Keys
+ * below it are passed one by one instead. */
 static int read_value(struct reader *reader, size_t depth, const yaml_mark_t *key)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
@@ -199,6 +201,8 @@ static int read_value(struct reader *reader, size_t depth, const yaml_mark_t *ke
 	return r < 0 || has_keys ? r : reader->visit(&setting, reader->arg, reader->err);
 }
 
+/* libyaml accepts duplicate keys; the last one would win without a word. The limit keeps the search for
+ * them, which is quadratic, short. */
 static int check_key(struct reader *reader, const struct strings *seen, const yaml_event_t *event)
 {
 	char what[256];
