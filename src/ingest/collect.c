@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ingest/ownership.h"
 #include "model/headers.h"
 #include "model/meters.h"
 
@@ -350,8 +349,7 @@ int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct
 	if (collect_borrow(&ingest->collector, partition->topic, from, &record) < 0)
 		return err_memory(err);
 	if (!is_same_log(&ingest->collector, partition, &record)) {
-		ownership_stop(ingest, partition, PARTITION_TAKEN);
-		return 0;
+		return COLLECT_RECREATED;
 	}
 	if (from->offset < partition->next)
 		return 0;

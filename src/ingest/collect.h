@@ -17,8 +17,9 @@ int collect_borrow(struct collector *collector, const char *topic, const rd_kafk
 void collect_prepare(struct ingest *ingest, struct partition *partition);
 
 /* Adds one record to the batch. A record is dropped when its partition does not flow or when it
- * lies before the start offset. A record that proves a topic recreation (rule R17) returns its
- * partition to TAKEN. FAULT_MEMORY. */
+ * lies before the start offset. COLLECT_RECREATED: the record proves that
+ * the topic was recreated (rule R17); its partition must be stopped. FAULT_MEMORY. */
+enum { COLLECT_RECREATED = 1 };
 int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err);
 /* True when the batch has reached a configured limit. */
 bool collect_is_full(const struct ingest *ingest);

@@ -4,7 +4,6 @@
 #include "ingest/handover_queue.h"
 
 #include "base/faultpoint.h"
-#include "ingest/collect.h"
 
 #define HANDOVER_MS 200
 
@@ -81,7 +80,7 @@ static void end_commit_handover(struct ingest *ingest)
 	wake_poke(ingest->options.dispatch_wake);
 }
 
-void handover_queue_hand_over(struct ingest *ingest)
+void handover_queue_hand_over(struct ingest *ingest, bool full)
 {
 	if (handover_queue_is_empty(ingest)) {
 		end_commit_handover(ingest);
@@ -90,7 +89,7 @@ void handover_queue_hand_over(struct ingest *ingest)
 	if (handover_queue_push(ingest, HANDOVER_MS)) {
 		end_commit_handover(ingest);
 		ingest_unhold(ingest, HOLD_OUTBOX);
-	} else if (collect_is_full(ingest)) {
+	} else if (full) {
 		ingest_hold(ingest, HOLD_OUTBOX);
 	}
 }

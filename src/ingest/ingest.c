@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "ingest/acquire.h"
 #include "ingest/adoption.h"
+#include "ingest/assignment.h"
 #include "ingest/brokers.h"
 #include "ingest/collect.h"
-#include "ingest/db_outage.h"
 #include "ingest/group_membership.h"
 #include "ingest/handover_queue.h"
 #include "ingest/offsets.h"
@@ -26,6 +26,7 @@
 #include "ingest/retention.h"
 #include "ingest/state.h"
 #include "ingest/store_batch.h"
+#include "ingest/watermark_resync.h"
 #include "model/meters.h"
 #include "store/sidecar.h"
 
@@ -95,8 +96,8 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 {
 	ingest->options = *options;
 	ingest->events = (struct consumer_events){
-		.assigned = ownership_assigned,
-		.revoked = ownership_revoked,
+		.assigned = assignment_assigned,
+		.revoked = assignment_revoked,
 		.not_committed = offsets_not_committed,
 		.broker_failed = brokers_failed,
 		.fatal = on_fatal,
@@ -216,20 +217,33 @@ static void recheck_partitions(struct ingest *ingest)
 	rd_kafka_topic_partition_list_t *doubted = consumer_doubted(ingest->consumer);
 
 	if (was_reset(ingest))
-		ownership_recheck(ingest, NULL);
+		assignment_recheck(ingest, NULL);
 	if (doubted == NULL)
 		return;
-	ownership_recheck(ingest, doubted);
+	assignment_recheck(ingest, doubted);
 	rd_kafka_topic_partition_list_destroy(doubted);
+}
+
+/* The log of the partition is not the one that was stored: its start offset must be decided again. */
+static void stop_partition(struct ingest *ingest, const rd_kafka_message_t *record)
+{
+	struct partition *partition = partitions_find(
+		&ingest->partitions, rd_kafka_topic_name(record->rkt), record->partition);
+
+	ownership_stop(ingest, partition, PARTITION_TAKEN);
 }
 
 static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
 {
 	struct err err = ERR_INIT;
+	int r;
 
 	FAULT_POINT("after_poll");
 	recheck_partitions(ingest);
-	if (collect_record(ingest, record, &err) < 0)
+	r = collect_record(ingest, record, &err);
+	if (r == COLLECT_RECREATED)
+		stop_partition(ingest, record);
+	else if (r < 0)
 		ingest_fault(ingest, &err);
 	rd_kafka_message_destroy(record);
 }
@@ -311,7 +325,7 @@ static void store(struct ingest *ingest)
 		if (!ingest->is_sent || clock_now_ms() >= until_ms || !may_follow(ingest))
 			break;
 		sent = store_batch_follow(ingest);
-		handover_queue_hand_over(ingest);
+		handover_queue_hand_over(ingest, collect_is_full(ingest));
 	}
 	store_batch_finish(ingest);
 }
@@ -351,22 +365,22 @@ static void peek(struct ingest *ingest)
 		return;
 	ingest->peek_at_ms = now_ms + PEEK_EVERY_MS;
 	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
-		db_outage_peek(ingest);
+		watermark_resync_peek(ingest);
 }
 
 static void run_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
 	group_membership_step(ingest);
-	db_outage_step(ingest);
-	ownership_step(ingest);
+	watermark_resync_step(ingest);
+	assignment_step(ingest);
 	backpressure(ingest);
-	ownership_flow(ingest);
+	assignment_flow(ingest);
 	collect(ingest);
-	handover_queue_hand_over(ingest);
+	handover_queue_hand_over(ingest, collect_is_full(ingest));
 	if (is_due(ingest))
 		store(ingest);
-	handover_queue_hand_over(ingest);
+	handover_queue_hand_over(ingest, collect_is_full(ingest));
 	offsets_step(ingest);
 	peek(ingest);
 	observe(ingest);

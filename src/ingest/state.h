@@ -138,7 +138,7 @@ struct ingest {
 	struct thread thread;
 };
 
-/* Sets a hold, which pauses all partitions; clears it. ownership_flow() resumes them when no hold
+/* Sets a hold, which pauses all partitions; clears it. assignment_flow() resumes them when no hold
  * is left. */
 void ingest_hold(struct ingest *ingest, enum hold reason);
 void ingest_unhold(struct ingest *ingest, enum hold reason);

@@ -7,6 +7,7 @@ import unittest
 sys.path[:0] = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]
 sys.dont_write_bytecode = True
 
+import rule_circles
 import rule_examples
 import rule_figures
 import rule_functions
@@ -230,6 +231,24 @@ class Examples(unittest.TestCase):
     def test_what_differs_is_found(self):
         self.assertTrue(self.check("print(2)\n"))
         self.assertTrue(self.check("print(1) # more\n"))
+
+
+class Circles(unittest.TestCase):
+    def check(self, **bodies):
+        return words(rule_circles, {f"src/store/{name}.c": f"{STORY}void {name}(void)\n{{\n\t{body}\n}}\n"
+                                    for name, body in bodies.items()})
+
+    def test_two_files_that_call_each_other_are_a_circle(self):
+        self.assertEqual(len(self.check(a="b();", b="a();")), 1)
+
+    def test_so_are_three(self):
+        self.assertEqual(len(self.check(a="b();", b="c();", c="a();")), 1)
+
+    def test_calls_in_one_direction_are_none(self):
+        self.assertEqual(self.check(a="b(); c();", b="c();", c="x();"), [])
+
+    def test_a_name_in_a_comment_or_a_text_is_no_call(self):
+        self.assertEqual(self.check(a="b();", b='log("a"); /* as a() does */'), [])
 
 
 class Glossary(unittest.TestCase):
