@@ -48,7 +48,7 @@ static const char *advice_for_certificate(int error)
 		return "retried; the broker's certificate is not valid now: renew it, or "
 		       "check the clocks";
 	default:
-		return "retried; the broker's certificate is not signed by a known CA: set its CA "
+		return "retried; the broker's certificate is not signed by a known CA: name its CA "
 		       "in kafka.ssl.ca.location";
 	}
 }

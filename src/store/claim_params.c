@@ -1,3 +1,6 @@
+/*
+ * Implements claim_params.h, and the list struct refused_seqs of claims.h.
+ */
 #include "store/claim_params.h"
 
 #include <endian.h>
@@ -31,10 +34,10 @@ uint64_t hash_of(struct bytes bytes)
 	return be64toh(wire);
 }
 
-/* As the statements know them. */
+/* The numbers that the SQL statements use. */
 enum type_kind { TYPE_ANY = 0, TYPE_PREFIX = 1, TYPE_EXACT = 2 };
 
-struct wish {
+struct want {
 	const char *topic;
 	const char *type;
 	size_t length; /* of the type, without the '*' */
@@ -42,38 +45,39 @@ struct wish {
 	bool open;
 };
 
-struct wishes {
-	struct wish *items;
+struct wants {
+	struct want *items;
 	size_t count;
 	bool closed_too;
 };
 
 static void collect(const struct routed *routed, void *arg)
 {
-	struct wishes *wishes = arg;
-	struct wish *wish = &wishes->items[wishes->count++];
+	struct wants *wants = arg;
+	struct want *want = &wants->items[wants->count++];
 	const struct subscription *sub = &routed->sub;
 
-	*wish = (struct wish){
+	*want = (struct want){
 		.topic = sub->topic,
 		.type = sub->type,
-		.open = !routed->away && (wishes->closed_too || !routed->closed),
+		.open = !routed->away && (wants->closed_too || !routed->closed),
 	};
 	if (sub->type == NULL)
 		return;
-	wish->length = strlen(sub->type);
-	wish->kind = TYPE_EXACT;
-	if (wish->length > 0 && sub->type[wish->length - 1] == '*') {
-		wish->kind = TYPE_PREFIX;
-		wish->length--;
+	want->length = strlen(sub->type);
+	want->kind = TYPE_EXACT;
+	if (want->length > 0 && sub->type[want->length - 1] == '*') {
+		want->kind = TYPE_PREFIX;
+		want->length--;
 	}
 }
 
-/* The rank of model/routing.h: exact type, longer prefix, any type; then a named topic. */
+/* Sorts by the rank of model/routing.h: exact type, longer prefix, any type; then a named topic
+ * before any topic. */
 static int more_specific_first(const void *a, const void *b)
 {
-	const struct wish *first = a;
-	const struct wish *second = b;
+	const struct want *first = a;
+	const struct want *second = b;
 
 	if (first->kind != second->kind)
 		return (int)second->kind - (int)first->kind;
@@ -82,21 +86,21 @@ static int more_specific_first(const void *a, const void *b)
 	return (second->topic != NULL) - (first->topic != NULL);
 }
 
-static void add_wishes(struct params *params, const struct wishes *wishes)
+static void add_wishes(struct params *params, const struct wants *wants)
 {
 	int topic = params_array(params, ARRAY_TEXT);
 	int type = params_array(params, ARRAY_TEXT);
 	int kind = params_array(params, ARRAY_SMALLINT);
 	int open = params_array(params, ARRAY_BOOL);
 
-	for (size_t i = 0; i < wishes->count; i++) {
-		const struct wish *wish = &wishes->items[i];
-		struct bytes text = { wish->type, wish->length };
+	for (size_t i = 0; i < wants->count; i++) {
+		const struct want *want = &wants->items[i];
+		struct bytes text = { want->type, want->length };
 
-		array_text(params, topic, wish->topic);
+		array_text(params, topic, want->topic);
 		array_bytes(params, type, text);
-		array_smallint(params, kind, (int16_t)wish->kind);
-		array_bool(params, open, wish->open);
+		array_smallint(params, kind, (int16_t)want->kind);
+		array_bool(params, open, want->open);
 	}
 }
 
@@ -104,15 +108,15 @@ static int add(
 	struct params *params, const struct routing *routing, bool closed_too, struct err *err)
 {
 	size_t room = routing == NULL ? 0 : routing_count(routing);
-	CLEANUP(freep) struct wish *items = calloc(room + 1, sizeof(*items));
-	struct wishes wishes = { items, 0, closed_too };
+	CLEANUP(freep) struct want *items = calloc(room + 1, sizeof(*items));
+	struct wants wants = { items, 0, closed_too };
 
 	if (items == NULL)
 		return err_memory(err);
 	if (routing != NULL)
-		routing_each(routing, collect, &wishes);
-	qsort(items, wishes.count, sizeof(*items), more_specific_first);
-	add_wishes(params, &wishes);
+		routing_each(routing, collect, &wants);
+	qsort(items, wants.count, sizeof(*items), more_specific_first);
+	add_wishes(params, &wants);
 	return 0;
 }
 

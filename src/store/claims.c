@@ -1,3 +1,8 @@
+/*
+ * The part of claims.h that claims rows. A claim is one statement in one transaction. When the
+ * connection is lost after it was sent, the rows may be claimed in the table although the caller
+ * never received them; the result is then CLAIM_UNKNOWN.
+ */
 #include "store/claims.h"
 
 #include <stdlib.h>
@@ -7,7 +12,7 @@
 #include "queries.h"
 #include "store/claim_params.h"
 
-/* Columns of the three claiming statements. */
+/* The result columns of the three claim statements. */
 enum {
 	COLUMN_SEQ,
 	COLUMN_TOPIC,
@@ -29,7 +34,7 @@ enum {
 	COLUMN_REPLAY,
 	COLUMN_KEY_HASH,
 	COLUMN_CUT,
-	COLUMN_PLACE, /* of claim_due, as the next one */
+	COLUMN_PLACE, /* only claim_due; the next one too */
 	COLUMN_DUE,
 };
 
@@ -42,7 +47,7 @@ void claimed_fini(struct claimed *claimed)
 	*claimed = (struct claimed){ NULL };
 }
 
-/* One more always fits: a count stops at the end of its type. */
+/* A value at the end of the type is lowered by one, so that one more attempt can always be counted. */
 static int read_count(const struct rows *rows, int row, int column)
 {
 	int64_t count = rows_int(rows, row, column);
@@ -90,7 +95,7 @@ static int in_order(const void *a, const void *b)
 	return (first->seq > second->seq) - (first->seq < second->seq);
 }
 
-/* Also of rows that were parked: a later look need not pass them. */
+/* Includes rows that were parked, so that a later claim can start after them. */
 static int read_latest(
 	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
 {
@@ -144,10 +149,11 @@ static int read_claimed(
 struct claim_statement {
 	enum query query;
 	const struct params *params;
-	size_t partitions; /* of claim_due: how many; else 0 */
+	size_t partitions; /* number of partitions of claim_due; otherwise 0 */
 };
 
-/* A claim that was committed and cannot be taken in is as good as unheard of. */
+/* If the rows were committed but cannot be read for lack of memory, the result is also unknown:
+ * memory does not hold them. */
 static int run_claim(struct db *db, const struct claim_statement *statement, struct claimed *out,
 	struct err *err)
 {
@@ -170,7 +176,8 @@ static int int_of(size_t value)
 	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
 }
 
-/* Partitions as lanes: the statement has a place for a hash that it does not use. */
+/* Adds partitions in the form of lanes: the statement has a parameter for hashes, which it does not
+ * use then. */
 static void add_partition_lanes(struct params *params, const struct claim_partitions *partitions)
 {
 	int hash;
@@ -259,7 +266,7 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	int r = db_begin(db, err);
 
 	params_int(&params, held->instance);
-	/* The claim whose answer was lost may still be running: its lock on our row tells. */
+	/* the claim whose answer was lost may still run; this lock waits until it has ended */
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
 	add_held(&params, held);

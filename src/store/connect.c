@@ -1,3 +1,6 @@
+/*
+ * Implements connect.h with libpq's nonblocking connection functions.
+ */
 #include "store/connect.h"
 
 #include <libpq-fe.h>
@@ -15,31 +18,35 @@
 
 #define OLDEST_SERVER   140000
 #define CONNECT_TIMEOUT "10"
-#define PATIENCE_MS     500 /* the kernel's tcp_user_timeout comes first, and libpq goes on by itself */
+/* longer than the kernel's tcp_user_timeout, so that libpq itself goes on to the next host */
+#define HOST_EXTRA_MS   500
 
-/* What a connection has unless the configuration or the environment says otherwise. A dead network
- * is noticed within half a minute also where no answer is awaited. A standby cannot store anything. */
+/* Defaults that the configuration and the environment can override. A dead network is noticed
+ * within half a minute, also while no answer is expected. A standby is skipped, because it cannot
+ * store anything. */
 static const struct {
 	const char *name;
 	const char *value;
-	const char *environment; /* NULL: libpq reads none for it */
+	const char *environment; /* NULL: libpq reads no variable for it */
 } fallbacks[] = {
 	{ "connect_timeout", CONNECT_TIMEOUT, "PGCONNECT_TIMEOUT" },
 	{ "target_session_attrs", "primary", "PGTARGETSESSIONATTRS" },
-	{ "tcp_user_timeout", "10000", NULL }, /* also ends the SYN to a host that is not there */
+	{ "tcp_user_timeout", "10000",
+		NULL }, /* also limits the SYN to a host that does not exist */
 	{ "keepalives_idle", "10", NULL },
 	{ "keepalives_interval", "5", NULL },
 	{ "keepalives_count", "3", NULL },
 };
 #define FALLBACKS (sizeof(fallbacks) / sizeof(fallbacks[0]))
 
-/* What it always has: sessions are found by their name (rule R5), texts are UTF-8. */
+/* Values that cannot be overridden: fencing finds sessions by their name (rule R5), and all texts
+ * are UTF-8. */
 #define FORCED    2
 
 struct keywords {
 	const char **names;
 	const char **values;
-	struct buf *fresh; /* of each setting: what was read from its file just now */
+	struct buf *fresh; /* the values just read from files, one per setting */
 	size_t settings;
 	size_t count;
 };
@@ -60,7 +67,7 @@ static void add_keyword(struct keywords *keywords, const char *name, const char 
 	keywords->count++;
 }
 
-/* What is in files is read for each connection: a password is changed without a restart. */
+/* Files are read again for each connection, so that a password can be changed without a restart. */
 static int add_settings(struct keywords *keywords, const struct settings *settings, struct err *err)
 {
 	for (size_t i = 0; i < settings->count; i++) {
@@ -73,7 +80,7 @@ static int add_settings(struct keywords *keywords, const struct settings *settin
 	return 0;
 }
 
-/* Of a keyword that comes twice libpq takes the last. */
+/* If a keyword occurs twice, libpq takes the last one. */
 static int fill_keywords(struct keywords *keywords, const struct settings *settings,
 	const char *application, struct err *err)
 {
@@ -98,14 +105,14 @@ static int fill_keywords(struct keywords *keywords, const struct settings *setti
 	return r;
 }
 
-/* Where libpq is on its way through hosts and their addresses. */
+/* The host and address that libpq tries at present. */
 struct place {
-	const char *host; /* libpq's own: one pointer a host */
+	const char *host; /* libpq's own pointer, which differs for each host */
 	char address[64];
 };
 
-/* How long each host may take: libpq's own connect_timeout does not count in its nonblocking calls. */
-static int64_t patience_ms(PGconn *conn)
+/* The time limit for each host. libpq applies connect_timeout only in its blocking functions. */
+static int64_t host_timeout_ms(PGconn *conn)
 {
 	PQconninfoOption *options = PQconninfo(conn);
 	int64_t seconds = strtoll(CONNECT_TIMEOUT, NULL, 10);
@@ -119,10 +126,10 @@ static int64_t patience_ms(PGconn *conn)
 		}
 	}
 	PQconninfoFree(options);
-	return seconds * 1000 + PATIENCE_MS;
+	return seconds * 1000 + HOST_EXTRA_MS;
 }
 
-/* True when libpq has gone on to another host or address since the last look. */
+/* True when libpq has gone on to another host or address since the last call. */
 static bool moved_on(PGconn *conn, struct place *place)
 {
 	const char *address = PQhostaddr(conn) == NULL ? "" : PQhostaddr(conn);
@@ -133,13 +140,13 @@ static bool moved_on(PGconn *conn, struct place *place)
 	return moved;
 }
 
-/* One way through the hosts, with a time for each: it begins anew whenever libpq goes on to the next. */
+/* One pass through the hosts. The time limit starts again whenever libpq goes on to the next host. */
 static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 {
-	/* libpq asks for the first poll to be about writing. */
+	/* libpq requires the first poll to wait for writing */
 	PostgresPollingStatusType step = PGRES_POLLING_WRITING;
-	int64_t patience = patience_ms(conn);
-	int64_t deadline_ms = clock_now_ms() + patience;
+	int64_t timeout_ms = host_timeout_ms(conn);
+	int64_t deadline_ms = clock_now_ms() + timeout_ms;
 	struct place place = { NULL, "" };
 	int r = 0;
 
@@ -155,7 +162,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 				PQport(conn) == NULL ? "?" : PQport(conn));
 		step = PQconnectPoll(conn);
 		if (moved_on(conn, &place))
-			deadline_ms = clock_now_ms() + patience;
+			deadline_ms = clock_now_ms() + timeout_ms;
 		if (step == PGRES_POLLING_FAILED)
 			r = connect_failed(conn, err);
 	}
@@ -171,7 +178,7 @@ static int check_server(const PGconn *conn, struct err *err)
 		return connect_wrong(err, "upgrade the server, or name another one under postgres",
 			"PostgreSQL at %s is version %d.%d; inboxd needs 14 or later", PQhost(conn),
 			version / 10000, version % 10000);
-	/* A pooler may not pass it on: then the server itself refuses what it cannot store. */
+	/* a pooler may not report the encoding; the server then refuses what it cannot store */
 	if (encoding != NULL && strcmp(encoding, "UTF8") != 0)
 		return connect_wrong(err,
 			"create a database with ENCODING 'UTF8' and name it in postgres.dbname",
@@ -180,7 +187,7 @@ static int check_server(const PGconn *conn, struct err *err)
 	return 0;
 }
 
-/* libpq would print notices on stderr, among the log lines. */
+/* By default libpq prints notices to stderr, in between the log lines. */
 static void no_notice(void *arg, const PGresult *result)
 {
 	(void)arg;
@@ -201,7 +208,8 @@ static int connect_through(
 	if (*out == NULL)
 		return err_memory(err);
 	(void)PQsetNoticeReceiver(*out, no_notice, NULL);
-	/* So that a refusal carries its SQLSTATE: libpq tells it in the words only. */
+	/* so that the text of a refusal contains the SQLSTATE, which libpq does not report
+	 * otherwise */
 	(void)PQsetErrorVerbosity(*out, PQERRORS_VERBOSE);
 	if (connect_is_mistaken(*out, keywords->names, keywords->values))
 		return connect_mistake(*out, err);
@@ -210,8 +218,8 @@ static int connect_through(
 	return r == 0 ? check_server(*out, err) : r;
 }
 
-/* libpq waits for a silent host for ever, so the hosts behind it are tried by another way that begins
- * with them. */
+/* libpq waits without limit for a host that does not answer. After the time limit a new connection
+ * is started with the hosts behind it. */
 static int connect_any(PGconn **out, struct keywords *keywords, int wake_fd, struct err *err)
 {
 	CLEANUP(hosts_fini) struct hosts hosts = HOSTS_INIT;

@@ -1,3 +1,7 @@
+/*
+ * Implements connect_fault.h. Texts of libpq are matched in English; SQLSTATEs work in every
+ * language.
+ */
 #include "store/connect_fault.h"
 
 #include <ctype.h>
@@ -9,10 +13,11 @@
 
 #define MISTAKE      "F0000"
 #define ATTEMPT      "connection to server"
-/* Of the server's source, where it looks a role up: the same in any language. */
+/* The function in the server's source that looks up a role. It is part of the verbose text in every
+ * language. */
 #define NO_SUCH_ROLE "InitializeSessionUserId"
 
-/* What libpq says when it cannot use the settings, or when the two sides will never agree. */
+/* Texts of libpq about settings that can never work. */
 static const char *const disagreements[] = {
 	"invalid port number",
 	"invalid integer value",
@@ -33,8 +38,8 @@ static const char *const disagreements[] = {
 
 bool connect_is_mistaken(PGconn *conn, const char *const *names, const char *const *values)
 {
-	/* A connection refused at once looks the same; only PQping() tells the difference, and here it
-	 * is as quick: it repeats what has just failed. */
+	/* A connection that is refused at once looks the same. Only PQping() distinguishes the two,
+	 * and it is as quick, because it repeats what has just failed. */
 	return PQstatus(conn) == CONNECTION_BAD &&
 	       PQpingParams(names, values, 1) == PQPING_NO_ATTEMPT;
 }
@@ -69,7 +74,7 @@ int connect_wrong(struct err *err, const char *advice, const char *format, ...)
 	return FAULT_DATABASE;
 }
 
-/* Five letters or digits between "SEVERITY:  " and ": ", in any language. */
+/* Finds five digits or letters between "SEVERITY: " and ": ", in any language. */
 static const char *find_state(const char *words, size_t length)
 {
 	for (size_t i = 0; i + 9 < length; i++) {
@@ -97,7 +102,7 @@ static bool is_disagreement(const char *words, size_t length)
 	return false;
 }
 
-/* Of what is said about one host. */
+/* Reads the SQLSTATE from the text about one host. */
 static void state_of_one(const char *words, size_t length, char state[6])
 {
 	const char *found = find_state(words, length);
@@ -120,26 +125,25 @@ static bool same_part(const char *first, const char *second, const char *from, c
 	return strncmp(a, b, (size_t)(end - a) + 1) == 0;
 }
 
-/* Both attempts are about one host of the configuration: another address of it, or once more without
- * encryption. */
+/* True when both attempts concern the same host: another address of it, or the second attempt
+ * without encryption. */
 static bool same_host(const char *first, const char *second)
 {
 	return same_part(first, second, " server ", "\"") && same_part(first, second, "\"", "\"") &&
 	       same_part(first, second, ", port ", " ");
 }
 
-/* What to do about a server that does not prove who it is, or does not know us. */
+/* Advice for an operator. */
 static const struct {
 	const char *words;
-	const char *also; /* words, too; NULL = any */
+	const char *also; /* text that must occur as well; NULL = none */
 	const char *advice;
 } advices[] = {
 	{ "certificate verify failed", NULL,
-		"name the CA that signed the server's certificate in "
-		"postgres.sslrootcert" },
+		"name the CA that signed the server's certificate in postgres.sslrootcert" },
 	{ "does not match host name", NULL,
-		"name the server in postgres.host as its certificate does, or "
-		"give it a certificate with this name" },
+		"use the name in the server's certificate for postgres.host, or give the server a "
+		"certificate with this name" },
 	{ "root certificate file", NULL,
 		"name the file with the CA's certificate in postgres.sslrootcert" },
 	{ "server does not support SSL", NULL,
@@ -154,7 +158,7 @@ static const struct {
 		"postgres.user" },
 	{ "server is in hot standby mode", NULL, "name the primary under postgres" },
 	{ "  3D000: ", NULL, "create the database, or correct postgres.dbname" },
-	{ "no password supplied", NULL, "set postgres.password, best as file:/path" },
+	{ "no password supplied", NULL, "set postgres.password, preferably as file:/path" },
 };
 
 static void without_end_of_line(char *words)
@@ -188,15 +192,15 @@ void connect_state(const char *words, char state[6])
 		state_of_one(at, length, one);
 		at += length;
 		if (next != NULL && same_host(at - length, next))
-			continue; /* its last attempt counts */
+			continue; /* the last attempt of a host counts */
 		memcpy(state, one, sizeof(one));
-		/* One host that is away may come back, whatever the others say. */
+		/* a host that is unreachable may come back, whatever the others answered */
 		if (pg_error_class_of(one) != PG_ERROR_REFUSED)
 			return;
 	}
 }
 
-/* Takes away what PQERRORS_VERBOSE adds for developers of the server: "LOCATION:  …". */
+/* Removes the part of PQERRORS_VERBOSE that is meant for PostgreSQL developers: "LOCATION: …". */
 static void without_location(char *words)
 {
 	char *at;

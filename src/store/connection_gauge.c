@@ -1,3 +1,6 @@
+/*
+ * Implements connection_gauge.h.
+ */
 #include "store/connection_gauge.h"
 
 #include "model/meters.h"

@@ -1,3 +1,7 @@
+/*
+ * Implements db.h on top of pipeline.h: transactions, their settings, savepoints, and the metric of
+ * the connection state.
+ */
 #include "store/db.h"
 
 #include <inttypes.h>
@@ -11,25 +15,27 @@
 #include "store/pipeline.h"
 #include "store/statements.h"
 
-/* The client waits longer than the server lets a statement run: then the server's own words come. */
-#define PATIENCE_MS 2000
-#define FOR_EVER_MS (INT64_C(1) << 40)
+/* The client waits longer than statement_timeout, so that the server's own error arrives first. */
+#define CLIENT_EXTRA_MS 2000
+#define NO_LIMIT_MS     (INT64_C(1) << 40)
 
-/* Roles and databases may have other defaults; a batch that is repeated needs READ COMMITTED. */
-#define BEGIN       "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+/* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
+ * must see what another transaction committed in the meantime. */
+#define BEGIN           "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 struct db {
 	struct pipeline *pipeline;
 	struct statements *statements;
 	struct connection_gauge gauge;
 	char *schema;
-	char settings[512]; /* the statement that makes them */
+	char settings[512]; /* the statement that sets the timeouts */
 	int64_t timeout_ms;
-	bool savepoint; /* one is set in this transaction */
+	bool savepoint; /* a savepoint exists in this transaction */
 };
 
-/* Every statement here is meant for an index and touches few rows, so plans that read a whole table
- * are ruled out, whatever the statistics say at the moment; compiling a plan costs more than it. */
+/* Every statement here is written for an index and reads few rows. Sequential scans are therefore
+ * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it
+ * saves. */
 static void write_settings(struct db *db, const struct db_options *options)
 {
 	(void)snprintf(db->settings, sizeof(db->settings),
@@ -50,8 +56,8 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	write_settings(db, options);
 	connection_gauge_enter(&db->gauge, options->metrics);
 	db->timeout_ms = options->statement_timeout_ms == 0
-				 ? FOR_EVER_MS
-				 : options->statement_timeout_ms + PATIENCE_MS;
+				 ? NO_LIMIT_MS
+				 : options->statement_timeout_ms + CLIENT_EXTRA_MS;
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
 		return err_memory(err);
@@ -76,7 +82,7 @@ void db_free(struct db *db)
 	free(db);
 }
 
-/* What the connection is doing, now that nothing is waited for. */
+/* Sets the metric to the state of the connection while nothing is awaited. */
 static void note_state(struct db *db)
 {
 	if (!pipeline_is_open(db->pipeline))
@@ -87,7 +93,7 @@ static void note_state(struct db *db)
 		connection_gauge_move(&db->gauge, CONNECTION_TRANSACTION);
 }
 
-static int fly(struct db *db, struct err *err)
+static int run_pipeline(struct db *db, struct err *err)
 {
 	int r;
 
@@ -160,20 +166,20 @@ const char *db_error_class(const struct err *err)
 	return pg_error_class_name(db_error_kind(err));
 }
 
-/* Ends the transaction after a fault of one of its statements. A connection that cannot even roll
- * back is closed: then the server does it. */
+/* Rolls the transaction back after a fault. If that fails too, the connection is closed, and the
+ * server rolls back. */
 static void end_transaction(struct db *db)
 {
 	db->savepoint = false;
 	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
 		(pipeline_queue(db->pipeline, "ROLLBACK", NULL, NULL, NULL) != 0 ||
-			fly(db, NULL) != 0))
+			run_pipeline(db, NULL) != 0))
 		pipeline_close(db->pipeline);
 	note_state(db);
 }
 
-/* A flight of this transaction came back with `r`. */
-static int landed(struct db *db, int r, const struct err *err)
+/* Handles the result `r` of a pipeline of this transaction. */
+static int after_pipeline(struct db *db, int r, const struct err *err)
 {
 	bool resumable = db->savepoint && err != NULL && db_error_may_be_row(err);
 
@@ -189,7 +195,7 @@ int db_begin(struct db *db, struct err *err)
 	db->savepoint = false;
 	if (r == 0)
 		r = pipeline_queue(db->pipeline, db->settings, NULL, NULL, err);
-	return landed(db, r, err);
+	return after_pipeline(db, r, err);
 }
 
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -197,7 +203,7 @@ int db_queue(struct db *db, enum query query, const struct params *params, struc
 {
 	const char *sql = statements_text(db->statements, query);
 
-	return landed(db, pipeline_queue(db->pipeline, sql, params, rows, err), err);
+	return after_pipeline(db, pipeline_queue(db->pipeline, sql, params, rows, err), err);
 }
 
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -212,7 +218,7 @@ int db_step(struct db *db, enum query query, const struct params *params, struct
 
 int db_flush(struct db *db, struct err *err)
 {
-	return landed(db, fly(db, err), err);
+	return after_pipeline(db, run_pipeline(db, err), err);
 }
 
 int db_send(struct db *db, struct err *err)
@@ -225,7 +231,7 @@ int db_send(struct db *db, struct err *err)
 	r = pipeline_send(db->pipeline, db->timeout_ms, err);
 	if (r != 0)
 		note_state(db);
-	return landed(db, r, err);
+	return after_pipeline(db, r, err);
 }
 
 bool db_poll(struct db *db)
@@ -238,14 +244,14 @@ int db_receive(struct db *db, struct err *err)
 	int r = pipeline_receive(db->pipeline, err);
 
 	note_state(db);
-	return landed(db, r, err);
+	return after_pipeline(db, r, err);
 }
 
 int db_savepoint(struct db *db, struct err *err)
 {
 	int r = 0;
 
-	/* One at a time: the next one follows a range of rows that went well. */
+	/* only one at a time: the previous one protected rows that were written successfully */
 	if (db->savepoint)
 		r = pipeline_queue(db->pipeline, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
 	if (r == 0)
@@ -263,21 +269,22 @@ int db_rollback_to_savepoint(struct db *db, struct err *err)
 	int r = pipeline_queue(db->pipeline, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
 
 	if (r == 0)
-		r = fly(db, err);
+		r = run_pipeline(db, err);
 	if (r != 0)
 		end_transaction(db);
 	return r;
 }
 
-/* PostgreSQL answers COMMIT of a failed transaction with a rollback and no error. */
+/* PostgreSQL answers a COMMIT of a failed transaction with a rollback and without an error, so it
+ * must not be sent. */
 static int refuse_failed(struct db *db, struct err *err)
 {
 	if (pipeline_transaction(db->pipeline) != PIPELINE_FAILED)
 		return 0;
-	return err_set(err, FAULT_INTERNAL, "a failed transaction was to be committed");
+	return err_set(err, FAULT_INTERNAL, "attempt to commit a failed transaction");
 }
 
-/* What a connection that ends between COMMIT and its answer looks like; for the fault suite. */
+/* Simulates a connection that is lost between COMMIT and its answer, for the fault tests. */
 static int lose_answer(struct db *db, struct err *err)
 {
 	pipeline_close(db->pipeline);
@@ -295,7 +302,7 @@ int db_commit(struct db *db, struct err *err)
 	if (r == 0)
 		r = pipeline_queue(db->pipeline, "COMMIT", NULL, NULL, err);
 	if (r == 0)
-		r = fly(db, err);
+		r = run_pipeline(db, err);
 	if (r == 0 && !FAULT_ERROR("error_after_commit"))
 		return 0;
 	if (r == 0)
@@ -362,10 +369,10 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	bool inside;
 	int r;
 
-	/* The script must not overtake what is queued, a BEGIN for one. */
-	r = fly(db, err);
+	/* the script must not overtake queued statements such as BEGIN */
+	r = run_pipeline(db, err);
 	if (r != 0)
-		return landed(db, r, err);
+		return after_pipeline(db, r, err);
 	inside = pipeline_transaction(db->pipeline) != PIPELINE_IDLE;
 	schema_apply(&text, sql, db->schema);
 	if (!buf_ok(&text))
@@ -373,7 +380,7 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	else
 		r = pipeline_script(db->pipeline, buf_str(&text), db->timeout_ms, err);
 	buf_fini(&text);
-	r = inside ? landed(db, r, err) : r;
+	r = inside ? after_pipeline(db, r, err) : r;
 	note_state(db);
 	return r;
 }

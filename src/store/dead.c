@@ -1,8 +1,11 @@
+/*
+ * Implements dead.h.
+ */
 #include "store/dead.h"
 
 #include "queries.h"
 
-static void add_place(struct params *params, const struct death *place)
+static void add_position(struct params *params, const struct death *place)
 {
 	params_bigint(params, place->seq == 0 ? 0 : place->died_us);
 	params_bigint(params, place->seq);
@@ -16,7 +19,7 @@ int dead_count(struct db *db, int64_t cap, const struct death *place, struct dea
 	int r;
 
 	params_bigint(&params, cap);
-	add_place(&params, place);
+	add_position(&params, place);
 	r = db_run(db, QUERY_DEAD_COUNT, &params, &rows, err);
 	if (r != 0)
 		return r;
@@ -57,7 +60,7 @@ int dead_fetch(
 	without = params_array(&params, ARRAY_BIGINT);
 	for (size_t i = 0; i < request->without_count; i++)
 		array_bigint(&params, without, request->without[i].seq);
-	add_place(&params, &request->after);
+	add_position(&params, &request->after);
 	return db_run(db, QUERY_DEAD_FETCH, &params, out, err);
 }
 

@@ -1,3 +1,7 @@
+/*
+ * Implements dedup_cache.h as a set-associative table. Each set keeps its latest entries and drops
+ * the oldest.
+ */
 #include "store/dedup_cache.h"
 
 #include <stdlib.h>
@@ -10,13 +14,14 @@
 #define WAYS 8
 
 struct fingerprint {
-	uint64_t event;   /* source and event id; 0: nothing here */
-	uint64_t payload; /* of its digest; 0: a tombstone */
+	uint64_t event;   /* hash of source and event id; 0: empty entry */
+	uint64_t payload; /* hash of the payload's digest; 0: no payload (tombstone) */
 };
 
 struct dedup_cache {
-	uint64_t seed;                         /* nobody outside chooses who shares a set */
-	struct fingerprint prints[SETS][WAYS]; /* the latest of each set first */
+	/* random, so that nobody outside can choose ids that share a set */
+	uint64_t seed;
+	struct fingerprint prints[SETS][WAYS]; /* the latest entry of each set comes first */
 };
 
 int dedup_cache_new(struct dedup_cache **out, struct err *err)
@@ -59,7 +64,7 @@ static size_t set_of(struct fingerprint print)
 	return (size_t)(print.event >> 32) % SETS;
 }
 
-/* Where the event is in its set; WAYS: nowhere. */
+/* The position of the event in its set; WAYS: not found. */
 static size_t find(const struct fingerprint *set, uint64_t event)
 {
 	size_t i = 0;

@@ -1,4 +1,6 @@
-/* The half of claims.h that looks at what waits: sweeps, releases and gauges. */
+/*
+ * The part of claims.h that reads waiting rows without claiming them: sweeps, releases and gauges.
+ */
 #include <stdlib.h>
 
 #include "queries.h"
@@ -75,7 +77,8 @@ int claims_release(struct db *db, const struct claim_request *request,
 	int r;
 
 	*released = 0;
-	/* There every row waits for the one before it, and claims take parked rows, too. */
+	/* with ORDERING_PARTITION every row waits for the previous one, and claims take parked rows
+	 * as well */
 	if (request->ordering == ORDERING_PARTITION)
 		return 0;
 	params_text(&params, partition->topic);
@@ -103,7 +106,7 @@ int claims_any_waiting(struct db *db, const struct claim_partition *partitions, 
 	return r;
 }
 
-/* The answers of the statements of a look. */
+/* The results of the statements of one measurement. */
 struct look {
 	struct rows *waiting;
 	struct rows *dead;

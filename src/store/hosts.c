@@ -1,3 +1,6 @@
+/*
+ * Implements hosts.h.
+ */
 #include "store/hosts.h"
 
 #include <libpq-fe.h>
@@ -15,7 +18,7 @@ void hosts_fini(struct hosts *hosts)
 	*hosts = (struct hosts)HOSTS_INIT;
 }
 
-/* The lists as libpq has them. */
+/* Reads the lists as libpq uses them. */
 static bool read_lists(struct hosts *hosts, PGconn *conn)
 {
 	PQconninfoOption *options = PQconninfo(conn);
@@ -35,7 +38,7 @@ static bool read_lists(struct hosts *hosts, PGconn *conn)
 	return complete;
 }
 
-/* Behind the n-th comma; NULL when there are fewer. */
+/* The part after the n-th comma; NULL when the list has fewer. */
 static const char *behind(const char *list, size_t n)
 {
 	while (list != NULL && n-- > 0) {
@@ -53,14 +56,14 @@ static bool is_element(const char *list, size_t n, const char *wanted)
 	return at != NULL && length == strlen(wanted) && strncmp(at, wanted, length) == 0;
 }
 
-/* One port may stand for all hosts; none is the default. */
+/* One port may apply to all hosts; an empty list means the default port. */
 static bool is_port(const char *list, size_t n, const char *wanted)
 {
 	return strchr(list, ',') == NULL || is_element(list, n, wanted);
 }
 
-/* Its place in the list, told by name and port. */
-static size_t place_of(const struct hosts *hosts, const PGconn *conn)
+/* The index of the connected host in the list, found by name and port. */
+static size_t index_of(const struct hosts *hosts, const PGconn *conn)
 {
 	const char *names = hosts->lists[LIST_HOST][0] != '\0' ? hosts->lists[LIST_HOST]
 							       : hosts->lists[LIST_HOSTADDR];
@@ -90,7 +93,7 @@ bool hosts_skip(struct hosts *hosts, PGconn *conn)
 	hosts_fini(hosts);
 	if (!read_lists(hosts, conn))
 		return false;
-	next = place_of(hosts, conn) + 1;
+	next = index_of(hosts, conn) + 1;
 	more = behind(hosts->lists[LIST_HOST], next) != NULL ||
 	       behind(hosts->lists[LIST_HOSTADDR], next) != NULL;
 	for (size_t i = 0; more && i < HOST_LISTS; i++)

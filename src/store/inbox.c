@@ -1,7 +1,10 @@
 /*
- * Storing a batch. A healthy one takes two flights: everything up to the rows of the INSERT, then
- * COMMIT. Only when PostgreSQL refuses a value the batch is begun again under savepoints and halved
- * until the row that cannot be stored is alone.
+ * Stores a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
+ * INSERT, then COMMIT. Only if PostgreSQL refuses a value, the batch starts again under savepoints
+ * and is halved until the row that cannot be stored is alone.
+ *
+ * Crash window: between COMMIT and its answer. If the answer is lost, the result is INBOX_UNKNOWN,
+ * and inbox_resync() finds out what happened.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,7 +46,7 @@ static void opening_fini(struct opening *opening)
 	*opening = (struct opening){ NULL, NULL, NULL };
 }
 
-static void forget_flight(struct inbox *inbox)
+static void drop_pipeline(struct inbox *inbox)
 {
 	opening_fini(&inbox->opening);
 	free(inbox->items);
@@ -55,7 +58,7 @@ void inbox_free(struct inbox *inbox)
 	if (inbox == NULL)
 		return;
 	params_fini(&inbox->params);
-	forget_flight(inbox);
+	drop_pipeline(inbox);
 	dedup_cache_free(inbox->cache);
 	free(inbox);
 }
@@ -65,7 +68,7 @@ int inbox_keep_memory(struct inbox *inbox, struct err *err)
 	return db_run(inbox->db, QUERY_KEEP_MEMORY, NULL, NULL, err);
 }
 
-/* By id: coordinates may be in a batch twice, when a topic was created again. */
+/* Matches by id. Coordinates can occur twice in a batch, after a topic recreation. */
 static bool has_id(const struct message *message, const struct rows *rows, int row)
 {
 	return strcmp(message->event_id, rows_text(rows, row, 1)) == 0 &&
@@ -82,9 +85,10 @@ static void note_new(struct inbox *inbox, struct batch_row *row, int64_t seq, bo
 	dedup_cache_add(inbox->cache, row->message);
 }
 
-/* The sequence went back while this instance ran: another server has taken the place of the one that gave the numbers
- * before. What is born now would lie below low_seq, where no rescue looks (rule R3). */
-static int numbers_fell(const struct inbox *inbox, int64_t seq, struct err *err)
+/* The sequence went backwards while this instance was running, so another server with older data
+ * has replaced the one that assigned the earlier numbers. A row with a lower number would be below
+ * low_seq, where no rescue searches (rule R3). */
+static int report_lower_seq(const struct inbox *inbox, int64_t seq, struct err *err)
 {
 	return err_set(err, FAULT_DATABASE,
 		"a new row of inbox_messages got number %" PRId64 ", which is not above %" PRId64,
@@ -107,7 +111,7 @@ static int note_inserted(const struct writing *w, const size_t *items, size_t co
 				rows_text(rows, i, 1), rows_text(rows, i, 2));
 		if (rows_int(rows, i, 0) <= w->inbox->floor) {
 			w->inbox->damaged = true;
-			return numbers_fell(w->inbox, rows_int(rows, i, 0), err);
+			return report_lower_seq(w->inbox, rows_int(rows, i, 0), err);
 		}
 		note_new(w->inbox, &w->batch->rows[items[at]], rows_int(rows, i, 0),
 			rows_bool(rows, i, 3));
@@ -127,7 +131,7 @@ static int write_messages(
 	return r != 0 ? r : note_inserted(w, items, count, rows, err);
 }
 
-/* BEGIN, lease and watermarks, queued. */
+/* Queues BEGIN, the lease lock and the watermark updates. */
 static int open_batch(
 	struct inbox *inbox, const struct batch *batch, struct opening *opening, struct err *err)
 {
@@ -155,7 +159,7 @@ static int check_opening(const struct batch *batch, const struct opening *openin
 	return 0;
 }
 
-/* Everything up to the rows of the INSERT. */
+/* Sends everything up to the INSERT. */
 static int send_all(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	struct opening *opening = &inbox->opening;
@@ -181,9 +185,9 @@ static int receive_all(const struct writing *w, struct err *err)
 	return r;
 }
 
-/* What COMMIT would refuse is refused with the statement, so that it is known of which row: deferred constraints and
- * triggers of the user. */
-static int defer_nothing(const struct inbox *inbox, struct err *err)
+/* Makes deferred constraints and triggers of the user fail with the statement instead of the
+ * COMMIT, so that the refused row is known. */
+static int check_at_once(const struct inbox *inbox, struct err *err)
 {
 	if (!inbox->isolating || !inbox->commit_refused)
 		return 0;
@@ -200,7 +204,7 @@ static int store_bisected(const struct writing *w, struct err *err)
 	if (r == 0)
 		r = check_opening(w->batch, &opening);
 	if (r == 0)
-		r = defer_nothing(w->inbox, err);
+		r = check_at_once(w->inbox, err);
 	return r != 0 ? r : writing_bisect(w, w->inbox->items, w->inbox->item_count, err);
 }
 
@@ -215,7 +219,7 @@ static int store_messages(struct inbox *inbox, struct batch *batch, struct err *
 	return writing_is_refused(&w, r, err) ? store_bisected(&w, err) : r;
 }
 
-/* What PostgreSQL refused is a row again. */
+/* Rows that PostgreSQL refused become rows again. */
 static void forget_results(struct batch *batch)
 {
 	batch_drop_refused(batch);
@@ -225,7 +229,7 @@ static void forget_results(struct batch *batch)
 		batch->rejects[i].kept = false;
 }
 
-/* Nothing of it is stored, as far as we know. */
+/* As far as is known, nothing of the batch is stored. */
 static void undo(struct inbox *inbox, struct batch *batch)
 {
 	dedup_cache_forget(inbox->cache);
@@ -243,7 +247,8 @@ static bool any_went_through(const struct batch *batch)
 	return false;
 }
 
-/* A duplicate proves nothing: for it nothing is written. */
+/* Returns a fault when no row was accepted, because then the rows are not the cause. A duplicate
+ * proves nothing, because nothing is written for it. */
 static int blame_rows(const struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	if (inbox->odd.fault == 0 || any_went_through(batch))
@@ -252,19 +257,18 @@ static int blame_rows(const struct inbox *inbox, const struct batch *batch, stru
 	return inbox->odd.fault;
 }
 
-/* A fault that no other try mends becomes an outcome. */
+/* A fault that no retry can cure becomes an outcome. */
 static int classified(const struct inbox *inbox, int r, struct err *err)
 {
 	if (r >= 0 || !(inbox->damaged || db_error_is_clash(inbox->db, err)))
 		return r;
 	(void)err_prefix(err, "schema \"%s\" is damaged", db_schema(inbox->db));
-	(void)err_advise(err, "start inboxd again: at its start it compares the sequences with the "
-			      "rows, and sets "
-			      "them or says how");
+	(void)err_advise(err, "start inboxd again: it compares the sequences with the rows at its "
+			      "start, and sets them or says how to");
 	return INBOX_DAMAGED;
 }
 
-/* All but the COMMIT. */
+/* Everything except the COMMIT. */
 static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	int r = store_messages(inbox, batch, err);
@@ -275,7 +279,7 @@ static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 		r = blame_rows(inbox, batch, err);
 	if (r == 0)
 		r = inbox_store_rejects(inbox, batch, err);
-	forget_flight(inbox);
+	drop_pipeline(inbox);
 	inbox->commit_refused = inbox->commit_refused && r != 0 && inbox->isolating;
 	if (r != 0) {
 		db_rollback(inbox->db);
@@ -292,7 +296,7 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 	int r;
 
 	forget_results(batch);
-	inbox->batch_highest = inbox->committing ? inbox->landed_highest : inbox->highest_seq;
+	inbox->batch_highest = inbox->committing ? inbox->committing_highest : inbox->highest_seq;
 	inbox->floor = inbox->batch_highest;
 	inbox->damaged = false;
 	inbox->isolating = inbox->isolate_next;
@@ -305,7 +309,7 @@ int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 		inbox->isolating || (r < 0 && db_is_open(inbox->db) && db_error_is_data(err));
 	if (r == 0 || inbox->unsendable)
 		return 0;
-	forget_flight(inbox);
+	drop_pipeline(inbox);
 	db_rollback(inbox->db);
 	return r;
 }
@@ -320,7 +324,7 @@ bool inbox_poll(struct inbox *inbox)
 	return inbox->unsendable || db_poll(inbox->db);
 }
 
-/* What becomes of a batch whose COMMIT ended so. */
+/* The result of a batch for the result of its COMMIT. */
 static int committed_with(int r)
 {
 	return r == DB_COMMIT_UNKNOWN ? INBOX_UNKNOWN : r;
@@ -334,7 +338,7 @@ int inbox_receive(struct inbox *inbox, struct batch *batch, struct err *err)
 	if (r == 0)
 		r = committed_with(db_commit_ahead(inbox->db, err));
 	inbox->committing = r == 0;
-	inbox->landed_highest = inbox->batch_highest;
+	inbox->committing_highest = inbox->batch_highest;
 	if (r != 0)
 		undo(inbox, batch);
 	return r;
@@ -347,15 +351,15 @@ int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 	FAULT_POINT("after_commit_before_offset");
 	inbox->committing = false;
 	if (r == 0 && !FAULT_ERROR("error_after_store")) {
-		inbox->highest_seq = inbox->landed_highest;
+		inbox->highest_seq = inbox->committing_highest;
 		return 0;
 	}
 	if (r == 0)
 		r = DB_COMMIT_UNKNOWN;
 	inbox->commit_refused = r < 0;
-	db_close(inbox->db); /* and with it the batch behind */
+	db_close(inbox->db); /* this also aborts the batch behind it */
 	undo(inbox, batch);
-	forget_flight(inbox);
+	drop_pipeline(inbox);
 	return committed_with(r);
 }
 

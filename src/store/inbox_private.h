@@ -22,13 +22,13 @@ struct inbox {
 	enum ordering ordering;
 	void (*about_to_commit)(void *arg);
 	void *arg;
-	int64_t highest_seq;       /* of the rows whose COMMIT was answered (rule R3) */
-	int64_t batch_highest;     /* of the batch in progress */
-	int64_t floor;             /* every row of the batch in progress gets a higher seq */
-	int64_t landed_highest;    /* of the batch whose COMMIT is not answered yet */
-	bool committing;           /* such a batch exists */
-	struct dedup_cache *cache; /* of events that are committed or will be */
-	struct params params;      /* scratch for the statement being queued; libpq copies it */
+	int64_t highest_seq;        /* of the rows whose COMMIT was answered (rule R3) */
+	int64_t batch_highest;      /* of the batch in progress */
+	int64_t floor;              /* every row of the batch in progress gets a higher seq */
+	int64_t committing_highest; /* of the batch whose COMMIT is not answered yet */
+	bool committing;            /* such a batch exists */
+	struct dedup_cache *cache;  /* of events that are committed or will be */
+	struct params params;       /* scratch for the statement being queued; libpq copies it */
 	struct opening opening;
 	size_t *items; /* indexes of the rows that were sent with it */
 	size_t item_count;

@@ -1,11 +1,13 @@
-/* The rows of a batch as the arrays that the statements of inbox.c and its watermarks take: one array
- * a column, in the order of the statement's parameters. */
+/*
+ * Turns the rows of a batch into statement parameters: one array per column, in the order of the
+ * statement's parameters.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/inbox_private.h"
 
-/* The columns every kind of record has: coordinates and bytes. */
+/* The columns that every kind of record has. */
 struct record_arrays {
 	int topic;
 	int partition;
@@ -50,7 +52,7 @@ static void add_record(
 	array_bytes(params, arrays->payload, message->payload);
 }
 
-/* A tombstone has no payload, so no digest. */
+/* A tombstone has no payload and therefore no digest. */
 static void add_digest(struct params *params, int array, const struct message *message)
 {
 	struct bytes digest = { message->digest, sizeof(message->digest) };
@@ -219,7 +221,7 @@ static void add_moves(
 	}
 }
 
-/* In the order in which lock_partitions locks them: two instances never wait for each other. */
+/* Sorted in the order in which lock_partitions locks rows, so that two instances cannot deadlock. */
 int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	CLEANUP(freep)

@@ -1,5 +1,8 @@
-/* What is in a batch besides new messages: records that repeat an id with another payload, and those that are no
- * messages. Kept whole, in the transaction of the batch. */
+/*
+ * Stores the records of a batch that are not new messages: records that repeat an id with another
+ * payload, and records that are no messages. They are stored completely, in the transaction of the
+ * batch.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@ static bool has_coordinates(const struct message *message, const struct rows *ro
 	       strcmp(message->topic, rows_text(rows, row, 0)) == 0;
 }
 
-/* Also by id: coordinates may be in a batch twice, when a topic was created again. */
+/* Matches by id as well. Coordinates can occur twice in a batch, after a topic recreation. */
 static bool has_both(const struct message *message, const struct rows *rows, int row)
 {
 	return has_coordinates(message, rows, row) &&
@@ -89,7 +92,7 @@ static int write_rejects(
 	return write_rejects_as(w, items, count, false, err);
 }
 
-/* Not even this can be stored whole: its coordinates and why must do. */
+/* Even the reject cannot be stored completely: stores only its coordinates and the reason. */
 static int keep_bare(const struct writing *w, size_t item, const struct err *why, struct err *err)
 {
 	struct batch_reject *reject = &w->batch->rejects[item];
@@ -101,7 +104,8 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 	return write_rejects_as(w, &item, 1, true, err);
 }
 
-/* Of the duplicates in `items` those remain that do not repeat what was stored a moment ago. */
+/* Removes the items that repeat a recently stored message, according to the cache. Returns the new
+ * count. */
 static size_t drop_known(
 	const struct inbox *inbox, const struct batch *batch, size_t *items, size_t count)
 {
@@ -114,7 +118,7 @@ static size_t drop_known(
 	return kept;
 }
 
-/* Of these, those that bring another payload than what is stored; the others are known from now on. */
+/* Keeps the items whose payload differs from the stored one, and adds the others to the cache. */
 static size_t take_differing(struct inbox *inbox, const struct batch *batch, size_t *items,
 	size_t count, const struct rows *rows)
 {
@@ -129,7 +133,7 @@ static size_t take_differing(struct inbox *inbox, const struct batch *batch, siz
 	return (size_t)kept;
 }
 
-/* Of the duplicates in `items` those remain that bring another payload. */
+/* Keeps the duplicates in `items` whose payload differs from the stored one. */
 static int keep_conflicts(struct inbox *inbox, const struct batch *batch, size_t *items,
 	size_t *count, struct err *err)
 {

@@ -1,4 +1,7 @@
-/* Getting rows into the table of which PostgreSQL may refuse one, and finding in its answer which it speaks of. */
+/*
+ * Writes rows when PostgreSQL may refuse some of them, and matches result rows with the rows that
+ * were sent.
+ */
 #include <stdlib.h>
 
 #include "store/inbox_private.h"
@@ -9,7 +12,7 @@ bool writing_is_refused(const struct writing *w, int r, const struct err *err)
 
 	if (r >= 0 || !db_is_open(inbox->db))
 		return false;
-	/* A reject that is not kept whole loses its bytes: only values are a reason for that. */
+	/* a reject that is not stored completely loses its bytes; only a bad value justifies that */
 	if (db_error_is_data(err) || !inbox->isolating || w->rejects)
 		return db_error_is_data(err);
 	return db_error_may_be_row(err) && !db_error_is_clash(inbox->db, err);

@@ -1,3 +1,7 @@
+/*
+ * Implements registration, heartbeat, fencing and absence of instance.h; rescue.c contains the
+ * rescue.
+ */
 #include "store/instance.h"
 
 #include <stdio.h>
@@ -11,7 +15,8 @@
 #define REGISTER_TRIES  20
 #define SESSION_WAIT_US 20000
 
-/* Random, never from a sequence: a replica that is behind would give it out again (rule R2). */
+/* Random and never from a sequence: after a failover to an older copy of the database, a sequence
+ * would assign the id of another instance again (rule R2). */
 static int32_t draw_id(void)
 {
 	int32_t id;
@@ -42,7 +47,7 @@ int instance_register(
 		return r;
 	if (rows_count(rows) == 0)
 		return err_set(err, FAULT_DATABASE,
-			"%d random instance ids were all taken: look for stale rows in "
+			"%d random instance ids are all in use: check for stale rows in "
 			"%s.inbox_instances",
 			REGISTER_TRIES, db_schema(db));
 	out->first_low_seq = rows_int(rows, 0, 0);
@@ -91,7 +96,8 @@ int instance_fence(
 	FAULT_POINT("before_fence");
 	*fenced = 0;
 	for (;;) {
-		/* First its sessions: an open transaction of a stopped process holds its row (rule R5). */
+		/* sessions first: an open transaction of a stopped process holds the lock on its
+		 * row (rule R5) */
 		r = db_run(db, QUERY_TERMINATE_INSTANCE, &params, &rows, err);
 		sessions = r == 0 ? rows_int(rows, 0, 0) : 0;
 		FAULT_POINT("after_terminate_before_fence");
@@ -100,7 +106,7 @@ int instance_fence(
 		if (r != 0)
 			return r;
 		*fenced += rows_count(rows);
-		/* One that ends holds its locks for another moment, and was left out. */
+		/* a terminated session keeps its locks for a moment, and its instance was skipped */
 		if (sessions == 0 || clock_now_ms() >= fencing->until_ms)
 			return 0;
 		(void)usleep(SESSION_WAIT_US);

@@ -1,3 +1,6 @@
+/*
+ * Implements keywords.h.
+ */
 #include "store/keywords.h"
 
 #include <libpq-fe.h>

@@ -1,3 +1,6 @@
+/*
+ * Implements known_handlers.h.
+ */
 #include "store/known_handlers.h"
 
 #include <stdlib.h>
@@ -5,7 +8,7 @@
 
 #include "queries.h"
 
-/* Columns of known_handlers. */
+/* The result columns of the statement known_handlers. */
 enum { COLUMN_NAME, COLUMN_KNOWN, COLUMN_SAID, COLUMN_SUBSCRIBED, COLUMN_TOPIC, COLUMN_TYPE };
 
 void known_own_free(struct known_own *own, size_t count)
@@ -112,7 +115,7 @@ int known_exchange(
 
 	add_own(&own, request);
 	add_question(&question, request);
-	if (r == 0) /* an operator may have forgotten one, and not said COMMIT yet */
+	if (r == 0) /* an operator may be deleting a handler in an open transaction */
 		r = db_queue(db, QUERY_WAIT_BRIEFLY, NULL, NULL, err);
 	if (r == 0)
 		r = db_queue(db, QUERY_KEEP_HANDLERS, &own, NULL, err);

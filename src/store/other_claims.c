@@ -1,3 +1,8 @@
+/*
+ * Implements other_claims.h. For each other instance there are two ranges: rows that were born
+ * claimed, by seq, and claims from the table, by claim number. Stragglers, which may lie below
+ * these ranges, are read first.
+ */
 #include "store/other_claims.h"
 
 #include <stdlib.h>
@@ -7,11 +12,11 @@
 #include "queries.h"
 #include "store/claim_params.h"
 
-#define BORN_WINDOW 20000 /* seqs looked at in one statement */
-#define SLOW_WINDOW 20    /* claims looked at in one statement */
+#define BORN_WINDOW 20000 /* seqs examined by one statement */
+#define SLOW_WINDOW 20    /* claims examined by one statement */
 #define MOST        10000
 
-/* Columns of list_others. */
+/* The result columns of list_others. */
 enum {
 	COLUMN_ID,
 	COLUMN_FIRST_SEQ,
@@ -22,15 +27,16 @@ enum {
 
 DEFINE_CLEANUP(struct other_claims_search *, other_claims_search_free);
 
-/* The place is a span, of one kind of one instance's claims, and where in it the next window begins. The list of the
- * others is of the moment after the taking: who comes later cannot claim of these partitions. */
+/* The state of a search: the present range (one kind of claim of one instance) and the start of the
+ * next window. The list of other instances is from the moment after the partitions were taken; a
+ * later instance cannot claim rows of them. */
 struct other_claims_search {
 	struct db *db;
 	struct other_claims_request request;
 	struct rows *others;
 	int span;
 	int64_t at;
-	unsigned halvings; /* of windows, after faults */
+	unsigned halvings; /* of the windows, after faults */
 	struct other_claims found;
 };
 
@@ -135,8 +141,9 @@ static int look_at_stragglers(struct other_claims_search *search, struct err *er
 	return r;
 }
 
-/* Their bounds first: what is between these and newer ones is walked through, and what is below them is among
- * newer stragglers, too, as long as it is held. */
+/* Reads the bounds before the stragglers. Rows between these bounds and newer ones are in the
+ * ranges; a row below the bounds that is still held is also among the newer stragglers. So no claim
+ * is missed while bounds rise. */
 static int begin(struct other_claims_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;

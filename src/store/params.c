@@ -1,3 +1,6 @@
+/*
+ * Implements params.h.
+ */
 #include "store/params.h"
 
 #include <assert.h>
@@ -8,12 +11,12 @@
 
 #define KEPT_BYTES       (4U << 20)
 
-/* PostgreSQL counts microseconds from 2000-01-01; its timestamps end in 294276. */
+/* PostgreSQL counts microseconds from 2000-01-01. Its timestamps end in the year 294276. */
 #define EPOCH_2000_MS    946684800000LL
 #define TIMESTAMP_MIN_US (-211813488000000000LL)
 #define TIMESTAMP_MAX_US 9223371331199999999LL
 
-/* Array header: dimensions, has-null flag, element type, then length and lower bound. */
+/* The array header: dimensions, has-null flag, element type, then length and lower bound. */
 #define LENGTH_AT        12
 
 static const struct {
@@ -146,10 +149,10 @@ int params_array(struct params *params, enum array_type type)
 {
 	struct buf *buf = next_value(params, array_types[type].array);
 
-	put32(buf, 1); /* one dimension, also when it stays empty: the server takes that */
-	put32(buf, 1); /* may hold NULLs; the server looks for itself */
+	put32(buf, 1); /* one dimension, also for an empty array; the server accepts that */
+	put32(buf, 1); /* may contain NULLs; the server checks */
 	put32(buf, array_types[type].element);
-	put32(buf, 0); /* the length, counted up with each element */
+	put32(buf, 0); /* the length, raised with each element */
 	put32(buf, 1);
 	return params->count - 1;
 }

@@ -1,18 +1,22 @@
+/*
+ * Implements pg_error_class.h.
+ */
 #include "store/pg_error_class.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* The first start that fits wins, so exceptions stand before their class. */
+/* The first prefix that matches wins, so exceptions precede their class. */
 static const struct {
 	const char *start;
 	enum pg_error_class class;
 } states[] = {
-	{ "08", PG_ERROR_LOST },    /* connection exceptions */
-	{ "25P03", PG_ERROR_LOST }, /* idle too long in a transaction: the session is over */
-	{ "25P04", PG_ERROR_LOST }, /* transaction_timeout: so, too */
+	{ "08", PG_ERROR_LOST }, /* connection exceptions */
+	{ "25P03",
+		PG_ERROR_LOST }, /* idle too long in a transaction: the server ended the session */
+	{ "25P04", PG_ERROR_LOST }, /* transaction_timeout: likewise */
 	{ "57014", PG_ERROR_SLOW }, /* query_canceled */
-	{ "57", PG_ERROR_LOST }, /* shutdown, crash, starting up, database dropped, idle too long */
+	{ "57", PG_ERROR_LOST }, /* shutdown, crash, startup, database dropped, idle for too long */
 	{ "40", PG_ERROR_BUSY }, /* serialization_failure, deadlock_detected */
 	{ "55P03", PG_ERROR_BUSY }, /* lock_not_available */
 	{ "55006", PG_ERROR_BUSY }, /* object_in_use */
@@ -23,9 +27,9 @@ static const struct {
 	{ "28", PG_ERROR_REFUSED },   /* user, password, pg_hba.conf */
 	{ "3D", PG_ERROR_REFUSED },   /* no such database */
 	{ "3F", PG_ERROR_REFUSED },   /* no such schema */
-	{ "42", PG_ERROR_REFUSED },   /* rights, tables, columns */
-	{ "F0", PG_ERROR_REFUSED },   /* a mistake of the configuration */
-	{ "23505", PG_ERROR_OTHER },  /* an event id does not raise it: db_error_is_clash() */
+	{ "42", PG_ERROR_REFUSED },   /* privileges, tables, columns */
+	{ "F0", PG_ERROR_REFUSED },   /* a mistake in the configuration */
+	{ "23505", PG_ERROR_OTHER },  /* an event id never raises it: see db_error_is_clash() */
 	{ "22", PG_ERROR_DATA },
 	{ "23", PG_ERROR_DATA },
 	{ "54", PG_ERROR_DATA },

@@ -1,3 +1,8 @@
+/*
+ * Implements pipeline.h on libpq's pipeline mode. libpq buffers both directions, so while data is
+ * sent the results must be read as well; otherwise client and server could wait for each other with
+ * full buffers.
+ */
 #include "store/pipeline.h"
 
 #include <libpq-fe.h>
@@ -13,23 +18,23 @@
 #include "store/wire.h"
 
 #define MAX_QUEUED     16
-#define STATEMENT_MOST (1000U << 20) /* the protocol ends at 1 GiB */
+#define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
 
 struct pipeline {
 	PGconn *conn; /* NULL = closed */
 	struct wake interrupt;
 	const struct settings *settings;
 	char *application;
-	struct rows **wanted[MAX_QUEUED]; /* by statement of the flight */
+	struct rows **wanted[MAX_QUEUED]; /* one per statement of the pipeline */
 	PGresult *results[MAX_QUEUED];
 	size_t queued;
-	size_t landed;
-	/* Of the flight that departed. */
+	size_t received;
+	/* The pipeline that was sent. */
 	int64_t deadline_ms;
-	struct err said; /* the first fault among its results */
-	bool complete;   /* all of its results are here */
-	/* Of the statement that went ahead. */
-	bool ahead;            /* it is not answered */
+	struct err said; /* the first fault in its results */
+	bool complete;   /* all its results were received */
+	/* The statement that was sent ahead. */
+	bool ahead;            /* it is not answered yet */
 	struct err said_ahead; /* its fault */
 };
 
@@ -72,22 +77,22 @@ int pipeline_open(struct pipeline *pipeline, struct err *err)
 		pipeline->interrupt.fd, err);
 }
 
-/* Forgets the flight and what it brought. */
-static void clear_flight(struct pipeline *pipeline)
+/* Drops the pipeline and its results. */
+static void clear_pipeline(struct pipeline *pipeline)
 {
 	for (size_t i = 0; i < pipeline->queued; i++) {
 		PQclear(pipeline->results[i]);
 		pipeline->results[i] = NULL;
 	}
 	pipeline->queued = 0;
-	pipeline->landed = 0;
+	pipeline->received = 0;
 	pipeline->said = (struct err)ERR_INIT;
 	pipeline->complete = false;
 }
 
 void pipeline_close(struct pipeline *pipeline)
 {
-	clear_flight(pipeline);
+	clear_pipeline(pipeline);
 	pipeline->ahead = false;
 	pipeline->said_ahead = (struct err)ERR_INIT;
 	PQfinish(pipeline->conn);
@@ -116,8 +121,8 @@ enum pipeline_transaction pipeline_transaction(const struct pipeline *pipeline)
 	}
 }
 
-/* Closes after a fault on the wire. What the server said before it hung up is better than what libpq
- * says about that. */
+/* Closes the connection after a failure. If the server sent an error before it closed the
+ * connection, that error is reported, because it is more precise than libpq's. */
 static int lose(struct pipeline *pipeline, struct err *err)
 {
 	const struct err *said =
@@ -142,12 +147,12 @@ static int pipeline_ready(struct pipeline *pipeline, struct err *err)
 	return 0;
 }
 
-/* PostgreSQL would end the connection over it. To the caller it is what the server says of a value that
- * is beyond its limits: less must be sent at a time. */
+/* PostgreSQL would end the connection because of such a statement. The caller gets the SQLSTATE of
+ * a value that exceeds a limit, so that it sends less at a time. */
 static int too_large(size_t bytes, struct err *err)
 {
-	(void)err_set(err, FAULT_DATABASE, "a statement of %zu bytes is more than PostgreSQL takes",
-		bytes);
+	(void)err_set(
+		err, FAULT_DATABASE, "a statement of %zu bytes exceeds PostgreSQL's limit", bytes);
 	if (err != NULL)
 		(void)snprintf(err->state, sizeof(err->state), "54000");
 	return FAULT_DATABASE;
@@ -169,7 +174,7 @@ int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct para
 	if (params != NULL && !params_ok(params))
 		return err_memory(err);
 	for (int i = 0; i < count; i++) {
-		/* An empty value has an address, NULL has none. */
+		/* libpq needs an address for an empty value, and NULL for NULL */
 		const char *data = params->values[i].length == 0 ? "" : params->values[i].data;
 
 		values[i] = params->nulls[i] ? NULL : data;
@@ -188,7 +193,8 @@ int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct para
 	return 0;
 }
 
-/* Takes one result of the statement that went ahead; true when it was one. */
+/* Takes a result of the statement that was sent ahead. False when the result belongs to the
+ * pipeline. */
 static bool take_ahead(struct pipeline *pipeline, PGresult *result)
 {
 	const ExecStatusType status = PQresultStatus(result);
@@ -203,7 +209,7 @@ static bool take_ahead(struct pipeline *pipeline, PGresult *result)
 	return true;
 }
 
-/* Reads what has arrived. True when the flight has landed. */
+/* Reads the results that have arrived. True when the pipeline is complete. */
 static bool take_results(struct pipeline *pipeline)
 {
 	struct err *said = &pipeline->said;
@@ -225,16 +231,16 @@ static bool take_results(struct pipeline *pipeline)
 		nothing = result == NULL ? nothing + 1 : 0;
 		if (status == PGRES_FATAL_ERROR && said->fault == 0)
 			(void)wire_error(result, said);
-		if (result != NULL && pipeline->landed < pipeline->queued)
-			pipeline->results[pipeline->landed++] = result;
+		if (result != NULL && pipeline->received < pipeline->queued)
+			pipeline->results[pipeline->received++] = result;
 		else
 			PQclear(result);
 	}
 	return pipeline->complete;
 }
 
-/* Waits for the wire once, and sends and reads what it lets through. */
-static int go_on(struct pipeline *pipeline, int unsent, struct err *err)
+/* Waits once for the socket, then sends and reads. */
+static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
 {
 	short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
 	int r = unsent < 0 ? wire_fault(pipeline, err) : 0;
@@ -255,24 +261,24 @@ static int send_all(struct pipeline *pipeline, struct err *err)
 	int r = 0;
 
 	while (r == 0 && unsent != 0 && !take_results(pipeline)) {
-		r = go_on(pipeline, unsent, err);
+		r = wait_once(pipeline, unsent, err);
 		unsent = r == 0 ? PQflush(pipeline->conn) : 0;
 	}
 	return r;
 }
 
-static int await_landing(struct pipeline *pipeline, struct err *err)
+static int receive_all(struct pipeline *pipeline, struct err *err)
 {
 	int r = 0;
 
 	while (r == 0 && !take_results(pipeline))
-		r = go_on(pipeline, PQflush(pipeline->conn), err);
+		r = wait_once(pipeline, PQflush(pipeline->conn), err);
 	return r;
 }
 
 static void hand_out(struct pipeline *pipeline)
 {
-	for (size_t i = 0; i < pipeline->landed; i++) {
+	for (size_t i = 0; i < pipeline->received; i++) {
 		if (pipeline->wanted[i] == NULL)
 			continue;
 		rows_free(*pipeline->wanted[i]);
@@ -281,25 +287,25 @@ static void hand_out(struct pipeline *pipeline)
 	}
 }
 
-/* A server that answers so is a standby, or libpq is out of memory: a new connection may find a
- * better one, this one will not mend. */
-static bool is_hopeless(const struct err *said)
+/* True for an error after which the connection is useless: the server is a standby, or libpq is out
+ * of memory. A new connection may succeed. */
+static bool is_useless(const struct err *said)
 {
 	return said->fault != 0 &&
 	       (said->state[0] == '\0' || pg_error_class_of(said->state) == PG_ERROR_READ_ONLY);
 }
 
-static int landed_with(struct pipeline *pipeline, struct err *err)
+static int end_pipeline(struct pipeline *pipeline, struct err *err)
 {
 	struct err said = pipeline->said;
 
 	if (said.fault == 0)
 		hand_out(pipeline);
-	else if (is_hopeless(&said))
+	else if (is_useless(&said))
 		return lose(pipeline, err);
 	else if (err != NULL)
 		*err = said;
-	clear_flight(pipeline);
+	clear_pipeline(pipeline);
 	return said.fault;
 }
 
@@ -315,7 +321,7 @@ int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err
 	return r != 0 ? lose(pipeline, err) : 0;
 }
 
-/* A wire that is broken is looked into by pipeline_receive(). */
+/* pipeline_receive() reports a broken connection. */
 bool pipeline_poll(struct pipeline *pipeline)
 {
 	return pipeline->conn == NULL || PQconsumeInput(pipeline->conn) != 1 ||
@@ -328,8 +334,8 @@ int pipeline_receive(struct pipeline *pipeline, struct err *err)
 
 	if (r != 0)
 		return r;
-	r = await_landing(pipeline, err);
-	return r != 0 ? lose(pipeline, err) : landed_with(pipeline, err);
+	r = receive_all(pipeline, err);
+	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
 }
 
 int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
@@ -346,7 +352,8 @@ int pipeline_send_first(struct pipeline *pipeline, const char *sql, struct err *
 	if (r != 0)
 		return r;
 	if (pipeline->ahead || pipeline->queued > 0)
-		return err_set(err, FAULT_INTERNAL, "a statement can only go ahead of a flight");
+		return err_set(err, FAULT_INTERNAL,
+			"a statement can be sent ahead only when nothing is queued");
 	pipeline->said_ahead = (struct err)ERR_INIT;
 	if (PQsendQueryParams(pipeline->conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
 		PQpipelineSync(pipeline->conn) != 1 || PQflush(pipeline->conn) < 0) {
@@ -367,12 +374,12 @@ int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct
 	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
 	(void)take_results(pipeline);
 	while (r == 0 && pipeline->ahead) {
-		r = go_on(pipeline, PQflush(pipeline->conn), err);
+		r = wait_once(pipeline, PQflush(pipeline->conn), err);
 		(void)take_results(pipeline);
 	}
-	if (r != 0 || is_hopeless(&pipeline->said_ahead))
+	if (r != 0 || is_useless(&pipeline->said_ahead))
 		return lose(pipeline, err);
-	/* What was sent behind it begins now. */
+	/* the time limit of the pipeline behind it starts now */
 	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
 	said = pipeline->said_ahead;
 	pipeline->said_ahead = (struct err)ERR_INIT;
@@ -381,7 +388,7 @@ int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct
 	return said.fault;
 }
 
-/* The simple protocol ends with a NULL, not with a sync. */
+/* In the simple protocol the results end with NULL, not with a sync. */
 static int await_script(struct pipeline *pipeline, struct err *err)
 {
 	for (;;) {
@@ -398,7 +405,7 @@ static int await_script(struct pipeline *pipeline, struct err *err)
 				(void)wire_error(result, &pipeline->said);
 			PQclear(result);
 		}
-		r = go_on(pipeline, unsent, err);
+		r = wait_once(pipeline, unsent, err);
 		if (r != 0)
 			return r;
 	}
@@ -417,10 +424,10 @@ int pipeline_script(struct pipeline *pipeline, const char *sql, int64_t timeout_
 		r = await_script(pipeline, err);
 	if (r == 0 && PQenterPipelineMode(pipeline->conn) != 1)
 		r = wire_fault(pipeline, err);
-	return r != 0 ? lose(pipeline, err) : landed_with(pipeline, err);
+	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
 }
 
-/* libpq keeps them until they are taken. */
+/* libpq keeps notifications until they are read. */
 static bool take_notices(struct pipeline *pipeline)
 {
 	PGnotify *notice;

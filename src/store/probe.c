@@ -1,4 +1,6 @@
-/* The half of claims.h that finds the row over which a claim fails. Everything is rolled back. */
+/*
+ * The part of claims.h that finds the rows that make claims fail. Everything is rolled back.
+ */
 #include <stdlib.h>
 
 #include "queries.h"
@@ -9,7 +11,7 @@ struct probe {
 	const struct claim_request *request;
 	struct refused_seqs *out;
 	size_t refused;
-	struct err said; /* of the last of them */
+	struct err said; /* the error of the last refused row */
 };
 
 static int try_rows(const struct probe *probe, const int64_t *seqs, size_t count, struct err *err)
@@ -63,7 +65,7 @@ static int try_all(struct probe *probe, const struct rows *rows, struct err *err
 	return probe->refused == count && count > 1 ? FAULT_DATABASE : 0;
 }
 
-/* What is deferred to COMMIT is heard here: there is none. */
+/* Makes deferred constraints fail with the statement, because the transaction has no COMMIT. */
 static int run_probe(
 	struct probe *probe, enum query candidates, const struct params *params, struct err *err)
 {

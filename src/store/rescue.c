@@ -1,4 +1,9 @@
-/* The half of instance.h that gives back what dead instances held. */
+/*
+ * The rescue of instance.h: gives back the rows of dead instances. Each dead instance has three
+ * ranges: the stragglers it named, its claims from the table, and the rows that were born claimed.
+ * Each range is walked in windows, and the progress is recorded in the table, so that another
+ * instance can continue after a crash.
+ */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -6,12 +11,13 @@
 #include "queries.h"
 #include "store/instance.h"
 
-#define BORN_WINDOW  20000 /* seqs looked at in one statement */
-#define REFUSED_MOST 100   /* in one walk: when so many are refused, it is not the rows */
-#define SLOW_WINDOW  20    /* claims from the table whose rows are looked at in one */
+#define BORN_WINDOW 20000 /* seqs examined by one statement */
+#define REFUSED_MOST                                                                               \
+	100            /* limit per walk: when more rows are refused, the rows are not the cause */
+#define SLOW_WINDOW 20 /* claims examined by one statement */
 
-/* One dead instance on its way. The statements answer: rows freed, rows locked, where to go on, and
- * whether that is the end. */
+/* One dead instance. The statements return: rows freed, rows locked, the next position, and whether
+ * that is the end. */
 struct rescue {
 	struct db *db;
 	const struct rescue_bounds *bounds;
@@ -23,16 +29,16 @@ struct walk {
 	enum query query;
 	const char *unit;
 	int64_t width;
-	int64_t part; /* how much of it is looked at now: less after a refusal */
+	int64_t part; /* present size of a window: smaller after a refusal */
 	int64_t at;
-	int64_t noted; /* the next round begins here: at the first window with a locked row */
+	int64_t noted; /* start of the next round: the first window with a locked row */
 	int64_t locked;
 	int refused; /* rows that PostgreSQL refuses alone */
 	bool done;
 };
 
-/* Of one dead instance: the oldest ones, which it named and which are below the bounds of the others; those it claimed
- * from the table; those it was born holding. */
+/* The ranges of one dead instance: the stragglers, which are below its bounds; claims from the
+ * table; rows born claimed. */
 struct walks {
 	struct walk named;
 	struct walk slow;
@@ -65,8 +71,8 @@ static int step(struct rescue *rescue, struct walk *walk, struct err *err)
 	return 0;
 }
 
-/* One row of the window may be why: a narrower one leaves it out. The row itself stays for the next time, as one that is
- * locked does. */
+/* If a window is refused, one row of it may be the cause; smaller windows leave that row out. The
+ * row stays for the next round, like a locked one. */
 static int step_round(struct rescue *rescue, struct walk *walk, struct err *err)
 {
 	struct err said = ERR_INIT;
@@ -95,7 +101,7 @@ static int step_round(struct rescue *rescue, struct walk *walk, struct err *err)
 	return 0;
 }
 
-/* At least one window: a round that is late gets on, too. */
+/* At least one window, so that a late round makes progress too. */
 static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
 {
 	int r = 0;
@@ -132,8 +138,8 @@ static struct walk walk_from(enum query query, const char *unit, int64_t width, 
 	};
 }
 
-/* Rows locked by a handler's transaction that outlived the instance are left for the next time, which begins
- * at the first of them, and is not at once. */
+/* Rows that are locked by a handler's transaction are left for the next round. That round starts at
+ * the first of them, and not at once. */
 static int rescue_one(struct rescue *rescue, int64_t low_rest, int64_t low_claim, struct err *err)
 {
 	struct walks walks = {

@@ -1,3 +1,6 @@
+/*
+ * Implements retain.h. The function inbox.retain() contains the rules.
+ */
 #include "store/retain.h"
 
 #include "queries.h"

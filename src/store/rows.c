@@ -1,4 +1,6 @@
-/* A `struct rows` is libpq's PGresult under another name: nothing is copied. */
+/*
+ * Implements rows.h. A `struct rows` is libpq's PGresult under another name; nothing is copied.
+ */
 #include "store/rows.h"
 
 #include <endian.h>
@@ -35,7 +37,7 @@ int64_t rows_affected(const struct rows *rows)
 {
 	PGresult *result;
 
-	/* libpq only reads it here; its prototype forgot to say so. */
+	/* libpq only reads the result here, but its prototype lacks const */
 	memcpy(&result, &rows, sizeof(void *));
 	return strtoll(PQcmdTuples(result), NULL, 10);
 }

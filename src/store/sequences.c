@@ -1,3 +1,6 @@
+/*
+ * Implements sequences.h.
+ */
 #include "store/sequences.h"
 
 #include <inttypes.h>
@@ -18,7 +21,7 @@ static void add_each(struct buf *out, const struct rows *rows)
 			rows_text(rows, i, 0), rows_int(rows, i, 1), rows_int(rows, i, 2));
 }
 
-/* The state stays that of the refusal: no waiting mends it. */
+/* Keeps the SQLSTATE of the refusal, because no retry can cure it. */
 static int refuse(const struct rows *behind, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;
@@ -30,7 +33,8 @@ static int refuse(const struct rows *behind, struct err *err)
 		buf_addf(&remedy, "%s;%s", rows_text(behind, i, 3),
 			i + 1 < rows_count(behind) ? " " : "");
 	(void)err_set(err, FAULT_DATABASE,
-		"sequences are behind their rows, so new rows would get numbers that are used: %s",
+		"sequences are behind their rows, so that new rows would get numbers that are "
+		"already in use: %s",
 		buf_str(&words));
 	memcpy(err->state, refusal.state, sizeof(err->state));
 	return err_advise(err, "as the owner of the schema run `%s`, or `inboxd migrate --roles`",

@@ -1,8 +1,8 @@
 /*
- * Settling. The healthy way is one flight: begin, the plain rows, the others, commit. A locked row
- * makes it start again with those rows only that can be locked now; a value that cannot be stored
- * makes it halve the list until the row is alone, and so does a list too long for statement_timeout. Rows are sorted by seq, so that two settles never
- * wait for each other in a ring.
+ * Implements settle.h. The normal case is one pipeline: BEGIN, the plain rows, the other rows,
+ * COMMIT. After a lock timeout the settle starts again with the rows that can be locked now. A
+ * value that cannot be stored, or a list that is too long for statement_timeout, makes it halve the
+ * list. Rows are sorted by seq, so that two settles cannot deadlock.
  */
 #include "store/settle.h"
 
@@ -12,12 +12,12 @@
 #include "queries.h"
 #include "store/settle_rows.h"
 
-#define GROUPS_MOST 8 /* fast statements of one flight, which is a pipeline of no more than 16 */
+#define GROUPS_MOST 8 /* fast statements per pipeline, which has a limit of 16 statements */
 
-/* What a flight of settling brings back. */
+/* The results of one pipeline. */
 struct found {
-	struct rows *plain[GROUPS_MOST]; /* only how many were ours */
-	struct rows *others;             /* the seqs of those that were ours */
+	struct rows *plain[GROUPS_MOST]; /* only the number of rows that were updated */
+	struct rows *others;             /* the seqs of the rows that were updated */
 };
 
 static void found_fini(struct found *found)
@@ -27,21 +27,21 @@ static void found_fini(struct found *found)
 	rows_free(found->others);
 }
 
-/* Rows that PostgreSQL refuses alone. */
+/* The rows that PostgreSQL refused alone. */
 struct isolation {
 	size_t refused;
-	struct err said; /* of the last of them */
+	struct err said; /* the error of the last one */
 };
 
-/* A list of rows by rising seq, and the statements it is for. */
+/* Rows in ascending order of seq, and the statements that settle them. */
 struct settling {
 	struct db *db;
 	int32_t instance;
 	struct settle_row **rows;
 	size_t count;
-	int groups; /* of rows for the fast statement */
+	int groups; /* number of groups of rows for the fast statement */
 	int (*queue)(const struct settling *s, struct found *found, struct err *err);
-	struct isolation *isolation; /* NULL: a row that is refused is a fault */
+	struct isolation *isolation; /* NULL: a refused row is a fault */
 };
 
 static int queue_group(const struct settling *s, int group, struct rows **found, struct err *err)
@@ -123,7 +123,7 @@ static void mark_all(const struct settling *s, enum settle_status status)
 		s->rows[i]->status = status;
 }
 
-/* When some of them were not ours, what became of each is looked up afterwards (resolve). */
+/* When fewer rows were updated than sent, resolve() finds out later what became of each. */
 static void mark_plain(const struct settling *s, const struct found *found)
 {
 	int64_t asked[GROUPS_MOST] = { 0 };
@@ -142,7 +142,7 @@ static void mark_plain(const struct settling *s, const struct found *found)
 	}
 }
 
-/* Queues the statements and commits with them. */
+/* Queues the statements and commits. */
 static int finish(const struct settling *s, struct err *err)
 {
 	CLEANUP(found_fini) struct found found = { .others = NULL };
@@ -157,8 +157,7 @@ static int finish(const struct settling *s, struct err *err)
 	return 0;
 }
 
-/* A settle does not wait for a handler's transaction, whatever the other statements of this db may do
- * (rule R8). */
+/* A settle does not wait for a handler's transaction, whatever lock_timeout the db has (rule R8). */
 static int begin(const struct settling *s, struct err *err)
 {
 	int r = db_begin(s->db, err);
@@ -174,7 +173,7 @@ static int settle_at_once(const struct settling *s, struct err *err)
 	return r != 0 ? r : finish(s, err);
 }
 
-/* After a settle ran into a lock: those only that can be locked now (rule R8). */
+/* After a lock timeout: settles only the rows that can be locked now (rule R8). */
 static int settle_unlocked(const struct settling *s, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -191,15 +190,16 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 	return finish(s, err);
 }
 
-/* What the table says about a row no statement matched. NULL: it is ours still, so its lock was in
- * the way. */
+/* The status of a row that no statement updated. NULL: the claim still exists, so a lock was the
+ * reason. */
 static enum settle_status status_of(const struct settle_row *row, const struct rows *rows, int at)
 {
 	if (rows_is_null(rows, at, 1))
 		return SETTLE_LOCKED;
 	if (rows_int(rows, at, 1) == SETTLE_PROCESSED)
 		return SETTLE_COMPLETED;
-	/* Dead under our claim is an earlier settle of the same verdict whose answer was lost. */
+	/* the row is dead under this claim: an earlier settle with the same verdict, whose answer
+	 * was lost */
 	return row->outcome == SETTLE_DEAD ? SETTLE_SETTLED : SETTLE_LOST;
 }
 
@@ -228,7 +228,8 @@ static int ask_states(const struct settling *s, bool name, struct rows **rows, s
 	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
 }
 
-/* A row that is completed and may not be written any more, as a user's trigger has it, does without the name. */
+/* A completed row that a user's trigger protects against updates stays without the name of its
+ * handler. */
 static int read_states(const struct settling *s, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -245,7 +246,7 @@ static int read_states(const struct settling *s, struct err *err)
 	return r;
 }
 
-/* Looks up what became of the rows that were not settled. */
+/* Finds out what became of the rows that were not settled. */
 static int resolve(const struct settling *s, struct err *err)
 {
 	CLEANUP(freep) struct settle_row **rows = calloc(s->count + 1, sizeof(struct settle_row *));
@@ -272,7 +273,7 @@ static bool is_bad_value(int r, const struct err *err)
 	return r == FAULT_DATABASE && db_error_is_data(err);
 }
 
-/* The row PostgreSQL refuses, alone: its values give way to a note, its verdict stands (rule R9). */
+/* Settles the one refused row: its values are replaced by a note, its verdict is kept (rule R9). */
 static int settle_with_note(const struct settling *s, struct err *err)
 {
 	CLEANUP(settle_note_fini) struct settle_note note = { BUF_INIT, BUF_INIT };
@@ -288,22 +289,23 @@ static int settle_with_note(const struct settling *s, struct err *err)
 	return r;
 }
 
-/* Too many rows for statement_timeout: half of them may get through. Not when crashes are counted: a half
- * that went well would be counted again with the half that did not. */
+/* True when the list is too long for statement_timeout and half of it may succeed. Not while
+ * crashes are counted: if one half succeeds and the other fails, the retry would count the first
+ * half twice. */
 static bool is_too_slow(const struct settling *s, int r, const struct err *err)
 {
 	return r == FAULT_DATABASE && s->count > 1 && s->queue == queue_settle &&
 	       db_error_kind(err) == PG_ERROR_SLOW;
 }
 
-/* Isolating: another reason than a value may be one row's, too. */
+/* While isolating, any error may concern a single row, not only a bad value. */
 static bool may_be_row(const struct settling *s, int r, const struct err *err)
 {
 	return r == FAULT_DATABASE && s->isolation != NULL && db_is_open(s->db) &&
 	       db_error_may_be_row(err);
 }
 
-/* `r`: what became of it, and of nothing else. */
+/* `r`: the result of settling this row alone. */
 static int settle_alone(const struct settling *s, int r, struct err *err)
 {
 	if (is_bad_value(r, err))
@@ -334,7 +336,7 @@ static int settle_bisected(const struct settling *s, struct err *err)
 	return settle_bisected(&half, err);
 }
 
-/* When none of several goes through, it is not the rows. */
+/* When none of several rows is accepted, the rows are not the cause. */
 static int blame_rows(const struct settling *s, struct err *err)
 {
 	if (s->isolation == NULL || s->count == 1 || s->isolation->refused < s->count)
@@ -371,8 +373,8 @@ static bool is_alike(const struct settle_row *a, const struct settle_row *b)
 	return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;
 }
 
-/* The fast statement takes one delivery count and one handler, and there are a few of it: rows of more
- * kinds go with the verdicts that have more to say. Returns how many groups there are. */
+/* The fast statement takes one delivery count and one handler, and at most GROUPS_MOST of them are
+ * sent. Rows of further groups are settled with the other verdicts. Returns the number of groups. */
 static int group_alike(struct settle_row *rows, size_t count)
 {
 	const struct settle_row *firsts[GROUPS_MOST];

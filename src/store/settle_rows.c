@@ -1,8 +1,11 @@
+/*
+ * Implements settle_rows.h.
+ */
 #include "store/settle_rows.h"
 
 #include "model/headers.h"
 
-/* A century: far behind every limit of the configuration, far before the end of timestamptz. */
+/* A century: far beyond every configurable limit, and far before the end of timestamptz. */
 #define MAX_DELAY_MS (100LL * 366 * 24 * 3600 * 1000)
 
 bool is_part(const struct settle_row *row, enum settle_part part)
@@ -106,7 +109,7 @@ void add_seqs(struct params *params, struct settle_row *const *rows, size_t coun
 		array_bigint(params, seq, rows[i]->seq);
 }
 
-/* The server's words as plain ASCII: the note must not be what cannot be stored. */
+/* Appends the server's text as plain ASCII, because the note itself must be storable. */
 static void add_why(struct buf *out, const char *what, const struct err *why)
 {
 	buf_addf(out, "%s not stored: ", what);

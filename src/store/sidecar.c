@@ -1,3 +1,6 @@
+/*
+ * Implements sidecar.h.
+ */
 #include "store/sidecar.h"
 
 #include <stdio.h>

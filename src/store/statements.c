@@ -1,3 +1,6 @@
+/*
+ * Implements statements.h.
+ */
 #include "store/statements.h"
 
 #include <ctype.h>
@@ -24,7 +27,7 @@ void schema_quote(struct buf *out, const char *name)
 	buf_add_char(out, '"');
 }
 
-/* The quoted name inside a string literal. */
+/* Appends the quoted name inside a string literal. */
 static void quote_in_literal(struct buf *out, const char *name)
 {
 	struct buf quoted = BUF_INIT;
@@ -39,7 +42,7 @@ static void quote_in_literal(struct buf *out, const char *name)
 	buf_fini(&quoted);
 }
 
-/* What may stand before `inbox` without making it another word: "x.inbox.", "my_inbox.". */
+/* True when `inbox` starts a word: not in "x.inbox." or "my_inbox.". */
 static bool starts_word(const char *sql, const char *at)
 {
 	unsigned char before = at == sql ? ' ' : (unsigned char)at[-1];
@@ -47,7 +50,7 @@ static bool starts_word(const char *sql, const char *at)
 	return !isalnum(before) && before < 0x80 && strchr("_.\"$", before) == NULL;
 }
 
-/* 'inbox.complete: claim is lost' is for a person to read and has its fixed words. */
+/* True for a message text such as 'inbox.complete: claim is lost', which keeps its wording. */
 static bool is_words(const char *at)
 {
 	const char *end = at + strlen(TOKEN);

@@ -1,4 +1,7 @@
-/* The partitions' side of inbox.h: taking, giving up and reading watermarks; whom a schema is for. */
+/*
+ * The part of inbox.h about partitions: acquiring, releasing and reading watermarks, and binding
+ * the schema.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +21,8 @@ static int64_t int_or_none(const struct rows *rows, int row, int column)
 	return rows_is_null(rows, row, column) ? -1 : rows_int(rows, row, column);
 }
 
-/* Of another offset it is when a sidecar of an older version, which does not know it, or a hand moved the row. */
+/* The stored digest contains its offset. It differs from last_offset when an operator, or a version
+ * without digests, has updated the row; the digest is then unknown. */
 static struct log_digest read_digest(const struct rows *rows, int row, int64_t last_offset)
 {
 	unsigned char bytes[STORED_DIGEST_BYTES];
@@ -99,7 +103,7 @@ static int commit_known(struct db *db, struct err *err)
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
-/* A fenced instance takes nothing (rule R6). */
+/* A fenced instance takes no partitions (rule R6). */
 static int begin_with_lease(struct inbox *inbox, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *lease = NULL;
@@ -123,7 +127,7 @@ static void fill_take(struct inbox *inbox, const struct partition_ref *refs, siz
 	params_text(&inbox->params, ordering_name(inbox->ordering));
 }
 
-/* The last statement of the transaction: it makes this instance the owner. */
+/* The last statement of the transaction: makes this instance the owner. */
 static int take_by(struct inbox *inbox, enum query query, struct watermarks *out, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -237,7 +241,7 @@ static int check_binding(struct db *db, const struct rows *rows, const char *clu
 		"cluster \"%s\" and group.id \"%s\"",
 		db_schema(db), their_cluster, their_group, cluster_id, group_id);
 	return err_advise(err,
-		"name another schema in inbox.schema, or, if this is meant, run `inboxd adopt`");
+		"set another schema in inbox.schema, or, if this is intended, run `inboxd adopt`");
 }
 
 int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, struct err *err)
@@ -248,13 +252,15 @@ int inbox_bind(struct db *db, const char *cluster_id, const char *group_id, stru
 
 	params_text(&params, cluster_id);
 	params_text(&params, group_id);
-	/* Nothing back means that another sidecar bound it while the statement ran: now it is seen. */
+	/* no row means that another instance bound the schema while the statement was running; the
+	 * next try sees that */
 	for (int i = 0; r == 0 && rows_count(rows) == 0 && i < 3; i++)
 		r = db_run(db, QUERY_BIND_SCHEMA, &params, &rows, err);
 	if (r != 0)
 		return r;
 	if (rows_count(rows) == 0)
-		return err_set(err, FAULT_DATABASE, "cannot tell whom schema \"%s\" belongs to",
+		return err_set(err, FAULT_DATABASE,
+			"cannot read which cluster and group the schema \"%s\" belongs to",
 			db_schema(db));
 	return check_binding(db, rows, cluster_id, group_id, err);
 }

@@ -1,3 +1,6 @@
+/*
+ * Implements wire.h.
+ */
 #include "store/wire.h"
 
 #include <errno.h>
@@ -34,7 +37,7 @@ int wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err
 	return 0;
 }
 
-/* A name of PostgreSQL has at most 63 bytes. */
+/* A name in PostgreSQL has at most 63 bytes. */
 static void note_name(char out[64], const struct pg_result *result, int field)
 {
 	const char *name = PQresultErrorField(result, field);

@@ -111,10 +111,10 @@ def test_check_names_the_role_of_a_user_without_rights(inboxd, inbox):
     inbox.execute("GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_messages TO reads_only")
     answer = json.loads(inboxd.command("check", "--json", "--set", "postgres.user=reads_only").stdout)
     (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
-    assert check["text"].startswith('user "reads_only" lacks rights that a sidecar needs: INSERT ON inbox.inbox_messages,'
+    assert check["text"].startswith('user "reads_only" lacks privileges that inboxd needs: INSERT ON inbox.inbox_messages,'
                                     " UPDATE ON inbox.inbox_messages")
     assert re.search(r" and \d+ more$", check["text"])
-    assert check["advice"].startswith("check is for the user `inboxd run` has: ")
+    assert check["advice"].startswith("check must run as the user of `inboxd run`: ")
     assert "GRANT inboxd_sidecar" in check["advice"]
 
 
@@ -126,7 +126,7 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
     try:
         answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={operator}").stdout)
         (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
-        assert check["text"].startswith(f'user "{operator}" lacks rights that a sidecar needs: ')
+        assert check["text"].startswith(f'user "{operator}" lacks privileges that inboxd needs: ')
         assert re.search(rf"inboxd_sidecar is granted to [^()]*\b{sidecar}\b", check["advice"])
     finally:
         for user in (operator, sidecar):
@@ -141,7 +141,7 @@ def test_check_by_a_sidecars_user_of_before_names_the_roles_to_renew(inboxd, inb
     try:
         answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={sidecar}").stdout)
         (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
-        assert check["text"].endswith("lacks rights that a sidecar needs: EXECUTE ON FUNCTION inbox.sequences_behind()")
+        assert check["text"].endswith("lacks privileges that inboxd needs: EXECUTE ON FUNCTION inbox.sequences_behind()")
         assert check["advice"].startswith("as the owner of the schema run `inboxd migrate --roles`: ")
         assert "GRANT" not in check["advice"]
     finally:

@@ -275,7 +275,7 @@ WRONG = {
     "the CA of PostgreSQL": ({"postgres": {"sslrootcert": CA}}, 3, "postgres",
                              "name the CA that signed the server's certificate in postgres.sslrootcert"),
     "the name of PostgreSQL": ({"postgres": {"host": "127.0.0.1"}}, 3, "postgres",
-                               "name the server in postgres.host as its certificate does"),
+                               "use the name in the server's certificate for postgres.host"),
     "the password of PostgreSQL": ({"postgres": {"password": "wrong"}}, 3, "postgres",
                                    "correct postgres.user and postgres.password"),
     "the CA of Kafka": ({"kafka": {"ssl.ca.location": CA}}, 4, "kafka", "name its CA in kafka.ssl.ca.location"),
