@@ -489,7 +489,7 @@ static int merge(struct entries *merged, const struct entries *running, const st
 	return r;
 }
 
-static int reload(struct config **out, const struct config *running,
+int config_reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err)
 {
 	CLEANUP(config_freep) struct config *fresh = NULL;
@@ -501,29 +501,21 @@ static int reload(struct config **out, const struct config *running,
 		r = entries_new(&merged, err);
 	if (r == 0)
 		r = merge(merged, running->entries, fresh->entries, restart, err);
-	if (r < 0)
+	if (r == 0) {
+		given = merged;
+		merged = NULL;
+		r = build(out, given, sources, err);
+		/* Each of the two configurations is right, but not the mixture. */
+		if (r == FAULT_CONFIG)
+			(void)err_prefix(err, "not reloaded, restart instead");
+	}
+	if (r < 0) {
+		strings_fini(restart);
 		return r;
-	given = merged;
-	merged = NULL;
-	r = build(out, given, sources, err);
-	/* Each of both configurations is right, but not the mixture. */
-	if (r == FAULT_CONFIG)
-		(void)err_prefix(err, "not reloaded, restart instead");
-	if (r < 0)
-		return r;
+	}
 	/* Warnings are about the configuration that was read, not about the mixture. */
 	strings_fini(&(*out)->warnings);
 	(*out)->warnings = fresh->warnings;
 	fresh->warnings = (struct strings){ NULL, 0 };
 	return 0;
-}
-
-int config_reload(struct config **out, const struct config *running,
-	const struct config_sources *sources, struct strings *restart, struct err *err)
-{
-	int r = reload(out, running, sources, restart, err);
-
-	if (r < 0)
-		strings_fini(restart);
-	return r;
 }

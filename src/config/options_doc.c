@@ -166,15 +166,6 @@ static void add_option(struct buf *out, const struct option *option, bool variab
 	buf_add_str(out, "`\n");
 }
 
-static void add_section(struct buf *out, const struct section *section)
-{
-	buf_addf(out, "\n## `%s`\n\n%s\n", section->name, section->help);
-	for (const struct option *option = option_table; option->section != NULL; option++) {
-		if (strcmp(option->section, section->name) == 0)
-			add_option(out, option, section->kind != SECTION_PER_TOPIC);
-	}
-}
-
 /* A file that a unit test loads, so that it can be copied. */
 static void add_example(struct buf *out)
 {
@@ -205,8 +196,14 @@ static void add_example(struct buf *out)
 void options_markdown(struct buf *out)
 {
 	buf_add_str(out, preface);
-	for (const struct section *section = option_sections; section->name != NULL; section++)
-		add_section(out, section);
+	for (const struct section *section = option_sections; section->name != NULL; section++) {
+		buf_addf(out, "\n## `%s`\n\n%s\n", section->name, section->help);
+		for (const struct option *option = option_table; option->section != NULL;
+			option++) {
+			if (strcmp(option->section, section->name) == 0)
+				add_option(out, option, section->kind != SECTION_PER_TOPIC);
+		}
+	}
 	buf_add_str(out, "\n## Names that are passed on\n");
 	buf_add_str(out, passed_on);
 	add_example(out);

@@ -190,17 +190,7 @@ static int set_string(void *field, const struct option *option, const char *text
 	return string_copy(field, text, (size_t)length, err);
 }
 
-/* --- Lists ------------------------------------------------------------------------------------------ */
-
-static int set_list(
-	void *field, const struct option *option, const struct strings *texts, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < texts->count && r == 0; i++)
-		r = check_text(option, texts->items[i], err);
-	return r < 0 ? r : strings_add_all(field, texts, err);
-}
+/* --- User ids --------------------------------------------------------------------------------------- */
 
 static int set_uids(
 	void *base, const struct option *option, const struct strings *texts, struct err *err)
@@ -243,11 +233,12 @@ static setter *const setters[] = {
 	[OPTION_MODE] = set_mode,
 };
 
-/* A list has a setter of its own, because its limits are numbers of items. */
+/* The limits of a list are numbers of items; its items are texts, each with the option's check. */
 int value_store(
 	void *base, const struct option *option, const struct strings *texts, struct err *err)
 {
 	void *field = (char *)base + option->offset;
+	int r = 0;
 
 	if (!option_is_list(option)) {
 		if (texts->count != 1)
@@ -260,8 +251,11 @@ int value_store(
 	if ((int64_t)texts->count > option->max)
 		return err_set(err, FAULT_CONFIG, "the list has %zu items; write at most %" PRId64,
 			texts->count, option->max);
-	return option->type == OPTION_LIST ? set_list(field, option, texts, err)
-					   : set_uids(base, option, texts, err);
+	if (option->type == OPTION_UIDS)
+		return set_uids(base, option, texts, err);
+	for (size_t i = 0; i < texts->count && r == 0; i++)
+		r = check_text(option, texts->items[i], err);
+	return r < 0 ? r : strings_add_all(field, texts, err);
 }
 
 void value_release(void *base, const struct option *option)
