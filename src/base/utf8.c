@@ -127,3 +127,12 @@ void utf8_repair(char *text)
 		left -= step;
 	}
 }
+
+size_t utf8_fit(const char *text, size_t length, size_t max)
+{
+	if (length <= max)
+		return length;
+	while (max > 0 && ((unsigned char)text[max] & 0xc0) == 0x80)
+		max--;
+	return max;
+}

@@ -18,4 +18,7 @@ size_t utf8_character(const void *text, size_t left);
  * character become '?'. */
 void utf8_repair(char *text);
 
+/* The longest start of the text that fits in `max` bytes and ends with a whole character. */
+size_t utf8_fit(const char *text, size_t length, size_t max);
+
 #endif

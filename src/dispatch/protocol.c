@@ -42,36 +42,6 @@ void protocol_parser_free(struct protocol_parser *parser)
 	free(parser);
 }
 
-size_t utf8_fit(const char *text, size_t length, size_t max)
-{
-	if (length <= max)
-		return length;
-	while (max > 0 && ((unsigned char)text[max] & 0xc0) == 0x80)
-		max--;
-	return max;
-}
-
-void protocol_words(char *text, const char *format, ...)
-{
-	char whole[2 * PROTOCOL_WORDS];
-	va_list args;
-	size_t fits;
-
-	va_start(args, format);
-	(void)vsnprintf(whole, sizeof(whole), format, args);
-	va_end(args);
-	fits = utf8_fit(whole, strlen(whole), PROTOCOL_WORDS - 1);
-	memcpy(text, whole, fits);
-	text[fits] = '\0';
-}
-
-const char *protocol_quote(struct line_memory *memory, const char *text)
-{
-	struct bytes start = { text, utf8_fit(text, strlen(text), 48) };
-
-	return utf8_is_valid(start) ? line_copy(memory, start) : "?";
-}
-
 __attribute__((format(printf, 3, 4))) static void reject(
 	struct line *line, int code, const char *format, ...)
 {

@@ -77,8 +77,6 @@ int protocol_read(
 void protocol_words(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Text of a client for use in an error text: cut short, and valid UTF-8. */
 const char *protocol_quote(struct line_memory *memory, const char *text);
-/* The longest start of the text that fits in `max` bytes and ends with a whole character. */
-size_t utf8_fit(const char *text, size_t length, size_t max);
 
 /* Turns the draft of an answer into verdicts. Sets `delivery`, `verdicts` and `batch_answer` of the line. */
 void protocol_answer(struct line_memory *memory, struct draft *draft, struct line *out);
