@@ -57,9 +57,9 @@ static void apply_rebalance(struct dispatch *dispatch, const struct handover *ha
 	for (size_t i = 0; i < handover->revoked_count; i++)
 		on_revoked(dispatch, handover->revoked[i]);
 	key_holds_add(dispatch, handover);
-	for (size_t i = 0; i < handover->taken_count; i++)
-		admission_assign(dispatch->options.admission, handover->taken[i], true);
-	if (handover->taken_count > 0)
+	for (size_t i = 0; i < handover->acquired_count; i++)
+		admission_assign(dispatch->options.admission, handover->acquired[i], true);
+	if (handover->acquired_count > 0)
 		claimer_sweep_soon(dispatch);
 }
 

@@ -22,7 +22,7 @@ static bool any_overflow(const struct dispatch *dispatch)
 
 	for (size_t i = 0; i < count; i++) {
 		struct admission_partition partition =
-			admission_look(dispatch->options.admission, i);
+			admission_get(dispatch->options.admission, i);
 
 		if (partition.assigned && partition.overflow && claimer_may_claim(dispatch, i))
 			return true;

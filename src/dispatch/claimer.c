@@ -249,7 +249,7 @@ static void claim_lanes(struct dispatch *dispatch)
 	count = lanes_take_claimable(&dispatch->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
 		struct admission_partition partition =
-			admission_look(dispatch->options.admission, keys[i].partition);
+			admission_get(dispatch->options.admission, keys[i].partition);
 
 		job->lanes[i] =
 			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };

@@ -164,7 +164,7 @@ static bool recall_next_of_lane(struct entry *entry)
 void entry_admit(struct dispatch *dispatch, struct message *message, size_t partition,
 	enum entry_origin origin, int64_t number)
 {
-	struct admission_partition where = admission_look(dispatch->options.admission, partition);
+	struct admission_partition where = admission_get(dispatch->options.admission, partition);
 	enum lane_arrival arrival = ADMIT_PARK;
 	bool born = origin == ENTRY_BORN || origin == ENTRY_BORN_ORDER_UNKNOWN;
 	bool order_unknown =

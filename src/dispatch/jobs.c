@@ -63,7 +63,7 @@ bool jobs_add_own(struct dispatch *dispatch, struct job *job, bool all)
 	for (size_t i = 0; i < count; i++) {
 		size_t index = (first + i) % count;
 		struct admission_partition partition =
-			admission_look(dispatch->options.admission, index);
+			admission_get(dispatch->options.admission, index);
 
 		if (partition.assigned && (all || claimer_may_claim(dispatch, index)))
 			jobs_add_partition(job, &partition, index);

@@ -24,7 +24,7 @@ static bool next_dirty(struct dispatch *dispatch, struct admission_partition *ou
 
 	for (; claimer->sweep_next < count; claimer->sweep_next++) {
 		*index = claimer->sweep_next;
-		*out = admission_look(dispatch->options.admission, *index);
+		*out = admission_get(dispatch->options.admission, *index);
 		if (out->assigned && out->dirty)
 			return true;
 		claimer->sweep_page = false;

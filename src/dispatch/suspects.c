@@ -91,7 +91,7 @@ void suspects_recall(struct entry *entry)
 
 static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
 {
-	return admission_look(dispatch->options.admission, entry->partition).assigned;
+	return admission_get(dispatch->options.admission, entry->partition).assigned;
 }
 
 /* The suspect lost its connection, its partition or its place as head while its crash count was raised. It returns to its

@@ -92,7 +92,7 @@ static void fill_handover(
 
 	for (size_t i = 0; i < acquisition->rows.count; i++) {
 		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
-			handover->taken[handover->taken_count++] =
+			handover->acquired[handover->acquired_count++] =
 				partition_of(ingest, &acquisition->rows.items[i])->index;
 	}
 	for (size_t i = 0; i < found->count; i++) {
@@ -116,7 +116,7 @@ static int hand_to_dispatch(
 	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
 {
 	const struct handover_room room = {
-		.taken = acquisition->rows.count,
+		.acquired = acquisition->rows.count,
 		.held = other_claims_found(acquisition->search)->count,
 	};
 	struct handover *handover = NULL;

@@ -20,7 +20,7 @@ bool handover_queue_is_empty(const struct ingest *ingest)
 static bool is_empty_handover(const struct handover *handover)
 {
 	return handover->count == 0 && handover->parked_count == 0 &&
-	       handover->revoked_count == 0 && handover->taken_count == 0;
+	       handover->revoked_count == 0 && handover->acquired_count == 0;
 }
 
 void handover_queue_add(struct ingest *ingest, struct handover *handover)

@@ -85,7 +85,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 		break;
 	case ROW_STORED:
 		/* a row without a handler is not continued here: a new subscription starts a sweep */
-		if (row->placement.place == PLACE_CLAIM)
+		if (row->placement.kind == PLACEMENT_CLAIMED)
 			note_parked(ingest, row, handover);
 		break;
 	case ROW_DUPLICATE:
@@ -110,7 +110,7 @@ void insert_results_apply(struct ingest *ingest, struct sent_batch *sent)
 	for (size_t i = 0; i < batch->row_count; i++) {
 		struct batch_row *row = &batch->rows[i];
 
-		if (row->placement.place == PLACE_CLAIM && row->result != ROW_CLAIMED) {
+		if (row->placement.kind == PLACEMENT_CLAIMED && row->result != ROW_CLAIMED) {
 			freed++;
 			freed_bytes += row->message->bytes;
 		}

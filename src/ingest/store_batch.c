@@ -66,7 +66,7 @@ static bool find_overflow(const struct ingest *ingest, const struct batch *batch
 		if (batch->rows[i].partition == last)
 			continue;
 		last = batch->rows[i].partition;
-		if (admission_look(ingest->options.admission, last).overflow) {
+		if (admission_get(ingest->options.admission, last).overflow) {
 			*index = last;
 			return true;
 		}
@@ -118,7 +118,7 @@ static void release_budget(struct ingest *ingest, const struct batch *batch)
 	for (size_t i = 0; i < batch->row_count; i++) {
 		const struct batch_row *row = &batch->rows[i];
 
-		if (row->placement.place != PLACE_CLAIM)
+		if (row->placement.kind != PLACEMENT_CLAIMED)
 			continue;
 		count++;
 		bytes += row->message->bytes;
@@ -128,7 +128,7 @@ static void release_budget(struct ingest *ingest, const struct batch *batch)
 
 static bool may_wait(const struct batch_row *row)
 {
-	return row->placement.place != PLACE_CLAIM || row->placement.asks;
+	return row->placement.kind != PLACEMENT_CLAIMED || row->placement.asks;
 }
 
 /* Must be called before the statement and after it. A sweep in between could otherwise find the

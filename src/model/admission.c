@@ -136,7 +136,7 @@ size_t admission_count(struct admission *admission)
 	return count;
 }
 
-struct admission_partition admission_look(struct admission *admission, size_t index)
+struct admission_partition admission_get(struct admission *admission, size_t index)
 {
 	struct admission_partition look;
 
@@ -209,7 +209,7 @@ static struct placement park(
 {
 	if (ordered && lane_set_add(&admission->parked, index, lane_of(admission, message)) < 0)
 		admission->parked_broken = true;
-	return (struct placement){ .place = PLACE_PARK };
+	return (struct placement){ .kind = PLACEMENT_PARKED };
 }
 
 static struct placement place_one(
@@ -230,11 +230,11 @@ static struct placement place_one(
 		entry->overflow = true;
 		admission->waiting++;
 		admission->placed++;
-		return (struct placement){ .place = PLACE_WAIT };
+		return (struct placement){ .kind = PLACEMENT_WAITING };
 	}
 	admission->claimed++;
 	admission->claimed_bytes += (int64_t)message->bytes;
-	return (struct placement){ .place = PLACE_CLAIM, .asks = ordered && entry->dirty };
+	return (struct placement){ .kind = PLACEMENT_CLAIMED, .asks = ordered && entry->dirty };
 }
 
 void admission_place(struct admission *admission, struct message *const *messages,

@@ -50,17 +50,17 @@ struct admission_partition {
 int admission_partition(
 	struct admission *admission, const char *topic, int32_t partition, struct err *err);
 size_t admission_count(struct admission *admission);
-struct admission_partition admission_look(struct admission *admission, size_t index);
+struct admission_partition admission_get(struct admission *admission, size_t index);
 
 /* Ingest: the partition is ours from now on; `waiting`: the table has waiting rows of it. */
 void admission_assign(struct admission *admission, size_t index, bool waiting);
 void admission_revoke(struct admission *admission, size_t index);
 
-enum place { PLACE_CLAIM = 0, PLACE_WAIT = 1, PLACE_PARK = 2 };
+enum placement_kind { PLACEMENT_CLAIMED = 0, PLACEMENT_WAITING = 1, PLACEMENT_PARKED = 2 };
 
 struct placement {
-	enum place place;
-	bool asks; /* PLACE_CLAIM only if the table holds nothing older of its key */
+	enum placement_kind kind;
+	bool asks; /* PLACEMENT_CLAIMED only if the table holds nothing older of its key */
 };
 
 /* Ingest: decides about the messages of a batch, in their order, under one lock, and takes budget

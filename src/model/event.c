@@ -19,7 +19,7 @@ struct event_renderer {
 	struct event_headers headers;
 };
 
-static bool is_ours(enum member member)
+static bool is_ours(enum event_member member)
 {
 	return member == MEMBER_KAFKATOPIC || member == MEMBER_KAFKAPARTITION ||
 	       member == MEMBER_KAFKAOFFSET;
@@ -30,7 +30,7 @@ static bool is_ours(enum member member)
 static bool copy_member(void *arg, const struct json_member *from)
 {
 	struct rendering *rendering = arg;
-	enum member member = event_member_of(from->name);
+	enum event_member member = event_member_of(from->name);
 	struct attribute *attribute;
 
 	if (memchr(from->name.data, '\\', from->name.length) != NULL)

@@ -39,7 +39,7 @@ static void add_base64(struct rendering *rendering, struct bytes name, struct by
 }
 
 /* Absent and "" alike say nothing. */
-static bool says_something(struct bytes raw)
+static bool has_value(struct bytes raw)
 {
 	return raw.data != NULL && raw.length > 2;
 }
@@ -49,7 +49,7 @@ static struct bytes attribute_value(const struct rendering *rendering, struct by
 {
 	const struct attribute *attribute = event_headers_attribute(rendering->headers, name);
 
-	if (attribute == NULL || !says_something(attribute->value))
+	if (attribute == NULL || !has_value(attribute->value))
 		return (struct bytes){ NULL, 0 };
 	return attribute->value;
 }
@@ -97,7 +97,7 @@ static void add_datacontenttype(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = rendering->headers->content_type;
 
-	if (!says_something(value))
+	if (!has_value(value))
 		value = attribute_value(rendering, name);
 	if (value.data != NULL)
 		add_raw(rendering, name, value);
@@ -150,7 +150,7 @@ static void add_trace(struct rendering *rendering, struct bytes name, struct byt
 
 	if (value.data == NULL)
 		value = header;
-	if (says_something(value))
+	if (has_value(value))
 		add_raw(rendering, name, value);
 }
 
@@ -181,7 +181,7 @@ static void add_extensions(struct rendering *rendering, struct bytes name);
 		text, sizeof(text) - 1                                                             \
 	}
 
-/* In the order of enum member. Without a function: only ever written by another row's, or copied from
+/* In the order of enum event_member. Without a function: only ever written by another row's, or copied from
  * an envelope. */
 static const struct {
 	struct bytes name;
@@ -205,11 +205,11 @@ static const struct {
 	{ NAME("data_base64"), NULL },
 };
 
-enum member event_member_of(struct bytes name)
+enum event_member event_member_of(struct bytes name)
 {
 	for (int i = 0; i < MEMBER_COUNT; i++) {
 		if (name.length > 0 && bytes_equal(name, members[i].name))
-			return (enum member)i;
+			return (enum event_member)i;
 	}
 	return MEMBER_EXTENSIONS;
 }

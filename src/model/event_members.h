@@ -11,7 +11,7 @@
 #include "model/event_headers.h"
 #include "model/message.h"
 
-enum member {
+enum event_member {
 	MEMBER_SPECVERSION,
 	MEMBER_ID,
 	MEMBER_SOURCE,
@@ -41,7 +41,7 @@ struct rendering {
 };
 
 /* The member of that name; MEMBER_EXTENSIONS for a name of nobody's. */
-enum member event_member_of(struct bytes name);
+enum event_member event_member_of(struct bytes name);
 /* Appends `"name":`, with a comma before it unless it is the object's first. */
 void event_member_begin(struct rendering *rendering, struct bytes name);
 /* Appends every member that is not `present` and has something to say. */

@@ -21,7 +21,7 @@ int handover_new(struct handover **out, const struct handover_room *room, struct
 	if (!room_for(&handover->items, room->items, sizeof(*handover->items)) ||
 		!room_for(&handover->parked, room->parked, sizeof(*handover->parked)) ||
 		!room_for(&handover->revoked, room->revoked, sizeof(*handover->revoked)) ||
-		!room_for(&handover->taken, room->taken, sizeof(*handover->taken)) ||
+		!room_for(&handover->acquired, room->acquired, sizeof(*handover->acquired)) ||
 		!room_for(&handover->held, room->held, sizeof(*handover->held))) {
 		handover_free(handover);
 		return err_memory(err);
@@ -39,7 +39,7 @@ void handover_free(struct handover *handover)
 	free(handover->items);
 	free(handover->parked);
 	free(handover->revoked);
-	free(handover->taken);
+	free(handover->acquired);
 	free(handover->held);
 	free(handover);
 }

@@ -38,7 +38,7 @@ struct handover_room {
 	size_t items;
 	size_t parked;
 	size_t revoked;
-	size_t taken;
+	size_t acquired;
 	size_t held;
 };
 
@@ -49,8 +49,8 @@ struct handover {
 	size_t parked_count;
 	size_t *revoked; /* partitions that are not ours any more */
 	size_t revoked_count;
-	size_t *taken; /* partitions that are ours from now on */
-	size_t taken_count;
+	size_t *acquired; /* partitions that are ours from now on */
+	size_t acquired_count;
 	struct held_row *held; /* of these */
 	size_t held_count;
 	int64_t stored_us;           /* clock_now_us() at COMMIT */

@@ -106,7 +106,7 @@ static void index_release(struct route_index *index)
 		free(index);
 }
 
-/* ------------------------------------------------------------------ wishes */
+/* ------------------------------------------------------------------ routes of one handler */
 
 static size_t text_size(const char *text)
 {
@@ -127,7 +127,8 @@ static const char *place_text(char **at, const char *text)
 
 static size_t block_size(const char *name, const struct subscription *subs, size_t count)
 {
-	size_t size = sizeof(struct wishes) + count * sizeof(struct route) + text_size(name);
+	size_t size =
+		sizeof(struct handler_routes) + count * sizeof(struct route) + text_size(name);
 
 	for (size_t i = 0; i < count; i++)
 		size += text_size(subs[i].topic) + text_size(subs[i].type);
@@ -166,10 +167,10 @@ static struct route route_of(char **at, const struct subscription *sub)
 	return route;
 }
 
-static void take_sub(struct wishes *wishes, struct route_index *seen, char **at,
+static void take_sub(struct handler_routes *own, struct route_index *seen, char **at,
 	const struct subscription *sub, uint64_t seed)
 {
-	struct route *route = &wishes->routes[wishes->count];
+	struct route *route = &own->routes[own->count];
 	struct probe probe;
 
 	*route = route_of(at, sub);
@@ -178,46 +179,46 @@ static void take_sub(struct wishes *wishes, struct route_index *seen, char **at,
 	if (index_find(seen, &probe) != NULL)
 		return;
 	index_put(seen, route, 0);
-	wishes->count++;
-	if (route->kind == ROUTE_PREFIX && route->type_length > wishes->longest)
-		wishes->longest = route->type_length;
+	own->count++;
+	if (route->kind == ROUTE_PREFIX && route->type_length > own->longest)
+		own->longest = route->type_length;
 }
 
-struct wishes *wishes_new(
+struct handler_routes *handler_routes_new(
 	const char *name, const struct subscription *subs, size_t count, uint64_t seed)
 {
 	struct route_index *seen = index_new(count, 0);
-	struct wishes *wishes = malloc(block_size(name, subs, count));
+	struct handler_routes *own = malloc(block_size(name, subs, count));
 	char *at;
 
-	if (seen != NULL && wishes != NULL) {
-		*wishes = (struct wishes){ .count = 0 };
-		atomic_init(&wishes->references, 1);
-		at = (char *)&wishes->routes[count];
-		wishes->name = place_text(&at, name);
+	if (seen != NULL && own != NULL) {
+		*own = (struct handler_routes){ .count = 0 };
+		atomic_init(&own->references, 1);
+		at = (char *)&own->routes[count];
+		own->name = place_text(&at, name);
 		for (size_t i = 0; i < count; i++)
-			take_sub(wishes, seen, &at, &subs[i], seed);
+			take_sub(own, seen, &at, &subs[i], seed);
 	} else {
-		free(wishes);
-		wishes = NULL;
+		free(own);
+		own = NULL;
 	}
 	index_release(seen);
-	return wishes;
+	return own;
 }
 
-struct wishes *wishes_share(struct wishes *wishes)
+struct handler_routes *handler_routes_share(struct handler_routes *own)
 {
-	(void)atomic_fetch_add(&wishes->references, 1);
-	return wishes;
+	(void)atomic_fetch_add(&own->references, 1);
+	return own;
 }
 
-void wishes_release(struct wishes *wishes)
+void handler_routes_release(struct handler_routes *own)
 {
-	if (wishes != NULL && atomic_fetch_sub(&wishes->references, 1) == 1)
-		free(wishes);
+	if (own != NULL && atomic_fetch_sub(&own->references, 1) == 1)
+		free(own);
 }
 
-bool wishes_equal(const struct wishes *a, const struct wishes *b)
+bool handler_routes_equal(const struct handler_routes *a, const struct handler_routes *b)
 {
 	if (a->count != b->count)
 		return false;
@@ -242,11 +243,11 @@ static void gather_lengths(struct route_index *index, const struct routes *route
 	uint32_t *lengths = index->lengths;
 
 	for (size_t i = 0; i < routes->count; i++) {
-		const struct wishes *wishes = routes->handlers[i].wishes;
+		const struct handler_routes *own = routes->handlers[i].routes;
 
-		for (size_t j = 0; wishes->longest > 0 && j < wishes->count; j++) {
-			if (wishes->routes[j].kind == ROUTE_PREFIX)
-				lengths[wishes->routes[j].type_length] = 1;
+		for (size_t j = 0; own->longest > 0 && j < own->count; j++) {
+			if (own->routes[j].kind == ROUTE_PREFIX)
+				lengths[own->routes[j].type_length] = 1;
 		}
 	}
 	for (size_t length = 0; length <= longest; length++) {
@@ -255,11 +256,11 @@ static void gather_lengths(struct route_index *index, const struct routes *route
 	}
 }
 
-static void put_wishes(struct route_index *index, const struct routes_handler *handler,
+static void put_routes(struct route_index *index, const struct routes_handler *handler,
 	size_t place, uint64_t seed)
 {
-	for (size_t i = 0; i < handler->wishes->count; i++) {
-		const struct route *route = &handler->wishes->routes[i];
+	for (size_t i = 0; i < handler->routes->count; i++) {
+		const struct route *route = &handler->routes->routes[i];
 		struct probe probe = { NULL };
 
 		if (handler->away)
@@ -276,15 +277,15 @@ static struct route_index *index_of(const struct routes *routes)
 	size_t longest = 0;
 
 	for (size_t i = 0; i < routes->count; i++) {
-		count += routes->handlers[i].wishes->count;
-		if (routes->handlers[i].wishes->longest > longest)
-			longest = routes->handlers[i].wishes->longest;
+		count += routes->handlers[i].routes->count;
+		if (routes->handlers[i].routes->longest > longest)
+			longest = routes->handlers[i].routes->longest;
 	}
 	index = index_new(count, longest);
 	if (index == NULL)
 		return NULL;
 	for (size_t i = 0; i < routes->count; i++)
-		put_wishes(index, &routes->handlers[i], i, routes->seed);
+		put_routes(index, &routes->handlers[i], i, routes->seed);
 	gather_lengths(index, routes, longest);
 	return index;
 }
@@ -301,7 +302,7 @@ static struct routes *routes_of(const struct routes_handler *handlers, size_t co
 	routes->count = count;
 	for (size_t i = 0; i < count; i++) {
 		routes->handlers[i] = handlers[i];
-		(void)wishes_share(handlers[i].wishes);
+		(void)handler_routes_share(handlers[i].routes);
 	}
 	return routes;
 }
@@ -343,7 +344,7 @@ void routes_release(struct routes *routes)
 	if (routes == NULL || atomic_fetch_sub(&routes->references, 1) != 1)
 		return;
 	for (size_t i = 0; i < routes->count; i++)
-		wishes_release(routes->handlers[i].wishes);
+		handler_routes_release(routes->handlers[i].routes);
 	index_release(routes->index);
 	free(routes);
 }

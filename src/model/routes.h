@@ -31,7 +31,7 @@ struct route {
 };
 
 /* What one handler subscribed to; one block of memory with the strings. */
-struct wishes {
+struct handler_routes {
 	atomic_size_t references;
 	const char *name;
 	size_t longest; /* prefix */
@@ -41,11 +41,11 @@ struct wishes {
 
 /* `seed`: of the hashes, the same for all wishes of a table; no client knows it. A subscription given
  * twice counts once. NULL: no memory. */
-struct wishes *wishes_new(
+struct handler_routes *handler_routes_new(
 	const char *name, const struct subscription *subs, size_t count, uint64_t seed);
-struct wishes *wishes_share(struct wishes *wishes);
-void wishes_release(struct wishes *wishes);
-bool wishes_equal(const struct wishes *a, const struct wishes *b);
+struct handler_routes *handler_routes_share(struct handler_routes *own);
+void handler_routes_release(struct handler_routes *own);
+bool handler_routes_equal(const struct handler_routes *a, const struct handler_routes *b);
 
 struct route_slot {
 	const struct route *route; /* NULL = empty */
@@ -63,7 +63,7 @@ struct route_index {
 };
 
 struct routes_handler {
-	struct wishes *wishes;
+	struct handler_routes *routes;
 	bool closed;
 	bool away;
 	int64_t said; /* when it said hello: of equal routes of handlers that are away the newest counts */

@@ -16,7 +16,7 @@ struct routing {
 	struct routes *routes;
 };
 
-DEFINE_CLEANUP(struct wishes *, wishes_release);
+DEFINE_CLEANUP(struct handler_routes *, handler_routes_release);
 
 int routing_new(struct routing **out, struct err *err)
 {
@@ -61,12 +61,13 @@ static size_t index_of(const struct routes *routes, const char *name)
 {
 	size_t i = 0;
 
-	while (i < routes->count && strcmp(routes->handlers[i].wishes->name, name) != 0)
+	while (i < routes->count && strcmp(routes->handlers[i].routes->name, name) != 0)
 		i++;
 	return i;
 }
 
-static int report_overlap(const struct wishes *other, const struct route *route, struct err *err)
+static int report_overlap(
+	const struct handler_routes *other, const struct route *route, struct err *err)
 {
 	(void)err_set(err, ROUTING_OVERLAP,
 		"handler \"%s\" is already subscribed to topic %s%s%s, type %s%s%s: subscribe to "
@@ -79,14 +80,14 @@ static int report_overlap(const struct wishes *other, const struct route *route,
 }
 
 /* `wanted` against every other handler that is connected. */
-static int refuse_overlap(
-	const struct routes *routes, size_t own, const struct wishes *wanted, struct err *err)
+static int refuse_overlap(const struct routes *routes, size_t own,
+	const struct handler_routes *wanted, struct err *err)
 {
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct routes_handler *owner = routes_owner(routes, &wanted->routes[i]);
 
 		if (owner != NULL && owner != &routes->handlers[own] && !owner->away)
-			return report_overlap(owner->wishes, &wanted->routes[i], err);
+			return report_overlap(owner->routes, &wanted->routes[i], err);
 	}
 	return 0;
 }
@@ -98,12 +99,12 @@ static size_t count_others(const struct routes *routes, size_t own, bool all)
 
 	for (size_t i = 0; i < routes->count; i++) {
 		if (i != own && (all || !routes->handlers[i].away))
-			count += routes->handlers[i].wishes->count;
+			count += routes->handlers[i].routes->count;
 	}
 	return count;
 }
 
-static int refuse_excess(size_t others, const struct wishes *wanted, struct err *err)
+static int refuse_excess(size_t others, const struct handler_routes *wanted, struct err *err)
 {
 	if (others + wanted->count <= ROUTING_MAX)
 		return 0;
@@ -147,9 +148,9 @@ static size_t drop_excess(const struct routes_handler *handlers, size_t count)
 	size_t routes = 0;
 
 	for (size_t i = 0; i < count; i++)
-		routes += handlers[i].wishes->count;
+		routes += handlers[i].routes->count;
 	while (routes > ROUTING_MAX && count > 0 && handlers[count - 1].away)
-		routes -= handlers[--count].wishes->count;
+		routes -= handlers[--count].routes->count;
 	return count;
 }
 
@@ -166,10 +167,10 @@ static int put(struct routing *routing, size_t at, struct routes_handler one, st
 	for (size_t i = 0; i < from->count; i++) {
 		if (i != at)
 			handlers[count++] = from->handlers[i];
-		else if (stays && one.wishes != NULL)
+		else if (stays && one.routes != NULL)
 			handlers[count++] = one;
 	}
-	if (!stays && one.wishes != NULL)
+	if (!stays && one.routes != NULL)
 		insert(handlers, count++, one);
 	count = drop_excess(handlers, count);
 	return replace(routing, routes_new(handlers, count, from->seed), err);
@@ -179,19 +180,19 @@ int routing_set(struct routing *routing, const char *handler, const struct subsc
 	size_t count, struct err *err)
 {
 	const struct routes *routes = routing->routes;
-	CLEANUP(wishes_releasep)
-	struct wishes *wanted = wishes_new(handler, subs, count, routes->seed);
+	CLEANUP(handler_routes_releasep)
+	struct handler_routes *wanted = handler_routes_new(handler, subs, count, routes->seed);
 	size_t own = index_of(routes, handler);
-	struct routes_handler one = { .wishes = wanted };
+	struct routes_handler one = { .routes = wanted };
 	int r;
 
 	if (wanted == NULL)
 		return err_memory(err);
 	if (own < routes->count) {
 		one = routes->handlers[own];
-		if (!one.away && wishes_equal(one.wishes, wanted))
+		if (!one.away && handler_routes_equal(one.routes, wanted))
 			return 0; /* one more connection */
-		one.wishes = wanted;
+		one.routes = wanted;
 		one.away = false;
 	}
 	r = refuse_overlap(routes, own, wanted, err);
@@ -203,18 +204,18 @@ int routing_set(struct routing *routing, const char *handler, const struct subsc
 int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err)
 {
 	const struct routes *routes = routing->routes;
-	CLEANUP(wishes_releasep)
-	struct wishes *wanted =
-		wishes_new(remembered->handler, remembered->subs, remembered->count, routes->seed);
+	CLEANUP(handler_routes_releasep)
+	struct handler_routes *wanted = handler_routes_new(
+		remembered->handler, remembered->subs, remembered->count, routes->seed);
 	size_t own = index_of(routes, remembered->handler);
-	struct routes_handler one = { .wishes = wanted, .away = true, .said = remembered->said };
+	struct routes_handler one = { .routes = wanted, .away = true, .said = remembered->said };
 	int r;
 
 	if (wanted == NULL)
 		return err_memory(err);
 	if (own < routes->count && routes->handlers[own].away &&
 		routes->handlers[own].said == one.said &&
-		wishes_equal(routes->handlers[own].wishes, wanted))
+		handler_routes_equal(routes->handlers[own].routes, wanted))
 		return 0;
 	r = refuse_excess(count_others(routes, own, true), wanted, err);
 	return r != 0 ? r : put(routing, own, one, err);
@@ -255,7 +256,7 @@ const char *routing_find(const struct routing *routing, const char *topic, const
 {
 	const struct routes_handler *handler = routes_find(routing->routes, topic, type);
 
-	return handler == NULL ? NULL : handler->wishes->name;
+	return handler == NULL ? NULL : handler->routes->name;
 }
 
 bool routing_wants(const struct routing *routing, const char *topic, const char *type)
@@ -267,10 +268,10 @@ bool routing_wants(const struct routing *routing, const char *topic, const char 
 
 static bool handler_serves(const struct routes_handler *handler, const char *topic)
 {
-	const struct wishes *wishes = handler->wishes;
+	const struct handler_routes *own = handler->routes;
 
-	for (size_t i = 0; i < wishes->count && !handler->closed && !handler->away; i++) {
-		const char *wanted = wishes->routes[i].topic;
+	for (size_t i = 0; i < own->count && !handler->closed && !handler->away; i++) {
+		const char *wanted = own->routes[i].topic;
 
 		if (wanted == NULL || strcmp(wanted, topic) == 0)
 			return true;
@@ -292,10 +293,10 @@ void routing_each(const struct routing *routing, routing_visit *visit, void *arg
 	for (size_t i = 0; i < routing->routes->count; i++) {
 		const struct routes_handler *handler = &routing->routes->handlers[i];
 
-		for (size_t j = 0; j < handler->wishes->count; j++) {
-			const struct route *route = &handler->wishes->routes[j];
+		for (size_t j = 0; j < handler->routes->count; j++) {
+			const struct route *route = &handler->routes->routes[j];
 			const struct routed routed = {
-				.handler = handler->wishes->name,
+				.handler = handler->routes->name,
 				.sub = { route->topic, route->type },
 				.closed = handler->closed,
 				.away = handler->away,
@@ -315,15 +316,16 @@ bool routing_has_connected(const struct routing *routing)
 const char *routing_displaced(const struct routing *routing, const char *handler,
 	const struct subscription *subs, size_t count)
 {
-	CLEANUP(wishes_releasep)
-	struct wishes *wanted = wishes_new(handler, subs, count, routing->routes->seed);
+	CLEANUP(handler_routes_releasep)
+	struct handler_routes *wanted =
+		handler_routes_new(handler, subs, count, routing->routes->seed);
 
 	for (size_t i = 0; wanted != NULL && i < wanted->count; i++) {
 		const struct routes_handler *owner =
 			routes_owner(routing->routes, &wanted->routes[i]);
 
-		if (owner != NULL && owner->away && strcmp(owner->wishes->name, handler) != 0)
-			return owner->wishes->name;
+		if (owner != NULL && owner->away && strcmp(owner->routes->name, handler) != 0)
+			return owner->routes->name;
 	}
 	return NULL;
 }

@@ -86,7 +86,7 @@ void fill_messages(
 		array_text(params, event_type, row->message->type);
 		add_record(params, &record, row->message);
 		add_digest(params, digest, row->message);
-		array_smallint(params, place, (int16_t)row->placement.place);
+		array_smallint(params, place, (int16_t)row->placement.kind);
 		array_bool(params, asks, row->placement.asks);
 	}
 	params_bool(params, inbox->ordering == ORDERING_PARTITION);

@@ -49,7 +49,7 @@ static void check_json(struct bytes text)
 static bool visit_member(void *arg, const struct json_member *member)
 {
 	bool *seen = arg;
-	enum member known = event_member_of(member->name);
+	enum event_member known = event_member_of(member->name);
 
 	demand(known == MEMBER_EXTENSIONS || !seen[known]);
 	seen[known] = true;

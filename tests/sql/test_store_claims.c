@@ -2,7 +2,7 @@
 #include "world.h"
 
 /* Rows that wait in the table: "a1" has key "a"; "-1" has none. */
-static void waiting(struct world *world, const char *id, enum place place)
+static void waiting(struct world *world, const char *id, enum placement_kind place)
 {
 	char key[2] = { id[0], '\0' };
 
@@ -34,7 +34,7 @@ static void what_is_due_is_claimed_with_everything_dispatch_needs(void **state)
 	const struct message *message;
 
 	(void)STORED(world, .id = "x", .key = "k", .type = "t", .payload = "{\"n\":1}",
-		.headers = "[[\"h\", \"v\"]]", .place = PLACE_WAIT, .offset = 9);
+		.headers = "[[\"h\", \"v\"]]", .place = PLACEMENT_WAITING, .offset = 9);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET retry_count = 2, crash_count = 1, suspect = true,"
 		" replay_count = 1");
@@ -68,10 +68,10 @@ static void rows_are_claimed_in_the_order_of_their_offsets(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "b1", PLACE_WAIT);
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b2", PLACE_WAIT);
-	waiting(world, "-1", PLACE_WAIT);
+	waiting(world, "b1", PLACEMENT_WAITING);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b2", PLACEMENT_WAITING);
+	waiting(world, "-1", PLACEMENT_WAITING);
 	expect_claim(world, 10, "b1 a1 b2 -1");
 	expect_claim(world, 10, "");
 }
@@ -80,9 +80,9 @@ static void no_more_are_claimed_than_asked_for(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
-	waiting(world, "a3", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	waiting(world, "a3", PLACEMENT_WAITING);
 	expect_claim(world, 2, "a1 a2");
 	expect_claim(world, 2, "a3");
 }
@@ -99,7 +99,7 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 	for (int i = 1; i < 5; i++) {
 		char id[] = { 'a', (char)('0' + i), '\0' };
 
-		waiting(world, id, PLACE_WAIT);
+		waiting(world, id, PLACEMENT_WAITING);
 	}
 	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 	assert_claimed(&claimed, "a1 a2 a3");
@@ -125,9 +125,9 @@ static void what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen(v
 	struct claimed claimed = { NULL };
 	struct claimed later = { NULL };
 
-	waiting(world, "-1", PLACE_WAIT);
-	waiting(world, "-2", PLACE_WAIT);
-	waiting(world, "-3", PLACE_WAIT);
+	waiting(world, "-1", PLACEMENT_WAITING);
+	waiting(world, "-2", PLACEMENT_WAITING);
+	waiting(world, "-3", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = '2020-01-01'::timestamptz"
 		       " - kafka_offset * interval '1 s',"
 		       " event_type = CASE event_id WHEN '-1' THEN 'other' ELSE event_type END");
@@ -164,8 +164,8 @@ static void keys_that_the_byte_budget_did_not_reach_are_told(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_PARKED);
 	expect_cut(world, 10, "a1", true);
 	expect_cut(world, 10, "b1", false);
 	expect_cut(world, 10, "", false);
@@ -175,9 +175,9 @@ static void rows_that_are_not_claimed_take_no_bytes_of_the_budget(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_PARKED);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'a1'");
 	expect_cut(world, 10, "b1", false);
@@ -192,8 +192,8 @@ static void a_partition_that_the_byte_budget_cuts_short_is_told(void **state)
 	const struct claim_request request = { world->me.id, ORDERING_PARTITION, all, 10, 1 };
 	struct claimed claimed = { NULL };
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	for (int i = 0; i < 2; i++) {
 		OK(claims_due(world->db, &request, &partitions, &claimed, &err));
 		assert_int_equal(claimed.count, 1);
@@ -207,9 +207,9 @@ static void a_row_waiting_for_its_retry_parks_what_is_behind_it(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'a1'");
 	expect_claim(world, 10, "b1");
@@ -222,8 +222,8 @@ static void rows_without_a_key_wait_for_nobody(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "-1", PLACE_WAIT);
-	waiting(world, "-2", PLACE_WAIT);
+	waiting(world, "-1", PLACEMENT_WAITING);
+	waiting(world, "-2", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = '-1'");
 	expect_claim(world, 10, "-2");
@@ -233,8 +233,8 @@ static void a_head_locked_by_somebody_parks_what_is_behind_it(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
 	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
 					     " WHERE event_id = 'a1' FOR UPDATE"),
 		"");
@@ -255,8 +255,8 @@ static void a_look_can_begin_later_and_tells_where_it_ended(void **state)
 	struct claimed claimed;
 
 	for (int i = 1; i <= 3; i++)
-		(void)STORED(world, .id = (char[]){ (char)('0' + i), '\0' }, .place = PLACE_WAIT,
-			.offset = i);
+		(void)STORED(world, .id = (char[]){ (char)('0' + i), '\0' },
+			.place = PLACEMENT_WAITING, .offset = i);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = to_timestamp(1700000000.5 + "
 		       "kafka_offset)");
 	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
@@ -279,8 +279,8 @@ static void two_sessions_never_claim_the_same_row(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	assert_string_equal(
 		run_other(world, "BEGIN; UPDATE inbox.inbox_messages SET available_at = NULL,"
 				 " claimed_by = 5 WHERE event_id = 'a1'"),
@@ -296,9 +296,9 @@ static void a_row_nobody_wants_is_parked_and_holds_its_key(void **state)
 	struct routing *routing = wants("order.new");
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'a1'");
 	claimed = claim(world, 10, routing);
@@ -322,8 +322,8 @@ static void the_most_specific_subscription_decides(void **state)
 	OK(routing_set(routing, "wide", &wide, 1, &err));
 	OK(routing_set(routing, "narrow", narrow, 2, &err));
 	routing_close(routing, "narrow", true);
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = NULL WHERE event_id = 'b1'");
 	claimed = claim(world, 10, routing);
 	assert_claimed(&claimed, "b1");
@@ -342,8 +342,8 @@ static void without_order_nothing_waits_for_another(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'a1'");
 	expect_claim(world, 10, "a2");
@@ -353,10 +353,10 @@ static void a_finished_head_releases_the_run_behind_it(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "b1", PLACE_PARK);
-	waiting(world, "a3", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_PARKED);
+	waiting(world, "a3", PLACEMENT_PARKED);
 	expect_key(world, "a", 2, "a1 a2");
 	expect_key(world, "a", 2, "a3");
 }
@@ -366,9 +366,9 @@ static void the_run_of_a_key_ends_at_a_row_that_waits(void **state)
 	struct world *world = *state;
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "a3", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "a3", PLACEMENT_PARKED);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'a2'");
 	claimed = claim_key(world, "a", 10);
@@ -382,8 +382,8 @@ static void the_run_of_a_key_ends_at_a_locked_row(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
 	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
 					     " WHERE event_id = 'a1' FOR UPDATE"),
 		"");
@@ -396,9 +396,9 @@ static void where_the_partition_is_the_order_a_retry_holds_all(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b1", PLACE_PARK);
-	waiting(world, "-1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_PARKED);
+	waiting(world, "-1", PLACEMENT_PARKED);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() + interval '1 hour'"
 		       " WHERE event_id = 'b1'");
 	expect_claim(world, 10, "a1");
@@ -412,7 +412,7 @@ static void a_fenced_instance_claims_nothing(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
 	expect_claim(world, 10, "");
 	expect_key(world, "a", 10, "");
@@ -422,7 +422,7 @@ static void only_the_owner_claims_an_ordered_partition(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_offsets SET owner = 1");
 	expect_claim(world, 10, "");
 	expect_key(world, "a", 10, "");
@@ -434,7 +434,7 @@ static void a_partition_that_is_being_taken_is_left_alone(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	assert_string_equal(
 		run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_offsets FOR UPDATE"), "");
 	expect_claim(world, 10, "");
@@ -453,8 +453,8 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
 	int64_t held;
 	int64_t rescued = -1;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	run_sql(world,
 		"CREATE FUNCTION inbox.hang_up() RETURNS trigger LANGUAGE plpgsql AS"
 		" $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$");
@@ -488,12 +488,12 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "b1", PLACE_WAIT);
-	waiting(world, "b2", PLACE_PARK);
-	waiting(world, "c1", PLACE_PARK);
-	waiting(world, "-1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_WAITING);
+	waiting(world, "b2", PLACEMENT_PARKED);
+	waiting(world, "c1", PLACEMENT_PARKED);
+	waiting(world, "-1", PLACEMENT_PARKED);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
 	OK(claims_find_parked(world->db, &request, &place, &page, &err));
@@ -518,7 +518,7 @@ static void a_sweep_goes_on_where_its_last_page_ended(void **state)
 	for (int key = 'a'; key < 'f'; key++) {
 		char id[] = { (char)key, '1', '\0' };
 
-		waiting(world, id, PLACE_PARK);
+		waiting(world, id, PLACEMENT_PARKED);
 	}
 	request.max_rows = 2;
 	while (page.more) {
@@ -550,8 +550,8 @@ static void parked_rows_without_a_key_are_released_when_wanted(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "-1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "-1", PLACEMENT_PARKED);
 	release(world, "other", 0);
 	release(world, "order.*", 1);
 	expect_claim(world, 10, "-1");
@@ -561,8 +561,8 @@ static void without_order_every_parked_row_is_released_when_wanted(void **state)
 {
 	struct world *world = *state;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "-1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "-1", PLACEMENT_PARKED);
 	release(world, "order.new", 2);
 }
 
@@ -573,7 +573,7 @@ static void partitions_know_whether_anything_waits(void **state)
 		{ "x", 0 } };
 	bool found[3] = { true, false, true };
 
-	waiting(world, "a1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
 	OK(claims_any_waiting(world->db, partitions, 3, found, &err));
 	assert_false(found[0]);
 	assert_true(found[1]);
@@ -588,11 +588,11 @@ static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **st
 	const struct gauges_request request = { { &partition, 1 }, routing, 1000, true };
 	struct gauges gauges;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "b1", PLACE_PARK);
-	waiting(world, "b2", PLACE_PARK);
-	waiting(world, "c1", PLACE_CLAIM);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_PARKED);
+	waiting(world, "b2", PLACEMENT_PARKED);
+	waiting(world, "c1", PLACEMENT_CLAIMED);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id LIKE 'b_'");
 	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'c1'");
@@ -677,7 +677,7 @@ static void trial_fini(struct trial *trial)
 
 static int64_t waiting_seq(struct world *world, const char *id, const char *key)
 {
-	return STORED(world, .id = id, .key = key, .place = PLACE_WAIT);
+	return STORED(world, .id = id, .key = key, .place = PLACEMENT_WAITING);
 }
 
 static int64_t first_of(const struct refused_seqs *seqs)
@@ -718,8 +718,8 @@ static void the_first_of_a_key_is_found_when_its_claim_is_refused(void **state)
 	struct claimed claimed;
 	struct trial trial;
 
-	(void)STORED(world, .id = "k1", .key = "k", .place = PLACE_PARK);
-	(void)STORED(world, .id = "k2", .key = "k", .place = PLACE_PARK);
+	(void)STORED(world, .id = "k1", .key = "k", .place = PLACEMENT_PARKED);
+	(void)STORED(world, .id = "k2", .key = "k", .place = PLACEMENT_PARKED);
 	refuse_claims(world, "NEW.event_id = 'k2'");
 	trial = trial_of(world, "k");
 	OK(probe_due(world, &trial));

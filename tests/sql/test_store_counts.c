@@ -5,7 +5,7 @@
 
 static const atomic_bool go_on = false;
 
-static void waiting(struct world *world, const char *id, enum place place)
+static void waiting(struct world *world, const char *id, enum placement_kind place)
 {
 	char key[2] = { id[0], '\0' };
 
@@ -46,9 +46,9 @@ static void a_due_row_dies_before_its_delivery_count_would_repeat(void **state)
 	struct world *world = *state;
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_WAIT);
-	waiting(world, "b1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	waiting(world, "b1", PLACEMENT_WAITING);
 	set_count(world, "a1", "delivery_count");
 	claimed = claim(world, 10, NULL);
 	expect_one_dead(world, &claimed, "a2 b1");
@@ -59,8 +59,8 @@ static void a_row_of_a_key_dies_before_its_delivery_count_would_repeat(void **st
 	struct world *world = *state;
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_PARK);
-	waiting(world, "a2", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_PARKED);
+	waiting(world, "a2", PLACEMENT_PARKED);
 	set_count(world, "a1", "delivery_count");
 	claimed = claim_key(world, "a", 10);
 	expect_one_dead(world, &claimed, "a2");
@@ -71,9 +71,9 @@ static void a_row_of_a_partition_dies_before_its_delivery_count_would_repeat(voi
 	struct world *world = *state;
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_WAIT);
-	waiting(world, "a2", PLACE_PARK);
-	waiting(world, "b1", PLACE_PARK);
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_PARKED);
+	waiting(world, "b1", PLACEMENT_PARKED);
 	set_count(world, "a1", "delivery_count");
 	claimed = claim(world, 10, NULL);
 	expect_one_dead(world, &claimed, "a2 b1");
@@ -84,7 +84,7 @@ static void the_last_delivery_count_is_given_once(void **state)
 	struct world *world = *state;
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2147483646");
 	claimed = claim(world, 10, NULL);
 	assert_claimed(&claimed, "a1");
@@ -98,7 +98,7 @@ static void a_row_at_its_end_that_nobody_wants_is_parked(void **state)
 	struct routing *other = wants("other");
 	struct claimed claimed;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	set_count(world, "a1", "delivery_count");
 	claimed = claim(world, 10, other);
 	assert_claimed(&claimed, "");
@@ -113,7 +113,7 @@ static void one_attempt_and_one_crash_more_always_fit(void **state)
 	struct claimed claimed;
 	struct settle_row row;
 
-	waiting(world, "a1", PLACE_WAIT);
+	waiting(world, "a1", PLACEMENT_WAITING);
 	set_count(world, "a1", "retry_count");
 	set_count(world, "a1", "crash_count");
 	claimed = claim(world, 10, NULL);
@@ -140,8 +140,8 @@ static void expect_rescued(struct world *world, int delivery_count, bool named)
 	/* What was there before it was not born to it: such rows are found by the numbers of their claims. */
 	if (delivery_count == 1)
 		OK(instance_register(world->db, "other", "here", &dead, &err));
-	waiting(world, "a1", PLACE_CLAIM);
-	waiting(world, "b1", PLACE_CLAIM);
+	waiting(world, "a1", PLACEMENT_CLAIMED);
+	waiting(world, "b1", PLACEMENT_CLAIMED);
 	if (delivery_count > 1)
 		OK(instance_register(world->db, "other", "here", &dead, &err));
 	set_count(world, "a1", "rescue_count");

@@ -39,7 +39,7 @@ static void records_with_the_same_coordinates_are_told_apart_by_id(void **state)
 	(void)STORED(world, .id = "old", .offset = 7);
 	batch_clear(&world->batch);
 	ADD(world, .id = "old", .offset = 8);
-	ADD(world, .id = "new", .offset = 8, .place = PLACE_PARK);
+	ADD(world, .id = "new", .offset = 8, .place = PLACEMENT_PARKED);
 	ADD(world, .id = "old", .offset = 9, .payload = "other");
 	must_store(world);
 	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
@@ -180,9 +180,9 @@ static void fates_are_told_apart_within_one_batch(void **state)
 	ADD(world, .id = "a", .payload = "1");
 	ADD(world, .id = "known");
 	ADD(world, .id = "a", .payload = "1");
-	ADD(world, .id = "b", .place = PLACE_WAIT);
+	ADD(world, .id = "b", .place = PLACEMENT_WAITING);
 	ADD(world, .id = "a", .payload = "2");
-	ADD(world, .id = "c", .place = PLACE_PARK);
+	ADD(world, .id = "c", .place = PLACEMENT_PARKED);
 	must_store(world);
 
 	assert_int_equal(fate(world, 0), ROW_CLAIMED);
@@ -201,7 +201,7 @@ static void a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key(void **sta
 {
 	struct world *world = *state;
 
-	(void)STORED(world, .id = "a1", .key = "a", .place = PLACE_WAIT);
+	(void)STORED(world, .id = "a1", .key = "a", .place = PLACEMENT_WAITING);
 	batch_clear(&world->batch);
 	ADD(world, .id = "a2", .key = "a", .asks = true);
 	ADD(world, .id = "b1", .key = "b", .asks = true);
@@ -220,7 +220,7 @@ static void in_an_ordered_partition_it_is_parked_behind_any_waiting_row(void **s
 {
 	struct world *world = *state;
 
-	(void)STORED(world, .id = "a1", .key = "a", .place = PLACE_WAIT);
+	(void)STORED(world, .id = "a1", .key = "a", .place = PLACEMENT_WAITING);
 	(void)STORED(world, .id = "b1", .key = "b", .asks = true);
 	assert_int_equal(fate(world, 0), ROW_STORED);
 }
@@ -691,7 +691,7 @@ static void taking_raises_the_epoch_and_tells_the_watermark(void **state)
 	const struct partition_ref refs[] = { { "orders", 0 }, { "orders", 1 } };
 	struct watermarks marks = { NULL, 0 };
 
-	(void)STORED(world, .id = "a", .place = PLACE_WAIT, .offset = 3);
+	(void)STORED(world, .id = "a", .place = PLACEMENT_WAITING, .offset = 3);
 	OK(inbox_take(world->inbox, refs, 2, &marks, &err));
 	assert_int_equal(marks.count, 2);
 	assert_int_equal(marks.items[0].epoch, world->mark.epoch + 1);

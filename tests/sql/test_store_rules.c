@@ -56,7 +56,7 @@ static void nothing_is_claimed(struct world *world)
 {
 	struct claimed claimed;
 
-	ADD(world, .id = "a", .key = "k", .place = PLACE_WAIT);
+	ADD(world, .id = "a", .key = "k", .place = PLACEMENT_WAITING);
 	must_store(world);
 	fail_over(world);
 	claimed = claim(world, 10, NULL);
@@ -96,7 +96,7 @@ static void each_claim_of_a_row_has_another_number(void **state)
 {
 	struct world *world = *state;
 
-	(void)STORED(world, .id = "a", .key = "k", .place = PLACE_WAIT);
+	(void)STORED(world, .id = "a", .key = "k", .place = PLACEMENT_WAITING);
 	for (int claims = 2; claims < 5; claims++) {
 		struct claimed claimed =
 			claims % 2 == 0 ? claim(world, 1, NULL) : claim_key(world, "k", 1);
@@ -115,7 +115,7 @@ static void a_row_without_a_key_that_nobody_wants_is_parked(void **state)
 	struct routing *routing = wants("order.*");
 	struct claimed claimed;
 
-	(void)STORED(world, .id = "a", .type = "other", .place = PLACE_WAIT);
+	(void)STORED(world, .id = "a", .type = "other", .place = PLACEMENT_WAITING);
 	claimed = claim(world, 10, routing);
 	assert_int_equal(claimed.count, 0);
 	assert_int_equal(claimed.parked, 1);

@@ -60,7 +60,7 @@ struct a_row {
 	const char *payload; /* NULL = {} */
 	const char *headers;
 	int64_t offset;
-	enum place place;
+	enum placement_kind place;
 	bool asks;
 };
 

@@ -104,8 +104,8 @@ static void a_partition_keeps_its_index(void **state)
 	}
 	assert_int_equal(admission_count(admission), 2000);
 	assert_int_equal(index_of(admission, "t7", 3), 307);
-	assert_string_equal(admission_look(admission, 307).topic, "t7");
-	assert_int_equal(admission_look(admission, 307).partition, 3);
+	assert_string_equal(admission_get(admission, 307).topic, "t7");
+	assert_int_equal(admission_get(admission, 307).partition, 3);
 	admission_free(admission);
 }
 
@@ -115,14 +115,14 @@ static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
-	assert_false(admission_look(admission, index).assigned);
+	assert_false(admission_get(admission, index).assigned);
 	admission_assign(admission, index, true);
-	assert_true(admission_look(admission, index).assigned);
-	assert_true(admission_look(admission, index).dirty);
+	assert_true(admission_get(admission, index).assigned);
+	assert_true(admission_get(admission, index).dirty);
 	admission_revoke(admission, index);
-	assert_false(admission_look(admission, index).assigned);
+	assert_false(admission_get(admission, index).assigned);
 	admission_assign(admission, index, false);
-	assert_false(admission_look(admission, index).dirty);
+	assert_false(admission_get(admission, index).dirty);
 	admission_free(admission);
 }
 
@@ -130,14 +130,14 @@ static void cleaning_needs_the_version_read_before_the_look(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
-	uint64_t before = admission_look(admission, index).version;
+	uint64_t before = admission_get(admission, index).version;
 
 	(void)state;
 	admission_dirty(admission, index);
 	admission_clean(admission, index, before);
-	assert_true(admission_look(admission, index).dirty);
-	admission_clean(admission, index, admission_look(admission, index).version);
-	assert_false(admission_look(admission, index).dirty);
+	assert_true(admission_get(admission, index).dirty);
+	admission_clean(admission, index, admission_get(admission, index).version);
+	assert_false(admission_get(admission, index).dirty);
 	admission_free(admission);
 }
 
@@ -150,7 +150,7 @@ static void a_healthy_partition_asks_nothing(void **state)
 		place_one(admission, index_of(admission, "orders", 0), 1, "wanted");
 
 	(void)state;
-	assert_int_equal(placement.place, PLACE_CLAIM);
+	assert_int_equal(placement.kind, PLACEMENT_CLAIMED);
 	assert_false(placement.asks);
 	admission_free(admission);
 }
@@ -195,7 +195,7 @@ static void what_nobody_wants_is_parked_and_takes_no_budget(void **state)
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
-	assert_int_equal(place_one(admission, index, 1, "other").place, PLACE_PARK);
+	assert_int_equal(place_one(admission, index, 1, "other").kind, PLACEMENT_PARKED);
 	assert_int_equal(admission_pending(admission), 1);
 	assert_true(admission_wait(admission, 10, 1000, 0));
 	admission_free(admission);
@@ -207,9 +207,9 @@ static void before_any_handler_came_everything_is_parked(void **state)
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
-	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_PARK);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_PARKED);
 	want(admission);
-	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_CLAIMED);
 	admission_free(admission);
 }
 
@@ -219,14 +219,14 @@ static void behind_a_parked_one_of_the_same_batch_its_key_is_parked_too(void **s
 	struct message messages[] = { message_of(1, "wanted"), message_of(2, "other"),
 		message_of(2, "wanted"), message_of(1, "wanted"), message_of(0, "other"),
 		message_of(0, "wanted") };
-	const enum place expected[] = { PLACE_CLAIM, PLACE_PARK, PLACE_PARK, PLACE_CLAIM,
-		PLACE_PARK, PLACE_CLAIM };
+	const enum placement_kind expected[] = { PLACEMENT_CLAIMED, PLACEMENT_PARKED,
+		PLACEMENT_PARKED, PLACEMENT_CLAIMED, PLACEMENT_PARKED, PLACEMENT_CLAIMED };
 	struct placement out[6];
 
 	(void)state;
 	place(admission, index_of(admission, "orders", 0), messages, 6, out);
 	for (size_t i = 0; i < 6; i++)
-		assert_int_equal(out[i].place, expected[i]);
+		assert_int_equal(out[i].kind, expected[i]);
 	admission_free(admission);
 }
 
@@ -237,7 +237,7 @@ static void the_next_batch_has_forgotten_who_was_parked(void **state)
 
 	(void)state;
 	(void)place_one(admission, index, 1, "other");
-	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_CLAIMED);
 	admission_free(admission);
 }
 
@@ -249,9 +249,9 @@ static void with_order_by_partition_all_behind_a_parked_one_are_parked(void **st
 
 	(void)state;
 	place(admission, index_of(admission, "orders", 0), messages, 2, out);
-	assert_int_equal(out[1].place, PLACE_PARK);
-	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 5, "wanted").place,
-		PLACE_CLAIM);
+	assert_int_equal(out[1].kind, PLACEMENT_PARKED);
+	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 5, "wanted").kind,
+		PLACEMENT_CLAIMED);
 	admission_free(admission);
 }
 
@@ -267,8 +267,8 @@ static void without_memory_to_remember_the_parked_all_that_is_ordered_is_parked(
 	alloc_fail_at(1);
 	place(admission, index, messages, 3, out);
 	assert_true(alloc_fail_never());
-	assert_int_equal(out[1].place, PLACE_PARK);
-	assert_int_equal(out[2].place, PLACE_CLAIM);
+	assert_int_equal(out[1].kind, PLACEMENT_PARKED);
+	assert_int_equal(out[2].kind, PLACEMENT_CLAIMED);
 	admission_free(admission);
 }
 
@@ -284,13 +284,13 @@ static void without_room_the_partition_overflows_from_that_message_on(void **sta
 
 	(void)state;
 	place(admission, index, messages, 3, out);
-	assert_int_equal(out[1].place, PLACE_CLAIM);
-	assert_int_equal(out[2].place, PLACE_WAIT);
-	assert_true(admission_look(admission, index).overflow);
+	assert_int_equal(out[1].kind, PLACEMENT_CLAIMED);
+	assert_int_equal(out[2].kind, PLACEMENT_WAITING);
+	assert_true(admission_get(admission, index).overflow);
 	admission_release(admission, 2, 200);
-	assert_int_equal(place_one(admission, index, 9, "wanted").place, PLACE_WAIT);
-	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 9, "wanted").place,
-		PLACE_CLAIM);
+	assert_int_equal(place_one(admission, index, 9, "wanted").kind, PLACEMENT_WAITING);
+	assert_int_equal(place_one(admission, index_of(admission, "orders", 1), 9, "wanted").kind,
+		PLACEMENT_CLAIMED);
 	admission_free(admission);
 }
 
@@ -298,16 +298,16 @@ static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 0);
 	size_t index = index_of(admission, "orders", 0);
-	uint64_t before = admission_look(admission, index).version;
+	uint64_t before = admission_get(admission, index).version;
 
 	(void)state;
 	(void)place_one(admission, index, 1, "wanted");
 	admission_dirty(admission, index);
 	admission_drained(admission, index, before);
-	assert_true(admission_look(admission, index).overflow);
-	admission_drained(admission, index, admission_look(admission, index).version);
-	assert_false(admission_look(admission, index).overflow);
-	assert_true(admission_look(admission, index).dirty);
+	assert_true(admission_get(admission, index).overflow);
+	admission_drained(admission, index, admission_get(admission, index).version);
+	assert_false(admission_get(admission, index).overflow);
+	assert_true(admission_get(admission, index).dirty);
 	admission_free(admission);
 }
 
@@ -318,8 +318,8 @@ static void bytes_are_room_too(void **state)
 
 	(void)state;
 	want(admission);
-	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
-	assert_int_equal(place_one(admission, index, 2, "wanted").place, PLACE_WAIT);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_CLAIMED);
+	assert_int_equal(place_one(admission, index, 2, "wanted").kind, PLACEMENT_WAITING);
 	admission_free(admission);
 }
 
@@ -331,8 +331,8 @@ static void a_message_larger_than_the_budget_goes_alone(void **state)
 
 	(void)state;
 	want(admission);
-	assert_int_equal(place_one(admission, index, 1, "wanted").place, PLACE_CLAIM);
-	assert_int_equal(place_one(admission, other, 1, "wanted").place, PLACE_WAIT);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_CLAIMED);
+	assert_int_equal(place_one(admission, other, 1, "wanted").kind, PLACEMENT_WAITING);
 	admission_free(admission);
 }
 
@@ -450,7 +450,7 @@ static void *drain(void *arg)
 {
 	struct admission *admission = arg;
 
-	admission_drained(admission, 0, admission_look(admission, 0).version);
+	admission_drained(admission, 0, admission_get(admission, 0).version);
 	return NULL;
 }
 

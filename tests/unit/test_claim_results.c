@@ -44,7 +44,7 @@ static void overflow(struct world *world)
 		routing_set(routing, "h", &(struct subscription){ NULL, NULL }, 1, NULL), 0);
 	admission_set_routing(world->admission, routing);
 	admission_place(world->admission, messages, indexes, 2, places);
-	world->partition = admission_look(world->admission, world->orders);
+	world->partition = admission_get(world->admission, world->orders);
 	assert_true(world->partition.overflow);
 }
 
@@ -119,7 +119,7 @@ static void answer(struct world *world, enum job_kind kind, struct claimed claim
 
 static bool overflows(const struct world *world)
 {
-	return admission_look(world->admission, world->orders).overflow;
+	return admission_get(world->admission, world->orders).overflow;
 }
 
 static void a_claim_that_brought_less_than_it_might_has_drained_its_partitions(void **state)

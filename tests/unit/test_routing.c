@@ -321,8 +321,8 @@ static void a_lookup_compares_few_of_many(void **state)
 			(void)snprintf(types[i][j], sizeof(types[i][j]), "%s.t%d*", name, j);
 			subs[j] = (struct subscription){ NULL, types[i][j] };
 		}
-		handlers[i] = (struct routes_handler){ wishes_new(name, subs, 1000, 17) };
-		assert_non_null(handlers[i].wishes);
+		handlers[i] = (struct routes_handler){ handler_routes_new(name, subs, 1000, 17) };
+		assert_non_null(handlers[i].routes);
 	}
 	routes = routes_new(handlers, 10, 17);
 	assert_non_null(routes);
@@ -331,7 +331,7 @@ static void a_lookup_compares_few_of_many(void **state)
 	assert_int_equal(routes->index->length_count, 3); /* h0.t0 to h9.t999 */
 	routes_release(routes);
 	for (int i = 0; i < 10; i++)
-		wishes_release(handlers[i].wishes);
+		handler_routes_release(handlers[i].routes);
 }
 
 struct listing {
