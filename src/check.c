@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "check_print.h"
-#include "dispatch/socket.h"
+#include "dispatch/sessions/socket.h"
 #include "ingest/ingest.h"
 #include "store/inbox.h"
 #include "store/migrate.h"

@@ -10,7 +10,7 @@
 
 #include "admin/http.h"
 #include "base/metrics.h"
-#include "dispatch/socket.h"
+#include "dispatch/sessions/socket.h"
 #include "inboxd.h"
 #include "model/health.h"
 #include "model/supervision.h"

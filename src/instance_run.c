@@ -11,7 +11,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/dispatch.h"
-#include "ingest/dead_topic.h"
+#include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
 #include "lease/heartbeat.h"
 #include "model/handover.h"

@@ -12,7 +12,7 @@
 #include "base/duration.h"
 #include "base/plural.h"
 #include "ingest/ingest.h"
-#include "ingest/log_range.h"
+#include "ingest/kafka/log_range.h"
 #include "model/headers.h"
 #include "store/inbox.h"
 

@@ -10,7 +10,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "dispatch/core.h"
-#include "dispatch/settle_retries.h"
+#include "dispatch/table/settle_retries.h"
 
 #define LAST_SETTLES_MS 1000 /* the time before the deadline for settling cancelled deliveries */
 

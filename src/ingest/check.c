@@ -8,9 +8,9 @@
 
 #include "base/cleanup.h"
 #include "base/plural.h"
-#include "ingest/consumer_conf.h"
 #include "ingest/ingest.h"
-#include "ingest/probe.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/probe.h"
 #include "ingest/retention.h"
 
 /* --- Topics ------------------------------------------------------------------------------------ */

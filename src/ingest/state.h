@@ -16,10 +16,10 @@
 
 #include "base/digest.h"
 #include "base/thread.h"
-#include "ingest/consumer.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
-#include "ingest/partitions.h"
+#include "ingest/kafka/consumer.h"
+#include "ingest/partitions/partitions.h"
 #include "ingest/refused_batches.h"
 #include "model/batch.h"
 #include "model/handover.h"

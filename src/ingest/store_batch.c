@@ -14,11 +14,11 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "ingest/db_outage.h"
 #include "ingest/handover_queue.h"
 #include "ingest/insert_results.h"
+#include "ingest/partitions/db_outage.h"
+#include "ingest/partitions/watermark_updates.h"
 #include "ingest/tracing.h"
-#include "ingest/watermark_updates.h"
 
 #define ROOM_WAIT_MS    250
 #define DRAINED_WAIT_MS 50

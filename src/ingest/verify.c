@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "ingest/collect.h"
-#include "ingest/probe.h"
+#include "ingest/kafka/probe.h"
 #include "queries.h"
 
 #define ANSWER_MS  10000

@@ -4,8 +4,8 @@
  * own opinion of what jsonb takes is checked against the decoded texts.
  */
 #include "demand.h"
-#include "dispatch/protocol_storable.h"
-#include "dispatch/retry_policy.h"
+#include "dispatch/order/retry_policy.h"
+#include "dispatch/protocol/protocol_storable.h"
 #include "model/json_stream.h"
 
 static const struct retry_rules rules = {

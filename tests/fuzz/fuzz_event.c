@@ -6,7 +6,7 @@
 #include <yajl/yajl_parse.h>
 
 #include "demand.h"
-#include "dispatch/protocol.h"
+#include "dispatch/protocol/protocol.h"
 #include "handler/reader.h"
 #include "model/cloudevent.h"
 #include "model/event.h"

@@ -4,8 +4,8 @@
  * row of tests/unit/test_protocol.c.
  */
 #include "demand.h"
-#include "dispatch/protocol.h"
-#include "dispatch/protocol_storable.h"
+#include "dispatch/protocol/protocol.h"
+#include "dispatch/protocol/protocol_storable.h"
 
 static void demand_text(struct bytes text, size_t max)
 {

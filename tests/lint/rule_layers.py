@@ -20,6 +20,10 @@ LAYERS = {
     "admin": {"base", "model", "config", "store", "admin"},
     "handler": {"handler"},
 }
+# A room inside a layer: the headers of its own layer that it may include. Other rooms may include any.
+ROOMS = {
+    "src/dispatch/protocol/": ("dispatch/protocol/",),
+}
 # A plain enumeration that a configuration value needs.
 EXCEPTIONS = {("config", "model/ordering.h")}
 # Header, by pattern, and the only places that may include it.
@@ -47,6 +51,9 @@ def _judge(path, number, header, own):
             yield path, number, f"{header} may only be included in {', '.join(places)}"
     if path.startswith("include/") and own and not header.startswith("inboxd/"):
         yield path, number, f"a public header must not include {header}"
+    for room, allowed in ROOMS.items():
+        if own and path.startswith(room) and _is_of_same_layer(path, header) and not header.startswith(allowed):
+            yield path, number, f"{room} must not include {header}"
     layer = _layer_of(path)
     if layer and own and not _may_include(layer, header):
         yield path, number, f"{layer} must not include {header}"
@@ -55,6 +62,10 @@ def _judge(path, number, header, own):
 def _layer_of(path):
     parts = path.split("/")
     return parts[1] if parts[0] == "src" and len(parts) > 2 else None
+
+
+def _is_of_same_layer(path, header):
+    return header.partition("/")[0] == _layer_of(path)
 
 
 def _may_include(layer, header):

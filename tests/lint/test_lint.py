@@ -40,15 +40,20 @@ class Layers(unittest.TestCase):
     def check(self, path, include):
         return words(rule_layers, files={path: f"#include {include}\n"})
 
+    def test_a_room_that_is_pure_stays_so(self):
+        self.assertEqual(len(self.check("src/dispatch/protocol/protocol.c", '"dispatch/core.h"')), 1)
+        self.assertEqual(self.check("src/dispatch/protocol/protocol.c", '"dispatch/protocol/protocol.h"'), [])
+        self.assertEqual(self.check("src/dispatch/sessions/session.c", '"dispatch/core.h"'), [])
+
     def test_an_arrow_may_skip_layers(self):
         self.assertEqual(self.check("src/ingest/a.c", '"base/err.h"'), [])
 
     def test_an_arrow_never_turns(self):
         self.assertTrue(self.check("src/base/a.c", '"model/message.h"'))
-        self.assertTrue(self.check("src/store/a.c", '"dispatch/worker.h"'))
+        self.assertTrue(self.check("src/store/a.c", '"dispatch/table/worker.h"'))
 
     def test_neighbours_do_not_see_each_other(self):
-        self.assertTrue(self.check("src/ingest/a.c", '"dispatch/worker.h"'))
+        self.assertTrue(self.check("src/ingest/a.c", '"dispatch/table/worker.h"'))
         self.assertTrue(self.check("src/model/a.c", '"config/config.h"'))
 
     def test_nobody_includes_the_assembly(self):

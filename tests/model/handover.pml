@@ -15,8 +15,8 @@
  *	way                      model/commit_handover.h: a batch that is committed and not in the queue yet
  *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
  *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
- *	mem                      dispatch/entry.h: states of an entry, and how far its verdict is
- *	out, high                dispatch/lanes.h: table_low, table_high
+ *	mem                      dispatch/order/entry.h: states of an entry, and how far its verdict is
+ *	out, high                dispatch/order/lanes.h: table_low, table_high
  *	cst, ck, coming          the claim under way (JOB_DUE, JOB_LANES), its key, the rows it brings
  *	fresh                    lane.noted is not older than that claim
  *	doubted                  the partition has gone since the claim was given: job.revocations

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "ingest/consumer_conf.h"
-#include "ingest/prefetch.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/prefetch.h"
 
 #define AHEAD         "queued.max.messages.kbytes"
 #define TEXT(literal) ((char[]){ literal })

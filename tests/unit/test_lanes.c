@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "alloc_fail.h"
-#include "dispatch/lanes.h"
+#include "dispatch/order/lanes.h"
 
 #define KEY_A 0xaaULL
 #define KEY_B 0xbbULL

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "dispatch/protocol.h"
+#include "dispatch/protocol/protocol.h"
 #include "model/headers.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch/refused_rows.h"
+#include "dispatch/table/refused_rows.h"
 
 static void three_failures_in_a_row_ask_for_a_look(void **state)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "alloc_fail.h"
-#include "dispatch/retry_policy.h"
+#include "dispatch/order/retry_policy.h"
 
 static const struct retry_rules rules = {
 	.max_attempts = 3,

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "ingest/start_offset_policy.h"
+#include "ingest/partitions/start_offset_policy.h"
 
 /* A log from 100 to 200, read up to 150 by both sides. */
 #define A_LOG                                                                                      \

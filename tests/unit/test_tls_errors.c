@@ -9,7 +9,7 @@
 #include <openssl/x509_vfy.h>
 #include <string.h>
 
-#include "ingest/tls_errors.h"
+#include "ingest/kafka/tls_errors.h"
 
 #define REFUSED "SSL routines::certificate verify failed (after 22ms in state SSL_HANDSHAKE)"
 

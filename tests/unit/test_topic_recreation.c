@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "ingest/topic_recreation.h"
+#include "ingest/kafka/topic_recreation.h"
 
 static int set_up(void **state)
 {

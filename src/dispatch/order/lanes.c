@@ -1,0 +1,386 @@
+/*
+ * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. A lane without entries and
+ * holds is in exactly one of two lists:
+ *
+ *	claimable   the claimer claims its next run
+ *	idle        it is blocked: its first row waits for a retry or for a handler. A claim of due rows, or a sweep,
+ *	            continues the lane when that row can be claimed.
+ *
+ * A held lane is in neither list: the end of its hold puts it there.
+ */
+#include "dispatch/order/lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* An idle lane is kept this long at least. A claim or batch that was decided before the lane became idle has
+ * arrived by then, and still needs what the lane knows about the table. */
+#define IDLE_AT_LEAST_MS 10000
+
+void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth)
+{
+	memset(lanes, 0, sizeof(*lanes));
+	lanes->ordering = ordering;
+	lanes->depth = depth;
+	TAILQ_INIT(&lanes->claimable);
+	TAILQ_INIT(&lanes->idle);
+}
+
+static void unlist(struct lanes *lanes, struct lane *lane)
+{
+	if (lane->claimable) {
+		TAILQ_REMOVE(&lanes->claimable, lane, claimable_link);
+		lanes->claimable_count--;
+		lane->claimable = false;
+	}
+	if (lane->idle) {
+		TAILQ_REMOVE(&lanes->idle, lane, idle_link);
+		lanes->idle_count--;
+		lane->idle = false;
+	}
+}
+
+static void drop(struct lanes *lanes, struct lane *lane)
+{
+	unlist(lanes, lane);
+	HASH_DEL(lanes->table, lane);
+	free(lane);
+}
+
+void lanes_fini(struct lanes *lanes)
+{
+	struct lane *lane;
+	struct lane *next;
+
+	HASH_ITER (hh, lanes->table, lane, next)
+		drop(lanes, lane);
+}
+
+static struct lane_key key_of(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane_key key = { .partition = partition };
+
+	if (lanes->ordering == ORDERING_KEY)
+		key.hash = hash;
+	return key;
+}
+
+static struct lane *find(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane_key key = key_of(lanes, partition, hash);
+	struct lane *lane = NULL;
+
+	_Static_assert(sizeof(key) == 2 * sizeof(uint64_t), "hashed as bytes: no padding");
+	/* The analyzer does not see that both members are set, once they are read byte by byte. */
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+	HASH_FIND(hh, lanes->table, &key, sizeof(key), lane);
+	return lane;
+}
+
+static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane != NULL)
+		return lane;
+	lane = calloc(1, sizeof(*lane));
+	if (lane == NULL)
+		return NULL;
+	lane->key = key_of(lanes, partition, hash);
+	lane->table_low = INT64_MAX;
+	lane->table_high = -1;
+	TAILQ_INIT(&lane->entries);
+	HASH_ADD(hh, lanes->table, key, sizeof(lane->key), lane);
+	if (lane->hh.tbl == NULL) {
+		free(lane);
+		return NULL;
+	}
+	return lane;
+}
+
+/* Puts a lane into the list that fits its state, or frees it. A lane with entries or holds is in no list. */
+static void relist(struct lanes *lanes, struct lane *lane)
+{
+	unlist(lanes, lane);
+	if (lane->count > 0 || lane->holds > 0)
+		return;
+	if (lane->table_low == INT64_MAX) {
+		drop(lanes, lane);
+	} else if (lane->blocked) {
+		lane->idle = true;
+		lane->idle_since_ms = clock_now_ms();
+		TAILQ_INSERT_TAIL(&lanes->idle, lane, idle_link);
+		lanes->idle_count++;
+	} else {
+		lane->claimable = true;
+		TAILQ_INSERT_TAIL(&lanes->claimable, lane, claimable_link);
+		lanes->claimable_count++;
+	}
+}
+
+static bool is_ordered(const struct lanes *lanes, const struct message *message)
+{
+	return lanes->ordering == ORDERING_PARTITION ||
+	       (lanes->ordering == ORDERING_KEY && message_is_keyed(message));
+}
+
+static bool is_before(const struct entry *a, const struct entry *b)
+{
+	if (a->message->offset != b->message->offset)
+		return a->message->offset < b->message->offset;
+	return a->message->seq < b->message->seq;
+}
+
+/* Most messages arrive in order, so the search starts at the tail. */
+static void insert(struct lane *lane, struct entry *entry)
+{
+	struct entry *at;
+
+	TAILQ_FOREACH_REVERSE(at, &lane->entries, entry_list, lane_link)
+	{
+		if (is_before(at, entry))
+			break;
+	}
+	if (at == NULL)
+		TAILQ_INSERT_HEAD(&lane->entries, entry, lane_link);
+	else
+		TAILQ_INSERT_AFTER(&lane->entries, at, entry, lane_link);
+	lane->count++;
+	entry->lane = lane;
+}
+
+static bool goes_to_table(const struct entry *entry)
+{
+	return entry->state == ENTRY_SETTLING && (entry->verdict.outcome == SETTLE_WAITING ||
+							 entry->verdict.outcome == SETTLE_PARKED);
+}
+
+/*
+ * True when an earlier message of the lane is in the table or is being written back to it, so that a delivery of
+ * this entry would overtake it. A held lane counts as well: another instance may still be processing an earlier
+ * row.
+ */
+static bool is_overtaking(const struct lane *lane, const struct entry *entry)
+{
+	const struct entry *at;
+
+	if (lane->holds > 0 || lane->table_low < entry->message->offset)
+		return true;
+	TAILQ_FOREACH (at, &lane->entries, lane_link) {
+		if (!is_before(at, entry))
+			return false;
+		if (goes_to_table(at))
+			return true;
+	}
+	return false;
+}
+
+/* True when an entry of the lane is ready, delivered or being settled. A lower offset that arrives then does not
+ * interrupt it; it becomes the head afterwards. */
+static bool is_busy(const struct lane *lane)
+{
+	const struct entry *at;
+
+	TAILQ_FOREACH (at, &lane->entries, lane_link) {
+		if (at->state != ENTRY_QUEUED)
+			return true;
+	}
+	return false;
+}
+
+int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out, struct err *err)
+{
+	struct lane *lane;
+
+	*out = ADMIT_HEAD;
+	if (!is_ordered(lanes, entry->message))
+		return 0;
+	lane = find_or_make(lanes, entry->partition, entry->message->key_hash);
+	if (lane == NULL)
+		return err_memory(err);
+	if (is_overtaking(lane, entry) || lane->count >= lanes->depth)
+		*out = ADMIT_PARK;
+	else if (lane->count > 0 && is_busy(lane))
+		*out = ADMIT_BEHIND;
+	entry->state = ENTRY_QUEUED;
+	insert(lane, entry);
+	if (*out == ADMIT_HEAD && !lanes_is_head(entry))
+		*out = ADMIT_BEHIND;
+	unlist(lanes, lane);
+	return 0;
+}
+
+bool lanes_must_park(const struct entry *entry)
+{
+	return entry->lane != NULL && is_overtaking(entry->lane, entry);
+}
+
+bool lanes_is_head(const struct entry *entry)
+{
+	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
+}
+
+/* Remembers that a row of the lane waits in the table. The number of the last claim tells later whether a claim can
+ * have seen this row. */
+static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t offset)
+{
+	if (offset < lane->table_low)
+		lane->table_low = offset;
+	if (offset > lane->table_high)
+		lane->table_high = offset;
+	lane->table_seen = lanes->claims_given;
+}
+
+/* The claim saw all rows that the lane knows about. What is left in the table starts behind the run: either rows that
+ * were known before, or the rows that `followed` stands for. */
+static void note_claimed_run(struct lane *lane, const struct lane_run *run)
+{
+	if (run->followed && lane->table_high <= run->last_offset)
+		lane->table_high = run->last_offset + 1;
+	if (lane->table_high > run->last_offset) {
+		lane->table_low = run->last_offset + 1;
+	} else {
+		lane->table_low = INT64_MAX;
+		lane->table_high = -1;
+	}
+}
+
+void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run)
+{
+	struct lane *lane =
+		lanes->ordering == ORDERING_NONE ? NULL : find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return;
+	/* A row that was seen in the table after this claim was given may be missing in its run although it has a lower
+	 * offset. Then the lane still waits for that row. */
+	if (lane->table_low == INT64_MAX || lane->table_seen < run->number)
+		note_claimed_run(lane, run);
+	else if (run->followed)
+		note_in_table(lanes, lane, run->last_offset + 1);
+	lane->blocked = false;
+	unlist(lanes, lane);
+}
+
+struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked)
+{
+	struct lane *lane = entry->lane;
+	struct entry *head;
+
+	if (lane == NULL)
+		return NULL;
+	TAILQ_REMOVE(&lane->entries, entry, lane_link);
+	lane->count--;
+	entry->lane = NULL;
+	if (outside)
+		note_in_table(lanes, lane, entry->message->offset);
+	if (blocked)
+		lane->blocked = true;
+	head = TAILQ_FIRST(&lane->entries);
+	if (head != NULL && is_busy(lane))
+		head = NULL;
+	relist(lanes, lane);
+	return head;
+}
+
+int lanes_parked(
+	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err)
+{
+	struct lane *lane = find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return err_memory(err);
+	/* A sweep knows the key of a parked row, not its offset. Memory holds the start of the lane, so the row is behind
+	 * the last entry. If the lane has no entry, nothing is known, and 0 parks whatever arrives. */
+	if (offset < 0)
+		offset = lane->count == 0
+				 ? 0
+				 : TAILQ_LAST(&lane->entries, entry_list)->message->offset + 1;
+	note_in_table(lanes, lane, offset);
+	lane->blocked = false;
+	relist(lanes, lane);
+	return 0;
+}
+
+void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane == NULL)
+		return;
+	lane->blocked = true;
+	if (lane->table_low == INT64_MAX)
+		lane->table_low = 0;
+	relist(lanes, lane);
+}
+
+int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	struct lane *lane = find_or_make(lanes, partition, hash);
+
+	if (lane == NULL)
+		return FAULT_MEMORY;
+	lane->holds++;
+	relist(lanes, lane);
+	return 0;
+}
+
+void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset)
+{
+	struct lane *lane = find(lanes, partition, hash);
+
+	if (lane == NULL || lane->holds == 0)
+		return;
+	lane->holds--;
+	if (offset >= 0) {
+		note_in_table(lanes, lane, offset);
+		lane->blocked = false;
+	}
+	relist(lanes, lane);
+}
+
+bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash)
+{
+	const struct lane *lane = find(lanes, partition, hash);
+
+	return lane == NULL || (lane->count == 0 && lane->holds == 0);
+}
+
+size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most)
+{
+	size_t taken = 0;
+	struct lane *lane;
+
+	while (taken < most && (lane = TAILQ_FIRST(&lanes->claimable)) != NULL) {
+		out[taken++] = lane->key;
+		unlist(lanes, lane);
+	}
+	return taken;
+}
+
+static void forget_partition(struct lanes *lanes, size_t partition)
+{
+	struct lane *lane;
+	struct lane *next;
+
+	HASH_ITER (hh, lanes->table, lane, next) {
+		if (lane->key.partition == partition && lane->count == 0)
+			drop(lanes, lane);
+	}
+}
+
+void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms)
+{
+	struct lane *oldest;
+
+	if (partition != SIZE_MAX)
+		forget_partition(lanes, partition);
+	while (lanes->table != NULL && lanes->idle_count > most) {
+		oldest = TAILQ_FIRST(&lanes->idle);
+		if (oldest == NULL || now_ms - oldest->idle_since_ms < IDLE_AT_LEAST_MS)
+			return;
+		drop(lanes, oldest);
+	}
+}

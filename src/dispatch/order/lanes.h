@@ -1,0 +1,111 @@
+/*
+ * Order in memory. A lane holds the claimed messages of one key or, with `ordering: partition`, of one partition.
+ * They are sorted by offset, and only the first one, the head, may be delivered (rules R10, R11, R13).
+ * Pure: no sockets, no SQL. One thread.
+ *
+ * Further messages of a lane can wait in the table. The lane remembers the lowest offset of those it knows about.
+ * A message above that offset must not be delivered before it, so it is parked when it arrives.
+ *
+ * The table decides about order, not the lane: a claim takes only a run of rows without a gap, and the INSERT parks
+ * a row behind a waiting row of its key. The lane saves statements, and it knows which keys to claim next.
+ */
+#ifndef DISPATCH_ORDER_LANES_H
+#define DISPATCH_ORDER_LANES_H
+
+#include "base/err.h"
+#include "dispatch/order/entry.h"
+#include "model/ordering.h"
+
+struct lane_key {
+	uint64_t partition; /* index of the partition in the admission */
+	uint64_t hash;      /* of the key; 0 with ORDERING_PARTITION */
+};
+
+struct lane {
+	struct lane_key key;
+	struct entry_list entries; /* by offset, then seq */
+	size_t count;
+
+	/* What is known about rows of this lane that wait in the table. */
+	int64_t table_low;   /* the lowest offset; INT64_MAX = no row is known */
+	int64_t table_high;  /* the highest offset; -1 = no row is known */
+	uint64_t table_seen; /* lanes.claims_given when a row was last seen in the table */
+
+	size_t holds; /* rows that another instance holds: while there is one, nothing is delivered */
+	/* The first row in the table waits for its retry or for a handler. A claim of this lane would find nothing. */
+	bool blocked;
+	int64_t idle_since_ms;
+	bool claimable; /* the lane is in the list of that name */
+	bool idle;      /* the lane is in the list of that name */
+	TAILQ_ENTRY(lane) claimable_link;
+	TAILQ_ENTRY(lane) idle_link;
+	UT_hash_handle hh;
+};
+
+TAILQ_HEAD(lane_list, lane);
+
+struct lanes {
+	enum ordering ordering;
+	size_t depth;          /* entries that a lane may have in memory */
+	uint64_t claims_given; /* the number of the latest claim; the claimer sets it */
+	struct lane *table;
+	struct lane_list claimable; /* no entries, rows in the table, not blocked */
+	size_t claimable_count;
+	struct lane_list idle; /* no entries and blocked, oldest first */
+	size_t idle_count;
+};
+
+void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth);
+/* Frees the lanes, not their entries. */
+void lanes_fini(struct lanes *lanes);
+
+enum lane_arrival {
+	ADMIT_HEAD,   /* deliver it now */
+	ADMIT_BEHIND, /* deliver it when the entries before it are settled */
+	ADMIT_PARK,   /* an earlier row is in the table, or the lane is full: park it */
+};
+/* Puts the entry into its lane. A message without an order (no key, or `ordering: none`) has no lane and is always
+ * ADMIT_HEAD. ADMIT_HEAD can displace a READY entry of a higher offset; the caller recalls it. FAULT_MEMORY. */
+int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out, struct err *err);
+
+/* What one claim says about one lane. */
+struct lane_run {
+	int64_t last_offset; /* the last row of the run, which has no gap */
+	bool followed;       /* more rows of the lane wait behind it */
+	uint64_t number;     /* the number of the claim */
+};
+/* A claim brought a run of this lane. Call it before the rows are admitted. A row that was seen in the table after
+ * the claim was given still counts as being there, because the claim may not have seen it. */
+void lanes_claimed(
+	struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run);
+
+/* True when the entry is the first of its lane, or has none. */
+bool lanes_is_head(const struct entry *entry);
+
+/* True when an earlier message of the lane is in the table or on its way there. The entry must be parked then. */
+bool lanes_must_park(const struct entry *entry);
+
+/* Removes an entry whose verdict is committed or whose claim is lost. `outside`: its row waits in the table.
+ * `blocked`: and it is not due, so that a claim of the lane finds nothing until it is.
+ * Returns the entry that can start now, or NULL. The caller makes it READY or parks it. */
+struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked);
+
+/* Ingest or a sweep saw a parked row of this lane at `offset`; -1: the offset is not known. FAULT_MEMORY. */
+int lanes_parked(
+	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err);
+/* A claim of this lane found nothing: its first row cannot be claimed yet. */
+void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash);
+/* Another instance holds a row of this lane. Everything of the lane is parked until lanes_unhold() has been called
+ * once for each hold (rule R12). FAULT_MEMORY. */
+int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash);
+/* Ends one hold. The row waits in the table at `offset`, or is processed or dead (-1). */
+void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset);
+/* True when the lane has no entries and no holds. */
+bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash);
+/* Removes up to `most` lanes from the claimable list, for a claim that is made now. */
+size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most);
+/* Frees lanes without entries. Of a partition: all, because it was revoked. With SIZE_MAX: the oldest idle lanes,
+ * until `most` are left, but none that became idle less than ten seconds ago. */
+void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms);
+
+#endif

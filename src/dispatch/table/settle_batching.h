@@ -1,0 +1,33 @@
+/*
+ * Settle batching: decides whether the verdicts that wait are written now, or wait for more of them. A transaction costs
+ * nearly the same for one verdict as for hundreds. The wait is bounded by SETTLE_BATCH_WAIT_MS, or by
+ * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that nobody waits for the settle. Pure; any thread.
+ */
+#ifndef DISPATCH_TABLE_SETTLE_BATCHING_H
+#define DISPATCH_TABLE_SETTLE_BATCHING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SETTLE_BATCH_FULL         1000 /* a larger transaction makes a verdict no cheaper */
+#define SETTLE_BATCH_WAIT_MS      5
+#define SETTLE_BATCH_LONG_WAIT_MS 20
+#define SETTLE_BATCH_BUSY_FROM    256 /* messages in flight or ready */
+
+struct settle_batching {
+	size_t verdicts;  /* verdicts that wait */
+	size_t in_flight; /* messages delivered and not settled, including those with a verdict */
+	size_t most;      /* inbox.max_in_flight */
+	size_t ready;     /* messages that are delivered next */
+	/* Messages in memory that can only be delivered after others are settled. */
+	size_t behind;
+	/* Messages are ready for which max_in_flight has no room, and no settle runs that would make room. */
+	bool held_up;
+	int64_t since_ms; /* when the first of the verdicts arrived */
+};
+
+/* True when the verdicts must be settled now. Otherwise call it again after SETTLE_BATCH_WAIT_MS at the latest. */
+bool settle_batching_is_due(const struct settle_batching *batching, int64_t now_ms);
+
+#endif

@@ -1,0 +1,316 @@
+/* See worker.h. A table with one function for each kind of job. Each job opens the connection first if it is closed, so
+ * the first job after an outage reconnects. */
+#include "dispatch/table/worker.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/thread.h"
+
+#define QUEUE_WAIT_MS 1000
+
+struct worker {
+	struct worker_pool *pool;
+	struct db *db;
+	struct thread thread;
+};
+
+struct worker_pool {
+	struct worker_options options;
+	struct queue *todo;
+	struct queue *done;
+	struct worker *workers;
+	size_t busy; /* jobs given and not taken back */
+};
+
+struct job *job_new(enum job_kind kind)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job != NULL)
+		job->kind = kind;
+	return job;
+}
+
+void job_free(struct job *job)
+{
+	if (job == NULL)
+		return;
+	routing_free(job->routing);
+	free(job->partitions);
+	free(job->indexes);
+	free(job->versions);
+	free(job->since);
+	free(job->lanes);
+	free(job->rows);
+	free(job->entries);
+	free(job->seqs);
+	free(job->states);
+	refused_seqs_fini(&job->without);
+	known_own_free(job->own, job->own == NULL ? 0 : job->count);
+	known_fini(&job->known);
+	claimed_fini(&job->claimed);
+	parked_page_fini(&job->page);
+	free(job);
+}
+
+static int run_settle(struct db *db, struct job *job)
+{
+	int r;
+
+	FAULT_POINT("before_settle");
+	r = (job->isolate ? settle_isolate : settle_run)(
+		db, job->request.instance, job->rows, job->count, &job->err);
+	FAULT_POINT("after_settle");
+	return r == 0 && FAULT_ERROR("error_after_settle") ? FAULT_DATABASE : r;
+}
+
+static int run_raise(struct db *db, struct job *job)
+{
+	int r;
+
+	FAULT_POINT("before_raise");
+	r = settle_raise(db, job->request.instance, job->rows, job->count, &job->err);
+	FAULT_POINT("after_raise");
+	return r;
+}
+
+static int run_due(struct db *db, struct job *job)
+{
+	const struct claim_partitions partitions = { job->partitions, job->count };
+	int r = 0;
+
+	if (job->isolate)
+		r = claims_probe_due(db, &job->request, &partitions, &job->without, &job->err);
+	if (r != 0)
+		return r;
+	return claims_due(db, &job->request, &partitions, &job->claimed, &job->err);
+}
+
+static int run_lanes(struct db *db, struct job *job)
+{
+	const struct claim_lanes lanes = { job->lanes, job->count };
+
+	int r = 0;
+
+	if (job->request.ordering == ORDERING_PARTITION)
+		return run_due(db, job);
+	if (job->isolate)
+		r = claims_probe_lanes(db, &job->request, &lanes, &job->without, &job->err);
+	if (r != 0)
+		return r;
+	return claims_lanes(db, &job->request, &lanes, &job->claimed, &job->err);
+}
+
+/* First a cheap check whether the partition has any waiting row. Then parked rows that only waited for a handler are
+ * released, and the keys with parked rows are listed, so that lanes continue with them. */
+static int run_sweep(struct db *db, struct job *job)
+{
+	const struct parked_place place = {
+		.partition = job->partitions[0],
+		.after = job->first_page ? NULL : &job->after,
+	};
+	int r = claims_any_waiting(db, job->partitions, 1, &job->waiting, &job->err);
+
+	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
+	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
+		return r;
+	FAULT_POINT("before_unpark");
+	r = claims_release(db, &job->request, job->partitions, &job->released, &job->err);
+	if (r != 0 || job->request.ordering != ORDERING_KEY)
+		return r;
+	return claims_find_parked(db, &job->request, &place, &job->page, &job->err);
+}
+
+static int run_rescue(struct db *db, struct job *job)
+{
+	const struct claims_held held = {
+		.instance = job->request.instance,
+		.low_claim = job->request.number,
+		.seqs = job->seqs,
+		.count = job->count,
+	};
+	int r;
+
+	FAULT_POINT("before_rescue_of_own");
+	r = claims_rescue(db, &held, &job->rescued, &job->err);
+	FAULT_POINT("after_rescue_of_own");
+	return r;
+}
+
+static int run_gauges(struct db *db, struct job *job)
+{
+	const struct gauges_request request = {
+		.partitions = { job->partitions, job->count },
+		.routing = job->request.routing,
+		.cap = job->cap,
+		.seldom = job->seldom,
+	};
+
+	return claims_gauges(db, &request, &job->gauges, &job->err);
+}
+
+static int run_holds(struct db *db, struct job *job)
+{
+	const struct other_claims_rows rows = { job->seqs, job->states, job->count };
+
+	int r = other_claims_look(db, job->request.instance, &rows, &job->err);
+
+	FAULT_POINT("after_look_at_held");
+	return r;
+}
+
+static int run_handlers(struct db *db, struct job *job)
+{
+	const struct known_request request = {
+		.instance = job->request.instance,
+		.memory_ms = job->memory_ms,
+		.lease_ms = job->lease_ms,
+		.own = job->own,
+		.count = job->count,
+	};
+
+	return known_exchange(db, &request, &job->known, &job->err);
+}
+
+static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
+	[JOB_SETTLE] = run_settle,
+	[JOB_RAISE] = run_raise,
+	[JOB_DUE] = run_due,
+	[JOB_LANES] = run_lanes,
+	[JOB_SWEEP] = run_sweep,
+	[JOB_RESCUE] = run_rescue,
+	[JOB_GAUGES] = run_gauges,
+	[JOB_HOLDS] = run_holds,
+	[JOB_HANDLERS] = run_handlers,
+};
+
+static void execute(struct worker *worker, struct job *job)
+{
+	int64_t started = clock_now_us();
+
+	job->result = db_open(worker->db, &job->err);
+	if (job->result == 0)
+		job->result = runners[job->kind](worker->db, job);
+	job->took_us = clock_now_us() - started;
+}
+
+static void work(void *arg)
+{
+	struct worker *worker = arg;
+	struct worker_pool *pool = worker->pool;
+	void *item = NULL;
+	int r;
+
+	while ((r = queue_pop(pool->todo, &item, QUEUE_WAIT_MS)) != QUEUE_CLOSED) {
+		if (r == QUEUE_TIMEOUT)
+			continue;
+		execute(worker, item);
+		/* The queue has one place for each worker, so it is never full. */
+		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
+		wake_poke(pool->options.done_wake);
+	}
+	db_close(worker->db);
+}
+
+static int start_worker(struct worker_pool *pool, struct worker *worker, struct err *err)
+{
+	int r;
+
+	worker->pool = pool;
+	r = db_new(&worker->db, &pool->options.db, err);
+	if (r < 0)
+		return r;
+	r = thread_init(&worker->thread, err);
+	return r != 0 ? r : thread_start(&worker->thread, "worker", work, worker, err);
+}
+
+int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err)
+{
+	struct worker_pool *pool = calloc(1, sizeof(*pool));
+	int r = 0;
+
+	if (pool == NULL)
+		return err_memory(err);
+	pool->options = *options;
+	pool->workers = calloc(options->connections, sizeof(*pool->workers));
+	if (pool->workers == NULL)
+		r = err_memory(err);
+	if (r == 0)
+		r = queue_new(&pool->todo, options->connections, err);
+	if (r == 0)
+		r = queue_new(&pool->done, options->connections, err);
+	for (size_t i = 0; pool->workers != NULL && i < options->connections; i++)
+		pool->workers[i].thread = (struct thread)THREAD_INIT;
+	for (size_t i = 0; r == 0 && i < options->connections; i++)
+		r = start_worker(pool, &pool->workers[i], err);
+	if (r != 0) {
+		worker_pool_free(pool);
+		return r;
+	}
+	*out = pool;
+	return 0;
+}
+
+static void free_jobs(struct queue *queue)
+{
+	void *item = NULL;
+
+	while (queue != NULL && queue_pop(queue, &item, 0) == 0)
+		job_free(item);
+	queue_free(queue);
+}
+
+void worker_pool_free(struct worker_pool *pool)
+{
+	if (pool == NULL)
+		return;
+	if (pool->todo != NULL)
+		queue_close(pool->todo);
+	for (size_t i = 0; pool->workers != NULL && i < pool->options.connections; i++) {
+		struct worker *worker = &pool->workers[i];
+
+		if (worker->thread.started)
+			db_interrupt(worker->db);
+		thread_join(&worker->thread);
+		thread_fini(&worker->thread);
+		db_free(worker->db);
+	}
+	free_jobs(pool->todo);
+	free_jobs(pool->done);
+	free(pool->workers);
+	free(pool);
+}
+
+size_t worker_pool_idle(const struct worker_pool *pool)
+{
+	return pool->options.connections - pool->busy;
+}
+
+size_t worker_pool_busy(const struct worker_pool *pool)
+{
+	return pool->busy;
+}
+
+size_t worker_pool_size(const struct worker_pool *pool)
+{
+	return pool->options.connections;
+}
+
+void worker_pool_give(struct worker_pool *pool, struct job *job)
+{
+	pool->busy++;
+	/* Never full: no more jobs are given than there are idle workers. */
+	(void)queue_push(pool->todo, job, QUEUE_WAIT_MS);
+}
+
+struct job *worker_pool_take(struct worker_pool *pool)
+{
+	void *item = NULL;
+
+	if (queue_pop(pool->done, &item, 0) != 0)
+		return NULL;
+	pool->busy--;
+	return item;
+}

@@ -1,0 +1,415 @@
+/*
+ * Implements consumer.h. All callbacks run inside consumer_poll() or consumer_close() on the ingest
+ * thread, except on_log(), which runs on threads of librdkafka and therefore uses atomics only.
+ */
+#include "ingest/kafka/consumer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/credentials.h"
+#include "ingest/kafka/prefetch.h"
+#include "ingest/kafka/tls_errors.h"
+#include "ingest/kafka/topic_recreation.h"
+
+#define SEEK_MS                    2000
+#define REASON_BYTES               512
+#define SYSLOG_ERROR               3
+#define SYSLOG_WARNING             4
+#define SYSLOG_INFO                6
+
+/* Below 2.3 librdkafka aborts the process when a member is destroyed between joining and its first
+ * assignment by the sticky assignor (librdkafka issue 4312). */
+#define VERSION_SAFE_WHILE_JOINING 0x020300ff
+
+struct consumer {
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
+	rd_kafka_t *kafka;
+	const struct consumer_events *events;
+	enum reset_policy reset;
+	char *group;
+	atomic_uint resets;
+	bool joined;  /* received at least one assignment, even an empty one */
+	bool joining; /* subscribed before that */
+	struct topic_recreation recreation;
+	struct prefetch prefetch;
+	struct credentials credentials;
+	int log_level; /* as the user set it; librdkafka itself runs at debug level */
+};
+
+static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
+{
+	return list == NULL || list->cnt == 0;
+}
+
+/* --- Events ------------------------------------------------------------------------------------ */
+
+static void log_kafka(struct consumer *consumer, int level, const char *facility, const char *text)
+{
+	enum log_level ours = level <= SYSLOG_ERROR     ? LOG_ERROR
+			      : level == SYSLOG_WARNING ? LOG_WARN
+			      : level <= SYSLOG_INFO    ? LOG_INFO
+							: LOG_DEBUG;
+
+	if (level <= consumer->log_level)
+		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
+}
+
+/* Runs on threads of librdkafka. When librdkafka resets an offset after an error, it logs with the
+ * facility OFFSET before it fetches from the new offset. This log line is the only sign of the
+ * reset (librdkafka up to 2.x). */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	struct consumer *consumer = rd_kafka_opaque(kafka);
+
+	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
+		atomic_fetch_add(&consumer->resets, 1);
+	topic_recreation_note(&consumer->recreation, facility, text);
+	log_kafka(consumer, level, facility, text);
+}
+
+static void report_fatal(struct consumer *consumer)
+{
+	char words[REASON_BYTES];
+	rd_kafka_resp_err_t code = rd_kafka_fatal_error(consumer->kafka, words, sizeof(words));
+	struct err err = ERR_INIT;
+
+	(void)err_set(&err, FAULT_KAFKA, "the Kafka client stopped: %s: %s",
+		rd_kafka_err2name(code), words);
+	consumer->events->fatal(consumer->events->arg, &err);
+}
+
+/* The advice for an error that an operator must correct. */
+static const char *next_after(rd_kafka_resp_err_t code)
+{
+	switch (code) {
+	case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL:
+		return "joining is retried; the other members of kafka.group.id support none of "
+		       "this instance's kafka.partition.assignment.strategy: set one that all "
+		       "members have";
+	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+		return "checked again every kafka.topic.metadata.refresh.interval.ms; create it, "
+		       "or remove it from kafka.topics";
+	default:
+		return "librdkafka retries";
+	}
+}
+
+static void log_error_code(rd_kafka_resp_err_t code, const char *reason)
+{
+	log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)), LOG_STR("error", reason),
+		LOG_STR("next", next_after(code)));
+}
+
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct consumer *consumer = opaque;
+	const char *advice;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__FATAL) {
+		report_fatal(consumer);
+		return;
+	}
+	consumer->events->broker_failed(
+		consumer->events->arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+	advice = tls_errors_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
+	if (advice == NULL)
+		log_error_code((rd_kafka_resp_err_t)code, reason);
+	else
+		log_warn("kafka_error",
+			LOG_STR("code", rd_kafka_err2name((rd_kafka_resp_err_t)code)),
+			LOG_STR("error", reason), LOG_STR("next", advice));
+}
+
+static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
+	rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	FAULT_POINT("after_offset_commit");
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
+		return;
+	log_error_code(code, "offsets were not committed; the database has stored them");
+	for (int i = 0; !list_is_empty(list) && i < list->cnt; i++)
+		consumer->events->not_committed(consumer->events->arg, &list->elems[i]);
+}
+
+/* --- Rebalancing ------------------------------------------------------------------------------- */
+
+static bool is_cooperative(const struct consumer *consumer)
+{
+	const char *protocol = rd_kafka_rebalance_protocol(consumer->kafka);
+
+	return protocol != NULL && strcmp(protocol, "COOPERATIVE") == 0;
+}
+
+static void log_assign_error(rd_kafka_error_t *error)
+{
+	if (error == NULL)
+		return;
+	log_error_code(rd_kafka_error_code(error), rd_kafka_error_string(error));
+	rd_kafka_error_destroy(error);
+}
+
+static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_resp_err_t code = rd_kafka_assign(consumer->kafka, list);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(code, "the assignment of partitions failed");
+}
+
+static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
+
+	if (is_cooperative(consumer))
+		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
+	else
+		assign_all(consumer, list);
+	consumer_pause(consumer, paused);
+	rd_kafka_topic_partition_list_destroy(paused);
+	consumer->events->assigned(consumer->events->arg, list);
+}
+
+static void on_revoked(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	bool lost = rd_kafka_assignment_lost(consumer->kafka) != 0;
+
+	consumer->events->revoked(consumer->events->arg, list, lost);
+	if (is_cooperative(consumer))
+		log_assign_error(rd_kafka_incremental_unassign(consumer->kafka, list));
+	else
+		assign_all(consumer, NULL);
+}
+
+static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
+	rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		consumer->joining = false;
+		consumer->joined = true;
+		on_assigned(consumer, list);
+	} else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
+		on_revoked(consumer, list);
+	} else {
+		log_error_code(code, "joining the group failed");
+		assign_all(consumer, NULL);
+	}
+}
+
+/* --- Creation and end -------------------------------------------------------------------------- */
+
+/* librdkafka accepts only numbers from 0 to 7. */
+static int user_log_level(const struct config *config)
+{
+	return (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
+}
+
+static int make_handle(struct consumer *consumer, const struct config *config, struct err *err)
+{
+	rd_kafka_conf_t *conf = NULL;
+	char words[REASON_BYTES];
+
+	if (consumer_conf_new(&conf, config, err) < 0)
+		return FAULT_CONFIG;
+	rd_kafka_conf_set_opaque(conf, consumer);
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+	tls_errors_register(conf);
+	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
+	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	if (consumer->kafka == NULL) {
+		rd_kafka_conf_destroy(conf);
+		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	(void)rd_kafka_poll_set_consumer(consumer->kafka);
+	return 0;
+}
+
+int consumer_new(struct consumer **out, const struct config *config,
+	const struct consumer_events *events, struct err *err)
+{
+	struct consumer *consumer = calloc(1, sizeof(*consumer));
+	int r;
+
+	if (consumer == NULL)
+		return err_memory(err);
+	consumer->events = events;
+	topic_recreation_init(&consumer->recreation);
+	consumer->log_level = user_log_level(config);
+	consumer->reset = start_offset_policy(consumer_conf_value(config, "auto.offset.reset", ""));
+	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
+	r = consumer->group == NULL ? err_memory(err) : make_handle(consumer, config, err);
+	if (r < 0) {
+		consumer_free(consumer);
+		return r;
+	}
+	*out = consumer;
+	return 0;
+}
+
+void consumer_free(struct consumer *consumer)
+{
+	if (consumer == NULL)
+		return;
+	/* The consumer is closed. Its idle threads run until the process ends and may still log
+	 * with `consumer`, so nothing is freed. */
+	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
+		return;
+	if (consumer->kafka != NULL)
+		rd_kafka_destroy(consumer->kafka);
+	topic_recreation_fini(&consumer->recreation);
+	credentials_fini(&consumer->credentials);
+	free(consumer->group);
+	free(consumer);
+}
+
+void consumer_close(struct consumer *consumer)
+{
+	rd_kafka_resp_err_t code = rd_kafka_consumer_close(consumer->kafka);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(code,
+			"leaving the group failed; the group will notice by the session timeout");
+}
+
+int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list =
+		rd_kafka_topic_partition_list_new((int)topics->count);
+	rd_kafka_resp_err_t code;
+
+	for (size_t i = 0; i < topics->count; i++)
+		(void)rd_kafka_topic_partition_list_add(
+			list, topics->items[i], RD_KAFKA_PARTITION_UA);
+	code = rd_kafka_subscribe(consumer->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	consumer->joining = !consumer->joined;
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return 0;
+	return err_set(
+		err, FAULT_CONFIG, "kafka.topics: cannot subscribe: %s", rd_kafka_err2str(code));
+}
+
+void consumer_unsubscribe(struct consumer *consumer)
+{
+	rd_kafka_resp_err_t code = rd_kafka_unsubscribe(consumer->kafka);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(code,
+			"leaving the group failed; the group will notice by the session timeout");
+}
+
+void consumer_refresh_credentials(struct consumer *consumer, const struct config *config)
+{
+	credentials_refresh(&consumer->credentials, consumer->kafka, config);
+}
+
+rd_kafka_t *consumer_handle(const struct consumer *consumer)
+{
+	return consumer->kafka;
+}
+
+enum reset_policy consumer_reset_policy(const struct consumer *consumer)
+{
+	return consumer->reset;
+}
+
+const char *consumer_group(const struct consumer *consumer)
+{
+	return consumer->group;
+}
+
+/* --- Reading ----------------------------------------------------------------------------------- */
+
+rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
+{
+	rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
+
+	if (record == NULL || record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+		return record;
+	if (record->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		prefetch_took(&consumer->prefetch, consumer->kafka, record);
+		return record;
+	}
+	log_error_code(record->err, rd_kafka_message_errstr(record));
+	rd_kafka_message_destroy(record);
+	return NULL;
+}
+
+unsigned consumer_resets(struct consumer *consumer)
+{
+	return atomic_load_explicit(&consumer->resets, memory_order_acquire);
+}
+
+rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer)
+{
+	return topic_recreation_take(&consumer->recreation);
+}
+
+void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	if (!list_is_empty(list))
+		(void)rd_kafka_pause_partitions(consumer->kafka, list);
+}
+
+static void mark_all(rd_kafka_topic_partition_list_t *list, rd_kafka_resp_err_t code)
+{
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].err = code;
+}
+
+static void pause_failed(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *failed = rd_kafka_topic_partition_list_new(list->cnt);
+
+	for (int i = 0; i < list->cnt; i++) {
+		if (list->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			(void)rd_kafka_topic_partition_list_add(
+				failed, list->elems[i].topic, list->elems[i].partition);
+	}
+	consumer_pause(consumer, failed);
+	rd_kafka_topic_partition_list_destroy(failed);
+}
+
+/* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that
+ * librdkafka has chosen. No poll happens in between, and a successful seek drops the records that
+ * were already fetched. */
+void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
+	rd_kafka_error_t *error;
+
+	(void)rd_kafka_resume_partitions(consumer->kafka, resumed);
+	rd_kafka_topic_partition_list_destroy(resumed);
+	mark_all(list, RD_KAFKA_RESP_ERR_NO_ERROR);
+	error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
+	if (error != NULL) {
+		mark_all(list, rd_kafka_error_code(error));
+		rd_kafka_error_destroy(error);
+	}
+	pause_failed(consumer, list);
+}
+
+/* --- Commits ----------------------------------------------------------------------------------- */
+
+void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		log_error_code(code, "offsets were not committed; the database has stored them");
+}

@@ -1,0 +1,243 @@
+/*
+ * Implements consumer_conf.h. The order of the tables decides: `defaults` come before the user's
+ * settings and can be overridden; `enforced` come after them. A user's setting in `refused` is an
+ * error, because a silent override would surprise the user.
+ */
+#include "ingest/kafka/consumer_conf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "config/secret.h"
+#include "ingest/kafka/prefetch.h"
+
+#define KIB             1024LL
+#define FETCH_MAX       (4 * KIB * KIB)
+#define RECEIVE_MAX     100000000LL /* the default of librdkafka */
+#define RECEIVE_LIMIT   2147483647LL
+#define LOG_LEVEL_DEBUG 7
+#define PRODUCED_MORE   (1024 * KIB)
+#define PRODUCED_LIMIT  1000000000LL /* the limit of librdkafka */
+
+static void conf_free(rd_kafka_conf_t *conf)
+{
+	if (conf != NULL)
+		rd_kafka_conf_destroy(conf);
+}
+DEFINE_CLEANUP(rd_kafka_conf_t *, conf_free);
+
+struct option {
+	const char *name;
+	const char *value;
+};
+
+/* Values that the user may override. */
+static const struct option defaults[] = {
+	{ "client.id", "inboxd" },
+	/* One response of the default 50 MiB would exceed the prefetch limit many times. */
+	{ "fetch.max.bytes", "4194304" },
+};
+
+/* Values that guarantee G1 depends on: only inboxd commits offsets. */
+static const struct option enforced[] = {
+	{ "enable.auto.commit", "false" },
+	{ "enable.auto.offset.store", "false" },
+	/* The end of a log may lie behind its last record; collect.c needs the event to pass it. */
+	{ "enable.partition.eof", "true" },
+	/* start_offset_policy.h decides where reading starts. When librdkafka loses its offset, it
+	 * must continue at an offset where a seek is possible; after `error` it is not possible. */
+	{ "auto.offset.reset", "earliest" },
+};
+
+/* For the producer: a confirmed record is on all in-sync replicas, and each record is confirmed or
+ * fails within ten seconds. Idempotence requires the other values. */
+static const struct option enforced_of_producer[] = {
+	{ "enable.idempotence", "true" },
+	{ "acks", "all" },
+	{ "max.in.flight.requests.per.connection", "5" },
+	{ "message.send.max.retries", "2147483647" },
+	{ "queuing.strategy", "fifo" },
+	{ "linger.ms", "1" },
+	{ "message.timeout.ms", "10000" },
+};
+
+/* Settings that would take over a decision of inboxd. */
+static const char *const refused[] = {
+	"enable.auto.commit",
+	"auto.commit.enable",
+	"enable.auto.offset.store",
+	"enable.partition.eof",
+	"auto.commit.interval.ms",
+	"offset.store.method",
+	"offset.store.path",
+	"log.queue",
+};
+
+const char *consumer_conf_value(const struct config *config, const char *name, const char *fallback)
+{
+	for (size_t i = config->kafka.count; i > 0; i--) {
+		if (strcmp(config->kafka.items[i - 1].name, name) == 0)
+			return config->kafka.items[i - 1].value;
+	}
+	return fallback;
+}
+
+static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
+{
+	char words[512];
+
+	if (rd_kafka_conf_set(conf, name, value, words, sizeof(words)) == RD_KAFKA_CONF_OK)
+		return 0;
+	return err_set(err, FAULT_CONFIG, "kafka.%s: %s", name, words);
+}
+
+static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
+{
+	char text[32];
+
+	(void)snprintf(text, sizeof(text), "%lld", (long long)value);
+	return set(conf, name, text, err);
+}
+
+static int set_table(
+	rd_kafka_conf_t *conf, const struct option *table, size_t count, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (set(conf, table[i].name, table[i].value, err) < 0)
+			return FAULT_CONFIG;
+	}
+	return 0;
+}
+
+/* With client.rack, records come from follower brokers, which prefetch.c does not wake. Then
+ * librdkafka's own default applies. */
+static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	bool little_will_do =
+		prefetch_has_backoff() || *consumer_conf_value(config, "client.rack", "") == '\0';
+
+	if (little_will_do && set_number(conf, "queued.max.messages.kbytes", PREFETCH_KIB, err) < 0)
+		return FAULT_CONFIG;
+	return prefetch_has_backoff() ? set_number(conf, "fetch.queue.backoff.ms", 10, err) : 0;
+}
+
+/* A record of the size ingest.max_payload must fit into a response; otherwise its partition would
+ * stop. */
+static int set_receive(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	int64_t needed = 2 * config->ingest.max_payload + FETCH_MAX;
+
+	if (needed < RECEIVE_MAX)
+		needed = RECEIVE_MAX;
+	if (needed > RECEIVE_LIMIT)
+		needed = RECEIVE_LIMIT;
+	return set_number(conf, "receive.message.max.bytes", needed, err);
+}
+
+static int refuse(const char *name, struct err *err)
+{
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if (strcmp(refused[i], name) == 0)
+			return err_set(err, FAULT_CONFIG,
+				"kafka.%s: inboxd sets this itself; remove the setting", name);
+	}
+	return 0;
+}
+
+static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+
+	for (size_t i = 0; i < settings->count; i++) {
+		const char *value = secret_now(&settings->items[i], &scratch);
+
+		if (value == NULL)
+			return err_memory(err);
+		if (refuse(settings->items[i].name, err) < 0 ||
+			set(conf, settings->items[i].name, value, err) < 0)
+			return FAULT_CONFIG;
+	}
+	return 0;
+}
+
+/* consumer.c reads two kinds of debug lines: resets of an offset, and those of topic_recreation.h.
+ * Both must be enabled, whatever log level the user has chosen. */
+static int set_debug(rd_kafka_conf_t *conf, struct err *err)
+{
+	char theirs[512] = "";
+	char ours[sizeof(theirs) + sizeof(",topic")];
+	size_t size = sizeof(theirs);
+
+	if (rd_kafka_conf_get(conf, "debug", theirs, &size) != RD_KAFKA_CONF_OK)
+		theirs[0] = '\0';
+	(void)snprintf(ours, sizeof(ours), "%s%stopic", theirs, theirs[0] == '\0' ? "" : ",");
+	if (set(conf, "debug", ours, err) < 0)
+		return FAULT_CONFIG;
+	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
+}
+
+/* Every consumed message can be produced, including inboxd's headers; the topic itself may still
+ * refuse it. */
+static int set_largest(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
+
+	return set_number(conf, "message.max.bytes",
+		largest < PRODUCED_LIMIT ? largest : PRODUCED_LIMIT, err);
+}
+
+int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
+{
+	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (set(conf, "client.id", "inboxd", err) < 0 || set_largest(conf, config, err) < 0 ||
+		set_users(conf, &config->kafka, err) < 0 ||
+		set_table(conf, enforced_of_producer,
+			sizeof(enforced_of_producer) / sizeof(enforced_of_producer[0]), err) < 0)
+		return FAULT_CONFIG;
+	*out = conf;
+	conf = NULL;
+	return 0;
+}
+
+static int check_needed(const struct config *config, struct err *err)
+{
+	if (*consumer_conf_value(config, "bootstrap.servers",
+		    consumer_conf_value(config, "metadata.broker.list", "")) == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"kafka.bootstrap.servers is not set: name at least one broker as "
+			"host:port");
+	if (*consumer_conf_value(config, "group.id", "") == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"kafka.group.id is not set: name the consumer group of this service");
+	if (config->kafka_topics.count == 0)
+		return err_set(err, FAULT_CONFIG,
+			"kafka.topics is empty: list the topics this service consumes");
+	return 0;
+}
+
+/* With KIP-848 the broker assigns partitions, and librdkafka rejects a client strategy. */
+static int set_strategy(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)
+		return 0;
+	return set(conf, "partition.assignment.strategy", "cooperative-sticky", err);
+}
+
+int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
+{
+	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (check_needed(config, err) < 0 ||
+		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
+		set_strategy(conf, config, err) < 0 || set_prefetch(conf, config, err) < 0 ||
+		set_receive(conf, config, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
+		set_debug(conf, err) < 0 ||
+		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
+		return FAULT_CONFIG;
+	*out = conf;
+	conf = NULL;
+	return 0;
+}

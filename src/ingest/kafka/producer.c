@@ -1,0 +1,183 @@
+/*
+ * Implements producer.h.
+ */
+#include "ingest/kafka/producer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/tls_errors.h"
+
+#define ANSWER_MS      1000
+#define WORDS_BYTES    512
+#define SYSLOG_ERROR   3
+#define SYSLOG_WARNING 4
+
+struct producer {
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
+	rd_kafka_t *kafka;
+	size_t open; /* number of records without a result */
+	char last_words[WORDS_BYTES];
+};
+
+static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *record, void *opaque)
+{
+	struct producer *producer = opaque;
+	rd_kafka_resp_err_t *result = record->_private;
+
+	(void)kafka;
+	*result = record->err;
+	producer->open--;
+}
+
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct producer *producer = opaque;
+
+	const char *advice = tls_errors_advice(&producer->trust, (rd_kafka_resp_err_t)code, reason);
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->last_words[0] != '\0')
+		return;
+	(void)snprintf(producer->last_words, sizeof(producer->last_words), "%s: %s%s%s",
+		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason, advice == NULL ? "" : "; ",
+		advice == NULL ? "" : advice);
+}
+
+/* Runs on threads of librdkafka. CONFWARN lines complain about consumer settings, which come from
+ * the same section of the configuration. Errors are reported by the result of each record, and the
+ * consumer reports broker failures. */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	(void)kafka;
+	if (level > SYSLOG_WARNING || strcmp(facility, "CONFWARN") == 0)
+		return;
+	log_at(level <= SYSLOG_ERROR ? LOG_WARN : LOG_INFO, "kafka",
+		LOG_STR("client", "dead_topic"), LOG_STR("facility", facility),
+		LOG_STR("text", text));
+}
+
+int producer_new(struct producer **out, const struct config *config, struct err *err)
+{
+	struct producer *producer = calloc(1, sizeof(*producer));
+	rd_kafka_conf_t *conf = NULL;
+	char words[WORDS_BYTES];
+	int r;
+
+	if (producer == NULL)
+		return err_memory(err);
+	r = producer_conf_new(&conf, config, err);
+	if (r < 0) {
+		free(producer);
+		return r;
+	}
+	rd_kafka_conf_set_opaque(conf, producer);
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+	tls_errors_register(conf);
+	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
+	if (producer->kafka == NULL) {
+		rd_kafka_conf_destroy(conf);
+		free(producer);
+		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	*out = producer;
+	return 0;
+}
+
+void producer_free(struct producer *producer)
+{
+	if (producer == NULL)
+		return;
+	/* Purged records produce no delivery report any more, because nothing polls. */
+	(void)rd_kafka_purge(producer->kafka,
+		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+	rd_kafka_destroy(producer->kafka);
+	free(producer);
+}
+
+static int check_topic(rd_kafka_resp_err_t code, const char *topic, struct err *err)
+{
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return 0;
+	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+		return PRODUCER_NO_TOPIC;
+	return err_set(
+		err, FAULT_KAFKA, "topic \"%s\" cannot be used: %s", topic, rd_kafka_err2str(code));
+}
+
+int producer_look(struct producer *producer, const char *topic, struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_topic_t *handle = rd_kafka_topic_new(producer->kafka, topic, NULL);
+	rd_kafka_resp_err_t code;
+	int r;
+
+	if (handle == NULL)
+		return err_set(err, FAULT_KAFKA, "topic \"%s\" cannot be used: %s", topic,
+			rd_kafka_err2str(rd_kafka_last_error()));
+	code = rd_kafka_metadata(producer->kafka, 0, handle, &metadata, ANSWER_MS);
+	rd_kafka_topic_destroy(handle);
+	(void)rd_kafka_poll(producer->kafka, 0);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_KAFKA, "no broker answered: %s",
+			producer->last_words[0] != '\0' ? producer->last_words
+							: rd_kafka_err2str(code));
+	r = metadata->topic_cnt == 1 ? check_topic(metadata->topics[0].err, topic, err)
+				     : PRODUCER_NO_TOPIC;
+	rd_kafka_metadata_destroy(metadata);
+	return r;
+}
+
+/* librdkafka declares parameters without const although it only copies from them. */
+static void *unconst(const void *data)
+{
+	union {
+		const void *given;
+		void *taken;
+	} pointer = { data };
+
+	return pointer.taken;
+}
+
+void producer_send(
+	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *result)
+{
+	rd_kafka_resp_err_t code;
+
+	*result = RD_KAFKA_RESP_ERR__IN_PROGRESS;
+	producer->open++;
+	code = rd_kafka_producev(producer->kafka, RD_KAFKA_V_TOPIC(record->topic),
+		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+		RD_KAFKA_V_KEY(unconst(record->key.data), record->key.length),
+		RD_KAFKA_V_VALUE(unconst(record->value.data), record->value.length),
+		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	rd_kafka_headers_destroy(record->headers);
+	*result = code;
+	producer->open--;
+}
+
+bool producer_wait(struct producer *producer, int timeout_ms)
+{
+	int64_t until_ms = clock_now_ms() + timeout_ms;
+	int64_t left = timeout_ms;
+
+	while (producer->open > 0 && left >= 0) {
+		(void)rd_kafka_poll(producer->kafka, (int)left);
+		left = until_ms - clock_now_ms();
+	}
+	return producer->open == 0;
+}
+
+const char *producer_last_words(const struct producer *producer)
+{
+	return producer->last_words;
+}

@@ -1,0 +1,85 @@
+/*
+ * Implements tls_errors.h.
+ */
+#include "ingest/kafka/tls_errors.h"
+
+#include <openssl/x509_vfy.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VERSION_WITH_SCRAM 0x020601ff /* librdkafka pull request 4895 */
+
+/* Runs on threads of librdkafka, which defines the signature. */
+static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int *x509_error,
+	int depth, const char *certificate, size_t size, char *words, size_t words_size,
+	void *opaque)
+{
+	struct tls_errors *trust = opaque;
+
+	(void)kafka;
+	(void)broker;
+	(void)id;
+	(void)depth;
+	(void)certificate;
+	(void)size;
+	if (*x509_error == X509_V_OK)
+		return 1;
+	atomic_store(&trust->error, *x509_error);
+	(void)snprintf(words, words_size, "%s", X509_verify_cert_error_string(*x509_error));
+	return 0;
+}
+
+void tls_errors_register(rd_kafka_conf_t *conf)
+{
+	/* fails only for a librdkafka without TLS, which checks no certificates */
+	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
+}
+
+static const char *advice_for_certificate(int error)
+{
+	switch (error) {
+	case X509_V_ERR_HOSTNAME_MISMATCH:
+	case X509_V_ERR_IP_ADDRESS_MISMATCH:
+		return "retried; the broker's certificate is for another name: use the names of "
+		       "the certificates in kafka.bootstrap.servers and advertised.listeners";
+	case X509_V_ERR_CERT_HAS_EXPIRED:
+	case X509_V_ERR_CERT_NOT_YET_VALID:
+		return "retried; the broker's certificate is not valid now: renew it, or "
+		       "check the clocks";
+	default:
+		return "retried; the broker's certificate is not signed by a known CA: name its CA "
+		       "in kafka.ssl.ca.location";
+	}
+}
+
+static const char *advice_for_login(const char *reason)
+{
+	/* older versions repeat only their own nonce, which Kafka 4 rejects */
+	if (strstr(reason, "SCRAM") != NULL && rd_kafka_version() < VERSION_WITH_SCRAM)
+		return "retried; correct kafka.sasl.username and kafka.sasl.password; if they are "
+		       "correct: librdkafka before 2.6.1, as used here, cannot log in to Kafka 4 "
+		       "with SCRAM; use a later version, or SASL PLAIN with TLS";
+	return "retried; correct kafka.sasl.username and kafka.sasl.password, or their files, "
+	       "which are read again automatically";
+}
+
+/* librdkafka may report a failed handshake as a closed connection and give the reason in the text. */
+static bool is_about_a_certificate(rd_kafka_resp_err_t code, const char *reason)
+{
+	return code == RD_KAFKA_RESP_ERR__SSL ||
+	       (code == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(reason, "certificate") != NULL);
+}
+
+const char *tls_errors_advice(
+	struct tls_errors *trust, rd_kafka_resp_err_t code, const char *reason)
+{
+	int error;
+
+	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
+		return advice_for_login(reason);
+	if (!is_about_a_certificate(code, reason))
+		return NULL;
+	error = atomic_exchange(&trust->error, 0); /* a later error may have another cause */
+	return error != 0 ? advice_for_certificate(error) : NULL;
+}

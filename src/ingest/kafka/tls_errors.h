@@ -1,0 +1,23 @@
+/*
+ * Explains why a broker's certificate or the login was refused, and what to do. librdkafka reports
+ * an unknown CA and a wrong host name with the same text; the certificate callback shows OpenSSL's
+ * reason. It refuses exactly the certificates that OpenSSL refuses. Any thread.
+ */
+#ifndef INGEST_KAFKA_TLS_ERRORS_H
+#define INGEST_KAFKA_TLS_ERRORS_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdatomic.h>
+
+struct tls_errors {
+	atomic_int error; /* error code of OpenSSL for the last refused certificate; 0 = none */
+};
+
+/* Registers the certificate callback. The opaque of `conf` must begin with a struct tls_errors. */
+void tls_errors_register(rd_kafka_conf_t *conf);
+
+/* What an operator can do about this error of the client; NULL: no advice is known. */
+const char *tls_errors_advice(
+	struct tls_errors *trust, rd_kafka_resp_err_t code, const char *reason);
+
+#endif

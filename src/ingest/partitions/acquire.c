@@ -1,0 +1,315 @@
+/*
+ * Implements acquire.h. An acquisition has two steps. First inbox_take() or inbox_adopt() writes
+ * this instance as owner into inbox_offsets and raises the epoch; from then on no other instance
+ * can claim rows of the partition. Then a search finds the rows that others claimed before. The
+ * search may read a large range, so it runs in slices between polls: a consumer that does not poll
+ * is removed from the group.
+ *
+ * If the partition is revoked or taken again during the search, `partition->acquisition` no longer
+ * matches and the result is dropped.
+ */
+#include "ingest/partitions/acquire.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/handover_queue.h"
+#include "ingest/partitions/db_outage.h"
+#include "store/other_claims.h"
+
+#define ACQUIRE_RETRY_MS 100
+#define SLICE_MS         50   /* of each round */
+#define LOG_AFTER_MS     1000 /* a longer search is logged */
+
+/* The partitions whose rows were taken in one statement, and the search for claims of others on
+ * them. */
+struct acquisition {
+	uint64_t id;
+	struct watermarks rows;
+	struct partition_ref *refs;
+	enum partition_state state; /* entered when the search is complete */
+	struct other_claims_search *search;
+	int64_t since_ms;
+	STAILQ_ENTRY(acquisition) link;
+};
+
+static void mark_new(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition_is_new(partition) && now_ms >= partition->retry_at_ms;
+		if (partition->due)
+			partition->retry_at_ms = now_ms + ACQUIRE_RETRY_MS;
+	}
+}
+
+/* The partition is complete: it belongs to this instance, and dispatch knows it. It is marked
+ * dirty, because the table may contain waiting rows: new messages of an ordered partition then
+ * check the table first, until a sweep finds that no row waits there. */
+static void finish_partition(struct ingest *ingest, struct partition *partition,
+	const struct watermark *row, enum partition_state state)
+{
+	partition_note_row(partition, row);
+	partition->acquisition = 0;
+	partition->watermark_only = row->forced;
+	partition->state = state;
+	partition->retry_at_ms = 0;
+	admission_dirty(ingest->options.admission, partition->index);
+}
+
+static struct partition *partition_of(struct ingest *ingest, const struct watermark *row)
+{
+	return partitions_find(&ingest->partitions, row->topic, row->partition);
+}
+
+/* False when the partition was taken again, revoked, or assigned by Kafka while it was being
+ * adopted. */
+static bool is_still_taken(
+	struct ingest *ingest, const struct acquisition *acquisition, const struct watermark *row)
+{
+	return partition_of(ingest, row)->acquisition == acquisition->id;
+}
+
+static size_t count_still_taken(struct ingest *ingest, const struct acquisition *acquisition)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < acquisition->rows.count; i++)
+		count += is_still_taken(ingest, acquisition, &acquisition->rows.items[i]);
+	return count;
+}
+
+static void fill_handover(
+	struct ingest *ingest, const struct acquisition *acquisition, struct handover *handover)
+{
+	const struct other_claims *found = other_claims_found(acquisition->search);
+
+	for (size_t i = 0; i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			handover->acquired[handover->acquired_count++] =
+				partition_of(ingest, &acquisition->rows.items[i])->index;
+	}
+	for (size_t i = 0; i < found->count; i++) {
+		const struct other_claim *claim = &found->items[i];
+		const struct watermark *row = &acquisition->rows.items[claim->ref];
+
+		if (is_still_taken(ingest, acquisition, row))
+			handover->held[handover->held_count++] = (struct held_row){
+				.partition = partition_of(ingest, row)->index,
+				.seq = claim->seq,
+				.offset = claim->offset,
+				.key_hash = claim->key_hash,
+			};
+	}
+}
+
+/* Passes the partitions and the rows that others still hold to dispatch, before any message of them
+ * is stored. A key with such a row is then held before its next message can be delivered (rule
+ * R12). */
+static int hand_to_dispatch(
+	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
+{
+	const struct handover_room room = {
+		.acquired = acquisition->rows.count,
+		.held = other_claims_found(acquisition->search)->count,
+	};
+	struct handover *handover = NULL;
+	int r = handover_new(&handover, &room, err);
+
+	if (r < 0)
+		return r;
+	fill_handover(ingest, acquisition, handover);
+	if (handover->held_count > 0)
+		log_info("keys_held_back", LOG_INT("messages", (int64_t)handover->held_count),
+			LOG_STR("next", "other instances still hold these messages; their keys are "
+					"delivered when those are settled or the leases end"));
+	handover_queue_add(ingest, handover);
+	return 0;
+}
+
+/* --- One acquisition --------------------------------------------------------------------------- */
+
+static void acquisition_free(struct acquisition *acquisition)
+{
+	if (acquisition == NULL)
+		return;
+	other_claims_search_free(acquisition->search);
+	watermarks_free(&acquisition->rows);
+	free(acquisition->refs);
+	free(acquisition);
+}
+DEFINE_CLEANUP(struct acquisition *, acquisition_free);
+
+/* Frees the acquisition; its unfinished partitions are acquired again. */
+static void drop_acquisition(struct ingest *ingest, struct acquisition *acquisition)
+{
+	for (size_t i = 0; i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			partition_of(ingest, &acquisition->rows.items[i])->acquisition = 0;
+	}
+	acquisition_free(acquisition);
+}
+
+int acquire_begin(
+	struct ingest *ingest, struct watermarks *rows, enum partition_state state, struct err *err)
+{
+	CLEANUP(acquisition_freep)
+	struct acquisition *acquisition = calloc(1, sizeof(*acquisition));
+	struct other_claims_request request = {
+		.instance = ingest->options.instance,
+		.ordering = ingest->options.config->inbox.ordering,
+		.count = rows->count,
+	};
+	int r;
+
+	if (acquisition == NULL)
+		return err_memory(err);
+	acquisition->id = ++ingest->acquisitions_begun;
+	acquisition->state = state;
+	acquisition->since_ms = clock_now_ms();
+	acquisition->refs = calloc(rows->count + 1, sizeof(*acquisition->refs));
+	if (acquisition->refs == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < rows->count; i++)
+		acquisition->refs[i] =
+			(struct partition_ref){ rows->items[i].topic, rows->items[i].partition };
+	request.refs = acquisition->refs;
+	FAULT_POINT("before_foreign");
+	r = other_claims_begin(&acquisition->search, ingest->db, &request, err);
+	if (r < 0)
+		return r;
+	acquisition->rows = *rows;
+	*rows = (struct watermarks){ NULL, 0 };
+	for (size_t i = 0; i < acquisition->rows.count; i++)
+		partition_of(ingest, &acquisition->rows.items[i])->acquisition = acquisition->id;
+	STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+	acquisition = NULL;
+	return 0;
+}
+
+static int end_acquisition(struct ingest *ingest, struct acquisition *acquisition, struct err *err)
+{
+	size_t count = count_still_taken(ingest, acquisition);
+	int r = count == 0 ? 0 : hand_to_dispatch(ingest, acquisition, err);
+
+	for (size_t i = 0; r == 0 && i < acquisition->rows.count; i++) {
+		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
+			finish_partition(ingest, partition_of(ingest, &acquisition->rows.items[i]),
+				&acquisition->rows.items[i], acquisition->state);
+	}
+	if (r == 0 && count > 0 && acquisition->state == PARTITION_ADOPTED)
+		log_info("partitions_adopted", LOG_INT("count", (int64_t)count),
+			LOG_STR("topic", acquisition->rows.items[0].topic),
+			LOG_STR("next", "no member is assigned to them: their waiting messages are "
+					"processed here"));
+	return r;
+}
+
+static void log_wait(struct ingest *ingest, const struct acquisition *acquisition, const char *next)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&ingest->start_log_limit, clock_now_ms(), &held))
+		log_info("partitions_wait", LOG_INT("count", (int64_t)acquisition->rows.count),
+			LOG_STR("next", next), LOG_INT("held_back", held));
+}
+
+/* Runs one slice of the search. True: the acquisition has ended, with or without success. */
+static bool search_slice(
+	struct ingest *ingest, struct acquisition *acquisition, int64_t until_ms, struct err *err)
+{
+	int r = count_still_taken(ingest, acquisition) == 0
+			? 0
+			: other_claims_go_on(acquisition->search, until_ms, err);
+
+	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LOG_AFTER_MS)
+		log_wait(ingest, acquisition,
+			"the search for messages that other instances still hold takes long; it "
+			"continues");
+	if (r == OTHER_CLAIMS_MANY)
+		log_wait(ingest, acquisition,
+			"other instances still hold too many of their messages; the search is "
+			"repeated");
+	if (r == 0)
+		r = end_acquisition(ingest, acquisition, err);
+	if (r < 0)
+		db_outage_begin(ingest, err);
+	return r == 0 || r == OTHER_CLAIMS_MANY;
+}
+
+bool acquire_is_under_way(const struct ingest *ingest)
+{
+	return !STAILQ_EMPTY(&ingest->acquisitions) && !ingest->outage.down &&
+	       (ingest->holds & HOLD_HALTED) == 0;
+}
+
+/* Runs the searches in turn until the slice ends, so that neither polling nor another partition
+ * waits for a long search (rule R12). */
+static void search_in_turn(struct ingest *ingest)
+{
+	int64_t until_ms = clock_now_ms() + SLICE_MS;
+	struct acquisition *acquisition;
+	struct err err = ERR_INIT;
+
+	while (acquire_is_under_way(ingest)) {
+		acquisition = STAILQ_FIRST(&ingest->acquisitions);
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+		if (search_slice(ingest, acquisition, until_ms, &err))
+			drop_acquisition(ingest, acquisition);
+		else
+			STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+		if (clock_now_ms() >= until_ms)
+			return;
+	}
+}
+
+void acquire_drop_all(struct ingest *ingest)
+{
+	struct acquisition *acquisition;
+
+	while ((acquisition = STAILQ_FIRST(&ingest->acquisitions)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+		drop_acquisition(ingest, acquisition);
+	}
+}
+
+/* --- Acquiring --------------------------------------------------------------------------------- */
+
+static void acquire_due(struct ingest *ingest)
+{
+	struct watermarks rows = { .items = NULL };
+	struct err err = ERR_INIT;
+	size_t count = 0;
+	CLEANUP(freep) struct partition_ref *refs = NULL;
+	int r;
+
+	mark_new(ingest);
+	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	if (count == 0)
+		return;
+	FAULT_POINT("before_take");
+	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
+	FAULT_POINT("after_take");
+	if (r == 0 && rows.count > 0)
+		r = acquire_begin(ingest, &rows, PARTITION_TAKEN, &err);
+	watermarks_free(&rows);
+	if (r < 0)
+		db_outage_begin(ingest, &err);
+	else if (r == INBOX_FENCED)
+		ingest_fenced(ingest);
+	else
+		db_outage_over(ingest);
+}
+
+void acquire_step(struct ingest *ingest)
+{
+	acquire_due(ingest);
+	if (acquire_is_under_way(ingest))
+		search_in_turn(ingest);
+}

@@ -1,0 +1,200 @@
+/*
+ * Implements adoption.h. Every five seconds the thread checks which adopted partitions another
+ * instance has taken, gives up those without a handler, and adopts partitions that have waiting
+ * messages and no live owner. The database decides: inbox_orphans() lists the candidates, and
+ * inbox_adopt() succeeds only without another live owner.
+ */
+#include "ingest/partitions/adoption.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/partitions/acquire.h"
+#include "ingest/partitions/db_outage.h"
+#include "ingest/partitions/ownership.h"
+
+#define ADOPT_EVERY_MS 5000
+/* an instance that is away adopts only what nobody else took for so many leases */
+#define AWAY_LEASES    3
+
+static void mark_none(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = false;
+}
+
+/* --- Giving up --------------------------------------------------------------------------------- */
+
+static void let_go_due(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->due)
+			ownership_let_go(ingest, ingest->partitions.items[i]);
+	}
+}
+
+/* Releases the row first. The next owner then finds the rows that this instance still holds; in the
+ * other order it could deliver a key while a message of it is still processed here (rule R12). */
+static int give_up_due(struct ingest *ingest, struct err *err)
+{
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	int r;
+
+	if (count == 0)
+		return 0;
+	r = inbox_release(ingest->inbox, refs, count, err);
+	if (r < 0)
+		return r;
+	let_go_due(ingest);
+	log_info("adoption_ended", LOG_INT("count", (int64_t)count));
+	return 0;
+}
+
+/* True when no handler here accepted the partition for a whole lease. A shorter time would give it
+ * up whenever a handler restarts, and the next adoption would need two leases. */
+static bool is_unwanted(const struct ingest *ingest, struct partition *partition, int64_t now_ms)
+{
+	if (admission_serves(ingest->options.admission, partition->topic))
+		partition->unwanted_at_ms = 0;
+	else if (partition->unwanted_at_ms == 0)
+		partition->unwanted_at_ms = now_ms;
+	return partition->unwanted_at_ms != 0 &&
+	       now_ms - partition->unwanted_at_ms >= ingest->options.config->worker.lease;
+}
+
+/* An instance that has become away gives up all adopted partitions once, so that a member with all
+ * handlers can adopt them first (rule R16). */
+static int give_up_unwanted(struct ingest *ingest, struct err *err)
+{
+	int64_t now_ms = clock_now_ms();
+	bool away = atomic_load(&ingest->options.health->away);
+	bool leaves = away && !ingest->away;
+	int r;
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition_is_adopted(partition) &&
+				 (leaves || is_unwanted(ingest, partition, now_ms));
+	}
+	r = give_up_due(ingest, err);
+	if (r == 0)
+		ingest->away = away;
+	return r;
+}
+
+/* Drops adopted partitions that another instance has taken. Nothing else would notice that, because
+ * this instance stores no batch for them and so never compares their watermark. */
+static int drop_lost(struct ingest *ingest, struct err *err)
+{
+	struct watermarks rows = { .items = NULL };
+	int r = inbox_peek(ingest->inbox, &rows, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due =
+			partition_is_adopted(ingest->partitions.items[i]);
+	for (size_t i = 0; i < rows.count; i++) {
+		struct partition *partition = partitions_find(
+			&ingest->partitions, rows.items[i].topic, rows.items[i].partition);
+
+		if (partition != NULL)
+			partition->due = false;
+	}
+	watermarks_free(&rows);
+	let_go_due(ingest);
+	return 0;
+}
+
+/* --- Adopting ---------------------------------------------------------------------------------- */
+
+/* Marks a partition to adopt. One whose row already names this instance (`mine`) is adopted even
+ * without a handler, because no other instance can adopt it; it is given up later if no handler
+ * connects. */
+static void mark_orphan(const char *topic, int32_t number, bool mine, void *arg)
+{
+	struct ingest *ingest = arg;
+	struct partition *partition;
+
+	if (!mine && !admission_serves(ingest->options.admission, topic))
+		return;
+	partition = ownership_partition(ingest, topic, number);
+	if (partition != NULL)
+		partition->due = partition->state == PARTITION_ABSENT &&
+				 !partition_is_being_taken(partition);
+}
+
+static int adopt_due(struct ingest *ingest, struct err *err)
+{
+	struct watermarks rows = { .items = NULL };
+	size_t count = 0;
+	CLEANUP(freep)
+	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	int r;
+
+	if (count == 0)
+		return 0;
+	FAULT_POINT("before_adopt");
+	r = inbox_adopt(ingest->inbox, refs, count, &rows, err);
+	FAULT_POINT("after_adopt");
+	if (r == 0 && rows.count > 0)
+		r = acquire_begin(ingest, &rows, PARTITION_ADOPTED, err);
+	watermarks_free(&rows);
+	return r;
+}
+
+static int adopt(struct ingest *ingest, struct err *err)
+{
+	int64_t leases = ingest->away ? AWAY_LEASES : 1;
+	int r;
+
+	mark_none(ingest);
+	r = inbox_orphans(ingest->inbox, ingest->options.config->worker.lease * leases, mark_orphan,
+		ingest, err);
+	return r < 0 ? r : adopt_due(ingest, err);
+}
+
+void adoption_step(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	bool any = partitions_number(&ingest->partitions, partition_is_adopted) > 0;
+	struct err err = ERR_INIT;
+	int r = 0;
+
+	if (now_ms < ingest->adopt_at_ms)
+		return;
+	ingest->adopt_at_ms = now_ms + ADOPT_EVERY_MS;
+	if (any)
+		r = drop_lost(ingest, &err);
+	if (r == 0)
+		r = give_up_unwanted(ingest, &err);
+	if (r == 0)
+		r = adopt(ingest, &err);
+	if (r < 0)
+		db_outage_begin(ingest, &err);
+	else if (r == INBOX_FENCED)
+		ingest_fenced(ingest);
+}
+
+void adoption_end(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due =
+			partition_is_adopted(partition) || partition_is_being_taken(partition);
+	}
+	if (give_up_due(ingest, &err) < 0)
+		log_warn("adoption_not_ended", LOG_STR("error", err.text),
+			LOG_STR("next", "another instance may adopt them anyway"));
+}

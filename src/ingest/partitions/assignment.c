@@ -1,0 +1,227 @@
+/*
+ * Implements assignment.h. Two authorities name the owner of a partition: Kafka assigns it to a
+ * member, and the row in inbox_offsets names an instance and an epoch. Only the row counts for the
+ * database. When both disagree for the duration of a lease, this instance ends and the process
+ * registers as a new one.
+ */
+#include "ingest/partitions/assignment.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "ingest/kafka/broker_query.h"
+#include "ingest/partitions/acquire.h"
+#include "ingest/partitions/adoption.h"
+#include "ingest/partitions/db_outage.h"
+#include "ingest/partitions/offsets.h"
+#include "ingest/partitions/ownership.h"
+#include "ingest/partitions/start_offset.h"
+#include "ingest/store_batch.h"
+
+#define REVOKE_COMMIT_MS 2000
+#define CLUSTER_ID_MS    1000
+#define RETRY_MS         1000
+#define SEEK_RETRY_MS    100
+
+/* --- Events of Kafka --------------------------------------------------------------------------- */
+
+/* An adopted partition is given up first, so that dispatch drops its messages and the acquisition
+ * finds them like those of another owner. */
+static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+{
+	struct partition *partition = ownership_partition(ingest, place->topic, place->partition);
+
+	if (partition == NULL)
+		return;
+	if (partition_is_adopted(partition))
+		ownership_let_go(ingest, partition);
+	ownership_forget(ingest, partition);
+	partition_reset(partition, PARTITION_ASSIGNED);
+}
+
+void assignment_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
+{
+	struct ingest *ingest = arg;
+
+	store_batch_finish(ingest);
+	for (int i = 0; i < list->cnt; i++)
+		assigned_one(ingest, &list->elems[i]);
+	atomic_store(&ingest->options.health->group_joined, true);
+	/* a broker was reachable just now, so the doubt of brokers.c can be resolved */
+	ingest->observe_at_ms = 0;
+	ingest->changed = true;
+	log_info("partitions_assigned", LOG_INT("count", list->cnt),
+		LOG_INT("now",
+			(int64_t)partitions_number(&ingest->partitions, partition_is_assigned)));
+}
+
+static struct partition *find(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+{
+	return partitions_find(&ingest->partitions, place->topic, place->partition);
+}
+
+/* Best effort: the next owner takes the row whatever it contains (rule R6). */
+static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_list_t *list)
+{
+	CLEANUP(freep)
+	struct partition_ref *refs = calloc((size_t)list->cnt + 1, sizeof(*refs));
+	struct err err = ERR_INIT;
+	size_t count = 0;
+
+	if (refs == NULL || ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+		return;
+	for (int i = 0; i < list->cnt; i++) {
+		const struct partition *partition = find(ingest, &list->elems[i]);
+
+		if (partition != NULL &&
+			(partition_is_ours(partition) || partition_is_being_taken(partition)))
+			refs[count++] =
+				(struct partition_ref){ partition->topic, partition->partition };
+	}
+	FAULT_POINT("before_release");
+	if (count > 0 && inbox_release(ingest->inbox, refs, count, &err) < 0)
+		db_outage_begin(ingest, &err);
+}
+
+void assignment_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost)
+{
+	struct ingest *ingest = arg;
+
+	store_batch_finish(ingest);
+	if (!lost) {
+		/* the final commit for all partitions has already happened or failed */
+		if (!ingest->closing)
+			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
+		release_rows(ingest, list);
+		FAULT_POINT("after_release");
+	} else {
+		atomic_store(&ingest->options.health->group_joined, false);
+	}
+	for (int i = 0; i < list->cnt; i++) {
+		struct partition *partition = find(ingest, &list->elems[i]);
+
+		if (partition != NULL && lost && partition_is_ours(partition))
+			ownership_keep(ingest, partition);
+		else if (partition != NULL)
+			ownership_let_go(ingest, partition);
+	}
+	ingest->changed = true;
+	log_info("partitions_revoked", LOG_INT("count", list->cnt), LOG_INT("lost", lost));
+}
+
+/* --- The row ----------------------------------------------------------------------------------- */
+
+static bool bind_schema(struct ingest *ingest)
+{
+	CLEANUP(freep) char *cluster = NULL;
+	struct err err = ERR_INIT;
+
+	if (ingest->bound)
+		return true;
+	if (clock_now_ms() < ingest->bind_at_ms)
+		return false;
+	cluster = broker_query_cluster_id(consumer_handle(ingest->consumer), CLUSTER_ID_MS);
+	ingest->bind_at_ms = clock_now_ms() + RETRY_MS;
+	if (cluster == NULL)
+		return false;
+	if (inbox_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
+		db_outage_begin(ingest, &err);
+		return false;
+	}
+	ingest->bound = true;
+	return true;
+}
+
+/* True when Kafka still assigns a partition whose row names another instance after a whole lease.
+ * One of both is out of date. The instance then ends: it leaves the group, joins again and acquires
+ * what Kafka assigns. */
+static bool is_disputed(const struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->state == PARTITION_FOREIGN && now_ms >= partition->retry_at_ms)
+			return true;
+	}
+	return false;
+}
+
+void assignment_step(struct ingest *ingest)
+{
+	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0 || !bind_schema(ingest))
+		return;
+	if (is_disputed(ingest)) {
+		ingest_fenced(ingest);
+		return;
+	}
+	acquire_step(ingest);
+	if (!ingest->outage.down)
+		start_offset_step(ingest);
+	if (!ingest->outage.down)
+		adoption_step(ingest);
+}
+
+/* --- The flow ---------------------------------------------------------------------------------- */
+
+static bool is_ready(const struct partition *partition, int64_t now_ms)
+{
+	return partition->state == PARTITION_READING && !partition->flowing &&
+	       now_ms >= partition->retry_at_ms;
+}
+
+static void note_flow(
+	struct ingest *ingest, const rd_kafka_topic_partition_t *place, int64_t now_ms)
+{
+	struct partition *partition = find(ingest, place);
+
+	if (partition == NULL)
+		return;
+	partition->flowing = place->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+	partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
+}
+
+void assignment_flow(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	rd_kafka_topic_partition_list_t *list;
+
+	if (ingest->holds != 0)
+		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = is_ready(ingest->partitions.items[i], now_ms);
+	list = partitions_list(&ingest->partitions, partition_is_due);
+	if (list == NULL)
+		return;
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = partition_seek_offset(find(ingest, &list->elems[i]));
+	consumer_flow(ingest->consumer, list);
+	for (int i = 0; i < list->cnt; i++)
+		note_flow(ingest, &list->elems[i], now_ms);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
+static bool is_in(rd_kafka_topic_partition_list_t *list, const struct partition *partition)
+{
+	return rd_kafka_topic_partition_list_find(list, partition->topic, partition->partition) !=
+	       NULL;
+}
+
+void assignment_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only)
+{
+	store_batch_finish(ingest);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->state != PARTITION_READING ||
+			(only != NULL && !is_in(only, partition)))
+			continue;
+		ownership_stop(ingest, partition, PARTITION_TAKEN);
+		partition_verify_last(partition);
+		partition->from_next = true;
+	}
+}

@@ -1,0 +1,23 @@
+/*
+ * Follows the assignment of partitions by Kafka: binds the schema, acquires the rows in inbox_offsets, decides start
+ * offsets, and lets records flow. The ingest thread.
+ */
+#ifndef INGEST_PARTITIONS_ASSIGNMENT_H
+#define INGEST_PARTITIONS_ASSIGNMENT_H
+
+#include "ingest/state.h"
+
+/* Events of the consumer. */
+void assignment_assigned(void *arg, const rd_kafka_topic_partition_list_t *list);
+void assignment_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
+
+/* Binds the schema, acquires partitions and decides start offsets as far as necessary. Each request
+ * to a server has a time limit of at most five seconds. */
+void assignment_step(struct ingest *ingest);
+/* Resumes every partition that is ready, unless a hold is set. */
+void assignment_flow(struct ingest *ingest);
+/* Verifies these partitions again (NULL = all), because librdkafka moved to another offset or
+ * because a topic may have been recreated. */
+void assignment_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only);
+
+#endif

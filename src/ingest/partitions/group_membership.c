@@ -1,0 +1,105 @@
+/*
+ * Implements group_membership.h.
+ */
+#include "ingest/partitions/group_membership.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/kafka/consumer_conf.h"
+
+#define WAITING_LOG_MS 5000    /* a normal rebalance takes less time */
+#define SESSION_MS     "45000" /* the defaults of librdkafka */
+#define POLL_MS        "300000"
+
+/* Why this instance must be out of the group; NULL = it may be a member. */
+static const char *reason_to_leave(const struct ingest *ingest)
+{
+	const struct health *health = ingest->options.health;
+	int64_t heartbeat_ms = atomic_load(&health->heartbeat_ms);
+
+	if (heartbeat_ms == 0 ||
+		clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease)
+		return "no heartbeat in PostgreSQL for the duration of a lease";
+	return atomic_load(&health->away) ? "another member has a handler that is missing here"
+					  : NULL;
+}
+
+static void join(struct ingest *ingest)
+{
+	struct err err = ERR_INIT;
+
+	if (consumer_subscribe(ingest->consumer, &ingest->options.config->kafka_topics, &err) < 0) {
+		ingest_fault(ingest, &err);
+		return;
+	}
+	ingest->member = true;
+	ingest->waiting_logged = false;
+	ingest->waiting_since_ms = clock_now_ms();
+	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
+}
+
+/* The next poll calls `revoked` for all assigned partitions. */
+static void leave(struct ingest *ingest, const char *reason)
+{
+	log_warn("group_left", LOG_STR("reason", reason),
+		LOG_STR("next", "joins again when the reason no longer applies"));
+	consumer_unsubscribe(ingest->consumer);
+	ingest->member = false;
+	atomic_store(&ingest->options.health->group_joined, false);
+}
+
+/* The coordinator may wait for one of two reasons, and it does not tell which one applies. */
+static void format_next(const struct config *config, char *next, size_t size)
+{
+	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
+	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
+	bool consumers =
+		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+
+	(void)snprintf(next, size,
+		"no action is necessary: the broker has assigned no partitions yet. It may wait "
+		"for a member that was killed or cut off, at most %s%s%s, or for other members to "
+		"give up theirs, at most max.poll.interval.ms (%s ms)",
+		consumers ? "the broker's group.consumer.session.timeout.ms"
+			  : "session.timeout.ms (",
+		consumers ? "" : session, consumers ? "" : " ms)", poll);
+}
+
+/* Logs why nothing is read while the group rebalances. The time counts only while a broker is
+ * reachable; brokers.c reports unreachable brokers. */
+static void log_waiting(struct ingest *ingest)
+{
+	const struct health *health = ingest->options.health;
+	bool joined = atomic_load(&health->group_joined);
+	int64_t now_ms = clock_now_ms();
+	char next[320];
+
+	if (joined)
+		ingest->waiting_logged = false;
+	if (joined || !atomic_load(&health->broker_ok))
+		ingest->waiting_since_ms = now_ms;
+	if (ingest->waiting_logged || now_ms - ingest->waiting_since_ms < WAITING_LOG_MS)
+		return;
+	ingest->waiting_logged = true;
+	format_next(ingest->options.config, next, sizeof(next));
+	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
+		LOG_INT("since_s", (now_ms - ingest->waiting_since_ms) / 1000),
+		LOG_STR("next", next));
+}
+
+void group_membership_step(struct ingest *ingest)
+{
+	const char *reason = reason_to_leave(ingest);
+
+	if ((ingest->holds & HOLD_HALTED) != 0)
+		return;
+	if (ingest->member && reason != NULL)
+		leave(ingest, reason);
+	else if (!ingest->member && reason == NULL)
+		join(ingest);
+	else if (ingest->member)
+		log_waiting(ingest);
+}

@@ -1,0 +1,241 @@
+/*
+ * Implements partitions.h.
+ */
+#include "ingest/partitions/partitions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void partitions_fini(struct partitions *partitions)
+{
+	for (size_t i = 0; i < partitions->count; i++)
+		free(partitions->items[i]);
+	free(partitions->items);
+	partition_index_fini(&partitions->index);
+	*partitions = (struct partitions){ .items = NULL };
+}
+
+static bool is_latest(const struct partitions *partitions, const char *topic, int32_t partition)
+{
+	return partitions->latest != NULL && partitions->latest->partition == partition &&
+	       strcmp(partitions->latest->topic, topic) == 0;
+}
+
+struct partition *partitions_find(
+	struct partitions *partitions, const char *topic, int32_t partition)
+{
+	int number;
+
+	if (is_latest(partitions, topic, partition))
+		return partitions->latest;
+	number = partition_index_find(&partitions->index, topic, partition);
+	if (number < 0)
+		return NULL;
+	partitions->latest = partitions->items[number];
+	return partitions->latest;
+}
+
+static int make_room(struct partitions *partitions)
+{
+	size_t room = partitions->room == 0 ? 16 : partitions->room * 2;
+	struct partition **items;
+
+	if (partitions->count < partitions->room)
+		return 0;
+	items = realloc(partitions->items, room * sizeof(void *));
+	if (items == NULL)
+		return FAULT_MEMORY;
+	partitions->items = items;
+	partitions->room = room;
+	return 0;
+}
+
+struct partition *partitions_get(
+	struct partitions *partitions, const char *topic, int32_t number, bool *made)
+{
+	struct partition *partition = partitions_find(partitions, topic, number);
+
+	*made = false;
+	if (partition != NULL)
+		return partition;
+	if (make_room(partitions) < 0)
+		return NULL;
+	partition = calloc(1, sizeof(*partition));
+	if (partition == NULL)
+		return NULL;
+	partition->topic =
+		partition_index_add(&partitions->index, topic, number, (int)partitions->count);
+	if (partition->topic == NULL) {
+		free(partition);
+		return NULL;
+	}
+	partition->partition = number;
+	partition_reset(partition, PARTITION_ABSENT);
+	partitions->items[partitions->count++] = partition;
+	*made = true;
+	return partition;
+}
+
+size_t partitions_number(const struct partitions *partitions, partition_test *test)
+{
+	size_t number = 0;
+
+	for (size_t i = 0; i < partitions->count; i++)
+		number += test(partitions->items[i]) ? 1 : 0;
+	return number;
+}
+
+rd_kafka_topic_partition_list_t *partitions_list(
+	const struct partitions *partitions, partition_test *test)
+{
+	size_t number = partitions_number(partitions, test);
+	rd_kafka_topic_partition_list_t *list;
+
+	if (number == 0)
+		return NULL;
+	list = rd_kafka_topic_partition_list_new((int)number);
+	for (size_t i = 0; i < partitions->count; i++) {
+		const struct partition *partition = partitions->items[i];
+
+		if (test(partition))
+			(void)rd_kafka_topic_partition_list_add(
+				list, partition->topic, partition->partition);
+	}
+	return list;
+}
+
+struct partition_ref *partitions_refs(
+	const struct partitions *partitions, partition_test *test, size_t *count)
+{
+	size_t number = partitions_number(partitions, test);
+	struct partition_ref *refs;
+
+	*count = 0;
+	if (number == 0)
+		return NULL;
+	refs = calloc(number, sizeof(*refs));
+	if (refs == NULL)
+		return NULL;
+	for (size_t i = 0; i < partitions->count; i++) {
+		const struct partition *partition = partitions->items[i];
+
+		if (test(partition))
+			refs[(*count)++] =
+				(struct partition_ref){ partition->topic, partition->partition };
+	}
+	return refs;
+}
+
+void partition_reset(struct partition *partition, enum partition_state state)
+{
+	struct partition fresh = {
+		.topic = partition->topic,
+		.partition = partition->partition,
+		.index = partition->index,
+		.state = state,
+		.table_next = -1,
+		.table_last_offset = -1,
+		.table_last_timestamp = -1,
+		.next = -1,
+		.last_offset = -1,
+		.last_timestamp = -1,
+		.verify_offset = -1,
+		.tried_next = -1,
+		.group = -1,
+		.stored = -1,
+		.committed = -1,
+		.in_doubt = partition->in_doubt,
+		.rules = partition->rules,
+		.received = partition->received,
+		.skipped = partition->skipped,
+	};
+
+	*partition = fresh;
+}
+
+void partition_keep(struct partition *partition)
+{
+	const struct partition old = *partition;
+
+	partition_reset(partition, PARTITION_ADOPTED);
+	partition->table_next = old.table_next;
+	partition->table_last_offset = old.table_last_offset;
+	partition->table_last_timestamp = old.table_last_timestamp;
+	partition->table_last_digest = old.table_last_digest;
+	partition->epoch = old.epoch;
+	partition->forced = old.forced;
+}
+
+void partition_note_row(struct partition *partition, const struct watermark *row)
+{
+	partition->table_next = row->next_offset;
+	partition->table_last_offset = row->last_offset;
+	partition->table_last_timestamp = row->last_timestamp;
+	partition->table_last_digest = row->last_digest;
+	partition->epoch = row->epoch;
+	partition->forced = row->forced;
+}
+
+/* The last record of the table may be verified only while the row's offset is also the read
+ * position. Otherwise a gap or another log may lie between them. */
+void partition_verify_last(struct partition *partition)
+{
+	bool read = partition->last_offset >= 0;
+	int64_t offset = read ? partition->last_offset : partition->table_last_offset;
+
+	if (partition->verify_offset >= 0 || offset < 0 || offset >= partition->next)
+		return;
+	if (!read && (partition->touched || partition->forced))
+		return;
+	partition->verify_offset = offset;
+	partition->verify_timestamp =
+		read ? partition->last_timestamp : partition->table_last_timestamp;
+	partition->verify_digest = offset == partition->table_last_offset
+					   ? partition->table_last_digest
+					   : partition->last_digest;
+	if (partition->verify_timestamp < 0 && !partition->verify_digest.known)
+		partition->verify_offset = -1;
+}
+
+int64_t partition_seek_offset(const struct partition *partition)
+{
+	return partition->verify_offset >= 0 && partition->verify_offset < partition->next
+		       ? partition->verify_offset
+		       : partition->next;
+}
+
+bool partition_is_assigned(const struct partition *partition)
+{
+	return partition->state != PARTITION_ABSENT && partition->state != PARTITION_ADOPTED;
+}
+
+bool partition_is_new(const struct partition *partition)
+{
+	return partition->state == PARTITION_ASSIGNED && !partition_is_being_taken(partition);
+}
+
+bool partition_is_ours(const struct partition *partition)
+{
+	return partition->state == PARTITION_TAKEN || partition->state == PARTITION_READING ||
+	       partition->state == PARTITION_ADOPTED;
+}
+
+bool partition_is_being_taken(const struct partition *partition)
+{
+	return partition->acquisition != 0;
+}
+
+bool partition_is_adopted(const struct partition *partition)
+{
+	return partition->state == PARTITION_ADOPTED;
+}
+
+bool partition_is_flowing(const struct partition *partition)
+{
+	return partition->flowing;
+}
+
+bool partition_is_due(const struct partition *partition)
+{
+	return partition->due;
+}

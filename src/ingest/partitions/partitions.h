@@ -1,0 +1,152 @@
+/*
+ * The partitions that this instance has seen, from the view of the ingest thread. A partition is
+ * created when it is seen first and never removed: after a revocation it is ABSENT until Kafka
+ * assigns it again. One thread.
+ *
+ *	          Kafka         inbox_take, search     offset decided
+ *	 ABSENT ────────▶ ASSIGNED ──────────▶ TAKEN ─────────────▶ READING
+ *	    ▲                                   ▲  ▲                 │ │
+ *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner
+ *	    │                                   │     log reset        ▼
+ *	    ├───────────────────────────────────┴─────────────────  FOREIGN
+ *	    └── taken by another, no handler ── ADOPTED: no member is assigned, or only Kafka revoked it
+ *
+ * Invariants:
+ * - Only a READING partition with `flowing` accepts records.
+ * - Every record below `next` is in the table or in the current batch.
+ * - table_* is the last known content of the row in inbox_offsets.
+ * - `stored` is at most `next`, and never above what a COMMIT has confirmed.
+ */
+#ifndef INGEST_PARTITIONS_PARTITIONS_H
+#define INGEST_PARTITIONS_PARTITIONS_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/metrics.h"
+#include "config/config.h"
+#include "model/admission.h"
+#include "model/identity.h"
+#include "model/partition_index.h"
+#include "store/inbox.h"
+
+enum partition_state {
+	PARTITION_ABSENT,   /* not owned */
+	PARTITION_ASSIGNED, /* assigned by Kafka; its row is not taken yet */
+	PARTITION_TAKEN,    /* its row names this instance; the start offset is not decided yet */
+	PARTITION_READING,  /* is read, or can be read from `next` */
+	PARTITION_FOREIGN,  /* another instance took the row; Kafka has not revoked it yet */
+	/* assigned to no member; its row names this instance, for dispatch only (rule R6) */
+	PARTITION_ADOPTED,
+};
+
+struct partition {
+	const char *topic; /* lives as long as the table */
+	int32_t partition;
+	size_t index; /* in the admission */
+	enum partition_state state;
+	bool flowing;        /* not paused, and sought to the right offset */
+	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
+	bool due;            /* to be processed in this round */
+	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
+	int64_t unwanted_at_ms;
+	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches
+	 * for claims of others; 0 = none */
+	uint64_t acquisition;
+
+	/* A copy of the row in inbox_offsets. */
+	int64_t table_next;        /* -1 = NULL */
+	int64_t table_last_offset; /* -1 = NULL */
+	int64_t table_last_timestamp;
+	struct log_digest table_last_digest;
+	int64_t epoch;
+	bool forced;
+
+	/* The position in Kafka's log. */
+	int64_t next;        /* offset of the next record to add */
+	int64_t last_offset; /* the last record added; -1 = none since `next` was set */
+	int64_t last_timestamp;
+	struct log_digest
+		/* known only for a skipped record, and for the last record of the table */
+		last_digest;
+	/* the record at this offset must have the next two values; -1 = verified */
+	int64_t verify_offset;
+	int64_t verify_timestamp;
+	struct log_digest verify_digest;
+	/* the start offset follows from the watermark, or from `next` once that is set */
+	bool watermark_only;
+	bool from_next; /* the start offset follows from `next`: librdkafka moved to another offset */
+	bool recreated; /* verification found a recreated topic */
+	bool rewound;   /* the watermark may be lowered to `next` */
+
+	/* The current batch. */
+	bool touched;       /* the batch must update its watermark */
+	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
+	int64_t tried_next; /* the watermark that the last attempt would have written */
+
+	/* The offset of the consumer group. */
+	int64_t group;     /* when the partition was assigned; -1 = none */
+	int64_t stored;    /* may be committed; -1 = nothing yet */
+	int64_t committed; /* sent last; -1 = nothing yet */
+
+	/* Looked up once, in collect_prepare(). */
+	const struct identity_rules *rules;
+	struct metric *received;
+	struct metric *skipped;
+};
+
+struct partitions {
+	struct partition **items;
+	size_t count;
+	size_t room;
+	struct partition_index index;
+	/* result of the last search; records arrive in runs of one partition */
+	struct partition *latest;
+};
+
+void partitions_fini(struct partitions *partitions);
+/* The partition, or NULL when it was never seen. */
+struct partition *partitions_find(
+	struct partitions *partitions, const char *topic, int32_t partition);
+/* The partition. A new one is created if necessary; then `made` is true and only its name is set.
+ * NULL: out of memory. */
+struct partition *partitions_get(
+	struct partitions *partitions, const char *topic, int32_t number, bool *made);
+
+typedef bool partition_test(const struct partition *partition);
+size_t partitions_number(const struct partitions *partitions, partition_test *test);
+/* The partitions that pass the test, as a list for librdkafka with offset = INVALID. The caller
+ * destroys it. NULL when none passes. */
+rd_kafka_topic_partition_list_t *partitions_list(
+	const struct partitions *partitions, partition_test *test);
+/* The partitions that pass the test, as references for the store; malloc'ed. NULL when none passes
+ * or without memory. */
+struct partition_ref *partitions_refs(
+	const struct partitions *partitions, partition_test *test, size_t *count);
+
+/* Resets the values of an earlier assignment. */
+void partition_reset(struct partition *partition, enum partition_state state);
+/* Kafka took the partition away, but the table still names this instance: keeps it for dispatch
+ * only. */
+void partition_keep(struct partition *partition);
+/* Copies the row in inbox_offsets. */
+void partition_note_row(struct partition *partition, const struct watermark *row);
+/* Requests the verification of the last record read, if there is one, before reading continues. */
+void partition_verify_last(struct partition *partition);
+/* The offset from which librdkafka must read. */
+int64_t partition_seek_offset(const struct partition *partition);
+
+bool partition_is_assigned(
+	const struct partition *partition);               /* assigned to this instance by Kafka */
+bool partition_is_new(const struct partition *partition); /* the row is not taken yet */
+/* the row names this instance, and dispatch knows the partition */
+bool partition_is_ours(const struct partition *partition);
+bool partition_is_being_taken(
+	/* the row names this instance, and dispatch does not know the partition yet */
+	const struct partition *partition);
+bool partition_is_adopted(const struct partition *partition);
+bool partition_is_flowing(const struct partition *partition);
+bool partition_is_due(const struct partition *partition); /* to be processed in this round */
+
+#endif

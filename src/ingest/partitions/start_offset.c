@@ -1,0 +1,262 @@
+/*
+ * Implements start_offset.h.
+ */
+#include "ingest/partitions/start_offset.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ingest/kafka/broker_query.h"
+#include "ingest/partitions/start_offset_policy.h"
+#include "model/meters.h"
+
+#define RETRY_MS 1000
+
+/* The answers of the brokers about the due partitions: three lists in the same order. */
+struct answers {
+	rd_kafka_topic_partition_list_t *low;
+	rd_kafka_topic_partition_list_t *high;
+	rd_kafka_topic_partition_list_t *group;
+};
+
+static void answers_fini(struct answers *answers)
+{
+	rd_kafka_topic_partition_list_destroy(answers->low);
+	rd_kafka_topic_partition_list_destroy(answers->high);
+	rd_kafka_topic_partition_list_destroy(answers->group);
+}
+
+static int ask(struct ingest *ingest, struct answers *answers, struct err *err)
+{
+	rd_kafka_t *kafka = consumer_handle(ingest->consumer);
+	int r = broker_query_committed(kafka, answers->group, err);
+
+	return r < 0 ? r : broker_query_bounds(kafka, answers->low, answers->high, err);
+}
+
+static void log_retry(struct ingest *ingest, const char *error)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&ingest->start_log_limit, clock_now_ms(), &held))
+		log_warn("start_unknown", LOG_STR("error", error), LOG_INT("retry_in_ms", RETRY_MS),
+			LOG_INT("held_back", held));
+}
+
+/* --- Logging the decision ---------------------------------------------------------------------- */
+
+static void log_recreated(
+	struct ingest *ingest, const struct partition *partition, int64_t old, int64_t start)
+{
+	log_warn("topic_recreated", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_INT("old_offset", old),
+		LOG_INT("new_offset", start),
+		LOG_STR("next",
+			"reading from the earliest record; known ids are not stored twice"));
+	metric_add(
+		metrics_get(ingest->options.metrics, METER_TOPIC_RECREATED, partition->topic, NULL),
+		1);
+}
+
+static void log_gap(struct ingest *ingest, const struct partition *partition,
+	const struct start_offset *position)
+{
+	log_error("offset_gap", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_INT("from", position->gap_from),
+		LOG_INT("to", position->start),
+		LOG_INT("count", position->start - position->gap_from),
+		LOG_STR("next", "Kafka deleted these records before they were read; reading from "
+				"the earliest remaining record"));
+	metric_add(
+		metrics_get(ingest->options.metrics, METER_OFFSET_GAPS, partition->topic, NULL), 1);
+}
+
+/* The offset that an operator asked for may be outside the log. */
+static void log_sought(const struct partition *partition, const struct start_offset_facts *facts,
+	const struct start_offset *position)
+{
+	bool there = position->start == facts->watermark;
+	enum log_level level = there ? LOG_INFO : LOG_WARN;
+
+	log_at(level, "seek_applied", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition),
+		LOG_INT("asked_offset", facts->watermark), LOG_INT("start_offset", position->start),
+		LOG_INT("log_begins", facts->low), LOG_INT("log_ends", facts->high),
+		LOG_STR("next", there ? "reading continues there"
+				      : "the log does not contain this offset; reading from its "
+					"earliest record"));
+}
+
+/* The watermark of a seek is the offset that an operator asked for, not one that was read. Outside
+ * the log it proves neither a recreated topic nor records that were deleted unread. */
+static void log_decision(struct ingest *ingest, const struct partition *partition,
+	const struct start_offset_facts *facts, const struct start_offset *position)
+{
+	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
+
+	if (partition->forced && partition->watermark_only && facts->watermark >= 0)
+		log_sought(partition, facts, position);
+	else if (position->recreated)
+		log_recreated(ingest, partition, old, position->start);
+	else if (position->gap)
+		log_gap(ingest, partition, position);
+}
+
+static void refuse(struct ingest *ingest, const struct partition *partition)
+{
+	struct err err = ERR_INIT;
+
+	(void)err_set(&err, FAULT_KAFKA,
+		"%s/%d: neither the group nor the database has an offset, and "
+		"kafka.auto.offset.reset is \"error\": set a start with `inboxd seek` or "
+		"inbox.seek(), or another "
+		"policy",
+		partition->topic, (int)partition->partition);
+	ingest_fault(ingest, &err);
+}
+
+/* --- Deciding ---------------------------------------------------------------------------------- */
+
+static struct start_offset_facts facts_of(const struct ingest *ingest,
+	const struct partition *partition, const struct answers *answers, int i)
+{
+	int64_t group = answers->group->elems[i].offset;
+	bool watermark_only = partition->watermark_only || partition->from_next;
+
+	return (struct start_offset_facts){
+		.watermark = partition->from_next ? partition->next : partition->table_next,
+		.group = watermark_only || group < 0 ? -1 : group,
+		.low = answers->low->elems[i].offset,
+		.high = answers->high->elems[i].offset,
+		.last_offset = partition->table_last_offset,
+		.last_timestamp = partition->table_last_timestamp,
+		.last_digest = partition->table_last_digest.known,
+		.watermark_only = watermark_only,
+		.recreated = partition->recreated,
+		.reset = consumer_reset_policy(ingest->consumer),
+	};
+}
+
+static void set_verification(struct partition *partition, const struct start_offset_facts *facts,
+	const struct start_offset *position)
+{
+	if (position->verify) {
+		partition->verify_offset = facts->last_offset;
+		partition->verify_timestamp = facts->last_timestamp;
+		partition->verify_digest = partition->table_last_digest;
+	} else if (!partition->from_next || position->recreated ||
+		   partition->verify_offset < facts->low) {
+		partition->verify_offset = -1;
+	}
+}
+
+/* A start offset that differs from the watermark is written to the table without waiting for a
+ * record. Otherwise the next start would decide again and log the same gap again. */
+static void anchor(struct ingest *ingest, struct partition *partition)
+{
+	partition->touched = true;
+	if (ingest->batch_since_us == 0)
+		ingest->batch_since_us = clock_now_us();
+}
+
+static void apply(struct ingest *ingest, struct partition *partition,
+	const struct start_offset_facts *facts, const struct start_offset *position)
+{
+	bool elsewhere = position->recreated || position->gap;
+
+	log_decision(ingest, partition, facts, position);
+	set_verification(partition, facts, position);
+	partition->next = position->start;
+	if (!partition->from_next) {
+		partition->last_offset = -1;
+		partition->group = facts->group;
+	}
+	if (elsewhere)
+		partition->last_offset = -1;
+	if (position->recreated) {
+		partition->rewound = true;
+		partition->group = -1;
+	}
+	if (elsewhere || partition->table_next < 0)
+		anchor(ingest, partition);
+	else if (partition->next <= partition->table_next)
+		partition->stored = partition->next; /* a group that lost its offset gets it back */
+	partition->watermark_only = false;
+	partition->from_next = false;
+	partition->recreated = false;
+	partition->state = PARTITION_READING;
+}
+
+static bool is_answered(const struct answers *answers, int i)
+{
+	const rd_kafka_topic_partition_t *low = &answers->low->elems[i];
+	const rd_kafka_topic_partition_t *high = &answers->high->elems[i];
+
+	return low->err == RD_KAFKA_RESP_ERR_NO_ERROR && high->err == RD_KAFKA_RESP_ERR_NO_ERROR &&
+	       answers->group->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && low->offset >= 0 &&
+	       high->offset >= 0;
+}
+
+static void decide_one(struct ingest *ingest, const struct answers *answers, int i)
+{
+	const rd_kafka_topic_partition_t *low = &answers->low->elems[i];
+	struct partition *partition =
+		partitions_find(&ingest->partitions, low->topic, low->partition);
+	struct start_offset_facts facts;
+	struct start_offset position;
+
+	if (partition == NULL)
+		return;
+	if (!is_answered(answers, i)) {
+		partition->retry_at_ms = clock_now_ms() + RETRY_MS;
+		log_retry(ingest, rd_kafka_err2str(low->err));
+		return;
+	}
+	facts = facts_of(ingest, partition, answers, i);
+	if (start_offset_decide(&facts, &position) == START_OFFSET_REFUSED)
+		refuse(ingest, partition);
+	else
+		apply(ingest, partition, &facts, &position);
+}
+
+static void retry_all(struct ingest *ingest)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->due)
+			ingest->partitions.items[i]->retry_at_ms = clock_now_ms() + RETRY_MS;
+	}
+}
+
+static void mark_due(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due =
+			partition->state == PARTITION_TAKEN && now_ms >= partition->retry_at_ms;
+	}
+}
+
+void start_offset_step(struct ingest *ingest)
+{
+	struct answers answers;
+	struct err err = ERR_INIT;
+
+	mark_due(ingest);
+	answers.low = partitions_list(&ingest->partitions, partition_is_due);
+	if (answers.low == NULL)
+		return;
+	answers.high = rd_kafka_topic_partition_list_copy(answers.low);
+	answers.group = rd_kafka_topic_partition_list_copy(answers.low);
+	if (ask(ingest, &answers, &err) < 0) {
+		retry_all(ingest);
+		log_retry(ingest, err.text);
+	} else {
+		for (int i = 0; i < answers.low->cnt; i++)
+			decide_one(ingest, &answers, i);
+	}
+	answers_fini(&answers);
+}
