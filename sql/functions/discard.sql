@@ -34,7 +34,7 @@ BEGIN
     END IF;
     affected := inbox.discard_seqs(ARRAY(
         SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.event_id = discard.event_id AND m.source = discard.source), reason);
+        WHERE m.consumer = '' AND m.event_id = discard.event_id AND m.source = discard.source), reason);
     PERFORM inbox.audit('discard', jsonb_build_object('source', source, 'event_id', event_id), reason, affected);
     RETURN affected > 0;
 END $$;

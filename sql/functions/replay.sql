@@ -44,7 +44,7 @@ BEGIN
     END IF;
     SELECT m.seq, m.payload IS NULL AND m.payload_digest IS NOT NULL INTO row_seq, dropped
     FROM inbox.inbox_messages m
-    WHERE m.event_id = replay.event_id AND m.source = replay.source
+    WHERE m.consumer = '' AND m.event_id = replay.event_id AND m.source = replay.source
       AND (m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL);
     IF dropped THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(event_id)
@@ -145,7 +145,7 @@ BEGIN
         SELECT m.source, m.event_id, reject.topic, reject.kafka_partition, reject.kafka_offset,
                reject.kafka_timestamp, reject.key, reject.headers, reject.payload, digest
         FROM inbox.inbox_messages m
-        WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
+        WHERE m.consumer = '' AND m.event_id = replay_reject.event_id AND m.source = replay_reject.source
           AND m.payload_digest IS DISTINCT FROM digest
         ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
             DO NOTHING;

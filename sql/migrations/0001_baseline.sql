@@ -10,6 +10,7 @@ CREATE TABLE inbox.inbox_schema_version (
 
 CREATE TABLE inbox.inbox_messages (
     seq             bigint GENERATED ALWAYS AS IDENTITY,
+    consumer        text COLLATE "C" NOT NULL DEFAULT '',
     source          text COLLATE "C" NOT NULL,
     event_id        text COLLATE "C" NOT NULL,
     event_type      text COLLATE "C",
@@ -39,7 +40,7 @@ CREATE TABLE inbox.inbox_messages (
     attempts        jsonb,
     dead_topic_at   timestamptz,
     handler         text,
-    CONSTRAINT inbox_messages_pkey PRIMARY KEY (event_id, source),
+    CONSTRAINT inbox_messages_pkey PRIMARY KEY (consumer, event_id, source),
     CONSTRAINT inbox_messages_seq_key UNIQUE (seq),
     CONSTRAINT inbox_messages_one_state CHECK (num_nonnulls(available_at, processed_at, dead_at) <= 1),
     CONSTRAINT inbox_messages_unclaimed CHECK (available_at IS NULL OR claimed_by IS NULL)
@@ -47,6 +48,8 @@ CREATE TABLE inbox.inbox_messages (
 
 COMMENT ON TABLE inbox.inbox_messages IS
     'Every message once. Waiting exactly while available_at is set; done when processed_at is; given up when dead_at is; claimed otherwise.';
+COMMENT ON COLUMN inbox.inbox_messages.consumer IS
+    'Reserved, always empty. A query by event_id needs consumer = '''' to use the primary key';
 COMMENT ON COLUMN inbox.inbox_messages.available_at IS
     'When it may be claimed; infinity = parked behind an earlier message of its key, or nobody here wants it';
 COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';

@@ -6,6 +6,6 @@ SELECT i.number
 FROM (
     SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::bytea[]) AS payload_digest,
            unnest($4::int[]) AS number) i
-JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
+JOIN inbox.inbox_messages m ON m.consumer = '' AND m.event_id = i.event_id AND m.source = i.source
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
 ORDER BY i.number

@@ -1,4 +1,4 @@
--- Stores a batch: each (event_id, source) once, in the order of the batch. A row is born claimed by
+-- Stores a batch for the consumer '': each (event_id, source) once, in the order of the batch. A row is born claimed by
 -- $1 (place 0), waiting (1) or parked (2); one that asks ($14) is parked instead of claimed when an
 -- older row of its key (or, with $15, of its partition) waits in the table (rule R11).
 -- Caller: store/inbox.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
@@ -36,5 +36,5 @@ FROM (
                unnest($12::bytea[]) AS payload_digest, unnest($13::smallint[]) AS place,
                unnest($14::boolean[]) AS asks) r
     OFFSET 0) i
-ON CONFLICT (event_id, source) DO NOTHING
+ON CONFLICT (consumer, event_id, source) DO NOTHING
 RETURNING seq, event_id, source, claimed_by IS NOT NULL

@@ -15,5 +15,5 @@ SELECT CASE
           LIMIT 1) THEN 'rejected' END
 FROM unnest($3::bigint[], $4::text[], $5::text[], $6::bytea[])
      WITH ORDINALITY AS v(kafka_offset, source, event_id, digest, n)
-LEFT JOIN inbox.inbox_messages m ON m.event_id = v.event_id AND m.source = v.source
+LEFT JOIN inbox.inbox_messages m ON m.consumer = '' AND m.event_id = v.event_id AND m.source = v.source
 ORDER BY v.n

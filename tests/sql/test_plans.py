@@ -95,6 +95,10 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)
+    expect("inbox_messages_pkey", "op_find", "e7", None)
+    expect("inbox_messages_pkey", "op_find", "e7", "s")
+    expect("inbox_messages_pkey", "op_show", "e7", None)
+    expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"])
     for rows in (10, 500, 5000):
         expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4, [])
         expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, False, 1, ["2000-01-01Z"] * 4, [])
@@ -129,6 +133,16 @@ def test_every_statement_finds_its_index(db, full):
         plan = full.explain(name, *values)
         assert index in plan.indexes(), name
         assert not plan.scans_whole("inbox_messages"), name
+
+
+@pytest.mark.parametrize("call", ["replay('s', 'e7')", "discard('s', 'e10')"])
+def test_a_function_finds_a_message_by_its_primary_key(db, full, call):
+    scans = "SELECT pg_stat_get_xact_numscans(%s::regclass)"
+    with db.transaction():
+        (before,) = db.execute(scans, ["inbox.inbox_messages_pkey"]).fetchone()
+        assert db.execute(f"SELECT inbox.{call}").fetchone() == (True,)
+        assert db.execute(scans, ["inbox.inbox_messages_pkey"]).fetchone() == (before + 1,)
+        assert db.execute(scans, ["inbox.inbox_messages"]).fetchone() == (0,)
 
 
 def test_what_waits_is_counted_up_to_a_cap_for_all_partitions_together(db, full):
