@@ -6,7 +6,8 @@ can be applied again and again. Any other file is a script of its own: roles.sql
 queries.h names each file of queries/ as an enumerator (QUERY_CLAIM_DUE for claim_due.sql), in
 alphabetical order; the texts lose their comment lines, for they are sent with every call. In place of a line
 `-- include: NAME` comes parts/NAME.sql, what several statements say alike.
-Migrations keep their order by number, which must be 1, 2, 3, … without a gap. One whose name ends in
+Migrations keep their order by number, which must be 1, 2, 3, … without a gap. Each says `-- Oldest sidecar: NUMBER`:
+inboxd can use the schema if it knows the migration of that number (docs/adr/0020). One whose name ends in
 _concurrent holds statements that run one by one outside a transaction: each makes or drops an index
 CONCURRENTLY. It is embedded twice: so, and without that word as one script for a schema that nobody uses yet.
 The files of a folder next/ come behind all of migrations/, whatever their names: tests make a newer inboxd of them.
@@ -19,6 +20,7 @@ import re
 import sys
 
 
+OLDEST = re.compile(r"^-- Oldest sidecar: (\d+)$", re.M)
 INCLUDE = re.compile(r"-- include: (\w+)")
 
 
@@ -123,10 +125,21 @@ def write_steps(number, path):
     return f"\nstatic const struct migration_step steps_{number}[] = {{\n{steps}\t{{ NULL, NULL, NULL }},\n}};\n"
 
 
-def write_migration(number, path):
+def oldest_sidecars(paths):
+    """The number that each migration says; it never falls, and cannot be one that is not there yet."""
+    oldest = 1
+    for number, path in enumerate(paths, start=1):
+        found = OLDEST.search(path.read_text(encoding="utf-8"))
+        if not found or not oldest <= int(found[1]) <= number:
+            sys.exit(f"{path}: begin with \"-- Oldest sidecar: NUMBER\", from {oldest} to {number}")
+        oldest = int(found[1])
+        yield oldest
+
+
+def write_migration(number, path, oldest):
     lines = [line.replace(" CONCURRENTLY", "") if is_concurrent(path) else line for line in statement(path)]
     steps = f"steps_{number}" if is_concurrent(path) else "NULL"
-    return f"\t{{\n\t\t{number},\n\t\t\"{path.stem}\",\n{literal(lines)},\n\t\t{steps},\n\t}},\n"
+    return f"\t{{\n\t\t{number},\n\t\t{oldest},\n\t\t\"{path.stem}\",\n{literal(lines)},\n\t\t{steps},\n\t}},\n"
 
 
 def write_migrations(directory, paths, scripts):
@@ -137,7 +150,8 @@ def write_migrations(directory, paths, scripts):
         if path.parent.name == "migrations" and not re.fullmatch(rf"{number:04d}_[a-z0-9_]+", path.stem):
             sys.exit(f"{path}: this must be migration {number:04d}_WHAT.sql; numbers have no gaps")
     steps = "".join(write_steps(number, path) for number, path in enumerate(paths, start=1))
-    entries = "".join(write_migration(number, path) for number, path in enumerate(paths, start=1))
+    entries = "".join(write_migration(number, path, oldest)
+                      for number, (path, oldest) in enumerate(zip(paths, oldest_sidecars(paths)), start=1))
     declared = "".join(f"extern const char script_{name}[];\n" for name in texts)
     defined = "".join(f"\nconst char script_{name}[] =\n{literal(lines)};\n" for name, lines in texts.items())
     (directory / "migrations.h").write_text(
@@ -146,7 +160,7 @@ def write_migrations(directory, paths, scripts):
         "/* One statement that makes (or, without a table, drops) an index and wants no transaction around it. */\n"
         "struct migration_step {\n\tconst char *index;\n\tconst char *table; /* NULL = dropped */\n"
         "\tconst char *sql;   /* for the schema `inbox` */\n};\n\n"
-        "struct migration {\n\tint version;\n\tconst char *name;\n\tconst char *sql; /* for the schema `inbox`; one transaction */\n"
+        "struct migration {\n\tint version;\n\tint oldest_sidecar;\n\tconst char *name;\n\tconst char *sql; /* for the schema `inbox`; one transaction */\n"
         "\tconst struct migration_step *steps; /* the same while others use the schema, ended by a NULL; NULL = no need */\n};\n"
         "extern const struct migration migrations[];\nextern const int migration_count;\n"
         f"{declared}\n#endif\n", encoding="utf-8")

@@ -38,6 +38,10 @@ static int check_postgres(const struct config *config, struct buf *found, struct
 
 static void say_version(const char *schema, int outcome, int version, struct err *err)
 {
+	if (outcome == SCHEMA_PRERELEASE) {
+		(void)migrate_refuse_prerelease(schema, err);
+		return;
+	}
 	if (outcome == SCHEMA_MISSING)
 		(void)err_set(err, FAULT_CHECK, "there is no inbox in schema \"%s\"", schema);
 	else
@@ -59,11 +63,14 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 		r = migrate_check(db, &version, err);
 	if (r < 0)
 		return r == FAULT_DATABASE ? FAULT_CHECK : r;
-	if (r > 0) {
+	if (r > 0 && r != SCHEMA_AHEAD) {
 		say_version(config->inbox.schema, r, version, err);
 		return FAULT_CHECK;
 	}
 	buf_addf(found, "schema \"%s\" has version %d", config->inbox.schema, version);
+	if (r == SCHEMA_AHEAD)
+		buf_addf(
+			found, ", newer than this inboxd (%d), which can use it", migrate_latest());
 	return 0;
 }
 

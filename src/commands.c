@@ -80,22 +80,30 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 	const struct config_sources *sources, struct err *err)
 {
 	const struct migration_stop stop = { is_uninterrupted, NULL };
-	int applied = 0;
+	struct migrate_result result = { 0 };
+	bool ahead;
 	int r;
 
 	(void)sources;
 	op_interrupt_begin();
-	r = migration_run(config, &stop, &applied, err);
-	if (r == 0 && cli->roles)
+	r = migration_run(config, &stop, &result, err);
+	ahead = result.version > migrate_latest();
+	if (r == 0 && cli->roles && !ahead)
 		r = migration_grant(config, &stop, err);
 	if (r == MIGRATE_STOPPED)
 		(void)fprintf(stderr,
 			"inboxd: interrupted after %d migration%s; run it again to go on\n",
-			applied, plural(applied));
+			result.applied, plural(result.applied));
 	op_interrupt_obey();
-	if (r == 0)
+	if (r == 0 && ahead)
+		(void)printf(
+			"schema \"%s\": version %d, newer than this inboxd (%d), which can use it; "
+			"nothing changed\n",
+			config->inbox.schema, result.version, migrate_latest());
+	else if (r == 0)
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
-			config->inbox.schema, migrate_latest(), applied, plural(applied));
+			config->inbox.schema, result.version, result.applied,
+			plural(result.applied));
 	return op_explain(r, COMMAND_MIGRATE, err);
 }
 

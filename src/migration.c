@@ -42,15 +42,15 @@ static struct migrate_watch watch_of(const struct migration_stop *stop)
 	return (struct migrate_watch){ stop->goes_on, log_report, stop->arg };
 }
 
-int migration_run(const struct config *config, const struct migration_stop *stop, int *applied,
-	struct err *err)
+int migration_run(const struct config *config, const struct migration_stop *stop,
+	struct migrate_result *result, struct err *err)
 {
 	struct migrate_watch watch = watch_of(stop);
 	struct db_options options;
 	char name[32];
 
 	sidecar_db_options(config, 0, name, &options);
-	return migrate_run(&options, &watch, applied, err);
+	return migrate_run(&options, &watch, result, err);
 }
 
 int migration_grant(const struct config *config, const struct migration_stop *stop, struct err *err)

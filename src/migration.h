@@ -12,8 +12,8 @@ struct migration_stop {
 };
 
 /* migrate_run() and migrate_roles() with the database of the configuration. */
-int migration_run(const struct config *config, const struct migration_stop *stop, int *applied,
-	struct err *err);
+int migration_run(const struct config *config, const struct migration_stop *stop,
+	struct migrate_result *result, struct err *err);
 int migration_grant(
 	const struct config *config, const struct migration_stop *stop, struct err *err);
 

@@ -39,13 +39,13 @@ static bool migration_goes_on(void *arg)
 static int migrate(struct daemon *daemon, bool *final, struct err *err)
 {
 	const struct migration_stop stop = { migration_goes_on, daemon };
-	int applied = 0;
-	int r = migration_run(daemon->config, &stop, &applied, err);
+	struct migrate_result result = { 0 };
+	int r = migration_run(daemon->config, &stop, &result, err);
 
 	*final = r < 0 && migrate_error_is_final(err);
-	if (r == 0 && applied > 0)
-		log_info("migrated", LOG_INT("applied", applied),
-			LOG_INT("version", migrate_latest()));
+	if (r == 0 && result.applied > 0)
+		log_info("migrated", LOG_INT("applied", result.applied),
+			LOG_INT("version", result.version));
 	return r == MIGRATE_STOPPED ? REGISTRATION_STOPPED : r;
 }
 
@@ -55,8 +55,16 @@ static int check_schema(struct db *db, struct daemon *daemon, bool *final, struc
 	int r;
 
 	r = migrate_check(db, &found, err);
+	if (r == SCHEMA_AHEAD) {
+		log_info("schema_newer", LOG_INT("version", found),
+			LOG_INT("known", migrate_latest()),
+			LOG_STR("next", "start: the schema says that this inboxd can use it"));
+		return 0;
+	}
 	if (r <= 0)
 		return r;
+	if (r == SCHEMA_PRERELEASE)
+		return migrate_refuse_prerelease(daemon->config->inbox.schema, err);
 	if (daemon->options.migrate && r != SCHEMA_NEWER)
 		return migrate(daemon, final, err);
 	(void)err_set(err, FAULT_DATABASE,

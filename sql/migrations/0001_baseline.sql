@@ -1,12 +1,18 @@
+-- Oldest sidecar: 1
 -- The tables and indexes of the inbox. What is in functions/ is applied behind the last migration.
 --
 -- `inboxd migrate` applies each migration in one transaction. The schema is written `inbox` here and replaced by the
 -- configured name. Why the indexes of messages are as they are: docs/adr/0003, 0017 and 0018.
 
 CREATE TABLE inbox.inbox_schema_version (
-    version    int PRIMARY KEY,
-    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    version        int PRIMARY KEY,
+    applied_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    oldest_sidecar int NOT NULL
 );
+
+COMMENT ON TABLE inbox.inbox_schema_version IS 'One row a migration. The schema has the highest version.';
+COMMENT ON COLUMN inbox.inbox_schema_version.oldest_sidecar IS
+    'The schema can be used by every inboxd whose own newest migration has this number or a higher one (docs/adr/0020)';
 
 CREATE TABLE inbox.inbox_messages (
     seq             bigint GENERATED ALWAYS AS IDENTITY,

@@ -34,13 +34,25 @@ int migrate_latest(void)
 	return migrations[migration_count - 1].version;
 }
 
-static int compare(int found)
+static int compare(int found, int oldest_sidecar)
 {
 	if (found == 0)
 		return SCHEMA_MISSING;
 	if (found < migrate_latest())
 		return SCHEMA_OLDER;
-	return found > migrate_latest() ? SCHEMA_NEWER : 0;
+	if (found == migrate_latest())
+		return 0;
+	return oldest_sidecar <= migrate_latest() ? SCHEMA_AHEAD : SCHEMA_NEWER;
+}
+
+int migrate_refuse_prerelease(const char *schema, struct err *err)
+{
+	(void)err_set(err, FAULT_DATABASE,
+		"schema \"%s\" was made by a pre-release of inboxd and cannot be migrated", schema);
+	(void)snprintf(err->state, sizeof(err->state), "3F000"); /* no retry helps */
+	return err_advise(err,
+		"let that version finish what waits there; then drop the schema, or choose another "
+		"inbox.schema, and run `inboxd migrate`");
 }
 
 static bool is_missing(const struct err *err)
@@ -58,6 +70,8 @@ int migrate_check(struct db *db, int *found, struct err *err)
 	*found = 0;
 	if (r != 0 && is_missing(words))
 		return SCHEMA_MISSING;
+	if (r != 0 && strcmp(words->state, "42703") == 0)
+		return SCHEMA_PRERELEASE;
 	if (r != 0 && strcmp(words->state, "42501") == 0) {
 		(void)err_prefix(
 			words, "this PostgreSQL user may not read schema \"%s\"", db_schema(db));
@@ -65,8 +79,10 @@ int migrate_check(struct db *db, int *found, struct err *err)
 	}
 	if (r != 0)
 		return r;
+	if (rows_count(rows) == 0)
+		return SCHEMA_MISSING;
 	*found = (int)rows_int(rows, 0, 0);
-	return compare(*found);
+	return compare(*found, (int)rows_int(rows, 0, 1));
 }
 
 bool migrate_error_is_final(const struct err *err)
@@ -91,8 +107,10 @@ struct run {
 	bool may_create_in_it;
 	bool versions_there;
 	bool is_owner; /* of what is there */
+	bool is_prerelease;
 	bool functions_applied;
 	int version;
+	int oldest_sidecar;
 	int applied; /* migrations */
 };
 
@@ -176,13 +194,16 @@ static int look(struct run *run, struct err *err)
 	run->may_create_in_it = rows_bool(rows, 0, 2);
 	run->versions_there = rows_bool(rows, 0, 3);
 	run->is_owner = rows_bool(rows, 0, 4);
+	run->is_prerelease = run->versions_there && !rows_bool(rows, 0, 5);
 	run->version = 0;
-	if (!run->versions_there)
+	run->oldest_sidecar = 0;
+	if (!run->versions_there || run->is_prerelease)
 		return 0;
 	r = db_step(run->db, QUERY_SCHEMA_VERSION, NULL, &version, err);
-	if (r == 0)
+	if (r == 0 && rows_count(version) > 0) {
 		run->version = (int)rows_int(version, 0, 0);
-	else if (err != NULL && strcmp(err->state, "42501") == 0)
+		run->oldest_sidecar = (int)rows_int(version, 0, 1);
+	} else if (err != NULL && strcmp(err->state, "42501") == 0)
 		(void)err_prefix(err, "this user may not read schema \"%s\"; migrate as its owner",
 			db_schema(run->db));
 	return r;
@@ -192,7 +213,9 @@ static int check_rights(const struct run *run, struct err *err)
 {
 	const char *schema = db_schema(run->db);
 
-	if (run->version > migrate_latest())
+	if (run->is_prerelease)
+		return migrate_refuse_prerelease(schema, err);
+	if (compare(run->version, run->oldest_sidecar) == SCHEMA_NEWER)
 		return err_set(err, FAULT_DATABASE,
 			"schema \"%s\" has version %d, newer than this inboxd knows (%d): upgrade "
 			"inboxd",
@@ -271,7 +294,8 @@ static int apply(struct run *run, const struct migration *migration, struct err 
 	if (r != 0)
 		return err_prefix(err, "migration %s", migration->name);
 	(void)snprintf(note, sizeof(note),
-		"INSERT INTO inbox.inbox_schema_version (version) VALUES (%d)", migration->version);
+		"INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar) VALUES (%d, %d)",
+		migration->version, migration->oldest_sidecar);
 	r = db_script(run->db, note, err);
 	if (r == 0)
 		run->version = migration->version;
@@ -331,6 +355,13 @@ static int renew_functions(struct run *run, struct err *err)
 	return r;
 }
 
+/* Those of a newer schema belong to a newer inboxd. */
+static bool may_renew_functions(const struct run *run)
+{
+	return run->version == migrate_latest() && !run->functions_applied && run->is_owner &&
+	       run->may_create_in_it;
+}
+
 /* Applies the next migration that is missing. */
 enum { STEP_DONE = 2 };
 static int run_step(struct run *run, struct err *err)
@@ -344,7 +375,7 @@ static int run_step(struct run *run, struct err *err)
 		r = check_rights(run, err);
 	if (r == 0 && run->version < migrate_latest())
 		r = apply_next(run, err);
-	else if (r == 0 && !run->functions_applied && run->is_owner && run->may_create_in_it)
+	else if (r == 0 && may_renew_functions(run))
 		r = renew_functions(run, err);
 	else if (r == 0)
 		r = STEP_DONE;
@@ -377,15 +408,15 @@ static int patiently(struct run *run, run_function *function, struct err *err)
 	return migrate_watcher_stopped(run->watcher) ? MIGRATE_STOPPED : r;
 }
 
-int migrate_run(const struct db_options *options, const struct migrate_watch *watch, int *applied,
-	struct err *err)
+int migrate_run(const struct db_options *options, const struct migrate_watch *watch,
+	struct migrate_result *result, struct err *err)
 {
 	CLEANUP(run_fini) struct run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
 	while (r == 0)
 		r = patiently(&run, run_step, err);
-	*applied = run.applied;
+	*result = (struct migrate_result){ run.applied, run.version };
 	return r == STEP_DONE ? 0 : r;
 }
 

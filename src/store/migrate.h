@@ -13,13 +13,23 @@
 
 #include "store/db.h"
 
-enum { SCHEMA_OLDER = 1, SCHEMA_NEWER = 2, SCHEMA_MISSING = 3 };
+/* A schema that is newer may say that this inboxd can use it (docs/adr/0020). One made before the first release says
+ * nothing of that, and has no way to the first release. */
+enum {
+	SCHEMA_OLDER = 1,
+	SCHEMA_NEWER = 2, /* and this inboxd cannot use it */
+	SCHEMA_MISSING = 3,
+	SCHEMA_AHEAD = 4, /* newer, and this inboxd can use it */
+	SCHEMA_PRERELEASE = 5
+};
 
 /* The newest version this binary knows. */
 int migrate_latest(void);
 /* Compares the schema with this binary: 0 when they match, else an outcome above; `found` receives
- * the version there (0 = none). */
+ * the version there (0 = none, or a pre-release's). */
 int migrate_check(struct db *db, int *found, struct err *err);
+/* Sets the error for SCHEMA_PRERELEASE. */
+int migrate_refuse_prerelease(const char *schema, struct err *err);
 
 enum migrate_event {
 	MIGRATE_BEGINS,  /* this migration, now */
@@ -49,12 +59,17 @@ struct migrate_watch {
 	void *arg;
 };
 
-/* Creates the schema if need be and applies what is missing; `applied` receives how many. Connects by itself, as
- * `options` say but for the timeouts; `watch` may be NULL. Blocks as long as it takes. A newer schema is
- * FAULT_DATABASE: this binary does not touch it. MIGRATE_STOPPED: asked to stop; what was applied stays. */
+struct migrate_result {
+	int applied; /* migrations, now */
+	int version; /* of the schema; 0 = not known */
+};
+
+/* Creates the schema if need be, applies what is missing, and the functions again. Connects by itself, as `options` say
+ * but for the timeouts; `watch` may be NULL. Blocks as long as it takes. A newer schema that this binary can use stays
+ * as it is; any other newer one is FAULT_DATABASE. MIGRATE_STOPPED: asked to stop; what was applied stays. */
 enum { MIGRATE_STOPPED = 1 };
-int migrate_run(const struct db_options *options, const struct migrate_watch *watch, int *applied,
-	struct err *err);
+int migrate_run(const struct db_options *options, const struct migrate_watch *watch,
+	struct migrate_result *result, struct err *err);
 /* False when the same may go well later: the connection was lost, the server is busy, full or a standby. */
 bool migrate_error_is_final(const struct err *err);
 

@@ -3,6 +3,7 @@
 from mutants.mutant import edit, mutant
 
 MIGRATIONS = "system/test_upgrades.py::"
+SCHEMA = "sql/test_migrations.py::"
 
 MUTANTS = [
     mutant("E4", "a lock is waited for without a bound",
@@ -42,4 +43,24 @@ MUTANTS = [
     mutant("E4", "a new schema waits for old snapshots",
            edit("src/store/migrate.c", "\t*in_use = r == 0 && rows_bool(rows, 0, 0);", "\t*in_use = r == 0;"),
            tests=[MIGRATIONS + "test_a_schema_that_nobody_uses_yet_waits_for_no_snapshot"]),
+    mutant("E4", "functions are applied with a migration only",
+           edit("src/store/migrate.c", "\telse if (r == 0 && may_renew_functions(run))", "\telse if (r == 0 && run->version < 0 && may_renew_functions(run))"),
+           tests=[SCHEMA + "test_each_migration_applies_the_functions_again"]),
+    mutant("E4", "an older inboxd applies its functions",
+           edit("src/store/migrate.c", "\treturn run->version == migrate_latest() && !run->functions_applied", "\treturn !run->functions_applied"),
+           tests=[SCHEMA + "test_an_older_inboxd_leaves_a_newer_schema_as_it_is"]),
+    mutant("E4", "a schema that admits older sidecars is refused",
+           edit("src/store/migrate.c", "\treturn oldest_sidecar <= migrate_latest() ? SCHEMA_AHEAD : SCHEMA_NEWER;",
+                "\treturn oldest_sidecar < 0 ? SCHEMA_AHEAD : SCHEMA_NEWER;"),
+           tests=[MIGRATIONS + "test_an_older_sidecar_starts_at_a_schema_that_admits_it"]),
+    mutant("E4", "any newer schema is used",
+           edit("src/store/migrate.c", "\treturn oldest_sidecar <= migrate_latest() ? SCHEMA_AHEAD : SCHEMA_NEWER;",
+                "\treturn oldest_sidecar >= 0 ? SCHEMA_AHEAD : SCHEMA_NEWER;"),
+           tests=["system/test_config.py::test_run_refuses_a_newer_schema"]),
+    mutant("E4", "a view is replaced although it stays",
+           edit("sql/embed.py", "       IS DISTINCT FROM pg_get_viewdef(to_regclass('inbox.{name}')) THEN", "       IS NOT NULL THEN"),
+           tests=[SCHEMA + "test_nobody_waits_for_a_view_that_stays_as_it_is"]),
+    mutant("E4", "a new function belongs to who migrates",
+           edit("sql/after_functions.sql", "IF coalesce(heritage.proowner, usual_owner, made.proowner) <> made.proowner THEN", "IF false THEN"),
+           tests=["sql/test_roles.py::test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates"]),
 ]

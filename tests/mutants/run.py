@@ -51,7 +51,7 @@ class Copy:
         """What these tests need. None, or what the compiler says."""
         files = {name.split("::")[0] for name in tests}
         targets = [f"tests/{file.removesuffix('.c')}" for file in files if file.endswith(".c")]
-        if any(not file.startswith(("sql/", "unit/")) for file in files):
+        if any(not file.startswith(("sql/", "unit/")) or file == "sql/test_migrations.py" for file in files):
             targets += ["src/inboxd", "tests/sql/inboxd-next"]
         if any("test_examples" in file for file in files):
             targets.append("examples/exactly_once")

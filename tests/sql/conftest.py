@@ -50,7 +50,8 @@ def db(connect):
     connection.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
     connection.execute("CREATE SCHEMA inbox")
     migrate(connection)
-    connection.execute("INSERT INTO inbox.inbox_schema_version (version) VALUES (%s)", [len(MIGRATIONS)])
+    connection.execute("INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar) VALUES (%s, 1)",
+                       [len(MIGRATIONS)])
     connection.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
     connection.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, owner, ordering)"
                        " SELECT 'orders', p, 1, 'key' FROM generate_series(0, 3) p")

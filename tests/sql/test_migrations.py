@@ -73,11 +73,26 @@ def test_embedding_refuses_a_gap_in_the_numbers(tmp_path):
     folder = tmp_path / "migrations"
     folder.mkdir()
     for name in ("0001_a.sql", "0003_c.sql"):
-        (folder / name).write_text("SELECT 1")
+        (folder / name).write_text("-- Oldest sidecar: 1\nSELECT 1")
     done = subprocess.run([sys.executable, SQL / "embed.py", tmp_path / "out", *sorted(folder.iterdir())],
                           capture_output=True, text=True)
     assert done.returncode != 0
     assert "0002_WHAT" in done.stderr
+
+
+@pytest.mark.parametrize("heads", [["SELECT 1"], ["-- Oldest sidecar: 2\nSELECT 1"], ["-- Oldest sidecar: 0\nSELECT 1"],
+                                   ["-- Oldest sidecar: 1\nSELECT 1", "-- Oldest sidecar: 2\nSELECT 1",
+                                    "-- Oldest sidecar: 1\nSELECT 1"]],
+                         ids=["not said", "from the future", "none", "falling"])
+def test_embedding_wants_to_know_who_may_use_the_schema(tmp_path, heads):
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+    for number, head in enumerate(heads, start=1):
+        (folder / f"000{number}_a.sql").write_text(head)
+    done = subprocess.run([sys.executable, SQL / "embed.py", tmp_path / "out", *sorted(folder.iterdir())],
+                          capture_output=True, text=True)
+    assert done.returncode != 0
+    assert 'begin with "-- Oldest sidecar: NUMBER"' in done.stderr
 
 
 def test_every_file_is_embedded():
@@ -98,7 +113,7 @@ def test_later_indexes_of_a_table_in_use_are_built_concurrently():
 def embed_concurrent(tmp_path, sql):
     folder = tmp_path / "migrations"
     folder.mkdir()
-    (folder / "0001_a_concurrent.sql").write_text(sql)
+    (folder / "0001_a_concurrent.sql").write_text("-- Oldest sidecar: 1\n" + sql)
     return subprocess.run([sys.executable, SQL / "embed.py", tmp_path / "out", folder / "0001_a_concurrent.sql"],
                           capture_output=True, text=True)
 
@@ -150,16 +165,17 @@ def objects(db):
                                 " WHERE pronamespace = 'inbox'::regnamespace ORDER BY 1").fetchall(),
         "triggers": db.execute("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1").fetchall(),
         "views": db.execute("SELECT viewname, definition FROM pg_views WHERE schemaname = 'inbox' ORDER BY 1").fetchall(),
-        "versions": db.execute("SELECT version FROM inbox.inbox_schema_version ORDER BY 1").fetchall(),
+        "versions": db.execute("SELECT version, oldest_sidecar FROM inbox.inbox_schema_version ORDER BY 1").fetchall(),
     }
 
 
 @pytest.fixture
 def migrate(server, programs):
     """migrate() as this inboxd does, migrate(newer=True) as the next one (tests/sql/next). What it prints."""
-    def run(newer=False, timeout=60, code=0):
+    def run(*options, newer=False, timeout=60, code=0):
         program = os.environ.get("INBOXD_BINARY") or programs.parents[1] / "src/inboxd"
-        done = subprocess.run([programs / "inboxd-next" if newer else program, "migrate", "-c", os.devnull],
+        done = subprocess.run([programs / "inboxd-next" if newer else program, "migrate", "-c", os.devnull,
+                               *options],
                               env={**os.environ, **server}, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
@@ -203,6 +219,38 @@ def test_each_migration_applies_the_functions_again(migrated, migrate):
     assert objects(db) != new
     assert "0 migrations applied now" in migrate()
     assert objects(db) == new
+
+
+def test_an_older_inboxd_leaves_a_newer_schema_as_it_is(migrated, migrate):
+    """It may use it, but its functions are older ones."""
+    db = migrated
+    migrate(newer=True)
+    db.execute("CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int"
+               " LANGUAGE sql AS 'SELECT 1'; DROP FUNCTION inbox.seek")
+    newer = objects(db)
+    assert f'version {len(MIGRATIONS) + 2}, newer than this inboxd ({len(MIGRATIONS)}), which can use it; nothing changed' \
+        in migrate()
+    assert "nothing changed" in migrate("--roles")
+    assert objects(db) == newer
+    migrate(newer=True)
+    assert objects(db) != newer
+
+
+def test_an_older_inboxd_refuses_a_schema_that_it_cannot_use(migrated, migrate):
+    migrate(newer=True)
+    migrated.execute("UPDATE inbox.inbox_schema_version SET oldest_sidecar = version")
+    assert "upgrade inboxd" in migrate(code=3)
+    migrate(newer=True)
+
+
+def test_a_schema_of_a_pre_release_is_refused_with_the_way_out(migrated, migrate):
+    db = migrated
+    db.execute("ALTER TABLE inbox.inbox_schema_version DROP COLUMN oldest_sidecar")
+    before = db.execute("SELECT array_agg(oid) FROM pg_class").fetchone()
+    said = migrate(code=3)
+    assert "was made by a pre-release of inboxd and cannot be migrated" in said
+    assert "drop the schema, or choose another inbox.schema" in said
+    assert db.execute("SELECT array_agg(oid) FROM pg_class").fetchone() == before
 
 
 def test_all_bodies_are_valid(db):

@@ -421,12 +421,12 @@ static void a_migrated_schema_matches_this_program(void **state)
 	struct world *world = *state;
 	const struct db_options options = options_of(world, &no_settings, 20000);
 	int found;
-	int applied;
+	struct migrate_result result;
 
 	OK(migrate_check(world->db, &found, &err));
 	assert_int_equal(found, migrate_latest());
-	OK(migrate_run(&options, NULL, &applied, &err));
-	assert_int_equal(applied, 0);
+	OK(migrate_run(&options, NULL, &result, &err));
+	assert_int_equal(result.applied, 0);
 }
 
 static void other_versions_are_told_apart(void **state)
@@ -434,16 +434,29 @@ static void other_versions_are_told_apart(void **state)
 	struct world *world = *state;
 	const struct db_options options = options_of(world, &no_settings, 20000);
 	int found;
-	int applied;
+	struct migrate_result result;
 
-	run_sql(world, "UPDATE inbox.inbox_schema_version SET version = 9999 WHERE version = %d",
-		migrate_latest());
+	run_sql(world,
+		"UPDATE inbox.inbox_schema_version SET version = 9999, oldest_sidecar = %d"
+		" WHERE version = %d",
+		migrate_latest() + 1, migrate_latest());
 	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_NEWER);
 	assert_int_equal(found, 9999);
-	assert_int_equal(migrate_run(&options, NULL, &applied, &err), FAULT_DATABASE);
+	assert_int_equal(migrate_run(&options, NULL, &result, &err), FAULT_DATABASE);
 	assert_non_null(strstr(err.text, "upgrade inboxd"));
+	run_sql(world, "UPDATE inbox.inbox_schema_version SET oldest_sidecar = %d",
+		migrate_latest());
+	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_AHEAD);
+	assert_int_equal(found, 9999);
+	OK(migrate_run(&options, NULL, &result, &err));
+	assert_int_equal(result.applied, 0);
+	assert_int_equal(result.version, 9999);
 	run_sql(world, "DELETE FROM inbox.inbox_schema_version");
 	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_MISSING);
+	run_sql(world, "ALTER TABLE inbox.inbox_schema_version DROP COLUMN oldest_sidecar");
+	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_PRERELEASE);
+	assert_int_equal(migrate_run(&options, NULL, &result, &err), FAULT_DATABASE);
+	assert_non_null(strstr(err.text, "pre-release"));
 	run_sql(world, "DROP TABLE inbox.inbox_schema_version");
 	assert_int_equal(migrate_check(world->db, &found, &err), SCHEMA_MISSING);
 }
@@ -451,9 +464,9 @@ static void other_versions_are_told_apart(void **state)
 static void *migrate_there(void *arg)
 {
 	struct err words = ERR_INIT;
-	int applied = -1;
+	struct migrate_result result;
 
-	return migrate_run(arg, NULL, &applied, &words) == 0 ? arg : NULL;
+	return migrate_run(arg, NULL, &result, &words) == 0 ? arg : NULL;
 }
 
 static void two_migrations_at_once_both_succeed(void **state)
@@ -478,8 +491,8 @@ static int migrate_as(struct world *world, const char *user)
 	struct setting setting = { copies[0], copies[1] };
 	const struct settings settings = { &setting, 1 };
 	const struct db_options options = options_of(world, &settings, 20000);
-	int applied;
-	int r = migrate_run(&options, NULL, &applied, &err);
+	struct migrate_result result;
+	int r = migrate_run(&options, NULL, &result, &err);
 
 	free(copies[0]);
 	free(copies[1]);

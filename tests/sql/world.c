@@ -132,9 +132,9 @@ static void open_db(struct world *world)
 		.idle_timeout_ms = 20000,
 		.statement_timeout_ms = 20000,
 	};
-	int applied;
+	struct migrate_result result;
 
-	OK(migrate_run(&options, NULL, &applied, &err));
+	OK(migrate_run(&options, NULL, &result, &err));
 	OK(db_new(&world->db, &options, &err));
 	OK(db_open(world->db, &err));
 }

@@ -277,11 +277,26 @@ def test_run_refuses_a_schema_that_is_not_there(make_inboxd):
 def test_run_refuses_a_newer_schema(make_inboxd, inbox):
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
-    inbox.execute("INSERT INTO inbox.inbox_schema_version (version, applied_at) VALUES (9999, now())")
+    inbox.execute("INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar) VALUES (9999, 9999)")
     for arguments in (["run"], ["run", "--migrate"]):
         sidecar.start(*arguments, ready=False)
         assert sidecar.wait() == 3
     assert "9999" in sidecar.stderr
+    checked = sidecar.command("check")
+    assert checked.returncode != 0 and "run a newer inboxd" in checked.stdout + checked.stderr
+
+
+def test_run_refuses_a_schema_of_a_pre_release(make_inboxd, inbox):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    inbox.execute("ALTER TABLE inbox.inbox_schema_version DROP COLUMN oldest_sidecar")
+    for arguments in (["run"], ["run", "--migrate"]):
+        sidecar.start(*arguments, ready=False)
+        assert sidecar.wait() == 3
+        assert "was made by a pre-release of inboxd" in sidecar.stderr
+        assert "choose another inbox.schema" in sidecar.stderr
+    checked = sidecar.command("check")
+    assert checked.returncode != 0 and "was made by a pre-release" in checked.stdout + checked.stderr
 
 
 def test_run_refuses_an_older_schema(make_inboxd, inbox):

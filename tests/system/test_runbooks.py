@@ -68,8 +68,8 @@ def test_a_sidecar_goes_on_when_a_newer_version_has_migrated(inboxd, make_inboxd
     handler(inboxd, always(DONE))
     streams.events(topic, ["a"])
     inbox.wait_processed(1)
-    inbox.execute("INSERT INTO inbox.inbox_schema_version (version)"
-                  " SELECT max(version) + 1 FROM inbox.inbox_schema_version")
+    inbox.execute("INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar)"
+                  " SELECT max(version) + 1, max(version) + 1 FROM inbox.inbox_schema_version")
     streams.events(topic, ["b"])
     inbox.wait_processed(2)
     late = make_inboxd().start("run", ready=False)

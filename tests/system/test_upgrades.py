@@ -200,6 +200,44 @@ def test_who_wants_a_lock_that_is_held_lets_the_others_go_on(busy, start_next, i
     assert is_done(inbox, before)
 
 
+def test_an_older_sidecar_starts_at_a_schema_that_admits_it(busy, make_inboxd, handler, start_next, streams, topic, inbox, group):
+    """A rolling upgrade: pods of the old version start again, and wait for no new one. So does a rollback."""
+    before = inbox.value(VERSION)
+    assert start_next(busy.sidecar).wait() == 0
+    assert is_done(inbox, before)
+    busy()
+    busy.sidecar.stop()
+    for arguments in (["run"], ["run", "--migrate"]):
+        older = make_inboxd(kafka={"group.id": group}).start(*arguments)
+        line = next(line for line in older.stderr.splitlines() if "event=schema_newer" in line)
+        assert f"version={before + 2}" in line and f"known={before}" in line and "level=info" in line
+        assert older.stderr.count("event=schema_newer") == 1
+        assert "migration_" not in older.stderr
+        handler(older, always(DONE))
+        streams.events(topic, [f"older {arguments}"])
+        eventually(lambda: inbox.count("processed") == inbox.count())
+        checked = older.command("check")
+        assert f"version {before + 2}, newer than this inboxd ({before}), which can use it" in checked.stdout
+        older.stop()
+    inbox.execute("UPDATE inbox.inbox_schema_version SET oldest_sidecar = version")
+    refused = make_inboxd().start("run", ready=False)
+    assert refused.wait() == 3
+    assert "newer than this inboxd knows" in refused.stderr
+
+
+def test_a_newer_sidecar_works_beside_an_older_one(busy, make_inboxd, start_next, streams, topic, inbox, group):
+    """Both versions at one schema, as in the middle of a rolling upgrade."""
+    other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
+    newer = start_next(other, "run", "--migrate")
+    eventually(lambda: "event=started" in newer.output())
+    assert inbox.value("SELECT count(*) FROM inbox.inbox_instances WHERE stopped_at IS NULL AND fenced_at IS NULL") == 2
+    for _ in range(3):
+        busy()
+    newer.process.send_signal(signal.SIGTERM)
+    assert newer.wait() == 0
+    busy()
+
+
 def is_alive(sidecar):
     return sidecar.get("/livez")[0] == 200
 
