@@ -154,7 +154,7 @@ static int read_file(struct entry *entry, char **text, struct err *err)
 			&fresh, content.length == 0 ? "" : content.data, content.length, err);
 	if (r == FAULT_CONFIG)
 		(void)err_prefix(err, "%s: %s", entry->origin, entry->path);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	free(*text);
 	*text = fresh;

@@ -418,9 +418,10 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	struct entries *given;
 	int r = entries_new(&entries, err);
 
-	loading.entries = entries;
-	if (r == 0)
+	if (r == 0) {
+		loading.entries = entries;
 		r = read_layers(&loading, err);
+	}
 	if (r == 0)
 		r = entries_complete(entries, err);
 	if (r == 0) {
@@ -430,7 +431,7 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	}
 	if (r == 0)
 		r = strings_add_all(&config->warnings, &warnings, err);
-	if (r < 0) {
+	if (r != 0) {
 		if (sources->passed_over != NULL) {
 			strings_fini(sources->passed_over);
 			*sources->passed_over = warnings;
@@ -509,7 +510,7 @@ int config_reload(struct config **out, const struct config *running,
 		if (r == FAULT_CONFIG)
 			(void)err_prefix(err, "not reloaded, restart instead");
 	}
-	if (r < 0) {
+	if (r != 0) {
 		strings_fini(restart);
 		return r;
 	}
