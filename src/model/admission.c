@@ -1,3 +1,4 @@
+/* See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`. */
 #include "model/admission.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct entry {
 
 struct admission {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* budget came back, or an overflow ended */
+	pthread_cond_t changed; /* budget was released, or an overflow ended */
 	struct admission_limits limits;
 	struct partition_index index;
 	struct entry *entries;
@@ -32,8 +33,9 @@ struct admission {
 	int64_t waiting;
 	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
-	struct lane_set parked; /* lanes parked by the batch at hand */
-	bool parked_broken;     /* no memory for that set: everything ordered is parked */
+	struct lane_set
+		parked; /* lanes of which admission_place() has parked a message of this batch */
+	bool parked_broken; /* no memory for that set: all ordered messages are parked */
 };
 
 static void lock(struct admission *admission)
@@ -183,7 +185,7 @@ static bool fits(const struct admission *admission, size_t count, size_t bytes)
 				 admission->limits.max_claimed_bytes);
 }
 
-/* True when the message waits for others: for those of its key, or of its whole partition. */
+/* True when the message has an order: that of its key, or that of its partition. */
 static bool is_ordered(const struct admission *admission, const struct message *message)
 {
 	return admission->limits.ordering == ORDERING_PARTITION ||
@@ -195,8 +197,8 @@ static uint64_t lane_of(const struct admission *admission, const struct message 
 	return admission->limits.ordering == ORDERING_PARTITION ? 0 : message->key_hash;
 }
 
-/* The statement that stores a batch does not see its own rows, so who is parked by this very batch
- * must be remembered here: nothing of the same lane may be claimed behind it. */
+/* True when an earlier message of the same lane is parked by this batch. The INSERT does not see the rows that it inserts
+ * itself, so it cannot park the message behind that one; admission must. */
 static bool is_behind(
 	const struct admission *admission, const struct message *message, size_t index)
 {
@@ -263,7 +265,7 @@ bool admission_wait(struct admission *admission, size_t count, size_t bytes, int
 	return room;
 }
 
-/* Waiting is worth it only while the claims from the table have room to go on with. */
+/* True while claims from the table have room, which is what ends an overflow. */
 static bool may_drain(const struct admission *admission)
 {
 	return admission->claimed <= admission->limits.max_claimed / 2 &&

@@ -1,17 +1,17 @@
 /*
- * Admission: the decision where a new message goes, and whether there is room for it. Ingest and dispatch share it.
+ * Admission decides for each new message whether it is born claimed, stored waiting, or parked. Ingest and dispatch share
+ * it. It holds what both threads must agree on: the partitions, the memory budget, and the routing.
  *
- * It holds what both threads must agree on: the partitions, the budget of claimed messages, and who
- * wants what. The table decides who is behind whom (rule R11: a row that asks is parked by the
- * INSERT when an older one of its key waits); admission only knows per partition whether anything may
- * wait there at all ("dirty"), so a healthy partition asks nothing.
+ * Admission does not decide about order; the table does (rule R11). A placement with `asks` lets the INSERT check for an
+ * older waiting row of the key, and park the new row behind it. Admission only knows for each partition whether
+ * any row of it may wait in the table ("dirty"). In a clean partition no INSERT needs that check.
  *
- * Invariant: a partition is clean only if no row of it waits in the table. Whoever is about to make
- * a row wait calls admission_dirty() before its statement and again when its outcome is known; cleaning
- * needs the version that was read before the look at the table.
+ * Invariant: a partition is clean only if no row of it waits in the table. Code that makes a row wait calls
+ * admission_dirty() before its statement and again when the outcome is known. admission_clean() needs the version that
+ * was read before the table was checked, so a row that begins to wait in between keeps the partition dirty.
  *
- * All functions lock and may be called by any thread. Partitions are never removed, so an index
- * stays good.
+ * Any thread; every function takes a lock, and none but the two that wait blocks for longer. A partition is never
+ * removed, so its index stays valid.
  */
 #ifndef MODEL_ADMISSION_H
 #define MODEL_ADMISSION_H
@@ -38,21 +38,21 @@ void admission_free(struct admission *admission);
 
 /* One partition as a snapshot. */
 struct admission_partition {
-	const char *topic; /* lives as long as the admission */
+	const char *topic; /* valid as long as the admission */
 	int32_t partition;
-	bool assigned;    /* Kafka gave it to this instance and its watermark is read */
+	bool assigned;    /* this instance owns it and has read its watermark */
 	bool dirty;       /* rows of it may wait in the table */
-	bool overflow;    /* new rows are stored waiting until the table has been claimed empty */
-	uint64_t version; /* rises with every admission_dirty() */
+	bool overflow;    /* new rows are stored waiting until all due rows have been claimed */
+	uint64_t version; /* increases with every admission_dirty() */
 };
 
-/* The index of a partition, made on first sight. Negative: FAULT_MEMORY. */
+/* The index of a partition, which is added if it is new. Negative: FAULT_MEMORY. */
 int admission_partition(
 	struct admission *admission, const char *topic, int32_t partition, struct err *err);
 size_t admission_count(struct admission *admission);
 struct admission_partition admission_get(struct admission *admission, size_t index);
 
-/* Ingest: the partition is ours from now on; `waiting`: the table has waiting rows of it. */
+/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of it. */
 void admission_assign(struct admission *admission, size_t index, bool waiting);
 void admission_revoke(struct admission *admission, size_t index);
 
@@ -60,46 +60,53 @@ enum placement_kind { PLACEMENT_CLAIMED = 0, PLACEMENT_WAITING = 1, PLACEMENT_PA
 
 struct placement {
 	enum placement_kind kind;
-	bool asks; /* PLACEMENT_CLAIMED only if the table holds nothing older of its key */
+	/* PLACEMENT_CLAIMED only if no older row of its key waits in the table: the INSERT checks it. */
+	bool asks;
 };
 
-/* Ingest: decides about the messages of a batch, in their order, under one lock, and takes budget
- * for those it lets be claimed. messages[i] belongs to partition indexes[i].
- * No room: its partition overflows from that message on. Nobody wants it: parked (rule R15). */
+/* Ingest: decides about the messages of a batch, in their order, and reserves budget for those that are born claimed.
+ * messages[i] is of the partition indexes[i]. Without room its partition is in overflow from that message on. A message
+ * to which no open handler subscribes is parked (rule R15). */
 void admission_place(struct admission *admission, struct message *const *messages,
 	const size_t *indexes, size_t count, struct placement *out);
-/* Waits until there is room for `count` messages of `bytes` together or timeout_ms passed: a short
- * wait here is far cheaper than a detour through the table. True when there is room. */
+/* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much cheaper
+ * than to store the messages waiting and claim them later. True: there is room. */
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
-/* Waits until the partition does not overflow, there is little room, or timeout_ms has passed. Under a
- * steady stream the table is never seen empty unless ingest pauses for a moment. True: no overflow. */
+/* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for claims.
+ * Under a steady stream new rows always become due, so the overflow would not end without such a pause of ingest.
+ * True: no overflow. */
 bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms);
-/* Takes budget for rows to be claimed from the table; grants at most `count`, returns how many. */
+/* Reserves budget for at most `count` rows to be claimed from the table. Returns how many. */
 size_t admission_reserve(struct admission *admission, size_t count);
-/* Counts the bytes of messages whose number was reserved by admission_reserve(). */
+/* Adds the bytes of messages whose number admission_reserve() has reserved. */
 void admission_charge(struct admission *admission, size_t bytes);
-/* Another budget from now on (SIGHUP); what is taken stays taken. */
+/* Changes the budget (SIGHUP). Messages in memory stay there. */
 void admission_set_budget(
 	struct admission *admission, int64_t max_claimed, int64_t max_claimed_bytes);
-/* Gives budget back. */
+/* Releases budget, and wakes the functions that wait. */
 void admission_release(struct admission *admission, size_t count, size_t bytes);
-/* Budget taken now, and bytes still free (0 when none, at least 1 MiB when nothing is claimed). */
+/* The budget in use, and the bytes that are free: at least 1 MiB when nothing is claimed, so that a message larger than
+ * the budget can be claimed alone. */
 void admission_usage(struct admission *admission, size_t *count, size_t *bytes, size_t *free_bytes);
 
+/* A row of the partition may wait in the table from now on. */
 void admission_dirty(struct admission *admission, size_t index);
-/* The table held no waiting row of it after `version` was read: clean, unless the version moved. */
+/* The table had no waiting row of the partition when it was checked, after `version` was read. The partition is clean,
+ * unless its version has changed since. */
 void admission_clean(struct admission *admission, size_t index, uint64_t version);
-/* The table has been claimed empty of due rows since `version` was read: overflow ends. */
+/* All due rows of the partition have been claimed since `version` was read: its overflow ends. */
 void admission_drained(struct admission *admission, size_t index, uint64_t version);
 
-/* Dispatch: who wants what from now on. Takes the snapshot. */
+/* Dispatch: the routing changed. Takes ownership of the copy. */
 void admission_set_routing(struct admission *admission, struct routing *routing);
-/* Whether a handler here wants messages of the topic now. */
+/* True when an open handler of this sidecar subscribes to messages of the topic. */
 bool admission_serves(struct admission *admission, const char *topic);
 
-/* Backpressure (ingest.max_pending): an estimate of rows waiting and unrouted, raised by admission_place() and
- * set from a look at the table. What was placed since `placed` was read, before that look, the look may
- * not have seen: it is added. */
+/*
+ * Backpressure (ingest.max_pending): an estimate of the rows that wait or are parked. admission_place() increases it, and
+ * a count of the table sets it. The caller reads admission_placed() before the count. Rows placed since then may be
+ * missing in the count, so they are added to it.
+ */
 int64_t admission_placed(struct admission *admission);
 void admission_set_waiting(struct admission *admission, int64_t waiting, int64_t placed);
 int64_t admission_pending(struct admission *admission); /* waiting + claimed */

@@ -1,3 +1,4 @@
+/* See batch.h: filling a batch and dropping parts of it. batch_split.c divides one. */
 #include "model/batch.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #define FIRST_ROOM 64
 
-/* Room for one element more. The old array stays good when there is no memory. */
+/* Makes room for one more element. NULL: no memory, and the old array stays valid. */
 static void *grown(void *array, size_t count, size_t *room, size_t size)
 {
 	size_t wider = *room == 0 ? FIRST_ROOM : *room * 2;
@@ -108,7 +109,7 @@ static void drop(struct batch *batch, struct message *message)
 	message_free(message);
 }
 
-/* All that `batch` has of a partition below an offset. */
+/* The records of a partition below an offset. */
 struct part {
 	const char *topic;
 	int32_t partition;

@@ -1,7 +1,7 @@
 /*
- * A batch between poll and COMMIT: the messages, rejects and watermark moves that one transaction
- * stores. Plain growing arrays; ingest fills it, store writes it and notes what became of each row,
- * ingest hands the claimed messages on. Owned by the ingest thread.
+ * A batch: the messages, rejects and watermark updates that one transaction stores. Ingest fills it, store writes it and
+ * notes the result of each row, and ingest passes the claimed messages to dispatch. Growing arrays, no I/O. It belongs
+ * to the ingest thread.
  */
 #ifndef MODEL_BATCH_H
 #define MODEL_BATCH_H
@@ -13,11 +13,11 @@
 
 enum insert_result {
 	ROW_UNKNOWN,   /* not stored yet */
-	ROW_CLAIMED,   /* new, and ours: message->seq and delivery_count are set */
+	ROW_CLAIMED,   /* new and born claimed: message->seq and delivery_count are set */
 	ROW_STORED,    /* new, waiting or parked in the table */
-	ROW_DUPLICATE, /* known: nothing stored */
-	ROW_CONFLICT,  /* known with another payload: kept in inbox_conflicts */
-	ROW_REJECTED,  /* PostgreSQL could not store it: it went to inbox_rejects instead */
+	ROW_DUPLICATE, /* in the table already: nothing stored */
+	ROW_CONFLICT,  /* in the table with another payload: stored in inbox_conflicts */
+	ROW_REJECTED,  /* PostgreSQL refused it: stored in inbox_rejects */
 };
 
 struct batch_row {
@@ -35,7 +35,7 @@ struct batch_reject {
 	bool refused;     /* one of the rows, which PostgreSQL did not take: goes with that try */
 };
 
-/* One partition's watermark move (rule R1). */
+/* How the batch changes the watermark of one partition (rule R1). */
 struct watermark_update {
 	const char *topic;
 	int32_t partition;
@@ -45,7 +45,7 @@ struct watermark_update {
 	int64_t last_offset;    /* last record of the batch, -1 = NULL */
 	int64_t last_timestamp; /* its timestamp in ms, -1 = NULL */
 	struct log_digest last_digest;
-	int64_t read_to; /* ingest: where it had been read to, for this batch */
+	int64_t read_to; /* ingest: the offset up to which the partition was read for this batch */
 };
 
 struct batch {
@@ -66,29 +66,30 @@ struct batch {
 		.rows = NULL                                                                       \
 	}
 
-/* Frees what the batch still owns; stays usable. */
+/* Frees everything that the batch still owns, and empties it for reuse. */
 void batch_clear(struct batch *batch);
 void batch_fini(struct batch *batch);
-/* Takes the message, also on failure (it is freed then). FAULT_MEMORY. */
+/* These take ownership of the message, also on failure: then it is freed. FAULT_MEMORY. */
 int batch_add(struct batch *batch, struct message *message, size_t partition, struct err *err);
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
-/* Drops the rejects that were rows: nothing of the try that refused them is stored. */
+/* Drops the rejects that were made of refused rows. The transaction in which they were refused is not committed. */
 void batch_drop_refused(struct batch *batch);
-/* The move of this partition, made when new (all fields but topic and partition zero). NULL: no
- * memory. `topic` is borrowed for the life of the batch. */
+/* The watermark update of this partition. A new one has all fields zero except topic and partition. NULL: no memory.
+ * `topic` is borrowed and must live as long as the batch. */
 struct watermark_update *watermark_update(
 	struct batch *batch, const char *topic, int32_t partition);
-/* Drops what one partition has below `offset`: it was stored after all. */
+/* Drops the records of one partition below `offset`, because they are stored already. */
 void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset);
-/* Drops everything of one partition: it was revoked before it could be stored. */
+/* Drops all records of one partition, because it was revoked before they were stored. */
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition);
 
-/* Leaves at most `most` rows and as many rejects, the first ones; what is behind them goes to `rest`, which
- * is empty, and with it all that its partitions have from there on. FAULT_MEMORY: nothing has moved. */
+/* Keeps at most the first `most` rows and the first `most` rejects. The others move to `rest`, which must be empty. With a
+ * record, all later records of its partition move as well, so that each partition is cut at one offset. FAULT_MEMORY:
+ * nothing has moved. */
 int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err);
-/* The lowest offset that a partition has in `rest`; -1 = none. */
+/* The lowest offset of a partition in `rest`; -1 = it has none. */
 int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition);
-/* Puts `rest` back behind the batch. FAULT_MEMORY: `rest` keeps what did not fit. */
+/* Appends `rest` to the batch again. FAULT_MEMORY: nothing has moved. */
 int batch_join(struct batch *batch, struct batch *rest, struct err *err);
 
 #endif

@@ -1,5 +1,7 @@
-/* Dividing a batch and putting it together again; see batch.h. The moves of the rest are where each of
- * its partitions begins. */
+/*
+ * Divides a batch and joins it again; see batch.h. While a batch is divided, the watermark updates of the rest are used
+ * to note the offset at which each of its partitions begins.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +55,7 @@ static bool is_behind(const struct batch *rest, const struct message *message)
 	return cut >= 0 && message->offset >= cut;
 }
 
-/* Room for so many more. */
+/* Makes room for that many more rows and rejects. */
 static int reserve(struct batch *batch, size_t rows, size_t rejects, struct err *err)
 {
 	size_t row_room = batch->row_count + rows;

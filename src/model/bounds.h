@@ -1,8 +1,11 @@
 /*
- * Which of the rows an instance was born holding may still be held (rule R3). The oldest open ones are named, so that
- * one message that stays open for long does not keep the bound of all the others below the rows that came after it.
+ * The bounds of the born-claimed rows that an instance may still hold (rule R3). The heartbeat writes them to
+ * inbox_instances. After the death of the instance a rescue reads only rows within them.
  *
- * Once true, bounds stay true: rows that are held only become less, and newer ones have higher seqs.
+ * The oldest open messages are listed as stragglers. Otherwise one message that stays open for long would keep the bound
+ * low, and the rescue would read all rows that were stored after it.
+ *
+ * Bounds that were true once stay true: an instance only settles rows below them, and new rows have higher seqs.
  */
 #ifndef MODEL_BOUNDS_H
 #define MODEL_BOUNDS_H
@@ -13,8 +16,8 @@
 #define BOUNDS_STRAGGLERS 32
 
 struct bounds {
-	int64_t low_seq;  /* of every row */
-	int64_t low_rest; /* of every row but the stragglers, which are below it */
+	int64_t low_seq;  /* no held row has a lower seq */
+	int64_t low_rest; /* no held row except the stragglers has a lower seq */
 	int64_t stragglers[BOUNDS_STRAGGLERS];
 	size_t straggler_count;
 };

@@ -1,4 +1,4 @@
-/* The one reading of CloudEvents that identity and event share. */
+/* See cloudevent.h. */
 #include "model/cloudevent.h"
 
 #include <string.h>

@@ -1,11 +1,14 @@
 /*
- * From COMMIT into the queue: a batch that is committed is seen by claims before dispatch has it. A claim
- * takes what waits of a key and may step over a row of the batch that was born claimed; so the rows of a
- * claim are taken in only while no batch is on this way, or once it has come out of it (rule R11). When
- * nobody heard whether the batch was stored, its rows may be given back behind the claim's: then the
- * claim's rows go back as well.
+ * The commit handover: counts the batches that are between their COMMIT and the queue to dispatch (rule R11).
  *
- * Ingest writes, dispatch reads; any thread.
+ * Race 1: after the COMMIT, claims see the rows of a batch before dispatch has them. A claim takes the waiting rows of a
+ * key and passes over a born-claimed row of the batch, although that row is older. So dispatch admits the rows of a claim
+ * only after the batches that had begun their COMMIT when the claim arrived are in the queue.
+ *
+ * Race 2: the answer to the COMMIT is lost. The rows of the batch, if they were stored, are given back to the table, and
+ * can be older than those of a claim that runs. `lost` tells dispatch to return the rows of such a claim as well.
+ *
+ * Ingest writes, dispatch reads. Any thread; never blocks.
  */
 #ifndef MODEL_COMMIT_HANDOVER_H
 #define MODEL_COMMIT_HANDOVER_H
@@ -15,9 +18,11 @@
 #include <stdint.h>
 
 struct commit_handover {
-	_Atomic uint64_t begun; /* batches about to be committed, or committed */
-	_Atomic uint64_t ended; /* of them those that are in the queue, or were not stored */
-	_Atomic uint64_t lost;  /* of them those nobody heard of; those stored were given back */
+	_Atomic uint64_t begun; /* batches that were sent to be committed */
+	_Atomic uint64_t
+		ended; /* the batches among them that are in the queue, or were not stored */
+	_Atomic uint64_t
+		lost; /* the batches among them whose outcome was lost and whose rows were given back */
 };
 
 static inline void commit_handover_begin(struct commit_handover *commit_handover)
@@ -30,14 +35,14 @@ static inline void commit_handover_end(struct commit_handover *commit_handover)
 	atomic_store(&commit_handover->ended, atomic_load(&commit_handover->begun));
 }
 
-/* Whether it was stored was not heard; what it held waits in the table by now. It has not ended: one before it may
- * still be on its way into the queue. */
+/* The outcome of a batch was lost, and its rows wait in the table by now. This does not end the handover, because an
+ * earlier batch may not be in the queue yet. */
 static inline void commit_handover_lose(struct commit_handover *commit_handover)
 {
 	(void)atomic_fetch_add(&commit_handover->lost, 1);
 }
 
-/* Ingest: is a batch on its way? */
+/* Ingest: true while a batch is between its COMMIT and the queue. */
 static inline bool commit_handover_is_open(const struct commit_handover *commit_handover)
 {
 	return atomic_load(&commit_handover->ended) != atomic_load(&commit_handover->begun);

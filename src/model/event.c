@@ -1,7 +1,7 @@
 /*
- * Renders the CloudEvent of a message. What a structured envelope says is copied first and then
- * passed over; the rest is the same in both modes. Hot path: every slice is copied once, from where
- * it stands to `out`.
+ * Renders the CloudEvent of a message. The members of a structured envelope are copied first; then the missing members are
+ * added, in the same way for both modes. This runs for every delivery, so every piece is copied once, from the message
+ * to `out`.
  */
 #include "model/event.h"
 
@@ -25,8 +25,8 @@ static bool is_ours(enum event_member member)
 	       member == MEMBER_KAFKAOFFSET;
 }
 
-/* Copies a member of the envelope. One that CloudEvents or inboxd names counts once, the first time; an
- * extension that is there twice is the producer's, and is passed on twice. */
+/* Copies a member of the envelope. Of a member that CloudEvents or inboxd defines only the first one is copied. An extension
+ * that is given twice is copied twice, because its meaning is the producer's. */
 static bool copy_member(void *arg, const struct json_member *from)
 {
 	struct rendering *rendering = arg;
@@ -42,7 +42,7 @@ static bool copy_member(void *arg, const struct json_member *from)
 		if (attribute != NULL)
 			attribute->used = true;
 	} else if (from->kind == JSON_NULL && member != MEMBER_DATA) {
-		return true; /* null says "not set" (CloudEvents JSON 1.0.2, section 2.3) */
+		return true; /* null means "not set" (CloudEvents JSON 1.0.2, section 2.3) */
 	} else {
 		rendering->present[member] = true;
 	}
@@ -51,7 +51,7 @@ static bool copy_member(void *arg, const struct json_member *from)
 	return true;
 }
 
-/* 0: the payload is an envelope and stands in `out`. JSON_BROKEN: it is none, and nothing has changed. */
+/* 0: the payload is an envelope and was copied to `out`. JSON_BROKEN: it is not, and nothing has changed. */
 static int copy_envelope(struct rendering *rendering, struct json_stream *stream, struct err *err)
 {
 	struct bytes payload = rendering->message->payload;
@@ -100,8 +100,8 @@ static int add_event(struct rendering *rendering, struct json_stream *stream, st
 	return 0;
 }
 
-/* A line ends at the first LF. In valid JSON a raw LF or CR can only be whitespace between tokens, and only the
- * payload is not ours. */
+/* A line of the protocol ends at the first LF, so line breaks in the payload are replaced by spaces. In valid JSON they can
+ * only be white space between tokens. Only the payload can contain them; everything else is written by inboxd. */
 static void flatten(struct buf *out, size_t start, struct bytes payload)
 {
 	static const char breaks[] = "\n\r";

@@ -1,4 +1,4 @@
-/* One pass over the header pairs; each finds its place on the way. */
+/* See event_headers.h. One pass over the header pairs sorts them. */
 #include "model/event_headers.h"
 
 #include <string.h>
@@ -81,7 +81,7 @@ static bool take_attribute(struct event_headers *headers, struct bytes header, s
 	return true;
 }
 
-/* Headers that stay and tell the event something, too. */
+/* Remembers headers that stay headers and also supply a value for the event. */
 static void note(struct event_headers *headers, struct bytes name, struct bytes value)
 {
 	if (cloudevent_is_content_type(name))
@@ -105,7 +105,8 @@ static void end_pair(struct event_headers *headers, const struct pair *pair, con
 	if (value.data != NULL && name.length > 3 && memcmp(name.data, "ce_", 3) == 0 &&
 		take_attribute(headers, name, value))
 		return;
-	if (pair->kinds[1] != JSON_NULL) /* as in identity: a null one is as if it were not there */
+	if (pair->kinds[1] !=
+		JSON_NULL) /* as in identity.c: a header with the value null is ignored */
 		note(headers, name, value);
 	if (headers->rest.length > 1)
 		buf_add_char(&headers->rest, ',');

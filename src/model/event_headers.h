@@ -1,10 +1,10 @@
 /*
- * The stored headers of a message, sorted into what an event takes from them and what stays a
- * header. Within the layer only; one thread per struct.
+ * Sorts the stored headers of a message into those that become attributes of the event and those that stay headers. For
+ * event.c only; one thread for each struct.
  *
- * A ce_* header becomes the attribute behind its prefix when its name is [a-z0-9]+, its value is
- * text and the attribute is not one inboxd sets itself; any other stays a header, so that nothing is
- * lost. The last value of a repeated one counts.
+ * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text, and inboxd does not set this
+ * attribute itself. Every other header stays a header, so nothing is lost. Of a repeated ce_ header the last value
+ * counts.
  */
 #ifndef MODEL_EVENT_HEADERS_H
 #define MODEL_EVENT_HEADERS_H
@@ -14,13 +14,13 @@
 #include "base/buf.h"
 #include "model/json_stream.h"
 
-/* More ce_* names than this stay headers: looking names up stays cheap whatever arrives. */
+/* Further ce_ headers stay headers. The limit bounds the time to look up a name. */
 #define EVENT_MAX_ATTRIBUTES 64
 
 struct attribute {
 	struct bytes name;  /* without ce_ */
 	struct bytes value; /* JSON string as written, as are those below */
-	bool used;          /* has its place in the event already */
+	bool used;          /* it is in the event already */
 };
 
 struct event_headers {
@@ -29,13 +29,14 @@ struct event_headers {
 	struct bytes content_type; /* absent = none, as the next two */
 	struct bytes traceparent;
 	struct bytes tracestate;
-	struct buf rest; /* JSON array of the pairs that stay; may hold LF where the text did */
+	struct buf
+		rest; /* JSON array of the headers that stay; may contain LF like the stored text */
 };
 
 void event_headers_fini(struct event_headers *headers);
 
-/* Reads the JSON the table keeps, be it headers_encode()'s or jsonb's. Slices borrow from `text`.
- * What is not such JSON counts as no headers. FAULT_MEMORY. */
+/* Reads the JSON of the table, as headers_encode() wrote it or as jsonb prints it. The result borrows from `text`. Other JSON
+ * counts as no headers. FAULT_MEMORY. */
 int event_headers_read(struct event_headers *headers, struct json_stream *stream, struct bytes text,
 	struct err *err);
 

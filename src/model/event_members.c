@@ -1,4 +1,4 @@
-/* One row a member: a table of names and of functions that know the value. */
+/* See event_members.h. A table with one row for each member: its name and the function that adds its value. */
 #include "model/event_members.h"
 
 #include <string.h>
@@ -38,13 +38,13 @@ static void add_base64(struct rendering *rendering, struct bytes name, struct by
 	buf_add_char(rendering->out, '"');
 }
 
-/* Absent and "" alike say nothing. */
+/* False for a missing value and for "". */
 static bool has_value(struct bytes raw)
 {
 	return raw.data != NULL && raw.length > 2;
 }
 
-/* What the ce_* header of that name says; absent when nothing. */
+/* The value of the ce_ header of that name; absent if there is none or it is empty. */
 static struct bytes attribute_value(const struct rendering *rendering, struct bytes name)
 {
 	const struct attribute *attribute = event_headers_attribute(rendering->headers, name);
@@ -71,7 +71,7 @@ static void add_source(struct rendering *rendering, struct bytes name)
 	add_string(rendering, name, bytes_of(rendering->message->source));
 }
 
-/* CloudEvents knows no event without a type. */
+/* CloudEvents requires a type. A message without one has its topic as type. */
 static void add_type(struct rendering *rendering, struct bytes name)
 {
 	const struct message *message = rendering->message;
@@ -181,7 +181,7 @@ static void add_extensions(struct rendering *rendering, struct bytes name);
 		text, sizeof(text) - 1                                                             \
 	}
 
-/* In the order of enum event_member. Without a function: only ever written by another row's, or copied from
+/* In the order of enum event_member. A member without a function is added by the function of another row, or copied from
  * an envelope. */
 static const struct {
 	struct bytes name;

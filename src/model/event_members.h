@@ -1,6 +1,6 @@
 /*
- * The members of an event, one by one: where each comes from and in which order they are written.
- * Within the layer only; event.h is the contract. One thread per rendering.
+ * The members of an event: where each value comes from, and the order in which they are written. For event.c only; event.h
+ * is the contract. One thread for each rendering.
  */
 #ifndef MODEL_EVENT_MEMBERS_H
 #define MODEL_EVENT_MEMBERS_H
@@ -31,20 +31,20 @@ enum event_member {
 	MEMBER_COUNT
 };
 
-/* One event on its way. */
+/* The event that is being rendered. */
 struct rendering {
 	const struct message *message;
 	struct event_headers *headers;
 	struct buf *out;
-	bool present[MEMBER_COUNT]; /* written, or not to be written */
+	bool present[MEMBER_COUNT]; /* the member is written already, or must not be written */
 	bool data_is_json;
 };
 
-/* The member of that name; MEMBER_EXTENSIONS for a name of nobody's. */
+/* The member of that name; MEMBER_EXTENSIONS for any other name. */
 enum event_member event_member_of(struct bytes name);
 /* Appends `"name":`, with a comma before it unless it is the object's first. */
 void event_member_begin(struct rendering *rendering, struct bytes name);
-/* Appends every member that is not `present` and has something to say. */
+/* Appends every member that is not `present` and has a value. */
 void event_members_add(struct rendering *rendering);
 
 #endif

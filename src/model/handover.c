@@ -1,3 +1,4 @@
+/* See handover.h. All arrays are allocated at once, so that filling a handover cannot fail after the COMMIT. */
 #include "model/handover.h"
 
 #include <stdlib.h>

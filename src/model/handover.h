@@ -1,6 +1,7 @@
 /*
- * What ingest gives to dispatch through the bounded queue: messages that were born claimed, and news
- * about the table that only ingest has. Given away whole; freed by whoever holds it last.
+ * A handover: what ingest passes to dispatch through the bounded queue after a COMMIT or a rebalance. It contains
+ * born-claimed messages, keys that were parked, and partitions that were revoked or acquired. Its owner is the thread
+ * that holds it; the queue passes the ownership.
  */
 #ifndef MODEL_HANDOVER_H
 #define MODEL_HANDOVER_H
@@ -13,11 +14,11 @@
 #include "base/err.h"
 #include "model/message.h"
 
-/* A key that has rows parked in the table by the last batch: somebody must go on with it later. */
+/* A key of which the batch parked rows: dispatch must claim them later. */
 struct parked_key {
 	size_t partition; /* index in the admission */
 	uint64_t key_hash;
-	int64_t offset; /* lowest one parked now */
+	int64_t offset; /* the lowest offset that the batch parked */
 };
 
 struct handover_item {
@@ -25,7 +26,7 @@ struct handover_item {
 	size_t partition;        /* index in the admission */
 };
 
-/* A row of a partition just taken that another instance still holds: its key is held back (rule R12). */
+/* A row of an acquired partition that another instance still holds. Its key is not delivered yet (rule R12). */
 struct held_row {
 	size_t partition; /* index in the admission */
 	int64_t seq;
@@ -33,7 +34,7 @@ struct held_row {
 	uint64_t key_hash;
 };
 
-/* How many of each it has room for. */
+/* The size of each array. */
 struct handover_room {
 	size_t items;
 	size_t parked;
@@ -47,18 +48,18 @@ struct handover {
 	size_t count;
 	struct parked_key *parked;
 	size_t parked_count;
-	size_t *revoked; /* partitions that are not ours any more */
+	size_t *revoked; /* partitions that this instance does not own any more */
 	size_t revoked_count;
 	size_t *acquired; /* partitions that are ours from now on */
 	size_t acquired_count;
-	struct held_row *held; /* of these */
+	struct held_row *held; /* rows of the acquired partitions */
 	size_t held_count;
 	int64_t stored_us;           /* clock_now_us() at COMMIT */
-	STAILQ_ENTRY(handover) link; /* for whoever keeps several */
+	STAILQ_ENTRY(handover) link; /* for an owner that keeps several */
 };
 
 int handover_new(struct handover **out, const struct handover_room *room, struct err *err);
-/* Frees the messages it still holds, too. */
+/* Frees the handover with the messages that were not taken out. */
 void handover_free(struct handover *handover);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Text as the table and the handlers keep it: JSON strings, base64 and the header array. Promises
- * that jsonb accepts whatever comes out, in time linear in what goes in.
+ * Encodes JSON strings, base64 and the array of headers. Promises: jsonb accepts every result, and the time is linear in
+ * the input.
  */
 #include "model/headers.h"
 
 #include <string.h>
 
-/* What stands behind the backslash: a letter, or 'u' for the long form; 0 = no escape. */
+/* The character behind the backslash: a letter, or 'u' for the long form; 0 = the byte needs no escape. */
 static const char escapes[256] = {
 	[0x00 ... 0x07] = 'u',
 	['\b'] = 'b',

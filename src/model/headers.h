@@ -1,8 +1,7 @@
 /*
- * Headers of a record as the JSON array the table keeps: [["name","value"], …] in order, repeated
- * names kept, {"base64":"…"} for what is not UTF-8 or holds NUL (names too are then an object),
- * null for a null value. Exactly what jsonb can store (PostgreSQL 8.14: no \u0000, no lone
- * surrogates). Pure. One thread per buffer.
+ * Encodes the headers of a record as the JSON array that the table stores: [["name","value"], …] in their order, with
+ * repeated names. A name or value that is not UTF-8 or contains a NUL is {"base64":"…"}; a null value is null. jsonb can
+ * store every result (PostgreSQL manual, 8.14: no \u0000, no lone surrogates). Pure. One thread for each buffer.
  */
 #ifndef MODEL_HEADERS_H
 #define MODEL_HEADERS_H

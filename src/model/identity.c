@@ -1,7 +1,7 @@
 /*
- * Finds who a record is. Type first, so that a record nobody asked for is skipped and never
- * rejected; then id, then source. Every byte sequence ends in an identity, a skip or a reject with a
- * reason; none of them stops a partition.
+ * Finds the identity of a record. The type comes first, so that a record of a type that is not accepted is skipped and never
+ * rejected. Then come id and source. Every byte sequence ends in an identity, a skip, or a reject with a reason. None
+ * stops a partition.
  */
 #include "model/identity.h"
 
@@ -24,7 +24,7 @@ struct identity_finder {
 	char type[IDENTITY_MAX_BYTES + 1];
 };
 
-/* One record on its way through identity_find(). */
+/* The state of one identity_find(). */
 struct search {
 	struct identity_finder *finder;
 	const struct identity_rules *rules;
@@ -84,7 +84,7 @@ void identity_finder_free(struct identity_finder *finder)
 	free(finder);
 }
 
-/* The words are stored and logged: what was cut off must not leave half a character. */
+/* The text is stored and logged. After a cut it must not end with a part of a character. */
 static void cut_to_utf8(char *text)
 {
 	size_t length = strlen(text);
@@ -93,7 +93,7 @@ static void cut_to_utf8(char *text)
 		text[--length] = '\0';
 }
 
-/* They may quote what a topic or a locator is called. */
+/* The text can quote the name of a topic or locator, which can contain control characters. */
 static void make_one_line(char *text)
 {
 	for (; *text != '\0'; text++) {
@@ -125,7 +125,7 @@ static int reject_value(
 
 typedef int same_name(const char *a, const char *b);
 
-/* The last value of that name counts; a null one is as if it were not there. */
+/* The last header of that name counts. A header with the value null is ignored. */
 static struct bytes header_value(const struct record *record, const char *name, same_name *compare)
 {
 	for (size_t i = record->header_count; i > 0; i--) {
@@ -153,7 +153,7 @@ static int read_body(struct search *search)
 	return json_find(finder->stream, search->record->payload, &values, search->err);
 }
 
-/* A JSON string as text. JSON_BROKEN: half a surrogate pair is in it. */
+/* Decodes a JSON string. JSON_BROKEN: it contains half of a surrogate pair. */
 static int text_of_string(struct search *search, struct bytes raw, struct bytes *out)
 {
 	buf_reset(&search->finder->scratch);
@@ -173,7 +173,7 @@ static int locate_in_body(struct search *search, size_t pointer, struct bytes *o
 	return text_of_string(search, value->raw, out);
 }
 
-/* Absent when there is nothing; JSON_BROKEN as above. */
+/* The value that a locator refers to; absent if there is none. JSON_BROKEN as above. */
 static int locate(struct search *search, const struct locator *locator, struct bytes *out)
 {
 	switch (locator->kind) {
@@ -195,7 +195,7 @@ static int locate(struct search *search, const struct locator *locator, struct b
 	return locate_in_body(search, locator->pointer, out);
 }
 
-/* An empty id is a mistake worth a reject; an empty type or source says no more than none. */
+/* An empty id is a mistake of the producer and is rejected. An empty type or source counts as not found. */
 static bool counts(enum property property, struct bytes text)
 {
 	return text.data != NULL && (property == PROPERTY_ID || text.length > 0);
@@ -222,7 +222,7 @@ static int first_of_list(struct search *search, enum property property, const st
 	return 0;
 }
 
-/* The envelope's attribute, else the first of the list. */
+/* The attribute of the envelope, or the value of the first locator that finds one. */
 static int find(struct search *search, enum property property, struct bytes attribute,
 	const struct locators *list, struct found *found)
 {
@@ -244,7 +244,7 @@ static int find(struct search *search, enum property property, struct bytes attr
 	return 0;
 }
 
-/* Checks the value and copies it to `to`, which has room for the longest. */
+/* Checks the value and copies it to `to`, which has room for IDENTITY_MAX_BYTES. */
 static int take(struct search *search, enum property property, const struct found *found, char *to)
 {
 	struct bytes text = found->text;
@@ -267,7 +267,7 @@ static int read_envelope(struct search *search)
 	const struct record *record = search->record;
 	int r;
 
-	/* A tombstone has no envelope to be malformed: it is what its headers say. */
+	/* A tombstone has no envelope; its headers identify it. */
 	if (record->payload.data == NULL ||
 		!cloudevent_is_structured(header_value(record, "content-type", strcasecmp)))
 		return 0;
@@ -307,8 +307,8 @@ static int find_source(struct search *search)
 	return take(search, PROPERTY_SOURCE, &found, finder->source);
 }
 
-/* Nothing names the record: its place in the log does, with the time, so that a topic created again
- * does not repeat ids. */
+/* The record has no id, so its coordinates are the id. The timestamp is part of it: after a topic was deleted and created
+ * again, another record has the same offset. */
 static int use_coordinates(struct search *search, struct found *found)
 {
 	const struct record *record = search->record;
@@ -328,8 +328,7 @@ static int use_coordinates(struct search *search, struct found *found)
 	return 0;
 }
 
-/* All the headers that may hold an id must agree, whichever is taken: two producers' opinions on
- * who a message is cannot both be right. */
+/* If several headers contain an id, they must be equal. Otherwise it is not known which of them identifies the message. */
 static int check_id_headers(struct search *search)
 {
 	const struct locators *list = &search->rules->id;

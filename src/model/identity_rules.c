@@ -1,6 +1,6 @@
 /*
- * Compiles the locators of a topic. Every mistake a person can make in them is found here, once, and
- * named; identity.c then meets only rules that work.
+ * Compiles the locators of a topic. Every mistake in the configuration of locators is found and named here, at the start, so
+ * identity.c only has to deal with valid rules.
  */
 #include "model/identity_rules.h"
 
@@ -9,10 +9,10 @@
 
 #include "model/headers.h"
 
-/* A thing that is located: what its lists are called in the configuration and what may stand there. */
+/* A property of a record that locators find: its key in the configuration, and its CloudEvents header. */
 struct subject {
 	const char *key;
-	const char *cloudevent; /* CloudEvents' own header, asked before the list */
+	const char *cloudevent; /* the header of CloudEvents, which is tried before the list */
 	bool is_id;
 };
 
@@ -28,7 +28,7 @@ struct texts {
 struct form {
 	const char *word;
 	enum locator_kind kind;
-	bool has_rest; /* something follows the word */
+	bool has_rest; /* a name, pointer or text follows the word */
 	bool may_be_empty;
 	bool for_id;
 	bool for_others;

@@ -1,3 +1,4 @@
+/* See lane_set.h. An open-addressing hash table with linear probing, at most half full. */
 #include "model/lane_set.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #define FIRST_ROOM 64
 
-/* The hash is a part of a SHA-256 already; the partition only has to be spread. */
+/* The hash is a part of a SHA-256, so it is distributed already. Only the partition is multiplied. */
 static size_t place_of(const struct lane_set *set, size_t partition, uint64_t hash)
 {
 	return (size_t)(hash ^ (partition * 0x9e3779b97f4a7c15ULL)) & (set->room - 1);

@@ -1,6 +1,6 @@
 /*
- * A small set of lanes: pairs of a partition (index in the admission) and a key hash. For one batch: filled,
- * asked, cleared. Pure. One thread.
+ * A set of lanes: pairs of a partition (index in the admission) and a key hash. It is filled and cleared for each batch.
+ * Pure. One thread.
  */
 #ifndef MODEL_LANE_SET_H
 #define MODEL_LANE_SET_H
@@ -27,10 +27,10 @@ struct lane_set {
 	}
 
 void lane_set_fini(struct lane_set *set);
-/* Empties it, keeps the memory. */
+/* Removes all lanes and keeps the memory. */
 void lane_set_clear(struct lane_set *set);
 bool lane_set_has(const struct lane_set *set, size_t partition, uint64_t hash);
-/* 1: it is new. 0: it was there. FAULT_MEMORY: not added. */
+/* 1: the lane was added. 0: it was in the set already. FAULT_MEMORY: it was not added. */
 int lane_set_add(struct lane_set *set, size_t partition, uint64_t hash);
 
 #endif

@@ -1,10 +1,11 @@
+/* See log_digest.h. Do not change what goes into the digest: digests are stored in the table. */
 #include "model/log_digest.h"
 
 #include <string.h>
 
 #include "model/message.h"
 
-/* Absent and empty are different things, and lengths keep neighbours apart. */
+/* Adds a value with its length and whether it is absent. So absent and empty differ, and so do ("ab", "c") and ("a", "bc"). */
 static void add(struct buf *out, struct bytes bytes)
 {
 	uint64_t length = bytes.length;
@@ -17,7 +18,7 @@ static void add(struct buf *out, struct bytes bytes)
 		buf_add(out, bytes.data, bytes.length);
 }
 
-/* Of the value its digest is enough, which is there already, however large it is. */
+/* Uses the digest of the payload, which is known already, instead of the payload. */
 struct log_digest log_digest_of(
 	struct digester *digester, struct buf *scratch, const struct message *message)
 {

@@ -1,7 +1,9 @@
 /*
- * What tells a record from another one that has its place in another log of the same name (rule R17): 16 bytes of a
- * SHA-256 over key, value and headers. What it is computed from must stay the same from version to version: a digest
- * in the table that no longer fits its record would make the log look like another one. One thread.
+ * A digest of a record: 16 bytes of a SHA-256 over key, value and headers. It shows whether the record at an offset is still
+ * the same, or whether the topic was deleted and created again (rule R17).
+ *
+ * Its input must not change between versions. The table stores the digest of the last record of each partition, and a
+ * digest that does not match looks like a topic recreation. One thread.
  */
 #ifndef MODEL_LOG_DIGEST_H
 #define MODEL_LOG_DIGEST_H
@@ -18,10 +20,10 @@ struct log_digest {
 	unsigned char bytes[16];
 };
 
-/* `scratch` is reset first. Not known when there is no memory. */
+/* Resets `scratch` first. Without memory the result is not `known`. */
 struct log_digest log_digest_of(
 	struct digester *digester, struct buf *scratch, const struct message *message);
-/* Both are known, and they are not the same. */
+/* True if both are known and not equal. */
 bool log_digest_differs(const struct log_digest *a, const struct log_digest *b);
 
 #endif

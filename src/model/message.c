@@ -1,3 +1,4 @@
+/* See message.h. The struct and all its texts are one block of memory, so a message costs one malloc and one free. */
 #include "model/message.h"
 
 #include <stdlib.h>

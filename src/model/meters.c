@@ -1,18 +1,18 @@
 /*
- * The table of metrics: what a dashboard, an alert and the tests outside know. Names and labels are
- * a promise (docs/operations.md); a family is added here and in the enum, never renamed.
+ * The table of metrics. Dashboards and alerts of users depend on the names and labels (docs/operations.md), so a metric is
+ * added here and in the enum, and never renamed.
  */
 #include "model/meters.h"
 
-/* A transaction of a batch: a good one takes milliseconds, one above ten seconds is an outage. */
+/* A transaction of a batch takes milliseconds. Above ten seconds the database is out of order. */
 static const double transaction_bounds[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 	0.25, 0.5, 1, 2.5, 5, 10, 0 };
 
-/* A handler: from a no-op to one that extends its deadline again and again. */
+/* From a handler that does nothing to one that extends its deadline repeatedly. */
 static const double handler_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 	2.5, 5, 10, 30, 60, 300, 0 };
 
-/* From Kafka's timestamp to the settled row: a backlog of days is a number, too. */
+/* From Kafka's timestamp to the settled row. A backlog can be days old. */
 static const double end_to_end_bounds[] = { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 	30, 60, 300, 1800, 3600, 21600, 86400, 0 };
 

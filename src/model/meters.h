@@ -1,6 +1,6 @@
 /*
- * Every metric of the program: one enumerator a family, one row in meters.c (name, kind, help,
- * labels, buckets; names are the contract's). metrics_get(metrics, METER_X, …) finds a series.
+ * The metrics of the program: one enumerator for each family, and one row in meters.c with name, kind, help text, labels and
+ * buckets. metrics_get(metrics, METER_X, …) finds a series. Read-only; any thread.
  */
 #ifndef MODEL_METERS_H
 #define MODEL_METERS_H
@@ -19,7 +19,7 @@ enum meter {
 	METER_IN_FLIGHT,          /* {handler} */
 	METER_HANDLERS_CONNECTED, /* {handler} */
 	METER_UNKNOWN_ANSWERS,    /* answers, extends for deliveries that are not open */
-	METER_PROTOCOL_ERRORS,    /* broken lines */
+	METER_PROTOCOL_ERRORS,    /* invalid lines */
 	METER_WAITING,
 	METER_DEAD,
 	METER_UNROUTED,

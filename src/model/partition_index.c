@@ -1,10 +1,11 @@
+/* See partition_index.h. A hash table of topics; each has an array of numbers by partition. */
 #include "model/partition_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* uthash ends the process when memory is short unless it is told to report that instead; and its
- * usual hash function falls through cases in a way clang warns about. */
+/* Without these definitions uthash ends the process if there is no memory. Its default hash function has fallthrough cases that
+ * clang warns about. */
 #define HASH_NONFATAL_OOM              1
 #define uthash_nonfatal_oom(element)   ((element)->refused = 1)
 #define HASH_FUNCTION(key, size, hash) HASH_FNV(key, size, hash)

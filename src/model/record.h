@@ -1,6 +1,5 @@
 /*
- * A record as Kafka gave it, borrowed from the library that read it: what the rules of identity
- * look at. Plain values; one thread.
+ * A record of Kafka, as the rules of identity see it. All pointers are borrowed from the Kafka library. One thread.
  */
 #ifndef MODEL_RECORD_H
 #define MODEL_RECORD_H
@@ -19,7 +18,7 @@ struct record {
 	int32_t partition;
 	int64_t offset;
 	int64_t timestamp_ms; /* -1: the broker gave none */
-	struct bytes key;     /* absent and empty are different things, here and in the payload */
+	struct bytes key;     /* absent and empty are different, here and in the payload */
 	struct bytes payload; /* absent = tombstone */
 	const struct header *headers;
 	size_t header_count;

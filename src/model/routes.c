@@ -1,7 +1,7 @@
 /*
- * See routes.h. Hashes are running ones (FNV-1a), so that one walk over a type passes the hash of
- * each of its prefixes, and they are seeded: a client that chose its subscriptions to collide would
- * slow down everybody's lookups.
+ * See routes.h. Hashes are FNV-1a, which is computed byte by byte: one pass over a type yields the hash of each of its prefixes.
+ * They have a random seed. Otherwise a client could choose subscriptions that collide, and slow down the lookups of all
+ * handlers.
  */
 #include "model/routes.h"
 
@@ -23,7 +23,7 @@ static uint64_t hash_topic(uint64_t seed, const char *topic, size_t length)
 	return topic == NULL ? ~seed : hash_bytes(seed, topic, length);
 }
 
-/* What a lookup looks for; `type_hash` is that of the first `type_length` bytes. */
+/* The route that a lookup searches for. `type_hash` is the hash of the first `type_length` bytes of the type. */
 struct probe {
 	const char *topic;
 	size_t topic_length;
@@ -82,7 +82,7 @@ static void index_put(struct route_index *index, const struct route *route, size
 	index->count++;
 }
 
-/* At most half full; `longest`: prefix. */
+/* An empty index for `count` routes, at most half full. `longest`: the length of the longest prefix. */
 static struct route_index *index_new(size_t count, size_t longest)
 {
 	size_t slots = SLOTS_MIN;
@@ -150,7 +150,7 @@ static struct probe probe_of(const struct route *route, uint64_t seed)
 
 static struct route route_of(char **at, const struct subscription *sub)
 {
-	/* "*" is the prefix of every type: the same wish as no type at all, so it must be equal. */
+	/* The type "*" matches every type, like a missing type, so both must compare as equal. */
 	bool any = sub->type == NULL || strcmp(sub->type, "*") == 0;
 	struct route route = {
 		.topic = place_text(at, sub->topic),
@@ -237,7 +237,8 @@ bool handler_routes_equal(const struct handler_routes *a, const struct handler_r
 
 /* ------------------------------------------------------------------ tables */
 
-/* The lengths are marked first, each at its place, and then moved together. */
+/* Collects the lengths of all prefixes in rising order: first each length is marked at its index, then the marks become a
+ * list. */
 static void gather_lengths(struct route_index *index, const struct routes *routes, size_t longest)
 {
 	uint32_t *lengths = index->lengths;
@@ -290,7 +291,7 @@ static struct route_index *index_of(const struct routes *routes)
 	return index;
 }
 
-/* Without an index. */
+/* A table without its index. */
 static struct routes *routes_of(const struct routes_handler *handlers, size_t count, uint64_t seed)
 {
 	struct routes *routes = calloc(1, sizeof(*routes) + count * sizeof(routes->handlers[0]));
@@ -359,7 +360,7 @@ const struct routes_handler *routes_owner(const struct routes *routes, const str
 	return slot == NULL ? NULL : &routes->handlers[slot->handler];
 }
 
-/* For the named topic, or else for any. */
+/* Searches for the named topic, then for any topic. */
 static const struct route_slot *ask(const struct routes *routes, struct probe *probe)
 {
 	struct probe anywhere = *probe;
@@ -372,7 +373,7 @@ static const struct route_slot *ask(const struct routes *routes, struct probe *p
 	return index_find(routes->index, &anywhere);
 }
 
-/* The longest prefix that fits; leaves the hash of the whole type in the probe. */
+/* Finds the longest prefix that matches. Leaves the hash of the whole type in the probe. */
 static const struct route_slot *ask_prefixes(
 	const struct routes *routes, struct probe *probe, const char *type, size_t length)
 {

@@ -1,7 +1,7 @@
 /*
- * A routing is a handle on an immutable table (routes.h). A copy shares the table and costs one small
- * allocation, whatever the number of subscriptions. A change puts a new table into this handle only,
- * and makes it first, so that a failed change leaves the routing as it was.
+ * See routing.h. A routing is a reference to an immutable table (routes.h). A copy shares the table and costs one small
+ * allocation. A change builds a new table and then replaces the reference of this routing only. If building fails, the
+ * routing is as it was.
  */
 #include "model/routing.h"
 
@@ -79,7 +79,7 @@ static int report_overlap(
 	return ROUTING_OVERLAP;
 }
 
-/* `wanted` against every other handler that is connected. */
+/* ROUTING_OVERLAP if another connected handler has one of these routes. */
 static int refuse_overlap(const struct routes *routes, size_t own,
 	const struct handler_routes *wanted, struct err *err)
 {
@@ -92,7 +92,7 @@ static int refuse_overlap(const struct routes *routes, size_t own,
 	return 0;
 }
 
-/* How many subscriptions the others have; those of handlers that are away only if `all`. */
+/* The number of subscriptions of all other handlers; without `all` only of those that are connected. */
 static size_t count_others(const struct routes *routes, size_t own, bool all)
 {
 	size_t count = 0;
@@ -115,7 +115,7 @@ static int refuse_excess(size_t others, const struct handler_routes *wanted, str
 	return ROUTING_FULL;
 }
 
-/* The table takes the place of the old one. */
+/* Replaces the table. NULL: no memory, and nothing changes. */
 static int replace(struct routing *routing, struct routes *routes, struct err *err)
 {
 	if (routes == NULL)
@@ -125,7 +125,7 @@ static int replace(struct routing *routing, struct routes *routes, struct err *e
 	return 0;
 }
 
-/* True when `a` has to stand before `b`, which is behind it now. */
+/* The order of handlers in a table: connected ones first, then those that are away, the newest first. */
 static bool stands_before(const struct routes_handler *a, const struct routes_handler *b)
 {
 	if (a->away != b->away)
@@ -142,7 +142,8 @@ static void insert(struct routes_handler *handlers, size_t count, struct routes_
 	handlers[at] = one;
 }
 
-/* How many of the handlers stay for them all to have no more routes than may be: those away longest go. */
+/* Returns how many handlers stay so that all together have at most ROUTING_MAX routes. Those that are away longest are last
+ * and are dropped first. */
 static size_t drop_excess(const struct routes_handler *handlers, size_t count)
 {
 	size_t routes = 0;
@@ -154,7 +155,7 @@ static size_t drop_excess(const struct routes_handler *handlers, size_t count)
 	return count;
 }
 
-/* The handler at `at`, which may be one behind the last, becomes this one; without wishes: it goes. */
+/* Replaces the handler at index `at`, or adds one at the end. Without routes the handler is removed. */
 static int put(struct routing *routing, size_t at, struct routes_handler one, struct err *err)
 {
 	const struct routes *from = routing->routes;

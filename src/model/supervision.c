@@ -1,3 +1,4 @@
+/* See supervision.h. */
 #include "model/supervision.h"
 
 int supervision_init(struct supervision *supervision, struct err *err)

@@ -1,6 +1,6 @@
 /*
- * How a thread tells the one that started it that things cannot go on: the instance is fenced and
- * needs a new id (rule R2), or a fault that no retry mends. First report wins. Any thread.
+ * Reports of threads to the main thread that this instance cannot continue: it was fenced and needs a new id (rule R2), or a
+ * fault occurred that no retry can repair. Of several faults the first one is kept. Any thread; never blocks for long.
  */
 #ifndef MODEL_SUPERVISION_H
 #define MODEL_SUPERVISION_H
@@ -14,16 +14,16 @@
 
 struct supervision {
 	pthread_mutex_t lock;
-	struct wake wake;   /* poked by each report; main waits on it */
-	atomic_bool fenced; /* start anew with a new id */
-	struct err fault;   /* .fault != 0: end the program with these words */
+	struct wake wake;   /* poked by each report; the main thread waits on it */
+	atomic_bool fenced; /* begin another instance run with a new id */
+	struct err fault;   /* .fault != 0: end the program with this error */
 };
 
 int supervision_init(struct supervision *supervision, struct err *err);
 void supervision_fini(struct supervision *supervision);
 void supervision_report_fenced(struct supervision *supervision);
 void supervision_report_fault(struct supervision *supervision, const struct err *fault);
-/* Copies the fault; returns it, 0 when there is none. */
+/* Copies the fault and returns its code; 0 = there is none. */
 int supervision_fault(struct supervision *supervision, struct err *out);
 
 #endif
