@@ -1,4 +1,7 @@
-/* See check.h. A table of tests; each says what it found or what to do. */
+/*
+ * Implements check.h. A table of checks; each one reports what it found, or what is wrong and what
+ * to do.
+ */
 #include "check.h"
 
 #include "admin/http_check.h"
@@ -12,7 +15,7 @@
 #include "store/privileges.h"
 #include "store/sidecar.h"
 
-/* Fills `found` with what is good to know. A fault says what is wrong and what to do. */
+/* Fills `found` with useful facts. A fault says what is wrong and what to do. */
 typedef int check_function(const struct config *config, struct buf *found, struct err *err);
 
 static int open_db(const struct config *config, struct db **out, struct err *err)
@@ -82,7 +85,7 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 	if (r == 0)
 		r = privileges_check(db, err);
 	if (r == 0)
-		buf_add_str(found, "this user may do all that a sidecar does");
+		buf_add_str(found, "this user has all privileges that inboxd needs");
 	return r == FAULT_DATABASE ? FAULT_CHECK : r;
 }
 
@@ -92,7 +95,7 @@ static int check_socket(const struct config *config, struct buf *found, struct e
 
 	if (r != 0)
 		return FAULT_CHECK;
-	buf_addf(found, "%s can be made", config->socket.path);
+	buf_addf(found, "%s can be created", config->socket.path);
 	return 0;
 }
 
@@ -133,8 +136,8 @@ enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, HTTP, CHEC
 static const struct {
 	const char *name;
 	check_function *function;
-	unsigned needs;     /* checks that must be well before it is tried */
-	const char *advice; /* when the fault itself has none */
+	unsigned needs;     /* checks that must succeed first */
+	const char *advice; /* used when the fault itself has no advice */
 } checks[CHECKS] = {
 	[KAFKA] = { "kafka", check_kafka, 0, "correct the settings under kafka" },
 	[POSTGRES] = { "postgres", check_postgres, 0,
@@ -149,7 +152,7 @@ static const struct {
 	[HTTP] = { "http", check_http, 0, "correct http.listen" },
 };
 
-/* The first of those it needs that is not well; CHECKS: none. */
+/* The first required check that failed; CHECKS: none. */
 static enum check_id missing(enum check_id id, unsigned failed)
 {
 	for (unsigned i = 0; i < CHECKS; i++) {
@@ -159,7 +162,7 @@ static enum check_id missing(enum check_id id, unsigned failed)
 	return CHECKS;
 }
 
-/* The database counts first, then Kafka, then the rest: the exit code names what to mend first. */
+/* The database has priority, then Kafka, then the rest: the exit code names what to correct first. */
 static int worse(int a, int b)
 {
 	if (a == FAULT_DATABASE || b == FAULT_DATABASE)
@@ -169,7 +172,7 @@ static int worse(int a, int b)
 	return a != 0 || b != 0 ? FAULT_CHECK : 0;
 }
 
-/* What was found, or what is wrong and what was found besides; `advice` may be kept by the fault. */
+/* Combines the findings with the error, if there is one. The fault may keep `advice`. */
 static int try_one(enum check_id id, const struct config *config, struct check_result *out)
 {
 	int r = checks[id].function(config, &out->found, &out->fault);

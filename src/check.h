@@ -1,4 +1,6 @@
-/* `inboxd check`: is this configuration right, and is everything there that it names? */
+/*
+ * `inboxd check`: checks the configuration and tries everything that it names. Main thread; blocks.
+ */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -6,10 +8,13 @@
 
 #include "config/config.h"
 
-/* Prints every effective value and its origin (secrets masked), then one line a test, on stdout; or all of it as one
- * JSON object. All tests are made even if one fails. 0, or the fault of the worst, which is printed and has no words in
- * `err`: FAULT_DATABASE when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for anything
- * else. */
+/*
+ * Prints every effective value and its origin with secrets masked, then one line per check, on
+ * stdout; or everything as one JSON object. All checks run even if one fails. Returns 0 or the
+ * fault of the most important failed check, which is already printed, so that `err` has no text:
+ * FAULT_DATABASE when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for
+ * anything else.
+ */
 int check_run(const struct config *config, bool json, struct err *err);
 
 #endif

@@ -1,4 +1,6 @@
-/* See check_print.h. */
+/*
+ * Implements check_print.h.
+ */
 #include "check_print.h"
 
 #include <stdio.h>
@@ -18,9 +20,9 @@ static const struct {
 	[CHECK_SKIPPED] = { "-", "skipped" },
 };
 
-/* --- Lines ------------------------------------------------------------------------------------------ */
+/* --- Lines ------------------------------------------------------------------------------------- */
 
-/* Every line under the first one of the check; `first` begins the row. */
+/* Each line of a check is indented under its first one; `first` begins the row. */
 static void print_lines(const char *text, bool first)
 {
 	while (*text != '\0') {
@@ -43,9 +45,10 @@ static void print_row(struct check_result *result)
 	(void)fflush(stdout);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------- */
+/* --- JSON -------------------------------------------------------------------------------------- */
 
-/* What is not UTF-8, as a message of PostgreSQL in another encoding, with ? in place of it. */
+/* Replaces bytes that are not UTF-8 by '?', for example in a message of PostgreSQL in another
+ * encoding. */
 static void add_text(struct buf *out, struct bytes text)
 {
 	CLEANUP(buf_fini) struct buf clean = BUF_INIT;
@@ -78,7 +81,7 @@ static void add_value(const struct config_line *line, void *arg)
 	buf_add_char(out, '}');
 }
 
-/* The words of the fault before what was found besides. */
+/* The error comes first, then the findings. */
 static void add_result(struct buf *out, struct check_result *result)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
@@ -100,7 +103,7 @@ static void add_result(struct buf *out, struct check_result *result)
 	buf_add_char(out, '}');
 }
 
-/* --- Both ------------------------------------------------------------------------------------------- */
+/* --- Both -------------------------------------------------------------------------------------- */
 
 int check_print_config(struct check_print *print, const struct config *config, struct err *err)
 {

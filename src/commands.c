@@ -1,4 +1,7 @@
-/* See commands.h. A table: name to function; what they share is the configuration and its sources. */
+/*
+ * Implements commands.h. A table from command to function. All commands share the configuration and
+ * its sources.
+ */
 #include "commands.h"
 
 #include <stdio.h>
@@ -92,7 +95,7 @@ static int do_migrate(const struct cli *cli, const struct config *config,
 		r = migration_grant(config, &stop, err);
 	if (r == MIGRATE_STOPPED)
 		(void)fprintf(stderr,
-			"inboxd: interrupted after %d migration%s; run it again to go on\n",
+			"inboxd: interrupted after %d migration%s; run it again to continue\n",
 			result.applied, plural(result.applied));
 	op_interrupt_obey();
 	if (r == 0 && ahead)

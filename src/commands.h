@@ -1,11 +1,13 @@
-/* What each command of the program does. Called by main once, on the main thread. */
+/*
+ * The function of each command of the program. main() calls it once, on the main thread.
+ */
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
 #include "admin/cli.h"
 
-/* Executes the command: 0, or a fault with words for stderr in `err` ("" when everything was said on
- * stdout already). */
+/* Executes the command. Returns 0, or a fault whose text in `err` main() prints to stderr; "" when
+ * everything was already printed to stdout. */
 int command_execute(const struct cli *cli, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The process from the inside: what signals.c, status.c, registration.c, instance_run.c and inboxd.c share.
- * Fields belong to the main thread but for those marked otherwise.
+ * The state of the process, shared by signals.c, status.c, registration.c, instance_run.c and
+ * inboxd.c. Fields belong to the main thread, except those marked otherwise.
  */
 #ifndef DAEMON_H
 #define DAEMON_H
@@ -18,19 +18,20 @@
 struct dispatch;
 struct trace;
 
-/* What lives as long as the process. */
+/* Everything that lives as long as the process. */
 struct daemon {
 	struct inboxd_options options;
-	const struct config *config; /* the one in force */
-	struct config *reloaded[64]; /* kept until the end: threads may still read one */
+	const struct config *config; /* the current configuration */
+	/* kept until the end, because other threads may still read an old one */
+	struct config *reloaded[64];
 	size_t reloads;
 	struct metrics *metrics;
 	struct health health;
 	struct http *http;
-	struct trace *trace; /* NULL = off */
+	struct trace *trace; /* NULL = tracing is off */
 	struct supervision supervision;
 	struct socket_lock lock;
-	int32_t earlier; /* the instance id of the life before; 0 = this is the first */
+	int32_t earlier; /* id of the previous instance of this process; 0 = this is the first */
 	pthread_t signal_thread;
 	bool signals_started;
 	atomic_bool stop;             /* any thread */
@@ -38,7 +39,7 @@ struct daemon {
 	_Atomic int64_t pg_offset_ms; /* any thread */
 	_Atomic int32_t instance;     /* any thread */
 	pthread_mutex_t shown_lock;
-	struct dispatch *shown; /* under shown_lock */
+	struct dispatch *shown; /* protected by shown_lock */
 	int64_t started_ms;
 };
 

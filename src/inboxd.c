@@ -1,7 +1,8 @@
 /*
- * See inboxd.h. What lives as long as the process (signals, metrics, HTTP, the socket lock) is here;
- * what stands and falls with one instance id is instance_run.c's. A sidecar that finds itself fenced ends its
- * instance run without settling anything and begins another with a new id (rule R2).
+ * Implements inboxd.h. This file owns what lives as long as the process: signals, metrics, HTTP and
+ * the socket lock. instance_run.c owns what belongs to one instance id. An instance that finds
+ * itself fenced ends its run without settling anything, and the process registers as a new instance
+ * (rule R2).
  */
 #include "inboxd.h"
 
@@ -33,7 +34,7 @@ static int start_http(struct daemon *daemon, struct err *err)
 	return options.listen[0] == '\0' ? 0 : http_start(&daemon->http, &options, err);
 }
 
-/* The group says best whose messages these are. */
+/* The group id identifies best to which service the spans belong. */
 static const char *service_name(const struct config *config)
 {
 	if (config->otlp.service_name[0] != '\0')
@@ -45,7 +46,8 @@ static const char *service_name(const struct config *config)
 	return "inboxd";
 }
 
-/* Borrows from the first configuration, which stays until the end: nothing of it is taken over later. */
+/* Borrows from the first configuration, which exists until the end; a reload does not change these
+ * values. */
 static int start_trace(struct daemon *daemon, struct err *err)
 {
 	struct trace_options options = {
@@ -59,7 +61,8 @@ static int start_trace(struct daemon *daemon, struct err *err)
 	return options.endpoint[0] == '\0' ? 0 : trace_start(&daemon->trace, &options, err);
 }
 
-/* What has not happened yet is shown as 0: a rise from nothing is none to an alert. */
+/* Creates counters with the value 0. A counter that first appears with the value 1 shows no
+ * increase, so an alert on its rate would miss the first event. */
 static void make_known_series(struct metrics *metrics)
 {
 	metric_set(metrics_get(metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);

@@ -1,6 +1,6 @@
 /*
- * The assembled daemon: which thread starts when, who stops whom, and what happens when the lease is
- * lost. Called by main once, on the main thread.
+ * The assembled daemon: the order in which threads start and stop, and the reaction to a lost
+ * lease. main() calls it once, on the main thread.
  */
 #ifndef INBOXD_H
 #define INBOXD_H
@@ -16,9 +16,12 @@ struct inboxd_options {
 	bool migrate;                         /* apply missing migrations first */
 };
 
-/* Runs until SIGTERM or SIGINT: 0. A second one ends the process at once. Otherwise the fault that no
- * retry mends. Threads, in the order they start (they stop in the reverse order, but ingest stops
- * first): signals, http, dispatch with its workers, heartbeat, ingest. */
+/*
+ * Runs until SIGTERM or SIGINT and returns 0; a second signal ends the process at once. Otherwise
+ * returns the fault that no retry can cure. Threads start in this order: signals, http, dispatch
+ * with its workers, heartbeat, ingest. They stop in the reverse order, except that ingest stops
+ * first.
+ */
 int inboxd_run(const struct inboxd_options *options, struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * See instance_run.h. Stopping in order (G9) lets ingest commit and dispatch settle what it holds; after
- * fencing nothing is settled, the rows belong to somebody else (rule R2).
+ * Implements instance_run.h. In an orderly stop (G9) ingest commits and dispatch settles its
+ * messages. After fencing nothing is settled, because the rows may belong to another instance (rule
+ * R2).
  */
 #include "instance_run.h"
 
@@ -20,10 +21,10 @@
 #include "status.h"
 #include "watchdog.h"
 
-#define HANDOVERS    256 /* batches on their way from ingest to dispatch */
+#define HANDOVERS    256 /* batches between ingest and dispatch */
 #define WATCH_MS     1000
-#define INGEST_SHARE 2    /* of the shutdown timeout: what ingest may take of it */
-#define GRACE_MS     2000 /* beyond the shutdown timeout, for what hangs */
+#define INGEST_SHARE 2    /* ingest may use the shutdown timeout divided by this */
+#define GRACE_MS     2000 /* extra time after the shutdown timeout, for a library call that hangs */
 #define AT_ONCE_MS   10000
 
 struct instance_run {
@@ -203,7 +204,8 @@ static void end(struct instance_run *run)
 	wake_fini(&run->wake);
 }
 
-/* G9. 1: something hangs; the process must end without freeing. */
+/* The orderly stop (G9). Returns 1 when a library call hangs; the process must then end without
+ * freeing. */
 static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 {
 	int64_t timeout = daemon->config->inbox.shutdown_timeout;
@@ -248,12 +250,13 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 
 	if (full)
 		(void)err_set(&err, FAULT_CONFIG,
-			"it was reloaded %zu times, and every one is kept: restart inboxd for more",
+			"the configuration was reloaded %zu times, and each version is kept in "
+			"memory: restart inboxd before the next reload",
 			daemon->reloads);
 	if (full || config_reload(&config, daemon->config, daemon->options.sources, &restart,
 			    &err) != 0) {
 		log_error("reload_failed", LOG_STR("error", err.text),
-			LOG_STR("next", "the configuration in force stays"));
+			LOG_STR("next", "the current configuration stays in use"));
 		return;
 	}
 	daemon->reloaded[daemon->reloads++] = config;
@@ -272,7 +275,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	config_names_free(&restart);
 }
 
-/* Watches until there is a reason to end: 0 = asked to stop, INSTANCE_FENCED, or a fault. */
+/* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, or a fault. */
 static int watch(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	for (;;) {
@@ -300,7 +303,7 @@ static void announce(struct daemon *daemon, const struct instance_run *run)
 	notify_ready();
 }
 
-/* A fenced one exits as a failure: whoever started it starts it again. */
+/* A fenced instance exits with a failure code, so that the service manager starts it again. */
 static int code_of(int r)
 {
 	return r == INSTANCE_FENCED ? -FAULT_INTERNAL : err_exit_code(r);
@@ -313,7 +316,8 @@ static void watch_the_end(const struct daemon *daemon, struct watchdog *watchdog
 	watchdog_start(watchdog, r == INSTANCE_FENCED ? AT_ONCE_MS : timeout, code_of(r));
 }
 
-/* Ends the process although a library call hangs: what it holds is given back by the lease. */
+/* Ends the process although a library call hangs; when the lease expires, another instance rescues
+ * the rows. */
 static void leave_hanging(int code)
 {
 	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
@@ -329,8 +333,8 @@ int instance_run(struct daemon *daemon, struct err *err)
 
 	if (r != 0)
 		return r == REGISTRATION_STOPPED ? 0 : r;
-	atomic_store(&daemon->supervision.fenced, false); /* said of the life before */
-	/* Registering was the first heartbeat. */
+	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
+	/* the registration was the first heartbeat */
 	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
 	r = begin(daemon, &run, err);
 	if (r != 0) {

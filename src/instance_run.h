@@ -1,6 +1,6 @@
 /*
- * An instance run: everything that belongs to one instance id, from registration to the
- * last settled verdict.
+ * An instance run: everything that belongs to one instance id, from its registration to its last
+ * settled verdict.
  */
 #ifndef INSTANCE_RUN_H
 #define INSTANCE_RUN_H
@@ -8,9 +8,12 @@
 #include "daemon.h"
 
 enum { INSTANCE_FENCED = 1 };
-/* Lives one life: 0 = asked to stop. INSTANCE_FENCED: the lease is lost, begin anew with another id;
- * nothing was settled (rule R2). Else the fault that ended it. Ends the process instead of returning
- * when a library call hangs at the end. Main thread. */
+/*
+ * Runs one instance. 0 = stop requested. INSTANCE_FENCED: the lease is lost and nothing was
+ * settled; call it again for a new instance (rule R2). Otherwise the fault that ended the run. If a
+ * library call hangs at the end, the function ends the process instead of returning. Main thread;
+ * blocks.
+ */
 int instance_run(struct daemon *daemon, struct err *err);
 
 #endif

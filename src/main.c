@@ -1,4 +1,6 @@
-/* inboxd: arguments -> command -> exit code. Everything else is in the static libraries. */
+/*
+ * inboxd: arguments, command, exit code. Everything else is in the static libraries.
+ */
 #include <malloc.h>
 #include <stdio.h>
 
@@ -8,8 +10,8 @@
 
 #define ARENAS 2
 
-/* glibc gives each thread an arena of its own, and each keeps what it once needed. Most threads need next to
- * nothing. */
+/* By default glibc gives each thread its own arena, and each arena keeps the memory it once needed.
+ * Most threads need very little memory. */
 static void spare_memory(void)
 {
 #ifdef M_ARENA_MAX

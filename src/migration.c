@@ -1,4 +1,6 @@
-/* See migration.h. */
+/*
+ * Implements migration.h.
+ */
 #include "migration.h"
 
 #include "base/log.h"
@@ -25,7 +27,8 @@ static void log_report(const struct migrate_report *report, void *arg)
 		break;
 	case MIGRATE_BEHIND:
 		log_info("migration_elsewhere", LOG_INT("elapsed_ms", report->elapsed_ms),
-			LOG_STR("next", "another inboxd migrates this schema: waiting for it"));
+			LOG_STR("next",
+				"another inboxd process migrates this schema: waiting for it"));
 		break;
 	case MIGRATE_GOES_ON:
 		log_progress(report);

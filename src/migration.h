@@ -1,17 +1,19 @@
-/* Migrations as `run --migrate` and `migrate` do them: with what happens in the log. */
+/*
+ * Runs migrations for `run --migrate` and `migrate`, and logs their progress. Blocks.
+ */
 #ifndef MIGRATION_H
 #define MIGRATION_H
 
 #include "config/config.h"
 #include "store/migrate.h"
 
-/* Asked several times a second, also from another thread; false = stop. */
+/* Called several times a second, also from another thread; false = stop. */
 struct migration_stop {
 	bool (*goes_on)(void *arg);
 	void *arg;
 };
 
-/* migrate_run() and migrate_roles() with the database of the configuration. */
+/* migrate_run() and migrate_roles() with the configured database. */
 int migration_run(const struct config *config, const struct migration_stop *stop,
 	struct migrate_result *result, struct err *err);
 int migration_grant(

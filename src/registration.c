@@ -1,4 +1,7 @@
-/* See registration.h. While the database is away the process counts as alive: its ticks go on. */
+/*
+ * Implements registration.h. While the database is unreachable the process counts as alive, because
+ * the ticks of its loops continue: a restart would not help.
+ */
 #include "registration.h"
 
 #include <stdio.h>
@@ -15,13 +18,14 @@
 #define RECONNECT_MS  200
 #define RECONNECT_MAX 5000
 
-/* Wrong settings, user, password, database, version or rights: no waiting mends that. */
+/* True for wrong settings, user, password, database, version or privileges: no retry can cure that. */
 static bool is_final(const struct err *err)
 {
 	return err->fault != FAULT_DATABASE || db_error_kind(err) == PG_ERROR_REFUSED;
 }
 
-/* No thread lives yet that would tick: the main thread is alive when it waits for the database. */
+/* No other thread runs yet. The main thread sets the ticks of both loops while it waits for the
+ * database. */
 static void tick(struct daemon *daemon)
 {
 	atomic_store(&daemon->health.ingest_tick_ms, clock_now_ms());
@@ -84,16 +88,16 @@ static int check_sequences(struct db *db, struct err *err)
 
 	if (r == SEQUENCES_UNKNOWN)
 		log_warn("sequences_unknown", LOG_STR("error", err->text),
-			LOG_STR("next", "go on without comparing them; `inboxd migrate --roles` "
-					"grants it"));
+			LOG_STR("next", "continuing without comparing them; `inboxd migrate "
+					"--roles` grants the privilege"));
 	if (r == SEQUENCES_SET)
 		log_error("sequences_set", LOG_STR("were", buf_str(&words)),
-			LOG_STR("next", "go on behind the highest rows; look for what put rows in "
-					"without their sequences"));
+			LOG_STR("next", "continuing with numbers above the highest rows; find out "
+					"what inserted rows without their sequences"));
 	return r < 0 ? r : 0;
 }
 
-/* `final` after a fault: no waiting mends it. */
+/* `final`: no retry can cure the fault. */
 static int register_once(
 	struct daemon *daemon, struct instance *instance, bool *final, struct err *err)
 {

@@ -1,4 +1,6 @@
-/* The database at the start: its schema is checked or migrated, and this sidecar gets an instance id. */
+/*
+ * The database work at the start: checks or migrates the schema, and registers this instance.
+ */
 #ifndef REGISTRATION_H
 #define REGISTRATION_H
 
@@ -6,8 +8,8 @@
 #include "store/instance.h"
 
 enum { REGISTRATION_STOPPED = 1 };
-/* Blocks until PostgreSQL answers, or says something that no waiting mends: that fault.
- * REGISTRATION_STOPPED: asked to stop meanwhile. Main thread. */
+/* Blocks until PostgreSQL answers, or until it reports a fault that no retry can cure; returns that
+ * fault. REGISTRATION_STOPPED: a stop was requested in the meantime. Main thread. */
 int registration_run(struct daemon *daemon, struct instance *out, struct err *err);
 
 #endif

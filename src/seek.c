@@ -1,4 +1,7 @@
-/* See seek.h. What is asked for becomes an offset of the log; what that means is said before anything is moved. */
+/*
+ * Implements seek.h. The argument is turned into an offset of the log, and the consequences are
+ * printed before the watermark is moved.
+ */
 #include "seek.h"
 
 #include <inttypes.h>
@@ -20,18 +23,18 @@ struct seek {
 	struct op op;
 	const char *topic;
 	int32_t partition;
-	const char *place; /* OFFSET as it was written; NULL: --to-time */
-	int64_t time_ms;   /* of --to-time; -1: not given */
+	const char *offset_text; /* OFFSET as given; NULL: --to-time */
+	int64_t time_ms;         /* of --to-time; -1: not given */
 	struct log_range log;
-	int64_t from; /* the watermark; -1: there is a row, and nothing was stored yet */
+	int64_t from; /* the watermark; -1: the row exists, and nothing was stored yet */
 	int64_t to;
-	/* Offsets, which may be more than there are records. */
+	/* Numbers of offsets; there may be fewer records. */
 	int64_t read_again;
 	int64_t skipped;
 	struct buf details;
 };
 
-/* --- What is asked for ------------------------------------------------------------------------------ */
+/* --- The arguments ----------------------------------------------------------------------------- */
 
 static int read_words(struct seek *seek, struct err *err)
 {
@@ -43,22 +46,23 @@ static int read_words(struct seek *seek, struct err *err)
 		return err_set(err, FAULT_USAGE, "seek: give an offset or --to-time, not both");
 	if (cli->word_count < wanted)
 		return err_set(err, FAULT_USAGE,
-			"seek: say which topic, which partition, and which offset or --to-time "
-			"(`inboxd seek --help`)");
+			"seek: give a topic, a partition, and an offset or --to-time (`inboxd seek "
+			"--help`)");
 	if (!cli_number(cli->words[1], &number) || number > INT32_MAX)
-		return err_set(err, FAULT_USAGE, "seek: \"%s\" is not the number of a partition",
-			cli->words[1]);
+		return err_set(
+			err, FAULT_USAGE, "seek: \"%s\" is not a partition number", cli->words[1]);
 	seek->topic = cli->words[0];
 	seek->partition = (int32_t)number;
-	seek->place = cli->to_time == NULL ? cli->words[2] : NULL;
-	if (seek->place != NULL && !cli_is_choice("beginning end", seek->place) &&
-		!cli_number(seek->place, &number))
+	seek->offset_text = cli->to_time == NULL ? cli->words[2] : NULL;
+	if (seek->offset_text != NULL && !cli_is_choice("beginning end", seek->offset_text) &&
+		!cli_number(seek->offset_text, &number))
 		return err_set(err, FAULT_USAGE,
-			"seek: \"%s\" is no offset; write a number, beginning or end", seek->place);
+			"seek: \"%s\" is not an offset; give a number, beginning or end",
+			seek->offset_text);
 	return 0;
 }
 
-/* An age is one on this host's clock; any other text is for PostgreSQL to read, as it is for --since. */
+/* An age counts from this host's clock. PostgreSQL reads any other text, as for --since. */
 static int read_time(struct seek *seek, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -79,17 +83,17 @@ static int read_time(struct seek *seek, struct err *err)
 	r = db_run(seek->op.db, QUERY_OP_TIME, &params, &rows, err);
 	if ((r == 0 && rows_is_null(rows, 0, 0)) || (r != 0 && strncmp(err->state, "22", 2) == 0))
 		return err_set(err, FAULT_USAGE,
-			"--to-time takes a time, as 2026-11-21T05:00Z, or an age, as 2h, not "
-			"\"%s\"",
+			"--to-time takes a time such as 2026-11-21T05:00Z, or an age such as 2h, "
+			"not \"%s\"",
 			text);
-	if (r == 0) /* Kafka takes numbers below 0 for something else */
+	if (r == 0) /* Kafka interprets negative numbers in another way */
 		seek->time_ms = rows_int(rows, 0, 0) < 0 ? 0 : rows_int(rows, 0, 0);
 	return r;
 }
 
-/* --- What there is ---------------------------------------------------------------------------------- */
+/* --- The present state ------------------------------------------------------------------------- */
 
-/* Offsets of another cluster mean nothing here. */
+/* Offsets of another cluster have no meaning here. */
 static int check_cluster(const struct seek *seek, struct err *err)
 {
 	CLEANUP(freep) char *cluster = NULL;
@@ -113,10 +117,10 @@ static int read_watermark(struct seek *seek, struct err *err)
 		return r;
 	if (rows_count(rows) == 0) {
 		(void)err_set(err, FAULT_CHECK,
-			"no sidecar of this schema has ever read partition %d of topic \"%s\"",
+			"no instance of this schema has ever read partition %d of topic \"%s\"",
 			seek->partition, seek->topic);
-		return err_advise(err, "start one that does, or, before the first start, set the "
-				       "offset of its group in Kafka");
+		return err_advise(err, "start an instance that reads it, or, before the first "
+				       "start, set the offset of its group in Kafka");
 	}
 	seek->from = rows_is_null(rows, 0, 0) ? -1 : rows_int(rows, 0, 0);
 	return 0;
@@ -126,14 +130,14 @@ static int find_place(struct seek *seek, struct err *err)
 {
 	const struct log_range *log = &seek->log;
 
-	if (seek->place == NULL)
+	if (seek->offset_text == NULL)
 		seek->to = log->at;
-	else if (strcmp(seek->place, "beginning") == 0)
+	else if (strcmp(seek->offset_text, "beginning") == 0)
 		seek->to = log->begin;
-	else if (strcmp(seek->place, "end") == 0)
+	else if (strcmp(seek->offset_text, "end") == 0)
 		seek->to = log->end;
 	else
-		(void)cli_number(seek->place, &seek->to);
+		(void)cli_number(seek->offset_text, &seek->to);
 	if (seek->to >= log->begin && seek->to <= log->end)
 		return 0;
 	return err_set(err, FAULT_CHECK,
@@ -144,7 +148,8 @@ static int find_place(struct seek *seek, struct err *err)
 		log->end);
 }
 
-/* Where a sidecar would go on reading: with a watermark behind the end the log is another one by now. */
+/* The offset at which an instance would continue. If the watermark is behind the end, the topic was
+ * recreated. */
 static void weigh(struct seek *seek)
 {
 	const struct log_range *log = &seek->log;
@@ -180,7 +185,7 @@ static int look(struct seek *seek, struct err *err)
 	return r;
 }
 
-/* --- Saying it -------------------------------------------------------------------------------------- */
+/* --- Printing ---------------------------------------------------------------------------------- */
 
 static void print_offset(const char *name, int64_t offset)
 {
@@ -190,7 +195,7 @@ static void print_offset(const char *name, int64_t offset)
 		(void)printf("%-15s %" PRId64 "\n", name, offset);
 }
 
-/* What is lost is said also to who reads the object of --json only. */
+/* Lost records are reported on stderr too, for a reader who sees only the object of --json. */
 static void warn(const struct seek *seek)
 {
 	if (seek->skipped > 0)
@@ -246,7 +251,7 @@ static int write_details(struct seek *seek, struct err *err)
 	return buf_ok(out) ? 0 : err_memory(err);
 }
 
-/* --- Doing it --------------------------------------------------------------------------------------- */
+/* --- Moving the watermark ---------------------------------------------------------------------- */
 
 static int move(const struct seek *seek, struct err *err)
 {

@@ -1,4 +1,6 @@
-/* See signals.h. */
+/*
+ * Implements signals.h.
+ */
 #include "signals.h"
 
 #include <signal.h>
@@ -20,11 +22,11 @@ static sigset_t our_signals(void)
 
 static void on_stop_signal(struct daemon *daemon, int number)
 {
-	atomic_store(&daemon->health.stopping, true); /* from here on nothing new is delivered */
+	atomic_store(&daemon->health.stopping, true); /* from now on nothing new is delivered */
 	if (atomic_exchange(&daemon->stop, true)) {
 		log_warn("stopped_at_once", LOG_INT("signal", number),
-			LOG_STR("next", "what was delivered goes back after the lease or at the "
-					"next start"));
+			LOG_STR("next", "delivered messages are given back when the lease expires "
+					"or at the next start"));
 		_exit(0);
 	}
 	log_info("stopping", LOG_INT("signal", number),
@@ -54,7 +56,7 @@ int signals_start(struct daemon *daemon, struct err *err)
 {
 	sigset_t set = our_signals();
 
-	(void)pthread_sigmask(SIG_BLOCK, &set, NULL); /* inherited by every thread */
+	(void)pthread_sigmask(SIG_BLOCK, &set, NULL); /* every thread inherits the mask */
 	if (pthread_create(&daemon->signal_thread, NULL, watch_signals, daemon) != 0)
 		return err_set(err, FAULT_INTERNAL, "cannot start the signal thread");
 	daemon->signals_started = true;

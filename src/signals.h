@@ -1,15 +1,16 @@
 /*
- * The signals of the process, on a thread of their own: SIGTERM and SIGINT stop in order, a second
- * one at once, SIGHUP reloads. Whoever watches is woken through daemon->supervision.wake.
+ * The signals of the process, on their own thread: SIGTERM and SIGINT start an orderly stop, a
+ * second one ends the process at once, SIGHUP reloads. The thread wakes daemon->supervision.wake.
  */
 #ifndef SIGNALS_H
 #define SIGNALS_H
 
 #include "daemon.h"
 
-/* Before any other thread is started: they inherit the blocked signals. FAULT_INTERNAL. */
+/* Must be called before any other thread starts, because threads inherit the blocked signals.
+ * FAULT_INTERNAL. */
 int signals_start(struct daemon *daemon, struct err *err);
-/* Joins the thread, when it was started. */
+/* Joins the thread, if it was started. */
 void signals_end(struct daemon *daemon);
 
 #endif

@@ -1,4 +1,6 @@
-/* See status.h. */
+/*
+ * Implements status.h.
+ */
 #include "status.h"
 
 #include "base/clock.h"

@@ -1,4 +1,6 @@
-/* See verify.h. The proof is ingest's; here it is asked for and printed. */
+/*
+ * Implements verify.h. ingest/verify.h finds the gaps; this file prints them.
+ */
 #include "verify.h"
 
 #include <inttypes.h>
@@ -30,7 +32,7 @@ static void on_gap(void *arg, int32_t partition, int64_t first, int64_t last, bo
 	if (!report->cli->json)
 		(void)printf("%s/%d offsets %" PRId64 " to %" PRId64 ": %s\n", report->cli->topic,
 			partition, first, last,
-			gone ? "Kafka does not have them any more" : "not in the inbox");
+			gone ? "Kafka has deleted them" : "not in the inbox");
 }
 
 static void on_progress(void *arg, int64_t done, int64_t total)
@@ -112,8 +114,8 @@ static int run(struct report *report, const struct config *config, struct err *e
 	print(report, &counts);
 	if (counts.missing > 0)
 		on_note(report,
-			"looked for by the rules of this configuration; what was stored by other "
-			"rules has another id and is not found");
+			"messages are identified by the rules of this configuration; a message "
+			"that was stored under other rules has another id and is not found");
 	return report->gap_count == 0
 		       ? 0
 		       : err_set(err, FAULT_CHECK,
@@ -128,7 +130,7 @@ int verify_run(const struct cli *cli, const struct config *config, struct err *e
 	int r;
 
 	if (cli->topic == NULL)
-		return err_set(err, FAULT_USAGE, "verify: say which topic, with --topic");
+		return err_set(err, FAULT_USAGE, "verify: give a topic with --topic");
 	if (cli->from >= 0 && cli->to >= 0 && cli->from >= cli->to)
 		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
 	r = run(&report, config, err);

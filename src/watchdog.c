@@ -1,3 +1,6 @@
+/*
+ * Implements watchdog.h.
+ */
 #include "watchdog.h"
 
 #include <unistd.h>
@@ -24,7 +27,7 @@ void watchdog_start(struct watchdog *watchdog, int64_t timeout_ms, int code)
 	if (thread_init(&watchdog->thread, NULL) != 0 ||
 		thread_start(&watchdog->thread, "watchdog", run, watchdog, NULL) != 0)
 		log_warn("no_watchdog",
-			LOG_STR("next", "a library call that hangs now holds up the end"));
+			LOG_STR("next", "if a library call hangs, the process does not end"));
 }
 
 void watchdog_end(struct watchdog *watchdog)

@@ -1,7 +1,10 @@
 /*
- * See heartbeat.h. Three heartbeats a lease. Other instances are fenced only after our own heartbeats
- * were on time for a whole lease over one unbroken connection: after an outage of the database
- * everybody is late and nobody is dead (rule R4).
+ * Implements heartbeat.h. There are three heartbeats per lease. Another instance is fenced only
+ * after the own heartbeats were on time for a whole lease over one unbroken connection: after an
+ * outage of the database every instance is late, and none of them is dead (rule R4).
+ *
+ * A round renews the lease, fences dead instances, checks for missing handlers and rescues rows.
+ * Each step has a time limit, so that the next heartbeat is on time.
  */
 #include "lease/heartbeat.h"
 
@@ -22,16 +25,16 @@ struct heartbeat {
 	struct heartbeat_options options;
 	struct db *db;
 	struct thread thread;
-	bool deregister; /* set before the request to stop */
+	bool deregister; /* set before the stop is requested */
 	struct lease_clock lease_clock;
-	bool settles; /* the first round */
-	int faults;   /* in a row */
+	bool is_first_round; /* true only in the first round */
+	int faults;          /* consecutive faults */
 };
 
 static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
 {
 	lease_clock_break(&heartbeat->lease_clock);
-	/* A lock in the way is no database that is away. */
+	/* a lock timeout does not mean that the database is unreachable */
 	if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
 		atomic_store(&heartbeat->options.health->database_ok, false);
 	metric_add(
@@ -41,12 +44,12 @@ static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
 			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),
-			LOG_STR("next", "beyond the lease another instance may take over"));
+			LOG_STR("next", "when the lease expires, another instance may take over"));
 }
 
-/* A connection that answers so late has more such answers in it: it is given up. PostgreSQL's clock is compared
- * with the moment of the answer: what the answer took makes a deadline that handlers are told too early, never
- * too late. */
+/* A heartbeat that was answered after its own lease does not count, and the connection is closed,
+ * because it may hold more late answers. PostgreSQL's clock is compared with the time of the
+ * answer: the round trip makes the deadlines sent to handlers a little too early, never too late. */
 static int on_answer(
 	struct heartbeat *heartbeat, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
 {
@@ -55,7 +58,7 @@ static int on_answer(
 	if (lease_clock_answered(&heartbeat->lease_clock, sent_ms, now_ms) == HEARTBEAT_TOO_LATE) {
 		db_close(heartbeat->db);
 		return err_set(err, FAULT_DATABASE,
-			"a heartbeat was answered after %lld ms, when its lease was over",
+			"a heartbeat was answered after %lld ms, when its lease had expired",
 			(long long)(now_ms - sent_ms));
 	}
 	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
@@ -96,9 +99,9 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 static int fence_expired(struct heartbeat *heartbeat, struct err *err)
 {
 	struct fencing fencing = {
-		.place = heartbeat->settles ? heartbeat->options.place : "",
-		.earlier = heartbeat->settles ? heartbeat->options.earlier : 0,
-		.until_ms = heartbeat->settles
+		.place = heartbeat->is_first_round ? heartbeat->options.place : "",
+		.earlier = heartbeat->is_first_round ? heartbeat->options.earlier : 0,
+		.until_ms = heartbeat->is_first_round
 				    ? heartbeat->lease_clock.sent_ms +
 					      lease_clock_interval_ms(&heartbeat->lease_clock)
 				    : 0,
@@ -114,13 +117,14 @@ static int fence_expired(struct heartbeat *heartbeat, struct err *err)
 	if (fenced > 0) {
 		FAULT_POINT("after_fence");
 		log_warn("instances_fenced", LOG_INT("count", fenced),
-			LOG_STR("next", "their messages go back to waiting"));
+			LOG_STR("next", "their messages are set to waiting"));
 	}
 	return 0;
 }
 
-/* Whether to be out of the group for want of a handler (rule R16); ingest acts on it. */
-static int look_for_handlers(struct heartbeat *heartbeat, struct err *err)
+/* Decides whether this instance must leave the group because a handler is missing (rule R16);
+ * ingest acts on it. */
+static int check_handlers(struct heartbeat *heartbeat, struct err *err)
 {
 	const struct config *config = heartbeat->options.config;
 	const struct absence_limits limits = {
@@ -138,15 +142,17 @@ static int look_for_handlers(struct heartbeat *heartbeat, struct err *err)
 	if (absence.away != atomic_exchange(&heartbeat->options.health->away, absence.away)) {
 		if (absence.away)
 			log_warn("handler_lacking", LOG_STR("handlers", absence.lacking),
-				LOG_STR("next", "the group is left to the members that have them; "
-						"connect them here to come back"));
+				LOG_STR("next",
+					"this instance leaves the group to members that have these "
+					"handlers; connect them here to join again"));
 		else
 			log_info("handler_missing_resolved");
 	}
 	return 0;
 }
 
-/* As long as a heartbeat may wait: what is left is the next round's, at once. */
+/* Rescues rows for as long as the next heartbeat may wait; the rest follows in the next round,
+ * without a pause. */
 static int rescue(struct heartbeat *heartbeat, struct err *err)
 {
 	const struct rescue_bounds bounds = {
@@ -168,13 +174,13 @@ static int rescue(struct heartbeat *heartbeat, struct err *err)
 	if (r >= 0 && err->fault != 0)
 		log_warn("rescue_refused", LOG_STR("error", err->text),
 			LOG_STR("sqlstate", err->state),
-			LOG_STR("next", "the others are given back; this one is tried again with "
-					"the next heartbeat"));
+			LOG_STR("next", "the other rows are given back; this one is tried again "
+					"with the next heartbeat"));
 	return r;
 }
 
-/* One round; returns how long to sleep. */
-static int64_t round_of(void *arg)
+/* One round. Returns the time to sleep, in ms. */
+static int64_t run_round(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
 	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
@@ -184,15 +190,15 @@ static int64_t round_of(void *arg)
 
 	if (r == HEARTBEAT_FENCED) {
 		log_error("fenced", LOG_INT("instance", heartbeat->options.instance),
-			LOG_STR("next", "deliveries are cancelled; this sidecar starts anew with a "
-					"new id"));
+			LOG_STR("next", "deliveries are cancelled; this process registers as a new "
+					"instance"));
 		supervision_report_fenced(heartbeat->options.supervision);
 		return interval_ms;
 	}
 	if (r == 0)
 		r = fence_expired(heartbeat, &err);
 	if (r == 0)
-		r = look_for_handlers(heartbeat, &err);
+		r = check_handlers(heartbeat, &err);
 	if (r == 0)
 		r = rescue(heartbeat, &err);
 	if (r >= 0)
@@ -210,14 +216,14 @@ static void deregister(struct heartbeat *heartbeat)
 	if (db_open(heartbeat->db, &err) != 0 ||
 		instance_stop(heartbeat->db, heartbeat->options.instance, &err) != 0)
 		log_warn("deregister_failed", LOG_STR("error", err.text),
-			LOG_STR("next", "another instance declares this one dead after its lease"));
+			LOG_STR("next", "another instance fences this one when its lease expires"));
 }
 
 static void run(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
 
-	thread_loop(&heartbeat->thread, round_of, heartbeat);
+	thread_loop(&heartbeat->thread, run_round, heartbeat);
 	if (heartbeat->deregister)
 		deregister(heartbeat);
 	FAULT_POINT("after_deregister");
@@ -250,9 +256,9 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 
 void heartbeat_fence_earlier(struct heartbeat *heartbeat)
 {
-	heartbeat->settles = true;
-	(void)round_of(heartbeat);
-	heartbeat->settles = false;
+	heartbeat->is_first_round = true;
+	(void)run_round(heartbeat);
+	heartbeat->is_first_round = false;
 }
 
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
@@ -268,7 +274,7 @@ void heartbeat_stop(struct heartbeat *heartbeat, bool deregister)
 	thread_request_stop(&heartbeat->thread);
 	if (!deregister)
 		db_interrupt(heartbeat->db);
-	/* The last statement may take a moment, not the statement timeout. */
+	/* the last statement may take a moment, but not the whole statement timeout */
 	if (!thread_wait(&heartbeat->thread, DEREGISTER_MS))
 		db_interrupt(heartbeat->db);
 	thread_join(&heartbeat->thread);

@@ -1,7 +1,7 @@
 /*
- * The heartbeat: one thread with one connection that renews the heartbeat, publishes
- * low_seq, fences dead instances and gives back their rows (rules R2 to R5). Everything it decides is
- * decided on PostgreSQL's clock.
+ * The heartbeat: one thread with one connection. It renews the lease, publishes low_seq, fences
+ * dead instances and rescues their rows (rules R2 to R5). All decisions use PostgreSQL's clock, so
+ * that the clocks of hosts need not agree.
  */
 #ifndef LEASE_HEARTBEAT_H
 #define LEASE_HEARTBEAT_H
@@ -16,16 +16,17 @@
 
 struct heartbeat;
 
-/* Everything is kept and must outlive the heartbeat. */
+/* Keeps everything; it must outlive the heartbeat. */
 struct heartbeat_options {
 	const struct config *config;
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;
 	int32_t instance;
-	const char *place; /* of the socket lock, in the first life of a process; else "" */
-	int32_t earlier;   /* the life before this one; 0 = none */
-	_Atomic int64_t *pg_offset_ms; /* out: PostgreSQL's clock minus clock_now_ms() */
+	/* identifies the socket lock, in the first instance run of a process; otherwise "" */
+	const char *place;
+	int32_t earlier;               /* the previous instance of this process; 0 = none */
+	_Atomic int64_t *pg_offset_ms; /* result: PostgreSQL's clock minus clock_now_ms() */
 	void (*bounds)(struct bounds *out, void *arg); /* any thread */
 	int64_t (*low_claim)(void *arg);               /* any thread */
 	void (*handlers)(struct buf *out, void *arg);  /* JSON array; any thread */
@@ -33,14 +34,18 @@ struct heartbeat_options {
 };
 
 int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *options, struct err *err);
-/* Before the thread starts and before anything is consumed: the first heartbeat; then earlier instances of this place
- * and the life before are fenced, which is not done again: a later one of an equal place is somebody else's, and two
- * would fence each other for ever. Their rows go back to waiting, so that their keys need not be held back (rule
- * R12). What takes longer than a heartbeat may wait, the thread goes on with. Blocks for the database. */
+/*
+ * Runs the first round, before the thread starts and before anything is consumed. It sends the
+ * first heartbeat. Then it fences earlier instances with the same place, and the previous instance
+ * of this process. Later rounds do not do that: a later instance with an equal place belongs to
+ * another process, and two processes would fence each other again and again. The rows of the fenced
+ * instances are set to waiting, so that their keys need not be held (rule R12). If that takes
+ * longer than a heartbeat may wait, the thread continues. Blocks for the database.
+ */
 void heartbeat_fence_earlier(struct heartbeat *heartbeat);
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err);
-/* Ends the thread. `deregister`: the instance holds nothing any more, say so in its row. Returns within
- * a few seconds also when the database hangs. */
+/* Ends the thread. `deregister`: this instance holds nothing any more; its row is marked as
+ * stopped. Returns within a few seconds even if the database does not answer. */
 void heartbeat_stop(struct heartbeat *heartbeat, bool deregister);
 void heartbeat_free(struct heartbeat *heartbeat);
 

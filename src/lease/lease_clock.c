@@ -1,3 +1,6 @@
+/*
+ * Implements lease_clock.h.
+ */
 #include "lease/lease_clock.h"
 
 int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock)
@@ -5,8 +8,8 @@ int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock)
 	return lease_clock->lease_ms / HEARTBEATS_A_LEASE;
 }
 
-/* On time: no more than two intervals from the sending of the one before to the answer of this one. A database
- * that stood still in between kept everybody waiting. */
+/* On time means: at most two intervals from the sending of the previous heartbeat to the answer of
+ * this one. If the database was stopped in between, all instances had to wait. */
 int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms)
 {
 	bool on_time = lease_clock->sent_ms != 0 &&

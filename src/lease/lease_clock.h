@@ -1,7 +1,8 @@
 /*
- * Which heartbeats count, and since when. PostgreSQL notes a heartbeat after it was sent and before it is
- * answered, so a lease that counts from the sending is never longer here than for the others. The answer may
- * be late by as much as a statement may take, which is longer than a lease. Pure. One thread.
+ * Decides which heartbeats count, and from when the lease counts. PostgreSQL records a heartbeat
+ * after it was sent and before it is answered. If the lease counts from the sending, it never ends
+ * later here than for other instances. The answer may be as late as the statement timeout, which is
+ * longer than a lease. Pure. One thread.
  */
 #ifndef LEASE_LEASE_CLOCK_H
 #define LEASE_LEASE_CLOCK_H
@@ -13,17 +14,18 @@
 
 struct lease_clock {
 	int64_t lease_ms;
-	int64_t sent_ms; /* when the last one that counts was sent; 0: none */
-	int steady;      /* that were on time, in a row */
+	int64_t sent_ms; /* sending time of the last heartbeat that counts; 0: none */
+	int steady;      /* consecutive heartbeats on time */
 };
 
 int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock);
-/* The heartbeat sent then is answered now. HEARTBEAT_TOO_LATE: after its own lease; it does not count. */
+/* The heartbeat sent at sent_ms is answered now. HEARTBEAT_TOO_LATE: its lease has expired, so it
+ * does not count. */
 enum { HEARTBEAT_TOO_LATE = 1 };
 int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms);
-/* A statement failed: what comes does not follow on. */
+/* A statement failed: the next heartbeat starts a new sequence. */
 void lease_clock_break(struct lease_clock *lease_clock);
-/* They were on time for a whole lease: others may be fenced (rule R4). */
+/* The heartbeats were on time for a whole lease, so this instance may fence others (rule R4). */
 bool lease_clock_are_steady(const struct lease_clock *lease_clock);
 
 #endif

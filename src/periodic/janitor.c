@@ -1,7 +1,8 @@
 /*
- * See janitor.h. A round deletes one batch of each kind of row that is due. A kind of which more is left is due again
- * in the next round. That begins after a pause nine times as long as this round took, so that retention uses at most a
- * tenth of one backend. A kind of which nothing is left is due again after a tenth of its age, within limits.
+ * Implements janitor.h. A round deletes one batch of each kind of row that is due. A kind with more
+ * rows is due again in the next round, which begins after a pause nine times as long as the round,
+ * so that retention uses at most a tenth of one backend. A kind without more rows is due again
+ * after a tenth of its age, within limits.
  */
 #include "periodic/janitor.h"
 
@@ -18,11 +19,11 @@
 #define BATCH_LEAST       10
 #define LOCK_TIMEOUT_MS   1000
 #define STATEMENT_MS      10000
-#define PAUSE_TIMES       9 /* as long as the round took: a tenth of the time is work */
+#define PAUSE_TIMES       9 /* multiple of the duration of the round: a tenth of the time is work */
 #define PAUSE_LEAST_MS    10
 #define IDLE_LEAST_MS     1000
 #define IDLE_MOST_MS      20000 /* below the half minute after which another instance takes over */
-#define SELDOM_MOST_MS    60000 /* kinds of which there is little */
+#define SELDOM_MOST_MS    60000 /* for kinds with few rows */
 #define FAULT_LEAST_MS    1000
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
@@ -41,12 +42,12 @@ struct janitor {
 
 static int64_t age_of(const struct config *config, enum retain_kind kind)
 {
-	bool told = config->retry.dead_topic[0] != '\0';
+	bool has_dead_topic = config->retry.dead_topic[0] != '\0';
 	const int64_t ages[RETAIN_KINDS] = {
 		[RETAIN_PAYLOAD] = config->retention.payload,
 		[RETAIN_PROCESSED] = config->retention.processed,
-		[RETAIN_DEAD] = told ? CONFIG_NEVER : config->retention.dead,
-		[RETAIN_DEAD_PRODUCED] = told ? config->retention.dead : CONFIG_NEVER,
+		[RETAIN_DEAD] = has_dead_topic ? CONFIG_NEVER : config->retention.dead,
+		[RETAIN_DEAD_PRODUCED] = has_dead_topic ? config->retention.dead : CONFIG_NEVER,
 		[RETAIN_REJECTS] = config->retention.rejects,
 		[RETAIN_CONFLICTS] = config->retention.conflicts,
 		[RETAIN_AUDIT] = config->retention.audit,
@@ -63,7 +64,7 @@ static int64_t within(int64_t value, int64_t least, int64_t most)
 	return value > most ? most : value;
 }
 
-/* After a batch of this kind found nothing more. */
+/* The pause after a batch of this kind found no more rows. */
 static int64_t idle_ms(const struct config *config, enum retain_kind kind)
 {
 	bool is_many = kind == RETAIN_PROCESSED || kind == RETAIN_PAYLOAD;
@@ -72,7 +73,7 @@ static int64_t idle_ms(const struct config *config, enum retain_kind kind)
 		age_of(config, kind) / 10, IDLE_LEAST_MS, is_many ? IDLE_MOST_MS : SELDOM_MOST_MS);
 }
 
-/* After a round that found nothing more. */
+/* The pause after a round that found no more rows. */
 static int64_t shortest_idle_ms(const struct config *config)
 {
 	int64_t shortest = IDLE_MOST_MS;
@@ -116,7 +117,7 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	return 0;
 }
 
-/* One batch of each kind that is due. `more`: of one of them more is left. */
+/* Runs one batch of each kind that is due. `more`: a kind has more rows. */
 static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 {
 	struct periodic *periodic = &janitor->periodic;
@@ -127,7 +128,7 @@ static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 	return r;
 }
 
-/* At most one line in a while; what was done meanwhile goes with the next. */
+/* Writes at most one line per interval; its numbers include everything since the last line. */
 static void log_done(struct janitor *janitor)
 {
 	const int64_t *done = janitor->affected;
@@ -150,7 +151,7 @@ static void log_done(struct janitor *janitor)
 	janitor->logged_ms = now_ms;
 }
 
-/* What took too long is tried with fewer rows. */
+/* After a statement timeout the next batch has fewer rows. */
 static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
 {
 	struct janitor *janitor = arg;
@@ -168,7 +169,7 @@ static void recovered(void *arg)
 	log_info("retention_back");
 }
 
-/* Other ages: every kind is due. */
+/* The configured ages changed, so every kind is due. */
 static void configured(void *arg, const struct config *config)
 {
 	struct janitor *janitor = arg;
@@ -177,7 +178,7 @@ static void configured(void *arg, const struct config *config)
 	memset(janitor->due_ms, 0, sizeof(janitor->due_ms));
 }
 
-static int go_round(void *arg, int64_t *pause_ms, struct err *err)
+static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct janitor *janitor = arg;
 	int64_t began_us = clock_now_us();
@@ -202,7 +203,7 @@ static const struct periodic_task task = {
 	.statement_timeout_ms = STATEMENT_MS,
 	.fault_pause_least_ms = FAULT_LEAST_MS,
 	.fault_pause_most_ms = FAULT_MOST_MS,
-	.round = go_round,
+	.round = run_round,
 	.failed = failed,
 	.recovered = recovered,
 	.configured = configured,

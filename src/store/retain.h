@@ -1,7 +1,6 @@
 /*
- * Retention, a batch at a time: what PostgreSQL's clock says is old enough is deleted, or loses its payload.
- * The database decides who does it (inbox.retain() in sql/functions/retain.sql). One thread: the
- * janitor's.
+ * Retention in batches: rows that are old enough by PostgreSQL's clock are deleted, or lose their
+ * payload. The function inbox.retain() elects the instance that does it. One thread: the janitor's.
  */
 #ifndef STORE_RETAIN_H
 #define STORE_RETAIN_H

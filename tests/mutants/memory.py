@@ -126,7 +126,7 @@ MUTANTS = [
            edit("src/lease/lease_clock.c", "now_ms - lease_clock->sent_ms < 2", "sent_ms - lease_clock->sent_ms < 2"),
            tests=[BEATS + "who_was_kept_waiting_is_not_on_time"]),
     mutant("R4", "who came later is fenced for its place",
-           edit("src/lease/heartbeat.c", "heartbeat->settles ? heartbeat->options.place : \"\"", "heartbeat->options.place"),
+           edit("src/lease/heartbeat.c", "heartbeat->is_first_round ? heartbeat->options.place : \"\"", "heartbeat->options.place"),
            tests=[PLACE]),
     mutant("R4", "each life fences for its place",
            edit("src/instance_run.c", "daemon->earlier == 0 ? daemon->lock.place : \"\"", "daemon->lock.place"),

@@ -39,7 +39,7 @@ MUTANTS = [
            edit("sql/queries/dead_mark.sql", "SET dead_topic_at = m.dead_at\n", "SET dead_topic_at = m.dead_topic_at\n"),
            tests=[DEAD + "test_when_the_one_that_produces_is_killed_another_goes_on"]),
     mutant("R21", "retention does not wait for it",
-           edit("src/periodic/janitor.c", "[RETAIN_DEAD] = told ? CONFIG_NEVER : config->retention.dead,",
+           edit("src/periodic/janitor.c", "[RETAIN_DEAD] = has_dead_topic ? CONFIG_NEVER : config->retention.dead,",
                 "[RETAIN_DEAD] = config->retention.dead,"),
            tests=[DEAD + "test_retention_leaves_what_was_not_produced"]),
     mutant("R21", "retention looks only at those that died first",

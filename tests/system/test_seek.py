@@ -140,11 +140,11 @@ def test_with_reset_error_it_sets_the_start(make_inboxd, streams, topic, inbox):
 
 
 WRONG = [
-    ("", 1, "say which topic, which partition, and which offset or --to-time"),
-    ("{topic} 0", 1, "which offset or --to-time"),
-    ("{topic} zero 1", 1, '"zero" is not the number of a partition'),
-    ("{topic} 2147483648 1", 1, "is not the number of a partition"),
-    ("{topic} 0 start", 1, '"start" is no offset; write a number, beginning or end'),
+    ("", 1, "give a topic, a partition, and an offset or --to-time"),
+    ("{topic} 0", 1, "an offset or --to-time"),
+    ("{topic} zero 1", 1, '"zero" is not a partition number'),
+    ("{topic} 2147483648 1", 1, "is not a partition number"),
+    ("{topic} 0 start", 1, '"start" is not an offset; give a number, beginning or end'),
     ("{topic} 0 1 --to-time 2h", 1, "an offset or --to-time, not both"),
     ("{topic} 0 --to-time yesterdayish", 1, "--to-time takes a time"),
     ("{topic} 0 --to-time infinity", 1, "--to-time takes a time"),

@@ -265,7 +265,7 @@ def test_migrate_that_is_interrupted_says_so(busy, start_next, old_snapshot, inb
         migration.process.send_signal(signal.SIGINT)
         assert migration.wait(10) == -signal.SIGINT
         eventually(lambda: inbox.value(BUILDS) == 0)
-    assert "interrupted after 1 migration; run it again to go on" in migration.output()
+    assert "interrupted after 1 migration; run it again to continue" in migration.output()
 
 
 def test_a_lost_connection_is_no_reason_to_give_up(busy, make_inboxd, start_next, old_snapshot, inbox, group):

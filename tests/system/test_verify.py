@@ -147,7 +147,7 @@ def test_behind_what_the_sidecars_have_read_nothing_is_proven(read, topic, produ
 def test_what_other_rules_stored_is_missing_and_that_is_said(read, topic):
     read.write_configuration({"topics": {topic: {"id": ["header:other"], "accept": ["*"]}}})
     result = read.command("verify", "--topic", topic)
-    assert result.returncode == 6 and "what was stored by other rules has another id" in result.stderr
+    assert result.returncode == 6 and "that was stored under other rules has another id" in result.stderr
 
 
 def test_a_topic_that_no_sidecar_has_read_is_not_proven_whole(read, make_topic):
