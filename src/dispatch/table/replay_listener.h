@@ -17,8 +17,8 @@ struct replay_listener;
 int replay_listener_new(struct replay_listener **out, const struct db_options *db,
 	struct wake *wake, struct err *err);
 /* Interrupts the wait of the thread and joins it. */
-void replay_listener_free(struct replay_listener *notices);
+void replay_listener_free(struct replay_listener *listener);
 /* True if a notification arrived since the last call. Any thread. */
-bool replay_listener_heard(struct replay_listener *notices);
+bool replay_listener_heard(struct replay_listener *listener);
 
 #endif

@@ -229,20 +229,21 @@ static int start_worker(struct worker_pool *pool, struct worker *worker, struct 
 int worker_pool_new(struct worker_pool **out, const struct worker_options *options, struct err *err)
 {
 	struct worker_pool *pool = calloc(1, sizeof(*pool));
-	int r = 0;
+	int r;
 
 	if (pool == NULL)
 		return err_memory(err);
 	pool->options = *options;
 	pool->workers = calloc(options->connections, sizeof(*pool->workers));
-	if (pool->workers == NULL)
-		r = err_memory(err);
-	if (r == 0)
-		r = queue_new(&pool->todo, options->connections, err);
+	if (pool->workers == NULL) {
+		free(pool);
+		return err_memory(err);
+	}
+	for (size_t i = 0; i < options->connections; i++)
+		pool->workers[i].thread = (struct thread)THREAD_INIT;
+	r = queue_new(&pool->todo, options->connections, err);
 	if (r == 0)
 		r = queue_new(&pool->done, options->connections, err);
-	for (size_t i = 0; pool->workers != NULL && i < options->connections; i++)
-		pool->workers[i].thread = (struct thread)THREAD_INIT;
 	for (size_t i = 0; r == 0 && i < options->connections; i++)
 		r = start_worker(pool, &pool->workers[i], err);
 	if (r != 0) {
@@ -268,7 +269,7 @@ void worker_pool_free(struct worker_pool *pool)
 		return;
 	if (pool->todo != NULL)
 		queue_close(pool->todo);
-	for (size_t i = 0; pool->workers != NULL && i < pool->options.connections; i++) {
+	for (size_t i = 0; i < pool->options.connections; i++) {
 		struct worker *worker = &pool->workers[i];
 
 		if (worker->thread.started)
