@@ -108,6 +108,35 @@ static void set_wins_over_everything(void **state)
 	assert_line(world, "inbox.schema", "last", "--set");
 }
 
+static void a_replaced_value_is_not_parsed_but_its_name_is_checked(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "worker:\n  lease: soon\n");
+	world_set(world, "worker.lease=20s");
+	assert_loads(world);
+	assert_int_equal(world->config->worker.lease, 20000);
+	world_file(world, ENOUGH "worker:\n  laese: 15s\n");
+	assert_refused(world, "@/inboxd.yaml:6: section \"worker\" has no key \"laese\"");
+}
+
+static void keys_of_a_library_keep_the_order_in_which_they_were_written(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "postgres:\n  dbname: a\n  host: b\n");
+	world_variable(world, "INBOXD_POSTGRES_PORT=5432");
+	world_set(world, "postgres.user=c");
+	world_set(world, "postgres.dbname=d");
+	assert_loads(world);
+	assert_int_equal(world->config->postgres.count, 4);
+	assert_string_equal(world->config->postgres.items[0].name, "dbname");
+	assert_string_equal(world->config->postgres.items[0].value, "d");
+	assert_string_equal(world->config->postgres.items[1].name, "host");
+	assert_string_equal(world->config->postgres.items[2].name, "port");
+	assert_string_equal(world->config->postgres.items[3].name, "user");
+}
+
 static void variables_alone_are_enough(void **state)
 {
 	struct world *world = *state;
@@ -640,6 +669,8 @@ int main(void)
 		RULE(the_file_wins_over_the_default),
 		RULE(the_environment_wins_over_the_file),
 		RULE(set_wins_over_everything),
+		RULE(a_replaced_value_is_not_parsed_but_its_name_is_checked),
+		RULE(keys_of_a_library_keep_the_order_in_which_they_were_written),
 		RULE(variables_alone_are_enough),
 		RULE(variables_find_the_libraries_own_names),
 		RULE(what_is_not_utf8_is_refused_wherever_it_comes_from),
