@@ -1,7 +1,7 @@
 /*
- * The verdicts: a line for a delivery, an entry for a delivery of a batch, whose line goes out with
- * its last entry. Answers are only put into the send buffer; when they leave is decided in
- * handler.c. A verdict that can't be written leaves the delivery as it was.
+ * Writes verdicts: a line for a single delivery, or an entry for a delivery of a batch. The line of a batch is complete with its last
+ * entry. Answers are written to the send buffer; handler.c decides when they are sent. If there is no memory for a
+ * verdict, the delivery stays as it was.
  */
 #include "handler/handler.h"
 
@@ -26,8 +26,8 @@ static void add_quoted(struct ih_buffer *out, const char *member, const char *te
 	ih_buffer_add_string(out, text, max);
 }
 
-/* A line may not hold an LF; outside of strings, where JSON allows them, these four are only space
- * (two of them are not even that: yajl is more generous there than the sidecar). */
+/* Replaces white space that must not be in a line. LF and CR can only be between tokens, where a space means the same. Vertical tab
+ * and form feed are accepted by yajl, but not by the sidecar. */
 static void add_json(struct ih_buffer *out, struct inbox_bytes json)
 {
 	const size_t start = out->length;
@@ -88,7 +88,7 @@ static void add_batch(struct ih_buffer *out, const struct ih_batch *batch)
 	ih_buffer_add_text(out, "]}}\n");
 }
 
-/* False, and the buffer as it was, when there was no memory for what has been added to it. */
+/* False if there was no memory for the last additions: the buffer is cut to its former length then. */
 static bool whole(struct ih_buffer *buffer, size_t length_before)
 {
 	if (!buffer->broken)
@@ -106,8 +106,7 @@ static bool write_single(struct inbox_delivery *delivery, const struct ih_verdic
 	return whole(out, before);
 }
 
-/* Results and reasons of a batch share half of its line; the rest is kept for the verdicts, each of
- * which must find room. */
+/* The results and reasons of a batch share half of the line. The other half is reserved for the rest of each verdict. */
 static size_t room(const struct inbox_delivery *delivery)
 {
 	const size_t half = delivery->handler->max_line / 2;
@@ -150,7 +149,7 @@ static void leave_batch(struct inbox_delivery *delivery)
 		ih_batch_free(batch);
 }
 
-/* Takes a delivery out of the list it is in; its memory is used again. */
+/* Removes a delivery from its list and returns it to the pool. */
 static void end(struct inbox_delivery *delivery)
 {
 	struct inbox_handler *handler = delivery->handler;
@@ -162,7 +161,7 @@ static void end(struct inbox_delivery *delivery)
 	ih_pool_give(&handler->pool, delivery);
 }
 
-/* The last entry of a batch that is let go must still send what the others said. */
+/* If this is the last open entry of a batch, the answers of the other entries are sent. */
 void ih_let_go(struct inbox_delivery *delivery)
 {
 	struct inbox_handler *handler = delivery->handler;
@@ -224,8 +223,8 @@ static bool is_blank(const char *text, size_t length)
 	return true;
 }
 
-/* One value, nested no deeper than the sidecar reads. yajl by itself lets the beginning of a token
- * pass behind the value, such as a quote nobody closes, and surrogates in UTF-8. */
+/* True for one JSON value that is not nested deeper than the sidecar accepts. The checks in addition to yajl: it accepts the beginning
+ * of a token behind the value, such as an opening quote, and surrogates in UTF-8. */
 static bool is_json(const char *text, size_t length)
 {
 	static const yajl_callbacks callbacks = {

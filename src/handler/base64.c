@@ -14,7 +14,7 @@ static int value_of(char c)
 	return c == '/' ? 63 : -1;
 }
 
-/* Four characters, the last `padding` of which are '=', to up to three bytes. */
+/* Decodes four characters, of which the last `padding` are '=', into up to three bytes. */
 static bool decode_group(const char *text, size_t padding, unsigned char out[3])
 {
 	unsigned bits = 0;

@@ -1,7 +1,6 @@
 /*
- * A growable byte buffer for the handler library, which builds without the rest of the tree. A
- * failed append leaves it broken: further appends do nothing, and whoever builds something checks
- * once, at the end. One thread.
+ * A growable byte buffer for the handler library, which builds without the rest of the tree. After an append that failed the
+ * buffer is broken and further appends do nothing, so the caller checks once, at the end. One thread.
  */
 #ifndef HANDLER_BUFFER_H
 #define HANDLER_BUFFER_H
@@ -18,19 +17,19 @@ struct ih_buffer {
 };
 
 void ih_buffer_fini(struct ih_buffer *buffer);
-/* Forgets everything behind `length` and heals. */
+/* Removes everything behind `length`. The buffer is not broken afterwards. */
 void ih_buffer_cut(struct ih_buffer *buffer, size_t length);
-/* Gives the memory back when there is more of it than `keep`; the content is gone then. */
+/* Frees the memory, with the content, if it is larger than `keep`. */
 void ih_buffer_trim(struct ih_buffer *buffer, size_t keep);
 /* Makes room for `extra` bytes behind the content. False: out of memory. */
 bool ih_buffer_reserve(struct ih_buffer *buffer, size_t extra);
 void ih_buffer_add(struct ih_buffer *buffer, const void *bytes, size_t length);
 void ih_buffer_add_text(struct ih_buffer *buffer, const char *text);
 void ih_buffer_add_number(struct ih_buffer *buffer, int64_t number);
-/* Appends a JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. At most `max`
- * bytes of the text are taken, never half a character. */
+/* Appends a JSON string with its quotes. Each byte that is not UTF-8 becomes U+FFFD. Uses at most `max` bytes of the text, cut
+ * at a character. */
 void ih_buffer_add_string(struct ih_buffer *buffer, const char *text, size_t max);
-/* Strict UTF-8 (RFC 3629), nothing cut off at its end. */
+/* True for strict UTF-8 (RFC 3629) with a complete last character. */
 bool ih_utf8_is_valid(const char *text, size_t length);
 
 #endif

@@ -1,4 +1,4 @@
-/* See delivery.h; and what a program can read in a delivery. */
+/* See delivery.h. Also the public functions that read a delivery (inbox_delivery_claim and so on). */
 #include "handler/delivery.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ void ih_pool_give(struct ih_pool *pool, struct inbox_delivery *delivery)
 	delivery->batch = NULL;
 	delivery->cancelled = NULL;
 	delivery->broken = NULL;
-	/* The one used last is the one whose memory is still in the cache. */
+	/* The delivery that was used last is reused first, because its memory is still in the CPU's cache. */
 	TAILQ_INSERT_HEAD(&pool->spare, delivery, list);
 	pool->count++;
 }

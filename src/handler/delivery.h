@@ -1,7 +1,6 @@
 /*
- * A delivery in the handler's memory, and the spare ones that wait to be used again. A delivery is
- * in one list at a time: spare, ready (received, nobody has seen it) or open (the program has it).
- * One thread.
+ * A delivery in the memory of the handler, and the pool of deliveries for reuse. A delivery is in one list at a time: spare,
+ * ready (received, and the program has not seen it) or open (handed out to the program). One thread.
  */
 #ifndef HANDLER_DELIVERY_H
 #define HANDLER_DELIVERY_H
@@ -22,13 +21,13 @@ struct ih_pairs {
 	size_t capacity;
 };
 
-/* What the entries of one deliver_batch line have in common: they are answered together. */
+/* A deliver_batch request. Its entries are answered in one line, after the last of them has its verdict. */
 struct ih_batch {
 	struct ih_buffer id;      /* raw JSON */
 	struct ih_buffer answers; /* entries answered so far, with commas between them */
 	size_t open;              /* entries without a verdict */
-	size_t ready;             /* of these, not yet handed out */
-	bool lost;                /* its connection is gone: nobody waits for the answers */
+	size_t ready;             /* entries that are not handed out */
+	bool lost;                /* its connection is lost, so the answers are not sent */
 };
 
 struct inbox_delivery {
@@ -38,8 +37,8 @@ struct inbox_delivery {
 	struct ih_record record;
 	struct ih_pairs headers;
 	struct ih_pairs attributes;
-	const char *cancelled; /* why; NULL = still wanted */
-	const char *broken;    /* what of the protocol it violates; NULL = nothing */
+	const char *cancelled; /* the reason; NULL = it is not cancelled */
+	const char *broken;    /* how it violates the protocol; NULL = it does not */
 };
 
 TAILQ_HEAD(ih_deliveries, inbox_delivery);
@@ -53,12 +52,12 @@ void ih_pool_init(struct ih_pool *pool);
 void ih_pool_fini(struct ih_pool *pool);
 /* An empty delivery in no list, or NULL when out of memory. */
 struct inbox_delivery *ih_pool_take(struct ih_pool *pool);
-/* Takes a delivery that is in no list. */
+/* Returns a delivery, which must be in no list, to the pool. */
 void ih_pool_give(struct ih_pool *pool, struct inbox_delivery *delivery);
-/* The same for every delivery of a list. */
+/* Returns all deliveries of a list to the pool. */
 void ih_pool_give_all(struct ih_pool *pool, struct ih_deliveries *list);
 
-/* One more, empty; NULL when out of memory. */
+/* Adds an empty pair. NULL when out of memory. */
 struct ih_pair *ih_pairs_add(struct ih_pairs *pairs);
 
 /* NULL when out of memory. */

@@ -1,9 +1,9 @@
 /*
- * What the program calls: the object, the loop, stop. All the waiting is here, in one poll(2).
+ * The public functions of the handler object: new, run, next, stop. The library waits only here, in one poll(2).
  *
- * Answers are sent together while handlings are quick: a system call each would cost more than the
- * handling. As soon as one takes time, what waits is sent before the next delivery is handed out, so
- * that no answer waits behind somebody's work.
+ * While the program handles deliveries quickly, their answers are sent together, because a system call for each would cost more than
+ * the handling. When a delivery takes longer, the answers are sent before the next one is handed out. So no answer waits
+ * for the work on another message.
  */
 #include "handler/handler.h"
 
@@ -20,13 +20,13 @@
 #include "handler/options.h"
 
 enum {
-	QUICK_US = 200,     /* a handling below that is quick */
-	QUICK_RUN = 16,     /* so many in a row, and answers may wait for each other, */
-	HELD_US = 5000,     /* so long, */
-	HELD_BYTES = 65536, /* and so many of them */
+	QUICK_US = 200,     /* a delivery that is handled within this time is quick */
+	QUICK_RUN = 16,     /* after this many in a row, answers wait for each other, */
+	HELD_US = 5000,     /* for this long at most, */
+	HELD_BYTES = 65536, /* and up to this many bytes */
 };
 
-/* Of the last inbox_handler_new() that failed in this thread: there is no object to keep it. */
+/* The error of the last inbox_handler_new() that failed in this thread: there is no object that could hold it. */
 static _Thread_local char new_words[sizeof(((struct inbox_handler *)NULL)->words)];
 
 int ih_fail(struct inbox_handler *handler, int error, const char *format, ...)
@@ -135,7 +135,7 @@ void inbox_handler_stop(struct inbox_handler *handler)
 	const uint64_t one = 1;
 
 	atomic_store(&handler->stop_asked, true);
-	/* A full counter is as readable as any: a failed write changes nothing. */
+	/* The write fails only if the counter is full. The eventfd is readable then, too. */
 	if (write(handler->wake_fd, &one, sizeof(one)) < 0)
 		errno = saved;
 }
@@ -173,7 +173,7 @@ static int64_t now_us(void)
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Learns from how long the program was away. */
+/* Counts quick deliveries by the time since the last one was handed out. */
 static void note_handling(struct inbox_handler *handler, int64_t now)
 {
 	if (handler->handed_us == 0)
@@ -197,7 +197,7 @@ static bool answers_may_wait(const struct inbox_handler *handler, int64_t now)
 	       now - handler->held_us < HELD_US;
 }
 
-/* A delivery already received, unless something else has to be done first. */
+/* Returns a delivery that was received already, unless something else must be done first. */
 static struct inbox_delivery *take_at_once(struct inbox_handler *handler)
 {
 	const int64_t now = now_us();
@@ -211,7 +211,7 @@ static struct inbox_delivery *take_at_once(struct inbox_handler *handler)
 	return ih_session_take(handler);
 }
 
-/* Until when to sleep, unless something happens before. */
+/* How long poll(2) may sleep. */
 static int sleep_ms(const struct inbox_handler *handler, int64_t until_ms)
 {
 	int64_t left;
@@ -229,15 +229,15 @@ static void wait_for_news(struct inbox_handler *handler, int64_t until_ms)
 	const bool sending = ih_wire_pending(&handler->wire) > 0;
 	struct pollfd fds[2] = {
 		{ .fd = handler->wire.fd, .events = (short)(sending ? POLLIN | POLLOUT : POLLIN) },
-		/* Readable for ever once stop was asked for, and that is known by now. */
+		/* After a stop the eventfd stays readable, so it is not polled any more. */
 		{ .fd = handler->state < IH_DRAINING ? handler->wake_fd : -1, .events = POLLIN },
 	};
 
-	/* Interrupted, or failed for want of kernel memory: the caller looks at everything anyway. */
+	/* poll(2) can be interrupted, or fail for lack of kernel memory. The caller checks everything in any case. */
 	poll(fds, 2, sleep_ms(handler, until_ms));
 }
 
-/* One round: 0 and a delivery, or no delivery and the reason, INBOX_TIMEOUT = nothing so far. */
+/* One round of next(): 0 with a delivery, or the reason why there is none. INBOX_TIMEOUT: none has arrived yet. */
 static int try_next(struct inbox_handler *handler, struct inbox_delivery **out)
 {
 	int r;

@@ -1,4 +1,4 @@
-/* The first line of every connection: who the handler is and what it wants. */
+/* Builds the hello: the first line of every connection, with the name of the handler, its subscriptions and its limits. */
 #include "handler/handler.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
 /*
- * What each line of the sidecar means: a message, a batch of them, a cancel, an answer to hello or
- * drain. Any of it may end the connection; the caller looks at wire.fd afterwards.
+ * Executes the lines of the sidecar: deliver, deliver_batch, cancel, and the answers to hello and drain. Each of them can end the
+ * connection, so the caller checks wire.fd afterwards.
  */
 #include "handler/handler.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LEAST_LINE = 65536 }; /* a sidecar that claims to take less is not believed */
+enum { LEAST_LINE = 65536 }; /* a smaller max_line_bytes of a sidecar is ignored */
 
-/* A verdict on a delivery the program never sees. */
+/* Answers a delivery that the program never sees. */
 static void settle_unseen(struct inbox_handler *handler, struct inbox_delivery *delivery,
 	const struct ih_verdict *verdict)
 {
@@ -119,7 +119,7 @@ static int on_deliver(struct inbox_handler *handler, struct ih_line *line)
 	return accept_line(handler, line, NULL);
 }
 
-/* Entries without an id can't be answered; left out of the answer, they are tried again. */
+/* An entry without an id cannot be answered. It is missing in the answer, so the sidecar retries it. */
 static void drop_nameless(struct inbox_handler *handler, struct ih_line *line)
 {
 	struct inbox_delivery *delivery = TAILQ_FIRST(&line->deliveries);
@@ -162,7 +162,7 @@ static const char *known_reason(const char *text)
 	return "cancelled";
 }
 
-/* By its own id, or by that of the batch it came in. */
+/* True if the id is that of the delivery or of its batch. */
 static bool is_named(const struct inbox_delivery *delivery, const char *id)
 {
 	const struct ih_batch *batch = delivery->batch;
@@ -195,12 +195,12 @@ static int on_cancel(struct inbox_handler *handler, struct ih_line *line)
 	return 0;
 }
 
-/* What the sidecar will say again however often it is asked, and what a person can do about it. */
+/* Errors of hello that do not go away by themselves, and what an operator can do. Any other error is tried again. */
 static const struct {
 	int code;
 	const char *advice;
 } refusals[] = {
-	{ -32000, "let this user in with socket.mode, socket.group or socket.allow_uid" },
+	{ -32000, "allow this user with socket.mode, socket.group or socket.allow_uid" },
 	{ -32001, "use a handler library and a sidecar that speak the same protocol version" },
 	{ -32003, "give handlers that share the work one name, or each its own subscription" },
 	{ -32005, "subscribe to prefixes (\"order.*\") or whole topics" },
@@ -229,7 +229,7 @@ static void on_hello_error(struct inbox_handler *handler, const struct ih_line *
 			return;
 		}
 	}
-	snprintf(why, sizeof(why), "the sidecar does not take this handler now: %s (%lld)",
+	snprintf(why, sizeof(why), "the sidecar does not accept this handler now: %s (%lld)",
 		ih_record_text(&line->record, IH_ERROR_MESSAGE), (long long)code);
 	ih_session_lost(handler, why);
 }
@@ -263,7 +263,7 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 	ih_log(handler, "connected to %s", handler->socket);
 }
 
-/* An answer to one of our two requests, or an error about a line of ours. */
+/* An answer to hello or drain, or an error reply to another line of this handler. */
 static void on_answer(struct inbox_handler *handler, const struct ih_line *line)
 {
 	if (handler->state == IH_GREETING)
@@ -295,7 +295,7 @@ int ih_lines_act(struct inbox_handler *handler, struct ih_line *line)
 		return 0;
 	}
 	if (handler->state == IH_GREETING) {
-		ih_session_lost(handler, "the sidecar spoke before it answered hello");
+		ih_session_lost(handler, "the sidecar sent a request before it answered hello");
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The commonest first: they are looked for one after the other. */
+/* The most frequent members come first, because the search is linear. */
 static const struct ih_member top_members[] = {
 	{ "jsonrpc", IH_NO_FIELD, IH_AS_TEXT, IH_NODE_UNKNOWN },
 	{ "id", IH_LINE_ID, IH_AS_RAW, IH_NODE_UNKNOWN },

@@ -1,6 +1,5 @@
 /*
- * The shape of the protocol, as tables: which objects and arrays a line has, and what is kept of
- * their members. Pure.
+ * The structure of the protocol as tables: the objects and arrays of a line, and which of their members are kept. Pure.
  */
 #ifndef HANDLER_MEMBERS_H
 #define HANDLER_MEMBERS_H
@@ -27,20 +26,20 @@ enum ih_how { IH_AS_TEXT, IH_AS_RAW, IH_AS_BASE64 };
 
 struct ih_member {
 	const char *name;
-	enum ih_field field; /* where a value is kept that is no known object or array */
+	enum ih_field field; /* where the value is kept, unless it is a known object or array */
 	enum ih_how how;
-	enum ih_node child; /* what an object or array is here */
+	enum ih_node child; /* the node of an object or array here */
 };
 
 struct ih_node_kind {
 	bool map;
-	enum ih_node item;               /* what an object or array in this array is */
+	enum ih_node item;               /* the node of an object or array in this array */
 	const struct ih_member *members; /* ended by a NULL name */
 };
 
 extern const struct ih_node_kind ih_nodes[IH_NODES];
 
-/* What a member of this name means in that object; NULL when nothing is known about it. */
+/* The member of this name in that object. NULL: it is unknown. */
 const struct ih_member *ih_member_find(enum ih_node node, const char *name, size_t length);
 
 #endif

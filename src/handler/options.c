@@ -22,7 +22,7 @@ static void use_default(int64_t *value, int64_t otherwise)
 		*value = otherwise;
 }
 
-/* A program built with an older header gives fewer options: the others are zero. */
+/* A program that was built with an older header has a shorter struct. The missing options are zero. */
 static void copy(struct inbox_handler_options *out, const struct inbox_handler_options *given)
 {
 	size_t size = given->size;

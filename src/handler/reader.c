@@ -20,7 +20,7 @@ struct ih_reader {
 	const char *text;
 	enum ih_node stack[DEPTH];
 	size_t depth;
-	size_t unknown;     /* depth within a value nobody knows */
+	size_t unknown;     /* levels of nesting inside an unknown value; 0 = none */
 	size_t value_start; /* where that value, or the event, starts in the line */
 	size_t event_start;
 	size_t last;                    /* where the last token ended */
@@ -59,7 +59,7 @@ static bool separates(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == ':' || c == ',';
 }
 
-/* The text of a value in the line, from behind the last token on. */
+/* Keeps the text of a value as it is in the line, from the end of the last token. */
 static void keep_raw(struct ih_reader *reader, enum ih_field field, size_t start)
 {
 	struct ih_record *record = record_of(reader, field);
@@ -103,7 +103,7 @@ static void keep_header_part(struct ih_reader *reader, const char *text, size_t 
 		*part = ih_record_add(&reader->delivery->record, text, length);
 }
 
-/* The parts of a header beyond its name and value are for later versions. */
+/* True for the name and the value of a header. Further items are ignored; later versions may define them. */
 static bool in_header(const struct ih_reader *reader)
 {
 	const enum ih_node node = current(reader);
@@ -142,7 +142,7 @@ static int on_boolean(void *context, int value)
 	return value ? on_value(context, "true", 4) : on_value(context, "false", 5);
 }
 
-/* Null is a value only where raw JSON is kept: elsewhere it is as if the member were not there. */
+/* Null is a value only where raw JSON is kept. Elsewhere a null member is ignored. */
 static int on_null(void *context)
 {
 	struct ih_reader *reader = context;
@@ -189,7 +189,7 @@ static void begin_delivery(struct ih_reader *reader)
 		TAILQ_INSERT_TAIL(&reader->line.deliveries, reader->delivery, list);
 }
 
-/* What has to be ready before the members of an object or array are read. */
+/* Prepares for the members of an object or array. */
 static void enter(struct ih_reader *reader, enum ih_node node)
 {
 	const bool alone = current(reader) == IH_NODE_PARAMS && reader->delivery == NULL;
@@ -367,7 +367,7 @@ static bool ran_out_of_memory(const struct ih_reader *reader)
 	return false;
 }
 
-/* True when nothing but white space follows the object: then yajl waits for the next one. */
+/* True if only white space follows the object, so that yajl waits for the next one. */
 static bool ended_well(const struct ih_reader *reader, size_t length)
 {
 	size_t i = reader->end;

@@ -1,7 +1,6 @@
 /*
- * One line from the sidecar to values: yajl's callbacks walk the line once, a table says which
- * member of which object is kept. Members nobody knows are skipped; their order does not matter.
- * Pure but for memory. One thread.
+ * Reads one line of the sidecar in one pass with yajl. A table (members.h) says which members are kept. Unknown members are
+ * skipped, and the order of members does not matter. No I/O. One thread.
  */
 #ifndef HANDLER_READER_H
 #define HANDLER_READER_H
@@ -10,8 +9,8 @@
 
 struct ih_line {
 	struct ih_record record;         /* IH_LINE_ID … IH_LAST_LINE_FIELD */
-	struct ih_deliveries deliveries; /* whoever wants them takes them out of the list */
-	bool entries;                    /* they stood in a batch */
+	struct ih_deliveries deliveries; /* the caller moves them to another list, or leaves them */
+	bool entries;                    /* they are the entries of a batch */
 };
 
 struct ih_reader;

@@ -1,6 +1,6 @@
 /*
- * The texts found in one line or one delivery: a bag of bytes and, for each field of the protocol,
- * where in the bag its text is. Kept and reused, so that a message costs no allocation. One thread.
+ * The texts of one line or one delivery: a buffer, and for each field of the protocol the position of its text in it. Records
+ * are reused, so that a message needs no allocation. One thread.
  */
 #ifndef HANDLER_RECORD_H
 #define HANDLER_RECORD_H
@@ -41,21 +41,21 @@ enum ih_field {
 	IH_FIELDS
 };
 
-/* Where a text is. The bag starts with one byte that belongs to nobody: start 0 = absent. */
+/* The position of a text. The first byte of the buffer is unused, so that start 0 means absent. */
 struct ih_slice {
 	uint32_t start;
 	uint32_t length;
 };
 
 struct ih_record {
-	struct ih_buffer bag; /* broken = a text is missing for want of memory */
+	struct ih_buffer bag; /* broken = a text is missing, because there was no memory */
 	struct ih_slice fields[IH_FIELDS];
 };
 
 void ih_record_fini(struct ih_record *record);
-/* Empties it; keeps up to `keep` bytes of memory. */
+/* Removes all texts. Keeps up to `keep` bytes of memory. */
 void ih_record_clear(struct ih_record *record, size_t keep);
-/* Adds a text, with a NUL behind it. */
+/* Adds a text and a NUL behind it. */
 struct ih_slice ih_record_add(struct ih_record *record, const char *text, size_t length);
 /* Adds the bytes of a base64 text. False: it is not base64. */
 bool ih_record_add_base64(

@@ -1,11 +1,11 @@
-/* A whole handler program in one call: the part of it that is the same in each. */
+/* inbox_handler_serve(): a complete handler program in one call, with its signals, its log and its exit code. */
 #include "inboxd/handler.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Who a signal is for; NULL while nobody is served. */
+/* The handler that a signal stops; NULL while none runs. */
 static struct inbox_handler *volatile serving;
 
 static void on_signal(int number)
@@ -21,7 +21,7 @@ static void log_to_stderr(const char *text, void *arg)
 	fprintf(stderr, "%s\n", text);
 }
 
-static int run(struct inbox_handler *handler, inbox_callback *callback, void *arg)
+static int run_with_signals(struct inbox_handler *handler, inbox_callback *callback, void *arg)
 {
 	const struct sigaction action = { .sa_handler = on_signal };
 	struct sigaction old_term;
@@ -52,7 +52,7 @@ int inbox_handler_serve(
 		own.log = log_to_stderr;
 	r = inbox_handler_new(&handler, &own);
 	if (r == 0)
-		r = run(handler, callback, arg);
+		r = run_with_signals(handler, callback, arg);
 	if (r < 0)
 		fprintf(stderr, "%s\n", inbox_handler_error(handler));
 	inbox_handler_free(handler);

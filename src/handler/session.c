@@ -1,8 +1,9 @@
 /*
- * The life of a connection, see the states in handler.h. A line from the sidecar is read, acted on
- * (lines.c) and only then taken from the buffer: out of memory half-way, it is simply read again.
- * The sidecar is trusted to mean well, not to be without faults: a line that is no protocol ends the
- * connection, and what was open on it is delivered again.
+ * The connection and its states (see handler.h). A line of the sidecar is read, executed (lines.c), and only then removed from the
+ * buffer. If there is no memory half-way, the same line is read again.
+ *
+ * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its open messages are
+ * delivered again.
  */
 #include "handler/handler.h"
 
@@ -12,8 +13,8 @@
 #include <time.h>
 
 enum {
-	GREETING_MS = 10000, /* how long an answer to hello may take */
-	DRAINING_MS = 10000, /* how long the answer to drain may, once nothing is open */
+	GREETING_MS = 10000, /* how long the answer to hello may take */
+	DRAINING_MS = 10000, /* how long the answer to drain may take after the last verdict */
 };
 
 int64_t ih_now_ms(void)
@@ -24,7 +25,7 @@ int64_t ih_now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Full jitter: many handlers that lost one sidecar must not come back in step. */
+/* Full jitter: many handlers that lost the same sidecar must not reconnect at the same time. */
 static int64_t next_delay_ms(struct inbox_handler *handler)
 {
 	int64_t bound = handler->backoff_ms;
@@ -131,7 +132,7 @@ static int read_lines(struct inbox_handler *handler)
 	return r < 0 ? r : 0;
 }
 
-/* Receives once; from a peer that takes nothing any more, until its last words are read. */
+/* Receives once, or with `last_words`, from a peer that has stopped reading, until its last lines are read. */
 static int receive(struct inbox_handler *handler, bool last_words)
 {
 	int r;
@@ -201,7 +202,7 @@ static void begin_drain(struct inbox_handler *handler)
 		ih_session_lost(handler, "out of memory to drain");
 }
 
-/* No wait is for ever: not for hello, and not for a drain once the program has answered all. */
+/* Gives up when the answer to hello is late, or the answer to drain after the program has answered everything. */
 static void give_up_when_due(struct inbox_handler *handler)
 {
 	const int64_t now_ms = ih_now_ms();

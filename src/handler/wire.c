@@ -11,7 +11,7 @@
 
 enum {
 	READ_SIZE = 262144,
-	KEPT_SIZE = 4 * READ_SIZE, /* a buffer that once held a giant gives its memory back */
+	KEPT_SIZE = 4 * READ_SIZE, /* an empty buffer that is larger than this is freed */
 };
 
 int ih_wire_open(struct ih_wire *wire, const char *path)
@@ -79,7 +79,7 @@ int ih_wire_receive(struct ih_wire *wire)
 	return 0;
 }
 
-/* Where the next LF is, or where it will have to be: bytes before it were looked at only once. */
+/* Finds the next LF. Continues where the last search ended, so each byte is examined once. */
 static bool find_end(struct ih_wire *wire)
 {
 	const char *end = NULL;
@@ -110,7 +110,7 @@ void ih_wire_take(struct ih_wire *wire, size_t length)
 	wire->in_scanned = wire->in_start;
 }
 
-/* A peer that reads slowly must not make the buffer grow by what has been sent. */
+/* Removes what was sent, so that the buffer does not grow while a slow peer reads it. */
 static void forget_sent(struct ih_wire *wire)
 {
 	const size_t rest = ih_wire_pending(wire);

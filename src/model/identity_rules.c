@@ -104,7 +104,7 @@ static int compile(struct identity_rules *rules, struct locator *locator, const 
 	if (form == NULL || !(subject->is_id ? form->for_id : form->for_others))
 		return refuse(subject, text, allowed(subject), err);
 	if (!form->may_be_empty && text[strlen(form->word)] == '\0')
-		return refuse(subject, text, "lacks what belongs behind the colon", err);
+		return refuse(subject, text, "has nothing behind the colon", err);
 	locator->kind = form->kind;
 	locator->text = strdup(text);
 	if (locator->text == NULL)

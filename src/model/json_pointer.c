@@ -1,6 +1,6 @@
 /*
- * Pointers are followed while the text streams by: of each one it is known how many of its steps
- * the containers around the current token have taken. No tree, no memory but a frame a level.
+ * See json_pointer.h. The pointers are followed while the text is read as a stream. For each pointer it is known how many of its
+ * steps lead to the containers around the current token. No tree is built; each level of nesting needs one frame.
  */
 #include "model/json_pointer.h"
 
@@ -15,8 +15,7 @@ void json_pointer_fini(struct json_pointer *pointer)
 	*pointer = (struct json_pointer){ NULL, 0 };
 }
 
-/* RFC 6901 section 4: digits without a leading zero. "-" is the element behind the last: never
- * there. */
+/* RFC 6901, section 4: digits without a leading zero. "-" is the element behind the last one, which never exists. */
 static int64_t array_index(const char *name, size_t length)
 {
 	int64_t index = 0;
@@ -106,9 +105,9 @@ struct frame {
 struct follower {
 	const struct json_search *search;
 	size_t unmet;
-	bool met[JSON_POINTER_MAX];     /* its place has been seen, with a value or without */
-	bool here[JSON_POINTER_MAX];    /* the value to come is on its way */
-	size_t taken[JSON_POINTER_MAX]; /* steps the open containers have taken */
+	bool met[JSON_POINTER_MAX]; /* the place of the pointer was reached, with a value or without */
+	bool here[JSON_POINTER_MAX];    /* the next value is on the path of the pointer */
+	size_t taken[JSON_POINTER_MAX]; /* steps of the pointer that lead to the open containers */
 	struct frame frames[JSON_MAX_DEPTH + 1];
 	int fault;
 	struct err *err;
@@ -145,7 +144,7 @@ static bool on_key(struct follower *follower, const struct json_token *token)
 	return r >= 0;
 }
 
-/* Decides which pointers lead to an array's next element; in an object the key has done it. */
+/* Decides which pointers lead to the next element of an array. In an object, on_key() has decided it. */
 static void at_element(struct follower *follower, int depth)
 {
 	int64_t *next = &follower->frames[depth - 1].next;

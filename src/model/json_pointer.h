@@ -1,6 +1,6 @@
 /*
- * JSON pointers (RFC 6901), compiled once, and the values they point at, found in one reading of a
- * text. Pure. Pointers are read-only after compiling: any thread.
+ * JSON pointers (RFC 6901). They are compiled once, and the values of several pointers are found in one pass over a text. Pure.
+ * Any thread can use a compiled pointer.
  */
 #ifndef MODEL_JSON_POINTER_H
 #define MODEL_JSON_POINTER_H
@@ -36,7 +36,7 @@ struct json_value {
 	struct bytes raw;    /* as written, borrowed from the text; absent = not found */
 };
 
-/* One search: what is looked for, where the reading stands, what was found. */
+/* One search: the pointers, and the values that were found. */
 struct json_search {
 	const struct json_pointer *pointers;
 	size_t count; /* at most JSON_POINTER_MAX */
@@ -44,9 +44,9 @@ struct json_search {
 	struct buf *scratch; /* for names with escapes; emptied */
 };
 
-/* Fills values[i] for pointers[i]. Null, objects and arrays count as not found; of members with the
- * same name the first counts; reading ends when every pointer has met its place. A text that is not
- * JSON as far as it was read has no values. FAULT_MEMORY. */
+/* Sets values[i] for pointers[i]. Null, objects and arrays count as not found. Of members with the same name the first one counts.
+ * Reading ends when the place of every pointer was reached. If the text is not JSON up to there, no value is found.
+ * FAULT_MEMORY. */
 int json_find(struct json_stream *stream, struct bytes text, const struct json_search *search,
 	struct err *err);
 
