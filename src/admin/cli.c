@@ -1,6 +1,6 @@
 /*
- * The parser. Options may stand before or after the command: the command is found first, then each
- * option is asked whether it belongs.
+ * The parser. Options may precede or follow the command. Therefore the command is found first, and
+ * then each option is checked against it.
  */
 #include "admin/cli.h"
 
@@ -17,7 +17,7 @@
 
 struct parse {
 	struct cli *cli;
-	const struct command_row *command; /* NULL while none was found */
+	const struct command_row *command; /* NULL until it is found */
 	char *const *argv;
 	int argc;
 	int at;
@@ -71,11 +71,11 @@ static int unknown_option(const struct parse *parse, const char *argument)
 		argument, command[0] == '\0' ? "" : " for ", command, hint, command,
 		command[0] == '\0' ? "" : " ",
 		strstr(usage, "EVENT_ID") != NULL
-			? "; an event id that begins with - stands behind --"
+			? "; write -- before an event id that begins with -"
 			: "");
 }
 
-/* "-c" or "--config" or "--config=FILE". */
+/* True for "-c", "--config" and "--config=FILE". */
 static bool names_option(const struct option_row *option, const char *argument)
 {
 	size_t length = strlen(option->name);
@@ -86,7 +86,7 @@ static bool names_option(const struct option_row *option, const char *argument)
 	       (argument[2 + length] == '\0' || argument[2 + length] == '=');
 }
 
-/* That of these commands, else that of others. */
+/* An option of these commands, otherwise of another command. */
 static const struct option_row *find_option(const char *argument, unsigned commands)
 {
 	const struct option_row *other = NULL;
@@ -106,8 +106,9 @@ static bool is_option(const char *argument)
 	return argument[0] == '-' && argument[1] != '\0';
 }
 
-/* What stands behind '=', behind the letter, or in the next argument; NULL when nothing does, or another option: a
- * value that was forgotten must not make `--dry-run` a word. */
+/* The value after '=', after the letter, or in the next argument. NULL when there is none, or when
+ * the next argument is another option: with a forgotten value, `--dry-run` must not be taken as the
+ * value. */
 static const char *take_value(struct parse *parse)
 {
 	const char *argument = parse->argv[parse->at];
@@ -155,7 +156,7 @@ static int wrong_value(const struct parse *parse, const struct option_row *optio
 	static const char *const wanted[] = {
 		[KIND_COUNT] = "a number, 1 or more",
 		[KIND_OFFSET] = "a number, 0 or more",
-		[KIND_AGE] = "a duration, as 7d: a number with ms, s, m, h, d, w or y",
+		[KIND_AGE] = "a duration such as 7d: a number with ms, s, m, h, d, w or y",
 	};
 
 	if (text[0] == '\0')
@@ -202,20 +203,20 @@ static int take_option(struct parse *parse)
 		return take_flag(parse, option);
 	text = take_value(parse);
 	if (text == NULL)
-		return err_set(parse->err, FAULT_USAGE, "%s wants %s behind it",
-			parse->argv[parse->at], option->argument);
+		return err_set(parse->err, FAULT_USAGE, "%s requires %s", parse->argv[parse->at],
+			option->argument);
 	if (option->kind == KIND_SET)
 		return add_set(parse->cli, text, parse->err);
 	return store_value(parse, option, text);
 }
 
-/* Behind it everything is a word, also what begins with a minus. */
+/* After "--" every argument is a word, even if it begins with a minus. */
 static bool ends_options(const char *argument)
 {
 	return strcmp(argument, "--") == 0;
 }
 
-/* The value of an option is the next argument unless it is in this one. */
+/* True when the value of an option is the next argument. */
 static bool value_is_next(const char *argument)
 {
 	const struct option_row *option = find_option(argument, ~0U);
@@ -224,7 +225,7 @@ static bool value_is_next(const char *argument)
 	       (argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0');
 }
 
-/* The first argument that is neither an option nor the value of one. */
+/* The index of the first argument that is neither an option nor a value of one. */
 static int find_command_word(struct parse *parse)
 {
 	bool words_only = false;
@@ -286,7 +287,7 @@ static int take_arguments(struct parse *parse, int command_at)
 	return r;
 }
 
-/* `inboxd help`, `inboxd help COMMAND`. */
+/* `inboxd help` and `inboxd help COMMAND`. */
 static int parse_help(struct cli *out, int argc, char *const *argv, struct err *err)
 {
 	const struct command_row *command = argc < 3 ? NULL : find_command(argv[2]);
@@ -312,7 +313,7 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 	*out = (struct cli){
 		.command = COMMAND_NONE, .older_than = -1, .partition = -1, .from = -1, .to = -1
 	};
-	/* What every other program understands. */
+	/* for compatibility with other programs */
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
 		out->command = COMMAND_VERSION;
 		return 0;

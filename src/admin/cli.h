@@ -1,6 +1,6 @@
 /*
- * The command line: which command, with which options, on what. Pure but for one look whether the
- * standard file exists. One thread.
+ * The command line: the command, its options and its arguments. Pure, except that cli_config_file()
+ * checks whether the standard file exists. One thread.
  */
 #ifndef ADMIN_CLI_H
 #define ADMIN_CLI_H
@@ -35,14 +35,14 @@ enum command {
 /* All texts are borrowed from argv. */
 struct cli {
 	enum command command;
-	bool help;               /* print cli_add_help() and do nothing else */
+	bool help;               /* print cli_add_help() and nothing else */
 	const char *config_file; /* -c; NULL when not given */
 	const char **set;        /* --set, in order; owned by the struct */
 	size_t set_count;
 	bool json;
 	bool migrate;       /* run --migrate */
 	bool roles;         /* migrate --roles */
-	const char **words; /* arguments that are no options, in order; owned by the struct */
+	const char **words; /* arguments that are not options, in order; owned by the struct */
 	size_t word_count;
 	/* Filters; NULL = any. */
 	const char *status;
@@ -55,10 +55,10 @@ struct cli {
 	const char *code; /* error code */
 	bool dead;
 	bool group;
-	int64_t limit; /* 0 = not given, as the next two */
+	int64_t limit; /* 0 = not given; so do the next two */
 	int64_t after;
 	int64_t max;
-	int64_t partition; /* -1 = not given, as the next two */
+	int64_t partition; /* -1 = not given; so do the next two */
 	int64_t from;
 	int64_t to;
 	int64_t older_than; /* ms; -1 = not given */
@@ -72,16 +72,16 @@ struct cli {
 	bool yes;
 };
 
-/* Fills `out`, which the caller ends with cli_fini(), also after an error. FAULT_USAGE with words
- * that name what is wrong and the nearest known name; FAULT_MEMORY. */
+/* Fills `out`, which the caller ends with cli_fini(), also after an error. FAULT_USAGE: the text
+ * names the mistake and the nearest known name. FAULT_MEMORY. */
 int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err);
 void cli_fini(struct cli *cli);
 
-/* Appends the help of the command, or of the program when there is none. */
+/* Appends the help of the command, or of the program for COMMAND_NONE. */
 void cli_add_help(struct buf *out, enum command command);
 
-/* The configuration file to read: that of -c, else `from_env` (INBOXD_CONFIG) unless empty, else
- * `standard` if it exists, else NULL. */
+/* The configuration file: that of -c, otherwise `from_env` (INBOXD_CONFIG) unless it is empty,
+ * otherwise `standard` if it exists, otherwise NULL. */
 const char *cli_config_file(const struct cli *cli, const char *from_env, const char *standard);
 
 #endif

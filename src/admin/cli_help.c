@@ -1,4 +1,6 @@
-/* The help of the command line, from its tables. See cli.h. */
+/*
+ * Prints the help of the command line from its tables. See cli.h.
+ */
 #include "admin/cli.h"
 #include "admin/cli_table.h"
 

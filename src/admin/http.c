@@ -1,7 +1,7 @@
 /*
- * The server thread around libevent's evhttp. A route fills in a reply; one function sends it, so
- * that every answer carries the same headers and HEAD is GET without the body. A client can cost a
- * little memory for a little time: requests and idle connections are bounded.
+ * The server thread around libevent's evhttp. A route fills a reply, and one function sends it, so
+ * that every answer has the same headers and HEAD equals GET without the body. A client can use
+ * only a limited amount of memory and time, because requests and idle connections are limited.
  */
 #include "admin/http.h"
 
@@ -28,11 +28,11 @@
 #include "base/thread.h"
 
 #define MAX_REQUEST_HEAD 16384 /* bytes */
-#define MAX_REQUEST_BODY 4096  /* bytes; a log level has five */
+#define MAX_REQUEST_BODY 4096  /* bytes; the longest log level has five */
 #define MAX_REPLY        (64u << 20)
-#define IDLE_SECONDS     30 /* scrapers come every 15 s or so: they keep their connection */
+#define IDLE_SECONDS     30 /* scrapers ask about every 15 s and keep their connection */
 #define ACCEPT_PAUSE_MS  1000
-#define ALL_METHODS      0x1ff /* all that libevent knows: those not served get a 405 */
+#define ALL_METHODS      0x1ff /* all methods that libevent knows: those without a route get a 405 */
 
 #define TYPE_JSON        "application/json"
 #define TYPE_TEXT        "text/plain; version=0.0.4; charset=utf-8"
@@ -54,7 +54,7 @@ struct http {
 	struct event_base *base;
 	struct evhttp *server;
 	struct event *stop_event;
-	struct buf body;      /* of the reply being made: its memory is used again */
+	struct buf body;      /* of the current reply; its memory is reused */
 	struct thread thread; /* its wake-up ends the loop */
 	int port;
 	int64_t since_ms;
@@ -63,14 +63,14 @@ struct http {
 struct reply {
 	int code;
 	const char *type;
-	const char *allow; /* NULL but on 405 */
+	const char *allow; /* NULL except for 405 */
 	struct buf *body;
 };
 
 struct route {
 	const char *path;
 	void (*answer)(struct http *http, struct evhttp_request *request, struct reply *reply);
-	/* PUT; NULL: there is none. */
+	/* handler of PUT; NULL: none. */
 	void (*change)(struct http *http, struct evhttp_request *request, struct reply *reply);
 };
 
@@ -271,8 +271,8 @@ static void on_accept_again(evutil_socket_t fd, short what, void *listener)
 	(void)evconnlistener_enable(listener);
 }
 
-/* Out of descriptors, a waiting connection would wake the loop again at once, forever. `arg` is
- * evhttp's own. */
+/* Without file descriptors, a waiting connection would wake the loop again at once, forever. `arg`
+ * belongs to evhttp. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	const struct timeval pause = { .tv_sec = ACCEPT_PAUSE_MS / 1000 };
@@ -375,7 +375,7 @@ int http_start(struct http **out, const struct http_options *options, struct err
 	r = attach_socket(http, err);
 	if (r < 0)
 		return r;
-	http->options.listen = NULL; /* the caller's; not needed any more */
+	http->options.listen = NULL; /* belongs to the caller and is not needed any more */
 	r = thread_start(&http->thread, "http", run, http, err);
 	if (r < 0)
 		return r;

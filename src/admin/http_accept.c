@@ -1,6 +1,6 @@
 /*
- * A reading of the Accept header that looks for two media types only. What it cannot read counts as
- * not said: a scraper then gets the Prometheus text, which every scraper understands.
+ * Parses the Accept header and looks for two media types only. An unreadable part is ignored; the
+ * scraper then gets the Prometheus text, which every scraper understands.
  */
 #include "admin/http_accept.h"
 
@@ -12,7 +12,7 @@
 
 static const char blanks[] = " \t";
 
-/* The text up to `separator`, blanks around it dropped; moves `rest` behind it. */
+/* Returns the text up to `separator` without surrounding blanks, and moves `rest` behind it. */
 static struct bytes next_part(const char **rest, const char *end, char separator)
 {
 	const char *first = *rest;
@@ -42,13 +42,13 @@ static double quality_of(struct bytes part)
 	char text[8] = "";
 	size_t length = part.length - 2;
 
-	/* At most three digits follow the point (RFC 9110 section 12.4.2). */
+	/* at most three digits follow the point (RFC 9110 section 12.4.2) */
 	memcpy(text, (const char *)part.data + 2, length < 6 ? length : 6);
 	return strtod(text, NULL);
 }
 
-/* The weight of one element of the list if it is `type`, else -1. Another version of OpenMetrics
- * than 1.0 is another type. */
+/* The weight of one list element if it is `type`, otherwise -1. Another version of OpenMetrics
+ * counts as another type. */
 static double weight(struct bytes element, const char *type)
 {
 	const char *rest = element.data;

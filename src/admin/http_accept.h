@@ -1,11 +1,14 @@
-/* Which of the two text formats a scraper asks for (RFC 9110 section 12.5.1). Pure. Any thread. */
+/*
+ * Chooses between the two text formats by the Accept header (RFC 9110 section 12.5.1). Pure. Any
+ * thread.
+ */
 #ifndef ADMIN_HTTP_ACCEPT_H
 #define ADMIN_HTTP_ACCEPT_H
 
 #include <stdbool.h>
 
-/* True when the Accept header (NULL = none) names OpenMetrics 1.0 and does not prefer text/plain.
- * A wildcard asks for nothing special and gets the Prometheus text. */
+/* True when the Accept header (NULL = none) names OpenMetrics 1.0 and does not prefer text/plain. A
+ * wildcard selects the Prometheus text. */
 bool http_accepts_openmetrics(const char *accept);
 
 #endif

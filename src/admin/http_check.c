@@ -1,3 +1,6 @@
+/*
+ * Implements http_check.h.
+ */
 #include "admin/http_check.h"
 
 #include <string.h>
@@ -10,9 +13,9 @@
 #include "model/headers.h"
 
 #define ANSWER_MS   2000
-#define ANSWER_MOST (1u << 20) /* bytes; /status has some hundred, and a line a handler */
+#define ANSWER_MOST (1u << 20) /* bytes; /status has a few hundred, and one line per handler */
 
-/* Whole, or as far as it came in time. */
+/* Reads the whole answer, or the part that arrived in time. */
 static void hear(int fd, struct buf *answer)
 {
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
@@ -39,7 +42,7 @@ static void ask(const char *listen, struct buf *answer)
 	(void)close(fd);
 }
 
-/* A quotation mark inside a JSON string has a backslash before it, so this is a member or is not there. */
+/* A quotation mark inside a JSON string is preceded by a backslash, so a match is a real member. */
 static bool has_socket(const char *status, const char *path)
 {
 	CLEANUP(buf_fini) struct buf member = BUF_INIT;
@@ -64,7 +67,7 @@ static int taken(const struct config *config, struct buf *found, struct err *err
 	(void)err_set(err, FAULT_CHECK, "http.listen: %s listens on %s already",
 		status == NULL ? "another program" : "an inboxd with another socket.path",
 		config->http.listen);
-	return err_advise(err, "choose a free port, or leave http.listen empty to do without HTTP");
+	return err_advise(err, "choose a free port, or leave http.listen empty to disable HTTP");
 }
 
 int http_check(const struct config *config, struct buf *found, struct err *err)

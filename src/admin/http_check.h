@@ -1,4 +1,6 @@
-/* What `inboxd check` wants to know of http.listen. Main thread; blocks, for some seconds at most. */
+/*
+ * The check of http.listen for `inboxd check`. Main thread; blocks for at most a few seconds.
+ */
 #ifndef ADMIN_HTTP_CHECK_H
 #define ADMIN_HTTP_CHECK_H
 
@@ -6,9 +8,9 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* Appends what was found: that the address is free, or that the inboxd of this configuration, the one with its
- * socket.path, listens there. Else a fault that says what does. Leaves nothing behind, and never listens: one that
- * starts meanwhile gets the address. */
+/* Appends the result: the address is free, or the inboxd with this socket.path listens there.
+ * Otherwise the fault names the program that listens there. The function never listens itself, so
+ * that an inboxd that starts at the same time gets the address. */
 int http_check(const struct config *config, struct buf *found, struct err *err);
 
 #endif

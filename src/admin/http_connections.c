@@ -1,7 +1,8 @@
 /*
- * A connection is known from the callback that makes its buffers, which evhttp calls for each one it accepts. evhttp's own
- * handle of it is the argument of the buffers' callbacks, and those are set when that call is over: an event that is made
- * active there runs behind it, and before the connection can have its first event.
+ * Implements http_connections.h. evhttp calls our callback to create the buffers of each connection
+ * that it accepts, before it stores its own handle of the connection. So the callback activates an
+ * event; when that event runs, the handle is available, and the connection has not had an event
+ * yet.
  */
 #include "admin/http_connections.h"
 
@@ -24,7 +25,7 @@ struct connection {
 	struct http_connections *all;
 	STAILQ_ENTRY(connection) link; /* while it is new */
 	struct bufferevent *buffers;   /* a reference, while it is new */
-	struct evhttp_connection *at;  /* evhttp's */
+	struct evhttp_connection *at;  /* belongs to evhttp */
 	enum phase phase;
 	int64_t since_ms;
 };
@@ -32,8 +33,8 @@ struct connection {
 struct http_connections {
 	struct http_limits limits;
 	struct event_base *base;
-	struct event *sort_event; /* for those that are new */
-	struct event *look_event; /* while there are any */
+	struct event *sort_event; /* for the new ones */
+	struct event *look_event; /* while there are connections */
 	STAILQ_HEAD(, connection) fresh;
 	struct connection **open;
 	size_t count;
@@ -41,7 +42,7 @@ struct http_connections {
 	int64_t refused;
 	int64_t dropped;
 	int64_t logged_ms;
-	char peer[64]; /* of the last one refused or dropped */
+	char peer[64]; /* the last peer that was refused or dropped */
 };
 
 static void note_peer(struct http_connections *all, struct evhttp_connection *at)
@@ -53,7 +54,7 @@ static void note_peer(struct http_connections *all, struct evhttp_connection *at
 	(void)snprintf(all->peer, sizeof(all->peer), "%s", peer == NULL ? "" : peer);
 }
 
-/* --- Ends ------------------------------------------------------------------------------------------- */
+/* --- Closing ----------------------------------------------------------------------------------- */
 
 static void on_close(struct evhttp_connection *at, void *arg)
 {
@@ -75,8 +76,9 @@ static void drop(struct http_connections *all, struct connection *connection)
 	evhttp_connection_free(connection->at); /* calls on_close() */
 }
 
-/* At once, and whatever of the answer goes out: nobody waits for a client here. What it has sent already is read, for
- * closing over it would take the answer back. */
+/* Answers at once and without waiting for the client; part of the answer may be lost. Data that the
+ * client has already sent is read first, because closing a socket with unread data would discard
+ * the answer. */
 static void refuse(struct http_connections *all, struct evhttp_connection *at)
 {
 	static const char answer[] =
@@ -93,9 +95,9 @@ static void refuse(struct http_connections *all, struct evhttp_connection *at)
 	evhttp_connection_free(at);
 }
 
-/* --- Too many, too long ----------------------------------------------------------------------------- */
+/* --- Limits ------------------------------------------------------------------------------------ */
 
-/* Of those that wait for a request, the one that has for longest. */
+/* The connection that has waited longest for a request. */
 static struct connection *longest(
 	const struct http_connections *all, enum phase phase, int64_t least_ms)
 {
@@ -112,7 +114,7 @@ static struct connection *longest(
 	return found;
 }
 
-/* NULL: all of them are being used. */
+/* NULL: all connections are in use. */
 static struct connection *find_idle(const struct http_connections *all)
 {
 	struct connection *found = longest(all, REQUEST, all->limits.spare_ms);
@@ -131,7 +133,7 @@ static int64_t left_ms(const struct http_connections *all, const struct connecti
 	return connection->since_ms + most_ms[connection->phase] - clock_now_ms();
 }
 
-/* Until a line may be written; below 0: there is nothing to say. */
+/* Time until a line may be written; below 0: nothing to log. */
 static int64_t silent_ms(const struct http_connections *all)
 {
 	int64_t left = all->logged_ms + all->limits.log_ms - clock_now_ms();
@@ -148,13 +150,13 @@ static void say(struct http_connections *all)
 	log_warn("http_connections_closed", LOG_INT("refused", all->refused),
 		LOG_INT("dropped", all->dropped), LOG_INT("open", (int64_t)all->count),
 		LOG_INT("most", (int64_t)all->limits.connections), LOG_STR("last_peer", all->peer),
-		LOG_STR("next", "those that send whole requests are answered"));
+		LOG_STR("next", "clients that send complete requests are answered"));
 	all->logged_ms = clock_now_ms();
 	all->refused = 0;
 	all->dropped = 0;
 }
 
-/* Looks again when the first of them is over, or what was done may be said. */
+/* Runs again when the first time limit ends, or when the next line may be logged. */
 static void look_later(struct http_connections *all)
 {
 	int64_t least_ms = silent_ms(all);
@@ -187,7 +189,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	look_later(all);
 }
 
-/* --- Begins ----------------------------------------------------------------------------------------- */
+/* --- Opening ----------------------------------------------------------------------------------- */
 
 static void admit(struct http_connections *all, struct connection *connection)
 {
@@ -206,7 +208,7 @@ static void admit(struct http_connections *all, struct connection *connection)
 	evhttp_connection_set_closecb(connection->at, on_close, connection);
 }
 
-/* False: it is gone already. */
+/* False: the connection has already ended. */
 static bool find_handle(struct connection *connection)
 {
 	void *handle = NULL;
@@ -235,7 +237,7 @@ static void on_sort(evutil_socket_t fd, short what, void *arg)
 	look_later(all);
 }
 
-/* evhttp makes buffers of its own when it is given none. */
+/* evhttp creates its own buffers when it gets none. */
 static struct bufferevent *on_accept(struct event_base *base, void *arg)
 {
 	struct http_connections *all = arg;
@@ -255,7 +257,7 @@ static struct bufferevent *on_accept(struct event_base *base, void *arg)
 	return connection->buffers;
 }
 
-/* --- Requests --------------------------------------------------------------------------------------- */
+/* --- Requests ---------------------------------------------------------------------------------- */
 
 static void enter(struct connection *connection, enum phase phase)
 {
@@ -282,7 +284,7 @@ void http_connections_answering(struct http_connections *all, struct evhttp_requ
 	}
 }
 
-/* --- All -------------------------------------------------------------------------------------------- */
+/* --- All connections --------------------------------------------------------------------------- */
 
 int http_connections_new(struct http_connections **out, struct event_base *base,
 	struct evhttp *server, const struct http_limits *limits, struct err *err)

@@ -1,6 +1,7 @@
 /*
- * The connections of the HTTP server: how many there may be, and for how long one may stay without getting on. libevent
- * 2.1 bounds neither: it drops a connection that is silent, not one that sends a byte now and then. The HTTP thread.
+ * Limits the connections of the HTTP server: their number, and the time that one may stay without
+ * progress. libevent 2.1 has no such limits: it drops a silent connection, but not one that sends a
+ * byte from time to time. The HTTP thread.
  */
 #ifndef ADMIN_HTTP_CONNECTIONS_H
 #define ADMIN_HTTP_CONNECTIONS_H
@@ -13,23 +14,24 @@
 #include "base/err.h"
 
 struct http_limits {
-	size_t connections; /* open ones, at most */
-	int64_t request_ms; /* from the connection to its first request, whole */
-	int64_t answer_ms;  /* until the client has taken an answer */
-	int64_t next_ms;    /* from there to the next request, whole */
-	int64_t spare_ms;   /* without a request so long: gives way when there are too many */
-	int64_t settled_ms; /* after an answer so long: gives way when no other does */
-	int64_t log_ms;     /* one line in this time */
+	size_t connections; /* maximum number of open connections */
+	int64_t request_ms; /* from the connection to its first complete request */
+	int64_t answer_ms;  /* until the client has received an answer */
+	int64_t next_ms;    /* from an answer to the next complete request */
+	/* without a request for so long, a connection can be closed when there are too many */
+	int64_t spare_ms;
+	int64_t settled_ms; /* so long after an answer, a connection can be closed when no other can */
+	int64_t log_ms;     /* at most one log line in this time */
 };
 
 struct http_connections;
 
-/* Takes over the making of the server's connections. `limits` is copied. */
+/* Takes over the creation of the server's connections. Copies `limits`. */
 int http_connections_new(struct http_connections **out, struct event_base *base,
 	struct evhttp *server, const struct http_limits *limits, struct err *err);
-/* After the server was freed. Takes NULL. */
+/* Call it after the server was freed. Accepts NULL. */
 void http_connections_free(struct http_connections *all);
-/* A whole request is there, and is being answered. */
+/* A complete request has arrived and is being answered. */
 void http_connections_answering(struct http_connections *all, struct evhttp_request *request);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * libevent 2.1 has no way to ask for another page (2.2 has evhttp_set_errorcb()). Its answer is complete in the buffer of
- * the connection before the first byte is sent, so the page is exchanged there. No answer of ours is HTML.
+ * Implements http_error.h. libevent 2.1 cannot be asked for another page (2.2 has
+ * evhttp_set_errorcb()). Its page is complete in the buffer of the connection before the first byte
+ * is sent, so it is replaced there. No answer of inboxd itself is HTML.
  */
 #include "admin/http_error.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGEST_PAGE 1024 /* bytes, with its head; libevent's have some 400 */
+#define LARGEST_PAGE 1024 /* bytes, with the head; libevent's pages have about 400 */
 
 static const struct {
 	int code;
@@ -24,7 +25,7 @@ static const struct {
 	{ 0, "Error", "the request cannot be served" },
 };
 
-/* The status of a page of libevent's, whole; 0: this is none. */
+/* The status of a complete error page of libevent; 0: not such a page. */
 static int find_page(const char *text)
 {
 	const char *line = strchr(text, ' ');
@@ -61,7 +62,7 @@ static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *in
 	(void)unused;
 	if (info->n_added == 0 || evbuffer_get_length(output) > LARGEST_PAGE)
 		return;
-	/* A connection keeps the beginning of its output from others. */
+	/* A connection hides the beginning of its output from other code. */
 	(void)evbuffer_unfreeze(output, 1);
 	length = evbuffer_copyout(output, text, LARGEST_PAGE);
 	text[length < 0 ? 0 : length] = '\0';

@@ -1,6 +1,7 @@
 /*
- * The answers libevent gives by itself: to what is no HTTP, a head or body that is too large, a method it does not know.
- * It knows HTML only; here they get words like all others. The server's thread.
+ * Replaces the error pages that libevent sends by itself, for example for text that is not HTTP, a
+ * body that is too large, or an unknown method. libevent sends HTML; inboxd sends JSON like
+ * everywhere else. The thread of the server.
  */
 #ifndef ADMIN_HTTP_ERROR_H
 #define ADMIN_HTTP_ERROR_H
@@ -8,7 +9,7 @@
 struct event_base;
 struct bufferevent;
 
-/* For evhttp_set_bevcb(): makes the connection of a client, and looks at what is written to it. */
+/* For evhttp_set_bevcb(): creates the connection of a client, and checks what is written to it. */
 struct bufferevent *http_error_listen(struct event_base *base, void *unused);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The checks as two tables. A check writes why it fails, for a person, or nothing at all; all of
- * them run, so that one look shows every reason.
+ * Implements http_health.h with two tables of checks. A check writes the reason of its failure, or
+ * nothing. All checks run, so that one request shows every reason.
  */
 #include "admin/http_health.h"
 
@@ -13,7 +13,8 @@
 
 struct check {
 	const char *name;
-	/* Appends the reason (plain ASCII, no quotes: it goes into JSON as it is). */
+	/* Appends the reason (plain ASCII without quotes, because it is copied into JSON
+	 * unchanged). */
 	void (*check)(const struct health_view *view, struct buf *detail);
 };
 
@@ -28,7 +29,7 @@ static void check_tick(
 	int64_t last_ms = tick_ms > view->since_ms ? tick_ms : view->since_ms;
 
 	if (view->now_ms - last_ms > HEALTH_STALL_MS)
-		buf_addf(detail, "the %s loop has not gone round for %lld s", loop,
+		buf_addf(detail, "the %s loop has made no progress for %lld s", loop,
 			seconds(view->now_ms - last_ms));
 }
 
@@ -47,7 +48,7 @@ static void check_dispatch(const struct health_view *view, struct buf *detail)
 static void check_running(const struct health_view *view, struct buf *detail)
 {
 	if (view->health->stopping)
-		buf_add_str(detail, "asked to stop: running deliveries are being finished");
+		buf_add_str(detail, "stop requested: running deliveries are being finished");
 }
 
 static void check_database(const struct health_view *view, struct buf *detail)
@@ -62,7 +63,7 @@ static void check_database(const struct health_view *view, struct buf *detail)
 			"PostgreSQL last confirmed a heartbeat %lld s ago, the lease is %lld s",
 			seconds(age_ms), seconds(view->lease_ms));
 	else if (!view->health->database_ok)
-		buf_add_str(detail, "PostgreSQL is away or refuses to work for us, trying again");
+		buf_add_str(detail, "PostgreSQL is unreachable or refuses to work, trying again");
 }
 
 static bool lease_is_held(const struct health_view *view)
@@ -74,7 +75,8 @@ static bool lease_is_held(const struct health_view *view)
 
 static void check_group(const struct health_view *view, struct buf *detail)
 {
-	/* Who is away has left its partitions to one that can handle them: nothing is wrong with it. */
+	/* An instance that is away has left its partitions to a member that can handle them, so
+	 * nothing is wrong. */
 	if (view->health->group_joined || view->health->away)
 		return;
 	if (!lease_is_held(view))
@@ -82,8 +84,9 @@ static void check_group(const struct health_view *view, struct buf *detail)
 	else if (!view->health->broker_ok)
 		buf_add_str(detail, "out of the Kafka group until a broker is reachable");
 	else
-		buf_add_str(detail, "joining the Kafka group: its broker has given no partitions "
-				    "yet, group_waiting in the log says why it may wait");
+		buf_add_str(detail,
+			"joining the Kafka group: its broker has assigned no partitions "
+			"yet, group_waiting in the log says why it may wait");
 }
 
 static void check_broker(const struct health_view *view, struct buf *detail)
@@ -124,7 +127,7 @@ static const struct check ready_checks[] = {
 	{ "progress", check_stored },
 };
 
-/* What is wrong, as the elements of a JSON array; nothing when all is well. */
+/* Appends the failures as elements of a JSON array; nothing when all checks pass. */
 static void add_reasons(const struct health_view *view, const struct check *checks, size_t count,
 	struct buf *reasons)
 {
@@ -150,7 +153,7 @@ static bool check(const struct health_view *view, const char *word, const struct
 	bool good;
 
 	add_reasons(view, checks, count, &reasons);
-	/* Without memory for the words the verdict is still the safe one. */
+	/* without memory for the reasons, the result is still the safe one */
 	good = buf_ok(&reasons) && reasons.length == 0;
 	buf_addf(json, "{\"%s\":%s", word, good ? "true" : "false");
 	if (!good) {
@@ -179,7 +182,7 @@ static bool passes(const struct health_view *view, const struct check *check)
 	return good;
 }
 
-/* Checks of one name stand together and count as one. */
+/* Checks with the same name are adjacent and count as one. */
 void health_show(const struct health_view *view, struct metrics *metrics)
 {
 	bool good = true;

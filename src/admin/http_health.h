@@ -1,9 +1,10 @@
 /*
- * Alive and ready: what /livez and /readyz answer, decided from what the threads last reported about
- * themselves. Pure but for reading atomics: any thread, no waiting, no clock of its own.
+ * The answers of /livez and /readyz, from what the threads reported last. Pure, except for reading
+ * atomics: any thread, no waiting, no own clock.
  *
- * Alive means a restart would not help: both loops go round. Ready means work makes progress: a
- * database that confirms heartbeats, a place in the group, a broker, and loops that get somewhere.
+ * Alive means that a restart would not help: both loops make progress. Ready means that work makes
+ * progress: the database confirms heartbeats, the group has assigned partitions, a broker is
+ * reachable, and records are stored.
  */
 #ifndef ADMIN_HTTP_HEALTH_H
 #define ADMIN_HTTP_HEALTH_H
@@ -15,20 +16,20 @@
 #include "base/metrics.h"
 #include "model/health.h"
 
-/* A loop that has not gone round for so long hangs: longer than the ingest loop may wait for one statement
- * (30 s, and 2 s for libpq to give up). */
+/* A loop without progress for so long hangs. It is longer than the ingest loop may wait for one
+ * statement (30 s, and 2 s until libpq gives up). */
 #define HEALTH_STALL_MS 45000
 
 /* The input of the checks. Times are clock_now_ms(). */
 struct health_view {
 	const struct health *health;
 	int64_t lease_ms;
-	int64_t since_ms; /* the program's start: a loop has HEALTH_STALL_MS for its first round */
+	int64_t since_ms; /* the start of the program: a loop has HEALTH_STALL_MS for its first round */
 	int64_t now_ms;
 };
 
-/* Append {"alive":true} or {"alive":false,"reasons":[{"check":…,"detail":…},…]}, "ready" alike, and
- * return the same. While stopping it is alive: whoever stopped it waits for it, within a bound. */
+/* Append {"alive":true} or {"alive":false,"reasons":[{"check":…,"detail":…},…]}, or the same with
+ * "ready", and return the value. A stopping process is alive, because its stop has a time limit. */
 bool health_alive(const struct health_view *view, struct buf *json);
 bool health_ready(const struct health_view *view, struct buf *json);
 /* The checks of health_ready() as metrics. */

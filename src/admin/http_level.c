@@ -1,3 +1,6 @@
+/*
+ * Implements http_level.h.
+ */
 #include "admin/http_level.h"
 
 #include <stdbool.h>
@@ -13,7 +16,7 @@ void http_level_show(struct buf *json)
 	buf_addf(json, "{\"level\":\"%s\"}\n", log_level_name(log_get_level()));
 }
 
-/* Loopback, also when an IPv4 client comes to an IPv6 socket. */
+/* True for loopback, also when an IPv4 client uses an IPv6 socket. */
 static bool is_this_host(const char *peer)
 {
 	static const char mapped[] = "::ffff:";
@@ -54,12 +57,13 @@ static int parse(struct bytes body, enum log_level *out)
 	return log_level_parse(word, out);
 }
 
-/* Said at a level that is written before or after, so that the log tells of its own silence. */
+/* Logged at a level that is enabled before or after the change, so that the log shows the reason
+ * when lines stop. */
 static void say(enum log_level before, enum log_level after)
 {
 	log_at(before > after ? before : after, "log_level_set",
 		LOG_STR("level", log_level_name(after)), LOG_STR("was", log_level_name(before)),
-		LOG_STR("next", "it holds until SIGHUP or a restart"));
+		LOG_STR("next", "it applies until SIGHUP or a restart"));
 }
 
 int http_level_set(struct bytes body, const char *peer, struct buf *json)

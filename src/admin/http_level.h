@@ -1,6 +1,6 @@
 /*
- * The log level over HTTP: the one thing that can be changed there, and from this host only. It holds until the next
- * SIGHUP or start, which take the level of the configuration. Any thread.
+ * The log level over HTTP: the only thing that can be changed there, and only from this host. It
+ * applies until the next SIGHUP or start, which use the configured level. Any thread.
  */
 #ifndef ADMIN_HTTP_LEVEL_H
 #define ADMIN_HTTP_LEVEL_H
@@ -11,8 +11,9 @@
 /* Appends {"level":"info"}. */
 void http_level_show(struct buf *json);
 
-/* Sets what `body` says: one of the four words, blanks around it allowed. `peer` is who asks, as text. Appends the
- * answer and returns its code: 200, 400 (no level) or 403 (not from this host). */
+/* Sets the level in `body`: one of the four words, with optional white space around it. `peer` is
+ * the address of the client as text. Appends the answer and returns its code: 200, 400 (not a
+ * level) or 403 (not from this host). */
 int http_level_set(struct bytes body, const char *peer, struct buf *json);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * From the text of http.listen to a socket. The host is always written out: a metrics page that
- * listens on every address because a word was missing would be a leak.
+ * Implements http_listen.h. The host is mandatory: if a missing host meant every address, a typing
+ * error would publish the metrics.
  */
 #include "admin/http_listen.h"
 
@@ -64,7 +64,7 @@ static int keep(int fd, bool good)
 	return -1;
 }
 
-/* Two sockets may be bound to one address while neither listens. */
+/* Two sockets can be bound to one address while neither listens. */
 static int open_bound(const struct addrinfo *at)
 {
 	int on = 1;
@@ -109,8 +109,8 @@ static const char *advice(int error)
 	return "choose an address this host can listen on";
 }
 
-/* A name may stand for several addresses (localhost: ::1 and 127.0.0.1); the first that can be
- * opened is taken. Positive: the errno of the last. */
+/* A name may have several addresses (localhost: ::1 and 127.0.0.1); the first one that can be
+ * opened is used. Positive: the errno of the last one. */
 static int open_first(
 	const char *listen, int (*open_one)(const struct addrinfo *at), int *fd, struct err *err)
 {
@@ -139,7 +139,7 @@ static int cannot_listen(const char *listen, int error, struct err *err)
 {
 	(void)err_set(
 		err, FAULT_SOCKET, "http.listen: cannot listen on %s: %s", listen, strerror(error));
-	return err_advise(err, "%s, or leave it empty to do without HTTP", advice(error));
+	return err_advise(err, "%s, or leave it empty to disable HTTP", advice(error));
 }
 
 int http_listen(const char *listen, int *fd, struct err *err)

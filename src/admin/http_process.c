@@ -1,3 +1,6 @@
+/*
+ * Implements http_process.h.
+ */
 #include "admin/http_process.h"
 
 #include "base/clock.h"

@@ -1,12 +1,15 @@
-/* The process_* metrics, as Prometheus' own clients have them. */
+/*
+ * The process_* metrics, with the names of Prometheus' own clients.
+ */
 #ifndef ADMIN_HTTP_PROCESS_H
 #define ADMIN_HTTP_PROCESS_H
 
 #include "base/metrics.h"
 
-/* Once: notes when the process began; now, near enough. */
+/* Call it once: records the start of the process, approximately now. */
 void http_process_began(struct metrics *metrics);
-/* Before each scrape. The HTTP thread; does not wait. What the kernel did not tell stays as it was. */
+/* Call it before each scrape, on the HTTP thread; does not wait. A value that the kernel did not
+ * report stays unchanged. */
 void http_process_look(struct metrics *metrics);
 
 #endif

@@ -1,4 +1,6 @@
-/* The only file that includes libsystemd, which is optional. */
+/*
+ * The only file that includes libsystemd, which is optional.
+ */
 #include "admin/notify.h"
 
 #ifdef HAVE_SYSTEMD

@@ -1,20 +1,20 @@
 /*
- * Readiness for systemd (sd_notify(3), Type=notify). Does nothing where no service manager listens
- * or where the program was built without libsystemd. Any thread; never blocks for long, never fails:
- * a service manager that cannot be told is no reason to stop.
+ * Readiness for systemd (sd_notify(3), Type=notify). Does nothing without a service manager or in a
+ * build without libsystemd. Any thread. Errors are ignored, because a failed notification is no
+ * reason to stop.
  */
 #ifndef ADMIN_NOTIFY_H
 #define ADMIN_NOTIFY_H
 
 #include <stdbool.h>
 
-/* True when this build can talk to systemd. */
+/* True when this build contains libsystemd. */
 bool notify_is_built_in(void);
-/* Started: what depends on the service may start. */
+/* The service is started. */
 void notify_ready(void);
-/* A stop was asked for and is on its way. */
+/* A stop was requested. */
 void notify_stopping(void);
-/* One line for `systemctl status`, in words. */
+/* Sets the line of `systemctl status`. */
 void notify_status(const char *text);
 
 #endif

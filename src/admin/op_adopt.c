@@ -1,3 +1,6 @@
+/*
+ * `inboxd adopt`. See op_adopt.h.
+ */
 #include "admin/op_adopt.h"
 
 #include <string.h>
@@ -21,7 +24,8 @@ static bool is_theirs(const struct rows *binding, const char *cluster_id, const 
 	       strcmp(rows_text(binding, 0, 1), group_id) == 0;
 }
 
-static void tell(const struct op *op, int64_t changed, const char *cluster_id, const char *group_id)
+static void print_result(
+	const struct op *op, int64_t changed, const char *cluster_id, const char *group_id)
 {
 	if (!op->cli->json)
 		(void)printf("schema \"%s\" belongs to cluster \"%s\" and group.id \"%s\" %s\n",
@@ -37,7 +41,7 @@ int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, 
 	int r = db_run(op->db, QUERY_OP_BINDING, NULL, &binding, err);
 
 	if (r == 0 && is_theirs(binding, cluster_id, group_id)) {
-		tell(op, 0, cluster_id, group_id);
+		print_result(op, 0, cluster_id, group_id);
 		return 0;
 	}
 	if (r == 0)
@@ -49,6 +53,6 @@ int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, 
 	params_text(&params, op->cli->reason);
 	r = db_run(op->db, QUERY_OP_ADOPT, &params, NULL, err);
 	if (r == 0)
-		tell(op, 1, cluster_id, group_id);
+		print_result(op, 1, cluster_id, group_id);
 	return r;
 }

@@ -1,4 +1,6 @@
-/* `inboxd adopt`: whose the schema is, asked and changed. See op.h. */
+/*
+ * `inboxd adopt`: binds the schema to another cluster and group, after a confirmation. See op.h.
+ */
 #ifndef ADMIN_OP_ADOPT_H
 #define ADMIN_OP_ADOPT_H
 

@@ -1,4 +1,6 @@
-/* Asking a person, and showing them how far it is. See op.h. */
+/*
+ * The confirmation and the progress line. See op.h.
+ */
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -34,7 +36,7 @@ int op_confirm(const struct op *op, const char *action, int64_t wanted, const ch
 		return 0;
 	if (isatty(STDIN_FILENO) == 0)
 		return err_set(err, FAULT_USAGE,
-			"%s? There is nobody to ask: say --yes, or --dry-run to look only",
+			"%s? stdin is not a terminal: use --yes, or --dry-run to change nothing",
 			question);
 	(void)fprintf(stderr, "%s? [y/N] ", question);
 	if (fgets(answer, sizeof(answer), stdin) != NULL && is_yes(answer))

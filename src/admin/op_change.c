@@ -1,6 +1,7 @@
 /*
- * `inboxd replay` and `inboxd discard`: the same in all but the words and the statements. Messages are named, or
- * found by filters; what is found is changed page by page, each its own transaction. See op.h.
+ * `inboxd replay` and `inboxd discard`, which differ only in words and statements. Messages are
+ * given by event id or by filters. With filters they are changed page by page, each page in its own
+ * transaction. See op.h.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,11 +15,11 @@
 #define PAGE 1000
 
 struct change {
-	const char *name;   /* of the command, for errors of the schema */
-	const char *status; /* when none is given */
-	const char *states; /* that may be given */
+	const char *name;   /* name of the command, for errors of the schema */
+	const char *status; /* the default state */
+	const char *states; /* the allowed states */
 	const char *done;
-	const char *not_now; /* why a message that is there was left alone */
+	const char *not_now; /* why an existing message was not changed */
 	enum query one;
 	enum query page;
 };
@@ -26,11 +27,11 @@ struct change {
 static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
 	"it is neither processed nor dead", QUERY_OP_REPLAY, QUERY_OP_REPLAY_PAGE };
 static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
-	"it does not wait", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
+	"it is not waiting", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
 
-/* --- By name -------------------------------------------------------------------------------------- */
+/* --- By event id ------------------------------------------------------------------------------- */
 
-/* The one source that has the event. */
+/* Finds the event; fails unless exactly one source has it. */
 static int find_one(const struct op *op, const char *event_id, struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -45,14 +46,13 @@ static int find_one(const struct op *op, const char *event_id, struct rows **out
 		return op_no_message(op, event_id, err);
 	if (rows_count(*out) > 1)
 		return err_set(err, FAULT_USAGE,
-			"event \"%s\" is there from several sources, \"%s\" and \"%s\" among them: "
-			"name "
-			"one with --source",
+			"event \"%s\" exists from several sources, such as \"%s\" and \"%s\": "
+			"select one with --source",
 			event_id, rows_text(*out, 0, 0), rows_text(*out, 1, 0));
 	return 0;
 }
 
-/* What runs a message that has not ended, by its state. */
+/* How a message that has not ended will run, by its state. */
 static const struct {
 	const char *status;
 	const char *way;
@@ -60,8 +60,8 @@ static const struct {
 	{ "retrying", "to run it now: `inboxd discard EVENT_ID --reason TEXT && inboxd replay "
 		      "EVENT_ID`" },
 	{ "waiting", "it runs when its turn comes" },
-	{ "parked", "it runs when a handler for it is there and what is before it of its key is "
-		    "done" },
+	{ "parked", "it runs when a handler for it is connected and the earlier messages of its "
+		    "key are done" },
 	{ "claimed", "wait until its handler has answered" },
 };
 
@@ -74,9 +74,9 @@ static const char *way_of(const struct change *change, const char *status)
 	return NULL;
 }
 
-/* `found` is what it was in just before. */
-static int left_alone(const struct change *change, const char *event_id, const struct rows *found,
-	struct err *err)
+/* `found` contains the state from a moment ago. */
+static int report_unchanged(const struct change *change, const char *event_id,
+	const struct rows *found, struct err *err)
 {
 	const char *status = rows_text(found, 0, 1);
 	const char *way = way_of(change, status);
@@ -84,16 +84,16 @@ static int left_alone(const struct change *change, const char *event_id, const s
 
 	if (cli_is_choice(change->states, status))
 		return err_set(err, FAULT_CHECK,
-			"event \"%s\" was not %s: another session has locked it, or it changed "
-			"meanwhile; try again",
+			"event \"%s\" was not %s: another session has locked it, or it has changed "
+			"in the meantime; try again",
 			event_id, change->done);
 	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s%s%s%s%s", event_id,
 		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
 		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
 }
 
-/* What a dry run says of a message that is named. */
-static int look_at_one(const struct op *op, const struct change *change, const char *event_id,
+/* Prints the state of a message for a dry run. */
+static int show_one(const struct op *op, const struct change *change, const char *event_id,
 	const struct rows *found, struct err *err)
 {
 	const char *status = rows_text(found, 0, 1);
@@ -101,7 +101,7 @@ static int look_at_one(const struct op *op, const struct change *change, const c
 	if (!op->cli->json)
 		(void)printf("%s is %s\n", event_id, status);
 	if (!cli_is_choice(change->states, status))
-		return left_alone(change, event_id, found, err);
+		return report_unchanged(change, event_id, found, err);
 	if (change == &replay && rows_bool(found, 0, 3))
 		return err_set(err, FAULT_CHECK,
 			"event \"%s\" cannot be replayed: retention has dropped its payload",
@@ -120,7 +120,7 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (op->cli->dry_run)
-		return look_at_one(op, change, event_id, found, err);
+		return show_one(op, change, event_id, found, err);
 	params_text(&params, rows_text(found, 0, 0));
 	params_text(&params, event_id);
 	params_text(&params, op->cli->reason);
@@ -128,13 +128,13 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
-		return left_alone(change, event_id, found, err);
+		return report_unchanged(change, event_id, found, err);
 	if (!op->cli->json)
 		(void)printf("%s %s\n", event_id, change->done);
 	return 0;
 }
 
-/* By what is written, then by where it stands. */
+/* By text, then by position. */
 static int compare_words(const void *a, const void *b)
 {
 	const char **first = *(const char **const *)a;
@@ -144,7 +144,7 @@ static int compare_words(const void *a, const void *b)
 	return order != 0 ? order : (first > second) - (first < second);
 }
 
-/* Gives the words, NULL in place of one that was there before. */
+/* Gives the words; a repeated word is replaced by NULL. */
 static int take_once(const struct cli *cli, const char ***out, struct err *err)
 {
 	CLEANUP(freep) const char ***sorted = calloc(cli->word_count + 1, sizeof(*sorted));
@@ -172,10 +172,10 @@ static int take_once(const struct cli *cli, const char ***out, struct err *err)
 
 struct tally {
 	int64_t changed;
-	bool cut; /* by a signal, before the last one */
+	bool cut; /* interrupted by a signal before the last one */
 };
 
-/* Each of them once, whatever becomes of the others; the first that fails is the result. */
+/* Changes each of them once, whatever the result of the others. The first failure is the result. */
 static int change_each(
 	const struct op *op, const struct change *change, struct tally *tally, struct err *err)
 {
@@ -220,12 +220,12 @@ static int change_words(const struct op *op, const struct change *change, struct
 	return r;
 }
 
-/* --- By filter ------------------------------------------------------------------------------------ */
+/* --- By filter --------------------------------------------------------------------------------- */
 
-/* What a filter finds. */
+/* The number of messages that match a filter. */
 struct counts {
 	int64_t wanted;
-	int64_t dropped; /* fit, too, but cannot be replayed: retention has dropped their payload */
+	int64_t dropped; /* match, but cannot be replayed: retention has dropped their payload */
 };
 
 static int count(const struct op *op, const struct change *change, const struct buf *filter,
@@ -279,8 +279,9 @@ static bool is_done(const struct pages *pages)
 	return pages->over || pages->affected >= pages->wanted;
 }
 
-/* The same command again would visit those again that fit once more by now, as processed ones do. */
-static void tell_interrupted(const struct change *change, const struct pages *pages)
+/* Without --after the same command would visit messages again that match again by now, for example
+ * processed ones. */
+static void print_interrupted(const struct change *change, const struct pages *pages)
 {
 	(void)fprintf(stderr,
 		"inboxd: interrupted: %" PRId64 " of %" PRId64
@@ -300,7 +301,7 @@ static int run_pages(
 	}
 	op_progress(0, 0);
 	if (op_interrupted() && r == 0 && !is_done(pages)) {
-		tell_interrupted(change, pages);
+		print_interrupted(change, pages);
 		op_print_change(op, change->name, pages->affected);
 		op_interrupt_obey();
 	}
@@ -308,7 +309,7 @@ static int run_pages(
 	return r;
 }
 
-/* What came after the count is not meant: no more is changed than was asked about. */
+/* Changes at most as many messages as were counted and confirmed; later arrivals are not included. */
 static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
 	int64_t wanted, struct err *err)
 {
@@ -327,23 +328,24 @@ static int change_pages(const struct op *op, const struct change *change, const 
 	if (!op->cli->json)
 		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
 	if (pages.affected == 0)
-		return op_nothing(
-			op, change->name, err, "all that fits is locked or was changed meanwhile");
+		return op_nothing(op, change->name, err,
+			"every match is locked or has changed in the meantime");
 	op_print_change(op, change->name, pages.affected);
 	return 0;
 }
 
-/* Nothing to change: the reason is what is found, or that nothing is. */
-static int nothing_fits(const struct op *op, const struct change *change,
+/* Nothing can be changed: reports why. */
+static int report_nothing(const struct op *op, const struct change *change,
 	const struct counts *counts, struct err *err)
 {
 	char words[128];
 
 	if (counts->dropped == 0)
-		return op_nothing(op, change->name, err, "no message fits");
+		return op_nothing(op, change->name, err, "no message matches");
 	(void)snprintf(words, sizeof(words),
-		"%" PRId64 " message%s fit%s, and cannot be %s: retention has dropped the payload",
-		counts->dropped, plural(counts->dropped), counts->dropped == 1 ? "s" : "",
+		"%" PRId64
+		" message%s match%s, and cannot be %s: retention has dropped the payload",
+		counts->dropped, plural(counts->dropped), counts->dropped == 1 ? "es" : "",
 		change->done);
 	return op_nothing(op, change->name, err, words);
 }
@@ -360,7 +362,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	if (r != 0)
 		return r;
 	if (counts.wanted == 0)
-		return nothing_fits(op, change, &counts, err);
+		return report_nothing(op, change, &counts, err);
 	if (counts.dropped > 0)
 		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
 			counts.dropped);
@@ -377,14 +379,13 @@ static int run(const struct op *op, const struct change *change, struct err *err
 	const struct cli *cli = op->cli;
 
 	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0 || cli->after != 0))
-		return err_set(err, FAULT_USAGE, "%s: name event ids or give filters, not both",
-			change->name);
+		return err_set(
+			err, FAULT_USAGE, "%s: give event ids or filters, not both", change->name);
 	if (cli->word_count > 0)
 		return change_words(op, change, err);
 	if (!op_has_filter(cli))
 		return err_set(err, FAULT_USAGE,
-			"%s: say which: event ids, or filters such as --status %s (`inboxd %s "
-			"--help`)",
+			"%s: give event ids, or filters such as --status %s (`inboxd %s --help`)",
 			change->name, change->status, change->name);
 	return change_filtered(op, change, err);
 }

@@ -1,4 +1,6 @@
-/* The filter of the options, as JSON. See op.h. */
+/*
+ * The filter of the options, as JSON. See op.h.
+ */
 #include <string.h>
 
 #include "admin/op.h"
@@ -28,10 +30,10 @@ static int check_text(const char *option, const char *text, struct err *err)
 {
 	if (text == NULL || utf8_is_valid(bytes_of(text)))
 		return 0;
-	return err_set(err, FAULT_USAGE, "--%s: that is not UTF-8", option);
+	return err_set(err, FAULT_USAGE, "--%s: not UTF-8", option);
 }
 
-/* "2h" is two hours ago, what is longer ago than clocks count from is that; anything else is for PostgreSQL to read. */
+/* "2h" means two hours ago; an age before 1970 means 1970. PostgreSQL reads any other text. */
 static void add_time(struct buf *out, const char *name, const char *text)
 {
 	const int64_t now_ms = clock_wall_ms();
@@ -47,7 +49,7 @@ static void add_time(struct buf *out, const char *name, const char *text)
 	add_member(out, name, text);
 }
 
-/* As a pattern for LIKE that contains the text literally. */
+/* A LIKE pattern that contains the text literally. */
 static void add_error(struct buf *out, const char *text)
 {
 	CLEANUP(buf_fini) struct buf pattern = BUF_INIT;

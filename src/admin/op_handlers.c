@@ -1,4 +1,6 @@
-/* `inboxd handlers`: who is known, and forgetting one. See op.h. */
+/*
+ * `inboxd handlers`: lists the known handlers, and removes one. See op.h.
+ */
 #include <string.h>
 
 #include "admin/op.h"
@@ -49,9 +51,10 @@ int op_handlers(const struct op *op, struct err *err)
 		return list(op, err);
 	if (strcmp(words[0], "forget") != 0)
 		return err_set(err, FAULT_USAGE,
-			"handlers: there is no \"%s\"; there is `inboxd handlers forget NAME`",
+			"handlers: unknown argument \"%s\"; the only one is `inboxd handlers "
+			"forget NAME`",
 			words[0]);
 	if (op->cli->word_count == 1)
-		return err_set(err, FAULT_USAGE, "handlers forget: name a handler");
+		return err_set(err, FAULT_USAGE, "handlers forget: give the name of a handler");
 	return forget(op, words[1], err);
 }

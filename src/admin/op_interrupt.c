@@ -1,4 +1,6 @@
-/* Ctrl-C in the middle of a command that works in pages. See op.h. */
+/*
+ * Handles Ctrl-C during a command that works in pages. See op.h.
+ */
 #include <signal.h>
 #include <stdio.h>
 
@@ -15,7 +17,8 @@ static void remember(int number)
 	caught = number;
 }
 
-/* What is ignored, as by nohup, stays ignored. The second signal ends the program at once. */
+/* A signal that is ignored, for example by nohup, stays ignored. The second signal ends the program
+ * at once. */
 void op_interrupt_begin(void)
 {
 	const struct sigaction action = { .sa_handler = remember, .sa_flags = (int)SA_RESETHAND };

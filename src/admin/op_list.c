@@ -1,4 +1,7 @@
-/* `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. See op.h. */
+/*
+ * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. See
+ * op.h.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,13 +11,13 @@
 #define MOST_LIMIT    100000
 #define MOST_COLUMNS  8
 
-/* What is listed. The columns of its query: the cells, the row as JSON, and of a page the seq, of groups how many
- * there are; then, where it looks for what fits and may end early, how many rows it looked at and behind which seq
- * none. Such a one has a row without cells when nothing fits. */
+/* A listing. The columns of its query are: the cells, the row as JSON, and then the seq (pages) or
+ * the number of groups. A query that searches for matches may end early; it also returns how many
+ * rows it examined and the last seq examined. Without a match it returns one row without cells. */
 struct listing {
 	enum query query;
-	bool pages; /* takes --after */
-	bool looks;
+	bool pages; /* accepts --after */
+	bool searches;
 	int cells;
 	const char *titles[MOST_COLUMNS];
 };
@@ -44,7 +47,7 @@ static const struct listing *choose(const struct cli *cli)
 	return cli->group ? &groups : &messages;
 }
 
-/* Records that are no messages have neither a state, nor a type, nor a code. */
+/* Records that are no messages have no state, type or code. */
 static int check_records(const struct cli *cli, struct err *err)
 {
 	const char *option = cli->rejects ? "--rejects" : "--conflicts";
@@ -58,7 +61,7 @@ static int check_records(const struct cli *cli, struct err *err)
 		other = cli->rejects ? "--conflicts" : "--error";
 	if (other == NULL)
 		return 0;
-	return err_set(err, FAULT_USAGE, "list: %s does not go with %s", option, other);
+	return err_set(err, FAULT_USAGE, "list: %s cannot be combined with %s", option, other);
 }
 
 static int check_options(const struct cli *cli, struct err *err)
@@ -66,15 +69,15 @@ static int check_options(const struct cli *cli, struct err *err)
 	if (cli->rejects || cli->conflicts)
 		return check_records(cli, err);
 	if (cli->group && strcmp(op_status_of(cli, "any"), "dead") != 0)
-		return err_set(err, FAULT_USAGE, "list: --group is for --dead");
+		return err_set(err, FAULT_USAGE, "list: --group requires --dead");
 	if (cli->group && cli->after != 0)
 		return err_set(err, FAULT_USAGE,
-			"list: --group takes no --after: it shows groups, not messages");
+			"list: --group cannot be combined with --after: it lists groups, not "
+			"messages");
 	return 0;
 }
 
-static void tell_of_more(
-	const struct op *op, const struct listing *listing, const struct rows *rows)
+static void print_more(const struct op *op, const struct listing *listing, const struct rows *rows)
 {
 	int count = rows_count(rows);
 	int64_t last = count == 0 ? 0 : rows_int(rows, count - 1, listing->cells + 1);
@@ -85,14 +88,14 @@ static void tell_of_more(
 		(void)fprintf(stderr, "there are more groups: --limit %" PRId64 "\n", last);
 }
 
-/* On stderr with --json, too: nothing found is not the same as nothing there. */
-static void tell_of_rest(const struct op *op, const struct listing *listing,
-	const struct rows *rows, const struct rows *found)
+/* Also printed to stderr with --json, because "no match found yet" differs from "no match exists". */
+static void print_rest(const struct op *op, const struct listing *listing, const struct rows *rows,
+	const struct rows *found)
 {
 	int looked = listing->cells + 2;
 	int last = listing->cells + 3;
 
-	if (!listing->looks || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
+	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
 		return;
 	(void)fprintf(stderr,
 		"looked at %" PRId64 " messages, as far as seq %" PRId64
@@ -103,7 +106,7 @@ static void tell_of_rest(const struct op *op, const struct listing *listing,
 static void print_listing(
 	const struct op *op, const struct listing *listing, const struct rows *rows)
 {
-	bool none = listing->looks && rows_is_null(rows, 0, listing->cells + 1);
+	bool none = listing->searches && rows_is_null(rows, 0, listing->cells + 1);
 	const struct rows *found = none ? NULL : rows;
 
 	if (op->cli->json)
@@ -113,8 +116,8 @@ static void print_listing(
 	if (ferror(stdout) != 0)
 		return;
 	if (!op->cli->json)
-		tell_of_more(op, listing, found);
-	tell_of_rest(op, listing, rows, found);
+		print_more(op, listing, found);
+	print_rest(op, listing, rows, found);
 }
 
 int op_list(const struct op *op, struct err *err)

@@ -1,4 +1,6 @@
-/* Tables, text and bytes for a person. See op.h. */
+/*
+ * Prints tables, text and bytes for a person. See op.h.
+ */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 #include "admin/op.h"
 #include "base/utf8.h"
 
-/* C0, DEL, and C1 as UTF-8 writes it (0xC2 0x80 to 0xC2 0x9F). */
+/* C0, DEL, and C1 in UTF-8 (0xC2 0x80 to 0xC2 0x9F). */
 static bool is_control(const unsigned char *at, size_t length)
 {
 	if (length == 2)
@@ -15,7 +17,7 @@ static bool is_control(const unsigned char *at, size_t length)
 	return length == 1 && (at[0] < ' ' || at[0] == 0x7f);
 }
 
-/* Writes it, unless `out` is NULL, and returns how many characters that are. */
+/* Writes the text, unless `out` is NULL, and returns the number of characters. */
 static size_t put_text(FILE *out, struct bytes text, bool lines)
 {
 	const unsigned char *at = text.data;
@@ -63,7 +65,7 @@ static size_t width_of(const struct rows *rows, const char *title, int column)
 	return width;
 }
 
-/* Nothing is put behind the last column of a line. */
+/* The last column of a line has no padding. */
 static void pad(size_t used, size_t width, bool last)
 {
 	for (; !last && used < width + 2; used++)

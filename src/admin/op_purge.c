@@ -1,4 +1,6 @@
-/* `inboxd purge`. See op.h. */
+/*
+ * `inboxd purge`. See op.h.
+ */
 #include <inttypes.h>
 
 #include "admin/op.h"
@@ -64,7 +66,8 @@ int op_purge(const struct op *op, struct err *err)
 	int r;
 
 	if (op->cli->older_than < 0)
-		return err_set(err, FAULT_USAGE, "purge: say --older-than, as --older-than 7d");
+		return err_set(
+			err, FAULT_USAGE, "purge: give --older-than, for example --older-than 7d");
 	r = count(op, &wanted, err);
 	if (r == 0 && wanted == 0)
 		return op_nothing(op, "purge", err, "no processed message is that old");

@@ -1,6 +1,7 @@
 /*
- * `inboxd replay --rejects`: each reject is looked at by the rules of the configuration as it is now; what they
- * know becomes a message that waits, the others stay. The rules are the sidecar's own (model/identity.h). See op.h.
+ * `inboxd replay --rejects`: applies the rules of the present configuration to each reject. A
+ * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
+ * ingest (model/identity.h). See op.h.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,17 +28,17 @@ enum {
 struct rejects {
 	const struct op *op;
 	struct identity_finder *finder;
-	struct identity_rules **rules; /* by topic of the configuration */
-	struct header *headers;        /* of the record in hand */
-	char **names;                  /* of the headers, owned */
-	bool apply;                    /* false: only count what would go in */
+	struct identity_rules **rules; /* one per topic of the configuration */
+	struct header *headers;        /* of the current record */
+	char **names;                  /* names of the headers, owned */
+	bool apply;                    /* false: only count */
 	int64_t good;
 	int64_t refused;
 	int64_t after;
-	int last; /* rows of the page before */
+	int last; /* rows of the previous page */
 };
 
-/* --- The rules -------------------------------------------------------------------------------------- */
+/* --- The rules --------------------------------------------------------------------------------- */
 
 static int compile(struct rejects *rejects, size_t topic, struct err *err)
 {
@@ -84,7 +85,7 @@ static void rejects_fini(struct rejects *rejects)
 	identity_finder_free(rejects->finder);
 }
 
-/* --- A reject as the record it was ----------------------------------------------------------------- */
+/* --- A reject as a record ---------------------------------------------------------------------- */
 
 static void free_names(const struct rejects *rejects, struct record *record)
 {
@@ -125,7 +126,7 @@ static int read_record(const struct rejects *rejects, const struct rows *rows, i
 	return read_headers(rejects, rows_bytes(rows, row, REJECT_HEADERS), out, err);
 }
 
-/* --- One reject -------------------------------------------------------------------------------------- */
+/* --- One reject -------------------------------------------------------------------------------- */
 
 static int store(struct rejects *rejects, int64_t seq, const struct record *record,
 	const struct identity *identity, struct err *err)
@@ -177,7 +178,7 @@ static int identify(
 	return r < 0 ? r : 0;
 }
 
-/* --- All of them --------------------------------------------------------------------------------------- */
+/* --- All rejects ------------------------------------------------------------------------------- */
 
 static bool is_enough(const struct rejects *rejects)
 {

@@ -1,4 +1,6 @@
-/* `inboxd show`: one message, all of it. See op.h. */
+/*
+ * `inboxd show`: one message with all its details. See op.h.
+ */
 #include <string.h>
 
 #include "admin/op.h"
@@ -13,8 +15,7 @@ static int ambiguous(const struct op *op, const struct rows *rows, struct err *e
 	for (int i = 0; i < rows_count(rows); i++)
 		buf_addf(&sources, "%s%s", i == 0 ? "" : ", ", rows_text(rows, i, SHOW_SOURCE));
 	return err_set(err, FAULT_USAGE,
-		"event \"%s\" is there from several sources (%s): name one with "
-		"--source",
+		"event \"%s\" exists from several sources (%s): select one with --source",
 		op->cli->words[0], buf_str(&sources));
 }
 
@@ -33,7 +34,7 @@ static void print_payload(const struct rows *rows, bool hex)
 	hex = hex || text.data == NULL;
 	(void)printf("\npayload (%zu byte%s%s)\n", payload.length, plural((int64_t)payload.length),
 		!hex && rows_bool(rows, 0, SHOW_IS_JSON)
-			? ", shown as JSON; --payload raw has them as they came"
+			? ", shown as JSON; --payload raw prints the original bytes"
 			: "");
 	if (hex) {
 		op_print_hex(payload);
@@ -43,7 +44,7 @@ static void print_payload(const struct rows *rows, bool hex)
 	(void)putchar('\n');
 }
 
-/* Section, name, value: a title where the section changes. */
+/* Columns: section, name, value. A new section starts with a title. */
 static void print_facts(const struct rows *rows)
 {
 	const char *section = "";
@@ -76,15 +77,14 @@ static int print_message(const struct op *op, const struct rows *rows, struct er
 	return 0;
 }
 
-/* Of a tombstone nothing, which is what came. */
+/* A tombstone has no payload, so nothing is printed. */
 static int print_raw(const struct op *op, const struct rows *rows, struct err *err)
 {
 	struct bytes payload = rows_bytes(rows, 0, SHOW_PAYLOAD);
 
 	if (rows_bool(rows, 0, SHOW_IS_DROPPED))
 		return err_set(err, FAULT_CHECK,
-			"the payload of event \"%s\" is not there any more: retention has dropped "
-			"it",
+			"the payload of event \"%s\" no longer exists: retention has dropped it",
 			op->cli->words[0]);
 	if (payload.length > 0)
 		(void)fwrite(payload.data, 1, payload.length, stdout);
@@ -108,7 +108,7 @@ int op_show(const struct op *op, struct err *err)
 	int r;
 
 	if (op->cli->word_count == 0)
-		return err_set(err, FAULT_USAGE, "show: name an event id (`inboxd show --help`)");
+		return err_set(err, FAULT_USAGE, "show: give an event id (`inboxd show --help`)");
 	params_text(&params, op->cli->words[0]);
 	params_text(&params, op->cli->source);
 	r = db_run(op->db, QUERY_OP_SHOW, &params, &rows, err);

@@ -1,4 +1,6 @@
-/* `inboxd status`. See op.h. */
+/*
+ * `inboxd status`. See op.h.
+ */
 #include "admin/op.h"
 
 static int print_status(const struct op *op, const struct params *status, struct err *err)

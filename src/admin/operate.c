@@ -1,9 +1,12 @@
+/*
+ * Implements operate.h: a table of commands, and the connection that they share.
+ */
 #include "admin/operate.h"
 
 #include "admin/op.h"
 #include "admin/op_adopt.h"
 
-/* Somebody waits for the answer, and what they ask for may be large. */
+/* An operator waits for the answer, which may be large. */
 #define STATEMENT_TIMEOUT_MS 600000
 #define LOCK_TIMEOUT_MS      10000
 #define IDLE_TIMEOUT_MS      60000
@@ -18,7 +21,7 @@ static int (*const functions[])(const struct op *op, struct err *err) = {
 	[COMMAND_HANDLERS] = op_handlers,
 };
 
-/* The function of the schema behind a command that changes something. */
+/* The function of the schema that a command with changes calls. */
 static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_REPLAY] = "replay_page",
 	[COMMAND_DISCARD] = "discard_page",
@@ -28,7 +31,8 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_HANDLERS] = "forget_handler",
 };
 
-/* Before anybody is asked, or a part is done: a sidecar's user and a reader may look, also at what would be changed. */
+/* Checked before the confirmation, so that no part of the work is done without the privilege. The
+ * user of an instance and a reader may read, also with --dry-run. */
 static int check_right(const struct op *op, struct err *err)
 {
 	bool lists = op->cli->command == COMMAND_HANDLERS && op->cli->word_count == 0;
@@ -43,10 +47,10 @@ static int check_right(const struct op *op, struct err *err)
 	r = db_run(op->db, QUERY_OP_MAY, &params, &rows, err);
 	if (r != 0 || rows_bool(rows, 0, 1))
 		return r;
-	(void)err_set(err, FAULT_DATABASE,
-		"this command changes something, and user %s may only look", rows_text(rows, 0, 0));
+	(void)err_set(err, FAULT_DATABASE, "this command changes data, and user %s may only read",
+		rows_text(rows, 0, 0));
 	return err_advise(err,
-		"GRANT inboxd_operator TO %s, or name another with INBOXD_POSTGRES_USER and "
+		"GRANT inboxd_operator TO %s, or set another user with INBOXD_POSTGRES_USER and "
 		"INBOXD_POSTGRES_PASSWORD",
 		rows_text(rows, 0, 0));
 }

@@ -1,6 +1,6 @@
 /*
- * The operators' commands: status, list, show, replay, discard, purge, adopt. They talk to PostgreSQL only, through
- * the functions of the schema, as the user of the configuration. Main thread; block.
+ * The operator commands: status, list, show, replay, discard, purge, adopt. They use only
+ * PostgreSQL, through the functions of the schema, as the configured user. Main thread; they block.
  */
 #ifndef ADMIN_OPERATE_H
 #define ADMIN_OPERATE_H
@@ -8,7 +8,7 @@
 #include "admin/cli.h"
 #include "config/config.h"
 
-/* 0; FAULT_USAGE for arguments the schema refuses; FAULT_CHECK when nothing matched. */
+/* 0; FAULT_USAGE for arguments that the schema rejects; FAULT_CHECK when nothing matched. */
 int operate(const struct cli *cli, const struct config *config, struct err *err);
 /* Binds the schema to this cluster and group. */
 int operate_adopt(const struct cli *cli, const struct config *config, const char *cluster_id,

@@ -38,7 +38,7 @@ MUTANTS = [
            edit(PAGES, "    IF filter ? 'received_from' AND misfits > 0 THEN\n", "    IF false THEN\n"),
            tests=[READS + "test_a_time_is_found_in_a_large_table"]),
     mutant("E11", "a count ends with its first page",
-           edit("src/admin/op_count.c", "\tplace->over = rows_is_null(rows, 0, 1);\n", "\tplace->over = true;\n"),
+           edit("src/admin/op_count.c", "\tposition->over = rows_is_null(rows, 0, 1);\n", "\tposition->over = true;\n"),
            tests=[COMMANDS + "test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all"]),
     mutant("E11", "the end of a page is the end of all",
            edit("sql/functions/replay.sql", "PERFORM inbox.warn_of_rest('replay_where', page.looked, page.last_seq);", "NULL;"),

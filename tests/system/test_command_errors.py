@@ -33,13 +33,13 @@ WRONG = {
     "list --group --status parked": "--dead",
     "list --dead --group --after 7": "no --after",
     "list --dead --status dead": "not both",
-    "list --rejects --dead": "--rejects does not go with --dead",
-    "list --rejects --status dead": "--rejects does not go with --status",
-    "list --rejects --group": "--rejects does not go with --group",
-    "list --conflicts --type t": "--conflicts does not go with --type",
-    "list --conflicts --code UP": "--conflicts does not go with --code",
-    "list --conflicts --error x": "--conflicts does not go with --error",
-    "list --conflicts --rejects": "--rejects does not go with --conflicts",
+    "list --rejects --dead": "--rejects cannot be combined with --dead",
+    "list --rejects --status dead": "--rejects cannot be combined with --status",
+    "list --rejects --group": "--rejects cannot be combined with --group",
+    "list --conflicts --type t": "--conflicts cannot be combined with --type",
+    "list --conflicts --code UP": "--conflicts cannot be combined with --code",
+    "list --conflicts --error x": "--conflicts cannot be combined with --error",
+    "list --conflicts --rejects": "--rejects cannot be combined with --conflicts",
     "purge --yes": "--older-than",
     "replay --since 2020-02-01 --until 2020-01-01 --yes": "--since must be earlier than --until",
     "show -1": "stands behind --",
@@ -55,8 +55,8 @@ def test_a_wrong_line_is_a_usage_error_that_says_why(inboxd, inbox, line):
 
 @pytest.mark.parametrize("arguments, words", [
     (["show", b"\xff"], "event id 1 is not UTF-8"), (["replay", "a", b"\xff", "--yes"], "event id 2 is not UTF-8"),
-    (["discard", "a", "--reason", b"\xff"], "--reason: that is not UTF-8"),
-    (["list", "--code", b"\xff"], "--code: that is not UTF-8")])
+    (["discard", "a", "--reason", b"\xff"], "--reason: not UTF-8"),
+    (["list", "--code", b"\xff"], "--code: not UTF-8")])
 def test_what_is_not_utf_8_is_a_usage_error(inboxd, arguments, words):
     assert words in run(inboxd, *arguments, code=1)
 
@@ -68,7 +68,7 @@ COMMANDS = ["status", "list", "list --dead --group", "show a", "replay a", "repl
 @pytest.mark.parametrize("line", COMMANDS)
 def test_without_a_schema_it_says_what_to_run(make_inboxd, topic, line):
     words = run(make_inboxd(), *line.format(topic=topic).split(), code=3)
-    assert words.startswith("inboxd: the schema is not there; run `inboxd migrate`"), words
+    assert words.startswith("inboxd: the schema does not exist; run `inboxd migrate`"), words
 
 
 @pytest.mark.parametrize("line", [*COMMANDS, "migrate"])
@@ -101,7 +101,7 @@ def test_a_standby_is_told_as_that(inboxd, postgres_server):
 def test_a_table_that_somebody_locks_is_told_after_ten_seconds(graves, inbox):
     with inbox.connect() as locker:
         locker.execute("LOCK TABLE inbox.inbox_audit")
-        assert "see in pg_locks who has it" in run(graves, "replay", "--code", "UP", "--yes", code=3)
+        assert "timed out waiting for a lock; see pg_locks" in run(graves, "replay", "--code", "UP", "--yes", code=3)
     assert inbox.count("dead") == 5
 
 

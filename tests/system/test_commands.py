@@ -217,7 +217,7 @@ def test_show_tells_how_the_payload_is_shown_and_why_there_is_none(start_inboxd,
         produce(topic, value, key=name, headers=[("id", name)])
     inbox.wait_stored(5)
     inbox.execute(DROP, [["dropped"]])
-    headers = {"json": "payload (7 bytes, shown as JSON; --payload raw has them as they came)",
+    headers = {"json": "payload (7 bytes, shown as JSON; --payload raw prints the original bytes)",
                "text": "payload (5 bytes)", "bytes": "payload (1 byte)", "tombstone": "payload: none (a tombstone)",
                "dropped": "payload: dropped by retention; it cannot be replayed"}
     for name, header in headers.items():
@@ -293,7 +293,7 @@ def on_terminal(sidecar, arguments, answer):
 
 def test_on_a_terminal_it_asks_and_shows_how_far_it_is(graves, inbox):
     code, seen = on_terminal(graves, ["discard", "--status", "waiting"], b"y\n")
-    assert code == 6 and "no message fits" in seen
+    assert code == 6 and "no message matches" in seen
     code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"n\n")
     assert code == 0 and "replay 5 messages? [y/N]" in seen and inbox.count("dead") == 5
     code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"y\n")
@@ -334,7 +334,7 @@ def test_what_has_lost_its_payload_is_told_as_the_reason_and_leaves_no_audit(gra
     inbox.execute(DROP, [[f"e{number}" for number in range(5)]])
     for options in (["--dry-run"], ["--yes"]):
         words = run(graves, "replay", "--dead", *options, code=6)
-        assert "5 messages fit, and cannot be replayed: retention has dropped the payload" in words
+        assert "5 messages match, and cannot be replayed: retention has dropped the payload" in words
         assert "retention has dropped" in run(graves, "replay", "e0", *options, code=6)
     assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
     assert inbox.count("dead") == 5
@@ -354,7 +354,7 @@ def test_replay_takes_dead_as_list_does(graves, inbox):
 
 def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):
     assert run(graves, "replay", "--code", "ORDER", "--dry-run") == "dry run: replay 2 messages\n"
-    assert "no message fits" in run(graves, "replay", "--code", "ORD", "--yes", code=6)
+    assert "no message matches" in run(graves, "replay", "--code", "ORD", "--yes", code=6)
     assert run(graves, "replay", "--code", "ORDER", "--yes") == "2 replayed\n"
     assert inbox.value("SELECT filter FROM inbox.inbox_audit") == {"status": "dead", "error_code": "ORDER"}
     assert inbox.count("dead") == 3
@@ -477,7 +477,7 @@ def test_a_replay_of_what_is_to_be_retried_names_the_way(start_inboxd, handler, 
     assert len(client.deliveries) == 2
 
 
-@pytest.mark.parametrize("state, words", [("parked", "when a handler for it is there"),
+@pytest.mark.parametrize("state, words", [("parked", "when a handler for it is connected"),
                                           ("claimed", "wait until its handler has answered")])
 def test_a_replay_of_what_has_not_ended_says_when_it_runs(inboxd, handler, streams, topic, inbox, state, words):
     if state == "claimed":
@@ -610,7 +610,7 @@ def test_a_sidecars_user_is_told_the_grant_before_anything_is_asked(graves, side
     for arguments in CHANGES:
         words = run(graves, *arguments, code=3, env={"INBOXD_POSTGRES_USER": sidecar_user})
         assert f"user {sidecar_user} may only look" in words, (arguments, words)
-        assert f"GRANT inboxd_operator TO {sidecar_user}, or name another with INBOXD_POSTGRES_USER" in words
+        assert f"GRANT inboxd_operator TO {sidecar_user}, or set another user with INBOXD_POSTGRES_USER" in words
     assert inbox.count("dead") == 5
 
 

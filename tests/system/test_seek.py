@@ -149,7 +149,7 @@ WRONG = [
     ("{topic} 0 --to-time yesterdayish", 1, "--to-time takes a time"),
     ("{topic} 0 --to-time infinity", 1, "--to-time takes a time"),
     ("{topic} 0 -5", 1, 'there is no option "-5" for seek'),
-    ("{topic} 0 5 --json", 1, "There is nobody to ask: say --yes, or --dry-run"),
+    ("{topic} 0 5 --json", 1, "stdin is not a terminal: use --yes, or --dry-run"),
     ("{topic}.none 0 5 --yes", 6, '.none" does not exist'),
     ("{topic} 2 5 --yes", 6, "has 2 partitions, 0 to 1"),
     ("{topic} 0 3 --yes", 6, "offset 3 is before the begin of the log: it begins at 4"),

@@ -121,7 +121,7 @@ static const struct {
 			 "commands)" },
 	{ "inboxd help list show", "help takes one command, not also \"show\" (`inboxd help` lists them)" },
 	{ "inboxd show -1", "there is no option \"-1\" for show (`inboxd show --help` lists the options; "
-			    "an event id that begins with - stands behind --)" },
+			    "write -- before an event id that begins with -)" },
 	{ "inboxd -q", "there is no option \"-q\" (`inboxd --help` lists the options)" },
 	{ "inboxd run --dry-run",
 		"there is no option \"--dry-run\" for run (`inboxd run --help` lists the options)" },
@@ -133,14 +133,14 @@ static const struct {
 	{ "inboxd list --status dea",
 		"--status: \"dea\" is none of: waiting retrying parked claimed processed dead" },
 	{ "inboxd purge --older-than 7",
-		"--older-than: \"7\" is not a duration, as 7d: a number with ms, s, m, h, d, w or y" },
+		"--older-than: \"7\" is not a duration such as 7d: a number with ms, s, m, h, d, w or y" },
 	{ "inboxd purge --older-than 99999999999999999y",
-		"--older-than: \"99999999999999999y\" is not a duration, as 7d: a number with ms, s, m, h, d, w or y" },
+		"--older-than: \"99999999999999999y\" is not a duration such as 7d: a number with ms, s, m, h, d, w or y" },
 	{ "inboxd show a b", "show takes no argument \"b\" (`inboxd show --help`)" },
-	{ "inboxd run -c", "-c wants FILE behind it" },
-	{ "inboxd run --set", "--set wants SECTION.KEY=VALUE behind it" },
-	{ "inboxd replay --status dead --reason --dry-run --yes", "--reason wants TEXT behind it" },
-	{ "inboxd list --key -c f", "--key wants KEY behind it" },
+	{ "inboxd run -c", "-c requires FILE" },
+	{ "inboxd run --set", "--set requires SECTION.KEY=VALUE" },
+	{ "inboxd replay --status dead --reason --dry-run --yes", "--reason requires TEXT" },
+	{ "inboxd list --key -c f", "--key requires KEY" },
 	{ "inboxd run --config=", "--config: FILE is empty" },
 	{ "inboxd run --set a.b",
 		"--set a.b: there is no \"=\"; write --set section.key=value" },
@@ -302,7 +302,7 @@ static void an_option_means_what_its_command_says(void **state)
 	cli_add_help(&list, COMMAND_LIST);
 	assert_non_null(strstr(buf_str(&list), "only messages of this topic"));
 	cli_add_help(&verify, COMMAND_VERIFY);
-	assert_non_null(strstr(buf_str(&verify), "the topic to read again; must be given"));
+	assert_non_null(strstr(buf_str(&verify), "the topic to read again; required"));
 	assert_null(strstr(buf_str(&verify), "only messages of this topic"));
 	assert_parses(&cli, "inboxd verify --topic orders");
 	assert_string_equal(cli.topic, "orders");

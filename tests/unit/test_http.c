@@ -303,7 +303,7 @@ static void not_ready_is_503_with_the_reason_and_still_alive(void **state)
 	assert_code(answer, "503");
 	assert_string_equal(body_of(answer),
 		"{\"ready\":false,\"reasons\":[{\"check\":\"database\",\"detail\":"
-		"\"PostgreSQL is away or refuses to work for us, trying again\"}]}\n");
+		"\"PostgreSQL is unreachable or refuses to work, trying again\"}]}\n");
 	assert_code(get(world, "/livez"), "200");
 }
 

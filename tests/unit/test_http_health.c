@@ -77,11 +77,11 @@ static void alive_while_both_loops_went_round_within_its_time(void **state)
 	health.ingest_tick_ms = NOW - HEALTH_STALL_MS - 1;
 	assert_fails(health_alive, &health,
 		"{\"alive\":false,\"reasons\":[{\"check\":\"ingest\",\"detail\":"
-		"\"the ingest loop has not gone round for 45 s\"}]}");
+		"\"the ingest loop has made no progress for 45 s\"}]}");
 	health.dispatch_tick_ms = NOW - 60000;
 	assert_fails(health_alive, &health,
 		"\"},{\"check\":\"dispatch\",\"detail\":"
-		"\"the dispatch loop has not gone round for 60 s\"}]}");
+		"\"the dispatch loop has made no progress for 60 s\"}]}");
 }
 
 static void a_start_is_given_its_time_to_live_but_is_not_ready(void **state)
