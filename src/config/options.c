@@ -156,10 +156,11 @@ const struct option option_table[] = {
 		.text = "header:ce_id,header:id,header:event-id,header:eventId,"
 			"header:idempotency-key,header:message-id",
 		.check = check_id_locator, .min = 0, .max = 100, AT_TOPIC(id),
-		.help = "Locations of the event id, tried in this order: `header:NAME`, "
-			"`key` or `json:/POINTER`. Do not name a field that identifies an "
-			"entity: the second event of the entity would be taken for a "
-			"duplicate and lost. The value must be different for each event." },
+		.help = "Where the event id is: a list of locations, tried in order. A "
+			"location is `header:NAME`, `key` or `json:/POINTER`. Do not name a "
+			"field that identifies an entity: the second event of the entity "
+			"would be taken for a duplicate and lost. The value must be "
+			"different for each event." },
 	{ "topics", "missing_id", OPTION_FLAG, .text = "coordinates", .words = missing_id_words,
 		AT_TOPIC(missing_id_rejects),
 		.help = "What to do with a message without an id: use "
@@ -167,13 +168,14 @@ const struct option option_table[] = {
 	{ "topics", "type", OPTION_LIST,
 		.text = "header:ce_type,header:eventType,header:event-type,header:type,topic",
 		.check = check_name_locator, .min = 0, .max = 100, AT_TOPIC(type),
-		.help = "Locations of the event type, tried in this order: `header:NAME`, "
-			"`json:/POINTER`, `topic` or `literal:TEXT`." },
+		.help = "Where the event type is: a list of locations, tried in order. A "
+			"location is `header:NAME`, `json:/POINTER`, `topic` or "
+			"`literal:TEXT`." },
 	{ "topics", "source", OPTION_LIST, .text = "header:ce_source,topic",
 		.check = check_name_locator, .min = 1, .max = 100, AT_TOPIC(source),
-		.help = "Locations of the source, tried in this order: `header:NAME`, "
-			"`json:/POINTER`, `topic` or `literal:TEXT`. An event id is unique "
-			"within its source." },
+		.help = "Where the source is: a list of locations, tried in order. A "
+			"location is `header:NAME`, `json:/POINTER`, `topic` or "
+			"`literal:TEXT`. An event id is unique within its source." },
 
 	{ "retry", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_attempts),
