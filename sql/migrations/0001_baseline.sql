@@ -133,7 +133,7 @@ COMMENT ON COLUMN inbox.inbox_offsets.last_digest IS
 CREATE TABLE inbox.inbox_instances (
     id            int PRIMARY KEY,
     name          text NOT NULL,
-    place         text,
+    host_id       text,
     timeline      text NOT NULL DEFAULT left(pg_walfile_name(pg_current_wal_lsn()), 8),
     started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     heartbeat_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -155,8 +155,8 @@ COMMENT ON COLUMN inbox.inbox_instances.timeline IS
     'PostgreSQL''s timeline when it registered: after a failover it is another one, and the lease is over';
 COMMENT ON COLUMN inbox.inbox_instances.away_at IS
     'Left the consumer group, because it lacks a handler (since lacking_since) that another instance has';
-COMMENT ON COLUMN inbox.inbox_instances.place IS
-    'Host and lock file of its socket: whoever holds that lock knows that an earlier instance of the place is gone';
+COMMENT ON COLUMN inbox.inbox_instances.host_id IS
+    'Host and lock file of its socket: an instance that holds that lock knows that an earlier instance with the same host_id has ended';
 COMMENT ON COLUMN inbox.inbox_instances.stragglers IS
     'The oldest rows it was born holding that are still open, some tens at most';
 COMMENT ON COLUMN inbox.inbox_instances.low_rest IS

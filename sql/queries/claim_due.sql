@@ -10,10 +10,7 @@
 -- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: what is locked
 -- now is somebody's business, and comes again.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
-WITH lease AS MATERIALIZED (
-    SELECT id FROM inbox.inbox_instances
-    -- include: lease
-    FOR KEY SHARE SKIP LOCKED
+-- include: claim_lease
 ), mine AS MATERIALIZED (
     -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
     SELECT o.topic, o.kafka_partition, coalesce(p.since, '-infinity') AS since, p.place
@@ -44,11 +41,7 @@ WITH lease AS MATERIALIZED (
            coalesce((SELECT s.open
                      FROM unnest($6::text[], $7::text[], $8::smallint[], $9::boolean[])
                           WITH ORDINALITY AS s(topic, type, kind, open, rank)
-                     WHERE (s.topic IS NULL OR s.topic = d.topic)
-                       AND CASE s.kind WHEN 0 THEN true
-                                       WHEN 1 THEN starts_with(d.event_type, s.type)
-                                       ELSE d.event_type = s.type END
-                     ORDER BY s.rank LIMIT 1), false) AS wanted
+                     -- include: claim_wanted
     FROM (SELECT DISTINCT topic, event_type FROM due) d
 ), judged AS MATERIALIZED (
     SELECT w.*,

@@ -2,11 +2,11 @@
 -- process, and, when $4 says that our own heartbeats were on time for a whole lease, those whose lease ran out.
 -- Their partitions lose their owner in the same statement, so nothing of theirs can move any more.
 -- Caller: store/instance.c, at start and after steady heartbeats. Index: inbox_instances_pkey (small table).
--- $1 own id, $2 place, $3 lease in ms, $4 whether leases may be judged, $5 earlier id (0 = none).
+-- $1 own id, $2 host_id, $3 lease in ms, $4 whether leases may be judged, $5 earlier id (0 = none).
 WITH dead AS (
     SELECT id FROM inbox.inbox_instances
     WHERE id <> $1::int AND fenced_at IS NULL
-      AND (place = $2::text OR id = $5::int
+      AND (host_id = $2::text OR id = $5::int
            OR ($4::boolean AND heartbeat_at < clock_timestamp() - $3::bigint * interval '1 millisecond'))
     ORDER BY id
     FOR UPDATE SKIP LOCKED

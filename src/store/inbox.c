@@ -63,9 +63,9 @@ void inbox_free(struct inbox *inbox)
 	free(inbox);
 }
 
-int inbox_keep_memory(struct inbox *inbox, struct err *err)
+int inbox_pin_server_memory(struct inbox *inbox, struct err *err)
 {
-	return db_run(inbox->db, QUERY_KEEP_MEMORY, NULL, NULL, err);
+	return db_run(inbox->db, QUERY_PIN_SERVER_MEMORY, NULL, NULL, err);
 }
 
 /* Matches by id. Coordinates can occur twice in a batch, after a topic recreation. */

@@ -30,7 +30,7 @@ void inbox_free(struct inbox *inbox);
 
 /* Call it once per connection, before the first batch: the server process then keeps the memory of
  * a batch instead of returning it to the operating system each time. */
-int inbox_keep_memory(struct inbox *inbox, struct err *err);
+int inbox_pin_server_memory(struct inbox *inbox, struct err *err);
 
 struct watermark {
 	char *topic; /* owned by the list */

@@ -116,7 +116,7 @@ int known_exchange(
 	add_own(&own, request);
 	add_question(&question, request);
 	if (r == 0) /* an operator may be deleting a handler in an open transaction */
-		r = db_queue(db, QUERY_WAIT_BRIEFLY, NULL, NULL, err);
+		r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
 	if (r == 0)
 		r = db_queue(db, QUERY_KEEP_HANDLERS, &own, NULL, err);
 	if (r == 0)

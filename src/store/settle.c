@@ -162,7 +162,7 @@ static int begin(const struct settling *s, struct err *err)
 {
 	int r = db_begin(s->db, err);
 
-	return r != 0 ? r : db_queue(s->db, QUERY_WAIT_BRIEFLY, NULL, NULL, err);
+	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
 }
 
 static int settle_at_once(const struct settling *s, struct err *err)

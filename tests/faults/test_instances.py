@@ -197,7 +197,7 @@ def test_without_a_boot_id_nobody_is_dead_for_its_place(make_inboxd, handler, st
     first = handler(sidecar, always(NEVER))
     streams.events(topic, ["a"])
     first.wait_count(1)
-    assert [row["place"] for row in inbox.query("SELECT place FROM inbox.inbox_instances")] == [None]
+    assert [row["host_id"] for row in inbox.query("SELECT host_id FROM inbox.inbox_instances")] == [None]
     sidecar.kill()
     sidecar.start()
     handler(sidecar, always(DONE))

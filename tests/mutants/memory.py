@@ -17,6 +17,7 @@ LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
 
 # The lease as it would be without a look at the timeline.
 NO_TIMELINE = "WHERE id = $1::int AND fenced_at IS NULL"
+NO_TIMELINE_CLAIM = ("WITH lease AS MATERIALIZED (SELECT id FROM inbox.inbox_instances\n" + NO_TIMELINE + "\nFOR KEY SHARE SKIP LOCKED")
 
 MUTANTS = [
     # R1
@@ -50,13 +51,13 @@ MUTANTS = [
            edit("sql/queries/hold_lease.sql", "-- include: lease", NO_TIMELINE),
            tests=[RULES + "on_another_timeline_nothing_is_stored_or_taken"]),
     mutant("R2", "on another timeline due rows are claimed",
-           edit("sql/queries/claim_due.sql", "-- include: lease", NO_TIMELINE),
+           edit("sql/queries/claim_due.sql", "-- include: claim_lease", NO_TIMELINE_CLAIM),
            tests=[RULES + "on_another_timeline_nothing_is_claimed"]),
     mutant("R2", "on another timeline lanes are claimed",
-           edit("sql/queries/claim_lanes.sql", "-- include: lease", NO_TIMELINE),
+           edit("sql/parts/claim_lanes_begin.sql", "-- include: claim_lease", NO_TIMELINE_CLAIM),
            tests=[RULES + "on_another_timeline_nothing_is_claimed"]),
     mutant("R2", "on another timeline partitions are claimed",
-           edit("sql/queries/claim_partitions.sql", "-- include: lease", NO_TIMELINE),
+           edit("sql/parts/claim_lanes_begin.sql", "-- include: claim_lease", NO_TIMELINE_CLAIM),
            tests=[RULES + "on_another_timeline_no_partition_is_claimed_in_order"]),
     mutant("R2", "a lower watermark is believed",
            edit("src/ingest/partitions/watermark_resync.c", "\t\tdatabase_went_back(ingest, partition, row);", "\t\townership_moved(ingest, partition, row);"),
@@ -114,7 +115,7 @@ MUTANTS = [
            edit("src/store/inbox.c", "\tif (rows_count(opening->lease) == 0)\n\t\treturn INBOX_FENCED;\n", ""),
            tests=[INBOX + "a_fenced_instance_stores_nothing"]),
     mutant("R4", "a claim does not hold its lease",
-           edit("sql/queries/claim_lanes.sql", "-- include: lease\n    FOR KEY SHARE SKIP LOCKED", "-- include: lease"),
+           edit("sql/parts/claim_lease.sql", "-- include: lease\n    FOR KEY SHARE SKIP LOCKED", "-- include: lease"),
            tests=["sql/test_locks.py::test_who_claims_holds_its_lease"]),
     mutant("R4", "fencing leaves the partitions",
            edit("sql/queries/fence_instances.sql", "WHERE o.owner = fenced.id", "WHERE false AND o.owner = fenced.id"),
@@ -217,11 +218,11 @@ MUTANTS = [
                 "dead_at = CASE WHEN NOT v.claimed AND m.delivery_count = 2147483647 THEN now() END"),
            tests=[COUNTS + "a_due_row_dies_before_its_delivery_count_would_repeat"]),
     mutant("R7", "the last delivery_count of a key is given again and again",
-           edit("sql/queries/claim_lanes.sql", "dead_at = CASE WHEN m.delivery_count = 2147483647 THEN now() END",
+           edit("sql/parts/claim_lanes_end.sql", "dead_at = CASE WHEN m.delivery_count = 2147483647 THEN now() END",
                 "dead_at = NULL"),
            tests=[COUNTS + "a_row_of_a_key_dies_before_its_delivery_count_would_repeat"]),
     mutant("R7", "a delivery_count at its end fails every claim of a partition",
-           edit("sql/queries/claim_partitions.sql", "least(m.delivery_count, 2147483646) + 1", "m.delivery_count + 1"),
+           edit("sql/parts/claim_lanes_end.sql", "least(m.delivery_count, 2147483646) + 1", "m.delivery_count + 1"),
            tests=[COUNTS + "a_row_of_a_partition_dies_before_its_delivery_count_would_repeat"]),
     mutant("R7", "a count of crashes at its end fails its batch",
            edit("sql/queries/raise_crash.sql", "least(m.crash_count, 2147483646) + 1", "m.crash_count + 1"),
@@ -252,7 +253,7 @@ MUTANTS = [
            tests=["sql/test_functions.py::test_clearing_the_end_of_a_message_replays_it"]),
     # R8
     mutant("R8", "a settle waits for a handlers transaction",
-           edit("sql/queries/wait_briefly.sql", "'100'", "'0'"),
+           edit("sql/queries/set_lock_timeout.sql", "'100'", "'0'"),
            tests=[SETTLE + "a_locked_row_is_left_alone_and_the_others_are_settled"]),
     mutant("R8", "a locked row makes the others wait",
            edit("sql/queries/settle_lockable.sql", " FOR NO KEY UPDATE SKIP LOCKED", ""),

@@ -82,7 +82,7 @@ def test_who_lives_is_not_fenced_for_an_equal_place(start_inboxd, inbox):
     """As two hosts may have that are clones of one: only what was there before a process started is gone."""
     one, other = start_inboxd(), start_inboxd()
     ids = (own_id(one), own_id(other))
-    inbox.execute("UPDATE inbox.inbox_instances SET place = (SELECT place FROM inbox.inbox_instances WHERE id = %s)"
+    inbox.execute("UPDATE inbox.inbox_instances SET host_id = (SELECT host_id FROM inbox.inbox_instances WHERE id = %s)"
                   " WHERE id = %s", ids)
     throughout(lambda: (own_id(one), own_id(other)) == ids, 3)  # two heartbeats of each
     inbox.execute(own_row(one) % "fenced_at = now()")

@@ -137,7 +137,7 @@ static int reconnect(struct ingest *ingest, struct err *err)
 	int r = db_open(ingest->db, err);
 
 	if (r == 0 && !was_open)
-		r = inbox_keep_memory(ingest->inbox, err);
+		r = inbox_pin_server_memory(ingest->inbox, err);
 	if (r < 0)
 		return r;
 	if (!was_open)
