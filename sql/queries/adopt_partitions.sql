@@ -1,4 +1,4 @@
--- Takes partitions that nobody is assigned, for dispatch only (rule R6): as take_partitions, unless another
+-- Takes partitions that no instance is assigned, for dispatch only (rule R6). As take_partitions, unless another
 -- instance was faster.
 -- Caller: store/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.

@@ -1,4 +1,4 @@
--- Does anything of these partitions wait in the table: due, retried or parked?
+-- Whether any message of these partitions waits in the table: due, retried or parked.
 -- Caller: store/claims.c, to find partitions clean. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions. Back: one boolean a partition, in their order.
 -- Not EXISTS: the planner may turn that into one look at every waiting row of the table.

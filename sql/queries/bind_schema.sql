@@ -1,4 +1,4 @@
--- Binds this schema to a Kafka cluster and group at the first run; tells whom it belongs to.
+-- Binds this schema to a Kafka cluster and group at the first run, and returns the binding.
 -- Caller: store/watermarks.c, at start. Index: inbox_binding_pkey.
 -- $1 cluster id, $2 group id.
 WITH bound AS (

@@ -1,5 +1,5 @@
--- What this user may not do although a sidecar must; no row: everything is allowed. With each the user's name, and
--- at most four who can log in and have the role for it (NULL: nobody yet), and whether this user is one who has it.
+-- The rights that a sidecar needs and this user lacks; no row = none. Each row has the user's name, at most four
+-- users who can log in and have the role for it (NULL = none yet), and whether this user is one of them.
 -- Caller: store/privileges.c, for `inboxd check`. Index: none (catalogs).
 SELECT l.thing, l.privilege, current_user::text,
        (SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)

@@ -1,5 +1,5 @@
--- How many parked messages wait for a handler, up to a cap: nobody is registered for them, or a handler that is away; looks at no more than that many
--- parked rows of a partition.
+-- How many parked messages wait for a handler, up to a cap: no handler is registered for them, or it is away. Reads
+-- at most that many parked rows of a partition.
 -- Caller: store/claims.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions; the last: whether the handler is connected here.
 -- LATERAL lets the planner remember the answer for each type.

@@ -1,4 +1,4 @@
--- A cheap look at what waits in the given partitions: how many (all together up to a cap), and since when.
+-- How many messages wait in the given partitions (up to a cap for all together), and since when. Cheap.
 -- Caller: store/gauges.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap. Back: waiting, milliseconds since the oldest was due.
 SELECT (SELECT count(*)

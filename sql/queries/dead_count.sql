@@ -1,7 +1,8 @@
--- How many dead messages the dead topic has not heard of, up to a cap, and how many of them come behind a place.
+-- How many dead messages were not produced to the dead topic, up to a cap, and how many of them come after a
+-- position.
 -- Caller: store/dead.c, every second. Index: inbox_messages_dead_topic.
--- $1 cap, $2 and $3 the place: a dead_at in microseconds and a seq, 0 and 0 = before all. A death at no time (infinity)
--- is left out: nobody could be told of it.
+-- $1 cap, $2 and $3 the position: a dead_at in microseconds and a seq, 0 and 0 = before all. A dead_at of infinity is left
+-- out, because it cannot be produced.
 SELECT count(*), CASE WHEN $3::bigint = 0 THEN count(*) ELSE (
     SELECT count(*) FROM (
         SELECT 1 FROM inbox.inbox_messages m

@@ -1,5 +1,5 @@
--- Makes this instance the one that produces to the dead topic: when it is already, when nobody is, or when who was is
--- gone or was not seen for half a minute. No row back: another one is, or this one is fenced.
+-- Elects this instance to produce to the dead topic: if it is elected already, if no instance is, or if the elected
+-- one has ended or was not seen for half a minute. No row: another instance is elected, or this one is fenced.
 -- Caller: store/dead.c, before each batch. Index: none (one row), inbox_instances_pkey.
 -- $1 own id.
 INSERT INTO inbox.inbox_dead_topic AS d (instance)

@@ -1,4 +1,4 @@
--- Notes that these deaths were produced to the dead topic. A locked row is left for later (rule R8).
+-- Marks these deaths as produced to the dead topic. A locked row is left for later (rule R8).
 -- Caller: store/dead.c, after the brokers have confirmed. Index: inbox_messages_seq_key.
 -- $1 seqs, $2 their dead_at in microseconds. Back: the seqs that need no further look: noted, or not dead of this any more.
 WITH told AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Unsettled rows of some partitions that another instance was born holding: one window of seq (rule R12).
+-- Unsettled rows of some partitions that were born claimed by another instance: one window of seq (rule R12).
 -- Caller: store/other_claims.c, window by window. Index: inbox_messages_seq_key.
 -- $1 other id, $2 from seq, $3 width of the window, $4 topics, $5 partitions, $6 most rows, $7 rows
 -- without a key, too. Back: which of the partitions (from 1), seq, offset, key hash.

@@ -1,5 +1,5 @@
--- Unsettled rows of some partitions among those that other instances name as their oldest open ones: their low_rest
--- is above them (rules R3, R12).
+-- Unsettled rows of some partitions among the stragglers of other instances, which lie below their low_rest (rules
+-- R3, R12).
 -- Caller: store/other_claims.c, once for all instances, after list_others: newer stragglers with older bounds miss nothing.
 -- Index: inbox_messages_seq_key.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 rows without a key, too.

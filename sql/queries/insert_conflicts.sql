@@ -1,4 +1,4 @@
--- Keeps those duplicates whole whose payload differs from what is stored under their id.
+-- Keeps duplicates as a whole whose payload differs from the stored message of their id.
 -- Caller: store/inbox.c, for the rows that find_conflicts found. Index: inbox_messages_pkey, inbox_conflicts_coordinates (conflict).
 -- The arrays of insert_messages without event_type, place and asks. Back: one row a conflict kept now.
 INSERT INTO inbox.inbox_conflicts

@@ -1,4 +1,4 @@
--- Keeps records that cannot be a message, as they came.
+-- Keeps records that cannot become messages, unchanged.
 -- Caller: store/inbox.c. Index: inbox_rejects_coordinates (conflict).
 INSERT INTO inbox.inbox_rejects
     (topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, reason)

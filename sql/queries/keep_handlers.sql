@@ -1,12 +1,13 @@
--- Remembers the handlers of this sidecar: of a new hello what it said, of those connected that they are, of those that
--- left when. All have the memory that this sidecar is configured to have. What is over for a day goes.
+-- Records the handlers of this sidecar: the subscriptions of a new hello, that a handler is connected, or when it
+-- left. All of them get the memory that this sidecar is configured with. Handlers whose memory ended a day ago are
+-- deleted.
 -- Caller: store/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
 -- Index: inbox_handlers_pkey (small table).
 -- $1 names, $2 subscriptions, $3 ms since the hello, $4 ms since the last connection (0 = connected), $5 whether the hello
--- is not recorded yet, $6 memory in ms, $7 own id. The own row says who is connected without waiting for the next heartbeat.
--- A hello that is recorded never changes the subscriptions again: those of a newer one, elsewhere, stay. One that left
--- and was forgotten stays forgotten. Rows are locked in the order of their names, or stepped over: two sidecars wait for
--- each other in no ring.
+-- is not recorded yet, $6 memory in ms, $7 own id. The own row is updated at once, not with the next heartbeat.
+-- A hello changes the subscriptions only once, so those of a newer hello at another sidecar stay. A handler that left and
+-- was forgotten stays forgotten. Rows are locked in the order of their names, or skipped, so that two sidecars cannot
+-- deadlock.
 WITH said AS MATERIALIZED (
     SELECT s.*, clock_timestamp() - s.said_ms * interval '1 millisecond' AS said_at
     FROM unnest($1::text[], $2::jsonb[], $3::bigint[], $4::bigint[], $5::boolean[])

@@ -1,4 +1,5 @@
--- Ends a long statement of a migration that was asked to stop: its server process would go on without its client.
+-- Cancels a long statement of a migration that was asked to stop: its server process would continue without its
+-- client.
 -- Caller: store/migrate_watch.c. Index: none (statistics). $1 the comment its text begins with.
 SELECT pg_cancel_backend(a.pid)
 FROM pg_stat_activity a

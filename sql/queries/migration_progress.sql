@@ -1,4 +1,4 @@
--- How far a long statement of a migration is: phase, percent (NULL = unknown), and which sessions it waits for.
+-- The progress of a long statement of a migration: phase, percent (NULL = unknown), and the sessions it waits for.
 -- Caller: store/migrate_watch.c, every few seconds from another connection. Index: none (statistics).
 -- $1 the comment its text begins with.
 SELECT coalesce(p.phase, CASE a.wait_event_type WHEN 'Lock' THEN 'waiting for a lock' ELSE 'running' END),

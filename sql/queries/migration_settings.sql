@@ -1,5 +1,5 @@
--- What this user or database sets that would cut a long statement off, and what it should be. A statement outside a
--- transaction can have no settings of its own: the session gets them.
+-- Settings of this user or database that would end a long statement, and the values to use instead. A statement
+-- outside a transaction cannot have settings of its own, so they are set for the session.
 -- Caller: store/migrate_online.c. Index: none (settings).
 SELECT s.name, w.value
 FROM (VALUES ('statement_timeout', '0'), ('lock_timeout', '0'), ('transaction_timeout', '0'),

@@ -1,5 +1,5 @@
--- How long the oldest transaction of this database keeps dead rows from cleaning. Sessions of other roles are
--- seen by members of pg_read_all_stats only; prepared transactions by everyone.
+-- How long the oldest transaction of this database has kept dead rows from being removed. Only members of
+-- pg_read_all_stats see sessions of other roles; everyone sees prepared transactions.
 -- Caller: store/gauges.c, every ten seconds. Index: none, views of the server's memory.
 -- Back: milliseconds.
 SELECT coalesce(extract(epoch FROM now() - min(o.since)) * 1000, 0)::bigint

@@ -1,5 +1,5 @@
--- The sources that have an event id, each one's state, when it is tried again if it is retrying, and whether retention
--- has dropped its payload.
+-- The sources that have an event id; for each the state, when it is tried again if it is retrying, and whether
+-- retention has dropped its payload.
 -- Caller: admin/op_change.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
 SELECT m.source, m.status,

@@ -1,5 +1,5 @@
--- What is dead of the same, as the view dead_groups has it, of the messages that fit a filter: cells of a table, and
--- one JSON object each, and how many groups there are in all.
+-- Dead messages that fit a filter, grouped as in the view dead_groups: cells of a table, one JSON object each, and
+-- the number of groups.
 -- Caller: admin/op_list.c. Index: inbox_messages_state (inbox.look_page()), inbox_messages_seq_key.
 -- $1 filter, $2 most groups.
 SELECT g.messages::text, g.event_type, g.error_code, g.error_shape,

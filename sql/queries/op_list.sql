@@ -1,5 +1,6 @@
--- A page of messages that fit a filter, as cells of a table and as one JSON object each; with each how many rows were
--- looked at, and behind which seq none was (NULL: none is there). One row without cells when nothing fits.
+-- A page of messages that fit a filter, as cells of a table and as one JSON object each. Each row also has the
+-- number of rows that were read, and the seq after which nothing was read (NULL = nothing is there). One row without
+-- cells when nothing fits.
 -- Caller: admin/op_list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
 -- $1 filter, $2 behind this seq, $3 most rows. The payload is what `show` is for. Tries are the failed attempts
 -- since the last replay: an answer of dead spends none, and is one.

@@ -1,4 +1,4 @@
--- This user's name, and whether it may call a function of the schema, which changes something.
+-- This user's name, and whether it may call a function of the schema that changes something.
 -- Caller: admin/operate.c. Index: none (catalogs).
 -- $1 the function's name. One that is not there is an error of the call itself.
 SELECT quote_ident(current_user),

@@ -1,6 +1,6 @@
--- All there is of the messages with an event id: as JSON, the payload for a person (NULL: not text), its bytes, whether
--- what is shown is JSON put in order, whether retention has dropped it. Only of one that waits for a handler that is away
--- the JSON has its name, waits_for; its other keys are the columns of the view.
+-- All about the messages with an event id: as JSON, the payload for people (NULL = not text), its bytes, whether it
+-- is shown as formatted JSON, and whether retention has dropped it. The keys of the JSON are the columns of the
+-- view; a message that waits for a handler that is away also has waits_for.
 -- Caller: admin/op_show.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
 SELECT m.source,

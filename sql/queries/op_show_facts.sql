@@ -1,4 +1,4 @@
--- A message as cells: section, name, value; what is not there is left out.
+-- A message as cells: section, name, value. Empty values are left out.
 -- Caller: admin/op_show.c. Index: inbox_messages_seq_key.
 -- $1 seq.
 WITH m AS MATERIALIZED (

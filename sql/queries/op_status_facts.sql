@@ -1,4 +1,4 @@
--- What inbox.status() says in single values, as cells.
+-- Single values of inbox.status(), as cells.
 -- Caller: admin/op_status.c. Index: none (its argument).
 -- $1 the status.
 SELECT replace(f.name, '_', ' '), coalesce($1::jsonb ->> f.name, '-')

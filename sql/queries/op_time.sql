@@ -1,4 +1,4 @@
--- A time as PostgreSQL reads it, in ms since 1970; NULL: it is no moment (infinity).
+-- A time as PostgreSQL reads it, in ms since 1970; NULL = infinity.
 -- Caller: seek.c. Index: none, no table is read.
 -- $1 the time.
 SELECT CASE WHEN isfinite(t.at) THEN floor(extract(epoch FROM t.at) * 1000)::bigint END

@@ -1,5 +1,5 @@
--- What became of records: for each 'stored' (this very record), 'duplicate' (its id is there with this payload),
--- 'conflict', 'rejected', or NULL: of it there is no trace.
+-- The fate of records: 'stored' (this very record), 'duplicate' (its id is stored with this payload), 'conflict',
+-- 'rejected', or NULL = no trace of it.
 -- Caller: ingest/verify.c. Index: inbox_messages_pkey, inbox_rejects_coordinates, inbox_conflicts_coordinates.
 -- $1 topic, $2 partition, $3 offsets, $4 sources, $5 event ids (both NULL: the rules reject it), $6 digests.
 -- Back: one row a record, in their order.

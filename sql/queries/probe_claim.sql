@@ -1,5 +1,5 @@
--- Does what a claim does to these rows, in a transaction that is rolled back: does PostgreSQL refuse one? What is
--- stored out of line is read, too, and not sent.
+-- Does to these rows what a claim does, in a transaction that is rolled back, to see whether PostgreSQL refuses one.
+-- Also reads what is stored out of line, but does not send it.
 -- Caller: store/probe.c, halving the list. Index: inbox_messages_seq_key.
 -- $1 own id, $2 the claim's number, $3 seqs.
 UPDATE inbox.inbox_messages m

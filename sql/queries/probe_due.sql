@@ -1,4 +1,4 @@
--- The rows that a claim of due ones would take first: to be tried one by one.
+-- The rows that a claim of due messages would take first, to try them one by one.
 -- Caller: store/probe.c, after claims that failed. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 most rows, $4 those to leave out.
 SELECT m.seq

@@ -1,4 +1,4 @@
--- The rows that a claim of keys would take first: to be tried one by one.
+-- The rows that a claim of keys would take first, to try them one by one.
 -- Caller: store/probe.c, after claims that failed. Index: inbox_messages_key.
 -- $1 topics, $2 partitions, $3 key hashes, $4 most rows a key, $5 those to leave out.
 SELECT m.seq

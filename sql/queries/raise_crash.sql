@@ -1,4 +1,4 @@
--- Counts a crash before a suspect is handed over; any answer takes it back (rule R14).
+-- Counts a crash before a suspect is delivered; any answer takes it back (rule R14).
 -- Caller: store/settle.c. Index: inbox_messages_seq_key. HOT.
 -- $1 own id, $2 seqs, $3 delivery counts. Back: the seqs that were still ours.
 -- CASE: as in settle_done.

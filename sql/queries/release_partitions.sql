@@ -1,4 +1,4 @@
--- Gives partitions up that Kafka revoked.
+-- Releases partitions that Kafka has revoked.
 -- Caller: store/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions.
 UPDATE inbox.inbox_offsets o SET owner = NULL, updated_at = now()

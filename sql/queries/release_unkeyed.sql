@@ -1,4 +1,4 @@
--- Releases parked rows that are ordered with nothing (no key) and wanted now (rule R15).
+-- Releases parked rows without a key, which no order holds back, that a handler wants now (rule R15).
 -- Caller: store/claims.c, after a subscription came and every few seconds. Index: inbox_messages_key.
 -- $1 topic, $2 partition, $3 most rows, $4..$7 subscriptions.
 WITH wanted AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Releases parked rows that are wanted now, where nothing is ordered (rule R15).
+-- Releases parked rows that a handler wants now, where nothing is ordered (rule R15).
 -- Caller: store/claims.c, after a subscription came and every few seconds. Index: inbox_messages_claim.
 -- $1 topic, $2 partition, $3 most rows, $4..$7 subscriptions.
 WITH wanted AS MATERIALIZED (

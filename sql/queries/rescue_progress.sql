@@ -1,4 +1,4 @@
--- Notes how far a dead instance is rescued, so that the next round goes on from there.
+-- Records how far a dead instance is rescued, so that the next round continues there.
 -- Caller: store/rescue.c. Index: inbox_instances_pkey. $1 dead id, $2 low_rest, $3 low_claim, $4 whether
 -- low_seq is there, too: no straggler is left below it.
 UPDATE inbox.inbox_instances

@@ -1,6 +1,6 @@
--- Gives back rows that a dead instance had claimed from the table: one window of claim numbers. The
--- second time as suspects (rule R14, ADR 0011). Rows locked by their handler's transaction are left
--- alone (rule R8): the caller comes back for them.
+-- Gives back rows that a dead instance had claimed from the table: one window of claim numbers. A row that was
+-- rescued before becomes a suspect (rule R14, ADR 0011). Rows that their handler's transaction has locked are
+-- skipped (rule R8); the caller tries them again.
 -- Caller: store/instance.c, window by window. Index: inbox_messages_claimed.
 -- $1 dead id, $2 from number, $3 width of the window.
 -- Back: rows freed, rows locked, next number, whether the end is reached.

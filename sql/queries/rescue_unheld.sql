@@ -1,5 +1,5 @@
--- Gives back own claims from the table that memory does not hold: a claim whose COMMIT was not
--- answered (rule R3). The caller has no claim under way.
+-- Gives back own claims from the table that memory does not hold: the COMMIT of such a claim got no answer (rule
+-- R3). The caller has no other claim in progress.
 -- Caller: store/claims.c. Index: inbox_messages_claimed.
 -- $1 own id, $2 the seqs that memory holds, $3 the lowest claim number that may hold any.
 WITH freed AS (

@@ -1,6 +1,5 @@
--- Gives back what an own statement may have claimed without our hearing of it: the batch whose
--- COMMIT was not answered (rule R3). Runs behind the lock on the watermark rows, so the lost
--- transaction is over. Everything born claimed after $2 is such a row.
+-- Gives back rows of a batch whose COMMIT got no answer (rule R3). Runs after locking the watermark rows, so the
+-- lost transaction has ended. Every row that was born claimed after $2 belongs to it.
 -- Caller: store/inbox.c, before the first batch on a new connection. Index: inbox_messages_seq_key.
 -- $1 own id, $2 highest seq that arrived in memory.
 WITH freed AS (

@@ -1,4 +1,4 @@
--- Deletes a batch of rows whose retention is over, or drops payloads of such rows; bounded, never waiting for a row.
+-- Deletes a batch of rows whose retention is over, or drops their payloads. Bounded; never waits for a row.
 -- Caller: store/retain.c, batch by batch. Index: inbox_messages_seq_key, inbox_messages_dead.
 -- $1 own id, $2 what, $3 age in ms, $4 rows looked at, at most.
 -- Back: whether this instance is the one that does it, rows affected, whether more may follow at once.

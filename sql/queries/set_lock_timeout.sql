@@ -1,3 +1,4 @@
--- This transaction waits for locks but a moment: who holds one longer is a handler's transaction, or an operator's.
+-- Limits the wait for locks in this transaction. A row that stays locked for longer belongs to a handler's
+-- transaction, or to an operator.
 -- Caller: store/settle.c, store/known_handlers.c. Index: none.
 SELECT set_config('lock_timeout', '100', true)

@@ -1,4 +1,4 @@
--- Completes messages: the one statement of a healthy day, a HOT update (rule R7).
+-- Completes messages (rule R7): a HOT update, and the only settle while nothing fails.
 -- Caller: store/settle.c. Index: inbox_messages_seq_key; no index changes.
 -- $1 own id, $2 seqs, $3 the delivery count all of them have, $4 the handler that had all of them. As many rows as seqs, or some were not ours.
 -- Seqs as one list, nothing RETURNed: a join with two unnested arrays and its answer cost a fifth more.

@@ -1,4 +1,4 @@
--- Says goodbye: the instance holds nothing any more.
+-- Records that the instance has stopped: it holds nothing any more.
 -- Caller: store/instance.c, last step of a clean stop. Index: inbox_instances_pkey.
 -- $1 id.
 UPDATE inbox.inbox_instances

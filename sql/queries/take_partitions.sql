@@ -1,7 +1,7 @@
--- Takes partitions that Kafka assigned: owner, a new epoch, the order in force; tells the watermark.
--- The lock is FOR UPDATE: what the owner before was storing or claiming is over, and seen. A row that is
--- locked now is left out, and tried again by the caller: a stopped process may hold it for as long
--- as its lease, and the other partitions do not wait for that (rules R5, R12).
+-- Takes partitions that Kafka has assigned: sets owner, a new epoch and the ordering, and returns the watermark.
+-- The lock is FOR UPDATE: what the earlier owner was storing or claiming is committed and visible. A row that is
+-- locked now is left out, and the caller tries it again: a stopped process may hold the lock until its lease ends,
+-- and the other partitions do not wait for that (rules R5, R12).
 -- Caller: store/watermarks.c, on assignment. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.
 WITH free AS MATERIALIZED (
