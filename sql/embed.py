@@ -3,7 +3,7 @@
 The files of functions/ become one script, script_functions, between before_functions.sql and after_functions.sql. It
 can be applied again and again. Any other file is a script of its own: roles.sql becomes script_roles.
 
-queries.h names each file of queries/ as an enumerator (QUERY_CLAIM_DUE for claim_due.sql), in
+queries.h names each file of the folders of queries/ as an enumerator (QUERY_CLAIM_DUE for claim_due.sql), in
 alphabetical order; the texts lose their comment lines, for they are sent with every call. In place of a line
 `-- include: NAME` comes parts/NAME.sql, what several statements say alike.
 Migrations keep their order by number, which must be 1, 2, 3, … without a gap. Each says `-- Oldest sidecar: NUMBER`:
@@ -20,6 +20,7 @@ import re
 import sys
 
 
+PARTS = pathlib.Path(__file__).parent / "parts"
 OLDEST = re.compile(r"^-- Oldest sidecar: (\d+)$", re.M)
 INCLUDE = re.compile(r"-- include: (\w+)")
 
@@ -30,7 +31,7 @@ def statement(path):
     for line in path.read_text(encoding="utf-8").splitlines():
         included = INCLUDE.fullmatch(line.strip())
         if included:
-            kept += statement(path.parent.parent / "parts" / f"{included[1]}.sql")
+            kept += statement(PARTS / f"{included[1]}.sql")
         elif line.strip() and not line.lstrip().startswith("--"):
             kept.append(line.rstrip())
     if not kept:
@@ -46,6 +47,8 @@ def literal(lines):
 
 def write_queries(directory, paths):
     names = [path.stem for path in paths]
+    if len(set(names)) < len(names):
+        sys.exit("sql/queries: two files have the same name, in different folders")
     for path in paths:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", path.stem):
             sys.exit(f"{path}: name it in lower case letters, digits and underscores")
@@ -89,6 +92,10 @@ def functions(paths):
     before, after = (scripts.pop(name) for name in ("before_functions", "after_functions"))
     files = [before, *sorted(scripts.values(), key=lambda path: path.stem), after]
     return VIEW.sub(compared, "\n".join("\n".join(statement(path)) for path in files)).splitlines()
+
+
+def is_query(path):
+    return path.parent.parent.name == "queries"
 
 
 def is_of_functions(path):
@@ -174,10 +181,11 @@ def main():
     directory = pathlib.Path(sys.argv[1])
     paths = sorted(pathlib.Path(name) for name in sys.argv[2:])
     directory.mkdir(parents=True, exist_ok=True)
-    write_queries(directory, [path for path in paths if path.parent.name == "queries"])
+    queries = sorted((path for path in paths if is_query(path)), key=lambda path: path.stem)
+    write_queries(directory, queries)
     write_migrations(directory, [path for path in paths if path.parent.name == "migrations"]
                      + [path for path in paths if path.parent.name == "next"],
-                     [path for path in paths if path.parent.name not in ("queries", "migrations", "next")])
+                     [path for path in paths if not is_query(path) and path.parent.name not in ("migrations", "next")])
 
 
 if __name__ == "__main__":

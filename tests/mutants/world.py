@@ -20,7 +20,7 @@ MUTANTS = [
            edit("src/ingest/partitions/start_offset_policy.c", "\tif (known < facts->low) {", "\tif (known < 0) {"),
            tests=[POSITION + "a_watermark_before_the_log_is_a_gap"]),
     mutant("R17", "the last record stored is not written down",
-           edit("sql/queries/move_watermarks.sql", "last_offset = w.last_offset, last_timestamp = w.last_timestamp,",
+           edit("sql/queries/ingest/move_watermarks.sql", "last_offset = w.last_offset, last_timestamp = w.last_timestamp,",
                 "last_offset = NULL, last_timestamp = least(w.last_timestamp, NULL), forced = w.last_offset < 0 AND"),
            tests=[START + "test_a_longer_topic_created_again_is_recognised_too"]),
     mutant("R17", "a seek is not noticed while running",

@@ -11,7 +11,7 @@ sys.path.append(str(SQL))
 
 import embed  # noqa: E402 pylint: disable=wrong-import-position
 
-QUERIES = sorted((SQL / "queries").glob("*.sql"))
+QUERIES = sorted((SQL / "queries").glob("*/*.sql"), key=lambda path: path.stem)
 MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
 AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
@@ -25,7 +25,8 @@ ALL = ([None], [None], [0], [True])
 
 def text(name):
     """As it is embedded, with what it includes."""
-    return "\n".join(embed.statement(SQL / "queries" / f"{name}.sql"))
+    (path,) = (SQL / "queries").glob(f"*/{name}.sql")
+    return "\n".join(embed.statement(path))
 
 
 def script(path):
