@@ -21,7 +21,8 @@ int64_t backoff_delay_ms(int64_t first_ms, int64_t max_ms, int attempt, uint64_t
 	return (int64_t)(random % (bound + 1));
 }
 
-/* splitmix64 (public domain algorithm): good enough for jitter and ids, one seed a thread. */
+/* splitmix64 (a public domain algorithm). Its quality is sufficient for jitter and instance ids. Each thread has its
+ * own seed. */
 static uint64_t next(uint64_t *state)
 {
 	uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);

@@ -1,6 +1,6 @@
 /*
- * Exponential backoff with full jitter: the n-th delay is uniform in [0, min(max, first * 2^n)].
- * Pure; the caller brings the randomness, so tests can fix it. Any thread.
+ * Exponential backoff with full jitter: the n-th delay is uniform in [0, min(max, first * 2^n)]. Pure: the caller
+ * supplies the random number, so tests are deterministic. Any thread.
  */
 #ifndef BASE_BACKOFF_H
 #define BASE_BACKOFF_H

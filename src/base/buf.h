@@ -1,6 +1,6 @@
 /*
- * A growable byte buffer with a limit. One thread. A failed append leaves the buffer "broken":
- * further appends do nothing and buf_ok() says no, so that a builder checks once, at its end.
+ * A growable byte buffer with a limit. After an append that failed (no memory, or above the limit) the buffer is
+ * "broken": further appends do nothing and buf_ok() is false. So a caller checks once, at the end. One thread.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -23,13 +23,13 @@ struct buf {
 	}
 
 void buf_fini(struct buf *buf);
-/* Empties it and heals it; keeps the memory. */
+/* Empties the buffer, which is not broken afterwards. Keeps the memory. */
 void buf_reset(struct buf *buf);
-/* Room for `extra` more bytes, or NULL when broken. The caller adds to `length` what it wrote. */
+/* Room for `extra` more bytes, or NULL if broken. The caller adds the bytes that it wrote to `length`. */
 char *buf_reserve(struct buf *buf, size_t extra);
 void buf_add_slowly(struct buf *buf, const void *bytes, size_t length);
 
-/* Inline: a message is put together from hundreds of short pieces, which nearly always fit. The capacity never
+/* Inline, because a message is assembled from hundreds of short pieces, which nearly always fit. The capacity never
  * exceeds the limit. */
 static inline void buf_add(struct buf *buf, const void *bytes, size_t length)
 {
@@ -55,7 +55,7 @@ void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(pr
 /* Drops the first `length` bytes. */
 void buf_consume(struct buf *buf, size_t length);
 bool buf_ok(const struct buf *buf);
-/* The content with a NUL behind it; "" when broken. Borrowed. */
+/* The content with a NUL appended; "" if broken. Borrowed until the next change. */
 const char *buf_str(struct buf *buf);
 
 #endif

@@ -1,4 +1,4 @@
-/* A borrowed run of bytes. data == NULL means "not there", which is not the same as empty. */
+/* Borrowed bytes: a pointer and a length. data == NULL means absent, which is different from empty. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -11,7 +11,7 @@ struct bytes {
 	size_t length;
 };
 
-/* Of a string literal, its length known to the compiler. */
+/* The bytes of a string literal. The compiler knows the length. */
 #define BYTES_LITERAL(text) ((struct bytes){ "" text, sizeof(text) - 1 })
 
 static inline bool bytes_equal(struct bytes a, struct bytes b)

@@ -1,6 +1,7 @@
 /*
- * Clean-up by scope: a local that owns something carries CLEANUP(fn) and starts as NULL; giving it
- * away is assign-and-NULL. `fn` takes the address of the variable. No other use of the attribute.
+ * Clean-up by scope. A local variable that owns something has CLEANUP(fn) and starts as NULL. To pass the ownership
+ * on, assign the pointer and set the variable to NULL. `fn` gets the address of the variable. The attribute has no
+ * other use.
  */
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
@@ -9,7 +10,7 @@
 
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
-/* Defines `static inline void NAMEp(TYPE *p)`, the form the attribute wants of a destructor. */
+/* Defines `static inline void NAMEp(TYPE *p)`, which is the form of a destructor for the attribute. */
 #define DEFINE_CLEANUP(type, name)                                                                 \
 	static inline void name##p(type *p)                                                        \
 	{                                                                                          \

@@ -5,8 +5,8 @@
 #include "base/digits.h"
 
 #define DAY_MS        86400000
-#define DAYS_400Y     146097 /* of the Gregorian calendar, in which everything repeats after them */
-#define DAYS_TO_EPOCH 719468 /* from 1 March of the year 0 to 1970-01-01 */
+#define DAYS_400Y     146097    /* the Gregorian calendar repeats after 400 years */
+#define DAYS_TO_EPOCH 719468    /* from 1 March of the year 0 to 1970-01-01 */
 #define FIRST_DAY     (-719528) /* 0000-01-01 */
 #define LAST_DAY      2932896   /* 9999-12-31 */
 
@@ -52,8 +52,8 @@ int64_t clock_wall_ms(void)
 	return clock_wall_us() / 1000;
 }
 
-/* A year that begins in March ends with the odd days of February, so the days before a month follow a line:
- * 153 days for every five months. */
+/* Years are counted from March, so that the leap day is the last day of the year. The number of days before a month
+ * is then linear: 153 days for five months. */
 static char *put_date(char *at, int64_t day)
 {
 	int64_t days = day + DAYS_TO_EPOCH;

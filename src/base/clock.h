@@ -1,6 +1,6 @@
 /*
- * Time on this host, for waits and measurements only. Leases, schedules and everything that is
- * stored come from PostgreSQL's clock. Any thread.
+ * The clocks of this host, for waits and measurements only. Leases, schedules and stored times use PostgreSQL's
+ * clock, because hosts may disagree. Any thread; nothing blocks.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -14,10 +14,10 @@ int64_t clock_now_us(void);
 /* Milliseconds on the monotonic clock. */
 int64_t clock_now_ms(void);
 
-/* So many milliseconds from now, for waits on conditions that use CLOCK_MONOTONIC. */
+/* `ms` milliseconds from now, for condition variables that use CLOCK_MONOTONIC. */
 struct timespec clock_deadline(int64_t ms);
 
-/* Milliseconds since 1970 on this host's wall clock: for people only. */
+/* Milliseconds since 1970 on this host's wall clock: only for output to people. */
 int64_t clock_wall_ms(void);
 /* The same in microseconds. */
 int64_t clock_wall_us(void);

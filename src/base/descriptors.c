@@ -1,4 +1,4 @@
-/* See descriptors.h. The usual soft limit of 1024 is for programs that use select(); this one does not. */
+/* See descriptors.h. The default soft limit of 1024 exists for programs that use select(2). inboxd does not. */
 #include "base/descriptors.h"
 
 #include <sys/resource.h>

@@ -1,10 +1,10 @@
-/* How many files and sockets this process may have open. */
+/* The limit of open files and sockets of this process (RLIMIT_NOFILE). */
 #ifndef BASE_DESCRIPTORS_H
 #define BASE_DESCRIPTORS_H
 
 #include <stddef.h>
 
-/* Raises the limit as far as this user may. Once, at start. */
+/* Raises the soft limit to the hard limit. Once, at start. */
 void descriptors_raise(void);
 /* The limit. Any thread. */
 size_t descriptors_limit(void);

@@ -5,7 +5,7 @@
 
 struct digester {
 	EVP_MD_CTX *context;
-	EVP_MD *sha256; /* fetched once: a fetch per message would cost more than the hash */
+	EVP_MD *sha256; /* fetched once: to fetch it for each message costs more than the hash */
 };
 
 int digester_new(struct digester **out, struct err *err)

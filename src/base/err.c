@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text that was cut to fit may end inside a UTF-8 character: drop the broken end. */
+/* A text that was cut can end inside a UTF-8 character. Returns its length without the incomplete character. */
 static size_t without_half_character(const char *text, size_t end)
 {
 	size_t start = end;

@@ -1,10 +1,11 @@
 /*
- * Results. A function that can fail returns int: 0 done; positive, an outcome its caller must
- * handle (named in an enum beside the function); negative, one of the faults below, passed up
- * unchanged with words for a person in `err`.
+ * Results of functions. A function that can fail returns an int:
+ * - 0: done.
+ * - Positive: an outcome that the caller must handle. An enum beside the function names it.
+ * - Negative: one of the faults below. It is passed up unchanged; `err` has a text for people.
  *
- * A fault is the negated exit code the program ends with if nobody handles it, so main needs no
- * table. Words say what happened and to what; whoever handles the fault adds what happens next.
+ * A fault is the negated exit code of the program if no caller handles it, so main() needs no table. The text says
+ * what happened to what. The code that handles the fault adds what happens next.
  */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
@@ -27,9 +28,9 @@ enum fault {
 struct err {
 	int fault;       /* 0 while nothing has failed */
 	char state[6];   /* SQLSTATE when the fault came from PostgreSQL, else "" */
-	char schema[64]; /* of the table whose constraint PostgreSQL says is violated, else "" */
+	char schema[64]; /* the schema of the table whose constraint was violated, else "" */
 	char table[64];
-	size_t advice;   /* where in the text begins what to do about it; 0 = nowhere */
+	size_t advice;   /* where the advice begins in the text; 0 = there is none */
 	char text[1024]; /* one line, no newline at the end */
 };
 
@@ -38,23 +39,21 @@ struct err {
 		.fault = 0                                                                         \
 	}
 
-/* Writes the words (cut to fit, control bytes replaced by spaces) and returns `fault`. `err` may be
- * NULL: then only the return value tells. */
+/* Sets the text (cut to fit, control characters replaced by spaces) and returns `fault`. `err` may be NULL. */
 int err_set(struct err *err, int fault, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "words: " before what is there already. Returns err->fault. */
+/* Puts "words: " in front of the text. Returns err->fault. */
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts ": words" behind what is there: what to do about it. Where there is no room for that, nothing. Returns
- * err->fault. */
+/* Appends ": words", the advice what to do. Without room for it the text stays as it is. Returns err->fault. */
 int err_advise(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What to do about it; "" when that is not said. */
+/* The advice; "" if there is none. */
 const char *err_advice(const struct err *err);
-/* How much of the text says what happened. */
+/* The length of the text without the advice. */
 size_t err_words(const struct err *err);
 
-/* FAULT_MEMORY with the usual words. */
+/* FAULT_MEMORY with its standard text. */
 static inline int err_memory(struct err *err)
 {
 	(void)err_set(err, FAULT_MEMORY, "out of memory");

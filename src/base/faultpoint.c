@@ -1,4 +1,4 @@
-/* See faultpoint.h. Slow on purpose: every hit looks at the file, so that a test can change its mind. */
+/* See faultpoint.h. Every hit checks the file, which is slow, so that a test can change it while the program runs. */
 #include "base/faultpoint.h"
 
 #ifdef INBOXD_FAULTPOINTS
@@ -116,7 +116,7 @@ bool faultpoint_hit(const char *name)
 
 #else
 
-/* C wants something in every file. */
+/* ISO C requires a declaration in every file. */
 typedef int faultpoints_are_off;
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Named places where the fault suite kills, stops, delays or fails the program: before and after each
- * step whose interruption must lose nothing. Compiled in with -Dfaultpoints=true only; otherwise
- * FAULT_POINT() is nothing and FAULT_ERROR() is false.
+ * Fault points: named places where the fault suite kills, stops or delays the program, or makes a step fail. They are
+ * before and after each step whose interruption must not lose a message. They exist only with -Dfaultpoints=true;
+ * otherwise FAULT_POINT() does nothing and FAULT_ERROR() is false.
  *
- * INBOXD_FAULTPOINTS names a file of lines `NAME ACTION [NTH]`, read again whenever it has changed:
+ * INBOXD_FAULTPOINTS names a file with lines `NAME ACTION [NTH]`, which is read again when it has changed:
  *
  *	after_insert_before_commit kill       at the first hit
  *	before_offset_commit delay:500 3      500 ms, at the third hit

@@ -54,7 +54,7 @@ int log_level_parse(const char *text, enum log_level *out)
 	return -1;
 }
 
-/* A line is UTF-8 whatever is said in it: a byte that is not becomes U+FFFD. */
+/* A line is always valid UTF-8: a byte that is not becomes U+FFFD. */
 static void add_quoted(struct buf *line, const char *text)
 {
 	size_t left = strlen(text);
@@ -131,12 +131,12 @@ static void write_line(enum log_level level, const char *event, const struct log
 		add_field(&line, fields, json);
 	buf_add_str(&line, json ? "}\n" : "\n");
 	if (buf_ok(&line) && write(STDERR_FILENO, line.data, line.length) < 0)
-		return; /* nowhere left to say it */
+		return; /* stderr is closed; the error cannot be reported anywhere */
 }
 
 /* --- Repeats ---------------------------------------------------------------------------------- */
 
-/* The fields that tell what an event is about; all else differs from line to line. */
+/* The fields that identify the subject of an event. Other fields differ from line to line. */
 static const char *const key_fields[] = { "topic", "partition", "handler", "key", "code",
 	"sqlstate", "what" };
 

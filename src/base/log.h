@@ -1,11 +1,11 @@
 /*
  * Log lines on stderr, logfmt or JSON, one write(2) a line. Any thread.
  *
- * A line is an event name (stable, snake_case, documented in docs/log-events.md) and fields. It says
- * what happened, to what, and what happens next. Payloads and secrets never go in.
+ * A line has the name of an event (stable, snake_case, documented in docs/log-events.md) and fields. It says what
+ * happened to what, and what happens next. It never contains payloads or secrets.
  *
- * Lines above debug that repeat are held back (log_limit.h) and counted in a line `repeats_held_back`: of one
- * event about one thing, which is what its fields topic, partition, handler, key, code, sqlstate and what say.
+ * Repeated lines above the level debug are held back (log_limit.h) and counted in a line `repeats_held_back`. A line
+ * is a repeat if the event and its fields topic, partition, handler, key, code, sqlstate and what are equal.
  *
  *	log_warn("database_lost", LOG_STR("error", err.text), LOG_INT("retry_in_ms", 400));
  */
@@ -56,8 +56,8 @@ const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
 
-/* Writes the counts of repeats that are due; `all`: of all of them, because the program ends. Called every
- * second or so; other lines take along what is due, too. */
+/* Writes the counts of repeats that are due; with `all` of all repeats, because the program ends. Call it about once
+ * a second. Other log calls write due counts as well. */
 void log_repeats(bool all);
 
 /* "debug", "info", "warn", "error" to a level: 0, or -1 when unknown. */

@@ -13,7 +13,7 @@ static bool is_over(const struct log_seen *seen, int64_t now_ms)
 	return now_ms - seen->since_ms >= LOG_LIMIT_WINDOW_MS;
 }
 
-/* With a count in it a place is only given up by log_limit_take(). */
+/* A place with a count is only freed by log_limit_take(), so that no count is lost. */
 static bool may_be_taken(const struct log_seen *seen, int64_t now_ms)
 {
 	return is_free(seen) || (seen->held == 0 && is_over(seen, now_ms));
@@ -25,7 +25,7 @@ static void begin(struct log_seen *seen, const struct log_seen *wanted, int64_t 
 	seen->since_ms = now_ms;
 }
 
-/* The place of this event and key, made when it is new; the shared one when there is no room. */
+/* The place of this event and key. A new one gets a free place, or the shared one if there is none. */
 static struct log_seen *find(struct log_limit *limit, const struct log_seen *wanted, int64_t now_ms)
 {
 	static const struct log_seen others = { .event = "various" };

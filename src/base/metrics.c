@@ -1,10 +1,10 @@
 /*
- * The store of series and their text form. A family keeps its series as an array sorted by label
- * values: lookups are rare (once a topic, handler or partition), and a scrape comes out in the same
- * order every time. One mutex guards the arrays; the numbers themselves are atomic and need none.
+ * Stores the series and writes their text form. A family has an array of series, sorted by label values: lookups are
+ * rare (once for a topic, handler or partition), and each scrape has the same order. One mutex protects the arrays.
+ * The numbers are atomic.
  *
- * Sums of histograms are doubles, not nanoseconds in an integer: an hour of backlog a week old
- * would overflow 64 bits.
+ * Sums of histograms are doubles and not integers of nanoseconds: an hour of messages that are a week old would
+ * overflow 64 bits.
  */
 #include "base/metrics.h"
 
@@ -33,7 +33,7 @@ struct family {
 	struct metric **series; /* sorted */
 	size_t count;
 	size_t capacity;
-	struct metric *nowhere; /* handed out when there is no room: writable, never shown */
+	struct metric *nowhere; /* returned when there is no room: can be written, is never shown */
 };
 
 struct metrics {
@@ -82,7 +82,7 @@ static int compare(const struct metric *metric, const char *const *values)
 	return order != 0 ? order : strcmp(metric->values[1], values[1]);
 }
 
-/* Where the series is, or where it would have to go. */
+/* The index of the series, or the index at which it must be inserted. */
 static size_t position(const struct family *family, const char *const *values, bool *found)
 {
 	size_t low = 0;
@@ -261,7 +261,7 @@ void metric_observe(struct metric *metric, double seconds)
 {
 	size_t at = 0;
 
-	/* Written so that a NaN is nothing, too. */
+	/* This form is also true for a NaN. */
 	if (!(seconds > 0))
 		seconds = 0;
 	while (at < metric->bound_count && seconds > metric->family->bounds[at])
@@ -313,8 +313,8 @@ static void add_number(struct buf *out, double value)
 		buf_addf(out, "%.15g", value);
 }
 
-/* OpenMetrics wants `le` to look like a float: "1.0" (its section "Considerations: canonical
- * numbers"); Prometheus text has always had "1". */
+/* OpenMetrics requires `le` in the form of a float, "1.0" (section "Considerations: canonical numbers"). Prometheus
+ * text has "1". */
 static void add_bound(struct buf *out, double bound, bool openmetrics)
 {
 	add_number(out, bound);
@@ -334,7 +334,7 @@ static void begin_sample(struct buf *out, const struct metric *metric, const cha
 	}
 }
 
-/* Closes the braces: the comma behind the last label goes, and so do empty braces. */
+/* Closes the braces. Removes the comma behind the last label, or the opening brace if there is no label. */
 static void end_labels(struct buf *out)
 {
 	if (!buf_ok(out) || out->length == 0)
@@ -362,8 +362,8 @@ static void render_plain(struct buf *out, const struct metric *metric)
 	buf_add_char(out, '\n');
 }
 
-/* The count is the last bucket, not a number of its own: a scrape between two observations must
- * not see them disagree. */
+/* The count is that of the last bucket and not a separate number. Otherwise a scrape during an observation could see
+ * different values. */
 static void render_histogram(struct buf *out, const struct metric *metric, bool openmetrics)
 {
 	int64_t below = 0;
@@ -387,7 +387,7 @@ static void render_histogram(struct buf *out, const struct metric *metric, bool 
 	buf_addf(out, "%lld\n", (long long)below);
 }
 
-/* OpenMetrics names the family of a counter without the _total its samples carry. */
+/* In OpenMetrics the family of a counter has no "_total", but its samples have it. */
 static size_t family_name_length(const struct metric_family *info, bool openmetrics)
 {
 	static const char suffix[] = "_total";

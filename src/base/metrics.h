@@ -1,8 +1,7 @@
 /*
- * Counters, gauges and histograms in the sidecar's memory, rendered as Prometheus text
- * (exposition format 0.0.4) or OpenMetrics 1.0. Knows no metric by name: the families come as a
- * table. Any thread; the hot calls are single atomic operations on a series the caller looked up
- * once and kept.
+ * Counters, gauges and histograms, rendered as Prometheus text (exposition format 0.0.4) or OpenMetrics 1.0. The
+ * caller supplies the families as a table. Any thread. To change a metric is one atomic operation on a series, which
+ * the caller looks up once and keeps.
  */
 #ifndef BASE_METRICS_H
 #define BASE_METRICS_H
@@ -14,7 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define METRICS_MAX_SERIES 10000 /* of one family */
+#define METRICS_MAX_SERIES 10000 /* in one family */
 
 enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
@@ -34,20 +33,20 @@ int metrics_new(
 	struct metrics **out, const struct metric_family *families, size_t count, struct err *err);
 void metrics_free(struct metrics *metrics);
 
-/* The series of families[family] with these label values (UTF-8, copied; NULL where the family has
- * none), made on first use. Takes a lock: look up once and keep the result. Never NULL: when memory
- * or the limit of METRICS_MAX_SERIES a family is exhausted, a series that is not rendered. */
+/* The series of families[family] with these label values (UTF-8, copied; NULL if the family has fewer labels). It is
+ * created at the first call. Takes a lock, so keep the result. Never NULL: without memory, or above
+ * METRICS_MAX_SERIES, the result is a series that is not rendered. */
 struct metric *metrics_get(
 	struct metrics *metrics, size_t family, const char *value1, const char *value2);
-/* Stops rendering a series (a partition that went away) until it is got again; it keeps its value,
- * and whoever kept it may go on writing to it. */
+/* Stops rendering a series, for example of a revoked partition, until metrics_get() is called for it again. It keeps
+ * its value, and pointers to it stay valid. */
 void metrics_drop(struct metrics *metrics, size_t family, const char *value1, const char *value2);
 
-/* Counters and gauges; a counter never falls, so a negative n does nothing to it. */
+/* For counters and gauges. A counter ignores a negative n. */
 void metric_add(struct metric *metric, int64_t n);
-/* Gauges, and counters that somebody else keeps, such as the kernel. */
+/* For gauges, and for counters whose value is counted elsewhere, for example by the kernel. */
 void metric_set(struct metric *metric, double value);
-/* Histograms. Less than nothing (two clocks that disagree) counts as nothing. */
+/* For histograms. A negative value, which two clocks can yield, counts as 0. */
 void metric_observe(struct metric *metric, double seconds);
 /* The value of a counter or gauge (a histogram: its count), for /status and tests. */
 double metric_value(const struct metric *metric);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Opened the wrong way round: who uses it gets an error, as if it was still closed. */
+/* Opens closed standard streams in the wrong direction: their use fails, as if they were still closed. */
 void output_begin(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -17,8 +17,8 @@ void output_begin(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* An earlier write failed, and its reason is forgotten. The output is broken already, so the reason is asked for by
- * writing once more. */
+/* An earlier write failed, and its errno is lost. The output is broken anyway, so one more write shows the errno
+ * again. */
 static int ask_reason(void)
 {
 	return write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;

@@ -1,14 +1,13 @@
-/* What a command prints on stdout, and whether it got there. Main thread. */
+/* The output of a command on stdout, and its errors. Main thread. */
 #ifndef BASE_OUTPUT_H
 #define BASE_OUTPUT_H
 
 #include "base/err.h"
 
-/* Once, before anything is opened: a standard stream that is closed must not become a connection's number. A reader
- * that goes away is from now on an error of writing and no signal, so that a command which changes something ends what
- * it began. */
+/* Call it once, before anything is opened: the number of a closed standard stream must not be given to a connection.
+ * Also ignores SIGPIPE: if the reader of stdout ends, a command that changes something still completes the change. */
 void output_begin(void);
-/* Writes what is left. 0, also when whoever read it has gone: they have what they wanted. FAULT_OUTPUT. */
+/* Flushes stdout. 0, also if its reader has ended: it does not need the rest. FAULT_OUTPUT. */
 int output_end(struct err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The s behind a counted word, for lines that people read: printf("%d row%s", n, plural(n)). Any thread. */
+/* The plural s of a counted noun in a text: printf("%d row%s", n, plural(n)). Any thread. */
 #ifndef BASE_PLURAL_H
 #define BASE_PLURAL_H
 

@@ -23,7 +23,7 @@ static double cpu_seconds(void)
 	return seconds(&usage.ru_utime) + seconds(&usage.ru_stime);
 }
 
-/* Pages: all, resident. */
+/* Reads the sizes of the virtual and the resident memory in pages. */
 static void read_memory(struct process_usage *out)
 {
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -44,7 +44,7 @@ static void read_memory(struct process_usage *out)
 static double count_open_fds(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
-	int count = -3; /* ".", ".." and the one that reads it */
+	int count = -3; /* ".", ".." and the descriptor of this directory do not count */
 
 	if (directory == NULL)
 		return -1;

@@ -58,8 +58,8 @@ void queue_free(struct queue *queue)
 	free(queue);
 }
 
-/* Who has no time does not wait: a wait for a moment that is over costs the kernel's timer and a switch
- * all the same. */
+/* True if the caller does not want to wait. A wait with a deadline in the past still costs a timer of the kernel and
+ * a context switch. */
 static int no_time(int64_t timeout_ms)
 {
 	return timeout_ms <= 0 ? ETIMEDOUT : 0;

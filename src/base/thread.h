@@ -52,7 +52,8 @@ bool thread_wait(struct thread *thread, int64_t timeout_ms);
 /* Waits for the end without a limit. Does nothing when the thread was not started. */
 void thread_join(struct thread *thread);
 
-/* Sleeps until timeout_ms have passed, thread_wake() or a request to stop. Returns at once when a stop was requested. */
+/* Sleeps until timeout_ms have passed, thread_wake() or a request to stop. Returns at once when a stop was requested.
+ */
 void thread_pause(struct thread *thread, int64_t timeout_ms);
 /* Calls `round(arg)` until a stop is requested. Pauses after each for the milliseconds that it returned. */
 void thread_loop(struct thread *thread, int64_t (*round)(void *arg), void *arg);

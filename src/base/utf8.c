@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* RFC 3629 section 4, a row an alternative: the lead byte decides the length and what the second
- * byte may be; that is what shuts out overlong forms, surrogates and all above U+10FFFF. */
+/* RFC 3629, section 4, one row for each alternative. The first byte determines the length and the range of the second
+ * byte. This range excludes overlong forms, surrogates and everything above U+10FFFF. */
 struct utf8_form {
 	unsigned char lead_low, lead_high;
 	unsigned char second_low, second_high;
@@ -22,8 +22,7 @@ static const struct utf8_form utf8_forms[] = {
 	{ 0xf4, 0xf4, 0x80, 0x8f, 4 },
 };
 
-/* How many of the next bytes are ASCII for certain: whole words only, most payloads are nothing
- * else. */
+/* The number of ASCII bytes at the start, counted in words of eight bytes. Most payloads contain nothing else. */
 static size_t ascii_words(const unsigned char *at, size_t left)
 {
 	size_t length = 0;
@@ -64,7 +63,7 @@ size_t utf8_character(const void *text, size_t left)
 	return at[0] < 0x80 ? 1 : beyond_ascii(at, left);
 }
 
-/* Without a way out of the loop: so it runs over many bytes at once. */
+/* The loop has no early exit, so that the compiler can vectorize it. */
 bool ascii_is_printable(struct bytes bytes)
 {
 	const unsigned char *at = bytes.data;
@@ -93,7 +92,7 @@ bool utf8_is_valid(struct bytes bytes)
 	return true;
 }
 
-/* The first bytes of a character, all there are of it up to the end of the text. */
+/* True if the rest of the text is the beginning of a character that is not complete. */
 static bool is_cut_off(const char *at, size_t left)
 {
 	unsigned char lead = (unsigned char)at[0];

@@ -1,6 +1,6 @@
 /*
- * Strict UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF). Pure. Any
- * thread. Linear in what goes in; ASCII is passed eight bytes at a time.
+ * Strict UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF). Pure. Any thread. The time is
+ * linear in the input; ASCII is checked eight bytes at a time.
  */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
@@ -10,11 +10,11 @@
 #include "base/bytes.h"
 
 bool utf8_is_valid(struct bytes bytes);
-/* Nothing but U+0020 to U+007E: no control character, valid whatever is asked. Absent is not. */
+/* True if all bytes are U+0020 to U+007E. Such a text is valid UTF-8 without control characters. False if absent. */
 bool ascii_is_printable(struct bytes bytes);
 /* Length of the character that the first of `left` bytes begins; 0 when they begin none. */
 size_t utf8_character(const void *text, size_t left);
-/* Makes a text valid that was cut somewhere: what is left of a character at its end goes, other bytes that begin no
+/* Makes a text valid that was cut: an incomplete character at its end is removed, and other bytes that begin no
  * character become '?'. */
 void utf8_repair(char *text);
 

@@ -25,7 +25,7 @@ void wake_poke(struct wake *wake)
 {
 	uint64_t one = 1;
 
-	/* A full counter (EAGAIN) is poked already. */
+	/* EAGAIN: the counter is full, so it is readable already. */
 	if (write(wake->fd, &one, sizeof(one)) < 0)
 		return;
 }

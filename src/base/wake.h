@@ -1,6 +1,6 @@
 /*
- * A wake-up between threads: an eventfd that becomes readable when poked. Pokes add up to one
- * wake-up. Any thread may poke; one thread waits.
+ * A wake-up between threads: an eventfd that becomes readable when it is poked. Several pokes cause one wake-up. Any
+ * thread may poke; one thread waits.
  */
 #ifndef BASE_WAKE_H
 #define BASE_WAKE_H
@@ -22,9 +22,9 @@ int wake_init(struct wake *wake, struct err *err);
 void wake_fini(struct wake *wake);
 /* Async-signal-safe. */
 void wake_poke(struct wake *wake);
-/* Takes the pokes back. */
+/* Discards earlier pokes. */
 void wake_clear(struct wake *wake);
-/* Sleeps until poked or timeout_ms has passed; clears. Returns 1 when poked, 0 when not. */
+/* Sleeps until it is poked, for timeout_ms at most, and discards the pokes. Returns 1 if it was poked, else 0. */
 int wake_wait(struct wake *wake, int64_t timeout_ms);
 
 #endif

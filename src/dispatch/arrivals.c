@@ -190,8 +190,8 @@ static void on_database_ok(struct dispatch *dispatch)
 	dispatch->connection_was_lost = false;
 }
 
-/* The second race of the file comment: a batch that had begun its COMMIT when the claim arrived (`behind`) is not in the
- * queue yet. */
+/* The second race of the file comment: a batch that had begun its COMMIT when the claim arrived (`behind`) is not in
+ * the queue yet. */
 static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
 	bool claims = job->kind == JOB_DUE || job->kind == JOB_LANES;

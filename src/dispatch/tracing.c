@@ -1,7 +1,7 @@
 /*
- * The spans that dispatch exports: one for each delivery, and one for the transaction that settled it. Without an exporter,
- * or for a message without a sampled trace context, nothing is recorded. Never blocks: the exporter drops spans when its
- * ring is full.
+ * The spans that dispatch exports: one for each delivery, and one for the transaction that settled it. Without an
+ * exporter, or for a message without a sampled trace context, nothing is recorded. Never blocks: the exporter drops
+ * spans when its ring is full.
  */
 #include "base/clock.h"
 #include "dispatch/core.h"
@@ -48,8 +48,8 @@ void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
 	trace_add(dispatch->options.trace, &context, entry->message, &event);
 }
 
-/* A message that was never delivered gets no settle span, because there is no delivery span to belong to. A row that was
- * locked or refused is settled later, and gets its span then. */
+/* A message that was never delivered gets no settle span, because there is no delivery span to belong to. A row that
+ * was locked or refused is settled later, and gets its span then. */
 void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row)
 {
 	const struct entry *entry = job->entries[row];

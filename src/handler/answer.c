@@ -1,7 +1,7 @@
 /*
- * Writes verdicts: a line for a single delivery, or an entry for a delivery of a batch. The line of a batch is complete with its last
- * entry. Answers are written to the send buffer; handler.c decides when they are sent. If there is no memory for a
- * verdict, the delivery stays as it was.
+ * Writes verdicts: a line for a single delivery, or an entry for a delivery of a batch. The line of a batch is
+ * complete with its last entry. Answers are written to the send buffer; handler.c decides when they are sent. If
+ * there is no memory for a verdict, the delivery stays as it was.
  */
 #include "handler/handler.h"
 
@@ -26,8 +26,8 @@ static void add_quoted(struct ih_buffer *out, const char *member, const char *te
 	ih_buffer_add_string(out, text, max);
 }
 
-/* Replaces white space that must not be in a line. LF and CR can only be between tokens, where a space means the same. Vertical tab
- * and form feed are accepted by yajl, but not by the sidecar. */
+/* Replaces white space that must not be in a line. LF and CR can only be between tokens, where a space means the
+ * same. Vertical tab and form feed are accepted by yajl, but not by the sidecar. */
 static void add_json(struct ih_buffer *out, struct inbox_bytes json)
 {
 	const size_t start = out->length;
@@ -106,7 +106,8 @@ static bool write_single(struct inbox_delivery *delivery, const struct ih_verdic
 	return whole(out, before);
 }
 
-/* The results and reasons of a batch share half of the line. The other half is reserved for the rest of each verdict. */
+/* The results and reasons of a batch share half of the line. The other half is reserved for the rest of each verdict.
+ */
 static size_t room(const struct inbox_delivery *delivery)
 {
 	const size_t half = delivery->handler->max_line / 2;
@@ -223,8 +224,8 @@ static bool is_blank(const char *text, size_t length)
 	return true;
 }
 
-/* True for one JSON value that is not nested deeper than the sidecar accepts. The checks in addition to yajl: it accepts the beginning
- * of a token behind the value, such as an opening quote, and surrogates in UTF-8. */
+/* True for one JSON value that is not nested deeper than the sidecar accepts. The checks in addition to yajl: it
+ * accepts the beginning of a token behind the value, such as an opening quote, and surrogates in UTF-8. */
 static bool is_json(const char *text, size_t length)
 {
 	static const yajl_callbacks callbacks = {

@@ -71,8 +71,8 @@ void ih_buffer_add_number(struct ih_buffer *buffer, int64_t number)
 	ih_buffer_add_text(buffer, text);
 }
 
-/* The range of the second byte for each range of first bytes. Everything that RFC 3629 forbids (overlong forms, surrogates, code
- * points above U+10FFFF) can be recognised by the second byte. */
+/* The range of the second byte for each range of first bytes. Everything that RFC 3629 forbids (overlong forms,
+ * surrogates, code points above U+10FFFF) can be recognised by the second byte. */
 static const struct {
 	unsigned char first, last, length, second_min, second_max;
 } sequences[] = {
@@ -96,7 +96,8 @@ static bool continues(const unsigned char *text, size_t from, size_t length)
 	return true;
 }
 
-/* The length of the UTF-8 character at `text`, or 0 if it is not one. Reads at most `left` bytes, and stops at a NUL. */
+/* The length of the UTF-8 character at `text`, or 0 if it is not one. Reads at most `left` bytes, and stops at a NUL.
+ */
 static size_t character_length(const unsigned char *text, size_t left)
 {
 	for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++) {

@@ -1,6 +1,6 @@
 /*
- * A delivery in the memory of the handler, and the pool of deliveries for reuse. A delivery is in one list at a time: spare,
- * ready (received, and the program has not seen it) or open (handed out to the program). One thread.
+ * A delivery in the memory of the handler, and the pool of deliveries for reuse. A delivery is in one list at a time:
+ * spare, ready (received, and the program has not seen it) or open (handed out to the program). One thread.
  */
 #ifndef HANDLER_DELIVERY_H
 #define HANDLER_DELIVERY_H

@@ -1,9 +1,9 @@
 /*
  * The public functions of the handler object: new, run, next, stop. The library waits only here, in one poll(2).
  *
- * While the program handles deliveries quickly, their answers are sent together, because a system call for each would cost more than
- * the handling. When a delivery takes longer, the answers are sent before the next one is handed out. So no answer waits
- * for the work on another message.
+ * While the program handles deliveries quickly, their answers are sent together, because a system call for each would
+ * cost more than the handling. When a delivery takes longer, the answers are sent before the next one is handed out.
+ * So no answer waits for the work on another message.
  */
 #include "handler/handler.h"
 

@@ -1,4 +1,5 @@
-/* Builds the hello: the first line of every connection, with the name of the handler, its subscriptions and its limits. */
+/* Builds the hello: the first line of every connection, with the name of the handler, its subscriptions and its
+ * limits. */
 #include "handler/handler.h"
 
 #include <string.h>

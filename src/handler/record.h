@@ -1,6 +1,6 @@
 /*
- * The texts of one line or one delivery: a buffer, and for each field of the protocol the position of its text in it. Records
- * are reused, so that a message needs no allocation. One thread.
+ * The texts of one line or one delivery: a buffer, and for each field of the protocol the position of its text in it.
+ * Records are reused, so that a message needs no allocation. One thread.
  */
 #ifndef HANDLER_RECORD_H
 #define HANDLER_RECORD_H

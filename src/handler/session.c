@@ -1,9 +1,9 @@
 /*
- * The connection and its states (see handler.h). A line of the sidecar is read, executed (lines.c), and only then removed from the
- * buffer. If there is no memory half-way, the same line is read again.
+ * The connection and its states (see handler.h). A line of the sidecar is read, executed (lines.c), and only then
+ * removed from the buffer. If there is no memory half-way, the same line is read again.
  *
- * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its open messages are
- * delivered again.
+ * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its
+ * open messages are delivered again.
  */
 #include "handler/handler.h"
 

@@ -1,6 +1,6 @@
 /*
- * The socket: splits the input into lines and sends lines. It does not interpret them. Never blocks, and raises no SIGPIPE. One
- * thread.
+ * The socket: splits the input into lines and sends lines. It does not interpret them. Never blocks, and raises no
+ * SIGPIPE. One thread.
  */
 #ifndef HANDLER_WIRE_H
 #define HANDLER_WIRE_H
@@ -20,7 +20,8 @@ struct ih_wire {
 	size_t out_sent;
 };
 
-/* Connects to a Unix socket. 0, or an errno: the path is too long (ENAMETOOLONG), no process listens, the backlog is full. */
+/* Connects to a Unix socket. 0, or an errno: the path is too long (ENAMETOOLONG), no process listens, the backlog is
+ * full. */
 int ih_wire_open(struct ih_wire *wire, const char *path);
 /* Closes the socket and discards data that was not read or sent. */
 void ih_wire_close(struct ih_wire *wire);

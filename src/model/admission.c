@@ -197,8 +197,8 @@ static uint64_t lane_of(const struct admission *admission, const struct message 
 	return admission->limits.ordering == ORDERING_PARTITION ? 0 : message->key_hash;
 }
 
-/* True when an earlier message of the same lane is parked by this batch. The INSERT does not see the rows that it inserts
- * itself, so it cannot park the message behind that one; admission must. */
+/* True when an earlier message of the same lane is parked by this batch. The INSERT does not see the rows that it
+ * inserts itself, so it cannot park the message behind that one; admission must. */
 static bool is_behind(
 	const struct admission *admission, const struct message *message, size_t index)
 {

@@ -1,9 +1,9 @@
 /*
- * Admission decides for each new message whether it is born claimed, stored waiting, or parked. Ingest and dispatch share
- * it. It holds what both threads must agree on: the partitions, the memory budget, and the routing.
+ * Admission decides for each new message whether it is born claimed, stored waiting, or parked. Ingest and dispatch
+ * share it. It holds what both threads must agree on: the partitions, the memory budget, and the routing.
  *
- * Admission does not decide about order; the table does (rule R11). A placement with `asks` lets the INSERT check for an
- * older waiting row of the key, and park the new row behind it. Admission only knows for each partition whether
+ * Admission does not decide about order; the table does (rule R11). A placement with `asks` lets the INSERT check for
+ * an older waiting row of the key, and park the new row behind it. Admission only knows for each partition whether
  * any row of it may wait in the table ("dirty"). In a clean partition no INSERT needs that check.
  *
  * Invariant: a partition is clean only if no row of it waits in the table. Code that makes a row wait calls
@@ -69,12 +69,12 @@ struct placement {
  * to which no open handler subscribes is parked (rule R15). */
 void admission_place(struct admission *admission, struct message *const *messages,
 	const size_t *indexes, size_t count, struct placement *out);
-/* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much cheaper
- * than to store the messages waiting and claim them later. True: there is room. */
+/* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much
+ * cheaper than to store the messages waiting and claim them later. True: there is room. */
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
-/* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for claims.
- * Under a steady stream new rows always become due, so the overflow would not end without such a pause of ingest.
- * True: no overflow. */
+/* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for
+ * claims. Under a steady stream new rows always become due, so the overflow would not end without such a pause of
+ * ingest. True: no overflow. */
 bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms);
 /* Reserves budget for at most `count` rows to be claimed from the table. Returns how many. */
 size_t admission_reserve(struct admission *admission, size_t count);
@@ -103,9 +103,9 @@ void admission_set_routing(struct admission *admission, struct routing *routing)
 bool admission_serves(struct admission *admission, const char *topic);
 
 /*
- * Backpressure (ingest.max_pending): an estimate of the rows that wait or are parked. admission_place() increases it, and
- * a count of the table sets it. The caller reads admission_placed() before the count. Rows placed since then may be
- * missing in the count, so they are added to it.
+ * Backpressure (ingest.max_pending): an estimate of the rows that wait or are parked. admission_place() increases it,
+ * and a count of the table sets it. The caller reads admission_placed() before the count. Rows placed since then may
+ * be missing in the count, so they are added to it.
  */
 int64_t admission_placed(struct admission *admission);
 void admission_set_waiting(struct admission *admission, int64_t waiting, int64_t placed);

@@ -1,7 +1,7 @@
 /*
- * A batch: the messages, rejects and watermark updates that one transaction stores. Ingest fills it, store writes it and
- * notes the result of each row, and ingest passes the claimed messages to dispatch. Growing arrays, no I/O. It belongs
- * to the ingest thread.
+ * A batch: the messages, rejects and watermark updates that one transaction stores. Ingest fills it, store writes it
+ * and notes the result of each row, and ingest passes the claimed messages to dispatch. Growing arrays, no I/O. It
+ * belongs to the ingest thread.
  */
 #ifndef MODEL_BATCH_H
 #define MODEL_BATCH_H
@@ -83,9 +83,9 @@ void batch_drop_below(struct batch *batch, const char *topic, int32_t partition,
 /* Drops all records of one partition, because it was revoked before they were stored. */
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition);
 
-/* Keeps at most the first `most` rows and the first `most` rejects. The others move to `rest`, which must be empty. With a
- * record, all later records of its partition move as well, so that each partition is cut at one offset. FAULT_MEMORY:
- * nothing has moved. */
+/* Keeps at most the first `most` rows and the first `most` rejects. The others move to `rest`, which must be empty.
+ * With a record, all later records of its partition move as well, so that each partition is cut at one offset.
+ * FAULT_MEMORY: nothing has moved. */
 int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err);
 /* The lowest offset of a partition in `rest`; -1 = it has none. */
 int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition);

@@ -1,12 +1,12 @@
 /*
  * The commit handover: counts the batches that are between their COMMIT and the queue to dispatch (rule R11).
  *
- * Race 1: after the COMMIT, claims see the rows of a batch before dispatch has them. A claim takes the waiting rows of a
- * key and passes over a born-claimed row of the batch, although that row is older. So dispatch admits the rows of a claim
- * only after the batches that had begun their COMMIT when the claim arrived are in the queue.
+ * Race 1: after the COMMIT, claims see the rows of a batch before dispatch has them. A claim takes the waiting rows
+ * of a key and passes over a born-claimed row of the batch, although that row is older. So dispatch admits the rows
+ * of a claim only after the batches that had begun their COMMIT when the claim arrived are in the queue.
  *
- * Race 2: the answer to the COMMIT is lost. The rows of the batch, if they were stored, are given back to the table, and
- * can be older than those of a claim that runs. `lost` tells dispatch to return the rows of such a claim as well.
+ * Race 2: the answer to the COMMIT is lost. The rows of the batch, if they were stored, are given back to the table,
+ * and can be older than those of a claim that runs. `lost` tells dispatch to return the rows of such a claim as well.
  *
  * Ingest writes, dispatch reads. Any thread; never blocks.
  */

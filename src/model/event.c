@@ -1,7 +1,7 @@
 /*
- * Renders the CloudEvent of a message. The members of a structured envelope are copied first; then the missing members are
- * added, in the same way for both modes. This runs for every delivery, so every piece is copied once, from the message
- * to `out`.
+ * Renders the CloudEvent of a message. The members of a structured envelope are copied first; then the missing
+ * members are added, in the same way for both modes. This runs for every delivery, so every piece is copied once,
+ * from the message to `out`.
  */
 #include "model/event.h"
 
@@ -25,8 +25,8 @@ static bool is_ours(enum event_member member)
 	       member == MEMBER_KAFKAOFFSET;
 }
 
-/* Copies a member of the envelope. Of a member that CloudEvents or inboxd defines only the first one is copied. An extension
- * that is given twice is copied twice, because its meaning is the producer's. */
+/* Copies a member of the envelope. Of a member that CloudEvents or inboxd defines only the first one is copied. An
+ * extension that is given twice is copied twice, because its meaning is the producer's. */
 static bool copy_member(void *arg, const struct json_member *from)
 {
 	struct rendering *rendering = arg;
@@ -100,8 +100,9 @@ static int add_event(struct rendering *rendering, struct json_stream *stream, st
 	return 0;
 }
 
-/* A line of the protocol ends at the first LF, so line breaks in the payload are replaced by spaces. In valid JSON they can
- * only be white space between tokens. Only the payload can contain them; everything else is written by inboxd. */
+/* A line of the protocol ends at the first LF, so line breaks in the payload are replaced by spaces. In valid JSON
+ * they can only be white space between tokens. Only the payload can contain them; everything else is written by
+ * inboxd. */
 static void flatten(struct buf *out, size_t start, struct bytes payload)
 {
 	static const char breaks[] = "\n\r";

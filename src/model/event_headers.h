@@ -2,9 +2,9 @@
  * Sorts the stored headers of a message into those that become attributes of the event and those that stay headers. For
  * event.c only; one thread for each struct.
  *
- * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text, and inboxd does not set this
- * attribute itself. Every other header stays a header, so nothing is lost. Of a repeated ce_ header the last value
- * counts.
+ * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text, and inboxd does not set
+ * this attribute itself. Every other header stays a header, so nothing is lost. Of a repeated ce_ header the last
+ * value counts.
  */
 #ifndef MODEL_EVENT_HEADERS_H
 #define MODEL_EVENT_HEADERS_H
@@ -35,8 +35,8 @@ struct event_headers {
 
 void event_headers_fini(struct event_headers *headers);
 
-/* Reads the JSON of the table, as headers_encode() wrote it or as jsonb prints it. The result borrows from `text`. Other JSON
- * counts as no headers. FAULT_MEMORY. */
+/* Reads the JSON of the table, as headers_encode() wrote it or as jsonb prints it. The result borrows from `text`.
+ * Other JSON counts as no headers. FAULT_MEMORY. */
 int event_headers_read(struct event_headers *headers, struct json_stream *stream, struct bytes text,
 	struct err *err);
 

@@ -181,8 +181,8 @@ static void add_extensions(struct rendering *rendering, struct bytes name);
 		text, sizeof(text) - 1                                                             \
 	}
 
-/* In the order of enum event_member. A member without a function is added by the function of another row, or copied from
- * an envelope. */
+/* In the order of enum event_member. A member without a function is added by the function of another row, or copied
+ * from an envelope. */
 static const struct {
 	struct bytes name;
 	void (*add)(struct rendering *rendering, struct bytes name);

@@ -1,6 +1,6 @@
 /*
- * The members of an event: where each value comes from, and the order in which they are written. For event.c only; event.h
- * is the contract. One thread for each rendering.
+ * The members of an event: where each value comes from, and the order in which they are written. For event.c only;
+ * event.h is the contract. One thread for each rendering.
  */
 #ifndef MODEL_EVENT_MEMBERS_H
 #define MODEL_EVENT_MEMBERS_H

@@ -1,6 +1,6 @@
 /*
- * Encodes JSON strings, base64 and the array of headers. Promises: jsonb accepts every result, and the time is linear in
- * the input.
+ * Encodes JSON strings, base64 and the array of headers. Promises: jsonb accepts every result, and the time is linear
+ * in the input.
  */
 #include "model/headers.h"
 

@@ -1,6 +1,6 @@
 /*
- * The state of the threads, for /livez and /readyz. One thread writes each field, and the HTTP thread reads it without a lock,
- * so that it can report a thread that hangs. Times are clock_now_ms().
+ * The state of the threads, for /livez and /readyz. One thread writes each field, and the HTTP thread reads it
+ * without a lock, so that it can report a thread that hangs. Times are clock_now_ms().
  */
 #ifndef MODEL_HEALTH_H
 #define MODEL_HEALTH_H

@@ -1,7 +1,7 @@
 /*
- * Finds the identity of a record. The type comes first, so that a record of a type that is not accepted is skipped and never
- * rejected. Then come id and source. Every byte sequence ends in an identity, a skip, or a reject with a reason. None
- * stops a partition.
+ * Finds the identity of a record. The type comes first, so that a record of a type that is not accepted is skipped
+ * and never rejected. Then come id and source. Every byte sequence ends in an identity, a skip, or a reject with a
+ * reason. None stops a partition.
  */
 #include "model/identity.h"
 
@@ -307,8 +307,8 @@ static int find_source(struct search *search)
 	return take(search, PROPERTY_SOURCE, &found, finder->source);
 }
 
-/* The record has no id, so its coordinates are the id. The timestamp is part of it: after a topic was deleted and created
- * again, another record has the same offset. */
+/* The record has no id, so its coordinates are the id. The timestamp is part of it: after a topic was deleted and
+ * created again, another record has the same offset. */
 static int use_coordinates(struct search *search, struct found *found)
 {
 	const struct record *record = search->record;
@@ -328,7 +328,8 @@ static int use_coordinates(struct search *search, struct found *found)
 	return 0;
 }
 
-/* If several headers contain an id, they must be equal. Otherwise it is not known which of them identifies the message. */
+/* If several headers contain an id, they must be equal. Otherwise it is not known which of them identifies the
+ * message. */
 static int check_id_headers(struct search *search)
 {
 	const struct locators *list = &search->rules->id;

@@ -1,6 +1,6 @@
 /*
- * Compiles the locators of a topic. Every mistake in the configuration of locators is found and named here, at the start, so
- * identity.c only has to deal with valid rules.
+ * Compiles the locators of a topic. Every mistake in the configuration of locators is found and named here, at the
+ * start, so identity.c only has to deal with valid rules.
  */
 #include "model/identity_rules.h"
 

@@ -1,6 +1,6 @@
 /*
- * JSON pointers (RFC 6901). They are compiled once, and the values of several pointers are found in one pass over a text. Pure.
- * Any thread can use a compiled pointer.
+ * JSON pointers (RFC 6901). They are compiled once, and the values of several pointers are found in one pass over a
+ * text. Pure. Any thread can use a compiled pointer.
  */
 #ifndef MODEL_JSON_POINTER_H
 #define MODEL_JSON_POINTER_H
@@ -44,9 +44,9 @@ struct json_search {
 	struct buf *scratch; /* for names with escapes; emptied */
 };
 
-/* Sets values[i] for pointers[i]. Null, objects and arrays count as not found. Of members with the same name the first one counts.
- * Reading ends when the place of every pointer was reached. If the text is not JSON up to there, no value is found.
- * FAULT_MEMORY. */
+/* Sets values[i] for pointers[i]. Null, objects and arrays count as not found. Of members with the same name the
+ * first one counts. Reading ends when the place of every pointer was reached. If the text is not JSON up to there, no
+ * value is found. FAULT_MEMORY. */
 int json_find(struct json_stream *stream, struct bytes text, const struct json_search *search,
 	struct err *err);
 

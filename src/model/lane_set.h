@@ -1,6 +1,6 @@
 /*
- * A set of lanes: pairs of a partition (index in the admission) and a key hash. It is filled and cleared for each batch.
- * Pure. One thread.
+ * A set of lanes: pairs of a partition (index in the admission) and a key hash. It is filled and cleared for each
+ * batch. Pure. One thread.
  */
 #ifndef MODEL_LANE_SET_H
 #define MODEL_LANE_SET_H

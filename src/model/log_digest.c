@@ -5,7 +5,8 @@
 
 #include "model/message.h"
 
-/* Adds a value with its length and whether it is absent. So absent and empty differ, and so do ("ab", "c") and ("a", "bc"). */
+/* Adds a value with its length and whether it is absent. So absent and empty differ, and so do ("ab", "c") and ("a",
+ * "bc"). */
 static void add(struct buf *out, struct bytes bytes)
 {
 	uint64_t length = bytes.length;

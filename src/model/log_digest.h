@@ -1,6 +1,6 @@
 /*
- * A digest of a record: 16 bytes of a SHA-256 over key, value and headers. It shows whether the record at an offset is still
- * the same, or whether the topic was deleted and created again (rule R17).
+ * A digest of a record: 16 bytes of a SHA-256 over key, value and headers. It shows whether the record at an offset
+ * is still the same, or whether the topic was deleted and created again (rule R17).
  *
  * Its input must not change between versions. The table stores the digest of the last record of each partition, and a
  * digest that does not match looks like a topic recreation. One thread.

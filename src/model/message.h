@@ -1,6 +1,6 @@
 /*
- * A message in memory: its row of inbox_messages, as far as dispatch needs it for a delivery. One block of memory; only the
- * counters change. It has one owner at a time. Another thread gets it only together with its ownership.
+ * A message in memory: its row of inbox_messages, as far as dispatch needs it for a delivery. One block of memory;
+ * only the counters change. It has one owner at a time. Another thread gets it only together with its ownership.
  */
 #ifndef MODEL_MESSAGE_H
 #define MODEL_MESSAGE_H

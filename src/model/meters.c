@@ -1,6 +1,6 @@
 /*
- * The table of metrics. Dashboards and alerts of users depend on the names and labels (docs/operations.md), so a metric is
- * added here and in the enum, and never renamed.
+ * The table of metrics. Dashboards and alerts of users depend on the names and labels (docs/operations.md), so a
+ * metric is added here and in the enum, and never renamed.
  */
 #include "model/meters.h"
 

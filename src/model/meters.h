@@ -1,6 +1,6 @@
 /*
- * The metrics of the program: one enumerator for each family, and one row in meters.c with name, kind, help text, labels and
- * buckets. metrics_get(metrics, METER_X, …) finds a series. Read-only; any thread.
+ * The metrics of the program: one enumerator for each family, and one row in meters.c with name, kind, help text,
+ * labels and buckets. metrics_get(metrics, METER_X, …) finds a series. Read-only; any thread.
  */
 #ifndef MODEL_METERS_H
 #define MODEL_METERS_H

@@ -1,4 +1,5 @@
-/* The order of deliveries (`inbox.ordering`): none, one message of a key at a time, or one message of a partition at a time. */
+/* The order of deliveries (`inbox.ordering`): none, one message of a key at a time, or one message of a partition at
+ * a time. */
 #ifndef MODEL_ORDERING_H
 #define MODEL_ORDERING_H
 

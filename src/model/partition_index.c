@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without these definitions uthash ends the process if there is no memory. Its default hash function has fallthrough cases that
- * clang warns about. */
+/* Without these definitions uthash ends the process if there is no memory. Its default hash function has fallthrough
+ * cases that clang warns about. */
 #define HASH_NONFATAL_OOM              1
 #define uthash_nonfatal_oom(element)   ((element)->refused = 1)
 #define HASH_FUNCTION(key, size, hash) HASH_FNV(key, size, hash)

@@ -1,7 +1,7 @@
 /*
- * See routes.h. Hashes are FNV-1a, which is computed byte by byte: one pass over a type yields the hash of each of its prefixes.
- * They have a random seed. Otherwise a client could choose subscriptions that collide, and slow down the lookups of all
- * handlers.
+ * See routes.h. Hashes are FNV-1a, which is computed byte by byte: one pass over a type yields the hash of each of
+ * its prefixes. They have a random seed. Otherwise a client could choose subscriptions that collide, and slow down
+ * the lookups of all handlers.
  */
 #include "model/routes.h"
 
@@ -237,8 +237,8 @@ bool handler_routes_equal(const struct handler_routes *a, const struct handler_r
 
 /* ------------------------------------------------------------------ tables */
 
-/* Collects the lengths of all prefixes in rising order: first each length is marked at its index, then the marks become a
- * list. */
+/* Collects the lengths of all prefixes in rising order: first each length is marked at its index, then the marks
+ * become a list. */
 static void gather_lengths(struct route_index *index, const struct routes *routes, size_t longest)
 {
 	uint32_t *lengths = index->lengths;

@@ -1,11 +1,11 @@
 /*
- * The routing table behind model/routing.h. It never changes and is counted by reference, so any thread can read it. A
- * change makes a new table, which shares the routes of all unchanged handlers. It also shares the index if only the state
- * of a handler changed.
+ * The routing table behind model/routing.h. It never changes and is counted by reference, so any thread can read it.
+ * A change makes a new table, which shares the routes of all unchanged handlers. It also shares the index if only the
+ * state of a handler changed.
  *
- * The index is a hash table of all routes. A lookup searches it for the exact type, for each length that any prefix has, and for
- * any type; each time for the named topic and for any topic. So its cost does not depend on the number of handlers, and the
- * number of prefix lengths is limited by the length of the type.
+ * The index is a hash table of all routes. A lookup searches it for the exact type, for each length that any prefix
+ * has, and for any type; each time for the named topic and for any topic. So its cost does not depend on the number
+ * of handlers, and the number of prefix lengths is limited by the length of the type.
  */
 #ifndef MODEL_ROUTES_H
 #define MODEL_ROUTES_H
@@ -38,8 +38,8 @@ struct handler_routes {
 	struct route routes[];
 };
 
-/* `seed`: the seed of the hashes, the same for a whole table and unknown to clients. A subscription that is given twice counts
- * once. NULL: no memory. */
+/* `seed`: the seed of the hashes, the same for a whole table and unknown to clients. A subscription that is given
+ * twice counts once. NULL: no memory. */
 struct handler_routes *handler_routes_new(
 	const char *name, const struct subscription *subs, size_t count, uint64_t seed);
 struct handler_routes *handler_routes_share(struct handler_routes *own);
@@ -76,8 +76,9 @@ struct routes {
 	struct routes_handler handlers[];
 };
 
-/* A table of these handlers, which shares their routes. Handlers that are away must come last, the newest first: of equal routes
- * the first one counts, and only handlers that are away may have a route that is equal to an earlier one. NULL: no memory. */
+/* A table of these handlers, which shares their routes. Handlers that are away must come last, the newest first: of
+ * equal routes the first one counts, and only handlers that are away may have a route that is equal to an earlier
+ * one. NULL: no memory. */
 struct routes *routes_new(const struct routes_handler *handlers, size_t count, uint64_t seed);
 /* A table that differs only in whether one handler is closed. NULL: no memory. */
 struct routes *routes_close(const struct routes *from, size_t handler, bool closed);

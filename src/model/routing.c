@@ -142,8 +142,8 @@ static void insert(struct routes_handler *handlers, size_t count, struct routes_
 	handlers[at] = one;
 }
 
-/* Returns how many handlers stay so that all together have at most ROUTING_MAX routes. Those that are away longest are last
- * and are dropped first. */
+/* Returns how many handlers stay so that all together have at most ROUTING_MAX routes. Those that are away longest
+ * are last and are dropped first. */
 static size_t drop_excess(const struct routes_handler *handlers, size_t count)
 {
 	size_t routes = 0;

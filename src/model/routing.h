@@ -1,7 +1,7 @@
 /*
- * Routing: decides which handler gets a message. The most specific subscription wins: an exact type before the longest prefix,
- * before any type. For the same type pattern a named topic wins over any topic.
- * Pure. A routing belongs to one thread; another thread can get a copy.
+ * Routing: decides which handler gets a message. The most specific subscription wins: an exact type before the
+ * longest prefix, before any type. For the same type pattern a named topic wins over any topic. Pure. A routing
+ * belongs to one thread; another thread can get a copy.
  */
 #ifndef MODEL_ROUTING_H
 #define MODEL_ROUTING_H
@@ -33,10 +33,10 @@ int routing_copy(struct routing **out, const struct routing *from, struct err *e
 /* True if both share the same table. */
 bool routing_shares(const struct routing *routing, const struct routing *other);
 
-/* Replaces the subscriptions of a connected handler. A closed handler stays closed; a new one is open. The type "*" equals NULL. A
- * subscription that is given twice counts once. Copies what it needs.
- * ROUTING_OVERLAP: another handler that is not away has an equal subscription; the error names both. ROUTING_FULL: all
- * together would have more than ROUTING_MAX. In both cases, and after FAULT_MEMORY, nothing has changed. */
+/* Replaces the subscriptions of a connected handler. A closed handler stays closed; a new one is open. The type "*"
+ * equals NULL. A subscription that is given twice counts once. Copies what it needs. ROUTING_OVERLAP: another handler
+ * that is not away has an equal subscription; the error names both. ROUTING_FULL: all together would have more than
+ * ROUTING_MAX. In both cases, and after FAULT_MEMORY, nothing has changed. */
 int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
 	size_t count, struct err *err);
 /* A handler that is not connected here, but known. */
@@ -46,10 +46,10 @@ struct remembered {
 	size_t count;
 	int64_t said; /* when it said hello, on any clock that all of them share */
 };
-/* Replaces the subscriptions of a handler that is away. Messages for it go to no other handler. An equal subscription of a
- * connected handler wins over it, and so does one of a handler that is away and said hello later. ROUTING_FULL as above:
- * nothing has changed. A handler that connects never finds the routing full of these: those that are away longest are
- * dropped. */
+/* Replaces the subscriptions of a handler that is away. Messages for it go to no other handler. An equal subscription
+ * of a connected handler wins over it, and so does one of a handler that is away and said hello later. ROUTING_FULL
+ * as above: nothing has changed. A handler that connects never finds the routing full of these: those that are away
+ * longest are dropped. */
 int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err);
 /* A connected handler is away from now on. After FAULT_MEMORY nothing has changed, here and below. */
 int routing_leave(struct routing *routing, const char *handler, int64_t said);
@@ -57,8 +57,8 @@ int routing_leave(struct routing *routing, const char *handler, int64_t said);
 const char *routing_displaced(const struct routing *routing, const char *handler,
 	const struct subscription *subs, size_t count);
 int routing_remove(struct routing *routing, const char *handler);
-/* A closed handler keeps its subscriptions and gets no new messages: routing_wants() is false for its messages, and no less
- * specific handler gets them. */
+/* A closed handler keeps its subscriptions and gets no new messages: routing_wants() is false for its messages, and
+ * no less specific handler gets them. */
 int routing_close(struct routing *routing, const char *handler, bool closed);
 
 /* The name of the handler (borrowed from the table), or NULL if no handler subscribes to the message. */

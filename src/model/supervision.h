@@ -1,6 +1,7 @@
 /*
- * Reports of threads to the main thread that this instance cannot continue: it was fenced and needs a new id (rule R2), or a
- * fault occurred that no retry can repair. Of several faults the first one is kept. Any thread; never blocks for long.
+ * Reports of threads to the main thread that this instance cannot continue: it was fenced and needs a new id (rule
+ * R2), or a fault occurred that no retry can repair. Of several faults the first one is kept. Any thread; never
+ * blocks for long.
  */
 #ifndef MODEL_SUPERVISION_H
 #define MODEL_SUPERVISION_H

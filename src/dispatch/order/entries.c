@@ -180,8 +180,8 @@ void entry_admit(struct dispatch *dispatch, struct message *message, size_t part
 	if (lanes_admit(&dispatch->lanes, entry, &arrival, NULL) != 0 ||
 		(order_unknown && entry->lane != NULL))
 		arrival = ADMIT_PARK;
-	/* The entry is in its lane also when it is returned at once. If the partition is assigned to this instance again
-	 * before the row is back in the table, later messages of the key must wait for it. */
+	/* The entry is in its lane also when it is returned at once. If the partition is assigned to this instance
+	 * again before the row is back in the table, later messages of the key must wait for it. */
 	if (dispatch_is_stopping(dispatch) || !where.assigned)
 		entry_return(dispatch, entry);
 	else if (arrival == ADMIT_PARK)

@@ -142,8 +142,8 @@ void key_holds_finished(struct dispatch *dispatch, struct job *job)
 	struct key_holds *holds = &dispatch->key_holds;
 	size_t kept = 0;
 
-	/* A partition was revoked while the job ran. It may be assigned again by now, and another instance may have claimed
-	 * the rows in between. This result is too old; the next check reads them again. */
+	/* A partition was revoked while the job ran. It may be assigned again by now, and another instance may have
+	 * claimed the rows in between. This result is too old; the next check reads them again. */
 	if (job->revocations != dispatch->revocations)
 		return;
 	for (size_t i = 0; i < holds->count; i++) {

@@ -292,8 +292,8 @@ int lanes_parked(
 
 	if (lane == NULL)
 		return err_memory(err);
-	/* A sweep knows the key of a parked row, not its offset. Memory holds the start of the lane, so the row is behind
-	 * the last entry. If the lane has no entry, nothing is known, and 0 parks whatever arrives. */
+	/* A sweep knows the key of a parked row, not its offset. Memory holds the start of the lane, so the row is
+	 * behind the last entry. If the lane has no entry, nothing is known, and 0 parks whatever arrives. */
 	if (offset < 0)
 		offset = lane->count == 0
 				 ? 0

@@ -124,8 +124,8 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		snooze(rules, entry, verdict->delay_ms);
 		break;
 	case STATUS_SETTLED:
-		/* The handler says that its own transaction called inbox.complete(). If that was committed, the claim no
-		 * longer matches and the settle finds the row completed. If it was not, this verdict counts as a
+		/* The handler says that its own transaction called inbox.complete(). If that was committed, the claim
+		 * no longer matches and the settle finds the row completed. If it was not, this verdict counts as a
 		 * failure. */
 		fail_attempt(rules, entry, -1, END_SETTLED);
 		set_error(entry,

@@ -24,8 +24,8 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	const struct verdict *verdict, struct err *err);
 /* The delivery had no answer within timeout_ms. */
 void retry_policy_timeout(const struct retry_rules *rules, struct entry *entry, int64_t timeout_ms);
-/* The connection ended while the delivery was open. The message is a suspect from now on. Only if it was delivered alone,
- * this counts as a crash (rule R14); after max_crashes the message is dead. */
+/* The connection ended while the delivery was open. The message is a suspect from now on. Only if it was delivered
+ * alone, this counts as a crash (rule R14); after max_crashes the message is dead. */
 void retry_policy_lost(const struct retry_rules *rules, struct entry *entry);
 /* The message was not delivered, or its delivery was cancelled: it waits again, and nothing is counted. */
 void retry_policy_return(struct entry *entry);

@@ -1,7 +1,7 @@
 /*
- * Decides what a line is after it was read: a request, a notification or an answer. If several things are wrong with it,
- * the first in this order is reported: it is not JSON, not JSON-RPC, has an unknown method, has wrong parameters. This
- * order is the most useful to the author of a client.
+ * Decides what a line is after it was read: a request, a notification or an answer. If several things are wrong with
+ * it, the first in this order is reported: it is not JSON, not JSON-RPC, has an unknown method, has wrong parameters.
+ * This order is the most useful to the author of a client.
  */
 #include "dispatch/protocol/protocol.h"
 

@@ -1,6 +1,6 @@
 /*
- * The handler protocol, version 1 (docs/handler-protocol.md): reads a line of a client into a struct line, and writes the
- * lines that inboxd sends. Pure: no sockets, and no state between two lines except scratch memory. One thread for
+ * The handler protocol, version 1 (docs/handler-protocol.md): reads a line of a client into a struct line, and writes
+ * the lines that inboxd sends. Pure: no sockets, and no state between two lines except scratch memory. One thread for
  * each parser.
  *
  * Promise: every byte sequence ends in a struct line, which describes a request, an answer or an error reply. None
@@ -65,14 +65,14 @@ enum verdict_status {
 	STATUS_SETTLED,
 };
 
-/* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a reason. An
- * error object becomes STATUS_RETRY with its message as reason and the code HANDLER_ERROR or error.data.code. Only
- * STATUS_DONE keeps a `result`. */
+/* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a
+ * reason. An error object becomes STATUS_RETRY with its message as reason and the code HANDLER_ERROR or
+ * error.data.code. Only STATUS_DONE keeps a `result`. */
 struct verdict {
 	enum verdict_status status;
 	int64_t delay_ms; /* -1 = the configured backoff */
-	/* The id of the batch entry; absent for a single delivery. An entry without an id is left out, so its delivery has no
-	 * verdict and is retried. */
+	/* The id of the batch entry; absent for a single delivery. An entry without an id is left out, so its
+	 * delivery has no verdict and is retried. */
 	struct bytes entry;
 	/* UTF-8 without NUL, cut to PROTOCOL_MAX_REASON and PROTOCOL_MAX_CODE at a character; absent = none. */
 	struct bytes reason;
@@ -113,8 +113,8 @@ struct protocol_parser;
 
 int protocol_parser_new(struct protocol_parser **out, struct err *err);
 void protocol_parser_free(struct protocol_parser *parser);
-/* Reads one line, given without its LF. The caller limits its length. The only fault is FAULT_MEMORY; an invalid line is
- * LINE_INVALID. `out` does not point into `text`. */
+/* Reads one line, given without its LF. The caller limits its length. The only fault is FAULT_MEMORY; an invalid line
+ * is LINE_INVALID. `out` does not point into `text`. */
 int protocol_parse(
 	struct protocol_parser *parser, struct bytes text, struct line *out, struct err *err);
 

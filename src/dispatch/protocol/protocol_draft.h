@@ -1,9 +1,9 @@
 /*
  * The draft of a line: the members that were read so far, in any order, and the problems found in them.
  *
- * Whether a line is a hello, a window or an answer is known only when its last member was read. So a problem is kept for
- * each kind of line that it would make invalid (enum problem_scope). A problem in a parameter of hello must not make a
- * window invalid that has a member of the same name.
+ * Whether a line is a hello, a window or an answer is known only when its last member was read. So a problem is kept
+ * for each kind of line that it would make invalid (enum problem_scope). A problem in a parameter of hello must not
+ * make a window invalid that has a member of the same name.
  *
  * All pointers point into the memory of the line (protocol_memory.h).
  */
@@ -68,8 +68,8 @@ struct refusal {
 	char text[PROTOCOL_WORDS];
 };
 
-/* Reads one line of UTF-8 into the draft. READ_REFUSED: the line is not a JSON object, or too deep; `why` has the reason.
- * Without memory it leaves by longjmp, see protocol_memory.h. */
+/* Reads one line of UTF-8 into the draft. READ_REFUSED: the line is not a JSON object, or too deep; `why` has the
+ * reason. Without memory it leaves by longjmp, see protocol_memory.h. */
 int protocol_read(
 	struct line_memory *memory, struct bytes text, struct draft *out, struct refusal *why);
 

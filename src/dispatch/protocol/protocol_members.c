@@ -1,6 +1,6 @@
 /*
- * The table of the JSON members that the protocol knows, and the checks that apply to all of them: given once, and of the
- * right type. The functions that store a value are in protocol_setters.c.
+ * The table of the JSON members that the protocol knows, and the checks that apply to all of them: given once, and of
+ * the right type. The functions that store a value are in protocol_setters.c.
  */
 #include "dispatch/protocol/protocol_members.h"
 

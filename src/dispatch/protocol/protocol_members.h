@@ -1,7 +1,8 @@
 /*
- * The JSON members of the protocol. One table says for each: in which object it can be, of which types it may be, which kinds
- * of lines a wrong value makes invalid, and which function stores the value. protocol_read.c walks through a line and looks
- * up each member here. A member that the table does not have is ignored, so that later versions can add some.
+ * The JSON members of the protocol. One table says for each: in which object it can be, of which types it may be,
+ * which kinds of lines a wrong value makes invalid, and which function stores the value. protocol_read.c walks
+ * through a line and looks up each member here. A member that the table does not have is ignored, so that later
+ * versions can add some.
  */
 #ifndef DISPATCH_PROTOCOL_PROTOCOL_MEMBERS_H
 #define DISPATCH_PROTOCOL_PROTOCOL_MEMBERS_H
@@ -71,12 +72,12 @@ const struct member *member_find(enum json_context context, struct bytes key);
 /* The element of the array of this context. NULL: the context is an object. */
 const struct member *member_element(enum json_context context);
 
-/* Adds the member to the set of those seen. True: its value may be stored. False: it was given twice or has the wrong type;
- * the problem is noted in the draft, unless the member is lenient. */
+/* Adds the member to the set of those seen. True: its value may be stored. False: it was given twice or has the wrong
+ * type; the problem is noted in the draft, unless the member is lenient. */
 bool member_admit(struct draft_writer *writer, const struct member *member, enum json_kind kind,
 	uint64_t *seen);
-/* An unknown member. In a subscription this is a problem: with `topic` mistyped it would subscribe to every topic. In other
- * contexts the member is ignored. */
+/* An unknown member. In a subscription this is a problem: with `topic` mistyped it would subscribe to every topic. In
+ * other contexts the member is ignored. */
 void member_unknown(struct draft_writer *writer, enum json_context context, const char *key);
 /* The end of an object or array that was entered. */
 void member_leave(struct draft_writer *writer, enum json_context context);

@@ -1,7 +1,7 @@
 /*
- * See protocol_memory.h. Small pieces are cut from chunks, one after the other. A large piece is a block of its own, so that
- * realloc(3) can move pages instead of bytes when it grows. The size of each piece is stored in front of it; it also tells
- * whether the piece is in a chunk or a block.
+ * See protocol_memory.h. Small pieces are cut from chunks, one after the other. A large piece is a block of its own,
+ * so that realloc(3) can move pages instead of bytes when it grows. The size of each piece is stored in front of it;
+ * it also tells whether the piece is in a chunk or a block.
  */
 #include "dispatch/protocol/protocol_memory.h"
 

@@ -1,6 +1,6 @@
 /*
- * The memory of one protocol line: everything that is allocated while it is read, including the buffers of yajl. All of it is
- * freed before the next line. One thread.
+ * The memory of one protocol line: everything that is allocated while it is read, including the buffers of yajl. All
+ * of it is freed before the next line. One thread.
  *
  * Allocation never returns NULL. Without memory it leaves by longjmp to `exhausted`, which the reader has set. yajl 2.1
  * requires that, because it uses the result of its allocator without a check.

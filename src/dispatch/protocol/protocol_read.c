@@ -1,10 +1,10 @@
 /*
- * Reads a line as a stream. yajl calls a function for each token, and a stack of frames holds the position in the protocol.
- * Unknown members are skipped without being stored, so a line needs memory only for the members of the protocol.
- * Members that are given twice are refused: two readers of such a line could take different values.
+ * Reads a line as a stream. yajl calls a function for each token, and a stack of frames holds the position in the
+ * protocol. Unknown members are skipped without being stored, so a line needs memory only for the members of the
+ * protocol. Members that are given twice are refused: two readers of such a line could take different values.
  *
- * In a callback, yajl_get_bytes_consumed() of yajl 2.1 returns where the current token ends. Values that are kept as written
- * (ids, results) are cut out of the line with it.
+ * In a callback, yajl_get_bytes_consumed() of yajl 2.1 returns where the current token ends. Values that are kept as
+ * written (ids, results) are cut out of the line with it.
  */
 #include <string.h>
 #include <yajl/yajl_parse.h>
@@ -40,8 +40,8 @@ static int refuse(struct reader *reader, int code, const char *words)
 	return 0;
 }
 
-/* The value of the current member as it was written. Empty if the line ends inside of it: yajl then ends the value with a space
- * of its own and counts from there. */
+/* The value of the current member as it was written. Empty if the line ends inside of it: yajl then ends the value
+ * with a space of its own and counts from there. */
 static struct bytes raw_value(const struct reader *reader)
 {
 	size_t start = reader->key_end;

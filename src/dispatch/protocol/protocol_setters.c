@@ -1,7 +1,7 @@
 /*
- * Stores the values of members in the draft. Texts are copied into the memory of the line. A setter returns nothing: a wrong value
- * becomes a problem in the draft, and without memory line_alloc() leaves by longjmp. The text of a problem names the
- * member by its path and says what it must be. Only the first problem of each scope is kept.
+ * Stores the values of members in the draft. Texts are copied into the memory of the line. A setter returns nothing:
+ * a wrong value becomes a problem in the draft, and without memory line_alloc() leaves by longjmp. The text of a
+ * problem names the member by its path and says what it must be. Only the first problem of each scope is kept.
  */
 #include "dispatch/protocol/protocol_setters.h"
 
@@ -58,8 +58,8 @@ static void *field_of(struct draft_writer *writer, const struct member *member)
 	return base + member->field;
 }
 
-/* A text that is only compared with known ones. A text that contains a NUL is kept as it was written (with its escape), so that it
- * does not equal a known text that ends at the NUL. */
+/* A text that is only compared with known ones. A text that contains a NUL is kept as it was written (with its
+ * escape), so that it does not equal a known text that ends at the NUL. */
 static const char *plain(struct draft_writer *writer, const struct value *value)
 {
 	bool as_written = value->kind != KIND_STRING ||
@@ -106,7 +106,8 @@ void set_presence(
 	*(bool *)((char *)writer->draft + member->field) = true;
 }
 
-/* Any JSON number as an integer: without its fraction, and limited to the range of int64_t. True if it is a whole number. */
+/* Any JSON number as an integer: without its fraction, and limited to the range of int64_t. True if it is a whole
+ * number. */
 static bool integer(struct draft_writer *writer, struct bytes digits, int64_t *out)
 {
 	const char *text = line_copy(writer->memory, digits);

@@ -1,13 +1,14 @@
 /*
- * The setters that the table of members (protocol_members.c) refers to. Each checks one value and stores it in the draft. They
- * may only be called while a line is read, because they allocate from its memory (protocol_memory.h).
+ * The setters that the table of members (protocol_members.c) refers to. Each checks one value and stores it in the
+ * draft. They may only be called while a line is read, because they allocate from its memory (protocol_memory.h).
  */
 #ifndef DISPATCH_PROTOCOL_PROTOCOL_SETTERS_H
 #define DISPATCH_PROTOCOL_PROTOCOL_SETTERS_H
 
 #include "dispatch/protocol/protocol_members.h"
 
-/* Notes a problem of this member for all its scopes. The text is the path of the member and then the formatted words. */
+/* Notes a problem of this member for all its scopes. The text is the path of the member and then the formatted words.
+ */
 void set_problem(struct draft_writer *writer, const struct member *member, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -1,7 +1,7 @@
 /*
- * Turns the answer of a handler (a result, an error, or the entries of a batch) into verdicts. An answer that names a delivery
- * always ends it. If the answer is malformed, the verdict is a retry, and its reason explains the mistake. Otherwise the
- * delivery would stay open until its deadline, and the author of the handler would see a timeout.
+ * Turns the answer of a handler (a result, an error, or the entries of a batch) into verdicts. An answer that names a
+ * delivery always ends it. If the answer is malformed, the verdict is a retry, and its reason explains the mistake.
+ * Otherwise the delivery would stay open until its deadline, and the author of the handler would see a timeout.
  */
 #include <stdio.h>
 #include <string.h>

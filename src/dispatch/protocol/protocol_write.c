@@ -1,6 +1,7 @@
 /*
- * Writes the lines that inboxd sends. Deliveries are written for every message, so they are assembled from pieces without
- * printf(3). Ids, claims and cancel reasons are made by inboxd and need no escaping. Names and error texts are escaped.
+ * Writes the lines that inboxd sends. Deliveries are written for every message, so they are assembled from pieces
+ * without printf(3). Ids, claims and cancel reasons are made by inboxd and need no escaping. Names and error texts
+ * are escaped.
  */
 #include <string.h>
 

@@ -94,8 +94,8 @@ static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
 	return admission_get(dispatch->options.admission, entry->partition).assigned;
 }
 
-/* The suspect lost its connection, its partition or its place as head while its crash count was raised. It returns to its
- * lane or to the table. */
+/* The suspect lost its connection, its partition or its place as head while its crash count was raised. It returns to
+ * its lane or to the table. */
 static void return_to_lane(struct dispatch *dispatch, struct entry *entry)
 {
 	entry->state = ENTRY_QUEUED;

@@ -398,8 +398,8 @@ static void forget_gone(struct dispatch *dispatch, struct handler *handler, int6
 		forget(dispatch, handler);
 }
 
-/* Marks a connection as silent, because a delivery timed out. A connection that extended any delivery since this one was
- * opened is busy, not silent. */
+/* Marks a connection as silent, because a delivery timed out. A connection that extended any delivery since this one
+ * was opened is busy, not silent. */
 static void fall_silent(struct session *session, const struct entry *entry, int64_t now_ms)
 {
 	if (session->extended_us > entry->opened_us)

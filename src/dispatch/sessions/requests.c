@@ -149,8 +149,8 @@ static void answer(struct session *session, struct entry *entry, const struct ve
 	entry_settle(dispatch, entry);
 }
 
-/* The verdict of an answer for one entry. Most answers to a batch are in the order of the batch, so the search starts at
- * `guess`. An entry without a verdict is retried. */
+/* The verdict of an answer for one entry. Most answers to a batch are in the order of the batch, so the search starts
+ * at `guess`. An entry without a verdict is retried. */
 static const struct verdict *verdict_for(
 	const struct line *line, const struct entry *entry, size_t guess)
 {

@@ -174,9 +174,9 @@ static void read_lines(struct session *session, struct evbuffer *input)
  * Reads the rest of what the socket holds. libevent 2.1 reads READ_FIRST_BYTES at a time, about sixty verdicts, and a
  * round of the event loop for each such part costs more than the verdicts themselves.
  *
- * To add to the input buffer is safe here: it is libevent's own read callback, on its thread, and the buffer has neither
- * watermarks nor callbacks. libevent itself did the same a moment before. The end of the stream is left to its next
- * read. False: no memory, and the bytes are lost.
+ * To add to the input buffer is safe here: it is libevent's own read callback, on its thread, and the buffer has
+ * neither watermarks nor callbacks. libevent itself did the same a moment before. The end of the stream is left to
+ * its next read. False: no memory, and the bytes are lost.
  */
 static bool read_rest(struct session *session, struct evbuffer *input)
 {

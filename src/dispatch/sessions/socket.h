@@ -26,8 +26,8 @@ struct socket_lock {
 int socket_lock(struct socket_lock *out, const char *path, struct err *err);
 void socket_unlock(struct socket_lock *lock);
 
-/* Binds and listens, with the configured mode and group. Removes a socket that an earlier process left, so the lock must
- * be held. The caller owns `fd`. */
+/* Binds and listens, with the configured mode and group. Removes a socket that an earlier process left, so the lock
+ * must be held. The caller owns `fd`. */
 int socket_listen(int *fd, const struct config *config, struct err *err);
 
 /* For `inboxd check`: checks that the socket could be created, without creating anything. */

@@ -163,8 +163,8 @@ static void claim_lane_again(struct dispatch *dispatch, const struct job *job, s
 
 static void lanes_finished(struct dispatch *dispatch, struct job *job)
 {
-	/* Rows did not fit into the byte budget, or a row died in the claim. The result does not say of which lane, so all
-	 * lanes that brought nothing are claimed again. */
+	/* Rows did not fit into the byte budget, or a row died in the claim. The result does not say of which lane,
+	 * so all lanes that brought nothing are claimed again. */
 	bool again = job->claimed.cut || job->claimed.parked > 0;
 
 	for (size_t i = 0; i < job->count; i++) {

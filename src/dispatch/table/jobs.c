@@ -51,8 +51,8 @@ bool jobs_room(struct job *job, size_t count)
 	return job->partitions != NULL && job->indexes != NULL && job->versions != NULL;
 }
 
-/* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition would
- * otherwise delay the others. */
+/* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition
+ * would otherwise delay the others. */
 bool jobs_add_own(struct dispatch *dispatch, struct job *job, bool all)
 {
 	size_t count = admission_count(dispatch->options.admission);

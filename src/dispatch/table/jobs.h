@@ -1,6 +1,6 @@
 /*
- * Builds database jobs and gives them to workers. claimer.c and maintenance_jobs.c share these functions. A job is built
- * on the dispatch thread, belongs to one worker while it runs, and then returns to the dispatch thread
+ * Builds database jobs and gives them to workers. claimer.c and maintenance_jobs.c share these functions. A job is
+ * built on the dispatch thread, belongs to one worker while it runs, and then returns to the dispatch thread
  * (arrivals_take_jobs). Dispatch thread only; nothing here blocks.
  */
 #ifndef DISPATCH_TABLE_JOBS_H

@@ -1,7 +1,7 @@
 /*
- * The claims that may still hold rows. Each claim gets a number, which its rows carry in the table. A claim is open from
- * the moment it is given until its answer has arrived and the last row it brought is settled. The lowest number of
- * the open claims is the `low_claim` of this instance: a rescue needs no row of an earlier claim (rule R3).
+ * The claims that may still hold rows. Each claim gets a number, which its rows carry in the table. A claim is open
+ * from the moment it is given until its answer has arrived and the last row it brought is settled. The lowest number
+ * of the open claims is the `low_claim` of this instance: a rescue needs no row of an earlier claim (rule R3).
  *
  * A claim whose outcome is unknown stays open until a rescue has given its rows back.
  * Pure. One thread, except open_claims_low().

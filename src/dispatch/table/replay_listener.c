@@ -1,5 +1,5 @@
-/* See replay_listener.h. The thread connects, executes LISTEN, and waits for notifications. After a fault or a silence of
- * PING_MS it starts again. */
+/* See replay_listener.h. The thread connects, executes LISTEN, and waits for notifications. After a fault or a
+ * silence of PING_MS it starts again. */
 #include "dispatch/table/replay_listener.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /*
- * Verdicts that are set aside: PostgreSQL refuses to update their rows while it updates others. The cause is a trigger of
- * the user that raises an error, or a damaged page. Such a verdict is tried again alone, with growing pauses and
- * without a limit. Meanwhile the others are settled.
+ * Verdicts that are set aside: PostgreSQL refuses to update their rows while it updates others. The cause is a
+ * trigger of the user that raises an error, or a damaged page. Such a verdict is tried again alone, with growing
+ * pauses and without a limit. Meanwhile the others are settled.
  *
  * The message stays claimed, and the lane of its key does not continue: the next message must not be delivered before
  * the table has this verdict.

@@ -292,7 +292,8 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 		else if (status == SETTLE_OPEN)
 			settled(dispatch, job, job->entries[i], status);
 	}
-	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order. */
+	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order.
+	 */
 	for (size_t i = 0; i < job->count; i++) {
 		if (job->kind != JOB_SETTLE || job->result != 0 ||
 			job->rows[i].status == SETTLE_OPEN)

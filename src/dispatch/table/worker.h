@@ -1,6 +1,6 @@
 /*
- * The worker pool: threads with one PostgreSQL connection each. Each executes one job at a time for the dispatch thread,
- * which never waits for PostgreSQL itself. A worker decides nothing and does not retry.
+ * The worker pool: threads with one PostgreSQL connection each. Each executes one job at a time for the dispatch
+ * thread, which never waits for PostgreSQL itself. A worker decides nothing and does not retry.
  *
  * A job belongs to the dispatch thread until it is given, to the worker while it runs, and to the dispatch thread again
  * when it is taken back. Its result is in the job, also after a fault.
