@@ -39,7 +39,7 @@ static int check_postgres(const struct config *config, struct buf *found, struct
 	return r;
 }
 
-static void say_version(const char *schema, int outcome, int version, struct err *err)
+static void report_version(const char *schema, int outcome, int version, struct err *err)
 {
 	if (outcome == SCHEMA_PRERELEASE) {
 		(void)migrate_refuse_prerelease(schema, err);
@@ -67,7 +67,7 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 	if (r < 0)
 		return r == FAULT_DATABASE ? FAULT_CHECK : r;
 	if (r > 0 && r != SCHEMA_AHEAD) {
-		say_version(config->inbox.schema, r, version, err);
+		report_version(config->inbox.schema, r, version, err);
 		return FAULT_CHECK;
 	}
 	buf_addf(found, "schema \"%s\" has version %d", config->inbox.schema, version);

@@ -154,6 +154,9 @@ static int make_ingest(struct daemon *daemon, struct instance_run *run, struct e
 	return ingest_new(&run->ingest, &options, err);
 }
 
+/* Order: dispatch runs before ingest hands messages to it. heartbeat_fence_earlier() runs before
+ * ingest starts, so that the rows of earlier instances are waiting and their keys need no hold
+ * (rule R12). */
 static int begin(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	int r = make_shared(daemon, run, err);
@@ -227,6 +230,8 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	return hung;
 }
 
+/* After fencing no settle and no offset commit may follow, because another instance may own the
+ * rows. */
 static int stop_at_once(struct instance_run *run)
 {
 	int hung;

@@ -168,7 +168,7 @@ static int read_log(struct seek *seek, struct err *err)
 	return ingest_log_range(seek->op.config, &question, &seek->log, err);
 }
 
-static int look(struct seek *seek, struct err *err)
+static int read_state(struct seek *seek, struct err *err)
 {
 	int r = read_time(seek, err);
 
@@ -300,7 +300,7 @@ int seek_run(const struct cli *cli, const struct config *config, struct err *err
 	if (r == 0)
 		r = op_open(&seek.op, err);
 	if (r == 0)
-		r = look(&seek, err);
+		r = read_state(&seek, err);
 	if (r == 0)
 		r = ask_and_move(&seek, err);
 	db_free(seek.op.db);

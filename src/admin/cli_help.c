@@ -25,15 +25,13 @@ static void add_options(struct buf *out, enum command command)
 
 static void add_program_help(struct buf *out)
 {
-	buf_add_str(out,
-		"Usage: inboxd COMMAND [OPTION]...\n\n"
-		"The inbox pattern as a sidecar: reads Kafka topics, stores each message once in\n"
-		"PostgreSQL, and hands it to handlers over a Unix socket.\n\nCommands:\n");
+	buf_add_str(out, "Usage: inboxd COMMAND [OPTION]...\n\nThe inbox pattern as a sidecar: "
+			 "reads Kafka topics, stores each message once in\nPostgreSQL, and "
+			 "delivers it to handlers over a Unix socket.\n\nCommands:\n");
 	for (size_t i = 0; i < cli_command_count; i++)
 		buf_addf(out, "  %-10s%s\n", cli_commands[i].name, cli_commands[i].summary);
-	buf_add_str(out, "\n`inboxd help COMMAND` or `inboxd COMMAND --help` tells more of a "
-			 "command. Behind --\nnothing is an option: "
-			 "`inboxd show -- -1`.\n");
+	buf_add_str(out, "\n`inboxd help COMMAND` or `inboxd COMMAND --help` describes a command. "
+			 "After -- no\nargument is an option: `inboxd show -- -1`.\n");
 }
 
 static void add_exit_codes(struct buf *out)

@@ -1,3 +1,7 @@
+/*
+ * The rows of cli_table.h. Each help text ends with a line break; its lines have at most 88
+ * characters.
+ */
 #include "admin/cli_table.h"
 
 #include <stdint.h>

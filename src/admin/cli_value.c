@@ -1,3 +1,6 @@
+/*
+ * Implements cli_value.h.
+ */
 #include "admin/cli_value.h"
 
 #include <errno.h>

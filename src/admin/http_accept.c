@@ -27,7 +27,7 @@ static struct bytes next_part(const char **rest, const char *end, char separator
 	return (struct bytes){ first, (size_t)(last - first) };
 }
 
-static bool says(struct bytes part, const char *word)
+static bool is_word(struct bytes part, const char *word)
 {
 	return part.length == strlen(word) && strncasecmp(part.data, word, part.length) == 0;
 }
@@ -55,7 +55,7 @@ static double weight(struct bytes element, const char *type)
 	const char *end = rest + element.length;
 	double quality = 1;
 
-	if (!says(next_part(&rest, end, ';'), type))
+	if (!is_word(next_part(&rest, end, ';'), type))
 		return -1;
 	while (rest < end) {
 		struct bytes part = next_part(&rest, end, ';');

@@ -16,7 +16,7 @@
 #define ANSWER_MOST (1u << 20) /* bytes; /status has a few hundred, and one line per handler */
 
 /* Reads the whole answer, or the part that arrived in time. */
-static void hear(int fd, struct buf *answer)
+static void read_answer(int fd, struct buf *answer)
 {
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
 	char part[4096];
@@ -38,7 +38,7 @@ static void ask(const char *listen, struct buf *answer)
 	if (fd < 0)
 		return;
 	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1)
-		hear(fd, answer);
+		read_answer(fd, answer);
 	(void)close(fd);
 }
 

@@ -143,7 +143,7 @@ static int64_t silent_ms(const struct http_connections *all)
 	return all->logged_ms == 0 || left < 0 ? 0 : left;
 }
 
-static void say(struct http_connections *all)
+static void log_limits(struct http_connections *all)
 {
 	if (silent_ms(all) != 0)
 		return;
@@ -157,7 +157,7 @@ static void say(struct http_connections *all)
 }
 
 /* Runs again when the first time limit ends, or when the next line may be logged. */
-static void look_later(struct http_connections *all)
+static void schedule_check(struct http_connections *all)
 {
 	int64_t least_ms = silent_ms(all);
 	struct timeval pause;
@@ -185,8 +185,8 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 		if (left_ms(all, all->open[i - 1]) <= 0)
 			drop(all, all->open[i - 1]);
 	}
-	say(all);
-	look_later(all);
+	log_limits(all);
+	schedule_check(all);
 }
 
 /* --- Opening ----------------------------------------------------------------------------------- */
@@ -234,7 +234,7 @@ static void on_sort(evutil_socket_t fd, short what, void *arg)
 		else
 			free(connection);
 	}
-	look_later(all);
+	schedule_check(all);
 }
 
 /* evhttp creates its own buffers when it gets none. */
@@ -263,7 +263,7 @@ static void enter(struct connection *connection, enum phase phase)
 {
 	connection->phase = phase;
 	connection->since_ms = clock_now_ms();
-	look_later(connection->all);
+	schedule_check(connection->all);
 }
 
 static void on_answered(struct evhttp_request *request, void *arg)

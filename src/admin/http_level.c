@@ -59,7 +59,7 @@ static int parse(struct bytes body, enum log_level *out)
 
 /* Logged at a level that is enabled before or after the change, so that the log shows the reason
  * when lines stop. */
-static void say(enum log_level before, enum log_level after)
+static void log_change(enum log_level before, enum log_level after)
 {
 	log_at(before > after ? before : after, "log_level_set",
 		LOG_STR("level", log_level_name(after)), LOG_STR("was", log_level_name(before)),
@@ -83,7 +83,7 @@ int http_level_set(struct bytes body, const char *peer, struct buf *json)
 		return 400;
 	}
 	log_set_level(after);
-	say(before, after);
+	log_change(before, after);
 	http_level_show(json);
 	return 200;
 }

@@ -53,7 +53,7 @@ static int split(const char *listen, struct address *out, struct err *err)
 	return 0;
 }
 
-static int keep(int fd, bool good)
+static int keep_or_close(int fd, bool good)
 {
 	int error = errno;
 
@@ -73,21 +73,21 @@ static int open_bound(const struct addrinfo *at)
 	if (fd < 0)
 		return -1;
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	return keep(fd, bind(fd, at->ai_addr, at->ai_addrlen) == 0);
+	return keep_or_close(fd, bind(fd, at->ai_addr, at->ai_addrlen) == 0);
 }
 
 static int open_listening(const struct addrinfo *at)
 {
 	int fd = open_bound(at);
 
-	return fd < 0 ? -1 : keep(fd, listen(fd, BACKLOG) == 0);
+	return fd < 0 ? -1 : keep_or_close(fd, listen(fd, BACKLOG) == 0);
 }
 
 static int open_connected(const struct addrinfo *at)
 {
 	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	return fd < 0 ? -1 : keep(fd, connect(fd, at->ai_addr, at->ai_addrlen) == 0);
+	return fd < 0 ? -1 : keep_or_close(fd, connect(fd, at->ai_addr, at->ai_addrlen) == 0);
 }
 
 static const char *advice(int error)

@@ -16,7 +16,7 @@ bool notify_is_built_in(void)
 #endif
 }
 
-static void tell(const char *name, const char *value)
+static void notify(const char *name, const char *value)
 {
 #ifdef HAVE_SYSTEMD
 	(void)sd_notifyf(0, "%s=%s", name, value);
@@ -28,15 +28,15 @@ static void tell(const char *name, const char *value)
 
 void notify_ready(void)
 {
-	tell("READY", "1");
+	notify("READY", "1");
 }
 
 void notify_stopping(void)
 {
-	tell("STOPPING", "1");
+	notify("STOPPING", "1");
 }
 
 void notify_status(const char *text)
 {
-	tell("STATUS", text);
+	notify("STATUS", text);
 }

@@ -252,6 +252,8 @@ struct pages {
 	bool over;
 };
 
+/* Each page is its own transaction, so that an interruption or a lock conflict loses the work of
+ * one page at most. */
 static int change_page(
 	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
 {

@@ -333,6 +333,8 @@ static void reach_end(struct ingest *ingest, struct partition *partition, int64_
 		ingest->batch_since_us = clock_now_us();
 }
 
+/* The verification precedes the test for the start offset, because the record to verify usually
+ * lies before it. */
 int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err)
 {
 	struct partition *partition = partitions_find(

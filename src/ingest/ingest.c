@@ -178,6 +178,8 @@ static void backpressure(struct ingest *ingest)
 	}
 }
 
+/* No batch is stored while a handover waits. Otherwise the number of claimed messages outside of
+ * dispatch would have no limit. */
 static bool may_store(const struct ingest *ingest)
 {
 	return store_batch_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&

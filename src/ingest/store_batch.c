@@ -35,26 +35,26 @@ bool store_batch_has_work(const struct ingest *ingest)
 
 /* --- Budget and placement ---------------------------------------------------------------------- */
 
-static int room_for_placing(struct placing *places, size_t count)
+static int room_for_placing(struct placing *placing, size_t count)
 {
 	struct message **messages;
 	size_t *indexes;
 	struct placement *placements;
 
-	if (count <= places->room)
+	if (count <= placing->room)
 		return 0;
-	messages = realloc(places->messages, count * sizeof(void *));
+	messages = realloc(placing->messages, count * sizeof(void *));
 	if (messages != NULL)
-		places->messages = messages;
-	indexes = realloc(places->indexes, count * sizeof(*indexes));
+		placing->messages = messages;
+	indexes = realloc(placing->indexes, count * sizeof(*indexes));
 	if (indexes != NULL)
-		places->indexes = indexes;
-	placements = realloc(places->placements, count * sizeof(*placements));
+		placing->indexes = indexes;
+	placements = realloc(placing->placements, count * sizeof(*placements));
 	if (placements != NULL)
-		places->placements = placements;
+		placing->placements = placements;
 	if (messages == NULL || indexes == NULL || placements == NULL)
 		return FAULT_MEMORY;
-	places->room = count;
+	placing->room = count;
 	return 0;
 }
 
@@ -93,18 +93,18 @@ static void wait_for_room(const struct ingest *ingest)
 static int place_rows(struct ingest *ingest, struct err *err)
 {
 	struct batch *batch = &ingest->sent.batch;
-	struct placing *places = &ingest->placing;
+	struct placing *placing = &ingest->placing;
 
-	if (room_for_placing(places, batch->row_count) < 0)
+	if (room_for_placing(placing, batch->row_count) < 0)
 		return err_memory(err);
 	for (size_t i = 0; i < batch->row_count; i++) {
-		places->messages[i] = batch->rows[i].message;
-		places->indexes[i] = batch->rows[i].partition;
+		placing->messages[i] = batch->rows[i].message;
+		placing->indexes[i] = batch->rows[i].partition;
 	}
-	admission_place(ingest->options.admission, places->messages, places->indexes,
-		batch->row_count, places->placements);
+	admission_place(ingest->options.admission, placing->messages, placing->indexes,
+		batch->row_count, placing->placements);
 	for (size_t i = 0; i < batch->row_count; i++) {
-		batch->rows[i].placement = places->placements[i];
+		batch->rows[i].placement = placing->placements[i];
 		batch->rows[i].result = ROW_UNKNOWN;
 	}
 	return 0;
@@ -274,6 +274,8 @@ static void return_to_batch(struct ingest *ingest, struct sent_batch *sent)
 		ingest->batch_since_us = sent->since_us;
 }
 
+/* The budget is released before the rows return to the batch, because their next placement requests
+ * it again. */
 static void was_not_stored(
 	struct ingest *ingest, struct sent_batch *sent, int r, const struct err *err)
 {
@@ -315,6 +317,9 @@ static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, stru
 		was_not_stored(ingest, sent, r, err);
 }
 
+/* Everything that can fail happens before the batch is sent: the handover, the watermark updates
+ * and the placement. A failure after the COMMIT would keep claimed rows from dispatch until the
+ * lease ends. */
 static int prepare(struct ingest *ingest, struct err *err)
 {
 	int r = take_part(ingest, err);
@@ -423,6 +428,9 @@ static void lose_both(struct ingest *ingest, int r, struct err *err)
 	note_end(ingest, &ingest->committing, r, err);
 }
 
+/* Crash window: the second batch is sent right behind the COMMIT of the first one. If the process
+ * or the connection ends here, the server has committed the first batch and rolls back the second
+ * one, or it rolls back both. In either case the watermark shows which records are stored. */
 bool store_batch_follow(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;

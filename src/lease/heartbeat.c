@@ -70,6 +70,8 @@ static int on_answer(
 	return 0;
 }
 
+/* Reads the bounds before the statement is sent. A bound may be too low but never too high, because
+ * a rescue does not find rows below it (rule R3). */
 static int beat(struct heartbeat *heartbeat, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
@@ -208,6 +210,8 @@ static int64_t run_round(void *arg)
 	return delay;
 }
 
+/* Runs only after everything is settled, because other instances treat a stopped instance as gone
+ * at once. */
 static void deregister(struct heartbeat *heartbeat)
 {
 	struct err err = ERR_INIT;

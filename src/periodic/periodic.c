@@ -1,3 +1,6 @@
+/*
+ * Implements periodic.h.
+ */
 #include "periodic/periodic.h"
 
 #include "model/meters.h"
@@ -25,7 +28,7 @@ bool periodic_is_stopping(const struct periodic *periodic)
 	return thread_is_stopping(&periodic->thread);
 }
 
-/* --- The connection ----------------------------------------------------------------------------------- */
+/* --- The connection ---------------------------------------------------------------------------- */
 
 static int make_db(struct periodic *periodic, struct err *err)
 {
@@ -68,7 +71,7 @@ static void interrupt_db(struct periodic *periodic)
 	(void)pthread_mutex_unlock(&periodic->db_lock);
 }
 
-/* --- Rounds -------------------------------------------------------------------------------------------- */
+/* --- Rounds ------------------------------------------------------------------------------------ */
 
 static void take_config(struct periodic *periodic)
 {
@@ -90,7 +93,7 @@ static int64_t on_fault(struct periodic *periodic, const struct err *err)
 	int64_t pause_ms = periodic->fault_pause_ms * 2;
 
 	if (periodic_is_stopping(periodic))
-		return 0; /* a statement that was interrupted is not a fault */
+		return 0; /* an interrupted statement is not a fault */
 	if (pause_ms < task->fault_pause_least_ms)
 		pause_ms = task->fault_pause_least_ms;
 	if (pause_ms > task->fault_pause_most_ms)
@@ -104,8 +107,8 @@ static int64_t on_fault(struct periodic *periodic, const struct err *err)
 	return pause_ms;
 }
 
-/* Returns how long to pause. */
-static int64_t go_round(void *arg)
+/* Returns the pause in ms. */
+static int64_t run_round(void *arg)
 {
 	struct periodic *periodic = arg;
 	const struct periodic_options *options = &periodic->options;
@@ -125,13 +128,13 @@ static int64_t go_round(void *arg)
 	return pause_ms;
 }
 
-/* --- The thread ---------------------------------------------------------------------------------------- */
+/* --- The thread -------------------------------------------------------------------------------- */
 
 static void run(void *arg)
 {
 	struct periodic *periodic = arg;
 
-	thread_loop(&periodic->thread, go_round, periodic);
+	thread_loop(&periodic->thread, run_round, periodic);
 	if (periodic->options.task->end != NULL)
 		periodic->options.task->end(periodic->options.arg);
 }

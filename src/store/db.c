@@ -291,6 +291,8 @@ static int lose_answer(struct db *db, struct err *err)
 	return err_set(err, FAULT_DATABASE, "the answer to COMMIT was lost");
 }
 
+/* A connection that was open and is closed afterwards means an unknown result: the server may have
+ * executed the COMMIT. */
 int db_commit(struct db *db, struct err *err)
 {
 	bool was_open = db_is_open(db);

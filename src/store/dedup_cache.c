@@ -74,6 +74,7 @@ static size_t find(const struct fingerprint *set, uint64_t event)
 	return i;
 }
 
+/* Moves the entry to the front of its set, so that the oldest entry is dropped first. */
 void dedup_cache_add(struct dedup_cache *cache, const struct message *message)
 {
 	const struct fingerprint print = print_of(cache, message);

@@ -107,30 +107,30 @@ int claims_any_waiting(struct db *db, const struct claim_partition *partitions, 
 }
 
 /* The results of the statements of one measurement. */
-struct look {
+struct gauge_rows {
 	struct rows *waiting;
 	struct rows *dead;
 	struct rows *unrouted;
 	struct rows *snapshot;
 };
 
-static void look_fini(struct look *look)
+static void gauge_rows_fini(struct gauge_rows *result)
 {
-	rows_free(look->waiting);
-	rows_free(look->dead);
-	rows_free(look->unrouted);
-	rows_free(look->snapshot);
+	rows_free(result->waiting);
+	rows_free(result->dead);
+	rows_free(result->unrouted);
+	rows_free(result->snapshot);
 }
 
 /* What no decision needs. */
-static int queue_seldom(struct db *db, int64_t cap, struct look *look, struct err *err)
+static int queue_slow(struct db *db, int64_t cap, struct gauge_rows *result, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
 	params_bigint(&params, cap);
-	r = db_queue(db, QUERY_COUNT_DEAD, &params, &look->dead, err);
-	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &look->snapshot, err);
+	r = db_queue(db, QUERY_COUNT_DEAD, &params, &result->dead, err);
+	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &result->snapshot, err);
 }
 
 static int queue_unrouted(struct db *db, const struct routing *routing, struct params *params,
@@ -149,29 +149,29 @@ int claims_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(look_fini) struct look look = { NULL, NULL, NULL, NULL };
+	CLEANUP(gauge_rows_fini) struct gauge_rows results = { NULL, NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
 	add_partitions(&params, request->partitions.items, request->partitions.count);
 	params_bigint(&params, request->cap);
 	if (r == 0)
-		r = db_queue(db, QUERY_COUNT_WAITING, &params, &look.waiting, err);
+		r = db_queue(db, QUERY_COUNT_WAITING, &params, &results.waiting, err);
 	if (r == 0)
-		r = queue_unrouted(db, request->routing, &params, &look.unrouted, err);
+		r = queue_unrouted(db, request->routing, &params, &results.unrouted, err);
 	if (r == 0 && request->seldom)
-		r = queue_seldom(db, request->cap, &look, err);
+		r = queue_slow(db, request->cap, &results, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	out->waiting = rows_int(look.waiting, 0, 0);
-	out->oldest_due_ms = rows_int(look.waiting, 0, 1);
-	out->unrouted = rows_int(look.unrouted, 0, 0);
-	if (rows_int(look.unrouted, 0, 1) > out->oldest_due_ms)
-		out->oldest_due_ms = rows_int(look.unrouted, 0, 1);
+	out->waiting = rows_int(results.waiting, 0, 0);
+	out->oldest_due_ms = rows_int(results.waiting, 0, 1);
+	out->unrouted = rows_int(results.unrouted, 0, 0);
+	if (rows_int(results.unrouted, 0, 1) > out->oldest_due_ms)
+		out->oldest_due_ms = rows_int(results.unrouted, 0, 1);
 	if (request->seldom) {
-		out->dead = rows_int(look.dead, 0, 0);
-		out->snapshot_ms = rows_int(look.snapshot, 0, 0);
+		out->dead = rows_int(results.dead, 0, 0);
+		out->snapshot_ms = rows_int(results.snapshot, 0, 0);
 	}
 	return 0;
 }

@@ -150,6 +150,8 @@ static int open_batch(
 	return r;
 }
 
+/* The updates are compare-and-set: a watermark that was changed by someone else is not updated, and
+ * the number of updated rows is too low. The whole batch then fails. */
 static int check_opening(const struct batch *batch, const struct opening *opening)
 {
 	if (rows_count(opening->lease) == 0)
@@ -291,6 +293,8 @@ static int write_all(struct inbox *inbox, struct batch *batch, struct err *err)
 	return 0;
 }
 
+/* The transaction holds a lock on the row of this instance. Fencing waits for that lock, or it came
+ * first and the batch finds the row fenced; so no batch of a fenced instance is stored (rule R4). */
 int inbox_start(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	int r;
@@ -344,6 +348,8 @@ int inbox_receive(struct inbox *inbox, struct batch *batch, struct err *err)
 	return r;
 }
 
+/* After any result but 0 the connection is closed on purpose. A second batch may run on it, whose
+ * watermark update starts where the one of this batch would have ended. */
 int inbox_committed(struct inbox *inbox, struct batch *batch, struct err *err)
 {
 	int r = db_committed(inbox->db, err);

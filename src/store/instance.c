@@ -54,6 +54,8 @@ int instance_register(
 	return 0;
 }
 
+/* The statement updates only an unfenced row, so an empty result means that this instance is
+ * fenced. */
 int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
 	int64_t *pg_now_ms, struct err *err)
 {
@@ -113,6 +115,8 @@ int instance_fence(
 	}
 }
 
+/* The lock serializes this decision between all instances, so that two of them never leave the
+ * group for each other (rule R16). */
 int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
 	struct absence *out, struct err *err)
 {

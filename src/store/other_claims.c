@@ -105,7 +105,8 @@ static void take_rows(struct other_claims_search *search, const struct rows *row
 	}
 }
 
-static int look_at_window(struct other_claims_search *search, struct err *err)
+/* Reads one window per statement, so that a large range cannot exceed statement_timeout. */
+static int read_window(struct other_claims_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -127,7 +128,7 @@ static int look_at_window(struct other_claims_search *search, struct err *err)
 	return 0;
 }
 
-static int look_at_stragglers(struct other_claims_search *search, struct err *err)
+static int read_stragglers(struct other_claims_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -156,7 +157,7 @@ static int begin(struct other_claims_search *search, struct err *err)
 	search->found.items = calloc(MOST + 1, sizeof(*search->found.items));
 	if (search->found.items == NULL)
 		return err_memory(err);
-	return look_at_stragglers(search, err);
+	return read_stragglers(search, err);
 }
 
 int other_claims_begin(struct other_claims_search **out, struct db *db,
@@ -179,14 +180,14 @@ int other_claims_begin(struct other_claims_search **out, struct db *db,
 	return 0;
 }
 
-int other_claims_go_on(struct other_claims_search *search, int64_t until_ms, struct err *err)
+int other_claims_continue(struct other_claims_search *search, int64_t until_ms, struct err *err)
 {
 	int r;
 
 	do {
 		if (is_over(search))
 			return 0;
-		r = look_at_window(search, err);
+		r = read_window(search, err);
 		if (r != 0)
 			return r;
 		if (search->found.count > MOST)

@@ -44,7 +44,7 @@ int other_claims_begin(struct other_claims_search **out, struct db *db,
  * new search later. After a fault the next call repeats the window with a smaller size.
  */
 enum { OTHER_CLAIMS_MANY = 1, OTHER_CLAIMS_MORE = 2 };
-int other_claims_go_on(struct other_claims_search *search, int64_t until_ms, struct err *err);
+int other_claims_continue(struct other_claims_search *search, int64_t until_ms, struct err *err);
 /* The claims found until now. Borrowed. */
 const struct other_claims *other_claims_found(const struct other_claims_search *search);
 void other_claims_search_free(struct other_claims_search *search);

@@ -255,6 +255,8 @@ static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
 	return r;
 }
 
+/* Reads results while it sends. The server stops reading when its output buffer is full, so a
+ * client that only writes could wait for it forever. */
 static int send_all(struct pipeline *pipeline, struct err *err)
 {
 	int unsent = PQflush(pipeline->conn);

@@ -117,6 +117,8 @@ static bool is_done(const struct walk *walk)
 	return walk->done && walk->locked == 0;
 }
 
+/* Records the progress. If this statement is lost in a crash, the next rescue walks the same
+ * windows again. That is safe, because rows that are already free do not match any more. */
 static int note(struct rescue *rescue, const struct walks *walks, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;

@@ -139,6 +139,8 @@ static int take_by(struct inbox *inbox, enum query query, struct watermarks *out
 	return r != 0 ? r : read_watermarks(inbox, rows, out, err);
 }
 
+/* Creates missing rows first, in the same transaction, because only an existing row can be locked
+ * and taken. */
 int inbox_take(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err)
 {
@@ -186,6 +188,9 @@ static int queue_rescue(struct inbox *inbox, struct err *err)
 	return db_queue(inbox->db, QUERY_RESCUE_UNKNOWN, &inbox->params, NULL, err);
 }
 
+/* Locks the own row in inbox_instances first and the watermarks afterwards. The first lock waits
+ * for a transaction of this instance that may still run on the server, for example the COMMIT whose
+ * answer was lost. */
 int inbox_resync(struct inbox *inbox, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err)
 {

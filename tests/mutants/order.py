@@ -106,7 +106,7 @@ MUTANTS = [
            edit("sql/queries/partitions/list_others.sql", "i.rescued_at IS NULL", "i.rescued_at IS NULL AND i.fenced_at IS NULL"),
            tests=[FOREIGN + "the_dead_count_until_they_are_rescued"]),
     mutant("R12", "what others name is not looked for",
-           edit("src/store/other_claims.c", "\treturn look_at_stragglers(search, err);", "\t(void)look_at_stragglers;\n\treturn 0;"),
+           edit("src/store/other_claims.c", "\treturn read_stragglers(search, err);", "\t(void)read_stragglers;\n\treturn 0;"),
            tests=[FOREIGN + "what_is_named_is_found_below_the_bound"]),
     mutant("R12", "a fault steps over a window",
            edit("src/store/other_claims.c", "\t\tsearch->halvings += span.width > 1;\n", "\t\tsearch->at += span.width;\n"),

@@ -40,7 +40,7 @@ static struct other_claims_search *find(struct world *world, enum ordering order
 {
 	struct other_claims_search *search = begin(world, ordering);
 
-	OK(other_claims_go_on(search, INT64_MAX, &err));
+	OK(other_claims_continue(search, INT64_MAX, &err));
 	return search;
 }
 
@@ -139,7 +139,7 @@ static void too_many_are_asked_for_again(void **state)
 		" FROM generate_series(1, 10001) i",
 		other.id);
 	search = begin(world, ORDERING_KEY);
-	assert_int_equal(other_claims_go_on(search, INT64_MAX, &err), OTHER_CLAIMS_MANY);
+	assert_int_equal(other_claims_continue(search, INT64_MAX, &err), OTHER_CLAIMS_MANY);
 	other_claims_search_free(search);
 	run_sql(world, "DELETE FROM inbox.inbox_messages WHERE event_id = '7'");
 	expect_found(world, ORDERING_KEY, 10000);
@@ -170,7 +170,7 @@ static void a_search_goes_on_where_it_was(void **state)
 	long_ago(world, other.id, 100000);
 	(void)held_row(world, "slow", "l", other.id, 3);
 	search = begin(world, ORDERING_KEY);
-	while ((r = other_claims_go_on(search, 0, &err)) == OTHER_CLAIMS_MORE)
+	while ((r = other_claims_continue(search, 0, &err)) == OTHER_CLAIMS_MORE)
 		slices++;
 	OK(r);
 	assert_in_range(slices, 6, 8);
@@ -186,11 +186,11 @@ static void after_a_fault_the_same_window_is_looked_at(void **state)
 
 	long_ago(world, other.id, 30000);
 	search = begin(world, ORDERING_KEY);
-	assert_int_equal(other_claims_go_on(search, 0, &err), OTHER_CLAIMS_MORE);
+	assert_int_equal(other_claims_continue(search, 0, &err), OTHER_CLAIMS_MORE);
 	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME kafka_offset TO elsewhere");
-	assert_true(other_claims_go_on(search, 0, &err) < 0);
+	assert_true(other_claims_continue(search, 0, &err) < 0);
 	run_sql(world, "ALTER TABLE inbox.inbox_messages RENAME elsewhere TO kafka_offset");
-	OK(other_claims_go_on(search, INT64_MAX, &err));
+	OK(other_claims_continue(search, INT64_MAX, &err));
 	assert_int_equal(other_claims_found(search)->count, 2);
 	other_claims_search_free(search);
 }

@@ -145,7 +145,7 @@ static void configured(void *arg, const struct config *config)
 	dead_rounds_restart(dead);
 }
 
-static int go_round(void *arg, int64_t *pause_ms, struct err *err)
+static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct dead_topic *dead = arg;
 	int r;
@@ -181,7 +181,7 @@ static const struct periodic_task task = {
 	.fault_pause_least_ms = PAUSE_LEAST_MS,
 	.fault_pause_most_ms = PAUSE_MOST_MS,
 	.stop_grace_ms = DEREGISTER_MS,
-	.round = go_round,
+	.round = run_round,
 	.failed = failed,
 	.recovered = recovered,
 	.configured = configured,

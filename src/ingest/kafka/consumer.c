@@ -167,6 +167,8 @@ static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition
 		log_error_code(code, "the assignment of partitions failed");
 }
 
+/* Pauses the partitions before `assigned` is called. Without the pause librdkafka would fetch
+ * records from an offset of its own choice before the start offset is decided. */
 static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
 	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);

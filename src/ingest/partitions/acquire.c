@@ -193,6 +193,8 @@ int acquire_begin(
 	return 0;
 }
 
+/* Dispatch receives the partitions before they enter their state. In the other order a batch could
+ * be stored and delivered before dispatch knows which keys it must hold (rule R12). */
 static int end_acquisition(struct ingest *ingest, struct acquisition *acquisition, struct err *err)
 {
 	size_t count = count_still_taken(ingest, acquisition);
@@ -226,7 +228,7 @@ static bool search_slice(
 {
 	int r = count_still_taken(ingest, acquisition) == 0
 			? 0
-			: other_claims_go_on(acquisition->search, until_ms, err);
+			: other_claims_continue(acquisition->search, until_ms, err);
 
 	if (r == OTHER_CLAIMS_MORE && clock_now_ms() - acquisition->since_ms > LOG_AFTER_MS)
 		log_wait(ingest, acquisition,
@@ -281,6 +283,9 @@ void acquire_drop_all(struct ingest *ingest)
 
 /* --- Acquiring --------------------------------------------------------------------------------- */
 
+/* Takes the rows of all due partitions in one statement. If its answer is lost, the table names
+ * this instance with a new epoch; the next attempt raises the epoch again. Nothing is read before
+ * an answer arrives. */
 static void acquire_due(struct ingest *ingest)
 {
 	struct watermarks rows = { .items = NULL };

@@ -40,6 +40,8 @@ static rd_kafka_topic_partition_list_t *uncommitted(struct ingest *ingest)
 	return list;
 }
 
+/* The group's offset may be lower than the watermark by what was read in COMMIT_EVERY_MS. After a
+ * crash these records are read again as duplicates (ADR 1). */
 void offsets_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();

@@ -1,3 +1,6 @@
+/*
+ * Implements ownership.h.
+ */
 #include "ingest/partitions/ownership.h"
 
 #include "base/clock.h"

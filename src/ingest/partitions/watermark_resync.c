@@ -51,6 +51,8 @@ static void database_went_back(
 	ingest_fenced(ingest);
 }
 
+/* Decides what the row means. `in_doubt` is set only after an unanswered COMMIT or a failed
+ * statement; only then can a higher watermark be the work of this instance. */
 static void reconcile(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {

@@ -103,6 +103,8 @@ static void digest(struct ingest *ingest, struct end *end, const struct end *sta
 		end->last_digest = start->last_digest;
 }
 
+/* The watermark moves down only after a topic recreation (`rewound`) or a seek (`forced`). A start
+ * below the watermark reads stored records again and must leave the watermark where it is. */
 static void fill_move(struct watermark_update *move, const struct partition *partition,
 	const struct end *start, const struct end *end)
 {
