@@ -14,6 +14,8 @@ COMMENT ON TABLE inbox.inbox_schema_version IS 'One row a migration. The schema 
 COMMENT ON COLUMN inbox.inbox_schema_version.oldest_sidecar IS
     'The schema can be used by every inboxd whose own newest migration has this number or a higher one (docs/adr/0020)';
 
+-- `consumer` is reserved for several consumers of one message, each with a row of its own. Other tables need none: a reject
+-- is no message of any consumer, a conflict is about the record, and a watermark covers all consumers.
 CREATE TABLE inbox.inbox_messages (
     seq             bigint GENERATED ALWAYS AS IDENTITY,
     consumer        text COLLATE "C" NOT NULL DEFAULT '',
