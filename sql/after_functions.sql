@@ -40,7 +40,7 @@ BEGIN
     FOR made IN SELECT r.oid::regclass AS name, c.relowner
                 FROM pg_class c JOIN pg_class r ON r.relnamespace = c.relnamespace
                 WHERE c.oid = 'inbox.inbox_messages'::regclass AND r.relowner <> c.relowner
-                  AND r.relowner = current_user::regrole AND r.relkind IN ('r', 'v')
+                  AND pg_get_userbyid(r.relowner) = current_user AND r.relkind IN ('r', 'v')
                   AND (r.relname LIKE 'inbox\_%' OR r.relname IN ('messages', 'dead_groups', 'handlers')) LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %s', made.name, made.relowner::regrole);
     END LOOP;

@@ -149,6 +149,18 @@ def test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates(owner):
     db.execute("SELECT inbox.warn_of_rest('replay_where', 1, 1)")
 
 
+def test_an_owner_may_have_any_name(owner):
+    db = owner('"Before-owner"')
+    db.execute('CREATE SCHEMA inbox AUTHORIZATION "Before-owner"; SET ROLE "Before-owner"')
+    migrate(db)
+    db.execute("DROP FUNCTION inbox.warn_of_rest; RESET ROLE")
+    db.execute("CREATE TABLE inbox.inbox_later (n int)")
+    db.execute(functions())
+    assert db.execute("SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace"
+                      " UNION SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'inbox_later'"
+                      ).fetchall() == [("Before-owner",)]
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_call_these_functions_and_no_other(granted, role):
     rows = granted.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace"
