@@ -4,15 +4,15 @@
  */
 #include "check.h"
 
-#include "admin/http_check.h"
+#include "admin/http/http_check.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "check_print.h"
 #include "dispatch/sessions/socket.h"
 #include "ingest/ingest.h"
 #include "store/inbox.h"
-#include "store/migrate.h"
-#include "store/privileges.h"
+#include "store/schema/migrate.h"
+#include "store/schema/privileges.h"
 #include "store/sidecar.h"
 
 /* Fills `found` with useful facts. A fault says what is wrong and what to do. */

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "admin/op.h"
-#include "admin/operate.h"
+#include "admin/ops/op.h"
+#include "admin/ops/operate.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/plural.h"
@@ -19,7 +19,7 @@
 #include "ingest/ingest.h"
 #include "migration.h"
 #include "seek.h"
-#include "store/keywords.h"
+#include "store/pg/keywords.h"
 #include "verify.h"
 
 extern char **environ;

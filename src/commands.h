@@ -4,7 +4,7 @@
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
-#include "admin/cli.h"
+#include "admin/ops/cli.h"
 
 /* Executes the command. Returns 0, or a fault whose text in `err` main() prints to stderr; "" when
  * everything was already printed to stdout. */

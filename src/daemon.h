@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "admin/http.h"
+#include "admin/http/http.h"
 #include "base/metrics.h"
 #include "dispatch/sessions/socket.h"
 #include "inboxd.h"

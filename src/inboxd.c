@@ -17,7 +17,7 @@
 #include "model/meters.h"
 #include "signals.h"
 #include "status.h"
-#include "store/pg_error_class.h"
+#include "store/pg/pg_error_class.h"
 #include "trace/trace.h"
 
 static int start_http(struct daemon *daemon, struct err *err)

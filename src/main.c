@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#include "admin/cli.h"
+#include "admin/ops/cli.h"
 #include "base/output.h"
 #include "commands.h"
 

@@ -5,7 +5,7 @@
 #define MIGRATION_H
 
 #include "config/config.h"
-#include "store/migrate.h"
+#include "store/schema/migrate.h"
 
 /* Called several times a second, also from another thread; false = stop. */
 struct migration_stop {

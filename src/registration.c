@@ -12,7 +12,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "migration.h"
-#include "store/sequences.h"
+#include "store/schema/sequences.h"
 #include "store/sidecar.h"
 
 #define RECONNECT_MS  200

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "admin/cli_value.h"
-#include "admin/op.h"
+#include "admin/ops/cli_value.h"
+#include "admin/ops/op.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/duration.h"

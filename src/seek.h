@@ -5,7 +5,7 @@
 #ifndef SEEK_H
 #define SEEK_H
 
-#include "admin/cli.h"
+#include "admin/ops/cli.h"
 #include "config/config.h"
 
 /* Returns 0, also when the answer was no. FAULT_CHECK: the topic or partition does not exist, no

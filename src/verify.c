@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "admin/op.h"
+#include "admin/ops/op.h"
 #include "base/buf.h"
 #include "base/plural.h"
 #include "ingest/verify.h"

@@ -5,7 +5,7 @@
 #ifndef VERIFY_H
 #define VERIFY_H
 
-#include "admin/cli.h"
+#include "admin/ops/cli.h"
 #include "config/config.h"
 
 /* 0: every record was found. FAULT_CHECK: the gaps were printed. */

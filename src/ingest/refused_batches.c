@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "store/db.h"
+#include "store/pg/db.h"
 
 #define ENOUGH 3
 

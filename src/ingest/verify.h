@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "config/config.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 struct verify_counts {
 	int64_t records;

@@ -30,7 +30,7 @@ enum meter {
 	METER_PARTITIONS_PAUSED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
-	METER_PG_ERRORS, /* {class}: the kind of class, see store/pg_error_class.h */
+	METER_PG_ERRORS, /* {class}: the kind of class, see store/pg/pg_error_class.h */
 	METER_PG_RECONNECTS,
 	METER_SET_ASIDE, /* {operation} */
 	METER_PURGED,
@@ -42,8 +42,8 @@ enum meter {
 	METER_OTLP_DROPPED,
 	METER_OTLP_FAILURES,
 	METER_OLDEST_XMIN,    /* seconds */
-	METER_PG_CONNECTIONS, /* {state}: see store/connection_gauge.h */
-	METER_READY,          /* {check}: see admin/http_health.h */
+	METER_PG_CONNECTIONS, /* {state}: see store/pg/connection_gauge.h */
+	METER_READY,          /* {check}: see admin/http/http_health.h */
 	METER_BUILD_INFO,     /* {version} */
 	METER_INGEST_BATCH,   /* histograms, seconds */
 	METER_CLAIM,

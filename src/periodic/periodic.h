@@ -15,7 +15,7 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "config/config.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 enum { PERIODIC_IDLE = 1 };
 

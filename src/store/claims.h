@@ -15,7 +15,7 @@
 #include "model/message.h"
 #include "model/ordering.h"
 #include "model/routing.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 struct claim_partition {
 	const char *topic;

@@ -6,7 +6,7 @@
 #ifndef STORE_DEAD_H
 #define STORE_DEAD_H
 
-#include "store/db.h"
+#include "store/pg/db.h"
 
 /* DEAD_ANOTHERS: another instance is elected, or this instance is fenced. */
 enum { DEAD_ANOTHERS = 1 };

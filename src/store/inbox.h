@@ -13,7 +13,7 @@
 #define STORE_INBOX_H
 
 #include "model/batch.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 struct inbox;
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "model/bounds.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 struct instance {
 	int32_t id;            /* random, 31 bits, never 0 */

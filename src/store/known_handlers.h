@@ -7,7 +7,7 @@
 #define STORE_KNOWN_HANDLERS_H
 
 #include "model/routing.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 /* A handler of this instance. */
 struct known_own {

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "store/db.h"
+#include "store/pg/db.h"
 
 enum retain_kind {
 	RETAIN_PAYLOAD, /* of processed messages */

@@ -7,7 +7,7 @@
 #ifndef STORE_SETTLE_H
 #define STORE_SETTLE_H
 
-#include "store/db.h"
+#include "store/pg/db.h"
 
 enum settle_outcome {
 	SETTLE_PROCESSED = 0,

@@ -4,7 +4,7 @@
 #ifndef STORE_SIDECAR_H
 #define STORE_SIDECAR_H
 
-#include "store/db.h"
+#include "store/pg/db.h"
 
 /* Fills options for a session named inboxd/<instance> (fencing finds sessions by this name, rule
  * R5). All timeouts are below the lease. Borrows `config` and `name`, which must exist until

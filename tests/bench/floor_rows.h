@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "store/params.h"
+#include "store/pg/params.h"
 
 /* The columns of a row, in the order of the statements in floor.c. */
 enum column {

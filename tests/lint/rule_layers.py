@@ -28,7 +28,7 @@ ROOMS = {
 EXCEPTIONS = {("config", "model/ordering.h")}
 # Header, by pattern, and the only places that may include it.
 OWNED = [
-    (r"libpq-fe\.h$", ("src/store/",)),
+    (r"libpq-fe\.h$", ("src/store/pg/",)),
     (r"librdkafka/.*\.h$", ("src/ingest/", "tools/")),
     (r"sys/un\.h$", ("src/dispatch/", "src/handler/", "src/config/")),
     (r"event2/.*\.h$", ("src/dispatch/", "src/admin/", "src/base/", "src/trace/")),

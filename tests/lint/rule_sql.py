@@ -6,7 +6,7 @@ worse than none.
 
 import re
 
-_CALLER = re.compile(r"\b([a-z_]+/[a-z_]+\.c)\b")
+_CALLER = re.compile(r"\b((?:[a-z_]+/)+[a-z_]+\.c)\b")
 _INDEX = re.compile(r"\b(inbox_[a-z_]+)\b")
 
 

@@ -64,7 +64,7 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.check("src/config/a.h", '"model/message.h"'))
 
     def test_a_library_belongs_to_one_folder(self):
-        self.assertEqual(self.check("src/store/a.c", "<libpq-fe.h>"), [])
+        self.assertEqual(self.check("src/store/pg/a.c", "<libpq-fe.h>"), [])
         self.assertTrue(self.check("src/ingest/a.c", "<libpq-fe.h>"))
         self.assertTrue(self.check("src/dispatch/a.c", "<librdkafka/rdkafka.h>"))
         self.assertEqual(self.check("tools/devbroker/a.c", "<librdkafka/rdkafka.h>"), [])

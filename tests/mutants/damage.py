@@ -12,7 +12,7 @@ REFUSED = "system/test_refused_rows.py::"
 
 MUTANTS = [
     mutant("E1", "a number that is used is a bad value",
-           edit("src/store/pg_error_class.c", '{ "23505", PG_ERROR_OTHER }', '{ "23505", PG_ERROR_DATA }'),
+           edit("src/store/pg/pg_error_class.c", '{ "23505", PG_ERROR_OTHER }', '{ "23505", PG_ERROR_DATA }'),
            tests=[SEQUENCES + "a_number_that_is_used_rejects_nothing"]),
     mutant("E1", "a number that is used is tried again for ever",
            edit("src/store/inbox.c", "inbox->damaged || db_error_is_clash(inbox->db, err)", "inbox->damaged"),
@@ -32,7 +32,7 @@ MUTANTS = [
                 "ON CONFLICT"),
            tests=[SEQUENCES + "a_conflict_whose_number_is_used_is_not_dropped"]),
     mutant("E1", "a clash in a table of the user ends inboxd",
-           edit("src/store/db.c", ' &&\n\t       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;', ";"),
+           edit("src/store/pg/db.c", ' &&\n\t       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;', ";"),
            tests=[SEQUENCES + "what_a_trigger_of_the_user_finds_twice_is_no_damage"]),
     mutant("E1", "the sequences are not compared at the start",
            edit("src/registration.c", "\tif (r == 0)\n\t\tr = check_sequences(db, err);\n", "\t(void)check_sequences;\n"),

@@ -53,7 +53,7 @@ MUTANTS = [
                   "system/test_config.py::test_another_group_may_not_use_the_schema"]),
     # R19
     mutant("R19", "a setting stays in the session",
-           edit("src/store/db.c", "set_config('lock_timeout', '%\" PRId64 \"', true)",
+           edit("src/store/pg/db.c", "set_config('lock_timeout', '%\" PRId64 \"', true)",
                 "set_config('lock_timeout', '%\" PRId64 \"', false)"),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_as_it_was"]),
     mutant("R19", "every update is a replay",

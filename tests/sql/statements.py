@@ -16,7 +16,7 @@ MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
 AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
 
-# What store/db.c sets in each of its transactions.
+# What store/pg/db.c sets in each of its transactions.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
 # Everything is wanted: topics, types, kinds, open.

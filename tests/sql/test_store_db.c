@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "queries.h"
-#include "store/migrate.h"
+#include "store/schema/migrate.h"
 
 static struct db_options options_of(
 	const struct world *world, const struct settings *settings, int64_t statement_timeout_ms)

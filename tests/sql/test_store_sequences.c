@@ -4,7 +4,7 @@
 #include <libpq-fe.h>
 #include <unistd.h>
 
-#include "store/sequences.h"
+#include "store/schema/sequences.h"
 
 /* As after a switch-over by logical replication: the rows are there, the numbers begin anew. */
 static void begin_anew(struct world *world, const char *table)

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/digest.h"
-#include "store/migrate.h"
-#include "store/statements.h"
+#include "store/pg/statements.h"
+#include "store/schema/migrate.h"
 
 static const struct settings no_settings = { NULL, 0 };
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "admin/cli.h"
+#include "admin/ops/cli.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 

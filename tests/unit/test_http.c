@@ -22,10 +22,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "admin/http.h"
-#include "admin/http_accept.h"
-#include "admin/http_connections.h"
-#include "admin/http_listen.h"
+#include "admin/http/http.h"
+#include "admin/http/http_accept.h"
+#include "admin/http/http_connections.h"
+#include "admin/http/http_listen.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

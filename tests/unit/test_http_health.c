@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "admin/http_health.h"
+#include "admin/http/http_health.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "admin/http_level.h"
+#include "admin/http/http_level.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 

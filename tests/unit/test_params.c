@@ -11,9 +11,9 @@
 
 #include "alloc_fail.h"
 #include "queries.h"
-#include "store/params.h"
-#include "store/statements.h"
-#include "store/types.h"
+#include "store/pg/params.h"
+#include "store/pg/statements.h"
+#include "store/pg/types.h"
 
 static void assert_hex(const struct params *params, int at, const char *expected)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "store/pg_error_class.h"
+#include "store/pg/pg_error_class.h"
 
 static void each_state_has_its_kind(void **state)
 {

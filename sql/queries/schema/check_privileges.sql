@@ -1,6 +1,6 @@
 -- The rights that a sidecar needs and this user lacks; no row = none. Each row has the user's name, at most four
 -- users who can log in and have the role for it (NULL = none yet), and whether this user is one of them.
--- Caller: store/privileges.c, for `inboxd check`. Index: none (catalogs).
+-- Caller: store/schema/privileges.c, for `inboxd check`. Index: none (catalogs).
 SELECT l.thing, l.privilege, current_user::text,
        (SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
         FROM (SELECT r.rolname

@@ -1,5 +1,5 @@
 -- The progress of a long statement of a migration: phase, percent (NULL = unknown), and the sessions it waits for.
--- Caller: store/migrate_watch.c, every few seconds from another connection. Index: none (statistics).
+-- Caller: store/schema/migrate_watch.c, every few seconds from another connection. Index: none (statistics).
 -- $1 the comment its text begins with.
 SELECT coalesce(p.phase, CASE a.wait_event_type WHEN 'Lock' THEN 'waiting for a lock' ELSE 'running' END),
        CASE WHEN p.blocks_total > 0 THEN 100 * p.blocks_done / p.blocks_total

@@ -1,5 +1,5 @@
 -- What there is to migrate, and whether this user may.
--- Caller: store/migrate.c. Index: none (catalogs). $1 schema name.
+-- Caller: store/schema/migrate.c. Index: none (catalogs). $1 schema name.
 -- Back: the schema exists, may be created, its objects may be created; the version table exists, its owner is this user, and it
 -- is no pre-release's.
 SELECT n.oid IS NOT NULL,

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/wake.h"
-#include "store/db.h"
+#include "store/pg/db.h"
 
 struct replay_listener;
 

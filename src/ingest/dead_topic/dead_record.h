@@ -7,7 +7,7 @@
 #define INGEST_DEAD_TOPIC_DEAD_RECORD_H
 
 #include "ingest/kafka/producer.h"
-#include "store/rows.h"
+#include "store/pg/rows.h"
 
 /* BARE: without value and original headers, for a topic that refuses the whole record; the table
  * still has them. A key above 4 KiB is omitted as well. */

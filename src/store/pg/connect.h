@@ -1,0 +1,20 @@
+/*
+ * Opens a connection to PostgreSQL: builds the keywords from the configuration, applies a deadline
+ * to every step, and checks the server that answered. The password is given to libpq only. It never
+ * appears in an error text or a log line.
+ */
+#ifndef STORE_PG_CONNECT_H
+#define STORE_PG_CONNECT_H
+
+#include "base/err.h"
+#include "config/config.h"
+
+struct pg_conn;
+
+/* Gives a connection that is ready, nonblocking, and that ignores notices. Blocks for at most
+ * connect_timeout (default 10 s) for each host. Name resolution is not included: getaddrinfo() has
+ * no deadline. `wake_fd` interrupts the wait. */
+int connect_run(struct pg_conn **out, const struct settings *settings, const char *application,
+	int wake_fd, struct err *err);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+ * Implements db.h on top of pipeline.h: transactions, their settings, savepoints, and the metric of
+ * the connection state.
+ */
+#include "store/pg/db.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/faultpoint.h"
+#include "queries.h"
+#include "store/pg/connection_gauge.h"
+#include "store/pg/pipeline.h"
+#include "store/pg/statements.h"
+
+/* The client waits longer than statement_timeout, so that the server's own error arrives first. */
+#define CLIENT_EXTRA_MS 2000
+#define NO_LIMIT_MS     (INT64_C(1) << 40)
+
+/* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
+ * must see what another transaction committed in the meantime. */
+#define BEGIN           "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+struct db {
+	struct pipeline *pipeline;
+	struct statements *statements;
+	struct connection_gauge gauge;
+	char *schema;
+	char settings[512]; /* the statement that sets the timeouts */
+	int64_t timeout_ms;
+	bool savepoint; /* a savepoint exists in this transaction */
+};
+
+/* Every statement here is written for an index and reads few rows. Sequential scans are therefore
+ * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it
+ * saves. */
+static void write_settings(struct db *db, const struct db_options *options)
+{
+	(void)snprintf(db->settings, sizeof(db->settings),
+		"SELECT set_config('lock_timeout', '%" PRId64 "', true),"
+		" set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
+		" set_config('statement_timeout', '%" PRId64 "', true),"
+		" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+		options->lock_timeout_ms, options->idle_timeout_ms, options->statement_timeout_ms);
+}
+
+int db_new(struct db **out, const struct db_options *options, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = calloc(1, sizeof(*db));
+	int r;
+
+	if (db == NULL)
+		return err_memory(err);
+	write_settings(db, options);
+	connection_gauge_enter(&db->gauge, options->metrics);
+	db->timeout_ms = options->statement_timeout_ms == 0
+				 ? NO_LIMIT_MS
+				 : options->statement_timeout_ms + CLIENT_EXTRA_MS;
+	db->schema = strdup(options->schema);
+	if (db->schema == NULL)
+		return err_memory(err);
+	r = statements_new(&db->statements, options->schema, err);
+	if (r == 0)
+		r = pipeline_new(&db->pipeline, options->postgres, options->application, err);
+	if (r != 0)
+		return r;
+	*out = db;
+	db = NULL;
+	return 0;
+}
+
+void db_free(struct db *db)
+{
+	if (db == NULL)
+		return;
+	connection_gauge_leave(&db->gauge);
+	pipeline_free(db->pipeline);
+	statements_free(db->statements);
+	free(db->schema);
+	free(db);
+}
+
+/* Sets the metric to the state of the connection while nothing is awaited. */
+static void note_state(struct db *db)
+{
+	if (!pipeline_is_open(db->pipeline))
+		connection_gauge_move(&db->gauge, CONNECTION_CLOSED);
+	else if (pipeline_transaction(db->pipeline) == PIPELINE_IDLE)
+		connection_gauge_move(&db->gauge, CONNECTION_IDLE);
+	else
+		connection_gauge_move(&db->gauge, CONNECTION_TRANSACTION);
+}
+
+static int run_pipeline(struct db *db, struct err *err)
+{
+	int r;
+
+	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
+	r = pipeline_run(db->pipeline, db->timeout_ms, err);
+	note_state(db);
+	return r;
+}
+
+int db_open(struct db *db, struct err *err)
+{
+	int r = pipeline_open(db->pipeline, err);
+
+	note_state(db);
+	return r;
+}
+
+void db_close(struct db *db)
+{
+	pipeline_close(db->pipeline);
+	db->savepoint = false;
+	note_state(db);
+}
+
+bool db_is_open(const struct db *db)
+{
+	return pipeline_is_open(db->pipeline);
+}
+
+void db_interrupt(struct db *db)
+{
+	pipeline_interrupt(db->pipeline);
+}
+
+const char *db_schema(const struct db *db)
+{
+	return db->schema;
+}
+
+enum pg_error_class db_error_kind(const struct err *err)
+{
+	return pg_error_class_of(err->state);
+}
+
+bool db_error_is_data(const struct err *err)
+{
+	return db_error_kind(err) == PG_ERROR_DATA;
+}
+
+bool db_error_may_be_row(const struct err *err)
+{
+	enum pg_error_class class = db_error_kind(err);
+
+	return class == PG_ERROR_DATA || class == PG_ERROR_OTHER || class == PG_ERROR_REFUSED;
+}
+
+bool db_error_is_clash(const struct db *db, const struct err *err)
+{
+	return strcmp(err->state, "23505") == 0 && strcmp(err->schema, db->schema) == 0 &&
+	       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;
+}
+
+bool db_error_is_lock(const struct err *err)
+{
+	return strcmp(err->state, "55P03") == 0;
+}
+
+const char *db_error_class(const struct err *err)
+{
+	return pg_error_class_name(db_error_kind(err));
+}
+
+/* Rolls the transaction back after a fault. If that fails too, the connection is closed, and the
+ * server rolls back. */
+static void end_transaction(struct db *db)
+{
+	db->savepoint = false;
+	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
+		(pipeline_queue(db->pipeline, "ROLLBACK", NULL, NULL, NULL) != 0 ||
+			run_pipeline(db, NULL) != 0))
+		pipeline_close(db->pipeline);
+	note_state(db);
+}
+
+/* Handles the result `r` of a pipeline of this transaction. */
+static int after_pipeline(struct db *db, int r, const struct err *err)
+{
+	bool resumable = db->savepoint && err != NULL && db_error_may_be_row(err);
+
+	if (r != 0 && !(resumable && db_is_open(db)))
+		end_transaction(db);
+	return r;
+}
+
+int db_begin(struct db *db, struct err *err)
+{
+	int r = pipeline_queue(db->pipeline, BEGIN, NULL, NULL, err);
+
+	db->savepoint = false;
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, db->settings, NULL, NULL, err);
+	return after_pipeline(db, r, err);
+}
+
+int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	const char *sql = statements_text(db->statements, query);
+
+	return after_pipeline(db, pipeline_queue(db->pipeline, sql, params, rows, err), err);
+}
+
+int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	int r = db_queue(db, query, params, rows, err);
+
+	if (r != 0)
+		return r;
+	return db_flush(db, err);
+}
+
+int db_flush(struct db *db, struct err *err)
+{
+	return after_pipeline(db, run_pipeline(db, err), err);
+}
+
+int db_send(struct db *db, struct err *err)
+{
+	int r;
+
+	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
+	if (FAULT_ERROR("error_before_depart"))
+		pipeline_close(db->pipeline);
+	r = pipeline_send(db->pipeline, db->timeout_ms, err);
+	if (r != 0)
+		note_state(db);
+	return after_pipeline(db, r, err);
+}
+
+bool db_poll(struct db *db)
+{
+	return pipeline_poll(db->pipeline);
+}
+
+int db_receive(struct db *db, struct err *err)
+{
+	int r = pipeline_receive(db->pipeline, err);
+
+	note_state(db);
+	return after_pipeline(db, r, err);
+}
+
+int db_savepoint(struct db *db, struct err *err)
+{
+	int r = 0;
+
+	/* only one at a time: the previous one protected rows that were written successfully */
+	if (db->savepoint)
+		r = pipeline_queue(db->pipeline, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, "SAVEPOINT inboxd", NULL, NULL, err);
+	if (r != 0) {
+		end_transaction(db);
+		return r;
+	}
+	db->savepoint = true;
+	return 0;
+}
+
+int db_rollback_to_savepoint(struct db *db, struct err *err)
+{
+	int r = pipeline_queue(db->pipeline, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
+
+	if (r == 0)
+		r = run_pipeline(db, err);
+	if (r != 0)
+		end_transaction(db);
+	return r;
+}
+
+/* PostgreSQL answers a COMMIT of a failed transaction with a rollback and without an error, so it
+ * must not be sent. */
+static int refuse_failed(struct db *db, struct err *err)
+{
+	if (pipeline_transaction(db->pipeline) != PIPELINE_FAILED)
+		return 0;
+	return err_set(err, FAULT_INTERNAL, "attempt to commit a failed transaction");
+}
+
+/* Simulates a connection that is lost between COMMIT and its answer, for the fault tests. */
+static int lose_answer(struct db *db, struct err *err)
+{
+	pipeline_close(db->pipeline);
+	return err_set(err, FAULT_DATABASE, "the answer to COMMIT was lost");
+}
+
+/* A connection that was open and is closed afterwards means an unknown result: the server may have
+ * executed the COMMIT. */
+int db_commit(struct db *db, struct err *err)
+{
+	bool was_open = db_is_open(db);
+	int r = was_open ? refuse_failed(db, err) : 0;
+
+	db->savepoint = false;
+	if (FAULT_ERROR("error_before_commit"))
+		pipeline_close(db->pipeline);
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, "COMMIT", NULL, NULL, err);
+	if (r == 0)
+		r = run_pipeline(db, err);
+	if (r == 0 && !FAULT_ERROR("error_after_commit"))
+		return 0;
+	if (r == 0)
+		r = lose_answer(db, err);
+	if (was_open && !db_is_open(db)) {
+		note_state(db);
+		return DB_COMMIT_UNKNOWN;
+	}
+	end_transaction(db);
+	return r;
+}
+
+int db_commit_ahead(struct db *db, struct err *err)
+{
+	bool was_open = db_is_open(db);
+	int r = was_open ? refuse_failed(db, err) : 0;
+
+	db->savepoint = false;
+	if (FAULT_ERROR("error_before_commit"))
+		pipeline_close(db->pipeline);
+	if (r == 0)
+		r = pipeline_send_first(db->pipeline, "COMMIT", err);
+	if (r == 0)
+		return 0;
+	end_transaction(db);
+	return was_open && !db_is_open(db) ? DB_COMMIT_UNKNOWN : r;
+}
+
+int db_committed(struct db *db, struct err *err)
+{
+	int r = pipeline_receive_first(db->pipeline, db->timeout_ms, err);
+	bool lost = !db_is_open(db);
+
+	if (r == 0 && FAULT_ERROR("error_after_commit")) {
+		r = lose_answer(db, err);
+		lost = true;
+	}
+	if (r != 0)
+		pipeline_close(db->pipeline);
+	note_state(db);
+	return r != 0 && lost ? DB_COMMIT_UNKNOWN : r;
+}
+
+void db_rollback(struct db *db)
+{
+	end_transaction(db);
+}
+
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	int r = db_begin(db, err);
+
+	if (r == 0)
+		r = db_queue(db, query, params, rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+}
+
+int db_script(struct db *db, const char *sql, struct err *err)
+{
+	struct buf text = BUF_INIT;
+	bool inside;
+	int r;
+
+	/* the script must not overtake queued statements such as BEGIN */
+	r = run_pipeline(db, err);
+	if (r != 0)
+		return after_pipeline(db, r, err);
+	inside = pipeline_transaction(db->pipeline) != PIPELINE_IDLE;
+	schema_apply(&text, sql, db->schema);
+	if (!buf_ok(&text))
+		r = err_memory(err);
+	else
+		r = pipeline_script(db->pipeline, buf_str(&text), db->timeout_ms, err);
+	buf_fini(&text);
+	r = inside ? after_pipeline(db, r, err) : r;
+	note_state(db);
+	return r;
+}
+
+int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err)
+{
+	int r = pipeline_await_notice(db->pipeline, timeout_ms, err);
+
+	note_state(db);
+	return r;
+}

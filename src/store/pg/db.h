@@ -1,0 +1,135 @@
+/*
+ * One connection to PostgreSQL, used by one thread. This interface hides libpq: parameters are
+ * binary arrays, a transaction is sent as a pipeline, and every wait has a deadline.
+ *
+ * Correctness never depends on session state (rule R19), so that a pooler may sit in between:
+ * statements are unnamed, and settings are local to their transaction. Every transaction sets its
+ * own lock_timeout, idle_in_transaction_session_timeout and statement_timeout.
+ *
+ * A fault is FAULT_DATABASE. err->state is the SQLSTATE, or "" when the connection itself failed.
+ * After a fault that ended the connection, db_is_open() is false, whatever err->state is: a server
+ * that shuts down sends an SQLSTATE first. Only db_open() connects again.
+ */
+#ifndef STORE_PG_DB_H
+#define STORE_PG_DB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/metrics.h"
+#include "config/config.h"
+#include "store/pg/params.h"
+#include "store/pg/pg_error_class.h"
+#include "store/pg/rows.h"
+
+struct db;
+
+struct db_options {
+	const struct settings *postgres; /* libpq keywords; kept */
+	const char *schema;              /* kept */
+	const char *application;         /* application_name, e.g. "inboxd/12345"; copied */
+	struct metrics *metrics; /* kept; receive the state of the connection; NULL = none */
+	int64_t lock_timeout_ms;
+	int64_t idle_timeout_ms; /* idle_in_transaction_session_timeout */
+	/* for the server; the client waits two seconds longer; 0 = no limit */
+	int64_t statement_timeout_ms;
+};
+
+int db_new(struct db **out, const struct db_options *options, struct err *err);
+void db_free(struct db *db);
+DEFINE_CLEANUP(struct db *, db_free);
+/* Connects unless already connected. Blocks for at most 10 s (or the user's connect_timeout) for
+ * each host. Refuses a server older than version 14 and a database whose encoding is not UTF8; the
+ * error text says what to do. */
+int db_open(struct db *db, struct err *err);
+void db_close(struct db *db);
+bool db_is_open(const struct db *db);
+/* Any thread. Ends the wait that is in progress, or otherwise the next wait. The interrupted call
+ * closes the connection and returns a fault. A stop uses it so that it never hangs. */
+void db_interrupt(struct db *db);
+
+/* The class of a FAULT_DATABASE. The caller chooses its reaction by this class. */
+enum pg_error_class db_error_kind(const struct err *err);
+/* True when the error concerns the values or the size of single rows (SQLSTATE classes 22, 23
+ * without 23505, and 54). The caller then bisects the batch (rule R9). */
+bool db_error_is_data(const struct err *err);
+/* True when the error may concern a single row: also when a user's trigger raises it, or when a
+ * page is damaged. That it concerns a single row is proved only when other rows are accepted. */
+bool db_error_may_be_row(const struct err *err);
+/* True for unique_violation (23505) on a table of this schema. The statements of inboxd use ON
+ * CONFLICT for event ids, so this error means a damaged schema, for example a sequence that is
+ * behind the rows. */
+bool db_error_is_clash(const struct db *db, const struct err *err);
+/* True for lock_not_available (55P03). */
+bool db_error_is_lock(const struct err *err);
+/* The label for inboxd_pg_errors_total: the name of the class. */
+const char *db_error_class(const struct err *err);
+
+/* The statements of sql/queries by file name. Include the generated header "queries.h". */
+enum query;
+
+/*
+ * Runs one statement in its own transaction: BEGIN, settings, statement and COMMIT in one pipeline.
+ * `rows` (may be NULL) is filled on success only; an earlier content is freed first. `params` may
+ * be NULL. After a fault that closed the connection it is unknown whether the statement was
+ * committed.
+ */
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+
+/*
+ * A transaction of several steps. db_begin() queues BEGIN and the settings. db_step() queues a
+ * statement, sends everything that is queued and waits for the rows. db_commit() commits. After a
+ * fault the transaction has ended: it is rolled back, or the connection is closed. db_commit()
+ * returns DB_COMMIT_UNKNOWN when the connection was lost before the answer: the transaction may be
+ * committed.
+ */
+enum { DB_COMMIT_UNKNOWN = 1 };
+int db_begin(struct db *db, struct err *err);
+int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+/* Queues a statement without sending it. The next db_step() or db_commit() checks its result and
+ * fills `rows`, which must exist until then. At most 8 statements may be queued. */
+int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+/* Sends the queued statements and waits for their results. */
+int db_flush(struct db *db, struct err *err);
+/* db_flush() in two halves, so that the caller can work while the server does. Between them no
+ * other function may use this connection. db_poll() returns, without waiting, whether db_receive()
+ * would not wait. After a fault of db_send() there is nothing to receive. */
+int db_send(struct db *db, struct err *err);
+bool db_poll(struct db *db);
+int db_receive(struct db *db, struct err *err);
+/* Queues a savepoint. Only the latest savepoint exists; the statement releases the previous one. */
+int db_savepoint(struct db *db, struct err *err);
+/* Rolls back to the savepoint after db_step() failed with db_error_may_be_row(). In a transaction
+ * with a savepoint such a fault does not end the transaction: the caller must call this function or
+ * db_rollback(). */
+int db_rollback_to_savepoint(struct db *db, struct err *err);
+int db_commit(struct db *db, struct err *err);
+/*
+ * db_commit() in two halves. When db_commit_ahead() returns 0, the COMMIT is sent, and the next
+ * transaction may begin and be sent; the server executes it at once. db_committed() must follow
+ * before that transaction is received. Unless it returns 0, the connection is closed, which also
+ * aborts the second transaction.
+ */
+int db_commit_ahead(struct db *db, struct err *err);
+int db_committed(struct db *db, struct err *err);
+void db_rollback(struct db *db);
+
+/* Waits for a notification of a channel on which db_script() executed LISTEN. Call it outside a
+ * transaction and with nothing queued. 0: timeout_ms passed without a notification. DB_NOTICE: one
+ * or more arrived. A fault closes the connection. */
+enum { DB_NOTICE = 1 };
+int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err);
+
+/* Executes free text (migrations, PREPARE in tests) with the simple protocol. Several statements
+ * are allowed, and `inbox.` is replaced by the name of the schema. Inside a transaction of
+ * db_begin() the text belongs to that transaction; otherwise it is a transaction of its own. */
+int db_script(struct db *db, const char *sql, struct err *err);
+/* The name of the schema as configured. Borrowed. */
+const char *db_schema(const struct db *db);
+
+#endif

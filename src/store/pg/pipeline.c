@@ -1,0 +1,463 @@
+/*
+ * Implements pipeline.h on libpq's pipeline mode. libpq buffers both directions, so while data is
+ * sent the results must be read as well; otherwise client and server could wait for each other with
+ * full buffers.
+ */
+#include "store/pg/pipeline.h"
+
+#include <libpq-fe.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/wake.h"
+#include "store/pg/connect.h"
+#include "store/pg/pg_error_class.h"
+#include "store/pg/wire.h"
+
+#define MAX_QUEUED     16
+#define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
+
+struct pipeline {
+	PGconn *conn; /* NULL = closed */
+	struct wake interrupt;
+	const struct settings *settings;
+	char *application;
+	struct rows **wanted[MAX_QUEUED]; /* one per statement of the pipeline */
+	PGresult *results[MAX_QUEUED];
+	size_t queued;
+	size_t received;
+	/* The pipeline that was sent. */
+	int64_t deadline_ms;
+	struct err said; /* the first fault in its results */
+	bool complete;   /* all its results were received */
+	/* The statement that was sent ahead. */
+	bool ahead;            /* it is not answered yet */
+	struct err said_ahead; /* its fault */
+};
+
+int pipeline_new(struct pipeline **out, const struct settings *settings, const char *application,
+	struct err *err)
+{
+	CLEANUP(pipeline_freep) struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
+	int r;
+
+	if (pipeline == NULL)
+		return err_memory(err);
+	pipeline->interrupt = (struct wake)WAKE_INIT;
+	pipeline->settings = settings;
+	pipeline->application = strdup(application);
+	if (pipeline->application == NULL)
+		return err_memory(err);
+	r = wake_init(&pipeline->interrupt, err);
+	if (r != 0)
+		return r;
+	*out = pipeline;
+	pipeline = NULL;
+	return 0;
+}
+
+void pipeline_free(struct pipeline *pipeline)
+{
+	if (pipeline == NULL)
+		return;
+	pipeline_close(pipeline);
+	wake_fini(&pipeline->interrupt);
+	free(pipeline->application);
+	free(pipeline);
+}
+
+int pipeline_open(struct pipeline *pipeline, struct err *err)
+{
+	if (pipeline->conn != NULL)
+		return 0;
+	return connect_run(&pipeline->conn, pipeline->settings, pipeline->application,
+		pipeline->interrupt.fd, err);
+}
+
+/* Drops the pipeline and its results. */
+static void clear_pipeline(struct pipeline *pipeline)
+{
+	for (size_t i = 0; i < pipeline->queued; i++) {
+		PQclear(pipeline->results[i]);
+		pipeline->results[i] = NULL;
+	}
+	pipeline->queued = 0;
+	pipeline->received = 0;
+	pipeline->said = (struct err)ERR_INIT;
+	pipeline->complete = false;
+}
+
+void pipeline_close(struct pipeline *pipeline)
+{
+	clear_pipeline(pipeline);
+	pipeline->ahead = false;
+	pipeline->said_ahead = (struct err)ERR_INIT;
+	PQfinish(pipeline->conn);
+	pipeline->conn = NULL;
+}
+
+bool pipeline_is_open(const struct pipeline *pipeline)
+{
+	return pipeline->conn != NULL;
+}
+
+void pipeline_interrupt(struct pipeline *pipeline)
+{
+	wake_poke(&pipeline->interrupt);
+}
+
+enum pipeline_transaction pipeline_transaction(const struct pipeline *pipeline)
+{
+	switch (PQtransactionStatus(pipeline->conn)) {
+	case PQTRANS_IDLE:
+		return PIPELINE_IDLE;
+	case PQTRANS_INERROR:
+		return PIPELINE_FAILED;
+	default:
+		return PIPELINE_OPEN;
+	}
+}
+
+/* Closes the connection after a failure. If the server sent an error before it closed the
+ * connection, that error is reported, because it is more precise than libpq's. */
+static int lose(struct pipeline *pipeline, struct err *err)
+{
+	const struct err *said =
+		pipeline->said_ahead.fault != 0 ? &pipeline->said_ahead : &pipeline->said;
+
+	if (said->fault != 0 && err != NULL)
+		*err = *said;
+	pipeline_close(pipeline);
+	return FAULT_DATABASE;
+}
+
+static int wire_fault(struct pipeline *pipeline, struct err *err)
+{
+	return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost: %s",
+		PQerrorMessage(pipeline->conn));
+}
+
+static int pipeline_ready(struct pipeline *pipeline, struct err *err)
+{
+	if (pipeline->conn == NULL)
+		return err_set(err, FAULT_DATABASE, "not connected to PostgreSQL");
+	return 0;
+}
+
+/* PostgreSQL would end the connection because of such a statement. The caller gets the SQLSTATE of
+ * a value that exceeds a limit, so that it sends less at a time. */
+static int too_large(size_t bytes, struct err *err)
+{
+	(void)err_set(
+		err, FAULT_DATABASE, "a statement of %zu bytes exceeds PostgreSQL's limit", bytes);
+	if (err != NULL)
+		(void)snprintf(err->state, sizeof(err->state), "54000");
+	return FAULT_DATABASE;
+}
+
+int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct params *params,
+	struct rows **rows, struct err *err)
+{
+	const char *values[PARAMS_MAX];
+	size_t bytes = 0;
+	int lengths[PARAMS_MAX];
+	int formats[PARAMS_MAX];
+	int count = params == NULL ? 0 : params->count;
+
+	if (pipeline_ready(pipeline, err) != 0)
+		return FAULT_DATABASE;
+	if (pipeline->queued == MAX_QUEUED)
+		return err_set(err, FAULT_INTERNAL, "more than %d statements queued", MAX_QUEUED);
+	if (params != NULL && !params_ok(params))
+		return err_memory(err);
+	for (int i = 0; i < count; i++) {
+		/* libpq needs an address for an empty value, and NULL for NULL */
+		const char *data = params->values[i].length == 0 ? "" : params->values[i].data;
+
+		values[i] = params->nulls[i] ? NULL : data;
+		lengths[i] = (int)params->values[i].length;
+		formats[i] = 1;
+		bytes += params->values[i].length;
+	}
+	if (bytes > STATEMENT_MOST)
+		return too_large(bytes, err);
+	if (PQsendQueryParams(pipeline->conn, sql, count, count == 0 ? NULL : params->types, values,
+		    lengths, formats, 1) != 1) {
+		(void)wire_fault(pipeline, err);
+		return lose(pipeline, err);
+	}
+	pipeline->wanted[pipeline->queued++] = rows;
+	return 0;
+}
+
+/* Takes a result of the statement that was sent ahead. False when the result belongs to the
+ * pipeline. */
+static bool take_ahead(struct pipeline *pipeline, PGresult *result)
+{
+	const ExecStatusType status = PQresultStatus(result);
+
+	if (!pipeline->ahead)
+		return false;
+	if (status == PGRES_PIPELINE_SYNC)
+		pipeline->ahead = false;
+	else if (status == PGRES_FATAL_ERROR && pipeline->said_ahead.fault == 0)
+		(void)wire_error(result, &pipeline->said_ahead);
+	PQclear(result);
+	return true;
+}
+
+/* Reads the results that have arrived. True when the pipeline is complete. */
+static bool take_results(struct pipeline *pipeline)
+{
+	struct err *said = &pipeline->said;
+	int nothing = 0;
+
+	while (!pipeline->complete && PQisBusy(pipeline->conn) == 0 && nothing < 2) {
+		PGresult *result = PQgetResult(pipeline->conn);
+		ExecStatusType status = result == NULL ? PGRES_EMPTY_QUERY : PQresultStatus(result);
+
+		if (result != NULL && take_ahead(pipeline, result)) {
+			nothing = 0;
+			continue;
+		}
+		if (status == PGRES_PIPELINE_SYNC) {
+			PQclear(result);
+			pipeline->complete = true;
+			break;
+		}
+		nothing = result == NULL ? nothing + 1 : 0;
+		if (status == PGRES_FATAL_ERROR && said->fault == 0)
+			(void)wire_error(result, said);
+		if (result != NULL && pipeline->received < pipeline->queued)
+			pipeline->results[pipeline->received++] = result;
+		else
+			PQclear(result);
+	}
+	return pipeline->complete;
+}
+
+/* Waits once for the socket, then sends and reads. */
+static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
+{
+	short events = (short)(unsent == 1 ? POLLIN | POLLOUT : POLLIN);
+	int r = unsent < 0 ? wire_fault(pipeline, err) : 0;
+
+	if (r == 0)
+		r = wire_wait(PQsocket(pipeline->conn), events, pipeline->interrupt.fd,
+			pipeline->deadline_ms, err);
+	if (r == 0 && PQconsumeInput(pipeline->conn) != 1) {
+		r = wire_fault(pipeline, err);
+		(void)take_results(pipeline);
+	}
+	return r;
+}
+
+/* Reads results while it sends. The server stops reading when its output buffer is full, so a
+ * client that only writes could wait for it forever. */
+static int send_all(struct pipeline *pipeline, struct err *err)
+{
+	int unsent = PQflush(pipeline->conn);
+	int r = 0;
+
+	while (r == 0 && unsent != 0 && !take_results(pipeline)) {
+		r = wait_once(pipeline, unsent, err);
+		unsent = r == 0 ? PQflush(pipeline->conn) : 0;
+	}
+	return r;
+}
+
+static int receive_all(struct pipeline *pipeline, struct err *err)
+{
+	int r = 0;
+
+	while (r == 0 && !take_results(pipeline))
+		r = wait_once(pipeline, PQflush(pipeline->conn), err);
+	return r;
+}
+
+static void hand_out(struct pipeline *pipeline)
+{
+	for (size_t i = 0; i < pipeline->received; i++) {
+		if (pipeline->wanted[i] == NULL)
+			continue;
+		rows_free(*pipeline->wanted[i]);
+		*pipeline->wanted[i] = rows_of_result(pipeline->results[i]);
+		pipeline->results[i] = NULL;
+	}
+}
+
+/* True for an error after which the connection is useless: the server is a standby, or libpq is out
+ * of memory. A new connection may succeed. */
+static bool is_useless(const struct err *said)
+{
+	return said->fault != 0 &&
+	       (said->state[0] == '\0' || pg_error_class_of(said->state) == PG_ERROR_READ_ONLY);
+}
+
+static int end_pipeline(struct pipeline *pipeline, struct err *err)
+{
+	struct err said = pipeline->said;
+
+	if (said.fault == 0)
+		hand_out(pipeline);
+	else if (is_useless(&said))
+		return lose(pipeline, err);
+	else if (err != NULL)
+		*err = said;
+	clear_pipeline(pipeline);
+	return said.fault;
+}
+
+int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
+{
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
+	r = PQpipelineSync(pipeline->conn) == 1 ? send_all(pipeline, err)
+						: wire_fault(pipeline, err);
+	return r != 0 ? lose(pipeline, err) : 0;
+}
+
+/* pipeline_receive() reports a broken connection. */
+bool pipeline_poll(struct pipeline *pipeline)
+{
+	return pipeline->conn == NULL || PQconsumeInput(pipeline->conn) != 1 ||
+	       take_results(pipeline);
+}
+
+int pipeline_receive(struct pipeline *pipeline, struct err *err)
+{
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	r = receive_all(pipeline, err);
+	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
+}
+
+int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
+{
+	int r = pipeline_send(pipeline, timeout_ms, err);
+
+	return r != 0 ? r : pipeline_receive(pipeline, err);
+}
+
+int pipeline_send_first(struct pipeline *pipeline, const char *sql, struct err *err)
+{
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	if (pipeline->ahead || pipeline->queued > 0)
+		return err_set(err, FAULT_INTERNAL,
+			"a statement can be sent ahead only when nothing is queued");
+	pipeline->said_ahead = (struct err)ERR_INIT;
+	if (PQsendQueryParams(pipeline->conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
+		PQpipelineSync(pipeline->conn) != 1 || PQflush(pipeline->conn) < 0) {
+		(void)wire_fault(pipeline, err);
+		return lose(pipeline, err);
+	}
+	pipeline->ahead = true;
+	return 0;
+}
+
+int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
+{
+	struct err said;
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
+	(void)take_results(pipeline);
+	while (r == 0 && pipeline->ahead) {
+		r = wait_once(pipeline, PQflush(pipeline->conn), err);
+		(void)take_results(pipeline);
+	}
+	if (r != 0 || is_useless(&pipeline->said_ahead))
+		return lose(pipeline, err);
+	/* the time limit of the pipeline behind it starts now */
+	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
+	said = pipeline->said_ahead;
+	pipeline->said_ahead = (struct err)ERR_INIT;
+	if (said.fault != 0 && err != NULL)
+		*err = said;
+	return said.fault;
+}
+
+/* In the simple protocol the results end with NULL, not with a sync. */
+static int await_script(struct pipeline *pipeline, struct err *err)
+{
+	for (;;) {
+		int unsent = PQflush(pipeline->conn);
+		int r;
+
+		while (PQisBusy(pipeline->conn) == 0) {
+			PGresult *result = PQgetResult(pipeline->conn);
+
+			if (result == NULL)
+				return 0;
+			if (PQresultStatus(result) == PGRES_FATAL_ERROR &&
+				pipeline->said.fault == 0)
+				(void)wire_error(result, &pipeline->said);
+			PQclear(result);
+		}
+		r = wait_once(pipeline, unsent, err);
+		if (r != 0)
+			return r;
+	}
+}
+
+int pipeline_script(struct pipeline *pipeline, const char *sql, int64_t timeout_ms, struct err *err)
+{
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	pipeline->deadline_ms = clock_now_ms() + timeout_ms;
+	if (PQexitPipelineMode(pipeline->conn) != 1 || PQsendQuery(pipeline->conn, sql) != 1)
+		r = wire_fault(pipeline, err);
+	else
+		r = await_script(pipeline, err);
+	if (r == 0 && PQenterPipelineMode(pipeline->conn) != 1)
+		r = wire_fault(pipeline, err);
+	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
+}
+
+/* libpq keeps notifications until they are read. */
+static bool take_notices(struct pipeline *pipeline)
+{
+	PGnotify *notice;
+	bool any = false;
+
+	while ((notice = PQnotifies(pipeline->conn)) != NULL) {
+		PQfreemem(notice);
+		any = true;
+	}
+	return any;
+}
+
+int pipeline_await_notice(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
+{
+	int64_t deadline_ms = clock_now_ms() + timeout_ms;
+	int r = pipeline_ready(pipeline, err);
+
+	while (r == 0 && !take_notices(pipeline)) {
+		if (clock_now_ms() >= deadline_ms)
+			return 0;
+		r = wire_wait(
+			PQsocket(pipeline->conn), POLLIN, pipeline->interrupt.fd, deadline_ms, err);
+		if (r != 0 && clock_now_ms() >= deadline_ms)
+			return 0;
+		if (r == 0 && PQconsumeInput(pipeline->conn) != 1)
+			r = wire_fault(pipeline, err);
+	}
+	if (r != 0)
+		return pipeline_is_open(pipeline) ? lose(pipeline, err) : r;
+	return PIPELINE_NOTICE;
+}

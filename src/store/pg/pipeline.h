@@ -1,0 +1,79 @@
+/*
+ * One libpq connection in pipeline mode, below db.h: it sends statements, waits for the results and
+ * reports errors. It knows statements, not transactions.
+ *
+ * Statements are queued and sent together as one pipeline. The results are known when all of them
+ * were received. When they cannot be received, the connection is closed, and it is unknown what the
+ * server executed. One single statement may be sent ahead of a pipeline and be unanswered when the
+ * pipeline is sent (the COMMIT of the previous batch).
+ *
+ * Every wait has a deadline. One thread, except pipeline_interrupt().
+ */
+#ifndef STORE_PG_PIPELINE_H
+#define STORE_PG_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "config/config.h"
+#include "store/pg/params.h"
+#include "store/pg/rows.h"
+
+struct pipeline;
+
+/* Keeps `settings`, copies `application`. Does not connect. */
+int pipeline_new(struct pipeline **out, const struct settings *settings, const char *application,
+	struct err *err);
+void pipeline_free(struct pipeline *pipeline);
+DEFINE_CLEANUP(struct pipeline *, pipeline_free);
+
+/* Connects unless connected; see db_open(). */
+int pipeline_open(struct pipeline *pipeline, struct err *err);
+void pipeline_close(struct pipeline *pipeline);
+bool pipeline_is_open(const struct pipeline *pipeline);
+/* Any thread. Ends the wait in progress, or otherwise the next wait. */
+void pipeline_interrupt(struct pipeline *pipeline);
+
+/* Queues a statement. `rows` (may be NULL) is filled when the whole pipeline was received without a
+ * fault. `params` (may be NULL) is copied. A statement of 1000 MiB or more is a fault with SQLSTATE
+ * 54000, like a value that is too large; nothing is sent then. */
+int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct params *params,
+	struct rows **rows, struct err *err);
+/* Sends the queued statements and waits for all results, at most timeout_ms. The first statement
+ * that fails is the fault; the server skips the rest of the pipeline. */
+int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
+/*
+ * pipeline_run() in two halves. pipeline_send() sends everything and waits until the server has
+ * read it. pipeline_receive() waits for the results until timeout_ms after the start. Nothing may
+ * be queued in between. pipeline_poll() returns, without waiting, whether pipeline_receive() would
+ * not wait.
+ */
+int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
+bool pipeline_poll(struct pipeline *pipeline);
+int pipeline_receive(struct pipeline *pipeline, struct err *err);
+/* Sends one statement without rows and does not wait. It has its own synchronization point, so that
+ * it does not fail together with the next pipeline. Nothing may be queued, and no other statement
+ * may be ahead. */
+int pipeline_send_first(struct pipeline *pipeline, const char *sql, struct err *err);
+/* Waits for the answer of pipeline_send_first(), at most timeout_ms. The answer precedes everything
+ * sent later, whose time limit starts after it. If the statement failed, that is the fault; the
+ * connection stays open unless the failure ended it. */
+int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
+/* Executes several statements as text with the simple protocol. Nothing may be queued. */
+int pipeline_script(
+	struct pipeline *pipeline, const char *sql, int64_t timeout_ms, struct err *err);
+
+/* Waits at most timeout_ms for a notification and reads all that arrived. 0 or PIPELINE_NOTICE. */
+enum { PIPELINE_NOTICE = 1 };
+int pipeline_await_notice(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
+
+/* The transaction state that the server reported last. */
+enum pipeline_transaction { PIPELINE_IDLE, PIPELINE_OPEN, PIPELINE_FAILED };
+enum pipeline_transaction pipeline_transaction(const struct pipeline *pipeline);
+
+struct pg_result;
+struct rows *rows_of_result(struct pg_result *result);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Implements privileges.h.
+ */
+#include "store/schema/privileges.h"
+
+#include "base/cleanup.h"
+#include "queries.h"
+
+#define NAMED 5 /* number of privileges that the error names */
+
+/* Names the first missing privileges and the role that contains all of them. */
+static int report_missing(const struct rows *rows, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	const char *user = rows_text(rows, 0, 2);
+	const char *sidecars = rows_text(rows, 0, 3);
+	int count = rows_count(rows);
+
+	for (int i = 0; i < count && i < NAMED; i++)
+		buf_addf(&text, "%s %s ON %s", i == 0 ? ":" : ",", rows_text(rows, i, 1),
+			rows_text(rows, i, 0));
+	if (count > NAMED)
+		buf_addf(&text, " and %d more", count - NAMED);
+	(void)err_set(err, FAULT_CHECK, "user \"%s\" lacks privileges that inboxd needs%s", user,
+		buf_str(&text));
+	if (rows_bool(rows, 0, 4))
+		return err_advise(err,
+			"as the owner of the schema run `inboxd migrate --roles`: it grants them "
+			"to the role inboxd_sidecar, which \"%s\" has",
+			user);
+	if (sidecars != NULL)
+		return err_advise(err,
+			"check must run as the user of `inboxd run`: set that user in "
+			"postgres.user (the role inboxd_sidecar is granted to %s), or, if \"%s\" "
+			"is that user, GRANT inboxd_sidecar to it",
+			sidecars, user);
+	return err_advise(err,
+		"check must run as the user of `inboxd run`: if \"%s\" is that user, run `inboxd "
+		"migrate --roles` as the owner of the schema, and GRANT inboxd_sidecar to the user",
+		user);
+}
+
+int privileges_check(struct db *db, struct err *err)
+{
+	struct rows *rows = NULL;
+	int r = db_run(db, QUERY_CHECK_PRIVILEGES, NULL, &rows, err);
+
+	if (r == 0 && rows_count(rows) > 0)
+		r = report_missing(rows, err);
+	rows_free(rows);
+	return r;
+}

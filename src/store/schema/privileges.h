@@ -1,0 +1,13 @@
+/*
+ * Checks for `inboxd check` whether the database user has all privileges that inboxd needs to run.
+ * Blocking; one db, one thread.
+ */
+#ifndef STORE_SCHEMA_PRIVILEGES_H
+#define STORE_SCHEMA_PRIVILEGES_H
+
+#include "store/pg/db.h"
+
+/* FAULT_CHECK: the text names the first missing privileges and the command that grants them. */
+int privileges_check(struct db *db, struct err *err);
+
+#endif
