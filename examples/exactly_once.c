@@ -3,8 +3,9 @@
  *
  *	exactly_once [SOCKET]
  *
- * The database is the one of the inbox; PG* variables name it. Connects again by itself, to it and to
- * inboxd; while it is away, messages come again every second and spend no attempt.
+ * The database is that of the inbox; the PG* variables of libpq select it. The program reconnects to the
+ * database and to inboxd. While the database cannot be reached, a message is delivered again every
+ * second and spends no attempt.
  */
 #include <inboxd/handler.h>
 
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Not the message's fault: the connection, a standby, a deadlock, no room, a shutdown. */
+/* Errors that are not caused by the message: connection, standby, deadlock, no resources, shutdown. */
 static bool is_away(const char *code)
 {
 	static const char *const away[] = { "08", "25006", "40", "53", "57P" };
@@ -24,8 +25,8 @@ static bool is_away(const char *code)
 	return false;
 }
 
-/* Runs one statement. True, or its SQLSTATE is in `code`: 08006 when the server did not give one. */
-static bool run(PGconn *db, const char *sql, const char *value, char code[6])
+/* Executes one statement. False: `code` has its SQLSTATE, or 08006 if the server sent none. */
+static bool execute(PGconn *db, const char *sql, const char *value, char code[6])
 {
 	PGresult *result = PQexecParams(db, sql, value != NULL, NULL, &value, NULL, NULL, 0);
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -41,13 +42,13 @@ static bool make_invoice(PGconn *db, const struct inbox_delivery *delivery, char
 {
 	const struct inbox_bytes order = inbox_delivery_data(delivery);
 
-	return run(db, "BEGIN", NULL, code) &&
-	       run(db,
+	return execute(db, "BEGIN", NULL, code) &&
+	       execute(db,
 		       "INSERT INTO invoices (order_id, cents) SELECT (o ->> 'order')::bigint,"
 		       " (o ->> 'cents')::bigint FROM CAST($1 AS jsonb) AS o",
 		       order.data == NULL ? "null" : order.data, code) &&
-	       run(db, "SELECT inbox.complete($1)", inbox_delivery_claim(delivery), code) &&
-	       run(db, "COMMIT", NULL, code);
+	       execute(db, "SELECT inbox.complete($1)", inbox_delivery_claim(delivery), code) &&
+	       execute(db, "COMMIT", NULL, code);
 }
 
 static void handle(struct inbox_delivery *delivery, void *arg)
@@ -62,13 +63,13 @@ static void handle(struct inbox_delivery *delivery, void *arg)
 		return;
 	}
 	fputs(PQerrorMessage(*db), stderr);
-	if (is_away(code)) /* also in the middle of COMMIT: inboxd snoozes only what is not completed */
+	if (is_away(code)) /* also if the COMMIT took place: a snooze does not change a completed message */
 		inbox_delivery_snooze(delivery, 1000);
-	else if (strcmp(code, "IB001") == 0) /* it is in other hands, and nothing happened here */
+	else if (strcmp(code, "IB001") == 0) /* the claim is lost; nothing was committed here */
 		inbox_delivery_settled(delivery);
 	else
 		inbox_delivery_retry(delivery, -1, PQerrorMessage(*db), code);
-	PQfinish(*db); /* what it had open is rolled back; the next message connects anew */
+	PQfinish(*db); /* an open transaction is rolled back; the next message connects again */
 	*db = NULL;
 }
 

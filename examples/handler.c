@@ -1,11 +1,11 @@
 /*
- * A handler with all the verdicts: it keeps the total of each customer's orders in memory. Its
- * message is {"customer":"c-17","cents":1250}; docs/handlers.md goes through it.
+ * A handler with all verdicts. It keeps the total of each customer's orders in memory. A message is
+ * {"customer":"c-17","cents":1250}; docs/handlers.md explains the program.
  *
  *	handler [SOCKET]
  *
- * Delivery is at least once, so it must not count a message twice. It remembers the ids it has seen,
- * which is enough for this process; across restarts only the database can: see the same page.
+ * Delivery is at least once, but a message must not be counted twice. So the program remembers the ids of
+ * the last messages. After a restart only the database can do that: see the same page.
  */
 #include <inboxd/handler.h>
 
@@ -48,7 +48,7 @@ static bool remember(struct totals *totals, const char *id)
 	return true;
 }
 
-/* The number of "cents": a program of your own would use its JSON library. */
+/* Reads the number of "cents". A real program would use a JSON library. */
 static bool read_cents(struct inbox_bytes data, int64_t *cents)
 {
 	const char *member = data.data == NULL ? NULL : strstr(data.data, "\"cents\":");
@@ -61,7 +61,7 @@ static bool read_cents(struct inbox_bytes data, int64_t *cents)
 	return errno == 0 && end != member + strlen("\"cents\":");
 }
 
-/* Work that takes its time asks for more, and stops when nobody waits for it any more. */
+/* Work that takes long extends its deadline, and stops when the delivery is cancelled. */
 static bool work_slowly(struct inbox_delivery *delivery)
 {
 	for (int step = 0; step < SLOW_STEPS; step++) {

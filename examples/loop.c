@@ -1,6 +1,6 @@
 /*
- * A handler with a loop of its own: takes messages as they come, and answers them ten at a time, or
- * when nothing has come for a second.
+ * A handler with a loop of its own. It takes messages as they arrive and answers them ten at a time, or
+ * after a second without a message.
  *
  *	loop [SOCKET]
  */
@@ -19,7 +19,7 @@ static void on_sigterm(int number)
 	inbox_handler_stop(handler);
 }
 
-/* Open deliveries may be answered in any order. */
+/* Answers all open deliveries. Any order is allowed. */
 static size_t finish(struct inbox_delivery **open, size_t count)
 {
 	while (count > 0)

@@ -1,13 +1,13 @@
 /*
- * The handler that does nothing, for benchmarks and tests: it answers every message "done" at once
- * and keeps an exact account of what it was given.
+ * A handler that does nothing, for benchmarks and tests. It answers every message "done" at once and
+ * counts exactly which messages it received.
  *
  *	noop_handler [--socket PATH] [--name NAME] [--batch N] [--window N]
  *	             [--timeout MS] [--ledger FILE] [--count-to-file FILE]
  *
- * SIGUSR1 and SIGTERM make it say {"deliveries":N,"distinct":N} on stdout and, whole or not at all,
- * in the --count-to-file. Distinct counts (source, event id). --ledger appends a line for every
- * delivery before it is answered: "event_id seq attempt". SIGTERM drains and exits 0.
+ * On SIGUSR1 and SIGTERM it writes {"deliveries":N,"distinct":N} to stdout and to the --count-to-file, which is
+ * replaced atomically. "distinct" counts different pairs of source and event id. --ledger appends a line
+ * "event_id seq attempt" for every delivery before it is answered. SIGTERM drains and exits with 0.
  */
 #include <inboxd/handler.h>
 
@@ -21,13 +21,13 @@
 
 enum { ROUND_MS = 100, SLOTS_FIRST = 1 << 16 };
 
-/* Where a text starts, and a part of its hash: most other texts are told apart without reading them. */
+/* The start of a text, and a part of its hash. Most other texts differ in the hash, so they need not be read. */
 struct slot {
 	uint64_t start : 40; /* offset + 1; 0 = free */
 	uint64_t tag : 24;
 };
 
-/* The set of identities: texts one behind the other, and a table of where each starts. */
+/* The set of identities: their texts in one array, and a hash table of the start of each. */
 struct identities {
 	char *texts;
 	size_t length, capacity;
@@ -79,8 +79,7 @@ static bool fits(
 	return slot->tag == h >> 40 && strcmp(seen->texts + slot->start - 1, text) == 0;
 }
 
-/* The slot of the text at this offset, one that is free given its tag: start == 0 unless the same one is
- * there already. */
+/* The slot of the text at this offset. If the text is new, this is a free slot (start == 0) with its tag set. */
 static struct slot *find_slot(const struct identities *seen, size_t offset)
 {
 	const char *text = seen->texts + offset;
@@ -103,7 +102,7 @@ static void grow_slots(struct identities *seen)
 		find_slot(seen, at)->start = at + 1;
 }
 
-/* Writes the identity behind the texts, without taking it in. */
+/* Writes the identity behind the last text, without adding it to the set. */
 static void put_candidate(struct identities *seen, const char *source, const char *id)
 {
 	const size_t source_length = strlen(source);
@@ -155,7 +154,7 @@ static void write_count(const struct account *account, FILE *file)
 	fflush(file);
 }
 
-/* Under another name first: whoever waits for the file never reads half of it. */
+/* Writes the file under another name and renames it, so that no reader sees a part of it. */
 static void write_count_file(const struct account *account)
 {
 	char name[4096];
@@ -173,7 +172,7 @@ static void write_count_file(const struct account *account)
 		perror(account->count_file);
 }
 
-static void say_count(struct account *account)
+static void report_count(struct account *account)
 {
 	count_wanted = 0;
 	write_count(account, stdout);
@@ -192,12 +191,12 @@ static int work(struct inbox_handler *handler, struct account *account)
 			inbox_delivery_done(delivery);
 		}
 		if (count_wanted)
-			say_count(account);
+			report_count(account);
 	}
 	return r;
 }
 
-static int run(const struct inbox_handler_options *options, struct account *account)
+static int run_handler(const struct inbox_handler_options *options, struct account *account)
 {
 	const struct sigaction action = { .sa_handler = on_signal };
 	struct inbox_handler *handler = NULL;
@@ -213,7 +212,7 @@ static int run(const struct inbox_handler_options *options, struct account *acco
 		fprintf(stderr, "noop_handler: %s\n", inbox_handler_error(handler));
 	stopped = NULL;
 	inbox_handler_free(handler);
-	say_count(account);
+	report_count(account);
 	return r < 0 ? 1 : 0;
 }
 
@@ -234,7 +233,7 @@ static const struct option long_options[] = {
 	{ NULL },
 };
 
-/* A line is in the file before its answer is on the way, and so survives a kill -9. */
+/* A line is in the file before its answer is sent, so it survives a kill -9. */
 static FILE *open_ledger(const char *path)
 {
 	FILE *file = fopen(path, "a");
@@ -244,7 +243,7 @@ static FILE *open_ledger(const char *path)
 	return file;
 }
 
-/* What is no number is -1, which the library refuses by name. */
+/* A text that is not a number becomes -1, which the library refuses with the name of the option. */
 static int number(const char *text)
 {
 	char *end = NULL;
@@ -292,7 +291,7 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	}
-	status = run(&options, &account);
+	status = run_handler(&options, &account);
 	if (account.ledger != NULL)
 		fclose(account.ledger);
 	free(account.seen.texts);

@@ -17,7 +17,7 @@ static uint64_t mix(uint64_t x)
 
 /* --- traceparent ------------------------------------------------------------------------------ */
 
-/* W3C wants lower case. */
+/* W3C Trace Context allows only lower case. */
 static int digit_of(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -38,7 +38,7 @@ static bool read_hex(const char *text, size_t digits, uint64_t *out)
 	return true;
 }
 
-/* Later versions may say more behind another dash; version ff is none. */
+/* A later version may add fields behind another dash. The version ff is not valid. */
 static bool has_shape(const char *text, size_t length, uint64_t version)
 {
 	if (version == 0xff || (version == 0 && length != PARENT_LENGTH))
@@ -65,7 +65,7 @@ static bool parse(struct trace_context *out, const char *text, size_t length, bo
 	return true;
 }
 
-/* What stands behind a name in the array of pairs: a comma, spaces (jsonb writes one), a string. */
+/* The value behind a name in the array of headers: after a comma and spaces (jsonb writes one), a string. */
 static struct bytes value_behind(const char *at, const char *end)
 {
 	const char *start;
@@ -80,7 +80,7 @@ static struct bytes value_behind(const char *at, const char *end)
 	return (struct bytes){ start, (size_t)(at - start) };
 }
 
-/* `quoted` with its bracket and quotes cannot stand inside a JSON string, so the text need not be parsed. */
+/* `quoted` has a bracket and quotes, so it cannot be inside a JSON string, and the text need not be parsed. */
 static struct bytes last_value(struct bytes headers, const char *quoted)
 {
 	struct bytes value = { NULL, 0 };
@@ -118,7 +118,8 @@ static uint64_t read_big_endian(const unsigned char *bytes)
 	return value;
 }
 
-/* Of the whole id: a part of it when it is very long, which costs uniqueness and nothing else. */
+/* Makes a trace id of source and event id. Of a very long id only a part is used; two of them can share a trace then.
+ */
 static void make_own(struct trace_context *out, const struct message *message)
 {
 	unsigned char text[1024];
@@ -146,7 +147,7 @@ bool trace_context_of(struct trace_context *out, const struct message *message, 
 	make_own(out, message);
 	(void)trace_parent_of(out, message->headers, &sampled);
 	out->seed ^= mix(place);
-	/* W3C: the low half is the one that is random. Mixed, for those that are not. */
+	/* According to W3C the low half is random. It is mixed, because some producers do not comply. */
 	return sampled && (one_in <= 1 || mix(out->trace_low) % (uint64_t)one_in == 0);
 }
 

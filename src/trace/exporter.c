@@ -1,6 +1,6 @@
 /*
- * See exporter.h. An event loop around libevent's HTTP client, whose names are looked up by the loop as well: there
- * is no call in it that waits. The spans of a request stay in the ring until its answer.
+ * See exporter.h. An event loop with the HTTP client of libevent, which also resolves host names in the loop, so that
+ * no call blocks. The spans of a request stay in the ring until its answer has arrived.
  */
 #include "trace/exporter.h"
 
@@ -46,8 +46,8 @@ struct exporter {
 	struct event *overdue;
 	struct event *poked;
 	struct buf body;
-	size_t sending; /* spans of the request under way; 0: there is none */
-	bool broken;    /* the connection is to be made anew */
+	size_t sending; /* spans in the request that is under way; 0: there is none */
+	bool broken;    /* the connection must be replaced */
 	bool stopping;
 	int failures; /* in a row */
 	int64_t retry_at_ms;
@@ -62,7 +62,7 @@ static bool is_over(const struct exporter *exporter, size_t count)
 	return exporter->stopping && (count == 0 || exporter->failures > 0);
 }
 
-/* --- What became of a request ------------------------------------------------------------------- */
+/* --- The result of a request ------------------------------------------------------------------- */
 
 static void end_request(struct exporter *exporter)
 {
@@ -86,7 +86,7 @@ static void was_refused(struct exporter *exporter, int code)
 	log_warn("otlp_spans_refused", LOG_STR("endpoint", exporter->endpoint),
 		LOG_INT("status", code), LOG_INT("spans", (int64_t)exporter->sending),
 		LOG_STR("next",
-			"these spans are dropped; look at otlp.endpoint and the collector's log"));
+			"these spans are dropped; check otlp.endpoint and the collector's log"));
 	metric_add(exporter->failed, 1);
 	metric_add(exporter->dropped, (int64_t)exporter->sending);
 	ring_release(exporter->ring, exporter->sending);
@@ -109,7 +109,7 @@ static void has_failed(struct exporter *exporter, const char *why)
 	end_request(exporter);
 }
 
-/* NULL, or the code 0: there was no answer. */
+/* A request that is NULL or has the code 0 got no answer. */
 static void on_answer(struct evhttp_request *request, void *arg)
 {
 	struct exporter *exporter = arg;
@@ -197,13 +197,13 @@ static void send_spans(struct exporter *exporter, size_t count)
 	if (path == NULL || path[0] == '\0' || strcmp(path, "/") == 0)
 		path = DEFAULT_PATH;
 	(void)event_add(exporter->overdue, &patience);
-	/* It may call on_answer() at once. */
+	/* evhttp_make_request() can call on_answer() before it returns. */
 	if (request == NULL ||
 		evhttp_make_request(exporter->connection, request, EVHTTP_REQ_POST, path) != 0)
 		has_failed(exporter, "out of memory");
 }
 
-/* `due`: also what does not fill a request. */
+/* Sends the next request if there are enough spans for one; with `due` also if there are fewer. */
 static void step(struct exporter *exporter, bool due)
 {
 	size_t count;
@@ -254,7 +254,7 @@ static void on_poked(evutil_socket_t fd, short what, void *arg)
 	step(exporter, exporter->stopping);
 }
 
-static void run(void *arg)
+static void exporter_main(void *arg)
 {
 	struct exporter *exporter = arg;
 
@@ -288,7 +288,7 @@ static void exporter_free(struct exporter *exporter)
 
 DEFINE_CLEANUP(struct exporter *, exporter_free);
 
-/* Without a resolv.conf there still are addresses and /etc/hosts. */
+/* Without a resolv.conf, addresses and the names in /etc/hosts still work. */
 static struct evdns_base *make_dns(struct event_base *base)
 {
 	const int flags = EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE;
@@ -366,7 +366,7 @@ int exporter_start(struct exporter **out, const struct trace_options *options, s
 	if (r == 0)
 		r = make_loop(exporter, err);
 	if (r == 0)
-		r = thread_start(&exporter->thread, "otlp", run, exporter, err);
+		r = thread_start(&exporter->thread, "otlp", exporter_main, exporter, err);
 	if (r < 0)
 		return r;
 	*out = exporter;

@@ -1,7 +1,8 @@
 /*
- * The thread that sends what is in the ring: at most 512 spans a request, one request at a time, half full or
- * once a second. What the collector could not take now (429, 5xx, no connection, no answer in five seconds) stays
- * in the ring and is sent again after a pause that grows to 30 s; what it refuses (any other code) is dropped.
+ * The thread that sends the spans of the ring. A request has at most 512 spans; it is sent when 256 wait, or once a
+ * second. One request is under way at a time. If the collector cannot accept it now (429, 5xx, no connection, no
+ * answer within five seconds), the spans stay in the ring and are sent again after a pause that grows to 30 s. If it
+ * refuses them (any other code), they are dropped.
  */
 #ifndef TRACE_EXPORTER_H
 #define TRACE_EXPORTER_H
@@ -9,16 +10,16 @@
 #include "trace/ring.h"
 #include "trace/trace.h"
 
-#define EXPORT_MOST 512 /* spans a request */
+#define EXPORT_MOST 512 /* spans in one request */
 
 struct exporter;
 
 /* Keeps the ring. */
 int exporter_start(struct exporter **out, const struct trace_options *options, struct ring *ring,
 	struct err *err);
-/* There are enough for a request. Any thread. */
+/* Enough spans for a request are in the ring. Any thread; does not block. */
 void exporter_poke(struct exporter *exporter);
-/* A second at most. NULL is nothing. */
+/* Stops the thread, within a second. NULL is allowed. */
 void exporter_stop(struct exporter *exporter);
 
 #endif

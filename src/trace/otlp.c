@@ -7,12 +7,12 @@
 enum { KIND_CLIENT = 3, KIND_CONSUMER = 5 };
 enum { STATUS_ERROR = 2 };
 
-/* In the order of enum span_kind. The operations are the conventions' where they have one. */
+/* In the order of enum span_kind. The operations are those of the semantic conventions, if they have one. */
 static const struct {
 	const char *name;
 	int kind;
 	const char *operation; /* messaging.operation.type; NULL = none */
-	const char *database;  /* db.system.name; NULL = it is not about the database */
+	const char *database;  /* db.system.name; NULL = not a span of the database */
 } kinds[] = {
 	[SPAN_RECEIVE] = { "receive", KIND_CONSUMER, "receive", NULL },
 	[SPAN_STORE] = { "store", KIND_CLIENT, NULL, "postgresql" },
@@ -27,7 +27,7 @@ static void add_text(struct buf *out, bool first, const char *key, const char *v
 	buf_add_str(out, "}}");
 }
 
-/* 64-bit numbers are strings in this JSON. */
+/* The JSON form of protobuf writes 64-bit numbers as strings. */
 static void add_number(struct buf *out, const char *key, int64_t value)
 {
 	buf_addf(out, ",{\"key\":\"%s\",\"value\":{\"intValue\":\"%" PRId64 "\"}}", key, value);

@@ -1,7 +1,7 @@
 /*
- * Spans as the JSON of OTLP/HTTP (opentelemetry-proto, ExportTraceServiceRequest): ids in hexadecimal, times as
- * strings of nanoseconds, enumerations as numbers, attributes by the semantic conventions of messaging. Pure; one
- * thread a buffer.
+ * Writes spans in the JSON of OTLP/HTTP (opentelemetry-proto, ExportTraceServiceRequest): ids in hexadecimal, times
+ * as strings of nanoseconds, enumerations as numbers, attributes according to the semantic conventions of messaging.
+ * Pure; one thread for each buffer.
  */
 #ifndef TRACE_OTLP_H
 #define TRACE_OTLP_H
@@ -9,14 +9,14 @@
 #include "base/buf.h"
 #include "trace/span.h"
 
-/* What sends the spans. */
+/* The program that sends the spans. */
 struct otlp_resource {
 	const char *service;
 	const char *instance;
 };
 
 void otlp_begin(struct buf *out, const struct otlp_resource *resource);
-/* `first`: no comma before it. */
+/* `first`: the span is the first one, so no comma is written. */
 void otlp_add_span(struct buf *out, bool first, const struct span *span);
 void otlp_end(struct buf *out);
 

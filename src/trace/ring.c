@@ -6,7 +6,7 @@
 struct ring {
 	pthread_mutex_t lock;
 	size_t capacity;
-	size_t first; /* the looking thread's; written under the lock */
+	size_t first; /* only the reading thread changes it; written under the lock */
 	size_t count; /* under the lock */
 	struct span spans[];
 };

@@ -1,7 +1,7 @@
 /*
- * A bounded ring of spans: any thread puts, one thread looks and releases. A put waits for nothing but another
- * put's copy; when the ring is full the span is not taken. What was looked at stays in place until it is released,
- * so it can be looked at again.
+ * A bounded ring of spans. Any thread adds spans; one thread reads and releases them. Adding only waits while another
+ * thread copies its span; if the ring is full, the span is dropped. A span that was read stays in the ring until it
+ * is released, so it can be read and sent again.
  */
 #ifndef TRACE_RING_H
 #define TRACE_RING_H
@@ -15,10 +15,10 @@ struct ring;
 
 int ring_new(struct ring **out, size_t capacity, struct err *err);
 void ring_free(struct ring *ring);
-/* How many are in it now; 0: it was full. */
+/* Adds a span. Returns how many are in the ring now; 0: the ring is full, and the span was not added. */
 size_t ring_put(struct ring *ring, const struct span *span);
 size_t ring_count(struct ring *ring);
-/* The span at that place from the oldest, which is less than ring_count(). Borrowed until released. */
+/* The span at this index, counted from the oldest; less than ring_count(). Borrowed until it is released. */
 const struct span *ring_at(const struct ring *ring, size_t place);
 void ring_release(struct ring *ring, size_t count);
 

@@ -1,4 +1,5 @@
-/* A finished span as it waits for its export: a record of fixed size that points to nothing but constants. */
+/* A finished span that waits for its export. It has a fixed size and points only to constants, so it can be copied
+ * freely. */
 #ifndef TRACE_SPAN_H
 #define TRACE_SPAN_H
 
@@ -14,7 +15,7 @@ struct span {
 	uint64_t id;
 	uint64_t parent; /* 0 = none */
 	enum span_kind kind;
-	int64_t start_us; /* since 1970, this host's clock, but for a receive's start: Kafka's */
+	int64_t start_us; /* since 1970, by this host's clock; the start of a receive span by Kafka's */
 	int64_t end_us;
 	const char *outcome; /* a constant */
 	bool failed;

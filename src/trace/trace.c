@@ -59,7 +59,7 @@ bool trace_wants(
 	return trace != NULL && trace_context_of(out, message, trace->one_in);
 }
 
-/* Cut where a character begins. */
+/* Copies a text and cuts it at a character. */
 static void copy_text(char *out, size_t room, const char *text)
 {
 	size_t length = strnlen(text, room);
@@ -79,7 +79,8 @@ static void set_times(struct span *span, const struct trace_event *event)
 
 	span->start_us = event->start_us + wall_us;
 	span->end_us = event->end_us + wall_us;
-	/* Whatever the producer wrote: not multiplied before it is known to be small. */
+	/* The timestamp is the producer's and can be any number. It is compared before it is multiplied, to avoid an
+	 * overflow. */
 	if (event->since_ms >= 0 && event->since_ms < span->start_us / 1000)
 		span->start_us = event->since_ms * 1000;
 }

@@ -65,7 +65,7 @@ MUTANTS = [
            tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.c]"]),
     mutant("E14", "a lost connection is used for ever in C",
            edit("examples/exactly_once.c", "\t*db = NULL;\n}", "}"),
-           edit("examples/exactly_once.c", "\tPQfinish(*db); /* what", "\t/* what"),
+           edit("examples/exactly_once.c", "\tPQfinish(*db); /* an open", "\t/* an open"),
            tests=[EXAMPLES + "test_a_commit_that_is_ended_is_no_attempt[exactly_once.c]"]),
     # E5: what routing costs
     mutant("E5", "a snapshot copies the table",
