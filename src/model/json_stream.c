@@ -1,8 +1,7 @@
 /*
- * yajl behind the contract of json_stream.h. yajl tells each callback only the decoded value; where
- * the token stands in the text comes from yajl_get_bytes_consumed(), which inside a callback is the
- * end of its token (the unit tests hold yajl to that). Its beginning is the end of the one before
- * plus what JSON allows between tokens: whitespace, a comma, a colon.
+ * See json_stream.h; implemented with yajl. yajl passes only the decoded value to a callback. The position of the
+ * token comes from yajl_get_bytes_consumed(), which is the end of the token inside a callback; the unit tests check
+ * this behaviour of yajl. The token starts at the end of the one before, after white space, a comma or a colon.
  */
 #include "model/json_stream.h"
 
@@ -22,7 +21,7 @@
  */
 #define ARENA_FIXED ((size_t)16384)
 #define ARENA_TIMES ((size_t)4)
-/* What is kept from one text to the next. */
+/* A larger arena is freed after each text. */
 #define ARENA_KEEP  ((size_t)1048576)
 
 #define ALIGNMENT   ((size_t)16)
@@ -34,7 +33,7 @@ struct json_stream {
 	yajl_handle yajl;
 	struct bytes text;
 	const char *at; /* end of the last token */
-	bool at_end;    /* the text has been fed: only a number may still come */
+	bool at_end;    /* yajl has the whole text: only a number at its end can follow */
 	bool too_deep;
 	int depth;
 	json_visit *visit;
@@ -59,8 +58,9 @@ void json_stream_free(struct json_stream *stream)
 	free(stream);
 }
 
-/* Each block stands behind its size. The reserve is a proven bound, so that running over it means a
- * yajl that works otherwise than the one this was written for: stop before it writes through NULL. */
+/* The size of each block is stored in front of it. The arena is large enough for yajl 2.1. If it is not, this is
+ * another yajl, and the process must end before yajl writes through NULL: it does not check the result of its
+ * allocator. */
 static void *arena_malloc(void *arg, size_t size)
 {
 	struct json_stream *stream = arg;
@@ -88,7 +88,7 @@ static void *arena_realloc(void *arg, void *old, size_t size)
 
 static void arena_free(void *arg, void *block)
 {
-	(void)arg; /* all at once, when the next text begins */
+	(void)arg; /* the next text reuses the whole arena */
 	(void)block;
 }
 
@@ -221,7 +221,7 @@ static const yajl_callbacks visiting = {
 	.yajl_end_array = on_array_end,
 };
 
-/* Without callbacks for them yajl does not decode strings. */
+/* Only validates. Without a callback for strings yajl does not decode them, which is faster. */
 static const yajl_callbacks validating = {
 	.yajl_start_map = on_object,
 	.yajl_end_map = on_object_end,
@@ -229,8 +229,8 @@ static const yajl_callbacks validating = {
 	.yajl_end_array = on_array_end,
 };
 
-/* yajl's own check lets surrogates through and takes VT and FF for whitespace; neither may stand
- * anywhere in JSON, in strings not either. */
+/* The UTF-8 check of yajl accepts surrogates, and its parser accepts VT and FF as white space. JSON allows neither,
+ * also not in strings. */
 static bool is_clean(struct bytes text)
 {
 	return text.data != NULL &&
@@ -248,9 +248,9 @@ static bool is_blank(const char *text, size_t length)
 	return true;
 }
 
-/* What follows the value is looked at here: yajl lets the beginning of a token pass there, such as a
- * quote nobody closes, and waits for its end. */
-static yajl_status run(struct json_stream *stream)
+/* Also checks what follows the value: yajl accepts the beginning of a token there, such as an opening quote, and
+ * waits for its end. */
+static yajl_status parse_text(struct json_stream *stream)
 {
 	yajl_alloc_funcs memory = { arena_malloc, arena_realloc, arena_free, stream };
 	const char *text = stream->text.data;
@@ -287,7 +287,7 @@ int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *
 	stream->depth = 0;
 	stream->visit = visit;
 	stream->arg = arg;
-	status = run(stream);
+	status = parse_text(stream);
 	arena_trim(stream);
 	if (status == yajl_status_client_canceled && !stream->too_deep)
 		return JSON_STOPPED;

@@ -1,7 +1,7 @@
 /*
- * What json_stream.h offers on top of tokens: members of an object, and the text of a string. yajl's
- * own decoding is not used: it makes "?" of half a surrogate pair and swallows the character behind
- * it, so that different ids would become the same.
+ * The functions of json_stream.h that build on tokens: the members of an object, and the text of a string. The
+ * decoding of yajl is not used: it replaces half a surrogate pair with "?" and drops the character behind it, so
+ * different ids would become equal.
  */
 #include <string.h>
 
@@ -80,8 +80,8 @@ static void add_code_point(struct buf *out, unsigned code)
 	buf_add(out, bytes, length);
 }
 
-/* Reads the digits behind "\u" at `at`, and those of a second half. The end of what was read; NULL
- * when a half is missing. */
+/* Decodes the digits behind "\u", and those of the second half of a surrogate pair. Returns the end; NULL if a half
+ * is missing. */
 static const char *add_long_escape(struct buf *out, const char *at, const char *end)
 {
 	unsigned code = four_digits(at);
@@ -101,7 +101,7 @@ static const char *add_long_escape(struct buf *out, const char *at, const char *
 	return at + 6;
 }
 
-/* `at` stands behind a backslash. yajl has found every escape well-formed. */
+/* Decodes the escape whose backslash is in front of `at`. yajl has checked that every escape is well-formed. */
 static const char *add_unescaped(struct buf *out, const char *at, const char *end)
 {
 	static const char letters[] = "bfnrt";

@@ -58,7 +58,7 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_UNKNOWN_ANSWERS] = COUNTER("inboxd_unknown_answers_total",
 		"Answers and extensions for deliveries that are not open."),
 	[METER_PROTOCOL_ERRORS] = COUNTER(
-		"inboxd_protocol_errors_total", "Lines from handlers that broke the protocol."),
+		"inboxd_protocol_errors_total", "Lines from handlers that violate the protocol."),
 	[METER_WAITING] = GAUGE("inboxd_waiting",
 		"Messages in the table that wait to be claimed, retries and parked ones included."),
 	[METER_DEAD] = GAUGE("inboxd_dead",
@@ -78,7 +78,7 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_RESCUED] = COUNTER("inboxd_rescued_total",
 		"Messages returned to waiting from sidecars that died or from lost statements."),
 	[METER_CLAIM_LOST] = COUNTER("inboxd_claim_lost_total",
-		"Verdicts that changed nothing because the message was another's by then."),
+		"Verdicts that changed nothing because the claim of the message was lost."),
 	[METER_PG_ERRORS] = COUNTER("inboxd_pg_errors_total",
 		"Statements PostgreSQL refused and lost connections, by class of error.", "class"),
 	[METER_PG_RECONNECTS] = COUNTER("inboxd_pg_reconnects_total",
@@ -92,7 +92,7 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_PAYLOADS_DROPPED] = COUNTER("inboxd_payloads_dropped_total",
 		"Processed messages whose payload and headers were dropped by retention."),
 	[METER_DEAD_TOPIC_WAITING] = GAUGE("inboxd_dead_topic_waiting",
-		"Dead messages that the dead topic has not heard of; at most 10000."),
+		"Dead messages that are not in the dead topic yet; at most 10000."),
 	[METER_DEAD_TOPIC_PRODUCED] = COUNTER("inboxd_dead_topic_produced_total",
 		"Dead messages the brokers confirmed in the dead topic."),
 	[METER_DEAD_TOPIC_FAILURES] = COUNTER("inboxd_dead_topic_failures_total",
@@ -104,8 +104,9 @@ const struct metric_family meters[METER_COUNT] = {
 		"collector was away, or it refused them."),
 	[METER_OTLP_FAILURES] = COUNTER("inboxd_otlp_failures_total",
 		"Requests to the collector that failed, repeated ones included."),
-	[METER_OLDEST_XMIN] = GAUGE("inboxd_oldest_xmin_seconds",
-		"Age of the oldest snapshot in the database, which keeps dead rows from cleaning."),
+	[METER_OLDEST_XMIN] =
+		GAUGE("inboxd_oldest_xmin_seconds", "Age of the oldest snapshot in the database, "
+						    "which keeps VACUUM from removing dead rows."),
 	[METER_PG_CONNECTIONS] = GAUGE("inboxd_pg_connections",
 		"Connections to PostgreSQL this sidecar keeps, by state: closed, idle, busy, "
 		"transaction.",
