@@ -71,7 +71,7 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->wake);
-	if (replay_listener_heard(dispatch->replay_listener)) {
+	if (replay_listener_take_notice(dispatch->replay_listener)) {
 		claimer_scan_soon(dispatch);
 		handler_memory_exchange_soon(dispatch);
 	}

@@ -1,5 +1,5 @@
 /*
- * See reader.h; what is kept of a line is said by the tables of members.c. The yajl parser is kept from line to line
+ * See reader.h; the tables of members.c say which members are kept. The yajl parser is kept from line to line
  * (it allows several values in a row for that) and made anew only after a line it could not read.
  */
 #include "handler/reader.h"

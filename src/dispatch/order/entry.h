@@ -55,8 +55,8 @@ struct entry {
 	struct message *message; /* owned */
 	size_t partition;        /* index in the admission */
 	enum entry_state state;
-	struct handler *handler; /* whom it is routed to; NULL = nobody */
-	struct lane *lane;       /* NULL: ordered with nothing */
+	struct handler *handler; /* the handler it is routed to; NULL = none */
+	struct lane *lane;       /* NULL: it has no order */
 	struct session *session; /* RESERVED, OPEN */
 	struct call *call;       /* OPEN in a batch */
 	TAILQ_ENTRY(entry) link; /* the list of its state */
@@ -64,22 +64,22 @@ struct entry {
 	TAILQ_ENTRY(entry) born_link;
 	TAILQ_ENTRY(entry) call_link;
 	UT_hash_handle hh;        /* by message->seq */
-	bool born;                /* in the list that bounds come from */
-	struct open_claim *claim; /* that brought it from the table; NULL when born */
-	bool raising;             /* RESERVED: in the settler to have its crash_count raised */
+	bool born;                /* in the list of born-claimed entries */
+	struct open_claim *claim; /* the claim that brought it; NULL if born claimed */
+	bool raising;             /* RESERVED: its crash count is being raised */
 	bool raised;              /* its crash_count is raised in the table */
 	bool in_flight;           /* counts against max_in_flight until settled */
 	int64_t deadline_ms;      /* clock_now_ms() */
-	int64_t bound_ms;         /* OPEN: no extension beyond; 0 = none, its partition is ours */
-	bool cut;                 /* the bound, not its deadline, ends it */
+	int64_t bound_ms;         /* OPEN: the limit of extensions after a revocation; 0 = none */
+	bool cut;                 /* bound_ms, not its deadline, ends the delivery */
 	int64_t opened_us;
-	int64_t retry_at_ms; /* SETTLING: not before */
-	int refusals;   /* tries of its verdict in a row that failed, maybe because of its row */
-	bool set_aside; /* its verdict waits alone: see settle_retries.c */
+	int64_t retry_at_ms; /* SETTLING: when to settle it again */
+	int refusals;        /* failed settles in a row with an error that its row can cause */
+	bool set_aside;      /* its verdict is set aside: see settle_retries.c */
 	int set_aside_tries;
 	enum entry_end end;
 	struct settle_row verdict;
-	char *error; /* owned texts of the verdict */
+	char *error; /* the texts of the verdict, owned */
 	char *error_code;
 	char *result;
 };

@@ -100,7 +100,7 @@ struct line {
 	int error_code;        /* LINE_INVALID, as the next two */
 	char error_text[256];  /* UTF-8, one line */
 	bool close;            /* the client uses another framing: end the connection */
-	struct hello hello;    /* LINE_HELLO; LINE_INVALID: the handler, when it was said */
+	struct hello hello;    /* LINE_HELLO; LINE_INVALID: only the handler, if it was given */
 	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
 	int64_t timeout_ms;    /* LINE_EXTEND */
 	int64_t max_in_flight; /* LINE_WINDOW */
@@ -124,8 +124,8 @@ struct hello_reply {
 	const char *session;
 	int64_t timeout_ms;
 	int64_t max_attempts;
-	const struct subscription
-		*subscribe; /* what was understood, said back up to PROTOCOL_MAX_ECHO */
+	const struct subscription *
+		subscribe; /* the subscriptions as understood, returned up to PROTOCOL_MAX_ECHO bytes */
 	size_t subscribe_count;
 };
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);

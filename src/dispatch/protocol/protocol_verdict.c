@@ -28,12 +28,12 @@ static size_t find_status(const char *name)
 	return i;
 }
 
-static struct verdict malformed(const struct draft_verdict *said, const char *why)
+static struct verdict malformed(const struct draft_verdict *answer, const char *why)
 {
 	return (struct verdict){
 		.status = STATUS_RETRY,
 		.delay_ms = -1,
-		.entry = said->entry,
+		.entry = answer->entry,
 		.reason = bytes_of(why),
 		.code = bytes_of("PROTOCOL"),
 	};
@@ -48,38 +48,38 @@ static const char *unknown_status(struct line_memory *memory, const char *status
 	return words;
 }
 
-static struct verdict verdict_of(struct line_memory *memory, const struct draft_verdict *said)
+static struct verdict verdict_of(struct line_memory *memory, const struct draft_verdict *answer)
 {
-	size_t status = said->status == NULL ? STATUSES : find_status(said->status);
+	size_t status = answer->status == NULL ? STATUSES : find_status(answer->status);
 
-	if (said->problem != NULL)
-		return malformed(said, said->problem);
-	if (said->status == NULL)
-		return malformed(said, "the answer has no status: it must be " STATUS_LIST);
+	if (answer->problem != NULL)
+		return malformed(answer, answer->problem);
+	if (answer->status == NULL)
+		return malformed(answer, "the answer has no status: it must be " STATUS_LIST);
 	if (status == STATUSES)
-		return malformed(said, unknown_status(memory, said->status));
+		return malformed(answer, unknown_status(memory, answer->status));
 	return (struct verdict){
 		.status = (enum verdict_status)status,
-		.delay_ms = said->delay_ms,
-		.entry = said->entry,
-		.reason = said->reason,
-		.code = said->code,
-		.result = status == STATUS_DONE ? said->result : (struct bytes){ NULL, 0 },
-		.note = said->note,
+		.delay_ms = answer->delay_ms,
+		.entry = answer->entry,
+		.reason = answer->reason,
+		.code = answer->code,
+		.result = status == STATUS_DONE ? answer->result : (struct bytes){ NULL, 0 },
+		.note = answer->note,
 	};
 }
 
-static struct verdict verdict_of_error(const struct draft_verdict *said)
+static struct verdict verdict_of_error(const struct draft_verdict *answer)
 {
-	if (said->problem != NULL)
-		return malformed(said, said->problem);
+	if (answer->problem != NULL)
+		return malformed(answer, answer->problem);
 	return (struct verdict){
 		.status = STATUS_RETRY,
 		.delay_ms = -1,
-		.reason = said->reason.data == NULL ? bytes_of("an error without a message")
-						    : said->reason,
-		.code = said->code.data == NULL ? bytes_of("HANDLER_ERROR") : said->code,
-		.note = said->note,
+		.reason = answer->reason.data == NULL ? bytes_of("an error without a message")
+						      : answer->reason,
+		.code = answer->code.data == NULL ? bytes_of("HANDLER_ERROR") : answer->code,
+		.note = answer->note,
 	};
 }
 

@@ -40,7 +40,7 @@ struct handler_memory {
 void handler_memory_init(struct dispatch *dispatch);
 /* A handler was forgotten or has changed here: makes an exchange soon. */
 void handler_memory_exchange_soon(struct dispatch *dispatch);
-/* A handler said hello; its last connection ended. */
+/* A handler has sent a valid hello; the last connection of a handler has ended. */
 void handler_memory_joined(
 	struct dispatch *dispatch, struct handler *handler, const struct hello *hello);
 void handler_memory_left(struct dispatch *dispatch, struct handler *handler);

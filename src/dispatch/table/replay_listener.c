@@ -18,7 +18,7 @@ struct replay_listener {
 	struct db *db;
 	struct wake *wake;
 	struct thread thread;
-	atomic_bool heard;
+	atomic_bool noticed;
 };
 
 static int listen_once(struct replay_listener *listener)
@@ -33,7 +33,7 @@ static int listen_once(struct replay_listener *listener)
 			return r;
 		if (r == 0)
 			return 0; /* silence: execute LISTEN again */
-		atomic_store(&listener->heard, true);
+		atomic_store(&listener->noticed, true);
 		wake_poke(listener->wake);
 		r = 0;
 	}
@@ -89,7 +89,7 @@ void replay_listener_free(struct replay_listener *listener)
 	free(listener);
 }
 
-bool replay_listener_heard(struct replay_listener *listener)
+bool replay_listener_take_notice(struct replay_listener *listener)
 {
-	return atomic_exchange(&listener->heard, false);
+	return atomic_exchange(&listener->noticed, false);
 }

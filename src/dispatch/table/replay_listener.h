@@ -19,6 +19,6 @@ int replay_listener_new(struct replay_listener **out, const struct db_options *d
 /* Interrupts the wait of the thread and joins it. */
 void replay_listener_free(struct replay_listener *listener);
 /* True if a notification arrived since the last call. Any thread. */
-bool replay_listener_heard(struct replay_listener *listener);
+bool replay_listener_take_notice(struct replay_listener *listener);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Settle batching: decides whether the verdicts that wait are written now, or wait for more of them. A transaction
  * costs nearly the same for one verdict as for hundreds. The wait is bounded by SETTLE_BATCH_WAIT_MS, or by
- * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that nobody waits for the settle. Pure; any thread.
+ * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that no handler waits for the settle. Pure; any thread.
  */
 #ifndef DISPATCH_TABLE_SETTLE_BATCHING_H
 #define DISPATCH_TABLE_SETTLE_BATCHING_H
