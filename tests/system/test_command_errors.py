@@ -14,8 +14,8 @@ from test_commands import graves, run  # noqa: F401, a fixture
 
 
 WRONG = {
-    "show": "name an event id",
-    "replay --yes": "say which",
+    "show": "give an event id",
+    "replay --yes": "give event ids",
     "replay a --status dead": "not both",
     "replay --status waiting --yes": '--status: "waiting" is none of: dead processed',
     "discard --status dead --yes": '--status: "dead" is none of: waiting retrying parked',
@@ -31,7 +31,7 @@ WRONG = {
     "list --since yesterdayish": "timestamp",
     "list --group": "--dead",
     "list --group --status parked": "--dead",
-    "list --dead --group --after 7": "no --after",
+    "list --dead --group --after 7": "cannot be combined with --after",
     "list --dead --status dead": "not both",
     "list --rejects --dead": "--rejects cannot be combined with --dead",
     "list --rejects --status dead": "--rejects cannot be combined with --status",
@@ -42,7 +42,7 @@ WRONG = {
     "list --conflicts --rejects": "--rejects cannot be combined with --conflicts",
     "purge --yes": "--older-than",
     "replay --since 2020-02-01 --until 2020-01-01 --yes": "--since must be earlier than --until",
-    "show -1": "stands behind --",
+    "show -1": "write -- before",
 }
 
 

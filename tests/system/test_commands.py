@@ -269,7 +269,7 @@ def test_without_a_terminal_a_change_wants_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
     assert run(graves, "replay", "e0", "--dry-run") == "e0 is dead\n"
-    assert "does not wait, it is dead" in run(graves, "discard", "e0", "--dry-run", code=6)
+    assert "is not waiting, it is dead" in run(graves, "discard", "e0", "--dry-run", code=6)
     assert 'from source "elsewhere"' in run(graves, "show", "e0", "--source", "elsewhere", code=6)
     assert inbox.count("dead") == 5
 
@@ -609,7 +609,7 @@ def test_in_a_sidecars_container_its_own_user_looks(graves, sidecar_user, topic)
 def test_a_sidecars_user_is_told_the_grant_before_anything_is_asked(graves, sidecar_user, inbox):
     for arguments in CHANGES:
         words = run(graves, *arguments, code=3, env={"INBOXD_POSTGRES_USER": sidecar_user})
-        assert f"user {sidecar_user} may only look" in words, (arguments, words)
+        assert f"user {sidecar_user} may only read" in words, (arguments, words)
         assert f"GRANT inboxd_operator TO {sidecar_user}, or set another user with INBOXD_POSTGRES_USER" in words
     assert inbox.count("dead") == 5
 

@@ -152,7 +152,7 @@ def test_what_other_rules_stored_is_missing_and_that_is_said(read, topic):
 
 def test_a_topic_that_no_sidecar_has_read_is_not_proven_whole(read, make_topic):
     result = read.command("verify", "--topic", make_topic(1))
-    assert (result.returncode, "has read there" in result.stderr) == (6, True), result.stderr
+    assert (result.returncode, "has read it" in result.stderr) == (6, True), result.stderr
 
 
 def test_librdkafka_says_nothing_on_the_terminal(read, topic):
