@@ -124,8 +124,8 @@ struct hello_reply {
 	const char *session;
 	int64_t timeout_ms;
 	int64_t max_attempts;
-	const struct subscription *
-		subscribe; /* the subscriptions as understood, returned up to PROTOCOL_MAX_ECHO bytes */
+	/* The subscriptions as they were understood. The reply contains them up to PROTOCOL_MAX_ECHO bytes. */
+	const struct subscription *subscribe;
 	size_t subscribe_count;
 };
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);
