@@ -440,6 +440,13 @@ void session_close_soon(struct session *session);
 /* Ends a connection without a hello, or one that is closing, when its time is over. May free the session. */
 void session_tick(struct session *session, int64_t now_ms);
 
+/* --- hello.c --- */
+
+/* Handles a hello: registers the connection and replies, or refuses it. */
+void hello_check(struct session *session, const struct line *line);
+/* Logs why a hello is refused and sends the same reason to the client. */
+void hello_refuse(struct session *session, const struct line *line, int code, const char *why);
+
 /* --- requests.c --- */
 
 /* Executes one line of a client, given without its LF. May start the end of the session; does not free it. */

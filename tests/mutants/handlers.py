@@ -114,10 +114,10 @@ MUTANTS = [
            edit("src/dispatch/protocol/protocol_write.c", " && out->length - start < PROTOCOL_MAX_ECHO", " && out->length >= start"),
            tests=[PROTOCOL + "a_hello_is_told_of_many_subscriptions_how_many_are_left_out"]),
     mutant("R15", "a broken hello is in no log",
-           edit("src/dispatch/sessions/requests.c", "\tif (session->handler == NULL)\n\t\trefuse_hello(", "\tif (!session)\n\t\trefuse_hello("),
+           edit("src/dispatch/sessions/requests.c", "\tif (session->handler == NULL)\n\t\thello_refuse(", "\tif (!session)\n\t\thello_refuse("),
            tests=["system/test_protocol_conformance.py::test_a_refused_hello_is_in_the_log_with_code_and_reason"]),
     mutant("R15", "a hello that another handler forbids is in no log",
-           edit("src/dispatch/sessions/requests.c", "refuse_hello(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
+           edit("src/dispatch/sessions/hello.c", "hello_refuse(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
            tests=["system/test_protocol_conformance.py::test_a_subscription_of_another_handler_is_refused_in_the_log_too"]),
     # E12: handlers that are known
     mutant("E12", "a handler that leaves is not remembered",

@@ -1,7 +1,7 @@
 /*
  * Executes the lines that handlers send: hello, answers, extend, window, drain. Every line has one of three effects: a
  * reply or a verdict, an error reply, or the end of this connection. No line affects another connection.
- * A refused hello is logged as well, because the operator of the client may see only the log.
+ * hello.c checks the hello.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,7 @@
 #include "base/log.h"
 #include "dispatch/core.h"
 
-#define BROKEN_LINES_MAX     10
-#define SUBSCRIBED_MAX_BYTES 1000 /* length of the subscriptions in a log line */
+#define BROKEN_LINES_MAX 10
 
 /* A request has an id and gets a reply. A notification has none and gets no reply. */
 static void reply_empty(struct session *session, struct bytes id)
@@ -25,95 +24,6 @@ static void reply_empty(struct session *session, struct bytes id)
 	buf_reset(line);
 	protocol_add_empty_reply(line, id);
 	session_reply(session, line);
-}
-
-/* "orders:order.* payments:* and 3 more". */
-static void add_subscribed(struct buf *out, const struct hello *hello)
-{
-	for (size_t i = 0; i < hello->subscribe_count; i++) {
-		const struct subscription *item = &hello->subscribe[i];
-
-		if (out->length >= SUBSCRIBED_MAX_BYTES) {
-			buf_addf(out, " and %zu more", hello->subscribe_count - i);
-			return;
-		}
-		buf_addf(out, "%s%s:%s", i > 0 ? " " : "", item->topic == NULL ? "*" : item->topic,
-			item->type == NULL ? "*" : item->type);
-	}
-}
-
-static void log_connected(const struct session *session, const struct hello *hello)
-{
-	struct buf subscribed = BUF_INIT;
-
-	add_subscribed(&subscribed, hello);
-	log_info("handler_connected", LOG_STR("handler", hello->handler),
-		LOG_STR("instance", hello->instance), LOG_STR("client", hello->client),
-		LOG_STR("session", session->id), LOG_INT("max_in_flight", hello->max_in_flight),
-		LOG_STR("subscribe", buf_ok(&subscribed) ? buf_str(&subscribed) : NULL));
-	buf_fini(&subscribed);
-}
-
-/* Logs why a hello is refused and sends the same reason to the client. */
-static void refuse_hello(
-	struct session *session, const struct line *line, int code, const char *why)
-{
-	log_warn("hello_refused", LOG_STR("handler", line->hello.handler), LOG_INT("code", code),
-		LOG_STR("why", why), LOG_STR("session", session->id),
-		LOG_STR("next",
-			"the client got the reason; it gets no message until it sends a valid "
-			"hello"));
-	session_reply_error(session, line->id, code, why);
-}
-
-static void send_hello_reply(struct session *session, const struct line *line)
-{
-	struct dispatch *dispatch = session->dispatch;
-	struct hello_reply reply = {
-		.session = session->id,
-		.timeout_ms = line->hello.timeout_ms,
-		.max_attempts = dispatch->rules.max_attempts,
-		.subscribe = line->hello.subscribe,
-		.subscribe_count = line->hello.subscribe_count,
-	};
-
-	buf_reset(&dispatch->line);
-	protocol_add_hello_reply(&dispatch->line, line->id, &reply);
-	session_send(session, &dispatch->line);
-	log_connected(session, &line->hello);
-}
-
-static int refusal_code(int r)
-{
-	if (r == ROUTING_OVERLAP)
-		return PROTOCOL_OVERLAP;
-	return r == ROUTING_FULL ? PROTOCOL_SUBSCRIPTIONS : PROTOCOL_INTERNAL;
-}
-
-static void on_hello(struct session *session, const struct line *line)
-{
-	const struct hello *hello = &line->hello;
-	struct err err = ERR_INIT;
-	int r;
-
-	if (session->handler != NULL) {
-		refuse_hello(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
-		return;
-	}
-	if (dispatch_is_stopping(session->dispatch)) {
-		refuse_hello(session, line, PROTOCOL_SHUTTING_DOWN,
-			"inboxd is shutting down; connect again later");
-		return;
-	}
-	session->window = (size_t)hello->max_in_flight;
-	session->timeout_ms = hello->timeout_ms;
-	session->batch_max = (size_t)hello->batch_max;
-	session->batch_wait_ms = hello->batch_wait_ms;
-	r = handlers_join(session->dispatch, session, hello, &err);
-	if (r == 0)
-		send_hello_reply(session, line);
-	else
-		refuse_hello(session, line, refusal_code(r), err.text);
 }
 
 /* The open delivery of this session with the id "d9001.2", or NULL. The id must be written exactly as it was sent. */
@@ -245,7 +155,7 @@ static void on_broken(struct session *session, const struct line *line)
 {
 	metric_add(session->dispatch->protocol_errors, 1);
 	if (session->handler == NULL)
-		refuse_hello(session, line, line->error_code, line->error_text);
+		hello_refuse(session, line, line->error_code, line->error_text);
 	else
 		session_reply_error(session, line->id, line->error_code, line->error_text);
 	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
@@ -259,7 +169,7 @@ static void on_broken(struct session *session, const struct line *line)
 
 static void (*const actions[])(struct session *session, const struct line *line) = {
 	[LINE_INVALID] = on_broken,
-	[LINE_HELLO] = on_hello,
+	[LINE_HELLO] = hello_check,
 	[LINE_EXTEND] = on_extend,
 	[LINE_WINDOW] = on_window,
 	[LINE_DRAIN] = on_drain,

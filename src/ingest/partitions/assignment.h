@@ -1,6 +1,7 @@
 /*
- * Follows the assignment of partitions by Kafka: binds the schema, acquires the rows in inbox_offsets, decides start
- * offsets, and lets records flow. The ingest thread.
+ * Follows the rebalances of Kafka. For partitions that are assigned: acquires the rows in inbox_offsets, decides start
+ * offsets, and lets records flow. For partitions that are revoked: commits, releases the rows and gives them up. The
+ * ingest thread.
  */
 #ifndef INGEST_PARTITIONS_ASSIGNMENT_H
 #define INGEST_PARTITIONS_ASSIGNMENT_H
