@@ -3,8 +3,7 @@
 --
 -- New columns come last, and none goes or changes its type: other views may depend on these.
 
--- Messages with their status. The condition hides nothing, because every consumer is ''; with it the primary key serves
--- a query by event_id.
+-- Messages with their status.
 CREATE OR REPLACE VIEW inbox.messages AS
 SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.key,
        m.headers, m.payload, m.payload_digest, m.received_at, m.available_at, m.claimed_by, m.claim_number,
@@ -19,9 +18,9 @@ SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.
        inbox.try_text(m.payload) AS payload_text,
        inbox.try_json(m.payload) AS payload_json,
        m.dead_topic_at,
-       m.handler
-FROM inbox.inbox_messages m
-WHERE m.consumer = '';
+       m.handler,
+       m.consumer
+FROM inbox.inbox_messages m;
 
 -- Dead messages that died of the same error.
 CREATE OR REPLACE VIEW inbox.dead_groups AS

@@ -14,7 +14,8 @@ COMMENT ON TABLE inbox.inbox_schema_version IS 'One row a migration. The schema 
 COMMENT ON COLUMN inbox.inbox_schema_version.oldest_sidecar IS
     'The schema can be used by every inboxd whose own newest migration has this number or a higher one (docs/adr/0020)';
 
--- `consumer` is reserved for several consumers of one message, each with a row of its own. Other tables need none: a reject
+-- `consumer` is reserved for several consumers of one message, each with a row of its own. It comes last in the primary
+-- key: docs/adr/0021 says why. Other tables need none: a reject
 -- is no message of any consumer, a conflict is about the record, and a watermark covers all consumers.
 CREATE TABLE inbox.inbox_messages (
     seq             bigint GENERATED ALWAYS AS IDENTITY,
@@ -48,7 +49,7 @@ CREATE TABLE inbox.inbox_messages (
     attempts        jsonb,
     dead_topic_at   timestamptz,
     handler         text,
-    CONSTRAINT inbox_messages_pkey PRIMARY KEY (consumer, event_id, source),
+    CONSTRAINT inbox_messages_pkey PRIMARY KEY (event_id, source, consumer),
     CONSTRAINT inbox_messages_seq_key UNIQUE (seq),
     CONSTRAINT inbox_messages_one_state CHECK (num_nonnulls(available_at, processed_at, dead_at) <= 1),
     CONSTRAINT inbox_messages_unclaimed CHECK (available_at IS NULL OR claimed_by IS NULL)
@@ -57,7 +58,7 @@ CREATE TABLE inbox.inbox_messages (
 COMMENT ON TABLE inbox.inbox_messages IS
     'Every message once. Waiting exactly while available_at is set; done when processed_at is; given up when dead_at is; claimed otherwise.';
 COMMENT ON COLUMN inbox.inbox_messages.consumer IS
-    'Reserved, always empty. A query by event_id needs consumer = '''' to use the primary key';
+    'Reserved for several consumers of one message, always empty';
 COMMENT ON COLUMN inbox.inbox_messages.available_at IS
     'When it may be claimed; infinity = parked behind an earlier message of its key, or nobody here wants it';
 COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';

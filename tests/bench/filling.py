@@ -29,7 +29,7 @@ BLOCKED = {**_FAILED, "partition": "0", "key": "'blocked'::bytea",
            "available_at": "CASE WHEN number = 1 THEN now() + interval '1 hour' ELSE 'infinity' END"}
 
 # Building them once is faster than keeping them up to date row by row.
-_INDEXES = [("inbox_messages_pkey", "PRIMARY KEY (consumer, event_id, source)"),
+_INDEXES = [("inbox_messages_pkey", "PRIMARY KEY (event_id, source, consumer)"),
             ("inbox_messages_seq_key", "UNIQUE (seq)")]
 _MANY = 1_000_000
 

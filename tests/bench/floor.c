@@ -31,7 +31,7 @@ enum { RECORDS = 300000, BATCH = 2000, MAX_CONNECTIONS = 16 };
 	" kafka_offset, kafka_timestamp, key, headers, payload, payload_digest, claimed_by,"       \
 	" delivery_count) SELECT i.*, 1, 1 FROM unnest($1::text[], $2::text[], $3::text[],"        \
 	" $4::text[], $5::int[], $6::bigint[], $7::timestamptz[], $8::bytea[], $9::jsonb[],"       \
-	" $10::bytea[], $11::bytea[]) AS i ON CONFLICT (consumer, event_id, source)"               \
+	" $10::bytea[], $11::bytea[]) AS i ON CONFLICT (event_id, source, consumer)"               \
 	" DO NOTHING"
 
 #define COPY                                                                                       \

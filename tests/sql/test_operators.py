@@ -379,7 +379,7 @@ def test_adopt_binds_the_schema_to_another_cluster_and_group(db):
 
 def test_adopt_is_refused_while_a_sidecar_runs(db):
     stop_sidecars(db)
-    db.execute("INSERT INTO inbox.inbox_instances (id, name, place, timeline, low_seq)"
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, host_id, timeline, low_seq)"
                " VALUES (7, 'pod-7', '', '', 1)")
     with pytest.raises(psycopg.errors.ObjectInUse, match="pod-7"):
         db.execute("SELECT inbox.adopt('c1', 'g1')")

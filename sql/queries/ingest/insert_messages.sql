@@ -36,5 +36,5 @@ FROM (
                unnest($12::bytea[]) AS payload_digest, unnest($13::smallint[]) AS place,
                unnest($14::boolean[]) AS asks) r
     OFFSET 0) i
-ON CONFLICT (consumer, event_id, source) DO NOTHING
+ON CONFLICT (event_id, source, consumer) DO NOTHING
 RETURNING seq, event_id, source, claimed_by IS NOT NULL
