@@ -90,7 +90,7 @@ MUTANTS = [
                 "if (admission->routing == NULL) {"),
            tests=[GATE + "what_nobody_wants_is_parked_and_takes_no_budget"]),
     mutant("R15", "what nobody wants does not hold its key",
-           edit("src/model/admission.c", "if (ordered && lane_set_add(", "if (ordered && !gate && lane_set_add("),
+           edit("src/model/admission.c", "if (ordered && lane_set_add(", "if (ordered && !admission && lane_set_add("),
            tests=[GATE + "behind_a_parked_one_of_the_same_batch_its_key_is_parked_too"]),
     mutant("R15", "what nobody wants is claimed",
            edit("sql/queries/dispatch/claim_due.sql", "j.available_at, j.wanted AND (", "j.available_at, ("),

@@ -9,7 +9,7 @@ RETENTION = "sql/test_retention.py::"
 MUTANTS = [
     # R21
     mutant("R21", "it is noted before the brokers confirm it",
-           edit("src/ingest/dead_topic/dead_rounds.c", "\t\tif (result == RD_KAFKA_RESP_ERR_NO_ERROR) {", "\t\tif (!dead_batch_is_refused(status)) {"),
+           edit("src/ingest/dead_topic/dead_rounds.c", "\t\tif (result == RD_KAFKA_RESP_ERR_NO_ERROR) {", "\t\tif (!dead_batch_is_refused(result)) {"),
            tests=[DEAD + "test_what_the_brokers_have_not_confirmed_is_not_noted_and_comes_first_when_they_are_back"]),
     mutant("R21", "what failed is stepped over",
            edit("src/ingest/dead_topic/dead_rounds.c", "\tif (r == 0 && classified > 0)\n\t\tadvance_pass(dead, death_of(rows, classified - 1), refused > 0);",
@@ -22,7 +22,7 @@ MUTANTS = [
            edit("src/ingest/dead_topic/dead_rounds.c", "\tdead->position = last;", "\t(void)last;"),
            tests=[DEAD + "test_however_many_are_refused_what_is_behind_them_is_produced"]),
     mutant("R21", "who sends alone is not seen for long",
-           edit("src/ingest/dead_topic/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->results", "|| clock_now_ms() < 0) {\n\t\t\tbatch->fates"),
+           edit("src/ingest/dead_topic/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->results", "|| clock_now_ms() < 0) {\n\t\t\tbatch->results"),
            tests=["faults/test_kafka_broker.py::test_who_produces_to_a_slow_dead_topic_is_seen_all_the_time"]),
     mutant("R21", "a row is skipped at the place",
            edit("sql/queries/periodic/dead_fetch.sql", "'-infinity'), $5::bigint)", "'-infinity'), $5::bigint + 1)"),

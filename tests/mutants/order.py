@@ -117,7 +117,7 @@ MUTANTS = [
            tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
     mutant("R12", "what was revoked is looked for on and on",
            edit("src/ingest/partitions/acquire.c", "return partition_of(ingest, row)->acquisition == acquisition->id;",
-                "return taking->id > 0 && partition_of(ingest, row) != NULL;"),
+                "return acquisition->id > 0 && partition_of(ingest, row) != NULL;"),
            tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
     mutant("R12", "a held lane lets through",
            edit("src/dispatch/order/lanes.c", "if (lane->holds > 0 || lane->table_low < entry->message->offset)",
