@@ -17,11 +17,11 @@ LOOKS = re.compile(r"inboxd (list|show|handlers|status)\b|psql -c \"SELECT")
 # What differs on each machine and in each run.
 VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r" $", re.M), ""),
     (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )\d+$|(?<=seq: )\d+|(?<=instance: )\d+", re.M), "NUMBER"),
     (re.compile(r"^(\[\d+\].*|.*\bTerminated\b.*)\n?", re.M), ""),
     (re.compile(r"^-[-+]+$", re.M), "RULE"),
-    (re.compile(r"[ \t]+"), " "),
-    (re.compile(r" $", re.M), ""),
 ]
 
 

@@ -331,7 +331,7 @@ def test_stopping_takes_a_second_more_at_most(start_inboxd, handler, streams, to
 
 
 @pytest.mark.parametrize("endpoint, words", [
-    ("https://collector:4318", "asks for TLS"),
+    ("https://collector:4318", "needs TLS"),
     ("collector:4318", "write http://host:4318"),
     ("http://", "write http://host:port"),
     ("http://host:port", "write http://host:port"),
