@@ -108,7 +108,7 @@ static int fence_expired(struct heartbeat *heartbeat, struct err *err)
 					      lease_clock_interval_ms(&heartbeat->lease_clock)
 				    : 0,
 		.lease_ms = heartbeat->options.config->worker.lease,
-		.fence_expired = lease_clock_are_steady(&heartbeat->lease_clock),
+		.fence_expired = lease_clock_is_steady(&heartbeat->lease_clock),
 	};
 	int fenced = 0;
 	int r;

@@ -27,7 +27,7 @@ void lease_clock_break(struct lease_clock *lease_clock)
 	lease_clock->steady = 0;
 }
 
-bool lease_clock_are_steady(const struct lease_clock *lease_clock)
+bool lease_clock_is_steady(const struct lease_clock *lease_clock)
 {
 	return lease_clock->steady > HEARTBEATS_A_LEASE;
 }

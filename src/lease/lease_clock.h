@@ -26,6 +26,6 @@ int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64
 /* A statement failed: the next heartbeat starts a new sequence. */
 void lease_clock_break(struct lease_clock *lease_clock);
 /* The heartbeats were on time for a whole lease, so this instance may fence others (rule R4). */
-bool lease_clock_are_steady(const struct lease_clock *lease_clock);
+bool lease_clock_is_steady(const struct lease_clock *lease_clock);
 
 #endif

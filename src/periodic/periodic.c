@@ -81,7 +81,6 @@ static void take_config(struct periodic *periodic)
 	if (config == periodic->known)
 		return;
 	periodic->known = config;
-	periodic->fault_pause_ms = 0;
 	if (options->task->configured != NULL)
 		options->task->configured(options->arg, config);
 }

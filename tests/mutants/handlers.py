@@ -37,7 +37,7 @@ MUTANTS = [
                 "if (entry->verdict.crash_count >= 1000 * rules->max_crashes)"),
            tests=[JUDGE + "a_suspect_that_ends_its_handler_again_counts_until_it_is_dead"]),
     mutant("R14", "what a dead sidecar held twice is no suspect",
-           edit("sql/queries/lease/rescue_born.sql", "suspect = m.suspect OR m.rescue_count > 0", "suspect = m.suspect"),
+           edit("sql/parts/rescue_end.sql", "suspect = m.suspect OR m.rescue_count > 0", "suspect = m.suspect"),
            tests=["sql/test_store_instance.c::what_the_dead_held_waits_again_and_the_second_time_as_suspect"]),
     mutant("R14", "giving back is a crash",
            edit("src/dispatch/order/retry_policy.c", "\tbegin(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = entry->message->suspect;",

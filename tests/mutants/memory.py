@@ -232,11 +232,9 @@ MUTANTS = [
            edit("sql/queries/dispatch/settle_verdicts.sql", "least(m.retry_count, 2147483646) + 1", "m.retry_count + 1"),
            tests=[COUNTS + "one_attempt_and_one_crash_more_always_fit"]),
     mutant("R7", "a count of rescues at its end fails those beside it",
-           edit("sql/queries/lease/rescue_born.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
-           tests=[COUNTS + "a_rescue_of_born_rows_at_its_end_holds_up_no_other"]),
-    mutant("R7", "a count of rescues of claimed rows at its end fails those beside it",
-           edit("sql/queries/lease/rescue_slow.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
-           tests=[COUNTS + "a_rescue_of_claimed_rows_at_its_end_holds_up_no_other"]),
+           edit("sql/parts/rescue_end.sql", "least(m.rescue_count, 2147483646) + 1", "m.rescue_count + 1"),
+           tests=[COUNTS + "a_rescue_of_born_rows_at_its_end_holds_up_no_other",
+                  COUNTS + "a_rescue_of_claimed_rows_at_its_end_holds_up_no_other"]),
     mutant("R7", "a count of replays at its end stops the replay",
            edit("sql/functions/triggers.sql", "retry_count = 0, crash_count = 0, rescue_count = 0, replay_count = "
                 "least(m.replay_count, 2147483646) + 1,\n        error = NULL, error_code = NULL, result = NULL, handler = NULL,\n"
@@ -259,7 +257,7 @@ MUTANTS = [
            edit("sql/queries/dispatch/settle_lockable.sql", " FOR NO KEY UPDATE SKIP LOCKED", ""),
            tests=[SETTLE + "a_locked_row_is_left_alone_and_the_others_are_settled"]),
     mutant("R8", "rescue waits for a handlers transaction",
-           edit("sql/queries/lease/rescue_born.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
+           edit("sql/parts/rescue_end.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
            tests=[INSTANCE + "a_row_in_its_handlers_transaction_is_rescued_when_that_ends"]),
     mutant("R8", "settled is believed",
            edit("src/dispatch/order/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict->result);"),

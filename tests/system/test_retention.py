@@ -192,6 +192,17 @@ def test_a_janitor_that_is_held_up_holds_up_nobody_and_no_stop(start_inboxd, han
     eventually(lambda: janitor(inbox) == sidecar.status()["instance"])
 
 
+def test_the_end_of_a_fault_is_logged_also_after_a_reload(start_inboxd, inbox):
+    sidecar = start_inboxd(retention(audit="1s"))
+    with inbox.connect() as other:
+        other.execute("LOCK TABLE inbox.inbox_audit IN ACCESS EXCLUSIVE MODE")
+        eventually(lambda: "retention_failed" in sidecar.stderr)
+        other.rollback()
+    sidecar.write_configuration(retention(audit="2s"))
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: "retention_back" in sidecar.stderr)
+
+
 def test_what_was_done_is_logged_and_not_more_often_than_needed(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention(processed="1s"), log={"format": "json"})
     handler(sidecar, always(DONE))

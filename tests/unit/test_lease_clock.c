@@ -50,9 +50,9 @@ static void a_whole_lease_on_time_is_steady(void **state)
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 3, 10);
 
 	(void)state;
-	assert_false(lease_clock_are_steady(&beats));
+	assert_false(lease_clock_is_steady(&beats));
 	(void)beat_on(&beats, at_ms, 1, 10);
-	assert_true(lease_clock_are_steady(&beats));
+	assert_true(lease_clock_is_steady(&beats));
 }
 
 /* Sent in time, and answered when the database goes on: meanwhile nobody else's could be noted either. */
@@ -63,9 +63,9 @@ static void who_was_kept_waiting_is_not_on_time(void **state)
 
 	(void)state;
 	assert_int_equal(lease_clock_answered(&beats, at_ms, at_ms + 5000), 0);
-	assert_false(lease_clock_are_steady(&beats));
+	assert_false(lease_clock_is_steady(&beats));
 	(void)beat_on(&beats, at_ms + 5000, 2, 10);
-	assert_false(lease_clock_are_steady(&beats));
+	assert_false(lease_clock_is_steady(&beats));
 }
 
 static void a_heartbeat_that_is_left_out_is_not_on_time(void **state)
@@ -75,7 +75,7 @@ static void a_heartbeat_that_is_left_out_is_not_on_time(void **state)
 
 	(void)state;
 	assert_int_equal(lease_clock_answered(&beats, at_ms + 5000, at_ms + 5010), 0);
-	assert_false(lease_clock_are_steady(&beats));
+	assert_false(lease_clock_is_steady(&beats));
 }
 
 static void after_a_fault_it_begins_anew(void **state)
@@ -84,12 +84,12 @@ static void after_a_fault_it_begins_anew(void **state)
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 8, 10);
 
 	(void)state;
-	assert_true(lease_clock_are_steady(&beats));
+	assert_true(lease_clock_is_steady(&beats));
 	lease_clock_break(&beats);
 	at_ms = beat_on(&beats, at_ms, 3, 10);
-	assert_false(lease_clock_are_steady(&beats));
+	assert_false(lease_clock_is_steady(&beats));
 	(void)beat_on(&beats, at_ms, 1, 10);
-	assert_true(lease_clock_are_steady(&beats));
+	assert_true(lease_clock_is_steady(&beats));
 }
 
 int main(void)

@@ -17,13 +17,4 @@ WITH span AS MATERIALIZED (
     SELECT m.seq FROM inbox.inbox_messages m
     WHERE m.seq IN (SELECT seq FROM stale) AND m.claimed_by = $1::int
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL
-    FOR NO KEY UPDATE SKIP LOCKED
-), freed AS (
-    UPDATE inbox.inbox_messages m SET available_at = now(), claimed_by = NULL,
-           suspect = m.suspect OR m.rescue_count > 0, rescue_count = least(m.rescue_count, 2147483646) + 1
-    FROM free WHERE m.seq = free.seq
-    RETURNING 1
-)
-SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM stale) - (SELECT count(*) FROM free),
-       span.behind, span.behind < $2::bigint + $3::bigint
-FROM span
+    -- include: rescue_end

@@ -143,6 +143,8 @@ static void configured(void *arg, const struct config *config)
 	(void)config;
 	dead_rounds_drop_producer(dead);
 	dead_rounds_restart(dead);
+	/* faults of the previous topic say nothing about this one */
+	dead->periodic.fault_pause_ms = 0;
 }
 
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
