@@ -4,9 +4,9 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#include "admin/ops/cli.h"
 #include "base/output.h"
-#include "commands.h"
+#include "ops/cli.h"
+#include "ops/commands.h"
 
 #define ARENAS 2
 

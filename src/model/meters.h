@@ -43,7 +43,7 @@ enum meter {
 	METER_OTLP_FAILURES,
 	METER_OLDEST_XMIN,    /* seconds */
 	METER_PG_CONNECTIONS, /* {state}: see store/pg/connection_gauge.h */
-	METER_READY,          /* {check}: see admin/http/http_health.h */
+	METER_READY,          /* {check}: see http/health.h */
 	METER_BUILD_INFO,     /* {version} */
 	METER_INGEST_BATCH,   /* histograms, seconds */
 	METER_CLAIM,

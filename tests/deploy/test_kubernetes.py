@@ -108,7 +108,7 @@ def test_it_is_a_native_sidecar_that_shares_its_socket(pod, sidecar, root):
 
 
 def test_probes_ask_what_the_program_answers(sidecar, root):
-    routes = set(re.findall(r'\{ "(/\w+)", answer_', (root / "src/admin/http/http.c").read_text()))
+    routes = set(re.findall(r'\{ "(/\w+)", answer_', (root / "src/http/http.c").read_text()))
     asked = {kind: sidecar[kind]["httpGet"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {probe["path"] for probe in asked.values()} <= routes
     assert [asked[kind]["path"] for kind in asked] == ["/livez", "/livez", "/readyz"]

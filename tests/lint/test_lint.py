@@ -57,7 +57,9 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.check("src/model/a.c", '"config/config.h"'))
 
     def test_nobody_includes_the_assembly(self):
-        self.assertTrue(self.check("src/store/a.c", '"inboxd.h"'))
+        self.assertTrue(self.check("src/store/a.c", '"daemon/daemon.h"'))
+        self.assertTrue(self.check("src/ingest/a.c", '"ops/commands.h"'))
+        self.assertTrue(self.check("src/daemon/a.c", '"ops/cli.h"'))
 
     def test_config_may_use_the_ordering_enum_only(self):
         self.assertEqual(self.check("src/config/a.h", '"model/ordering.h"'), [])

@@ -35,7 +35,7 @@ MUTANTS = [
            edit("src/store/pg/db.c", ' &&\n\t       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;', ";"),
            tests=[SEQUENCES + "what_a_trigger_of_the_user_finds_twice_is_no_damage"]),
     mutant("E1", "the sequences are not compared at the start",
-           edit("src/registration.c", "\tif (r == 0)\n\t\tr = check_sequences(db, err);\n", "\t(void)check_sequences;\n"),
+           edit("src/daemon/registration.c", "\tif (r == 0)\n\t\tr = check_sequences(db, err);\n", "\t(void)check_sequences;\n"),
            tests=[RUNNING + "test_sequences_that_are_behind_are_set_at_the_start"]),
     mutant("E1", "the second look is left out",
            edit("sql/functions/sequences.sql", "b WHERE b.table_name = name;",

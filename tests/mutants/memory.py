@@ -130,7 +130,7 @@ MUTANTS = [
            edit("src/lease/heartbeat.c", "heartbeat->is_first_round ? heartbeat->options.place : \"\"", "heartbeat->options.place"),
            tests=[PLACE]),
     mutant("R4", "each life fences for its place",
-           edit("src/instance_run.c", "daemon->earlier == 0 ? daemon->lock.place : \"\"", "daemon->lock.place"),
+           edit("src/daemon/instance_run.c", "daemon->earlier == 0 ? daemon->lock.place : \"\"", "daemon->lock.place"),
            tests=[PLACE]),
     mutant("R4", "the life before is left to its lease",
            edit("sql/queries/lease/fence_instances.sql", " OR id = $5::int", " OR id = $5::int AND false"),

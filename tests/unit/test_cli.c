@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "admin/ops/cli.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
+#include "ops/cli.h"
 
 #define MAX_WORDS 16
 

@@ -22,13 +22,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "admin/http/http.h"
-#include "admin/http/http_accept.h"
-#include "admin/http/http_connections.h"
-#include "admin/http/http_listen.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "http/accept.h"
+#include "http/connections.h"
+#include "http/http.h"
+#include "http/listen.h"
 #include "model/meters.h"
 
 #define ANSWER_SECONDS 20L /* a deadline, not a wait */

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-#include "admin/http/http_health.h"
 #include "alloc_fail.h"
 #include "base/cleanup.h"
+#include "http/health.h"
 
 #define NOW      1000000
 #define LEASE_MS 15000

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "admin/http/http_level.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "http/level.h"
 
 static int at_info(void **state)
 {

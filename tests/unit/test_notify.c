@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "admin/notify.h"
+#include "daemon/notify.h"
 
 struct manager {
 	char directory[64];

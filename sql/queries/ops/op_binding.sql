@@ -1,3 +1,3 @@
 -- The cluster and group that the schema belongs to; no row = none yet.
--- Caller: admin/ops/op_adopt.c. Index: none (one row).
+-- Caller: ops/adopt.c. Index: none (one row).
 SELECT b.cluster_id, b.group_id FROM inbox.inbox_binding b

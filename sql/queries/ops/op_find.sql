@@ -1,6 +1,6 @@
 -- The sources that have an event id; for each the state, when it is tried again if it is retrying, and whether
 -- retention has dropped its payload.
--- Caller: admin/ops/op_replay.c. Index: inbox_messages_pkey.
+-- Caller: ops/replay.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
 SELECT m.source, m.status,
        CASE WHEN m.status = 'retrying'

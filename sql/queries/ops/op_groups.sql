@@ -1,6 +1,6 @@
 -- Dead messages that fit a filter, grouped as in the view dead_groups: cells of a table, one JSON object each, and
 -- the number of groups.
--- Caller: admin/ops/op_list.c. Index: inbox_messages_state (inbox.look_page()), inbox_messages_seq_key.
+-- Caller: ops/list.c. Index: inbox_messages_state (inbox.look_page()), inbox_messages_seq_key.
 -- $1 filter, $2 most groups.
 SELECT g.messages::text, g.event_type, g.error_code, g.error_shape,
        to_char(g.first_dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),

@@ -1,5 +1,5 @@
 -- The handlers that are known, as cells of a table and as one JSON object each.
--- Caller: admin/ops/op_handlers.c. Index: inbox_handlers_pkey (small table).
+-- Caller: ops/handlers.c. Index: inbox_handlers_pkey (small table).
 SELECT h.name, h.status, coalesce(nullif(array_to_string(h.instances, ', '), ''), '-'),
        to_char(h.known_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(h.connected_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),

@@ -1,7 +1,7 @@
 -- A page of messages that fit a filter, as cells of a table and as one JSON object each. Each row also has the
 -- number of rows that were read, and the seq after which nothing was read (NULL = nothing is there). One row without
 -- cells when nothing fits.
--- Caller: admin/ops/op_list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
+-- Caller: ops/list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
 -- $1 filter, $2 behind this seq, $3 most rows. The payload is what `show` is for. Tries are the failed attempts
 -- since the last replay: an answer of dead spends none, and is one.
 SELECT m.seq::text, m.status, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,

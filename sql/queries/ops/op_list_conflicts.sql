@@ -1,5 +1,5 @@
 -- A page of conflicts that fit a filter, as cells of a table and as one JSON object each.
--- Caller: admin/ops/op_list.c. Index: inbox_conflicts_pkey.
+-- Caller: ops/list.c. Index: inbox_conflicts_pkey.
 -- $1 filter (topic, key, received_from, received_to), $2 after this seq, $3 most rows. Of the payload its length.
 SELECT c.seq::text, concat(c.topic, '/', c.kafka_partition, '/', c.kafka_offset), c.source, c.event_id,
        c.payload_bytes::text, to_char(c.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),

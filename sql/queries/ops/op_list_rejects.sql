@@ -1,5 +1,5 @@
 -- A page of rejects that fit a filter, as cells of a table and as one JSON object each.
--- Caller: admin/ops/op_list.c. Index: inbox_rejects_pkey.
+-- Caller: ops/list.c. Index: inbox_rejects_pkey.
 -- $1 filter (topic, key, received_from, received_to, error_like: of the reason), $2 after this seq, $3 most rows. Of the
 -- payload its length.
 SELECT r.seq::text, concat(r.topic, '/', r.kafka_partition, '/', r.kafka_offset), r.payload_bytes::text,

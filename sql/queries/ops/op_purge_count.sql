@@ -1,5 +1,5 @@
 -- How many a purge would delete. Reads the whole table: no index knows when a message was processed.
--- Caller: admin/ops/op_purge.c. Index: none.
+-- Caller: ops/purge.c. Index: none.
 -- $1 age in ms, $2 most (NULL = all).
 SELECT count(*)
 FROM (SELECT FROM inbox.inbox_messages m

@@ -1,4 +1,4 @@
 -- Replays one message.
--- Caller: admin/ops/op_replay.c. Index: inbox_messages_pkey.
+-- Caller: ops/replay.c. Index: inbox_messages_pkey.
 -- $1 source, $2 event id, $3 reason. Back: whether.
 SELECT inbox.replay($1::text, $2::text, $3::text)

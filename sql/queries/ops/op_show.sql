@@ -1,7 +1,7 @@
 -- All about the messages with an event id: as JSON, the payload for people (NULL = not text), its bytes, whether it
 -- is shown as formatted JSON, and whether retention has dropped it. The keys of the JSON are the columns of the
 -- view; a message that waits for a handler that is away also has waits_for.
--- Caller: admin/ops/op_show.c. Index: inbox_messages_pkey.
+-- Caller: ops/show.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
 SELECT m.source,
        CASE WHEN w.waits_for IS NULL THEN row_to_json(m)::text

@@ -1,5 +1,5 @@
 -- A message as cells: section, name, value. Empty values are left out.
--- Caller: admin/ops/op_show.c. Index: inbox_messages_seq_key.
+-- Caller: ops/show.c. Index: inbox_messages_seq_key.
 -- $1 seq.
 WITH m AS MATERIALIZED (
     SELECT v.*, inbox.try_text(v.key) AS key_text,

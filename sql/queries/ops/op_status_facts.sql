@@ -1,5 +1,5 @@
 -- Single values of inbox.status(), as cells.
--- Caller: admin/ops/op_status.c. Index: none (its argument).
+-- Caller: ops/status.c. Index: none (its argument).
 -- $1 the status.
 SELECT replace(f.name, '_', ' '), coalesce($1::jsonb ->> f.name, '-')
        || CASE WHEN $1::jsonb ->> f.name = '10000' THEN ' or more' ELSE '' END

@@ -1,5 +1,5 @@
 -- The handlers of inbox.status(), as cells.
--- Caller: admin/ops/op_status.c. Index: none (its argument).
+-- Caller: ops/status.c. Index: none (its argument).
 -- $1 the status.
 SELECT h ->> 'name',
        CASE h ->> 'status'

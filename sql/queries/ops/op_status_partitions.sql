@@ -1,5 +1,5 @@
 -- The partitions of inbox.status(), as cells.
--- Caller: admin/ops/op_status.c. Index: none (its argument).
+-- Caller: ops/status.c. Index: none (its argument).
 -- $1 the status.
 SELECT p ->> 'topic', p ->> 'kafka_partition', coalesce(p ->> 'next_offset', '-'), p ->> 'waiting', p ->> 'parked',
        coalesce((SELECT i ->> 'name' FROM jsonb_array_elements($1::jsonb -> 'instances') i

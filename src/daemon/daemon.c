@@ -1,0 +1,128 @@
+/*
+ * Implements inboxd.h. This file owns what lives as long as the process: signals, metrics, HTTP and
+ * the socket lock. instance_run.c owns what belongs to one instance id. An instance that finds
+ * itself fenced ends its run without settling anything, and the process registers as a new instance
+ * (rule R2).
+ */
+#include "daemon/daemon.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "daemon/instance_run.h"
+#include "daemon/signals.h"
+#include "daemon/status_page.h"
+#include "model/meters.h"
+#include "store/pg/pg_error_class.h"
+#include "trace/trace.h"
+
+static int start_http(struct daemon *daemon, struct err *err)
+{
+	struct http_options options = {
+		.listen = daemon->config->http.listen,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.lease_ms = daemon->config->worker.lease,
+		.status = status_page_add,
+		.status_arg = daemon,
+	};
+
+	return options.listen[0] == '\0' ? 0 : http_start(&daemon->http, &options, err);
+}
+
+/* The group id identifies best to which service the spans belong. */
+static const char *service_name(const struct config *config)
+{
+	if (config->otlp.service_name[0] != '\0')
+		return config->otlp.service_name;
+	for (size_t i = 0; i < config->kafka.count; i++) {
+		if (strcmp(config->kafka.items[i].name, "group.id") == 0)
+			return config->kafka.items[i].value;
+	}
+	return "inboxd";
+}
+
+/* Borrows from the first configuration, which exists until the end; a reload does not change these
+ * values. */
+static int start_trace(struct daemon *daemon, struct err *err)
+{
+	struct trace_options options = {
+		.endpoint = daemon->config->otlp.endpoint,
+		.service = service_name(daemon->config),
+		.instance = daemon->config->inbox.instance,
+		.one_in = daemon->config->otlp.sample,
+		.metrics = daemon->metrics,
+	};
+
+	return options.endpoint[0] == '\0' ? 0 : trace_start(&daemon->trace, &options, err);
+}
+
+/* Creates counters with the value 0. A counter that first appears with the value 1 shows no
+ * increase, so an alert on its rate would miss the first event. */
+static void make_known_series(struct metrics *metrics)
+{
+	metric_set(metrics_get(metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);
+	for (int kind = 0; kind < PG_ERROR_KINDS; kind++)
+		(void)metrics_get(metrics, METER_PG_ERRORS,
+			pg_error_class_name((enum pg_error_class)kind), NULL);
+}
+
+static int prepare(struct daemon *daemon, struct err *err)
+{
+	int r = supervision_init(&daemon->supervision, err);
+
+	descriptors_raise();
+	process_wait_for_turn();
+	if (r == 0)
+		r = signals_start(daemon, err);
+	if (r == 0)
+		r = metrics_new(&daemon->metrics, meters, METER_COUNT, err);
+	if (r == 0)
+		r = socket_lock(&daemon->lock, daemon->config->socket.path, err);
+	if (r != 0)
+		return r;
+	make_known_series(daemon->metrics);
+	r = start_http(daemon, err);
+	return r == 0 ? start_trace(daemon, err) : r;
+}
+
+static void finish(struct daemon *daemon)
+{
+	trace_stop(daemon->trace);
+	http_stop(daemon->http);
+	if (daemon->lock.fd >= 0)
+		(void)unlink(daemon->config->socket.path);
+	socket_unlock(&daemon->lock);
+	metrics_free(daemon->metrics);
+	signals_end(daemon);
+	supervision_fini(&daemon->supervision);
+	for (size_t i = 0; i < daemon->reloads; i++)
+		config_free(daemon->reloaded[i]);
+}
+
+int daemon_run(const struct daemon_options *options, struct err *err)
+{
+	struct daemon daemon = {
+		.options = *options,
+		.config = options->config,
+		.lock = SOCKET_LOCK_INIT,
+		.shown_lock = PTHREAD_MUTEX_INITIALIZER,
+		.started_ms = clock_now_ms(),
+	};
+	int r = prepare(&daemon, err);
+
+	if (r == 0) {
+		do
+			r = instance_run(&daemon, err);
+		while (r == INSTANCE_FENCED);
+	}
+	log_repeats(true);
+	if (r == 0)
+		log_info("stopped");
+	finish(&daemon);
+	return r;
+}

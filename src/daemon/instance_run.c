@@ -1,0 +1,362 @@
+/*
+ * Implements instance_run.h. In an orderly stop (G9) ingest commits and dispatch settles its
+ * messages. After fencing nothing is settled, because the rows may belong to another instance (rule
+ * R2).
+ */
+#include "daemon/instance_run.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "daemon/notify.h"
+#include "daemon/registration.h"
+#include "daemon/status_page.h"
+#include "daemon/watchdog.h"
+#include "dispatch/dispatch.h"
+#include "ingest/dead_topic/dead_topic.h"
+#include "ingest/ingest.h"
+#include "lease/heartbeat.h"
+#include "model/handover.h"
+#include "periodic/janitor.h"
+
+#define HANDOVERS    256 /* batches between ingest and dispatch */
+#define WATCH_MS     1000
+#define INGEST_SHARE 2    /* ingest may use the shutdown timeout divided by this */
+#define GRACE_MS     2000 /* extra time after the shutdown timeout, for a library call that hangs */
+#define AT_ONCE_MS   10000
+
+struct instance_run {
+	struct instance instance;
+	struct admission *admission;
+	struct commit_handover commit_handover;
+	struct queue *handovers;
+	struct wake wake;
+	struct dispatch *dispatch;
+	struct ingest *ingest;
+	struct heartbeat *heartbeat;
+	struct janitor *janitor;
+	struct dead_topic *dead_topic;
+};
+
+static void bounds(struct bounds *out, void *arg)
+{
+	dispatch_bounds(((struct instance_run *)arg)->dispatch, out);
+}
+
+static int64_t low_claim(void *arg)
+{
+	return dispatch_low_claim(((const struct instance_run *)arg)->dispatch);
+}
+
+static void handlers(struct buf *out, void *arg)
+{
+	dispatch_handlers(((struct instance_run *)arg)->dispatch, out);
+}
+
+static int make_shared(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct admission_limits limits = {
+		.ordering = daemon->config->inbox.ordering,
+		.max_claimed = daemon->config->inbox.max_claimed,
+		.max_claimed_bytes = daemon->config->inbox.max_claimed_bytes,
+	};
+	int r = wake_init(&run->wake, err);
+
+	if (r == 0)
+		r = admission_new(&run->admission, &limits, err);
+	if (r == 0)
+		r = queue_new(&run->handovers, HANDOVERS, err);
+	return r;
+}
+
+static int make_dispatch(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct dispatch_options options = {
+		.config = daemon->config,
+		.admission = run->admission,
+		.commit_handover = &run->commit_handover,
+		.in = run->handovers,
+		.wake = &run->wake,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.trace = daemon->trace,
+		.instance = run->instance.id,
+		.first_low_seq = run->instance.first_low_seq,
+		.pg_offset_ms = &daemon->pg_offset_ms,
+		.listen_fd = -1,
+	};
+	int r = socket_listen(&options.listen_fd, daemon->config, err);
+
+	return r != 0 ? r : dispatch_new(&run->dispatch, &options, err);
+}
+
+static int make_heartbeat(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct heartbeat_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.instance = run->instance.id,
+		.place = daemon->earlier == 0 ? daemon->lock.place : "",
+		.earlier = daemon->earlier,
+		.pg_offset_ms = &daemon->pg_offset_ms,
+		.bounds = bounds,
+		.low_claim = low_claim,
+		.handlers = handlers,
+		.arg = run,
+	};
+
+	return heartbeat_new(&run->heartbeat, &options, err);
+}
+
+static int make_janitor(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct janitor_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.instance = run->instance.id,
+	};
+
+	return janitor_new(&run->janitor, &options, err);
+}
+
+static int make_dead_topic(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct dead_topic_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.instance = run->instance.id,
+	};
+
+	return dead_topic_new(&run->dead_topic, &options, err);
+}
+
+static int make_ingest(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct ingest_options options = {
+		.config = daemon->config,
+		.admission = run->admission,
+		.commit_handover = &run->commit_handover,
+		.out = run->handovers,
+		.dispatch_wake = &run->wake,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.supervision = &daemon->supervision,
+		.trace = daemon->trace,
+		.instance = run->instance.id,
+		.first_low_seq = run->instance.first_low_seq,
+	};
+
+	return ingest_new(&run->ingest, &options, err);
+}
+
+/* Order: dispatch runs before ingest hands messages to it. heartbeat_fence_earlier() runs before
+ * ingest starts, so that the rows of earlier instances are waiting and their keys need no hold
+ * (rule R12). */
+static int begin(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	int r = make_shared(daemon, run, err);
+
+	if (r == 0)
+		r = make_dispatch(daemon, run, err);
+	if (r == 0)
+		r = make_heartbeat(daemon, run, err);
+	if (r == 0)
+		r = make_janitor(daemon, run, err);
+	if (r == 0)
+		r = make_dead_topic(daemon, run, err);
+	if (r == 0)
+		r = make_ingest(daemon, run, err);
+	if (r == 0)
+		r = dispatch_start(run->dispatch, err);
+	if (r == 0)
+		heartbeat_fence_earlier(run->heartbeat);
+	if (r == 0)
+		r = heartbeat_start(run->heartbeat, err);
+	if (r == 0)
+		r = ingest_start(run->ingest, err);
+	if (r == 0)
+		r = janitor_start(run->janitor, err);
+	if (r == 0)
+		r = dead_topic_start(run->dead_topic, err);
+	return r;
+}
+
+static void drain_handovers(struct instance_run *run)
+{
+	void *item = NULL;
+
+	while (run->handovers != NULL && queue_pop(run->handovers, &item, 0) == 0)
+		handover_free(item);
+}
+
+static void end(struct instance_run *run)
+{
+	dead_topic_free(run->dead_topic);
+	janitor_free(run->janitor);
+	heartbeat_free(run->heartbeat);
+	ingest_free(run->ingest);
+	dispatch_free(run->dispatch);
+	drain_handovers(run);
+	queue_free(run->handovers);
+	admission_free(run->admission);
+	wake_fini(&run->wake);
+}
+
+/* The orderly stop (G9). Returns 1 when a library call hangs; the process must then end without
+ * freeing. */
+static int stop_in_order(struct daemon *daemon, struct instance_run *run)
+{
+	int64_t timeout = daemon->config->inbox.shutdown_timeout;
+	int64_t deadline = clock_now_ms() + timeout;
+	int hung;
+
+	notify_stopping();
+	FAULT_POINT("stop_begun");
+	janitor_begin_stop(run->janitor);
+	dead_topic_begin_stop(run->dead_topic);
+	dispatch_begin_stop(run->dispatch, deadline);
+	hung = ingest_stop(run->ingest, timeout / INGEST_SHARE);
+	FAULT_POINT("stop_ingest_done");
+	hung |= dispatch_finish(run->dispatch);
+	FAULT_POINT("stop_dispatch_done");
+	janitor_stop(run->janitor);
+	dead_topic_stop(run->dead_topic);
+	heartbeat_stop(run->heartbeat, hung == 0);
+	return hung;
+}
+
+/* After fencing no settle and no offset commit may follow, because another instance may own the
+ * rows. */
+static int stop_at_once(struct instance_run *run)
+{
+	int hung;
+
+	janitor_begin_stop(run->janitor);
+	dead_topic_begin_stop(run->dead_topic);
+	hung = dispatch_abandon(run->dispatch);
+	hung |= ingest_stop(run->ingest, 2000);
+	janitor_stop(run->janitor);
+	dead_topic_stop(run->dead_topic);
+	heartbeat_stop(run->heartbeat, false);
+	return hung;
+}
+
+static void reload(struct daemon *daemon, struct instance_run *run)
+{
+	struct strings restart = { NULL, 0 };
+	struct err err = ERR_INIT;
+	struct config *config = NULL;
+	bool full = daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]);
+
+	if (full)
+		(void)err_set(&err, FAULT_CONFIG,
+			"the configuration was reloaded %zu times, and each version is kept in "
+			"memory: restart inboxd before the next reload",
+			daemon->reloads);
+	if (full || config_reload(&config, daemon->config, daemon->options.sources, &restart,
+			    &err) != 0) {
+		log_error("reload_failed", LOG_STR("error", err.text),
+			LOG_STR("next", "the current configuration stays in use"));
+		return;
+	}
+	daemon->reloaded[daemon->reloads++] = config;
+	daemon->config = config;
+	log_configure(config->log.level, config->log.json);
+	for (size_t i = 0; i < config->warnings.count; i++)
+		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
+	dispatch_reload(run->dispatch, config);
+	janitor_reload(run->janitor, config);
+	dead_topic_reload(run->dead_topic, config);
+	admission_set_budget(
+		run->admission, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
+	log_info("reloaded", LOG_INT("need_restart", restart.count));
+	for (size_t i = 0; i < restart.count; i++)
+		log_warn("restart_needed", LOG_STR("key", restart.items[i]));
+	config_names_free(&restart);
+}
+
+/* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, or a fault. */
+static int watch(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	for (;;) {
+		(void)wake_wait(&daemon->supervision.wake, WATCH_MS);
+		log_repeats(false);
+		if (supervision_fault(&daemon->supervision, err) != 0)
+			return err->fault;
+		if (atomic_load(&daemon->stop))
+			return 0;
+		if (atomic_exchange(&daemon->supervision.fenced, false))
+			return INSTANCE_FENCED;
+		if (atomic_exchange(&daemon->reload, false))
+			reload(daemon, run);
+	}
+}
+
+static void announce(struct daemon *daemon, const struct instance_run *run)
+{
+	atomic_store(&daemon->instance, run->instance.id);
+	status_page_show(daemon, run->dispatch);
+	log_info("started", LOG_STR("version", INBOXD_VERSION),
+		LOG_STR("instance", daemon->config->inbox.instance),
+		LOG_INT("id", run->instance.id), LOG_STR("socket", daemon->config->socket.path),
+		LOG_INT("http_port", daemon->http == NULL ? 0 : http_port(daemon->http)));
+	notify_ready();
+}
+
+/* A fenced instance exits with a failure code, so that the service manager starts it again. */
+static int code_of(int r)
+{
+	return r == INSTANCE_FENCED ? -FAULT_INTERNAL : err_exit_code(r);
+}
+
+static void watch_the_end(const struct daemon *daemon, struct watchdog *watchdog, int r)
+{
+	int64_t timeout = daemon->config->inbox.shutdown_timeout + GRACE_MS;
+
+	watchdog_start(watchdog, r == INSTANCE_FENCED ? AT_ONCE_MS : timeout, code_of(r));
+}
+
+/* Ends the process although a library call hangs; when the lease expires, another instance rescues
+ * the rows. */
+static void leave_hanging(int code)
+{
+	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
+	_exit(code);
+}
+
+int instance_run(struct daemon *daemon, struct err *err)
+{
+	struct instance_run run = { .wake = WAKE_INIT };
+	struct watchdog watchdog;
+	int hung = 0;
+	int r = registration_run(daemon, &run.instance, err);
+
+	if (r != 0)
+		return r == REGISTRATION_STOPPED ? 0 : r;
+	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
+	/* the registration was the first heartbeat */
+	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
+	r = begin(daemon, &run, err);
+	if (r != 0) {
+		watch_the_end(daemon, &watchdog, r);
+		if (run.ingest != NULL && run.heartbeat != NULL)
+			hung = stop_at_once(&run);
+	} else {
+		announce(daemon, &run);
+		r = watch(daemon, &run, err);
+		watch_the_end(daemon, &watchdog, r);
+		hung = r == INSTANCE_FENCED ? stop_at_once(&run) : stop_in_order(daemon, &run);
+	}
+	daemon->earlier = run.instance.id;
+	status_page_show(daemon, NULL);
+	if (hung != 0)
+		leave_hanging(code_of(r));
+	end(&run);
+	watchdog_end(&watchdog);
+	return r;
+}

@@ -1,0 +1,19 @@
+/*
+ * An instance run: everything that belongs to one instance id, from its registration to its last
+ * settled verdict.
+ */
+#ifndef DAEMON_INSTANCE_RUN_H
+#define DAEMON_INSTANCE_RUN_H
+
+#include "daemon/state.h"
+
+enum { INSTANCE_FENCED = 1 };
+/*
+ * Runs one instance. 0 = stop requested. INSTANCE_FENCED: the lease is lost and nothing was
+ * settled; call it again for a new instance (rule R2). Otherwise the fault that ended the run. If a
+ * library call hangs at the end, the function ends the process instead of returning. Main thread;
+ * blocks.
+ */
+int instance_run(struct daemon *daemon, struct err *err);
+
+#endif

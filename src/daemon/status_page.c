@@ -1,0 +1,56 @@
+/*
+ * Implements status.h.
+ */
+#include "daemon/status_page.h"
+
+#include "base/clock.h"
+#include "dispatch/dispatch.h"
+#include "model/headers.h"
+#include "model/meters.h"
+
+void status_page_show(struct daemon *daemon, struct dispatch *dispatch)
+{
+	(void)pthread_mutex_lock(&daemon->shown_lock);
+	daemon->shown = dispatch;
+	(void)pthread_mutex_unlock(&daemon->shown_lock);
+}
+
+static void add_handlers(struct daemon *daemon, struct buf *json,
+	void (*names)(struct dispatch *dispatch, struct buf *out))
+{
+	(void)pthread_mutex_lock(&daemon->shown_lock);
+	if (daemon->shown != NULL)
+		names(daemon->shown, json);
+	else
+		buf_add_str(json, "[]");
+	(void)pthread_mutex_unlock(&daemon->shown_lock);
+}
+
+void status_page_add(struct buf *json, void *arg)
+{
+	struct daemon *daemon = arg;
+	const struct health *health = &daemon->health;
+
+	buf_addf(json, "{\"version\":\"%s\",\"socket\":", INBOXD_VERSION);
+	json_add_string(json, bytes_of(daemon->options.config->socket.path));
+	buf_addf(json, ",\"instance\":%d,\"uptime_s\":%lld", atomic_load(&daemon->instance),
+		(long long)(clock_now_ms() - daemon->started_ms) / 1000);
+	buf_addf(json,
+		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"
+		"%s",
+		atomic_load(&health->database_ok) ? "true" : "false",
+		atomic_load(&health->broker_ok) ? "true" : "false",
+		atomic_load(&health->group_joined) ? "true" : "false",
+		atomic_load(&health->away) ? "true" : "false",
+		atomic_load(&health->stopping) ? "true" : "false");
+	buf_addf(json,
+		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,\"handlers\":",
+		metric_value(metrics_get(daemon->metrics, METER_CLAIMED, NULL, NULL)),
+		metric_value(metrics_get(daemon->metrics, METER_WAITING, NULL, NULL)),
+		metric_value(metrics_get(daemon->metrics, METER_DEAD, NULL, NULL)),
+		metric_value(metrics_get(daemon->metrics, METER_UNROUTED, NULL, NULL)));
+	add_handlers(daemon, json, dispatch_handlers);
+	buf_add_str(json, ",\"handlers_away\":");
+	add_handlers(daemon, json, dispatch_handlers_away);
+	buf_add_char(json, '}');
+}

@@ -1,0 +1,89 @@
+/*
+ * Implements http_level.h.
+ */
+#include "http/level.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define LONGEST_LEVEL 8
+#define LEVELS        "debug, info, warn or error"
+
+void http_level_show(struct buf *json)
+{
+	buf_addf(json, "{\"level\":\"%s\"}\n", log_level_name(log_get_level()));
+}
+
+/* True for loopback, also when an IPv4 client uses an IPv6 socket. */
+static bool is_this_host(const char *peer)
+{
+	static const char mapped[] = "::ffff:";
+
+	if (strncmp(peer, mapped, strlen(mapped)) == 0)
+		peer += strlen(mapped);
+	return strcmp(peer, "::1") == 0 || strncmp(peer, "127.", 4) == 0;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static struct bytes trimmed(struct bytes text)
+{
+	const char *first = text.data;
+	const char *last = first + text.length;
+
+	while (first < last && is_blank(*first))
+		first++;
+	while (last > first && is_blank(last[-1]))
+		last--;
+	return (struct bytes){ first, (size_t)(last - first) };
+}
+
+static int parse(struct bytes body, enum log_level *out)
+{
+	char word[LONGEST_LEVEL] = "";
+	struct bytes text;
+
+	if (body.data == NULL)
+		return -1;
+	text = trimmed(body);
+	if (text.length >= sizeof(word) || memchr(text.data, '\0', text.length) != NULL)
+		return -1;
+	memcpy(word, text.data, text.length);
+	return log_level_parse(word, out);
+}
+
+/* Logged at a level that is enabled before or after the change, so that the log shows the reason
+ * when lines stop. */
+static void log_change(enum log_level before, enum log_level after)
+{
+	log_at(before > after ? before : after, "log_level_set",
+		LOG_STR("level", log_level_name(after)), LOG_STR("was", log_level_name(before)),
+		LOG_STR("next", "it applies until SIGHUP or a restart"));
+}
+
+int http_level_set(struct bytes body, const char *peer, struct buf *json)
+{
+	enum log_level before = log_get_level();
+	enum log_level after;
+
+	if (!is_this_host(peer)) {
+		buf_add_str(json,
+			"{\"error\":\"the log level is set from this host only; elsewhere set "
+			"log.level in the configuration and send SIGHUP\"}\n");
+		return 403;
+	}
+	if (parse(body, &after) != 0) {
+		buf_add_str(json,
+			"{\"error\":\"that is no log level; send " LEVELS " as the body\"}\n");
+		return 400;
+	}
+	log_set_level(after);
+	log_change(before, after);
+	http_level_show(json);
+	return 200;
+}

@@ -1,0 +1,188 @@
+/*
+ * Implements http_listen.h. The host is mandatory: if a missing host meant every address, a typing
+ * error would publish the metrics.
+ */
+#include "http/listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define BACKLOG 64
+
+struct address {
+	char host[256];
+	char port[8];
+};
+
+static bool is_port(const char *text)
+{
+	size_t length = strlen(text);
+
+	return length >= 1 && length <= 5 && strspn(text, "0123456789") == length &&
+	       strtol(text, NULL, 10) <= 65535;
+}
+
+static int split(const char *listen, struct address *out, struct err *err)
+{
+	const char *colon = strrchr(listen, ':');
+	const char *host = listen;
+	size_t length = colon == NULL ? 0 : (size_t)(colon - listen);
+	bool bracketed = length >= 2 && host[0] == '[' && host[length - 1] == ']';
+
+	if (bracketed) {
+		host++;
+		length -= 2;
+	}
+	if (length == 0 || length >= sizeof(out->host) || !is_port(colon + 1) ||
+		(!bracketed && memchr(host, ':', length) != NULL))
+		return err_set(err, FAULT_CONFIG,
+			"http.listen: '%s' is not host:port; write 127.0.0.1:9464, [::1]:9464, or "
+			"0.0.0.0:9464 for every address",
+			listen);
+	(void)snprintf(out->host, sizeof(out->host), "%.*s", (int)length, host);
+	(void)snprintf(out->port, sizeof(out->port), "%s", colon + 1);
+	return 0;
+}
+
+static int keep_or_close(int fd, bool good)
+{
+	int error = errno;
+
+	if (good)
+		return fd;
+	(void)close(fd);
+	errno = error;
+	return -1;
+}
+
+/* Two sockets can be bound to one address while neither listens. */
+static int open_bound(const struct addrinfo *at)
+{
+	int on = 1;
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	return keep_or_close(fd, bind(fd, at->ai_addr, at->ai_addrlen) == 0);
+}
+
+static int open_listening(const struct addrinfo *at)
+{
+	int fd = open_bound(at);
+
+	return fd < 0 ? -1 : keep_or_close(fd, listen(fd, BACKLOG) == 0);
+}
+
+static int open_connected(const struct addrinfo *at)
+{
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? -1 : keep_or_close(fd, connect(fd, at->ai_addr, at->ai_addrlen) == 0);
+}
+
+static const char *advice(int error)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} known[] = {
+		{ EADDRINUSE, "another program listens there; choose a free port" },
+		{ EADDRNOTAVAIL, "this host has no such address; choose one of its own" },
+		{ EACCES, "ports below 1024 need a privilege; choose a higher one" },
+		{ EAFNOSUPPORT, "this host has no such address family; choose another" },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (known[i].error == error)
+			return known[i].text;
+	}
+	return "choose an address this host can listen on";
+}
+
+/* A name may have several addresses (localhost: ::1 and 127.0.0.1); the first one that can be
+ * opened is used. Positive: the errno of the last one. */
+static int open_first(
+	const char *listen, int (*open_one)(const struct addrinfo *at), int *fd, struct err *err)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
+	struct address address;
+	struct addrinfo *found;
+	int error;
+	int r = split(listen, &address, err);
+
+	*fd = -1;
+	if (r < 0)
+		return r;
+	r = getaddrinfo(address.host, address.port, &hints, &found);
+	if (r != 0)
+		return err_set(err, FAULT_SOCKET,
+			"http.listen: cannot resolve '%s': %s; write an IP address instead",
+			address.host, gai_strerror(r));
+	for (const struct addrinfo *at = found; at != NULL && *fd < 0; at = at->ai_next)
+		*fd = open_one(at);
+	error = errno;
+	freeaddrinfo(found);
+	return *fd < 0 ? error : 0;
+}
+
+static int cannot_listen(const char *listen, int error, struct err *err)
+{
+	(void)err_set(
+		err, FAULT_SOCKET, "http.listen: cannot listen on %s: %s", listen, strerror(error));
+	return err_advise(err, "%s, or leave it empty to disable HTTP", advice(error));
+}
+
+int http_listen(const char *listen, int *fd, struct err *err)
+{
+	int r = open_first(listen, open_listening, fd, err);
+
+	return r > 0 ? cannot_listen(listen, r, err) : r;
+}
+
+int http_listen_try(const char *listen, struct err *err)
+{
+	int fd;
+	int r = open_first(listen, open_bound, &fd, err);
+
+	if (r == 0)
+		(void)close(fd);
+	if (r == EADDRINUSE)
+		return HTTP_LISTEN_TAKEN;
+	return r > 0 ? cannot_listen(listen, r, err) : r;
+}
+
+int http_connect(const char *listen, int timeout_ms)
+{
+	const struct timeval most = { timeout_ms / 1000, timeout_ms % 1000 * 1000L };
+	int fd;
+
+	if (open_first(listen, open_connected, &fd, NULL) != 0)
+		return -1;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	return fd;
+}
+
+int http_listen_port(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} at = { .v6 = { .sin6_port = 0 } };
+	socklen_t length = sizeof(at);
+
+	if (getsockname(fd, &at.any, &length) < 0)
+		return 0;
+	return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
+}

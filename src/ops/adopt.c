@@ -1,0 +1,58 @@
+/*
+ * `inboxd adopt`. See op_adopt.h.
+ */
+#include "ops/adopt.h"
+
+#include <string.h>
+
+static int ask(const struct op *op, const struct rows *binding, const char *cluster_id,
+	const char *group_id, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf question = BUF_INIT;
+
+	if (rows_count(binding) > 0)
+		buf_addf(&question, "schema \"%s\" belongs to cluster \"%s\" and group.id \"%s\"; ",
+			op->config->inbox.schema, rows_text(binding, 0, 0),
+			rows_text(binding, 0, 1));
+	buf_addf(&question, "give it to cluster \"%s\" and group.id \"%s\"", cluster_id, group_id);
+	return op_confirm(op, "adopt", 1, buf_str(&question), err);
+}
+
+static bool is_theirs(const struct rows *binding, const char *cluster_id, const char *group_id)
+{
+	return rows_count(binding) > 0 && strcmp(rows_text(binding, 0, 0), cluster_id) == 0 &&
+	       strcmp(rows_text(binding, 0, 1), group_id) == 0;
+}
+
+static void print_result(
+	const struct op *op, int64_t changed, const char *cluster_id, const char *group_id)
+{
+	if (!op->cli->json)
+		(void)printf("schema \"%s\" belongs to cluster \"%s\" and group.id \"%s\" %s\n",
+			op->config->inbox.schema, cluster_id, group_id,
+			changed == 0 ? "already" : "now");
+	op_print_change(op, "adopt", changed);
+}
+
+int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *binding = NULL;
+	int r = db_run(op->db, QUERY_OP_BINDING, NULL, &binding, err);
+
+	if (r == 0 && is_theirs(binding, cluster_id, group_id)) {
+		print_result(op, 0, cluster_id, group_id);
+		return 0;
+	}
+	if (r == 0)
+		r = ask(op, binding, cluster_id, group_id, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	params_text(&params, cluster_id);
+	params_text(&params, group_id);
+	params_text(&params, op->cli->reason);
+	r = db_run(op->db, QUERY_OP_ADOPT, &params, NULL, err);
+	if (r == 0)
+		print_result(op, 1, cluster_id, group_id);
+	return r;
+}

@@ -1,0 +1,87 @@
+/*
+ * The command line: the command, its options and its arguments. Pure, except that cli_config_file()
+ * checks whether the standard file exists. One thread.
+ */
+#ifndef OPS_CLI_H
+#define OPS_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define CLI_STANDARD_FILE "/etc/inboxd/inboxd.yaml"
+
+enum command {
+	COMMAND_NONE, /* only with `help` */
+	COMMAND_RUN,
+	COMMAND_MIGRATE,
+	COMMAND_CHECK,
+	COMMAND_STATUS,
+	COMMAND_LIST,
+	COMMAND_SHOW,
+	COMMAND_REPLAY,
+	COMMAND_DISCARD,
+	COMMAND_PURGE,
+	COMMAND_ADOPT,
+	COMMAND_VERIFY,
+	COMMAND_SEEK,
+	COMMAND_HANDLERS,
+	COMMAND_VERSION,
+};
+
+/* All texts are borrowed from argv. */
+struct cli {
+	enum command command;
+	bool help;               /* print cli_add_help() and nothing else */
+	const char *config_file; /* -c; NULL when not given */
+	const char **set;        /* --set, in order; owned by the struct */
+	size_t set_count;
+	bool json;
+	bool migrate;       /* run --migrate */
+	bool roles;         /* migrate --roles */
+	const char **words; /* arguments that are not options, in order; owned by the struct */
+	size_t word_count;
+	/* Filters; NULL = any. */
+	const char *status;
+	const char *topic;
+	const char *type;
+	const char *key;
+	const char *since;
+	const char *until;
+	const char *error;
+	const char *code; /* error code */
+	bool dead;
+	bool group;
+	int64_t limit; /* 0 = not given; so do the next two */
+	int64_t after;
+	int64_t max;
+	int64_t partition; /* -1 = not given; so do the next two */
+	int64_t from;
+	int64_t to;
+	int64_t older_than; /* ms; -1 = not given */
+	const char *to_time;
+	const char *source;
+	const char *payload;
+	const char *reason;
+	bool rejects;
+	bool conflicts;
+	bool dry_run;
+	bool yes;
+};
+
+/* Fills `out`, which the caller ends with cli_fini(), also after an error. FAULT_USAGE: the text
+ * names the mistake and the nearest known name. FAULT_MEMORY. */
+int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err);
+void cli_fini(struct cli *cli);
+
+/* Appends the help of the command, or of the program for COMMAND_NONE. */
+void cli_add_help(struct buf *out, enum command command);
+
+/* The configuration file: that of -c, otherwise `from_env` (INBOXD_CONFIG) unless it is empty,
+ * otherwise `standard` if it exists, otherwise NULL. */
+const char *cli_config_file(const struct cli *cli, const char *from_env, const char *standard);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * The rows of cli_table.h. Each help text ends with a line break; its lines have at most 88
+ * characters.
+ */
+#include "ops/cli_table.h"
+
+#include <stdint.h>
+
+#define FOR(command) (1U << (command))
+#define FOR_ALL      (~0U)
+#define FOR_FILTER   (FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
+#define FOR_IDS      (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
+#define FOR_CHANGE                                                                                 \
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
+		FOR(COMMAND_SEEK))
+#define FOR_MANY (FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE))
+
+/* clang-format off */
+const struct command_row cli_commands[] = {
+	{ COMMAND_RUN, "run", "Read Kafka, store messages, and deliver them to the handlers", "",
+		"Runs inboxd until SIGTERM or SIGINT. SIGHUP reads the configuration again. The schema\n"
+		"must have the version of this program; `inboxd migrate` updates it.\n", 0 },
+	{ COMMAND_MIGRATE, "migrate", "Create the database schema or update it", "",
+		"Applies the missing migrations. Each one is a transaction, and only one process migrates\n"
+		"at a time. The database user must be allowed to create the schema.\n", 0 },
+	{ COMMAND_CHECK, "check", "Print the effective configuration and test it", "",
+		"Prints every effective value and its origin, with secrets masked. Then it tests Kafka,\n"
+		"PostgreSQL, the schema, the privileges, the directory of the socket and the HTTP port.\n"
+		"Run it as the database user of `run`, because an operator lacks its privileges. It\n"
+		"changes nothing. With --json: one object. Exit code 3: PostgreSQL cannot be reached;\n"
+		"otherwise 4: Kafka cannot be reached; otherwise 6: another check failed, also one for\n"
+		"which `run` exits with 2, 3 or 5.\n", 0 },
+	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
+		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
+	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
+		"Lists the messages that match all filters, oldest first. For the next page give --after\n"
+		"with the last seq of this page. With --dead --group: groups of messages with the same\n"
+		"error, with counts. With --rejects or --conflicts: records that did not become messages;\n"
+		"filters are topic, key, time, and --error for the reason of a reject. A page also ends\n"
+		"after 100000 messages that do not match; stderr then names the seq to continue after.\n", 0 },
+	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID",
+		"Shows everything about one message. If several sources have the event id, select one\n"
+		"with --source.\n", 1 },
+	{ COMMAND_REPLAY, "replay", "Process processed or dead messages again", "[EVENT_ID]...",
+		"Processes messages again: those given by event id, or those that match the filters\n"
+		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
+		"A message that is being processed is never changed.\n", SIZE_MAX },
+	{ COMMAND_DISCARD, "discard", "Set waiting messages to dead", "[EVENT_ID]...",
+		"Sets messages to dead that are waiting, retrying or parked: those given by event id, or\n"
+		"those that match the filters (--status waiting by default). Messages that are already\n"
+		"dead do not match; docs/operations.md explains how to set them to processed.\n", SIZE_MAX },
+	{ COMMAND_PURGE, "purge", "Delete messages that were processed long ago", "",
+		"Deletes messages that were processed before --older-than, oldest first. If Kafka still\n"
+		"has such a record and it is read again, it becomes a new message.\n", 0 },
+	{ COMMAND_ADOPT, "adopt", "Bind the schema to this Kafka cluster and group", "",
+		"A schema belongs to the Kafka cluster and group.id of its first run, and inboxd refuses\n"
+		"to run with another pair. This command binds it to the configured cluster and group.\n"
+		"Stop all instances first.\n", 0 },
+	{ COMMAND_VERIFY, "verify", "Prove that records of Kafka are in the inbox", "",
+		"Reads a range of a topic again, without joining the group and without committing, and\n"
+		"looks up each record: stored, duplicate, conflict, rejected or not accepted. Lists the\n"
+		"records that are in no table; the exit code is then 6. It identifies records by the\n"
+		"present rules under `topics`, so a message is also missing if it was purged, or if other\n"
+		"rules gave it another id.\n", 0 },
+	{ COMMAND_SEEK, "seek", "Read a partition of Kafka again, or skip records",
+		"TOPIC PARTITION OFFSET|--to-time TIME",
+		"Moves the watermark of a partition. A running instance continues there within seconds.\n"
+		"OFFSET is a number, beginning or end. Records that are read again are duplicates, unless\n"
+		"their messages were deleted: those are processed again. Skipped records are never stored\n"
+		"and never processed. --dry-run prints the number of both and changes nothing.\n", 3 },
+	{ COMMAND_HANDLERS, "handlers", "List the known handlers, or remove one", "[forget NAME]",
+		"Lists the handlers that are connected to any instance, or were connected within\n"
+		"inbox.handler_memory. Messages for such a handler wait for it. `handlers forget NAME`\n"
+		"removes a handler that will not come back: its messages go to the next handler that\n"
+		"matches, or wait until one connects.\n", 2 },
+	{ COMMAND_VERSION, "version", "Print the version", "",
+		"`inboxd --version` does the same.\n", 0 },
+};
+
+const struct option_row cli_options[] = {
+	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
+		"update the schema first", NULL },
+	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
+		"also create the roles inboxd_sidecar, _handler, _operator and _reader and grant their privileges", NULL },
+	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, status),
+		"only messages in this state; waiting includes retrying and parked",
+		"waiting retrying parked claimed processed dead" },
+	{ 0, "status", "STATUS", FOR(COMMAND_REPLAY), KIND_TEXT, offsetof(struct cli, status),
+		"only messages in this state; default: dead", CLI_REPLAY_STATES },
+	{ 0, "status", "STATUS", FOR(COMMAND_DISCARD), KIND_TEXT, offsetof(struct cli, status),
+		"only messages in this state; default: waiting, which includes retrying and parked",
+		CLI_DISCARD_STATES },
+	{ 0, "dead", NULL, FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY), KIND_FLAG, offsetof(struct cli, dead),
+		"the same as --status dead", NULL },
+	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, group),
+		"with --dead or --status dead: groups with the same error, with counts", NULL },
+	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, topic),
+		"only messages of this topic", NULL },
+	{ 0, "topic", "TOPIC", FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, topic),
+		"the topic to read again; required", NULL },
+	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, partition),
+		"only this partition", NULL },
+	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, from),
+		"start at this offset; default: the first one in Kafka", NULL },
+	{ 0, "to", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, to),
+		"end before this offset; default: as far as inboxd has read", NULL },
+	{ 0, "type", "TYPE", FOR_FILTER, KIND_TEXT, offsetof(struct cli, type),
+		"only events of this type; * at the end = prefix", NULL },
+	{ 0, "key", "KEY", FOR_FILTER, KIND_TEXT, offsetof(struct cli, key),
+		"only messages with this key", NULL },
+	{ 0, "since", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, since),
+		"only messages received at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, until),
+		"only messages received before this time", NULL },
+	{ 0, "error", "TEXT", FOR_FILTER, KIND_TEXT, offsetof(struct cli, error),
+		"only messages whose error contains this text", NULL },
+	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, code),
+		"only messages with exactly this error code; empty: those without one", NULL },
+	{ 0, "limit", "N", FOR(COMMAND_LIST), KIND_COUNT, offsetof(struct cli, limit),
+		"maximum number of lines; default 100", NULL },
+	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, after),
+		"only messages after this seq", NULL },
+	{ 0, "source", "SOURCE", FOR_IDS, KIND_TEXT, offsetof(struct cli, source),
+		"the source of the event", NULL },
+	{ 0, "payload", "FORM", FOR(COMMAND_SHOW), KIND_TEXT, offsetof(struct cli, payload),
+		"how to show the payload; raw prints its bytes and nothing else",
+		"pretty hex raw" },
+	{ 0, "rejects", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, rejects),
+		"records that were rejected, instead of messages", NULL },
+	{ 0, "conflicts", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, conflicts),
+		"records with the id of a message and another payload, instead of messages", NULL },
+	{ 0, "rejects", NULL, FOR(COMMAND_REPLAY), KIND_FLAG, offsetof(struct cli, rejects),
+		"apply the present rules to the rejected records", NULL },
+	{ 0, "older-than", "AGE", FOR(COMMAND_PURGE), KIND_AGE, offsetof(struct cli, older_than),
+		"minimum time since they were processed: 7d, 12h, 0s", NULL },
+	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, to_time),
+		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
+		FOR(COMMAND_HANDLERS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
+	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, max),
+		"maximum number of messages", NULL },
+	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
+		"print what would be done, and change nothing", NULL },
+	{ 'y', "yes", NULL, FOR_CHANGE | FOR(COMMAND_HANDLERS), KIND_FLAG, offsetof(struct cli, yes),
+		"do not ask for confirmation", NULL, FOR(COMMAND_HANDLERS) },
+	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
+		"configuration file; default: INBOXD_CONFIG, otherwise " CLI_STANDARD_FILE, NULL },
+	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
+		"set one value, which overrides the file and the environment; may be repeated", NULL },
+	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
+		"print JSON: one object, or one per line for list and handlers", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
+	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
+		"print this help", NULL },
+};
+/* clang-format on */
+
+const size_t cli_command_count = sizeof(cli_commands) / sizeof(cli_commands[0]);
+const size_t cli_option_count = sizeof(cli_options) / sizeof(cli_options[0]);

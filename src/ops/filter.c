@@ -1,0 +1,134 @@
+/*
+ * The filter of the options, as JSON. See op.h.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/utf8.h"
+#include "model/headers.h"
+#include "ops/op.h"
+
+static const struct {
+	const char *option;
+	const char *name;
+	size_t offset;
+} texts[] = {
+	{ "topic", "topic", offsetof(struct cli, topic) },
+	{ "type", "event_type", offsetof(struct cli, type) },
+	{ "key", "key", offsetof(struct cli, key) },
+	{ "code", "error_code", offsetof(struct cli, code) },
+};
+
+static void add_member(struct buf *out, const char *name, const char *value)
+{
+	buf_addf(out, "%s\"%s\":", out->length > 1 ? "," : "", name);
+	json_add_string(out, bytes_of(value));
+}
+
+static int check_text(const char *option, const char *text, struct err *err)
+{
+	if (text == NULL || utf8_is_valid(bytes_of(text)))
+		return 0;
+	return err_set(err, FAULT_USAGE, "--%s: not UTF-8", option);
+}
+
+/* "2h" means two hours ago; an age before 1970 means 1970. PostgreSQL reads any other text. */
+static void add_time(struct buf *out, const char *name, const char *text)
+{
+	const int64_t now_ms = clock_wall_ms();
+	char when[32];
+	int64_t age_ms = 0;
+
+	if (text == NULL)
+		return;
+	if (duration_read(text, &age_ms)) {
+		clock_format_ms(age_ms < now_ms ? now_ms - age_ms : 0, when);
+		text = when;
+	}
+	add_member(out, name, text);
+}
+
+/* A LIKE pattern that contains the text literally. */
+static void add_error(struct buf *out, const char *text)
+{
+	CLEANUP(buf_fini) struct buf pattern = BUF_INIT;
+
+	buf_add_char(&pattern, '%');
+	for (const char *c = text; *c != '\0'; c++) {
+		if (strchr("%_\\", *c) != NULL)
+			buf_add_char(&pattern, '\\');
+		buf_add_char(&pattern, *c);
+	}
+	buf_add_char(&pattern, '%');
+	add_member(out, "error_like", buf_str(&pattern));
+}
+
+static int check_texts(const struct cli *cli, struct err *err)
+{
+	int r = check_text("error", cli->error, err);
+
+	if (r == 0 && cli->dead && cli->status != NULL)
+		r = err_set(err, FAULT_USAGE, "give --dead or --status, not both");
+	if (r == 0)
+		r = check_text("since", cli->since, err);
+	if (r == 0)
+		r = check_text("until", cli->until, err);
+	for (size_t i = 0; r == 0 && i < sizeof(texts) / sizeof(texts[0]); i++)
+		r = check_text(texts[i].option,
+			*(const char *const *)((const char *)cli + texts[i].offset), err);
+	return r;
+}
+
+int op_check_words(const struct cli *cli, struct err *err)
+{
+	int r = check_text("source", cli->source, err);
+
+	if (r == 0)
+		r = check_text("reason", cli->reason, err);
+	for (size_t i = 0; r == 0 && i < cli->word_count; i++) {
+		if (!utf8_is_valid(bytes_of(cli->words[i])))
+			r = err_set(err, FAULT_USAGE, "%s %zu is not UTF-8",
+				cli->command == COMMAND_SEEK || cli->command == COMMAND_HANDLERS
+					? "argument"
+					: "event id",
+				i + 1);
+	}
+	return r;
+}
+
+const char *op_status_of(const struct cli *cli, const char *usual)
+{
+	if (cli->dead)
+		return "dead";
+	return cli->status != NULL ? cli->status : usual;
+}
+
+int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
+{
+	int r = check_texts(cli, err);
+
+	if (r != 0)
+		return r;
+	buf_add_char(out, '{');
+	add_member(out, "status", op_status_of(cli, status));
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		const char *text = *(const char *const *)((const char *)cli + texts[i].offset);
+
+		if (text != NULL)
+			add_member(out, texts[i].name, text);
+	}
+	add_time(out, "received_from", cli->since);
+	add_time(out, "received_to", cli->until);
+	if (cli->error != NULL)
+		add_error(out, cli->error);
+	buf_add_char(out, '}');
+	return buf_ok(out) ? 0 : err_memory(err);
+}
+
+bool op_has_filter(const struct cli *cli)
+{
+	return cli->dead || cli->status != NULL || cli->topic != NULL || cli->type != NULL ||
+	       cli->key != NULL || cli->since != NULL || cli->until != NULL || cli->error != NULL ||
+	       cli->code != NULL;
+}

@@ -1,0 +1,143 @@
+/*
+ * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. See
+ * op.h.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/op.h"
+
+#define DEFAULT_LIMIT 100
+#define MOST_LIMIT    100000
+#define MOST_COLUMNS  8
+
+/* A listing. The columns of its query are: the cells, the row as JSON, and then the seq (pages) or
+ * the number of groups. A query that searches for matches may end early; it also returns how many
+ * rows it examined and the last seq examined. Without a match it returns one row without cells. */
+struct listing {
+	enum query query;
+	bool pages; /* accepts --after */
+	bool searches;
+	int cells;
+	const char *titles[MOST_COLUMNS];
+};
+
+static const struct listing messages = { QUERY_OP_LIST, true, true, 8,
+	{ "SEQ", "STATUS", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", "ERROR" } };
+static const struct listing groups = { QUERY_OP_GROUPS, false, false, 7,
+	{ "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
+static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
+	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
+static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
+	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
+
+static int64_t limit_of(const struct op *op)
+{
+	int64_t limit = op->cli->limit == 0 ? DEFAULT_LIMIT : op->cli->limit;
+
+	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
+}
+
+static const struct listing *choose(const struct cli *cli)
+{
+	if (cli->rejects)
+		return &rejects;
+	if (cli->conflicts)
+		return &conflicts;
+	return cli->group ? &groups : &messages;
+}
+
+/* Records that are no messages have no state, type or code. */
+static int check_records(const struct cli *cli, struct err *err)
+{
+	const char *option = cli->rejects ? "--rejects" : "--conflicts";
+	const char *other = NULL;
+
+	if (cli->dead || cli->status != NULL)
+		other = cli->dead ? "--dead" : "--status";
+	else if (cli->group || cli->type != NULL || cli->code != NULL)
+		other = cli->group ? "--group" : cli->type != NULL ? "--type" : "--code";
+	else if (cli->conflicts && (cli->rejects || cli->error != NULL))
+		other = cli->rejects ? "--conflicts" : "--error";
+	if (other == NULL)
+		return 0;
+	return err_set(err, FAULT_USAGE, "list: %s cannot be combined with %s", option, other);
+}
+
+static int check_options(const struct cli *cli, struct err *err)
+{
+	if (cli->rejects || cli->conflicts)
+		return check_records(cli, err);
+	if (cli->group && strcmp(op_status_of(cli, "any"), "dead") != 0)
+		return err_set(err, FAULT_USAGE, "list: --group requires --dead");
+	if (cli->group && cli->after != 0)
+		return err_set(err, FAULT_USAGE,
+			"list: --group cannot be combined with --after: it lists groups, not "
+			"messages");
+	return 0;
+}
+
+static void print_more(const struct op *op, const struct listing *listing, const struct rows *rows)
+{
+	int count = rows_count(rows);
+	int64_t last = count == 0 ? 0 : rows_int(rows, count - 1, listing->cells + 1);
+
+	if (listing->pages && count == limit_of(op))
+		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n", last);
+	else if (!listing->pages && last > count)
+		(void)fprintf(stderr, "there are more groups: --limit %" PRId64 "\n", last);
+}
+
+/* Also printed to stderr with --json, because "no match found yet" differs from "no match exists". */
+static void print_rest(const struct op *op, const struct listing *listing, const struct rows *rows,
+	const struct rows *found)
+{
+	int looked = listing->cells + 2;
+	int last = listing->cells + 3;
+
+	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
+		return;
+	(void)fprintf(stderr,
+		"looked at %" PRId64 " messages, as far as seq %" PRId64
+		": so many do not fit; what is behind: --after %" PRId64 "\n",
+		rows_int(rows, 0, looked), rows_int(rows, 0, last), rows_int(rows, 0, last));
+}
+
+static void print_listing(
+	const struct op *op, const struct listing *listing, const struct rows *rows)
+{
+	bool none = listing->searches && rows_is_null(rows, 0, listing->cells + 1);
+	const struct rows *found = none ? NULL : rows;
+
+	if (op->cli->json)
+		op_print_lines(found, listing->cells);
+	else
+		op_print_table(found, listing->titles, listing->cells);
+	if (ferror(stdout) != 0)
+		return;
+	if (!op->cli->json)
+		print_more(op, listing, found);
+	print_rest(op, listing, rows, found);
+}
+
+int op_list(const struct op *op, struct err *err)
+{
+	const struct listing *listing = choose(op->cli);
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = check_options(op->cli, err);
+
+	if (r == 0)
+		r = op_filter(&filter, op->cli, "any", err);
+	if (r != 0)
+		return r;
+	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
+	if (listing->pages)
+		params_bigint(&params, op->cli->after);
+	params_int(&params, (int32_t)limit_of(op));
+	r = db_run(op->db, listing->query, &params, &rows, err);
+	if (r == 0)
+		print_listing(op, listing, rows);
+	return r;
+}

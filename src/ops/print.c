@@ -1,0 +1,132 @@
+/*
+ * Prints tables, text and bytes for a person. See op.h.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "ops/op.h"
+
+/* C0, DEL, and C1 in UTF-8 (0xC2 0x80 to 0xC2 0x9F). */
+static bool is_control(const unsigned char *at, size_t length)
+{
+	if (length == 2)
+		return at[0] == 0xc2 && at[1] < 0xa0;
+	return length == 1 && (at[0] < ' ' || at[0] == 0x7f);
+}
+
+/* Writes the text, unless `out` is NULL, and returns the number of characters. */
+static size_t put_text(FILE *out, struct bytes text, bool lines)
+{
+	const unsigned char *at = text.data;
+	const unsigned char *end = at + text.length;
+	size_t count = 0;
+
+	for (size_t length; at < end; at += length, count++) {
+		bool good;
+
+		length = utf8_character(at, (size_t)(end - at));
+		good = length > 0 && !is_control(at, length);
+		if (lines && (*at == '\n' || *at == '\t'))
+			good = true;
+		if (out != NULL)
+			(void)fwrite(good ? (const void *)at : "?", 1, good ? length : 1, out);
+		if (length == 0)
+			length = 1;
+	}
+	return count;
+}
+
+void op_print_text(FILE *out, struct bytes text, bool lines)
+{
+	if (text.data != NULL)
+		(void)put_text(out, text, lines);
+}
+
+static struct bytes cell(const struct rows *rows, int row, int column)
+{
+	struct bytes text = rows_bytes(rows, row, column);
+
+	return text.data == NULL ? bytes_of("-") : text;
+}
+
+static size_t width_of(const struct rows *rows, const char *title, int column)
+{
+	size_t width = strlen(title);
+
+	for (int row = 0; row < rows_count(rows); row++) {
+		size_t size = put_text(NULL, cell(rows, row, column), false);
+
+		if (size > width)
+			width = size;
+	}
+	return width;
+}
+
+/* The last column of a line has no padding. */
+static void pad(size_t used, size_t width, bool last)
+{
+	for (; !last && used < width + 2; used++)
+		(void)putchar(' ');
+	if (last)
+		(void)putchar('\n');
+}
+
+void op_print_table(const struct rows *rows, const char *const *titles, int columns)
+{
+	CLEANUP(freep) size_t *widths = calloc((size_t)columns, sizeof(*widths));
+
+	if (widths == NULL)
+		return;
+	for (int column = 0; column < columns; column++) {
+		widths[column] = width_of(rows, titles[column], column);
+		(void)fputs(titles[column], stdout);
+		pad(strlen(titles[column]), widths[column], column == columns - 1);
+	}
+	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
+		for (int column = 0; column < columns; column++)
+			pad(put_text(stdout, cell(rows, row, column), false), widths[column],
+				column == columns - 1);
+	}
+}
+
+void op_print_lines(const struct rows *rows, int column)
+{
+	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
+		struct bytes text = rows_bytes(rows, row, column);
+
+		(void)fwrite(text.data, 1, text.length, stdout);
+		(void)putchar('\n');
+	}
+}
+
+void op_print_change(const struct op *op, const char *action, int64_t count)
+{
+	if (op->cli->json)
+		(void)printf("{\"action\":\"%s\",\"count\":%" PRId64 ",\"dry_run\":%s%s}\n", action,
+			count, op->cli->dry_run ? "true" : "false",
+			op->details == NULL ? "" : op->details);
+}
+
+void op_print_hex(struct bytes bytes)
+{
+	const unsigned char *data = bytes.data;
+
+	for (size_t at = 0; at < bytes.length && ferror(stdout) == 0; at += 16) {
+		size_t count = bytes.length - at < 16 ? bytes.length - at : 16;
+
+		(void)printf("%08zx ", at);
+		for (size_t i = 0; i < 16; i++) {
+			if (i < count)
+				(void)printf(" %02x", data[at + i]);
+			else
+				(void)fputs("   ", stdout);
+		}
+		(void)fputs("  ", stdout);
+		for (size_t i = 0; i < count; i++)
+			(void)putchar(isprint(data[at + i]) ? data[at + i] : '.');
+		(void)putchar('\n');
+	}
+}

@@ -1,0 +1,90 @@
+/*
+ * `inboxd purge`. See op.h.
+ */
+#include <inttypes.h>
+
+#include "base/plural.h"
+#include "ops/op.h"
+
+#define PORTION 20000
+
+static int count(const struct op *op, int64_t *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, op->cli->older_than);
+	params_bigint(&params, op->cli->max == 0 ? INT64_MAX : op->cli->max);
+	r = db_run(op->db, QUERY_OP_PURGE_COUNT, &params, &rows, err);
+	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
+	return r;
+}
+
+static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, op->cli->older_than);
+	params_int(&params, (int32_t)(most < PORTION ? most : PORTION));
+	r = db_run(op->db, QUERY_OP_PURGE, &params, &rows, err);
+	*deleted = r == 0 ? rows_int(rows, 0, 0) : 0;
+	return r;
+}
+
+static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct err *err)
+{
+	int64_t deleted = 1;
+	int r = 0;
+
+	op_interrupt_begin();
+	for (*total = 0; r == 0 && deleted > 0 && *total < wanted && !op_interrupted();
+		*total += deleted) {
+		op_progress(*total, wanted);
+		r = purge_portion(op, wanted - *total, &deleted, err);
+	}
+	op_progress(0, 0);
+	if (op_interrupted() && r == 0 && *total < wanted) {
+		(void)fprintf(stderr,
+			"inboxd: interrupted: %" PRId64 " of %" PRId64
+			" deleted; the same command again does the rest\n",
+			*total, wanted);
+		op_print_change(op, "purge", *total);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
+int op_purge(const struct op *op, struct err *err)
+{
+	char question[96];
+	int64_t wanted = 0;
+	int64_t total = 0;
+	int r;
+
+	if (op->cli->older_than < 0)
+		return err_set(
+			err, FAULT_USAGE, "purge: give --older-than, for example --older-than 7d");
+	r = count(op, &wanted, err);
+	if (r == 0 && wanted == 0)
+		return op_nothing(op, "purge", err, "no processed message is that old");
+	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed message%s", wanted,
+		plural(wanted));
+	if (r == 0)
+		r = op_confirm(op, "purge", wanted, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	r = purge_all(op, wanted, &total, err);
+	if (r != 0 && total > 0)
+		op_print_change(op, "purge", total);
+	if (r != 0 && total > 0)
+		return err_prefix(err, "%" PRId64 " deleted, then", total);
+	if (r == 0 && !op->cli->json)
+		(void)printf("%" PRId64 " deleted\n", total);
+	if (r == 0)
+		op_print_change(op, "purge", total);
+	return r;
+}

@@ -1,0 +1,279 @@
+/*
+ * `inboxd replay --rejects`: applies the rules of the present configuration to each reject. A
+ * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
+ * ingest (model/identity.h). See op.h.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "model/identity.h"
+#include "ops/op.h"
+
+#define PAGE         200
+#define HEADERS_MOST 10000
+
+enum {
+	REJECT_SEQ,
+	REJECT_TOPIC,
+	REJECT_PARTITION,
+	REJECT_OFFSET,
+	REJECT_TIMESTAMP,
+	REJECT_KEY,
+	REJECT_HEADERS,
+	REJECT_PAYLOAD
+};
+
+struct rejects {
+	const struct op *op;
+	struct identity_finder *finder;
+	struct identity_rules **rules; /* one per topic of the configuration */
+	struct header *headers;        /* of the current record */
+	char **names;                  /* names of the headers, owned */
+	bool apply;                    /* false: only count */
+	int64_t good;
+	int64_t refused;
+	int64_t after;
+	int last; /* rows of the previous page */
+};
+
+/* --- The rules --------------------------------------------------------------------------------- */
+
+static int compile(struct rejects *rejects, size_t topic, struct err *err)
+{
+	const struct topic_rules *from = &rejects->op->config->topics[topic];
+	const struct identity_spec spec = {
+		.id = (const char *const *)from->id.items,
+		.id_count = from->id.count,
+		.type = (const char *const *)from->type.items,
+		.type_count = from->type.count,
+		.source = (const char *const *)from->source.items,
+		.source_count = from->source.count,
+		.accept = (const char *const *)from->accept.items,
+		.accept_count = from->accept.count,
+		.missing_id_rejects = from->missing_id_rejects,
+	};
+	int r = identity_rules_new(&rejects->rules[topic], &spec, err);
+
+	return r < 0 ? err_prefix(err, "topics.%s", from->topic) : r;
+}
+
+static int prepare(struct rejects *rejects, struct err *err)
+{
+	size_t topics = rejects->op->config->topic_count;
+	int r;
+
+	rejects->rules = calloc(topics + 1, sizeof(void *));
+	rejects->headers = calloc(HEADERS_MOST, sizeof(*rejects->headers));
+	rejects->names = calloc(HEADERS_MOST, sizeof(*rejects->names));
+	if (rejects->rules == NULL || rejects->headers == NULL || rejects->names == NULL)
+		return err_memory(err);
+	r = identity_finder_new(&rejects->finder, err);
+	for (size_t i = 0; r == 0 && i < topics; i++)
+		r = compile(rejects, i, err);
+	return r;
+}
+
+static void rejects_fini(struct rejects *rejects)
+{
+	for (size_t i = 0; rejects->rules != NULL && i < rejects->op->config->topic_count; i++)
+		identity_rules_free(rejects->rules[i]);
+	free(rejects->rules);
+	free(rejects->headers);
+	free(rejects->names);
+	identity_finder_free(rejects->finder);
+}
+
+/* --- A reject as a record ---------------------------------------------------------------------- */
+
+static void free_names(const struct rejects *rejects, struct record *record)
+{
+	while (record->header_count > 0)
+		free(rejects->names[--record->header_count]);
+}
+
+static int read_headers(
+	const struct rejects *rejects, struct bytes runs, struct record *record, struct err *err)
+{
+	struct bytes name;
+	struct bytes value;
+
+	record->headers = rejects->headers;
+	while (record->header_count < HEADERS_MOST && rows_take_run(&runs, &name) &&
+		rows_take_run(&runs, &value)) {
+		char *copy = strndup(name.data == NULL ? "" : name.data, name.length);
+
+		if (copy == NULL)
+			return err_memory(err);
+		rejects->names[record->header_count] = copy;
+		rejects->headers[record->header_count++] = (struct header){ copy, value };
+	}
+	return 0;
+}
+
+static int read_record(const struct rejects *rejects, const struct rows *rows, int row,
+	struct record *out, struct err *err)
+{
+	*out = (struct record){
+		.topic = rows_text(rows, row, REJECT_TOPIC),
+		.partition = (int32_t)rows_int(rows, row, REJECT_PARTITION),
+		.offset = rows_int(rows, row, REJECT_OFFSET),
+		.timestamp_ms = rows_timestamp_ms(rows, row, REJECT_TIMESTAMP),
+		.key = rows_bytes(rows, row, REJECT_KEY),
+		.payload = rows_bytes(rows, row, REJECT_PAYLOAD),
+	};
+	return read_headers(rejects, rows_bytes(rows, row, REJECT_HEADERS), out, err);
+}
+
+/* --- One reject -------------------------------------------------------------------------------- */
+
+static int store(struct rejects *rejects, int64_t seq, const struct record *record,
+	const struct identity *identity, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, seq);
+	params_text(&params, identity->source);
+	params_text(&params, identity->event_id);
+	params_text(&params, identity->type);
+	params_text(&params, rejects->op->cli->reason);
+	r = db_run(rejects->op->db, QUERY_OP_REPLAY_REJECT, &params, &rows, err);
+	if (r == FAULT_DATABASE && db_error_is_data(err)) {
+		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: %s\n", record->topic,
+			record->partition, record->offset, err->text);
+		rejects->refused++;
+		return 0;
+	}
+	if (r == 0 && rows_text(rows, 0, 0) != NULL) {
+		rejects->good++;
+		if (!rejects->op->cli->json)
+			(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
+				record->offset, rows_text(rows, 0, 0));
+	}
+	return r;
+}
+
+static int identify(
+	struct rejects *rejects, int64_t seq, const struct record *record, struct err *err)
+{
+	const struct config *config = rejects->op->config;
+	size_t topic = (size_t)(config_topic_rules(config, record->topic) - config->topics);
+	struct identity identity;
+	int r;
+
+	if ((int64_t)record->payload.length > config->ingest.max_payload) {
+		rejects->refused++;
+		return 0;
+	}
+	r = identity_find(rejects->finder, rejects->rules[topic], record, &identity, err);
+	if (r > 0)
+		rejects->refused++;
+	else if (r == 0 && rejects->apply)
+		r = store(rejects, seq, record, &identity, err);
+	else if (r == 0)
+		rejects->good++;
+	return r < 0 ? r : 0;
+}
+
+/* --- All rejects ------------------------------------------------------------------------------- */
+
+static bool is_enough(const struct rejects *rejects)
+{
+	if (op_interrupted())
+		return true;
+	return rejects->op->cli->max != 0 && rejects->good >= rejects->op->cli->max;
+}
+
+static int identify_page(struct rejects *rejects, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, rejects->after);
+	params_int(&params, PAGE);
+	r = db_run(rejects->op->db, QUERY_OP_REJECTS, &params, &rows, err);
+	rejects->last = r == 0 ? rows_count(rows) : 0;
+	for (int i = 0; r == 0 && i < rejects->last && !is_enough(rejects); i++) {
+		struct record record;
+
+		rejects->after = rows_int(rows, i, REJECT_SEQ);
+		r = read_record(rejects, rows, i, &record, err);
+		if (r == 0)
+			r = identify(rejects, rejects->after, &record, err);
+		free_names(rejects, &record);
+	}
+	return r;
+}
+
+static int identify_all(struct rejects *rejects, bool apply, struct err *err)
+{
+	int r;
+
+	rejects->apply = apply;
+	rejects->good = rejects->refused = rejects->after = 0;
+	do {
+		r = identify_page(rejects, err);
+	} while (r == 0 && rejects->last > 0 && !is_enough(rejects));
+	return r;
+}
+
+static int store_all(struct rejects *rejects, struct err *err)
+{
+	int64_t wanted = rejects->good;
+	int r;
+
+	op_interrupt_begin();
+	r = identify_all(rejects, true, err);
+	if (r == 0 || rejects->good > 0)
+		op_print_change(rejects->op, "replay", rejects->good);
+	if (r == 0 && op_interrupted() && rejects->good < wanted) {
+		(void)fprintf(stderr,
+			"inboxd: interrupted: %" PRId64 " of %" PRId64
+			" replayed; the same command again does the rest\n",
+			rejects->good, wanted);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
+static int run(struct rejects *rejects, struct err *err)
+{
+	char question[128];
+	int r = prepare(rejects, err);
+
+	if (r == 0)
+		r = identify_all(rejects, false, err);
+	if (r != 0)
+		return r;
+	if (rejects->good == 0 && rejects->refused == 0)
+		return op_nothing(rejects->op, "replay", err, "there are no rejects");
+	if (rejects->good == 0)
+		op_print_change(rejects->op, "replay", 0);
+	if (rejects->good == 0)
+		return err_set(err, FAULT_CHECK,
+			"%" PRId64 " reject%s stay%s: to the rules of this configuration none is a "
+			"message",
+			rejects->refused, plural(rejects->refused),
+			rejects->refused == 1 ? "s" : "");
+	(void)snprintf(question, sizeof(question),
+		"make messages of %" PRId64 " reject%s; %" PRId64 " stay%s", rejects->good,
+		plural(rejects->good), rejects->refused, rejects->refused == 1 ? "s" : "");
+	r = op_confirm(rejects->op, "replay", rejects->good, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	return store_all(rejects, err);
+}
+
+int op_rejects(const struct op *op, struct err *err)
+{
+	struct rejects rejects = { .op = op };
+	int r = run(&rejects, err);
+
+	rejects_fini(&rejects);
+	return r;
+}

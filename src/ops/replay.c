@@ -1,0 +1,410 @@
+/*
+ * `inboxd replay` and `inboxd discard`, which differ only in words and statements. Messages are
+ * given by event id or by filters. With filters they are changed page by page, each page in its own
+ * transaction. See op.h.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "ops/cli_table.h"
+#include "ops/cli_value.h"
+#include "ops/op.h"
+
+#define PAGE 1000
+
+struct change {
+	const char *name;   /* name of the command, for errors of the schema */
+	const char *status; /* the default state */
+	const char *states; /* the allowed states */
+	const char *done;
+	const char *not_now; /* why an existing message was not changed */
+	enum query one;
+	enum query page;
+};
+
+static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
+	"it is neither processed nor dead", QUERY_OP_REPLAY, QUERY_OP_REPLAY_PAGE };
+static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
+	"it is not waiting", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
+
+/* --- By event id ------------------------------------------------------------------------------- */
+
+/* Finds the event; fails unless exactly one source has it. */
+static int find_one(const struct op *op, const char *event_id, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int r;
+
+	params_text(&params, event_id);
+	params_text(&params, op->cli->source);
+	r = db_run(op->db, QUERY_OP_FIND, &params, out, err);
+	if (r != 0)
+		return r;
+	if (rows_count(*out) == 0)
+		return op_no_message(op, event_id, err);
+	if (rows_count(*out) > 1)
+		return err_set(err, FAULT_USAGE,
+			"event \"%s\" exists from several sources, such as \"%s\" and \"%s\": "
+			"select one with --source",
+			event_id, rows_text(*out, 0, 0), rows_text(*out, 1, 0));
+	return 0;
+}
+
+/* How a message that has not ended will run, by its state. */
+static const struct {
+	const char *status;
+	const char *way;
+} ways[] = {
+	{ "retrying", "to run it now: `inboxd discard EVENT_ID --reason TEXT && inboxd replay "
+		      "EVENT_ID`" },
+	{ "waiting", "it runs when its turn comes" },
+	{ "parked", "it runs when a handler for it is connected and the earlier messages of its "
+		    "key are done" },
+	{ "claimed", "wait until its handler has answered" },
+};
+
+static const char *way_of(const struct change *change, const char *status)
+{
+	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (strcmp(ways[i].status, status) == 0)
+			return ways[i].way;
+	}
+	return NULL;
+}
+
+/* `found` contains the state from a moment ago. */
+static int report_unchanged(const struct change *change, const char *event_id,
+	const struct rows *found, struct err *err)
+{
+	const char *status = rows_text(found, 0, 1);
+	const char *way = way_of(change, status);
+	const char *next = rows_text(found, 0, 2);
+
+	if (cli_is_choice(change->states, status))
+		return err_set(err, FAULT_CHECK,
+			"event \"%s\" was not %s: another session has locked it, or it has changed "
+			"in the meantime; try again",
+			event_id, change->done);
+	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s%s%s%s%s", event_id,
+		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
+		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
+}
+
+/* Prints the state of a message for a dry run. */
+static int show_one(const struct op *op, const struct change *change, const char *event_id,
+	const struct rows *found, struct err *err)
+{
+	const char *status = rows_text(found, 0, 1);
+
+	if (!op->cli->json)
+		(void)printf("%s is %s\n", event_id, status);
+	if (!cli_is_choice(change->states, status))
+		return report_unchanged(change, event_id, found, err);
+	if (change == &replay && rows_bool(found, 0, 3))
+		return err_set(err, FAULT_CHECK,
+			"event \"%s\" cannot be replayed: retention has dropped its payload",
+			event_id);
+	return 0;
+}
+
+static int change_one(
+	const struct op *op, const struct change *change, const char *event_id, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = find_one(op, event_id, &found, err);
+
+	if (r != 0)
+		return r;
+	if (op->cli->dry_run)
+		return show_one(op, change, event_id, found, err);
+	params_text(&params, rows_text(found, 0, 0));
+	params_text(&params, event_id);
+	params_text(&params, op->cli->reason);
+	r = db_run(op->db, change->one, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (!rows_bool(rows, 0, 0))
+		return report_unchanged(change, event_id, found, err);
+	if (!op->cli->json)
+		(void)printf("%s %s\n", event_id, change->done);
+	return 0;
+}
+
+/* By text, then by position. */
+static int compare_words(const void *a, const void *b)
+{
+	const char **first = *(const char **const *)a;
+	const char **second = *(const char **const *)b;
+	int order = strcmp(*first, *second);
+
+	return order != 0 ? order : (first > second) - (first < second);
+}
+
+/* Gives the words; a repeated word is replaced by NULL. */
+static int take_once(const struct cli *cli, const char ***out, struct err *err)
+{
+	CLEANUP(freep) const char ***sorted = calloc(cli->word_count + 1, sizeof(*sorted));
+	const char **words = calloc(cli->word_count + 1, sizeof(*words));
+	const char *before = NULL;
+
+	if (sorted == NULL || words == NULL) {
+		free(words);
+		return err_memory(err);
+	}
+	for (size_t i = 0; i < cli->word_count; i++) {
+		words[i] = cli->words[i];
+		sorted[i] = &words[i];
+	}
+	qsort(sorted, cli->word_count, sizeof(*sorted), compare_words);
+	for (size_t i = 0; i < cli->word_count; i++) {
+		if (before != NULL && strcmp(before, *sorted[i]) == 0)
+			*sorted[i] = NULL;
+		else
+			before = *sorted[i];
+	}
+	*out = words;
+	return 0;
+}
+
+struct tally {
+	int64_t changed;
+	bool cut; /* interrupted by a signal before the last one */
+};
+
+/* Changes each of them once, whatever the result of the others. The first failure is the result. */
+static int change_each(
+	const struct op *op, const struct change *change, struct tally *tally, struct err *err)
+{
+	CLEANUP(freep) const char **words = NULL;
+	int first = take_once(op->cli, &words, err);
+
+	for (size_t i = 0; words != NULL && i < op->cli->word_count; i++) {
+		struct err own = ERR_INIT;
+		int r;
+
+		tally->cut = op_interrupted();
+		if (tally->cut)
+			return first;
+		r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
+		tally->changed += words[i] != NULL && r == 0;
+		if (r != 0 && first == 0) {
+			first = r;
+			*err = own;
+		} else if (r != 0) {
+			(void)fprintf(stderr, "inboxd: %s\n", own.text);
+		}
+		if (r != 0 && !db_is_open(op->db))
+			return r;
+	}
+	return first;
+}
+
+static int change_words(const struct op *op, const struct change *change, struct err *err)
+{
+	struct tally tally = { 0, false };
+	int r;
+
+	op_interrupt_begin();
+	r = change_each(op, change, &tally, err);
+	op_print_change(op, change->name, tally.changed);
+	if (tally.cut) {
+		(void)fprintf(stderr, "inboxd: interrupted: %" PRId64 " of %zu %s\n", tally.changed,
+			op->cli->word_count, change->done);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
+/* --- By filter --------------------------------------------------------------------------------- */
+
+/* The number of messages that match a filter. */
+struct counts {
+	int64_t wanted;
+	int64_t dropped; /* match, but cannot be replayed: retention has dropped their payload */
+};
+
+static int count(const struct op *op, const struct change *change, const struct buf *filter,
+	struct counts *out, struct err *err)
+{
+	struct op_counting counting = {
+		.name = change->name,
+		.states = change->states,
+		.filter = filter,
+		.most = op->cli->max == 0 ? INT64_MAX : op->cli->max,
+	};
+	int r = op_count(op, &counting, &out->wanted, err);
+
+	counting.dropped = true;
+	counting.most = INT64_MAX;
+	return r == 0 && change == &replay ? op_count(op, &counting, &out->dropped, err) : r;
+}
+
+struct pages {
+	const struct buf *filter;
+	int64_t wanted;
+	int64_t after;
+	int64_t affected;
+	bool over;
+};
+
+/* Each page is its own transaction, so that an interruption or a lock conflict loses the work of
+ * one page at most. */
+static int change_page(
+	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t left = pages->wanted - pages->affected;
+	int r;
+
+	params_jsonb(&params, (struct bytes){ pages->filter->data, pages->filter->length });
+	params_bigint(&params, pages->after);
+	params_int(&params, (int32_t)(left < PAGE ? left : PAGE));
+	params_text(&params, op->cli->reason);
+	r = db_run(op->db, change->page, &params, &rows, err);
+	if (r != 0)
+		return r;
+	pages->affected += rows_int(rows, 0, 0);
+	pages->over = rows_is_null(rows, 0, 1);
+	if (!pages->over)
+		pages->after = rows_int(rows, 0, 1);
+	return 0;
+}
+
+static bool is_done(const struct pages *pages)
+{
+	return pages->over || pages->affected >= pages->wanted;
+}
+
+/* Without --after the same command would visit messages again that match again by now, for example
+ * processed ones. */
+static void print_interrupted(const struct change *change, const struct pages *pages)
+{
+	(void)fprintf(stderr,
+		"inboxd: interrupted: %" PRId64 " of %" PRId64
+		" %s; the same command with --after %" PRId64 " does the rest\n",
+		pages->affected, pages->wanted, change->done, pages->after);
+}
+
+static int run_pages(
+	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
+{
+	int r = 0;
+
+	op_interrupt_begin();
+	while (r == 0 && !is_done(pages) && !op_interrupted()) {
+		op_progress(pages->affected, pages->wanted);
+		r = change_page(op, change, pages, err);
+	}
+	op_progress(0, 0);
+	if (op_interrupted() && r == 0 && !is_done(pages)) {
+		print_interrupted(change, pages);
+		op_print_change(op, change->name, pages->affected);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	return r;
+}
+
+/* Changes at most as many messages as were counted and confirmed; later arrivals are not included. */
+static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
+	int64_t wanted, struct err *err)
+{
+	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->after };
+	int r = run_pages(op, change, &pages, err);
+
+	if (r != 0 && pages.affected > 0)
+		op_print_change(op, change->name, pages.affected);
+	if (r != 0)
+		return pages.affected == 0
+			       ? r
+			       : err_prefix(err,
+					 "%" PRId64 " of %" PRId64 " %s (--after %" PRId64
+					 " does the rest), then",
+					 pages.affected, wanted, change->done, pages.after);
+	if (!op->cli->json)
+		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
+	if (pages.affected == 0)
+		return op_nothing(op, change->name, err,
+			"every match is locked or has changed in the meantime");
+	op_print_change(op, change->name, pages.affected);
+	return 0;
+}
+
+/* Nothing can be changed: reports why. */
+static int report_nothing(const struct op *op, const struct change *change,
+	const struct counts *counts, struct err *err)
+{
+	char words[128];
+
+	if (counts->dropped == 0)
+		return op_nothing(op, change->name, err, "no message matches");
+	(void)snprintf(words, sizeof(words),
+		"%" PRId64
+		" message%s match%s, and cannot be %s: retention has dropped the payload",
+		counts->dropped, plural(counts->dropped), counts->dropped == 1 ? "es" : "",
+		change->done);
+	return op_nothing(op, change->name, err, words);
+}
+
+static int change_filtered(const struct op *op, const struct change *change, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
+	char question[64];
+	struct counts counts = { 0, 0 };
+	int r = op_filter(&filter, op->cli, change->status, err);
+
+	if (r == 0)
+		r = count(op, change, &filter, &counts, err);
+	if (r != 0)
+		return r;
+	if (counts.wanted == 0)
+		return report_nothing(op, change, &counts, err);
+	if (counts.dropped > 0)
+		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
+			counts.dropped);
+	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name,
+		counts.wanted, plural(counts.wanted));
+	r = op_confirm(op, change->name, counts.wanted, question, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	return change_pages(op, change, &filter, counts.wanted, err);
+}
+
+static int run(const struct op *op, const struct change *change, struct err *err)
+{
+	const struct cli *cli = op->cli;
+
+	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0 || cli->after != 0))
+		return err_set(
+			err, FAULT_USAGE, "%s: give event ids or filters, not both", change->name);
+	if (cli->word_count > 0)
+		return change_words(op, change, err);
+	if (!op_has_filter(cli))
+		return err_set(err, FAULT_USAGE,
+			"%s: give event ids, or filters such as --status %s (`inboxd %s --help`)",
+			change->name, change->status, change->name);
+	return change_filtered(op, change, err);
+}
+
+int op_replay(const struct op *op, struct err *err)
+{
+	const struct cli *cli = op->cli;
+
+	if (!cli->rejects)
+		return run(op, &replay, err);
+	if (cli->word_count > 0 || op_has_filter(cli) || cli->after != 0)
+		return err_set(
+			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
+	return op_rejects(op, err);
+}
+
+int op_discard(const struct op *op, struct err *err)
+{
+	return run(op, &discard, err);
+}

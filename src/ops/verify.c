@@ -1,0 +1,139 @@
+/*
+ * Implements verify.h. ingest/verify.h finds the gaps; this file prints them.
+ */
+#include "ops/verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/plural.h"
+#include "ingest/verify.h"
+#include "model/headers.h"
+#include "ops/op.h"
+
+#define TIMEOUT_MS 60000
+
+struct report {
+	const struct cli *cli;
+	struct buf gaps; /* JSON */
+	int64_t gap_count;
+};
+
+static void on_gap(void *arg, int32_t partition, int64_t first, int64_t last, bool gone)
+{
+	struct report *report = arg;
+
+	op_progress(0, 0);
+	buf_addf(&report->gaps,
+		"%s{\"kafka_partition\":%d,\"first\":%" PRId64 ",\"last\":%" PRId64 ",\"gone\":%s}",
+		report->gap_count++ == 0 ? "" : ",", partition, first, last,
+		gone ? "true" : "false");
+	if (!report->cli->json)
+		(void)printf("%s/%d offsets %" PRId64 " to %" PRId64 ": %s\n", report->cli->topic,
+			partition, first, last,
+			gone ? "Kafka has deleted them" : "not in the inbox");
+}
+
+static void on_progress(void *arg, int64_t done, int64_t total)
+{
+	(void)arg;
+	op_progress(done, total);
+}
+
+static void on_note(void *arg, const char *lines)
+{
+	(void)arg;
+	(void)fprintf(stderr, "%s\n", lines);
+}
+
+static void print(struct report *report, const struct verify_counts *counts)
+{
+	CLEANUP(buf_fini) struct buf topic = BUF_INIT;
+	const struct {
+		const char *name;
+		int64_t value;
+	} rows[] = {
+		{ "records", counts->records },
+		{ "stored", counts->stored },
+		{ "duplicates", counts->duplicates },
+		{ "conflicts", counts->conflicts },
+		{ "rejected", counts->rejected },
+		{ "skipped", counts->skipped },
+		{ "missing", counts->missing },
+	};
+	bool json = report->cli->json;
+
+	json_add_string(&topic, bytes_of(report->cli->topic));
+	if (json)
+		(void)printf("{\"topic\":%s", buf_str(&topic));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		(void)printf(json ? ",\"%s\":%" PRId64 : "%-10s %" PRId64 "\n", rows[i].name,
+			rows[i].value);
+	if (json)
+		(void)printf(",\"gaps\":[%s]}\n", buf_str(&report->gaps));
+}
+
+static int open_db(const struct config *config, struct db **out, struct err *err)
+{
+	const struct db_options options = {
+		.postgres = &config->postgres,
+		.schema = config->inbox.schema,
+		.application = "inboxd command",
+		.lock_timeout_ms = TIMEOUT_MS,
+		.idle_timeout_ms = TIMEOUT_MS,
+		.statement_timeout_ms = TIMEOUT_MS,
+	};
+	int r = db_new(out, &options, err);
+
+	return r != 0 ? r : db_open(*out, err);
+}
+
+static int run(struct report *report, const struct config *config, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = NULL;
+	struct verify_counts counts;
+	struct verify_request request = {
+		.config = config,
+		.topic = report->cli->topic,
+		.partition = report->cli->partition,
+		.from = report->cli->from,
+		.to = report->cli->to,
+		.gap = on_gap,
+		.progress = on_progress,
+		.note = on_note,
+		.arg = report,
+	};
+	int r = open_db(config, &db, err);
+
+	request.db = db;
+	if (r == 0)
+		r = ingest_verify(&request, &counts, err);
+	if (r != 0)
+		return r;
+	print(report, &counts);
+	if (counts.missing > 0)
+		on_note(report,
+			"messages are identified by the rules of this configuration; a message "
+			"that was stored under other rules has another id and is not found");
+	return report->gap_count == 0
+		       ? 0
+		       : err_set(err, FAULT_CHECK,
+				 "%" PRId64 " gap%s, %" PRId64 " record%s without a trace",
+				 report->gap_count, plural(report->gap_count), counts.missing,
+				 plural(counts.missing));
+}
+
+int verify_run(const struct cli *cli, const struct config *config, struct err *err)
+{
+	struct report report = { .cli = cli };
+	int r;
+
+	if (cli->topic == NULL)
+		return err_set(err, FAULT_USAGE, "verify: give a topic with --topic");
+	if (cli->from >= 0 && cli->to >= 0 && cli->from >= cli->to)
+		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
+	r = run(&report, config, err);
+	buf_fini(&report.gaps);
+	return op_explain(r, cli->command, err);
+}
