@@ -58,12 +58,12 @@ MUTANTS = [
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_as_it_was"]),
     mutant("R19", "every update is a replay",
            edit("sql/functions/triggers.sql", "\n              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
-           tests=["sql/test_functions.py::test_other_updates_replay_nothing"]),
+           tests=["sql/test_functions.py::test_other_updates_do_not_replay"]),
     mutant("R19", "the replay trigger locks what completes",
            edit("sql/functions/triggers.sql", "        WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
                 "              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ""),
            tests=["sql/test_plans.py::test_completing_is_a_hot_update_and_touches_no_index",
-                  "sql/test_functions.py::test_other_updates_replay_nothing"]),
+                  "sql/test_functions.py::test_other_updates_do_not_replay"]),
     # R20
     mutant("R20", "after a resume nothing is sought",
            edit("src/ingest/kafka/consumer.c", "\terror = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);", "\terror = NULL;"),

@@ -33,7 +33,7 @@ def deaths(statements):
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def test_one_instance_produces_and_keeps_doing_it(two, statements):
+def test_the_elected_instance_stays_elected(two, statements):
     assert elected(statements, 1)
     assert not elected(statements, 2)
     assert elected(statements, 1)
@@ -46,13 +46,13 @@ def test_one_instance_produces_and_keeps_doing_it(two, statements):
     "UPDATE inbox.inbox_dead_topic SET instance = NULL",
     "DELETE FROM inbox.inbox_dead_topic",
 ])
-def test_another_takes_over_when_the_one_is_gone(two, statements, change):
+def test_another_instance_is_elected_when_the_first_is_gone(two, statements, change):
     assert elected(statements, 1)
     two.execute(change)
     assert elected(statements, 2)
 
 
-def test_who_resigns_lets_others_try_and_only_for_itself(two, statements):
+def test_an_instance_resigns_only_for_itself(two, statements):
     assert elected(statements, 1)
     for instance, free in ((2, False), (1, True)):
         with two.transaction():
@@ -65,7 +65,7 @@ def test_a_fenced_instance_is_never_elected(two, statements):
     assert not elected(statements, 2)
 
 
-def test_they_come_in_the_order_they_died(db, statements):
+def test_messages_are_fetched_in_the_order_they_died(db, statements):
     dead(db, "b", dead_at="2026-01-02")
     dead(db, "a", dead_at="2026-01-03")
     dead(db, "c", dead_at="2026-01-01")
@@ -74,7 +74,7 @@ def test_they_come_in_the_order_they_died(db, statements):
     assert value(db, "SELECT count(*) FROM inbox.inbox_messages WHERE dead_topic_at IS NULL") == 3
 
 
-def test_what_is_alive_or_given_up_by_hand_does_not_come(db, statements):
+def test_open_and_discarded_messages_are_not_fetched(db, statements):
     insert(db, "claimed")
     waiting(db, "discarded")
     db.execute("SELECT inbox.discard('s', 'discarded')")
@@ -84,20 +84,20 @@ def test_what_is_alive_or_given_up_by_hand_does_not_come(db, statements):
     assert statements.run("dead_count", 10, *FIRST) == [(1, 1)]
 
 
-def test_a_batch_ends_with_the_message_that_makes_it_large(db, statements):
+def test_a_batch_ends_with_the_message_that_exceeds_its_size(db, statements):
     for number in range(4):
         dead(db, f"e{number}", dead_at=f"2026-01-0{number + 1}", payload=b"x" * 1000)
     assert fetched(statements, size=1500) == ["e0", "e1"]
     assert fetched(statements, size=1) == ["e0"]
 
 
-def test_what_is_left_out_does_not_come(db, statements):
+def test_excluded_messages_are_not_fetched(db, statements):
     seq = dead(db, "a")
     dead(db, "b")
     assert fetched(statements, without=[seq]) == ["b"]
 
 
-def test_behind_a_place_come_those_that_died_later(db, statements):
+def test_a_fetch_after_a_position_returns_later_deaths(db, statements):
     """To the microsecond, and of those that died in the same one by seq."""
     for number, dead_at in enumerate(("2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.000002",
                                       "2026-01-01 00:00:00.000002", "2026-01-01 00:00:00.000003")):
@@ -111,7 +111,7 @@ def test_behind_a_place_come_those_that_died_later(db, statements):
 
 
 @pytest.mark.parametrize("never", ["infinity", "-infinity"])
-def test_a_death_at_no_time_stops_nobody(db, statements, never):
+def test_an_infinite_death_time_is_ignored_and_does_not_block_others(db, statements, never):
     """Somebody's hand; it cannot be told of, and is not counted."""
     dead(db, "never", dead_at=never)
     seq = dead(db, "a", dead_at="2026-01-01")
@@ -122,14 +122,14 @@ def test_a_death_at_no_time_stops_nobody(db, statements, never):
     assert statements.run("dead_mark", *told) == [(seq,)], "of no further interest"
 
 
-def test_a_death_is_noted_once(db, statements):
+def test_a_death_is_marked_once(db, statements):
     seq = dead(db, "a")
     assert statements.run("dead_mark", *deaths(statements)) == [(seq,)]
     assert fetched(statements) == []
     assert value(db, "SELECT dead_topic_at = dead_at FROM inbox.inbox_messages")
 
 
-def test_a_later_death_is_not_noted_for_an_earlier_one(db, statements):
+def test_a_mark_for_an_earlier_death_does_not_mark_a_later_one(db, statements):
     seq = dead(db, "a", dead_at="2026-01-01")
     told = deaths(statements)
     db.execute("UPDATE inbox.inbox_messages SET dead_at = '2026-01-02'")
@@ -137,7 +137,7 @@ def test_a_later_death_is_not_noted_for_an_earlier_one(db, statements):
     assert fetched(statements) == ["a"]
 
 
-def test_a_locked_row_is_left_for_later(db, connect, statements):
+def test_a_locked_row_is_marked_later(db, connect, statements):
     dead(db, "a")
     seq = dead(db, "b")
     told = deaths(statements)
@@ -150,7 +150,7 @@ def test_a_locked_row_is_left_for_later(db, connect, statements):
 
 
 @pytest.mark.parametrize("what, left", [("dead", set()), ("dead_produced", {"waits"})])
-def test_retention_can_be_told_to_leave_what_was_not_produced(db, what, left):
+def test_retention_can_keep_messages_that_were_not_produced(db, what, left):
     dead(db, "produced", dead_at="2026-01-01", dead_topic_at="2026-01-01")
     dead(db, "waits", dead_at="2026-01-01")
     dead(db, "by hand", dead_at="2026-01-01", claimed_by=None)
@@ -168,14 +168,14 @@ def old_deaths(db, first, last, **columns):
         dead(db, f"{number:02}", dead_at=f"2026-01-01 00:00:{number:02}", **columns)
 
 
-def test_what_was_produced_goes_however_much_before_it_was_not(db):
+def test_produced_rows_are_deleted_behind_many_unproduced_rows(db):
     old_deaths(db, 0, 25)
     db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = dead_at WHERE event_id >= '20' OR event_id = '07'")
     assert [retained(db) for _ in range(3)] == [(1, True), (0, True), (5, False)]
     assert left(db) == {f"{number:02}" for number in range(20) if number != 7}
 
 
-def test_what_is_produced_behind_the_place_goes_the_next_time_round(db):
+def test_rows_produced_behind_the_position_are_deleted_in_the_next_walk(db):
     old_deaths(db, 0, 15)
     assert retained(db) == (0, True)
     db.execute("UPDATE inbox.inbox_messages SET dead_topic_at = dead_at WHERE event_id IN ('03', '12')")
@@ -184,7 +184,7 @@ def test_what_is_produced_behind_the_place_goes_the_next_time_round(db):
     assert left(db) == {f"{number:02}" for number in range(15) if number not in (3, 12)}
 
 
-def test_deaths_of_one_moment_are_each_looked_at(db):
+def test_deaths_with_the_same_time_are_all_checked(db):
     for name in "abcdefgh":
         dead(db, name, dead_at="2026-01-01", dead_topic_at="2026-01-01" if name in "dh" else None)
     assert [retained(db, 3) for _ in range(3)] == [(0, True), (1, True), (1, False)]

@@ -29,7 +29,7 @@ def test_complete_processes_the_message_and_keeps_the_result(db):
     assert row["result"] == {"ok": True}
 
 
-def test_complete_clears_what_crashes_left(db):
+def test_complete_clears_the_crash_count_and_the_suspect_flag(db):
     seq = insert(db, suspect=True, crash_count=2)
     complete(db, f"{seq}.1.1")
     assert (row_of(db, seq)["crash_count"], row_of(db, seq)["suspect"]) == (1, False)
@@ -37,7 +37,7 @@ def test_complete_clears_what_crashes_left(db):
 
 @pytest.mark.parametrize("change", ["claimed_by = 2", "delivery_count = 2", "processed_at = now()",
                                     "dead_at = now()", "available_at = now(), claimed_by = NULL"])
-def test_a_claim_that_is_not_held_is_lost(db, change):
+def test_complete_raises_when_the_claim_is_lost(db, change):
     seq = insert(db)
     db.execute(f"UPDATE inbox.inbox_messages SET {change}")
     with pytest.raises(psycopg.Error) as raised:
@@ -56,7 +56,7 @@ def test_a_second_complete_raises(db):
 @pytest.mark.parametrize("claim", [None, "", "1", "1.1", "1.1.1.1", "a.b.c", "-1.1.1", " 1.1.1", "1.1.1\n",
                                    "9223372036854775808.1.1", "1.2147483648.1", "1.1.2147483648",
                                    "99999999999999999999.1.1", "1.1.1'; DROP TABLE x; --"])
-def test_what_is_no_claim_is_malformed(db, claim):
+def test_complete_raises_when_the_claim_is_malformed(db, claim):
     insert(db)
     with pytest.raises(psycopg.Error) as raised:
         complete(db, claim)
@@ -77,7 +77,7 @@ def test_a_rollback_gives_the_claim_back(db):
     complete(db, f"{seq}.1.1")
 
 
-def test_effects_and_completion_are_one(db, connect):
+def test_effects_and_completion_are_one_transaction(db, connect):
     """Two deliveries of one message race: only one handler's effects survive."""
     seq = insert(db)
     db.execute("CREATE TABLE inbox.effects (who text)")
@@ -92,7 +92,7 @@ def test_effects_and_completion_are_one(db, connect):
     assert db.execute("SELECT who FROM inbox.effects").fetchall() == [("first",)]
 
 
-def test_complete_serves_a_role_that_may_nothing_else(db, connect):
+def test_complete_works_for_a_role_without_other_rights(db, connect):
     seq = insert(db)
     db.execute("DROP ROLE IF EXISTS poor_handler")
     db.execute("CREATE ROLE poor_handler LOGIN")
@@ -109,7 +109,7 @@ def test_complete_serves_a_role_that_may_nothing_else(db, connect):
 
 
 @pytest.mark.parametrize("column", ["processed_at", "dead_at"])
-def test_clearing_the_end_of_a_message_replays_it(db, column):
+def test_clearing_processed_at_or_dead_at_replays_the_message(db, column):
     seq = insert(db, retry_count=3, crash_count=1, suspect=True, error="e", error_code="c", delivery_count=4)
     db.execute(f"UPDATE inbox.inbox_messages SET {column} = now(), result = '{{}}'")
     db.execute(f"UPDATE inbox.inbox_messages SET {column} = NULL")
@@ -121,7 +121,7 @@ def test_clearing_the_end_of_a_message_replays_it(db, column):
     assert (row["error"], row["error_code"], row["result"]) == (None, None, None)
 
 
-def test_a_count_of_replays_at_its_end_stays_there(db):
+def test_the_replay_count_stops_at_its_maximum(db):
     seq = insert(db, replay_count=2147483647, dead_at="now", payload=b"{}")
     db.execute("UPDATE inbox.inbox_messages SET dead_at = NULL")
     assert (row_of(db, seq)["status"], row_of(db, seq)["replay_count"]) == ("waiting", 2147483647)
@@ -132,7 +132,7 @@ def test_a_count_of_replays_at_its_end_stays_there(db):
 
 @pytest.mark.parametrize("change", ["processed_at = now()", "dead_at = now()", "error = 'x'",
                                     "processed_at = NULL", "retry_count = 1"])
-def test_other_updates_replay_nothing(db, change):
+def test_other_updates_do_not_replay(db, change):
     seq = insert(db)
     db.execute(f"UPDATE inbox.inbox_messages SET {change}")
     assert row_of(db, seq)["replay_count"] == 0
@@ -175,7 +175,7 @@ def test_the_view_names_the_status(db, columns, status):
     (b'"\\u0000"', '"\\u0000"', None),
     (None, None, None),
 ])
-def test_the_view_reads_payloads_where_it_can(db, payload, as_text, as_json):
+def test_the_view_decodes_payloads_that_are_text_or_json(db, payload, as_text, as_json):
     row = row_of(db, insert(db, payload=payload))
     assert (row["payload_text"], row["payload_json"]) == (as_text, as_json)
 

@@ -44,7 +44,7 @@ def test_a_hello_is_remembered_with_every_subscription(keep, known):
     assert known() == {"billing": [("orders", "order.*"), ("orders", "x"), ("mails", None), (None, "y"), (None, None)]}
 
 
-def test_the_newest_hello_counts_whoever_reports_it_when(db, keep):
+def test_the_newest_hello_wins_regardless_of_the_order_of_reports(db, keep):
     keep("billing", PAYMENTS, said=1000)
     keep("billing", ORDERS, said=5000)
     assert subscriptions(db) == json.loads(PAYMENTS)
@@ -52,7 +52,7 @@ def test_the_newest_hello_counts_whoever_reports_it_when(db, keep):
     assert subscriptions(db) == json.loads(ORDERS)
 
 
-def test_a_hello_that_is_recorded_does_not_become_newer(db, keep):
+def test_a_repeated_report_does_not_make_an_old_hello_newer(db, keep):
     """The sidecar with the older version goes on reporting its connection, sometimes late."""
     keep("billing", ORDERS, said=5000)
     keep("billing", PAYMENTS, said=1000)
@@ -74,7 +74,7 @@ def test_the_memory_counts_from_the_last_connection(db, keep, known):
     assert value(db, "SELECT known_since = %s FROM inbox.inbox_handlers", since)
 
 
-def test_who_is_connected_to_a_sidecar_that_is_alive_is_known(db, keep, known):
+def test_a_handler_connected_to_a_live_sidecar_is_known(db, keep, known):
     keep("billing")
     db.execute("UPDATE inbox.inbox_handlers SET last_seen_at = last_seen_at - interval '1 hour'")
     assert value(db, "SELECT handlers FROM inbox.inbox_instances WHERE id = 1") == ["billing"]
@@ -84,7 +84,7 @@ def test_who_is_connected_to_a_sidecar_that_is_alive_is_known(db, keep, known):
     assert known() == {}
 
 
-def test_who_left_and_was_forgotten_stays_forgotten(db, keep, known):
+def test_a_forgotten_handler_stays_forgotten_until_it_connects(db, keep, known):
     keep("billing")
     assert value(db, "SELECT inbox.forget_handler('billing', 'retired')") is True
     assert value(db, "SELECT inbox.forget_handler('billing')") is False
@@ -96,26 +96,26 @@ def test_who_left_and_was_forgotten_stays_forgotten(db, keep, known):
     assert rows == [("forget_handler", {"handler": "billing"}, "retired", 1)]
 
 
-def test_of_who_connected_between_two_reports_the_hello_is_recorded_although_it_left(keep, known):
+def test_a_handler_that_came_and_left_between_two_reports_is_recorded(keep, known):
     keep("billing", said=900, gone=100)
     assert "billing" in known()
 
 
-def test_the_memory_of_all_is_the_one_a_sidecar_said_last(db, keep, known):
+def test_the_last_reported_handler_memory_applies_to_all(db, keep, known):
     keep("billing", memory=1000, gone=60_000)
     keep("totals", memory=MEMORY)
     assert value(db, "SELECT status FROM inbox.handlers WHERE name = 'billing'") == "away"
     assert set(known()) == {"billing", "totals"}
 
 
-def test_what_is_over_for_a_day_goes(db, keep):
+def test_handlers_are_deleted_a_day_after_their_memory_has_ended(db, keep):
     keep("billing", gone=MEMORY + 25 * HOUR)
     keep("audit", gone=MEMORY + 23 * HOUR)
     keep("totals")
     assert [row[0] for row in db.execute("SELECT name FROM inbox.inbox_handlers ORDER BY 1")] == ["audit", "totals"]
 
 
-def test_a_question_leaves_out_the_subscriptions_of_who_is_connected_there(keep, known):
+def test_subscriptions_of_handlers_connected_here_are_not_returned(keep, known):
     keep("billing")
     keep("totals")
     assert known(connected=["totals"]) == {"billing": [("orders", "order.*")], "totals": []}

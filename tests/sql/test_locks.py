@@ -18,7 +18,7 @@ def lockable(connection, table):
 
 
 @pytest.mark.parametrize("name", ["hold_lease", *CLAIMS])
-def test_who_claims_holds_its_lease(db, connect, name):
+def test_a_claiming_transaction_locks_its_instance_row(db, connect, name):
     """Rule R4: whoever fences it waits for the transaction to end."""
     other = connect()
     with db.transaction():
@@ -28,7 +28,7 @@ def test_who_claims_holds_its_lease(db, connect, name):
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_who_claims_holds_the_partition(db, connect, name):
+def test_a_claiming_transaction_locks_the_partition_row(db, connect, name):
     """Rule R12: taking it leaves it out until the claim is over, and seen."""
     other = connect()
     with db.transaction():

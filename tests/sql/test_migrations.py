@@ -29,14 +29,14 @@ def test_a_migration_is_one_transaction(db):
         assert not re.search(r"^\s*(BEGIN|COMMIT|ROLLBACK)\s*;", path.read_text(), re.MULTILINE), path
 
 
-def test_definer_functions_fix_their_search_path(db):
+def test_security_definer_functions_set_their_search_path(db):
     loose = db.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace AND prosecdef"
                        " AND NOT coalesce(array_to_string(proconfig, ' '), '') LIKE '%search_path=pg_catalog%'"
                        ).fetchall()
     assert loose == []
 
 
-def test_no_index_mentions_what_a_completion_changes(db):
+def test_no_index_uses_a_column_that_a_completion_changes(db):
     """Key columns, expressions and predicates: or completing would not be a HOT update."""
     definitions = [row[0] for row in db.execute(
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'inbox' AND tablename = 'inbox_messages'")]
@@ -53,7 +53,7 @@ def test_every_statement_prepares(db, path):
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
-def test_every_statement_says_who_calls_it_and_by_which_index(path):
+def test_every_statement_names_its_caller_and_its_index(path):
     comment = "\n".join(line for line in path.read_text().splitlines() if line.startswith("--"))
     assert re.search(r"-- Caller: \S+", comment)
     assert "Index: " in comment
@@ -84,7 +84,7 @@ def test_embedding_refuses_a_gap_in_the_numbers(tmp_path):
                                    ["-- Oldest sidecar: 1\nSELECT 1", "-- Oldest sidecar: 2\nSELECT 1",
                                     "-- Oldest sidecar: 1\nSELECT 1"]],
                          ids=["not said", "from the future", "none", "falling"])
-def test_embedding_wants_to_know_who_may_use_the_schema(tmp_path, heads):
+def test_embedding_refuses_a_migration_without_its_oldest_sidecar(tmp_path, heads):
     folder = tmp_path / "migrations"
     folder.mkdir()
     for number, head in enumerate(heads, start=1):
@@ -102,7 +102,7 @@ def test_every_file_is_embedded():
         assert f"'{path.relative_to(SQL)}'" in listed
 
 
-def test_later_indexes_of_a_table_in_use_are_built_concurrently():
+def test_new_indexes_of_a_table_in_use_are_built_concurrently():
     """A CREATE INDEX in a transaction locks out writers, for as long as the table is large."""
     for path in MIGRATIONS:
         sql = re.sub(r"--[^\n]*", "", path.read_text())
@@ -125,7 +125,7 @@ def embed_concurrent(tmp_path, sql):
     "DROP INDEX CONCURRENTLY inbox.x;",
     "DROP INDEX CONCURRENTLY IF EXISTS inbox.x; SELECT 1",
 ], ids=["alter", "not again", "not concurrently", "drop not again", "other"])
-def test_a_concurrent_migration_holds_only_what_can_be_run_again(tmp_path, sql):
+def test_a_concurrent_migration_contains_only_repeatable_statements(tmp_path, sql):
     done = embed_concurrent(tmp_path, sql)
     assert done.returncode != 0
     assert "may be here" in done.stderr
@@ -140,7 +140,7 @@ def test_a_concurrent_migration_is_embedded_as_steps_and_as_a_script(tmp_path):
     assert '"CREATE INDEX IF NOT EXISTS x ON inbox.inbox_messages\\n"' in source
 
 
-def test_functions_and_tables_are_apart():
+def test_functions_and_tables_are_in_separate_folders():
     """What can be replaced is replaced by each migration; what cannot is in a numbered one."""
     for path in MIGRATIONS:
         assert not re.search(r"CREATE (OR REPLACE )?(FUNCTION|VIEW|TRIGGER)", path.read_text()), path
@@ -191,7 +191,7 @@ def migrated(db, migrate):
     return db
 
 
-def test_a_schema_in_use_becomes_what_a_new_one_is(db, migrate):
+def test_a_migrated_schema_equals_a_new_one(db, migrate):
     db.execute("DROP SCHEMA inbox CASCADE")
     migrate(newer=True)
     new = objects(db)
@@ -203,7 +203,7 @@ def test_a_schema_in_use_becomes_what_a_new_one_is(db, migrate):
     assert objects(db) == new
 
 
-def test_the_schema_of_these_tests_is_the_one_that_inboxd_makes(db, migrate):
+def test_the_test_schema_equals_the_schema_that_inboxd_creates(db, migrate):
     here = objects(db)
     db.execute("DROP SCHEMA inbox CASCADE")
     migrate()
@@ -221,7 +221,7 @@ def test_each_migration_applies_the_functions_again(migrated, migrate):
     assert objects(db) == new
 
 
-def test_an_older_inboxd_leaves_a_newer_schema_as_it_is(migrated, migrate):
+def test_an_older_inboxd_does_not_change_a_newer_schema(migrated, migrate):
     """It may use it, but its functions are older ones."""
     db = migrated
     migrate(newer=True)
@@ -243,7 +243,7 @@ def test_an_older_inboxd_refuses_a_schema_that_it_cannot_use(migrated, migrate):
     migrate(newer=True)
 
 
-def test_a_schema_of_a_pre_release_is_refused_with_the_way_out(migrated, migrate):
+def test_a_schema_of_a_pre_release_is_refused_with_advice(migrated, migrate):
     db = migrated
     db.execute("ALTER TABLE inbox.inbox_schema_version DROP COLUMN oldest_sidecar")
     before = db.execute("SELECT array_agg(oid) FROM pg_class").fetchone()
@@ -258,7 +258,7 @@ def test_all_bodies_are_valid(db):
     db.execute(functions().replace("check_function_bodies = off", "check_function_bodies = on"))
 
 
-def test_nobody_waits_for_a_view_that_stays_as_it_is(migrated, migrate, connect):
+def test_an_unchanged_view_is_not_replaced(migrated, migrate, connect):
     reader = connect()
     with reader.transaction():
         reader.execute("SELECT FROM inbox.messages, inbox.dead_groups, inbox.handlers")
@@ -286,7 +286,7 @@ def test_a_view_gains_a_column_below_a_view_of_a_user(migrated, migrate):
         db.execute("DROP VIEW public.of_a_user")
 
 
-def test_a_user_without_the_schema_has_nothing_to_migrate(migrated, server, migrate):
+def test_migrating_without_the_schema_changes_nothing(migrated, server, migrate):
     """As long as no migration is missing: functions are applied by the owner."""
     migrated.execute("DROP ROLE IF EXISTS looks_on; CREATE ROLE looks_on LOGIN; GRANT USAGE ON SCHEMA inbox TO looks_on;"
                      " GRANT SELECT ON inbox.inbox_schema_version TO looks_on")

@@ -45,7 +45,7 @@ def waiting(db, event_id, **columns):
 
 
 @pytest.mark.parametrize("make", [dead, processed])
-def test_replay_makes_an_ended_message_wait_as_new(db, make):
+def test_replay_makes_an_ended_message_wait_like_a_new_one(db, make):
     seq = make(db, "a", delivery_count=4, crash_count=2, suspect=True, rescue_count=1)
     assert value(db, "SELECT inbox.replay('s', 'a', 'fixed')") is True
     row = row_of(db, seq)
@@ -55,7 +55,7 @@ def test_replay_makes_an_ended_message_wait_as_new(db, make):
     assert (row["claimed_by"], row["delivery_count"], row["replay_count"]) == (None, 4, 1)
 
 
-def test_replay_keeps_what_was_before_in_the_history(db):
+def test_replay_records_the_previous_state_in_the_history(db):
     dead(db, "a", result='{"n": null}', attempts='[{"at": "x", "attempt": 3, "error": "boom"}]')
     db.execute("SELECT inbox.replay('s', 'a', 'fixed')")
     first, second = value(db, "SELECT attempts FROM inbox.inbox_messages")
@@ -66,7 +66,7 @@ def test_replay_keeps_what_was_before_in_the_history(db):
     assert second["replayed_by"] == value(db, "SELECT session_user::text")
 
 
-def test_plain_sql_leaves_the_same_history(db):
+def test_plain_sql_records_the_same_history(db):
     processed(db, "a", result='{"n": 1}')
     db.execute("UPDATE inbox.inbox_messages SET processed_at = NULL")
     (entry,) = value(db, "SELECT attempts FROM inbox.inbox_messages")
@@ -74,14 +74,14 @@ def test_plain_sql_leaves_the_same_history(db):
     assert entry["replayed_by"] == value(db, "SELECT session_user::text")
 
 
-def test_a_large_result_is_named_and_not_kept(db):
+def test_the_history_keeps_the_size_of_a_large_result_only(db):
     processed(db, "a", result='"' + "x" * 5000 + '"')
     db.execute("SELECT inbox.replay('s', 'a')")
     (entry,) = value(db, "SELECT attempts FROM inbox.inbox_messages")
     assert (entry["result_bytes"], "result" in entry) == (5002, False)
 
 
-def test_the_history_tells_who_gave_it_up_and_who_called_it_done(db):
+def test_the_history_names_who_discarded_and_who_completed_a_message(db):
     waiting(db, "a", retry_count=1, error="boom", error_code="E", attempts='[{"at": "x", "attempt": 1}]')
     me = value(db, "SELECT session_user::text")
     db.execute("SELECT inbox.discard('s', 'a', 'not needed')")
@@ -107,7 +107,7 @@ def test_the_history_keeps_ten_replays_and_ten_attempts(db):
 
 
 @pytest.mark.parametrize("make", [insert, waiting])
-def test_what_has_not_ended_is_not_replayed(db, make):
+def test_an_open_message_is_not_replayed(db, make):
     seq = make(db, "a")
     before = row_of(db, seq)
     assert value(db, "SELECT inbox.replay('s', 'a')") is False
@@ -115,14 +115,14 @@ def test_what_has_not_ended_is_not_replayed(db, make):
     assert row_of(db, seq) == before
 
 
-def test_what_is_not_there_is_not_replayed(db):
+def test_an_unknown_message_is_not_replayed(db):
     dead(db, "a")
     assert value(db, "SELECT inbox.replay('other', 'a')") is False
     assert value(db, "SELECT inbox.replay('s', 'b')") is False
     assert ids(db, "dead") == ["a"]
 
 
-def test_a_row_another_transaction_holds_is_left_alone(db, connect):
+def test_replay_skips_a_row_locked_by_another_transaction(db, connect):
     dead(db, "a")
     dead(db, "b")
     other = connect()
@@ -133,7 +133,7 @@ def test_a_row_another_transaction_holds_is_left_alone(db, connect):
     assert (ids(db, "dead"), ids(db, "waiting")) == (["a"], ["b"])
 
 
-def test_a_payload_dropped_by_retention_is_refused(db):
+def test_replay_refuses_a_message_whose_payload_was_dropped(db):
     dead(db, "a", payload=None)
     for sql in ("SELECT inbox.replay('s', 'a')", "UPDATE inbox.inbox_messages SET dead_at = NULL"):
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="payload of event 'a'"):
@@ -142,7 +142,7 @@ def test_a_payload_dropped_by_retention_is_refused(db):
     assert ids(db, "dead") == ["a"]
 
 
-def test_plain_sql_over_a_dropped_payload_hints_at_how_to_replay_the_others(db):
+def test_plain_sql_over_a_dropped_payload_fails_with_a_hint(db):
     dead(db, "a", payload=None)
     dead(db, "b")
     sql = "UPDATE inbox.inbox_messages SET dead_at = NULL WHERE dead_at IS NOT NULL"
@@ -181,7 +181,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("arguments, expected", FILTERS.values(), ids=FILTERS.keys())
-def test_replay_where_takes_what_fits_and_no_more(db, arguments, expected):
+def test_replay_where_replays_matching_messages_only(db, arguments, expected):
     dead(db, "topic", topic="other")
     dead(db, "type", event_type="order.created")
     dead(db, "type2", event_type="order.deleted")
@@ -201,7 +201,7 @@ def test_replay_where_takes_what_fits_and_no_more(db, arguments, expected):
     assert [row[0] for row in replayed] == expected
 
 
-def test_a_replay_wakes_who_listens_and_an_empty_one_nobody(db, connect):
+def test_a_replay_notifies_listeners_and_an_empty_replay_does_not(db, connect):
     listener = connect()
     listener.execute("LISTEN inboxd_replay")
     db.execute("SELECT inbox.replay_where('dead')")
@@ -232,7 +232,7 @@ def test_nothing_else_notifies(db, connect):
 # --- discard ----------------------------------------------------------------------------------------
 
 
-def test_discard_gives_up_what_waits_with_the_reason(db):
+def test_discard_makes_a_waiting_message_dead_with_the_reason(db):
     seq = waiting(db, "a", suspect=True)
     assert value(db, "SELECT inbox.discard('s', 'a', 'obsolete')") is True
     row = row_of(db, seq)
@@ -243,7 +243,7 @@ def test_discard_gives_up_what_waits_with_the_reason(db):
 
 @pytest.mark.parametrize("status, expected", [
     ("waiting", ["new", "retry", "park"]), ("retrying", ["retry"]), ("parked", ["park"])])
-def test_discard_where_takes_the_state_asked_for(db, status, expected):
+def test_discard_where_filters_by_status(db, status, expected):
     waiting(db, "new")
     waiting(db, "retry", retry_count=1)
     waiting(db, "park", available_at="infinity")
@@ -265,7 +265,7 @@ def test_discard_where_filters_as_replay_does(db):
     assert ids(db, "dead") == ["a", "b"]
 
 
-def test_discard_where_takes_an_error_code(db):
+def test_discard_where_filters_by_error_code(db):
     waiting(db, "a", error_code="UP", retry_count=1)
     waiting(db, "b", error_code="UPSTREAM", retry_count=1)
     waiting(db, "c")
@@ -305,7 +305,7 @@ def test_pages_visit_each_message_once(db):
 @pytest.mark.parametrize("make, call, filter_", [
     (dead, "replay_page", {"status": "dead", "error_code": "UP"}),
     (waiting, "discard_page", {"status": "waiting", "error_code": "UP"})])
-def test_pages_take_an_error_code_and_the_audit_keeps_it(db, make, call, filter_):
+def test_pages_filter_by_error_code_and_audit_the_filter(db, make, call, filter_):
     make(db, "a", error_code="UP")
     last = make(db, "b", error_code="UP")
     make(db, "c", error_code="UPSTREAM")
@@ -317,7 +317,7 @@ def test_pages_take_an_error_code_and_the_audit_keeps_it(db, make, call, filter_
 # --- purge ------------------------------------------------------------------------------------------
 
 
-def test_purge_deletes_what_was_processed_before_and_nothing_else(db):
+def test_purge_deletes_only_messages_processed_before_the_age(db):
     processed(db, "old", processed_at="2020-01-01", received_at="2020-01-01")
     processed(db, "new", received_at="2020-01-01")
     dead(db, "dead", received_at="2020-01-01")
@@ -336,7 +336,7 @@ def test_purge_stops_at_max_rows_and_takes_the_oldest(db):
     assert value(db, "SELECT inbox.purge('0')") == 2
 
 
-def test_purge_walks_a_long_way_and_stops_where_nothing_is_old(db):
+def test_purge_walks_a_large_table_and_stops_at_young_rows(db):
     db.execute("""INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset,
                       received_at, processed_at, delivery_count)
                   SELECT 's', 'e' || i, 'orders', 0, i, now() - (20000 - i) * interval '1 hour',
@@ -409,7 +409,7 @@ def test_the_audit_keeps_the_error_code_of_a_call(db):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_change_is_audited_under_the_name_of_who_logged_in(db, connect, call):
+def test_every_change_is_audited_under_the_session_user(db, connect, call):
     dead(db, "a")
     waiting(db, "w")
     processed(db, "p")
@@ -479,7 +479,7 @@ def test_a_wrong_argument_is_one_clear_error_and_changes_nothing(db, call):
 
 
 @pytest.mark.parametrize("text", ["'; DROP TABLE inbox.inbox_audit; --", "%", "\\", "a'b", "$1", "é"])
-def test_filters_are_values_whatever_they_look_like(db, text):
+def test_filters_are_values_even_if_they_look_like_sql(db, text):
     dead(db, "a", topic=text, event_type=text, key=text.encode(), error_code=text)
     dead(db, "b")
     assert value(db, "SELECT inbox.replay_where(topic => %s, event_type => %s, key => %s, error_code => %s)",
@@ -490,7 +490,7 @@ def test_filters_are_values_whatever_they_look_like(db, text):
 @pytest.mark.parametrize("argument", [
     "topic => 'orders'", "event_type => 't'", "received_from => '-infinity'", "received_to => 'infinity'",
     "error_like => '%oo%'", "max_rows => 1", "reason => 'why'", "key => 'k'", "error_code => 'E'"])
-def test_one_argument_is_enough_and_the_status_then_the_usual_one(db, argument):
+def test_one_filter_is_enough_and_the_status_has_a_default(db, argument):
     columns = {"event_type": "t", "key": b"k", "error": "boom", "error_code": "E"}
     for (name, make) in (("replay", dead), ("discard", waiting)):
         db.execute("DELETE FROM inbox.inbox_messages")
@@ -501,7 +501,7 @@ def test_one_argument_is_enough_and_the_status_then_the_usual_one(db, argument):
     assert [entry["filter"]["status"] for entry in audit(db)] == ["dead", "waiting"]
 
 
-def test_without_arguments_it_is_all_of_the_usual_status(db):
+def test_without_arguments_all_messages_of_the_default_status_are_taken(db):
     dead(db, "a")
     waiting(db, "b")
     for name in ("replay", "discard"):
@@ -544,7 +544,7 @@ PARKED_SINCE = {
 
 
 @pytest.mark.parametrize("ordering, before, seconds", PARKED_SINCE.values(), ids=PARKED_SINCE)
-def test_status_tells_since_when_a_message_lies_parked_behind_nothing(db, ordering, before, seconds):
+def test_status_shows_the_age_of_a_parked_message_that_nothing_blocks(db, ordering, before, seconds):
     db.execute("UPDATE inbox.inbox_offsets SET ordering = %s", [ordering])
     for (number, columns) in enumerate(before):
         held = {"claimed_by": 1} if "delivery_count" in columns else {}
@@ -597,11 +597,11 @@ def test_status_costs_the_same_at_any_size(db):
     (None, None),
     ("", ""),
 ])
-def test_the_shape_of_an_error_leaves_out_what_differs(db, error, shape):
+def test_the_shape_of_an_error_replaces_variable_parts(db, error, shape):
     assert value(db, "SELECT inbox.error_shape(%s)", error) == shape
 
 
-def test_dead_groups_count_what_died_of_the_same(db):
+def test_dead_groups_count_messages_with_the_same_error(db):
     for number in range(3):
         dead(db, f"a{number}", event_type="order", error=f"upstream {500 + number}", error_code="HTTP")
     dead(db, "b", event_type="order", error="upstream 500", error_code="OTHER")
@@ -622,7 +622,7 @@ def reject(db, payload=b"{}", offset=7):
                  offset, payload)
 
 
-def test_a_reject_becomes_a_message_that_waits(db):
+def test_a_replayed_reject_becomes_a_waiting_message(db):
     seq = reject(db)
     assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 't')", seq) == "stored"
     row = row_of(db, value(db, "SELECT seq FROM inbox.inbox_messages"))
@@ -635,7 +635,7 @@ def test_a_reject_becomes_a_message_that_waits(db):
     assert [entry["filter"]["fate"] for entry in audit(db)] == ["stored"]
 
 
-def test_the_reason_of_a_rejects_replay_is_in_the_audit_and_in_its_history(db):
+def test_the_reason_for_replaying_a_reject_is_audited_and_in_the_history(db):
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL, 'rules mended')", [reject(db)])
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r2', NULL)", [reject(db, offset=8)])
     assert [entry["reason"] for entry in audit(db)] == ["rules mended", None]
@@ -645,7 +645,7 @@ def test_the_reason_of_a_rejects_replay_is_in_the_audit_and_in_its_history(db):
     assert set(other[0]) == {"at", "replayed_by", "was"}
 
 
-def test_a_reject_that_is_known_is_a_duplicate_or_a_conflict(db):
+def test_a_replayed_reject_with_a_known_id_is_a_duplicate_or_a_conflict(db):
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", [reject(db)])
     assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", reject(db, offset=8)) == "duplicate"
     assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', NULL)", reject(db, b"[]", 9)) == "conflict"

@@ -145,7 +145,7 @@ def test_a_function_finds_a_message_by_its_primary_key(db, full, call):
         assert db.execute(scans, ["inbox.inbox_messages"]).fetchone() == (0,)
 
 
-def test_what_waits_is_counted_up_to_a_cap_for_all_partitions_together(db, full):
+def test_waiting_rows_are_counted_up_to_one_cap_for_all_partitions(db, full):
     four = (["orders"] * 4, [0, 1, 2, 3])
     db.execute("UPDATE inbox.inbox_messages SET available_at = now() - interval '3 hours' WHERE seq = ("
                "SELECT max(seq) FROM inbox.inbox_messages WHERE kafka_partition = 2 AND available_at < now())")
@@ -157,13 +157,13 @@ def test_what_waits_is_counted_up_to_a_cap_for_all_partitions_together(db, full)
     assert counted == ROWS // 10
 
 
-def test_any_waiting_reads_a_page_or_two_of_a_partition(full):
+def test_any_waiting_reads_at_most_two_pages_of_a_partition(full):
     plan = full.explain("any_waiting", ["orders"] * 4, [0, 1, 2, 3])
     assert not plan.scans_whole("inbox_messages")
     assert plan.pages() < 60
 
 
-def test_what_the_dead_topic_has_heard_of_costs_nothing_any_more(db, full, knowledge):
+def test_produced_dead_messages_are_not_read_again(db, full, knowledge):
     """However many messages are dead, looking for those that wait to be produced reads these."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = now(),"
                " dead_topic_at = now() WHERE seq > %s", [ROWS - 5000])
@@ -180,7 +180,7 @@ def test_what_the_dead_topic_has_heard_of_costs_nothing_any_more(db, full, knowl
     assert plan.pages() < 1500
 
 
-def test_what_the_dead_topic_has_refused_is_not_read_again(db, full):
+def test_refused_dead_messages_are_not_read_again(db, full):
     """However many wait before a place, who looks behind it reads what is there."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = clock_timestamp()"
                " WHERE seq > %s", [ROWS - 5000])
@@ -195,7 +195,7 @@ def test_what_the_dead_topic_has_refused_is_not_read_again(db, full):
 KINDS = ["payload", "processed", "dead", "dead_produced", "rejects", "conflicts", "audit", "instances"]
 
 
-def test_a_batch_of_retention_costs_its_rows_and_not_the_table(full):
+def test_a_retention_batch_reads_its_rows_and_not_the_table(full):
     """The table has more than ten thousand pages. Who finds nothing old has looked at a batch of rows. Plans change
     when a session has made the same call some times."""
     for _ in range(8):
@@ -208,7 +208,7 @@ def test_a_batch_of_retention_costs_its_rows_and_not_the_table(full):
         assert full.explain("retain", 1, what, 0, 1000).pages() < 15_000, f"{what}: a thousand rows"
 
 
-def test_a_batch_of_dead_rows_that_stay_costs_those_rows(db, full):
+def test_a_retention_batch_of_kept_dead_rows_reads_only_those_rows(db, full):
     """However many the dead topic has not heard of, one batch reads the next of them along their index."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = NULL, claimed_by = 1,"
                " dead_at = '2026-01-01' WHERE seq > %s", [ROWS - 20_000])
@@ -218,7 +218,7 @@ def test_a_batch_of_dead_rows_that_stay_costs_those_rows(db, full):
         assert full.run("retain", 1, "dead_produced", 1000, 100) == [(True, 0, True)]
 
 
-def test_a_walk_does_not_come_by_what_it_deleted_again(db, full):
+def test_a_retention_walk_does_not_read_deleted_rows_again(db, full):
     """Deleted rows that no vacuum has taken away lie before the walk's place, not on its way."""
     def batch():
         return full.explain("retain", 1, "processed", 0, 10).pages()
@@ -293,7 +293,7 @@ def test_dropping_a_payload_is_hot(db, statements, hot):
     assert tuple(now - then for now, then in zip(hot(), before)) == (1000, 1000)
 
 
-def test_settling_in_a_small_table_compares_no_row_with_the_whole_batch(db, statements):
+def test_settling_in_a_small_table_does_not_compare_each_row_with_the_batch(db, statements):
     """The planner has never heard of the instance that has just started."""
     rows, batch = 10_000, 1000
     fill(db, rows)
@@ -316,7 +316,7 @@ def test_a_healthy_message_never_enters_the_claim_indexes(db):
         assert sizes[f"inbox.inbox_messages_{name}"] == empty[f"inbox.inbox_messages_{name}"]
 
 
-def test_a_look_that_begins_where_the_last_ended_does_not_pass_what_an_old_snapshot_keeps(db, connect, statements):
+def test_a_claim_that_continues_does_not_read_dead_tuples_again(db, connect, statements):
     insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
               " payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, i, 'x', clock_timestamp()"
               " FROM generate_series(1, %s) i")
@@ -333,7 +333,7 @@ def test_a_look_that_begins_where_the_last_ended_does_not_pass_what_an_old_snaps
     assert later.pages("inbox_messages_claim") * 5 < first.pages("inbox_messages_claim")
 
 
-def test_a_hundred_thousand_rows_behind_one_key_slow_nobody(db, statements):
+def test_a_hundred_thousand_rows_of_one_key_do_not_slow_other_claims(db, statements):
     def claim():
         return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1, [None], []).pages()
 

@@ -110,7 +110,7 @@ def test_pages_read_do_not_grow_with_the_table(db, statements, knowledge):
 
 
 @pytest.mark.parametrize("most", [50, 5000])
-def test_a_page_follows_its_index_whatever_statistics_say(db, statements, most):
+def test_a_page_uses_its_index_despite_wrong_statistics(db, statements, most):
     """Analyzed while most rows were dead or waited, of which few are left."""
     db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at,"
                " available_at, error) SELECT 's', 'e' || i, 'orders', 0, i, CASE i % 2 WHEN 0 THEN now() END,"
@@ -125,7 +125,7 @@ def test_a_page_follows_its_index_whatever_statistics_say(db, statements, most):
         assert statements.explain("op_list", *values).pages() < 600, status
 
 
-def test_no_plan_is_compiled_where_other_ways_are_ruled_out(db):
+def test_functions_that_disable_seqscan_also_disable_jit(db):
     """enable_seqscan = off is a price of 10^10, and that is above every limit from which on plans are compiled."""
     rows = db.execute("SELECT proname, 'jit=off' = ANY (proconfig) FROM pg_proc"
                       " WHERE pronamespace = 'inbox'::regnamespace AND 'enable_seqscan=off' = ANY (proconfig)").fetchall()
@@ -133,7 +133,7 @@ def test_no_plan_is_compiled_where_other_ways_are_ruled_out(db):
     assert [name for name, off in rows if not off] == []
 
 
-def test_the_status_of_much_that_waits_compiles_nothing(db):
+def test_status_uses_no_jit_with_many_waiting_rows(db):
     """Eight partitions and ten thousand rows: compiling took fifty times as long as counting."""
     db.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, ordering)"
                " SELECT 'many', p, 'key' FROM generate_series(0, 7) p")
@@ -178,7 +178,7 @@ def haystack(db):
 
 
 @pytest.mark.parametrize("status", ["dead", "processed"])
-def test_a_page_ends_when_too_much_did_not_fit_and_the_next_goes_on_there(db, haystack, status):
+def test_a_page_ends_at_its_read_limit_and_the_next_continues_there(db, haystack, status):
     wanted = {"status": status, "event_type": "needle"}
     seqs, looked, last = look(db, wanted)
     assert (seqs, looked) == ([], BOUND)
@@ -187,7 +187,7 @@ def test_a_page_ends_when_too_much_did_not_fit_and_the_next_goes_on_there(db, ha
     assert (seqs, last) == ([haystack[status]], None)
 
 
-def test_a_replay_says_how_far_it_looked_and_goes_on_behind(db, haystack):
+def test_a_replay_reports_its_last_position_and_continues_after_it(db, haystack):
     said = heard(db)
     db.execute("SET client_min_messages = warning")
     call = "SELECT inbox.replay_where('processed', event_type => 'needle', after_seq => %s)"
@@ -202,7 +202,7 @@ def test_a_replay_says_how_far_it_looked_and_goes_on_behind(db, haystack):
 
 
 @pytest.mark.parametrize("call", ["replay_where(event_type => 'needle')", "discard_where(event_type => 'needle')"])
-def test_without_max_rows_all_that_is_dead_or_waits_is_looked_at(db, haystack, call):
+def test_without_max_rows_all_dead_or_waiting_messages_are_searched(db, haystack, call):
     db.execute("SET client_min_messages = error")
     if "discard" in call:
         db.execute("UPDATE inbox.inbox_messages SET available_at = now(), dead_at = NULL, claimed_by = NULL"
@@ -215,7 +215,7 @@ def test_without_max_rows_all_that_is_dead_or_waits_is_looked_at(db, haystack, c
     assert len(said) == 1
 
 
-def test_pages_of_a_replay_go_on_where_nothing_fitted(db, haystack):
+def test_pages_of_a_replay_continue_after_a_page_without_a_match(db, haystack):
     place, affected, pages = 0, 0, 0
     while place is not None:
         count, place = db.execute("SELECT * FROM inbox.replay_page(%s, %s, 10)", [json.dumps(
@@ -232,7 +232,7 @@ def found(db, **wanted):
     return look(db, wanted, most=None)[0]
 
 
-def test_each_status_is_found_in_the_order_of_seq_whatever_the_partition(db):
+def test_each_status_is_listed_in_seq_order_across_partitions(db):
     made = {}
     for number in range(3):
         for status, make, columns in (("dead", dead, {}), ("processed", processed, {}),
@@ -246,7 +246,7 @@ def test_each_status_is_found_in_the_order_of_seq_whatever_the_partition(db):
     assert look(db, {"status": "waiting"}, made["parked"][1], 2)[0] == [made["retrying"][1], made["plain"][1]]
 
 
-def test_what_is_claimed_is_found_where_instances_may_hold_it(db):
+def test_claimed_messages_are_found_through_the_bounds_of_instances(db):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, low_claim, fenced_at) VALUES (2, 'dead one', 5, 1, now())")
     from_table = insert(db, "from the table", delivery_count=2, claim_number=7)
     settled = insert(db, "settled", delivery_count=2, claim_number=8, processed_at="now")
@@ -283,7 +283,7 @@ def test_a_time_is_found_in_a_large_table(db):
     assert look(db, {"status": "any", "received_from": begin.isoformat()}, half[-1], 3)[0][0] == half[-1] + 1
 
 
-def test_a_small_table_is_looked_at_whole_whatever_the_clock_did(db):
+def test_a_small_table_is_searched_completely_despite_clock_changes(db):
     early = processed(db, "early", received_at="2001-01-01")
     late = processed(db, "late", received_at="2031-01-01")
     processed(db, "now")

@@ -45,7 +45,7 @@ def unfinished(db):
     return {"claimed", "waiting", "parked", "retrying"}
 
 
-def test_processed_rows_go_when_their_age_is_reached(db):
+def test_processed_rows_are_deleted_at_their_age(db):
     processed(db, "old", **DONE_LONG_AGO)
     processed(db, "just done", **LONG_AGO)
     processed(db, "new")
@@ -54,7 +54,7 @@ def test_processed_rows_go_when_their_age_is_reached(db):
     assert left(db) == {"just done", "new", "dead"}
 
 
-def test_a_payload_is_dropped_and_its_digest_stays(db):
+def test_a_payload_is_dropped_and_its_digest_is_kept(db):
     seq = processed(db, "old", headers='[["a", "b"]]', result='{"n": 1}', **DONE_LONG_AGO)
     processed(db, "new", headers='[["a", "b"]]')
     assert retain(db, "payload") == (True, 1, False)
@@ -64,7 +64,7 @@ def test_a_payload_is_dropped_and_its_digest_stays(db):
     assert value(db, "SELECT payload FROM inbox.inbox_messages WHERE event_id = 'new'") == b"{}"
 
 
-def test_what_lost_its_payload_is_not_written_again_but_deleted_later(db):
+def test_a_row_without_payload_is_not_updated_again_but_deleted_later(db):
     processed(db, "old", **DONE_LONG_AGO)
     assert all_of(db, "payload") == 1
     look_again(db)
@@ -80,7 +80,7 @@ def test_a_dropped_payload_cannot_be_replayed(db):
     assert ids(db, "processed") == ["old"]
 
 
-def test_neither_can_one_that_had_no_digest(db):
+def test_a_dropped_payload_without_digest_cannot_be_replayed(db):
     processed(db, "old", payload_digest=None, **DONE_LONG_AGO)
     retain(db, "payload")
     assert value(db, "SELECT inbox.replay_where('processed')") == 0
@@ -94,7 +94,7 @@ def test_a_tombstone_keeps_its_headers_and_can_be_replayed(db):
 
 
 @pytest.mark.parametrize("what", ["payload", "processed", "dead"])
-def test_what_is_not_finished_is_never_touched(db, what):
+def test_unfinished_rows_are_never_touched(db, what):
     expected = unfinished(db)
     before = db.execute("SELECT m::text FROM inbox.inbox_messages m ORDER BY seq").fetchall()
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_what_is_not_finished_is_never_touched(db, what):
     assert db.execute("SELECT m::text FROM inbox.inbox_messages m ORDER BY seq").fetchall() == before
 
 
-def test_what_is_finished_later_is_found_when_it_is_looked_at_again(db):
+def test_a_row_finished_behind_the_walk_is_deleted_in_the_next_walk(db):
     unfinished(db)
     processed(db, "old", **DONE_LONG_AGO)
     assert all_of(db, "processed") == 1
@@ -116,7 +116,7 @@ def test_what_is_finished_later_is_found_when_it_is_looked_at_again(db):
     assert left(db) == {"waiting", "parked", "retrying"}
 
 
-def test_it_is_looked_at_again_after_a_tenth_of_the_age(db):
+def test_the_next_walk_starts_after_a_tenth_of_the_age(db):
     unfinished(db)
     all_of(db, "processed")
     db.execute("UPDATE inbox.inbox_messages SET processed_at = '2020-01-02' WHERE event_id = 'claimed'")
@@ -127,7 +127,7 @@ def test_it_is_looked_at_again_after_a_tenth_of_the_age(db):
     assert all_of(db, "processed") == 1
 
 
-def test_a_walk_is_done_in_batches_and_ends_where_rows_are_young(db):
+def test_a_walk_works_in_batches_and_ends_at_young_rows(db):
     for number in range(10):
         processed(db, f"old{number}", **DONE_LONG_AGO)
     waiting(db, "waits", **LONG_AGO)
@@ -139,7 +139,7 @@ def test_a_walk_is_done_in_batches_and_ends_where_rows_are_young(db):
                      " WHERE event_id = 'waits') FROM inbox.inbox_janitor") is True
 
 
-def test_a_walk_waits_before_rows_that_may_be_at_work_still(db):
+def test_a_walk_stops_before_rows_that_may_still_be_claimed(db):
     """Received early enough to be old, done just now: hardly any are skipped for the long while of looking again."""
     processed(db, "a", received_at="now", processed_at="now")
     db.execute("UPDATE inbox.inbox_messages SET received_at = now() - interval '24 hours 1 minute'")
@@ -148,14 +148,14 @@ def test_a_walk_waits_before_rows_that_may_be_at_work_still(db):
     assert all_of(db, "processed") == 1
 
 
-def test_a_row_from_the_future_holds_up_nothing(db):
+def test_a_row_with_a_future_time_does_not_block_others(db):
     for number in range(5):
         processed(db, f"future{number}", received_at="2100-01-01", processed_at="2100-01-01")
     processed(db, "old", **DONE_LONG_AGO)
     assert all_of(db, "processed", max_rows=2) == 1
 
 
-def test_dead_rows_go_by_their_own_age(db):
+def test_dead_rows_have_their_own_age(db):
     dead(db, "old", dead_at="2020-01-01")
     dead(db, "older", dead_at="2019-01-01")
     dead(db, "new", **LONG_AGO)
@@ -171,7 +171,7 @@ def test_dead_rows_go_by_their_own_age(db):
      "'s', 'e', 't', 0, {n}"),
     ("audit", "inbox_audit", "at", "action", "'{n}'"),
 ])
-def test_side_tables_go_by_age(db, what, table, stamp, columns, values):
+def test_rejects_conflicts_and_audit_rows_are_deleted_at_their_age(db, what, table, stamp, columns, values):
     for number, at in enumerate(["2020-01-01", "2020-01-02", "now", "now"]):
         db.execute(f"INSERT INTO inbox.{table} ({stamp}, {columns}) VALUES ('{at}', {values.format(n=number)})")
     assert retain(db, what, max_rows=1) == (True, 1, True)
@@ -180,7 +180,7 @@ def test_side_tables_go_by_age(db, what, table, stamp, columns, values):
     assert value(db, f"SELECT count(*) FROM inbox.{table}") == 2
 
 
-def test_instances_go_when_they_were_rescued_long_ago(db):
+def test_instances_rescued_long_ago_are_deleted(db):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at, rescued_at) VALUES"
                " (2, 'rescued', 1, '2020-01-01', '2020-01-01'), (3, 'not yet', 1, '2020-01-01', NULL),"
                " (4, 'just now', 1, now(), now())")
@@ -189,7 +189,7 @@ def test_instances_go_when_they_were_rescued_long_ago(db):
 
 
 @pytest.mark.parametrize("what", ["payload", "processed", "dead"])
-def test_a_locked_row_is_left_and_not_waited_for(db, connect, what):
+def test_a_locked_row_is_skipped_without_waiting(db, connect, what):
     make = dead if what == "dead" else processed
     for event_id in ("free", "locked"):
         make(db, event_id, **({"dead_at": "2020-01-01"} if what == "dead" else DONE_LONG_AGO))
@@ -203,7 +203,7 @@ def test_a_locked_row_is_left_and_not_waited_for(db, connect, what):
     assert all_of(db, what) == 1
 
 
-def test_a_replayed_row_stays(db):
+def test_a_replayed_row_is_kept(db):
     processed(db, "a", **DONE_LONG_AGO)
     db.execute("SELECT inbox.replay('s', 'a')")
     for what in ("payload", "processed"):
@@ -215,7 +215,7 @@ def make_instance(db, number):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (%s, 'other', 1)", [number])
 
 
-def test_one_instance_does_it_and_another_when_that_is_gone(db):
+def test_one_instance_runs_retention_until_it_is_gone(db):
     make_instance(db, 2)
     processed(db, "old", **DONE_LONG_AGO)
     assert retain(db, "audit", instance=2)[0] is True
@@ -226,7 +226,7 @@ def test_one_instance_does_it_and_another_when_that_is_gone(db):
     assert retain(db, "processed", instance=2)[0] is False
 
 
-def test_another_takes_over_who_has_not_been_seen_for_half_a_minute(db):
+def test_another_instance_takes_over_after_half_a_minute_of_silence(db):
     make_instance(db, 2)
     retain(db, "audit", instance=2)
     db.execute("UPDATE inbox.inbox_janitor SET seen_at = now() - interval '29 seconds'")
@@ -235,7 +235,7 @@ def test_another_takes_over_who_has_not_been_seen_for_half_a_minute(db):
     assert retain(db, "audit", instance=1)[0] is True
 
 
-def test_two_at_once_do_not_wait_for_each_other(db, connect):
+def test_two_instances_do_not_wait_for_each_other(db, connect):
     make_instance(db, 2)
     other = connect()
     db.execute("SET lock_timeout = '2s'")
@@ -245,7 +245,7 @@ def test_two_at_once_do_not_wait_for_each_other(db, connect):
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM inbox.inbox_janitor", "UPDATE inbox.inbox_janitor SET walks = '{}'"])
-def test_a_lost_place_begins_anew(db, statement):
+def test_a_walk_whose_position_was_lost_starts_over(db, statement):
     processed(db, "a", **DONE_LONG_AGO)
     all_of(db, "processed")
     insert(db, "low", **LONG_AGO)
@@ -262,6 +262,6 @@ def test_wrong_arguments_are_refused(db, what, age_ms, max_rows):
 
 
 @pytest.mark.parametrize("age_ms", [0, 100 * 365 * DAY])
-def test_every_age_that_can_be_configured_is_taken(db, age_ms):
+def test_every_configurable_age_is_accepted(db, age_ms):
     for what in ("payload", "processed", "dead", "rejects", "conflicts", "audit", "instances"):
         assert retain(db, what, age_ms)[0] is True

@@ -71,7 +71,7 @@ def test_a_role_has_these_rights_on_tables_and_no_other(granted, role):
     assert set(rows) == MAY[role]
 
 
-def test_every_table_and_view_is_known_here(granted):
+def test_every_table_and_view_is_covered_by_this_test(granted):
     rows = granted.execute("SELECT relname FROM pg_class WHERE relnamespace = 'inbox'::regnamespace"
                            " AND relkind IN ('r', 'v')").fetchall()
     assert {row[0] for row in rows} == set(TABLES)
@@ -99,7 +99,7 @@ def owner(connect):
         db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_who_could_call_a_function_can_call_it_with_a_parameter_more(owner):
+def test_grants_are_kept_when_a_function_gains_a_parameter(owner):
     """To PostgreSQL that is another function. Owner and grants go over from the earlier one."""
     db = owner("before_owner", "before_seeks")
     db.execute("CREATE SCHEMA inbox")
@@ -113,7 +113,7 @@ def test_who_could_call_a_function_can_call_it_with_a_parameter_more(owner):
     assert rows == [(4, "before_owner", True, False), (5, "before_owner", True, False)]
 
 
-def test_a_migration_leaves_owners_and_grants_as_they_are(owner):
+def test_a_migration_keeps_owners_and_grants(owner):
     db = owner("before_owner", "before_looks")
     db.execute("CREATE SCHEMA inbox")
     migrate(db)
@@ -125,7 +125,7 @@ def test_a_migration_leaves_owners_and_grants_as_they_are(owner):
     assert db.execute(rights).fetchall() == before
 
 
-def test_what_the_owner_calls_is_the_owners_when_a_superuser_migrates(owner):
+def test_objects_keep_their_owner_when_a_superuser_migrates(owner):
     """retain() and replay_where() stay with their owner, and call functions that came later. So do tables and views."""
     db = owner("before_owner")
     db.execute("CREATE SCHEMA inbox AUTHORIZATION before_owner")
@@ -174,7 +174,7 @@ def test_an_operator_updates_two_columns_only(granted):
     assert {row[0] for row in rows.fetchall()} == {"processed_at", "dead_at"}
 
 
-def test_a_handler_completes_and_sees_nothing(granted, as_role):
+def test_a_handler_can_complete_and_read_nothing(granted, as_role):
     seq = insert(granted)
     handler = as_role("inboxd_handler")
     for sql in ("SELECT * FROM inbox.inbox_messages", "SELECT * FROM inbox.messages", "SELECT inbox.status()",
@@ -185,7 +185,7 @@ def test_a_handler_completes_and_sees_nothing(granted, as_role):
     assert value(granted, "SELECT processed_at IS NOT NULL FROM inbox.inbox_messages")
 
 
-def test_an_operator_replays_by_function_and_by_plain_sql_under_its_own_name(granted, as_role):
+def test_an_operator_can_replay_by_function_and_by_plain_sql(granted, as_role):
     dead(granted, "a")
     dead(granted, "b")
     waiting(granted, "w")
@@ -202,7 +202,7 @@ def test_an_operator_replays_by_function_and_by_plain_sql_under_its_own_name(gra
     assert set(names) == {("user_of_inboxd_operator",)}
 
 
-def test_an_operator_calls_a_dead_message_done_by_plain_sql(granted, as_role):
+def test_an_operator_can_mark_a_dead_message_processed_by_plain_sql(granted, as_role):
     dead(granted, "a")
     operator = as_role("inboxd_operator")
     operator.execute("UPDATE inbox.inbox_messages SET processed_at = now(), dead_at = NULL WHERE event_id = 'a'")
@@ -212,7 +212,7 @@ def test_an_operator_calls_a_dead_message_done_by_plain_sql(granted, as_role):
     assert value(operator, "SELECT inbox.replay('s', 'a')") is True
 
 
-def test_an_operator_who_ends_a_claimed_message_by_plain_sql_takes_its_claim(granted, as_role):
+def test_ending_a_claimed_message_by_plain_sql_revokes_its_claim(granted, as_role):
     seq = insert(granted)
     as_role("inboxd_operator").execute("UPDATE inbox.inbox_messages SET processed_at = now()")
     assert value(granted, "SELECT status FROM inbox.messages") == "processed"
@@ -226,12 +226,12 @@ def test_an_operator_who_ends_a_claimed_message_by_plain_sql_takes_its_claim(gra
                                  "UPDATE inbox.inbox_offsets SET next_offset = 0",
                                  "SELECT inbox.replay_seqs(ARRAY[1], NULL, NULL)",
                                  "SELECT inbox.audit('x', NULL, NULL, 1)"])
-def test_an_operator_has_no_way_around_the_functions(as_role, sql):
+def test_an_operator_cannot_bypass_the_functions(as_role, sql):
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         as_role("inboxd_operator").execute(sql)
 
 
-def test_a_reader_finds_and_changes_nothing(granted, as_role):
+def test_a_reader_can_read_and_change_nothing(granted, as_role):
     dead(granted, "a", payload=b'{"n": 1}')
     reader = as_role("inboxd_reader")
     assert value(reader, "SELECT payload_json FROM inbox.messages") == {"n": 1}
@@ -249,7 +249,7 @@ def test_a_reader_finds_and_changes_nothing(granted, as_role):
     ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_handlers", []), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
-def test_a_sidecars_user_looks_as_a_reader_does(granted, as_role, name, values):
+def test_the_sidecar_role_can_read_what_a_reader_can(granted, as_role, name, values):
     dead(granted, "a", payload=b'{"n": 1}')
     sees = [Statements(as_role(role)).run(name, *values) for role in ("inboxd_sidecar", "inboxd_reader")]
     assert sees[0] == sees[1]
@@ -260,6 +260,6 @@ def test_a_sidecars_user_looks_as_a_reader_does(granted, as_role, name, values):
                                  "SELECT inbox.purge('0')", "SELECT inbox.seek('orders', 0, 0)",
                                  "SELECT * FROM inbox.inbox_audit", "UPDATE inbox.inbox_binding SET group_id = 'x'",
                                  "CREATE TABLE inbox.mine (n int)"])
-def test_a_sidecar_neither_deletes_nor_operates(as_role, sql):
+def test_the_sidecar_role_cannot_delete_or_operate(as_role, sql):
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         as_role("inboxd_sidecar").execute(sql)

@@ -38,7 +38,7 @@ static void leave_waiting(struct world *world, const char *owner)
 		       " kafka_offset, available_at) VALUES ('s', 'left', 'former', 7, 0, now())");
 }
 
-static void what_nobody_owns_for_a_lease_is_an_orphan(void **state)
+static void a_partition_without_owner_for_a_lease_is_an_orphan(void **state)
 {
 	struct world *world = *state;
 
@@ -52,7 +52,7 @@ static void what_nobody_owns_for_a_lease_is_an_orphan(void **state)
 	assert_int_equal(orphans(world).count, 0);
 }
 
-static void where_nothing_waits_there_is_no_orphan(void **state)
+static void a_partition_without_waiting_rows_is_no_orphan(void **state)
 {
 	struct world *world = *state;
 
@@ -61,7 +61,7 @@ static void where_nothing_waits_there_is_no_orphan(void **state)
 	assert_int_equal(orphans(world).count, 0);
 }
 
-static void an_owner_that_is_gone_is_none(void **state)
+static void a_partition_whose_owner_has_stopped_is_an_orphan(void **state)
 {
 	struct world *world = *state;
 	struct instance other;
@@ -76,7 +76,7 @@ static void an_owner_that_is_gone_is_none(void **state)
 }
 
 /* It lost it in Kafka and could not say so here. */
-static void what_is_its_own_in_the_table_only_is_an_orphan_to_itself(void **state)
+static void an_own_partition_that_is_only_in_the_table_is_an_orphan(void **state)
 {
 	struct world *world = *state;
 	char id[16];
@@ -87,7 +87,7 @@ static void what_is_its_own_in_the_table_only_is_an_orphan_to_itself(void **stat
 	assert_true(orphans(world).mine);
 }
 
-static void who_adopts_is_the_owner_in_a_new_epoch(void **state)
+static void the_adopter_is_the_owner_in_a_new_epoch(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "former", 7 };
@@ -101,7 +101,7 @@ static void who_adopts_is_the_owner_in_a_new_epoch(void **state)
 	watermarks_free(&marks);
 }
 
-static void what_a_live_instance_owns_is_not_adopted(void **state)
+static void a_partition_of_a_live_instance_is_not_adopted(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "former", 7 };
@@ -135,12 +135,12 @@ static void a_fenced_instance_adopts_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_nobody_owns_for_a_lease_is_an_orphan),
-		TEST(where_nothing_waits_there_is_no_orphan),
-		TEST(an_owner_that_is_gone_is_none),
-		TEST(what_is_its_own_in_the_table_only_is_an_orphan_to_itself),
-		TEST(who_adopts_is_the_owner_in_a_new_epoch),
-		TEST(what_a_live_instance_owns_is_not_adopted),
+		TEST(a_partition_without_owner_for_a_lease_is_an_orphan),
+		TEST(a_partition_without_waiting_rows_is_no_orphan),
+		TEST(a_partition_whose_owner_has_stopped_is_an_orphan),
+		TEST(an_own_partition_that_is_only_in_the_table_is_an_orphan),
+		TEST(the_adopter_is_the_owner_in_a_new_epoch),
+		TEST(a_partition_of_a_live_instance_is_not_adopted),
 		TEST(a_fenced_instance_adopts_nothing),
 	};
 

@@ -27,7 +27,7 @@ static void expect_key(struct world *world, const char *key, size_t max_rows, co
 	claimed_fini(&claimed);
 }
 
-static void what_is_due_is_claimed_with_everything_dispatch_needs(void **state)
+static void a_claimed_row_has_everything_that_dispatch_needs(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -76,7 +76,7 @@ static void rows_are_claimed_in_the_order_of_their_offsets(void **state)
 	expect_claim(world, 10, "");
 }
 
-static void no_more_are_claimed_than_asked_for(void **state)
+static void a_claim_has_at_most_the_requested_number_of_rows(void **state)
 {
 	struct world *world = *state;
 
@@ -115,7 +115,7 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 	routing_free(all);
 }
 
-static void what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen(void **state)
+static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
@@ -160,7 +160,7 @@ static void expect_cut(struct world *world, size_t max_rows, const char *ids, bo
 	routing_free(all);
 }
 
-static void keys_that_the_byte_budget_did_not_reach_are_told(void **state)
+static void keys_that_the_byte_budget_did_not_reach_are_reported(void **state)
 {
 	struct world *world = *state;
 
@@ -183,7 +183,7 @@ static void rows_that_are_not_claimed_take_no_bytes_of_the_budget(void **state)
 	expect_cut(world, 10, "b1", false);
 }
 
-static void a_partition_that_the_byte_budget_cuts_short_is_told(void **state)
+static void a_partition_cut_short_by_the_byte_budget_is_reported(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
@@ -203,7 +203,7 @@ static void a_partition_that_the_byte_budget_cuts_short_is_told(void **state)
 	routing_free(all);
 }
 
-static void a_row_waiting_for_its_retry_parks_what_is_behind_it(void **state)
+static void a_row_waiting_for_its_retry_parks_later_rows_of_its_key(void **state)
 {
 	struct world *world = *state;
 
@@ -218,7 +218,7 @@ static void a_row_waiting_for_its_retry_parks_what_is_behind_it(void **state)
 		"parked");
 }
 
-static void rows_without_a_key_wait_for_nobody(void **state)
+static void rows_without_a_key_do_not_wait_for_each_other(void **state)
 {
 	struct world *world = *state;
 
@@ -229,7 +229,7 @@ static void rows_without_a_key_wait_for_nobody(void **state)
 	expect_claim(world, 10, "-2");
 }
 
-static void a_head_locked_by_somebody_parks_what_is_behind_it(void **state)
+static void a_locked_head_parks_later_rows_of_its_key(void **state)
 {
 	struct world *world = *state;
 
@@ -244,7 +244,7 @@ static void a_head_locked_by_somebody_parks_what_is_behind_it(void **state)
 	expect_key(world, "a", 10, "a2");
 }
 
-static void a_look_can_begin_later_and_tells_where_it_ended(void **state)
+static void a_claim_can_start_at_a_position_and_reports_where_it_ended(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
@@ -290,7 +290,7 @@ static void two_sessions_never_claim_the_same_row(void **state)
 	expect_claim(world, 10, "");
 }
 
-static void a_row_nobody_wants_is_parked_and_holds_its_key(void **state)
+static void a_row_without_handler_is_parked_and_blocks_its_key(void **state)
 {
 	struct world *world = *state;
 	struct routing *routing = wants("order.new");
@@ -338,7 +338,7 @@ static void the_most_specific_subscription_decides(void **state)
 	routing_free(routing);
 }
 
-static void without_order_nothing_waits_for_another(void **state)
+static void without_order_no_row_waits_for_another(void **state)
 {
 	struct world *world = *state;
 
@@ -392,7 +392,7 @@ static void the_run_of_a_key_ends_at_a_locked_row(void **state)
 	expect_key(world, "a", 10, "a1 a2");
 }
 
-static void where_the_partition_is_the_order_a_retry_holds_all(void **state)
+static void with_partition_order_a_retry_blocks_the_partition(void **state)
 {
 	struct world *world = *state;
 
@@ -430,7 +430,7 @@ static void only_the_owner_claims_an_ordered_partition(void **state)
 	expect_claim(world, 10, "a1");
 }
 
-static void a_partition_that_is_being_taken_is_left_alone(void **state)
+static void a_partition_that_is_being_acquired_is_skipped(void **state)
 {
 	struct world *world = *state;
 
@@ -442,7 +442,7 @@ static void a_partition_that_is_being_taken_is_left_alone(void **state)
 	expect_claim(world, 10, "a1");
 }
 
-static void a_claim_whose_answer_was_lost_is_unknown_and_rescued(void **state)
+static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
@@ -504,7 +504,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 	routing_free(routing);
 }
 
-static void a_sweep_goes_on_where_its_last_page_ended(void **state)
+static void a_sweep_continues_where_its_last_page_ended(void **state)
 {
 	struct world *world = *state;
 	struct parked_place place = { .partition = { "orders", 0 } };
@@ -546,7 +546,7 @@ static void release(struct world *world, const char *type, int64_t expected)
 	routing_free(routing);
 }
 
-static void parked_rows_without_a_key_are_released_when_wanted(void **state)
+static void parked_rows_without_a_key_are_released_by_a_subscription(void **state)
 {
 	struct world *world = *state;
 
@@ -557,7 +557,7 @@ static void parked_rows_without_a_key_are_released_when_wanted(void **state)
 	expect_claim(world, 10, "-1");
 }
 
-static void without_order_every_parked_row_is_released_when_wanted(void **state)
+static void without_order_every_parked_row_is_released_by_a_subscription(void **state)
 {
 	struct world *world = *state;
 
@@ -566,7 +566,7 @@ static void without_order_every_parked_row_is_released_when_wanted(void **state)
 	release(world, "order.new", 2);
 }
 
-static void partitions_know_whether_anything_waits(void **state)
+static void each_partition_reports_whether_rows_wait(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partitions[] = { { "orders", 1 }, { "orders", 0 },
@@ -580,7 +580,7 @@ static void partitions_know_whether_anything_waits(void **state)
 	assert_false(found[2]);
 }
 
-static void gauges_count_what_waits_what_is_dead_and_what_nobody_wants(void **state)
+static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 {
 	struct world *world = *state;
 	const struct claim_partition partition = { "orders", 0 };
@@ -685,7 +685,7 @@ static int64_t first_of(const struct refused_seqs *seqs)
 	return seqs->items == NULL ? 0 : seqs->items[0];
 }
 
-static void a_row_whose_claim_is_refused_is_found_and_left_with_its_key(void **state)
+static void a_row_whose_claim_is_refused_is_isolated_with_its_key(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -750,7 +750,7 @@ static void when_each_claim_is_refused_no_row_is_left_out(void **state)
 	trial_fini(&trial);
 }
 
-static void in_an_ordered_partition_what_is_behind_a_refused_row_waits(void **state)
+static void with_partition_order_rows_behind_a_refused_row_wait(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -776,43 +776,43 @@ static void in_an_ordered_partition_what_is_behind_a_refused_row_waits(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_is_due_is_claimed_with_everything_dispatch_needs),
+		TEST(a_claimed_row_has_everything_that_dispatch_needs),
 		TEST(rows_are_claimed_in_the_order_of_their_offsets),
-		TEST(no_more_are_claimed_than_asked_for),
+		TEST(a_claim_has_at_most_the_requested_number_of_rows),
 		TEST(bytes_beyond_the_budget_stay_in_the_table),
-		TEST_UNORDERED(what_the_byte_budget_cuts_off_is_due_no_earlier_than_what_was_seen),
-		TEST(keys_that_the_byte_budget_did_not_reach_are_told),
+		TEST_UNORDERED(rows_beyond_the_byte_budget_are_not_due_before_those_claimed),
+		TEST(keys_that_the_byte_budget_did_not_reach_are_reported),
 		TEST(rows_that_are_not_claimed_take_no_bytes_of_the_budget),
-		cmocka_unit_test_setup_teardown(a_partition_that_the_byte_budget_cuts_short_is_told,
+		cmocka_unit_test_setup_teardown(
+			a_partition_cut_short_by_the_byte_budget_is_reported,
 			world_setup_by_partition, world_teardown),
-		TEST(a_row_waiting_for_its_retry_parks_what_is_behind_it),
-		TEST(rows_without_a_key_wait_for_nobody),
-		TEST(a_head_locked_by_somebody_parks_what_is_behind_it),
-		TEST(a_look_can_begin_later_and_tells_where_it_ended),
+		TEST(a_row_waiting_for_its_retry_parks_later_rows_of_its_key),
+		TEST(rows_without_a_key_do_not_wait_for_each_other),
+		TEST(a_locked_head_parks_later_rows_of_its_key),
+		TEST(a_claim_can_start_at_a_position_and_reports_where_it_ended),
 		TEST(two_sessions_never_claim_the_same_row),
-		TEST(a_row_nobody_wants_is_parked_and_holds_its_key),
+		TEST(a_row_without_handler_is_parked_and_blocks_its_key),
 		TEST(the_most_specific_subscription_decides),
-		TEST_UNORDERED(without_order_nothing_waits_for_another),
+		TEST_UNORDERED(without_order_no_row_waits_for_another),
 		TEST(a_finished_head_releases_the_run_behind_it),
 		TEST(the_run_of_a_key_ends_at_a_row_that_waits),
 		TEST(the_run_of_a_key_ends_at_a_locked_row),
-		cmocka_unit_test_setup_teardown(where_the_partition_is_the_order_a_retry_holds_all,
+		cmocka_unit_test_setup_teardown(with_partition_order_a_retry_blocks_the_partition,
 			world_setup_by_partition, world_teardown),
 		TEST(a_fenced_instance_claims_nothing),
 		TEST(only_the_owner_claims_an_ordered_partition),
-		TEST(a_partition_that_is_being_taken_is_left_alone),
-		TEST(a_claim_whose_answer_was_lost_is_unknown_and_rescued),
+		TEST(a_partition_that_is_being_acquired_is_skipped),
+		TEST(a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued),
 		TEST(a_sweep_finds_keys_that_are_parked_at_their_head),
-		TEST(a_sweep_goes_on_where_its_last_page_ended),
-		TEST(parked_rows_without_a_key_are_released_when_wanted),
-		TEST_UNORDERED(without_order_every_parked_row_is_released_when_wanted),
-		TEST(partitions_know_whether_anything_waits),
-		TEST(gauges_count_what_waits_what_is_dead_and_what_nobody_wants),
-		TEST(a_row_whose_claim_is_refused_is_found_and_left_with_its_key),
+		TEST(a_sweep_continues_where_its_last_page_ended),
+		TEST(parked_rows_without_a_key_are_released_by_a_subscription),
+		TEST_UNORDERED(without_order_every_parked_row_is_released_by_a_subscription),
+		TEST(each_partition_reports_whether_rows_wait),
+		TEST(gauges_count_waiting_dead_and_unhandled_messages),
+		TEST(a_row_whose_claim_is_refused_is_isolated_with_its_key),
 		TEST(the_first_of_a_key_is_found_when_its_claim_is_refused),
 		TEST(when_each_claim_is_refused_no_row_is_left_out),
-		cmocka_unit_test_setup_teardown(
-			in_an_ordered_partition_what_is_behind_a_refused_row_waits,
+		cmocka_unit_test_setup_teardown(with_partition_order_rows_behind_a_refused_row_wait,
 			world_setup_by_partition, world_teardown),
 	};
 

@@ -41,7 +41,7 @@ static void expect_one_dead(struct world *world, struct claimed *claimed, const 
 	claimed_fini(claimed);
 }
 
-static void a_due_row_dies_before_its_delivery_count_would_repeat(void **state)
+static void a_due_row_dies_before_its_delivery_count_overflows(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -54,7 +54,7 @@ static void a_due_row_dies_before_its_delivery_count_would_repeat(void **state)
 	expect_one_dead(world, &claimed, "a2 b1");
 }
 
-static void a_row_of_a_key_dies_before_its_delivery_count_would_repeat(void **state)
+static void a_row_of_a_key_dies_before_its_delivery_count_overflows(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -66,7 +66,7 @@ static void a_row_of_a_key_dies_before_its_delivery_count_would_repeat(void **st
 	expect_one_dead(world, &claimed, "a2");
 }
 
-static void a_row_of_a_partition_dies_before_its_delivery_count_would_repeat(void **state)
+static void a_row_of_a_partition_dies_before_its_delivery_count_overflows(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -92,7 +92,7 @@ static void the_last_delivery_count_is_given_once(void **state)
 	claimed_fini(&claimed);
 }
 
-static void a_row_at_its_end_that_nobody_wants_is_parked(void **state)
+static void a_row_at_its_last_count_without_handler_is_parked(void **state)
 {
 	struct world *world = *state;
 	struct routing *other = wants("other");
@@ -107,7 +107,7 @@ static void a_row_at_its_end_that_nobody_wants_is_parked(void **state)
 	routing_free(other);
 }
 
-static void one_attempt_and_one_crash_more_always_fit(void **state)
+static void attempt_and_crash_counts_do_not_overflow(void **state)
 {
 	struct world *world = *state;
 	struct claimed claimed;
@@ -163,17 +163,17 @@ static void expect_rescued(struct world *world, int delivery_count, bool named)
 		INT32_MAX);
 }
 
-static void a_rescue_of_born_rows_at_its_end_holds_up_no_other(void **state)
+static void a_born_row_at_its_last_rescue_does_not_block_others(void **state)
 {
 	expect_rescued(*state, 1, false);
 }
 
-static void a_rescue_of_named_rows_at_its_end_holds_up_no_other(void **state)
+static void a_straggler_at_its_last_rescue_does_not_block_others(void **state)
 {
 	expect_rescued(*state, 1, true);
 }
 
-static void a_rescue_of_claimed_rows_at_its_end_holds_up_no_other(void **state)
+static void a_claimed_row_at_its_last_rescue_does_not_block_others(void **state)
 {
 	expect_rescued(*state, 3, false);
 }
@@ -183,17 +183,17 @@ static void a_rescue_of_claimed_rows_at_its_end_holds_up_no_other(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_due_row_dies_before_its_delivery_count_would_repeat),
-		TEST(a_row_of_a_key_dies_before_its_delivery_count_would_repeat),
+		TEST(a_due_row_dies_before_its_delivery_count_overflows),
+		TEST(a_row_of_a_key_dies_before_its_delivery_count_overflows),
 		cmocka_unit_test_setup_teardown(
-			a_row_of_a_partition_dies_before_its_delivery_count_would_repeat,
+			a_row_of_a_partition_dies_before_its_delivery_count_overflows,
 			world_setup_by_partition, world_teardown),
 		TEST(the_last_delivery_count_is_given_once),
-		TEST(a_row_at_its_end_that_nobody_wants_is_parked),
-		TEST(one_attempt_and_one_crash_more_always_fit),
-		TEST(a_rescue_of_born_rows_at_its_end_holds_up_no_other),
-		TEST(a_rescue_of_named_rows_at_its_end_holds_up_no_other),
-		TEST(a_rescue_of_claimed_rows_at_its_end_holds_up_no_other),
+		TEST(a_row_at_its_last_count_without_handler_is_parked),
+		TEST(attempt_and_crash_counts_do_not_overflow),
+		TEST(a_born_row_at_its_last_rescue_does_not_block_others),
+		TEST(a_straggler_at_its_last_rescue_does_not_block_others),
+		TEST(a_claimed_row_at_its_last_rescue_does_not_block_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static int open_with(struct world *world, const char *name, const char *value)
 	return r;
 }
 
-static void a_keyword_of_the_configuration_goes_to_libpq(void **state)
+static void a_keyword_of_the_configuration_is_passed_to_libpq(void **state)
 {
 	struct world *world = *state;
 
@@ -61,7 +61,7 @@ static void a_keyword_of_the_configuration_goes_to_libpq(void **state)
 	assert_non_null(strstr(err.text, "no_such_database"));
 }
 
-static void a_server_that_is_not_there_is_a_fault_with_words(void **state)
+static void an_unreachable_server_is_a_fault_with_a_message(void **state)
 {
 	struct world *world = *state;
 
@@ -71,7 +71,7 @@ static void a_server_that_is_not_there_is_a_fault_with_words(void **state)
 	assert_int_equal(strncmp(err.text, "cannot connect to PostgreSQL: ", 30), 0);
 }
 
-static void a_refusal_has_its_sqlstate(void **state)
+static void a_refused_connection_has_its_sqlstate(void **state)
 {
 	struct world *world = *state;
 
@@ -83,7 +83,7 @@ static void a_refusal_has_its_sqlstate(void **state)
 	assert_non_null(strstr(err_advice(&err), "create this role in PostgreSQL"));
 }
 
-static void settings_libpq_refuses_are_a_mistake(void **state)
+static void settings_that_libpq_refuses_are_configuration_errors(void **state)
 {
 	struct world *world = *state;
 
@@ -136,7 +136,7 @@ static void a_silent_host_does_not_block_the_next(void **state)
 	(void)close(silent);
 }
 
-static void a_password_is_never_in_the_words(void **state)
+static void a_password_is_never_in_an_error_text(void **state)
 {
 	struct world *world = *state;
 	char *copies[] = { strdup("password"), strdup("s3cret"), strdup("port"), strdup("1") };
@@ -167,7 +167,7 @@ static void a_database_in_another_encoding_is_refused(void **state)
 	run_sql(world, "DROP DATABASE latin_%s WITH (FORCE)", world->schema);
 }
 
-static void a_closed_connection_says_so(void **state)
+static void a_query_on_a_closed_connection_fails_with_that_reason(void **state)
 {
 	struct world *world = *state;
 
@@ -222,7 +222,7 @@ static void a_failed_transaction_leaves_the_connection_usable(void **state)
 	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
 }
 
-static void words_never_quote_values(void **state)
+static void error_texts_never_quote_values(void **state)
 {
 	struct world *world = *state;
 
@@ -279,7 +279,7 @@ static void a_failed_transaction_cannot_be_committed(void **state)
 	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
 }
 
-static void a_rollback_undoes_what_was_only_queued(void **state)
+static void a_rollback_undoes_queued_statements(void **state)
 {
 	struct world *world = *state;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -357,7 +357,7 @@ static void a_commit_without_an_answer_is_unknown(void **state)
 	assert_string_equal(err.state, "57P01");
 }
 
-static void so_is_one_with_a_transaction_behind_it(void **state)
+static void a_commit_without_an_answer_is_unknown_with_a_transaction_behind_it(void **state)
 {
 	struct world *world = *state;
 
@@ -370,7 +370,7 @@ static void so_is_one_with_a_transaction_behind_it(void **state)
 	assert_string_equal(err.state, "57P01");
 }
 
-static void a_server_that_turned_read_only_is_left(void **state)
+static void a_connection_to_a_read_only_server_is_closed(void **state)
 {
 	struct world *world = *state;
 
@@ -429,7 +429,7 @@ static void a_migrated_schema_matches_this_program(void **state)
 	assert_int_equal(result.applied, 0);
 }
 
-static void other_versions_are_told_apart(void **state)
+static void older_and_newer_schemas_are_distinguished(void **state)
 {
 	struct world *world = *state;
 	const struct db_options options = options_of(world, &no_settings, 20000);
@@ -499,7 +499,7 @@ static int migrate_as(struct world *world, const char *user)
 	return r;
 }
 
-static void a_user_needs_only_a_schema_of_its_own(void **state)
+static void a_user_can_migrate_a_schema_it_owns(void **state)
 {
 	struct world *world = *state;
 	char user[96];
@@ -539,31 +539,31 @@ static void every_statement_prepares(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_keyword_of_the_configuration_goes_to_libpq),
-		TEST(a_server_that_is_not_there_is_a_fault_with_words),
-		TEST(a_refusal_has_its_sqlstate),
-		TEST(settings_libpq_refuses_are_a_mistake),
+		TEST(a_keyword_of_the_configuration_is_passed_to_libpq),
+		TEST(an_unreachable_server_is_a_fault_with_a_message),
+		TEST(a_refused_connection_has_its_sqlstate),
+		TEST(settings_that_libpq_refuses_are_configuration_errors),
 		TEST(a_silent_host_does_not_block_the_next),
-		TEST(a_password_is_never_in_the_words),
+		TEST(a_password_is_never_in_an_error_text),
 		TEST(a_database_in_another_encoding_is_refused),
-		TEST(a_closed_connection_says_so),
+		TEST(a_query_on_a_closed_connection_fails_with_that_reason),
 		TEST(rows_and_params_carry_every_type),
 		TEST(a_failed_transaction_leaves_the_connection_usable),
-		TEST(words_never_quote_values),
+		TEST(error_texts_never_quote_values),
 		TEST(a_savepoint_survives_bad_values),
 		TEST(a_failed_transaction_cannot_be_committed),
-		TEST(a_rollback_undoes_what_was_only_queued),
+		TEST(a_rollback_undoes_queued_statements),
 		TEST(a_statement_that_takes_too_long_is_ended_by_the_server),
 		TEST(an_interrupt_ends_the_wait_of_another_thread),
 		TEST(a_commit_without_an_answer_is_unknown),
-		TEST(so_is_one_with_a_transaction_behind_it),
-		TEST(a_server_that_turned_read_only_is_left),
+		TEST(a_commit_without_an_answer_is_unknown_with_a_transaction_behind_it),
+		TEST(a_connection_to_a_read_only_server_is_closed),
 		TEST(large_batches_do_not_block_each_other),
 		TEST(a_statement_beyond_the_protocol_is_never_sent),
 		TEST(a_migrated_schema_matches_this_program),
-		TEST(other_versions_are_told_apart),
+		TEST(older_and_newer_schemas_are_distinguished),
 		TEST(two_migrations_at_once_both_succeed),
-		TEST(a_user_needs_only_a_schema_of_its_own),
+		TEST(a_user_can_migrate_a_schema_it_owns),
 		TEST(every_statement_prepares),
 	};
 

@@ -15,7 +15,7 @@ static void a_new_row_is_born_claimed(void **state)
 		seq);
 }
 
-static void a_row_comes_back_as_it_went(void **state)
+static void a_row_is_stored_unchanged(void **state)
 {
 	struct world *world = *state;
 
@@ -32,7 +32,7 @@ static void a_row_comes_back_as_it_went(void **state)
 }
 
 /* A topic that was created again within one batch: its records have the coordinates of the old ones. */
-static void records_with_the_same_coordinates_are_told_apart_by_id(void **state)
+static void records_with_the_same_coordinates_are_distinguished_by_id(void **state)
 {
 	struct world *world = *state;
 
@@ -97,7 +97,7 @@ static void change_digests(struct world *world)
 	run_sql(world, "UPDATE inbox.inbox_messages SET payload_digest = '\\x00'");
 }
 
-static void what_was_stored_a_moment_ago_is_not_asked_about(void **state)
+static void a_recently_stored_event_is_not_queried(void **state)
 {
 	struct world *world = *state;
 
@@ -109,7 +109,7 @@ static void what_was_stored_a_moment_ago_is_not_asked_about(void **state)
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
 }
 
-static void what_another_stored_is_asked_about_once(void **state)
+static void an_event_stored_by_another_instance_is_queried_once(void **state)
 {
 	struct world *world = *state;
 
@@ -125,7 +125,7 @@ static void what_another_stored_is_asked_about_once(void **state)
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
 }
 
-static void what_was_deleted_and_stored_anew_is_what_counts(void **state)
+static void the_payload_stored_after_a_delete_is_compared(void **state)
 {
 	struct world *world = *state;
 
@@ -137,7 +137,7 @@ static void what_was_deleted_and_stored_anew_is_what_counts(void **state)
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
 }
 
-static void whoever_takes_partitions_asks_again(void **state)
+static void acquiring_partitions_clears_the_dedup_cache(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "orders", 0 };
@@ -153,7 +153,7 @@ static void whoever_takes_partitions_asks_again(void **state)
 }
 
 /* Here the conflict of `b` cannot be kept, and what another instance then stores as `a` is not what we had. */
-static void a_batch_that_failed_is_not_remembered(void **state)
+static void a_failed_batch_is_not_in_the_dedup_cache(void **state)
 {
 	struct world *world = *state;
 
@@ -171,7 +171,7 @@ static void a_batch_that_failed_is_not_remembered(void **state)
 	assert_int_equal(fate(world, 0), ROW_CONFLICT);
 }
 
-static void fates_are_told_apart_within_one_batch(void **state)
+static void one_batch_can_have_every_insert_result(void **state)
 {
 	struct world *world = *state;
 
@@ -197,7 +197,7 @@ static void fates_are_told_apart_within_one_batch(void **state)
 		"known claimed,a claimed,b waiting,c parked");
 }
 
-static void a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key(void **state)
+static void a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key(void **state)
 {
 	struct world *world = *state;
 
@@ -216,7 +216,7 @@ static void a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key(void **sta
 		"parked");
 }
 
-static void in_an_ordered_partition_it_is_parked_behind_any_waiting_row(void **state)
+static void with_partition_order_it_is_parked_behind_any_waiting_row(void **state)
 {
 	struct world *world = *state;
 
@@ -250,7 +250,7 @@ static void a_batch_of_skipped_records_moves_the_watermark_only(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
-static void a_watermark_somebody_moved_stores_nothing(void **state)
+static void a_batch_at_a_moved_watermark_is_not_stored(void **state)
 {
 	struct world *world = *state;
 
@@ -264,7 +264,7 @@ static void a_watermark_somebody_moved_stores_nothing(void **state)
 	assert_true(db_is_open(world->db));
 }
 
-static void another_epoch_stores_nothing(void **state)
+static void a_batch_of_another_epoch_is_not_stored(void **state)
 {
 	struct world *world = *state;
 
@@ -310,7 +310,7 @@ static void a_bad_row_is_bisected_out_and_becomes_a_reject(void **state)
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 40);
 }
 
-static void a_seq_after_bisecting_is_the_rows_own(void **state)
+static void after_bisecting_each_row_has_its_own_seq(void **state)
 {
 	struct world *world = *state;
 
@@ -427,7 +427,7 @@ static void a_reason_cut_within_a_character_is_kept(void **state)
 		"510|t");
 }
 
-static void a_reason_whose_addition_is_cut_within_a_character_is_kept(void **state)
+static void a_reason_with_a_cut_server_message_is_kept(void **state)
 {
 	struct world *world = *state;
 	char reason[512] = "";
@@ -533,7 +533,7 @@ static void a_row_that_is_refused_at_commit_is_isolated(void **state)
 }
 
 /* What is deferred for a good reason is heard at COMMIT, until that has refused it. */
-static void what_is_deferred_stays_so_unless_a_commit_was_refused(void **state)
+static void constraints_stay_deferred_unless_a_commit_was_refused(void **state)
 {
 	struct world *world = *state;
 
@@ -562,7 +562,7 @@ static void assert_nothing_is_kept(struct world *world, const char *expected_sta
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_rejects"), 0);
 }
 
-static void when_no_row_goes_through_none_is_rejected(void **state)
+static void when_every_row_is_refused_none_is_rejected(void **state)
 {
 	struct world *world = *state;
 
@@ -575,7 +575,7 @@ static void when_no_row_goes_through_none_is_rejected(void **state)
 		ask(world, "SELECT coalesce(next_offset, -1) FROM inbox.inbox_offsets"), -1);
 }
 
-static void a_duplicate_does_not_show_that_rows_go_through(void **state)
+static void a_duplicate_does_not_prove_that_rows_are_accepted(void **state)
 {
 	struct world *world = *state;
 
@@ -643,7 +643,7 @@ static void a_lost_commit_is_unknown(void **state)
 }
 
 /* As if the COMMIT of another connection of ours had gone through unheard. */
-static void resync_gives_back_what_was_never_heard_of(void **state)
+static void resync_gives_back_rows_missing_in_memory(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "orders", 0 };
@@ -685,7 +685,7 @@ static void resync_waits_for_the_transaction_whose_answer_was_lost(void **state)
 	watermarks_free(&marks);
 }
 
-static void taking_raises_the_epoch_and_tells_the_watermark(void **state)
+static void acquiring_raises_the_epoch_and_returns_the_watermark(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref refs[] = { { "orders", 0 }, { "orders", 1 } };
@@ -703,7 +703,7 @@ static void taking_raises_the_epoch_and_tells_the_watermark(void **state)
 	watermarks_free(&marks);
 }
 
-static void a_released_partition_is_nobodys(void **state)
+static void a_released_partition_has_no_owner(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "orders", 0 };
@@ -776,7 +776,7 @@ static void a_batch_follows_behind_a_commit(void **state)
 	batch_fini(&first);
 }
 
-static void a_refused_commit_takes_the_batch_behind_with_it(void **state)
+static void a_refused_commit_also_undoes_the_next_batch(void **state)
 {
 	struct world *world = *state;
 	struct batch first;
@@ -803,50 +803,50 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_new_row_is_born_claimed),
-		TEST(a_row_comes_back_as_it_went),
-		TEST(records_with_the_same_coordinates_are_told_apart_by_id),
+		TEST(a_row_is_stored_unchanged),
+		TEST(records_with_the_same_coordinates_are_distinguished_by_id),
 		TEST(a_second_copy_is_a_duplicate),
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
-		TEST(what_was_stored_a_moment_ago_is_not_asked_about),
-		TEST(what_another_stored_is_asked_about_once),
-		TEST(what_was_deleted_and_stored_anew_is_what_counts),
-		TEST(whoever_takes_partitions_asks_again),
-		TEST(a_batch_that_failed_is_not_remembered),
-		TEST(fates_are_told_apart_within_one_batch),
-		TEST(a_row_that_asks_is_parked_behind_a_waiting_one_of_its_key),
+		TEST(a_recently_stored_event_is_not_queried),
+		TEST(an_event_stored_by_another_instance_is_queried_once),
+		TEST(the_payload_stored_after_a_delete_is_compared),
+		TEST(acquiring_partitions_clears_the_dedup_cache),
+		TEST(a_failed_batch_is_not_in_the_dedup_cache),
+		TEST(one_batch_can_have_every_insert_result),
+		TEST(a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key),
 		cmocka_unit_test_setup_teardown(
-			in_an_ordered_partition_it_is_parked_behind_any_waiting_row,
+			with_partition_order_it_is_parked_behind_any_waiting_row,
 			world_setup_by_partition, world_teardown),
 		TEST(rows_and_watermark_move_together),
 		TEST(a_batch_of_skipped_records_moves_the_watermark_only),
-		TEST(a_watermark_somebody_moved_stores_nothing),
-		TEST(another_epoch_stores_nothing),
+		TEST(a_batch_at_a_moved_watermark_is_not_stored),
+		TEST(a_batch_of_another_epoch_is_not_stored),
 		TEST(a_fenced_instance_stores_nothing),
 		TEST(a_bad_row_is_bisected_out_and_becomes_a_reject),
-		TEST(a_seq_after_bisecting_is_the_rows_own),
+		TEST(after_bisecting_each_row_has_its_own_seq),
 		TEST(a_timestamp_beyond_the_calendar_is_cut),
 		TEST(a_reject_is_kept_once),
 		TEST(a_reject_that_cannot_be_kept_whole_keeps_its_coordinates),
 		TEST(an_event_id_out_of_bounds_rejects_itself_alone),
 		TEST(a_reason_cut_within_a_character_is_kept),
-		TEST(a_reason_whose_addition_is_cut_within_a_character_is_kept),
+		TEST(a_reason_with_a_cut_server_message_is_kept),
 		TEST(a_commit_that_failed_leaves_no_reject_in_the_batch),
 		TEST(a_row_that_a_trigger_refuses_is_isolated),
 		TEST(a_row_that_is_refused_at_commit_is_isolated),
-		TEST(what_is_deferred_stays_so_unless_a_commit_was_refused),
-		TEST(when_no_row_goes_through_none_is_rejected),
-		TEST(a_duplicate_does_not_show_that_rows_go_through),
+		TEST(constraints_stay_deferred_unless_a_commit_was_refused),
+		TEST(when_every_row_is_refused_none_is_rejected),
+		TEST(a_duplicate_does_not_prove_that_rows_are_accepted),
 		TEST(a_conflict_that_a_trigger_refuses_is_kept_as_a_reject),
 		TEST(a_reject_that_a_trigger_refuses_keeps_its_bytes),
 		TEST(a_lost_commit_is_unknown),
-		TEST(resync_gives_back_what_was_never_heard_of),
+		TEST(resync_gives_back_rows_missing_in_memory),
 		TEST(resync_waits_for_the_transaction_whose_answer_was_lost),
-		TEST(taking_raises_the_epoch_and_tells_the_watermark),
-		TEST(a_released_partition_is_nobodys),
+		TEST(acquiring_raises_the_epoch_and_returns_the_watermark),
+		TEST(a_released_partition_has_no_owner),
 		TEST(a_schema_belongs_to_one_cluster_and_group),
 		TEST(two_thousand_rows_go_in_at_once),
 		TEST(a_batch_follows_behind_a_commit),
-		TEST(a_refused_commit_takes_the_batch_behind_with_it),
+		TEST(a_refused_commit_also_undoes_the_next_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ static void give_to(struct world *world, const char *id, int32_t instance, int d
 		instance, delivery_count, delivery_count, id);
 }
 
-static void nothing_of_a_new_instance_is_below_its_low_seq(void **state)
+static void the_first_low_seq_is_above_all_existing_rows(void **state)
 {
 	struct world *world = *state;
 	int64_t seq = STORED(world, .id = "a");
@@ -111,7 +111,7 @@ static void expect_bounds(struct world *world, const char *bounds)
 
 /* Rule R3: one that was sent first and arrives last, over a connection that was given up, names rows that belong to its
  * own bound. */
-static void stragglers_belong_to_the_bound_they_were_sent_with(void **state)
+static void stragglers_are_stored_together_with_their_bound(void **state)
 {
 	struct world *world = *state;
 
@@ -127,7 +127,7 @@ static void stragglers_belong_to_the_bound_they_were_sent_with(void **state)
 	expect_bounds(world, "80|80|{}");
 }
 
-static void what_the_dead_named_is_rescued_below_its_bound(void **state)
+static void stragglers_of_a_dead_instance_are_rescued_below_its_bound(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -177,7 +177,7 @@ static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 		HEARTBEAT_FENCED);
 }
 
-static void whose_lease_ran_out_is_fenced_by_who_may_judge(void **state)
+static void an_expired_lease_is_fenced_by_a_steady_instance(void **state)
 {
 	struct world *world = *state;
 	struct instance late = another(world, "elsewhere");
@@ -196,7 +196,7 @@ static void whose_lease_ran_out_is_fenced_by_who_may_judge(void **state)
 	assert_int_equal(fence(world, "here", true), 0);
 }
 
-static void a_lease_that_holds_is_not_judged(void **state)
+static void a_valid_lease_is_not_fenced(void **state)
 {
 	struct world *world = *state;
 
@@ -204,7 +204,7 @@ static void a_lease_that_holds_is_not_judged(void **state)
 	assert_int_equal(fence(world, "here", true), 0);
 }
 
-static void an_earlier_instance_of_this_place_is_fenced_at_once(void **state)
+static void an_earlier_instance_at_the_same_socket_is_fenced_at_once(void **state)
 {
 	struct world *world = *state;
 
@@ -215,7 +215,7 @@ static void an_earlier_instance_of_this_place_is_fenced_at_once(void **state)
 }
 
 /* What it fences by its place it fences once: what a session that ends still holds is waited for. */
-static void at_the_start_sessions_are_waited_for(void **state)
+static void fencing_at_the_start_waits_for_old_sessions_to_end(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -241,7 +241,7 @@ static void at_the_start_sessions_are_waited_for(void **state)
 	assert_int_equal(fenced, 1);
 }
 
-static void the_life_before_is_fenced_by_its_id(void **state)
+static void the_previous_instance_run_is_fenced_by_its_id(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "");
@@ -277,7 +277,7 @@ static void fencing_ends_the_sessions_of_the_dead_first(void **state)
 	assert_string_equal(run_other(world, "SELECT 1"), "lost");
 }
 
-static void what_the_dead_held_waits_again_and_the_second_time_as_suspect(void **state)
+static void rescued_rows_wait_and_become_suspects_at_the_second_rescue(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -308,7 +308,7 @@ static void what_the_dead_held_waits_again_and_the_second_time_as_suspect(void *
 	assert_int_equal(rescue(world), 0);
 }
 
-static void a_row_in_its_handlers_transaction_is_rescued_when_that_ends(void **state)
+static void a_row_in_its_handlers_transaction_is_rescued_after_the_transaction(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -374,7 +374,7 @@ static void many_dead(struct world *world, int count)
 		count);
 }
 
-static void however_many_are_dead_all_are_rescued(void **state)
+static void many_dead_instances_are_all_rescued(void **state)
 {
 	struct world *world = *state;
 	int64_t all = 0;
@@ -385,7 +385,7 @@ static void however_many_are_dead_all_are_rescued(void **state)
 	assert_int_equal(all, 40);
 }
 
-static void the_dead_with_a_locked_row_do_not_hide_the_others(void **state)
+static void dead_instances_with_locked_rows_do_not_block_others(void **state)
 {
 	struct world *world = *state;
 	int64_t all = 0;
@@ -420,7 +420,7 @@ static void rescue_goes_through_many_pages_and_windows(void **state)
 		0);
 }
 
-static void rescue_stops_when_it_is_told(void **state)
+static void rescue_stops_when_requested(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -437,7 +437,7 @@ static void rescue_stops_when_it_is_told(void **state)
 }
 
 /* Rule R3: a heartbeat is due in between. */
-static void a_rescue_whose_time_is_up_goes_on_where_it_was(void **state)
+static void a_rescue_that_reached_its_time_limit_continues_later(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
@@ -495,7 +495,7 @@ static void later(struct world *world)
 		"UPDATE inbox.inbox_instances SET lacking_since = lacking_since - interval '31 s'");
 }
 
-static void who_lacks_a_handler_that_another_has_is_away_after_a_while(void **state)
+static void a_member_without_a_handler_that_another_has_becomes_away(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world, "");
@@ -513,7 +513,7 @@ static void who_lacks_a_handler_that_another_has_is_away_after_a_while(void **st
 	assert_false(absence_of(world, other.id, 30000).away);
 }
 
-static void two_never_leave_for_each_other(void **state)
+static void two_members_never_leave_for_each_other(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world, "");
@@ -530,7 +530,7 @@ static void two_never_leave_for_each_other(void **state)
 	assert_true(absence_of(world, other.id, 30000).away);
 }
 
-static void whose_handler_is_back_or_whose_model_is_gone_is_back(void **state)
+static void a_member_returns_with_its_handler_or_without_the_other_member(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world, "");
@@ -552,7 +552,7 @@ static void whose_handler_is_back_or_whose_model_is_gone_is_back(void **state)
 	assert_false(absence_of(world, world->me.id, 30000).away);
 }
 
-static void who_stops_cleanly_holds_nothing(void **state)
+static void a_cleanly_stopped_instance_holds_no_rows(void **state)
 {
 	struct world *world = *state;
 
@@ -564,7 +564,7 @@ static void who_stops_cleanly_holds_nothing(void **state)
 		1);
 }
 
-static void a_row_that_is_refused_keeps_no_other_from_being_rescued(void **state)
+static void a_refused_row_does_not_block_the_rescue_of_others(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "");
@@ -601,31 +601,31 @@ static void a_row_that_is_refused_keeps_no_other_from_being_rescued(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nothing_of_a_new_instance_is_below_its_low_seq),
+		TEST(the_first_low_seq_is_above_all_existing_rows),
 		TEST(the_lease_of_a_new_instance_counts_from_before_it_was_sent),
 		TEST(a_heartbeat_renews_the_lease),
-		TEST(stragglers_belong_to_the_bound_they_were_sent_with),
-		TEST(what_the_dead_named_is_rescued_below_its_bound),
+		TEST(stragglers_are_stored_together_with_their_bound),
+		TEST(stragglers_of_a_dead_instance_are_rescued_below_its_bound),
 		TEST(a_fenced_instance_learns_it_from_its_heartbeat),
-		TEST(whose_lease_ran_out_is_fenced_by_who_may_judge),
-		TEST(a_lease_that_holds_is_not_judged),
-		TEST(an_earlier_instance_of_this_place_is_fenced_at_once),
-		TEST(at_the_start_sessions_are_waited_for),
-		TEST(the_life_before_is_fenced_by_its_id),
+		TEST(an_expired_lease_is_fenced_by_a_steady_instance),
+		TEST(a_valid_lease_is_not_fenced),
+		TEST(an_earlier_instance_at_the_same_socket_is_fenced_at_once),
+		TEST(fencing_at_the_start_waits_for_old_sessions_to_end),
+		TEST(the_previous_instance_run_is_fenced_by_its_id),
 		TEST(fencing_ends_the_sessions_of_the_dead_first),
-		TEST(what_the_dead_held_waits_again_and_the_second_time_as_suspect),
-		TEST(a_row_in_its_handlers_transaction_is_rescued_when_that_ends),
+		TEST(rescued_rows_wait_and_become_suspects_at_the_second_rescue),
+		TEST(a_row_in_its_handlers_transaction_is_rescued_after_the_transaction),
 		TEST(the_next_rescue_begins_at_the_row_that_was_locked),
-		TEST(however_many_are_dead_all_are_rescued),
-		TEST(the_dead_with_a_locked_row_do_not_hide_the_others),
+		TEST(many_dead_instances_are_all_rescued),
+		TEST(dead_instances_with_locked_rows_do_not_block_others),
 		TEST(rescue_goes_through_many_pages_and_windows),
-		TEST(rescue_stops_when_it_is_told),
-		TEST(a_rescue_whose_time_is_up_goes_on_where_it_was),
-		TEST(who_lacks_a_handler_that_another_has_is_away_after_a_while),
-		TEST(two_never_leave_for_each_other),
-		TEST(whose_handler_is_back_or_whose_model_is_gone_is_back),
-		TEST(who_stops_cleanly_holds_nothing),
-		TEST(a_row_that_is_refused_keeps_no_other_from_being_rescued),
+		TEST(rescue_stops_when_requested),
+		TEST(a_rescue_that_reached_its_time_limit_continues_later),
+		TEST(a_member_without_a_handler_that_another_has_becomes_away),
+		TEST(two_members_never_leave_for_each_other),
+		TEST(a_member_returns_with_its_handler_or_without_the_other_member),
+		TEST(a_cleanly_stopped_instance_holds_no_rows),
+		TEST(a_refused_row_does_not_block_the_rescue_of_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void end_long_ago(struct world *world, const char *column)
 		column);
 }
 
-static void a_payload_goes_before_its_row(void **state)
+static void a_payload_is_dropped_before_its_row_is_deleted(void **state)
 {
 	struct world *world = *state;
 
@@ -55,7 +55,7 @@ static void a_duplicate_of_a_dropped_payload_is_a_duplicate(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_conflicts"), 0);
 }
 
-static void a_full_batch_says_that_there_is_more(void **state)
+static void a_full_batch_reports_more(void **state)
 {
 	struct world *world = *state;
 
@@ -70,7 +70,7 @@ static void a_full_batch_says_that_there_is_more(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
-static void what_is_claimed_stays(void **state)
+static void a_claimed_row_is_kept(void **state)
 {
 	struct world *world = *state;
 
@@ -81,7 +81,7 @@ static void what_is_claimed_stays(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 }
 
-static void every_kind_has_its_rows(void **state)
+static void every_kind_deletes_its_own_rows(void **state)
 {
 	struct world *world = *state;
 
@@ -104,7 +104,7 @@ static void every_kind_has_its_rows(void **state)
 		assert_int_equal(retain(world, kind, 10).affected, 1);
 }
 
-static void who_is_fenced_does_nothing(void **state)
+static void a_fenced_instance_deletes_nothing(void **state)
 {
 	struct world *world = *state;
 	const struct retain_batch batch = { world->me.id, RETAIN_PROCESSED, 0, 10 };
@@ -122,12 +122,12 @@ static void who_is_fenced_does_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_WORLD(a_payload_goes_before_its_row),
+		WITH_WORLD(a_payload_is_dropped_before_its_row_is_deleted),
 		WITH_WORLD(a_duplicate_of_a_dropped_payload_is_a_duplicate),
-		WITH_WORLD(a_full_batch_says_that_there_is_more),
-		WITH_WORLD(what_is_claimed_stays),
-		WITH_WORLD(every_kind_has_its_rows),
-		WITH_WORLD(who_is_fenced_does_nothing),
+		WITH_WORLD(a_full_batch_reports_more),
+		WITH_WORLD(a_claimed_row_is_kept),
+		WITH_WORLD(every_kind_deletes_its_own_rows),
+		WITH_WORLD(a_fenced_instance_deletes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void another_timeline_ends_the_lease(void **state)
 		HEARTBEAT_FENCED);
 }
 
-static void on_another_timeline_nothing_is_stored_or_taken(void **state)
+static void on_another_timeline_nothing_is_stored_or_acquired(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "orders", 0 };
@@ -80,7 +80,7 @@ static void on_another_timeline_no_partition_is_claimed_in_order(void **state)
 	nothing_is_claimed(*state);
 }
 
-static void taking_writes_down_the_order_in_force(void **state)
+static void acquiring_records_the_configured_order(void **state)
 {
 	struct world *world = *state;
 	const struct partition_ref ref = { "orders", 0 };
@@ -92,7 +92,7 @@ static void taking_writes_down_the_order_in_force(void **state)
 	watermarks_free(&marks);
 }
 
-static void each_claim_of_a_row_has_another_number(void **state)
+static void each_claim_of_a_row_has_a_new_number(void **state)
 {
 	struct world *world = *state;
 
@@ -109,7 +109,7 @@ static void each_claim_of_a_row_has_another_number(void **state)
 	}
 }
 
-static void a_row_without_a_key_that_nobody_wants_is_parked(void **state)
+static void a_row_without_key_and_handler_is_parked(void **state)
 {
 	struct world *world = *state;
 	struct routing *routing = wants("order.*");
@@ -125,7 +125,7 @@ static void a_row_without_a_key_that_nobody_wants_is_parked(void **state)
 }
 
 /* The same delivery_count under another id: only claimed_by tells. */
-static void another_instances_verdict_changes_nothing(void **state)
+static void a_verdict_of_another_instance_changes_nothing(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[] = {
@@ -148,15 +148,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(ids_are_drawn_from_all_31_bits),
 		TEST(another_timeline_ends_the_lease),
-		TEST(on_another_timeline_nothing_is_stored_or_taken),
+		TEST(on_another_timeline_nothing_is_stored_or_acquired),
 		TEST(on_another_timeline_nothing_is_claimed),
 		cmocka_unit_test_setup_teardown(
 			on_another_timeline_no_partition_is_claimed_in_order,
 			world_setup_by_partition, world_teardown),
-		TEST(taking_writes_down_the_order_in_force),
-		TEST(each_claim_of_a_row_has_another_number),
-		TEST(another_instances_verdict_changes_nothing),
-		TEST(a_row_without_a_key_that_nobody_wants_is_parked),
+		TEST(acquiring_records_the_configured_order),
+		TEST(each_claim_of_a_row_has_a_new_number),
+		TEST(a_verdict_of_another_instance_changes_nothing),
+		TEST(a_row_without_key_and_handler_is_parked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void audit(struct world *world)
 	run_sql(world, "INSERT INTO inbox.inbox_audit (action) VALUES ('test')");
 }
 
-static void healthy_sequences_are_left_alone(void **state)
+static void correct_sequences_are_not_changed(void **state)
 {
 	struct world *world = *state;
 	struct buf words = BUF_INIT;
@@ -38,7 +38,7 @@ static void healthy_sequences_are_left_alone(void **state)
 	assert_int_equal(words.length, 0);
 }
 
-static void what_is_behind_is_set_to_the_highest_row(void **state)
+static void a_sequence_behind_its_table_is_set_to_the_highest_row(void **state)
 {
 	struct world *world = *state;
 	struct buf words = BUF_INIT;
@@ -104,7 +104,7 @@ static void no_sequence_is_set_back(void **state)
 	assert_int_equal(last_number(world, "inbox_messages"), 90);
 }
 
-static void setting_waits_for_who_inserts(void **state)
+static void setting_a_sequence_waits_for_running_inserts(void **state)
 {
 	struct world *world = *state;
 	struct buf words = BUF_INIT;
@@ -134,7 +134,7 @@ static void become(struct world *world, const char *grant)
 	OK(db_script(world->db, "SET SESSION AUTHORIZATION sequences_test", &err));
 }
 
-static void who_may_not_set_them_is_told_the_statement(void **state)
+static void without_the_right_to_set_the_error_has_the_statement(void **state)
 {
 	struct world *world = *state;
 	char statement[160];
@@ -151,7 +151,7 @@ static void who_may_not_set_them_is_told_the_statement(void **state)
 	assert_int_equal(sequences_check(world->db, NULL, &err), 0);
 }
 
-static void who_may_not_compare_them_is_told_so(void **state)
+static void without_the_right_to_compare_the_result_is_unknown(void **state)
 {
 	struct world *world = *state;
 
@@ -159,7 +159,7 @@ static void who_may_not_compare_them_is_told_so(void **state)
 	assert_int_equal(sequences_check(world->db, NULL, &err), SEQUENCES_UNKNOWN);
 }
 
-static void a_number_that_is_used_rejects_nothing(void **state)
+static void a_used_number_creates_no_reject(void **state)
 {
 	struct world *world = *state;
 
@@ -177,7 +177,7 @@ static void a_number_that_is_used_rejects_nothing(void **state)
 }
 
 /* Where retention has deleted the low rows nothing clashes. */
-static void a_number_below_those_before_it_stores_nothing(void **state)
+static void a_number_below_earlier_ones_stores_nothing(void **state)
 {
 	struct world *world = *state;
 
@@ -207,7 +207,7 @@ static void add_reject(struct world *world, int64_t offset)
 	OK(batch_reject(&world->batch, message, "id_empty: no id", &err));
 }
 
-static void a_reject_whose_number_is_used_is_not_dropped(void **state)
+static void a_reject_with_a_used_number_is_not_lost(void **state)
 {
 	struct world *world = *state;
 
@@ -219,7 +219,7 @@ static void a_reject_whose_number_is_used_is_not_dropped(void **state)
 	assert_non_null(strstr(err.text, "inbox_rejects_pkey"));
 }
 
-static void a_conflict_whose_number_is_used_is_not_dropped(void **state)
+static void a_conflict_with_a_used_number_is_not_lost(void **state)
 {
 	struct world *world = *state;
 
@@ -233,7 +233,7 @@ static void a_conflict_whose_number_is_used_is_not_dropped(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_rejects"), 0);
 }
 
-static void what_a_trigger_of_the_user_finds_twice_is_no_damage(void **state)
+static void a_unique_violation_in_a_user_trigger_is_no_damage(void **state)
 {
 	struct world *world = *state;
 
@@ -255,17 +255,17 @@ static void what_a_trigger_of_the_user_finds_twice_is_no_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(healthy_sequences_are_left_alone),
-		TEST(what_is_behind_is_set_to_the_highest_row),
+		TEST(correct_sequences_are_not_changed),
+		TEST(a_sequence_behind_its_table_is_set_to_the_highest_row),
 		TEST(no_sequence_is_set_back),
-		TEST(setting_waits_for_who_inserts),
-		TEST(who_may_not_set_them_is_told_the_statement),
-		TEST(who_may_not_compare_them_is_told_so),
-		TEST(a_number_that_is_used_rejects_nothing),
-		TEST(a_number_below_those_before_it_stores_nothing),
-		TEST(a_reject_whose_number_is_used_is_not_dropped),
-		TEST(a_conflict_whose_number_is_used_is_not_dropped),
-		TEST(what_a_trigger_of_the_user_finds_twice_is_no_damage),
+		TEST(setting_a_sequence_waits_for_running_inserts),
+		TEST(without_the_right_to_set_the_error_has_the_statement),
+		TEST(without_the_right_to_compare_the_result_is_unknown),
+		TEST(a_used_number_creates_no_reject),
+		TEST(a_number_below_earlier_ones_stores_nothing),
+		TEST(a_reject_with_a_used_number_is_not_lost),
+		TEST(a_conflict_with_a_used_number_is_not_lost),
+		TEST(a_unique_violation_in_a_user_trigger_is_no_damage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

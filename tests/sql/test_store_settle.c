@@ -23,7 +23,7 @@ static void a_done_message_is_processed(void **state)
 	assert_string_equal(state_of(world, row.seq), "processed|0|0|f");
 }
 
-static void rows_of_different_claims_are_done_together(void **state)
+static void rows_of_different_claims_are_settled_together(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[4];
@@ -71,7 +71,7 @@ static void a_row_names_the_handler_that_processed_it(void **state)
 	}
 }
 
-static void a_dead_row_names_its_handler_and_one_that_waits_does_not(void **state)
+static void a_dead_row_names_its_handler_and_a_waiting_row_does_not(void **state)
 {
 	struct world *world = *state;
 	struct settle_row dead = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
@@ -85,7 +85,7 @@ static void a_dead_row_names_its_handler_and_one_that_waits_does_not(void **stat
 	assert_string_equal(handler_of(world, waits.seq), "-");
 }
 
-static void what_its_handler_completed_gets_its_name_when_it_is_verified(void **state)
+static void a_row_completed_by_its_handler_gets_the_name_when_verified(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING);
@@ -102,7 +102,7 @@ static void what_its_handler_completed_gets_its_name_when_it_is_verified(void **
 }
 
 /* A user may have it that what is processed is never written again. */
-static void a_completed_row_that_may_not_be_named_is_completed_all_the_same(void **state)
+static void a_completed_row_stays_completed_when_the_name_cannot_be_stored(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
@@ -118,7 +118,7 @@ static void a_completed_row_that_may_not_be_named_is_completed_all_the_same(void
 	assert_string_equal(handler_of(world, row.seq), "-");
 }
 
-static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
+static void a_lost_row_does_not_block_the_others(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[3];
@@ -136,7 +136,7 @@ static void one_row_that_is_lost_does_not_hold_up_the_others(void **state)
 	assert_int_equal(rows[2].status, SETTLE_COMPLETED);
 }
 
-static void each_verdict_writes_what_it_says(void **state)
+static void each_verdict_writes_its_state(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[5];
@@ -233,7 +233,7 @@ static void dead_at_once_is_a_failed_attempt(void **state)
 	assert_string_equal(history_of(world, seq), "1 billing boom E");
 }
 
-static void what_spends_no_attempt_leaves_no_history(void **state)
+static void a_result_without_an_attempt_leaves_no_history(void **state)
 {
 	static const enum settle_outcome outcomes[] = { SETTLE_PROCESSED, SETTLE_WAITING,
 		SETTLE_PARKED };
@@ -316,7 +316,7 @@ static struct db *impatient_db(const struct world *world)
 	return db;
 }
 
-static void what_is_too_slow_at_once_is_settled_in_halves(void **state)
+static void a_batch_that_times_out_is_settled_in_halves(void **state)
 {
 	struct world *world = *state;
 	CLEANUP(db_freep) struct db *db = impatient_db(world);
@@ -336,7 +336,7 @@ static void what_is_too_slow_at_once_is_settled_in_halves(void **state)
 		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 }
 
-static void another_claim_of_the_row_is_lost(void **state)
+static void a_settle_without_the_current_claim_is_lost(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[] = {
@@ -354,7 +354,7 @@ static void another_claim_of_the_row_is_lost(void **state)
 }
 
 /* All of them in the fast statement: each has the count that most have. */
-static void another_claim_of_every_row_is_lost(void **state)
+static void a_settle_without_any_current_claim_changes_nothing(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[] = {
@@ -369,7 +369,7 @@ static void another_claim_of_every_row_is_lost(void **state)
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
 
-static void settling_twice_finds_it_completed(void **state)
+static void settling_twice_reports_completed(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
@@ -379,7 +379,7 @@ static void settling_twice_finds_it_completed(void **state)
 	assert_int_equal(row.status, SETTLE_COMPLETED);
 }
 
-static void settling_dead_twice_stays_settled(void **state)
+static void settling_dead_twice_reports_settled(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
@@ -401,7 +401,7 @@ static void a_handlers_own_completion_is_found(void **state)
 	assert_string_equal(state_of(world, row.seq), "processed|0|0|f|{\"by\": \"handler\"}");
 }
 
-static void a_locked_row_is_left_alone_and_the_others_are_settled(void **state)
+static void a_locked_row_is_skipped_and_the_others_are_settled(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[] = {
@@ -439,7 +439,7 @@ static void a_locked_row_whose_transaction_rolls_back_is_settled_later(void **st
 	must_settle(world, &row);
 }
 
-static void a_result_that_cannot_be_stored_gives_way_to_a_note(void **state)
+static void a_result_that_cannot_be_stored_is_replaced_by_a_note(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[9];
@@ -464,7 +464,7 @@ static void a_result_that_cannot_be_stored_gives_way_to_a_note(void **state)
 	assert_int_equal(rows[5].result.length, strlen("{\"a\":\"\\u0000\"}"));
 }
 
-static void an_error_that_cannot_be_stored_gives_way_to_a_note(void **state)
+static void an_error_that_cannot_be_stored_is_replaced_by_a_note(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_DEAD);
@@ -491,7 +491,7 @@ static void an_absurd_delay_is_cut(void **state)
 		"t");
 }
 
-static void settling_while_the_server_is_gone_leaves_it_open(void **state)
+static void a_settle_without_the_server_leaves_the_row_open(void **state)
 {
 	struct world *world = *state;
 	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_PROCESSED);
@@ -578,7 +578,7 @@ static void a_row_that_is_refused_is_isolated_and_the_others_are_settled(void **
 	assert_string_equal(state_of(world, rows[2].seq), "processed|0|0|f");
 }
 
-static void when_no_row_goes_through_it_is_a_fault(void **state)
+static void when_every_row_is_refused_the_settle_fails(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[6];
@@ -609,7 +609,7 @@ static void a_row_that_a_constraint_of_the_user_refuses_is_isolated(void **state
 	assert_string_equal(state_of(world, rows[5].seq), "processed|0|0|f");
 }
 
-static void a_crash_that_cannot_be_counted_keeps_none_from_being_counted_once(void **state)
+static void a_crash_that_cannot_be_counted_does_not_block_others(void **state)
 {
 	struct world *world = *state;
 	struct settle_row rows[6];
@@ -628,37 +628,37 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_done_message_is_processed),
-		TEST(rows_of_different_claims_are_done_together),
+		TEST(rows_of_different_claims_are_settled_together),
 		TEST(a_row_names_the_handler_that_processed_it),
-		TEST(a_dead_row_names_its_handler_and_one_that_waits_does_not),
-		TEST(what_its_handler_completed_gets_its_name_when_it_is_verified),
-		TEST(a_completed_row_that_may_not_be_named_is_completed_all_the_same),
-		TEST(one_row_that_is_lost_does_not_hold_up_the_others),
-		TEST(each_verdict_writes_what_it_says),
+		TEST(a_dead_row_names_its_handler_and_a_waiting_row_does_not),
+		TEST(a_row_completed_by_its_handler_gets_the_name_when_verified),
+		TEST(a_completed_row_stays_completed_when_the_name_cannot_be_stored),
+		TEST(a_lost_row_does_not_block_the_others),
+		TEST(each_verdict_writes_its_state),
 		TEST(a_failed_attempt_goes_to_the_history),
 		TEST(dead_at_once_is_a_failed_attempt),
-		TEST(what_spends_no_attempt_leaves_no_history),
+		TEST(a_result_without_an_attempt_leaves_no_history),
 		TEST(a_crash_that_counts_goes_to_the_history),
 		TEST(the_history_keeps_the_last_ten_and_every_replay),
 		TEST(a_long_error_is_cut_in_the_history),
-		TEST(what_is_too_slow_at_once_is_settled_in_halves),
-		TEST(another_claim_of_the_row_is_lost),
-		TEST(another_claim_of_every_row_is_lost),
-		TEST(settling_twice_finds_it_completed),
-		TEST(settling_dead_twice_stays_settled),
+		TEST(a_batch_that_times_out_is_settled_in_halves),
+		TEST(a_settle_without_the_current_claim_is_lost),
+		TEST(a_settle_without_any_current_claim_changes_nothing),
+		TEST(settling_twice_reports_completed),
+		TEST(settling_dead_twice_reports_settled),
 		TEST(a_handlers_own_completion_is_found),
-		TEST(a_locked_row_is_left_alone_and_the_others_are_settled),
+		TEST(a_locked_row_is_skipped_and_the_others_are_settled),
 		TEST(a_locked_row_whose_transaction_rolls_back_is_settled_later),
-		TEST(a_result_that_cannot_be_stored_gives_way_to_a_note),
-		TEST(an_error_that_cannot_be_stored_gives_way_to_a_note),
+		TEST(a_result_that_cannot_be_stored_is_replaced_by_a_note),
+		TEST(an_error_that_cannot_be_stored_is_replaced_by_a_note),
 		TEST(an_absurd_delay_is_cut),
-		TEST(settling_while_the_server_is_gone_leaves_it_open),
+		TEST(a_settle_without_the_server_leaves_the_row_open),
 		TEST(a_crash_is_counted_before_delivery),
 		TEST(a_thousand_rows_in_any_order_are_settled),
 		TEST(a_row_that_is_refused_is_isolated_and_the_others_are_settled),
-		TEST(when_no_row_goes_through_it_is_a_fault),
+		TEST(when_every_row_is_refused_the_settle_fails),
 		TEST(a_row_that_a_constraint_of_the_user_refuses_is_isolated),
-		TEST(a_crash_that_cannot_be_counted_keeps_none_from_being_counted_once),
+		TEST(a_crash_that_cannot_be_counted_does_not_block_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

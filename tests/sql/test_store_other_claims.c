@@ -52,7 +52,7 @@ static void expect_found(struct world *world, enum ordering ordering, size_t cou
 	other_claims_search_free(search);
 }
 
-static void what_another_holds_is_found_with_its_keys(void **state)
+static void rows_of_another_instance_are_found_with_their_keys(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -71,7 +71,7 @@ static void what_another_holds_is_found_with_its_keys(void **state)
 	other_claims_search_free(search);
 }
 
-static void what_is_over_or_waits_or_is_ours_is_not_found(void **state)
+static void ended_waiting_and_own_rows_are_not_found(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -89,7 +89,7 @@ static void what_is_over_or_waits_or_is_ours_is_not_found(void **state)
 	expect_found(world, ORDERING_KEY, 0);
 }
 
-static void the_dead_count_until_they_are_rescued(void **state)
+static void rows_of_a_dead_instance_are_found_until_it_is_rescued(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -103,7 +103,7 @@ static void the_dead_count_until_they_are_rescued(void **state)
 	expect_found(world, ORDERING_KEY, 0);
 }
 
-static void rows_without_a_key_hold_back_whole_partitions_only(void **state)
+static void rows_without_a_key_count_with_partition_order_only(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -115,7 +115,7 @@ static void rows_without_a_key_hold_back_whole_partitions_only(void **state)
 	expect_found(world, ORDERING_NONE, 0);
 }
 
-static void other_partitions_do_not_matter(void **state)
+static void rows_of_other_partitions_are_not_found(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -126,7 +126,7 @@ static void other_partitions_do_not_matter(void **state)
 	expect_found(world, ORDERING_KEY, 0);
 }
 
-static void too_many_are_asked_for_again(void **state)
+static void a_result_that_is_too_large_is_requested_again(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -159,7 +159,7 @@ static void long_ago(struct world *world, int32_t holder, int count)
 }
 
 /* Nobody is kept waiting for longer than a window takes. */
-static void a_search_goes_on_where_it_was(void **state)
+static void a_search_continues_where_it_stopped(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -178,7 +178,7 @@ static void a_search_goes_on_where_it_was(void **state)
 	other_claims_search_free(search);
 }
 
-static void after_a_fault_the_same_window_is_looked_at(void **state)
+static void after_a_fault_the_same_window_is_searched_again(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -196,7 +196,7 @@ static void after_a_fault_the_same_window_is_looked_at(void **state)
 }
 
 /* Rule R3: below low_rest only those that are named may be held. */
-static void what_is_named_is_found_below_the_bound(void **state)
+static void stragglers_are_found_below_the_bound(void **state)
 {
 	struct world *world = *state;
 	struct instance other = another(world);
@@ -216,7 +216,7 @@ static void what_is_named_is_found_below_the_bound(void **state)
 	expect_found(world, ORDERING_KEY, 1);
 }
 
-static void a_look_tells_what_became_of_each(void **state)
+static void a_check_reports_the_state_of_each_row(void **state)
 {
 	static const char *const changes[] = {
 		"SET event_type = 'still held'",
@@ -256,16 +256,16 @@ static void a_look_tells_what_became_of_each(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_another_holds_is_found_with_its_keys),
-		TEST(what_is_over_or_waits_or_is_ours_is_not_found),
-		TEST(the_dead_count_until_they_are_rescued),
-		TEST(rows_without_a_key_hold_back_whole_partitions_only),
-		TEST(other_partitions_do_not_matter),
-		TEST(too_many_are_asked_for_again),
-		TEST(a_search_goes_on_where_it_was),
-		TEST(after_a_fault_the_same_window_is_looked_at),
-		TEST(what_is_named_is_found_below_the_bound),
-		TEST(a_look_tells_what_became_of_each),
+		TEST(rows_of_another_instance_are_found_with_their_keys),
+		TEST(ended_waiting_and_own_rows_are_not_found),
+		TEST(rows_of_a_dead_instance_are_found_until_it_is_rescued),
+		TEST(rows_without_a_key_count_with_partition_order_only),
+		TEST(rows_of_other_partitions_are_not_found),
+		TEST(a_result_that_is_too_large_is_requested_again),
+		TEST(a_search_continues_where_it_stopped),
+		TEST(after_a_fault_the_same_window_is_searched_again),
+		TEST(stragglers_are_found_below_the_bound),
+		TEST(a_check_reports_the_state_of_each_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
