@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "model/ordering.h"
+#include "model/message/ordering.h"
 
 #define CONFIG_NEVER INT64_MAX
 

@@ -16,7 +16,7 @@
 #include "daemon/instance_run.h"
 #include "daemon/signals.h"
 #include "daemon/status_page.h"
-#include "model/meters.h"
+#include "report/meters.h"
 #include "store/pg/pg_error_class.h"
 #include "trace/trace.h"
 

@@ -18,7 +18,7 @@
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
 #include "lease/heartbeat.h"
-#include "model/handover.h"
+#include "model/message/handover.h"
 #include "periodic/janitor.h"
 
 #define HANDOVERS    256 /* batches between ingest and dispatch */

@@ -12,8 +12,8 @@
 #include "daemon/daemon.h"
 #include "dispatch/sessions/socket.h"
 #include "http/http.h"
-#include "model/health.h"
-#include "model/supervision.h"
+#include "report/health.h"
+#include "report/supervision.h"
 
 struct dispatch;
 struct trace;

@@ -56,11 +56,11 @@
 #include "dispatch/table/refused_rows.h"
 #include "dispatch/table/replay_listener.h"
 #include "dispatch/table/worker.h"
-#include "model/event.h"
-#include "model/handover.h"
-#include "model/headers.h"
-#include "model/meters.h"
-#include "model/routing.h"
+#include "model/event/event.h"
+#include "model/message/handover.h"
+#include "model/message/headers.h"
+#include "model/routing/routing.h"
+#include "report/meters.h"
 
 TAILQ_HEAD(session_list, session);
 

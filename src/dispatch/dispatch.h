@@ -17,11 +17,11 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "config/config.h"
-#include "model/admission.h"
-#include "model/bounds.h"
-#include "model/commit_handover.h"
-#include "model/health.h"
-#include "model/supervision.h"
+#include "model/admission/admission.h"
+#include "model/message/commit_handover.h"
+#include "report/health.h"
+#include "report/supervision.h"
+#include "store/instance.h"
 
 struct dispatch;
 struct trace;

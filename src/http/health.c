@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

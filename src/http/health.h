@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/metrics.h"
-#include "model/health.h"
+#include "report/health.h"
 
 /* A loop without progress for so long hangs. It is longer than the ingest loop may wait for one
  * statement (30 s, and 2 s until libpq gives up). */

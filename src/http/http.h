@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/metrics.h"
-#include "model/health.h"
+#include "report/health.h"
 
 struct http_limits;
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 static void set(struct metrics *metrics, enum meter meter, double value)
 {

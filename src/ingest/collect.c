@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/headers.h"
-#include "model/meters.h"
+#include "model/message/headers.h"
+#include "report/meters.h"
 
 static struct identity_spec spec_of(const struct topic_rules *rules)
 {

@@ -27,7 +27,7 @@
 #include "ingest/retention.h"
 #include "ingest/state.h"
 #include "ingest/store_batch.h"
-#include "model/meters.h"
+#include "report/meters.h"
 #include "store/sidecar.h"
 
 #define IDLE_POLL_US      100000LL

@@ -13,10 +13,10 @@
 #include "base/queue.h"
 #include "base/wake.h"
 #include "config/config.h"
-#include "model/admission.h"
-#include "model/commit_handover.h"
-#include "model/health.h"
-#include "model/supervision.h"
+#include "model/admission/admission.h"
+#include "model/message/commit_handover.h"
+#include "report/health.h"
+#include "report/supervision.h"
 
 struct ingest;
 struct trace;

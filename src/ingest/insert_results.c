@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define LABEL_BYTES 64
 

@@ -21,10 +21,10 @@
 #include "ingest/kafka/consumer.h"
 #include "ingest/partitions/partitions.h"
 #include "ingest/refused_batches.h"
-#include "model/batch.h"
-#include "model/handover.h"
-#include "model/identity.h"
-#include "model/lane_set.h"
+#include "model/admission/lane_set.h"
+#include "model/identity/identity.h"
+#include "model/message/batch.h"
+#include "model/message/handover.h"
 #include "store/inbox.h"
 
 /* The reasons why nothing flows; several can apply at once. */

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "lease/lease_clock.h"
-#include "model/meters.h"
+#include "report/meters.h"
 #include "store/sidecar.h"
 
 #define DEREGISTER_MS 2000

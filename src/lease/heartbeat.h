@@ -10,8 +10,8 @@
 
 #include "base/metrics.h"
 #include "config/config.h"
-#include "model/health.h"
-#include "model/supervision.h"
+#include "report/health.h"
+#include "report/supervision.h"
 #include "store/instance.h"
 
 struct heartbeat;

@@ -11,7 +11,7 @@
 #include <yajl/yajl_parse.h>
 
 #include "base/utf8.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 /*
  * yajl 2.1 keeps two buffers that start at 2 KiB and double (the decoded string and a token cut off

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "config/show.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 static const struct {
 	const char *line;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/utf8.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 #include "ops/op.h"
 
 static const struct {

@@ -1,14 +1,14 @@
 /*
  * `inboxd replay --rejects`: applies the rules of the present configuration to each reject. A
  * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
- * ingest (model/identity.h). See op.h.
+ * ingest (model/identity/identity.h). See op.h.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/plural.h"
-#include "model/identity.h"
+#include "model/identity/identity.h"
 #include "ops/op.h"
 
 #define PAGE         200

@@ -14,7 +14,7 @@
 #include "base/plural.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/log_range.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 #include "ops/cli_value.h"
 #include "ops/op.h"
 #include "store/inbox.h"

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/plural.h"
 #include "ingest/verify.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 #include "ops/op.h"
 
 #define TIMEOUT_MS 60000

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "model/meters.h"
 #include "periodic/periodic.h"
+#include "report/meters.h"
 #include "store/retain.h"
 
 #define BATCH_ROWS        1000

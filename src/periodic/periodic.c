@@ -3,7 +3,7 @@
  */
 #include "periodic/periodic.h"
 
-#include "model/meters.h"
+#include "report/meters.h"
 #include "store/sidecar.h"
 
 int periodic_init(

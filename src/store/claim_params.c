@@ -72,7 +72,7 @@ static void collect(const struct routed *routed, void *arg)
 	}
 }
 
-/* Sorts by the rank of model/routing.h: exact type, longer prefix, any type; then a named topic
+/* Sorts by the rank of model/routing/routing.h: exact type, longer prefix, any type; then a named topic
  * before any topic. */
 static int more_specific_first(const void *a, const void *b)
 {

@@ -12,9 +12,9 @@
 #ifndef STORE_CLAIMS_H
 #define STORE_CLAIMS_H
 
-#include "model/message.h"
-#include "model/ordering.h"
-#include "model/routing.h"
+#include "model/message/message.h"
+#include "model/message/ordering.h"
+#include "model/routing/routing.h"
 #include "store/pg/db.h"
 
 struct claim_partition {

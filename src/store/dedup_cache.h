@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-#include "model/message.h"
+#include "model/message/message.h"
 
 struct dedup_cache;
 

@@ -12,7 +12,7 @@
 #ifndef STORE_INBOX_H
 #define STORE_INBOX_H
 
-#include "model/batch.h"
+#include "model/message/batch.h"
 #include "store/pg/db.h"
 
 struct inbox;

@@ -8,7 +8,6 @@
 
 #include <stdatomic.h>
 
-#include "model/bounds.h"
 #include "store/pg/db.h"
 
 struct instance {
@@ -22,6 +21,24 @@ struct instance {
  * "". */
 int instance_register(
 	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
+
+/*
+ * The bounds of the born-claimed rows that an instance may still hold (rule R3). The heartbeat writes them to
+ * inbox_instances. After the death of the instance a rescue reads only rows within them.
+ *
+ * The oldest open messages are listed as stragglers. Otherwise one message that stays open for long would keep the
+ * bound low, and the rescue would read all rows that were stored after it.
+ *
+ * Bounds that were true once stay true: an instance only settles rows below them, and new rows have higher seqs.
+ */
+#define BOUNDS_STRAGGLERS 32
+
+struct bounds {
+	int64_t low_seq;  /* no held row has a lower seq */
+	int64_t low_rest; /* no held row except the stragglers has a lower seq */
+	int64_t stragglers[BOUNDS_STRAGGLERS];
+	size_t straggler_count;
+};
 
 /* The values that a heartbeat writes for other instances. */
 struct heartbeat_report {

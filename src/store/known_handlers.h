@@ -6,7 +6,7 @@
 #ifndef STORE_KNOWN_HANDLERS_H
 #define STORE_KNOWN_HANDLERS_H
 
-#include "model/routing.h"
+#include "model/routing/routing.h"
 #include "store/pg/db.h"
 
 /* A handler of this instance. */

@@ -8,7 +8,7 @@
 #ifndef STORE_OTHER_CLAIMS_H
 #define STORE_OTHER_CLAIMS_H
 
-#include "model/ordering.h"
+#include "model/message/ordering.h"
 #include "store/inbox.h"
 
 struct other_claim {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "model/message.h"
+#include "model/message/message.h"
 
 enum span_kind { SPAN_RECEIVE, SPAN_STORE, SPAN_DELIVER, SPAN_SETTLE };
 

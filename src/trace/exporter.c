@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "model/meters.h"
+#include "report/meters.h"
 #include "trace/otlp.h"
 
 #define LOOK_SECONDS      1

@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "model/meters.h"
+#include "report/meters.h"
 #include "trace/exporter.h"
 #include "trace/ring.h"
 

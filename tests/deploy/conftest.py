@@ -27,7 +27,7 @@ def deploy(root):
 @pytest.fixture(scope="session")
 def meters(root):
     """{name of a metric: its kind}, of the program's table."""
-    text = (root / "src/model/meters.c").read_text()
+    text = (root / "src/report/meters.c").read_text()
     found = re.findall(r"=\s*(COUNTER|GAUGE|HISTOGRAM)\(\s*\"(\w+)\"", text)
     return {name: kind.lower() for kind, name in found}
 

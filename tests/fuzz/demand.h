@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,9 +8,9 @@
 #include "demand.h"
 #include "dispatch/protocol/protocol.h"
 #include "handler/reader.h"
-#include "model/cloudevent.h"
-#include "model/event.h"
-#include "model/event_members.h"
+#include "model/event/cloudevent.h"
+#include "model/event/event.h"
+#include "model/event/event_members.h"
 #include "written_record.h"
 
 static struct identity_finder *finder;

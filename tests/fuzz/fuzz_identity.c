@@ -4,7 +4,7 @@
  * was read before makes no difference.
  */
 #include "demand.h"
-#include "model/identity_rules.h"
+#include "model/identity/identity_rules.h"
 #include "written_record.h"
 
 static const char *const reasons[] = { "id_missing", "id_conflict", "cloudevent_malformed",

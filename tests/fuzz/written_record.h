@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
-#include "model/headers.h"
-#include "model/identity.h"
+#include "model/identity/identity.h"
+#include "model/message/headers.h"
 
 #define WRITTEN_MAX_LOCATORS 8
 #define WRITTEN_MAX_HEADERS  80

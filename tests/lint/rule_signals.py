@@ -50,7 +50,7 @@ def _explained(tree, document, column):
 
 
 def _metrics(tree):
-    return set(re.findall(r"=\s*(?:COUNTER|GAUGE|HISTOGRAM)\(\s*\"(\w+)\"", tree.text("src/model/meters.c")))
+    return set(re.findall(r"=\s*(?:COUNTER|GAUGE|HISTOGRAM)\(\s*\"(\w+)\"", tree.text("src/report/meters.c")))
 
 
 def _alerts(tree):

@@ -49,7 +49,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.check("src/ingest/a.c", '"base/err.h"'), [])
 
     def test_an_arrow_never_turns(self):
-        self.assertTrue(self.check("src/base/a.c", '"model/message.h"'))
+        self.assertTrue(self.check("src/base/a.c", '"model/message/message.h"'))
         self.assertTrue(self.check("src/store/a.c", '"dispatch/table/worker.h"'))
 
     def test_neighbours_do_not_see_each_other(self):
@@ -62,8 +62,8 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.check("src/daemon/a.c", '"ops/cli.h"'))
 
     def test_config_may_use_the_ordering_enum_only(self):
-        self.assertEqual(self.check("src/config/a.h", '"model/ordering.h"'), [])
-        self.assertTrue(self.check("src/config/a.h", '"model/message.h"'))
+        self.assertEqual(self.check("src/config/a.h", '"model/message/ordering.h"'), [])
+        self.assertTrue(self.check("src/config/a.h", '"model/message/message.h"'))
 
     def test_a_library_belongs_to_one_folder(self):
         self.assertEqual(self.check("src/store/pg/a.c", "<libpq-fe.h>"), [])
@@ -193,7 +193,7 @@ class Signals(unittest.TestCase):
         "docs/log-events.md": "| event | means |\n" + HEAD + "| `a_begun` | a |\n| `b_lost` | b |\n\n"
                               "| code | means |\n" + HEAD + "| `TIMEOUT` | a |\n\n| SQLSTATE | means |\n" + HEAD
                               + "| `IB001` | a |\n\n| exit code | means |\n" + HEAD + "| 0 | a |\n| 70 | a |\n",
-        "src/model/meters.c": '[METER_A] = COUNTER("inboxd_a_total", "A.", "topic"),\n',
+        "src/report/meters.c": '[METER_A] = COUNTER("inboxd_a_total", "A.", "topic"),\n',
         "deploy/prometheus/rules.yaml": "- alert: InboxdA\n",
         "src/dispatch/a.c": 'log_info(\n\t"a_begun", LOG_STR("why", "x"));\nsay(entry, strdup("TIMEOUT"));\n',
         "src/ingest/b.c": '[PG_ERROR_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
@@ -212,7 +212,7 @@ class Signals(unittest.TestCase):
         self.assertEqual(self.check(paths=[], edits=[]), [])
 
     def test_what_nobody_explains_is_found(self):
-        for path, old, new in (("src/model/meters.c", "inboxd_a_total", "inboxd_b_total"),
+        for path, old, new in (("src/report/meters.c", "inboxd_a_total", "inboxd_b_total"),
                                ("deploy/prometheus/rules.yaml", "InboxdA", "InboxdB"),
                                ("src/dispatch/a.c", '"a_begun"', 'late ? "a_begun" : "a_late"'),
                                ("src/ingest/b.c", "b_lost", "b_found"),

@@ -47,7 +47,7 @@ MUTANTS = [
            edit("sql/functions/sequences.sql", "SHARE ROW EXCLUSIVE", "ACCESS SHARE"),
            tests=[SEQUENCES + "setting_a_sequence_waits_for_running_inserts"]),
     mutant("E9", "a reason may end within a character",
-           edit("src/model/batch.c", "\tutf8_repair(reject->reason);\n", ""),
+           edit("src/model/message/batch.c", "\tutf8_repair(reject->reason);\n", ""),
            tests=[INBOX + "a_reason_cut_within_a_character_is_kept"]),
     mutant("E9", "what is added to a reason may end within a character",
            edit("src/store/insert_conflicts.c", "\tutf8_repair(reject->reason);\n", ""),

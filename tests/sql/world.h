@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "model/batch.h"
+#include "model/message/batch.h"
 #include "store/claims.h"
 #include "store/inbox.h"
 #include "store/instance.h"

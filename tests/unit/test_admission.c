@@ -13,8 +13,8 @@
 
 #include "alloc_fail.h"
 #include "base/clock.h"
-#include "model/admission.h"
-#include "model/lane_set.h"
+#include "model/admission/admission.h"
+#include "model/admission/lane_set.h"
 
 #define LONG_MS 20000
 #define MANY    64

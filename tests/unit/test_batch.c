@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "alloc_fail.h"
-#include "model/batch.h"
-#include "model/handover.h"
+#include "model/message/batch.h"
+#include "model/message/handover.h"
 
 static struct message *a_message(const char *topic, int32_t partition, int64_t offset)
 {

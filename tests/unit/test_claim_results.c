@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "dispatch/core.h"
-#include "model/commit_handover.h"
-#include "model/meters.h"
+#include "model/message/commit_handover.h"
+#include "report/meters.h"
 
 #define ASKED 10
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "model/commit_handover.h"
+#include "model/message/commit_handover.h"
 
 static void it_is_open_until_what_is_on_it_has_come_out(void **state)
 {

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/event.h"
-#include "model/headers.h"
+#include "model/event/event.h"
 #include "model/json_stream.h"
+#include "model/message/headers.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

@@ -29,7 +29,7 @@
 #include "http/connections.h"
 #include "http/http.h"
 #include "http/listen.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define ANSWER_SECONDS 20L /* a deadline, not a wait */
 #define LEASE_MS       15000

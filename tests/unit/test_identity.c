@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/headers.h"
-#include "model/identity.h"
+#include "model/identity/identity.h"
+#include "model/message/headers.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "model/log_digest.h"
-#include "model/message.h"
+#include "model/message/log_digest.h"
+#include "model/message/message.h"
 
 static struct log_digest digest_of(const char *key, const char *payload, const char *headers)
 {

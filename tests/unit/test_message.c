@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/message.h"
+#include "model/message/message.h"
 
 static struct message an_order(void)
 {

@@ -14,7 +14,7 @@
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 #include "base/metrics.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 enum { SENT, LAG, LENGTH, SECONDS, ROUND, FAMILIES };
 

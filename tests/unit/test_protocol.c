@@ -10,7 +10,7 @@
 
 #include "alloc_fail.h"
 #include "dispatch/protocol/protocol.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/routes.h"
+#include "model/routing/routes.h"
 
 static int setup(void **state)
 {

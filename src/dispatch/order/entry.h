@@ -28,7 +28,7 @@
 #define HASH_BKT_CAPACITY_THRESH         2U
 #include <uthash.h>
 
-#include "model/message.h"
+#include "model/message/message.h"
 #include "store/settle.h"
 
 enum entry_state { ENTRY_QUEUED, ENTRY_READY, ENTRY_RESERVED, ENTRY_OPEN, ENTRY_SETTLING };

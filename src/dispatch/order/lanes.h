@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "dispatch/order/entry.h"
-#include "model/ordering.h"
+#include "model/message/ordering.h"
 
 struct lane_key {
 	uint64_t partition; /* index of the partition in the admission */

@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "dispatch/protocol/protocol_draft.h"
 #include "dispatch/protocol/protocol_memory.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 struct protocol_parser {
 	struct line_memory memory;

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
-#include "model/routing.h"
+#include "model/routing/routing.h"
 
 #define PROTOCOL_MAX_LINE     33554432 /* bytes, LF included */
 #define PROTOCOL_MAX_SUBS     1000

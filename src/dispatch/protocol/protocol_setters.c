@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "dispatch/protocol/protocol_storable.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 /* The path of each context, in front of the names of its members. */
 static const char *const context_paths[] = {

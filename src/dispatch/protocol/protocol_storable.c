@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "dispatch/protocol/protocol.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 #define HOLDS_NUL           "it holds a NUL character (U+0000), which PostgreSQL cannot store"
 #define HOLDS_HALF          "it holds half of a surrogate pair, which is not a character"

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/digits.h"
 #include "dispatch/protocol/protocol.h"
-#include "model/headers.h"
+#include "model/message/headers.h"
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
 

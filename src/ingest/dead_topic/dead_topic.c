@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/dead_topic/dead_rounds.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define COUNT_CAP        10000
 #define IDLE_MS          1000

@@ -7,7 +7,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define FIRST_RETRY_MS 100
 /* used when only few rows are refused, which a retry with more rows may resolve */

@@ -10,7 +10,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/kafka/broker_query.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define COMMIT_EVERY_MS 200
 #define ENDS_EVERY_MS   10000

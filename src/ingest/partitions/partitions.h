@@ -26,9 +26,9 @@
 
 #include "base/metrics.h"
 #include "config/config.h"
-#include "model/admission.h"
-#include "model/identity.h"
-#include "model/partition_index.h"
+#include "model/admission/admission.h"
+#include "model/admission/partition_index.h"
+#include "model/identity/identity.h"
 #include "store/inbox.h"
 
 enum partition_state {

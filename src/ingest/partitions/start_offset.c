@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/partitions/start_offset_policy.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define RETRY_MS 1000
 

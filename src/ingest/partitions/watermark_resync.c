@@ -18,7 +18,7 @@
 #include "ingest/partitions/acquire.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/ownership.h"
-#include "model/meters.h"
+#include "report/meters.h"
 
 #define MORE_ROWS_WAIT_US 300000
 

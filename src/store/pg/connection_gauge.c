@@ -3,7 +3,7 @@
  */
 #include "store/pg/connection_gauge.h"
 
-#include "model/meters.h"
+#include "report/meters.h"
 
 static void add(struct connection_gauge *gauge, int n)
 {

@@ -1,0 +1,423 @@
+/* See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`. */
+#include "model/admission/admission.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/admission/lane_set.h"
+#include "model/admission/partition_index.h"
+
+#define LAST_RESERVE_BYTES (1 << 20)
+
+struct entry {
+	const char *topic; /* the index's copy of the name */
+	int32_t partition;
+	bool assigned;
+	bool dirty;
+	bool overflow;
+	uint64_t version;
+};
+
+struct admission {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* budget was released, or an overflow ended */
+	struct admission_limits limits;
+	struct partition_index index;
+	struct entry *entries;
+	size_t count;
+	size_t room;
+	int64_t claimed;
+	int64_t claimed_bytes;
+	int64_t waiting;
+	int64_t placed; /* rows ever placed to wait */
+	struct routing *routing;
+	struct lane_set
+		parked; /* lanes of which admission_place() has parked a message of this batch */
+	bool parked_broken; /* no memory for that set: all ordered messages are parked */
+};
+
+static void lock(struct admission *admission)
+{
+	(void)pthread_mutex_lock(&admission->lock);
+}
+
+static void unlock(struct admission *admission)
+{
+	(void)pthread_mutex_unlock(&admission->lock);
+}
+
+static void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err)
+{
+	struct admission *admission = calloc(1, sizeof(*admission));
+
+	if (admission == NULL)
+		return err_memory(err);
+	admission->limits = *limits;
+	(void)pthread_mutex_init(&admission->lock, NULL);
+	cond_init(&admission->changed);
+	*out = admission;
+	return 0;
+}
+
+void admission_free(struct admission *admission)
+{
+	if (admission == NULL)
+		return;
+	partition_index_fini(&admission->index);
+	free(admission->entries);
+	lane_set_fini(&admission->parked);
+	routing_free(admission->routing);
+	(void)pthread_cond_destroy(&admission->changed);
+	(void)pthread_mutex_destroy(&admission->lock);
+	free(admission);
+}
+
+static int make_room(struct admission *admission)
+{
+	size_t room = admission->room == 0 ? 16 : admission->room * 2;
+	struct entry *entries;
+
+	if (admission->count < admission->room)
+		return 0;
+	entries = realloc(admission->entries, room * sizeof(*entries));
+	if (entries == NULL)
+		return FAULT_MEMORY;
+	admission->entries = entries;
+	admission->room = room;
+	return 0;
+}
+
+static int find_or_add(struct admission *admission, const char *topic, int32_t partition)
+{
+	int number = partition_index_find(&admission->index, topic, partition);
+	const char *name;
+
+	if (number >= 0)
+		return number;
+	if (make_room(admission) < 0)
+		return FAULT_MEMORY;
+	number = (int)admission->count;
+	name = partition_index_add(&admission->index, topic, partition, number);
+	if (name == NULL)
+		return FAULT_MEMORY;
+	admission->entries[number] = (struct entry){ .topic = name, .partition = partition };
+	admission->count++;
+	return number;
+}
+
+int admission_partition(
+	struct admission *admission, const char *topic, int32_t partition, struct err *err)
+{
+	int index;
+
+	lock(admission);
+	index = find_or_add(admission, topic, partition);
+	unlock(admission);
+	return index < 0 ? err_memory(err) : index;
+}
+
+size_t admission_count(struct admission *admission)
+{
+	size_t count;
+
+	lock(admission);
+	count = admission->count;
+	unlock(admission);
+	return count;
+}
+
+struct admission_partition admission_get(struct admission *admission, size_t index)
+{
+	struct admission_partition look;
+
+	lock(admission);
+	look = (struct admission_partition){
+		.topic = admission->entries[index].topic,
+		.partition = admission->entries[index].partition,
+		.assigned = admission->entries[index].assigned,
+		.dirty = admission->entries[index].dirty,
+		.overflow = admission->entries[index].overflow,
+		.version = admission->entries[index].version,
+	};
+	unlock(admission);
+	return look;
+}
+
+void admission_assign(struct admission *admission, size_t index, bool waiting)
+{
+	struct entry *entry;
+
+	lock(admission);
+	entry = &admission->entries[index];
+	entry->assigned = true;
+	entry->dirty = waiting;
+	entry->overflow = false;
+	entry->version++;
+	unlock(admission);
+}
+
+void admission_revoke(struct admission *admission, size_t index)
+{
+	lock(admission);
+	admission->entries[index].assigned = false;
+	admission->entries[index].overflow = false;
+	unlock(admission);
+}
+
+static bool fits(const struct admission *admission, size_t count, size_t bytes)
+{
+	bool alone = admission->claimed == 0 && count == 1;
+
+	return admission->claimed + (int64_t)count <= admission->limits.max_claimed &&
+	       (alone || admission->claimed_bytes + (int64_t)bytes <=
+				 admission->limits.max_claimed_bytes);
+}
+
+/* True when the message has an order: that of its key, or that of its partition. */
+static bool is_ordered(const struct admission *admission, const struct message *message)
+{
+	return admission->limits.ordering == ORDERING_PARTITION ||
+	       (admission->limits.ordering == ORDERING_KEY && message_is_keyed(message));
+}
+
+static uint64_t lane_of(const struct admission *admission, const struct message *message)
+{
+	return admission->limits.ordering == ORDERING_PARTITION ? 0 : message->key_hash;
+}
+
+/* True when an earlier message of the same lane is parked by this batch. The INSERT does not see the rows that it
+ * inserts itself, so it cannot park the message behind that one; admission must. */
+static bool is_behind(
+	const struct admission *admission, const struct message *message, size_t index)
+{
+	return admission->parked_broken ||
+	       lane_set_has(&admission->parked, index, lane_of(admission, message));
+}
+
+static struct placement park(
+	struct admission *admission, const struct message *message, size_t index, bool ordered)
+{
+	if (ordered && lane_set_add(&admission->parked, index, lane_of(admission, message)) < 0)
+		admission->parked_broken = true;
+	return (struct placement){ .kind = PLACEMENT_PARKED };
+}
+
+static struct placement place_one(
+	struct admission *admission, const struct message *message, size_t index)
+{
+	struct entry *entry = &admission->entries[index];
+	bool ordered = is_ordered(admission, message);
+
+	if (admission->routing == NULL ||
+		!routing_wants(admission->routing, message->topic, message->type)) {
+		admission->waiting++;
+		admission->placed++;
+		return park(admission, message, index, ordered);
+	}
+	if (ordered && is_behind(admission, message, index))
+		return park(admission, message, index, ordered);
+	if (entry->overflow || !fits(admission, 1, message->bytes)) {
+		entry->overflow = true;
+		admission->waiting++;
+		admission->placed++;
+		return (struct placement){ .kind = PLACEMENT_WAITING };
+	}
+	admission->claimed++;
+	admission->claimed_bytes += (int64_t)message->bytes;
+	return (struct placement){ .kind = PLACEMENT_CLAIMED, .asks = ordered && entry->dirty };
+}
+
+void admission_place(struct admission *admission, struct message *const *messages,
+	const size_t *indexes, size_t count, struct placement *out)
+{
+	lock(admission);
+	lane_set_clear(&admission->parked);
+	admission->parked_broken = false;
+	for (size_t i = 0; i < count; i++)
+		out[i] = place_one(admission, messages[i], indexes[i]);
+	unlock(admission);
+}
+
+bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms)
+{
+	struct timespec until = clock_deadline(timeout_ms);
+	bool hopeless = (int64_t)count > admission->limits.max_claimed ||
+			(count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
+	int waited = 0;
+	bool room;
+
+	lock(admission);
+	while (!(room = fits(admission, count, bytes)) && !hopeless && waited == 0)
+		waited = pthread_cond_timedwait(&admission->changed, &admission->lock, &until);
+	unlock(admission);
+	return room;
+}
+
+/* True while claims from the table have room, which is what ends an overflow. */
+static bool may_drain(const struct admission *admission)
+{
+	return admission->claimed <= admission->limits.max_claimed / 2 &&
+	       admission->claimed_bytes <= admission->limits.max_claimed_bytes / 2;
+}
+
+bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms)
+{
+	struct timespec until = clock_deadline(timeout_ms);
+	int waited = 0;
+	bool drained;
+
+	lock(admission);
+	while (admission->entries[index].overflow && may_drain(admission) && waited == 0)
+		waited = pthread_cond_timedwait(&admission->changed, &admission->lock, &until);
+	drained = !admission->entries[index].overflow;
+	unlock(admission);
+	return drained;
+}
+
+static int64_t bytes_free(const struct admission *admission)
+{
+	int64_t room = admission->limits.max_claimed_bytes - admission->claimed_bytes;
+
+	if (admission->claimed == 0 && room < LAST_RESERVE_BYTES)
+		return LAST_RESERVE_BYTES;
+	return room > 0 ? room : 0;
+}
+
+size_t admission_reserve(struct admission *admission, size_t count)
+{
+	int64_t room;
+
+	lock(admission);
+	room = admission->limits.max_claimed - admission->claimed;
+	if (room < 0 || bytes_free(admission) == 0)
+		room = 0;
+	if ((int64_t)count > room)
+		count = (size_t)room;
+	admission->claimed += (int64_t)count;
+	unlock(admission);
+	return count;
+}
+
+void admission_charge(struct admission *admission, size_t bytes)
+{
+	lock(admission);
+	admission->claimed_bytes += (int64_t)bytes;
+	unlock(admission);
+}
+
+void admission_set_budget(
+	struct admission *admission, int64_t max_claimed, int64_t max_claimed_bytes)
+{
+	lock(admission);
+	admission->limits.max_claimed = max_claimed;
+	admission->limits.max_claimed_bytes = max_claimed_bytes;
+	unlock(admission);
+}
+
+void admission_release(struct admission *admission, size_t count, size_t bytes)
+{
+	lock(admission);
+	admission->claimed -= (int64_t)count;
+	admission->claimed_bytes -= (int64_t)bytes;
+	if (admission->claimed < 0)
+		admission->claimed = 0;
+	if (admission->claimed_bytes < 0)
+		admission->claimed_bytes = 0;
+	(void)pthread_cond_broadcast(&admission->changed);
+	unlock(admission);
+}
+
+void admission_usage(struct admission *admission, size_t *count, size_t *bytes, size_t *free_bytes)
+{
+	lock(admission);
+	*count = (size_t)admission->claimed;
+	*bytes = (size_t)admission->claimed_bytes;
+	*free_bytes = (size_t)bytes_free(admission);
+	unlock(admission);
+}
+
+void admission_dirty(struct admission *admission, size_t index)
+{
+	lock(admission);
+	admission->entries[index].dirty = true;
+	admission->entries[index].version++;
+	unlock(admission);
+}
+
+void admission_clean(struct admission *admission, size_t index, uint64_t version)
+{
+	lock(admission);
+	if (admission->entries[index].version == version)
+		admission->entries[index].dirty = false;
+	unlock(admission);
+}
+
+void admission_drained(struct admission *admission, size_t index, uint64_t version)
+{
+	lock(admission);
+	if (admission->entries[index].version == version) {
+		admission->entries[index].overflow = false;
+		(void)pthread_cond_broadcast(&admission->changed);
+	}
+	unlock(admission);
+}
+
+void admission_set_routing(struct admission *admission, struct routing *routing)
+{
+	struct routing *old;
+
+	lock(admission);
+	old = admission->routing;
+	admission->routing = routing;
+	unlock(admission);
+	routing_free(old);
+}
+
+bool admission_serves(struct admission *admission, const char *topic)
+{
+	bool serves;
+
+	lock(admission);
+	serves = admission->routing != NULL && routing_serves(admission->routing, topic);
+	unlock(admission);
+	return serves;
+}
+
+int64_t admission_placed(struct admission *admission)
+{
+	int64_t placed;
+
+	lock(admission);
+	placed = admission->placed;
+	unlock(admission);
+	return placed;
+}
+
+void admission_set_waiting(struct admission *admission, int64_t waiting, int64_t placed)
+{
+	lock(admission);
+	admission->waiting = waiting + admission->placed - placed;
+	unlock(admission);
+}
+
+int64_t admission_pending(struct admission *admission)
+{
+	int64_t pending;
+
+	lock(admission);
+	pending = admission->waiting + admission->claimed;
+	unlock(admission);
+	return pending;
+}

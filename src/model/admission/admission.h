@@ -1,0 +1,114 @@
+/*
+ * Admission decides for each new message whether it is born claimed, stored waiting, or parked. Ingest and dispatch
+ * share it. It holds what both threads must agree on: the partitions, the memory budget, and the routing.
+ *
+ * Admission does not decide about order; the table does (rule R11). A placement with `asks` lets the INSERT check for
+ * an older waiting row of the key, and park the new row behind it. Admission only knows for each partition whether
+ * any row of it may wait in the table ("dirty"). In a clean partition no INSERT needs that check.
+ *
+ * Invariant: a partition is clean only if no row of it waits in the table. Code that makes a row wait calls
+ * admission_dirty() before its statement and again when the outcome is known. admission_clean() needs the version that
+ * was read before the table was checked, so a row that begins to wait in between keeps the partition dirty.
+ *
+ * Any thread; every function takes a lock, and none but the two that wait blocks for longer. A partition is never
+ * removed, so its index stays valid.
+ */
+#ifndef MODEL_ADMISSION_ADMISSION_H
+#define MODEL_ADMISSION_ADMISSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/message/message.h"
+#include "model/message/ordering.h"
+#include "model/routing/routing.h"
+
+struct admission;
+
+struct admission_limits {
+	enum ordering ordering;
+	int64_t max_claimed; /* messages */
+	int64_t max_claimed_bytes;
+};
+
+int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err);
+void admission_free(struct admission *admission);
+
+/* One partition as a snapshot. */
+struct admission_partition {
+	const char *topic; /* valid as long as the admission */
+	int32_t partition;
+	bool assigned;    /* this instance owns it and has read its watermark */
+	bool dirty;       /* rows of it may wait in the table */
+	bool overflow;    /* new rows are stored waiting until all due rows have been claimed */
+	uint64_t version; /* increases with every admission_dirty() */
+};
+
+/* The index of a partition, which is added if it is new. Negative: FAULT_MEMORY. */
+int admission_partition(
+	struct admission *admission, const char *topic, int32_t partition, struct err *err);
+size_t admission_count(struct admission *admission);
+struct admission_partition admission_get(struct admission *admission, size_t index);
+
+/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of it. */
+void admission_assign(struct admission *admission, size_t index, bool waiting);
+void admission_revoke(struct admission *admission, size_t index);
+
+enum placement_kind { PLACEMENT_CLAIMED = 0, PLACEMENT_WAITING = 1, PLACEMENT_PARKED = 2 };
+
+struct placement {
+	enum placement_kind kind;
+	/* PLACEMENT_CLAIMED only if no older row of its key waits in the table: the INSERT checks it. */
+	bool asks;
+};
+
+/* Ingest: decides about the messages of a batch, in their order, and reserves budget for those that are born claimed.
+ * messages[i] is of the partition indexes[i]. Without room its partition is in overflow from that message on. A message
+ * to which no open handler subscribes is parked (rule R15). */
+void admission_place(struct admission *admission, struct message *const *messages,
+	const size_t *indexes, size_t count, struct placement *out);
+/* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much
+ * cheaper than to store the messages waiting and claim them later. True: there is room. */
+bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
+/* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for
+ * claims. Under a steady stream new rows always become due, so the overflow would not end without such a pause of
+ * ingest. True: no overflow. */
+bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms);
+/* Reserves budget for at most `count` rows to be claimed from the table. Returns how many. */
+size_t admission_reserve(struct admission *admission, size_t count);
+/* Adds the bytes of messages whose number admission_reserve() has reserved. */
+void admission_charge(struct admission *admission, size_t bytes);
+/* Changes the budget (SIGHUP). Messages in memory stay there. */
+void admission_set_budget(
+	struct admission *admission, int64_t max_claimed, int64_t max_claimed_bytes);
+/* Releases budget, and wakes the functions that wait. */
+void admission_release(struct admission *admission, size_t count, size_t bytes);
+/* The budget in use, and the bytes that are free: at least 1 MiB when nothing is claimed, so that a message larger than
+ * the budget can be claimed alone. */
+void admission_usage(struct admission *admission, size_t *count, size_t *bytes, size_t *free_bytes);
+
+/* A row of the partition may wait in the table from now on. */
+void admission_dirty(struct admission *admission, size_t index);
+/* The table had no waiting row of the partition when it was checked, after `version` was read. The partition is clean,
+ * unless its version has changed since. */
+void admission_clean(struct admission *admission, size_t index, uint64_t version);
+/* All due rows of the partition have been claimed since `version` was read: its overflow ends. */
+void admission_drained(struct admission *admission, size_t index, uint64_t version);
+
+/* Dispatch: the routing changed. Takes ownership of the copy. */
+void admission_set_routing(struct admission *admission, struct routing *routing);
+/* True when an open handler of this sidecar subscribes to messages of the topic. */
+bool admission_serves(struct admission *admission, const char *topic);
+
+/*
+ * Backpressure (ingest.max_pending): an estimate of the rows that wait or are parked. admission_place() increases it,
+ * and a count of the table sets it. The caller reads admission_placed() before the count. Rows placed since then may
+ * be missing in the count, so they are added to it.
+ */
+int64_t admission_placed(struct admission *admission);
+void admission_set_waiting(struct admission *admission, int64_t waiting, int64_t placed);
+int64_t admission_pending(struct admission *admission); /* waiting + claimed */
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * Encodes the headers of a record as the JSON array that the table stores: [["name","value"], …] in their order, with
+ * repeated names. A name or value that is not UTF-8 or contains a NUL is {"base64":"…"}; a null value is null. jsonb
+ * can store every result (PostgreSQL manual, 8.14: no \u0000, no lone surrogates). Pure. One thread for each buffer.
+ */
+#ifndef MODEL_MESSAGE_HEADERS_H
+#define MODEL_MESSAGE_HEADERS_H
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "model/message/record.h"
+
+/* Appends the JSON text of the headers; "[]" for none. */
+void headers_encode(struct buf *out, const struct header *headers, size_t count);
+
+/* Appends the JSON string of `text` with its quotes, escaped as RFC 8259 asks and nothing more.
+ * The bytes must be UTF-8. */
+void json_add_string(struct buf *out, struct bytes text);
+/* Appends standard base64 (RFC 4648 section 4), no quotes. */
+void base64_add(struct buf *out, struct bytes bytes);
+
+#endif

@@ -1,0 +1,69 @@
+/* See message.h. The struct and all its texts are one block of memory, so a message costs one malloc and one free. */
+#include "model/message/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t text_size(const char *text)
+{
+	return text == NULL ? 0 : strlen(text) + 1;
+}
+
+static const char *place_text(char **at, const char *text)
+{
+	size_t size = text_size(text);
+	char *placed = *at;
+
+	if (text == NULL)
+		return NULL;
+	memcpy(placed, text, size);
+	*at += size;
+	return placed;
+}
+
+static struct bytes place_bytes(char **at, struct bytes bytes)
+{
+	struct bytes placed = { NULL, 0 };
+
+	if (bytes.data == NULL)
+		return placed;
+	memcpy(*at, bytes.data, bytes.length);
+	placed = (struct bytes){ *at, bytes.length };
+	*at += bytes.length +
+	       1; /* one spare byte, so that an empty run has an address of its own */
+	return placed;
+}
+
+int message_new(struct message **out, const struct message *from, struct err *err)
+{
+	size_t size = sizeof(*from) + text_size(from->event_id) + text_size(from->source) +
+		      text_size(from->type) + text_size(from->topic) + from->key.length +
+		      from->payload.length + from->headers.length + 3;
+	struct message *message = malloc(size);
+	char *at;
+
+	if (message == NULL)
+		return err_memory(err);
+	at = (char *)(message + 1);
+	*message = *from;
+	message->event_id = place_text(&at, from->event_id);
+	message->source = place_text(&at, from->source);
+	message->type = place_text(&at, from->type);
+	message->topic = place_text(&at, from->topic);
+	message->key = place_bytes(&at, from->key);
+	message->payload = place_bytes(&at, from->payload);
+	message->headers = place_bytes(&at, from->headers);
+	message->bytes = size;
+	*out = message;
+	return 0;
+}
+
+void message_free(struct message *message)
+{
+	free(message);
+}
+
+bool message_is_keyed(const struct message *message)
+{
+	return message->key.data != NULL;
+}

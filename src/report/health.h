@@ -1,0 +1,26 @@
+/*
+ * The state of the threads, for /livez and /readyz. One thread writes each field, and the HTTP thread reads it
+ * without a lock, so that it can report a thread that hangs. Times are clock_now_ms().
+ */
+#ifndef REPORT_HEALTH_H
+#define REPORT_HEALTH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct health {
+	_Atomic int64_t ingest_tick_ms;   /* the last round of the ingest loop */
+	_Atomic int64_t dispatch_tick_ms; /* the last round of the dispatch loop */
+	_Atomic int64_t
+		heartbeat_ms; /* when the last heartbeat that was confirmed in time was sent; 0 = never */
+	_Atomic int64_t
+		stored_ms; /* the last COMMIT of a batch, or the last time nothing was to be stored */
+	atomic_bool database_ok;
+	atomic_bool away;         /* outside the group, because it lacks a handler (rule R16) */
+	atomic_bool group_joined; /* the Kafka group has sent an assignment; it may be empty */
+	atomic_bool broker_ok;    /* at least one broker can be reached */
+	atomic_bool stopping;     /* a stop was requested: nothing new is delivered */
+};
+
+#endif
