@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "dispatch/dispatch.h"
-#include "model/message/headers.h"
 #include "report/meters.h"
+#include "json/text.h"
 
 void status_page_show(struct daemon *daemon, struct dispatch *dispatch)
 {

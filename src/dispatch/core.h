@@ -58,7 +58,6 @@
 #include "dispatch/table/worker.h"
 #include "model/event/event.h"
 #include "model/message/handover.h"
-#include "model/message/headers.h"
 #include "model/routing/routing.h"
 #include "report/meters.h"
 

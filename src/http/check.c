@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "http/listen.h"
-#include "model/message/headers.h"
+#include "json/text.h"
 
 #define ANSWER_MS   2000
 #define ANSWER_MOST (1u << 20) /* bytes; /status has a few hundred, and one line per handler */

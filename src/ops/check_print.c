@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "config/show.h"
-#include "model/message/headers.h"
+#include "json/text.h"
 
 static const struct {
 	const char *line;

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/utf8.h"
-#include "model/message/headers.h"
 #include "ops/op.h"
+#include "json/text.h"
 
 static const struct {
 	const char *option;

@@ -14,10 +14,10 @@
 #include "base/plural.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/log_range.h"
-#include "model/message/headers.h"
 #include "ops/cli_value.h"
 #include "ops/op.h"
 #include "store/inbox.h"
+#include "json/text.h"
 
 struct seek {
 	struct op op;

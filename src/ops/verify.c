@@ -9,8 +9,8 @@
 #include "base/buf.h"
 #include "base/plural.h"
 #include "ingest/verify.h"
-#include "model/message/headers.h"
 #include "ops/op.h"
+#include "json/text.h"
 
 #define TIMEOUT_MS 60000
 

@@ -3,7 +3,7 @@
  */
 #include "store/settle_rows.h"
 
-#include "model/message/headers.h"
+#include "json/text.h"
 
 /* A century: far beyond every configurable limit, and far before the end of timestamptz. */
 #define MAX_DELAY_MS (100LL * 366 * 24 * 3600 * 1000)

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "model/message/headers.h"
+#include "json/text.h"
 
 enum { KIND_CLIENT = 3, KIND_CONSUMER = 5 };
 enum { STATUS_ERROR = 2 };

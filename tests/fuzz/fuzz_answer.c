@@ -6,7 +6,8 @@
 #include "demand.h"
 #include "dispatch/order/retry_policy.h"
 #include "dispatch/protocol/protocol_storable.h"
-#include "model/json_stream.h"
+#include "json/stream.h"
+#include "json/text.h"
 
 static const struct retry_rules rules = {
 	.max_attempts = 3, .backoff_ms = 1000, .backoff_max_ms = 60000, .max_crashes = 3

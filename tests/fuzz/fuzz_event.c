@@ -12,6 +12,7 @@
 #include "model/event/event.h"
 #include "model/event/event_members.h"
 #include "written_record.h"
+#include "json/members.h"
 
 static struct identity_finder *finder;
 static struct event_renderer *renderer;

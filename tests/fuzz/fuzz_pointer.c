@@ -4,7 +4,8 @@
  * stream gives tokens that follow each other, and says so at the end.
  */
 #include "demand.h"
-#include "model/json_pointer.h"
+#include "json/pointer.h"
+#include "json/text.h"
 
 struct walk {
 	const char *start;

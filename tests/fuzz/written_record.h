@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "model/identity/identity.h"
-#include "model/message/headers.h"
+#include "model/message/record.h"
 
 #define WRITTEN_MAX_LOCATORS 8
 #define WRITTEN_MAX_HEADERS  80

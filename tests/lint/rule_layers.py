@@ -1,5 +1,5 @@
 """Includes point one way: main, ops, daemon, {ingest, dispatch, lease, http}, periodic, {store, trace},
-{model, config, report}, base.
+{model, config, report}, json, base.
 
 A folder is a layer. An arrow may skip layers, never turn; layers side by side do not see each
 other. Each library belongs to one folder, and the handler library to strangers: it knows nothing of
@@ -10,19 +10,20 @@ import re
 
 LAYERS = {
     "base": {"base"},
-    "model": {"base", "model"},
+    "json": {"base", "json"},
+    "model": {"base", "json", "model"},
     "config": {"base", "config"},
     "report": {"base", "report"},
-    "trace": {"base", "model", "report", "trace"},
-    "store": {"base", "model", "config", "report", "store"},
-    "periodic": {"base", "model", "config", "report", "store", "periodic"},
-    "ingest": {"base", "model", "config", "report", "trace", "store", "periodic", "ingest"},
-    "dispatch": {"base", "model", "config", "report", "trace", "store", "dispatch"},
-    "lease": {"base", "model", "config", "report", "store", "lease"},
-    "http": {"base", "model", "config", "report", "http"},
-    "daemon": {"base", "model", "config", "report", "trace", "store", "periodic", "ingest", "dispatch", "lease",
+    "trace": {"base", "json", "model", "report", "trace"},
+    "store": {"base", "json", "model", "config", "report", "store"},
+    "periodic": {"base", "json", "model", "config", "report", "store", "periodic"},
+    "ingest": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest"},
+    "dispatch": {"base", "json", "model", "config", "report", "trace", "store", "dispatch"},
+    "lease": {"base", "json", "model", "config", "report", "store", "lease"},
+    "http": {"base", "json", "model", "config", "report", "http"},
+    "daemon": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest", "dispatch", "lease",
                "http", "daemon"},
-    "ops": {"base", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "ops"},
+    "ops": {"base", "json", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "ops"},
     "handler": {"handler"},
 }
 # A room inside a layer: the headers of its own layer that it may include. Other rooms may include any.

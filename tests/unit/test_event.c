@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "base/buf.h"
 #include "model/event/event.h"
-#include "model/json_stream.h"
 #include "model/message/headers.h"
+#include "json/stream.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

@@ -8,7 +8,10 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "base/buf.h"
+#include "base/utf8.h"
 #include "model/message/headers.h"
+#include "json/text.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

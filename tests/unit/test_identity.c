@@ -8,8 +8,10 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "base/buf.h"
+#include "base/utf8.h"
 #include "model/identity/identity.h"
-#include "model/message/headers.h"
+#include "model/message/record.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

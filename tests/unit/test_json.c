@@ -1,4 +1,4 @@
-/* json_stream.c, json_text.c, json_pointer.c: strict reading, exact slices, bounded memory. */
+/* json/stream.c, json/text.c, json/pointer.c: strict reading, exact slices, bounded memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,10 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "model/json_pointer.h"
-#include "model/json_stream.h"
+#include "json/members.h"
+#include "json/pointer.h"
+#include "json/stream.h"
+#include "json/text.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

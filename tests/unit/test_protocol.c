@@ -9,8 +9,9 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
+#include "base/buf.h"
+#include "base/utf8.h"
 #include "dispatch/protocol/protocol.h"
-#include "model/message/headers.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

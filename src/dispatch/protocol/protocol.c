@@ -11,9 +11,9 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "dispatch/protocol/protocol_draft.h"
 #include "dispatch/protocol/protocol_memory.h"
-#include "model/message/headers.h"
 
 struct protocol_parser {
 	struct line_memory memory;

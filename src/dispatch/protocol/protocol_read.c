@@ -11,7 +11,6 @@
 
 #include "dispatch/protocol/protocol_draft.h"
 #include "dispatch/protocol/protocol_members.h"
-#include "model/message/headers.h"
 
 struct frame {
 	enum json_context context;

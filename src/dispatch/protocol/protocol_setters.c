@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "dispatch/protocol/protocol_storable.h"
-#include "model/message/headers.h"
 
 /* The path of each context, in front of the names of its members. */
 static const char *const context_paths[] = {

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
+#include "base/utf8.h"
 #include "dispatch/protocol/protocol.h"
-#include "model/message/headers.h"
 
 #define HOLDS_NUL           "it holds a NUL character (U+0000), which PostgreSQL cannot store"
 #define HOLDS_HALF          "it holds half of a surrogate pair, which is not a character"

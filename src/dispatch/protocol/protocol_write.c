@@ -7,8 +7,9 @@
 
 #include "base/clock.h"
 #include "base/digits.h"
+#include "base/utf8.h"
 #include "dispatch/protocol/protocol.h"
-#include "model/message/headers.h"
+#include "json/text.h"
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
 

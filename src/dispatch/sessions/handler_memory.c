@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "dispatch/table/jobs.h"
-#include "model/message/headers.h"
+#include "json/text.h"
 
 #define A_THIRD  3
 #define PAUSE_MS 200  /* between two exchanges, however often handlers connect and leave */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "dispatch/core.h"
+#include "json/text.h"
 
 /* The time for which a handler may be without a connection before its queued messages are parked. */
 #define GONE_GRACE_MS 1000

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "json/members.h"
+
 static bool begins_with(struct bytes text, const char *start)
 {
 	size_t length = strlen(start);

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "model/json_stream.h"
+#include "json/stream.h"
 
 /* True for the name "content-type" in any case. */
 bool cloudevent_is_content_type(struct bytes name);

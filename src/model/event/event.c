@@ -12,7 +12,8 @@
 #include "model/event/cloudevent.h"
 #include "model/event/event_headers.h"
 #include "model/event/event_members.h"
-#include "model/json_stream.h"
+#include "json/members.h"
+#include "json/stream.h"
 
 struct event_renderer {
 	struct json_stream *stream;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "model/json_stream.h"
+#include "json/stream.h"
 
 /* Further ce_ headers stay headers. The limit bounds the time to look up a name. */
 #define EVENT_MAX_ATTRIBUTES 64

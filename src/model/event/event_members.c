@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/digits.h"
-#include "model/message/headers.h"
+#include "base/utf8.h"
+#include "json/text.h"
 
 void event_member_begin(struct rendering *rendering, struct bytes name)
 {

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "model/identity/identity.h"
-#include "model/json_pointer.h"
+#include "json/pointer.h"
 
 enum locator_kind { LOCATE_HEADER, LOCATE_KEY, LOCATE_JSON, LOCATE_TOPIC, LOCATE_LITERAL };
 

@@ -13,10 +13,4 @@
 /* Appends the JSON text of the headers; "[]" for none. */
 void headers_encode(struct buf *out, const struct header *headers, size_t count);
 
-/* Appends the JSON string of `text` with its quotes, escaped as RFC 8259 asks and nothing more.
- * The bytes must be UTF-8. */
-void json_add_string(struct buf *out, struct bytes text);
-/* Appends standard base64 (RFC 4648 section 4), no quotes. */
-void base64_add(struct buf *out, struct bytes bytes);
-
 #endif

@@ -1,9 +1,9 @@
 /*
- * See json_stream.h; implemented with yajl. yajl passes only the decoded value to a callback. The position of the
+ * See stream.h; implemented with yajl. yajl passes only the decoded value to a callback. The position of the
  * token comes from yajl_get_bytes_consumed(), which is the end of the token inside a callback; the unit tests check
  * this behaviour of yajl. The token starts at the end of the one before, after white space, a comma or a colon.
  */
-#include "model/json_stream.h"
+#include "json/stream.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include <yajl/yajl_parse.h>
 
 #include "base/utf8.h"
-#include "model/message/headers.h"
 
 /*
  * yajl 2.1 keeps two buffers that start at 2 KiB and double (the decoded string and a token cut off

@@ -7,8 +7,8 @@
  * starts: at most four times the text; pages that are not touched cost nothing. Without memory the result is
  * FAULT_MEMORY.
  */
-#ifndef MODEL_JSON_STREAM_H
-#define MODEL_JSON_STREAM_H
+#ifndef JSON_STREAM_H
+#define JSON_STREAM_H
 
 #include <stdbool.h>
 
@@ -52,23 +52,5 @@ void json_stream_free(struct json_stream *stream);
  * the UTF-8 was checked. FAULT_MEMORY. */
 int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *visit, void *arg,
 	struct err *err);
-
-/* One member of an object with its complete value. */
-struct json_member {
-	struct bytes name;   /* as written, without quotes, with its escapes */
-	enum json_kind kind; /* of the value: JSON_OBJECT, JSON_ARRAY or a scalar */
-	struct bytes raw;    /* the value as written */
-};
-
-typedef bool json_visit_member(void *arg, const struct json_member *member);
-
-/* Calls `visit` for the members of the object that is the text. Results as above; JSON_BROKEN also if the text is not
- * an object. */
-int json_read_members(struct json_stream *stream, struct bytes text, json_visit_member *visit,
-	void *arg, struct err *err);
-
-/* The text of a string or key token: borrowed from `raw` if it has no escapes, else decoded and appended to
- * `scratch`. JSON_BROKEN: it contains the escape of half a surrogate pair. FAULT_MEMORY. */
-int json_text_of(struct bytes raw, struct buf *scratch, struct bytes *out, struct err *err);
 
 #endif

@@ -1,56 +1,76 @@
 /*
- * The functions of json_stream.h that build on tokens: the members of an object, and the text of a string. The
- * decoding of yajl is not used: it replaces half a surrogate pair with "?" and drops the character behind it, so
- * different ids would become equal.
+ * See text.h. The decoding of yajl is not used for ids: it replaces half a surrogate pair with "?" and drops the
+ * character behind it, so different ids would become equal.
  */
+#include "json/text.h"
+
 #include <string.h>
 
-#include "model/json_stream.h"
+#include "json/stream.h"
 
-struct members {
-	json_visit_member *visit;
-	void *arg;
-	struct json_member member;
-	bool no_object;
+/* The character behind the backslash: a letter, or 'u' for the long form; 0 = the byte needs no escape. */
+static const char escapes[256] = {
+	[0x00 ... 0x07] = 'u',
+	['\b'] = 'b',
+	['\t'] = 't',
+	['\n'] = 'n',
+	[0x0b] = 'u',
+	['\f'] = 'f',
+	['\r'] = 'r',
+	[0x0e ... 0x1f] = 'u',
+	['"'] = '"',
+	['\\'] = '\\',
 };
 
-static bool visit_in_object(void *arg, const struct json_token *token)
+static void add_escape(struct buf *out, unsigned char c)
 {
-	struct members *members = arg;
-	struct json_member *member = &members->member;
-	const char *start = token->raw.data;
+	static const char hex[] = "0123456789abcdef";
+	const char text[] = { '\\', escapes[c], '0', '0', hex[c >> 4], hex[c & 15] };
 
-	if (token->depth == 0) {
-		members->no_object = token->kind != JSON_OBJECT && token->kind != JSON_OBJECT_END;
-		return !members->no_object;
-	}
-	if (token->depth > 1)
-		return true;
-	if (token->kind == JSON_KEY) {
-		member->name = (struct bytes){ start + 1, token->raw.length - 2 };
-		return true;
-	}
-	if (token->kind == JSON_OBJECT || token->kind == JSON_ARRAY) {
-		member->kind = token->kind;
-		member->raw.data = start;
-		return true;
-	}
-	if (token->kind == JSON_OBJECT_END || token->kind == JSON_ARRAY_END) {
-		member->raw.length = (size_t)(start + 1 - (const char *)member->raw.data);
-	} else {
-		member->kind = token->kind;
-		member->raw = token->raw;
-	}
-	return members->visit(members->arg, member);
+	buf_add(out, text, escapes[c] == 'u' ? sizeof(text) : 2);
 }
 
-int json_read_members(struct json_stream *stream, struct bytes text, json_visit_member *visit,
-	void *arg, struct err *err)
+void json_add_string(struct buf *out, struct bytes text)
 {
-	struct members members = { .visit = visit, .arg = arg };
-	int r = json_stream_read(stream, text, visit_in_object, &members, err);
+	const unsigned char *at = text.data;
+	const unsigned char *end = at == NULL ? at : at + text.length;
 
-	return r == JSON_STOPPED && members.no_object ? JSON_BROKEN : r;
+	buf_add_char(out, '"');
+	while (at < end) {
+		const unsigned char *run = at;
+
+		while (at < end && escapes[*at] == 0)
+			at++;
+		buf_add(out, run, (size_t)(at - run));
+		if (at < end)
+			add_escape(out, *at++);
+	}
+	buf_add_char(out, '"');
+}
+
+void base64_add(struct buf *out, struct bytes bytes)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *in = bytes.data;
+	size_t left = in == NULL ? 0 : bytes.length;
+	char *at = buf_reserve(out, (left + 2) / 3 * 4);
+
+	if (at == NULL)
+		return;
+	out->length += (left + 2) / 3 * 4;
+	for (; left >= 3; in += 3, left -= 3) {
+		*at++ = digits[in[0] >> 2];
+		*at++ = digits[(in[0] & 3) << 4 | in[1] >> 4];
+		*at++ = digits[(in[1] & 15) << 2 | in[2] >> 6];
+		*at++ = digits[in[2] & 63];
+	}
+	if (left == 0)
+		return;
+	*at++ = digits[in[0] >> 2];
+	*at++ = digits[(in[0] & 3) << 4 | (left == 2 ? in[1] >> 4 : 0)];
+	*at++ = left == 2 ? digits[(in[1] & 15) << 2] : '=';
+	*at = '=';
 }
 
 static unsigned hex_value(char c)

@@ -2,14 +2,14 @@
  * JSON pointers (RFC 6901). They are compiled once, and the values of several pointers are found in one pass over a
  * text. Pure. Any thread can use a compiled pointer.
  */
-#ifndef MODEL_JSON_POINTER_H
-#define MODEL_JSON_POINTER_H
+#ifndef JSON_POINTER_H
+#define JSON_POINTER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "model/json_stream.h"
+#include "json/stream.h"
 
 #define JSON_POINTER_MAX 64 /* pointers of one search */
 

@@ -1,12 +1,14 @@
 /*
- * See json_pointer.h. The pointers are followed while the text is read as a stream. For each pointer it is known how
+ * See pointer.h. The pointers are followed while the text is read as a stream. For each pointer it is known how
  * many of its steps lead to the containers around the current token. No tree is built; each level of nesting needs
  * one frame.
  */
-#include "model/json_pointer.h"
+#include "json/pointer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "json/text.h"
 
 void json_pointer_fini(struct json_pointer *pointer)
 {

@@ -1,0 +1,22 @@
+/*
+ * JSON strings, written and read, and base64. The time is linear in the input. jsonb accepts every string that is
+ * written. Pure. One thread for each buffer.
+ */
+#ifndef JSON_TEXT_H
+#define JSON_TEXT_H
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "base/err.h"
+
+/* Appends the JSON string of `text` with its quotes, escaped as RFC 8259 asks and nothing more.
+ * The bytes must be UTF-8. */
+void json_add_string(struct buf *out, struct bytes text);
+/* Appends standard base64 (RFC 4648 section 4), no quotes. */
+void base64_add(struct buf *out, struct bytes bytes);
+
+/* The text of a string or key token: borrowed from `raw` if it has no escapes, else decoded and appended to
+ * `scratch`. JSON_BROKEN: it contains the escape of half a surrogate pair. FAULT_MEMORY. */
+int json_text_of(struct bytes raw, struct buf *scratch, struct bytes *out, struct err *err);
+
+#endif
