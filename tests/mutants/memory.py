@@ -8,12 +8,12 @@ INSTANCE = "sql/test_store_instance.c::"
 COUNTS = "sql/test_store_counts.c::"
 RULES = "sql/test_store_rules.c::"
 CLAIMS = "sql/test_store_claims.c::"
-ABSENCE = "system/test_absence.py::"
+ABSENCE = "system/test_handler_absence.py::"
 STALLS = "faults/test_stalls.py::"
 BEATS = "unit/test_lease_clock.c::"
 ADOPTION = "sql/test_store_adoption.c::"
-PLACE = "system/test_lives.py::test_who_lives_is_not_fenced_for_an_equal_place"
-LIVES = "system/test_lives.py::test_void_memory_begins_a_new_life"
+PLACE = "system/test_instance_runs.py::test_a_live_instance_with_an_equal_host_id_is_not_fenced"
+LIVES = "system/test_instance_runs.py::test_invalid_memory_starts_a_new_instance_run"
 
 # The lease as it would be without a look at the timeline.
 NO_TIMELINE = "WHERE id = $1::int AND fenced_at IS NULL"
@@ -30,7 +30,7 @@ MUTANTS = [
     mutant("R1", "a moved watermark is not adopted",
            edit("src/ingest/partitions/watermark_resync.c", "\telse if (!same)\n\t\townership_moved(ingest, partition, row);",
                 "\telse if (!same)\n\t\treturn;"),
-           tests=["system/test_lives.py::test_a_watermark_set_back_by_hand_is_followed"]),
+           tests=["system/test_instance_runs.py::test_a_watermark_set_back_by_hand_is_followed"]),
     mutant("R1", "another owner in the row is not noticed",
            edit("src/ingest/partitions/watermark_resync.c", "\tif (!row->mine)\n\t\townership_lost(ingest, partition);",
                 "\tif (!row->mine)\n\t\treturn;"),
@@ -148,14 +148,14 @@ MUTANTS = [
            tests=[INSTANCE + "fencing_ends_the_sessions_of_the_dead_first"]),
     mutant("R5", "sessions have no name",
            edit("src/store/sidecar.c", '"inboxd/%d"', '"inboxd-%d"'),
-           tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease_does"]),
+           tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease"]),
     mutant("R5", "a transaction may wait longer than the lease",
            edit("src/store/sidecar.c", "config->worker.lease / 3", "config->worker.lease * 3"),
-           tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease_does"]),
+           tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease"]),
     # R6
     mutant("R6", "without the database it stays in the group",
            edit("src/ingest/partitions/group_membership.c", "clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease", "clock_now_ms() < 0"),
-           tests=[ABSENCE + "test_r6_without_the_database_for_a_lease_it_leaves_the_group_to_the_others"]),
+           tests=[ABSENCE + "test_r6_a_member_without_the_database_for_a_lease_leaves_the_group"]),
     mutant("R6", "the lease counts from the answer",
            edit("src/lease/lease_clock.c", "\tlease_clock->sent_ms = sent_ms;", "\tlease_clock->sent_ms = now_ms;"),
            tests=[BEATS + "the_lease_counts_from_the_sending"]),
@@ -177,7 +177,7 @@ MUTANTS = [
            tests=[ADOPTION + "a_fenced_instance_adopts_nothing"]),
     mutant("R6", "nothing is adopted",
            edit("src/ingest/partitions/assignment.c", "\t\tadoption_step(ingest);", "\t\t(void)adoption_step;"),
-           tests=[ABSENCE + "test_r6_what_waits_of_a_topic_that_is_read_no_more_is_handled_in_order"]),
+           tests=[ABSENCE + "test_r6_messages_of_an_unsubscribed_topic_are_handled_in_order"]),
     mutant("R6", "what a live instance owns is adopted",
            edit("sql/queries/partitions/adopt_partitions.sql", "WHERE o.owner = $1::int\n       OR NOT EXISTS", "WHERE o.owner = $1::int\n       OR true OR NOT EXISTS"),
            tests=[ADOPTION + "a_partition_of_a_live_instance_is_not_adopted"]),
@@ -189,11 +189,11 @@ MUTANTS = [
            tests=[ADOPTION + "a_partition_whose_owner_has_stopped_is_an_orphan"]),
     mutant("R6", "what no handler wants is adopted",
            edit("src/ingest/partitions/adoption.c", "\tif (!mine && !admission_serves(ingest->options.admission, topic))\n\t\treturn;\n", "\t(void)mine;\n"),
-           tests=[ABSENCE + "test_r6_who_has_no_handler_for_it_does_not_adopt_it"]),
+           tests=[ABSENCE + "test_r6_an_instance_without_a_matching_handler_does_not_adopt"]),
     mutant("R6", "the adopter does not look at what others hold",
            edit("src/ingest/partitions/acquire.c", "\t\tif (is_still_taken(ingest, acquisition, row))\n\t\t\thandover->held[",
                 "\t\tif (false)\n\t\t\thandover->held["),
-           tests=[ABSENCE + "test_r6_who_is_assigned_it_takes_it_from_who_adopted_it"]),
+           tests=[ABSENCE + "test_r6_the_assigned_member_acquires_the_partition_from_its_adopter"]),
     # R7
     mutant("R7", "done does not name its claim",
            edit("sql/queries/dispatch/settle_done.sql", " AND m.delivery_count = $3::int", " AND $3::int IS NOT NULL"),

@@ -8,8 +8,7 @@ from support.wire import NEVER
 MIB = 1 << 20
 
 
-def test_too_much_pending_pauses_the_partitions_and_less_resumes_them(start_inboxd, handler, streams,
-                                                                      topic, inbox):
+def test_partitions_pause_above_max_pending_and_resume_below_it(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(ingest={"max_pending": 500, "batch_messages": 100})
     streams.events(topic, [f"e{number}" for number in range(5000)])
     eventually(lambda: inbox.count() >= 400)  # paused before that: not yet placed
@@ -46,7 +45,7 @@ def test_large_messages_stay_within_the_memory_budget(start_inboxd, streams, top
     assert sidecar.peak_memory() < 300 * MIB
 
 
-def test_a_slow_handler_does_not_hold_up_storing(inboxd, handler, streams, topic, inbox):
+def test_a_slow_handler_does_not_delay_storing(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(NEVER), max_in_flight=1)
     streams.events(topic, [f"e{number}" for number in range(2000)])
     inbox.wait_stored(2000)

@@ -20,7 +20,7 @@ END $$;
 CREATE TRIGGER watch AFTER UPDATE ON inbox.inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION public.watch()"""
 
 
-def test_a_backlog_that_was_parked_for_want_of_a_handler_does_not_trickle(start_inboxd, handler, streams, topic, inbox):
+def test_a_parked_backlog_is_released_fast_when_its_handler_connects(start_inboxd, handler, streams, topic, inbox):
     """Released by fifties every three seconds it would take two minutes."""
     sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"claim_batch": 50})
     streams.produce_many(topic, ({"value": b"{}", "partition": 0, "headers": [("id", f"e{number}")]}
@@ -31,8 +31,7 @@ def test_a_backlog_that_was_parked_for_want_of_a_handler_does_not_trickle(start_
 
 
 @pytest.mark.parametrize("ordering, most", [("none", 3), ("key", 1)])
-def test_claims_go_side_by_side_only_where_there_is_no_order(start_inboxd, handler, streams, topic, inbox, db,
-                                                            ordering, most):
+def test_claims_run_concurrently_only_without_order(start_inboxd, handler, streams, topic, inbox, db, ordering, most):
     sidecar = start_inboxd(inbox={"ordering": ordering}, worker={"connections": 4, "claim_batch": 5})
     streams.events(topic, [f"e{number}" for number in range(100)], key=lambda event_id: event_id)
     eventually(lambda: inbox.count("parked") == 100)
@@ -43,8 +42,8 @@ def test_claims_go_side_by_side_only_where_there_is_no_order(start_inboxd, handl
     assert sorted(delivery.event_id for delivery in client.deliveries) == sorted(f"e{number}" for number in range(100))
 
 
-def test_what_becomes_due_behind_the_place_where_looks_begin_does_not_wait_for_the_backlog(start_inboxd, handler, streams,
-                                                                                          topic, inbox, db):
+def test_a_message_due_behind_the_claim_cursor_does_not_wait_for_the_backlog(start_inboxd, handler, streams, topic,
+                                                                             inbox, db):
     """As when its transaction began before and committed after; nobody is notified."""
     sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"connections": 2, "claim_batch": 5})
     streams.events(topic, [f"e{number}" for number in range(100)])

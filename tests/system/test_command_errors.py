@@ -47,7 +47,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_line_is_a_usage_error_that_says_why(inboxd, inbox, line):
+def test_a_wrong_command_line_is_a_usage_error_with_its_reason(inboxd, inbox, line):
     words = run(inboxd, *line.split(), code=1)
     assert WRONG[line] in words and len(words.splitlines()) == 1
     assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
@@ -57,7 +57,7 @@ def test_a_wrong_line_is_a_usage_error_that_says_why(inboxd, inbox, line):
     (["show", b"\xff"], "event id 1 is not UTF-8"), (["replay", "a", b"\xff", "--yes"], "event id 2 is not UTF-8"),
     (["discard", "a", "--reason", b"\xff"], "--reason: not UTF-8"),
     (["list", "--code", b"\xff"], "--code: not UTF-8")])
-def test_what_is_not_utf_8_is_a_usage_error(inboxd, arguments, words):
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(inboxd, arguments, words):
     assert words in run(inboxd, *arguments, code=1)
 
 
@@ -66,13 +66,13 @@ COMMANDS = ["status", "list", "list --dead --group", "show a", "replay a", "repl
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_without_a_schema_it_says_what_to_run(make_inboxd, topic, line):
+def test_without_a_schema_the_error_names_the_command_to_run(make_inboxd, topic, line):
     words = run(make_inboxd(), *line.format(topic=topic).split(), code=3)
     assert words.startswith("inboxd: the schema does not exist; run `inboxd migrate`"), words
 
 
 @pytest.mark.parametrize("line", [*COMMANDS, "migrate"])
-def test_without_a_database_it_says_where_to_look(make_inboxd, topic, line):
+def test_without_a_database_the_error_recommends_check(make_inboxd, topic, line):
     words = run(make_inboxd(postgres={"port": free_port()}), *line.format(topic=topic).split(), code=3)
     assert "cannot connect to PostgreSQL" in words and "`inboxd check`" in words
 
@@ -80,13 +80,13 @@ def test_without_a_database_it_says_where_to_look(make_inboxd, topic, line):
 @pytest.mark.parametrize("line, role", [("status", "inboxd_reader"), ("list", "inboxd_reader"), ("show a", "inboxd_reader"),
                                         ("verify --topic {topic}", "inboxd_reader"), ("replay a", "inboxd_operator"),
                                         ("purge --older-than 1h", "inboxd_operator"), ("seek {topic} 0 0 --yes", "inboxd_operator")])
-def test_who_may_not_is_told_which_role_may(inboxd, inbox, topic, line, role):
+def test_a_user_without_rights_gets_the_name_of_the_role(inboxd, inbox, topic, line, role):
     inbox.execute("DO $$ BEGIN CREATE ROLE may_nothing LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     words = run(inboxd, *line.format(topic=topic).split(), "--set", "postgres.user=may_nothing", code=3)
     assert f"grant it {role}, or" in words and "permission denied" in words
 
 
-def test_a_standby_is_told_as_that(inboxd, postgres_server):
+def test_a_standby_is_reported_as_a_standby(inboxd, postgres_server):
     standby = Standby(postgres_server).start()
     try:
         for line in ("status", "list", "replay a", "replay --code UP --yes"):
@@ -98,7 +98,7 @@ def test_a_standby_is_told_as_that(inboxd, postgres_server):
         standby.stop()
 
 
-def test_a_table_that_somebody_locks_is_told_after_ten_seconds(graves, inbox):
+def test_a_locked_table_is_reported_after_ten_seconds(graves, inbox):
     with inbox.connect() as locker:
         locker.execute("LOCK TABLE inbox.inbox_audit")
         assert "timed out waiting for a lock; see pg_locks" in run(graves, "replay", "--code", "UP", "--yes", code=3)
@@ -133,7 +133,7 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
             inbox.execute(f'DROP ROLE "{user}"')
 
 
-def test_check_by_a_sidecars_user_of_before_names_the_roles_to_renew(inboxd, inbox, name):
+def test_check_as_an_outdated_sidecar_role_names_the_roles_to_renew(inboxd, inbox, name):
     assert inboxd.command("migrate", "--roles").returncode == 0
     sidecar = f"a_{name}"[:60]
     inbox.execute(f'CREATE ROLE "{sidecar}" LOGIN IN ROLE inboxd_sidecar')
@@ -148,7 +148,7 @@ def test_check_by_a_sidecars_user_of_before_names_the_roles_to_renew(inboxd, inb
         inbox.execute(f'DROP ROLE "{sidecar}"')
 
 
-def test_a_schema_that_knows_no_code_is_older(inboxd, inbox):
+def test_a_schema_without_error_codes_is_reported_as_older(inboxd, inbox):
     now = inbox.value("SELECT pg_get_functiondef('inbox.check_filter'::regproc)")
     earlier = re.sub(r",\s*'error_code'\)", ")", now, count=1)
     assert earlier != now
@@ -160,7 +160,7 @@ def test_a_schema_that_knows_no_code_is_older(inboxd, inbox):
 STRANGE = ["-1", "--yes", "-h", "a b", "it's", 'say "x"', "größe-✓", "%s%n", "\\x", "$HOME", "a\tb"]
 
 
-def test_an_event_id_may_look_like_anything(inboxd, streams, topic, inbox):
+def test_an_event_id_may_contain_any_characters(inboxd, streams, topic, inbox):
     streams.events(topic, STRANGE)
     eventually(lambda: inbox.count("parked") == len(STRANGE))
 

@@ -91,7 +91,7 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert "--after" in graves.command("list", "--limit", "2").stderr
 
 
-def test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all(inboxd, inbox):
+def test_a_list_reports_where_it_stopped_and_a_replay_searches_everything(inboxd, inbox):
     """A page ends when 100,000 messages did not fit, what fits is behind them."""
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
                   " processed_at) SELECT 's', 'e' || i, CASE WHEN i > 100002 THEN 'rare' ELSE 'often' END, 't', 0, i, now()"
@@ -109,7 +109,7 @@ def test_a_list_says_how_far_it_looked_and_a_replay_looks_at_all(inboxd, inbox):
     assert (len(result.stdout.splitlines()), result.stderr[:18]) == (3, "there may be more:")
 
 
-def test_an_error_that_is_cut_says_so(start_inboxd, handler, streams, topic, inbox):
+def test_a_truncated_error_ends_with_an_ellipsis(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, by_id({"fits": [dead(reason="é" * 56, code="UP")], "long": [dead(reason="é" * 57, code="UP")]}))
     streams.events(topic, ["fits", "long"])
@@ -125,7 +125,7 @@ def test_every_key_of_a_list_is_documented(graves):
     assert documented == list(objects(run(graves, "list", "--json", "--limit", "1"))[0])
 
 
-def test_list_counts_the_attempt_that_was_told_to_be_dead_and_a_replay_begins_anew(graves, inbox):
+def test_list_counts_the_final_attempt_and_a_replay_resets_the_count(graves, inbox):
     def tries(event_id):
         return next(line.split()[5] for line in run(graves, "list").splitlines() if f" {event_id} " in line)
 
@@ -134,7 +134,7 @@ def test_list_counts_the_attempt_that_was_told_to_be_dead_and_a_replay_begins_an
     assert tries("e0") == "0"
 
 
-def test_show_tells_who_gave_a_message_up(graves, inbox):
+def test_show_names_who_discarded_a_message(graves, inbox):
     run(graves, "replay", "e0", "--reason", "once more")
     inbox.wait_status("e0", "parked")
     run(graves, "discard", "e0", "--reason", "not needed")
@@ -168,7 +168,7 @@ def test_list_has_rejects_and_conflicts(start_inboxd, produce, topic, inbox):
     assert records("--conflicts", "--key", "k2") == []
 
 
-def test_list_groups_what_died_of_the_same(graves):
+def test_list_groups_dead_messages_by_error(graves):
     groups = objects(run(graves, "list", "--dead", "--group", "--json"))
     assert [(group["messages"], group["error_code"], group["error_shape"]) for group in groups] == \
         [(3, "UP", "upstream said #"), (2, "ORDER", "no such order")]
@@ -176,7 +176,7 @@ def test_list_groups_what_died_of_the_same(graves):
     assert objects(run(graves, "list", "--status", "dead", "--group", "--json")) == groups
 
 
-def test_groups_take_the_filters_of_a_list(graves, topic):
+def test_groups_accept_the_filters_of_a_list(graves, topic):
     def messages(*options):
         return [group["messages"] for group in objects(run(graves, "list", "--dead", "--group", "--json", *options))]
 
@@ -189,12 +189,12 @@ def test_groups_take_the_filters_of_a_list(graves, topic):
     assert messages("--limit", "1") == [3]
 
 
-def test_groups_that_are_cut_say_so(graves):
+def test_a_limited_group_list_says_that_there_are_more(graves):
     assert graves.command("list", "--dead", "--group", "--limit", "1").stderr == "there are more groups: --limit 2\n"
     assert graves.command("list", "--dead", "--group", "--limit", "2").stderr == ""
 
 
-def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, handler, produce, topic, inbox):
+def test_show_prints_the_payload_the_headers_and_the_history(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, by_id({"x": [retry(reason="upstream 503", code="UP")]}), name="billing")
     produce(topic, b'{"b":[1,2]}', key="k1", headers=[("id", "x"), ("tenant", "t1")])
@@ -210,7 +210,7 @@ def test_show_tells_the_payload_the_headers_and_what_happened(start_inboxd, hand
     assert run(sidecar, "show", "x", "--payload", "raw") == '{"b":[1,2]}'
 
 
-def test_show_tells_how_the_payload_is_shown_and_why_there_is_none(start_inboxd, produce, topic, inbox):
+def test_show_names_the_encoding_of_the_payload_or_why_it_is_missing(start_inboxd, produce, topic, inbox):
     sidecar = start_inboxd()
     for name, value in (("json", b'{"b":1}'), ("text", b"words"), ("bytes", b"\xff"), ("tombstone", None),
                         ("dropped", b"{}")):
@@ -227,7 +227,7 @@ def test_show_tells_how_the_payload_is_shown_and_why_there_is_none(start_inboxd,
     assert "retention has dropped it" in run(sidecar, "show", "dropped", "--payload", "raw", code=6)
 
 
-def test_times_are_in_utc_whatever_the_zone_of_the_session(graves, inbox):
+def test_times_are_in_utc_in_every_session_time_zone(graves, inbox):
     received = inbox.message("e0")["received_at"].astimezone(datetime.timezone.utc)
     stamp = received.strftime("%Y-%m-%dT%H:%M:%S")
     (first, *_) = [line for line in run(graves, "list", "--set", FAR).splitlines() if " e0 " in line]
@@ -238,7 +238,7 @@ def test_times_are_in_utc_whatever_the_zone_of_the_session(graves, inbox):
     assert f" {received:%Y-%m-%dT%H:}" in groups
 
 
-def test_what_is_in_a_message_does_not_steer_the_terminal(inboxd, produce, topic, inbox):
+def test_control_characters_of_a_message_do_not_reach_the_terminal(inboxd, produce, topic, inbox):
     produce(topic, b"\x1b[2Jgone\xc2\x9b31m", key="\x1b]0;x\x07", headers=[("id", "\x1b[31mred"), ("h", "\x1b[H")])
     inbox.wait_stored(1)
     printed = run(inboxd, "show", "\x1b[31mred") + run(inboxd, "list")
@@ -246,7 +246,7 @@ def test_what_is_in_a_message_does_not_steer_the_terminal(inboxd, produce, topic
     assert "\x1b" not in printed and "\x9b" not in printed
 
 
-def test_an_event_of_two_sources_wants_one_named(start_inboxd, produce, topic, inbox):
+def test_an_event_id_of_two_sources_needs_the_source(start_inboxd, produce, topic, inbox):
     sidecar = start_inboxd()
     for source in ("here", "there"):
         produce(topic, b"{}", headers=[("id", "x"), ("ce_specversion", "1.0"), ("ce_id", "x"), ("ce_type", "t"),
@@ -265,7 +265,7 @@ def test_nothing_matched_is_exit_code_6(inboxd):
     assert objects(run(inboxd, "list", "--json")) == []
 
 
-def test_without_a_terminal_a_change_wants_yes(graves, inbox):
+def test_without_a_terminal_a_change_needs_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
     assert run(graves, "replay", "e0", "--dry-run") == "e0 is dead\n"
@@ -291,7 +291,7 @@ def on_terminal(sidecar, arguments, answer):
         return child.wait(30), seen.decode()
 
 
-def test_on_a_terminal_it_asks_and_shows_how_far_it_is(graves, inbox):
+def test_on_a_terminal_a_change_asks_and_shows_its_progress(graves, inbox):
     code, seen = on_terminal(graves, ["discard", "--status", "waiting"], b"y\n")
     assert code == 6 and "no message matches" in seen
     code, seen = on_terminal(graves, ["replay", "--status", "dead"], b"n\n")
@@ -302,12 +302,12 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(graves, inbox):
 
 @pytest.mark.parametrize("answer, dead_left", [(b" Y\n", 0), (b"YES \n", 0), (b" Yes\n", 0),
                                                (b"yess\n", 5), (b"y n\n", 5), (b"\n", 5)])
-def test_yes_is_taken_in_any_case_and_with_blanks(graves, inbox, answer, dead_left):
+def test_yes_is_accepted_in_any_case_and_with_blanks(graves, inbox, answer, dead_left):
     assert on_terminal(graves, ["replay", "--status", "dead"], answer)[0] == 0
     assert inbox.count("dead") == dead_left
 
 
-def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
+def test_replay_by_filter_stops_at_max(graves, handler, inbox):
     assert run(graves, "replay", "--error", "upstream", "--max", "2", "--yes") == "2 replayed\n"
     assert inbox.count("dead") == 3
     handler(graves, always(DONE))
@@ -315,7 +315,7 @@ def test_replay_by_filter_takes_no_more_than_max(graves, handler, inbox):
     assert run(graves, "replay", "--status", "processed", "--yes") == "2 replayed\n"
 
 
-def test_a_replay_by_filter_counts_what_it_can_replay_and_tells_what_is_left_out(graves, inbox):
+def test_a_replay_by_filter_counts_replayable_and_omitted_messages(graves, inbox):
     inbox.execute(DROP, [["e0", "e1"]])
     inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, payload_digest = NULL WHERE event_id = 'e2'")
     assert inbox.value("SELECT inbox.replay_where(dry_run => true)") == 3
@@ -330,7 +330,7 @@ def test_a_replay_by_filter_counts_what_it_can_replay_and_tells_what_is_left_out
     assert inbox.count("dead") == 2
 
 
-def test_what_has_lost_its_payload_is_told_as_the_reason_and_leaves_no_audit(graves, inbox):
+def test_a_replay_without_any_payload_gives_the_reason_and_is_not_audited(graves, inbox):
     inbox.execute(DROP, [[f"e{number}" for number in range(5)]])
     for options in (["--dry-run"], ["--yes"]):
         words = run(graves, "replay", "--dead", *options, code=6)
@@ -340,19 +340,19 @@ def test_what_has_lost_its_payload_is_told_as_the_reason_and_leaves_no_audit(gra
     assert inbox.count("dead") == 5
 
 
-def test_a_replay_of_what_another_session_has_locked_says_so(graves, inbox):
+def test_a_replay_of_a_locked_message_says_that_it_is_locked(graves, inbox):
     with inbox.connect() as locker, locker.transaction():
         locker.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'e0' FOR UPDATE")
         assert "another session has locked it" in run(graves, "replay", "e0", "--yes", code=6)
 
 
-def test_replay_takes_dead_as_list_does(graves, inbox):
+def test_replay_accepts_dead_as_list_does(graves, inbox):
     assert run(graves, "replay", "--dead", "--error", "order", "--yes") == "2 replayed\n"
     assert run(graves, "replay", "--dead", "--yes") == "3 replayed\n"
     assert inbox.count("dead") == 0
 
 
-def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):
+def test_replay_filters_by_error_code_and_audits_it(graves, inbox):
     assert run(graves, "replay", "--code", "ORDER", "--dry-run") == "dry run: replay 2 messages\n"
     assert "no message matches" in run(graves, "replay", "--code", "ORD", "--yes", code=6)
     assert run(graves, "replay", "--code", "ORDER", "--yes") == "2 replayed\n"
@@ -360,7 +360,7 @@ def test_replay_takes_an_error_code_and_the_audit_keeps_it(graves, inbox):
     assert inbox.count("dead") == 3
 
 
-def test_an_empty_code_is_none(start_inboxd, handler, streams, topic, inbox):
+def test_an_empty_error_code_matches_messages_without_one(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, lambda delivery: dead(reason="no", **({"code": "UP"} if delivery.event_id == "a" else {})))
     streams.events(topic, ["a", "b"])
@@ -370,7 +370,7 @@ def test_an_empty_code_is_none(start_inboxd, handler, streams, topic, inbox):
     assert run(sidecar, "replay", "--code", "", "--dry-run") == "dry run: replay 1 message\n"
 
 
-def test_discard_takes_an_error_code(start_inboxd, handler, streams, topic, inbox):
+def test_discard_filters_by_error_code(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
     handler(sidecar, lambda delivery: retry(reason="no", code=delivery.event_id.upper()))
     streams.events(topic, ["a", "b"])
@@ -379,7 +379,7 @@ def test_discard_takes_an_error_code(start_inboxd, handler, streams, topic, inbo
     assert (inbox.message("a")["error_code"], inbox.message("b")["error_code"]) == ("DISCARDED", "B")
 
 
-def test_a_replay_of_many_goes_in_pages_and_visits_each_once(inboxd, handler, streams, topic, inbox):
+def test_a_large_replay_works_in_pages_and_visits_each_message_once(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     streams.events(topic, [f"e{number}" for number in range(2500)])
     inbox.wait_processed(2500)
@@ -409,7 +409,7 @@ def interrupted(sidecar, inbox, *arguments, by=signal.SIGINT):
     return out, words
 
 
-def test_an_interrupted_replay_tells_how_far_it_got_and_how_to_go_on(inboxd, handler, streams, topic, inbox):
+def test_an_interrupted_replay_reports_its_progress_and_how_to_continue(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     streams.events(topic, [f"e{number}" for number in range(2500)])
     inbox.wait_processed(2500)
@@ -429,7 +429,7 @@ def told_of(count, action="replay"):
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_change_prints_its_object_all_the_same(graves, inbox, by):
+def test_an_interrupted_change_still_prints_its_object(graves, inbox, by):
     inbox.execute("""INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at)
                      SELECT 's', 'm' || i, 'orders', 0, i, now() FROM generate_series(1, 1500) i""")
     graves.stop()
@@ -440,7 +440,7 @@ def test_an_interrupted_change_prints_its_object_all_the_same(graves, inbox, by)
     assert json.loads(out) == told_of(1000, "discard"), words
 
 
-def test_an_interrupted_replay_of_named_ones_and_of_rejects_prints_its_object(graves, inbox, topic):
+def test_an_interrupted_replay_by_id_or_of_rejects_prints_its_object(graves, inbox, topic):
     graves.stop()
     out, words = interrupted(graves, inbox, "replay", "e0", "e1", "e2", "--json")
     assert json.loads(out) == told_of(1) and "1 of 3 replayed" in words
@@ -450,7 +450,7 @@ def test_an_interrupted_replay_of_named_ones_and_of_rejects_prints_its_object(gr
     assert json.loads(out) == told_of(1) and "1 of 3 replayed" in words
 
 
-def test_several_are_replayed_whatever_becomes_of_one(graves, inbox):
+def test_several_messages_are_replayed_even_if_one_fails(graves, inbox):
     result = graves.command("replay", "e0", "missing", "e1", "--yes")
     assert (result.returncode, result.stdout) == (6, "e0 replayed\ne1 replayed\n")
     assert "missing" in result.stderr
@@ -462,7 +462,7 @@ def test_an_event_named_twice_counts_once(graves, inbox):
     assert inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 2
 
 
-def test_a_replay_of_what_is_to_be_retried_names_the_way(start_inboxd, handler, streams, topic, inbox):
+def test_a_replay_of_a_retrying_message_explains_what_to_do(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
     answers = [retry(delay_ms=3_600_000, reason="upstream 503"), DONE]
     client = handler(sidecar, lambda delivery: answers.pop(0))
@@ -479,7 +479,7 @@ def test_a_replay_of_what_is_to_be_retried_names_the_way(start_inboxd, handler, 
 
 @pytest.mark.parametrize("state, words", [("parked", "when a handler for it is connected"),
                                           ("claimed", "wait until its handler has answered")])
-def test_a_replay_of_what_has_not_ended_says_when_it_runs(inboxd, handler, streams, topic, inbox, state, words):
+def test_a_replay_of_an_open_message_says_when_it_runs(inboxd, handler, streams, topic, inbox, state, words):
     if state == "claimed":
         handler(inboxd, always(NEVER))
     streams.events(topic, ["a"])
@@ -490,7 +490,7 @@ def test_a_replay_of_what_has_not_ended_says_when_it_runs(inboxd, handler, strea
     assert words not in run(inboxd, "replay", "b", "--yes", code=6)
 
 
-def test_discard_gives_up_what_waits(start_inboxd, streams, topic, inbox):
+def test_discard_ends_waiting_messages(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd()
     streams.events(topic, ["a", "b", "c"])
     eventually(lambda: inbox.count("parked") == 3)
@@ -508,7 +508,7 @@ def test_purge_deletes_processed_ones(inboxd, processed, inbox):
     assert run(inboxd, "purge", "--older-than", "0s", "--dry-run") == "dry run: delete 1 processed message\n"
 
 
-def test_status_says_what_waits_and_who_is_at_work(graves, topic):
+def test_status_shows_waiting_messages_and_instances(graves, topic):
     status = json.loads(run(graves, "status", "--json"))
     assert (status["dead"], status["waiting"]) == (5, 0)
     assert {entry["topic"] for entry in status["partitions"]} == {topic}
@@ -516,7 +516,7 @@ def test_status_says_what_waits_and_who_is_at_work(graves, topic):
     assert topic in text and "dead" in text
 
 
-def test_what_changes_something_prints_one_object_for_json(graves, inbox):
+def test_each_changing_command_prints_one_json_object(graves, inbox):
     def told(*arguments, code=0):
         result = graves.command(*arguments, "--json")
         assert result.returncode == code, result.stderr
@@ -545,7 +545,7 @@ def test_what_changes_something_prints_one_object_for_json(graves, inbox):
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", told("version")["version"])
 
 
-def test_rejects_go_in_after_the_configuration_is_fixed(start_inboxd, handler, produce, topic, inbox):
+def test_rejects_are_replayed_after_the_configuration_is_fixed(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(topics={topic: {"missing_id": "reject"}})
     produce(topic, b'{"ref":"r-1"}', key=b"\xff\x00", headers=[("bin", b"\xfe\x00"), ("nul", None), ("t", "\u00e9")])
     produce(topic, b'{"nothing":1}')
@@ -599,14 +599,14 @@ CHANGES = [["replay", "e0"], ["replay", "--dead", "--yes"], ["replay", "--reject
            ["seek", "t", "0", "beginning"]]
 
 
-def test_in_a_sidecars_container_its_own_user_looks(graves, sidecar_user, topic):
+def test_reading_commands_work_with_the_sidecars_own_user(graves, sidecar_user, topic):
     own = {"INBOXD_POSTGRES_USER": sidecar_user}
     for arguments in [*LOOKS, ["verify", "--topic", topic], ["seek", topic, "0", "beginning", "--dry-run"]]:
         assert run(graves, *arguments, env=own) == run(graves, *arguments), arguments
     run(graves, "check", env=own)
 
 
-def test_a_sidecars_user_is_told_the_grant_before_anything_is_asked(graves, sidecar_user, inbox):
+def test_a_changing_command_as_the_sidecars_user_fails_with_the_grant(graves, sidecar_user, inbox):
     for arguments in CHANGES:
         words = run(graves, *arguments, code=3, env={"INBOXD_POSTGRES_USER": sidecar_user})
         assert f"user {sidecar_user} may only read" in words, (arguments, words)
@@ -614,7 +614,7 @@ def test_a_sidecars_user_is_told_the_grant_before_anything_is_asked(graves, side
     assert inbox.count("dead") == 5
 
 
-def test_without_a_schema_or_a_database_it_says_so(make_inboxd):
+def test_without_a_schema_or_a_database_a_command_says_so(make_inboxd):
     sidecar = make_inboxd()
     assert "inboxd migrate" in run(sidecar, "status", code=3)
     run(sidecar, "list", "--set", "postgres.port=1", code=3)
@@ -635,7 +635,7 @@ def as_user(db, name):
         db.execute(f'DROP ROLE "{user}"')
 
 
-def test_an_operator_needs_no_other_right_and_a_reader_looks_only(graves, inbox, as_user, topic):
+def test_the_operator_role_is_sufficient_and_the_reader_role_only_reads(graves, inbox, as_user, topic):
     operator, reader = as_user("inboxd_operator"), as_user("inboxd_reader")
     for arguments in (["status"], ["list", "--dead"], ["list", "--dead", "--group"], ["show", "e0"],
                       ["verify", "--topic", topic], ["replay", "--status", "dead", "--dry-run"],

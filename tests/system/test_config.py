@@ -41,13 +41,13 @@ def test_an_unknown_key_exits_2_and_names_the_nearest(make_inboxd):
     assert "inboxd.yaml:" in only_line(done)
 
 
-def test_an_unknown_key_of_set_exits_2(make_inboxd):
+def test_an_unknown_key_in_set_exits_2(make_inboxd):
     done = make_inboxd().command("run", "--set", "retry.max_atempts=3")
     assert done.returncode == 2
     assert "max_attempts" in only_line(done)
 
 
-def test_a_keyword_that_libpq_does_not_know_exits_2_and_names_the_nearest(make_inboxd):
+def test_an_unknown_libpq_keyword_exits_2_and_names_the_nearest(make_inboxd):
     done = make_inboxd().command("migrate", "--set", "postgres.dbnam=x")
     assert done.returncode == 2
     assert '"dbnam"; did you mean "dbname"?' in only_line(done)
@@ -68,7 +68,7 @@ def test_a_wrong_value_exits_2_and_names_the_key(make_inboxd, section, key, valu
     "inbox: [", "inbox: &a {schema: x}\nretry: *a", "inbox: {}\ninbox: {}", "- a\n- b",
     "inbox: !!str x", "inbox:\n  schema: {a: {b: c}}", "\xff",
 ])
-def test_broken_yaml_exits_2_and_names_the_place(make_inboxd, text):
+def test_broken_yaml_exits_2_and_names_the_line(make_inboxd, text):
     sidecar = make_inboxd()
     pathlib.Path(sidecar.config_file).write_bytes(text.encode("latin-1"))
     done = sidecar.command("run")
@@ -85,13 +85,13 @@ def test_a_missing_file_exits_2(make_inboxd):
 
 
 @pytest.mark.parametrize("key", ["topics", "group.id", "bootstrap.servers"])
-def test_what_is_needed_is_asked_for(make_inboxd, key):
+def test_a_missing_required_key_is_named(make_inboxd, key):
     done = make_inboxd(kafka={key: None}).command("run")
     assert done.returncode == 2
     assert key in only_line(done)
 
 
-def test_a_mistyped_variable_is_named_also_when_another_thing_is_wrong(make_inboxd):
+def test_a_mistyped_variable_is_named_beside_another_error(make_inboxd):
     done = make_inboxd(kafka={"group.id": None}).command("run", env={"INBOXD_KAFKA_GROUPID": "g"})
     assert done.returncode == 2
     assert "INBOXD_KAFKA_GROUPID" in done.stderr
@@ -99,7 +99,7 @@ def test_a_mistyped_variable_is_named_also_when_another_thing_is_wrong(make_inbo
 
 
 @pytest.mark.parametrize("key", ["enable.auto.commit", "enable.auto.offset.store"])
-def test_what_inboxd_decides_itself_is_refused(make_inboxd, key):
+def test_settings_that_inboxd_controls_are_refused(make_inboxd, key):
     done = make_inboxd(kafka={key: "true"}).command("run")
     assert done.returncode == 2
     assert key in only_line(done)
@@ -137,7 +137,7 @@ def test_secrets_are_read_from_files_and_never_shown(make_inboxd):
     assert "hunter2" not in done.stdout + done.stderr
 
 
-def test_check_is_content_with_a_good_configuration(make_inboxd):
+def test_check_accepts_a_good_configuration(make_inboxd):
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
     done = sidecar.command("check")
@@ -172,7 +172,7 @@ def test_check_as_json_is_one_object_with_the_values_and_every_check(make_inboxd
     assert values["kafka.sasl.password"]["value"] == "***" and "hunter2" not in done.stdout + done.stderr
 
 
-def test_check_as_json_says_what_is_wrong_and_what_to_do_apart(make_inboxd):
+def test_check_as_json_separates_the_error_from_the_advice(make_inboxd):
     sidecar = make_inboxd(socket={"path": "/no/such/directory/inbox.sock"})
     done = sidecar.command("check", "--json")
     assert (done.returncode, done.stderr) == (6, "")
@@ -193,7 +193,7 @@ def http_of(sidecar, *options, code=0):
     return checks_of(done)["http"]
 
 
-def test_check_beside_its_running_sidecar_finds_the_port_taken_by_that(inboxd):
+def test_check_recognises_that_its_own_sidecar_uses_the_port(inboxd):
     listen = inboxd.configuration["http"]["listen"]
     assert http_of(inboxd) == {"name": "http", "result": "ok", "advice": None,
                                "text": f"{listen} is listened on by the inboxd of this configuration"}
@@ -205,7 +205,7 @@ def test_check_beside_its_running_sidecar_finds_the_port_taken_by_that(inboxd):
     assert "off" in http_of(inboxd, "--set", "http.listen=")["text"]
 
 
-def test_check_fails_when_another_program_has_the_port(make_inboxd):
+def test_check_fails_when_another_program_uses_the_port(make_inboxd):
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -229,7 +229,7 @@ def test_check_as_json_ends_with_the_same_codes_and_always_has_advice(make_inbox
     assert checks_of(done)[failed]["advice"]
 
 
-def test_check_is_one_row_a_check_and_says_each_fault_once(make_inboxd, name):
+def test_check_prints_one_row_for_each_check_and_each_fault_once(make_inboxd, name):
     sidecar = make_inboxd(kafka={"topics": [f"{name}.a", f"{name}.b"]}, socket={"path": "/no/such/inbox.sock"})
     done = sidecar.command("check")
     assert (done.returncode, done.stderr) == (6, "")
@@ -243,7 +243,7 @@ def test_check_is_one_row_a_check_and_says_each_fault_once(make_inboxd, name):
         assert done.stdout.count(words) == 1, done.stdout
 
 
-def test_check_sees_that_the_schema_belongs_to_another_group(start_inboxd, inbox, group):
+def test_check_reports_a_schema_of_another_group(start_inboxd, inbox, group):
     sidecar = start_inboxd()
     eventually(lambda: inbox.query("SELECT * FROM inbox.inbox_binding"))
     done = sidecar.command("check")
@@ -260,7 +260,7 @@ def test_check_exits_4_without_kafka(make_inboxd):
     assert done.returncode == 4
 
 
-def test_check_warns_when_ids_are_forgotten_before_kafka_forgets_the_records(make_inboxd):
+def test_check_warns_when_ids_are_deleted_before_the_records_in_kafka(make_inboxd):
     sidecar = make_inboxd(retention={"processed": "1h"})
     sidecar.command("migrate")
     done = sidecar.command("check")
@@ -268,7 +268,7 @@ def test_check_warns_when_ids_are_forgotten_before_kafka_forgets_the_records(mak
     assert "retention" in done.stdout + done.stderr
 
 
-def test_run_refuses_a_schema_that_is_not_there(make_inboxd):
+def test_run_refuses_a_missing_schema(make_inboxd):
     sidecar = make_inboxd().start("run", ready=False)
     assert sidecar.wait() == 3
     assert "migrate" in sidecar.stderr
@@ -332,21 +332,21 @@ def test_another_group_may_not_use_the_schema(start_inboxd, make_inboxd, group):
     assert "adopt" in other.stderr
 
 
-def test_a_schema_of_another_name_works(start_inboxd, streams, topic, db):
+def test_a_schema_with_another_name_works(start_inboxd, streams, topic, db):
     start_inboxd(inbox={"schema": "mailbox"})
     streams.events(topic, ["a"])
     eventually(lambda: db.execute("SELECT count(*) AS n FROM mailbox.inbox_messages")
                .fetchone()["n"] == 1)
 
 
-def test_hangup_reloads_and_says_what_needs_a_restart(inboxd):
+def test_sighup_reloads_and_names_what_needs_a_restart(inboxd):
     inboxd.write_configuration({"log": {"level": "debug"}, "worker": {"connections": 3}})
     inboxd.signal(signal.SIGHUP)
     eventually(lambda: "worker.connections" in inboxd.stderr)
     assert inboxd.is_running()
 
 
-def test_what_is_odd_in_a_reloaded_file_is_said_as_at_a_start(inboxd):
+def test_a_reload_logs_the_same_warnings_as_a_start(inboxd):
     inboxd.write_configuration({"kafka": {"plugin.odd.name": "x"}})
     inboxd.signal(signal.SIGHUP)
     eventually(lambda: "event=config_warning" in inboxd.stderr)
@@ -361,7 +361,7 @@ def test_a_broken_file_at_a_reload_changes_nothing(inboxd):
     assert inboxd.get("/readyz")[0] == 200
 
 
-def test_a_process_that_was_reloaded_too_often_says_so(inboxd):
+def test_a_process_with_too_many_reloads_says_so(inboxd):
     for number in range(64):
         level = ("debug", "info")[number % 2]
         inboxd.write_configuration({"log": {"level": level}})

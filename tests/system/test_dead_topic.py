@@ -38,8 +38,8 @@ def noted(inbox):
     return inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE dead_topic_at = dead_at")
 
 
-def test_a_dead_message_is_produced_whole_and_tells_why(start, handler, produce, streams, topic, dead_topic, inbox,
-                                                        group):
+def test_a_dead_message_is_produced_completely_with_its_error(start, handler, produce, streams, topic, dead_topic,
+                                                              inbox, group):
     sidecar = start()
     handler(sidecar, always(dead(reason="no price for EUR", code="PRICE")))
     theirs = [("id", "a"), ("twice", "1"), ("twice", b"\xff\x00"), ("nothing", None), ("empty", ""),
@@ -64,7 +64,7 @@ def test_a_dead_message_is_produced_whole_and_tells_why(start, handler, produce,
                and sidecar.metric("inboxd_dead_topic_waiting") == 0)
 
 
-def test_it_tells_of_the_last_attempt(start, handler, streams, topic, dead_topic):
+def test_headers_describe_the_last_attempt(start, handler, streams, topic, dead_topic):
     handler(start(retry={"max_attempts": 2}), always(retry(reason="upstream 503", code="UPSTREAM")))
     streams.events(topic, ["a"])
     told = headers(streams.read(dead_topic, 1)[0])
@@ -72,7 +72,7 @@ def test_it_tells_of_the_last_attempt(start, handler, streams, topic, dead_topic
         ("upstream 503", "UPSTREAM", "2")
 
 
-def test_it_tells_of_crashes(start, handler, streams, topic, dead_topic):
+def test_headers_have_the_crash_count(start, handler, streams, topic, dead_topic):
     sidecar = start(retry={"max_crashes": 1})
     streams.events(topic, ["a"])
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_it_tells_of_crashes(start, handler, streams, topic, dead_topic):
     assert (told["inboxd-error-code"], told["inboxd-crashes"]) == ("CRASH", "1")
 
 
-def test_a_tombstone_and_a_missing_key_stay_what_they_are(start, handler, produce, streams, topic, dead_topic):
+def test_a_tombstone_and_a_missing_key_are_kept(start, handler, produce, streams, topic, dead_topic):
     handler(start(), always(dead()))
     produce(topic, None, key=b"k", headers=[("id", "a")])
     produce(topic, b"", key=None, headers=[("id", "b")])
@@ -90,8 +90,7 @@ def test_a_tombstone_and_a_missing_key_stay_what_they_are(start, handler, produc
     assert found == {"a": (b"k", None), "b": (None, b"")}
 
 
-def test_a_message_that_is_replayed_and_dies_again_is_produced_again(start, handler, streams, topic, dead_topic,
-                                                                     inbox):
+def test_a_message_that_dies_again_after_a_replay_is_produced_again(start, handler, streams, topic, dead_topic, inbox):
     handler(start(), by_id({"a": [dead(reason="first"), dead(reason="second")]}))
     streams.events(topic, ["a"])
     eventually(lambda: noted(inbox) == 1)
@@ -100,7 +99,7 @@ def test_a_message_that_is_replayed_and_dies_again_is_produced_again(start, hand
     assert [headers(record)["inboxd-error"] for record in records] == ["first", "second"]
 
 
-def test_what_an_operator_gives_up_is_not_produced(start, handler, streams, topic, dead_topic, inbox):
+def test_a_discarded_message_is_not_produced(start, handler, streams, topic, dead_topic, inbox):
     handler(start(), by_id({"a": retry(delay_ms=3_600_000), "b": dead()}))
     streams.events(topic, ["a"])
     inbox.wait_status("a", "retrying")
@@ -126,13 +125,13 @@ def configure(sidecar, dead_topic):
     sidecar.signal(signal.SIGHUP)
 
 
-def test_what_is_dead_already_is_produced_when_the_topic_is_set(one_dead, streams, dead_topic, inbox):
+def test_earlier_dead_messages_are_produced_when_the_topic_is_set(one_dead, streams, dead_topic, inbox):
     configure(one_dead, dead_topic)
     eventually(lambda: noted(inbox) == 1)
     assert ids(streams.read_what_is_there(dead_topic)) == ["a"]
 
 
-def test_a_kill_between_producing_and_noting_produces_twice(one_dead, streams, dead_topic, inbox):
+def test_a_kill_between_producing_and_marking_produces_twice(one_dead, streams, dead_topic, inbox):
     with inbox.connect() as transaction:
         transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")  # it cannot be noted
         configure(one_dead, dead_topic)
@@ -143,8 +142,7 @@ def test_a_kill_between_producing_and_noting_produces_twice(one_dead, streams, d
     assert ids(streams.read_what_is_there(dead_topic)) == ["a", "a"]
 
 
-def test_a_locked_row_is_produced_once_and_noted_when_it_is_free(one_dead, handler, streams, topic, dead_topic,
-                                                                 inbox):
+def test_a_locked_row_is_produced_once_and_marked_when_it_is_free(one_dead, handler, streams, topic, dead_topic, inbox):
     with inbox.connect() as transaction:
         transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")
         configure(one_dead, dead_topic)
@@ -169,7 +167,7 @@ def test_a_restart_produces_nothing_again(start, handler, streams, topic, dead_t
     assert sorted(ids(streams.read_what_is_there(dead_topic))) == sorted(wanted)
 
 
-def test_a_topic_that_is_not_there_keeps_the_messages_waiting(start, handler, streams, topic, name, inbox):
+def test_messages_wait_while_the_topic_does_not_exist(start, handler, streams, topic, name, inbox):
     missing = f"{name}.missing"
     sidecar = start(retry={"dead_topic": missing})
     client = handler(sidecar, by_id({"a": dead()}))
@@ -189,7 +187,7 @@ def test_a_topic_that_is_not_there_keeps_the_messages_waiting(start, handler, st
     assert sidecar.stderr.count("event=dead_topic_failed") == 1, "repeats are held back"
 
 
-def test_a_broker_that_is_away_keeps_them_waiting(start, handler, kafka, streams, topic, dead_topic, inbox):
+def test_messages_wait_while_the_broker_is_away(start, handler, kafka, streams, topic, dead_topic, inbox):
     sidecar = start()
     client = handler(sidecar, always(NEVER))
     streams.events(topic, ["a"])
@@ -203,8 +201,8 @@ def test_a_broker_that_is_away_keeps_them_waiting(start, handler, kafka, streams
     assert "a" in ids(streams.read_what_is_there(dead_topic))
 
 
-def test_what_the_brokers_have_not_confirmed_is_not_noted_and_comes_first_when_they_are_back(
-        start, handler, kafka, streams, topic, dead_topic, inbox):
+def test_an_unconfirmed_message_is_not_marked_and_is_produced_first_later(start, handler, kafka, streams, topic,
+                                                                          dead_topic, inbox):
     """The producer is there already: it takes the message, and nobody ever confirms it."""
     sidecar = start()
     client = handler(sidecar, by_id({"a": dead(), "b": NEVER}))
@@ -232,7 +230,7 @@ def test_a_sidecar_stops_in_time_with_the_broker_away(start, handler, kafka, str
     assert sidecar.stop(timeout=15) == 0
 
 
-def test_of_two_sidecars_one_produces_and_each_message_once(start, handler, streams, topic, dead_topic, inbox):
+def test_only_one_of_two_sidecars_produces_each_message_once(start, handler, streams, topic, dead_topic, inbox):
     sidecars = [start(), start(inbox={"instance": "second"})]
     for sidecar in sidecars:
         handler(sidecar, always(dead()))
@@ -243,7 +241,7 @@ def test_of_two_sidecars_one_produces_and_each_message_once(start, handler, stre
     assert sum(sidecar.metric("inboxd_dead_topic_produced_total") == 0 for sidecar in sidecars) == 1
 
 
-def test_when_the_one_that_produces_is_killed_another_goes_on(start, handler, streams, topic, dead_topic, inbox):
+def test_when_the_producing_sidecar_is_killed_another_continues(start, handler, streams, topic, dead_topic, inbox):
     sidecars = {sidecar.pid: sidecar for sidecar in (start(), start(inbox={"instance": "second"}))}
     for sidecar in sidecars.values():
         handler(sidecar, always(dead()))
@@ -257,8 +255,8 @@ def test_when_the_one_that_produces_is_killed_another_goes_on(start, handler, st
     first.start()
 
 
-def test_what_is_too_large_for_the_topic_goes_without_its_value(start, handler, produce, streams, topic, make_topic,
-                                                                inbox):
+def test_a_message_too_large_for_the_topic_is_produced_without_its_value(start, handler, produce, streams, topic,
+                                                                         make_topic, inbox):
     small = make_topic(partitions=1, max_message_bytes=20_000)
     sidecar = start(retry={"dead_topic": small})
     handler(sidecar, always(dead(reason="no")))
@@ -274,8 +272,7 @@ def test_what_is_too_large_for_the_topic_goes_without_its_value(start, handler, 
     assert len(inbox.message("large")["payload"]) == 100_000
 
 
-def test_what_the_topic_refuses_holds_up_nothing_behind_it(start, handler, produce, streams, topic, make_topic,
-                                                           inbox):
+def test_a_refused_message_does_not_block_later_ones(start, handler, produce, streams, topic, make_topic, inbox):
     """A compacted topic takes no record without a key."""
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     sidecar = start(retry={"dead_topic": compacted})
@@ -291,7 +288,7 @@ def test_what_the_topic_refuses_holds_up_nothing_behind_it(start, handler, produ
     assert "event=dead_topic_failed" not in sidecar.stderr, "nothing waits for what the topic refuses"
 
 
-def test_what_was_refused_and_is_gone_holds_up_nothing(start, handler, produce, streams, topic, make_topic, inbox):
+def test_a_refused_message_that_was_deleted_does_not_block(start, handler, produce, streams, topic, make_topic, inbox):
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     sidecar = start(retry={"dead_topic": compacted})
     handler(sidecar, always(dead()))
@@ -312,8 +309,8 @@ def many_dead(inbox, count):
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=pytest.mark.timeout(600))])
-def test_however_many_are_refused_what_is_behind_them_is_produced(one_dead, handler, produce, streams, topic,
-                                                                  make_topic, inbox, count):
+def test_many_refused_messages_do_not_block_later_ones(one_dead, handler, produce, streams, topic, make_topic, inbox,
+                                                       count):
     """More than a batch, and more than anybody would remember."""
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     inbox.execute("DELETE FROM inbox.inbox_messages")
@@ -325,7 +322,7 @@ def test_however_many_are_refused_what_is_behind_them_is_produced(one_dead, hand
     assert ids(streams.read_what_is_there(compacted)) == ["with"]
 
 
-def test_its_connection_is_counted_while_there_is_a_topic(one_dead, dead_topic):
+def test_its_connection_is_counted_while_a_topic_is_set(one_dead, dead_topic):
     def connections():
         scrape = one_dead.metrics()
         return sum(scrape.value("inboxd_pg_connections", state=state)
@@ -337,7 +334,7 @@ def test_its_connection_is_counted_while_there_is_a_topic(one_dead, dead_topic):
         eventually(lambda: connections() == without + more)  # pylint: disable=cell-var-from-loop
 
 
-def test_retention_leaves_what_was_not_produced(start, handler, streams, topic, name, inbox):
+def test_retention_keeps_messages_that_were_not_produced(start, handler, streams, topic, name, inbox):
     missing = f"{name}.missing"
     sidecar = start(retry={"dead_topic": missing}, retention={"dead": "100ms"})
     handler(sidecar, by_id({"a": dead()}))
@@ -349,14 +346,14 @@ def test_retention_leaves_what_was_not_produced(start, handler, streams, topic, 
     assert ids(streams.read_what_is_there(missing)) == ["a"]
 
 
-def test_a_payload_that_is_gone_is_said_to_be(one_dead, streams, dead_topic, inbox):
+def test_a_dropped_payload_is_marked_in_a_header(one_dead, streams, dead_topic, inbox):
     inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, headers = '[]'")
     configure(one_dead, dead_topic)
     (record,) = streams.read(dead_topic, 1)
     assert (record.value(), headers(record)["inboxd-value-omitted"]) == (b"", "retention")
 
 
-def test_check_says_that_the_topic_is_not_there(make_inboxd, name):
+def test_check_reports_a_missing_dead_topic(make_inboxd, name):
     sidecar = make_inboxd(retry={"dead_topic": f"{name}.missing"})
     assert sidecar.command("migrate").returncode == 0
     done = sidecar.command("check")

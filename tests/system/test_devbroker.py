@@ -40,7 +40,7 @@ def complaint(*arguments):
     return done.returncode, done.stderr
 
 
-def test_what_is_produced_can_be_consumed_by_a_group(start_broker):
+def test_produced_records_can_be_consumed_by_a_group(start_broker):
     _, bootstrap = start_broker("--topic", "orders:3")
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(10):
@@ -60,7 +60,7 @@ def test_the_port_can_be_chosen(start_broker):
     assert bootstrap == f"127.0.0.1:{port}"
 
 
-def test_check_does_not_wait_for_what_it_cannot_answer(start_broker):
+def test_check_does_not_wait_for_unsupported_requests(start_broker):
     _, bootstrap = start_broker("--topic", "orders:1")
     settings = {"kafka.bootstrap.servers": bootstrap, "kafka.topics": "orders", "kafka.group.id": "g",
                 "postgres.host": "127.0.0.1", "postgres.port": "1"}
@@ -70,7 +70,7 @@ def test_check_does_not_wait_for_what_it_cannot_answer(start_broker):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_asked(start_broker, number):
+def test_it_ends_at_a_signal(start_broker, number):
     broker, _ = start_broker()
     broker.send_signal(number)
     assert broker.wait(10) == 0

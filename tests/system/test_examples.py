@@ -79,7 +79,7 @@ def wait_processed(inbox, ids, timeout=90):
 
 
 @pytest.mark.parametrize("file", [name for name in RUNS if name not in WITH_DATABASE])
-def test_an_example_handles_what_comes_and_leaves_in_order(example, orders, inbox, file):
+def test_an_example_handles_messages_and_stops_cleanly(example, orders, inbox, file):
     ids = orders(20)
     program = example(file)
     wait_processed(inbox, ids)
@@ -100,7 +100,7 @@ def assert_each_once(inbox, ids):
 
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
-def test_effects_happen_once_whatever_becomes_of_the_connection(example, postgres, orders, inbox, file):
+def test_effects_happen_once_when_connections_are_lost(example, postgres, orders, inbox, file):
     """Ended between two messages, cut when COMMIT has been done, lost with the whole server."""
     inbox.execute(INVOICES)
     with Proxy(postgres.port) as proxy:
@@ -124,7 +124,7 @@ def test_effects_happen_once_whatever_becomes_of_the_connection(example, postgre
 
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
-def test_a_commit_that_is_ended_is_no_attempt(example, orders, inbox, file):
+def test_a_terminated_commit_spends_no_attempt(example, orders, inbox, file):
     """Nobody can tell from outside that it did not take place; "settled" would have said that it did."""
     inbox.execute(INVOICES)
     inbox.execute("INSERT INTO paused DEFAULT VALUES")
@@ -143,7 +143,7 @@ def test_a_commit_that_is_ended_is_no_attempt(example, orders, inbox, file):
 
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
-def test_while_the_database_refuses_connections_messages_come_every_second(example, postgres, orders, inbox, file):
+def test_while_the_database_refuses_connections_deliveries_are_a_second_apart(example, postgres, orders, inbox, file):
     inbox.execute(INVOICES)
     with Proxy(postgres.port) as proxy:
         proxy.refuse()
@@ -161,7 +161,7 @@ def test_while_the_database_refuses_connections_messages_come_every_second(examp
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
 @pytest.mark.parametrize("sidecar", [{"retry": {"max_attempts": 2, "backoff": "10ms"}}], indirect=True)
-def test_what_is_the_fault_of_the_message_spends_its_attempts(example, orders, inbox, file):
+def test_an_error_of_the_message_spends_its_attempts(example, orders, inbox, file):
     inbox.execute(INVOICES)
     example(file)
     bad = orders(1, cents="much")
@@ -173,7 +173,7 @@ def test_what_is_the_fault_of_the_message_spends_its_attempts(example, orders, i
 
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
-def test_who_has_lost_its_claim_rolls_back(sidecar, example, orders, inbox, file):
+def test_a_handler_that_lost_its_claim_rolls_back(sidecar, example, orders, inbox, file):
     """The sidecar is killed while the transaction is open; the next one has given the message back by its end."""
     inbox.execute(INVOICES)
     inbox.execute("CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -204,7 +204,7 @@ def test_the_transaction_of_the_documentation_completes_its_message(inboxd, inbo
     assert inbox.value("SELECT cents FROM invoices WHERE order_id = 17") == 1250
 
 
-def test_the_statements_of_the_readme_do_what_they_say(inboxd, handler, produce, topic, inbox):
+def test_the_statements_of_the_readme_work(inboxd, handler, produce, topic, inbox):
     handler(inboxd, by_id({"A234": [dead("boom", "UPSTREAM")], "B": [dead("boom", "UPSTREAM")]}))
     for event_id in ("A234", "B"):
         produce(topic, b"{}", headers={"id": event_id})

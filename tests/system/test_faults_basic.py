@@ -27,7 +27,7 @@ def assert_complete(inbox, *clients):
 
 
 @pytest.mark.parametrize("how", ["restart", "crash"])
-def test_postgresql_goes_away_under_load(inboxd, handler, postgres, streams, topic, inbox, how):
+def test_postgresql_restarts_under_load(inboxd, handler, postgres, streams, topic, inbox, how):
     client = handler(inboxd, always(DONE))
     produce_all(streams, topic)
     eventually(lambda: len(client.deliveries) > 200, every=0.005)
@@ -36,7 +36,7 @@ def test_postgresql_goes_away_under_load(inboxd, handler, postgres, streams, top
     assert_complete(inbox, client)
 
 
-def test_postgresql_is_away_for_seconds(inboxd, handler, postgres, streams, topic, inbox):
+def test_postgresql_is_down_for_seconds(inboxd, handler, postgres, streams, topic, inbox):
     client = handler(inboxd, always(DONE))
     postgres.stop()
     produce_all(streams, topic)
@@ -47,8 +47,7 @@ def test_postgresql_is_away_for_seconds(inboxd, handler, postgres, streams, topi
     assert inboxd.metric("inboxd_pg_reconnects_total") > 0
 
 
-def test_a_database_that_is_away_longer_than_the_lease_costs_nothing(start_inboxd, handler, postgres,
-                                                                     streams, topic, inbox):
+def test_a_database_outage_longer_than_the_lease_loses_nothing(start_inboxd, handler, postgres, streams, topic, inbox):
     sidecar = start_inboxd(worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic)
@@ -62,7 +61,7 @@ def test_a_database_that_is_away_longer_than_the_lease_costs_nothing(start_inbox
     assert_complete(inbox, client)
 
 
-def test_its_sessions_are_terminated(inboxd, handler, streams, topic, inbox):
+def test_database_sessions_are_terminated(inboxd, handler, streams, topic, inbox):
     client = handler(inboxd, always(DONE))
     produce_all(streams, topic)
     for _ in range(3):
@@ -107,7 +106,7 @@ def test_inboxd_is_killed_with_messages_open(inboxd, handler, streams, topic, in
     assert {delivery.attempt for delivery in second.deliveries} == {1}
 
 
-def test_another_sidecar_takes_over_from_a_killed_one(start_inboxd, handler, streams, topic, inbox):
+def test_another_sidecar_takes_over_from_a_killed_sidecar(start_inboxd, handler, streams, topic, inbox):
     first, second = start_inboxd(), start_inboxd(inbox={"instance": "second"})
     clients = [handler(first, always(NEVER)), handler(second, always(DONE))]
     streams.events(topic, [f"e{number}" for number in range(400)])
@@ -131,7 +130,7 @@ def test_the_handler_is_killed_and_comes_back(inboxd, handler, streams, topic, i
     assert_complete(inbox, *clients)
 
 
-def test_no_answer_completes_a_message_of_a_former_life(inboxd, handler, streams, topic, inbox):
+def test_an_answer_to_a_previous_instance_completes_nothing(inboxd, handler, streams, topic, inbox):
     """A claim from before the kill no longer counts: its effects roll back."""
     import psycopg
 

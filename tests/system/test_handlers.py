@@ -8,8 +8,7 @@ from support.wait import eventually, throughout
 from support.wire import NEVER, Wire
 
 
-def test_a_silent_handler_is_cancelled_and_the_message_tried_again(inboxd, handler, produce, topic,
-                                                                   inbox):
+def test_a_silent_handler_is_cancelled_and_the_message_is_retried(inboxd, handler, produce, topic, inbox):
     def decide(delivery):
         return NEVER if delivery.attempt == 1 else DONE
 
@@ -22,8 +21,7 @@ def test_a_silent_handler_is_cancelled_and_the_message_tried_again(inboxd, handl
     assert client.cancels[0]["delivery"] == client.deliveries[0].id
 
 
-def test_timeouts_spend_attempts_until_the_message_is_dead(start_inboxd, handler, produce, topic,
-                                                           inbox):
+def test_timeouts_spend_attempts_until_the_message_is_dead(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 2})
     handler(sidecar, always(NEVER), timeout_ms=200)
     produce(topic, b"{}", headers={"id": "x"})
@@ -31,8 +29,7 @@ def test_timeouts_spend_attempts_until_the_message_is_dead(start_inboxd, handler
     assert (row["error_code"], row["retry_count"]) == ("TIMEOUT", 2)
 
 
-def test_an_answer_after_the_deadline_is_ignored_and_counted(inboxd, handler, produce, topic,
-                                                             inbox):
+def test_an_answer_after_the_deadline_is_ignored_and_counted(inboxd, handler, produce, topic, inbox):
     client = handler(inboxd, lambda delivery: NEVER if delivery.attempt == 1 else DONE,
                      timeout_ms=300)
     produce(topic, b"{}", headers={"id": "x"})
@@ -42,8 +39,7 @@ def test_an_answer_after_the_deadline_is_ignored_and_counted(inboxd, handler, pr
     assert inbox.message("x")["status"] == "processed"
 
 
-def test_a_silent_connection_gets_one_message_at_a_time_until_it_says_something(
-        start_inboxd, handler, streams, topic, inbox):
+def test_a_silent_connection_gets_one_message_at_a_time_until_it_answers(start_inboxd, handler, streams, topic, inbox):
     """Also a late answer is something; then its window is whole again."""
     sidecar = start_inboxd(retry={"backoff": "10ms", "backoff_max": "20ms"})
     answers = threading.Event()
@@ -72,7 +68,7 @@ def test_a_connection_that_extends_is_not_silent(inboxd, handler, streams, topic
     assert "handler_silent" not in inboxd.stderr
 
 
-def test_the_others_are_served_before_a_silent_connection(inboxd, handler, streams, topic, inbox):
+def test_other_connections_are_served_before_a_silent_one(inboxd, handler, streams, topic, inbox):
     silent = handler(inboxd, always(NEVER), name="twin", max_in_flight=5, timeout_ms=300)
     streams.events(topic, [f"e{number}" for number in range(10)])
     eventually(lambda: silent.cancels)
@@ -123,8 +119,7 @@ def test_max_in_flight_of_the_inbox_is_never_exceeded(start_inboxd, handler, str
     throughout(lambda: sum(len(client.deliveries) for client in clients) == 7, 1)
 
 
-def test_drain_gives_nothing_more_and_answers_when_nothing_is_open(inboxd, handler, streams, topic,
-                                                                   inbox):
+def test_drain_stops_deliveries_and_is_answered_when_none_is_open(inboxd, handler, streams, topic, inbox):
     client = handler(inboxd, always(DONE))
     streams.events(topic, ["a"])
     inbox.wait_processed(1)
@@ -134,7 +129,7 @@ def test_drain_gives_nothing_more_and_answers_when_nothing_is_open(inboxd, handl
     throughout(lambda: len(client.deliveries) == 1, 1)
 
 
-def test_a_batch_brings_many_messages_and_one_answer(inboxd, handler, streams, topic, inbox):
+def test_a_batch_has_many_messages_and_one_answer(inboxd, handler, streams, topic, inbox):
     client = handler(inboxd, always(DONE), batch=10, batch_wait_ms=200, max_in_flight=100)
     streams.events(topic, [f"e{number}" for number in range(200)])
     inbox.wait_processed(200)
@@ -142,8 +137,7 @@ def test_a_batch_brings_many_messages_and_one_answer(inboxd, handler, streams, t
         sorted(f"e{number}" for number in range(200))
 
 
-def test_a_lost_connection_gives_its_messages_back_without_an_attempt(inboxd, handler, streams,
-                                                                      topic, inbox):
+def test_a_lost_connection_returns_its_messages_without_an_attempt(inboxd, handler, streams, topic, inbox):
     first = handler(inboxd, always(NEVER), max_in_flight=3)
     streams.events(topic, ["a", "b", "c"])
     eventually(lambda: len(first.deliveries) == 3)
@@ -155,7 +149,7 @@ def test_a_lost_connection_gives_its_messages_back_without_an_attempt(inboxd, ha
     assert {row["crash_count"] for row in inbox.messages()} == {0}
 
 
-def test_suspects_of_a_crash_come_back_alone(inboxd, handler, streams, topic, inbox):
+def test_suspects_of_a_crash_are_delivered_alone(inboxd, handler, streams, topic, inbox):
     first = handler(inboxd, always(NEVER), max_in_flight=3)
     streams.events(topic, ["a", "b", "c"])
     eventually(lambda: len(first.deliveries) == 3)
@@ -168,8 +162,7 @@ def test_suspects_of_a_crash_come_back_alone(inboxd, handler, streams, topic, in
     inbox.wait_processed(3)
 
 
-def test_a_message_that_keeps_killing_its_handler_dies_of_it(start_inboxd, handler, streams, topic,
-                                                             inbox):
+def test_a_message_that_repeatedly_crashes_its_handler_becomes_dead(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"max_crashes": 2})
     streams.events(topic, ["good-1", "poison", "good-2"])
     losses = 0
@@ -191,7 +184,7 @@ def test_a_message_that_keeps_killing_its_handler_dies_of_it(start_inboxd, handl
     inbox.wait_processed(2)
 
 
-def test_an_answer_takes_back_what_its_own_delivery_counted(inboxd, handler, streams, topic, inbox):
+def test_an_answer_undoes_the_crash_count_of_its_own_delivery(inboxd, handler, streams, topic, inbox):
     """The first loss makes a suspect, the second counts, the third delivery is answered."""
     streams.events(topic, ["x"])
     for _ in range(2):
@@ -232,7 +225,7 @@ def test_a_user_that_is_not_allowed_is_refused(start_inboxd):
     assert wire.read_line()["error"]["code"] == -32000
 
 
-def test_a_user_that_is_allowed_gets_in(start_inboxd, handler, streams, topic, inbox):
+def test_a_user_that_is_allowed_is_accepted(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(socket={"allow_uid": [str(os.geteuid())]})
     handler(sidecar, always(DONE))
     streams.events(topic, ["x"])

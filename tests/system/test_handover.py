@@ -40,7 +40,7 @@ def handed_over(start_inboxd, handler, produce, topic, inbox):
     return hand_over
 
 
-def test_the_new_owner_holds_back_a_key_that_the_old_owner_is_still_at(handed_over, inbox):
+def test_the_new_owner_waits_for_a_key_that_the_old_owner_still_processes(handed_over, inbox):
     first, old, second, new = handed_over()
     new.wait_event("other")
     inbox.wait_stored(4)
@@ -51,7 +51,7 @@ def test_the_new_owner_holds_back_a_key_that_the_old_owner_is_still_at(handed_ov
     assert first.wait() == 0
 
 
-def test_what_the_old_owner_gives_back_comes_before_what_is_behind_it(handed_over, inbox):
+def test_a_message_returned_by_the_old_owner_comes_before_later_ones(handed_over, inbox):
     first, old, second, new = handed_over()
     new.wait_event("other")
     inbox.wait_stored(4)
@@ -61,7 +61,7 @@ def test_what_the_old_owner_gives_back_comes_before_what_is_behind_it(handed_ove
     assert first.wait() == 0
 
 
-def test_a_killed_owner_is_waited_for_only_until_its_lease_is_over(handed_over, inbox):
+def test_the_new_owner_waits_for_a_killed_owner_only_until_its_lease_ends(handed_over, inbox):
     first, old, second, new = handed_over()
     new.wait_event("other")
     first.kill()
@@ -69,7 +69,7 @@ def test_a_killed_owner_is_waited_for_only_until_its_lease_is_over(handed_over, 
     assert new.event_ids == ["other", "k1", "k2", "k3"]
 
 
-def test_with_order_by_partition_the_whole_partition_waits(handed_over, inbox):
+def test_with_partition_order_the_whole_partition_waits(handed_over, inbox):
     first, old, second, new = handed_over(inbox={"ordering": "partition"})
     inbox.wait_stored(4)
     throughout(lambda: not new.event_ids, seconds=1.5)
@@ -79,7 +79,7 @@ def test_with_order_by_partition_the_whole_partition_waits(handed_over, inbox):
     assert first.wait() == 0
 
 
-def test_without_order_nobody_waits(handed_over, inbox):
+def test_without_order_nothing_waits(handed_over, inbox):
     first, old, second, new = handed_over(inbox={"ordering": "none"})
     eventually(lambda: sorted(new.event_ids) == ["k2", "k3", "other"])
     old.answer(old.deliveries[0], DONE)
@@ -87,8 +87,8 @@ def test_without_order_nobody_waits(handed_over, inbox):
     assert first.wait() == 0
 
 
-def test_a_partition_whose_row_is_locked_keeps_no_other_waiting(start_inboxd, handler, streams, make_topic,
-                                                                inbox, configuration):
+def test_a_partition_with_a_locked_row_does_not_delay_others(start_inboxd, handler, streams, make_topic, inbox,
+                                                             configuration):
     many = make_topic(partitions=2)
     first = start_inboxd(kafka={"topics": [many]})
     client = handler(first, always(DONE))

@@ -34,7 +34,7 @@ def test_every_family_is_there_from_the_start(inboxd):
         assert f"# HELP {name} " in text
 
 
-def test_counters_are_there_before_anything_happens(inboxd, topic):
+def test_counters_exist_before_the_first_event(inboxd, topic):
     of_topics = ["messages_received", "duplicates", "conflicts", "skipped", "topic_recreated", "offset_gaps"]
     eventually(lambda: inboxd.metrics().has("inboxd_messages_received_total", topic=topic))
     scrape = inboxd.metrics()
@@ -51,7 +51,7 @@ def answers(sidecar):
         return False
 
 
-def test_hundreds_of_connections_that_send_no_request_keep_nobody_out(inboxd, handler, streams, topic, inbox):
+def test_hundreds_of_idle_connections_do_not_block_others(inboxd, handler, streams, topic, inbox):
     """They are as many as the process may have open files for, and more: PostgreSQL, Kafka and handlers need some."""
     host, port = inboxd.configuration["http"]["listen"].split(":")
     with contextlib.ExitStack() as stack:
@@ -69,7 +69,7 @@ def test_hundreds_of_connections_that_send_no_request_keep_nobody_out(inboxd, ha
     assert inboxd.stderr.count("event=http_connections_closed") == 1
 
 
-def test_openmetrics_is_given_when_asked_for(inboxd):
+def test_openmetrics_is_returned_on_request(inboxd):
     status, headers, text = inboxd.get("/metrics", accept="application/openmetrics-text")
     assert status == 200
     assert headers["Content-Type"].startswith("application/openmetrics-text")
@@ -92,13 +92,13 @@ def test_counters_count(inboxd, handler, streams, topic, inbox):
     assert scrape.value("inboxd_build_info") == 1
 
 
-def test_what_nobody_wants_is_shown(inboxd, streams, topic, inbox):
+def test_messages_without_handler_are_counted(inboxd, streams, topic, inbox):
     streams.events(topic, ["a", "b", "c"])
     inbox.wait_stored(3)
     eventually(lambda: inboxd.metric("inboxd_unrouted") == 3)
 
 
-def test_what_waits_is_shown(start_inboxd, handler, streams, topic, inbox):
+def test_waiting_messages_are_counted(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"max_claimed": 5}, worker={"claim_batch": 5})
     handler(sidecar, always(NEVER), max_in_flight=5)
     streams.events(topic, [f"e{number}" for number in range(100)])
@@ -107,7 +107,7 @@ def test_what_waits_is_shown(start_inboxd, handler, streams, topic, inbox):
     eventually(lambda: sidecar.metric("inboxd_oldest_waiting_seconds") > 0)
 
 
-def test_the_lag_is_shown(postgres, inboxd, streams, topic, inbox):
+def test_the_lag_is_measured(postgres, inboxd, streams, topic, inbox):
     streams.events(topic, ["a"], key=lambda _: "k")
     inbox.wait_stored(1)
     eventually(lambda: inboxd.metrics().has("inboxd_kafka_lag", topic=topic))
@@ -131,7 +131,7 @@ def test_it_is_live_but_not_ready_without_its_database(postgres, inboxd):
     eventually(lambda: inboxd.get("/readyz")[0] == 200)
 
 
-def test_it_is_not_ready_without_its_broker(kafka, inboxd):
+def test_it_is_live_but_not_ready_without_its_broker(kafka, inboxd):
     kafka.stop()
     eventually(lambda: inboxd.get("/readyz")[0] == 503, timeout=60)
     assert inboxd.get("/livez")[0] == 200
@@ -158,7 +158,7 @@ def silent_port():
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_broker_that_goes_just_after_the_join_is_said_to_be_away(kafka, make_inboxd, silent_port, end):
+def test_a_broker_lost_just_after_the_join_is_reported(kafka, make_inboxd, silent_port, end):
     """librdkafka seldom says that all brokers are down: it still waits for the other one. The session goes on for
     long, so nothing else can tell."""
     sidecar = make_inboxd(kafka={"bootstrap.servers": f"{kafka.bootstrap},127.0.0.1:{silent_port}",

@@ -17,7 +17,7 @@ def test_the_id_comes_from_a_header(inboxd, produce, topic, inbox, header):
     assert inbox.message("A-1")["source"] == topic
 
 
-def test_a_binary_cloudevent_brings_id_source_and_type(inboxd, handler, produce, topic, inbox):
+def test_a_binary_cloudevent_has_id_source_and_type(inboxd, handler, produce, topic, inbox):
     client = handler(inboxd, always(DONE))
     produce(topic, b'{"a":1}', headers={
         "ce_specversion": "1.0", "ce_id": "c1", "ce_source": "/shop", "ce_type": "order.created",
@@ -30,7 +30,7 @@ def test_a_binary_cloudevent_brings_id_source_and_type(inboxd, handler, produce,
     assert event["data"] == {"a": 1}
 
 
-def test_a_structured_cloudevent_is_opened(inboxd, handler, produce, topic, inbox):
+def test_a_structured_cloudevent_is_unpacked(inboxd, handler, produce, topic, inbox):
     client = handler(inboxd, always(DONE))
     envelope = json.dumps({"specversion": "1.0", "id": "s1", "source": "/shop", "type": "paid",
                            "subject": "17", "data": {"a": 1}}).encode()
@@ -85,7 +85,7 @@ def test_without_an_id_the_coordinates_are_the_id(inboxd, produce, topic, inbox)
     assert inbox.message(f"{topic}/2/{offset}@{an_hour_ago}")
 
 
-def test_without_an_id_the_record_is_rejected_where_asked(start_inboxd, produce, topic, inbox):
+def test_without_an_id_the_record_is_rejected_if_configured(start_inboxd, produce, topic, inbox):
     start_inboxd(topics={topic: {"missing_id": "reject"}})
     produce(topic, b"{}", partition=0)
     produce(topic, b"{}", headers={"id": "good"}, partition=0)
@@ -108,8 +108,7 @@ def test_the_last_value_of_a_repeated_header_counts(inboxd, produce, topic, inbo
     pytest.param([("id", "a"), ("type", "t" * 1025)], id="a type over 1024 bytes"),
     pytest.param([("id", "a"), ("ce_source", "s" * 1025)], id="a source over 1024 bytes"),
 ])
-def test_a_bad_identity_is_rejected_and_the_partition_goes_on(inboxd, produce, topic, inbox,
-                                                              headers):
+def test_a_bad_identity_is_rejected_and_the_partition_continues(inboxd, produce, topic, inbox, headers):
     offset = produce(topic, b"\x00raw\xff", key=b"\xfe", headers=headers, partition=1)
     produce(topic, b"{}", headers={"id": "next"}, partition=1)
     inbox.wait_stored(1)
@@ -129,8 +128,7 @@ def test_the_same_id_in_two_headers_is_one_id(inboxd, produce, topic, inbox):
     assert inbox.rejects() == []
 
 
-def test_another_payload_under_the_same_id_is_kept_as_a_conflict(inboxd, handler, produce, topic,
-                                                                 inbox):
+def test_another_payload_under_the_same_id_is_kept_as_a_conflict(inboxd, handler, produce, topic, inbox):
     client = handler(inboxd, always(DONE))
     produce(topic, b'{"v":1}', headers={"id": "x"}, partition=0)
     inbox.wait_processed(1)

@@ -19,12 +19,12 @@ def test_every_message_is_stored_once_and_handled_once(inboxd, handler, streams,
     assert sorted(delivery.event_id for delivery in client.deliveries) == sorted(ids)
 
 
-def test_messages_are_stored_while_no_handler_is_there(inboxd, streams, topic, inbox):
+def test_messages_are_stored_without_a_handler(inboxd, streams, topic, inbox):
     streams.events(topic, ["a", "b", "c"])
     inbox.wait_stored(3)
 
 
-def test_a_record_that_comes_alone_does_not_wait_for_company(start_inboxd, streams, topic, inbox):
+def test_a_single_record_does_not_wait_for_batch_wait(start_inboxd, streams, topic, inbox):
     """A fifth of batch_wait is enough to know that there is none."""
     start_inboxd(ingest={"batch_wait": "50s"})
     streams.events(topic, ["a"])
@@ -82,7 +82,7 @@ def test_offsets_equal_the_end_of_the_log_when_idle(inboxd, streams, topic, grou
     assert stored == streams.log_end(topic)
 
 
-def test_no_offset_is_committed_that_is_not_stored(postgres, inboxd, streams, topic, group, inbox):
+def test_only_offsets_of_stored_records_are_committed(postgres, inboxd, streams, topic, group, inbox):
     streams.events(topic, ["before"], key=lambda _: "k")
     inbox.wait_stored(1)
     eventually(lambda: streams.lag(group, topic) == 0)
@@ -95,7 +95,7 @@ def test_no_offset_is_committed_that_is_not_stored(postgres, inboxd, streams, to
     eventually(lambda: streams.lag(group, topic) == 0)
 
 
-def test_what_a_record_holds_is_kept_exactly(inboxd, produce, topic, inbox):
+def test_a_record_is_stored_exactly(inboxd, produce, topic, inbox):
     headers = [("id", "x"), ("again", "1"), ("again", "2"), ("nothing", None), ("empty", ""),
                ("binary", b"\xff\x00"), ("umlaut", "ä")]
     an_hour_ago = int(time.time() * 1000) - 3_600_000
@@ -113,7 +113,7 @@ def test_what_a_record_holds_is_kept_exactly(inboxd, produce, topic, inbox):
     assert row["kafka_timestamp"] == moment
 
 
-def test_a_tombstone_an_empty_payload_and_no_key_differ(inboxd, produce, topic, inbox):
+def test_tombstone_empty_payload_and_missing_key_are_distinguished(inboxd, produce, topic, inbox):
     produce(topic, None, key="k", headers={"id": "tombstone"})
     produce(topic, b"", key=b"", headers={"id": "empty"})
     produce(topic, b"null", headers={"id": "null"})
@@ -143,7 +143,7 @@ def test_a_handler_gets_the_payload_as_data(inboxd, handler, produce, topic, pay
     assert (event["kafkatopic"], event["partitionkey"]) == (topic, "c-17")
 
 
-def test_a_key_that_is_not_text_comes_as_base64(inboxd, handler, produce, topic):
+def test_a_binary_key_is_delivered_as_base64(inboxd, handler, produce, topic):
     client = handler(inboxd, always(DONE))
     produce(topic, b"{}", key=b"\xff\x00", headers={"id": "x"})
     eventually(lambda: client.deliveries)
@@ -152,8 +152,7 @@ def test_a_key_that_is_not_text_comes_as_base64(inboxd, handler, produce, topic)
     assert "partitionkey" not in event
 
 
-def test_a_payload_over_the_limit_is_rejected_and_the_partition_goes_on(start_inboxd, produce,
-                                                                        topic, inbox):
+def test_a_payload_over_the_limit_is_rejected_and_the_partition_continues(start_inboxd, produce, topic, inbox):
     start_inboxd(ingest={"max_payload": "1KiB"})
     produce(topic, b"x" * 1025, headers={"id": "big"}, partition=0)
     produce(topic, b"x" * 1024, headers={"id": "fits"}, partition=0)
@@ -180,8 +179,7 @@ def test_types_that_are_not_accepted_are_skipped_and_counted(start_inboxd, produ
     assert {row["event_type"] for row in inbox.messages()} == {"order.created", "ping"}
 
 
-def test_a_topic_that_fits_the_pattern_later_is_read_too(start_inboxd, make_topic, produce, topic,
-                                                        inbox):
+def test_a_topic_created_later_that_matches_the_pattern_is_read(start_inboxd, make_topic, produce, topic, inbox):
     pattern = "^" + topic.rpartition(".")[0].replace(".", "\\.") + "\\..*"
     start_inboxd(kafka={"topics": [pattern], "topic.metadata.refresh.interval.ms": 1000})
     produce(topic, b"{}", headers={"id": "first"})
@@ -190,8 +188,7 @@ def test_a_topic_that_fits_the_pattern_later_is_read_too(start_inboxd, make_topi
     inbox.wait_stored(2)
 
 
-def test_compacted_and_transactional_gaps_do_not_stop_a_partition(inboxd, kafka_server, streams,
-                                                                  topic, group, inbox):
+def test_compacted_and_transactional_gaps_do_not_stop_a_partition(inboxd, kafka_server, streams, topic, group, inbox):
     from confluent_kafka import Producer
 
     writer = Producer({"bootstrap.servers": kafka_server.bootstrap, "log_level": 2,

@@ -25,8 +25,7 @@ def send(produce, topic, event_id, kind="t", key="k", value=b"{}", partition=0):
             headers=[("id", event_id), ("eventType", f"{kind}.x")])
 
 
-def test_a_claim_on_its_way_does_not_overtake_the_retry_before_it(start_inboxd, handler, produce,
-                                                                  topic, inbox, db):
+def test_a_running_claim_does_not_overtake_an_earlier_retry(start_inboxd, handler, produce, topic, inbox, db):
     sidecar = start_inboxd(inbox={"max_claimed": 2})
     db.execute(SLOW_CLAIM)
     first = {}
@@ -78,8 +77,7 @@ def test_low_seq_never_passes_a_batch_in_flight(make_inboxd, handler, streams, p
     eventually(lambda: {"a1", "a2"} <= set(second.event_ids), timeout=60)
 
 
-def test_a_message_replayed_while_its_handler_is_away_is_handled_when_it_is_back(
-        inboxd, handler, produce, topic, inbox):
+def test_a_message_replayed_without_its_handler_is_handled_later(inboxd, handler, produce, topic, inbox):
     handler(inboxd, always(DONE), name="a", subscribe=subscribed("a"))
     away = handler(inboxd, always(DONE), name="b", subscribe=subscribed("b"))
     send(produce, topic, "b1", kind="b")
@@ -92,8 +90,7 @@ def test_a_message_replayed_while_its_handler_is_away_is_handled_when_it_is_back
     eventually(lambda: back.event_ids == ["b1"])
 
 
-def test_large_messages_of_one_handler_leave_room_for_another(start_inboxd, handler, produce, topic,
-                                                              inbox):
+def test_large_messages_of_one_handler_leave_memory_for_another(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(inbox={"max_claimed_bytes": "1MiB"})
     slow = handler(sidecar, name="a", subscribe=subscribed("a"))
     other = handler(sidecar, name="b", subscribe=subscribed("b"))
@@ -106,8 +103,8 @@ def test_large_messages_of_one_handler_leave_room_for_another(start_inboxd, hand
     eventually(lambda: len(other.event_ids) == 10)
 
 
-def test_a_handler_that_stands_still_gives_back_what_is_more_than_its_share(start_inboxd, handler, produce,
-                                                                           streams, topic, inbox):
+def test_a_paused_handler_returns_messages_above_its_share_of_memory(start_inboxd, handler, produce, streams, topic,
+                                                                     inbox):
     sidecar = start_inboxd(inbox={"max_claimed": 100})
     slow = handler(sidecar, name="a", subscribe=subscribed("a"))
     other = handler(sidecar, name="b", subscribe=subscribed("b"))
@@ -131,8 +128,8 @@ def keyed_of(name, count, keys):
 
 
 @pytest.mark.parametrize("room", [20, 100])
-def test_a_handler_that_filled_memory_alone_makes_room_for_one_that_comes_later(start_inboxd, handler, produce,
-                                                                               streams, topic, inbox, room):
+def test_a_handler_that_filled_memory_makes_room_for_a_later_handler(start_inboxd, handler, produce, streams, topic,
+                                                                     inbox, room):
     sidecar = start_inboxd(inbox={"max_claimed": room})
     slow = handler(sidecar, name="a", subscribe=subscribed("a"))
     slow.window(0)
@@ -144,8 +141,7 @@ def test_a_handler_that_filled_memory_alone_makes_room_for_one_that_comes_later(
     eventually(lambda: len(other.event_ids) == 10)
 
 
-def test_what_waits_behind_the_open_messages_of_a_handler_makes_room_as_well(start_inboxd, handler, produce,
-                                                                            streams, topic, inbox):
+def test_messages_behind_open_ones_are_returned_to_make_room(start_inboxd, handler, produce, streams, topic, inbox):
     """Nothing is ready, for it has one of each key already."""
     sidecar = start_inboxd(inbox={"max_claimed": 100})
     slow = handler(sidecar, always(NEVER), name="a", subscribe=subscribed("a"))
@@ -169,8 +165,7 @@ def commits(inbox):
     return inbox.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
 
 
-def test_a_full_partition_is_not_asked_for_without_pause(start_inboxd, handler, produce, streams, topic,
-                                                         inbox):
+def test_a_full_partition_is_claimed_with_pauses(start_inboxd, handler, produce, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"ordering": "partition", "max_claimed": 100},
                            worker={"claim_batch": 10})
     handler(sidecar, always(NEVER), timeout_ms=60000)
@@ -183,8 +178,8 @@ def test_a_full_partition_is_not_asked_for_without_pause(start_inboxd, handler, 
     assert commits(inbox) - before < 300
 
 
-def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd, handler, streams, topic,
-                                                                   inbox, postgres):
+def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd, handler, streams, topic, inbox,
+                                                                   postgres):
     sidecar = start_inboxd(worker={"lease": "4s"})
     client = handler(sidecar, always(NEVER), timeout_ms=60000, max_in_flight=1)
     streams.events(topic, [f"e{number}" for number in range(5)])
@@ -226,8 +221,7 @@ def replay(inbox, event_id):
     inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = %s", [event_id])
 
 
-def test_a_suspect_that_waits_for_its_connection_lets_an_earlier_one_of_its_key_go_first(
-        inboxd, handler, produce, topic, inbox):
+def test_a_suspect_waiting_for_a_connection_does_not_overtake_its_key(inboxd, handler, produce, topic, inbox):
     stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
     replay(inbox, "a")
     stays.wait_event("a")  # also while the suspect would still wait
@@ -237,8 +231,7 @@ def test_a_suspect_that_waits_for_its_connection_lets_an_earlier_one_of_its_key_
     assert inbox.message("b")["crash_count"] == 0
 
 
-def test_a_suspect_whose_crash_is_being_counted_lets_an_earlier_one_of_its_key_go_first(
-        inboxd, handler, produce, topic, inbox, db):
+def test_a_suspect_whose_crash_is_being_counted_does_not_overtake_its_key(inboxd, handler, produce, topic, inbox, db):
     stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
     db.execute(SLOW_RAISE)
     stays.answer(stays.of("other")[0], DONE)

@@ -49,7 +49,7 @@ def handlers_of(sidecar):
     return [json.loads(line) for line in sidecar.command("handlers", "--json").stdout.splitlines()]
 
 
-def test_what_is_for_a_handler_that_restarts_waits_for_it(start_inboxd, handler, both, send, inbox):
+def test_messages_wait_for_a_handler_that_restarts(start_inboxd, handler, both, send, inbox):
     """Two handlers, the sidecar restarts in between, and no invoice is missing."""
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
@@ -82,7 +82,7 @@ def test_what_is_for_a_handler_that_restarts_waits_for_it(start_inboxd, handler,
     assert sidecar.status()["handlers_away"] == []
 
 
-def test_a_sidecar_with_nobody_connected_parks_for_those_it_remembers(start_inboxd, handler, both, send, inbox):
+def test_a_sidecar_without_connections_parks_for_known_handlers(start_inboxd, handler, both, send, inbox):
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
     eventually(lambda: known(inbox) == {"totals": "connected", "billing": "connected"})
@@ -101,7 +101,7 @@ def test_a_sidecar_with_nobody_connected_parks_for_those_it_remembers(start_inbo
     billing.wait_event("o1")
 
 
-def test_what_a_handler_leaves_behind_in_memory_waits_for_it(start_inboxd, handler, send, inbox):
+def test_undelivered_messages_wait_for_a_disconnected_handler(start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(QUICK)
     totals = handler(sidecar, always(DONE), name="totals", subscribe=TOTALS)
     billing = handler(sidecar, always(NEVER), name="billing", subscribe=BILLING, max_in_flight=1)
@@ -118,7 +118,7 @@ def test_what_a_handler_leaves_behind_in_memory_waits_for_it(start_inboxd, handl
     assert sorted(back.event_ids) == ["o1", "o2", "o3"] and totals.count == 0
 
 
-def test_nothing_is_placed_before_it_is_read_who_is_known(start_inboxd, handler, both, send, inbox):
+def test_no_message_is_routed_before_the_known_handlers_are_read(start_inboxd, handler, both, send, inbox):
     """Or the first messages after a start would slip to the less specific handler."""
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
@@ -145,7 +145,7 @@ def test_nothing_is_placed_before_it_is_read_who_is_known(start_inboxd, handler,
     assert totals.event_ids == ["p1"]
 
 
-def test_who_forgets_a_handler_and_does_not_commit_keeps_no_message_waiting(start_inboxd, handler, send, inbox):
+def test_an_uncommitted_forget_does_not_delay_messages(start_inboxd, handler, send, inbox):
     """The row of the handler is locked; claims have their turn at the workers all the same."""
     sidecar = start_inboxd(QUICK)
     handler(sidecar, lambda delivery: retry(0) if delivery.attempt < 4 else DONE, name="billing", subscribe=BILLING)
@@ -175,7 +175,7 @@ def test_show_and_status_name_the_handler_a_message_waits_for(start_inboxd, both
     assert "billing  away since 2" in text and "totals   connected to " in text
 
 
-def test_handlers_lists_who_is_known_and_forget_ends_it_at_once(start_inboxd, both, send, inbox):
+def test_handlers_lists_known_handlers_and_forget_removes_one_at_once(start_inboxd, both, send, inbox):
     sidecar = start_inboxd(QUICK, inbox={"instance": "pod-7"})
     totals, billing = both(sidecar)
     eventually(lambda: [h["status"] for h in handlers_of(sidecar)] == ["connected", "connected"])
@@ -205,7 +205,7 @@ def test_handlers_lists_who_is_known_and_forget_ends_it_at_once(start_inboxd, bo
     assert "event=handler_forgotten handler=billing" in sidecar.stderr
 
 
-def test_the_memory_ends_by_itself(start_inboxd, both, send, inbox):
+def test_a_handler_is_forgotten_after_handler_memory(start_inboxd, both, send, inbox):
     sidecar = start_inboxd(settings(handler_memory="2s"))
     totals, billing = both(sidecar)
     eventually(lambda: "billing" in known(inbox))
@@ -229,7 +229,7 @@ def test_without_a_memory_only_connected_handlers_count(start_inboxd, both, send
     assert sidecar.status()["handlers_away"] == [] and "handler_away" not in sidecar.stderr
 
 
-def test_a_handler_of_another_sidecar_is_known_here(start_inboxd, handler, both, send, inbox):
+def test_a_handler_of_another_sidecar_is_known(start_inboxd, handler, both, send, inbox):
     """The second sidecar has never seen billing, and yet does not give its messages to totals."""
     never = {"inbox": {"handler_absence": "never"}}
     first = start_inboxd(QUICK, **never)
@@ -250,7 +250,7 @@ def test_a_handler_of_another_sidecar_is_known_here(start_inboxd, handler, both,
     assert others.count == 0
 
 
-def test_a_renamed_handler_takes_over_from_itself(start_inboxd, handler, both, send, inbox):
+def test_a_renamed_handler_replaces_its_old_name(start_inboxd, handler, both, send, inbox):
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
     wire = Wire(sidecar.socket_path)
@@ -276,7 +276,7 @@ def leave_two(client, sidecar):
     eventually(lambda: sorted(sidecar.status()["handlers_away"]) == ["billing", "invoices"])
 
 
-def test_who_comes_back_with_other_subscriptions_is_remembered_with_those(start_inboxd, handler, both, send, inbox):
+def test_a_returning_handler_replaces_its_subscriptions(start_inboxd, handler, both, send, inbox):
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
     leave(billing, sidecar)
@@ -293,7 +293,7 @@ def test_who_comes_back_with_other_subscriptions_is_remembered_with_those(start_
     inbox.wait_status("p2", "parked")
 
 
-def test_a_row_names_the_handler_however_it_ended(start_inboxd, handler, send, inbox):
+def test_a_row_names_its_handler_after_every_outcome(start_inboxd, handler, send, inbox):
     def by_itself(delivery):
         inbox.execute("SELECT inbox.complete(%s)", [delivery.claim])
         return settled()

@@ -45,7 +45,7 @@ def test_repeats_are_held_back_and_counted(start_inboxd, streams, topic, inbox):
         {("record_rejected", f"{topic}/{number}", "warn") for number in range(2)}
 
 
-def test_what_is_still_held_back_is_told_at_the_end(start_inboxd, streams, topic, inbox):
+def test_the_count_of_suppressed_lines_is_logged_at_the_end(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd(log={"format": "json"}, topics={"*": {"missing_id": "reject"}})
     streams.produce_many(topic, ({"value": b"{}", "partition": 0} for number in range(30)))
     eventually(lambda: len(inbox.rejects()) == 30)
@@ -55,7 +55,7 @@ def test_what_is_still_held_back_is_told_at_the_end(start_inboxd, streams, topic
 
 
 @pytest.mark.parametrize("length", [100, 4096, 10000])
-def test_why_a_handler_is_gone_is_told_however_much_it_sent_before(start_inboxd, length):
+def test_the_reason_of_a_disconnect_is_logged_after_any_amount_of_input(start_inboxd, length):
     sidecar = start_inboxd(log={"format": "json"})
     with Wire(sidecar.socket_path) as wire:
         wire.send_bytes(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello",
@@ -77,7 +77,7 @@ def test_the_level_is_set_over_http(start_inboxd, streams, topic, inbox):
     assert lines(sidecar, "stopped"), "a line of level info"
 
 
-def test_sighup_takes_the_level_of_the_configuration_again(start_inboxd):
+def test_sighup_restores_the_level_of_the_configuration(start_inboxd):
     sidecar = start_inboxd()
     assert put(sidecar, "error")[0] == 200
     sidecar.signal(signal.SIGHUP)
@@ -88,20 +88,20 @@ def test_sighup_takes_the_level_of_the_configuration_again(start_inboxd):
 
 
 @pytest.mark.parametrize("body", ["", "loud", "warning", "debug\x00", '{"level": "debug"}'])
-def test_what_is_no_level_is_refused_and_changes_nothing(inboxd, body):
+def test_an_invalid_level_is_refused_and_changes_nothing(inboxd, body):
     status, answer = put(inboxd, body)
     assert status == 400
     assert "debug, info, warn or error" in answer["error"]
     assert level(inboxd) == "info"
 
 
-def test_nothing_else_can_be_put(inboxd):
+def test_put_is_refused_for_other_paths(inboxd):
     status, answer = put(inboxd, "debug", path="/status")
     assert (status, level(inboxd)) == (405, "info")
     assert "GET" in answer["error"]
 
 
-def test_another_host_may_not_set_it(start_inboxd):
+def test_another_host_cannot_set_the_level(start_inboxd):
     """This host by an address that is not the loopback's, as another one would come."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -118,7 +118,7 @@ def test_another_host_may_not_set_it(start_inboxd):
     assert put(sidecar, "debug")[0] == 200
 
 
-def test_who_waits_for_a_member_that_was_killed_says_so_once(start_inboxd, group):
+def test_waiting_for_a_killed_member_is_logged_once(start_inboxd, group):
     sidecar = start_inboxd(log={"format": "json"}, kafka={"session.timeout.ms": 10000})
     assert lines(sidecar, "group_waiting") == []
     sidecar.kill()
@@ -133,7 +133,7 @@ def test_who_waits_for_a_member_that_was_killed_says_so_once(start_inboxd, group
     assert len(lines(sidecar, "partitions_assigned")) == 2, "it ended"
 
 
-def test_who_lost_the_group_counts_from_then(start_inboxd, group):
+def test_the_wait_for_the_group_counts_from_the_loss(start_inboxd, group):
     """One stops and is put out of the group; when it comes back, the other one stands still and is waited for."""
     patient = {"log": {"format": "json"}, "worker": {"lease": "1m"}}
     first = start_inboxd(**patient, kafka={"session.timeout.ms": 6000})
@@ -150,7 +150,7 @@ def test_who_lost_the_group_counts_from_then(start_inboxd, group):
     eventually(lambda: len(lines(first, "partitions_assigned")) > len(joins), timeout=30)
 
 
-def test_who_waits_for_brokers_that_are_away_does_not_blame_the_group(make_inboxd, kafka, inbox):
+def test_missing_brokers_are_not_logged_as_waiting_for_the_group(make_inboxd, kafka, inbox):
     sidecar = make_inboxd(log={"format": "json"})
     kafka.stop()
     sidecar.start(ready=False)

@@ -70,7 +70,7 @@ def test_connections_are_shown_by_their_state(postgres, inboxd):
     eventually(lambda: total() == CONNECTIONS)
 
 
-def test_a_transaction_that_stays_open_is_shown(postgres_server, database, sidecar_user_made, inboxd):
+def test_a_long_transaction_is_measured(postgres_server, database, sidecar_user_made, inboxd):
     eventually(lambda: inboxd.metrics().has("inboxd_oldest_xmin_seconds"))
     with connect(f"{postgres_server.conninfo(database)} user={sidecar_user_made}") as forgotten:
         forgotten.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -93,7 +93,7 @@ def test_the_lag_of_a_paused_partition_grows(start_inboxd, streams, make_topic, 
     assert sidecar.metric("inboxd_kafka_lag", topic=topic) <= 6000 - stored
 
 
-def test_a_scrape_asks_the_database_nothing(postgres, inboxd, handler, streams, topic, inbox):
+def test_a_scrape_does_not_query_the_database(postgres, inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE), name="billing")
     streams.events(topic, ["a", "b"])
     inbox.wait_processed(2)
@@ -121,7 +121,7 @@ def test_ready_means_progress(start_inboxd, handler, streams, topic, inbox, db):
     eventually(lambda: sidecar.get("/readyz")[0] == 200)
 
 
-def test_what_died_is_counted_at_once_and_what_was_replayed_soon(inboxd, handler, streams, topic, inbox):
+def test_dead_messages_are_counted_at_once_and_replays_soon(inboxd, handler, streams, topic, inbox):
     client = handler(inboxd, always(dead("no", code="NO")))
     for number in (1, 2):
         streams.events(topic, [f"e{number}"])

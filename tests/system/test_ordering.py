@@ -41,8 +41,7 @@ def fails_sometimes():
     return decide
 
 
-def test_messages_of_a_key_are_handled_in_order_also_across_retries(inboxd, handler, streams,
-                                                                    topic, inbox):
+def test_messages_of_a_key_are_handled_in_order_also_across_retries(inboxd, handler, streams, topic, inbox):
     client = handler(inboxd, fails_sometimes())
     produce_interleaved(streams, topic, 20)
     inbox.wait_processed(20 * len(KEYS))
@@ -80,7 +79,7 @@ def test_a_failing_key_stops_no_other_key(inboxd, handler, streams, topic, inbox
     assert statuses <= {"parked", "waiting"}
 
 
-def test_a_key_goes_on_after_its_head_is_dead(start_inboxd, handler, streams, topic, inbox):
+def test_a_key_continues_after_its_head_is_dead(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 2})
     client = handler(sidecar, by_id({"k0-000": retry()}))
     produce_interleaved(streams, topic, 5)
@@ -106,8 +105,7 @@ def test_an_empty_key_is_a_key(inboxd, handler, produce, topic, inbox):
     assert inbox.message("behind")["status"] in ("parked", "waiting")
 
 
-def test_with_ordering_partition_a_failing_head_holds_its_partition(start_inboxd, handler, produce,
-                                                                    topic, inbox):
+def test_with_ordering_partition_a_failing_head_blocks_its_partition(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(inbox={"ordering": "partition"})
     client = handler(sidecar, by_id({"p0-a": retry(delay_ms=3_600_000)}))
     for partition, letter in itertools.product(range(2), "abc"):
@@ -139,8 +137,7 @@ def test_order_holds_when_memory_overflows(start_inboxd, handler, streams, topic
         assert delivered(client, key) == ids_of(key, 30)
 
 
-def test_two_sidecars_share_the_partitions_and_keep_order(start_inboxd, handler, streams, topic,
-                                                          inbox):
+def test_two_sidecars_share_the_partitions_and_keep_order(start_inboxd, handler, streams, topic, inbox):
     first, second = start_inboxd(), start_inboxd(inbox={"instance": "second"})
     clients = [handler(sidecar, fails_sometimes()) for sidecar in (first, second)]
     eventually(lambda: len({row["owner"] for row in inbox.query(

@@ -34,7 +34,7 @@ LISTS = [["list", "--limit", "1200"], ["list", "--limit", "1200", "--json"], ["s
 
 
 @pytest.mark.parametrize("arguments", LISTS, ids=" ".join)
-def test_a_full_disk_is_told_and_is_exit_code_74(processed, arguments):
+def test_a_full_disk_is_reported_with_exit_code_74(processed, arguments):
     with open("/dev/full", "w", encoding="utf-8") as full:
         code, words = ended(start(processed, *arguments, stdout=full))
     assert code == 74
@@ -43,14 +43,14 @@ def test_a_full_disk_is_told_and_is_exit_code_74(processed, arguments):
 
 
 @pytest.mark.parametrize("arguments", LISTS, ids=" ".join)
-def test_a_reader_that_goes_away_is_no_error(processed, arguments):
+def test_a_closed_pipe_is_no_error(processed, arguments):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as gone:
         assert ended(start(processed, *arguments, stdout=gone)) == (0, "")
 
 
-def test_a_reader_that_goes_away_in_the_middle_is_no_error(processed):
+def test_a_pipe_closed_in_the_middle_is_no_error(processed):
     child = start(processed, "list", "--limit", "1200", stdout=subprocess.PIPE)
     assert child.stdout.readline().startswith("SEQ")
     child.stdout.close()
@@ -58,7 +58,7 @@ def test_a_reader_that_goes_away_in_the_middle_is_no_error(processed):
     assert ended(child) == (0, "")
 
 
-def test_a_replay_whose_reader_goes_away_is_done_to_the_end(processed, inbox):
+def test_a_replay_with_a_closed_pipe_is_completed(processed, inbox):
     reader, writer = os.pipe()
     os.close(reader)
     words = [f"e{number}" for number in range(600)]  # more than is kept before it is written
@@ -74,7 +74,7 @@ def test_a_command_that_failed_keeps_its_exit_code(processed):
     assert "missing" in words and "cannot write to stdout" in words
 
 
-def test_a_closed_stdout_is_told_and_nothing_else_is_written_to(processed):
+def test_a_closed_stdout_is_reported_and_its_number_is_not_reused(processed):
     """Without care the connection to PostgreSQL would get the number of stdout, and the output."""
     code, words = ended(start(processed, "list", stdout=None, preexec_fn=lambda: os.close(1)))
     assert (code, "Bad file descriptor" in words) == (74, True), words

@@ -88,7 +88,7 @@ def test_hello_needs_only_protocol_and_handler(wire):
 
 
 @pytest.mark.parametrize("request_id", [0, -7, 1.5, "x", "", "ü\n\"", "1" * 200])
-def test_the_id_of_a_request_comes_back_as_it_was(wire, request_id):
+def test_the_id_of_a_request_is_returned_unchanged(wire, request_id):
     wire.request("hello", hello_params(), request_id)
 
 
@@ -138,7 +138,7 @@ def test_a_malformed_parameter_of_hello_is_named(wire, params, words):
     ([{"topic": "orders", "types": ["order.*", "paid"]}, {"types": ["audit"]}],
      [{"topic": "orders", "types": ["order.*", "paid"]}, {"topic": "*", "types": ["audit"]}]),
 ])
-def test_hello_is_told_what_it_subscribes_to(wire, inboxd, subscribe, understood):
+def test_the_hello_reply_repeats_the_subscriptions(wire, inboxd, subscribe, understood):
     result = wire.hello("billing", subscribe=subscribe)
     assert result["subscribe"] == understood
     assert "subscribe_omitted" not in result
@@ -147,7 +147,7 @@ def test_hello_is_told_what_it_subscribes_to(wire, inboxd, subscribe, understood
     assert f"subscribe={said}" in event_lines(inboxd, "handler_connected")[-1].replace('"', "")
 
 
-def test_of_many_subscriptions_the_first_are_said_and_the_others_counted(wire, inboxd):
+def test_the_hello_reply_counts_the_subscriptions_it_omits(wire, inboxd):
     types = [f"type-{number:04}-{'x' * 100}" for number in range(1000)]
     result = wire.hello("billing", subscribe=[{"topic": "orders", "types": types}])
     said = result["subscribe"][0]["types"]
@@ -175,13 +175,13 @@ def test_a_refused_hello_is_in_the_log_with_code_and_reason(wire, inboxd, line, 
     assert f"handler=billing code={code} why=" in logged and words in logged
 
 
-def test_what_comes_in_place_of_a_hello_is_in_the_log(wire, inboxd):
+def test_another_line_in_place_of_a_hello_is_logged(wire, inboxd):
     wire.send_line(request("drain", request_id=5))
     wire.expect_error(-32002, 5)
     eventually(lambda: "code=-32002" in "".join(event_lines(inboxd, "hello_refused")))
 
 
-def test_a_subscription_of_another_handler_is_refused_in_the_log_too(wire, connect, inboxd):
+def test_a_refused_duplicate_subscription_is_logged(wire, connect, inboxd):
     wire.hello("billing", subscribe=[{"topic": "orders"}])
     with pytest.raises(Refused):
         connect(inboxd).hello("audit", subscribe=[{"topic": "orders"}])
@@ -190,7 +190,7 @@ def test_a_subscription_of_another_handler_is_refused_in_the_log_too(wire, conne
     assert "handler=audit code=-32003" in logged and "billing" in logged
 
 
-def test_a_client_that_is_refused_again_and_again_does_not_flood_the_log(connect, inboxd):
+def test_a_client_that_is_refused_repeatedly_does_not_flood_the_log(connect, inboxd):
     for _ in range(30):
         client = connect(inboxd)
         for _ in range(9):
@@ -202,7 +202,7 @@ def test_a_client_that_is_refused_again_and_again_does_not_flood_the_log(connect
 
 
 @pytest.mark.parametrize("versions", [[], [2], [0, 2, 99]])
-def test_hello_without_a_common_version_is_told_the_supported_ones(wire, versions):
+def test_hello_without_a_common_version_is_refused_with_the_supported_ones(wire, versions):
     with pytest.raises(Refused, match=r"\[1\]") as refused:
         wire.request("hello", {"protocol": versions, "handler": "h"})
     assert refused.value.code == -32001
@@ -317,14 +317,14 @@ def test_a_carriage_return_at_the_end_of_a_line_is_white_space(wire):
     (b'{"jsonrpc":"2.0","method":"window","params":{"max_in_flight":1.5}}', -32602, None),
     (b'{"jsonrpc":"2.0","method":"window","params":[5]}', -32602, None),
 ])
-def test_a_broken_line_is_answered_and_the_connection_goes_on(wire, line, code, request_id):
+def test_a_broken_line_is_answered_and_the_connection_stays_open(wire, line, code, request_id):
     wire.hello()
     wire.send_line(line)
     wire.expect_error(code, request_id)
     assert wire.request("drain") == {"in_flight": 0}
 
 
-def test_an_array_is_told_that_batches_are_not_used(wire):
+def test_an_array_is_refused_because_batches_are_not_used(wire):
     wire.send_line([request("hello", hello_params())])
     assert "batch" in wire.expect_error(-32600).lower()
 
@@ -361,7 +361,7 @@ def test_a_line_over_the_limit_is_refused_before_its_end_and_ends_the_connection
     wire.expect_end()
 
 
-def test_what_one_client_sends_hurts_no_other(wire, connect, inboxd, topic, event, inbox):
+def test_the_input_of_one_client_does_not_affect_others(wire, connect, inboxd, topic, event, inbox):
     serve(wire, topic)
     for line in (b"\0" * 100, b"{" * 100_000, b"\xff\xfe", b'{"jsonrpc":"2.0"', b"[[[["):
         other = connect(inboxd)
@@ -411,7 +411,7 @@ def test_json_data_is_passed_through_digit_by_digit_on_one_line(wire, topic, eve
 
 
 @pytest.mark.parametrize("value", [b"plain text", b"\xff\x00", b"{'a':1}", b"{}{}", b"\v{}", b""])
-def test_data_that_is_no_json_comes_as_base64(wire, topic, event, value):
+def test_data_that_is_not_json_is_delivered_as_base64(wire, topic, event, value):
     params = deliver(wire, topic, event, value=value)["params"]
     assert "data" not in params["event"]
     assert base64.b64decode(params["event"]["data_base64"]) == value
@@ -423,7 +423,7 @@ def test_a_tombstone_has_no_data(wire, topic, event):
     assert "data_base64" not in params["event"]
 
 
-def test_a_key_that_is_no_text_comes_as_base64(wire, topic, event):
+def test_a_binary_key_is_delivered_as_base64(wire, topic, event):
     params = deliver(wire, topic, event, key=b"\xff\xfe")["params"]
     assert "partitionkey" not in params["event"]
     assert base64.b64decode(params["event"]["partitionkeybase64"]) == b"\xff\xfe"
@@ -440,8 +440,7 @@ def test_done_stores_its_result(wire, topic, event, inbox):
 @pytest.mark.parametrize("result", [
     '"\\u0000"', '{"a\\u0000":1}', '"\\ud800"', '"\\udc00x"', "1e400000", "1e-400000",
     pytest.param('"' + "x" * 1_048_576 + '"', id="over 1 MiB")])
-def test_a_result_that_cannot_be_stored_leaves_a_note_and_the_verdict_stands(
-        wire, topic, event, inbox, result):
+def test_a_result_that_cannot_be_stored_is_replaced_and_the_verdict_is_kept(wire, topic, event, inbox, result):
     delivery_id = deliver(wire, topic, event)["id"]
     wire.send_line('{"jsonrpc":"2.0","id":"%s","result":{"status":"done","result":%s}}'
                    % (delivery_id, result))
@@ -456,7 +455,7 @@ def test_retry_with_a_delay_waits_with_its_reason_and_code(wire, topic, event, i
     assert (row["error"], row["error_code"], row["retry_count"]) == ("upstream 503", "UPSTREAM", 1)
 
 
-def test_a_retried_message_comes_again_under_a_new_id_and_claim(wire, topic, event):
+def test_a_retried_message_is_delivered_with_a_new_id_and_claim(wire, topic, event):
     first = deliver(wire, topic, event)
     wire.answer(first["id"], status="retry", delay_ms=0)
     second = wire.expect_delivery()
@@ -514,8 +513,7 @@ def test_an_error_object_is_a_retry_with_its_message(start_inboxd, connect, topi
     '{"status":"done","status":"dead"}', '{"status":"retry","delay_ms":-1}',
     '{"status":"retry","delay_ms":"5s"}', '{"status":"dead","reason":{}}',
     '{"status":"dead","code":5}', '{"status":"done"},"error":{"code":1,"message":"x"}'])
-def test_a_malformed_answer_is_a_retry_that_says_why(start_inboxd, connect, topic, event, inbox,
-                                                     result):
+def test_a_malformed_answer_is_a_retry_with_its_reason(start_inboxd, connect, topic, event, inbox, result):
     wire = connect(start_inboxd(retry={"max_attempts": 1}))
     delivery_id = deliver(wire, topic, event)["id"]
     wire.send_line(f'{{"jsonrpc":"2.0","id":"{delivery_id}","result":{result}}}')
@@ -524,7 +522,7 @@ def test_a_malformed_answer_is_a_retry_that_says_why(start_inboxd, connect, topi
     assert row["error"]
 
 
-def test_a_reason_with_nul_is_replaced_and_the_verdict_stands(wire, topic, event, inbox):
+def test_a_reason_with_nul_is_replaced_and_the_verdict_is_kept(wire, topic, event, inbox):
     delivery_id = deliver(wire, topic, event)["id"]
     wire.send_line('{"jsonrpc":"2.0","id":"%s","result":'
                    '{"status":"dead","reason":"a\\u0000b","code":"\\u0000"}}' % delivery_id)
@@ -548,7 +546,7 @@ def test_a_second_answer_changes_nothing(wire, topic, event, inbox):
     assert inbox.message("A1")["status"] == "processed"
 
 
-def test_nobody_answers_for_another_connection(wire, connect, inboxd, topic, event, inbox):
+def test_an_answer_on_another_connection_is_ignored(wire, connect, inboxd, topic, event, inbox):
     delivery_id = deliver(wire, topic, event)["id"]
     other = connect(inboxd)
     other.hello("other", subscribe=[{"topic": "elsewhere"}])
@@ -601,7 +599,7 @@ def test_an_extend_of_an_unknown_delivery_gets_no_reply(wire):
 # Windows
 
 
-def test_a_window_of_nothing_pauses_and_another_one_resumes(wire, topic, event):
+def test_a_window_of_zero_pauses_and_a_larger_one_resumes(wire, topic, event):
     serve(wire, topic, max_in_flight=0, timeout_ms=LATER)
     event("A1")
     wire.expect_silence()
@@ -609,7 +607,7 @@ def test_a_window_of_nothing_pauses_and_another_one_resumes(wire, topic, event):
     wire.expect_delivery()
 
 
-def test_no_more_deliveries_are_open_than_the_window_says(wire, topic, event):
+def test_the_window_limits_the_open_deliveries(wire, topic, event):
     serve(wire, topic, max_in_flight=2, timeout_ms=LATER)
     for number in range(5):
         event(f"A{number}")
@@ -632,7 +630,7 @@ def test_a_window_is_absolute(wire, topic, event):
     wire.expect_silence()
 
 
-def test_a_smaller_window_takes_nothing_back(wire, topic, event, inbox):
+def test_a_smaller_window_cancels_no_delivery(wire, topic, event, inbox):
     delivery_id = deliver(wire, topic, event)["id"]
     wire.notify("window", max_in_flight=0)
     wire.expect_silence(0.3)
@@ -688,7 +686,7 @@ def test_an_error_answers_all_entries_of_a_batch(start_inboxd, connect, topic, e
         assert wait_status(inbox, event_id, "dead")["error"] == "the whole batch"
 
 
-def test_a_partial_batch_goes_out_after_its_wait(wire, topic, event):
+def test_a_partial_batch_is_sent_after_its_wait(wire, topic, event):
     serve(wire, topic, timeout_ms=LATER, batch={"max": 100, "wait_ms": 200})
     event("A1")
     assert len(wire.expect_delivery()["params"]["entries"]) == 1
@@ -713,8 +711,7 @@ def test_drain_is_answered_when_the_last_delivery_is(wire, topic, event, inbox):
     wait_status(inbox, "A1", "processed")
 
 
-def test_what_a_closed_connection_left_open_goes_to_the_next(wire, connect, inboxd, topic, event,
-                                                             inbox):
+def test_open_deliveries_of_a_closed_connection_go_to_the_next(wire, connect, inboxd, topic, event, inbox):
     deliver(wire, topic, event)
     wire.close()
     other = connect(inboxd)
@@ -726,8 +723,7 @@ def test_what_a_closed_connection_left_open_goes_to_the_next(wire, connect, inbo
     assert wait_status(inbox, "A1", "processed")["crash_count"] == 0
 
 
-def test_a_connection_of_the_same_handler_goes_on_when_another_ends(wire, connect, inboxd, topic,
-                                                                    event, inbox):
+def test_a_connection_of_the_same_handler_continues_when_another_ends(wire, connect, inboxd, topic, event, inbox):
     second = connect(inboxd)
     serve(wire, topic, timeout_ms=LATER)
     serve(second, topic, timeout_ms=LATER)

@@ -25,7 +25,7 @@ def faults(sidecar):
     return sidecar.metric("inboxd_pg_errors_total", **{"class": "other"})
 
 
-def test_a_row_that_a_trigger_refuses_goes_to_the_rejects_alone(inboxd, handler, streams, topic, inbox):
+def test_only_the_row_that_a_trigger_refuses_is_rejected(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id LIKE 'bad%'")
     streams.events(topic, [f"{kind}{n}" for n in range(20) for kind in ("good", "bad")], key=lambda one: one.encode())
@@ -39,8 +39,7 @@ def test_a_row_that_a_trigger_refuses_goes_to_the_rejects_alone(inboxd, handler,
     inbox.wait_processed(40)
 
 
-def test_a_refused_row_that_comes_alone_waits_for_another_to_show_that_it_is_the_row(
-        inboxd, handler, streams, topic, inbox):
+def test_a_single_refused_row_is_rejected_only_after_another_row_is_accepted(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'")
     streams.events(topic, ["bad"])
@@ -63,7 +62,7 @@ def test_when_every_row_is_refused_none_is_rejected(inboxd, handler, streams, to
     assert inbox.rejects() == []
 
 
-def test_a_verdict_whose_row_is_refused_waits_alone(inboxd, handler, streams, topic, inbox):
+def test_a_verdict_whose_row_is_refused_delays_no_other(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")
     streams.events(topic, ["bad", "behind"], key=lambda one: b"k")
@@ -81,7 +80,7 @@ def test_a_verdict_whose_row_is_refused_waits_alone(inboxd, handler, streams, to
     assert "row_taken_back" in inboxd.stderr
 
 
-def test_a_verdict_that_waits_alone_does_not_delay_a_stop(inboxd, handler, streams, topic, inbox):
+def test_a_refused_verdict_does_not_delay_a_stop(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")
     streams.events(topic, ["bad", "good"])
@@ -94,8 +93,8 @@ def test_a_verdict_that_waits_alone_does_not_delay_a_stop(inboxd, handler, strea
 
 
 @pytest.mark.parametrize("ordering", ["key", "none"])
-def test_a_row_whose_claim_is_refused_waits_and_the_others_are_claimed(
-        start_inboxd, handler, streams, topic, inbox, ordering):
+def test_a_row_whose_claim_is_refused_waits_and_the_others_are_claimed(start_inboxd, handler, streams, topic, inbox,
+                                                                       ordering):
     inboxd = start_inboxd(inbox={"ordering": ordering})
     refuse(inbox, "NEW.event_id = 'bad' AND NEW.claimed_by IS NOT NULL AND OLD.available_at IS NOT NULL", event="UPDATE")
     client = handler(inboxd, lambda delivery: retry(0) if delivery.attempt == 1 else DONE)

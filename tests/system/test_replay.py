@@ -55,14 +55,13 @@ def test_a_replay_starts_from_a_clean_row(processed, inbox):
     assert (row["result"], row["error"], row["retry_count"]) == (None, None, 0)
 
 
-def test_the_function_replays_one_message_and_says_whether(processed, topic, inbox):
+def test_the_function_replays_one_message_and_returns_true(processed, topic, inbox):
     assert inbox.value("SELECT inbox.replay(%s, 'a', 'asked for')", [topic]) is True
     assert inbox.value("SELECT inbox.replay(%s, 'missing')", [topic]) is False
     eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["a"])
 
 
-def test_the_function_replays_what_fits_a_filter_and_leaves_a_trace(start_inboxd, handler, streams,
-                                                                    topic, inbox):
+def test_the_function_replays_matching_messages_and_is_audited(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 1})
     broken = handler(sidecar, always(retry(reason="upstream 503")))
     streams.events(topic, ["a", "b", "c"])
@@ -119,7 +118,7 @@ def test_waiting_messages_can_be_discarded(inboxd, streams, topic, inbox):
     assert inbox.count("dead") == 2
 
 
-def test_what_waits_behind_a_discarded_message_goes_on(inboxd, handler, streams, topic, inbox):
+def test_messages_behind_a_discarded_one_continue(inboxd, handler, streams, topic, inbox):
     handler(inboxd, by_id({"a": [retry(delay_ms=3_600_000)]}))
     streams.events(topic, ["a", "b"], key=lambda _: "k")
     eventually(lambda: inbox.message("a")["status"] == "retrying" and inbox.count() == 2)
@@ -136,8 +135,7 @@ def test_purge_removes_old_processed_rows_only(inboxd, handler, streams, topic, 
     assert {row["event_id"] for row in inbox.messages()} == {"d", "w"}
 
 
-def test_each_failed_attempt_is_kept_with_its_handler_and_survives_a_replay(start_inboxd, handler, streams,
-                                                                            topic, inbox):
+def test_each_failed_attempt_is_recorded_and_kept_across_a_replay(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 3})
     handler(sidecar, by_id({"x": [retry(reason="first", code="A"), retry(reason="second", code="B"),
                                   dead(reason="third", code="C")]}), name="billing")
@@ -151,7 +149,7 @@ def test_each_failed_attempt_is_kept_with_its_handler_and_survives_a_replay(star
     assert history[3]["was"] == "dead"
 
 
-def test_a_timeout_is_kept_as_an_attempt(inboxd, handler, streams, topic, inbox):
+def test_a_timeout_is_recorded_as_an_attempt(inboxd, handler, streams, topic, inbox):
     handler(inboxd, by_id({"x": [NEVER]}), timeout_ms=300)
     streams.events(topic, ["x"])
     (entry,) = inbox.wait_status("x", "processed")["attempts"]
@@ -160,8 +158,7 @@ def test_a_timeout_is_kept_as_an_attempt(inboxd, handler, streams, topic, inbox)
 
 @pytest.mark.parametrize("sql", ["SELECT inbox.replay_where('processed')",
                                  "UPDATE inbox.inbox_messages SET processed_at = NULL"])
-def test_a_replay_starts_within_a_second_however_rarely_the_table_is_polled(start_inboxd, handler, streams,
-                                                                            topic, inbox, sql):
+def test_a_replay_starts_within_a_second_with_a_long_poll_interval(start_inboxd, handler, streams, topic, inbox, sql):
     sidecar = start_inboxd(worker={"poll": "1h"})
     client = handler(sidecar, always(DONE))
     streams.events(topic, ["a"])
@@ -171,8 +168,7 @@ def test_a_replay_starts_within_a_second_however_rarely_the_table_is_polled(star
     eventually(lambda: client.deliveries, timeout=1)
 
 
-def test_replays_are_heard_again_after_the_database_was_away(start_inboxd, handler, streams, topic, inbox,
-                                                             postgres):
+def test_replays_are_notified_again_after_a_database_outage(start_inboxd, handler, streams, topic, inbox, postgres):
     sidecar = start_inboxd(worker={"poll": "1h"})
     client = handler(sidecar, always(DONE))
     streams.events(topic, ["a"])

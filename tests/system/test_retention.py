@@ -34,7 +34,7 @@ def age(inbox, by="1 hour"):
                   f" processed_at = processed_at - interval '{by}', dead_at = dead_at - interval '{by}'")
 
 
-def test_under_load_all_that_is_processed_goes_and_nothing_else(start_inboxd, handler, streams, topic, inbox):
+def test_under_load_only_processed_messages_are_deleted(start_inboxd, handler, streams, topic, inbox):
     """Beside the messages that are deleted wait, fail, hang and died others."""
     sidecar = start_inboxd(retention(payload="1s", processed="2s"))
     script = {**{f"hangs{n}": NEVER for n in range(5)}, **{f"fails{n}": retry(delay_ms=3600000) for n in range(5)},
@@ -53,7 +53,7 @@ def test_under_load_all_that_is_processed_goes_and_nothing_else(start_inboxd, ha
     assert "heartbeat_failed" not in sidecar.stderr
 
 
-def test_the_payload_goes_before_the_id(start_inboxd, handler, produce, topic, inbox):
+def test_the_payload_is_dropped_before_the_row_is_deleted(start_inboxd, handler, produce, topic, inbox):
     sidecar = start_inboxd(retention(payload="1s", processed="8s"))
     handler(sidecar, always(DONE))
     produce(topic, b'{"secret": 1}', headers=[("id", "a"), ("name", "value")])
@@ -77,7 +77,7 @@ def dropped(start_inboxd, handler, streams, topic, inbox):
     return sidecar, client
 
 
-def test_a_copy_is_a_duplicate_after_the_payload_is_gone(dropped, streams, topic, inbox):
+def test_a_copy_is_a_duplicate_after_the_payload_was_dropped(dropped, streams, topic, inbox):
     sidecar, client = dropped
     streams.events(topic, ["a", "b"], key=lambda _: "one partition")
     inbox.wait_status("b", "processed")
@@ -96,7 +96,7 @@ def test_a_dropped_payload_is_not_replayed(dropped, topic, inbox):
     assert len(client.deliveries) == 1
 
 
-def test_a_message_that_is_replayed_in_time_stays_whole(start_inboxd, handler, streams, topic, inbox):
+def test_a_message_replayed_in_time_keeps_its_payload(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention(payload="30m", processed="40m"))
     client = handler(sidecar, by_id({"a": [DONE, NEVER]}))
     streams.events(topic, ["a"])
@@ -112,7 +112,7 @@ def test_a_message_that_is_replayed_in_time_stays_whole(start_inboxd, handler, s
     assert has_payload(inbox, "a")
 
 
-def test_a_locked_row_is_left_until_the_lock_is_gone(start_inboxd, handler, streams, topic, inbox):
+def test_a_locked_row_is_deleted_after_the_lock_is_released(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention(processed="2s"))
     handler(sidecar, always(DONE))
     streams.events(topic, ["locked", "free"])
@@ -125,7 +125,8 @@ def test_a_locked_row_is_left_until_the_lock_is_gone(start_inboxd, handler, stre
     assert "retention_failed" not in sidecar.stderr
 
 
-def test_of_two_sidecars_one_does_it_and_the_other_takes_over(start_inboxd, handler, streams, topic, group, inbox):
+def test_one_of_two_sidecars_runs_retention_and_the_other_takes_over(start_inboxd, handler, streams, topic, group,
+                                                                     inbox):
     sidecars = [start_inboxd(retention(processed="20s"), inbox={"instance": name}) for name in ("one", "two")]
     for sidecar in sidecars:
         handler(sidecar, always(DONE))
@@ -149,7 +150,7 @@ def test_of_two_sidecars_one_does_it_and_the_other_takes_over(start_inboxd, hand
     assert janitor(inbox) == idle.status()["instance"]
 
 
-def test_ages_are_taken_over_at_sighup(start_inboxd, handler, streams, topic, inbox):
+def test_ages_are_reloaded_at_sighup(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention())
     handler(sidecar, by_id({"dead": [dead(reason="no")]}))
     streams.events(topic, ["dead", "done"])
@@ -174,7 +175,7 @@ def test_rejects_conflicts_and_audit_have_ages_of_their_own(start_inboxd, handle
     assert inbox.message("a")["status"] == "processed"
 
 
-def test_a_janitor_that_is_held_up_holds_up_nobody_and_no_stop(start_inboxd, handler, streams, topic, inbox):
+def test_a_blocked_janitor_delays_no_message_and_no_stop(start_inboxd, handler, streams, topic, inbox):
     """The audit is locked as a whole: its batch waits for its timeout, fails, and is tried again later."""
     sidecar = start_inboxd(retention(audit="1s"))
     client = handler(sidecar, always(DONE))
@@ -203,7 +204,7 @@ def test_the_end_of_a_fault_is_logged_also_after_a_reload(start_inboxd, inbox):
     eventually(lambda: "retention_back" in sidecar.stderr)
 
 
-def test_what_was_done_is_logged_and_not_more_often_than_needed(start_inboxd, handler, streams, topic, inbox):
+def test_deletions_are_logged_at_most_once_an_interval(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention(processed="1s"), log={"format": "json"})
     handler(sidecar, always(DONE))
 
@@ -219,7 +220,7 @@ def test_what_was_done_is_logged_and_not_more_often_than_needed(start_inboxd, ha
     assert sum(line["processed_deleted"] for line in lines()) == 3
 
 
-def test_run_warns_when_ids_are_forgotten_before_kafka_forgets_the_records(make_inboxd, make_topic):
+def test_run_warns_when_ids_are_deleted_before_the_records_in_kafka(make_inboxd, make_topic):
     short, long = make_topic(retention_ms=600_000), make_topic(retention_ms=7_200_000)
     sidecar = make_inboxd(retention(processed="1h"), kafka={"topics": [short, long]}, log={"format": "json"}).start()
 

@@ -19,7 +19,7 @@ def send(produce, topic):
     return send
 
 
-def test_a_message_that_fails_once_is_tried_again(inboxd, handler, send, inbox):
+def test_a_message_that_fails_once_is_retried(inboxd, handler, send, inbox):
     client = handler(inboxd, by_id({"x": [retry(reason="busy", code="BUSY")]}))
     send()
     row = inbox.wait_status("x", "processed")
@@ -33,8 +33,7 @@ def test_a_result_is_stored(inboxd, handler, send, inbox):
     assert inbox.wait_status("x", "processed")["result"] == {"invoice": 17}
 
 
-def test_after_the_last_attempt_a_message_is_dead_with_error_and_code(start_inboxd, handler, send,
-                                                                      inbox):
+def test_after_the_last_attempt_a_message_is_dead_with_error_and_code(start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 3})
     client = handler(sidecar, always(retry(reason="upstream 503", code="UPSTREAM")))
     send()
@@ -81,8 +80,7 @@ def test_a_snooze_is_not_an_attempt(inboxd, handler, send, inbox):
     assert row["retry_count"] == 0
 
 
-def test_an_exception_counts_as_a_retry_and_its_message_is_kept(start_inboxd, handler, send,
-                                                                inbox):
+def test_an_exception_counts_as_a_retry_with_its_message(start_inboxd, handler, send, inbox):
     def explode(_delivery):
         raise ValueError("no such order")
 
@@ -92,7 +90,7 @@ def test_an_exception_counts_as_a_retry_and_its_message_is_kept(start_inboxd, ha
     assert "no such order" in inbox.wait_status("x", "dead")["error"]
 
 
-def test_an_answer_that_makes_no_sense_is_a_retry(start_inboxd, handler, send, inbox):
+def test_a_malformed_answer_is_a_retry(start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 1})
     handler(sidecar, always({"status": "perhaps"}))
     send()
@@ -124,7 +122,7 @@ def test_settled_without_complete_is_a_retry(start_inboxd, handler, send, inbox)
     assert attempts(client) == [1, 2]
 
 
-def test_a_claim_that_is_lost_rolls_the_effects_back(start_inboxd, handler, send, inbox):
+def test_a_lost_claim_rolls_the_effects_back(start_inboxd, handler, send, inbox):
     import psycopg
 
     sidecar = start_inboxd()
@@ -145,8 +143,7 @@ def test_a_claim_that_is_lost_rolls_the_effects_back(start_inboxd, handler, send
     assert raised.value.sqlstate == "IB002"
 
 
-def test_a_message_in_its_handlers_transaction_is_not_decided_by_inboxd(inboxd, handler, send,
-                                                                        inbox):
+def test_a_message_in_its_handlers_transaction_is_not_settled_by_inboxd(inboxd, handler, send, inbox):
     client = handler(inboxd, always(NEVER), timeout_ms=500)
     send()
     delivery = eventually(lambda: client.deliveries)[0]
@@ -160,7 +157,7 @@ def test_a_message_in_its_handlers_transaction_is_not_decided_by_inboxd(inboxd, 
     assert len(client.deliveries) == 1
 
 
-def test_others_go_on_while_one_message_fails(inboxd, handler, send, inbox):
+def test_other_messages_continue_while_one_fails(inboxd, handler, send, inbox):
     handler(inboxd, by_id({"bad": retry(delay_ms=60_000)}))
     for event_id in ("bad", "a", "b", "c"):
         send(event_id, partition=0)

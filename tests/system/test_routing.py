@@ -37,8 +37,7 @@ def test_the_most_specific_subscription_wins(inboxd, handler, send, topic, inbox
         [[], ["a"], ["b"], ["c"], ["d"]]
 
 
-def test_a_handler_for_everything_gets_what_no_other_wants(start_inboxd, handler, make_topic, send,
-                                                           inbox):
+def test_a_handler_for_everything_gets_messages_without_another_handler(start_inboxd, handler, make_topic, send, inbox):
     topics = [make_topic(1), make_topic(1)]
     sidecar = start_inboxd(kafka={"topics": topics})
     everything = handler(sidecar, always(DONE), name="everything")
@@ -49,7 +48,7 @@ def test_a_handler_for_everything_gets_what_no_other_wants(start_inboxd, handler
     assert (ids(one), ids(everything)) == (["a"], ["b"])
 
 
-def test_connections_of_one_handler_share_its_work(inboxd, handler, streams, topic, inbox):
+def test_connections_of_one_handler_share_its_messages(inboxd, handler, streams, topic, inbox):
     clients = [handler(inboxd, always(NEVER), name="billing", max_in_flight=4) for _ in range(3)]
     streams.events(topic, [f"e{number}" for number in range(6)])
     eventually(lambda: [client.count for client in clients] == [2, 2, 2])
@@ -59,7 +58,7 @@ def test_connections_of_one_handler_share_its_work(inboxd, handler, streams, top
     inbox.wait_processed(6)
 
 
-def test_work_goes_to_the_connection_that_is_free(inboxd, handler, streams, topic, inbox):
+def test_messages_go_to_the_connection_that_is_free(inboxd, handler, streams, topic, inbox):
     stuck = handler(inboxd, always(NEVER), name="billing", max_in_flight=2)
     free = handler(inboxd, always(DONE), name="billing", max_in_flight=2)
     streams.events(topic, [f"e{number}" for number in range(50)])
@@ -73,7 +72,7 @@ def hello(wire, name, subscribe):
     return wire.read_line()
 
 
-def test_subscriptions_without_end_stop_nobody(inboxd, handler, send, topic, inbox):
+def test_too_many_subscriptions_are_refused_and_others_continue(inboxd, handler, send, topic, inbox):
     """Forty handlers with a thousand subscriptions each: what is too much is refused, and the others go on."""
     billing = handler(inboxd, always(DONE), name="billing",
                       subscribe=[{"topic": topic, "types": ["order.*"]}])
@@ -101,8 +100,7 @@ def test_equal_subscriptions_of_different_handlers_are_refused(inboxd, handler, 
     assert "first" in error["message"]
 
 
-def test_a_message_nobody_wants_is_parked_and_released_when_its_handler_comes(inboxd, handler, send,
-                                                                              topic, inbox):
+def test_a_message_without_handler_is_parked_until_its_handler_connects(inboxd, handler, send, topic, inbox):
     handler(inboxd, always(DONE), name="orders", subscribe=[{"topic": topic,
                                                              "types": ["order.*"]}])
     send("wanted", "order.made")
@@ -125,7 +123,7 @@ def test_thousands_of_parked_messages_are_released(inboxd, handler, streams, top
     inbox.wait_processed(3000)
 
 
-def test_a_message_nobody_wants_holds_its_key(inboxd, handler, send, topic, inbox):
+def test_a_message_without_handler_blocks_its_key(inboxd, handler, send, topic, inbox):
     client = handler(inboxd, always(DONE), subscribe=[{"topic": topic, "types": ["order.*"]}])
     send("unwanted", "invoice", key="k")
     send("behind", "order.made", key="k")
@@ -136,7 +134,7 @@ def test_a_message_nobody_wants_holds_its_key(inboxd, handler, send, topic, inbo
     inbox.wait_processed(3)
 
 
-def test_work_waits_while_its_handler_is_away(inboxd, handler, streams, topic, inbox):
+def test_messages_wait_while_their_handler_is_away(inboxd, handler, streams, topic, inbox):
     first = handler(inboxd, always(DONE))
     streams.events(topic, ["a"])
     inbox.wait_processed(1)

@@ -17,7 +17,7 @@ CREATE TRIGGER spy AFTER INSERT OR UPDATE ON inbox.inbox_messages FOR EACH STATE
     EXECUTE FUNCTION public.spy()"""
 
 
-def test_each_transaction_ends_before_the_lease_does(start_inboxd, handler, streams, topic, inbox, db):
+def test_each_transaction_ends_before_the_lease(start_inboxd, handler, streams, topic, inbox, db):
     """R5: storing, claiming and settling; and the session says whose it is."""
     sidecar = start_inboxd(worker={"lease": "4s"})
     db.execute(SPY)
@@ -31,7 +31,7 @@ def test_each_transaction_ends_before_the_lease_does(start_inboxd, handler, stre
         [f"inboxd/{sidecar.status()['instance']}"]
 
 
-def test_a_parked_message_that_nobody_remembers_is_found(inboxd, handler, produce, topic, inbox):
+def test_a_parked_message_that_is_in_no_memory_is_found(inboxd, handler, produce, topic, inbox):
     """R13: parked is derived, not remembered."""
     handler(inboxd, by_id({"a": [retry(delay_ms=3_600_000)]}))
     produce(topic, b"{}", key="k", headers=[("id", "a")])
@@ -40,7 +40,7 @@ def test_a_parked_message_that_nobody_remembers_is_found(inboxd, handler, produc
     inbox.wait_processed(1, timeout=15)
 
 
-def test_a_suspect_that_is_completed_meanwhile_blocks_nobody(inboxd, handler, produce, topic, inbox):
+def test_a_suspect_completed_by_its_handler_blocks_no_connection(inboxd, handler, produce, topic, inbox):
     """R14: its crash count cannot be raised any more; that must end, and its connection be free again."""
     def send(event_id):
         produce(topic, b"{}", headers=[("id", event_id)])
@@ -72,8 +72,8 @@ def two_partitions(make_topic, configuration):
     return made
 
 
-def test_what_the_old_owner_has_not_delivered_goes_back_at_once(two_partitions, start_inboxd, handler, streams,
-                                                                inbox):
+def test_undelivered_messages_of_the_old_owner_are_returned_at_once(two_partitions, start_inboxd, handler, streams,
+                                                                    inbox):
     """R12: its handler is busy with one message for ever; the second sidecar gets the others."""
     first = start_inboxd()
     handler(first, always(NEVER), max_in_flight=1, timeout_ms=600_000)
@@ -87,8 +87,7 @@ def test_what_the_old_owner_has_not_delivered_goes_back_at_once(two_partitions, 
     eventually(lambda: inbox.count("processed") >= 9)
 
 
-def test_what_the_old_owner_has_delivered_ends_within_one_more_timeout(two_partitions, start_inboxd, handler,
-                                                                     streams, inbox):
+def test_open_deliveries_of_the_old_owner_end_within_one_timeout(two_partitions, start_inboxd, handler, streams, inbox):
     """R12: however often it is extended; the new owner waits no longer for its key."""
     first = start_inboxd(worker={"lease": "30s"})
     old = handler(first, always(NEVER), timeout_ms=2000)

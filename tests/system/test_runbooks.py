@@ -64,7 +64,7 @@ def test_a_day_is_replayed_while_new_messages_arrive(inboxd, handler, streams, t
     inbox.wait_processed(31)
 
 
-def test_a_sidecar_goes_on_when_a_newer_version_has_migrated(inboxd, make_inboxd, handler, streams, topic, inbox):
+def test_a_sidecar_continues_after_a_newer_version_has_migrated(inboxd, make_inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     streams.events(topic, ["a"])
     inbox.wait_processed(1)

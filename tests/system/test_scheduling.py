@@ -14,11 +14,11 @@ def policies(sidecar):
     return found
 
 
-def test_every_thread_waits_for_its_turn(start_inboxd):
+def test_every_thread_runs_as_sched_batch(start_inboxd):
     assert policies(start_inboxd()) == {os.SCHED_BATCH}
 
 
-def test_a_policy_that_somebody_chose_stays(start_inboxd, monkeypatch, tmp_path):
+def test_a_configured_scheduling_policy_is_kept(start_inboxd, monkeypatch, tmp_path):
     program = tmp_path / "inboxd"
     program.write_text(f'#!/bin/sh\nexec chrt --idle 0 {binary()} "$@"\n')
     program.chmod(0o755)

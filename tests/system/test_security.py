@@ -132,7 +132,8 @@ def test_it_works_over_tls_with_passwords(make_inboxd, handler, own_streams, own
     assert says_no_secret(sidecar)
 
 
-def test_scram_works_with_a_librdkafka_that_can(make_inboxd, handler, own_streams, own_topic, own_inbox, secure_kafka):
+def test_scram_works_with_a_librdkafka_that_supports_it(make_inboxd, handler, own_streams, own_topic, own_inbox,
+                                                        secure_kafka):
     secure_kafka.scram(FIRST)
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
     sidecar.env.update(later_librdkafka())
@@ -143,8 +144,8 @@ def test_scram_works_with_a_librdkafka_that_can(make_inboxd, handler, own_stream
     assert says_no_secret(sidecar)
 
 
-def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
-                                                        secure_kafka):
+def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic,
+                                                        own_inbox, secure_kafka):
     secure_kafka.scram(FIRST)
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256"})
     sidecar.env.update(later_librdkafka())
@@ -159,8 +160,8 @@ def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, ha
     assert says_no_secret(sidecar)
 
 
-def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
-                                                        secure_kafka):
+def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic,
+                                                        own_inbox, secure_kafka):
     sidecar = make_inboxd().start()
     handler(sidecar, always(DONE))
     secure_kafka.stop()
@@ -179,8 +180,8 @@ def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, ha
         secure_kafka.start()
 
 
-def test_the_dead_topics_producer_takes_the_new_password_too(make_inboxd, secrets, handler, own_streams, own_topic,
-                                                             own_inbox, secure_kafka, name):
+def test_the_dead_topic_producer_uses_the_new_password(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
+                                                       secure_kafka, name):
     own_streams.create(f"{name}.dead", 1)
     sidecar = make_inboxd(retry={"dead_topic": f"{name}.dead"}).start()
     handler(sidecar, always(dead()))
@@ -224,7 +225,7 @@ def alice(own_inbox):
     own_inbox.execute("DROP ROLE alice")
 
 
-def test_an_operator_brings_a_password_along(make_inboxd, secrets, alice):
+def test_an_operator_can_set_an_own_password(make_inboxd, secrets, alice):
     """The configured one is another user's; an empty one is libpq's to find."""
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
@@ -243,8 +244,8 @@ def test_an_operator_brings_a_password_along(make_inboxd, secrets, alice):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_password_file_that_comes_late_is_waited_for(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
-                                                       secure_postgres):
+def test_a_start_waits_for_a_missing_password_file(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
+                                                   secure_postgres):
     sidecar = make_inboxd(log={"format": "json"}).start()
     handler(sidecar, always(DONE))
     secure_postgres.password(SECOND)
@@ -260,7 +261,7 @@ def test_a_password_file_that_comes_late_is_waited_for(make_inboxd, secrets, han
         secure_postgres.password(FIRST)
 
 
-def test_a_changed_password_file_needs_no_restart_says_the_reload(make_inboxd, secrets):
+def test_a_reload_reports_that_a_changed_password_needs_no_restart(make_inboxd, secrets):
     sidecar = make_inboxd().start()
     secrets.write("postgres", FIRST + " ")
     secrets.write("kafka", FIRST + " ")
@@ -285,7 +286,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_check_says_what_is_wrong_and_what_to_do(make_inboxd, stranger, what):
+def test_check_names_the_fault_and_the_remedy(make_inboxd, stranger, what):
     overrides, code, check, words = WRONG[what]
     given = {section: {key: stranger.ca if value == CA else value for key, value in keys.items()}
              for section, keys in overrides.items()}
@@ -296,14 +297,14 @@ def test_check_says_what_is_wrong_and_what_to_do(make_inboxd, stranger, what):
     assert FIRST not in done.stdout + done.stderr
 
 
-def test_check_says_that_a_brokers_certificate_is_for_another_name(make_inboxd, secure_kafka):
+def test_check_reports_a_certificate_for_another_name(make_inboxd, secure_kafka):
     done = make_inboxd(kafka={"bootstrap.servers": f"127.0.0.1:{secure_kafka.secure_port}"}).command("check")
     assert done.returncode == 4
     assert "the broker's certificate is for another name" in done.stdout
 
 
 @pytest.mark.parametrize("env", [dict, later_librdkafka], ids=["the installed one", "a later one"])
-def test_check_says_whether_this_librdkafka_can_do_scram(make_inboxd, env):
+def test_check_reports_a_librdkafka_without_working_scram(make_inboxd, env):
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"})
     done = sidecar.command("check", env=env())
     old = not env() and installed_version() < 0x020601ff
@@ -312,8 +313,8 @@ def test_check_says_whether_this_librdkafka_can_do_scram(make_inboxd, env):
     assert "correct kafka.sasl.username and kafka.sasl.password" in done.stdout
 
 
-def test_a_running_sidecar_says_it_too_and_never_talks_to_a_stranger(make_inboxd, stranger, own_streams, own_topic,
-                                                                     own_inbox):
+def test_a_running_sidecar_logs_a_certificate_error_and_reads_nothing(make_inboxd, stranger, own_streams, own_topic,
+                                                                      own_inbox):
     sidecar = make_inboxd(kafka={"ssl.ca.location": stranger.ca}).start(ready=False)
     eventually(lambda: "name its CA in kafka.ssl.ca.location" in sidecar.stderr)
     own_streams.events(own_topic, ["a"])

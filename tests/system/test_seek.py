@@ -45,7 +45,7 @@ def watermark(inbox, topic, partition=0):
     return inbox.offsets()[topic, partition]
 
 
-def test_back_it_reads_again_and_nothing_is_stored_or_handled_twice(read, handler, topic, inbox):
+def test_a_seek_back_reads_again_and_stores_nothing_twice(read, handler, topic, inbox):
     client = handler(read, always(DONE))
     inbox.wait_processed(10)
     seek(read, topic, 0, 4, "--yes", "--reason", "a look back")
@@ -58,13 +58,13 @@ def test_back_it_reads_again_and_nothing_is_stored_or_handled_twice(read, handle
                      "filter": {"topic": topic, "kafka_partition": 0, "from": 10, "to": 4}}
 
 
-def test_what_was_deleted_meanwhile_is_handled_again_as_it_says(read, topic, inbox):
+def test_a_seek_back_handles_deleted_messages_again_and_warns(read, topic, inbox):
     inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_offset >= 8")
     assert "whose message was deleted are handled again" in seek(read, topic, 0, 7, "--yes")
     inbox.wait_stored(10)
 
 
-def test_forth_it_skips_for_good_and_says_so_loudly(read, streams, topic, inbox):
+def test_a_seek_forward_skips_records_and_warns(read, streams, topic, inbox):
     read.stop()
     produce(streams, topic, 10, 15)
     done = read.command("seek", topic, "0", "13", "--yes")
@@ -76,7 +76,7 @@ def test_forth_it_skips_for_good_and_says_so_loudly(read, streams, topic, inbox)
     assert inbox.message("e0.13") and not inbox.query("SELECT FROM inbox.inbox_messages WHERE event_id = 'e0.10'")
 
 
-def test_a_dry_run_says_what_it_would_mean_and_changes_nothing(read, streams, topic, inbox):
+def test_a_dry_run_prints_the_effect_and_changes_nothing(read, streams, topic, inbox):
     assert seek(read, topic, 0, 4, "--dry-run").splitlines() == [
         "watermark now   10", "watermark then  4", "log begins      0", "log ends before 10",
         "read again: at most 6 records, offsets 4 to 9; those in the inbox are duplicates, those whose message was"
@@ -91,7 +91,7 @@ def test_a_dry_run_says_what_it_would_mean_and_changes_nothing(read, streams, to
     assert watermark(inbox, topic) == 10 and inbox.value("SELECT count(*) FROM inbox.inbox_audit") == 0
 
 
-def test_for_json_it_prints_one_object(read, streams, topic):
+def test_with_json_it_prints_one_object(read, streams, topic):
     facts = {"action": "seek", "count": 1, "topic": topic, "kafka_partition": 0, "from": 10, "log_begins": 2,
              "log_ends": 10}
     streams.delete_records(topic, 0, 2)
@@ -100,7 +100,7 @@ def test_for_json_it_prints_one_object(read, streams, topic):
     assert told(read, topic, 0, "end", "--yes") == {**facts, "dry_run": False, "to": 10, "read_again": 0, "skipped": 0}
 
 
-def test_a_time_is_the_first_record_from_then_on(read, streams, topic):
+def test_a_time_selects_the_first_record_at_or_after_it(read, streams, topic):
     read.stop()
     begin = int(time.time()) - 3600
     streams.produce_many(topic, [{"value": b"{}", "partition": 1, "timestamp": (begin + n) * 1000,
@@ -114,7 +114,7 @@ def test_a_time_is_the_first_record_from_then_on(read, streams, topic):
         read.command("seek", topic, "1", "--to-time", "0s", "--dry-run").stderr
 
 
-def test_a_partition_of_which_nothing_was_read_can_be_moved(read, streams, topic, inbox):
+def test_a_partition_that_was_never_read_can_be_moved(read, streams, topic, inbox):
     eventually(lambda: (topic, 1) in inbox.offsets())
     read.stop()
     produce(streams, topic, 0, 4, partition=1)
@@ -125,7 +125,7 @@ def test_a_partition_of_which_nothing_was_read_can_be_moved(read, streams, topic
     assert inbox.message("e1.3")
 
 
-def test_with_reset_error_it_sets_the_start(make_inboxd, streams, topic, inbox):
+def test_with_offset_reset_error_a_seek_sets_the_start(make_inboxd, streams, topic, inbox):
     produce(streams, topic, 0, 4)
     sidecar = make_inboxd(kafka={"auto.offset.reset": "error"})
     assert sidecar.command("migrate").returncode == 0
@@ -158,7 +158,7 @@ WRONG = [
 ]
 
 
-def test_what_cannot_be_moved_is_told_in_one_line(read, streams, topic, inbox):
+def test_an_impossible_seek_is_one_line_of_error(read, streams, topic, inbox):
     streams.delete_records(topic, 0, 4)
     for line, code, words in WRONG:
         answer = seek(read, *line.format(topic=topic).split(), code=code)

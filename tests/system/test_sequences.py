@@ -29,7 +29,7 @@ def filled(start_inboxd, handler, streams, topic, inbox):
     return sidecar
 
 
-def test_sequences_that_are_behind_are_set_at_the_start(filled, handler, streams, topic, inbox):
+def test_sequences_behind_their_tables_are_corrected_at_the_start(filled, handler, streams, topic, inbox):
     filled.stop()
     inbox.query("SELECT inbox.replay(source, event_id) FROM inbox.inbox_messages WHERE event_id = 'b'")
     for table in TABLES:
@@ -44,8 +44,7 @@ def test_sequences_that_are_behind_are_set_at_the_start(filled, handler, streams
         assert f"{table}_seq_seq: 0, highest row {highest}" in said[0]
 
 
-def test_a_sequence_that_falls_behind_while_it_runs_ends_it_and_rejects_nothing(
-        filled, handler, streams, topic, inbox):
+def test_a_sequence_reset_at_run_time_ends_the_process_without_rejects(filled, handler, streams, topic, inbox):
     before = (inbox.rejects(), inbox.offsets())
     inbox.query(BEGIN_ANEW.format("inbox_messages"))
     streams.events(topic, ["d"])

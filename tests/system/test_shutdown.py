@@ -16,7 +16,7 @@ def test_an_idle_sidecar_ends_at_once(inboxd, number):
 
 
 @pytest.mark.parametrize("milliseconds", range(40, 80, 8))
-def test_one_that_is_just_joining_the_group_ends_in_order(make_inboxd, milliseconds):
+def test_a_sidecar_that_is_joining_the_group_stops_cleanly(make_inboxd, milliseconds):
     """librdkafka below 2.3 aborts when it is destroyed between joining and its first assignment."""
     sidecar = make_inboxd().start(ready=False)
     eventually(lambda: "group_joining" in sidecar.stderr, every=0.005)
@@ -42,7 +42,7 @@ def test_running_deliveries_may_finish(inboxd, handler, streams, topic, group, i
     assert streams.lag(group, topic) == 0
 
 
-def test_a_stop_shows_in_its_check_alone(inboxd, handler, streams, topic):
+def test_a_stop_is_visible_only_in_its_own_check(inboxd, handler, streams, topic):
     """inboxd_ready is 1 for what passes: "running" until it is asked to stop."""
     client = handler(inboxd, always(NEVER))
     streams.events(topic, ["e"])
@@ -59,7 +59,7 @@ def test_a_stop_shows_in_its_check_alone(inboxd, handler, streams, topic):
     assert inboxd.wait(10) == 0
 
 
-def test_what_was_given_back_is_handled_after_the_next_start(inboxd, handler, streams, topic, inbox):
+def test_returned_messages_are_handled_after_the_next_start(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(NEVER), max_in_flight=3)
     streams.events(topic, [f"e{count}" for count in range(10)])
     inbox.wait_stored(10)
@@ -70,8 +70,7 @@ def test_what_was_given_back_is_handled_after_the_next_start(inboxd, handler, st
     assert {delivery.attempt for delivery in client.deliveries} == {1}
 
 
-def test_a_handler_that_never_answers_does_not_hold_it_up(start_inboxd, handler, streams, topic,
-                                                          inbox):
+def test_a_handler_that_never_answers_does_not_delay_the_stop(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"shutdown_timeout": "2s"})
     client = handler(sidecar, always(NEVER), max_in_flight=2)
     streams.events(topic, ["a", "b"])

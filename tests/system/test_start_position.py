@@ -21,8 +21,7 @@ def stored(inboxd, handler, streams, make_topic, topic, group, inbox):
     return inboxd
 
 
-def test_offsets_set_back_by_hand_make_duplicates_only(stored, handler, streams, topic, group,
-                                                       inbox):
+def test_offsets_set_back_manually_create_duplicates_only(stored, handler, streams, topic, group, inbox):
     streams.set_committed(group, topic, {number: 0 for number in range(4)})
     stored.start()
     client = handler(stored, always(DONE))
@@ -32,7 +31,7 @@ def test_offsets_set_back_by_hand_make_duplicates_only(stored, handler, streams,
     eventually(lambda: stored.metric("inboxd_duplicates_total", topic=topic) >= 36)
 
 
-def test_offsets_set_forward_by_hand_lose_nothing(stored, streams, topic, group, inbox):
+def test_offsets_set_forward_manually_lose_nothing(stored, streams, topic, group, inbox):
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"late{number}")],
                                   "partition": number % 4} for number in range(20)])
     streams.set_committed(group, topic, {number: 15 for number in range(4)})
@@ -41,8 +40,7 @@ def test_offsets_set_forward_by_hand_lose_nothing(stored, streams, topic, group,
     eventually(lambda: streams.lag(group, topic) == 0)
 
 
-def test_a_group_whose_offsets_are_lost_goes_on_where_it_was(stored, handler, streams, topic, group,
-                                                            inbox):
+def test_a_group_without_offsets_continues_at_the_watermark(stored, handler, streams, topic, group, inbox):
     streams.delete_group(group)
     stored.start()
     client = handler(stored, always(DONE))
@@ -52,7 +50,7 @@ def test_a_group_whose_offsets_are_lost_goes_on_where_it_was(stored, handler, st
     eventually(lambda: streams.lag(group, topic) == 0)
 
 
-def test_a_database_restored_from_before_reads_again_what_it_lacks(stored, streams, topic, inbox):
+def test_a_restored_database_reads_missing_records_again(stored, streams, topic, inbox):
     """As after a failover to a replica that lost the last commits."""
     inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_offset >= 5")
     inbox.execute("UPDATE inbox.inbox_offsets o SET next_offset = 5, last_offset = 4,"
@@ -73,7 +71,7 @@ def test_seek_moves_the_watermark_of_a_running_sidecar(inboxd, streams, topic, i
     assert inbox.value("SELECT forced FROM inbox.inbox_offsets WHERE kafka_partition = 0") is False
 
 
-def test_seek_moves_the_watermark_forward_past_what_nobody_wants(inboxd, streams, topic, inbox):
+def test_seek_moves_the_watermark_forward_past_unwanted_records(inboxd, streams, topic, inbox):
     for number in range(3):
         streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
     inbox.wait_stored(3)
@@ -90,7 +88,7 @@ def sought(sidecar):
     return [line for line in sidecar.stderr.splitlines() if "event=seek_applied" in line]
 
 
-def test_the_log_says_where_a_seek_landed(inboxd, streams, topic, inbox):
+def test_the_log_has_the_start_offset_after_a_seek(inboxd, streams, topic, inbox):
     for number in range(3):
         streams.produce(topic, b"{}", headers={"id": f"e{number}"}, partition=0)
     inbox.wait_stored(3)
@@ -108,7 +106,7 @@ def test_the_log_says_where_a_seek_landed(inboxd, streams, topic, inbox):
     assert inboxd.metric("inboxd_topic_recreated_total", topic=topic) == 0
 
 
-def test_a_seek_before_the_begin_of_the_log_is_no_gap(inboxd, streams, topic, inbox):
+def test_a_seek_before_the_start_of_the_log_is_no_gap(inboxd, streams, topic, inbox):
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"e{number}")], "partition": 0}
                                   for number in range(4)])
     inbox.wait_stored(4)
@@ -120,7 +118,7 @@ def test_a_seek_before_the_begin_of_the_log_is_no_gap(inboxd, streams, topic, in
     assert "offset_gap" not in inboxd.stderr and inboxd.metric("inboxd_offset_gaps_total", topic=topic) == 0
 
 
-def test_a_topic_created_again_after_a_seek_is_said(stored, streams, topic, inbox):
+def test_a_recreated_topic_after_a_seek_is_logged(stored, streams, topic, inbox):
     inbox.query("SELECT inbox.seek(%s, 0, 10)", [topic])
     stored.start()
     eventually(lambda: sought(stored))
@@ -139,7 +137,7 @@ def test_a_new_group_reads_from_the_beginning(start_inboxd, streams, topic, inbo
     inbox.wait_stored(2)
 
 
-def test_auto_offset_reset_can_say_latest(start_inboxd, streams, topic, inbox):
+def test_auto_offset_reset_can_be_latest(start_inboxd, streams, topic, inbox):
     streams.events(topic, ["old"])
     sidecar = start_inboxd(kafka={"auto.offset.reset": "latest"})
 
@@ -154,7 +152,7 @@ def test_auto_offset_reset_can_say_latest(start_inboxd, streams, topic, inbox):
     assert sidecar.is_running()
 
 
-def test_a_topic_created_again_is_read_from_its_start(stored, streams, topic, inbox):
+def test_a_recreated_topic_is_read_from_its_start(stored, streams, topic, inbox):
     streams.delete(topic)
     streams.create(topic, 4)
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"second{number}")],
@@ -165,7 +163,7 @@ def test_a_topic_created_again_is_read_from_its_start(stored, streams, topic, in
     eventually(lambda: stored.metric("inboxd_topic_recreated_total", topic=topic) >= 1)
 
 
-def test_a_longer_topic_created_again_is_recognised_too(stored, streams, topic, inbox):
+def test_a_longer_recreated_topic_is_detected(stored, streams, topic, inbox):
     streams.delete(topic)
     streams.create(topic, 4)
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"second{number}")],
@@ -175,7 +173,7 @@ def test_a_longer_topic_created_again_is_recognised_too(stored, streams, topic, 
     assert "topic_recreated" in stored.stderr
 
 
-def test_messages_deleted_before_they_were_read_are_said_loudly(stored, streams, topic, inbox):
+def test_messages_deleted_before_they_were_read_are_logged_as_a_gap(stored, streams, topic, inbox):
     streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"late{number}")],
                                   "partition": 0} for number in range(10)])
     streams.delete_records(topic, 0, 16)
@@ -228,7 +226,7 @@ def constant(inboxd, streams, topic, inbox):
     return inboxd
 
 
-def test_a_topic_created_again_with_the_same_timestamps_is_recognised(constant, streams, topic, inbox):
+def test_a_recreated_topic_with_the_same_timestamps_is_detected(constant, streams, topic, inbox):
     create_again(streams, topic)
     produce_constant(streams, topic, "second", 20)
     constant.start()
@@ -236,7 +234,7 @@ def test_a_topic_created_again_with_the_same_timestamps_is_recognised(constant, 
     assert "topic_recreated" in constant.stderr
 
 
-def test_it_is_recognised_by_a_record_that_was_skipped(start_inboxd, streams, topic, inbox):
+def test_a_recreated_topic_is_detected_by_a_skipped_record(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd(topics={topic: {"accept": ["wanted"]}})
 
     def produce(word, count):
@@ -253,7 +251,7 @@ def test_it_is_recognised_by_a_record_that_was_skipped(start_inboxd, streams, to
     assert "topic_recreated" in sidecar.stderr
 
 
-def test_the_same_log_with_the_same_timestamps_is_read_on(constant, streams, topic, inbox):
+def test_the_same_log_with_the_same_timestamps_is_continued(constant, streams, topic, inbox):
     produce_constant(streams, topic, "later", 5)
     constant.start()
     inbox.wait_stored(15)
@@ -261,7 +259,7 @@ def test_the_same_log_with_the_same_timestamps_is_read_on(constant, streams, top
 
 
 @pytest.mark.parametrize("change", ["last_digest = NULL", "last_offset = 4, last_timestamp = last_timestamp"])
-def test_a_digest_that_is_not_of_the_last_record_says_nothing(constant, streams, topic, inbox, change):
+def test_a_digest_of_another_record_is_ignored(constant, streams, topic, inbox, change):
     """An older version, or a hand, has moved the watermark and left it."""
     inbox.execute(f"UPDATE inbox.inbox_offsets SET next_offset = CASE WHEN '{change}' LIKE '%%= 4%%' THEN 5"
                   f" ELSE next_offset END, {change} WHERE kafka_partition = 0")

@@ -49,7 +49,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def test_the_traceparent_that_came_in_is_what_the_handler_gets(start_traced, handler, streams, topic, inbox):
+def test_the_handler_gets_the_traceparent_of_the_record(start_traced, handler, streams, topic, inbox):
     client = handler(start_traced(), always(DONE))
     streams.produce(topic, b"{}", headers=[("id", "x"), ("traceparent", SAMPLED), ("tracestate", "a=b")])
     streams.produce(topic, b"{}", headers=[("id", "y")])
@@ -59,7 +59,7 @@ def test_the_traceparent_that_came_in_is_what_the_handler_gets(start_traced, han
     assert "traceparent" not in without.event
 
 
-def test_a_message_has_four_spans_one_below_the_other(start_traced, handler, collector, streams, topic, inbox, group):
+def test_a_message_has_four_nested_spans(start_traced, handler, collector, streams, topic, inbox, group):
     sidecar = start_traced()
     before = time.time_ns()
     handler(sidecar, always(DONE), name="billing")
@@ -79,7 +79,8 @@ def test_a_message_has_four_spans_one_below_the_other(start_traced, handler, col
     assert not any(span.failed for span in spans.values())
 
 
-def test_a_record_from_the_end_of_time_was_received_when_it_came(start_traced, handler, collector, streams, make_topic):
+def test_a_record_with_a_far_future_timestamp_has_its_arrival_time(start_traced, handler, collector, streams,
+                                                                   make_topic):
     """A record's timestamp is whatever its producer wrote."""
     topic = make_topic(message_timestamp_after_max_ms=2**63 - 1)
     before = time.time_ns()
@@ -89,7 +90,7 @@ def test_a_record_from_the_end_of_time_was_received_when_it_came(start_traced, h
     assert all(before - 10**9 < span.start <= span.end < time.time_ns() for span in collector.of("x"))
 
 
-def test_a_span_says_what_it_is_about(start_traced, handler, collector, streams, topic, inbox, group):
+def test_a_span_has_the_attributes_of_its_message(start_traced, handler, collector, streams, topic, inbox, group):
     handler(start_traced(), always(DONE), name="billing")
     produce(streams, topic, "x")
     row = inbox.wait_status("x", "processed")
@@ -110,8 +111,8 @@ def test_a_span_says_what_it_is_about(start_traced, handler, collector, streams,
     assert (path, headers["Content-Type"]) == ("/v1/traces", "application/json")
 
 
-def test_a_failed_attempt_has_a_delivery_of_its_own_in_the_same_trace(start_traced, handler, collector, streams,
-                                                                      topic, inbox):
+def test_each_attempt_has_its_own_delivery_span_in_the_same_trace(start_traced, handler, collector, streams, topic,
+                                                                  inbox):
     handler(start_traced(), by_id({"x": [retry(reason="not now"), dead(reason="no")]}))
     produce(streams, topic, "x")
     inbox.wait_status("x", "dead")
@@ -127,7 +128,7 @@ def test_a_failed_attempt_has_a_delivery_of_its_own_in_the_same_trace(start_trac
     assert len({span.trace_id for span in collector.of("x")}) == 1
 
 
-def test_a_timeout_is_seen(start_traced, handler, collector, streams, topic, inbox):
+def test_a_timeout_is_recorded_in_the_span(start_traced, handler, collector, streams, topic, inbox):
     handler(start_traced(), by_id({"x": [NEVER]}), timeout_ms=300)
     produce(streams, topic, "x")
     inbox.wait_status("x", "processed")
@@ -137,8 +138,7 @@ def test_a_timeout_is_seen(start_traced, handler, collector, streams, topic, inb
     assert (first.end - first.start) / 1e6 >= 300
 
 
-def test_a_second_copy_is_told_as_a_duplicate_in_the_same_trace(start_traced, handler, collector, streams, topic,
-                                                                inbox):
+def test_a_second_copy_is_a_duplicate_span_in_the_same_trace(start_traced, handler, collector, streams, topic, inbox):
     sidecar = start_traced()
     handler(sidecar, always(DONE))
     produce(streams, topic, "x")
@@ -152,7 +152,7 @@ def test_a_second_copy_is_told_as_a_duplicate_in_the_same_trace(start_traced, ha
     assert second.parent_id in {span.span_id for span in collector.of("x", "receive")}
 
 
-def test_a_record_that_is_read_again_has_other_spans(start_traced, handler, collector, streams, topic, inbox, group):
+def test_a_record_that_is_read_again_has_new_spans(start_traced, handler, collector, streams, topic, inbox, group):
     sidecar = start_traced()
     handler(sidecar, always(DONE))
     produce(streams, topic, "x")
@@ -166,7 +166,7 @@ def test_a_record_that_is_read_again_has_other_spans(start_traced, handler, coll
     assert len({span.trace_id for span in collector.of("x")}) == 1
 
 
-def test_what_is_not_sampled_is_not_sent(start_traced, handler, collector, streams, topic, inbox):
+def test_unsampled_traces_are_not_sent(start_traced, handler, collector, streams, topic, inbox):
     handler(start_traced(), always(DONE))
     produce(streams, topic, "quiet", UNSAMPLED)
     produce(streams, topic, "told", SAMPLED)
@@ -175,7 +175,7 @@ def test_what_is_not_sampled_is_not_sent(start_traced, handler, collector, strea
     assert collector.of("quiet") == []
 
 
-def test_a_sample_has_all_spans_of_some_messages(start_traced, handler, collector, streams, topic, inbox):
+def test_a_sample_has_all_spans_of_each_selected_message(start_traced, handler, collector, streams, topic, inbox):
     sidecar = start_traced(otlp={"sample": 4, "service_name": "orders"})
     handler(sidecar, always(DONE))
     ids = [f"e{number}" for number in range(400)]
@@ -188,7 +188,7 @@ def test_a_sample_has_all_spans_of_some_messages(start_traced, handler, collecto
     assert collector.resources[0]["service.name"] == "orders"
 
 
-def test_a_path_of_its_own_is_used(start_inboxd, collector, streams, topic):
+def test_the_path_of_the_endpoint_is_used(start_inboxd, collector, streams, topic):
     start_inboxd(otlp={"endpoint": f"http://localhost:{collector.port}/tenant/spans"})
     produce(streams, topic, "x")
     eventually(lambda: collector.of("x", "store"))
@@ -217,8 +217,7 @@ def test_with_an_endpoint_there_is_one_thread_and_every_span_is_counted(start_tr
     assert len(collector.requests) >= 4000 / 512
 
 
-def test_a_collector_that_is_away_disturbs_nobody_and_gets_what_was_kept(start_inboxd, handler, streams, topic,
-                                                                         inbox):
+def test_an_absent_collector_disturbs_nothing_and_gets_the_kept_spans(start_inboxd, handler, streams, topic, inbox):
     port = free_port()
     sidecar = start_inboxd(otlp={"endpoint": f"http://127.0.0.1:{port}"})
     handler(sidecar, always(DONE))
@@ -251,7 +250,7 @@ def test_a_collector_that_is_busy_gets_the_same_spans_again(start_traced, handle
     assert sidecar.metric(DROPPED) == 0
 
 
-def test_what_a_collector_refuses_is_dropped(start_traced, handler, collector, streams, topic, inbox):
+def test_spans_that_a_collector_refuses_are_dropped(start_traced, handler, collector, streams, topic, inbox):
     sidecar = start_traced()
     collector.status = 400
     handler(sidecar, always(DONE))
@@ -265,7 +264,7 @@ def test_what_a_collector_refuses_is_dropped(start_traced, handler, collector, s
     assert collector.of("x") == []
 
 
-def test_a_collector_that_never_answers_disturbs_nobody(start_inboxd, handler, streams, topic, inbox):
+def test_a_collector_that_never_answers_disturbs_nothing(start_inboxd, handler, streams, topic, inbox):
     with Collector(hold=True) as collector:
         sidecar = start_inboxd(otlp={"endpoint": collector.endpoint})
         handler(sidecar, always(DONE))
@@ -281,7 +280,7 @@ def test_a_collector_that_never_answers_disturbs_nobody(start_inboxd, handler, s
 @pytest.mark.parametrize("answer", [b"\x00\xff garbage\r\n\r\n" * 50, b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
                                     b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n" + b"x" * 100_000, b""],
                          ids=["no HTTP", "endless head", "endless body", "nothing"])
-def test_a_garbage_answer_is_a_failure_and_nothing_else(start_inboxd, handler, streams, topic, inbox, answer):
+def test_a_malformed_answer_is_counted_as_a_failure(start_inboxd, handler, streams, topic, inbox, answer):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         sidecar = start_inboxd(otlp={"endpoint": f"http://127.0.0.1:{port}"})
@@ -303,7 +302,7 @@ def test_a_garbage_answer_is_a_failure_and_nothing_else(start_inboxd, handler, s
         eventually(lambda: len(collector.of("x")) == 4, timeout=60)
 
 
-def test_a_name_that_nobody_knows_is_a_failure_and_nothing_else(start_inboxd, handler, streams, topic, inbox):
+def test_an_unknown_host_name_is_counted_as_a_failure(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(otlp={"endpoint": "http://collector.invalid:4318"})
     handler(sidecar, always(DONE))
     produce(streams, topic, "x")
@@ -315,7 +314,7 @@ def test_a_name_that_nobody_knows_is_a_failure_and_nothing_else(start_inboxd, ha
 
 
 @pytest.mark.parametrize("hold", [False, True], ids=["that answers", "that never answers"])
-def test_stopping_takes_a_second_more_at_most(start_inboxd, handler, streams, topic, inbox, hold):
+def test_stopping_takes_at_most_one_second_longer(start_inboxd, handler, streams, topic, inbox, hold):
     with Collector(hold=hold) as collector:
         sidecar = start_inboxd(otlp={"endpoint": collector.endpoint})
         client = handler(sidecar, always(DONE))
@@ -337,7 +336,7 @@ def test_stopping_takes_a_second_more_at_most(start_inboxd, handler, streams, to
     ("http://host:port", "write http://host:port"),
     ("http://host:4318/v1?x=1", "write http://host:port"),
 ])
-def test_an_endpoint_that_is_none_is_a_configuration_error(make_inboxd, endpoint, words):
+def test_an_invalid_endpoint_is_a_configuration_error(make_inboxd, endpoint, words):
     result = make_inboxd(otlp={"endpoint": endpoint}).command("check")
     assert result.returncode == 2
     assert "otlp.endpoint" in result.stderr and words in result.stderr

@@ -123,7 +123,7 @@ def is_done(inbox, before):
     return True
 
 
-def test_messages_come_and_go_while_an_index_is_built(busy, start_next, old_snapshot, inbox):
+def test_messages_are_processed_while_an_index_is_built(busy, start_next, old_snapshot, inbox):
     before = inbox.value(VERSION)
     with old_snapshot():
         migration = start_next(busy.sidecar)
@@ -139,7 +139,7 @@ def test_messages_come_and_go_while_an_index_is_built(busy, start_next, old_snap
     busy()
 
 
-def test_a_build_that_was_killed_is_made_anew(busy, start_next, old_snapshot, inbox):
+def test_a_killed_index_build_is_repeated(busy, start_next, old_snapshot, inbox):
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
@@ -156,7 +156,7 @@ def test_a_build_that_was_killed_is_made_anew(busy, start_next, old_snapshot, in
     busy()
 
 
-def test_a_build_whose_client_was_killed_is_waited_for(busy, start_next, old_snapshot, inbox):
+def test_an_index_build_without_its_client_is_waited_for(busy, start_next, old_snapshot, inbox):
     """Its server process goes on: the next one takes its index instead of building another."""
     before = inbox.value(VERSION)
     with old_snapshot():
@@ -172,7 +172,7 @@ def test_a_build_whose_client_was_killed_is_waited_for(busy, start_next, old_sna
     assert inbox.value("SELECT 'inbox.inbox_messages_next'::regclass::oid") == built
 
 
-def test_of_two_that_migrate_one_waits_and_finds_it_done(busy, start_next, old_snapshot, inbox):
+def test_a_second_migration_waits_for_the_first(busy, start_next, old_snapshot, inbox):
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
@@ -186,7 +186,7 @@ def test_of_two_that_migrate_one_waits_and_finds_it_done(busy, start_next, old_s
     assert "0 migrations applied now" in second.output()
 
 
-def test_who_wants_a_lock_that_is_held_lets_the_others_go_on(busy, start_next, inbox):
+def test_a_migration_that_waits_for_a_lock_does_not_block_others(busy, start_next, inbox):
     """A handler's long transaction on the table: the ALTER TABLE cannot have it, and nobody waits behind the ALTER TABLE."""
     before = inbox.value(VERSION)
     with inbox.connect() as connection:
@@ -200,7 +200,8 @@ def test_who_wants_a_lock_that_is_held_lets_the_others_go_on(busy, start_next, i
     assert is_done(inbox, before)
 
 
-def test_an_older_sidecar_starts_at_a_schema_that_admits_it(busy, make_inboxd, handler, start_next, streams, topic, inbox, group):
+def test_an_older_sidecar_starts_with_a_compatible_schema(busy, make_inboxd, handler, start_next, streams, topic, inbox,
+                                                          group):
     """A rolling upgrade: pods of the old version start again, and wait for no new one. So does a rollback."""
     before = inbox.value(VERSION)
     assert start_next(busy.sidecar).wait() == 0
@@ -242,7 +243,7 @@ def is_alive(sidecar):
     return sidecar.get("/livez")[0] == 200
 
 
-def test_run_migrate_is_alive_and_ends_when_it_is_asked_to(busy, make_inboxd, old_snapshot, start_next, inbox, group):
+def test_run_migrate_is_live_and_ends_at_a_signal(busy, make_inboxd, old_snapshot, start_next, inbox, group):
     """SIGTERM ends it with 0, and the server's process with it; the next one goes on."""
     before = inbox.value(VERSION)
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
@@ -258,7 +259,7 @@ def test_run_migrate_is_alive_and_ends_when_it_is_asked_to(busy, make_inboxd, ol
     assert is_done(inbox, before)
 
 
-def test_migrate_that_is_interrupted_says_so(busy, start_next, old_snapshot, inbox):
+def test_an_interrupted_migration_says_so(busy, start_next, old_snapshot, inbox):
     with old_snapshot():
         migration = start_next(busy.sidecar)
         eventually(lambda: is_building(inbox))
@@ -268,7 +269,7 @@ def test_migrate_that_is_interrupted_says_so(busy, start_next, old_snapshot, inb
     assert "interrupted after 1 migration; run it again to continue" in migration.output()
 
 
-def test_a_lost_connection_is_no_reason_to_give_up(busy, make_inboxd, start_next, old_snapshot, inbox, group):
+def test_a_migration_continues_after_a_lost_connection(busy, make_inboxd, start_next, old_snapshot, inbox, group):
     before = inbox.value(VERSION)
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     with old_snapshot():
@@ -291,7 +292,7 @@ CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXE
     ("ALTER TABLE inbox.inbox_messages ADD COLUMN next text", 'column "next" of relation "inbox_messages" already exists'),
     (REFUSE_ALTER, "no changes here"),
 ], ids=["a column of somebody else", "an event trigger"])
-def test_a_migration_that_cannot_work_ends_with_3(busy, make_inboxd, start_next, inbox, group, hurdle, words):
+def test_an_impossible_migration_exits_3(busy, make_inboxd, start_next, inbox, group, hurdle, words):
     """Trying again would not help."""
     inbox.execute(hurdle)
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
@@ -302,7 +303,7 @@ def test_a_migration_that_cannot_work_ends_with_3(busy, make_inboxd, start_next,
     busy()
 
 
-def test_limits_of_the_user_do_not_end_a_migration(busy, start_next, old_snapshot, inbox, database):
+def test_timeouts_of_the_role_do_not_end_a_migration(busy, start_next, old_snapshot, inbox, database):
     """What the role or the database sets for its sessions is lifted."""
     before = inbox.value(VERSION)
     for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
@@ -314,7 +315,7 @@ def test_limits_of_the_user_do_not_end_a_migration(busy, start_next, old_snapsho
     assert is_done(inbox, before)
 
 
-def test_a_schema_that_nobody_uses_yet_waits_for_no_snapshot(make_inboxd, start_next, inbox, db):
+def test_a_new_schema_does_not_wait_for_snapshots(make_inboxd, start_next, inbox, db):
     """A first start beside a service with a long transaction in the same database."""
     with inbox.connect() as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

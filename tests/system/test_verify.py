@@ -33,13 +33,13 @@ def read(start_inboxd, streams, topic, inbox):
     return sidecar
 
 
-def test_what_is_stored_is_proven_record_by_record(read, topic):
+def test_stored_records_are_proven_one_by_one(read, topic):
     report = verify(read, topic)
     assert (report["records"], counts(report), report["gaps"]) == (12, {"stored": 12}, [])
     assert "stored     12" in read.command("verify", "--topic", topic).stdout
 
 
-def test_duplicates_conflicts_and_rejects_are_traces_too(read, topic, produce, inbox):
+def test_duplicates_conflicts_and_rejects_count_as_traces(read, topic, produce, inbox):
     produce(topic, b"{}", headers=[("id", "e1")], partition=0)
     produce(topic, b"[]", headers=[("id", "e1")], partition=0)
     produce(topic, b"{}", partition=0)
@@ -51,7 +51,7 @@ def test_duplicates_conflicts_and_rejects_are_traces_too(read, topic, produce, i
     assert report["gaps"] == [{"kafka_partition": 0, "first": 11, "last": 12, "gone": False}]
 
 
-def test_what_is_missing_is_listed_as_gaps(read, topic, inbox):
+def test_missing_records_are_listed_as_gaps(read, topic, inbox):
     inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_partition = 0 AND kafka_offset IN (2, 3, 4, 7)")
     report = verify(read, topic, code=6)
     assert report["gaps"] == [{"kafka_partition": 0, "first": 2, "last": 4, "gone": False},
@@ -67,14 +67,14 @@ def test_the_same_record_with_another_payload_is_missing(read, topic, inbox):
     assert "1 gap, 1 record without a trace" in read.command("verify", "--topic", topic).stderr
 
 
-def test_a_range_of_one_partition_is_all_that_is_looked_at(read, topic, inbox):
+def test_a_range_of_one_partition_can_be_verified(read, topic, inbox):
     inbox.execute("DELETE FROM inbox.inbox_messages WHERE kafka_partition = 0 AND kafka_offset IN (2, 8)")
     assert verify(read, topic, "--partition", "1")["records"] == 2
     assert verify(read, topic, "--partition", "0", "--from", "3", "--to", "8")["records"] == 5
     assert verify(read, topic, "--partition", "0", "--from", "3", code=6)["missing"] == 1
 
 
-def test_what_kafka_has_dropped_cannot_be_proven(read, topic, streams):
+def test_records_deleted_in_kafka_cannot_be_proven(read, topic, streams):
     streams.delete_records(topic, 0, 4)
     assert verify(read, topic)["records"] == 8
     report = verify(read, topic, "--partition", "0", "--from", "1", code=6)
@@ -82,7 +82,7 @@ def test_what_kafka_has_dropped_cannot_be_proven(read, topic, streams):
 
 
 @pytest.mark.parametrize("to", ["3", "4"])
-def test_before_the_beginning_of_the_log_nothing_is_proven(read, topic, streams, to):
+def test_a_range_before_the_start_of_the_log_proves_nothing(read, topic, streams, to):
     streams.delete_records(topic, 0, 4)
     result = read.command("verify", "--topic", topic, "--partition", "0", "--to", to)
     assert (result.returncode, result.stdout) == (6, "")
@@ -90,7 +90,7 @@ def test_before_the_beginning_of_the_log_nothing_is_proven(read, topic, streams,
     assert verify(read, topic, "--partition", "0", "--to", "5")["stored"] == 1
 
 
-def test_a_partition_that_begins_behind_the_range_is_named(read, topic, streams):
+def test_a_partition_that_starts_after_the_range_is_named(read, topic, streams):
     streams.delete_records(topic, 0, 4)
     result = read.command("verify", "--topic", topic, "--to", "2")
     assert (result.returncode, result.stderr.count("\n")) == (0, 1), result.stderr
@@ -111,14 +111,14 @@ def test_records_deleted_before_a_sidecar_read_them_are_not_proven(read, topic, 
     assert result.returncode == 6 and "what the sidecars have read (2) is not behind the beginning" in result.stderr
 
 
-def test_what_no_sidecar_has_read_yet_is_no_gap(read, topic, produce):
+def test_a_record_that_was_not_read_yet_is_no_gap(read, topic, produce):
     read.stop()
     produce(topic, b"{}", headers=[("id", "late")], partition=0)
     assert verify(read, topic)["records"] == 12
     assert verify(read, topic, "--partition", "0", "--to", "100", code=6)["missing"] == 1
 
 
-def test_behind_the_end_of_the_log_nothing_is_proven(read, topic):
+def test_a_range_after_the_end_of_the_log_proves_nothing(read, topic):
     result = read.command("verify", "--topic", topic, "--partition", "0", "--from", "99")
     assert (result.returncode, result.stdout) == (6, "")
     assert f"{topic}/0: --from 99 is behind the end of the log (10)\n" in result.stderr
@@ -135,7 +135,7 @@ def test_a_partition_that_ends_before_the_range_is_named(read, topic):
         0, f"{topic}/0: --to 11 is behind the end of the log; looked at up to 10\n")
 
 
-def test_behind_what_the_sidecars_have_read_nothing_is_proven(read, topic, produce):
+def test_a_range_after_the_last_read_offset_proves_nothing(read, topic, produce):
     assert read.stop() == 0
     for name in "xy":
         produce(topic, b"{}", headers=[("id", name)], partition=0)
@@ -144,34 +144,34 @@ def test_behind_what_the_sidecars_have_read_nothing_is_proven(read, topic, produ
     assert verify(read, topic, "--partition", "0", "--from", "10")["records"] == 0
 
 
-def test_what_other_rules_stored_is_missing_and_that_is_said(read, topic):
+def test_records_stored_with_other_rules_are_missing_with_a_hint(read, topic):
     read.write_configuration({"topics": {topic: {"id": ["header:other"], "accept": ["*"]}}})
     result = read.command("verify", "--topic", topic)
     assert result.returncode == 6 and "that was stored under other rules has another id" in result.stderr
 
 
-def test_a_topic_that_no_sidecar_has_read_is_not_proven_whole(read, make_topic):
+def test_a_topic_that_was_never_read_is_not_proven(read, make_topic):
     result = read.command("verify", "--topic", make_topic(1))
     assert (result.returncode, "has read it" in result.stderr) == (6, True), result.stderr
 
 
-def test_librdkafka_says_nothing_on_the_terminal(read, topic):
+def test_librdkafka_writes_nothing_to_the_terminal(read, topic):
     assert read.command("verify", "--topic", topic).stderr == ""
 
 
-def test_what_is_not_accepted_is_told_apart(read, topic):
+def test_skipped_records_are_counted_separately(read, topic):
     read.write_configuration({"topics": {topic: {"id": ["header:id"], "accept": ["order.*"]}}})
     assert counts(verify(read, topic)) == {"skipped": 12}
 
 
-def test_a_thousand_records_and_more_go_in_batches(start_inboxd, streams, topic, inbox):
+def test_more_than_a_thousand_records_are_verified_in_batches(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd()
     streams.events(topic, [f"e{number}" for number in range(1700)])
     inbox.wait_stored(1700)
     assert counts(verify(sidecar, topic)) == {"stored": 1700}
 
 
-def test_it_joins_no_group_and_commits_nothing(read, topic, streams, group):
+def test_verify_joins_no_group_and_commits_nothing(read, topic, streams, group):
     eventually(lambda: streams.lag(group, topic) == 0)
     members = len(streams.members(group))
     before = streams.committed(group, topic)
@@ -187,6 +187,6 @@ def test_it_joins_no_group_and_commits_nothing(read, topic, streams, group):
     (["--topic", "{topic}", "--partition", "7"], 6, "2 partitions"),
     (["--topic", "{topic}", "--from", "5", "--to", "5"], 1, "--from"),
 ])
-def test_a_wrong_request_says_what_is_wrong(read, topic, options, code, words):
+def test_a_wrong_request_is_refused_with_its_reason(read, topic, options, code, words):
     result = read.command("verify", *[option.format(topic=topic) for option in options])
     assert (result.returncode, words in result.stderr) == (code, True), result.stderr

@@ -51,7 +51,7 @@ def test_every_command_and_option_of_the_help_is_in_the_man_page_and_in_zsh():
                 assert word.rstrip(",") in page, word
 
 
-def test_the_man_page_tells_how_to_name_an_event_that_begins_with_a_minus():
+def test_the_man_page_explains_event_ids_that_begin_with_a_minus():
     page = (TOOLS / "inboxd.1").read_text().replace("\\-", "-")
     assert "inboxd show -- -1" in page and "It changes nothing for run and migrate." in page
 

@@ -37,7 +37,7 @@ VOID = {
 
 
 @pytest.mark.parametrize("why", VOID)
-def test_void_memory_begins_a_new_life(start_inboxd, handler, streams, topic, inbox, why):
+def test_invalid_memory_starts_a_new_instance_run(start_inboxd, handler, streams, topic, inbox, why):
     """What is open is cancelled, another id is taken, and the rows of the old one are handled again."""
     sidecar = start_inboxd(inbox={"ordering": "none"})
     first = handler(sidecar, always(NEVER), timeout_ms=60000)
@@ -66,7 +66,7 @@ def test_a_watermark_set_back_by_hand_is_followed(start_inboxd, handler, streams
     assert (own_id(sidecar), client.event_ids) == (before, ["a", "b", "c", "d"])
 
 
-def test_a_deleted_row_of_a_dead_instance_strands_nothing(inboxd, handler, streams, topic, inbox):
+def test_a_deleted_row_of_a_dead_instance_leaves_no_message_behind(inboxd, handler, streams, topic, inbox):
     """The table of instances says where to look for what the dead held; DELETE fences instead."""
     first = handler(inboxd, always(NEVER))
     streams.events(topic, ["a", "b"])
@@ -78,7 +78,7 @@ def test_a_deleted_row_of_a_dead_instance_strands_nothing(inboxd, handler, strea
     inbox.wait_processed(2, timeout=20)
 
 
-def test_who_lives_is_not_fenced_for_an_equal_place(start_inboxd, inbox):
+def test_a_live_instance_with_an_equal_host_id_is_not_fenced(start_inboxd, inbox):
     """As two hosts may have that are clones of one: only what was there before a process started is gone."""
     one, other = start_inboxd(), start_inboxd()
     ids = (own_id(one), own_id(other))

@@ -48,7 +48,7 @@ def lacking(start_inboxd, handler):
     return first, second, handlers
 
 
-def test_r16_who_lacks_a_handler_that_another_member_has_leaves_it_the_partitions(lacking, send, inbox):
+def test_r16_a_member_without_a_handler_leaves_its_partitions_to_another(lacking, send, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
     for number in range(40):
@@ -61,7 +61,7 @@ def test_r16_who_lacks_a_handler_that_another_member_has_leaves_it_the_partition
     assert "handler_lacking" in first.stderr and "mails" in first.stderr
 
 
-def test_r16_it_comes_back_with_its_handler(lacking, handler, inbox):
+def test_r16_it_joins_again_with_its_handler(lacking, handler, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
     handler(first, always(DONE), name="mails", subscribe=MAILS)
@@ -69,7 +69,7 @@ def test_r16_it_comes_back_with_its_handler(lacking, handler, inbox):
     assert not first.status()["away"]
 
 
-def test_r16_it_comes_back_when_the_other_member_is_gone(lacking, send, inbox):
+def test_r16_it_joins_again_when_the_other_member_is_gone(lacking, send, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
     second.stop()
@@ -78,7 +78,7 @@ def test_r16_it_comes_back_when_the_other_member_is_gone(lacking, send, inbox):
     assert handlers["first"].event_ids == ["o"]
 
 
-def test_r16_of_two_that_lack_each_others_handler_one_stays(start_inboxd, handler, send, inbox):
+def test_r16_if_two_members_lack_each_others_handler_one_stays(start_inboxd, handler, send, inbox):
     first = start_inboxd(SHORT)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
     second = start_inboxd(second_of(SHORT))
@@ -91,7 +91,7 @@ def test_r16_of_two_that_lack_each_others_handler_one_stays(start_inboxd, handle
     inbox.wait_processed(1, timeout=40)
 
 
-def test_r16_never_means_that_nobody_leaves(start_inboxd, handler, inbox):
+def test_r16_with_never_no_member_leaves(start_inboxd, handler, inbox):
     never = {**SHORT, "inbox": {"handler_absence": "never"}}
     first = start_inboxd(never)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
@@ -101,8 +101,8 @@ def test_r16_never_means_that_nobody_leaves(start_inboxd, handler, inbox):
     throughout(lambda: len(owners(inbox)) == 2, seconds=5)
 
 
-def test_r6_without_the_database_for_a_lease_it_leaves_the_group_to_the_others(
-        start_inboxd, handler, streams, topic, inbox, postgres_server):
+def test_r6_a_member_without_the_database_for_a_lease_leaves_the_group(start_inboxd, handler, streams, topic, inbox,
+                                                                       postgres_server):
     with Proxy(postgres_server.port) as proxy:
         cut_off = start_inboxd(SHORT, postgres={"port": proxy.port})
         handler(cut_off, always(DONE))
@@ -139,8 +139,7 @@ def left_waiting(start_inboxd, former, send, inbox):
     return [f"f{number}" for number in range(20)]
 
 
-def test_r6_what_waits_of_a_topic_that_is_read_no_more_is_handled_in_order(left_waiting, start_inboxd,
-                                                                          handler, send, inbox):
+def test_r6_messages_of_an_unsubscribed_topic_are_handled_in_order(left_waiting, start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(SHORT)
     client = handler(sidecar, always(DONE))
     send("new", "order.placed", key="k")
@@ -151,14 +150,14 @@ def test_r6_what_waits_of_a_topic_that_is_read_no_more_is_handled_in_order(left_
     assert not inbox.value("SELECT count(*) FROM inbox.inbox_offsets WHERE owner IS NOT NULL")
 
 
-def test_r6_who_has_no_handler_for_it_does_not_adopt_it(left_waiting, start_inboxd, handler, topic, inbox):
+def test_r6_an_instance_without_a_matching_handler_does_not_adopt(left_waiting, start_inboxd, handler, topic, inbox):
     sidecar = start_inboxd(SHORT)
     client = handler(sidecar, always(DONE), subscribe=[{"topic": topic}])
     eventually(lambda: owners(inbox) == {sidecar_name(inbox): 4}, timeout=40)
     throughout(lambda: not client.deliveries and sum(owners(inbox).values()) == 4, seconds=8)
 
 
-def test_r6_a_handler_that_is_started_again_finds_what_was_adopted(left_waiting, start_inboxd, handler):
+def test_r6_a_restarted_handler_gets_the_adopted_messages(left_waiting, start_inboxd, handler):
     sidecar = start_inboxd(SHORT, worker={"lease": "12s"})
     first = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "f0" else DONE)
     first.wait_event("f0", timeout=60)
@@ -169,8 +168,8 @@ def test_r6_a_handler_that_is_started_again_finds_what_was_adopted(left_waiting,
     assert "adoption_ended" not in sidecar.stderr
 
 
-def test_r6_what_is_its_own_in_the_table_only_goes_to_who_has_a_handler(left_waiting, start_inboxd, handler, topic,
-                                                                       former, inbox):
+def test_r6_a_partition_owned_only_in_the_table_is_adopted_where_a_handler_is(left_waiting, start_inboxd, handler,
+                                                                              topic, former, inbox):
     """As a take or an adoption leaves it whose COMMIT was not heard, when the partition and the handler are gone."""
     first = start_inboxd(SHORT)
     handler(first, always(DONE), subscribe=[{"topic": topic}])
@@ -183,7 +182,7 @@ def test_r6_what_is_its_own_in_the_table_only_goes_to_who_has_a_handler(left_wai
     assert client.event_ids == left_waiting
 
 
-def test_r16_who_is_away_leaves_what_it_adopted_to_who_lacks_nothing(start_inboxd, handler, former, send, inbox):
+def test_r16_an_away_member_leaves_adopted_partitions_to_a_complete_member(start_inboxd, handler, former, send, inbox):
     reader = start_inboxd(SHORT, kafka={"topics": [former]})
     send("o", "order.placed", key="k", to=former, partition=0)
     send("m", "mail.sent", key="k2", to=former, partition=0)
@@ -200,7 +199,7 @@ def test_r16_who_is_away_leaves_what_it_adopted_to_who_lacks_nothing(start_inbox
     assert first.status()["away"]
 
 
-def test_r16_who_is_away_adopts_what_nobody_else_has_a_handler_for(left_waiting, start_inboxd, handler, topic, inbox):
+def test_r16_an_away_member_adopts_what_no_other_member_can_handle(left_waiting, start_inboxd, handler, topic, inbox):
     first = start_inboxd(SHORT, kafka={"topics": [topic]})
     second = start_inboxd(second_of(SHORT))
     handler(second, always(DONE), name="orders", subscribe=[{"topic": topic, "types": ["order.*"]}])
@@ -216,8 +215,8 @@ def sidecar_name(inbox):
     return inbox.value("SELECT name FROM inbox.inbox_instances WHERE fenced_at IS NULL")
 
 
-def test_r6_who_is_assigned_it_takes_it_from_who_adopted_it(left_waiting, start_inboxd, handler, former, send,
-                                                           inbox):
+def test_r6_the_assigned_member_acquires_the_partition_from_its_adopter(left_waiting, start_inboxd, handler, former,
+                                                                        send, inbox):
     adopter = start_inboxd(SHORT)
     old = handler(adopter, lambda delivery: NEVER if delivery.event_id == "f0" else DONE, timeout_ms=60000)
     old.wait_event("f0")
@@ -236,8 +235,7 @@ def test_r6_who_is_assigned_it_takes_it_from_who_adopted_it(left_waiting, start_
     assert adopter.status()["group_joined"], "it goes on with its own partitions"
 
 
-def test_r6_who_starts_while_kafka_is_away_waits_for_it_with_everything(left_waiting, make_inboxd, handler,
-                                                                        kafka, inbox):
+def test_r6_an_instance_started_without_kafka_waits_for_it(left_waiting, make_inboxd, handler, kafka, inbox):
     kafka.stop()
     sidecar = make_inboxd(SHORT).start(ready=False)
     eventually(lambda: "event=started" in sidecar.stderr)
@@ -248,8 +246,7 @@ def test_r6_who_starts_while_kafka_is_away_waits_for_it_with_everything(left_wai
     assert client.event_ids == left_waiting
 
 
-def test_r6_retries_go_on_while_kafka_is_away_for_longer_than_the_session(start_inboxd, handler, kafka, send,
-                                                                          inbox):
+def test_r6_retries_continue_while_kafka_is_down_longer_than_the_session(start_inboxd, handler, kafka, send, inbox):
     sidecar = start_inboxd(SHORT, kafka={"session.timeout.ms": 6000})
     go_on = threading.Event()
     client = handler(sidecar, lambda delivery: DONE if go_on.is_set() else retry(delay_ms=1000))
