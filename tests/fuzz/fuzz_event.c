@@ -5,9 +5,9 @@
  */
 #include <yajl/yajl_parse.h>
 
+#include "client/reader.h"
 #include "demand.h"
 #include "dispatch/protocol/protocol.h"
-#include "handler/reader.h"
 #include "model/event/cloudevent.h"
 #include "model/event/event.h"
 #include "model/event/event_members.h"

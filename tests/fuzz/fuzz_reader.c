@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
+#include "client/reader.h"
 #include "demand.h"
-#include "handler/reader.h"
 
 struct reading {
 	struct ih_pool pool;

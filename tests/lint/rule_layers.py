@@ -24,7 +24,7 @@ LAYERS = {
     "daemon": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest", "dispatch", "lease",
                "http", "daemon"},
     "ops": {"base", "json", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "ops"},
-    "handler": {"handler"},
+    "client": {"client"},
 }
 # A room inside a layer: the headers of its own layer that it may include. Other rooms may include any.
 ROOMS = {
@@ -36,7 +36,7 @@ EXCEPTIONS = {("config", "model/message/ordering.h")}
 OWNED = [
     (r"libpq-fe\.h$", ("src/store/pg/",)),
     (r"librdkafka/.*\.h$", ("src/ingest/", "tools/")),
-    (r"sys/un\.h$", ("src/dispatch/", "src/handler/", "src/config/")),
+    (r"sys/un\.h$", ("src/dispatch/", "src/client/", "src/config/")),
     (r"event2/.*\.h$", ("src/dispatch/", "src/http/", "src/base/", "src/trace/")),
     (r"yaml\.h$", ("src/config/",)),
 ]
@@ -79,7 +79,7 @@ def _may_include(layer, header):
     if not slash:
         return True
     if folder == "inboxd":
-        return layer == "handler"
+        return layer == "client"
     if folder in LAYERS:
         return folder in LAYERS.get(layer, set()) or (layer, header) in EXCEPTIONS
     return True

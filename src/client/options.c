@@ -1,11 +1,11 @@
 /* See options.h. */
-#include "handler/options.h"
+#include "client/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #define DEFAULT_SOCKET "/run/inboxd/inbox.sock"
 

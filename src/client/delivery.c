@@ -1,5 +1,5 @@
 /* See delivery.h. Also the public functions that read a delivery (inbox_delivery_claim and so on). */
-#include "handler/delivery.h"
+#include "client/delivery.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* See record.h. */
-#include "handler/record.h"
+#include "client/record.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "handler/base64.h"
+#include "client/base64.h"
 
 void ih_record_fini(struct ih_record *record)
 {

@@ -1,6 +1,6 @@
 /* Builds the hello: the first line of every connection, with the name of the handler, its subscriptions and its
  * limits. */
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #include <string.h>
 #include <unistd.h>

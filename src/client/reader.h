@@ -2,10 +2,10 @@
  * Reads one line of the sidecar in one pass with yajl. A table (members.h) says which members are kept. Unknown
  * members are skipped, and the order of members does not matter. No I/O. One thread.
  */
-#ifndef HANDLER_READER_H
-#define HANDLER_READER_H
+#ifndef CLIENT_READER_H
+#define CLIENT_READER_H
 
-#include "handler/delivery.h"
+#include "client/delivery.h"
 
 struct ih_line {
 	struct ih_record record;         /* IH_LINE_ID … IH_LAST_LINE_FIELD */

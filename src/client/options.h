@@ -1,6 +1,6 @@
 /* The options of a handler: their defaults and limits. Pure, except that it reads the environment. */
-#ifndef HANDLER_OPTIONS_H
-#define HANDLER_OPTIONS_H
+#ifndef CLIENT_OPTIONS_H
+#define CLIENT_OPTIONS_H
 
 #include "inboxd/handler.h"
 

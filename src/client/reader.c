@@ -2,13 +2,13 @@
  * See reader.h; the tables of members.c say which members are kept. The yajl parser is kept from line to line
  * (it allows several values in a row for that) and made anew only after a line it could not read.
  */
-#include "handler/reader.h"
+#include "client/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
-#include "handler/members.h"
+#include "client/members.h"
 
 enum { DEPTH = 8, KEPT_BYTES = 65536 };
 

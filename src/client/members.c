@@ -1,5 +1,5 @@
 /* See members.h. */
-#include "handler/members.h"
+#include "client/members.h"
 
 #include <string.h>
 

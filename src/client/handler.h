@@ -12,14 +12,14 @@
  *
  * The library builds without the rest of the tree. One thread for each handler object, except inbox_handler_stop().
  */
-#ifndef HANDLER_HANDLER_H
-#define HANDLER_HANDLER_H
+#ifndef CLIENT_HANDLER_H
+#define CLIENT_HANDLER_H
 
 #include <stdatomic.h>
 
-#include "handler/delivery.h"
-#include "handler/reader.h"
-#include "handler/wire.h"
+#include "client/delivery.h"
+#include "client/reader.h"
+#include "client/wire.h"
 
 #define IH_MAX_TIMEOUT_MS 31622400000LL /* 366 days; as the next, the protocol's own limit */
 #define IH_MAX_WINDOW     1000000       /* deliveries */

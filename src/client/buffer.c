@@ -1,5 +1,5 @@
 /* See buffer.h. */
-#include "handler/buffer.h"
+#include "client/buffer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * A growable byte buffer for the handler library, which builds without the rest of the tree. After an append that
  * failed the buffer is broken and further appends do nothing, so the caller checks once, at the end. One thread.
  */
-#ifndef HANDLER_BUFFER_H
-#define HANDLER_BUFFER_H
+#ifndef CLIENT_BUFFER_H
+#define CLIENT_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  * cost more than the handling. When a delivery takes longer, the answers are sent before the next one is handed out.
  * So no answer waits for the work on another message.
  */
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "handler/options.h"
+#include "client/options.h"
 
 enum {
 	QUICK_US = 200,     /* a delivery that is handled within this time is quick */

@@ -1,5 +1,5 @@
 /* See wire.h. */
-#include "handler/wire.h"
+#include "client/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * The socket: splits the input into lines and sends lines. It does not interpret them. Never blocks, and raises no
  * SIGPIPE. One thread.
  */
-#ifndef HANDLER_WIRE_H
-#define HANDLER_WIRE_H
+#ifndef CLIENT_WIRE_H
+#define CLIENT_WIRE_H
 
-#include "handler/buffer.h"
+#include "client/buffer.h"
 
 #define IH_MAX_LINE 33554432 /* bytes, LF included; the protocol's own limit */
 

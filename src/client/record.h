@@ -2,10 +2,10 @@
  * The texts of one line or one delivery: a buffer, and for each field of the protocol the position of its text in it.
  * Records are reused, so that a message needs no allocation. One thread.
  */
-#ifndef HANDLER_RECORD_H
-#define HANDLER_RECORD_H
+#ifndef CLIENT_RECORD_H
+#define CLIENT_RECORD_H
 
-#include "handler/buffer.h"
+#include "client/buffer.h"
 #include "inboxd/handler.h"
 
 enum ih_field {

@@ -3,7 +3,7 @@
  * complete with its last entry. Answers are written to the send buffer; handler.c decides when they are sent. If
  * there is no memory for a verdict, the delivery stays as it was.
  */
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #include <string.h>
 #include <yajl/yajl_parse.h>

@@ -2,7 +2,7 @@
  * Executes the lines of the sidecar: deliver, deliver_batch, cancel, and the answers to hello and drain. Each of them
  * can end the connection, so the caller checks wire.fd afterwards.
  */
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #include <stdio.h>
 #include <string.h>

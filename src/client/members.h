@@ -1,10 +1,10 @@
 /*
  * The structure of the protocol as tables: the objects and arrays of a line, and which of their members are kept. Pure.
  */
-#ifndef HANDLER_MEMBERS_H
-#define HANDLER_MEMBERS_H
+#ifndef CLIENT_MEMBERS_H
+#define CLIENT_MEMBERS_H
 
-#include "handler/record.h"
+#include "client/record.h"
 
 enum ih_node {
 	IH_NODE_UNKNOWN,

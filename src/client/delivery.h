@@ -2,12 +2,12 @@
  * A delivery in the memory of the handler, and the pool of deliveries for reuse. A delivery is in one list at a time:
  * spare, ready (received, and the program has not seen it) or open (handed out to the program). One thread.
  */
-#ifndef HANDLER_DELIVERY_H
-#define HANDLER_DELIVERY_H
+#ifndef CLIENT_DELIVERY_H
+#define CLIENT_DELIVERY_H
 
 #include <sys/queue.h>
 
-#include "handler/record.h"
+#include "client/record.h"
 
 /* A Kafka header, or an attribute of the event that has no field of its own. */
 struct ih_pair {

@@ -5,7 +5,7 @@
  * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its
  * open messages are delivered again.
  */
-#include "handler/handler.h"
+#include "client/handler.h"
 
 #include <stdio.h>
 #include <string.h>

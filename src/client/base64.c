@@ -1,5 +1,5 @@
 /* See base64.h. */
-#include "handler/base64.h"
+#include "client/base64.h"
 
 static int value_of(char c)
 {
