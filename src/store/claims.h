@@ -143,15 +143,15 @@ struct gauges_request {
 	struct claim_partitions partitions;
 	const struct routing *routing; /* the subscriptions */
 	int64_t cap;                   /* counting stops at this number */
-	bool seldom;                   /* also fill the gauges that only operators read */
+	bool expensive;                /* also fill the gauges that only operators read */
 };
 struct gauges {
 	int64_t waiting; /* at most `cap` */
 	/* age of the oldest due row; without a matching handler, since it was received */
 	int64_t oldest_due_ms;
-	int64_t dead;     /* at most `cap`; filled when `seldom` is set */
+	int64_t dead;     /* at most `cap`; filled when `expensive` is set */
 	int64_t unrouted; /* no handler matches them; at most `cap` */
-	/* age of the oldest snapshot in the server; filled when `seldom` is set */
+	/* age of the oldest snapshot in the server; filled when `expensive` is set */
 	int64_t snapshot_ms;
 };
 int claims_gauges(

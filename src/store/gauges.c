@@ -158,7 +158,7 @@ int claims_gauges(
 		r = db_queue(db, QUERY_COUNT_WAITING, &params, &results.waiting, err);
 	if (r == 0)
 		r = queue_unrouted(db, request->routing, &params, &results.unrouted, err);
-	if (r == 0 && request->seldom)
+	if (r == 0 && request->expensive)
 		r = queue_slow(db, request->cap, &results, err);
 	if (r == 0)
 		r = db_commit(db, err);
@@ -169,7 +169,7 @@ int claims_gauges(
 	out->unrouted = rows_int(results.unrouted, 0, 0);
 	if (rows_int(results.unrouted, 0, 1) > out->oldest_due_ms)
 		out->oldest_due_ms = rows_int(results.unrouted, 0, 1);
-	if (request->seldom) {
+	if (request->expensive) {
 		out->dead = rows_int(results.dead, 0, 0);
 		out->snapshot_ms = rows_int(results.snapshot, 0, 0);
 	}

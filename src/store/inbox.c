@@ -143,7 +143,7 @@ static int open_batch(
 	params_int(&inbox->params, inbox->instance);
 	r = db_queue(inbox->db, QUERY_HOLD_LEASE, &inbox->params, &opening->lease, err);
 	if (r == 0)
-		r = fill_moves(inbox, batch, err);
+		r = fill_updates(inbox, batch, err);
 	if (r == 0)
 		r = db_queue(
 			inbox->db, QUERY_MOVE_WATERMARKS, &inbox->params, &opening->moved, err);

@@ -48,7 +48,7 @@ void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
 
 /* Each function resets and fills inbox->params. `items` are indexes of rows or rejects of the
  * batch. */
-int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err);
+int fill_updates(struct inbox *inbox, const struct batch *batch, struct err *err);
 void fill_messages(
 	struct inbox *inbox, const struct batch *batch, const size_t *items, size_t count);
 void fill_duplicates(

@@ -197,8 +197,8 @@ static void add_log_digest(struct params *params, int array, const struct waterm
 	array_bytes(params, array, (struct bytes){ bytes, sizeof(bytes) });
 }
 
-static void add_moves(
-	struct params *params, const struct watermark_update *const *moves, size_t count)
+static void add_updates(
+	struct params *params, const struct watermark_update *const *updates, size_t count)
 {
 	int topic = params_array(params, ARRAY_TEXT);
 	int partition = params_array(params, ARRAY_INT);
@@ -210,31 +210,31 @@ static void add_moves(
 	int last_digest = params_array(params, ARRAY_BYTEA);
 
 	for (size_t i = 0; i < count; i++) {
-		array_text(params, topic, moves[i]->topic);
-		array_int(params, partition, moves[i]->partition);
-		array_bigint(params, epoch, moves[i]->epoch);
-		array_bigint_or_null(params, expected, moves[i]->expected);
-		array_bigint(params, next, moves[i]->next);
-		array_bigint_or_null(params, last_offset, moves[i]->last_offset);
-		array_timestamp(params, last_timestamp, moves[i]->last_timestamp);
-		add_log_digest(params, last_digest, moves[i]);
+		array_text(params, topic, updates[i]->topic);
+		array_int(params, partition, updates[i]->partition);
+		array_bigint(params, epoch, updates[i]->epoch);
+		array_bigint_or_null(params, expected, updates[i]->expected);
+		array_bigint(params, next, updates[i]->next);
+		array_bigint_or_null(params, last_offset, updates[i]->last_offset);
+		array_timestamp(params, last_timestamp, updates[i]->last_timestamp);
+		add_log_digest(params, last_digest, updates[i]);
 	}
 }
 
 /* Sorted in the order in which lock_partitions locks rows, so that two instances cannot deadlock. */
-int fill_moves(struct inbox *inbox, const struct batch *batch, struct err *err)
+int fill_updates(struct inbox *inbox, const struct batch *batch, struct err *err)
 {
 	CLEANUP(freep)
-	const struct watermark_update **moves =
+	const struct watermark_update **updates =
 		calloc(batch->update_count + 1, sizeof(struct watermark_update *));
 
-	if (moves == NULL)
+	if (updates == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < batch->update_count; i++)
-		moves[i] = &batch->moves[i];
-	qsort(moves, batch->update_count, sizeof(struct watermark_update *), by_partition);
+		updates[i] = &batch->updates[i];
+	qsort(updates, batch->update_count, sizeof(struct watermark_update *), by_partition);
 	params_reset(&inbox->params);
 	params_int(&inbox->params, inbox->instance);
-	add_moves(&inbox->params, moves, batch->update_count);
+	add_updates(&inbox->params, updates, batch->update_count);
 	return 0;
 }

@@ -32,7 +32,7 @@ static void add_own(struct params *params, const struct known_request *request)
 {
 	int name = params_array(params, ARRAY_TEXT);
 	int subscriptions = params_array(params, ARRAY_JSONB);
-	int said = params_array(params, ARRAY_BIGINT);
+	int hello_age = params_array(params, ARRAY_BIGINT);
 	int gone = params_array(params, ARRAY_BIGINT);
 	int fresh = params_array(params, ARRAY_BOOL);
 
@@ -41,7 +41,7 @@ static void add_own(struct params *params, const struct known_request *request)
 
 		array_text(params, name, own->name);
 		array_bytes(params, subscriptions, bytes_of(own->subscriptions));
-		array_bigint(params, said, own->said_ms);
+		array_bigint(params, hello_age, own->hello_age_ms);
 		array_bigint(params, gone, own->gone_ms);
 		array_bool(params, fresh, own->fresh);
 	}

@@ -12,10 +12,10 @@
 /* A handler of this instance. */
 struct known_own {
 	char *name;
-	char *subscriptions; /* JSON, as in the hello */
-	int64_t said_ms;     /* age of its newest hello */
-	int64_t gone_ms;     /* time since its last connection ended; 0 = it is connected */
-	bool fresh;          /* the hello is not recorded in the table yet */
+	char *subscriptions;  /* JSON, as in the hello */
+	int64_t hello_age_ms; /* age of its newest hello */
+	int64_t gone_ms;      /* time since its last connection ended; 0 = it is connected */
+	bool fresh;           /* the hello is not recorded in the table yet */
 };
 void known_own_free(struct known_own *own, size_t count);
 

@@ -115,7 +115,7 @@ static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
 	assert_int_equal(batch->reject_count, 1);
 	assert_int_equal(batch->rejects[0].message->offset, 6);
 	assert_int_equal(batch->update_count, 1);
-	assert_int_equal(batch->moves[0].partition, 2);
+	assert_int_equal(batch->updates[0].partition, 2);
 	assert_int_equal(batch->bytes, kept);
 }
 

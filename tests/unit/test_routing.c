@@ -376,12 +376,12 @@ static void the_table_grows_with_its_handlers(void **state)
 	assert_string_equal(routing_find(*state, "h99", NULL), "h99");
 }
 
-/* One subscription of a handler that is away and said hello at `said`. */
+/* One subscription of a handler that is away and said hello at `hello_at`. */
 static int remember(struct routing *routing, const char *handler, const char *topic,
-	const char *type, int64_t said)
+	const char *type, int64_t hello_at)
 {
 	const struct subscription sub = { topic, type };
-	const struct remembered remembered = { handler, &sub, 1, said };
+	const struct remembered remembered = { handler, &sub, 1, hello_at };
 
 	return routing_remember(routing, &remembered, NULL);
 }

@@ -117,7 +117,7 @@ static bool add_own(struct job *job, const struct handler *handler, int64_t now_
 	*own = (struct known_own){
 		.name = strdup(handler->name),
 		.subscriptions = strdup(handler->known.subscriptions),
-		.said_ms = now_ms - handler->known.hello_ms,
+		.hello_age_ms = now_ms - handler->known.hello_ms,
 		.gone_ms = handler->session_count > 0 ? 0
 			   : gone_ms > 0              ? gone_ms
 						      : 1,

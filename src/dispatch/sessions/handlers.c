@@ -361,9 +361,9 @@ static void requeue(struct dispatch *dispatch, struct entry_list *list)
  * the next specific subscription. */
 static int leave_routing(struct dispatch *dispatch, struct handler *handler)
 {
-	int64_t said_ms = handler->known.hello_ms + atomic_load(dispatch->options.pg_offset_ms);
+	int64_t hello_at_ms = handler->known.hello_ms + atomic_load(dispatch->options.pg_offset_ms);
 	bool remembered = dispatch->options.config->inbox.handler_memory > 0;
-	int r = remembered ? routing_leave(dispatch->routing, handler->name, said_ms)
+	int r = remembered ? routing_leave(dispatch->routing, handler->name, hello_at_ms)
 			   : routing_remove(dispatch->routing, handler->name);
 
 	if (r != 0)

@@ -211,11 +211,11 @@ static void rescue_finished(struct dispatch *dispatch, struct job *job)
 /* If ingest placed nothing and the same number of rows waits, the next count is made later. */
 static void note_unchanged(struct claimer *claimer, const struct job *job, int64_t sum)
 {
-	bool calm = sum == claimer->gauges_sum && job->placed == claimer->gauges_placed;
+	bool unchanged = sum == claimer->gauges_sum && job->placed == claimer->gauges_placed;
 
 	claimer->gauges_sum = sum;
 	claimer->gauges_placed = job->placed;
-	claimer->gauges_unchanged_until_ms = calm ? clock_now_ms() + GAUGES_UNCHANGED_MS : 0;
+	claimer->gauges_unchanged_until_ms = unchanged ? clock_now_ms() + GAUGES_UNCHANGED_MS : 0;
 }
 
 static void gauges_finished(struct dispatch *dispatch, struct job *job)
@@ -228,7 +228,7 @@ static void gauges_finished(struct dispatch *dispatch, struct job *job)
 	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
 	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
 		(double)gauges->oldest_due_ms / 1000.0);
-	if (job->seldom) {
+	if (job->expensive) {
 		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);

@@ -111,8 +111,8 @@ static void gauge(struct dispatch *dispatch, int64_t now_ms)
 	if (job->cap > GAUGES_CAP)
 		job->cap = GAUGES_CAP;
 	job->placed = admission_placed(dispatch->options.admission);
-	job->seldom = now_ms >= dispatch->claimer.slow_gauges_at_ms;
-	if (job->seldom)
+	job->expensive = now_ms >= dispatch->claimer.slow_gauges_at_ms;
+	if (job->expensive)
 		dispatch->claimer.slow_gauges_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
 	jobs_give(dispatch, job);
 }

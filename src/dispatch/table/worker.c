@@ -145,7 +145,7 @@ static int run_gauges(struct db *db, struct job *job)
 		.partitions = { job->partitions, job->count },
 		.routing = job->request.routing,
 		.cap = job->cap,
-		.seldom = job->seldom,
+		.expensive = job->expensive,
 	};
 
 	return claims_gauges(db, &request, &job->gauges, &job->err);

@@ -54,7 +54,7 @@ struct job {
 	bool first_page;             /* ... unless this is set */
 	int64_t cap;                 /* JOB_GAUGES: the highest count that is of interest */
 	int64_t placed;              /* JOB_GAUGES: admission_placed() before the count */
-	bool seldom;                 /* JOB_GAUGES: count the expensive gauges, too */
+	bool expensive;              /* JOB_GAUGES: count the expensive gauges, too */
 	struct known_own *own;       /* JOB_HANDLERS: the handlers of this instance */
 	int64_t memory_ms;           /* JOB_HANDLERS: inbox.handler_memory */
 	int64_t lease_ms;            /* JOB_HANDLERS */

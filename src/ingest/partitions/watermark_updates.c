@@ -78,7 +78,7 @@ static struct end find_start(const struct ingest *ingest, const struct partition
 	const struct batch *landed = &ingest->committing.batch;
 
 	for (size_t i = 0; i < landed->update_count; i++) {
-		const struct watermark_update *move = &landed->moves[i];
+		const struct watermark_update *move = &landed->updates[i];
 
 		if (move->partition == partition->partition &&
 			strcmp(move->topic, partition->topic) == 0)
@@ -147,7 +147,7 @@ int watermark_updates_build(struct ingest *ingest, struct err *err)
 void watermark_updates_note(struct ingest *ingest, const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->update_count; i++) {
-		const struct watermark_update *move = &batch->moves[i];
+		const struct watermark_update *move = &batch->updates[i];
 		struct partition *partition =
 			partitions_find(&ingest->partitions, move->topic, move->partition);
 
@@ -169,7 +169,7 @@ void watermark_updates_in_doubt(struct ingest *ingest, const struct batch *batch
 	for (size_t i = 0; i < ingest->partitions.count; i++)
 		ingest->partitions.items[i]->tried_next = ingest->partitions.items[i]->table_next;
 	for (size_t i = 0; i < batch->update_count; i++) {
-		const struct watermark_update *move = &batch->moves[i];
+		const struct watermark_update *move = &batch->updates[i];
 		struct partition *partition =
 			partitions_find(&ingest->partitions, move->topic, move->partition);
 

@@ -40,7 +40,7 @@ void batch_fini(struct batch *batch)
 	batch_clear(batch);
 	free(batch->rows);
 	free(batch->rejects);
-	free(batch->moves);
+	free(batch->updates);
 	*batch = (struct batch)BATCH_INIT;
 }
 
@@ -82,20 +82,20 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 
 struct watermark_update *watermark_update(struct batch *batch, const char *topic, int32_t partition)
 {
-	struct watermark_update *moves;
+	struct watermark_update *updates;
 
 	for (size_t i = 0; i < batch->update_count; i++) {
-		if (batch->moves[i].partition == partition &&
-			strcmp(batch->moves[i].topic, topic) == 0)
-			return &batch->moves[i];
+		if (batch->updates[i].partition == partition &&
+			strcmp(batch->updates[i].topic, topic) == 0)
+			return &batch->updates[i];
 	}
-	moves = grown(batch->moves, batch->update_count, &batch->move_room, sizeof(*moves));
-	if (moves == NULL)
+	updates = grown(batch->updates, batch->update_count, &batch->update_room, sizeof(*updates));
+	if (updates == NULL)
 		return NULL;
-	batch->moves = moves;
-	moves += batch->update_count++;
-	*moves = (struct watermark_update){ .topic = topic, .partition = partition };
-	return moves;
+	batch->updates = updates;
+	updates += batch->update_count++;
+	*updates = (struct watermark_update){ .topic = topic, .partition = partition };
+	return updates;
 }
 
 static bool is_of(const struct message *message, const char *topic, int32_t partition)
@@ -160,14 +160,14 @@ void batch_drop_refused(struct batch *batch)
 	batch->reject_count = kept;
 }
 
-static void drop_move(struct batch *batch, const char *topic, int32_t partition)
+static void drop_update(struct batch *batch, const char *topic, int32_t partition)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < batch->update_count; i++) {
-		if (batch->moves[i].partition != partition ||
-			strcmp(batch->moves[i].topic, topic) != 0)
-			batch->moves[kept++] = batch->moves[i];
+		if (batch->updates[i].partition != partition ||
+			strcmp(batch->updates[i].topic, topic) != 0)
+			batch->updates[kept++] = batch->updates[i];
 	}
 	batch->update_count = kept;
 }
@@ -178,7 +178,7 @@ void batch_drop_below(struct batch *batch, const char *topic, int32_t partition,
 
 	drop_rows(batch, &part);
 	drop_rejects(batch, &part);
-	drop_move(batch, topic, partition);
+	drop_update(batch, topic, partition);
 }
 
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition)

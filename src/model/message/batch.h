@@ -55,9 +55,9 @@ struct batch {
 	struct batch_reject *rejects;
 	size_t reject_count;
 	size_t reject_room;
-	struct watermark_update *moves;
+	struct watermark_update *updates;
 	size_t update_count;
-	size_t move_room;
+	size_t update_room;
 	size_t bytes; /* memory of messages and rejects */
 };
 

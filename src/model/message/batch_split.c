@@ -7,33 +7,34 @@
 
 #include "model/message/batch.h"
 
-static const struct watermark_update *find_move(
+static const struct watermark_update *find_update(
 	const struct batch *batch, const char *topic, int32_t partition)
 {
 	for (size_t i = 0; i < batch->update_count; i++) {
-		if (batch->moves[i].partition == partition &&
-			strcmp(batch->moves[i].topic, topic) == 0)
-			return &batch->moves[i];
+		if (batch->updates[i].partition == partition &&
+			strcmp(batch->updates[i].topic, topic) == 0)
+			return &batch->updates[i];
 	}
 	return NULL;
 }
 
 int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition)
 {
-	const struct watermark_update *move = find_move(rest, topic, partition);
+	const struct watermark_update *update = find_update(rest, topic, partition);
 
-	return move == NULL ? -1 : move->next;
+	return update == NULL ? -1 : update->next;
 }
 
 static int note_cut(struct batch *rest, const struct message *message, struct err *err)
 {
-	bool known = find_move(rest, message->topic, message->partition) != NULL;
-	struct watermark_update *move = watermark_update(rest, message->topic, message->partition);
+	bool known = find_update(rest, message->topic, message->partition) != NULL;
+	struct watermark_update *update =
+		watermark_update(rest, message->topic, message->partition);
 
-	if (move == NULL)
+	if (update == NULL)
 		return err_memory(err);
-	if (!known || message->offset < move->next)
-		move->next = message->offset;
+	if (!known || message->offset < update->next)
+		update->next = message->offset;
 	return 0;
 }
 

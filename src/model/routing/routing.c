@@ -130,7 +130,7 @@ static bool stands_before(const struct routes_handler *a, const struct routes_ha
 {
 	if (a->away != b->away)
 		return !a->away;
-	return !a->away || a->said >= b->said;
+	return !a->away || a->hello_at >= b->hello_at;
 }
 
 static void insert(struct routes_handler *handlers, size_t count, struct routes_handler one)
@@ -209,20 +209,22 @@ int routing_remember(struct routing *routing, const struct remembered *remembere
 	struct handler_routes *wanted = handler_routes_new(
 		remembered->handler, remembered->subs, remembered->count, routes->seed);
 	size_t own = index_of(routes, remembered->handler);
-	struct routes_handler one = { .routes = wanted, .away = true, .said = remembered->said };
+	struct routes_handler one = {
+		.routes = wanted, .away = true, .hello_at = remembered->hello_at
+	};
 	int r;
 
 	if (wanted == NULL)
 		return err_memory(err);
 	if (own < routes->count && routes->handlers[own].away &&
-		routes->handlers[own].said == one.said &&
+		routes->handlers[own].hello_at == one.hello_at &&
 		handler_routes_equal(routes->handlers[own].routes, wanted))
 		return 0;
 	r = refuse_excess(count_others(routes, own, true), wanted, err);
 	return r != 0 ? r : put(routing, own, one, err);
 }
 
-int routing_leave(struct routing *routing, const char *handler, int64_t said)
+int routing_leave(struct routing *routing, const char *handler, int64_t hello_at)
 {
 	size_t own = index_of(routing->routes, handler);
 	struct routes_handler one;
@@ -231,7 +233,7 @@ int routing_leave(struct routing *routing, const char *handler, int64_t said)
 		return 0;
 	one = routing->routes->handlers[own];
 	one.away = true;
-	one.said = said;
+	one.hello_at = hello_at;
 	return put(routing, own, one, NULL);
 }
 

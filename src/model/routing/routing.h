@@ -44,7 +44,7 @@ struct remembered {
 	const char *handler;
 	const struct subscription *subs;
 	size_t count;
-	int64_t said; /* when it said hello, on any clock that all of them share */
+	int64_t hello_at; /* when it said hello, on any clock that all of them share */
 };
 /* Replaces the subscriptions of a handler that is away. Messages for it go to no other handler. An equal subscription
  * of a connected handler wins over it, and so does one of a handler that is away and said hello later. ROUTING_FULL
@@ -52,7 +52,7 @@ struct remembered {
  * longest are dropped. */
 int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err);
 /* A connected handler is away from now on. After FAULT_MEMORY nothing has changed, here and below. */
-int routing_leave(struct routing *routing, const char *handler, int64_t said);
+int routing_leave(struct routing *routing, const char *handler, int64_t hello_at);
 /* The handler that is away and would lose an equal subscription to this handler; NULL: none. */
 const char *routing_displaced(const struct routing *routing, const char *handler,
 	const struct subscription *subs, size_t count);

@@ -27,7 +27,7 @@
 
 /* Another inboxd that migrates: how often to look whether it is done, how often to say so. */
 #define BEHIND_MS     300
-#define BEHIND_SAY_MS 5000
+#define BEHIND_LOG_MS 5000
 
 int migrate_latest(void)
 {
@@ -159,18 +159,18 @@ static int try_lock(struct db *db, bool *free, struct err *err)
 static int lock_schema(struct run *run, struct err *err)
 {
 	int64_t since_ms = clock_now_ms();
-	int64_t said_ms = since_ms;
+	int64_t logged_ms = since_ms;
 	bool free = false;
 	int r = db_open(run->db, err);
 
 	while (r == 0 && (r = try_lock(run->db, &free, err)) == 0 && !free) {
 		int64_t now_ms = clock_now_ms();
 
-		if (now_ms - said_ms >= BEHIND_SAY_MS) {
+		if (now_ms - logged_ms >= BEHIND_LOG_MS) {
 			migrate_watcher_report(
 				run->watcher, &(struct migrate_report){ .event = MIGRATE_BEHIND,
 						      .elapsed_ms = now_ms - since_ms });
-			said_ms = now_ms;
+			logged_ms = now_ms;
 		}
 		if (!migrate_watcher_pause(run->watcher, BEHIND_MS))
 			return MIGRATE_STOPPED;

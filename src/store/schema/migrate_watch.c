@@ -70,8 +70,8 @@ static int ask(struct migrate_watcher *watcher, enum query query, struct rows **
 	return r == 0 ? db_run(watcher->look, query, &params, rows, NULL) : r;
 }
 
-/* Also tells that a statement still runs when the server does not say how far it is. */
-static void tell(struct migrate_watcher *watcher)
+/* Also reports that a statement still runs when the server does not say how far it is. */
+static void report_progress(struct migrate_watcher *watcher)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	struct migrate_report now;
@@ -117,7 +117,7 @@ static void stop_all(struct migrate_watcher *watcher)
 static void *run(void *arg)
 {
 	struct migrate_watcher *watcher = arg;
-	int64_t told_ms = clock_now_ms();
+	int64_t reported_ms = clock_now_ms();
 	int64_t since_ms;
 
 	(void)pthread_setname_np(pthread_self(), "migration");
@@ -127,9 +127,10 @@ static void *run(void *arg)
 			break;
 		}
 		if (is_running(watcher, &since_ms) &&
-			clock_now_ms() - (told_ms > since_ms ? told_ms : since_ms) >= REPORT_MS) {
-			tell(watcher);
-			told_ms = clock_now_ms();
+			clock_now_ms() - (reported_ms > since_ms ? reported_ms : since_ms) >=
+				REPORT_MS) {
+			report_progress(watcher);
+			reported_ms = clock_now_ms();
 		}
 		(void)wake_wait(&watcher->wake, WATCH_MS);
 	}
