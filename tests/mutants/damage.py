@@ -109,5 +109,5 @@ MUTANTS = [
            tests=[CLAIMS + "when_each_claim_is_refused_no_row_is_left_out"]),
     mutant("E8", "what is left out is never tried again",
            edit("src/dispatch/table/refused_rows.c", "\treturn rows->again || rows->failures", "\treturn rows->failures"),
-           tests=["unit/test_refused_rows.c::a_row_is_left_out_for_longer_each_time_and_looked_for_in_between"]),
+           tests=["unit/test_refused_rows.c::a_refused_row_is_excluded_for_longer_each_time"]),
 ]

@@ -125,7 +125,7 @@ MUTANTS = [
            tests=["faults/test_endings.py::test_after_an_outage_of_the_database_nobody_is_declared_dead"]),
     mutant("R4", "a database that stood still was on time",
            edit("src/lease/lease_clock.c", "now_ms - lease_clock->sent_ms < 2", "sent_ms - lease_clock->sent_ms < 2"),
-           tests=[BEATS + "who_was_kept_waiting_is_not_on_time"]),
+           tests=[BEATS + "a_heartbeat_with_a_late_answer_is_not_on_time"]),
     mutant("R4", "who came later is fenced for its place",
            edit("src/lease/heartbeat.c", "heartbeat->is_first_round ? heartbeat->options.place : \"\"", "heartbeat->options.place"),
            tests=[PLACE]),
@@ -261,7 +261,7 @@ MUTANTS = [
            tests=[INSTANCE + "a_row_in_its_handlers_transaction_is_rescued_after_the_transaction"]),
     mutant("R8", "settled is believed",
            edit("src/dispatch/order/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict->result);"),
-           tests=["unit/test_retry_policy.c::settled_is_a_failure_unless_the_table_says_otherwise"]),
+           tests=["unit/test_retry_policy.c::settled_is_a_failure_unless_the_row_is_completed"]),
     # R9
     mutant("R9", "a bad row stops its batch",
            edit("src/store/insert_savepoints.c", "\t\treturn db_error_is_data(err);", "\t\treturn false;"),

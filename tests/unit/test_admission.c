@@ -126,7 +126,7 @@ static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
 	admission_free(admission);
 }
 
-static void cleaning_needs_the_version_read_before_the_look(void **state)
+static void a_partition_is_clean_only_if_its_version_did_not_change(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
@@ -143,7 +143,7 @@ static void cleaning_needs_the_version_read_before_the_look(void **state)
 
 /* --- Places ---------------------------------------------------------------------------------- */
 
-static void a_healthy_partition_asks_nothing(void **state)
+static void in_a_clean_partition_no_message_is_checked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	struct placement placement =
@@ -155,7 +155,7 @@ static void a_healthy_partition_asks_nothing(void **state)
 	admission_free(admission);
 }
 
-static void in_a_dirty_partition_messages_with_a_key_ask(void **state)
+static void in_a_dirty_partition_messages_with_a_key_are_checked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
@@ -167,7 +167,7 @@ static void in_a_dirty_partition_messages_with_a_key_ask(void **state)
 	admission_free(admission);
 }
 
-static void with_order_by_partition_every_message_asks(void **state)
+static void with_partition_order_every_message_is_checked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
 	size_t index = index_of(admission, "orders", 0);
@@ -178,7 +178,7 @@ static void with_order_by_partition_every_message_asks(void **state)
 	admission_free(admission);
 }
 
-static void without_order_nothing_asks(void **state)
+static void without_order_no_message_is_checked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_NONE, 10);
 	size_t index = index_of(admission, "orders", 0);
@@ -189,7 +189,7 @@ static void without_order_nothing_asks(void **state)
 	admission_free(admission);
 }
 
-static void what_nobody_wants_is_parked_and_takes_no_budget(void **state)
+static void a_message_without_handler_is_parked_and_takes_no_budget(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
@@ -201,7 +201,7 @@ static void what_nobody_wants_is_parked_and_takes_no_budget(void **state)
 	admission_free(admission);
 }
 
-static void before_any_handler_came_everything_is_parked(void **state)
+static void before_the_first_handler_everything_is_parked(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
@@ -213,7 +213,7 @@ static void before_any_handler_came_everything_is_parked(void **state)
 	admission_free(admission);
 }
 
-static void behind_a_parked_one_of_the_same_batch_its_key_is_parked_too(void **state)
+static void in_one_batch_messages_behind_a_parked_key_are_parked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	struct message messages[] = { message_of(1, "wanted"), message_of(2, "other"),
@@ -230,7 +230,7 @@ static void behind_a_parked_one_of_the_same_batch_its_key_is_parked_too(void **s
 	admission_free(admission);
 }
 
-static void the_next_batch_has_forgotten_who_was_parked(void **state)
+static void the_next_batch_does_not_remember_parked_keys(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
@@ -241,7 +241,7 @@ static void the_next_batch_has_forgotten_who_was_parked(void **state)
 	admission_free(admission);
 }
 
-static void with_order_by_partition_all_behind_a_parked_one_are_parked(void **state)
+static void with_partition_order_all_messages_behind_a_parked_one_are_parked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
 	struct message messages[] = { message_of(0, "other"), message_of(5, "wanted") };
@@ -255,7 +255,7 @@ static void with_order_by_partition_all_behind_a_parked_one_are_parked(void **st
 	admission_free(admission);
 }
 
-static void without_memory_to_remember_the_parked_all_that_is_ordered_is_parked(void **state)
+static void without_memory_for_parked_keys_all_ordered_messages_are_parked(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
 	struct message messages[] = { message_of(1, "other"), message_of(2, "wanted"),
@@ -274,7 +274,7 @@ static void without_memory_to_remember_the_parked_all_that_is_ordered_is_parked(
 
 /* --- Room ------------------------------------------------------------------------------------ */
 
-static void without_room_the_partition_overflows_from_that_message_on(void **state)
+static void without_budget_the_partition_overflows_from_that_message_on(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
 	size_t index = index_of(admission, "orders", 0);
@@ -311,7 +311,7 @@ static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state
 	admission_free(admission);
 }
 
-static void bytes_are_room_too(void **state)
+static void the_budget_counts_bytes_also(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 150);
 	size_t index = index_of(admission, "orders", 0);
@@ -323,7 +323,7 @@ static void bytes_are_room_too(void **state)
 	admission_free(admission);
 }
 
-static void a_message_larger_than_the_budget_goes_alone(void **state)
+static void a_message_larger_than_the_budget_is_claimed_alone(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 50);
 	size_t index = index_of(admission, "orders", 0);
@@ -380,7 +380,7 @@ static void an_empty_memory_has_bytes_for_one_more(void **state)
 	admission_free(admission);
 }
 
-static void giving_back_too_much_does_not_make_room_out_of_nothing(void **state)
+static void releasing_too_much_does_not_enlarge_the_budget(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
 
@@ -390,7 +390,7 @@ static void giving_back_too_much_does_not_make_room_out_of_nothing(void **state)
 	admission_free(admission);
 }
 
-static void what_waits_and_what_is_claimed_is_pending(void **state)
+static void waiting_and_claimed_messages_are_pending(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 1);
 	size_t index = index_of(admission, "orders", 0);
@@ -411,7 +411,7 @@ static void *give_back(void *arg)
 	return NULL;
 }
 
-static void a_wait_ends_when_room_comes_back(void **state)
+static void a_wait_ends_when_budget_is_released(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
 	pthread_t thread;
@@ -424,7 +424,7 @@ static void a_wait_ends_when_room_comes_back(void **state)
 	admission_free(admission);
 }
 
-static void a_wait_without_room_ends_by_its_timeout(void **state)
+static void a_wait_without_budget_ends_at_its_timeout(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
 
@@ -434,7 +434,7 @@ static void a_wait_without_room_ends_by_its_timeout(void **state)
 	admission_free(admission);
 }
 
-static void what_never_fits_is_not_waited_for(void **state)
+static void a_request_above_the_whole_budget_does_not_wait(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
 	int64_t before = clock_now_ms();
@@ -454,7 +454,7 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-static void a_wait_for_the_end_of_an_overflow_ends_with_it(void **state)
+static void a_wait_for_the_end_of_an_overflow_ends_when_it_ends(void **state)
 {
 	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
 	size_t index = index_of(admission, "orders", 0);
@@ -475,7 +475,7 @@ static void a_wait_for_the_end_of_an_overflow_ends_with_it(void **state)
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
-static void without_memory_no_partition_is_half_made(void **state)
+static void without_memory_no_partition_is_partly_created(void **state)
 {
 	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
 
@@ -515,32 +515,31 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_partition_keeps_its_index),
 		cmocka_unit_test(an_assigned_partition_is_dirty_when_rows_of_it_wait),
-		cmocka_unit_test(cleaning_needs_the_version_read_before_the_look),
-		cmocka_unit_test(a_healthy_partition_asks_nothing),
-		cmocka_unit_test(in_a_dirty_partition_messages_with_a_key_ask),
-		cmocka_unit_test(with_order_by_partition_every_message_asks),
-		cmocka_unit_test(without_order_nothing_asks),
-		cmocka_unit_test(what_nobody_wants_is_parked_and_takes_no_budget),
-		cmocka_unit_test(before_any_handler_came_everything_is_parked),
-		cmocka_unit_test(behind_a_parked_one_of_the_same_batch_its_key_is_parked_too),
-		cmocka_unit_test(the_next_batch_has_forgotten_who_was_parked),
-		cmocka_unit_test(with_order_by_partition_all_behind_a_parked_one_are_parked),
-		cmocka_unit_test(
-			without_memory_to_remember_the_parked_all_that_is_ordered_is_parked),
-		cmocka_unit_test(without_room_the_partition_overflows_from_that_message_on),
+		cmocka_unit_test(a_partition_is_clean_only_if_its_version_did_not_change),
+		cmocka_unit_test(in_a_clean_partition_no_message_is_checked),
+		cmocka_unit_test(in_a_dirty_partition_messages_with_a_key_are_checked),
+		cmocka_unit_test(with_partition_order_every_message_is_checked),
+		cmocka_unit_test(without_order_no_message_is_checked),
+		cmocka_unit_test(a_message_without_handler_is_parked_and_takes_no_budget),
+		cmocka_unit_test(before_the_first_handler_everything_is_parked),
+		cmocka_unit_test(in_one_batch_messages_behind_a_parked_key_are_parked),
+		cmocka_unit_test(the_next_batch_does_not_remember_parked_keys),
+		cmocka_unit_test(with_partition_order_all_messages_behind_a_parked_one_are_parked),
+		cmocka_unit_test(without_memory_for_parked_keys_all_ordered_messages_are_parked),
+		cmocka_unit_test(without_budget_the_partition_overflows_from_that_message_on),
 		cmocka_unit_test(an_overflow_ends_when_the_table_was_claimed_empty_since),
-		cmocka_unit_test(bytes_are_room_too),
-		cmocka_unit_test(a_message_larger_than_the_budget_goes_alone),
+		cmocka_unit_test(the_budget_counts_bytes_also),
+		cmocka_unit_test(a_message_larger_than_the_budget_is_claimed_alone),
 		cmocka_unit_test(a_reservation_grants_what_is_left),
 		cmocka_unit_test(without_free_bytes_nothing_is_granted),
 		cmocka_unit_test(an_empty_memory_has_bytes_for_one_more),
-		cmocka_unit_test(giving_back_too_much_does_not_make_room_out_of_nothing),
-		cmocka_unit_test(what_waits_and_what_is_claimed_is_pending),
-		cmocka_unit_test(a_wait_ends_when_room_comes_back),
-		cmocka_unit_test(a_wait_without_room_ends_by_its_timeout),
-		cmocka_unit_test(what_never_fits_is_not_waited_for),
-		cmocka_unit_test(a_wait_for_the_end_of_an_overflow_ends_with_it),
-		cmocka_unit_test(without_memory_no_partition_is_half_made),
+		cmocka_unit_test(releasing_too_much_does_not_enlarge_the_budget),
+		cmocka_unit_test(waiting_and_claimed_messages_are_pending),
+		cmocka_unit_test(a_wait_ends_when_budget_is_released),
+		cmocka_unit_test(a_wait_without_budget_ends_at_its_timeout),
+		cmocka_unit_test(a_request_above_the_whole_budget_does_not_wait),
+		cmocka_unit_test(a_wait_for_the_end_of_an_overflow_ends_when_it_ends),
+		cmocka_unit_test(without_memory_no_partition_is_partly_created),
 		cmocka_unit_test(a_lane_is_in_the_set_once),
 	};
 

@@ -25,7 +25,7 @@
 
 /* err */
 
-static void an_error_keeps_fault_and_words(void **state)
+static void an_error_keeps_fault_and_text(void **state)
 {
 	struct err err = ERR_INIT;
 
@@ -36,7 +36,7 @@ static void an_error_keeps_fault_and_words(void **state)
 	assert_string_equal(err.state, "");
 }
 
-static void words_are_one_line(void **state)
+static void an_error_text_is_one_line(void **state)
 {
 	struct err err = ERR_INIT;
 
@@ -45,7 +45,7 @@ static void words_are_one_line(void **state)
 	assert_string_equal(err.text, "first second third .");
 }
 
-static void words_are_cut_to_fit(void **state)
+static void an_error_text_is_cut_to_its_limit(void **state)
 {
 	struct err err = ERR_INIT;
 	char text[3000];
@@ -60,7 +60,7 @@ static void words_are_cut_to_fit(void **state)
 	assert_memory_equal(err.text, "reading topic: xxx", 18);
 }
 
-static void a_prefix_stands_before_the_words(void **state)
+static void a_prefix_is_put_before_the_error_text(void **state)
 {
 	struct err err = ERR_INIT;
 
@@ -70,7 +70,7 @@ static void a_prefix_stands_before_the_words(void **state)
 	assert_string_equal(err.text, "opening /x: no such file");
 }
 
-static void advice_is_the_end_of_the_text_and_found_again(void **state)
+static void advice_is_at_the_end_of_the_text_and_can_be_found(void **state)
 {
 	struct err err = ERR_INIT;
 
@@ -90,7 +90,7 @@ static void advice_is_the_end_of_the_text_and_found_again(void **state)
 	assert_string_equal(err_advice(&err), "");
 }
 
-static void advice_that_has_no_room_is_left_out(void **state)
+static void advice_that_does_not_fit_is_omitted(void **state)
 {
 	struct err err = ERR_INIT;
 	char text[sizeof(err.text)];
@@ -112,7 +112,7 @@ static void advice_that_has_no_room_is_left_out(void **state)
 	assert_true(err_advise(NULL, "x") < 0);
 }
 
-static void without_an_err_only_the_fault_tells(void **state)
+static void without_an_err_only_the_fault_is_returned(void **state)
 {
 	(void)state;
 	assert_int_equal(err_set(NULL, FAULT_CHECK, "x"), FAULT_CHECK);
@@ -185,7 +185,7 @@ static void consuming_drops_the_beginning(void **state)
 	buf_fini(&buf);
 }
 
-static void a_limit_breaks_the_buffer_and_a_reset_heals_it(void **state)
+static void a_limit_breaks_the_buffer_and_a_reset_repairs_it(void **state)
 {
 	struct buf buf = { .limit = 4 };
 
@@ -295,7 +295,7 @@ static void durations_are_written_without_weeks(void **state)
 
 /* backoff */
 
-static void the_bound_doubles_up_to_its_maximum(void **state)
+static void the_backoff_bound_doubles_up_to_its_maximum(void **state)
 {
 	const int64_t expected[] = { 1000, 2000, 4000, 8000, 10000, 10000 };
 
@@ -308,7 +308,7 @@ static void the_bound_doubles_up_to_its_maximum(void **state)
 	assert_true(backoff_bound_ms(1, INT64_MAX, 1000) == INT64_MAX);
 }
 
-static void the_delay_is_anywhere_up_to_the_bound(void **state)
+static void the_backoff_delay_is_random_up_to_the_bound(void **state)
 {
 	(void)state;
 	assert_int_equal(backoff_delay_ms(1000, 10000, 1, 0), 0);
@@ -325,7 +325,7 @@ static void random_numbers_differ(void **state)
 
 /* queue */
 
-static void what_goes_in_first_comes_out_first(void **state)
+static void a_queue_is_first_in_first_out(void **state)
 {
 	struct queue *queue = NULL;
 	int items[5];
@@ -368,7 +368,7 @@ static long waits(void)
 	return usage.ru_nvcsw;
 }
 
-static void who_has_no_time_does_not_wait(void **state)
+static void a_timeout_of_zero_does_not_wait(void **state)
 {
 	struct queue *queue = NULL;
 	void *item = NULL;
@@ -387,7 +387,7 @@ static void who_has_no_time_does_not_wait(void **state)
 	queue_free(queue);
 }
 
-static void a_closed_queue_gives_what_it_has_and_takes_nothing(void **state)
+static void a_closed_queue_returns_its_items_and_accepts_none(void **state)
 {
 	struct queue *queue = NULL;
 	int one = 1;
@@ -428,7 +428,7 @@ static void *push_in_thread(void *arg)
 	return NULL;
 }
 
-static void a_waiting_reader_gets_what_is_pushed(void **state)
+static void a_waiting_reader_gets_the_pushed_item(void **state)
 {
 	struct end end = { .result = -1 };
 	pthread_t thread;
@@ -444,7 +444,7 @@ static void a_waiting_reader_gets_what_is_pushed(void **state)
 	queue_free(end.queue);
 }
 
-static void a_waiting_writer_gets_the_room_that_is_made(void **state)
+static void a_waiting_writer_gets_the_free_place(void **state)
 {
 	struct end end = { .result = -1 };
 	pthread_t thread;
@@ -465,7 +465,7 @@ static void a_waiting_writer_gets_the_room_that_is_made(void **state)
 	queue_free(end.queue);
 }
 
-static void closing_wakes_who_waits(void **state)
+static void closing_wakes_waiting_threads(void **state)
 {
 	struct end end = { .result = -1 };
 	int64_t start = clock_now_ms();
@@ -524,7 +524,7 @@ static void times_are_written_as_rfc_3339(void **state)
 	}
 }
 
-static void every_day_of_the_calendar_is_the_one_the_c_library_says(void **state)
+static void every_day_of_the_calendar_matches_the_c_library(void **state)
 {
 	(void)state;
 	for (int64_t day = -719528; day <= 2932896; day++) {
@@ -593,7 +593,7 @@ static void write_one_of_each(void)
 		LOG_STR("none", NULL), LOG_STR("empty", ""), LOG_INT("n", -7));
 }
 
-static void a_line_is_logfmt(void **state)
+static void a_log_line_can_be_logfmt(void **state)
 {
 	char text[512];
 
@@ -606,7 +606,7 @@ static void a_line_is_logfmt(void **state)
 		"empty=\"\" n=-7\n");
 }
 
-static void a_line_is_json(void **state)
+static void a_log_line_can_be_json(void **state)
 {
 	char text[512];
 
@@ -625,7 +625,7 @@ static void write_what_is_no_text(void)
 		LOG_STR("quoted", "\xff \xed\xa0\x80"));
 }
 
-static void a_line_is_utf8_whatever_is_said(void **state)
+static void a_log_line_is_utf8_with_any_input(void **state)
 {
 	char text[512];
 
@@ -645,7 +645,7 @@ static void write_all_levels(void)
 	log_error("four");
 }
 
-static void lines_below_the_threshold_are_not_written(void **state)
+static void log_lines_below_the_threshold_are_not_written(void **state)
 {
 	char text[512];
 
@@ -660,7 +660,7 @@ static void lines_below_the_threshold_are_not_written(void **state)
 	log_configure(LOG_INFO, false);
 }
 
-static void a_line_without_memory_is_dropped_whole(void **state)
+static void a_log_line_without_memory_is_dropped_completely(void **state)
 {
 	char text[512];
 
@@ -723,43 +723,43 @@ static void a_digester_without_memory_is_a_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_error_keeps_fault_and_words),
-		cmocka_unit_test(words_are_one_line),
-		cmocka_unit_test(words_are_cut_to_fit),
-		cmocka_unit_test(a_prefix_stands_before_the_words),
-		cmocka_unit_test(advice_is_the_end_of_the_text_and_found_again),
-		cmocka_unit_test(advice_that_has_no_room_is_left_out),
-		cmocka_unit_test(without_an_err_only_the_fault_tells),
+		cmocka_unit_test(an_error_keeps_fault_and_text),
+		cmocka_unit_test(an_error_text_is_one_line),
+		cmocka_unit_test(an_error_text_is_cut_to_its_limit),
+		cmocka_unit_test(a_prefix_is_put_before_the_error_text),
+		cmocka_unit_test(advice_is_at_the_end_of_the_text_and_can_be_found),
+		cmocka_unit_test(advice_that_does_not_fit_is_omitted),
+		cmocka_unit_test(without_an_err_only_the_fault_is_returned),
 		cmocka_unit_test(durations_are_a_number_and_a_unit),
 		cmocka_unit_test(durations_are_written_without_weeks),
 		cmocka_unit_test(a_fault_is_the_negated_exit_code),
 		cmocka_unit_test(a_buffer_grows_with_what_is_added),
 		cmocka_unit_test(an_empty_buffer_is_an_empty_string),
 		cmocka_unit_test(consuming_drops_the_beginning),
-		cmocka_unit_test(a_limit_breaks_the_buffer_and_a_reset_heals_it),
+		cmocka_unit_test(a_limit_breaks_the_buffer_and_a_reset_repairs_it),
 		cmocka_unit_test(a_length_that_overflows_breaks_the_buffer),
 		cmocka_unit_test(a_failed_append_breaks_the_buffer),
 		cmocka_unit_test(absent_bytes_are_not_empty_bytes),
-		cmocka_unit_test(the_bound_doubles_up_to_its_maximum),
-		cmocka_unit_test(the_delay_is_anywhere_up_to_the_bound),
+		cmocka_unit_test(the_backoff_bound_doubles_up_to_its_maximum),
+		cmocka_unit_test(the_backoff_delay_is_random_up_to_the_bound),
 		cmocka_unit_test(random_numbers_differ),
-		cmocka_unit_test(what_goes_in_first_comes_out_first),
+		cmocka_unit_test(a_queue_is_first_in_first_out),
 		cmocka_unit_test(a_full_or_empty_queue_times_out),
-		cmocka_unit_test(who_has_no_time_does_not_wait),
-		cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_nothing),
-		cmocka_unit_test(a_waiting_reader_gets_what_is_pushed),
-		cmocka_unit_test(a_waiting_writer_gets_the_room_that_is_made),
-		cmocka_unit_test(closing_wakes_who_waits),
+		cmocka_unit_test(a_timeout_of_zero_does_not_wait),
+		cmocka_unit_test(a_closed_queue_returns_its_items_and_accepts_none),
+		cmocka_unit_test(a_waiting_reader_gets_the_pushed_item),
+		cmocka_unit_test(a_waiting_writer_gets_the_free_place),
+		cmocka_unit_test(closing_wakes_waiting_threads),
 		cmocka_unit_test(a_queue_without_memory_is_a_fault),
 		cmocka_unit_test(times_are_written_as_rfc_3339),
-		cmocka_unit_test(every_day_of_the_calendar_is_the_one_the_c_library_says),
+		cmocka_unit_test(every_day_of_the_calendar_matches_the_c_library),
 		cmocka_unit_test(numbers_are_written_as_printf_writes_them),
 		cmocka_unit_test(the_monotonic_clock_never_goes_back),
-		cmocka_unit_test(a_line_is_utf8_whatever_is_said),
-		cmocka_unit_test(a_line_is_logfmt),
-		cmocka_unit_test(a_line_is_json),
-		cmocka_unit_test(lines_below_the_threshold_are_not_written),
-		cmocka_unit_test(a_line_without_memory_is_dropped_whole),
+		cmocka_unit_test(a_log_line_is_utf8_with_any_input),
+		cmocka_unit_test(a_log_line_can_be_logfmt),
+		cmocka_unit_test(a_log_line_can_be_json),
+		cmocka_unit_test(log_lines_below_the_threshold_are_not_written),
+		cmocka_unit_test(a_log_line_without_memory_is_dropped_completely),
 		cmocka_unit_test(levels_are_parsed_by_name),
 		cmocka_unit_test(a_digest_is_sha256),
 		cmocka_unit_test(a_digester_without_memory_is_a_fault),

@@ -39,7 +39,7 @@ static int made(void **state)
 	return 0;
 }
 
-static void rows_keep_the_order_they_came_in(void **state)
+static void rows_keep_their_order(void **state)
 {
 	struct batch *batch = *state;
 
@@ -53,7 +53,7 @@ static void rows_keep_the_order_they_came_in(void **state)
 	}
 }
 
-static void its_bytes_are_those_of_messages_and_rejects(void **state)
+static void the_size_of_a_batch_counts_messages_and_rejects(void **state)
 {
 	struct batch *batch = *state;
 	struct message *message = a_message("t", 0, 1);
@@ -79,7 +79,7 @@ static void a_reason_that_is_too_long_is_cut(void **state)
 	assert_int_equal(strlen(batch->rejects[0].reason), sizeof(batch->rejects[0].reason) - 1);
 }
 
-static void a_partition_has_one_move(void **state)
+static void a_partition_has_one_watermark_update(void **state)
 {
 	struct batch *batch = *state;
 
@@ -91,7 +91,7 @@ static void a_partition_has_one_move(void **state)
 	assert_int_equal(batch->update_count, 3);
 }
 
-static void a_dropped_partition_leaves_the_others_as_they_were(void **state)
+static void dropping_a_partition_does_not_change_others(void **state)
 {
 	struct batch *batch = *state;
 	size_t kept;
@@ -129,7 +129,7 @@ static void fill_two_partitions(struct batch *batch)
 	assert_int_equal(batch_reject(batch, a_message("t", 0, 13), "bad", NULL), 0);
 }
 
-static void the_rest_begins_where_the_first_part_of_a_partition_ends(void **state)
+static void after_a_split_the_rest_starts_where_the_first_part_ends(void **state)
 {
 	struct batch *batch = *state;
 	struct batch rest = BATCH_INIT;
@@ -147,7 +147,7 @@ static void the_rest_begins_where_the_first_part_of_a_partition_ends(void **stat
 	batch_fini(&rest);
 }
 
-static void what_was_divided_is_put_together_again(void **state)
+static void the_parts_of_a_split_batch_can_be_joined(void **state)
 {
 	struct batch *batch = *state;
 	struct batch rest = BATCH_INIT;
@@ -170,7 +170,7 @@ static void what_was_divided_is_put_together_again(void **state)
 	batch_fini(&rest);
 }
 
-static void a_partition_is_dropped_up_to_where_it_was_stored(void **state)
+static void a_partition_is_dropped_up_to_its_stored_offset(void **state)
 {
 	struct batch *batch = *state;
 
@@ -182,7 +182,7 @@ static void a_partition_is_dropped_up_to_where_it_was_stored(void **state)
 	assert_int_equal(batch->rejects[0].message->offset, 13);
 }
 
-static void without_memory_nothing_is_divided(void **state)
+static void without_memory_a_batch_is_not_split(void **state)
 {
 	struct batch *batch = *state;
 	struct batch rest = BATCH_INIT;
@@ -206,7 +206,7 @@ static void without_memory_nothing_is_divided(void **state)
 	batch_fini(&rest);
 }
 
-static void a_message_given_away_is_not_freed_again(void **state)
+static void a_message_that_was_given_away_is_not_freed(void **state)
 {
 	struct batch *batch = *state;
 	struct message *message = a_message("t", 0, 1);
@@ -217,7 +217,7 @@ static void a_message_given_away_is_not_freed_again(void **state)
 	message_free(message);
 }
 
-static void without_memory_the_message_is_freed_and_the_batch_is_as_before(void **state)
+static void without_memory_the_message_is_freed_and_the_batch_is_unchanged(void **state)
 {
 	struct batch *batch = *state;
 	struct message *message = a_message("t", 0, 1);
@@ -237,7 +237,7 @@ static void without_memory_the_message_is_freed_and_the_batch_is_as_before(void 
 	assert_int_equal(batch->bytes, 0);
 }
 
-static void a_handover_that_cannot_be_made_leaves_nothing_behind(void **state)
+static void a_failed_handover_leaks_nothing(void **state)
 {
 	struct handover *handover = NULL;
 
@@ -261,26 +261,27 @@ static void a_handover_that_cannot_be_made_leaves_nothing_behind(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(rows_keep_the_order_they_came_in, made, emptied),
+		cmocka_unit_test_setup_teardown(rows_keep_their_order, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			its_bytes_are_those_of_messages_and_rejects, made, emptied),
+			the_size_of_a_batch_counts_messages_and_rejects, made, emptied),
 		cmocka_unit_test_setup_teardown(a_reason_that_is_too_long_is_cut, made, emptied),
-		cmocka_unit_test_setup_teardown(a_partition_has_one_move, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			a_dropped_partition_leaves_the_others_as_they_were, made, emptied),
+			a_partition_has_one_watermark_update, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			the_rest_begins_where_the_first_part_of_a_partition_ends, made, emptied),
+			dropping_a_partition_does_not_change_others, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			what_was_divided_is_put_together_again, made, emptied),
+			after_a_split_the_rest_starts_where_the_first_part_ends, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			a_partition_is_dropped_up_to_where_it_was_stored, made, emptied),
-		cmocka_unit_test_setup_teardown(without_memory_nothing_is_divided, made, emptied),
+			the_parts_of_a_split_batch_can_be_joined, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			a_message_given_away_is_not_freed_again, made, emptied),
+			a_partition_is_dropped_up_to_its_stored_offset, made, emptied),
+		cmocka_unit_test_setup_teardown(without_memory_a_batch_is_not_split, made, emptied),
 		cmocka_unit_test_setup_teardown(
-			without_memory_the_message_is_freed_and_the_batch_is_as_before, made,
+			a_message_that_was_given_away_is_not_freed, made, emptied),
+		cmocka_unit_test_setup_teardown(
+			without_memory_the_message_is_freed_and_the_batch_is_unchanged, made,
 			emptied),
-		cmocka_unit_test(a_handover_that_cannot_be_made_leaves_nothing_behind),
+		cmocka_unit_test(a_failed_handover_leaks_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

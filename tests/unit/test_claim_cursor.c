@@ -29,13 +29,13 @@ static void looked(struct claim_cursor *starts, bool full, bool plenty, int64_t 
 	claim_cursor_finish_scan(starts, &scan);
 }
 
-static void the_first_look_is_a_full_one_from_the_first_row(void **state)
+static void the_first_scan_is_full_and_starts_at_the_first_row(void **state)
 {
 	assert_true(claim_cursor_is_full(*state, 1));
 	assert_int_equal(claim_cursor_get(*state, 3), -1);
 }
 
-static void a_look_begins_where_the_one_before_ended(void **state)
+static void a_scan_starts_where_the_previous_one_ended(void **state)
 {
 	struct claim_cursor *starts = *state;
 
@@ -47,7 +47,7 @@ static void a_look_begins_where_the_one_before_ended(void **state)
 	assert_int_equal(claim_cursor_get(starts, 2), 700);
 }
 
-static void rows_found_behind_the_place_are_gone_on_with(void **state)
+static void a_scan_continues_at_rows_found_behind_the_cursor(void **state)
 {
 	struct claim_cursor *starts = *state;
 
@@ -56,7 +56,7 @@ static void rows_found_behind_the_place_are_gone_on_with(void **state)
 	assert_int_equal(claim_cursor_get(starts, 0), 300);
 }
 
-static void while_there_is_plenty_a_look_a_second_is_full(void **state)
+static void with_many_rows_one_scan_a_second_is_full(void **state)
 {
 	struct claim_cursor *starts = *state;
 
@@ -67,7 +67,7 @@ static void while_there_is_plenty_a_look_a_second_is_full(void **state)
 	assert_true(claim_cursor_is_full(starts, 6000));
 }
 
-static void full_looks_that_are_dear_are_rare(void **state)
+static void slow_full_scans_are_rare(void **state)
 {
 	struct claim_cursor *starts = *state;
 	const struct due_scan scan = { true, true, 200, 5000 };
@@ -77,7 +77,7 @@ static void full_looks_that_are_dear_are_rare(void **state)
 	assert_true(claim_cursor_is_full(starts, 9000));
 }
 
-static void one_that_waited_for_a_lock_does_not_put_off_the_next_for_long(void **state)
+static void a_full_scan_that_waited_for_a_lock_delays_the_next_only_briefly(void **state)
 {
 	struct claim_cursor *starts = *state;
 	const struct due_scan scan = { true, true, 60000, 5000 };
@@ -86,7 +86,7 @@ static void one_that_waited_for_a_lock_does_not_put_off_the_next_for_long(void *
 	assert_true(claim_cursor_is_full(starts, 25000));
 }
 
-static void nothing_is_called_empty_before_a_full_look(void **state)
+static void a_partition_is_empty_only_after_a_full_scan(void **state)
 {
 	struct claim_cursor *starts = *state;
 
@@ -96,7 +96,7 @@ static void nothing_is_called_empty_before_a_full_look(void **state)
 	assert_true(claim_cursor_is_full(starts, 5040));
 }
 
-static void what_is_forgotten_is_looked_for_from_the_first_row_at_once(void **state)
+static void a_forgotten_cursor_starts_a_full_scan_at_once(void **state)
 {
 	struct claim_cursor *starts = *state;
 
@@ -112,14 +112,14 @@ static void what_is_forgotten_is_looked_for_from_the_first_row_at_once(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(the_first_look_is_a_full_one_from_the_first_row),
-		TEST(a_look_begins_where_the_one_before_ended),
-		TEST(rows_found_behind_the_place_are_gone_on_with),
-		TEST(while_there_is_plenty_a_look_a_second_is_full),
-		TEST(full_looks_that_are_dear_are_rare),
-		TEST(one_that_waited_for_a_lock_does_not_put_off_the_next_for_long),
-		TEST(nothing_is_called_empty_before_a_full_look),
-		TEST(what_is_forgotten_is_looked_for_from_the_first_row_at_once),
+		TEST(the_first_scan_is_full_and_starts_at_the_first_row),
+		TEST(a_scan_starts_where_the_previous_one_ended),
+		TEST(a_scan_continues_at_rows_found_behind_the_cursor),
+		TEST(with_many_rows_one_scan_a_second_is_full),
+		TEST(slow_full_scans_are_rare),
+		TEST(a_full_scan_that_waited_for_a_lock_delays_the_next_only_briefly),
+		TEST(a_partition_is_empty_only_after_a_full_scan),
+		TEST(a_forgotten_cursor_starts_a_full_scan_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

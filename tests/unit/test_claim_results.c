@@ -122,7 +122,7 @@ static bool overflows(const struct world *world)
 	return admission_get(world->admission, world->orders).overflow;
 }
 
-static void a_claim_that_brought_less_than_it_might_has_drained_its_partitions(void **state)
+static void a_claim_with_less_than_its_limit_has_drained_its_partitions(void **state)
 {
 	struct world *world = *state;
 
@@ -131,7 +131,7 @@ static void a_claim_that_brought_less_than_it_might_has_drained_its_partitions(v
 	assert_false(overflows(world));
 }
 
-static void a_claim_that_its_rows_cut_short_left_some_behind(void **state)
+static void a_claim_at_its_row_limit_left_rows_behind(void **state)
 {
 	struct world *world = *state;
 
@@ -140,7 +140,7 @@ static void a_claim_that_its_rows_cut_short_left_some_behind(void **state)
 	assert_true(overflows(world));
 }
 
-static void a_claim_that_its_bytes_cut_short_left_some_behind(void **state)
+static void a_claim_at_its_byte_limit_left_rows_behind(void **state)
 {
 	struct world *world = *state;
 
@@ -159,7 +159,7 @@ static void ask_lane(struct world *world)
 	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
 }
 
-static void a_key_whose_claim_found_nothing_waits(void **state)
+static void a_key_whose_claim_found_nothing_is_not_claimed_again(void **state)
 {
 	struct world *world = *state;
 
@@ -168,7 +168,7 @@ static void a_key_whose_claim_found_nothing_waits(void **state)
 	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
 }
 
-static void a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again(void **state)
+static void a_key_beyond_the_byte_limit_of_a_claim_is_claimed_again(void **state)
 {
 	struct world *world = *state;
 
@@ -177,7 +177,7 @@ static void a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again(voi
 	assert_int_equal(world->dispatch.lanes.claimable_count, 1);
 }
 
-static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
+static void a_key_whose_head_died_in_the_claim_is_claimed_again(void **state)
 {
 	struct world *world = *state;
 
@@ -187,7 +187,7 @@ static void a_key_whose_head_died_in_the_claim_is_asked_for_again(void **state)
 }
 
 /* It was left out, mended and forgotten while nothing was claimed. */
-static void a_claim_that_found_no_row_refused_says_so(void **state)
+static void a_claim_without_refused_rows_resets_the_gauge(void **state)
 {
 	struct world *world = *state;
 	struct metric *aside = metrics_get(world->metrics, METER_SET_ASIDE, "claim", NULL);
@@ -206,13 +206,13 @@ static void a_claim_that_found_no_row_refused_says_so(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_claim_that_brought_less_than_it_might_has_drained_its_partitions),
-		TEST(a_claim_that_its_rows_cut_short_left_some_behind),
-		TEST(a_claim_that_its_bytes_cut_short_left_some_behind),
-		TEST(a_key_whose_claim_found_nothing_waits),
-		TEST(a_key_that_the_bytes_of_a_claim_did_not_reach_is_asked_for_again),
-		TEST(a_key_whose_head_died_in_the_claim_is_asked_for_again),
-		TEST(a_claim_that_found_no_row_refused_says_so),
+		TEST(a_claim_with_less_than_its_limit_has_drained_its_partitions),
+		TEST(a_claim_at_its_row_limit_left_rows_behind),
+		TEST(a_claim_at_its_byte_limit_left_rows_behind),
+		TEST(a_key_whose_claim_found_nothing_is_not_claimed_again),
+		TEST(a_key_beyond_the_byte_limit_of_a_claim_is_claimed_again),
+		TEST(a_key_whose_head_died_in_the_claim_is_claimed_again),
+		TEST(a_claim_without_refused_rows_resets_the_gauge),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

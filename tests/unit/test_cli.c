@@ -38,7 +38,7 @@ static void assert_parses(struct cli *cli, const char *line)
 		fail_msg("%s", err.text);
 }
 
-static void a_command_stands_alone(void **state)
+static void a_command_needs_no_options(void **state)
 {
 	struct cli cli;
 
@@ -58,7 +58,7 @@ static void a_command_stands_alone(void **state)
 	assert_int_equal(cli.command, COMMAND_VERSION);
 }
 
-static void options_are_taken_in_every_spelling(void **state)
+static void options_are_accepted_in_every_form(void **state)
 {
 	static const char *const lines[] = {
 		"inboxd run -c f.yaml",
@@ -83,7 +83,7 @@ static void options_are_taken_in_every_spelling(void **state)
 	}
 }
 
-static void set_may_be_repeated_and_keeps_its_order(void **state)
+static void set_can_be_repeated_and_keeps_its_order(void **state)
 {
 	char line[] = "inboxd --set a.b=1 run --set=c.d=e=f --migrate --json";
 	struct cli cli;
@@ -153,7 +153,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void every_mistake_is_a_usage_error_with_words(void **state)
+static void every_wrong_line_is_a_usage_error_with_a_reason(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -168,7 +168,7 @@ static void every_mistake_is_a_usage_error_with_words(void **state)
 	}
 }
 
-static void behind_two_minuses_everything_is_a_word(void **state)
+static void after_two_minuses_everything_is_an_argument(void **state)
 {
 	struct cli cli;
 
@@ -192,7 +192,7 @@ static void behind_two_minuses_everything_is_a_word(void **state)
 	assert_int_equal(cli.command, COMMAND_RUN);
 }
 
-static void filters_and_event_ids_are_taken(void **state)
+static void filters_and_event_ids_are_accepted(void **state)
 {
 	struct cli cli;
 
@@ -220,7 +220,7 @@ static void filters_and_event_ids_are_taken(void **state)
 	assert_int_equal(cli.max, 5);
 }
 
-static void an_empty_line_of_arguments_is_no_command(void **state)
+static void an_empty_command_line_has_no_command(void **state)
 {
 	struct err err = ERR_INIT;
 	struct cli cli;
@@ -229,7 +229,7 @@ static void an_empty_line_of_arguments_is_no_command(void **state)
 	assert_int_equal(cli_parse(&cli, 0, NULL, &err), FAULT_USAGE);
 }
 
-static void help_of_the_program_lists_the_commands_there_are(void **state)
+static void help_of_the_program_lists_all_commands(void **state)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	struct cli cli;
@@ -261,7 +261,7 @@ static void help_of_a_command_lists_its_options_only(void **state)
 	assert_null(strstr(buf_str(&text), "--migrate"));
 }
 
-static void what_does_nothing_is_taken_and_not_offered(void **state)
+static void an_option_without_effect_is_accepted_and_not_listed(void **state)
 {
 	CLEANUP(buf_fini) struct buf run = BUF_INIT;
 	CLEANUP(buf_fini) struct buf migrate = BUF_INIT;
@@ -279,7 +279,7 @@ static void what_does_nothing_is_taken_and_not_offered(void **state)
 	assert_non_null(strstr(buf_str(&check), "--json"));
 }
 
-static void help_is_a_command_too(void **state)
+static void help_is_also_a_command(void **state)
 {
 	struct cli cli;
 
@@ -292,7 +292,7 @@ static void help_is_a_command_too(void **state)
 	assert_int_equal(cli.command, COMMAND_SHOW);
 }
 
-static void an_option_means_what_its_command_says(void **state)
+static void an_option_can_have_a_text_for_each_command(void **state)
 {
 	CLEANUP(buf_fini) struct buf list = BUF_INIT;
 	CLEANUP(buf_fini) struct buf verify = BUF_INIT;
@@ -308,7 +308,7 @@ static void an_option_means_what_its_command_says(void **state)
 	assert_string_equal(cli.topic, "orders");
 }
 
-static void the_file_of_c_wins_over_the_variable_over_the_standard_one(void **state)
+static void the_configuration_file_is_taken_from_option_variable_or_default(void **state)
 {
 	struct cli given = { .config_file = "c.yaml" };
 	struct cli none = { .config_file = NULL };
@@ -342,19 +342,19 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_stands_alone),
-		cmocka_unit_test(options_are_taken_in_every_spelling),
-		cmocka_unit_test(set_may_be_repeated_and_keeps_its_order),
-		cmocka_unit_test(every_mistake_is_a_usage_error_with_words),
-		cmocka_unit_test(behind_two_minuses_everything_is_a_word),
-		cmocka_unit_test(filters_and_event_ids_are_taken),
-		cmocka_unit_test(an_empty_line_of_arguments_is_no_command),
-		cmocka_unit_test(help_of_the_program_lists_the_commands_there_are),
+		cmocka_unit_test(a_command_needs_no_options),
+		cmocka_unit_test(options_are_accepted_in_every_form),
+		cmocka_unit_test(set_can_be_repeated_and_keeps_its_order),
+		cmocka_unit_test(every_wrong_line_is_a_usage_error_with_a_reason),
+		cmocka_unit_test(after_two_minuses_everything_is_an_argument),
+		cmocka_unit_test(filters_and_event_ids_are_accepted),
+		cmocka_unit_test(an_empty_command_line_has_no_command),
+		cmocka_unit_test(help_of_the_program_lists_all_commands),
 		cmocka_unit_test(help_of_a_command_lists_its_options_only),
-		cmocka_unit_test(what_does_nothing_is_taken_and_not_offered),
-		cmocka_unit_test(help_is_a_command_too),
-		cmocka_unit_test(an_option_means_what_its_command_says),
-		cmocka_unit_test(the_file_of_c_wins_over_the_variable_over_the_standard_one),
+		cmocka_unit_test(an_option_without_effect_is_accepted_and_not_listed),
+		cmocka_unit_test(help_is_also_a_command),
+		cmocka_unit_test(an_option_can_have_a_text_for_each_command),
+		cmocka_unit_test(the_configuration_file_is_taken_from_option_variable_or_default),
 		cmocka_unit_test(any_allocation_may_fail),
 	};
 

@@ -34,7 +34,7 @@ static const char *setting(const struct settings *settings, const char *name)
 	return NULL;
 }
 
-static void defaults_are_those_of_the_contract(void **state)
+static void defaults_are_the_documented_ones(void **state)
 {
 	struct world *world = *state;
 	char host[256] = "";
@@ -120,7 +120,7 @@ static void a_replaced_value_is_not_parsed_but_its_name_is_checked(void **state)
 	assert_refused(world, "@/inboxd.yaml:6: section \"worker\" has no key \"laese\"");
 }
 
-static void keys_of_a_library_keep_the_order_in_which_they_were_written(void **state)
+static void passed_on_keys_keep_their_order(void **state)
 {
 	struct world *world = *state;
 
@@ -137,7 +137,7 @@ static void keys_of_a_library_keep_the_order_in_which_they_were_written(void **s
 	assert_string_equal(world->config->postgres.items[3].name, "user");
 }
 
-static void variables_alone_are_enough(void **state)
+static void environment_variables_alone_are_enough(void **state)
 {
 	struct world *world = *state;
 
@@ -150,7 +150,7 @@ static void variables_alone_are_enough(void **state)
 	assert_string_equal(setting(&world->config->postgres, "connect_timeout"), "3");
 }
 
-static void variables_find_the_libraries_own_names(void **state)
+static void environment_variables_can_set_passed_on_keys(void **state)
 {
 	struct world *world = *state;
 
@@ -164,7 +164,7 @@ static void variables_find_the_libraries_own_names(void **state)
 	assert_int_equal(world->config->warnings.count, 0);
 }
 
-static void what_is_not_utf8_is_refused_wherever_it_comes_from(void **state)
+static void a_value_that_is_not_utf8_is_refused_from_every_source(void **state)
 {
 	struct world *world = *state;
 
@@ -182,7 +182,7 @@ static void what_is_not_utf8_is_refused_wherever_it_comes_from(void **state)
 	assert_true(utf8_is_valid(bytes_of(world->err.text)));
 }
 
-static void unknown_variables_only_warn(void **state)
+static void unknown_environment_variables_only_warn(void **state)
 {
 	/* clang-format off */
 	static const char *const warnings[] = {
@@ -213,7 +213,7 @@ static void unknown_variables_only_warn(void **state)
 		assert_string_equal(world->config->warnings.items[i], warnings[i]);
 }
 
-static void what_was_passed_over_is_told_when_loading_fails(void **state)
+static void ignored_variables_are_reported_when_loading_fails(void **state)
 {
 	struct world *world = *state;
 	struct strings passed_over = { NULL, 0 };
@@ -235,7 +235,7 @@ static void what_was_passed_over_is_told_when_loading_fails(void **state)
 	assert_int_equal(passed_over.count, 0);
 }
 
-static void names_the_library_does_not_list_are_passed_on_with_a_warning(void **state)
+static void unknown_librdkafka_names_are_passed_on_with_a_warning(void **state)
 {
 	struct world *world = *state;
 
@@ -250,7 +250,7 @@ static void names_the_library_does_not_list_are_passed_on_with_a_warning(void **
 		"\"bootstrap.servers\"?");
 }
 
-static void keywords_that_libpq_does_not_list_are_refused(void **state)
+static void unknown_libpq_keywords_are_refused(void **state)
 {
 	struct world *world = *state;
 
@@ -276,7 +276,7 @@ static void lists_for_a_library_are_joined_with_commas(void **state)
 	assert_string_equal(setting(&world->config->postgres, "host"), "");
 }
 
-static void nothing_behind_a_colon_is_an_empty_list_or_text(void **state)
+static void a_key_without_value_is_an_empty_list_or_text(void **state)
 {
 	struct world *world = *state;
 
@@ -288,7 +288,7 @@ static void nothing_behind_a_colon_is_an_empty_list_or_text(void **state)
 	assert_int_equal(world->config->topic_count, 2);
 }
 
-static void rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default(void **state)
+static void topic_rules_come_from_the_topic_the_star_or_the_default(void **state)
 {
 	const struct topic_rules *rules;
 	struct world *world = *state;
@@ -318,7 +318,7 @@ static void rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default
 	assert_int_equal(world->config->warnings.count, 0);
 }
 
-static void rules_for_a_topic_nobody_reads_warn(void **state)
+static void rules_for_a_topic_that_is_not_read_warn(void **state)
 {
 	struct world *world = *state;
 
@@ -415,7 +415,7 @@ static void secrets_are_masked(void **state)
 	assert_line(world, "postgres.options", "\"\"", "@/inboxd.yaml:18");
 }
 
-static void the_dump_is_a_line_a_key_in_columns(void **state)
+static void the_dump_has_one_line_for_each_key(void **state)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	struct world *world = *state;
@@ -495,7 +495,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void every_mistake_in_the_file_is_told_with_its_place(void **state)
+static void every_mistake_in_the_file_is_reported_with_its_line(void **state)
 {
 	struct world *world = *state;
 
@@ -508,7 +508,7 @@ static void every_mistake_in_the_file_is_told_with_its_place(void **state)
 	}
 }
 
-static void every_mistake_in_set_is_told(void **state)
+static void every_mistake_in_set_is_reported(void **state)
 {
 	/* clang-format off */
 	static const struct {
@@ -567,7 +567,7 @@ static void wrong_values_in_variables_are_errors(void **state)
 		world, "env INBOXD_KAFKA_ENABLE_AUTO_COMMIT: kafka.enable.auto.commit is decided");
 }
 
-static void what_kafka_needs_is_required_with_what_to_do(void **state)
+static void required_kafka_keys_are_named_with_advice(void **state)
 {
 	struct world *world = *state;
 
@@ -584,7 +584,7 @@ static void what_kafka_needs_is_required_with_what_to_do(void **state)
 	assert_loads(world);
 }
 
-static void a_mistyped_name_is_told_where_the_right_one_is_missing(void **state)
+static void a_mistyped_name_is_reported_with_the_missing_key(void **state)
 {
 	struct world *world = *state;
 
@@ -603,7 +603,7 @@ static void a_mistyped_name_is_told_where_the_right_one_is_missing(void **state)
 	assert_refused(world, "kafka.group.id is not set; --set sets kafka.groupid:");
 }
 
-static void without_kafka_its_needs_are_not_asked_for(void **state)
+static void without_kafka_its_keys_are_not_required(void **state)
 {
 	struct world *world = *state;
 
@@ -619,7 +619,7 @@ static void a_missing_file_is_an_error(void **state)
 	assert_refused(world, "cannot open /nowhere/inboxd.yaml: No such file or directory");
 }
 
-static void a_default_gives_way_to_what_was_written(void **state)
+static void a_default_is_reduced_to_fit_configured_values(void **state)
 {
 	struct world *world = *state;
 
@@ -665,39 +665,39 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RULE(defaults_are_those_of_the_contract),
+		RULE(defaults_are_the_documented_ones),
 		RULE(the_file_wins_over_the_default),
 		RULE(the_environment_wins_over_the_file),
 		RULE(set_wins_over_everything),
 		RULE(a_replaced_value_is_not_parsed_but_its_name_is_checked),
-		RULE(keys_of_a_library_keep_the_order_in_which_they_were_written),
-		RULE(variables_alone_are_enough),
-		RULE(variables_find_the_libraries_own_names),
-		RULE(what_is_not_utf8_is_refused_wherever_it_comes_from),
-		RULE(unknown_variables_only_warn),
-		RULE(what_was_passed_over_is_told_when_loading_fails),
-		RULE(names_the_library_does_not_list_are_passed_on_with_a_warning),
-		RULE(keywords_that_libpq_does_not_list_are_refused),
+		RULE(passed_on_keys_keep_their_order),
+		RULE(environment_variables_alone_are_enough),
+		RULE(environment_variables_can_set_passed_on_keys),
+		RULE(a_value_that_is_not_utf8_is_refused_from_every_source),
+		RULE(unknown_environment_variables_only_warn),
+		RULE(ignored_variables_are_reported_when_loading_fails),
+		RULE(unknown_librdkafka_names_are_passed_on_with_a_warning),
+		RULE(unknown_libpq_keywords_are_refused),
 		RULE(lists_for_a_library_are_joined_with_commas),
-		RULE(nothing_behind_a_colon_is_an_empty_list_or_text),
-		RULE(rules_of_a_topic_are_its_own_then_those_of_the_star_then_the_default),
-		RULE(rules_for_a_topic_nobody_reads_warn),
+		RULE(a_key_without_value_is_an_empty_list_or_text),
+		RULE(topic_rules_come_from_the_topic_the_star_or_the_default),
+		RULE(rules_for_a_topic_that_is_not_read_warn),
 		RULE(a_value_may_come_from_a_file),
 		RULE(a_list_may_come_from_a_file),
 		RULE(a_file_that_cannot_be_read_is_named_with_its_key),
 		RULE(a_file_with_a_nul_byte_is_no_value),
 		RULE(a_connection_string_with_a_password_is_masked),
 		RULE(secrets_are_masked),
-		RULE(the_dump_is_a_line_a_key_in_columns),
-		RULE(every_mistake_in_the_file_is_told_with_its_place),
-		RULE(every_mistake_in_set_is_told),
+		RULE(the_dump_has_one_line_for_each_key),
+		RULE(every_mistake_in_the_file_is_reported_with_its_line),
+		RULE(every_mistake_in_set_is_reported),
 		RULE(set_without_an_equals_sign_is_a_usage_error),
 		RULE(wrong_values_in_variables_are_errors),
-		RULE(what_kafka_needs_is_required_with_what_to_do),
-		RULE(a_mistyped_name_is_told_where_the_right_one_is_missing),
-		RULE(without_kafka_its_needs_are_not_asked_for),
+		RULE(required_kafka_keys_are_named_with_advice),
+		RULE(a_mistyped_name_is_reported_with_the_missing_key),
+		RULE(without_kafka_its_keys_are_not_required),
 		RULE(a_missing_file_is_an_error),
-		RULE(a_default_gives_way_to_what_was_written),
+		RULE(a_default_is_reduced_to_fit_configured_values),
 		RULE(any_allocation_may_fail),
 	};
 

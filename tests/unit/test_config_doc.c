@@ -21,7 +21,7 @@
 
 #define DOCUMENT SOURCE_DIR "/docs/configuration.md"
 
-static void the_document_is_what_the_table_says(void **state)
+static void the_document_matches_the_option_table(void **state)
 {
 	CLEANUP(buf_fini) struct buf wanted = BUF_INIT;
 	CLEANUP(buf_fini) struct buf there = BUF_INIT;
@@ -106,7 +106,7 @@ static int write_document(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_document_is_what_the_table_says),
+		cmocka_unit_test(the_document_matches_the_option_table),
 		cmocka_unit_test(every_option_is_in_the_document),
 		cmocka_unit_test(the_examples_in_the_document_can_be_loaded),
 	};

@@ -46,7 +46,7 @@ static void assert_restart(const struct world *world, const char *names)
 	assert_string_equal(buf_str(&text), names);
 }
 
-static void nothing_changed_names_nothing(void **state)
+static void a_reload_without_changes_names_no_key(void **state)
 {
 	struct world *world = *state;
 
@@ -57,7 +57,7 @@ static void nothing_changed_names_nothing(void **state)
 	assert_int_equal(world->config->worker.claim_batch, 50);
 }
 
-static void what_can_be_taken_over_is(void **state)
+static void reloadable_keys_are_applied(void **state)
 {
 	struct world *world = *state;
 
@@ -75,7 +75,7 @@ static void what_can_be_taken_over_is(void **state)
 	assert_line(world, "log.level", "debug", "@/inboxd.yaml:6");
 }
 
-static void what_cannot_be_taken_over_stays_and_is_named_every_time(void **state)
+static void other_keys_are_kept_and_named_at_every_reload(void **state)
 {
 	struct world *world = *state;
 
@@ -116,7 +116,7 @@ static void a_secret_that_changed_in_its_file_needs_a_restart(void **state)
 	assert_false(line_of(world, "inbox.schema").reloadable);
 }
 
-static void a_secret_that_is_read_again_needs_none(void **state)
+static void a_secret_that_is_read_at_each_use_needs_no_restart(void **state)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
 	struct world *world = *state;
@@ -137,7 +137,7 @@ static void a_secret_that_is_read_again_needs_none(void **state)
 	assert_string_equal(secret_now(setting, &scratch), "newer");
 }
 
-static void a_secret_that_cannot_be_read_now_is_what_it_was(void **state)
+static void a_secret_that_cannot_be_read_keeps_its_value(void **state)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
 	const struct setting plain = { (char[]){ "user" }, (char[]){ "me" }, NULL };
@@ -198,7 +198,7 @@ static void a_wrong_configuration_changes_nothing(void **state)
 	assert_restart(world, "");
 }
 
-static void what_fits_only_after_a_restart_is_refused(void **state)
+static void values_that_fit_only_after_a_restart_are_refused(void **state)
 {
 	struct world *world = *state;
 
@@ -211,7 +211,7 @@ static void what_fits_only_after_a_restart_is_refused(void **state)
 	assert_restart(world, "");
 }
 
-static void warnings_are_those_of_the_fresh_reading(void **state)
+static void a_reload_reports_the_warnings_of_the_new_file(void **state)
 {
 	struct world *world = *state;
 
@@ -251,16 +251,16 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RULE(nothing_changed_names_nothing),
-		RULE(what_can_be_taken_over_is),
-		RULE(what_cannot_be_taken_over_stays_and_is_named_every_time),
+		RULE(a_reload_without_changes_names_no_key),
+		RULE(reloadable_keys_are_applied),
+		RULE(other_keys_are_kept_and_named_at_every_reload),
 		RULE(a_secret_that_changed_in_its_file_needs_a_restart),
-		RULE(a_secret_that_is_read_again_needs_none),
-		RULE(a_secret_that_cannot_be_read_now_is_what_it_was),
+		RULE(a_secret_that_is_read_at_each_use_needs_no_restart),
+		RULE(a_secret_that_cannot_be_read_keeps_its_value),
 		RULE(a_secret_that_moved_to_another_file_is_named),
 		RULE(a_wrong_configuration_changes_nothing),
-		RULE(what_fits_only_after_a_restart_is_refused),
-		RULE(warnings_are_those_of_the_fresh_reading),
+		RULE(values_that_fit_only_after_a_restart_are_refused),
+		RULE(a_reload_reports_the_warnings_of_the_new_file),
 		RULE(any_allocation_may_fail),
 	};
 

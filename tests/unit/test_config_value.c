@@ -167,7 +167,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void every_wrong_text_is_told_what_to_be(void **state)
+static void every_wrong_value_is_refused_with_the_expected_form(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -181,7 +181,7 @@ static void every_wrong_text_is_told_what_to_be(void **state)
 	}
 }
 
-static void lists_have_a_least_and_a_most(void **state)
+static void lists_have_a_minimum_and_a_maximum(void **state)
 {
 	const struct option few = { .type = OPTION_LIST, .min = 1, .max = 2 };
 	struct strings texts = { NULL, 0 };
@@ -211,7 +211,7 @@ static void a_scalar_is_not_a_list(void **state)
 	strings_fini(&texts);
 }
 
-static void every_default_of_the_table_is_a_right_value(void **state)
+static void every_default_of_the_table_is_valid(void **state)
 {
 	(void)state;
 	for (const struct option *option = option_table; option->section != NULL; option++) {
@@ -320,7 +320,7 @@ static const struct shape shapes[] = {
 };
 /* clang-format on */
 
-static void shapes_are_told_apart(void **state)
+static void checks_accept_valid_texts_only(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -343,7 +343,7 @@ static void assert_hint(const char *wanted, const char *hint)
 	assert_string_equal(out, hint);
 }
 
-static void the_nearest_name_is_proposed_when_it_is_near(void **state)
+static void a_similar_name_is_suggested(void **state)
 {
 	(void)state;
 	assert_hint("rnu", "; did you mean \"run\"?");
@@ -362,12 +362,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_sizes_and_durations_are_read),
 		cmocka_unit_test(words_modes_texts_and_lists_are_read),
-		cmocka_unit_test(every_wrong_text_is_told_what_to_be),
-		cmocka_unit_test(lists_have_a_least_and_a_most),
+		cmocka_unit_test(every_wrong_value_is_refused_with_the_expected_form),
+		cmocka_unit_test(lists_have_a_minimum_and_a_maximum),
 		cmocka_unit_test(a_scalar_is_not_a_list),
-		cmocka_unit_test(every_default_of_the_table_is_a_right_value),
-		cmocka_unit_test(shapes_are_told_apart),
-		cmocka_unit_test(the_nearest_name_is_proposed_when_it_is_near),
+		cmocka_unit_test(every_default_of_the_table_is_valid),
+		cmocka_unit_test(checks_accept_valid_texts_only),
+		cmocka_unit_test(a_similar_name_is_suggested),
 	};
 
 	return cmocka_run_group_tests_name("config_value", tests, NULL, NULL);

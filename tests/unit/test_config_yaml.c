@@ -63,7 +63,7 @@ static void assert_refused(const char *text, size_t length, const char *words)
 	assert_non_null(strstr(err.text, words));
 }
 
-static void keys_are_told_with_their_path_and_line(void **state)
+static void keys_have_their_path_and_line(void **state)
 {
 	(void)state;
 	assert_reads("inbox:\n  schema: inbox\n\n  instance: \"a b\"\ntopics:\n  orders:\n    id: "
@@ -71,7 +71,7 @@ static void keys_are_told_with_their_path_and_line(void **state)
 		"inbox/schema=inbox@2;inbox/instance=a b@4;topics/orders/id=[key]@7;");
 }
 
-static void lists_are_told_in_both_spellings(void **state)
+static void lists_are_read_in_both_forms(void **state)
 {
 	(void)state;
 	assert_reads("a:\n  b: [x, 'y z', \"\"]\n  c:\n    - 1\n    - two\n  d: []\n",
@@ -88,7 +88,7 @@ static void a_file_without_settings_is_read(void **state)
 	assert_reads("\xef\xbb\xbfkafka:\n  a: b\n", "kafka/a=b@2;");
 }
 
-static void nothing_behind_a_colon_is_told_as_nothing(void **state)
+static void a_key_without_value_is_null(void **state)
 {
 	(void)state;
 	assert_reads("kafka:\ninbox: {}\nlog:\n  level:\n  format: ''\n",
@@ -132,7 +132,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void what_is_not_this_part_of_yaml_is_refused_with_its_place(void **state)
+static void unsupported_yaml_is_refused_with_its_position(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
@@ -140,7 +140,7 @@ static void what_is_not_this_part_of_yaml_is_refused_with_its_place(void **state
 	assert_refused("a: b\0c\n", 7, "f.yaml:1:5: not YAML: control characters are not allowed");
 }
 
-static void a_file_of_very_many_keys_is_refused(void **state)
+static void a_file_with_too_many_keys_is_refused(void **state)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 
@@ -210,12 +210,12 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keys_are_told_with_their_path_and_line),
-		cmocka_unit_test(lists_are_told_in_both_spellings),
+		cmocka_unit_test(keys_have_their_path_and_line),
+		cmocka_unit_test(lists_are_read_in_both_forms),
 		cmocka_unit_test(a_file_without_settings_is_read),
-		cmocka_unit_test(nothing_behind_a_colon_is_told_as_nothing),
-		cmocka_unit_test(what_is_not_this_part_of_yaml_is_refused_with_its_place),
-		cmocka_unit_test(a_file_of_very_many_keys_is_refused),
+		cmocka_unit_test(a_key_without_value_is_null),
+		cmocka_unit_test(unsupported_yaml_is_refused_with_its_position),
+		cmocka_unit_test(a_file_with_too_many_keys_is_refused),
 		cmocka_unit_test(the_visitors_error_ends_the_reading),
 		cmocka_unit_test(a_missing_file_a_directory_and_a_huge_file_are_named),
 		cmocka_unit_test(any_allocation_may_fail),

@@ -11,7 +11,7 @@
 #define AT(host, port) "connection to server at \"" host "\" (127.0.0.1), port " port " failed: "
 #define REFUSED        "Connection refused\n\tIs the server running on that host?\n"
 
-static void the_state_is_read_out_of_the_words(void **state)
+static void the_sqlstate_is_extracted_from_the_error_text(void **state)
 {
 	static const struct {
 		const char *words;
@@ -41,7 +41,7 @@ static void the_state_is_read_out_of_the_words(void **state)
 	}
 }
 
-static void one_host_that_is_away_outweighs_mistakes_at_the_others(void **state)
+static void an_unreachable_host_takes_precedence_over_refusals_of_others(void **state)
 {
 	char found[6];
 
@@ -54,7 +54,7 @@ static void one_host_that_is_away_outweighs_mistakes_at_the_others(void **state)
 	assert_string_equal(found, "3D000");
 }
 
-static void of_several_addresses_of_a_host_the_last_counts(void **state)
+static void for_several_addresses_of_a_host_the_last_one_counts(void **state)
 {
 	char found[6];
 
@@ -68,9 +68,9 @@ static void of_several_addresses_of_a_host_the_last_counts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_state_is_read_out_of_the_words),
-		cmocka_unit_test(one_host_that_is_away_outweighs_mistakes_at_the_others),
-		cmocka_unit_test(of_several_addresses_of_a_host_the_last_counts),
+		cmocka_unit_test(the_sqlstate_is_extracted_from_the_error_text),
+		cmocka_unit_test(an_unreachable_host_takes_precedence_over_refusals_of_others),
+		cmocka_unit_test(for_several_addresses_of_a_host_the_last_one_counts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static const char *value_of(const char *name, struct setting *settings, size_t c
 	return value;
 }
 
-static void little_is_fetched_ahead(void **state)
+static void the_fetch_queue_is_small(void **state)
 {
 	struct setting settings[] = { NEEDED };
 
@@ -46,7 +46,7 @@ static void little_is_fetched_ahead(void **state)
 	assert_string_equal(value_of(AHEAD, settings, 2), "2048");
 }
 
-static void more_from_replicas_that_are_not_woken(void **state)
+static void the_fetch_queue_is_larger_for_follower_replicas(void **state)
 {
 	struct setting settings[] = { NEEDED, SETTING("client.rack", "a") };
 
@@ -55,7 +55,7 @@ static void more_from_replicas_that_are_not_woken(void **state)
 		value_of(AHEAD, settings, 3), prefetch_has_backoff() ? "2048" : "65536");
 }
 
-static void the_user_decides_how_much(void **state)
+static void the_user_can_set_the_fetch_queue(void **state)
 {
 	struct setting settings[] = { NEEDED, SETTING(AHEAD, "8192") };
 
@@ -63,7 +63,7 @@ static void the_user_decides_how_much(void **state)
 	assert_string_equal(value_of(AHEAD, settings, 3), "8192");
 }
 
-static void a_decision_of_inboxd_is_not_the_users(void **state)
+static void a_setting_of_inboxd_is_not_the_users(void **state)
 {
 	struct setting settings[] = { NEEDED };
 
@@ -72,7 +72,7 @@ static void a_decision_of_inboxd_is_not_the_users(void **state)
 	assert_string_equal(value_of("enable.partition.eof", settings, 2), "true");
 }
 
-static void a_setting_that_takes_a_decision_away_is_refused(void **state)
+static void a_setting_that_inboxd_controls_is_refused(void **state)
 {
 	struct setting settings[] = { NEEDED, SETTING("enable.auto.commit", "true") };
 	char topic[] = "orders";
@@ -89,11 +89,11 @@ static void a_setting_that_takes_a_decision_away_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(little_is_fetched_ahead),
-		cmocka_unit_test(more_from_replicas_that_are_not_woken),
-		cmocka_unit_test(the_user_decides_how_much),
-		cmocka_unit_test(a_decision_of_inboxd_is_not_the_users),
-		cmocka_unit_test(a_setting_that_takes_a_decision_away_is_refused),
+		cmocka_unit_test(the_fetch_queue_is_small),
+		cmocka_unit_test(the_fetch_queue_is_larger_for_follower_replicas),
+		cmocka_unit_test(the_user_can_set_the_fetch_queue),
+		cmocka_unit_test(a_setting_of_inboxd_is_not_the_users),
+		cmocka_unit_test(a_setting_that_inboxd_controls_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,13 +48,13 @@ static bool has(
 	return dedup_cache_has(recent, &message);
 }
 
-static void the_same_again_is_known(void **state)
+static void the_same_event_is_found(void **state)
 {
 	add(*state, "shop", "a", "1");
 	assert_true(has(*state, "shop", "a", "1"));
 }
 
-static void another_payload_is_not(void **state)
+static void an_event_with_another_payload_is_not_found(void **state)
 {
 	add(*state, "shop", "a", "1");
 	assert_false(has(*state, "shop", "a", "2"));
@@ -62,7 +62,7 @@ static void another_payload_is_not(void **state)
 	assert_false(has(*state, "shop", "a", NULL));
 }
 
-static void nor_is_another_identity(void **state)
+static void an_event_with_another_id_or_source_is_not_found(void **state)
 {
 	add(*state, "shop", "a", "1");
 	assert_false(has(*state, "shop", "b", "1"));
@@ -70,7 +70,7 @@ static void nor_is_another_identity(void **state)
 	assert_false(has(*state, "a", "shop", "1"));
 }
 
-static void what_replaced_it_counts(void **state)
+static void the_last_payload_of_an_event_counts(void **state)
 {
 	add(*state, "shop", "a", "1");
 	add(*state, "shop", "a", "2");
@@ -100,7 +100,7 @@ static int count_known(const struct dedup_cache *recent, int from, int to)
 	return known;
 }
 
-static void what_is_added_again_takes_no_more_room(void **state)
+static void adding_an_event_again_uses_no_more_memory(void **state)
 {
 	add_numbers(*state, 2000);
 	for (int i = 0; i < 10; i++)
@@ -115,7 +115,7 @@ static void a_tombstone_is_not_an_empty_payload(void **state)
 	assert_false(has(*state, "shop", "a", ""));
 }
 
-static void thousands_are_remembered(void **state)
+static void thousands_of_events_are_found(void **state)
 {
 	add_numbers(*state, 40000);
 	assert_true(count_known(*state, 30000, 40000) > 9900);
@@ -136,7 +136,7 @@ static void everything_can_be_forgotten(void **state)
 	assert_false(has(*state, "shop", "a", "1"));
 }
 
-static void without_memory_there_is_none(void **state)
+static void without_memory_there_is_no_cache(void **state)
 {
 	struct dedup_cache *recent = NULL;
 
@@ -152,16 +152,16 @@ static void without_memory_there_is_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(the_same_again_is_known),
-		TEST(another_payload_is_not),
-		TEST(nor_is_another_identity),
-		TEST(what_replaced_it_counts),
-		TEST(what_is_added_again_takes_no_more_room),
+		TEST(the_same_event_is_found),
+		TEST(an_event_with_another_payload_is_not_found),
+		TEST(an_event_with_another_id_or_source_is_not_found),
+		TEST(the_last_payload_of_an_event_counts),
+		TEST(adding_an_event_again_uses_no_more_memory),
 		TEST(a_tombstone_is_not_an_empty_payload),
-		TEST(thousands_are_remembered),
+		TEST(thousands_of_events_are_found),
 		TEST(the_oldest_are_forgotten_first),
 		TEST(everything_can_be_forgotten),
-		cmocka_unit_test(without_memory_there_is_none),
+		cmocka_unit_test(without_memory_there_is_no_cache),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

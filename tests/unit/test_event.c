@@ -117,7 +117,7 @@ static void a_tombstone_has_no_data(void **state)
 	assert_renders(*state, &message, "\"event\":{" HEAD "," COORDS "},\"headers\":[]");
 }
 
-static void the_members_come_in_the_order_of_the_contract(void **state)
+static void the_members_are_in_the_documented_order(void **state)
 {
 	struct message message = bare();
 
@@ -177,7 +177,7 @@ static void line_breaks_between_tokens_become_spaces(void **state)
 	assert_renders_part(*state, &message, "\"data\":{  \t\"a\": \"x\\n\" } }");
 }
 
-static void what_is_not_strict_json_is_base64(void **state)
+static void a_payload_that_is_not_strict_json_is_base64(void **state)
 {
 	const struct {
 		struct bytes payload;
@@ -220,7 +220,7 @@ static void data_deeper_than_512_is_base64(void **state)
 	assert_renders_part(*state, &message, "\"data_base64\":\"W1tb");
 }
 
-static void the_content_type_is_the_producers(void **state)
+static void the_content_type_is_that_of_the_producer(void **state)
 {
 	struct message message = bare();
 
@@ -236,7 +236,7 @@ static void the_content_type_is_the_producers(void **state)
 	assert_renders_part(*state, &message, "\"datacontenttype\":\"application/json\"");
 }
 
-static void the_time_is_the_producers_else_kafkas(void **state)
+static void the_time_is_that_of_the_producer_or_of_kafka(void **state)
 {
 	struct message message = bare();
 
@@ -262,7 +262,7 @@ static void a_key_that_is_not_utf8_is_base64(void **state)
 	assert_renders_part(*state, &message, "\"partitionkey\":\"own\"," COORDS);
 }
 
-static void trace_context_comes_from_either_header(void **state)
+static void the_trace_context_comes_from_either_header(void **state)
 {
 	struct message message = bare();
 
@@ -273,7 +273,7 @@ static void trace_context_comes_from_either_header(void **state)
 	assert_renders_part(*state, &message, "\"traceparent\":\"00-b\"}");
 }
 
-static void only_fitting_ce_headers_become_attributes(void **state)
+static void only_valid_ce_headers_become_attributes(void **state)
 {
 	struct message message = bare();
 
@@ -289,7 +289,7 @@ static void only_fitting_ce_headers_become_attributes(void **state)
 		"[\"ce_kafkaoffset\",\"7\"],[{\"base64\":\"/w==\"},\"x\"]]");
 }
 
-static void what_identity_took_is_neither_extension_nor_header(void **state)
+static void headers_used_for_the_identity_are_not_repeated(void **state)
 {
 	struct message message = bare();
 
@@ -298,7 +298,7 @@ static void what_identity_took_is_neither_extension_nor_header(void **state)
 	assert_renders(*state, &message, "\"event\":{" HEAD "," COORDS "},\"headers\":[]");
 }
 
-static void the_last_of_a_repeated_attribute_counts(void **state)
+static void the_last_value_of_a_repeated_attribute_counts(void **state)
 {
 	struct message message = bare();
 
@@ -307,7 +307,7 @@ static void the_last_of_a_repeated_attribute_counts(void **state)
 		"\"event\":{" HEAD ",\"x\":\"3\",\"y\":\"2\"," COORDS "},\"headers\":[]");
 }
 
-static void attributes_beyond_64_stay_headers(void **state)
+static void more_than_64_attributes_stay_headers(void **state)
 {
 	struct message message = bare();
 	struct buf headers = BUF_INIT;
@@ -332,7 +332,7 @@ static void headers_are_read_as_postgresql_writes_them(void **state)
 		"[\"bin\", {\"base64\": \"/w==\"}],[\"nul\", null]]");
 }
 
-static void headers_nobody_could_have_stored_are_left_out(void **state)
+static void malformed_stored_headers_are_omitted(void **state)
 {
 	const struct bytes rows[] = { BYTES("oops"), BYTES("{}"), BYTES("7"), BYTES(""),
 		BYTES("[[\"a\",\"b\"],"), BYTES("[[],[\"a\"],[\"a\",\"b\",\"c\"],7,{\"a\":\"b\"}]"),
@@ -346,7 +346,7 @@ static void headers_nobody_could_have_stored_are_left_out(void **state)
 	}
 }
 
-static void what_headers_encode_writes_is_read(void **state)
+static void headers_that_headers_encode_writes_can_be_read(void **state)
 {
 	const struct header headers[] = {
 		{ "ce_subject", BYTES("a\"b") },
@@ -364,7 +364,7 @@ static void what_headers_encode_writes_is_read(void **state)
 	buf_fini(&text);
 }
 
-static void a_structured_cloudevent_is_its_envelope(void **state)
+static void a_structured_cloudevent_is_delivered_as_its_envelope(void **state)
 {
 	struct message message = bare();
 
@@ -381,7 +381,7 @@ static void a_structured_cloudevent_is_its_envelope(void **state)
 		"\"subject\":\"q\",\"partitionkey\":\"k\"," COORDS "},\"headers\":" STRUCTURED);
 }
 
-static void what_an_envelope_leaves_out_is_added(void **state)
+static void missing_members_of_an_envelope_are_added(void **state)
 {
 	struct message message = bare();
 
@@ -398,7 +398,7 @@ static void what_an_envelope_leaves_out_is_added(void **state)
 		"[\"traceparent\",\"00-a\"]]");
 }
 
-static void an_envelope_keeps_its_partitionkey_but_not_our_coordinates(void **state)
+static void an_envelope_keeps_its_partitionkey_but_not_the_coordinates(void **state)
 {
 	struct message message = bare();
 
@@ -413,7 +413,7 @@ static void an_envelope_keeps_its_partitionkey_but_not_our_coordinates(void **st
 	assert_renders_without(*state, &message, "\"partitionkey\"");
 }
 
-static void a_broken_envelope_is_handed_over_as_bytes(void **state)
+static void a_malformed_envelope_is_delivered_as_bytes(void **state)
 {
 	const struct {
 		struct bytes payload;
@@ -440,7 +440,7 @@ static void a_broken_envelope_is_handed_over_as_bytes(void **state)
 	}
 }
 
-static void what_one_event_used_is_free_for_the_next(void **state)
+static void memory_of_one_event_is_reused_for_the_next(void **state)
 {
 	struct message message = bare();
 
@@ -502,7 +502,7 @@ static void every_failed_allocation_is_a_fault(void **state)
 	assert_true(n > 5);
 }
 
-static void a_limit_of_the_buffer_is_said_and_leaves_nothing_behind(void **state)
+static void an_event_above_the_buffer_limit_fails_and_leaves_the_buffer_unchanged(void **state)
 {
 	struct message message = bare();
 	struct buf out = { .limit = 100 };
@@ -520,32 +520,32 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		test(a_tombstone_has_no_data),
-		test(the_members_come_in_the_order_of_the_contract),
+		test(the_members_are_in_the_documented_order),
 		test(an_event_without_a_type_has_its_topic_as_type),
 		test(ids_sources_and_types_are_escaped),
 		test(json_passes_through_byte_for_byte),
 		test(line_breaks_between_tokens_become_spaces),
-		test(what_is_not_strict_json_is_base64),
+		test(a_payload_that_is_not_strict_json_is_base64),
 		test(data_deeper_than_512_is_base64),
-		test(the_content_type_is_the_producers),
-		test(the_time_is_the_producers_else_kafkas),
+		test(the_content_type_is_that_of_the_producer),
+		test(the_time_is_that_of_the_producer_or_of_kafka),
 		test(a_key_that_is_not_utf8_is_base64),
-		test(trace_context_comes_from_either_header),
-		test(only_fitting_ce_headers_become_attributes),
-		test(what_identity_took_is_neither_extension_nor_header),
-		test(the_last_of_a_repeated_attribute_counts),
-		test(attributes_beyond_64_stay_headers),
+		test(the_trace_context_comes_from_either_header),
+		test(only_valid_ce_headers_become_attributes),
+		test(headers_used_for_the_identity_are_not_repeated),
+		test(the_last_value_of_a_repeated_attribute_counts),
+		test(more_than_64_attributes_stay_headers),
 		test(headers_are_read_as_postgresql_writes_them),
-		test(headers_nobody_could_have_stored_are_left_out),
-		test(what_headers_encode_writes_is_read),
-		test(a_structured_cloudevent_is_its_envelope),
-		test(what_an_envelope_leaves_out_is_added),
-		test(an_envelope_keeps_its_partitionkey_but_not_our_coordinates),
-		test(a_broken_envelope_is_handed_over_as_bytes),
-		test(what_one_event_used_is_free_for_the_next),
+		test(malformed_stored_headers_are_omitted),
+		test(headers_that_headers_encode_writes_can_be_read),
+		test(a_structured_cloudevent_is_delivered_as_its_envelope),
+		test(missing_members_of_an_envelope_are_added),
+		test(an_envelope_keeps_its_partitionkey_but_not_the_coordinates),
+		test(a_malformed_envelope_is_delivered_as_bytes),
+		test(memory_of_one_event_is_reused_for_the_next),
 		test(an_event_is_appended),
 		test(every_failed_allocation_is_a_fault),
-		test(a_limit_of_the_buffer_is_said_and_leaves_nothing_behind),
+		test(an_event_above_the_buffer_limit_fails_and_leaves_the_buffer_unchanged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,7 +228,7 @@ static void assert_says(struct world *world, const char *words)
 
 /* Options and hello */
 
-static void hello_says_who_the_handler_is_with_defaults(void **state)
+static void hello_has_the_name_and_the_defaults(void **state)
 {
 	struct world *world = *state;
 
@@ -242,7 +242,7 @@ static void hello_says_who_the_handler_is_with_defaults(void **state)
 		"\"client\":\"libinboxhandler/" INBOXD_VERSION "\"}}");
 }
 
-static void hello_says_what_the_handler_wants(void **state)
+static void hello_has_the_options_and_subscriptions(void **state)
 {
 	struct world *world = *state;
 	const char *const types[] = { "order.*", "a\"b\xff", NULL };
@@ -283,7 +283,7 @@ static void the_host_is_the_instance_when_none_is_given(void **state)
 	assert_non_null(strstr(read_line(world), expected));
 }
 
-static void an_option_that_cannot_be_right_is_named(void **state)
+static void an_invalid_option_is_named(void **state)
 {
 	struct world *world = *state;
 	static char long_path[200];
@@ -309,7 +309,7 @@ static void an_option_that_cannot_be_right_is_named(void **state)
 	}
 }
 
-static void options_behind_the_size_of_the_program_are_not_read(void **state)
+static void options_beyond_the_size_of_the_struct_are_not_read(void **state)
 {
 	struct world *world = *state;
 	struct inbox_handler_options options = options_of(world);
@@ -319,7 +319,7 @@ static void options_behind_the_size_of_the_program_are_not_read(void **state)
 	assert_int_equal(inbox_handler_new(&world->handler, &options), 0);
 }
 
-static void the_socket_comes_from_the_environment_when_not_given(void **state)
+static void the_default_socket_comes_from_the_environment(void **state)
 {
 	struct world *world = *state;
 	struct inbox_handler_options options = options_of(world);
@@ -331,7 +331,7 @@ static void the_socket_comes_from_the_environment_when_not_given(void **state)
 	greet(world);
 }
 
-static void a_refused_hello_is_not_tried_again(void **state)
+static void a_refused_hello_is_not_repeated(void **state)
 {
 	static const struct {
 		const char *line;
@@ -360,7 +360,7 @@ static void a_refused_hello_is_not_tried_again(void **state)
 	}
 }
 
-static void a_sidecar_that_is_shutting_down_is_tried_again(void **state)
+static void after_a_refusal_by_a_stopping_sidecar_it_connects_again(void **state)
 {
 	struct world *world = *state;
 
@@ -373,7 +373,7 @@ static void a_sidecar_that_is_shutting_down_is_tried_again(void **state)
 	assert_int_equal(world->logged, 2);
 }
 
-static void a_sidecar_that_is_not_there_is_waited_for(void **state)
+static void it_connects_again_until_the_sidecar_exists(void **state)
 {
 	struct world *world = *state;
 
@@ -388,7 +388,7 @@ static void a_sidecar_that_is_not_there_is_waited_for(void **state)
 	greet(world);
 }
 
-static void what_comes_before_the_answer_to_hello_ends_the_connection(void **state)
+static void a_line_before_the_hello_reply_ends_the_connection(void **state)
 {
 	struct world *world = *state;
 
@@ -402,7 +402,7 @@ static void what_comes_before_the_answer_to_hello_ends_the_connection(void **sta
 
 /* What is in a delivery */
 
-static void a_delivery_shows_all_of_the_message(void **state)
+static void a_delivery_has_all_parts_of_the_message(void **state)
 {
 	struct world *world = *state;
 	const char *event =
@@ -450,7 +450,7 @@ static void a_delivery_shows_all_of_the_message(void **state)
 	assert_int_equal(inbox_delivery_done(delivery), 0);
 }
 
-static void what_a_message_does_not_have_is_empty(void **state)
+static void missing_parts_of_a_message_are_empty(void **state)
 {
 	struct world *world = *state;
 	struct inbox_delivery *delivery;
@@ -526,7 +526,7 @@ static void headers_keep_order_bytes_and_null(void **state)
 	assert_null(inbox_delivery_header(delivery, "missing").data);
 }
 
-static void a_delivery_nobody_can_read_is_answered_for_the_program(void **state)
+static void an_unreadable_delivery_is_answered_by_the_library(void **state)
 {
 	struct world *world = *state;
 
@@ -546,7 +546,7 @@ static void a_delivery_nobody_can_read_is_answered_for_the_program(void **state)
 	assert_sidecar_reads_nothing(world);
 }
 
-static void a_name_with_a_nul_in_it_is_nobodys(void **state)
+static void a_member_name_with_nul_is_ignored(void **state)
 {
 	struct inbox_delivery *delivery;
 
@@ -558,7 +558,7 @@ static void a_name_with_a_nul_in_it_is_nobodys(void **state)
 	assert_null(inbox_delivery_data(delivery).data);
 }
 
-static void a_message_may_come_in_pieces(void **state)
+static void a_message_can_arrive_in_pieces(void **state)
 {
 	struct world *world = *state;
 	const char *text = PLAIN("d1") PLAIN("d2");
@@ -576,7 +576,7 @@ static void a_message_may_come_in_pieces(void **state)
 	sidecar_reads(world, DONE("d2"));
 }
 
-static void the_beginning_of_a_message_may_come_with_the_one_before(void **state)
+static void the_start_of_a_message_can_arrive_with_the_previous_one(void **state)
 {
 	struct world *world = *state;
 	const char *text = PLAIN("d2");
@@ -615,7 +615,7 @@ static void *send_large(void *arg)
 	return NULL;
 }
 
-static void a_large_message_arrives_whole(void **state)
+static void a_large_message_arrives_completely(void **state)
 {
 	struct world *world = *state;
 	pthread_t thread;
@@ -658,7 +658,7 @@ static void each_verdict_is_a_line(void **state)
 	sidecar_reads(world, ANSWERED("d7", "\"status\":\"settled\""));
 }
 
-static void a_result_that_is_not_json_is_refused_and_the_delivery_stays(void **state)
+static void a_result_that_is_not_json_is_refused_and_the_delivery_stays_open(void **state)
 {
 	struct world *world = *state;
 	static const char *const wrong[] = { "", "{", "{} {}", "nul", "\"\x01\"", "\"\xff\"",
@@ -699,7 +699,7 @@ static void a_reason_is_cut_at_a_character(void **state)
 	assert_string_equal(strrchr(world->line, 'x'), "x\"}}");
 }
 
-static void what_is_not_utf8_in_a_reason_is_replaced(void **state)
+static void invalid_utf8_in_a_reason_is_replaced(void **state)
 {
 	struct world *world = *state;
 
@@ -714,7 +714,7 @@ static void what_is_not_utf8_in_a_reason_is_replaced(void **state)
 #undef BAD
 }
 
-static void a_message_may_have_many_headers(void **state)
+static void a_message_can_have_many_headers(void **state)
 {
 	struct world *world = *state;
 	char line[4096] = "{\"id\":\"d1\",\"method\":\"deliver\",\"params\":{\"event\":{},"
@@ -756,7 +756,7 @@ static void the_entries_of_a_batch_are_answered_in_one_line(void **state)
 			"{\"id\":\"e2\",\"status\":\"done\"}]"));
 }
 
-static void a_broken_entry_does_not_hold_up_its_batch(void **state)
+static void a_broken_entry_does_not_block_its_batch(void **state)
 {
 	struct world *world = *state;
 
@@ -808,7 +808,7 @@ static void many_long_reasons_leave_room_for_every_verdict(void **state)
 
 /* Extend, window, cancel */
 
-static void extend_goes_out_at_once(void **state)
+static void extend_is_sent_at_once(void **state)
 {
 	struct world *world = *state;
 
@@ -825,7 +825,7 @@ static void extend_goes_out_at_once(void **state)
 	assert_sidecar_reads_nothing(world);
 }
 
-static void the_window_is_said_at_once_and_after_every_hello(void **state)
+static void the_window_is_sent_at_once_and_after_every_hello(void **state)
 {
 	static const char pause[] =
 		"{\"jsonrpc\":\"2.0\",\"method\":\"window\",\"params\":{\"max_in_flight\":0}}";
@@ -845,7 +845,7 @@ static void the_window_is_said_at_once_and_after_every_hello(void **state)
 	sidecar_reads(world, pause);
 }
 
-static void a_cancelled_delivery_says_why_and_its_answer_goes_nowhere(void **state)
+static void a_cancelled_delivery_has_its_reason_and_its_answer_is_dropped(void **state)
 {
 	struct world *world = *state;
 	struct inbox_delivery *delivery;
@@ -864,7 +864,7 @@ static void a_cancelled_delivery_says_why_and_its_answer_goes_nowhere(void **sta
 	assert_sidecar_reads_nothing(world);
 }
 
-static void what_is_cancelled_before_it_was_seen_is_never_seen(void **state)
+static void a_delivery_cancelled_before_it_was_returned_is_never_returned(void **state)
 {
 	struct world *world = *state;
 
@@ -878,7 +878,7 @@ static void what_is_cancelled_before_it_was_seen_is_never_seen(void **state)
 	sidecar_reads(world, DONE("d3"));
 }
 
-static void a_cancelled_entry_is_left_out_of_the_answer(void **state)
+static void a_cancelled_entry_is_omitted_from_the_answer(void **state)
 {
 	struct world *world = *state;
 	struct inbox_delivery *second;
@@ -936,7 +936,7 @@ static void a_lost_connection_cancels_and_the_next_one_delivers_again(void **sta
 	assert_sidecar_reads_nothing(world);
 }
 
-static void an_answer_into_a_closed_connection_ends_nothing_but_that(void **state)
+static void an_answer_into_a_closed_connection_ends_only_that_connection(void **state)
 {
 	struct world *world = *state;
 
@@ -949,7 +949,7 @@ static void an_answer_into_a_closed_connection_ends_nothing_but_that(void **stat
 	assert_sidecar_reads_nothing(world);
 }
 
-static void a_line_that_is_no_json_object_ends_the_connection(void **state)
+static void a_line_that_is_not_a_json_object_ends_the_connection(void **state)
 {
 	static const char *const lines[] = { "nonsense\n", "\n", "[]\n", "7\n", "{}{}\n", "{\n",
 		"{\"a\":1}\"b}\n", "{\"id\":\"\xff\"}\n", "{\"a\":01}\n" };
@@ -994,7 +994,7 @@ static void a_line_without_end_ends_the_connection(void **state)
 	greet(world);
 }
 
-static void what_the_library_does_not_know_is_answered_or_ignored(void **state)
+static void unknown_requests_are_answered_and_unknown_notifications_ignored(void **state)
 {
 	struct world *world = *state;
 
@@ -1010,7 +1010,7 @@ static void what_the_library_does_not_know_is_answered_or_ignored(void **state)
 
 /* When answers leave */
 
-static void an_answer_does_not_wait_for_the_next_handling(void **state)
+static void an_answer_is_sent_before_the_next_message_is_handled(void **state)
 {
 	struct world *world = *state;
 
@@ -1022,7 +1022,7 @@ static void an_answer_does_not_wait_for_the_next_handling(void **state)
 	sidecar_reads(world, DONE("d1"));
 }
 
-static void no_answer_of_a_quick_handler_is_left_behind(void **state)
+static void every_answer_of_a_fast_handler_is_sent(void **state)
 {
 	struct world *world = *state;
 	char text[8192] = "";
@@ -1058,7 +1058,7 @@ static void stop_before_any_connection_stops_at_once(void **state)
 	assert_false(readable_within(world->listener, 0));
 }
 
-static void stop_gives_back_what_was_not_seen_and_waits_for_what_is_open(void **state)
+static void stop_returns_unseen_messages_and_waits_for_open_ones(void **state)
 {
 	struct world *world = *state;
 	struct inbox_delivery *open;
@@ -1079,7 +1079,7 @@ static void stop_gives_back_what_was_not_seen_and_waits_for_what_is_open(void **
 	assert_int_equal(turn(world, -1), INBOX_STOPPED);
 }
 
-static void a_connection_lost_while_draining_is_the_end(void **state)
+static void a_connection_lost_while_draining_ends_the_handler(void **state)
 {
 	struct world *world = *state;
 
@@ -1144,7 +1144,7 @@ static void *sidecar_that_refuses(void *arg)
 	return NULL;
 }
 
-static void a_refused_run_says_so(void **state)
+static void a_refused_run_returns_the_refusal(void **state)
 {
 	struct world *world = *state;
 	pthread_t thread;
@@ -1174,7 +1174,7 @@ static void *stop_by_signal(void *arg)
 	return NULL;
 }
 
-static void serve_ends_well_on_sigterm(void **state)
+static void serve_returns_success_on_sigterm(void **state)
 {
 	struct world *world = *state;
 	const struct inbox_handler_options options = options_of(world);
@@ -1185,7 +1185,7 @@ static void serve_ends_well_on_sigterm(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void serve_says_what_is_wrong_with_its_options(void **state)
+static void serve_reports_wrong_options(void **state)
 {
 	(void)state;
 	assert_int_equal(
@@ -1195,7 +1195,7 @@ static void serve_says_what_is_wrong_with_its_options(void **state)
 
 /* Memory */
 
-static void without_memory_there_is_no_handler(void **state)
+static void without_memory_no_handler_is_created(void **state)
 {
 	struct world *world = *state;
 	const struct inbox_handler_options options = options_of(world);
@@ -1214,7 +1214,7 @@ static void without_memory_there_is_no_handler(void **state)
 	assert_true(n > 3);
 }
 
-static void a_message_there_was_no_memory_for_comes_with_the_next_call(void **state)
+static void a_message_without_memory_is_returned_by_the_next_call(void **state)
 {
 	static const char text[] =
 		"{\"id\":\"d1\",\"method\":\"deliver\",\"params\":{" HEAD
@@ -1248,7 +1248,7 @@ static void a_message_there_was_no_memory_for_comes_with_the_next_call(void **st
 
 /* Every path of answering: with the n-th allocation failing, either the verdict stands or the
  * delivery stays open and can be answered again. */
-static void a_verdict_there_was_no_memory_for_can_be_given_again(void **state)
+static void a_verdict_without_memory_can_be_repeated(void **state)
 {
 	struct world *world = *state;
 
@@ -1286,7 +1286,7 @@ static void forget_handler(struct world *world)
 		close(accept(world->listener, NULL, NULL));
 }
 
-static void a_handler_stops_in_peace_without_memory_to_connect(void **state)
+static void a_handler_stops_cleanly_without_memory_to_connect(void **state)
 {
 	struct world *world = *state;
 
@@ -1307,7 +1307,7 @@ static void a_handler_stops_in_peace_without_memory_to_connect(void **state)
 	}
 }
 
-static void a_handler_stops_in_peace_without_memory_to_drain(void **state)
+static void a_handler_stops_cleanly_without_memory_to_drain(void **state)
 {
 	struct world *world = *state;
 
@@ -1334,59 +1334,59 @@ static void a_handler_stops_in_peace_without_memory_to_drain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(hello_says_who_the_handler_is_with_defaults),
-		TEST(hello_says_what_the_handler_wants),
+		TEST(hello_has_the_name_and_the_defaults),
+		TEST(hello_has_the_options_and_subscriptions),
 		TEST(the_host_is_the_instance_when_none_is_given),
-		TEST(an_option_that_cannot_be_right_is_named),
-		TEST(options_behind_the_size_of_the_program_are_not_read),
-		TEST(the_socket_comes_from_the_environment_when_not_given),
-		TEST(a_refused_hello_is_not_tried_again),
-		TEST(a_sidecar_that_is_shutting_down_is_tried_again),
-		TEST(a_sidecar_that_is_not_there_is_waited_for),
-		TEST(what_comes_before_the_answer_to_hello_ends_the_connection),
-		TEST(a_delivery_shows_all_of_the_message),
-		TEST(what_a_message_does_not_have_is_empty),
+		TEST(an_invalid_option_is_named),
+		TEST(options_beyond_the_size_of_the_struct_are_not_read),
+		TEST(the_default_socket_comes_from_the_environment),
+		TEST(a_refused_hello_is_not_repeated),
+		TEST(after_a_refusal_by_a_stopping_sidecar_it_connects_again),
+		TEST(it_connects_again_until_the_sidecar_exists),
+		TEST(a_line_before_the_hello_reply_ends_the_connection),
+		TEST(a_delivery_has_all_parts_of_the_message),
+		TEST(missing_parts_of_a_message_are_empty),
 		TEST(a_tombstone_has_no_data_and_null_has),
 		TEST(binary_data_and_keys_are_decoded),
 		TEST(headers_keep_order_bytes_and_null),
-		TEST(a_delivery_nobody_can_read_is_answered_for_the_program),
-		TEST(a_name_with_a_nul_in_it_is_nobodys),
-		TEST(a_message_may_come_in_pieces),
-		TEST(the_beginning_of_a_message_may_come_with_the_one_before),
-		TEST(a_large_message_arrives_whole),
+		TEST(an_unreadable_delivery_is_answered_by_the_library),
+		TEST(a_member_name_with_nul_is_ignored),
+		TEST(a_message_can_arrive_in_pieces),
+		TEST(the_start_of_a_message_can_arrive_with_the_previous_one),
+		TEST(a_large_message_arrives_completely),
 		TEST(each_verdict_is_a_line),
-		TEST(a_result_that_is_not_json_is_refused_and_the_delivery_stays),
+		TEST(a_result_that_is_not_json_is_refused_and_the_delivery_stays_open),
 		TEST(a_reason_is_cut_at_a_character),
-		TEST(what_is_not_utf8_in_a_reason_is_replaced),
-		TEST(a_message_may_have_many_headers),
+		TEST(invalid_utf8_in_a_reason_is_replaced),
+		TEST(a_message_can_have_many_headers),
 		TEST(the_entries_of_a_batch_are_answered_in_one_line),
-		TEST(a_broken_entry_does_not_hold_up_its_batch),
+		TEST(a_broken_entry_does_not_block_its_batch),
 		TEST(many_long_reasons_leave_room_for_every_verdict),
-		TEST(extend_goes_out_at_once),
-		TEST(the_window_is_said_at_once_and_after_every_hello),
-		TEST(a_cancelled_delivery_says_why_and_its_answer_goes_nowhere),
-		TEST(what_is_cancelled_before_it_was_seen_is_never_seen),
-		TEST(a_cancelled_entry_is_left_out_of_the_answer),
+		TEST(extend_is_sent_at_once),
+		TEST(the_window_is_sent_at_once_and_after_every_hello),
+		TEST(a_cancelled_delivery_has_its_reason_and_its_answer_is_dropped),
+		TEST(a_delivery_cancelled_before_it_was_returned_is_never_returned),
+		TEST(a_cancelled_entry_is_omitted_from_the_answer),
 		TEST(cancelling_a_batch_cancels_its_entries),
 		TEST(a_lost_connection_cancels_and_the_next_one_delivers_again),
-		TEST(an_answer_into_a_closed_connection_ends_nothing_but_that),
-		TEST(a_line_that_is_no_json_object_ends_the_connection),
+		TEST(an_answer_into_a_closed_connection_ends_only_that_connection),
+		TEST(a_line_that_is_not_a_json_object_ends_the_connection),
 		TEST(a_line_without_end_ends_the_connection),
-		TEST(what_the_library_does_not_know_is_answered_or_ignored),
-		TEST(an_answer_does_not_wait_for_the_next_handling),
-		TEST(no_answer_of_a_quick_handler_is_left_behind),
+		TEST(unknown_requests_are_answered_and_unknown_notifications_ignored),
+		TEST(an_answer_is_sent_before_the_next_message_is_handled),
+		TEST(every_answer_of_a_fast_handler_is_sent),
 		TEST(stop_before_any_connection_stops_at_once),
-		TEST(stop_gives_back_what_was_not_seen_and_waits_for_what_is_open),
-		TEST(a_connection_lost_while_draining_is_the_end),
+		TEST(stop_returns_unseen_messages_and_waits_for_open_ones),
+		TEST(a_connection_lost_while_draining_ends_the_handler),
 		TEST(run_handles_reconnects_and_drains),
-		TEST(a_refused_run_says_so),
-		TEST(serve_ends_well_on_sigterm),
-		TEST(serve_says_what_is_wrong_with_its_options),
-		TEST(without_memory_there_is_no_handler),
-		TEST(a_message_there_was_no_memory_for_comes_with_the_next_call),
-		TEST(a_verdict_there_was_no_memory_for_can_be_given_again),
-		TEST(a_handler_stops_in_peace_without_memory_to_connect),
-		TEST(a_handler_stops_in_peace_without_memory_to_drain),
+		TEST(a_refused_run_returns_the_refusal),
+		TEST(serve_returns_success_on_sigterm),
+		TEST(serve_reports_wrong_options),
+		TEST(without_memory_no_handler_is_created),
+		TEST(a_message_without_memory_is_returned_by_the_next_call),
+		TEST(a_verdict_without_memory_can_be_repeated),
+		TEST(a_handler_stops_cleanly_without_memory_to_connect),
+		TEST(a_handler_stops_cleanly_without_memory_to_drain),
 	};
 
 	return cmocka_run_group_tests_name("handler library", tests, NULL, NULL);

@@ -54,7 +54,7 @@ static void a_null_value_is_null(void **state)
 	assert_encoded(headers, 1, "[[\"nul\",null]]");
 }
 
-static void what_jsonb_cannot_hold_is_base64_names_too(void **state)
+static void names_and_values_that_jsonb_cannot_store_are_base64(void **state)
 {
 	const struct header headers[] = {
 		{ "bin", BYTES("\xff\xfe") },
@@ -69,7 +69,7 @@ static void what_jsonb_cannot_hold_is_base64_names_too(void **state)
 		"[\"surrogate\",{\"base64\":\"7aCA\"}],[{\"base64\":\"/w==\"},\"x\"]]");
 }
 
-static void strings_escape_what_must_be_and_nothing_more(void **state)
+static void strings_escape_only_required_characters(void **state)
 {
 	const struct {
 		struct bytes text;
@@ -148,7 +148,7 @@ static void a_text_that_was_cut_is_repaired(void **state)
 	}
 }
 
-static void utf8_is_what_rfc_3629_says(void **state)
+static void utf8_is_checked_as_in_rfc_3629(void **state)
 {
 	const struct {
 		struct bytes text;
@@ -187,7 +187,7 @@ static void utf8_is_what_rfc_3629_says(void **state)
 	}
 }
 
-static void a_bad_byte_is_found_wherever_it_stands(void **state)
+static void an_invalid_byte_is_found_at_every_position(void **state)
 {
 	char text[40];
 
@@ -200,7 +200,7 @@ static void a_bad_byte_is_found_wherever_it_stands(void **state)
 	}
 }
 
-static void what_is_not_printable_is_found_wherever_it_stands(void **state)
+static void an_unprintable_character_is_found_at_every_position(void **state)
 {
 	static const char others[] = { 0x1f, '\n', '\v', 0x7f, (char)0x80, (char)0xff };
 	char text[40];
@@ -247,13 +247,13 @@ int main(void)
 		cmocka_unit_test(no_headers_are_an_empty_array),
 		cmocka_unit_test(headers_keep_their_order_and_repeated_names),
 		cmocka_unit_test(a_null_value_is_null),
-		cmocka_unit_test(what_jsonb_cannot_hold_is_base64_names_too),
-		cmocka_unit_test(strings_escape_what_must_be_and_nothing_more),
+		cmocka_unit_test(names_and_values_that_jsonb_cannot_store_are_base64),
+		cmocka_unit_test(strings_escape_only_required_characters),
 		cmocka_unit_test(base64_agrees_with_the_vectors_of_rfc_4648),
 		cmocka_unit_test(a_text_that_was_cut_is_repaired),
-		cmocka_unit_test(utf8_is_what_rfc_3629_says),
-		cmocka_unit_test(a_bad_byte_is_found_wherever_it_stands),
-		cmocka_unit_test(what_is_not_printable_is_found_wherever_it_stands),
+		cmocka_unit_test(utf8_is_checked_as_in_rfc_3629),
+		cmocka_unit_test(an_invalid_byte_is_found_at_every_position),
+		cmocka_unit_test(an_unprintable_character_is_found_at_every_position),
 		cmocka_unit_test(out_of_memory_leaves_a_broken_buffer),
 	};
 

@@ -199,7 +199,7 @@ static void metrics_are_prometheus_text(void **state)
 	assert_says(answer, "# TYPE inboxd_deliveries_total counter\n");
 }
 
-static void metrics_are_openmetrics_for_who_asks(void **state)
+static void metrics_are_openmetrics_on_request(void **state)
 {
 	struct world *world = *state;
 	const char *answer = ask(world, "GET", "/metrics",
@@ -212,7 +212,7 @@ static void metrics_are_openmetrics_for_who_asks(void **state)
 	assert_string_equal(answer + world->length - strlen("# EOF\n"), "# EOF\n");
 }
 
-static void a_page_larger_than_a_socket_buffer_arrives_whole(void **state)
+static void a_page_larger_than_a_socket_buffer_is_sent_completely(void **state)
 {
 	struct world *world = *state;
 	char partition[16];
@@ -236,12 +236,12 @@ static void head_is_get_without_the_body(void **state)
 	assert_string_equal(body_of(answer), "");
 }
 
-static void a_query_behind_the_path_changes_nothing(void **state)
+static void a_query_string_is_ignored(void **state)
 {
 	assert_code(get(*state, "/livez?verbose=1"), "200");
 }
 
-static void other_methods_are_refused_with_what_is_allowed(void **state)
+static void other_methods_are_refused_with_the_allowed_ones(void **state)
 {
 	static const char *const methods[] = { "POST", "PUT", "DELETE", "PATCH", "OPTIONS" };
 
@@ -254,7 +254,7 @@ static void other_methods_are_refused_with_what_is_allowed(void **state)
 	}
 }
 
-static void another_path_answers_with_the_ones_there_are(void **state)
+static void an_unknown_path_is_answered_with_the_known_ones(void **state)
 {
 	const char *answer = get(*state, "/");
 
@@ -265,7 +265,7 @@ static void another_path_answers_with_the_ones_there_are(void **state)
 		"\"/livez\",\"/readyz\",\"/status\",\"/log-level\"]}\n");
 }
 
-static void status_is_what_the_program_says(void **state)
+static void status_returns_the_text_of_the_program(void **state)
 {
 	const char *answer = get(*state, "/status");
 
@@ -307,7 +307,7 @@ static void not_ready_is_503_with_the_reason_and_still_alive(void **state)
 	assert_code(get(world, "/livez"), "200");
 }
 
-static void nonsense_is_answered_with_400_and_disturbs_nobody(void **state)
+static void a_malformed_request_is_answered_with_400(void **state)
 {
 	struct world *world = *state;
 	int fd = connect_to(world);
@@ -344,7 +344,7 @@ static void a_request_body_beyond_the_limit_is_refused(void **state)
 		"larger than 4 KiB");
 }
 
-static void what_libevent_refuses_by_itself_is_answered_in_json(void **state)
+static void errors_of_libevent_are_answered_in_json(void **state)
 {
 	assert_error(ask(*state, "BREW", "/status", ""), "501", "no such method");
 	assert_error(ask(*state, "PUT", "/log-level", "Content-Length: many\r\n"), "400",
@@ -370,7 +370,7 @@ static void a_chunked_body_beyond_the_limit_is_refused(void **state)
 	assert_error(hear_all(world, fd), "413", "larger than 4 KiB");
 }
 
-static void a_client_that_leaves_before_its_answer_hurts_nobody(void **state)
+static void a_client_that_closes_before_its_answer_does_no_harm(void **state)
 {
 	const struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
 	struct world *world = *state;
@@ -400,7 +400,7 @@ static void hear_log(int pipe_end, int saved_stderr, const char *word)
 	assert_says(log, word);
 }
 
-static void out_of_descriptors_it_says_so_and_answers_when_there_are_some(void **state)
+static void without_descriptors_it_logs_and_answers_later(void **state)
 {
 	struct world *world = *state;
 	struct rlimit old;
@@ -484,7 +484,7 @@ static bool is_closed(int fd)
 	return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
-static void one_connection_too_many_is_refused_and_the_others_go_on(void **state)
+static void a_connection_above_the_limit_is_refused(void **state)
 {
 	struct world *world = *state;
 	int fds[FEW];
@@ -506,7 +506,7 @@ static void assert_answers_again(struct world *world)
 		assert_true(clock_now_ms() < until_ms);
 }
 
-static void a_connection_that_was_closed_makes_room(void **state)
+static void a_closed_connection_makes_room_for_another(void **state)
 {
 	struct world *world = *state;
 	int fds[FEW];
@@ -519,7 +519,7 @@ static void a_connection_that_was_closed_makes_room(void **state)
 	assert_answers_again(world);
 }
 
-static void who_sends_no_whole_request_gives_way_to_who_does(void **state)
+static void a_client_without_a_request_is_closed_for_another(void **state)
 {
 	struct http_limits limits = patient;
 	struct world *world = *state;
@@ -537,7 +537,7 @@ static void who_sends_no_whole_request_gives_way_to_who_does(void **state)
 	assert_int_equal(close(fds[0]) + close(fds[2]) + close(fds[3]), 0);
 }
 
-static void who_was_answered_gives_way_later_and_after_them(void **state)
+static void an_idle_client_is_closed_later_and_after_those(void **state)
 {
 	struct http_limits limits = patient;
 	struct world *world = *state;
@@ -559,7 +559,7 @@ static void who_was_answered_gives_way_later_and_after_them(void **state)
 	close_all(fds);
 }
 
-static void a_request_that_comes_a_byte_at_a_time_is_not_waited_for(void **state)
+static void a_request_that_arrives_too_slowly_is_closed(void **state)
 {
 	struct http_limits limits = patient;
 	struct world *world = *state;
@@ -580,7 +580,7 @@ static void a_request_that_comes_a_byte_at_a_time_is_not_waited_for(void **state
 	assert_int_equal(close(fd), 0);
 }
 
-static void the_next_request_has_its_time_too(void **state)
+static void the_next_request_has_its_own_timeout(void **state)
 {
 	struct http_limits limits = patient;
 	struct world *world = *state;
@@ -605,7 +605,7 @@ static void a_large_status(struct buf *json, void *arg)
 		buf_add(json, blanks, sizeof(blanks));
 }
 
-static void an_answer_that_nobody_takes_is_given_up(void **state)
+static void an_answer_that_is_not_read_is_abandoned(void **state)
 {
 	struct http_limits limits = patient;
 	struct world *world = *state;
@@ -640,7 +640,7 @@ static void stopping_does_not_wait_for_idle_connections(void **state)
 	assert_int_equal(close(fd), 0);
 }
 
-static void an_ipv6_address_stands_in_brackets(void **state)
+static void an_ipv6_address_is_written_in_brackets(void **state)
 {
 	struct world *world = *state;
 	struct http_options options = options_of(world, "[::1]:0");
@@ -672,7 +672,7 @@ static void a_taken_port_is_a_socket_fault_with_advice(void **state)
 	assert_says(err.text, "choose a free port");
 }
 
-static void what_is_no_address_is_a_configuration_fault(void **state)
+static void an_invalid_address_is_a_configuration_fault(void **state)
 {
 	static const char *const wrong[] = { "", ":", "9464", ":9464", "localhost",
 		"localhost:", "localhost:http", "localhost:70000", "localhost:-1",
@@ -700,7 +700,7 @@ static void an_address_of_another_host_is_a_socket_fault(void **state)
 	assert_says(err.text, "this host has no such address");
 }
 
-static void a_name_nobody_knows_is_a_socket_fault(void **state)
+static void an_unknown_host_name_is_a_socket_fault(void **state)
 {
 	struct err err = ERR_INIT;
 	int fd = -1;
@@ -734,7 +734,7 @@ static void a_broken_status(struct buf *json, void *arg)
 	json->broken = true;
 }
 
-static void an_answer_there_was_no_memory_for_is_500_not_half(void **state)
+static void without_memory_the_answer_is_500_and_not_partial(void **state)
 {
 	struct world *world = *state;
 	struct http_options options = options_of(world, "127.0.0.1:0");
@@ -749,7 +749,7 @@ static void an_answer_there_was_no_memory_for_is_500_not_half(void **state)
 }
 
 /* With SIGUSR1 blocked here and its default action in force, a thread that takes it ends the test. */
-static void its_thread_takes_no_signals_and_leaves_the_starters_alone(void **state)
+static void its_thread_blocks_signals_and_keeps_the_starters_mask(void **state)
 {
 	const struct timespec at_once = { 0 };
 	sigset_t mine;
@@ -766,13 +766,13 @@ static void its_thread_takes_no_signals_and_leaves_the_starters_alone(void **sta
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, &mine, NULL), 0);
 }
 
-static void stopping_nothing_is_harmless(void **state)
+static void stopping_null_does_nothing(void **state)
 {
 	(void)state;
 	http_stop(NULL);
 }
 
-static void openmetrics_is_for_who_names_it_and_does_not_prefer_text(void **state)
+static void openmetrics_is_sent_if_it_is_accepted_and_text_is_not_preferred(void **state)
 {
 	static const struct {
 		const char *accept;
@@ -814,41 +814,41 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SERVED(metrics_are_prometheus_text),
-		SERVED(metrics_are_openmetrics_for_who_asks),
-		SERVED(a_page_larger_than_a_socket_buffer_arrives_whole),
+		SERVED(metrics_are_openmetrics_on_request),
+		SERVED(a_page_larger_than_a_socket_buffer_is_sent_completely),
 		SERVED(head_is_get_without_the_body),
-		SERVED(a_query_behind_the_path_changes_nothing),
-		SERVED(other_methods_are_refused_with_what_is_allowed),
-		SERVED(another_path_answers_with_the_ones_there_are),
-		SERVED(status_is_what_the_program_says),
+		SERVED(a_query_string_is_ignored),
+		SERVED(other_methods_are_refused_with_the_allowed_ones),
+		SERVED(an_unknown_path_is_answered_with_the_known_ones),
+		SERVED(status_returns_the_text_of_the_program),
 		SERVED(several_requests_share_a_connection),
 		SERVED(ready_and_alive_answer_200),
 		SERVED(not_ready_is_503_with_the_reason_and_still_alive),
-		SERVED(nonsense_is_answered_with_400_and_disturbs_nobody),
-		SERVED(what_libevent_refuses_by_itself_is_answered_in_json),
+		SERVED(a_malformed_request_is_answered_with_400),
+		SERVED(errors_of_libevent_are_answered_in_json),
 		SERVED(a_chunked_body_beyond_the_limit_is_refused),
 		SERVED(a_request_head_without_end_is_cut_off),
 		SERVED(a_request_body_beyond_the_limit_is_refused),
-		SERVED(a_client_that_leaves_before_its_answer_hurts_nobody),
-		SERVED(out_of_descriptors_it_says_so_and_answers_when_there_are_some),
-		SERVED(one_connection_too_many_is_refused_and_the_others_go_on),
-		SERVED(a_connection_that_was_closed_makes_room),
-		SERVED(who_sends_no_whole_request_gives_way_to_who_does),
-		SERVED(who_was_answered_gives_way_later_and_after_them),
-		SERVED(a_request_that_comes_a_byte_at_a_time_is_not_waited_for),
-		SERVED(the_next_request_has_its_time_too),
-		SERVED(an_answer_that_nobody_takes_is_given_up),
+		SERVED(a_client_that_closes_before_its_answer_does_no_harm),
+		SERVED(without_descriptors_it_logs_and_answers_later),
+		SERVED(a_connection_above_the_limit_is_refused),
+		SERVED(a_closed_connection_makes_room_for_another),
+		SERVED(a_client_without_a_request_is_closed_for_another),
+		SERVED(an_idle_client_is_closed_later_and_after_those),
+		SERVED(a_request_that_arrives_too_slowly_is_closed),
+		SERVED(the_next_request_has_its_own_timeout),
+		SERVED(an_answer_that_is_not_read_is_abandoned),
 		SERVED(stopping_does_not_wait_for_idle_connections),
-		SERVED(an_ipv6_address_stands_in_brackets),
+		SERVED(an_ipv6_address_is_written_in_brackets),
 		SERVED(a_taken_port_is_a_socket_fault_with_advice),
-		cmocka_unit_test(what_is_no_address_is_a_configuration_fault),
+		cmocka_unit_test(an_invalid_address_is_a_configuration_fault),
 		cmocka_unit_test(an_address_of_another_host_is_a_socket_fault),
-		cmocka_unit_test(a_name_nobody_knows_is_a_socket_fault),
+		cmocka_unit_test(an_unknown_host_name_is_a_socket_fault),
 		SERVED(without_memory_it_does_not_start_and_leaks_nothing),
-		SERVED(an_answer_there_was_no_memory_for_is_500_not_half),
-		SERVED(its_thread_takes_no_signals_and_leaves_the_starters_alone),
-		cmocka_unit_test(stopping_nothing_is_harmless),
-		cmocka_unit_test(openmetrics_is_for_who_names_it_and_does_not_prefer_text),
+		SERVED(without_memory_the_answer_is_500_and_not_partial),
+		SERVED(its_thread_blocks_signals_and_keeps_the_starters_mask),
+		cmocka_unit_test(stopping_null_does_nothing),
+		cmocka_unit_test(openmetrics_is_sent_if_it_is_accepted_and_text_is_not_preferred),
 	};
 
 	return cmocka_run_group_tests_name("http", tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void assert_holds(judge_fn *judge, const struct health *health, int64_t s
 		fail_msg("%s", buf_str(&json));
 }
 
-static void alive_while_both_loops_went_round_within_its_time(void **state)
+static void alive_while_both_loops_made_progress_in_time(void **state)
 {
 	struct health health = well_at_now();
 
@@ -84,7 +84,7 @@ static void alive_while_both_loops_went_round_within_its_time(void **state)
 		"\"the dispatch loop has made no progress for 60 s\"}]}");
 }
 
-static void a_start_is_given_its_time_to_live_but_is_not_ready(void **state)
+static void during_its_start_a_process_is_alive_but_not_ready(void **state)
 {
 	struct health health = well_at_now();
 
@@ -135,7 +135,7 @@ static void ready_needs_a_group_and_a_broker(void **state)
 	assert_fails(health_ready, &health, "{\"check\":\"broker\",");
 }
 
-static void a_group_that_is_lacking_says_for_want_of_what(void **state)
+static void a_missing_group_is_reported_with_its_reason(void **state)
 {
 	struct health health = well_at_now();
 
@@ -166,7 +166,7 @@ static void ready_needs_progress(void **state)
 		health_ready, &health, "{\"check\":\"progress\",\"detail\":\"the dispatch loop");
 }
 
-static void every_reason_is_told_at_once(void **state)
+static void all_reasons_are_reported_together(void **state)
 {
 	struct health nothing = { 0 };
 	CLEANUP(buf_fini) struct buf json = BUF_INIT;
@@ -195,14 +195,14 @@ static void without_memory_for_the_reasons_it_is_not_ready(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alive_while_both_loops_went_round_within_its_time),
-		cmocka_unit_test(a_start_is_given_its_time_to_live_but_is_not_ready),
+		cmocka_unit_test(alive_while_both_loops_made_progress_in_time),
+		cmocka_unit_test(during_its_start_a_process_is_alive_but_not_ready),
 		cmocka_unit_test(alive_while_stopping_but_not_ready),
 		cmocka_unit_test(ready_while_a_heartbeat_is_younger_than_the_lease),
 		cmocka_unit_test(ready_needs_a_group_and_a_broker),
-		cmocka_unit_test(a_group_that_is_lacking_says_for_want_of_what),
+		cmocka_unit_test(a_missing_group_is_reported_with_its_reason),
 		cmocka_unit_test(ready_needs_progress),
-		cmocka_unit_test(every_reason_is_told_at_once),
+		cmocka_unit_test(all_reasons_are_reported_together),
 		cmocka_unit_test(without_memory_for_the_reasons_it_is_not_ready),
 	};
 

@@ -37,7 +37,7 @@ static void a_level_is_set_and_shown(void **state)
 	assert_string_equal(buf_str(&answer), "{\"level\":\"debug\"}\n");
 }
 
-static void what_is_no_level_changes_nothing(void **state)
+static void an_invalid_level_changes_nothing(void **state)
 {
 	static const char *const wrong[] = { NULL, "", " ", "loud", "DEBUG", "debug info",
 		"debugger", "{\"level\":\"debug\"}", "warning" };
@@ -51,7 +51,7 @@ static void what_is_no_level_changes_nothing(void **state)
 	assert_int_equal(log_get_level(), LOG_INFO);
 }
 
-static void only_this_host_may(void **state)
+static void only_this_host_can_set_the_level(void **state)
 {
 	static const char *const others[] = { "", "10.0.0.7", "::2", "::ffff:10.0.0.7",
 		"1270.0.0.1", "2001:db8::1" };
@@ -70,8 +70,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_level_is_set_and_shown, at_info),
-		cmocka_unit_test_setup(what_is_no_level_changes_nothing, at_info),
-		cmocka_unit_test_setup(only_this_host_may, at_info),
+		cmocka_unit_test_setup(an_invalid_level_changes_nothing, at_info),
+		cmocka_unit_test_setup(only_this_host_can_set_the_level, at_info),
 	};
 
 	return cmocka_run_group_tests_name("http_level", tests, NULL, NULL);

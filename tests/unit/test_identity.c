@@ -206,7 +206,7 @@ static void the_last_value_of_a_repeated_header_counts(void **state)
 		"new");
 }
 
-static void a_null_header_is_as_if_it_were_not_there(void **state)
+static void a_null_header_counts_as_missing(void **state)
 {
 	assert_id(find(state, .headers = HEADERS({ "id", BYTES("A1") }, { "id", NONE })), "A1");
 	assert_id(find(state, .headers = HEADERS({ "id", NONE }, { "event-id", BYTES("B") })), "B");
@@ -218,7 +218,7 @@ static void without_an_id_the_coordinates_are_the_id(void **state)
 	assert_id(find(state, .timestamp_ms = -1), "orders/3/918273@-1");
 }
 
-static void without_an_id_the_rules_may_reject(void **state)
+static void without_an_id_the_rules_can_reject(void **state)
 {
 	assert_reject(find(state, .missing_id_rejects = true), "id_missing");
 }
@@ -242,7 +242,7 @@ static void two_different_ids_in_one_record_reject_it(void **state)
 		"id_conflict");
 }
 
-static void headers_that_agree_are_no_conflict(void **state)
+static void equal_ids_in_two_headers_are_no_conflict(void **state)
 {
 	assert_id(find(state, .headers = HEADERS({ "id", BYTES("A") }, { "ce_id", BYTES("A") })),
 		"A");
@@ -251,7 +251,7 @@ static void headers_that_agree_are_no_conflict(void **state)
 		"A");
 }
 
-static void only_headers_that_may_hold_an_id_can_conflict(void **state)
+static void only_headers_of_the_id_rules_can_conflict(void **state)
 {
 	assert_id(find(state, .headers = HEADERS({ "id", BYTES("A") }, { "other", BYTES("B") })),
 		"A");
@@ -261,7 +261,7 @@ static void only_headers_that_may_hold_an_id_can_conflict(void **state)
 		"A");
 }
 
-static void an_empty_id_rejects(void **state)
+static void an_empty_id_is_rejected(void **state)
 {
 	assert_reject(find(state, .headers = HEADERS({ "id", BYTES("") })), "id_empty");
 	assert_reject(find(state, .headers = HEADERS({ "ce_id", BYTES("A") }, { "id", BYTES("") })),
@@ -274,7 +274,7 @@ static void an_empty_id_rejects(void **state)
 		"id_empty");
 }
 
-static void ids_that_cannot_be_stored_reject(void **state)
+static void ids_that_cannot_be_stored_are_rejected(void **state)
 {
 	assert_reject(find(state, .headers = HEADERS({ "id", BYTES("a\0b") })), "id_nul");
 	assert_reject(find(state, .headers = HEADERS({ "id", BYTES("\xff") })), "id_not_utf8");
@@ -300,7 +300,7 @@ static void an_id_has_at_most_1024_bytes(void **state)
 		"id_too_long");
 }
 
-static void types_and_sources_keep_the_same_limits(void **state)
+static void types_and_sources_have_the_same_limits(void **state)
 {
 	char text[IDENTITY_MAX_BYTES + 1];
 
@@ -329,7 +329,7 @@ static void numbers_and_booleans_in_a_body_are_values_as_written(void **state)
 		"\xc3\xa9");
 }
 
-static void what_is_no_scalar_or_no_json_is_not_found(void **state)
+static void an_id_that_is_no_scalar_or_not_in_json_is_not_found(void **state)
 {
 	const struct bytes rows[] = { BYTES("{\"id\":null}"), BYTES("{\"id\":{}}"),
 		BYTES("{\"id\":[1]}"), BYTES("{}"), BYTES("{\"x\":1"), BYTES("\xff"), BYTES(""),
@@ -341,7 +341,7 @@ static void what_is_no_scalar_or_no_json_is_not_found(void **state)
 			"id_missing");
 }
 
-static void type_and_source_are_found_in_the_body_too(void **state)
+static void type_and_source_can_be_found_in_the_body(void **state)
 {
 	struct outcome outcome = find(state, .type = LIST("json:/t"), .source = LIST("json:/s"),
 		.id = LIST("json:/i"), .payload = BYTES("{\"s\":\"S\",\"t\":\"T\",\"i\":7}"));
@@ -351,7 +351,7 @@ static void type_and_source_are_found_in_the_body_too(void **state)
 	assert_source(outcome, "S");
 }
 
-static void topic_and_literal_locate_type_and_source(void **state)
+static void topic_and_literal_can_define_type_and_source(void **state)
 {
 	struct outcome outcome =
 		find(state, .type = LIST("topic"), .source = LIST("literal:erp:main"));
@@ -383,7 +383,7 @@ static void a_record_without_a_source_has_its_topic(void **state)
 	assert_source(find(state, .source = LIST("header:nothing")), "orders");
 }
 
-static void binary_cloudevents_come_before_the_list(void **state)
+static void the_attributes_of_a_binary_cloudevent_come_before_the_rules(void **state)
 {
 	struct outcome outcome = find(state, .id = LIST("key"), .type = LIST("topic"),
 		.source = LIST("topic"), .key = BYTES("k"),
@@ -395,7 +395,7 @@ static void binary_cloudevents_come_before_the_list(void **state)
 	assert_source(outcome, "/s");
 }
 
-static void structured_cloudevents_say_it_in_the_envelope(void **state)
+static void structured_cloudevents_have_their_identity_in_the_envelope(void **state)
 {
 	static const struct header types[][2] = {
 		{ STRUCTURED, { NULL, { NULL, 0 } } },
@@ -415,7 +415,7 @@ static void structured_cloudevents_say_it_in_the_envelope(void **state)
 	}
 }
 
-static void what_an_envelope_leaves_out_comes_from_the_lists(void **state)
+static void what_is_missing_in_an_envelope_comes_from_the_rules(void **state)
 {
 	struct outcome outcome = find(state, .headers = HEADERS(STRUCTURED, { "type", BYTES("T") }),
 		.payload = BYTES("{\"id\":\"A\",\"type\":null,\"source\":\"\"}"));
@@ -424,7 +424,7 @@ static void what_an_envelope_leaves_out_comes_from_the_lists(void **state)
 	assert_source(outcome, "orders");
 }
 
-static void a_malformed_envelope_rejects(void **state)
+static void a_malformed_envelope_is_rejected(void **state)
 {
 	const struct bytes rows[] = {
 		BYTES(""),
@@ -459,7 +459,7 @@ static void a_batch_or_a_tombstone_has_no_envelope(void **state)
 	assert_id(find(state, .headers = HEADERS(STRUCTURED, { "id", BYTES("A") })), "A");
 }
 
-static void types_nobody_accepts_are_skipped(void **state)
+static void types_that_are_not_accepted_are_skipped(void **state)
 {
 	static const char *const accept[] = { "order.*", "paid", NULL };
 	const struct {
@@ -480,7 +480,7 @@ static void types_nobody_accepts_are_skipped(void **state)
 			rows[i].result);
 }
 
-static void no_type_fits_the_star_only(void **state)
+static void a_record_without_type_matches_the_star_only(void **state)
 {
 	assert_int_equal(find(state, .type = LIST("header:t")).result, 0);
 	assert_int_equal(
@@ -494,7 +494,7 @@ static void a_skipped_record_is_never_rejected_for_its_id(void **state)
 		IDENTITY_SKIP);
 }
 
-static void words_stay_one_line_whatever_they_quote(void **state)
+static void a_reason_is_one_line_with_any_quoted_text(void **state)
 {
 	const struct outcome outcome =
 		find(state, .id = LIST("header:a\rb"), .headers = HEADERS({ "a\rb", BYTES("") }));
@@ -503,7 +503,7 @@ static void words_stay_one_line_whatever_they_quote(void **state)
 	assert_non_null(strstr(outcome.identity.words, "header:a b"));
 }
 
-static void words_stay_text_when_they_are_cut(void **state)
+static void a_truncated_reason_is_valid_utf8(void **state)
 {
 	struct buf locator = BUF_INIT;
 	struct outcome outcome;
@@ -624,33 +624,33 @@ int main(void)
 		test(debezium_outbox_records_work_with_the_defaults),
 		test(header_names_match_exactly),
 		test(the_last_value_of_a_repeated_header_counts),
-		test(a_null_header_is_as_if_it_were_not_there),
+		test(a_null_header_counts_as_missing),
 		test(without_an_id_the_coordinates_are_the_id),
-		test(without_an_id_the_rules_may_reject),
+		test(without_an_id_the_rules_can_reject),
 		test(two_different_ids_in_one_record_reject_it),
-		test(headers_that_agree_are_no_conflict),
-		test(only_headers_that_may_hold_an_id_can_conflict),
-		test(an_empty_id_rejects),
-		test(ids_that_cannot_be_stored_reject),
+		test(equal_ids_in_two_headers_are_no_conflict),
+		test(only_headers_of_the_id_rules_can_conflict),
+		test(an_empty_id_is_rejected),
+		test(ids_that_cannot_be_stored_are_rejected),
 		test(an_id_has_at_most_1024_bytes),
-		test(types_and_sources_keep_the_same_limits),
+		test(types_and_sources_have_the_same_limits),
 		test(numbers_and_booleans_in_a_body_are_values_as_written),
-		test(what_is_no_scalar_or_no_json_is_not_found),
-		test(type_and_source_are_found_in_the_body_too),
-		test(topic_and_literal_locate_type_and_source),
+		test(an_id_that_is_no_scalar_or_not_in_json_is_not_found),
+		test(type_and_source_can_be_found_in_the_body),
+		test(topic_and_literal_can_define_type_and_source),
 		test(a_record_without_a_type_has_none),
 		test(an_empty_type_or_source_counts_as_not_found),
 		test(a_record_without_a_source_has_its_topic),
-		test(binary_cloudevents_come_before_the_list),
-		test(structured_cloudevents_say_it_in_the_envelope),
-		test(what_an_envelope_leaves_out_comes_from_the_lists),
-		test(a_malformed_envelope_rejects),
+		test(the_attributes_of_a_binary_cloudevent_come_before_the_rules),
+		test(structured_cloudevents_have_their_identity_in_the_envelope),
+		test(what_is_missing_in_an_envelope_comes_from_the_rules),
+		test(a_malformed_envelope_is_rejected),
 		test(a_batch_or_a_tombstone_has_no_envelope),
-		test(types_nobody_accepts_are_skipped),
-		test(no_type_fits_the_star_only),
+		test(types_that_are_not_accepted_are_skipped),
+		test(a_record_without_type_matches_the_star_only),
 		test(a_skipped_record_is_never_rejected_for_its_id),
-		test(words_stay_one_line_whatever_they_quote),
-		test(words_stay_text_when_they_are_cut),
+		test(a_reason_is_one_line_with_any_quoted_text),
+		test(a_truncated_reason_is_valid_utf8),
 		test(a_locator_that_cannot_work_is_a_configuration_error),
 		test(a_topic_may_have_64_pointers),
 		test(every_failed_allocation_is_a_fault),

@@ -65,7 +65,7 @@ static void tokens_are_slices_of_the_text(void **state)
 		"}0:} ");
 }
 
-static void a_number_at_the_very_end_is_whole(void **state)
+static void a_number_at_the_end_of_the_text_is_complete(void **state)
 {
 	assert_tokens(*state, BYTES("12345678901234567890"), "n0:12345678901234567890 ");
 	assert_tokens(*state, BYTES(" -0.10"), "n0:-0.10 ");
@@ -134,7 +134,7 @@ static void only_one_strict_json_value_is_json(void **state)
 	}
 }
 
-static void depth_is_bounded(void **state)
+static void depth_is_limited(void **state)
 {
 	char text[2 * JSON_MAX_DEPTH + 2];
 	struct bytes deepest = { text + 1, (size_t)2 * JSON_MAX_DEPTH };
@@ -226,7 +226,7 @@ static bool write_member(void *arg, const struct json_member *member)
 	return true;
 }
 
-static void members_come_with_their_values_whole(void **state)
+static void members_have_their_complete_values(void **state)
 {
 	struct buf out = BUF_INIT;
 
@@ -277,7 +277,7 @@ static void strings_are_decoded(void **state)
 	}
 }
 
-static void half_a_surrogate_pair_is_no_text(void **state)
+static void half_a_surrogate_pair_is_invalid(void **state)
 {
 	const struct bytes rows[] = {
 		BYTES("\"\\ud800\""),
@@ -362,7 +362,7 @@ static void a_pointer_finds_its_value(void **state)
 		assert_points_at(*state, rows[i][0], rows[i][1], rows[i][2]);
 }
 
-static void several_pointers_are_found_in_one_reading(void **state)
+static void several_pointers_are_found_in_one_pass(void **state)
 {
 	struct json_pointer pointers[3];
 	struct json_value values[3];
@@ -440,23 +440,23 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(tokens_are_slices_of_the_text, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
-			a_number_at_the_very_end_is_whole, set_up, tear_down),
+			a_number_at_the_end_of_the_text_is_complete, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			only_one_strict_json_value_is_json, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(depth_is_bounded, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(depth_is_limited, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_visitor_can_stop, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			yajl_never_asks_for_more_than_was_reserved, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_string_that_grows_by_steps_stays_within_the_reserve, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
-			members_come_with_their_values_whole, set_up, tear_down),
+			members_have_their_complete_values, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(only_an_object_has_members, set_up, tear_down),
 		cmocka_unit_test(strings_are_decoded),
-		cmocka_unit_test(half_a_surrogate_pair_is_no_text),
+		cmocka_unit_test(half_a_surrogate_pair_is_invalid),
 		cmocka_unit_test_setup_teardown(a_pointer_finds_its_value, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
-			several_pointers_are_found_in_one_reading, set_up, tear_down),
+			several_pointers_are_found_in_one_pass, set_up, tear_down),
 		cmocka_unit_test(a_malformed_pointer_is_refused),
 		cmocka_unit_test(every_failed_allocation_is_a_fault),
 	};

@@ -60,7 +60,7 @@ static struct entry *finish(struct world *world, struct entry *entry)
 	return lanes_leave(&world->lanes, entry, false, false);
 }
 
-static void the_first_of_a_key_goes_and_the_second_waits(void **state)
+static void the_first_message_of_a_key_is_delivered_and_the_second_waits(void **state)
 {
 	struct world world;
 
@@ -72,7 +72,7 @@ static void the_first_of_a_key_goes_and_the_second_waits(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void the_second_goes_when_the_first_is_finished(void **state)
+static void the_second_message_is_delivered_when_the_first_is_finished(void **state)
 {
 	struct world world;
 	struct entry *first;
@@ -91,7 +91,7 @@ static void the_second_goes_when_the_first_is_finished(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void messages_without_a_key_wait_for_nobody(void **state)
+static void messages_without_a_key_do_not_wait(void **state)
 {
 	struct world world;
 
@@ -115,7 +115,7 @@ static void with_partition_order_all_keys_share_one_lane(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void behind_a_head_that_goes_to_its_retry_everything_is_parked(void **state)
+static void behind_a_head_that_waits_for_its_retry_everything_is_parked(void **state)
 {
 	struct world world;
 	struct entry *head;
@@ -134,7 +134,7 @@ static void behind_a_head_that_goes_to_its_retry_everything_is_parked(void **sta
 	lanes_fini(&world.lanes);
 }
 
-static void an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with(void **state)
+static void an_empty_lane_with_a_blocked_head_in_the_table_is_not_claimed(void **state)
 {
 	struct world world;
 	struct entry *head;
@@ -149,7 +149,7 @@ static void an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with(void *
 	lanes_fini(&world.lanes);
 }
 
-static void after_the_blocked_head_came_back_its_followers_are_gone_on_with(void **state)
+static void after_a_blocked_head_returned_its_lane_is_claimed(void **state)
 {
 	struct world world;
 	struct entry *head;
@@ -173,7 +173,7 @@ static void after_the_blocked_head_came_back_its_followers_are_gone_on_with(void
 	lanes_fini(&world.lanes);
 }
 
-static void what_went_outside_after_a_claim_was_given_stays_before_what_it_brings(void **state)
+static void a_head_that_was_returned_during_a_claim_stays_before_its_rows(void **state)
 {
 	struct world world;
 	struct entry *retried;
@@ -189,7 +189,7 @@ static void what_went_outside_after_a_claim_was_given_stays_before_what_it_bring
 	lanes_fini(&world.lanes);
 }
 
-static void a_lower_offset_that_arrives_late_goes_next(void **state)
+static void a_lower_offset_that_arrives_late_is_delivered_next(void **state)
 {
 	struct world world;
 	struct entry *open;
@@ -208,7 +208,7 @@ static void a_lower_offset_that_arrives_late_goes_next(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void a_full_lane_parks_and_is_gone_on_with_when_empty(void **state)
+static void a_full_lane_parks_and_is_claimed_when_empty(void **state)
 {
 	struct world world;
 	struct entry *rows[DEPTH];
@@ -229,7 +229,7 @@ static void a_full_lane_parks_and_is_gone_on_with_when_empty(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void what_a_sweep_found_never_stops_what_memory_holds(void **state)
+static void a_swept_key_does_not_block_its_messages_in_memory(void **state)
 {
 	struct world world;
 	struct entry *first;
@@ -263,7 +263,7 @@ static void a_lane_without_memory_is_an_error(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off(void **state)
+static void a_claimed_lane_with_more_rows_is_claimed_again_when_it_is_empty(void **state)
 {
 	const struct lane_run run = { .last_offset = 2, .followed = true, .number = 1 };
 	struct lane_key key;
@@ -282,7 +282,7 @@ static void a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off(void **
 }
 
 /* Rule R12: another instance is at a row of the key. */
-static void of_a_held_lane_everything_is_parked(void **state)
+static void all_messages_of_a_held_lane_are_parked(void **state)
 {
 	struct world world;
 
@@ -295,7 +295,7 @@ static void of_a_held_lane_everything_is_parked(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void a_lane_is_held_until_each_row_is_over(void **state)
+static void a_lane_is_held_until_all_its_rows_have_ended(void **state)
 {
 	struct world world;
 
@@ -311,7 +311,7 @@ static void a_lane_is_held_until_each_row_is_over(void **state)
 	lanes_fini(&world.lanes);
 }
 
-static void a_held_row_that_waits_again_is_gone_on_with_and_comes_first(void **state)
+static void a_held_row_that_waits_again_is_claimed_and_delivered_first(void **state)
 {
 	struct lane_key key;
 	struct world world;
@@ -328,7 +328,7 @@ static void a_held_row_that_waits_again_is_gone_on_with_and_comes_first(void **s
 	lanes_fini(&world.lanes);
 }
 
-static void what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over(void **state)
+static void rows_parked_behind_a_held_row_are_claimed_when_it_ended(void **state)
 {
 	struct lane_key key;
 	struct world world;
@@ -344,7 +344,7 @@ static void what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over(
 	lanes_fini(&world.lanes);
 }
 
-static void letting_go_of_what_is_not_held_does_nothing(void **state)
+static void releasing_a_lane_that_is_not_held_does_nothing(void **state)
 {
 	struct world world;
 
@@ -374,26 +374,24 @@ static void lanes_of_a_lost_partition_are_forgotten(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_of_a_key_goes_and_the_second_waits),
-		cmocka_unit_test(the_second_goes_when_the_first_is_finished),
-		cmocka_unit_test(messages_without_a_key_wait_for_nobody),
+		cmocka_unit_test(the_first_message_of_a_key_is_delivered_and_the_second_waits),
+		cmocka_unit_test(the_second_message_is_delivered_when_the_first_is_finished),
+		cmocka_unit_test(messages_without_a_key_do_not_wait),
 		cmocka_unit_test(with_partition_order_all_keys_share_one_lane),
-		cmocka_unit_test(behind_a_head_that_goes_to_its_retry_everything_is_parked),
-		cmocka_unit_test(an_empty_lane_with_a_blocked_head_outside_is_not_gone_on_with),
-		cmocka_unit_test(after_the_blocked_head_came_back_its_followers_are_gone_on_with),
-		cmocka_unit_test(
-			what_went_outside_after_a_claim_was_given_stays_before_what_it_brings),
-		cmocka_unit_test(a_lower_offset_that_arrives_late_goes_next),
-		cmocka_unit_test(a_full_lane_parks_and_is_gone_on_with_when_empty),
-		cmocka_unit_test(what_a_sweep_found_never_stops_what_memory_holds),
+		cmocka_unit_test(behind_a_head_that_waits_for_its_retry_everything_is_parked),
+		cmocka_unit_test(an_empty_lane_with_a_blocked_head_in_the_table_is_not_claimed),
+		cmocka_unit_test(after_a_blocked_head_returned_its_lane_is_claimed),
+		cmocka_unit_test(a_head_that_was_returned_during_a_claim_stays_before_its_rows),
+		cmocka_unit_test(a_lower_offset_that_arrives_late_is_delivered_next),
+		cmocka_unit_test(a_full_lane_parks_and_is_claimed_when_empty),
+		cmocka_unit_test(a_swept_key_does_not_block_its_messages_in_memory),
 		cmocka_unit_test(a_lane_without_memory_is_an_error),
-		cmocka_unit_test(a_run_that_is_followed_is_gone_on_with_when_it_is_worked_off),
-		cmocka_unit_test(of_a_held_lane_everything_is_parked),
-		cmocka_unit_test(a_lane_is_held_until_each_row_is_over),
-		cmocka_unit_test(a_held_row_that_waits_again_is_gone_on_with_and_comes_first),
-		cmocka_unit_test(
-			what_was_parked_behind_a_held_row_is_gone_on_with_when_that_is_over),
-		cmocka_unit_test(letting_go_of_what_is_not_held_does_nothing),
+		cmocka_unit_test(a_claimed_lane_with_more_rows_is_claimed_again_when_it_is_empty),
+		cmocka_unit_test(all_messages_of_a_held_lane_are_parked),
+		cmocka_unit_test(a_lane_is_held_until_all_its_rows_have_ended),
+		cmocka_unit_test(a_held_row_that_waits_again_is_claimed_and_delivered_first),
+		cmocka_unit_test(rows_parked_behind_a_held_row_are_claimed_when_it_ended),
+		cmocka_unit_test(releasing_a_lane_that_is_not_held_does_nothing),
 		cmocka_unit_test(lanes_of_a_lost_partition_are_forgotten),
 	};
 

@@ -33,7 +33,7 @@ static void the_lease_counts_from_the_sending(void **state)
 	assert_int_equal(beats.sent_ms, BEGIN_MS);
 }
 
-static void an_answer_after_its_own_lease_is_no_heartbeat(void **state)
+static void an_answer_after_the_lease_is_no_heartbeat(void **state)
 {
 	struct lease_clock beats = fresh();
 
@@ -44,7 +44,7 @@ static void an_answer_after_its_own_lease_is_no_heartbeat(void **state)
 	assert_int_equal(beats.sent_ms, BEGIN_MS);
 }
 
-static void a_whole_lease_on_time_is_steady(void **state)
+static void an_instance_on_time_for_a_whole_lease_is_steady(void **state)
 {
 	struct lease_clock beats = fresh();
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 3, 10);
@@ -56,7 +56,7 @@ static void a_whole_lease_on_time_is_steady(void **state)
 }
 
 /* Sent in time, and answered when the database goes on: meanwhile nobody else's could be noted either. */
-static void who_was_kept_waiting_is_not_on_time(void **state)
+static void a_heartbeat_with_a_late_answer_is_not_on_time(void **state)
 {
 	struct lease_clock beats = fresh();
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 8, 10);
@@ -68,7 +68,7 @@ static void who_was_kept_waiting_is_not_on_time(void **state)
 	assert_false(lease_clock_is_steady(&beats));
 }
 
-static void a_heartbeat_that_is_left_out_is_not_on_time(void **state)
+static void a_missed_heartbeat_is_not_on_time(void **state)
 {
 	struct lease_clock beats = fresh();
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 8, 10);
@@ -78,7 +78,7 @@ static void a_heartbeat_that_is_left_out_is_not_on_time(void **state)
 	assert_false(lease_clock_is_steady(&beats));
 }
 
-static void after_a_fault_it_begins_anew(void **state)
+static void after_a_fault_steadiness_starts_over(void **state)
 {
 	struct lease_clock beats = fresh();
 	int64_t at_ms = beat_on(&beats, BEGIN_MS, 8, 10);
@@ -96,11 +96,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_lease_counts_from_the_sending),
-		cmocka_unit_test(an_answer_after_its_own_lease_is_no_heartbeat),
-		cmocka_unit_test(a_whole_lease_on_time_is_steady),
-		cmocka_unit_test(who_was_kept_waiting_is_not_on_time),
-		cmocka_unit_test(a_heartbeat_that_is_left_out_is_not_on_time),
-		cmocka_unit_test(after_a_fault_it_begins_anew),
+		cmocka_unit_test(an_answer_after_the_lease_is_no_heartbeat),
+		cmocka_unit_test(an_instance_on_time_for_a_whole_lease_is_steady),
+		cmocka_unit_test(a_heartbeat_with_a_late_answer_is_not_on_time),
+		cmocka_unit_test(a_missed_heartbeat_is_not_on_time),
+		cmocka_unit_test(after_a_fault_steadiness_starts_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

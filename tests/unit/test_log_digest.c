@@ -30,7 +30,7 @@ static struct log_digest digest_of(const char *key, const char *payload, const c
 	return digest;
 }
 
-static void what_a_record_consists_of_counts(void **state)
+static void key_value_and_headers_change_the_digest(void **state)
 {
 	static const char *const records[][3] = {
 		{ "k", "v", "[]" },
@@ -56,7 +56,7 @@ static void what_a_record_consists_of_counts(void **state)
 	}
 }
 
-static void what_is_not_known_differs_from_nothing(void **state)
+static void an_unknown_digest_differs_from_no_digest(void **state)
 {
 	struct log_digest one = digest_of("k", "v", "[]");
 	struct log_digest unknown = { .known = false };
@@ -67,7 +67,7 @@ static void what_is_not_known_differs_from_nothing(void **state)
 }
 
 /* Digests are in tables: what they are computed from stays. Another one would make each log look like another. */
-static void it_is_the_same_in_each_version(void **state)
+static void the_digest_does_not_change_between_versions(void **state)
 {
 	struct log_digest digest = digest_of("key", "value", "[[\"id\",\"7\"]]");
 	char text[33];
@@ -81,9 +81,9 @@ static void it_is_the_same_in_each_version(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_record_consists_of_counts),
-		cmocka_unit_test(what_is_not_known_differs_from_nothing),
-		cmocka_unit_test(it_is_the_same_in_each_version),
+		cmocka_unit_test(key_value_and_headers_change_the_digest),
+		cmocka_unit_test(an_unknown_digest_differs_from_no_digest),
+		cmocka_unit_test(the_digest_does_not_change_between_versions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

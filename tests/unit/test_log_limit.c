@@ -44,7 +44,7 @@ static int passing(
 	return passed;
 }
 
-static void a_few_pass_and_the_others_are_counted(void **state)
+static void some_lines_are_written_and_the_others_counted(void **state)
 {
 	struct log_limit *limit = *state;
 	struct log_seen held;
@@ -59,7 +59,7 @@ static void a_few_pass_and_the_others_are_counted(void **state)
 	assert_false(log_limit_take(limit, START + 10 * LOG_LIMIT_WINDOW_MS, false, &held));
 }
 
-static void nothing_held_back_is_nothing_to_say(void **state)
+static void without_suppressed_lines_nothing_is_reported(void **state)
 {
 	struct log_limit *limit = *state;
 	struct log_seen held;
@@ -68,7 +68,7 @@ static void nothing_held_back_is_nothing_to_say(void **state)
 	assert_false(log_limit_take(limit, START + LOG_LIMIT_WINDOW_MS, true, &held));
 }
 
-static void another_thing_or_another_event_is_not_a_repeat(void **state)
+static void another_key_or_event_is_not_a_repetition(void **state)
 {
 	struct log_limit *limit = *state;
 
@@ -78,7 +78,7 @@ static void another_thing_or_another_event_is_not_a_repeat(void **state)
 	assert_int_equal(passing(limit, "lost", "orders/3", 1, START), 0);
 }
 
-static void a_new_window_lets_some_pass_again_and_loses_no_count(void **state)
+static void a_new_window_writes_some_lines_and_keeps_the_count(void **state)
 {
 	struct log_limit *limit = *state;
 	struct log_seen held;
@@ -105,7 +105,7 @@ static void at_the_end_all_counts_are_due(void **state)
 	assert_false(log_limit_take(limit, START, true, &held));
 }
 
-static void beyond_its_places_all_others_share_one(void **state)
+static void beyond_its_slots_all_other_keys_share_one(void **state)
 {
 	struct log_limit *limit = *state;
 	struct log_seen held = { .event = "" };
@@ -122,7 +122,7 @@ static void beyond_its_places_all_others_share_one(void **state)
 	assert_int_equal(held.held, 1000 - LOG_LIMIT_LINES);
 }
 
-static void a_place_whose_time_is_over_is_free_again(void **state)
+static void a_slot_is_free_after_its_window(void **state)
 {
 	struct log_limit *limit = *state;
 	struct log_seen held;
@@ -156,13 +156,13 @@ static void a_long_key_is_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		LIMITED(a_few_pass_and_the_others_are_counted),
-		LIMITED(nothing_held_back_is_nothing_to_say),
-		LIMITED(another_thing_or_another_event_is_not_a_repeat),
-		LIMITED(a_new_window_lets_some_pass_again_and_loses_no_count),
+		LIMITED(some_lines_are_written_and_the_others_counted),
+		LIMITED(without_suppressed_lines_nothing_is_reported),
+		LIMITED(another_key_or_event_is_not_a_repetition),
+		LIMITED(a_new_window_writes_some_lines_and_keeps_the_count),
 		LIMITED(at_the_end_all_counts_are_due),
-		LIMITED(beyond_its_places_all_others_share_one),
-		LIMITED(a_place_whose_time_is_over_is_free_again),
+		LIMITED(beyond_its_slots_all_other_keys_share_one),
+		LIMITED(a_slot_is_free_after_its_window),
 		LIMITED(a_long_key_is_cut),
 	};
 

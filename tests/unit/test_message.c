@@ -36,7 +36,7 @@ static struct message *a_copy_of(const struct message *from)
 	return message;
 }
 
-static void a_message_says_what_it_was_made_from(void **state)
+static void a_message_has_the_values_it_was_made_from(void **state)
 {
 	const struct message from = an_order();
 	struct message *message = a_copy_of(&from);
@@ -56,7 +56,7 @@ static void a_message_says_what_it_was_made_from(void **state)
 	message_free(message);
 }
 
-static void a_message_outlives_what_it_was_made_from(void **state)
+static void a_message_owns_copies_of_its_values(void **state)
 {
 	char id[] = "A234";
 	char payload[] = "body";
@@ -74,7 +74,7 @@ static void a_message_outlives_what_it_was_made_from(void **state)
 	message_free(message);
 }
 
-static void its_size_is_what_it_holds(void **state)
+static void the_size_of_a_message_is_the_size_of_its_values(void **state)
 {
 	const struct message from = an_order();
 	struct message *message = a_copy_of(&from);
@@ -89,7 +89,7 @@ static void its_size_is_what_it_holds(void **state)
 	message_free(message);
 }
 
-static void absent_and_empty_stay_different(void **state)
+static void absent_and_empty_values_stay_different(void **state)
 {
 	struct message from = an_order();
 	struct message *message;
@@ -106,7 +106,7 @@ static void absent_and_empty_stay_different(void **state)
 	message_free(message);
 }
 
-static void an_empty_key_is_a_key_and_none_is_none(void **state)
+static void an_empty_key_is_a_key_and_no_key_is_none(void **state)
 {
 	struct message message = an_order();
 
@@ -117,7 +117,7 @@ static void an_empty_key_is_a_key_and_none_is_none(void **state)
 	assert_false(message_is_keyed(&message));
 }
 
-static void no_memory_is_said_and_nothing_given(void **state)
+static void without_memory_no_message_is_created(void **state)
 {
 	const struct message from = an_order();
 	struct message *message = NULL;
@@ -135,12 +135,12 @@ static void no_memory_is_said_and_nothing_given(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_says_what_it_was_made_from),
-		cmocka_unit_test(a_message_outlives_what_it_was_made_from),
-		cmocka_unit_test(its_size_is_what_it_holds),
-		cmocka_unit_test(absent_and_empty_stay_different),
-		cmocka_unit_test(an_empty_key_is_a_key_and_none_is_none),
-		cmocka_unit_test(no_memory_is_said_and_nothing_given),
+		cmocka_unit_test(a_message_has_the_values_it_was_made_from),
+		cmocka_unit_test(a_message_owns_copies_of_its_values),
+		cmocka_unit_test(the_size_of_a_message_is_the_size_of_its_values),
+		cmocka_unit_test(absent_and_empty_values_stay_different),
+		cmocka_unit_test(an_empty_key_is_a_key_and_no_key_is_none),
+		cmocka_unit_test(without_memory_no_message_is_created),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

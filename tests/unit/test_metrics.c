@@ -107,7 +107,7 @@ static void labels_are_copied(void **state)
 	assert_says(page(*state, false), "t_sent_total{topic=\"orders\"} 1\n");
 }
 
-static void a_counter_adds_up_and_never_falls(void **state)
+static void a_counter_never_falls(void **state)
 {
 	struct metric *sent = metrics_get(*state, SENT, "orders", NULL);
 
@@ -118,7 +118,7 @@ static void a_counter_adds_up_and_never_falls(void **state)
 	assert_says(page(*state, false), "t_sent_total{topic=\"orders\"} 42\n");
 }
 
-static void a_counter_beyond_what_a_double_can_count_by_ones_still_counts(void **state)
+static void a_counter_counts_beyond_the_precision_of_a_double(void **state)
 {
 	struct metric *sent = metrics_get(*state, SENT, "orders", NULL);
 
@@ -138,7 +138,7 @@ static void a_gauge_is_set_and_moved_both_ways(void **state)
 	assert_says(page(*state, false), "\nt_length 11.5\n");
 }
 
-static void whole_numbers_have_no_point_and_odd_ones_a_name(void **state)
+static void whole_numbers_have_no_point_and_special_ones_a_name(void **state)
 {
 	struct metric *length = metrics_get(*state, LENGTH, NULL, NULL);
 	const struct {
@@ -177,7 +177,7 @@ static void a_histogram_counts_up_to_each_bound_inclusive(void **state)
 					 "t_seconds_count{handler=\"billing\"} 4\n");
 }
 
-static void a_time_below_zero_or_none_at_all_counts_as_zero(void **state)
+static void a_negative_or_missing_time_counts_as_zero(void **state)
 {
 	struct metric *seconds = metrics_get(*state, SECONDS, "billing", NULL);
 
@@ -187,7 +187,7 @@ static void a_time_below_zero_or_none_at_all_counts_as_zero(void **state)
 	assert_says(page(*state, false), "t_seconds_sum{handler=\"billing\"} 0\n");
 }
 
-static void a_sum_of_a_week_each_for_a_million_messages_does_not_overflow(void **state)
+static void the_sum_of_a_histogram_does_not_overflow(void **state)
 {
 	struct metric *seconds = metrics_get(*state, SECONDS, "billing", NULL);
 
@@ -196,7 +196,7 @@ static void a_sum_of_a_week_each_for_a_million_messages_does_not_overflow(void *
 	assert_says(page(*state, false), "t_seconds_sum{handler=\"billing\"} 604800000000\n");
 }
 
-static void series_come_sorted_whatever_the_order_they_were_made_in(void **state)
+static void series_are_sorted(void **state)
 {
 	(void)metrics_get(*state, LAG, "b", "1");
 	(void)metrics_get(*state, LAG, "a", "2");
@@ -217,7 +217,7 @@ static void label_values_and_help_are_escaped(void **state)
 		page(*state, true), "# HELP t_length Length, \\\"quoted\\\" \\\\ and\\nbroken.\n");
 }
 
-static void a_dropped_series_is_not_shown_until_it_is_got_again(void **state)
+static void a_dropped_series_is_not_shown_until_it_is_used_again(void **state)
 {
 	struct metric *lag = metrics_get(*state, LAG, "orders", "3");
 
@@ -242,7 +242,7 @@ static void openmetrics_names_counters_without_total_and_ends_with_eof(void **st
 	assert_string_equal(text + strlen(text) - strlen("\n# EOF\n"), "\n# EOF\n");
 }
 
-static void beyond_the_limit_a_series_is_writable_but_not_shown(void **state)
+static void above_the_limit_a_series_is_writable_but_not_shown(void **state)
 {
 	struct metric *beyond;
 	char partition[16];
@@ -289,7 +289,7 @@ static void threads_lose_no_count(void **state)
 	assert_says(page(*state, false), "t_seconds_sum{handler=\"shared\"} 20000\n");
 }
 
-static void without_memory_nothing_is_made_and_nothing_leaks(void **state)
+static void without_memory_nothing_is_created_and_nothing_leaks(void **state)
 {
 	struct metrics *metrics = NULL;
 	struct err err = ERR_INIT;
@@ -322,7 +322,7 @@ static void without_memory_a_new_series_is_writable_but_not_shown(void **state)
 	assert_says(page(*state, false), "t_seconds_count{handler=\"billing\"} 0\n");
 }
 
-static void without_memory_a_page_is_broken_not_cut(void **state)
+static void without_memory_a_page_fails_and_is_not_truncated(void **state)
 {
 	CLEANUP(buf_fini) struct buf out = BUF_INIT;
 
@@ -335,7 +335,7 @@ static void without_memory_a_page_is_broken_not_cut(void **state)
 	}
 }
 
-static void freeing_nothing_is_harmless(void **state)
+static void freeing_null_does_nothing(void **state)
 {
 	(void)state;
 	metrics_free(NULL);
@@ -356,7 +356,7 @@ static void assert_ascending(const double *bound)
 		assert_true(bound[0] < bound[1]);
 }
 
-static void every_meter_has_a_name_a_sentence_and_fitting_buckets(void **state)
+static void every_meter_has_a_name_a_help_text_and_valid_buckets(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < METER_COUNT; i++) {
@@ -385,7 +385,7 @@ static void no_two_meters_share_a_name(void **state)
 }
 
 /* A sample of each family as the contract writes it: names and labels are a promise. */
-static void the_meters_are_the_promised_ones(void **state)
+static void the_meters_are_the_documented_ones(void **state)
 {
 	static const char *const promised[] = {
 		"inboxd_messages_received_total{topic=\"a\"} 0\n",
@@ -460,26 +460,26 @@ int main(void)
 		WITH_METRICS(a_family_without_labels_exists_from_the_start),
 		WITH_METRICS(the_same_labels_are_the_same_series),
 		WITH_METRICS(labels_are_copied),
-		WITH_METRICS(a_counter_adds_up_and_never_falls),
-		WITH_METRICS(a_counter_beyond_what_a_double_can_count_by_ones_still_counts),
+		WITH_METRICS(a_counter_never_falls),
+		WITH_METRICS(a_counter_counts_beyond_the_precision_of_a_double),
 		WITH_METRICS(a_gauge_is_set_and_moved_both_ways),
-		WITH_METRICS(whole_numbers_have_no_point_and_odd_ones_a_name),
+		WITH_METRICS(whole_numbers_have_no_point_and_special_ones_a_name),
 		WITH_METRICS(a_histogram_counts_up_to_each_bound_inclusive),
-		WITH_METRICS(a_time_below_zero_or_none_at_all_counts_as_zero),
-		WITH_METRICS(a_sum_of_a_week_each_for_a_million_messages_does_not_overflow),
-		WITH_METRICS(series_come_sorted_whatever_the_order_they_were_made_in),
+		WITH_METRICS(a_negative_or_missing_time_counts_as_zero),
+		WITH_METRICS(the_sum_of_a_histogram_does_not_overflow),
+		WITH_METRICS(series_are_sorted),
 		WITH_METRICS(label_values_and_help_are_escaped),
-		WITH_METRICS(a_dropped_series_is_not_shown_until_it_is_got_again),
+		WITH_METRICS(a_dropped_series_is_not_shown_until_it_is_used_again),
 		WITH_METRICS(openmetrics_names_counters_without_total_and_ends_with_eof),
-		WITH_METRICS(beyond_the_limit_a_series_is_writable_but_not_shown),
+		WITH_METRICS(above_the_limit_a_series_is_writable_but_not_shown),
 		WITH_METRICS(threads_lose_no_count),
-		cmocka_unit_test(without_memory_nothing_is_made_and_nothing_leaks),
+		cmocka_unit_test(without_memory_nothing_is_created_and_nothing_leaks),
 		WITH_METRICS(without_memory_a_new_series_is_writable_but_not_shown),
-		WITH_METRICS(without_memory_a_page_is_broken_not_cut),
-		cmocka_unit_test(freeing_nothing_is_harmless),
-		cmocka_unit_test(every_meter_has_a_name_a_sentence_and_fitting_buckets),
+		WITH_METRICS(without_memory_a_page_fails_and_is_not_truncated),
+		cmocka_unit_test(freeing_null_does_nothing),
+		cmocka_unit_test(every_meter_has_a_name_a_help_text_and_valid_buckets),
 		cmocka_unit_test(no_two_meters_share_a_name),
-		cmocka_unit_test(the_meters_are_the_promised_ones),
+		cmocka_unit_test(the_meters_are_the_documented_ones),
 	};
 
 	return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

@@ -64,19 +64,19 @@ static void assert_heard(struct manager *manager, const char *text)
 	assert_string_equal(heard(manager), notify_is_built_in() ? text : "");
 }
 
-static void ready_is_told(void **state)
+static void ready_is_sent(void **state)
 {
 	notify_ready();
 	assert_heard(*state, "READY=1");
 }
 
-static void stopping_is_told(void **state)
+static void stopping_is_sent(void **state)
 {
 	notify_stopping();
 	assert_heard(*state, "STOPPING=1");
 }
 
-static void a_status_is_told_in_its_own_words(void **state)
+static void a_status_is_sent_unchanged(void **state)
 {
 	notify_status("4 partitions, 2 handlers, 100 % of nothing waiting");
 	assert_heard(*state, "STATUS=4 partitions, 2 handlers, 100 % of nothing waiting");
@@ -90,7 +90,7 @@ static void without_a_service_manager_nothing_happens(void **state)
 	assert_string_equal(heard(*state), "");
 }
 
-static void a_service_manager_that_is_gone_is_no_failure(void **state)
+static void a_missing_service_manager_is_no_failure(void **state)
 {
 	(void)setenv("NOTIFY_SOCKET", "/nonexistent/notify", 1);
 	notify_ready();
@@ -102,11 +102,11 @@ static void a_service_manager_that_is_gone_is_no_failure(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_MANAGER(ready_is_told),
-		WITH_MANAGER(stopping_is_told),
-		WITH_MANAGER(a_status_is_told_in_its_own_words),
+		WITH_MANAGER(ready_is_sent),
+		WITH_MANAGER(stopping_is_sent),
+		WITH_MANAGER(a_status_is_sent_unchanged),
 		WITH_MANAGER(without_a_service_manager_nothing_happens),
-		WITH_MANAGER(a_service_manager_that_is_gone_is_no_failure),
+		WITH_MANAGER(a_missing_service_manager_is_no_failure),
 	};
 
 	return cmocka_run_group_tests_name("notify", tests, NULL, NULL);

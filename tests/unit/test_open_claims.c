@@ -23,12 +23,12 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void nothing_given_is_bounded_by_the_first(void **state)
+static void without_claims_the_bound_is_the_first_number(void **state)
 {
 	assert_int_equal(open_claims_low(*state), 1);
 }
 
-static void a_claim_on_its_way_holds_the_bound(void **state)
+static void a_running_claim_holds_the_bound(void **state)
 {
 	struct open_claims *claims = *state;
 
@@ -40,7 +40,7 @@ static void a_claim_on_its_way_holds_the_bound(void **state)
 	assert_int_equal(open_claims_low(claims), 3);
 }
 
-static void what_comes_back_out_of_turn_does_not_vouch_for_the_others(void **state)
+static void an_answer_out_of_order_does_not_close_earlier_claims(void **state)
 {
 	struct open_claims *claims = *state;
 
@@ -91,7 +91,7 @@ static void a_claim_whose_outcome_is_unknown_holds_the_bound_until_it_is_resolve
 	assert_int_equal(open_claims_low(claims), 3);
 }
 
-static void nobody_holds_rows_of_a_claim_that_is_over(void **state)
+static void rows_of_a_closed_claim_cannot_be_held(void **state)
 {
 	struct open_claims *claims = *state;
 
@@ -107,12 +107,12 @@ static void nobody_holds_rows_of_a_claim_that_is_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nothing_given_is_bounded_by_the_first),
-		TEST(a_claim_on_its_way_holds_the_bound),
-		TEST(what_comes_back_out_of_turn_does_not_vouch_for_the_others),
+		TEST(without_claims_the_bound_is_the_first_number),
+		TEST(a_running_claim_holds_the_bound),
+		TEST(an_answer_out_of_order_does_not_close_earlier_claims),
 		TEST(a_claim_is_open_until_its_last_row_is_settled),
 		TEST(a_claim_whose_outcome_is_unknown_holds_the_bound_until_it_is_resolved),
-		TEST(nobody_holds_rows_of_a_claim_that_is_over),
+		TEST(rows_of_a_closed_claim_cannot_be_held),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ static void scalars_are_big_endian(void **state)
 	params_fini(&params);
 }
 
-static void nothing_is_null_and_empty_is_not(void **state)
+static void absent_bytes_are_null_and_empty_bytes_are_not(void **state)
 {
 	struct params params = PARAMS_INIT;
 
@@ -207,7 +207,7 @@ static void assert_applied(const char *sql, const char *schema, const char *expe
 	buf_fini(&out);
 }
 
-static void the_schema_stands_for_inbox_wherever_that_is_a_name(void **state)
+static void the_schema_replaces_inbox_where_it_is_a_name(void **state)
 {
 	(void)state;
 	assert_applied("SELECT * FROM inbox.inbox_messages m, inbox.x", "billing",
@@ -217,7 +217,7 @@ static void the_schema_stands_for_inbox_wherever_that_is_a_name(void **state)
 	assert_applied("inbox.f(1)", "b", "\"b\".f(1)");
 }
 
-static void other_words_stay(void **state)
+static void other_occurrences_of_inbox_are_kept(void **state)
 {
 	(void)state;
 	assert_applied("my_inbox.a, x.inbox.b, \"inbox.c\", inbox_d.e", "b",
@@ -234,7 +234,7 @@ static void quotes_in_a_name_are_doubled(void **state)
 	assert_applied("'inbox.a'", "o'x", "'\"o''x\".a'");
 }
 
-static void every_embedded_statement_names_the_schema_it_is_for(void **state)
+static void every_embedded_statement_names_the_configured_schema(void **state)
 {
 	struct statements *statements = NULL;
 	struct err err = ERR_INIT;
@@ -277,17 +277,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scalars_are_big_endian),
-		cmocka_unit_test(nothing_is_null_and_empty_is_not),
+		cmocka_unit_test(absent_bytes_are_null_and_empty_bytes_are_not),
 		cmocka_unit_test(an_array_counts_its_elements),
 		cmocka_unit_test(an_empty_array_has_no_elements),
 		cmocka_unit_test(arrays_are_filled_in_any_order),
 		cmocka_unit_test(timestamps_count_from_2000),
 		cmocka_unit_test(a_reset_keeps_small_buffers_and_frees_large_ones),
 		cmocka_unit_test(running_out_of_memory_breaks_the_parameters),
-		cmocka_unit_test(the_schema_stands_for_inbox_wherever_that_is_a_name),
-		cmocka_unit_test(other_words_stay),
+		cmocka_unit_test(the_schema_replaces_inbox_where_it_is_a_name),
+		cmocka_unit_test(other_occurrences_of_inbox_are_kept),
 		cmocka_unit_test(quotes_in_a_name_are_doubled),
-		cmocka_unit_test(every_embedded_statement_names_the_schema_it_is_for),
+		cmocka_unit_test(every_embedded_statement_names_the_configured_schema),
 		cmocka_unit_test(statements_survive_running_out_of_memory),
 	};
 

@@ -8,7 +8,7 @@
 
 #include "store/pg/pg_error_class.h"
 
-static void each_state_has_its_kind(void **state)
+static void each_sqlstate_has_its_class(void **state)
 {
 	static const struct {
 		const char *state;
@@ -50,7 +50,7 @@ static void each_state_has_its_kind(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_state_has_its_kind),
+		cmocka_unit_test(each_sqlstate_has_its_class),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

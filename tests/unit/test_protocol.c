@@ -109,7 +109,7 @@ static void a_short_hello_has_the_defaults(void **state)
 	assert_null(line.hello.subscribe[0].type);
 }
 
-static void a_full_hello_is_taken_whole(void **state)
+static void a_hello_with_every_member_is_read(void **state)
 {
 	(void)state;
 	read_text("{\"params\":{\"client\":\"py/1\",\"batch\":{\"wait_ms\":5,\"max\":100},"
@@ -159,7 +159,7 @@ static void an_unknown_member_of_a_subscription_that_is_null_counts_as_not_given
 	assert_string_equal(line.hello.subscribe[0].topic, "a");
 }
 
-static void a_hello_that_is_refused_says_whose_it_was(void **state)
+static void a_refused_hello_keeps_the_handler_name(void **state)
 {
 	(void)state;
 	read_text(hello(",\"subscribe\":[{\"topics\":\"a\"}]"));
@@ -188,7 +188,7 @@ static void extend_window_and_drain_are_read(void **state)
 }
 
 /* Each row: a line, the error it gets, the id that is echoed, and words that must be in it. */
-static void every_broken_line_is_told_what_is_wrong_with_it(void **state)
+static void every_broken_line_is_refused_with_its_reason(void **state)
 {
 #define RPC "{\"jsonrpc\":\"2.0\","
 	/* clang-format off */
@@ -439,7 +439,7 @@ static void an_id_too_long_is_not_echoed(void **state)
 	assert_bytes(line.id, NULL);
 }
 
-static void nesting_ends_at_its_limit(void **state)
+static void nesting_is_limited(void **state)
 {
 	const char *before = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"drain\",\"x\":";
 	char *deepest;
@@ -465,7 +465,7 @@ static const struct verdict *only_verdict(void)
 	return &line.verdicts[0];
 }
 
-static void a_done_answer_carries_its_result_as_it_was_written(void **state)
+static void a_done_answer_has_its_result_unchanged(void **state)
 {
 	static const char *const results[] = {
 		"{\"a\" : [1.00, 1e2,\"\\u00fc\\\\\",{}],\"a\":true}", "[]", "{}", "12.500", "-0",
@@ -497,7 +497,7 @@ static void a_result_is_one_line(void **state)
 	assert_bytes(only_verdict()->result, "{\"a\" : 1}");
 }
 
-static void a_null_result_inside_is_none(void **state)
+static void a_null_result_counts_as_not_given(void **state)
 {
 	(void)state;
 	read_text(answer("{\"status\":\"done\",\"result\":null,\"reason\":null,\"code\":null,"
@@ -507,7 +507,7 @@ static void a_null_result_inside_is_none(void **state)
 	assert_bytes(only_verdict()->reason, NULL);
 }
 
-static void each_status_is_taken_with_what_belongs_to_it(void **state)
+static void each_status_is_read_with_its_members(void **state)
 {
 	(void)state;
 	read_text(answer("{\"status\":\"retry\",\"delay_ms\":60000,\"reason\":\"upstream 503\","
@@ -547,7 +547,7 @@ static void a_delay_is_cut_to_a_year_and_to_whole_milliseconds(void **state)
 	}
 }
 
-static void a_malformed_answer_is_a_retry_that_says_why(void **state)
+static void a_malformed_answer_is_a_retry_with_its_reason(void **state)
 {
 	/* clang-format off */
 	static const struct {
@@ -616,7 +616,7 @@ static void an_error_is_a_retry_with_its_message(void **state)
 	assert_bytes(only_verdict()->code, "PROTOCOL");
 }
 
-static void an_answer_to_any_id_names_it(void **state)
+static void an_answer_with_any_id_keeps_the_id(void **state)
 {
 	static const struct {
 		const char *written;
@@ -636,7 +636,7 @@ static void an_answer_to_any_id_names_it(void **state)
 	}
 }
 
-static void a_batch_answer_has_a_verdict_for_each_entry_that_names_itself(void **state)
+static void a_batch_answer_has_a_verdict_for_each_entry_with_an_id(void **state)
 {
 	(void)state;
 	read_text(answer("{\"entries\":[{\"id\":\"d1.1\",\"status\":\"done\",\"result\":{\"n\":1}},"
@@ -756,7 +756,7 @@ static void a_result_over_its_limit_is_replaced_by_a_note(void **state)
 		"{\"inboxd\":\"result not stored: it is longer than 1048576 bytes\"}");
 }
 
-static void words_that_text_cannot_hold_are_replaced_by_a_note(void **state)
+static void texts_that_cannot_be_stored_are_replaced_by_a_note(void **state)
 {
 	(void)state;
 	read_text(answer("{\"status\":\"dead\",\"reason\":\"a\\u0000b\",\"code\":\"\\udc00\"}"));
@@ -769,7 +769,7 @@ static void words_that_text_cannot_hold_are_replaced_by_a_note(void **state)
 	assert_memory_equal(only_verdict()->reason.data, "message not stored: ", 20);
 }
 
-static void long_words_are_cut_at_a_character(void **state)
+static void long_texts_are_cut_at_a_character(void **state)
 {
 	(void)state;
 	read_text(repeated("ü", PROTOCOL_MAX_REASON,
@@ -820,7 +820,7 @@ static void replies_are_one_line_each(void **state)
 		"\"reason\":\"timeout\"}}\n");
 }
 
-static void a_hello_is_told_what_was_understood(void **state)
+static void the_hello_reply_repeats_the_subscriptions(void **state)
 {
 	const struct subscription items[] = { { "orders", "order.*" }, { "orders", "paid" },
 		{ "payments", NULL }, { NULL, "\"q\"" }, { NULL, NULL } };
@@ -837,7 +837,7 @@ static void a_hello_is_told_what_was_understood(void **state)
 }
 
 /* Names of the greatest length, as many as there may be. */
-static void a_hello_is_told_of_many_subscriptions_how_many_are_left_out(void **state)
+static void the_hello_reply_counts_omitted_subscriptions(void **state)
 {
 	static char type[PROTOCOL_MAX_TYPE + 1];
 	static struct subscription items[PROTOCOL_MAX_SUBS];
@@ -858,7 +858,7 @@ static void a_hello_is_told_of_many_subscriptions_how_many_are_left_out(void **s
 	buf_fini(&out);
 }
 
-static void an_error_reply_escapes_its_words(void **state)
+static void an_error_reply_escapes_its_text(void **state)
 {
 	struct buf out = BUF_INIT;
 
@@ -916,7 +916,7 @@ static void a_batch_is_one_line_with_its_entries(void **state)
 
 /* Memory and noise */
 
-static void what_a_line_gave_survives_its_text_but_not_the_next_line(void **state)
+static void parsed_values_survive_the_line_but_not_the_next_one(void **state)
 {
 	char text[] = RPC "\"id\":\"d1.1\",\"result\":{\"status\":\"done\",\"result\":[1]}}";
 
@@ -951,7 +951,7 @@ static const char *greedy_line(int which)
 	}
 }
 
-static void running_out_of_memory_is_told_and_the_parser_lives_on(void **state)
+static void without_memory_parsing_fails_and_the_parser_stays_usable(void **state)
 {
 	struct err err = ERR_INIT;
 
@@ -973,7 +973,7 @@ static void running_out_of_memory_is_told_and_the_parser_lives_on(void **state)
 	}
 }
 
-static void a_parser_that_finds_no_memory_is_not_made(void **state)
+static void without_memory_no_parser_is_created(void **state)
 {
 	struct protocol_parser *second = NULL;
 
@@ -1002,7 +1002,7 @@ static uint32_t next_noise(void)
 	return noise;
 }
 
-static void any_bytes_end_in_a_line(void **state)
+static void any_bytes_give_a_result(void **state)
 {
 	unsigned char bytes[64];
 
@@ -1018,7 +1018,7 @@ static void any_bytes_end_in_a_line(void **state)
 }
 
 /* Good lines with a few bytes changed, cut or doubled: they come close to every rule. */
-static void nearly_good_lines_end_in_a_line(void **state)
+static void nearly_valid_lines_give_a_result(void **state)
 {
 	static const char alphabet[] = "{}[]\",:\\u0dc1eE+-. \nntrs\x80\xff";
 	char text[4096];
@@ -1051,44 +1051,44 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_short_hello_has_the_defaults),
-		TEST(a_full_hello_is_taken_whole),
+		TEST(a_hello_with_every_member_is_read),
 		TEST(null_and_unknown_members_count_as_not_given),
 		TEST(an_unknown_member_of_a_subscription_that_is_null_counts_as_not_given),
-		TEST(a_hello_that_is_refused_says_whose_it_was),
+		TEST(a_refused_hello_keeps_the_handler_name),
 		TEST(extend_window_and_drain_are_read),
-		TEST(every_broken_line_is_told_what_is_wrong_with_it),
+		TEST(every_broken_line_is_refused_with_its_reason),
 		TEST(every_bad_parameter_of_hello_is_named),
 		TEST(a_protocol_list_of_the_wrong_kind_is_named),
 		TEST(another_framing_is_named_and_closes_the_connection),
 		TEST(names_subscriptions_and_types_have_their_limits),
 		TEST(an_id_too_long_is_not_echoed),
-		TEST(nesting_ends_at_its_limit),
-		TEST(a_done_answer_carries_its_result_as_it_was_written),
+		TEST(nesting_is_limited),
+		TEST(a_done_answer_has_its_result_unchanged),
 		TEST(a_result_is_one_line),
-		TEST(a_null_result_inside_is_none),
-		TEST(each_status_is_taken_with_what_belongs_to_it),
+		TEST(a_null_result_counts_as_not_given),
+		TEST(each_status_is_read_with_its_members),
 		TEST(a_delay_is_cut_to_a_year_and_to_whole_milliseconds),
-		TEST(a_malformed_answer_is_a_retry_that_says_why),
+		TEST(a_malformed_answer_is_a_retry_with_its_reason),
 		TEST(an_error_is_a_retry_with_its_message),
-		TEST(an_answer_to_any_id_names_it),
-		TEST(a_batch_answer_has_a_verdict_for_each_entry_that_names_itself),
+		TEST(an_answer_with_any_id_keeps_the_id),
+		TEST(a_batch_answer_has_a_verdict_for_each_entry_with_an_id),
 		TEST(a_batch_answer_has_at_most_the_entries_of_the_largest_batch),
 		TEST(a_result_that_jsonb_refuses_is_replaced_by_a_note),
 		TEST(a_result_over_its_limit_is_replaced_by_a_note),
-		TEST(words_that_text_cannot_hold_are_replaced_by_a_note),
-		TEST(long_words_are_cut_at_a_character),
+		TEST(texts_that_cannot_be_stored_are_replaced_by_a_note),
+		TEST(long_texts_are_cut_at_a_character),
 		TEST(an_error_text_stays_utf8_when_it_is_cut),
 		TEST(replies_are_one_line_each),
-		TEST(a_hello_is_told_what_was_understood),
-		TEST(a_hello_is_told_of_many_subscriptions_how_many_are_left_out),
-		TEST(an_error_reply_escapes_its_words),
+		TEST(the_hello_reply_repeats_the_subscriptions),
+		TEST(the_hello_reply_counts_omitted_subscriptions),
+		TEST(an_error_reply_escapes_its_text),
 		TEST(a_delivery_is_one_line),
 		TEST(a_batch_is_one_line_with_its_entries),
-		TEST(what_a_line_gave_survives_its_text_but_not_the_next_line),
-		TEST(running_out_of_memory_is_told_and_the_parser_lives_on),
-		TEST(a_parser_that_finds_no_memory_is_not_made),
-		TEST(any_bytes_end_in_a_line),
-		TEST(nearly_good_lines_end_in_a_line),
+		TEST(parsed_values_survive_the_line_but_not_the_next_one),
+		TEST(without_memory_parsing_fails_and_the_parser_stays_usable),
+		TEST(without_memory_no_parser_is_created),
+		TEST(any_bytes_give_a_result),
+		TEST(nearly_valid_lines_give_a_result),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

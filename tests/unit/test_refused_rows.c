@@ -8,7 +8,7 @@
 
 #include "dispatch/table/refused_rows.h"
 
-static void three_failures_in_a_row_ask_for_a_look(void **state)
+static void three_consecutive_failures_start_a_probe(void **state)
 {
 	struct refused_rows rows = { NULL };
 
@@ -26,7 +26,7 @@ static void three_failures_in_a_row_ask_for_a_look(void **state)
 	assert_false(refused_rows_should_probe(&rows, 0));
 }
 
-static void a_row_is_left_out_for_longer_each_time_and_looked_for_in_between(void **state)
+static void a_refused_row_is_excluded_for_longer_each_time(void **state)
 {
 	struct refused_rows rows = { NULL };
 	int64_t now_ms = 1000;
@@ -51,7 +51,7 @@ static void a_row_is_left_out_for_longer_each_time_and_looked_for_in_between(voi
 	refused_rows_fini(&rows);
 }
 
-static void a_row_that_goes_through_is_forgotten(void **state)
+static void an_accepted_row_is_forgotten(void **state)
 {
 	struct refused_rows rows = { NULL };
 	int64_t pause;
@@ -66,7 +66,7 @@ static void a_row_that_goes_through_is_forgotten(void **state)
 	refused_rows_fini(&rows);
 }
 
-static void beyond_the_limit_the_oldest_gives_way(void **state)
+static void above_the_limit_the_oldest_row_is_forgotten(void **state)
 {
 	struct refused_rows rows = { NULL };
 	bool first;
@@ -85,10 +85,10 @@ static void beyond_the_limit_the_oldest_gives_way(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(three_failures_in_a_row_ask_for_a_look),
-		cmocka_unit_test(a_row_is_left_out_for_longer_each_time_and_looked_for_in_between),
-		cmocka_unit_test(a_row_that_goes_through_is_forgotten),
-		cmocka_unit_test(beyond_the_limit_the_oldest_gives_way),
+		cmocka_unit_test(three_consecutive_failures_start_a_probe),
+		cmocka_unit_test(a_refused_row_is_excluded_for_longer_each_time),
+		cmocka_unit_test(an_accepted_row_is_forgotten),
+		cmocka_unit_test(above_the_limit_the_oldest_row_is_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

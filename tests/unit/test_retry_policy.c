@@ -29,7 +29,7 @@ static struct verdict a_verdict(enum verdict_status status)
 	return (struct verdict){ .status = status, .delay_ms = -1 };
 }
 
-static void done_takes_the_fast_statement(void **state)
+static void done_uses_the_fast_statement(void **state)
 {
 	struct message message = { .retry_count = 1 };
 	struct entry entry = an_entry(&message);
@@ -42,7 +42,7 @@ static void done_takes_the_fast_statement(void **state)
 	assert_int_equal(entry.verdict.retry_count, 1);
 }
 
-static void done_with_a_result_or_from_a_suspect_does_not(void **state)
+static void done_with_a_result_or_for_a_suspect_uses_the_full_statement(void **state)
 {
 	struct message message = { 0 };
 	struct message suspect = { .suspect = true };
@@ -75,7 +75,7 @@ static void retry_waits_at_most_the_backoff_and_counts(void **state)
 	assert_int_equal(entry.verdict.retry_count, 2);
 }
 
-static void retry_with_a_delay_waits_exactly_that(void **state)
+static void retry_with_a_delay_waits_exactly_that_long(void **state)
 {
 	struct message message = { 0 };
 	struct entry entry = an_entry(&message);
@@ -87,7 +87,7 @@ static void retry_with_a_delay_waits_exactly_that(void **state)
 	assert_int_equal(entry.verdict.delay_ms, 60000);
 }
 
-static void the_last_attempt_is_death_with_error_and_code(void **state)
+static void after_the_last_attempt_a_message_is_dead_with_error_and_code(void **state)
 {
 	struct message message = { .retry_count = 2 };
 	struct entry entry = an_entry(&message);
@@ -123,7 +123,7 @@ static void dead_and_snooze_spend_no_attempt(void **state)
 	assert_int_equal(entry.verdict.retry_count, 1);
 }
 
-static void a_snooze_waits_a_tenth_of_a_second_at_least(void **state)
+static void a_snooze_waits_at_least_a_tenth_of_a_second(void **state)
 {
 	const struct retry_rules hasty = { .max_attempts = 3, .max_crashes = 2 };
 	struct message message = { .retry_count = 1 };
@@ -141,7 +141,7 @@ static void a_snooze_waits_a_tenth_of_a_second_at_least(void **state)
 	assert_int_equal(entry.verdict.delay_ms, 0);
 }
 
-static void settled_is_a_failure_unless_the_table_says_otherwise(void **state)
+static void settled_is_a_failure_unless_the_row_is_completed(void **state)
 {
 	struct message message = { 0 };
 	struct entry entry = an_entry(&message);
@@ -181,7 +181,7 @@ static void the_first_lost_connection_makes_a_suspect_and_counts_nothing(void **
 	assert_true(entry.verdict.suspect);
 }
 
-static void a_suspect_that_ends_its_handler_again_counts_until_it_is_dead(void **state)
+static void a_suspect_that_crashes_its_handler_again_counts_until_it_is_dead(void **state)
 {
 	struct message message = { .suspect = true };
 	struct entry entry = an_entry(&message);
@@ -199,7 +199,7 @@ static void a_suspect_that_ends_its_handler_again_counts_until_it_is_dead(void *
 	retry_policy_clear(&entry);
 }
 
-static void any_answer_takes_the_raised_crash_count_back(void **state)
+static void any_answer_undoes_the_raised_crash_count(void **state)
 {
 	struct message message = { .suspect = true, .crash_count = 1 };
 	struct entry entry = an_entry(&message);
@@ -212,7 +212,7 @@ static void any_answer_takes_the_raised_crash_count_back(void **state)
 	assert_false(entry.verdict.suspect);
 }
 
-static void a_timeout_takes_only_the_raised_count_back(void **state)
+static void a_timeout_undoes_only_the_raised_count(void **state)
 {
 	struct message message = { .suspect = true, .crash_count = 1 };
 	struct entry entry = an_entry(&message);
@@ -224,7 +224,7 @@ static void a_timeout_takes_only_the_raised_count_back(void **state)
 	retry_policy_clear(&entry);
 }
 
-static void giving_back_changes_nothing(void **state)
+static void returning_a_message_changes_nothing(void **state)
 {
 	struct message message = { .retry_count = 1, .crash_count = 1, .suspect = true };
 	struct entry entry = an_entry(&message);
@@ -238,7 +238,7 @@ static void giving_back_changes_nothing(void **state)
 	assert_null(retry_policy_outcome(entry.end));
 }
 
-static void giving_back_makes_no_suspect(void **state)
+static void returning_a_message_makes_no_suspect(void **state)
 {
 	struct message message = { .retry_count = 1 };
 	struct entry entry = an_entry(&message);
@@ -250,7 +250,7 @@ static void giving_back_makes_no_suspect(void **state)
 	assert_false(entry.verdict.suspect);
 }
 
-static void without_memory_for_words_the_verdict_stands(void **state)
+static void without_memory_for_texts_the_verdict_is_kept(void **state)
 {
 	struct message message = { 0 };
 	struct entry entry = an_entry(&message);
@@ -267,22 +267,22 @@ static void without_memory_for_words_the_verdict_stands(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(done_takes_the_fast_statement),
-		cmocka_unit_test(done_with_a_result_or_from_a_suspect_does_not),
+		cmocka_unit_test(done_uses_the_fast_statement),
+		cmocka_unit_test(done_with_a_result_or_for_a_suspect_uses_the_full_statement),
 		cmocka_unit_test(retry_waits_at_most_the_backoff_and_counts),
-		cmocka_unit_test(retry_with_a_delay_waits_exactly_that),
-		cmocka_unit_test(the_last_attempt_is_death_with_error_and_code),
+		cmocka_unit_test(retry_with_a_delay_waits_exactly_that_long),
+		cmocka_unit_test(after_the_last_attempt_a_message_is_dead_with_error_and_code),
 		cmocka_unit_test(dead_and_snooze_spend_no_attempt),
-		cmocka_unit_test(a_snooze_waits_a_tenth_of_a_second_at_least),
-		cmocka_unit_test(settled_is_a_failure_unless_the_table_says_otherwise),
+		cmocka_unit_test(a_snooze_waits_at_least_a_tenth_of_a_second),
+		cmocka_unit_test(settled_is_a_failure_unless_the_row_is_completed),
 		cmocka_unit_test(a_timeout_spends_an_attempt),
 		cmocka_unit_test(the_first_lost_connection_makes_a_suspect_and_counts_nothing),
-		cmocka_unit_test(a_suspect_that_ends_its_handler_again_counts_until_it_is_dead),
-		cmocka_unit_test(any_answer_takes_the_raised_crash_count_back),
-		cmocka_unit_test(a_timeout_takes_only_the_raised_count_back),
-		cmocka_unit_test(giving_back_changes_nothing),
-		cmocka_unit_test(giving_back_makes_no_suspect),
-		cmocka_unit_test(without_memory_for_words_the_verdict_stands),
+		cmocka_unit_test(a_suspect_that_crashes_its_handler_again_counts_until_it_is_dead),
+		cmocka_unit_test(any_answer_undoes_the_raised_crash_count),
+		cmocka_unit_test(a_timeout_undoes_only_the_raised_count),
+		cmocka_unit_test(returning_a_message_changes_nothing),
+		cmocka_unit_test(returning_a_message_makes_no_suspect),
+		cmocka_unit_test(without_memory_for_texts_the_verdict_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

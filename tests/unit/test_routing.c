@@ -41,7 +41,7 @@ static void assert_subscribed(
 	assert_int_equal(subscribe(routing, handler, topic, type), 0);
 }
 
-static void nobody_gets_a_message_of_an_empty_table(void **state)
+static void an_empty_table_routes_nothing(void **state)
 {
 	assert_null(routing_find(*state, "orders", "order.created"));
 	assert_false(routing_wants(*state, "orders", NULL));
@@ -125,7 +125,7 @@ static void an_equal_subscription_of_another_handler_is_refused_by_name(void **s
 	assert_int_equal(routing_count(*state), 1);
 }
 
-static void an_overlap_of_everything_is_told_in_words(void **state)
+static void an_overlap_of_everything_is_described(void **state)
 {
 	struct err err = ERR_INIT;
 	const struct subscription all = { NULL, NULL };
@@ -166,7 +166,7 @@ static void a_handler_without_subscriptions_gets_nothing(void **state)
 	assert_int_equal(routing_count(*state), 0);
 }
 
-static void a_removed_handler_leaves_its_work_to_the_less_specific_one(void **state)
+static void messages_of_a_removed_handler_go_to_the_less_specific_one(void **state)
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "all", NULL, NULL);
@@ -176,7 +176,7 @@ static void a_removed_handler_leaves_its_work_to_the_less_specific_one(void **st
 	assert_subscribed(*state, "audit", "orders", NULL);
 }
 
-static void a_closed_handler_takes_nothing_and_lets_nobody_take_it(void **state)
+static void messages_of_a_closed_handler_go_to_no_handler(void **state)
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "all", NULL, NULL);
@@ -197,7 +197,7 @@ static void new_subscriptions_do_not_open_a_closed_handler(void **state)
 	assert_false(routing_wants(*state, "payments", "x"));
 }
 
-static void a_copy_lives_on_its_own(void **state)
+static void a_copy_is_independent(void **state)
 {
 	struct routing *routing = *state;
 	struct routing *copy = NULL;
@@ -246,7 +246,7 @@ static void fill(struct routing *routing)
 		assert_false(alloc_fail_never());                                                  \
 	} while (0)
 
-static void a_copy_shares_the_table_however_large_it_is(void **state)
+static void a_copy_shares_the_table(void **state)
 {
 	struct routing *copy = NULL;
 
@@ -267,7 +267,7 @@ static void a_change_does_not_copy_the_subscriptions_of_others(void **state)
 	assert_false(routing_wants(*state, "orders", "h3.t0"));
 }
 
-static void one_more_connection_changes_nothing(void **state)
+static void another_connection_of_a_handler_changes_nothing(void **state)
 {
 	struct routing *before = NULL;
 
@@ -305,7 +305,7 @@ static size_t longest_run(const struct route_index *index)
 	return longest;
 }
 
-static void a_lookup_compares_few_of_many(void **state)
+static void a_lookup_compares_few_subscriptions(void **state)
 {
 	static char types[10][1000][32];
 	struct routes_handler handlers[10];
@@ -386,7 +386,7 @@ static int remember(struct routing *routing, const char *handler, const char *to
 	return routing_remember(routing, &remembered, NULL);
 }
 
-static void what_is_for_a_handler_that_is_away_goes_to_nobody(void **state)
+static void messages_of_an_away_handler_go_to_no_handler(void **state)
 {
 	assert_subscribed(*state, "totals", "orders", "order.*");
 	assert_int_equal(remember(*state, "billing", "orders", "order.created", 1), 0);
@@ -398,7 +398,7 @@ static void what_is_for_a_handler_that_is_away_goes_to_nobody(void **state)
 	assert_true(routing_wants(*state, "orders", "order.created"));
 }
 
-static void a_handler_that_leaves_keeps_its_messages_and_comes_back_to_them(void **state)
+static void a_handler_that_left_keeps_its_messages_until_it_returns(void **state)
 {
 	assert_subscribed(*state, "totals", "orders", NULL);
 	assert_subscribed(*state, "billing", "orders", "order.created");
@@ -412,7 +412,7 @@ static void a_handler_that_leaves_keeps_its_messages_and_comes_back_to_them(void
 	assert_false(routing_has_connected(*state));
 }
 
-static void who_connects_takes_over_from_one_that_is_away(void **state)
+static void a_connecting_handler_replaces_an_away_one(void **state)
 {
 	const struct subscription sub = { "orders", "order.created" };
 
@@ -424,7 +424,7 @@ static void who_connects_takes_over_from_one_that_is_away(void **state)
 	assert_int_equal(subscribe(*state, "old", "orders", "order.created"), ROUTING_OVERLAP);
 }
 
-static void of_two_that_are_away_the_newer_hello_counts(void **state)
+static void of_two_away_handlers_the_newer_hello_wins(void **state)
 {
 	assert_int_equal(remember(*state, "first", "orders", "x", 2), 0);
 	assert_int_equal(remember(*state, "second", "orders", "x", 1), 0);
@@ -433,7 +433,7 @@ static void of_two_that_are_away_the_newer_hello_counts(void **state)
 	assert_string_equal(routing_find(*state, "orders", "x"), "second");
 }
 
-static void who_is_away_gives_room_to_who_connects(void **state)
+static void away_handlers_are_removed_to_make_room(void **state)
 {
 	const struct subscription sub = { "payments", NULL };
 
@@ -460,7 +460,7 @@ static int build(struct routing **out)
 	return r;
 }
 
-static void running_out_of_memory_is_told_and_leaks_nothing(void **state)
+static void without_memory_a_change_fails_and_leaks_nothing(void **state)
 {
 	(void)state;
 	for (size_t n = 1;; n++) {
@@ -484,34 +484,34 @@ static void running_out_of_memory_is_told_and_leaks_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nobody_gets_a_message_of_an_empty_table),
+		TEST(an_empty_table_routes_nothing),
 		TEST(the_most_specific_subscription_wins),
 		TEST(an_exact_type_anywhere_beats_a_prefix_of_a_named_topic),
 		TEST(a_star_as_type_is_any_type),
 		TEST(a_message_without_a_type_goes_to_no_typed_subscription),
 		TEST(an_equal_subscription_of_another_handler_is_refused_by_name),
-		TEST(an_overlap_of_everything_is_told_in_words),
+		TEST(an_overlap_of_everything_is_described),
 		TEST(a_refused_change_leaves_the_old_subscriptions),
 		TEST(a_new_set_replaces_the_old_one),
 		TEST(a_subscription_given_twice_counts_once),
 		TEST(a_handler_without_subscriptions_gets_nothing),
-		TEST(a_removed_handler_leaves_its_work_to_the_less_specific_one),
-		TEST(a_closed_handler_takes_nothing_and_lets_nobody_take_it),
+		TEST(messages_of_a_removed_handler_go_to_the_less_specific_one),
+		TEST(messages_of_a_closed_handler_go_to_no_handler),
 		TEST(new_subscriptions_do_not_open_a_closed_handler),
-		TEST(a_copy_lives_on_its_own),
-		TEST(a_copy_shares_the_table_however_large_it_is),
+		TEST(a_copy_is_independent),
+		TEST(a_copy_shares_the_table),
 		TEST(a_change_does_not_copy_the_subscriptions_of_others),
-		TEST(one_more_connection_changes_nothing),
+		TEST(another_connection_of_a_handler_changes_nothing),
 		TEST(there_is_a_limit_for_all_handlers_together),
-		TEST(a_lookup_compares_few_of_many),
-		TEST(what_is_for_a_handler_that_is_away_goes_to_nobody),
-		TEST(a_handler_that_leaves_keeps_its_messages_and_comes_back_to_them),
-		TEST(who_connects_takes_over_from_one_that_is_away),
-		TEST(of_two_that_are_away_the_newer_hello_counts),
-		TEST(who_is_away_gives_room_to_who_connects),
+		TEST(a_lookup_compares_few_subscriptions),
+		TEST(messages_of_an_away_handler_go_to_no_handler),
+		TEST(a_handler_that_left_keeps_its_messages_until_it_returns),
+		TEST(a_connecting_handler_replaces_an_away_one),
+		TEST(of_two_away_handlers_the_newer_hello_wins),
+		TEST(away_handlers_are_removed_to_make_room),
 		TEST(every_subscription_is_visited_as_it_was_given),
 		TEST(the_table_grows_with_its_handlers),
-		TEST(running_out_of_memory_is_told_and_leaks_nothing),
+		TEST(without_memory_a_change_fails_and_leaks_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

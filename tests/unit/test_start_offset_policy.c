@@ -21,7 +21,7 @@ static struct start_offset decided(struct start_offset_facts facts)
 	return position;
 }
 
-static void both_agree_so_reading_starts_at_the_last_record_to_verify_it(void **state)
+static void if_both_agree_reading_starts_at_the_last_record_to_verify_it(void **state)
 {
 	struct start_offset position = decided((struct start_offset_facts){ A_LOG });
 
@@ -54,7 +54,7 @@ static void a_lower_watermark_wins(void **state)
 	assert_int_equal(decided(facts).start, 150);
 }
 
-static void the_group_decides_where_there_is_no_watermark(void **state)
+static void without_a_watermark_the_group_offset_decides(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -68,7 +68,7 @@ static void the_group_decides_where_there_is_no_watermark(void **state)
 	assert_false(position.verify);
 }
 
-static void the_watermark_decides_where_the_group_has_none(void **state)
+static void without_a_group_offset_the_watermark_decides(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 
@@ -77,7 +77,7 @@ static void the_watermark_decides_where_the_group_has_none(void **state)
 	assert_int_equal(decided(facts).start, 150);
 }
 
-static void a_watermark_moved_by_hand_decides_alone_and_verifies_nothing(void **state)
+static void a_watermark_moved_by_an_operator_decides_alone_and_verifies_nothing(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -91,7 +91,7 @@ static void a_watermark_moved_by_hand_decides_alone_and_verifies_nothing(void **
 	assert_false(position.verify);
 }
 
-static void nobody_has_read_so_the_policy_decides(void **state)
+static void without_any_offset_the_reset_policy_decides(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 
@@ -104,7 +104,7 @@ static void nobody_has_read_so_the_policy_decides(void **state)
 	assert_int_equal(decided(facts).start, 200);
 }
 
-static void nobody_has_read_and_the_policy_refuses(void **state)
+static void without_any_offset_the_reset_policy_can_refuse(void **state)
 {
 	struct start_offset_facts facts = { .low = 0, .high = 5, .watermark = -1, .group = -1 };
 	struct start_offset position;
@@ -114,7 +114,7 @@ static void nobody_has_read_and_the_policy_refuses(void **state)
 	assert_int_equal(start_offset_decide(&facts, &position), START_OFFSET_REFUSED);
 }
 
-static void the_policy_is_not_asked_where_somebody_has_read(void **state)
+static void with_an_offset_the_reset_policy_is_not_used(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 
@@ -123,7 +123,7 @@ static void the_policy_is_not_asked_where_somebody_has_read(void **state)
 	assert_int_equal(decided(facts).start, 150);
 }
 
-static void a_watermark_behind_the_end_is_another_log_read_from_its_start(void **state)
+static void a_watermark_after_the_end_means_a_recreated_topic(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -137,7 +137,7 @@ static void a_watermark_behind_the_end_is_another_log_read_from_its_start(void *
 	assert_false(position.verify || position.gap);
 }
 
-static void a_group_offset_behind_the_end_without_watermark_is_another_log_too(void **state)
+static void a_group_offset_after_the_end_without_watermark_means_a_recreated_topic(void **state)
 {
 	struct start_offset_facts facts = { .low = 3, .high = 9, .watermark = -1, .group = 10 };
 	struct start_offset position = decided(facts);
@@ -147,7 +147,7 @@ static void a_group_offset_behind_the_end_without_watermark_is_another_log_too(v
 	assert_int_equal(position.start, 3);
 }
 
-static void a_group_offset_behind_the_end_is_no_matter_when_the_watermark_is_inside(void **state)
+static void a_group_offset_after_the_end_is_ignored_if_the_watermark_is_inside(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -168,7 +168,7 @@ static void a_watermark_at_the_end_is_inside(void **state)
 	assert_false(decided(facts).recreated);
 }
 
-static void another_record_at_the_last_offset_starts_over(void **state)
+static void another_record_at_the_last_offset_means_a_recreated_topic(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -194,7 +194,7 @@ static void a_watermark_before_the_log_is_a_gap(void **state)
 	assert_false(position.verify); /* the last record is gone as well */
 }
 
-static void a_group_offset_before_the_log_is_no_gap_when_the_watermark_is_inside(void **state)
+static void a_group_offset_before_the_log_is_no_gap_if_the_watermark_is_inside(void **state)
 {
 	struct start_offset_facts facts = { A_LOG };
 	struct start_offset position;
@@ -218,7 +218,7 @@ static void a_record_without_timestamp_cannot_be_verified(void **state)
 	assert_int_equal(position.seek, 150);
 }
 
-static void the_names_of_the_policy_are_librdkafkas(void **state)
+static void the_reset_policy_has_the_names_of_librdkafka(void **state)
 {
 	(void)state;
 	assert_int_equal(start_offset_policy(""), RESET_EARLIEST);
@@ -233,27 +233,28 @@ static void the_names_of_the_policy_are_librdkafkas(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_agree_so_reading_starts_at_the_last_record_to_verify_it),
+		cmocka_unit_test(if_both_agree_reading_starts_at_the_last_record_to_verify_it),
 		cmocka_unit_test(a_lower_group_offset_wins),
 		cmocka_unit_test(a_lower_watermark_wins),
-		cmocka_unit_test(the_group_decides_where_there_is_no_watermark),
-		cmocka_unit_test(the_watermark_decides_where_the_group_has_none),
-		cmocka_unit_test(a_watermark_moved_by_hand_decides_alone_and_verifies_nothing),
-		cmocka_unit_test(nobody_has_read_so_the_policy_decides),
-		cmocka_unit_test(nobody_has_read_and_the_policy_refuses),
-		cmocka_unit_test(the_policy_is_not_asked_where_somebody_has_read),
-		cmocka_unit_test(a_watermark_behind_the_end_is_another_log_read_from_its_start),
+		cmocka_unit_test(without_a_watermark_the_group_offset_decides),
+		cmocka_unit_test(without_a_group_offset_the_watermark_decides),
 		cmocka_unit_test(
-			a_group_offset_behind_the_end_without_watermark_is_another_log_too),
+			a_watermark_moved_by_an_operator_decides_alone_and_verifies_nothing),
+		cmocka_unit_test(without_any_offset_the_reset_policy_decides),
+		cmocka_unit_test(without_any_offset_the_reset_policy_can_refuse),
+		cmocka_unit_test(with_an_offset_the_reset_policy_is_not_used),
+		cmocka_unit_test(a_watermark_after_the_end_means_a_recreated_topic),
 		cmocka_unit_test(
-			a_group_offset_behind_the_end_is_no_matter_when_the_watermark_is_inside),
+			a_group_offset_after_the_end_without_watermark_means_a_recreated_topic),
+		cmocka_unit_test(
+			a_group_offset_after_the_end_is_ignored_if_the_watermark_is_inside),
 		cmocka_unit_test(a_watermark_at_the_end_is_inside),
-		cmocka_unit_test(another_record_at_the_last_offset_starts_over),
+		cmocka_unit_test(another_record_at_the_last_offset_means_a_recreated_topic),
 		cmocka_unit_test(a_watermark_before_the_log_is_a_gap),
 		cmocka_unit_test(
-			a_group_offset_before_the_log_is_no_gap_when_the_watermark_is_inside),
+			a_group_offset_before_the_log_is_no_gap_if_the_watermark_is_inside),
 		cmocka_unit_test(a_record_without_timestamp_cannot_be_verified),
-		cmocka_unit_test(the_names_of_the_policy_are_librdkafkas),
+		cmocka_unit_test(the_reset_policy_has_the_names_of_librdkafka),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

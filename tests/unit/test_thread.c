@@ -75,7 +75,7 @@ static void wait_for_rounds(struct world *world, int count)
 	assert_true(atomic_load(&world->rounds) >= count);
 }
 
-static void a_loop_goes_round_until_it_is_asked_to_stop(void **state)
+static void a_loop_runs_until_a_stop_is_requested(void **state)
 {
 	struct world *world = *state;
 
@@ -113,7 +113,7 @@ static void a_wake_up_ends_a_pause_and_not_the_loop(void **state)
 	thread_join(&world->thread);
 }
 
-static void a_wait_for_a_thread_that_hangs_ends_by_its_limit(void **state)
+static void a_wait_for_a_hanging_thread_ends_at_its_limit(void **state)
 {
 	struct world *world = *state;
 
@@ -126,7 +126,7 @@ static void a_wait_for_a_thread_that_hangs_ends_by_its_limit(void **state)
 	thread_join(&world->thread);
 }
 
-static void a_thread_that_never_started_has_ended(void **state)
+static void a_thread_that_was_never_started_counts_as_ended(void **state)
 {
 	struct world *world = *state;
 
@@ -134,7 +134,7 @@ static void a_thread_that_never_started_has_ended(void **state)
 	thread_join(&world->thread);
 }
 
-static void a_stop_that_was_asked_for_before_the_start_holds(void **state)
+static void a_stop_requested_before_the_start_is_kept(void **state)
 {
 	struct world *world = *state;
 
@@ -145,7 +145,7 @@ static void a_stop_that_was_asked_for_before_the_start_holds(void **state)
 	assert_int_equal(atomic_load(&world->rounds), 0);
 }
 
-static void signals_are_blocked_but_those_of_its_own_faults(void **state)
+static void all_signals_except_faults_are_blocked(void **state)
 {
 	struct world *world = *state;
 	sigset_t ours;
@@ -166,13 +166,13 @@ static void signals_are_blocked_but_those_of_its_own_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_WORLD(a_loop_goes_round_until_it_is_asked_to_stop),
+		IN_WORLD(a_loop_runs_until_a_stop_is_requested),
 		IN_WORLD(a_request_to_stop_ends_a_pause),
 		IN_WORLD(a_wake_up_ends_a_pause_and_not_the_loop),
-		IN_WORLD(a_wait_for_a_thread_that_hangs_ends_by_its_limit),
-		IN_WORLD(a_thread_that_never_started_has_ended),
-		IN_WORLD(a_stop_that_was_asked_for_before_the_start_holds),
-		IN_WORLD(signals_are_blocked_but_those_of_its_own_faults),
+		IN_WORLD(a_wait_for_a_hanging_thread_ends_at_its_limit),
+		IN_WORLD(a_thread_that_was_never_started_counts_as_ended),
+		IN_WORLD(a_stop_requested_before_the_start_is_kept),
+		IN_WORLD(all_signals_except_faults_are_blocked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 #define REFUSED "SSL routines::certificate verify failed (after 22ms in state SSL_HANDSHAKE)"
 
-static void a_refused_certificate_is_told_also_as_a_connection_that_ended(void **state)
+static void a_refused_certificate_is_reported_also_for_a_closed_connection(void **state)
 {
 	static const rd_kafka_resp_err_t codes[] = { RD_KAFKA_RESP_ERR__SSL,
 		RD_KAFKA_RESP_ERR__TRANSPORT };
@@ -29,7 +29,7 @@ static void a_refused_certificate_is_told_also_as_a_connection_that_ended(void *
 	}
 }
 
-static void a_connection_that_ended_for_another_reason_forgets_no_certificate(void **state)
+static void another_connection_error_keeps_the_certificate_error(void **state)
 {
 	struct tls_errors trust = { X509_V_ERR_CERT_HAS_EXPIRED };
 
@@ -42,8 +42,8 @@ static void a_connection_that_ended_for_another_reason_forgets_no_certificate(vo
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_refused_certificate_is_told_also_as_a_connection_that_ended),
-		cmocka_unit_test(a_connection_that_ended_for_another_reason_forgets_no_certificate),
+		cmocka_unit_test(a_refused_certificate_is_reported_also_for_a_closed_connection),
+		cmocka_unit_test(another_connection_error_keeps_the_certificate_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

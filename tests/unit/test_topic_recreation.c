@@ -23,7 +23,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void a_fetch_that_failed_is_heard_once(void **state)
+static void a_failed_fetch_is_noted_once(void **state)
 {
 	const char *text = "[thrd:127.0.0.1:9092/1]: orders.eu [12]: broker unavailable: fetch: "
 			   "Broker: Unknown topic or partition";
@@ -40,7 +40,7 @@ static void a_fetch_that_failed_is_heard_once(void **state)
 	assert_null(topic_recreation_take(*state));
 }
 
-static void without_the_name_of_a_thread_too(void **state)
+static void a_failed_fetch_is_noted_without_a_thread_name(void **state)
 {
 	rd_kafka_topic_partition_list_t *list;
 
@@ -51,7 +51,7 @@ static void without_the_name_of_a_thread_too(void **state)
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void what_says_something_else_is_not_heard(void **state)
+static void other_log_lines_are_ignored(void **state)
 {
 	topic_recreation_note(*state, "FETCH", "a [0]: broker unavailable: fetch: x");
 	topic_recreation_note(*state, "BROKERUA", "a [0]: broker unavailable: produce: x");
@@ -64,12 +64,10 @@ static void what_says_something_else_is_not_heard(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_failed_fetch_is_noted_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
-			a_fetch_that_failed_is_heard_once, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			without_the_name_of_a_thread_too, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			what_says_something_else_is_not_heard, set_up, tear_down),
+			a_failed_fetch_is_noted_without_a_thread_name, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(other_log_lines_are_ignored, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static void assert_own(const char *headers)
 	assert_true(context.trace_high == own.trace_high && context.trace_low == own.trace_low);
 }
 
-static void the_trace_is_that_of_the_header(void **state)
+static void the_trace_comes_from_the_header(void **state)
 {
 	(void)state;
 	assert_taken("[[\"traceparent\",\"00-" TRACE "-" PARENT "-01\"]]");
@@ -65,7 +65,7 @@ static void the_trace_is_that_of_the_header(void **state)
 	assert_taken("[[\"traceparent\",\"cc-" TRACE "-" PARENT "-01-what-comes\"]]");
 }
 
-static void the_attribute_goes_before_the_header_and_the_last_counts(void **state)
+static void the_attribute_precedes_the_header_and_the_last_value_counts(void **state)
 {
 	(void)state;
 	assert_taken("[[\"ce_traceparent\",\"00-" TRACE "-" PARENT "-01\"],"
@@ -74,7 +74,7 @@ static void the_attribute_goes_before_the_header_and_the_last_counts(void **stat
 		     "[\"traceparent\",\"00-" TRACE "-" PARENT "-01\"]]");
 }
 
-static void what_is_no_traceparent_is_as_good_as_none(void **state)
+static void an_invalid_traceparent_is_ignored(void **state)
 {
 	(void)state;
 	assert_own("[[\"traceparent\",\"00-" TRACE "-" PARENT "\"]]");
@@ -92,7 +92,7 @@ static void what_is_no_traceparent_is_as_good_as_none(void **state)
 	assert_own("[[\"x\",\"[\\\"traceparent\\\",\\\"00-" TRACE "-" PARENT "-01\\\"\"]]");
 }
 
-static void what_is_not_sampled_is_not_traced(void **state)
+static void an_unsampled_message_is_not_traced(void **state)
 {
 	struct trace_context context;
 
@@ -102,7 +102,7 @@ static void what_is_not_sampled_is_not_traced(void **state)
 	assert_true(context_of(&context, NULL));
 }
 
-static void the_trace_id_alone_decides_which_are_sent(void **state)
+static void the_trace_id_alone_decides_the_sampling(void **state)
 {
 	int sent = 0;
 
@@ -124,7 +124,7 @@ static void the_trace_id_alone_decides_which_are_sent(void **state)
 	assert_in_range(sent, 850, 1150);
 }
 
-static void the_spans_of_a_message_have_ids_of_their_own_that_do_not_change(void **state)
+static void the_spans_of_a_message_have_distinct_and_stable_ids(void **state)
 {
 	const struct message message = message_with("[]");
 	struct message other = message_with("[]");
@@ -147,7 +147,7 @@ static void the_spans_of_a_message_have_ids_of_their_own_that_do_not_change(void
 		trace_span_id(&context, SPAN_RECEIVE, 0) != trace_span_id(&again, SPAN_RECEIVE, 0));
 }
 
-static void a_full_ring_takes_nothing_until_something_is_released(void **state)
+static void a_full_ring_accepts_nothing_until_a_span_is_released(void **state)
 {
 	struct ring *ring = NULL;
 	struct span span = { .offset = 0 };
@@ -223,7 +223,7 @@ static void a_span_is_the_json_of_otlp(void **state)
 	buf_fini(&out);
 }
 
-static void a_span_without_parent_handler_and_trouble_does_not_mention_them(void **state)
+static void a_span_omits_missing_parent_handler_and_error(void **state)
 {
 	const struct span span = {
 		.kind = SPAN_RECEIVE, .id = 1, .outcome = "received", .topic = "t"
@@ -244,15 +244,15 @@ static void a_span_without_parent_handler_and_trouble_does_not_mention_them(void
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_trace_is_that_of_the_header),
-		cmocka_unit_test(the_attribute_goes_before_the_header_and_the_last_counts),
-		cmocka_unit_test(what_is_no_traceparent_is_as_good_as_none),
-		cmocka_unit_test(what_is_not_sampled_is_not_traced),
-		cmocka_unit_test(the_trace_id_alone_decides_which_are_sent),
-		cmocka_unit_test(the_spans_of_a_message_have_ids_of_their_own_that_do_not_change),
-		cmocka_unit_test(a_full_ring_takes_nothing_until_something_is_released),
+		cmocka_unit_test(the_trace_comes_from_the_header),
+		cmocka_unit_test(the_attribute_precedes_the_header_and_the_last_value_counts),
+		cmocka_unit_test(an_invalid_traceparent_is_ignored),
+		cmocka_unit_test(an_unsampled_message_is_not_traced),
+		cmocka_unit_test(the_trace_id_alone_decides_the_sampling),
+		cmocka_unit_test(the_spans_of_a_message_have_distinct_and_stable_ids),
+		cmocka_unit_test(a_full_ring_accepts_nothing_until_a_span_is_released),
 		cmocka_unit_test(a_span_is_the_json_of_otlp),
-		cmocka_unit_test(a_span_without_parent_handler_and_trouble_does_not_mention_them),
+		cmocka_unit_test(a_span_omits_missing_parent_handler_and_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

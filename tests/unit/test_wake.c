@@ -47,7 +47,7 @@ static void a_poke_before_the_wait_is_not_lost(void **state)
 	assert_int_equal(wake_wait(wake, LONG_MS), 1);
 }
 
-static void many_pokes_are_one_wake_up(void **state)
+static void many_pokes_cause_one_wake_up(void **state)
 {
 	struct wake *wake = *state;
 
@@ -57,7 +57,7 @@ static void many_pokes_are_one_wake_up(void **state)
 	assert_int_equal(wake_wait(wake, 0), 0);
 }
 
-static void a_wait_without_a_poke_ends_by_its_timeout(void **state)
+static void a_wait_without_a_poke_ends_at_its_timeout(void **state)
 {
 	struct wake *wake = *state;
 	int64_t before = clock_now_ms();
@@ -74,7 +74,7 @@ static void a_timeout_beyond_an_int_is_a_long_wait_not_a_broken_one(void **state
 	assert_int_equal(wake_wait(wake, INT64_MAX), 1);
 }
 
-static void clearing_takes_the_pokes_back(void **state)
+static void clearing_removes_the_pokes(void **state)
 {
 	struct wake *wake = *state;
 
@@ -92,7 +92,7 @@ static void *poke(void *arg)
 	return NULL;
 }
 
-static void another_thread_ends_the_wait(void **state)
+static void another_thread_can_end_the_wait(void **state)
 {
 	struct wake *wake = *state;
 	pthread_t thread;
@@ -113,7 +113,7 @@ static void a_full_counter_counts_as_poked_and_blocks_nobody(void **state)
 	assert_int_equal(wake_wait(wake, 0), 0);
 }
 
-static void without_descriptors_it_says_what_failed(void **state)
+static void without_descriptors_the_error_names_the_call(void **state)
 {
 	struct wake wake = WAKE_INIT;
 	struct err err = ERR_INIT;
@@ -130,7 +130,7 @@ static void without_descriptors_it_says_what_failed(void **state)
 	wake_fini(&wake);
 }
 
-static void closing_twice_is_harmless(void **state)
+static void closing_twice_does_nothing(void **state)
 {
 	struct wake wake = WAKE_INIT;
 
@@ -147,14 +147,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_WAKE(a_poke_before_the_wait_is_not_lost),
-		WITH_WAKE(many_pokes_are_one_wake_up),
-		WITH_WAKE(a_wait_without_a_poke_ends_by_its_timeout),
+		WITH_WAKE(many_pokes_cause_one_wake_up),
+		WITH_WAKE(a_wait_without_a_poke_ends_at_its_timeout),
 		WITH_WAKE(a_timeout_beyond_an_int_is_a_long_wait_not_a_broken_one),
-		WITH_WAKE(clearing_takes_the_pokes_back),
-		WITH_WAKE(another_thread_ends_the_wait),
+		WITH_WAKE(clearing_removes_the_pokes),
+		WITH_WAKE(another_thread_can_end_the_wait),
 		WITH_WAKE(a_full_counter_counts_as_poked_and_blocks_nobody),
-		cmocka_unit_test(without_descriptors_it_says_what_failed),
-		cmocka_unit_test(closing_twice_is_harmless),
+		cmocka_unit_test(without_descriptors_the_error_names_the_call),
+		cmocka_unit_test(closing_twice_does_nothing),
 	};
 
 	return cmocka_run_group_tests_name("wake", tests, NULL, NULL);
