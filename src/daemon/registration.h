@@ -5,7 +5,7 @@
 #define DAEMON_REGISTRATION_H
 
 #include "daemon/state.h"
-#include "store/instance.h"
+#include "store/leases/instance.h"
 
 enum { REGISTRATION_STOPPED = 1 };
 /* Blocks until PostgreSQL answers, or until it reports a fault that no retry can cure; returns that

@@ -21,7 +21,7 @@
 #include "model/message/commit_handover.h"
 #include "report/health.h"
 #include "report/supervision.h"
-#include "store/instance.h"
+#include "store/leases/instance.h"
 
 struct dispatch;
 struct trace;

@@ -71,7 +71,7 @@ static void on_committing(void *arg)
 static int open_store(struct ingest *ingest, struct err *err)
 {
 	const struct ingest_options *options = &ingest->options;
-	struct inbox_options inbox;
+	struct batch_writer_options writer;
 	struct db_options db;
 	char name[32];
 	int r;
@@ -81,7 +81,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 	r = db_new(&ingest->db, &db, err);
 	if (r != 0)
 		return r;
-	inbox = (struct inbox_options){
+	writer = (struct batch_writer_options){
 		.db = ingest->db,
 		.instance = options->instance,
 		.first_low_seq = options->first_low_seq,
@@ -89,7 +89,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 		.committing = on_committing,
 		.arg = ingest,
 	};
-	return inbox_new(&ingest->inbox, &inbox, err);
+	return batch_writer_new(&ingest->writer, &writer, err);
 }
 
 static void init_parts(struct ingest *ingest, const struct ingest_options *options)
@@ -142,7 +142,7 @@ void ingest_free(struct ingest *ingest)
 		return;
 	retention_forget(&ingest->retention);
 	consumer_free(ingest->consumer);
-	inbox_free(ingest->inbox);
+	batch_writer_free(ingest->writer);
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
 	batch_fini(&ingest->batch);

@@ -33,7 +33,7 @@ struct ingest_options {
 	struct health *health;
 	struct supervision *supervision;
 	struct trace *trace; /* NULL = tracing is off */
-	int32_t instance;    /* see store/instance.h */
+	int32_t instance;    /* see store/leases/instance.h */
 	int64_t first_low_seq;
 };
 

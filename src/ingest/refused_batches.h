@@ -1,7 +1,7 @@
 /*
  * Counts consecutive batches that PostgreSQL refused for a reason that may concern a single row,
  * for example a trigger that raises an error, or a damaged page. After three with the same SQLSTATE
- * the rows are tried one by one (inbox_isolate()). Pure. The ingest thread.
+ * the rows are tried one by one (batch_writer_isolate()). Pure. The ingest thread.
  */
 #ifndef INGEST_REFUSED_BATCHES_H
 #define INGEST_REFUSED_BATCHES_H

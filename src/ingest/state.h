@@ -25,7 +25,7 @@
 #include "model/identity/identity.h"
 #include "model/message/batch.h"
 #include "model/message/handover.h"
-#include "store/inbox.h"
+#include "store/batches/watermarks.h"
 
 /* The reasons why nothing flows; several can apply at once. */
 enum hold {
@@ -88,7 +88,7 @@ struct ingest {
 	struct consumer_events events;
 	rd_kafka_queue_t *retention; /* see retention.h; NULL = answered */
 	struct db *db;
-	struct inbox *inbox;
+	struct batch_writer *writer;
 	struct partitions partitions;
 	/* in progress; they take turns, each for a slice of time */
 	struct acquisition_list acquisitions;

@@ -280,25 +280,25 @@ static void was_not_stored(
 	struct ingest *ingest, struct sent_batch *sent, int r, const struct err *err)
 {
 	release_budget(ingest, &sent->batch);
-	ingest->commit_unknown = r == INBOX_UNKNOWN;
-	if (r < 0 || r == INBOX_UNKNOWN)
+	ingest->commit_unknown = r == WRITER_UNKNOWN;
+	if (r < 0 || r == WRITER_UNKNOWN)
 		shrink_parts(ingest, &sent->batch);
 	if (r < 0)
 		refused_batches_note(&ingest->refused, err, sent->batch.row_count);
 	watermark_updates_in_doubt(ingest, &sent->batch);
 	return_to_batch(ingest, sent);
-	if (r == INBOX_FENCED) {
+	if (r == WRITER_FENCED) {
 		ingest_fenced(ingest);
 		return;
 	}
-	if (r == INBOX_DAMAGED) {
+	if (r == WRITER_DAMAGED) {
 		ingest_fault(ingest, err);
 		return;
 	}
 	mark_doubt(ingest);
-	if (r == INBOX_MOVED)
+	if (r == WRITER_MOVED)
 		db_outage_doubt(ingest);
-	else if (r != INBOX_UNKNOWN || !ingest->outage.down)
+	else if (r != WRITER_UNKNOWN || !ingest->outage.down)
 		/* otherwise the second batch has already started the outage */
 		db_outage_begin(ingest, err);
 }
@@ -308,7 +308,7 @@ static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, stru
 	if (mark_dirty(ingest, &sent->batch))
 		wake_poke(ingest->options.dispatch_wake);
 	metric_observe(ingest->batch_seconds, (double)(clock_now_us() - sent->began_us) / 1e6);
-	if (r == INBOX_UNKNOWN)
+	if (r == WRITER_UNKNOWN)
 		err->fault =
 			FAULT_DATABASE; /* not stored, as far as is known; the resync finds out */
 	if (r == 0)
@@ -356,8 +356,8 @@ bool store_batch_start(struct ingest *ingest)
 	(void)mark_dirty(ingest, &ingest->sent.batch);
 	FAULT_POINT("before_insert");
 	if (refused_batches_are_enough(&ingest->refused))
-		inbox_isolate(ingest->inbox);
-	r = inbox_start(ingest->inbox, &ingest->sent.batch, &err);
+		batch_writer_isolate(ingest->writer);
+	r = batch_writer_start(ingest->writer, &ingest->sent.batch, &err);
 	ingest->is_sent = r == 0;
 	if (r != 0)
 		note_end(ingest, &ingest->sent, r, &err);
@@ -372,7 +372,7 @@ bool store_batch_may_collect_ahead(const struct ingest *ingest)
 
 bool store_batch_is_waiting(struct ingest *ingest)
 {
-	return ingest->is_sent && !inbox_poll(ingest->inbox);
+	return ingest->is_sent && !batch_writer_poll(ingest->writer);
 }
 
 /* The rest that a failure left is the start of the next batch. */
@@ -390,7 +390,8 @@ void store_batch_finish(struct ingest *ingest)
 	struct err err = ERR_INIT;
 
 	if (ingest->is_sent)
-		end_sent(ingest, inbox_finish(ingest->inbox, &ingest->sent.batch, &err), &err);
+		end_sent(ingest, batch_writer_finish(ingest->writer, &ingest->sent.batch, &err),
+			&err);
 }
 
 /* --- A batch behind the COMMIT of another ------------------------------------------------------ */
@@ -435,7 +436,7 @@ bool store_batch_follow(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;
 	struct sent_batch empty = ingest->committing;
-	int r = inbox_receive(ingest->inbox, &ingest->sent.batch, &err);
+	int r = batch_writer_receive(ingest->writer, &ingest->sent.batch, &err);
 
 	if (r != 0) {
 		end_sent(ingest, r, &err);
@@ -446,7 +447,7 @@ bool store_batch_follow(struct ingest *ingest)
 	ingest->is_sent = false;
 	(void)store_batch_start(ingest);
 	FAULT_POINT("behind_commit");
-	r = inbox_committed(ingest->inbox, &ingest->committing.batch, &err);
+	r = batch_writer_committed(ingest->writer, &ingest->committing.batch, &err);
 	if (r == 0)
 		note_end(ingest, &ingest->committing, 0, &err);
 	else

@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "report/health.h"
 #include "report/supervision.h"
-#include "store/instance.h"
+#include "store/leases/instance.h"
 
 struct heartbeat;
 

@@ -10,7 +10,7 @@
 #include "http/check.h"
 #include "ingest/ingest.h"
 #include "ops/check_print.h"
-#include "store/inbox.h"
+#include "store/schema/binding.h"
 #include "store/schema/migrate.h"
 #include "store/schema/privileges.h"
 #include "store/sidecar.h"
@@ -120,7 +120,7 @@ static int check_binding(const struct config *config, struct buf *found, struct 
 	if (r == 0)
 		r = open_db(config, &db, err);
 	if (r == 0)
-		r = inbox_check_binding(db, cluster, group, &bound, err);
+		r = schema_check_binding(db, cluster, group, &bound, err);
 	if (r == 0)
 		buf_addf(found,
 			bound ? "the schema belongs to cluster \"%s\" and group.id \"%s\""

@@ -16,7 +16,7 @@
 #include "ingest/kafka/log_range.h"
 #include "ops/cli_value.h"
 #include "ops/op.h"
-#include "store/inbox.h"
+#include "store/schema/binding.h"
 #include "json/text.h"
 
 struct seek {
@@ -101,7 +101,7 @@ static int check_cluster(const struct seek *seek, struct err *err)
 	bool bound = false;
 	int r = ingest_identify(seek->op.config, &cluster, &group, err);
 
-	return r != 0 ? r : inbox_check_binding(seek->op.db, cluster, group, &bound, err);
+	return r != 0 ? r : schema_check_binding(seek->op.db, cluster, group, &bound, err);
 }
 
 static int read_watermark(struct seek *seek, struct err *err)

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "periodic/periodic.h"
 #include "report/meters.h"
-#include "store/retain.h"
+#include "store/periodic/retain_batch.h"
 
 #define BATCH_ROWS        1000
 #define BATCH_LEAST       10

@@ -154,7 +154,7 @@ MUTANTS = [
            edit("sql/queries/dispatch/keep_handlers.sql", "WHERE s.fresh OR s.gone_ms = 0 OR s.name IN (SELECT l.name FROM locked l)", "WHERE true"),
            tests=["sql/test_handlers_known.py::test_a_forgotten_handler_stays_forgotten_until_it_connects"]),
     mutant("E12", "all that is done together has the handler of the first",
-           edit("src/store/settle.c", "return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;", "return a != NULL;"),
+           edit("src/store/claims/settle.c", "return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;", "return a != NULL;"),
            tests=["sql/test_store_settle.c::a_row_names_the_handler_that_processed_it"]),
     mutant("E12", "what a handler completed itself has no name",
            edit("sql/queries/dispatch/settle_state.sql", "m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless", "false AS nameless"),

@@ -43,11 +43,11 @@ MUTANTS = [
            edit("src/ingest/collect.c", "\tif (r == IDENTITY_SKIP)\n\t\tpartition->last_digest", "\tif (r == IDENTITY_SKIP && !ingest)\n\t\tpartition->last_digest"),
            tests=[START + "test_a_recreated_topic_is_detected_by_a_skipped_record"]),
     mutant("R17", "a digest belongs to any offset",
-           edit("src/store/watermarks.c", "digest.known = memcmp(bytes, found.data, sizeof(bytes)) == 0;", "digest.known = true;"),
+           edit("src/store/batches/watermarks.c", "digest.known = memcmp(bytes, found.data, sizeof(bytes)) == 0;", "digest.known = true;"),
            tests=[START + "test_a_digest_of_another_record_is_ignored[last_offset = 4, last_timestamp = last_timestamp]"]),
     # R18
     mutant("R18", "any group may use the schema",
-           edit("src/store/watermarks.c", "strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0",
+           edit("src/store/schema/binding.c", "strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0",
                 "strcmp(their_cluster, cluster_id) == 0"),
            tests=["sql/test_store_inbox.c::a_schema_belongs_to_one_cluster_and_group",
                   "system/test_config.py::test_another_group_may_not_use_the_schema"]),

@@ -22,7 +22,7 @@ static struct found orphans(struct world *world)
 {
 	struct found found = { 0, "", false };
 
-	OK(inbox_orphans(world->inbox, LEASE_MS, note, &found, &err));
+	OK(watermarks_orphans(world->writer, LEASE_MS, note, &found, &err));
 	return found;
 }
 
@@ -94,7 +94,7 @@ static void the_adopter_is_the_owner_in_a_new_epoch(void **state)
 	struct watermarks marks = { NULL, 0 };
 
 	leave_waiting(world, "NULL");
-	OK(inbox_adopt(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_adopt(world->writer, &ref, 1, &marks, &err));
 	assert_int_equal(marks.count, 1);
 	assert_true(marks.items[0].mine);
 	assert_int_equal(marks.items[0].epoch, 4);
@@ -112,7 +112,7 @@ static void a_partition_of_a_live_instance_is_not_adopted(void **state)
 	OK(instance_register(world->db, "other", "", &other, &err));
 	(void)snprintf(id, sizeof(id), "%d", other.id);
 	leave_waiting(world, id);
-	OK(inbox_adopt(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_adopt(world->writer, &ref, 1, &marks, &err));
 	assert_int_equal(marks.count, 0);
 	watermarks_free(&marks);
 }
@@ -125,7 +125,7 @@ static void a_fenced_instance_adopts_nothing(void **state)
 
 	leave_waiting(world, "NULL");
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
-	assert_int_equal(inbox_adopt(world->inbox, &ref, 1, &marks, &err), INBOX_FENCED);
+	assert_int_equal(watermarks_adopt(world->writer, &ref, 1, &marks, &err), WRITER_FENCED);
 	assert_int_equal(
 		ask(world, "SELECT epoch FROM inbox.inbox_offsets WHERE topic = 'former'"), 3);
 }

@@ -1,4 +1,5 @@
-/* Batches and watermarks against a real server: inbox.h's promises, one sentence each. */
+/* Batches and watermarks against a real server: the promises of batch_writer.h and watermarks.h, one sentence each. */
+#include "store/schema/binding.h"
 #include "world.h"
 
 static void a_new_row_is_born_claimed(void **state)
@@ -145,7 +146,7 @@ static void acquiring_partitions_clears_the_dedup_cache(void **state)
 
 	(void)STORED(world, .id = "a", .payload = "1");
 	change_digests(world);
-	OK(inbox_take(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_take(world->writer, &ref, 1, &marks, &err));
 	world->mark.epoch = marks.items[0].epoch;
 	watermarks_free(&marks);
 	(void)STORED(world, .id = "a", .payload = "1");
@@ -258,7 +259,7 @@ static void a_batch_at_a_moved_watermark_is_not_stored(void **state)
 	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 100");
 	batch_clear(&world->batch);
 	ADD(world, .id = "b");
-	assert_int_equal(store(world), INBOX_MOVED);
+	assert_int_equal(store(world), WRITER_MOVED);
 	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 	assert_true(db_is_open(world->db));
@@ -270,7 +271,7 @@ static void a_batch_of_another_epoch_is_not_stored(void **state)
 
 	run_sql(world, "UPDATE inbox.inbox_offsets SET epoch = epoch + 1");
 	ADD(world, .id = "a");
-	assert_int_equal(store(world), INBOX_MOVED);
+	assert_int_equal(store(world), WRITER_MOVED);
 }
 
 static void a_fenced_instance_stores_nothing(void **state)
@@ -279,7 +280,7 @@ static void a_fenced_instance_stores_nothing(void **state)
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
 	ADD(world, .id = "a");
-	assert_int_equal(store(world), INBOX_FENCED);
+	assert_int_equal(store(world), WRITER_FENCED);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
@@ -484,7 +485,7 @@ static void refuse_ids(
 
 static int isolate(struct world *world)
 {
-	inbox_isolate(world->inbox);
+	batch_writer_isolate(world->writer);
 	OK(db_open(world->db, &err));
 	return store(world);
 }
@@ -637,7 +638,7 @@ static void a_lost_commit_is_unknown(void **state)
 
 	lose_the_answer(world);
 	ADD(world, .id = "a");
-	assert_int_equal(store(world), INBOX_UNKNOWN);
+	assert_int_equal(store(world), WRITER_UNKNOWN);
 	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
 	assert_false(db_is_open(world->db));
 }
@@ -656,7 +657,7 @@ static void resync_gives_back_rows_missing_in_memory(void **state)
 		" 0, 7, %d, 1)",
 		world->me.id);
 	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 8");
-	OK(inbox_resync(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_resync(world->writer, &ref, 1, &marks, &err));
 	assert_int_equal(marks.count, 1);
 	assert_int_equal(marks.items[0].next_offset, 8);
 	assert_true(marks.items[0].mine);
@@ -678,10 +679,10 @@ static void resync_waits_for_the_transaction_whose_answer_was_lost(void **state)
 				    " FOR KEY SHARE",
 				    world->me.id),
 		"");
-	assert_int_equal(inbox_resync(world->inbox, &ref, 1, &marks, &err), FAULT_DATABASE);
+	assert_int_equal(watermarks_resync(world->writer, &ref, 1, &marks, &err), FAULT_DATABASE);
 	assert_true(db_error_is_lock(&err));
 	assert_string_equal(run_other(world, "COMMIT"), "");
-	OK(inbox_resync(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_resync(world->writer, &ref, 1, &marks, &err));
 	watermarks_free(&marks);
 }
 
@@ -692,7 +693,7 @@ static void acquiring_raises_the_epoch_and_returns_the_watermark(void **state)
 	struct watermarks marks = { NULL, 0 };
 
 	(void)STORED(world, .id = "a", .place = PLACEMENT_WAITING, .offset = 3);
-	OK(inbox_take(world->inbox, refs, 2, &marks, &err));
+	OK(watermarks_take(world->writer, refs, 2, &marks, &err));
 	assert_int_equal(marks.count, 2);
 	assert_int_equal(marks.items[0].epoch, world->mark.epoch + 1);
 	assert_int_equal(marks.items[0].next_offset, 4);
@@ -709,11 +710,11 @@ static void a_released_partition_has_no_owner(void **state)
 	const struct partition_ref ref = { "orders", 0 };
 	struct watermarks marks = { NULL, 0 };
 
-	OK(inbox_peek(world->inbox, &marks, &err));
+	OK(watermarks_peek(world->writer, &marks, &err));
 	assert_int_equal(marks.count, 1);
 	watermarks_free(&marks);
-	OK(inbox_release(world->inbox, &ref, 1, &err));
-	OK(inbox_peek(world->inbox, &marks, &err));
+	OK(watermarks_release(world->writer, &ref, 1, &err));
+	OK(watermarks_peek(world->writer, &marks, &err));
 	assert_int_equal(marks.count, 0);
 	watermarks_free(&marks);
 }
@@ -722,9 +723,9 @@ static void a_schema_belongs_to_one_cluster_and_group(void **state)
 {
 	struct world *world = *state;
 
-	OK(inbox_bind(world->db, "c1", "g1", &err));
-	OK(inbox_bind(world->db, "c1", "g1", &err));
-	assert_int_equal(inbox_bind(world->db, "c1", "g2", &err), FAULT_CONFIG);
+	OK(schema_bind(world->db, "c1", "g1", &err));
+	OK(schema_bind(world->db, "c1", "g1", &err));
+	assert_int_equal(schema_bind(world->db, "c1", "g2", &err), FAULT_CONFIG);
 	assert_non_null(strstr(err.text, "\"g1\""));
 	assert_non_null(strstr(err.text, "\"g2\""));
 }
@@ -752,12 +753,12 @@ static void follow(struct world *world, struct batch *first)
 	world->next = plan_move(world);
 	*first = world->batch;
 	world->batch = (struct batch)BATCH_INIT;
-	OK(inbox_start(world->inbox, first, &err));
-	OK(inbox_receive(world->inbox, first, &err));
+	OK(batch_writer_start(world->writer, first, &err));
+	OK(batch_writer_receive(world->writer, first, &err));
 	ADD(world, .id = "b", .offset = 100);
 	ADD(world, .id = "a", .offset = 101);
 	(void)plan_move(world);
-	OK(inbox_start(world->inbox, &world->batch, &err));
+	OK(batch_writer_start(world->writer, &world->batch, &err));
 }
 
 static void a_batch_follows_behind_a_commit(void **state)
@@ -766,8 +767,8 @@ static void a_batch_follows_behind_a_commit(void **state)
 	struct batch first;
 
 	follow(world, &first);
-	OK(inbox_committed(world->inbox, &first, &err));
-	OK(inbox_finish(world->inbox, &world->batch, &err));
+	OK(batch_writer_committed(world->writer, &first, &err));
+	OK(batch_writer_finish(world->writer, &world->batch, &err));
 	assert_int_equal(first.rows[0].result, ROW_CLAIMED);
 	assert_int_equal(fate(world, 0), ROW_CLAIMED);
 	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
@@ -786,7 +787,7 @@ static void a_refused_commit_also_undoes_the_next_batch(void **state)
 		       " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event_id = 'a')"
 		       " EXECUTE FUNCTION inbox.refuse()");
 	follow(world, &first);
-	assert_int_equal(inbox_committed(world->inbox, &first, &err), FAULT_DATABASE);
+	assert_int_equal(batch_writer_committed(world->writer, &first, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "P0001");
 	assert_false(db_is_open(world->db));
 	assert_int_equal(first.rows[0].result, ROW_UNKNOWN);

@@ -1,7 +1,7 @@
 /* What others hold of a partition that was just taken, and what becomes of it (rule R12). */
 #include "world.h"
 
-#include "store/other_claims.h"
+#include "store/claims/other_claims.h"
 
 static const struct partition_ref orders[] = { { "orders", 0 } };
 

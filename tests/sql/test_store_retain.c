@@ -1,5 +1,5 @@
 /* Retention as the janitor asks for it: kinds, ages, batches, and who does it. */
-#include "store/retain.h"
+#include "store/periodic/retain_batch.h"
 
 #include "world.h"
 

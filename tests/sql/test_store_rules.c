@@ -46,8 +46,8 @@ static void on_another_timeline_nothing_is_stored_or_acquired(void **state)
 
 	fail_over(world);
 	ADD(world, .id = "a");
-	assert_int_equal(store(world), INBOX_FENCED);
-	assert_int_equal(inbox_take(world->inbox, &ref, 1, &marks, &err), INBOX_FENCED);
+	assert_int_equal(store(world), WRITER_FENCED);
+	assert_int_equal(watermarks_take(world->writer, &ref, 1, &marks, &err), WRITER_FENCED);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
@@ -87,7 +87,7 @@ static void acquiring_records_the_configured_order(void **state)
 	struct watermarks marks = { NULL, 0 };
 
 	run_sql(world, "UPDATE inbox.inbox_offsets SET ordering = 'none'");
-	OK(inbox_take(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_take(world->writer, &ref, 1, &marks, &err));
 	assert_string_equal(ask_text(world, "SELECT ordering FROM inbox.inbox_offsets"), "key");
 	watermarks_free(&marks);
 }

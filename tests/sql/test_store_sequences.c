@@ -167,7 +167,7 @@ static void a_used_number_creates_no_reject(void **state)
 	begin_anew(world, "inbox_messages");
 	batch_clear(&world->batch);
 	ADD(world, .id = "b");
-	assert_int_equal(store(world), INBOX_DAMAGED);
+	assert_int_equal(store(world), WRITER_DAMAGED);
 	assert_int_equal(err.fault, FAULT_DATABASE);
 	assert_non_null(strstr(err.text, "inbox_messages_seq_key"));
 	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
@@ -187,7 +187,7 @@ static void a_number_below_earlier_ones_stores_nothing(void **state)
 	begin_anew(world, "inbox_messages");
 	batch_clear(&world->batch);
 	ADD(world, .id = "c");
-	assert_int_equal(store(world), INBOX_DAMAGED);
+	assert_int_equal(store(world), WRITER_DAMAGED);
 	assert_non_null(strstr(err.text, "number 1, which is not above 2"));
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 }
@@ -215,7 +215,7 @@ static void a_reject_with_a_used_number_is_not_lost(void **state)
 	must_store(world);
 	begin_anew(world, "inbox_rejects");
 	add_reject(world, 6);
-	assert_int_equal(store(world), INBOX_DAMAGED);
+	assert_int_equal(store(world), WRITER_DAMAGED);
 	assert_non_null(strstr(err.text, "inbox_rejects_pkey"));
 }
 
@@ -228,7 +228,7 @@ static void a_conflict_with_a_used_number_is_not_lost(void **state)
 	begin_anew(world, "inbox_conflicts");
 	batch_clear(&world->batch);
 	ADD(world, .id = "a", .payload = "3");
-	assert_int_equal(store(world), INBOX_DAMAGED);
+	assert_int_equal(store(world), WRITER_DAMAGED);
 	assert_non_null(strstr(err.text, "inbox_conflicts_pkey"));
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_rejects"), 0);
 }

@@ -144,23 +144,23 @@ static void take_orders(struct world *world)
 	const struct partition_ref ref = { "orders", 0 };
 	struct watermarks marks = { NULL, 0 };
 
-	OK(inbox_take(world->inbox, &ref, 1, &marks, &err));
+	OK(watermarks_take(world->writer, &ref, 1, &marks, &err));
 	world->mark = marks.items[0];
 	world->mark.topic = NULL;
 	world->next = world->mark.next_offset;
 	watermarks_free(&marks);
 }
 
-static void open_inbox(struct world *world)
+static void open_writer(struct world *world)
 {
-	const struct inbox_options options = {
+	const struct batch_writer_options options = {
 		.db = world->db,
 		.instance = world->me.id,
 		.first_low_seq = world->me.first_low_seq,
 		.ordering = world->ordering,
 	};
 
-	OK(inbox_new(&world->inbox, &options, &err));
+	OK(batch_writer_new(&world->writer, &options, &err));
 }
 
 static int set_up(void **state, enum ordering ordering)
@@ -174,7 +174,7 @@ static int set_up(void **state, enum ordering ordering)
 	world->psql = connect_psql();
 	open_db(world);
 	OK(instance_register(world->db, "test", "", &world->me, &err));
-	open_inbox(world);
+	open_writer(world);
 	take_orders(world);
 	return 0;
 }
@@ -199,7 +199,7 @@ int world_teardown(void **state)
 	struct world *world = *state;
 
 	PQfinish(world->other);
-	inbox_free(world->inbox);
+	batch_writer_free(world->writer);
 	db_free(world->db);
 	batch_fini(&world->batch);
 	run_sql(world, "DROP SCHEMA %s CASCADE", world->schema);
@@ -263,9 +263,9 @@ void add(struct world *world, struct a_row row)
 
 int store_batch(struct world *world)
 {
-	int r = inbox_start(world->inbox, &world->batch, &err);
+	int r = batch_writer_start(world->writer, &world->batch, &err);
 
-	return r != 0 ? r : inbox_finish(world->inbox, &world->batch, &err);
+	return r != 0 ? r : batch_writer_finish(world->writer, &world->batch, &err);
 }
 
 int64_t plan_move(struct world *world)

@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "model/message/batch.h"
-#include "store/claims.h"
-#include "store/inbox.h"
-#include "store/instance.h"
-#include "store/settle.h"
+#include "store/batches/watermarks.h"
+#include "store/claims/claims.h"
+#include "store/claims/settle.h"
+#include "store/leases/instance.h"
 
 struct pg_conn;
 
@@ -29,7 +29,7 @@ struct world {
 	struct pg_conn *psql; /* an operator's, or a handler's transaction */
 	struct pg_conn *other;
 	struct instance me;
-	struct inbox *inbox;
+	struct batch_writer *writer;
 	enum ordering ordering;
 	struct batch batch;
 	struct watermark mark; /* of orders/0, as it was taken; topic is NULL */

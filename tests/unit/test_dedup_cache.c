@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "store/dedup_cache.h"
+#include "store/batches/dedup_cache.h"
 
 static int make(void **state)
 {

@@ -1,7 +1,7 @@
 -- Claims the first waiting rows of given keys, also parked ones: the first message of the key is processed or dead,
 -- so the rows behind it may go on (rule R13). In each key it claims only an unbroken run from the lowest waiting
 -- offset. The run ends at a row that waits for its retry, that no handler here wants, or that is locked.
--- Caller: store/claims.c. Index: inbox_messages_key.
+-- Caller: store/claims/claims.c. Index: inbox_messages_key.
 -- $1 own id, $2 topics, $3 partitions, $4 key hashes, $5 most rows a key, $6 most bytes,
 -- $7..$10 subscriptions $11 the claim's number and $12 rows to leave, as in claim_due. Holds the own lease as claim_due does.
 -- As there, the answer says whether the byte budget left rows out, and a row whose delivery_count has reached its maximum

@@ -1,7 +1,7 @@
 -- Records the handlers of this sidecar: the subscriptions of a new hello, that a handler is connected, or when it
 -- left. All of them get the memory that this sidecar is configured with. Handlers whose memory ended a day ago are
 -- deleted.
--- Caller: store/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
+-- Caller: store/claims/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
 -- Index: inbox_handlers_pkey (small table).
 -- $1 names, $2 subscriptions, $3 ms since the hello, $4 ms since the last connection (0 = connected), $5 whether the hello
 -- is not recorded yet, $6 memory in ms, $7 own id. The own row is updated at once, not with the next heartbeat.

@@ -1,6 +1,6 @@
 -- The known handlers, the newest hello first, with a row for each subscription: topic, type, and whether there is
 -- one at all.
--- Caller: store/known_handlers.c, behind keep_handlers in one transaction. Index: inbox_handlers_pkey (small table).
+-- Caller: store/claims/known_handlers.c, behind keep_handlers in one transaction. Index: inbox_handlers_pkey (small table).
 -- $1 memory in ms, $2 lease in ms, $3 names whose subscriptions are not asked for: those connected here. Not known is one
 -- whose memory is over, unless it is connected to a sidecar that is alive. With a memory of 0 nobody is.
 SELECT h.name, h.known, (extract(epoch FROM h.connected_at) * 1000)::bigint, s.sub IS NOT NULL, s.sub ->> 'topic', t.type

@@ -1,5 +1,5 @@
 -- Counts a crash before a suspect is delivered; any answer takes it back (rule R14).
--- Caller: store/settle.c. Index: inbox_messages_seq_key. HOT.
+-- Caller: store/claims/settle.c. Index: inbox_messages_seq_key. HOT.
 -- $1 own id, $2 seqs, $3 delivery counts. Back: the seqs that were still ours.
 -- CASE: as in settle_done.
 UPDATE inbox.inbox_messages m SET crash_count = least(m.crash_count, 2147483646) + 1, suspect = true

@@ -1,6 +1,6 @@
 -- Gives back own claims from the table that memory does not hold: the COMMIT of such a claim got no answer (rule
 -- R3). The caller has no other claim in progress.
--- Caller: store/claims.c. Index: inbox_messages_claimed.
+-- Caller: store/claims/claims.c. Index: inbox_messages_claimed.
 -- $1 own id, $2 the seqs that memory holds, $3 the lowest claim number that may hold any.
 WITH freed AS (
     UPDATE inbox.inbox_messages SET available_at = now(), claimed_by = NULL

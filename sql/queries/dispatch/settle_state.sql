@@ -1,6 +1,6 @@
 -- The state of rows that a settle did not match: completed under our claim, or lost. Those that inbox.complete() has
 -- completed get the name of their handler, unless they are locked.
--- Caller: store/settle.c. Index: inbox_messages_seq_key; a HOT update.
+-- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; a HOT update.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 handlers (NULL or less of them: no name). Back: seq, and the outcome
 -- recorded under that claim (0 processed, 1 dead, NULL none: its lock was in the way).
 -- CASE: as in settle_done.

@@ -1,5 +1,5 @@
 -- Settles every other verdict (rule R7): completed with a result, dead, waiting again, parked.
--- Caller: store/settle.c. Index: inbox_messages_seq_key.
+-- Caller: store/claims/settle.c. Index: inbox_messages_seq_key.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
 -- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes to the history,

@@ -1,6 +1,6 @@
 -- Which duplicates have another payload than the stored message of their id. Compares digests, because hardly any
 -- differs: only those that differ are sent as a whole (insert_conflicts).
--- Caller: store/inbox.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
+-- Caller: store/batches/batch_writer.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
 -- $1 event ids, $2 sources, $3 digests (NULL = no payload), $4 numbers. Back: the numbers of those that differ, rising.
 SELECT i.number
 FROM (

@@ -1,7 +1,7 @@
 -- Stores a batch for the consumer '': each (event_id, source) once, in the order of the batch. A row is born claimed
 -- by $1 (place 0), waiting (1) or parked (2). A row that asks ($14) is parked instead of claimed if an older row of
 -- its key (or, with $15, of its partition) waits in the table (rule R11).
--- Caller: store/inbox.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
+-- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
 -- Not EXISTS: the planner may turn that into one look at every waiting row of the table. OFFSET 0:
 -- without it the probe would run once for each mention of "behind".

@@ -1,5 +1,5 @@
 -- Keeps records that cannot become messages, unchanged.
--- Caller: store/inbox.c. Index: inbox_rejects_coordinates (conflict).
+-- Caller: store/batches/batch_writer.c. Index: inbox_rejects_coordinates (conflict).
 INSERT INTO inbox.inbox_rejects
     (topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, reason)
 SELECT i.*

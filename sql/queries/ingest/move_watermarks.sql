@@ -1,5 +1,5 @@
 -- Moves the watermarks past a batch, only from where the last batch left them (rule R1).
--- Caller: store/inbox.c, in the transaction that stores the batch. Index: inbox_offsets_pkey.
+-- Caller: store/batches/batch_writer.c, in the transaction that stores the batch. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 epochs, $5 expected, $6 next, $7 last offset stored,
 -- $8 its timestamp, $9 its digest. As many rows as partitions, or the batch is rolled back.
 UPDATE inbox.inbox_offsets o

@@ -1,6 +1,6 @@
 -- Whether this instance lacks a handler that another live member of the group has, and for how long (rule R16).
 -- Marks the instance as away if it has lacked one for too long, and as back when it lacks none any more.
--- Caller: store/instance.c, with each heartbeat. Index: inbox_instances_pkey (small table).
+-- Caller: store/leases/instance.c, with each heartbeat. Index: inbox_instances_pkey (small table).
 -- $1 own id, $2 lease in ms, $3 absence in ms (-1 = never). Back: away, and the handlers it lacks.
 WITH lacking AS MATERIALIZED (
     SELECT string_agg(DISTINCT h.name, ', ' ORDER BY h.name) AS names

@@ -1,5 +1,5 @@
 -- Renews the lease, and publishes the lower bounds of the rows that this instance may hold (rule R3).
--- Caller: store/instance.c, every third of a lease. Index: inbox_instances_pkey.
+-- Caller: store/leases/instance.c, every third of a lease. Index: inbox_instances_pkey.
 -- $1 id, $2 low_seq, $3 handlers, $4 low_claim, $5 low_rest, $6 stragglers. A heartbeat that comes late, over a
 -- connection that was given up, has a lower low_rest, or the same and stragglers that are done: its stragglers do not
 -- belong to a higher one. No row back: this instance is fenced, its row is gone,

@@ -1,6 +1,6 @@
 -- Holds the own lease until the end of a transaction that claims (rule R4): an instance that fences this one waits
 -- for it, and a fenced instance finds no row.
--- Caller: store/inbox.c and store/claims.c, first in the transaction. Index: inbox_instances_pkey.
+-- Caller: store/batches/batch_writer.c and store/batches/watermarks.c, first in the transaction. Index: inbox_instances_pkey.
 -- $1 own id.
 SELECT 1 FROM inbox.inbox_instances
 -- include: lease

@@ -1,7 +1,7 @@
 -- Gives back rows that were born claimed by a dead instance: one window of seq. A row that was rescued before
 -- becomes a suspect, without counting a crash: it may be the reason why sidecars end (rule R14, ADR 0011). A row
 -- whose handler's transaction is still open is skipped (rule R8); the caller tries it again.
--- Caller: store/instance.c, window by window. Index: inbox_messages_seq_key.
+-- Caller: store/leases/rescue.c, window by window. Index: inbox_messages_seq_key.
 -- $1 dead id, $2 from seq, $3 width of the window.
 -- Back: rows freed, rows locked, next seq, whether the end is reached.
 WITH span AS MATERIALIZED (

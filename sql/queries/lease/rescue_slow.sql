@@ -1,7 +1,7 @@
 -- Gives back rows that a dead instance had claimed from the table: one window of claim numbers. A row that was
 -- rescued before becomes a suspect (rule R14, ADR 0011). Rows that their handler's transaction has locked are
 -- skipped (rule R8); the caller tries them again.
--- Caller: store/instance.c, window by window. Index: inbox_messages_claimed.
+-- Caller: store/leases/rescue.c, window by window. Index: inbox_messages_claimed.
 -- $1 dead id, $2 from number, $3 width of the window.
 -- Back: rows freed, rows locked, next number, whether the end is reached.
 WITH span AS MATERIALIZED (

@@ -1,6 +1,6 @@
 -- Gives back the stragglers of a dead instance, its oldest open rows, which lie below its low_rest (rule R3).
 -- Otherwise as rescue_born.
--- Caller: store/rescue.c, window by window. Index: inbox_messages_seq_key.
+-- Caller: store/leases/rescue.c, window by window. Index: inbox_messages_seq_key.
 -- $1 dead id, $2 from which of them, $3 width of the window.
 -- Back: rows freed, rows locked, where to go on, whether the end is reached.
 WITH span AS MATERIALIZED (

@@ -1,6 +1,6 @@
 -- Takes partitions that no instance is assigned, for dispatch only (rule R6). As take_partitions, unless another
 -- instance was faster.
--- Caller: store/watermarks.c. Index: inbox_offsets_pkey.
+-- Caller: store/batches/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.
 WITH free AS MATERIALIZED (
     SELECT o.topic, o.kafka_partition

@@ -1,5 +1,5 @@
 -- Unsettled rows of some partitions that were born claimed by another instance: one window of seq (rule R12).
--- Caller: store/other_claims.c, window by window. Index: inbox_messages_seq_key.
+-- Caller: store/claims/other_claims.c, window by window. Index: inbox_messages_seq_key.
 -- $1 other id, $2 from seq, $3 width of the window, $4 topics, $5 partitions, $6 most rows, $7 rows
 -- without a key, too. Back: which of the partitions (from 1), seq, offset, key hash.
 SELECT p.n, m.seq, m.kafka_offset, substr(sha256(m.key), 1, 8)

@@ -1,6 +1,6 @@
 -- Unsettled rows of some partitions that another instance claimed from the table: one window of claim
 -- numbers (rule R12).
--- Caller: store/other_claims.c, window by window. Index: inbox_messages_claimed.
+-- Caller: store/claims/other_claims.c, window by window. Index: inbox_messages_claimed.
 -- $1 other id, $2 from number, $3 width of the window, $4 topics, $5 partitions, $6 most rows, $7 rows
 -- without a key, too. Back: which of the partitions (from 1), seq, offset, key hash.
 SELECT p.n, m.seq, m.kafka_offset, substr(sha256(m.key), 1, 8)

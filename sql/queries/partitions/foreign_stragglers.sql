@@ -1,6 +1,6 @@
 -- Unsettled rows of some partitions among the stragglers of other instances, which lie below their low_rest (rules
 -- R3, R12).
--- Caller: store/other_claims.c, once for all instances, after list_others: newer stragglers with older bounds miss nothing.
+-- Caller: store/claims/other_claims.c, once for all instances, after list_others: newer stragglers with older bounds miss nothing.
 -- Index: inbox_messages_seq_key.
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 rows without a key, too.
 -- Back: which of the partitions (from 1), seq, offset, key hash.

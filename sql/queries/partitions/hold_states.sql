@@ -1,5 +1,5 @@
 -- The state of rows that another instance held when their partition was taken (rule R12).
--- Caller: store/other_claims.c, while keys are held back. Index: inbox_messages_seq_key.
+-- Caller: store/claims/other_claims.c, while keys are held back. Index: inbox_messages_seq_key.
 -- $1 own id, $2 seqs. Back, only of rows that are not another's any more: seq, whether it waits.
 SELECT m.seq, m.available_at IS NOT NULL
 FROM inbox.inbox_messages m

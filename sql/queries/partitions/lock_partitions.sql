@@ -1,5 +1,5 @@
 -- Reads the watermarks after locking their rows: any earlier transaction on them has ended.
--- Caller: store/watermarks.c, after a reconnect, and when a batch found another watermark. Index: inbox_offsets_pkey.
+-- Caller: store/batches/watermarks.c, after a reconnect, and when a batch found another watermark. Index: inbox_offsets_pkey.
 -- $1 topics, $2 partitions.
 SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner,
        o.last_digest

@@ -1,5 +1,5 @@
 -- Makes the watermark rows of partitions that are new here. Taking them makes epoch 1.
--- Caller: store/watermarks.c, before taking them. Index: inbox_offsets_pkey.
+-- Caller: store/batches/watermarks.c, before taking them. Index: inbox_offsets_pkey.
 -- $1 topics, $2 partitions, $3 ordering.
 INSERT INTO inbox.inbox_offsets (topic, kafka_partition, epoch, ordering)
 SELECT p.topic, p.kafka_partition, 0, $3::text

@@ -1,5 +1,5 @@
 -- Reads the watermarks of the own partitions without a lock, to see whether one was moved.
--- Caller: store/watermarks.c, every few seconds. Index: none (one row a partition).
+-- Caller: store/batches/watermarks.c, every few seconds. Index: none (one row a partition).
 -- $1 own id.
 SELECT o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced, o.owner,
        o.last_digest

@@ -1,5 +1,5 @@
 -- Releases partitions that Kafka has revoked.
--- Caller: store/watermarks.c. Index: inbox_offsets_pkey.
+-- Caller: store/batches/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions.
 UPDATE inbox.inbox_offsets o SET owner = NULL, updated_at = now()
 FROM unnest($2::text[], $3::int[]) AS p(topic, kafka_partition)

@@ -2,7 +2,7 @@
 -- The lock is FOR UPDATE: what the earlier owner was storing or claiming is committed and visible. A row that is
 -- locked now is left out, and the caller tries it again: a stopped process may hold the lock until its lease ends,
 -- and the other partitions do not wait for that (rules R5, R12).
--- Caller: store/watermarks.c, on assignment. Index: inbox_offsets_pkey.
+-- Caller: store/batches/watermarks.c, on assignment. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.
 WITH free AS MATERIALIZED (
     SELECT o.topic, o.kafka_partition

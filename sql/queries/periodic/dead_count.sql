@@ -1,6 +1,6 @@
 -- How many dead messages were not produced to the dead topic, up to a cap, and how many of them come after a
 -- position.
--- Caller: store/dead.c, every second. Index: inbox_messages_dead_topic.
+-- Caller: store/periodic/dead_messages.c, every second. Index: inbox_messages_dead_topic.
 -- $1 cap, $2 and $3 the position: a dead_at in microseconds and a seq, 0 and 0 = before all. A dead_at of infinity is left
 -- out, because it cannot be produced.
 SELECT count(*), CASE WHEN $3::bigint = 0 THEN count(*) ELSE (

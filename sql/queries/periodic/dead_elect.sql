@@ -1,6 +1,6 @@
 -- Elects this instance to produce to the dead topic: if it is elected already, if no instance is, or if the elected
 -- one has ended or was not seen for half a minute. No row: another instance is elected, or this one is fenced.
--- Caller: store/dead.c, before each batch. Index: none (one row), inbox_instances_pkey.
+-- Caller: store/periodic/dead_messages.c, before each batch. Index: none (one row), inbox_instances_pkey.
 -- $1 own id.
 INSERT INTO inbox.inbox_dead_topic AS d (instance)
 SELECT i.id FROM inbox.inbox_instances i WHERE i.id = $1::int AND i.fenced_at IS NULL

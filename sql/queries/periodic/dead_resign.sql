@@ -1,4 +1,4 @@
 -- Lets another instance try to produce to the dead topic.
--- Caller: store/dead.c, after a failure and at the end. Index: none (one row).
+-- Caller: store/periodic/dead_messages.c, after a failure and at the end. Index: none (one row).
 -- $1 own id.
 UPDATE inbox.inbox_dead_topic SET instance = NULL WHERE instance = $1::int

@@ -29,7 +29,7 @@
 #include <uthash.h>
 
 #include "model/message/message.h"
-#include "store/settle.h"
+#include "store/claims/settle.h"
 
 enum entry_state { ENTRY_QUEUED, ENTRY_READY, ENTRY_RESERVED, ENTRY_OPEN, ENTRY_SETTLING };
 

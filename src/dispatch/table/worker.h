@@ -10,10 +10,10 @@
 
 #include "base/queue.h"
 #include "base/wake.h"
-#include "store/claims.h"
-#include "store/known_handlers.h"
-#include "store/other_claims.h"
-#include "store/settle.h"
+#include "store/claims/claims.h"
+#include "store/claims/known_handlers.h"
+#include "store/claims/other_claims.h"
+#include "store/claims/settle.h"
 
 /* What a job does. In brackets: what it reads -> what it returns. */
 enum job_kind {

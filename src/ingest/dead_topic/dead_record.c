@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/dead.h"
+#include "store/periodic/dead_messages.h"
 
 #define LONGEST_KEY 4096
 

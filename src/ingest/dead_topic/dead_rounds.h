@@ -9,7 +9,7 @@
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/fault_log_limit.h"
 #include "periodic/periodic.h"
-#include "store/dead.h"
+#include "store/periodic/dead_messages.h"
 
 #define LIST_MOST 9000
 

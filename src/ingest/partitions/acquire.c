@@ -1,5 +1,5 @@
 /*
- * Implements acquire.h. An acquisition has two steps. First inbox_take() or inbox_adopt() writes
+ * Implements acquire.h. An acquisition has two steps. First watermarks_take() or watermarks_adopt() writes
  * this instance as owner into inbox_offsets and raises the epoch; from then on no other instance
  * can claim rows of the partition. Then a search finds the rows that others claimed before. The
  * search may read a large range, so it runs in slices between polls: a consumer that does not poll
@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "ingest/handover_queue.h"
 #include "ingest/partitions/db_outage.h"
-#include "store/other_claims.h"
+#include "store/claims/other_claims.h"
 
 #define ACQUIRE_RETRY_MS 100
 #define SLICE_MS         50   /* of each round */
@@ -299,14 +299,14 @@ static void acquire_due(struct ingest *ingest)
 	if (count == 0)
 		return;
 	FAULT_POINT("before_take");
-	r = inbox_take(ingest->inbox, refs, count, &rows, &err);
+	r = watermarks_take(ingest->writer, refs, count, &rows, &err);
 	FAULT_POINT("after_take");
 	if (r == 0 && rows.count > 0)
 		r = acquire_begin(ingest, &rows, PARTITION_TAKEN, &err);
 	watermarks_free(&rows);
 	if (r < 0)
 		db_outage_begin(ingest, &err);
-	else if (r == INBOX_FENCED)
+	else if (r == WRITER_FENCED)
 		ingest_fenced(ingest);
 	else
 		db_outage_over(ingest);

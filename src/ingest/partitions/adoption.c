@@ -1,8 +1,8 @@
 /*
  * Implements adoption.h. Every five seconds the thread checks which adopted partitions another
  * instance has taken, gives up those without a handler, and adopts partitions that have waiting
- * messages and no live owner. The database decides: inbox_orphans() lists the candidates, and
- * inbox_adopt() succeeds only without another live owner.
+ * messages and no live owner. The database decides: watermarks_orphans() lists the candidates, and
+ * watermarks_adopt() succeeds only without another live owner.
  */
 #include "ingest/partitions/adoption.h"
 
@@ -47,7 +47,7 @@ static int give_up_due(struct ingest *ingest, struct err *err)
 
 	if (count == 0)
 		return 0;
-	r = inbox_release(ingest->inbox, refs, count, err);
+	r = watermarks_release(ingest->writer, refs, count, err);
 	if (r < 0)
 		return r;
 	let_go_due(ingest);
@@ -93,7 +93,7 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 static int drop_lost(struct ingest *ingest, struct err *err)
 {
 	struct watermarks rows = { .items = NULL };
-	int r = inbox_peek(ingest->inbox, &rows, err);
+	int r = watermarks_peek(ingest->writer, &rows, err);
 
 	if (r < 0)
 		return r;
@@ -141,7 +141,7 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 	if (count == 0)
 		return 0;
 	FAULT_POINT("before_adopt");
-	r = inbox_adopt(ingest->inbox, refs, count, &rows, err);
+	r = watermarks_adopt(ingest->writer, refs, count, &rows, err);
 	FAULT_POINT("after_adopt");
 	if (r == 0 && rows.count > 0)
 		r = acquire_begin(ingest, &rows, PARTITION_ADOPTED, err);
@@ -155,8 +155,8 @@ static int adopt(struct ingest *ingest, struct err *err)
 	int r;
 
 	mark_none(ingest);
-	r = inbox_orphans(ingest->inbox, ingest->options.config->worker.lease * leases, mark_orphan,
-		ingest, err);
+	r = watermarks_orphans(ingest->writer, ingest->options.config->worker.lease * leases,
+		mark_orphan, ingest, err);
 	return r < 0 ? r : adopt_due(ingest, err);
 }
 
@@ -178,7 +178,7 @@ void adoption_step(struct ingest *ingest)
 		r = adopt(ingest, &err);
 	if (r < 0)
 		db_outage_begin(ingest, &err);
-	else if (r == INBOX_FENCED)
+	else if (r == WRITER_FENCED)
 		ingest_fenced(ingest);
 }
 

@@ -20,6 +20,7 @@
 #include "ingest/partitions/ownership.h"
 #include "ingest/partitions/start_offset.h"
 #include "ingest/store_batch.h"
+#include "store/schema/binding.h"
 
 #define REVOKE_COMMIT_MS 2000
 #define CLUSTER_ID_MS    1000
@@ -82,7 +83,7 @@ static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_l
 				(struct partition_ref){ partition->topic, partition->partition };
 	}
 	FAULT_POINT("before_release");
-	if (count > 0 && inbox_release(ingest->inbox, refs, count, &err) < 0)
+	if (count > 0 && watermarks_release(ingest->writer, refs, count, &err) < 0)
 		db_outage_begin(ingest, &err);
 }
 
@@ -127,7 +128,7 @@ static bool bind_schema(struct ingest *ingest)
 	ingest->bind_at_ms = clock_now_ms() + RETRY_MS;
 	if (cluster == NULL)
 		return false;
-	if (inbox_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
+	if (schema_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
 		db_outage_begin(ingest, &err);
 		return false;
 	}

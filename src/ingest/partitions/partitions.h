@@ -29,7 +29,7 @@
 #include "model/admission/admission.h"
 #include "model/admission/partition_index.h"
 #include "model/identity/identity.h"
-#include "store/inbox.h"
+#include "store/batches/watermarks.h"
 
 enum partition_state {
 	PARTITION_ABSENT,   /* not owned */

@@ -77,7 +77,7 @@ static bool wants_resync(const struct partition *partition)
 	return partition_is_ours(partition) || partition->in_doubt;
 }
 
-/* Called before and after inbox_resync(), which sets rows of this instance to waiting. A sweep in
+/* Called before and after watermarks_resync(), which sets rows of this instance to waiting. A sweep in
  * between must not conclude that no row waits. */
 static void mark_dirty(struct ingest *ingest)
 {
@@ -115,12 +115,12 @@ static int resync(struct ingest *ingest, struct err *err)
 		return 0;
 	mark_dirty(ingest);
 	FAULT_POINT("before_resync");
-	r = inbox_resync(ingest->inbox, refs, count, &rows, err);
+	r = watermarks_resync(ingest->writer, refs, count, &rows, err);
 	FAULT_POINT("after_resync");
 	mark_dirty(ingest);
 	if (r < 0)
 		return r;
-	if (r == INBOX_FENCED) {
+	if (r == WRITER_FENCED) {
 		ingest_fenced(ingest);
 	} else if (rows.count < count) {
 		log_error("watermark_row_missing", LOG_INT("rows", (int64_t)(count - rows.count)),
@@ -139,7 +139,7 @@ static int reconnect(struct ingest *ingest, struct err *err)
 	int r = db_open(ingest->db, err);
 
 	if (r == 0 && !was_open)
-		r = inbox_pin_server_memory(ingest->inbox, err);
+		r = batch_writer_pin_server_memory(ingest->writer, err);
 	if (r < 0)
 		return r;
 	if (!was_open)
@@ -179,7 +179,7 @@ void watermark_resync_peek(struct ingest *ingest)
 	size_t ours = partitions_number(&ingest->partitions, partition_is_ours);
 	size_t seen = 0;
 
-	if (inbox_peek(ingest->inbox, &rows, &err) < 0) {
+	if (watermarks_peek(ingest->writer, &rows, &err) < 0) {
 		db_outage_begin(ingest, &err);
 		return;
 	}
@@ -193,7 +193,7 @@ void watermark_resync_peek(struct ingest *ingest)
 		reconcile(ingest, partition, &rows.items[i]);
 	}
 	watermarks_free(&rows);
-	/* Only the row itself shows its owner, and inbox_peek() returned none. */
+	/* Only the row itself shows its owner, and watermarks_peek() returned none. */
 	if (seen < ours)
 		db_outage_doubt(ingest);
 }

@@ -1,0 +1,240 @@
+/*
+ * Turns the rows of a batch into statement parameters: one array per column, in the order of the
+ * statement's parameters.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/batches/writer_state.h"
+
+/* The columns that every kind of record has. */
+struct record_arrays {
+	int topic;
+	int partition;
+	int offset;
+	int timestamp;
+	int key;
+	int headers;
+	int payload;
+};
+
+static struct record_arrays open_record(struct params *params)
+{
+	struct record_arrays arrays;
+
+	arrays.topic = params_array(params, ARRAY_TEXT);
+	arrays.partition = params_array(params, ARRAY_INT);
+	arrays.offset = params_array(params, ARRAY_BIGINT);
+	arrays.timestamp = params_array(params, ARRAY_TIMESTAMP);
+	arrays.key = params_array(params, ARRAY_BYTEA);
+	arrays.headers = params_array(params, ARRAY_JSONB);
+	arrays.payload = params_array(params, ARRAY_BYTEA);
+	return arrays;
+}
+
+static void add_coordinates(
+	struct params *params, const struct record_arrays *arrays, const struct message *message)
+{
+	array_text(params, arrays->topic, message->topic);
+	array_int(params, arrays->partition, message->partition);
+	array_bigint(params, arrays->offset, message->offset);
+	array_timestamp(params, arrays->timestamp, message->timestamp_ms);
+}
+
+static void add_record(
+	struct params *params, const struct record_arrays *arrays, const struct message *message)
+{
+	bool no_headers = message->headers.data == NULL || message->headers.length == 0;
+
+	add_coordinates(params, arrays, message);
+	array_bytes(params, arrays->key, message->key);
+	array_bytes(params, arrays->headers, no_headers ? bytes_of("[]") : message->headers);
+	array_bytes(params, arrays->payload, message->payload);
+}
+
+/* A tombstone has no payload and therefore no digest. */
+static void add_digest(struct params *params, int array, const struct message *message)
+{
+	struct bytes digest = { message->digest, sizeof(message->digest) };
+
+	if (message->payload.data == NULL)
+		digest = (struct bytes){ NULL, 0 };
+	array_bytes(params, array, digest);
+}
+
+void fill_messages(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &writer->params;
+	int source, event_id, event_type, digest, place, asks;
+	struct record_arrays record;
+
+	params_reset(params);
+	params_int(params, writer->instance);
+	source = params_array(params, ARRAY_TEXT);
+	event_id = params_array(params, ARRAY_TEXT);
+	event_type = params_array(params, ARRAY_TEXT);
+	record = open_record(params);
+	digest = params_array(params, ARRAY_BYTEA);
+	place = params_array(params, ARRAY_SMALLINT);
+	asks = params_array(params, ARRAY_BOOL);
+	for (size_t i = 0; i < count; i++) {
+		const struct batch_row *row = &batch->rows[items[i]];
+
+		array_text(params, source, row->message->source);
+		array_text(params, event_id, row->message->event_id);
+		array_text(params, event_type, row->message->type);
+		add_record(params, &record, row->message);
+		add_digest(params, digest, row->message);
+		array_smallint(params, place, (int16_t)row->placement.kind);
+		array_bool(params, asks, row->placement.asks);
+	}
+	params_bool(params, writer->ordering == ORDERING_PARTITION);
+}
+
+void fill_duplicates(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &writer->params;
+	int event_id, source, digest, number;
+
+	params_reset(params);
+	event_id = params_array(params, ARRAY_TEXT);
+	source = params_array(params, ARRAY_TEXT);
+	digest = params_array(params, ARRAY_BYTEA);
+	number = params_array(params, ARRAY_INT);
+	for (size_t i = 0; i < count; i++) {
+		const struct message *message = batch->rows[items[i]].message;
+
+		array_text(params, event_id, message->event_id);
+		array_text(params, source, message->source);
+		add_digest(params, digest, message);
+		array_int(params, number, (int32_t)i);
+	}
+}
+
+void fill_conflicts(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
+{
+	struct params *params = &writer->params;
+	struct record_arrays record;
+	int source, event_id, digest;
+
+	params_reset(params);
+	source = params_array(params, ARRAY_TEXT);
+	event_id = params_array(params, ARRAY_TEXT);
+	record = open_record(params);
+	digest = params_array(params, ARRAY_BYTEA);
+	for (size_t i = 0; i < count; i++) {
+		const struct message *message = batch->rows[items[i]].message;
+
+		array_text(params, source, message->source);
+		array_text(params, event_id, message->event_id);
+		add_record(params, &record, message);
+		add_digest(params, digest, message);
+	}
+}
+
+void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare)
+{
+	struct params *params = &writer->params;
+	struct record_arrays record;
+	int reason;
+
+	params_reset(params);
+	record = open_record(params);
+	reason = params_array(params, ARRAY_TEXT);
+	for (size_t i = 0; i < count; i++) {
+		const struct batch_reject *reject = &batch->rejects[items[i]];
+		struct message stripped = *reject->message;
+
+		if (bare) {
+			stripped.key = stripped.payload = (struct bytes){ NULL, 0 };
+			stripped.headers = (struct bytes){ NULL, 0 };
+		}
+		add_record(params, &record, &stripped);
+		array_text(params, reason, reject->reason);
+	}
+}
+
+static int by_partition(const void *a, const void *b)
+{
+	const struct watermark_update *first = *(const struct watermark_update *const *)a;
+	const struct watermark_update *second = *(const struct watermark_update *const *)b;
+	int order = strcmp(first->topic, second->topic);
+
+	return order != 0 ? order
+			  : (first->partition > second->partition) -
+				    (first->partition < second->partition);
+}
+
+static void array_bigint_or_null(struct params *params, int array, int64_t value)
+{
+	if (value == -1)
+		array_null(params, array);
+	else
+		array_bigint(params, array, value);
+}
+
+void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
+	const struct log_digest *digest)
+{
+	for (int i = 0; i < 8; i++)
+		out[i] = (unsigned char)((uint64_t)last_offset >> (56 - 8 * i));
+	memcpy(out + 8, digest->bytes, sizeof(digest->bytes));
+}
+
+static void add_log_digest(struct params *params, int array, const struct watermark_update *move)
+{
+	unsigned char bytes[STORED_DIGEST_BYTES];
+
+	if (!move->last_digest.known) {
+		array_null(params, array);
+		return;
+	}
+	stored_digest(bytes, move->last_offset, &move->last_digest);
+	array_bytes(params, array, (struct bytes){ bytes, sizeof(bytes) });
+}
+
+static void add_updates(
+	struct params *params, const struct watermark_update *const *updates, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int epoch = params_array(params, ARRAY_BIGINT);
+	int expected = params_array(params, ARRAY_BIGINT);
+	int next = params_array(params, ARRAY_BIGINT);
+	int last_offset = params_array(params, ARRAY_BIGINT);
+	int last_timestamp = params_array(params, ARRAY_TIMESTAMP);
+	int last_digest = params_array(params, ARRAY_BYTEA);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, updates[i]->topic);
+		array_int(params, partition, updates[i]->partition);
+		array_bigint(params, epoch, updates[i]->epoch);
+		array_bigint_or_null(params, expected, updates[i]->expected);
+		array_bigint(params, next, updates[i]->next);
+		array_bigint_or_null(params, last_offset, updates[i]->last_offset);
+		array_timestamp(params, last_timestamp, updates[i]->last_timestamp);
+		add_log_digest(params, last_digest, updates[i]);
+	}
+}
+
+/* Sorted in the order in which lock_partitions locks rows, so that two instances cannot deadlock. */
+int fill_updates(struct batch_writer *writer, const struct batch *batch, struct err *err)
+{
+	CLEANUP(freep)
+	const struct watermark_update **updates =
+		calloc(batch->update_count + 1, sizeof(struct watermark_update *));
+
+	if (updates == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < batch->update_count; i++)
+		updates[i] = &batch->updates[i];
+	qsort(updates, batch->update_count, sizeof(struct watermark_update *), by_partition);
+	params_reset(&writer->params);
+	params_int(&writer->params, writer->instance);
+	add_updates(&writer->params, updates, batch->update_count);
+	return 0;
+}

@@ -1,0 +1,61 @@
+/*
+ * What the files of this room share: the batch writer itself, and the functions of batch_params.c
+ * that turn a batch into statement parameters. No file outside of the room may include it.
+ */
+#ifndef STORE_BATCHES_WRITER_STATE_H
+#define STORE_BATCHES_WRITER_STATE_H
+
+#include "store/batches/batch_writer.h"
+#include "store/batches/dedup_cache.h"
+
+/* The results of the first pipeline of a batch. */
+struct opening {
+	struct rows *lease;
+	struct rows *moved;
+	struct rows *inserted;
+};
+
+struct batch_writer {
+	struct db *db;
+	int32_t instance;
+	enum ordering ordering;
+	void (*about_to_commit)(void *arg);
+	void *arg;
+	int64_t highest_seq;        /* of the rows whose COMMIT was answered (rule R3) */
+	int64_t batch_highest;      /* of the batch in progress */
+	int64_t floor;              /* every row of the batch in progress gets a higher seq */
+	int64_t committing_highest; /* of the batch whose COMMIT is not answered yet */
+	bool committing;            /* such a batch exists */
+	struct dedup_cache *cache;  /* of events that are committed or will be */
+	struct params params;       /* scratch for the statement being queued; libpq copies it */
+	struct opening opening;
+	size_t *items; /* indexes of the rows that were sent with it */
+	size_t item_count;
+	bool unsendable; /* the statement is larger than PostgreSQL accepts: bisect */
+	bool damaged;    /* the sequence went backwards: see WRITER_DAMAGED */
+	bool isolating;  /* see batch_writer_isolate() */
+	bool isolate_next;
+	bool commit_refused; /* the last attempt failed at its COMMIT */
+	struct err odd; /* the last refusal of a row that the values of the row do not explain */
+};
+
+/* The format of inbox_offsets.last_digest: the offset it belongs to, most significant byte first,
+ * then the digest. */
+#define STORED_DIGEST_BYTES (8 + sizeof(((struct log_digest *)0)->bytes))
+void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
+	const struct log_digest *digest);
+
+/* Each function resets and fills writer->params. `items` are indexes of rows or rejects of the
+ * batch. */
+int fill_updates(struct batch_writer *writer, const struct batch *batch, struct err *err);
+void fill_messages(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
+void fill_duplicates(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
+void fill_conflicts(
+	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
+/* `bare`: only the coordinates and the reason. */
+void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * Implements claim_params.h, and the list struct refused_seqs of claims.h.
+ */
+#include "store/claims/claim_params.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+void add_partitions(struct params *params, const struct claim_partition *partitions, size_t count)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+
+	for (size_t i = 0; i < count; i++) {
+		array_text(params, topic, partitions[i].topic);
+		array_int(params, partition, partitions[i].partition);
+	}
+}
+
+void add_hash(struct params *params, int array, uint64_t hash)
+{
+	uint64_t wire = htobe64(hash);
+
+	array_bytes(params, array, (struct bytes){ &wire, sizeof(wire) });
+}
+
+uint64_t hash_of(struct bytes bytes)
+{
+	uint64_t wire = 0;
+
+	if (bytes.data != NULL && bytes.length == sizeof(wire))
+		memcpy(&wire, bytes.data, sizeof(wire));
+	return be64toh(wire);
+}
+
+/* The numbers that the SQL statements use. */
+enum type_kind { TYPE_ANY = 0, TYPE_PREFIX = 1, TYPE_EXACT = 2 };
+
+struct want {
+	const char *topic;
+	const char *type;
+	size_t length; /* of the type, without the '*' */
+	enum type_kind kind;
+	bool open;
+};
+
+struct wants {
+	struct want *items;
+	size_t count;
+	bool closed_too;
+};
+
+static void collect(const struct routed *routed, void *arg)
+{
+	struct wants *wants = arg;
+	struct want *want = &wants->items[wants->count++];
+	const struct subscription *sub = &routed->sub;
+
+	*want = (struct want){
+		.topic = sub->topic,
+		.type = sub->type,
+		.open = !routed->away && (wants->closed_too || !routed->closed),
+	};
+	if (sub->type == NULL)
+		return;
+	want->length = strlen(sub->type);
+	want->kind = TYPE_EXACT;
+	if (want->length > 0 && sub->type[want->length - 1] == '*') {
+		want->kind = TYPE_PREFIX;
+		want->length--;
+	}
+}
+
+/* Sorts by the rank of model/routing/routing.h: exact type, longer prefix, any type; then a named topic
+ * before any topic. */
+static int more_specific_first(const void *a, const void *b)
+{
+	const struct want *first = a;
+	const struct want *second = b;
+
+	if (first->kind != second->kind)
+		return (int)second->kind - (int)first->kind;
+	if (first->kind == TYPE_PREFIX && first->length != second->length)
+		return first->length < second->length ? 1 : -1;
+	return (second->topic != NULL) - (first->topic != NULL);
+}
+
+static void add_wishes(struct params *params, const struct wants *wants)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int type = params_array(params, ARRAY_TEXT);
+	int kind = params_array(params, ARRAY_SMALLINT);
+	int open = params_array(params, ARRAY_BOOL);
+
+	for (size_t i = 0; i < wants->count; i++) {
+		const struct want *want = &wants->items[i];
+		struct bytes text = { want->type, want->length };
+
+		array_text(params, topic, want->topic);
+		array_bytes(params, type, text);
+		array_smallint(params, kind, (int16_t)want->kind);
+		array_bool(params, open, want->open);
+	}
+}
+
+static int add(
+	struct params *params, const struct routing *routing, bool closed_too, struct err *err)
+{
+	size_t room = routing == NULL ? 0 : routing_count(routing);
+	CLEANUP(freep) struct want *items = calloc(room + 1, sizeof(*items));
+	struct wants wants = { items, 0, closed_too };
+
+	if (items == NULL)
+		return err_memory(err);
+	if (routing != NULL)
+		routing_each(routing, collect, &wants);
+	qsort(items, wants.count, sizeof(*items), more_specific_first);
+	add_wishes(params, &wants);
+	return 0;
+}
+
+void add_lanes(struct params *params, const struct claim_lanes *lanes)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int hash = params_array(params, ARRAY_BYTEA);
+
+	for (size_t i = 0; i < lanes->count; i++) {
+		array_text(params, topic, lanes->items[i].topic);
+		array_int(params, partition, lanes->items[i].partition);
+		add_hash(params, hash, lanes->items[i].key_hash);
+	}
+}
+
+void add_seqs_without(struct params *params, const struct refused_seqs *without)
+{
+	int seq = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; without != NULL && i < without->count; i++)
+		array_bigint(params, seq, without->items[i]);
+}
+
+void refused_seqs_fini(struct refused_seqs *seqs)
+{
+	free(seqs->items);
+	*seqs = (struct refused_seqs){ NULL };
+}
+
+int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err)
+{
+	if (seqs->count == seqs->room) {
+		size_t room = seqs->room == 0 ? 16 : seqs->room * 2;
+		int64_t *items = realloc(seqs->items, room * sizeof(*items));
+
+		if (items == NULL)
+			return err_memory(err);
+		seqs->items = items;
+		seqs->room = room;
+	}
+	seqs->items[seqs->count++] = seq;
+	return 0;
+}
+
+int add_subscriptions(struct params *params, const struct routing *routing, struct err *err)
+{
+	return add(params, routing, false, err);
+}
+
+int add_connected(struct params *params, const struct routing *routing, struct err *err)
+{
+	return add(params, routing, true, err);
+}

@@ -1,0 +1,282 @@
+/*
+ * The part of claims.h that claims rows. A claim is one statement in one transaction. When the
+ * connection is lost after it was sent, the rows may be claimed in the table although the caller
+ * never received them; the result is then CLAIM_UNKNOWN.
+ */
+#include "store/claims/claims.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/faultpoint.h"
+#include "queries.h"
+#include "store/claims/claim_params.h"
+
+/* The result columns of the three claim statements. */
+enum {
+	COLUMN_SEQ,
+	COLUMN_TOPIC,
+	COLUMN_PARTITION,
+	COLUMN_OFFSET,
+	COLUMN_CLAIMED,
+	COLUMN_FOLLOWED,
+	COLUMN_SOURCE,
+	COLUMN_EVENT_ID,
+	COLUMN_TYPE,
+	COLUMN_TIMESTAMP,
+	COLUMN_KEY,
+	COLUMN_HEADERS,
+	COLUMN_PAYLOAD,
+	COLUMN_DELIVERY_COUNT,
+	COLUMN_RETRY_COUNT,
+	COLUMN_CRASH_COUNT,
+	COLUMN_SUSPECT,
+	COLUMN_REPLAY,
+	COLUMN_KEY_HASH,
+	COLUMN_CUT,
+	COLUMN_PLACE, /* only claim_due; the next one too */
+	COLUMN_DUE,
+};
+
+void claimed_fini(struct claimed *claimed)
+{
+	for (size_t i = 0; i < claimed->count; i++)
+		message_free(claimed->rows[i].message);
+	free(claimed->rows);
+	free(claimed->latest);
+	*claimed = (struct claimed){ NULL };
+}
+
+/* A value at the end of the type is lowered by one, so that one more attempt can always be counted. */
+static int read_count(const struct rows *rows, int row, int column)
+{
+	int64_t count = rows_int(rows, row, column);
+
+	return count < INT32_MAX ? (int)count : INT32_MAX - 1;
+}
+
+static int read_message(const struct rows *rows, int row, struct message **out, struct err *err)
+{
+	const struct message message = {
+		.seq = rows_int(rows, row, COLUMN_SEQ),
+		.event_id = rows_text(rows, row, COLUMN_EVENT_ID),
+		.source = rows_text(rows, row, COLUMN_SOURCE),
+		.type = rows_text(rows, row, COLUMN_TYPE),
+		.topic = rows_text(rows, row, COLUMN_TOPIC),
+		.partition = (int32_t)rows_int(rows, row, COLUMN_PARTITION),
+		.offset = rows_int(rows, row, COLUMN_OFFSET),
+		.timestamp_ms = rows_timestamp_ms(rows, row, COLUMN_TIMESTAMP),
+		.key = rows_bytes(rows, row, COLUMN_KEY),
+		.payload = rows_bytes(rows, row, COLUMN_PAYLOAD),
+		.headers = rows_bytes(rows, row, COLUMN_HEADERS),
+		.key_hash = hash_of(rows_bytes(rows, row, COLUMN_KEY_HASH)),
+		.delivery_count = (int)rows_int(rows, row, COLUMN_DELIVERY_COUNT),
+		.retry_count = read_count(rows, row, COLUMN_RETRY_COUNT),
+		.crash_count = read_count(rows, row, COLUMN_CRASH_COUNT),
+		.suspect = rows_bool(rows, row, COLUMN_SUSPECT),
+		.replay = rows_bool(rows, row, COLUMN_REPLAY),
+	};
+
+	return message_new(out, &message, err);
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct message *first = ((const struct claimed_row *)a)->message;
+	const struct message *second = ((const struct claimed_row *)b)->message;
+	int order = strcmp(first->topic, second->topic);
+
+	if (order != 0)
+		return order;
+	if (first->partition != second->partition)
+		return first->partition < second->partition ? -1 : 1;
+	if (first->offset != second->offset)
+		return first->offset < second->offset ? -1 : 1;
+	return (first->seq > second->seq) - (first->seq < second->seq);
+}
+
+/* Includes rows that were parked, so that a later claim can start after them. */
+static int read_latest(
+	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
+{
+	out->latest = malloc((partitions + 1) * sizeof(*out->latest));
+	if (out->latest == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < partitions; i++)
+		out->latest[i] = -1;
+	for (int i = 0; i < rows_count(rows); i++) {
+		int64_t *latest = &out->latest[rows_int(rows, i, COLUMN_PLACE) - 1];
+		int64_t due = rows_timestamp_ms(rows, i, COLUMN_DUE);
+
+		if (due > *latest)
+			*latest = due;
+	}
+	return 0;
+}
+
+static int read_claimed(
+	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
+{
+	struct claimed claimed = { .seen = (size_t)rows_count(rows) };
+	int r = 0;
+
+	claimed.rows = calloc(claimed.seen + 1, sizeof(*claimed.rows));
+	if (claimed.rows == NULL)
+		return err_memory(err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		struct claimed_row *row = &claimed.rows[claimed.count];
+
+		if (!rows_bool(rows, i, COLUMN_CLAIMED)) {
+			claimed.parked++;
+			continue;
+		}
+		r = read_message(rows, i, &row->message, err);
+		row->followed = rows_bool(rows, i, COLUMN_FOLLOWED);
+		claimed.count += r == 0;
+	}
+	claimed.cut = claimed.seen > 0 && rows_bool(rows, 0, COLUMN_CUT);
+	if (r == 0 && partitions > 0)
+		r = read_latest(rows, partitions, &claimed, err);
+	if (r != 0) {
+		claimed_fini(&claimed);
+		return r;
+	}
+	qsort(claimed.rows, claimed.count, sizeof(*claimed.rows), in_order);
+	*out = claimed;
+	return 0;
+}
+
+struct claim_statement {
+	enum query query;
+	const struct params *params;
+	size_t partitions; /* number of partitions of claim_due; otherwise 0 */
+};
+
+/* If the rows were committed but cannot be read for lack of memory, the result is also unknown:
+ * memory does not hold them. */
+static int run_claim(struct db *db, const struct claim_statement *statement, struct claimed *out,
+	struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	bool was_open = db_is_open(db);
+	int r;
+
+	FAULT_POINT("before_claim");
+	r = db_run(db, statement->query, statement->params, &rows, err);
+	FAULT_POINT("after_claim");
+	if (r == 0 && FAULT_ERROR("error_after_claim"))
+		return CLAIM_UNKNOWN;
+	if (r != 0)
+		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
+	return read_claimed(rows, statement->partitions, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
+}
+
+static int int_of(size_t value)
+{
+	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
+}
+
+/* Adds partitions in the form of lanes: the statement has a parameter for hashes, which it does not
+ * use then. */
+static void add_partition_lanes(struct params *params, const struct claim_partitions *partitions)
+{
+	int hash;
+
+	add_partitions(params, partitions->items, partitions->count);
+	hash = params_array(params, ARRAY_BYTEA);
+	for (size_t i = 0; i < partitions->count; i++)
+		array_null(params, hash);
+}
+
+static void add_since(struct params *params, const struct claim_request *request, size_t partitions)
+{
+	int since = params_array(params, ARRAY_TIMESTAMP);
+
+	for (size_t i = 0; i < partitions; i++)
+		array_timestamp(params, since, request->since == NULL ? -1 : request->since[i]);
+}
+
+static int claim_runs(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct claim_statement statement = { QUERY_CLAIM_PARTITIONS, &params, 0 };
+	int r;
+
+	params_int(&params, request->instance);
+	add_partition_lanes(&params, partitions);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	params_bigint(&params, request->number);
+	add_seqs_without(&params, request->without);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
+}
+
+int claims_due(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct claim_statement statement = { QUERY_CLAIM_DUE, &params, partitions->count };
+	int r;
+
+	if (request->ordering == ORDERING_PARTITION)
+		return claim_runs(db, request, partitions, out, err);
+	params_int(&params, request->instance);
+	add_partitions(&params, partitions->items, partitions->count);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	params_bool(&params, request->ordering == ORDERING_KEY);
+	params_bigint(&params, request->number);
+	add_since(&params, request, partitions->count);
+	add_seqs_without(&params, request->without);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
+}
+
+int claims_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct claimed *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct claim_statement statement = { QUERY_CLAIM_LANES, &params, 0 };
+	int r;
+
+	params_int(&params, request->instance);
+	add_lanes(&params, lanes);
+	params_int(&params, int_of(request->max_rows));
+	params_bigint(&params, (int64_t)request->max_bytes);
+	r = add_subscriptions(&params, request->routing, err);
+	params_bigint(&params, request->number);
+	add_seqs_without(&params, request->without);
+	return r != 0 ? r : run_claim(db, &statement, out, err);
+}
+
+static void add_held(struct params *params, const struct claims_held *held)
+{
+	int seq = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; i < held->count; i++)
+		array_bigint(params, seq, held->seqs[i]);
+}
+
+int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_begin(db, err);
+
+	params_int(&params, held->instance);
+	/* the claim whose answer was lost may still run; this lock waits until it has ended */
+	if (r == 0)
+		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
+	add_held(&params, held);
+	params_bigint(&params, held->low_claim);
+	if (r == 0)
+		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	*rescued = rows_int(rows, 0, 0);
+	return 0;
+}

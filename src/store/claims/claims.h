@@ -1,0 +1,160 @@
+/*
+ * Claims waiting rows for dispatch, releases parked rows and searches for them (rules R7, R10, R13,
+ * R15).
+ *
+ * A claim sets claimed_by and raises delivery_count in one statement, under a lock on the row of
+ * this instance in inbox_instances. A fenced instance therefore claims nothing. A claim never waits
+ * for a locked message row: it leaves the row to the next claim (rule R8).
+ *
+ * Every function blocks until the server answers or the deadline of the db passes. One db and one
+ * thread, a worker's. Arguments are borrowed for the duration of the call.
+ */
+#ifndef STORE_CLAIMS_CLAIMS_H
+#define STORE_CLAIMS_CLAIMS_H
+
+#include "model/message/message.h"
+#include "model/message/ordering.h"
+#include "model/routing/routing.h"
+#include "store/pg/db.h"
+
+struct claim_partition {
+	const char *topic;
+	int32_t partition;
+};
+struct claim_partitions {
+	const struct claim_partition *items;
+	size_t count;
+};
+
+/* One key of a partition. */
+struct claim_lane {
+	const char *topic;
+	int32_t partition;
+	uint64_t key_hash;
+};
+struct claim_lanes {
+	const struct claim_lane *items;
+	size_t count;
+};
+
+/* Rows that the claim statement leaves out, because PostgreSQL raised an error when a claim tried
+ * to update them alone. */
+struct refused_seqs {
+	int64_t *items;
+	size_t count;
+	size_t room;
+};
+void refused_seqs_fini(struct refused_seqs *seqs);
+int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err);
+
+struct claim_request {
+	int32_t instance;
+	enum ordering ordering;
+	/* the subscriptions; a handler that is closed gets no rows now */
+	const struct routing *routing;
+	size_t max_rows; /* for claims_lanes(): rows per key */
+	size_t max_bytes;
+	int64_t number; /* the number of this claim; it rises during the life of the instance */
+	/* For claims_due(): the lower bound of the due time for each partition, in ms since 1970 by
+	 * PostgreSQL's clock. -1, or NULL for all partitions: no lower bound. Not used with
+	 * ORDERING_PARTITION. */
+	const int64_t *since;
+	const struct refused_seqs *without; /* rows that the claim leaves unchanged; NULL = none */
+};
+
+struct claimed_row {
+	struct message *message; /* owned; NULL when the row was parked instead of claimed */
+	bool followed;           /* more rows of its key wait behind it in the table */
+};
+struct claimed {
+	struct claimed_row *rows; /* the claimed rows, ordered by topic, partition, offset, seq */
+	size_t count;
+	size_t parked; /* rows that the statement parked, or set to dead with the code DELIVERY_COUNT */
+	/* claimed + parked; if it is below max_rows and `cut` is false, nothing else was due */
+	size_t seen;
+	bool cut; /* rows were left because of max_bytes; `seen` is at least 1 */
+	/* For claims_due(): the latest due time seen in each partition, -1 = none. NULL for other
+	 * claims. */
+	int64_t *latest;
+};
+void claimed_fini(struct claimed *claimed);
+
+/* CLAIM_UNKNOWN: the connection was lost after the statement was sent. The rows may be claimed in
+ * the table while no memory holds them. The caller must run claims_rescue() once no claim is in
+ * progress (rule R3). */
+enum { CLAIM_UNKNOWN = 1 };
+
+/* Claims the due rows of these partitions. With ORDERING_PARTITION it claims, for each partition,
+ * the unbroken run of rows from the lowest waiting offset on. */
+int claims_due(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct claimed *out, struct err *err);
+/* Claims the unbroken run of rows at the head of each key, parked rows included. */
+int claims_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct claimed *out, struct err *err);
+
+/*
+ * Finds the rows that make claims fail, if the error may be about single rows
+ * (db_error_may_be_row()). It tries the rows that the claim would take first, in halves, and rolls
+ * back every try. A row that is refused alone is added to `out`. `out` may already contain rows;
+ * they are left out of the tries. `err` keeps the error of the last refused row. If PostgreSQL
+ * refuses each of several rows, the result is a fault, because then the rows are not the cause.
+ */
+int claims_probe_due(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err);
+int claims_probe_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
+
+/* One page of a search through the keys of a partition that have waiting rows. */
+struct parked_page {
+	/* keys whose lowest waiting row is parked although an open handler matches it */
+	uint64_t *hashes;
+	size_t count;
+	uint64_t last; /* the next page starts after this hash */
+	bool more;
+};
+void parked_page_fini(struct parked_page *page);
+/* The position of a page. */
+struct parked_place {
+	struct claim_partition partition;
+	const uint64_t *after; /* `last` of the previous page; NULL: the first page */
+};
+int claims_find_parked(struct db *db, const struct claim_request *request,
+	const struct parked_place *place, struct parked_page *out, struct err *err);
+/* Makes parked rows claimable if they wait only for a handler: rows without a key, or every row
+ * with ORDERING_NONE. At most max_rows rows; `released` receives their number. */
+int claims_release(struct db *db, const struct claim_request *request,
+	const struct claim_partition *partition, int64_t *released, struct err *err);
+/* Sets waiting[i] to true if partition i has a row that is due, waits for a retry, or is parked. */
+int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
+	bool *waiting, struct err *err);
+/* The claims that an instance holds in memory. */
+struct claims_held {
+	int32_t instance;
+	int64_t low_claim; /* every claim with a lower number is settled */
+	const int64_t *seqs;
+	size_t count;
+};
+/* Gives back the rows that the table shows as claimed by this instance although memory does not
+ * hold them. `rescued` receives their number. */
+int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err);
+
+/* Inexpensive gauges over some partitions. */
+struct gauges_request {
+	struct claim_partitions partitions;
+	const struct routing *routing; /* the subscriptions */
+	int64_t cap;                   /* counting stops at this number */
+	bool expensive;                /* also fill the gauges that only operators read */
+};
+struct gauges {
+	int64_t waiting; /* at most `cap` */
+	/* age of the oldest due row; without a matching handler, since it was received */
+	int64_t oldest_due_ms;
+	int64_t dead;     /* at most `cap`; filled when `expensive` is set */
+	int64_t unrouted; /* no handler matches them; at most `cap` */
+	/* age of the oldest snapshot in the server; filled when `expensive` is set */
+	int64_t snapshot_ms;
+};
+int claims_gauges(
+	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);
+
+#endif

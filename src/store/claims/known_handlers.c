@@ -1,0 +1,131 @@
+/*
+ * Implements known_handlers.h.
+ */
+#include "store/claims/known_handlers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+
+/* The result columns of the statement known_handlers. */
+enum { COLUMN_NAME, COLUMN_KNOWN, COLUMN_SAID, COLUMN_SUBSCRIBED, COLUMN_TOPIC, COLUMN_TYPE };
+
+void known_own_free(struct known_own *own, size_t count)
+{
+	for (size_t i = 0; own != NULL && i < count; i++) {
+		free(own[i].name);
+		free(own[i].subscriptions);
+	}
+	free(own);
+}
+
+void known_fini(struct known *known)
+{
+	free(known->items);
+	free(known->subs);
+	rows_free(known->rows);
+	*known = (struct known){ NULL };
+}
+
+static void add_own(struct params *params, const struct known_request *request)
+{
+	int name = params_array(params, ARRAY_TEXT);
+	int subscriptions = params_array(params, ARRAY_JSONB);
+	int hello_age = params_array(params, ARRAY_BIGINT);
+	int gone = params_array(params, ARRAY_BIGINT);
+	int fresh = params_array(params, ARRAY_BOOL);
+
+	for (size_t i = 0; i < request->count; i++) {
+		const struct known_own *own = &request->own[i];
+
+		array_text(params, name, own->name);
+		array_bytes(params, subscriptions, bytes_of(own->subscriptions));
+		array_bigint(params, hello_age, own->hello_age_ms);
+		array_bigint(params, gone, own->gone_ms);
+		array_bool(params, fresh, own->fresh);
+	}
+	params_bigint(params, request->memory_ms);
+	params_int(params, request->instance);
+}
+
+static void add_question(struct params *params, const struct known_request *request)
+{
+	int connected;
+
+	params_bigint(params, request->memory_ms);
+	params_bigint(params, request->lease_ms);
+	connected = params_array(params, ARRAY_TEXT);
+	for (size_t i = 0; i < request->count; i++) {
+		if (request->own[i].gone_ms == 0)
+			array_text(params, connected, request->own[i].name);
+	}
+}
+
+static void read_row(struct known *known, int row, size_t *subs)
+{
+	const struct rows *rows = known->rows;
+	const char *name = rows_text(rows, row, COLUMN_NAME);
+	struct known_handler *item = known->count == 0 ? NULL : &known->items[known->count - 1];
+
+	if (item == NULL || strcmp(item->remembered.handler, name) != 0) {
+		item = &known->items[known->count++];
+		*item = (struct known_handler){
+			.known = rows_bool(rows, row, COLUMN_KNOWN),
+			.remembered = { name, &known->subs[*subs], 0,
+				rows_int(rows, row, COLUMN_SAID) },
+		};
+	}
+	if (!rows_bool(rows, row, COLUMN_SUBSCRIBED))
+		return;
+	known->subs[(*subs)++] = (struct subscription){
+		.topic = rows_text(rows, row, COLUMN_TOPIC),
+		.type = rows_text(rows, row, COLUMN_TYPE),
+	};
+	item->remembered.count++;
+}
+
+/* Takes the rows. */
+static int read_known(struct rows *rows, struct known *out, struct err *err)
+{
+	size_t count = (size_t)rows_count(rows);
+	size_t subs = 0;
+
+	*out = (struct known){
+		.items = calloc(count + 1, sizeof(*out->items)),
+		.subs = calloc(count + 1, sizeof(*out->subs)),
+		.rows = rows,
+	};
+	if (out->items == NULL || out->subs == NULL) {
+		known_fini(out);
+		return err_memory(err);
+	}
+	for (int i = 0; i < rows_count(rows); i++)
+		read_row(out, i, &subs);
+	return 0;
+}
+
+int known_exchange(
+	struct db *db, const struct known_request *request, struct known *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params own = PARAMS_INIT;
+	CLEANUP(params_fini) struct params question = PARAMS_INIT;
+	struct rows *rows = NULL;
+	int r = db_begin(db, err);
+
+	add_own(&own, request);
+	add_question(&question, request);
+	if (r == 0) /* an operator may be deleting a handler in an open transaction */
+		r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_KEEP_HANDLERS, &own, NULL, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_KNOWN_HANDLERS, &question, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0) {
+		rows_free(rows);
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	}
+	return read_known(rows, out, err);
+}

@@ -1,0 +1,445 @@
+/*
+ * Implements settle.h. The normal case is one pipeline: BEGIN, the plain rows, the other rows,
+ * COMMIT. After a lock timeout the settle starts again with the rows that can be locked now. A
+ * value that cannot be stored, or a list that is too long for statement_timeout, makes it halve the
+ * list. Rows are sorted by seq, so that two settles cannot deadlock.
+ */
+#include "store/claims/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "store/claims/settle_rows.h"
+
+#define GROUPS_MOST 8 /* fast statements per pipeline, which has a limit of 16 statements */
+
+/* The results of one pipeline. */
+struct found {
+	struct rows *plain[GROUPS_MOST]; /* only the number of rows that were updated */
+	struct rows *others;             /* the seqs of the rows that were updated */
+};
+
+static void found_fini(struct found *found)
+{
+	for (int group = 0; group < GROUPS_MOST; group++)
+		rows_free(found->plain[group]);
+	rows_free(found->others);
+}
+
+/* The rows that PostgreSQL refused alone. */
+struct isolation {
+	size_t refused;
+	struct err said; /* the error of the last one */
+};
+
+/* Rows in ascending order of seq, and the statements that settle them. */
+struct settling {
+	struct db *db;
+	int32_t instance;
+	struct settle_row **rows;
+	size_t count;
+	int groups; /* number of groups of rows for the fast statement */
+	int (*queue)(const struct settling *s, struct found *found, struct err *err);
+	struct isolation *isolation; /* NULL: a refused row is a fault */
+};
+
+static int queue_group(const struct settling *s, int group, struct rows **found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct settle_list list = { s->rows, s->count };
+
+	if (add_alike(&params, s->instance, &list, group) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_SETTLE_DONE, &params, found, err);
+}
+
+static int queue_plain(const struct settling *s, struct found *found, struct err *err)
+{
+	int r = 0;
+
+	for (int group = 0; r == 0 && group < s->groups; group++)
+		r = queue_group(s, group, &found->plain[group], err);
+	return r;
+}
+
+static int queue_others(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	if (add_tokens(&params, s->instance, s->rows, s->count, PART_OTHERS) == 0)
+		return 0;
+	add_verdicts(&params, s->rows, s->count);
+	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
+}
+
+static int queue_settle(const struct settling *s, struct found *found, struct err *err)
+{
+	int r = queue_plain(s, found, err);
+
+	return r != 0 ? r : queue_others(s, found, err);
+}
+
+static int queue_raise(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	if (add_tokens(&params, s->instance, s->rows, s->count, PART_ALL) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->others, err);
+}
+
+static int by_seq(const void *a, const void *b)
+{
+	const struct settle_row *first = *(const struct settle_row *const *)a;
+	const struct settle_row *second = *(const struct settle_row *const *)b;
+
+	return (first->seq > second->seq) - (first->seq < second->seq);
+}
+
+static struct settle_row *find_row(const struct settling *s, int64_t seq)
+{
+	struct settle_row key = { .seq = seq };
+	const struct settle_row *wanted = &key;
+	struct settle_row **found =
+		bsearch(&wanted, s->rows, s->count, sizeof(struct settle_row *), by_seq);
+
+	return found == NULL ? NULL : *found;
+}
+
+static void mark(const struct settling *s, const struct rows *rows, enum settle_status status)
+{
+	for (int i = 0; i < rows_count(rows); i++) {
+		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+
+		if (row != NULL)
+			row->status = status;
+	}
+}
+
+static void mark_all(const struct settling *s, enum settle_status status)
+{
+	for (size_t i = 0; i < s->count; i++)
+		s->rows[i]->status = status;
+}
+
+/* When fewer rows were updated than sent, resolve() finds out later what became of each. */
+static void mark_plain(const struct settling *s, const struct found *found)
+{
+	int64_t asked[GROUPS_MOST] = { 0 };
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (is_part(s->rows[i], PART_PLAIN))
+			asked[s->rows[i]->group]++;
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		struct settle_row *row = s->rows[i];
+		const struct rows *rows =
+			is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
+
+		if (rows != NULL && rows_affected(rows) == asked[row->group])
+			row->status = SETTLE_SETTLED;
+	}
+}
+
+/* Queues the statements and commits. */
+static int finish(const struct settling *s, struct err *err)
+{
+	CLEANUP(found_fini) struct found found = { .others = NULL };
+	int r = s->queue(s, &found, err);
+
+	if (r == 0)
+		r = db_commit(s->db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	mark_plain(s, &found);
+	mark(s, found.others, SETTLE_SETTLED);
+	return 0;
+}
+
+/* A settle does not wait for a handler's transaction, whatever lock_timeout the db has (rule R8). */
+static int begin(const struct settling *s, struct err *err)
+{
+	int r = db_begin(s->db, err);
+
+	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
+}
+
+static int settle_at_once(const struct settling *s, struct err *err)
+{
+	int r = begin(s, err);
+
+	mark_all(s, SETTLE_OPEN);
+	return r != 0 ? r : finish(s, err);
+}
+
+/* After a lock timeout: settles only the rows that can be locked now (rule R8). */
+static int settle_unlocked(const struct settling *s, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *lockable = NULL;
+	int r = begin(s, err);
+
+	add_seqs(&params, s->rows, s->count);
+	if (r == 0)
+		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
+	if (r != 0)
+		return r;
+	mark_all(s, SETTLE_LOCKED);
+	mark(s, lockable, SETTLE_OPEN);
+	return finish(s, err);
+}
+
+/* The status of a row that no statement updated. NULL: the claim still exists, so a lock was the
+ * reason. */
+static enum settle_status status_of(const struct settle_row *row, const struct rows *rows, int at)
+{
+	if (rows_is_null(rows, at, 1))
+		return SETTLE_LOCKED;
+	if (rows_int(rows, at, 1) == SETTLE_PROCESSED)
+		return SETTLE_COMPLETED;
+	/* the row is dead under this claim: an earlier settle with the same verdict, whose answer
+	 * was lost */
+	return row->outcome == SETTLE_DEAD ? SETTLE_SETTLED : SETTLE_LOST;
+}
+
+static size_t collect_unsettled(const struct settling *s, struct settle_row **out)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->rows[i]->status == SETTLE_SETTLED || s->rows[i]->status == SETTLE_REFUSED)
+			continue;
+		s->rows[i]->status = SETTLE_LOST;
+		out[count++] = s->rows[i];
+	}
+	return count;
+}
+
+static int ask_states(const struct settling *s, bool name, struct rows **rows, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
+	if (name)
+		add_handlers(&params, s->rows, s->count, PART_ALL);
+	else
+		(void)params_array(&params, ARRAY_TEXT);
+	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
+}
+
+/* A completed row that a user's trigger protects against updates stays without the name of its
+ * handler. */
+static int read_states(const struct settling *s, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = ask_states(s, true, &rows, err);
+
+	if (r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err))
+		r = ask_states(s, false, &rows, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+
+		if (row != NULL)
+			row->status = status_of(row, rows, i);
+	}
+	return r;
+}
+
+/* Finds out what became of the rows that were not settled. */
+static int resolve(const struct settling *s, struct err *err)
+{
+	CLEANUP(freep) struct settle_row **rows = calloc(s->count + 1, sizeof(struct settle_row *));
+	struct settling rest = *s;
+
+	if (rows == NULL)
+		return err_memory(err);
+	rest.rows = rows;
+	rest.count = collect_unsettled(s, rows);
+	return rest.count == 0 ? 0 : read_states(&rest, err);
+}
+
+static int settle_list(const struct settling *s, struct err *err)
+{
+	int r = settle_at_once(s, err);
+
+	if (r != 0 && db_error_is_lock(err))
+		r = settle_unlocked(s, err);
+	return r;
+}
+
+static bool is_bad_value(int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && db_error_is_data(err);
+}
+
+/* Settles the one refused row: its values are replaced by a note, its verdict is kept (rule R9). */
+static int settle_with_note(const struct settling *s, struct err *err)
+{
+	CLEANUP(settle_note_fini) struct settle_note note = { BUF_INIT, BUF_INIT };
+	struct settle_row patched = *s->rows[0];
+	struct settle_row *alone = &patched;
+	struct settling single = *s;
+	int r = FAULT_DATABASE;
+
+	single.rows = &alone;
+	while (is_bad_value(r, err) && settle_note_why(&note, &patched, err))
+		r = settle_list(&single, err);
+	s->rows[0]->status = patched.status;
+	return r;
+}
+
+/* True when the list is too long for statement_timeout and half of it may succeed. Not while
+ * crashes are counted: if one half succeeds and the other fails, the retry would count the first
+ * half twice. */
+static bool is_too_slow(const struct settling *s, int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && s->count > 1 && s->queue == queue_settle &&
+	       db_error_kind(err) == PG_ERROR_SLOW;
+}
+
+/* While isolating, any error may concern a single row, not only a bad value. */
+static bool may_be_row(const struct settling *s, int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && s->isolation != NULL && db_is_open(s->db) &&
+	       db_error_may_be_row(err);
+}
+
+/* `r`: the result of settling this row alone. */
+static int settle_alone(const struct settling *s, int r, struct err *err)
+{
+	if (is_bad_value(r, err))
+		r = settle_with_note(s, err);
+	if (!may_be_row(s, r, err))
+		return r;
+	s->rows[0]->status = SETTLE_REFUSED;
+	s->isolation->refused++;
+	s->isolation->said = *err;
+	return 0;
+}
+
+static int settle_bisected(const struct settling *s, struct err *err)
+{
+	struct settling half = *s;
+	int r = settle_list(s, err);
+
+	if (!is_bad_value(r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err))
+		return r;
+	if (s->count == 1)
+		return settle_alone(s, r, err);
+	half.count = s->count / 2;
+	r = settle_bisected(&half, err);
+	if (r != 0)
+		return r;
+	half.rows = s->rows + half.count;
+	half.count = s->count - half.count;
+	return settle_bisected(&half, err);
+}
+
+/* When none of several rows is accepted, the rows are not the cause. */
+static int blame_rows(const struct settling *s, struct err *err)
+{
+	if (s->isolation == NULL || s->count == 1 || s->isolation->refused < s->count)
+		return 0;
+	*err = s->isolation->said;
+	return FAULT_DATABASE;
+}
+
+static int settle_sorted(struct settling *s, struct err *err)
+{
+	struct err own = ERR_INIT;
+	struct err *words = err == NULL ? &own : err;
+	int r;
+
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	r = settle_bisected(s, words);
+	if (r == 0)
+		r = blame_rows(s, words);
+	if (r == 0)
+		r = resolve(s, words);
+	if (r != 0)
+		mark_all(s, SETTLE_OPEN);
+	else if (s->isolation != NULL && s->isolation->refused > 0)
+		*words = s->isolation->said;
+	return r;
+}
+
+static bool is_alike(const struct settle_row *a, const struct settle_row *b)
+{
+	if (a->delivery_count != b->delivery_count)
+		return false;
+	if (a->handler == NULL || b->handler == NULL)
+		return a->handler == b->handler;
+	return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;
+}
+
+/* The fast statement takes one delivery count and one handler, and at most GROUPS_MOST of them are
+ * sent. Rows of further groups are settled with the other verdicts. Returns the number of groups. */
+static int group_alike(struct settle_row *rows, size_t count)
+{
+	const struct settle_row *firsts[GROUPS_MOST];
+	int groups = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct settle_row *row = &rows[i];
+
+		if (!row->plain)
+			continue;
+		row->group = 0;
+		while (row->group < groups && !is_alike(firsts[row->group], row))
+			row->group++;
+		if (row->group == groups && groups < GROUPS_MOST)
+			firsts[groups++] = row;
+		row->plain = row->group < groups;
+	}
+	return groups;
+}
+
+static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
+{
+	CLEANUP(freep) struct settle_row **order = calloc(count + 1, sizeof(struct settle_row *));
+
+	if (count == 0)
+		return 0;
+	s->groups = group_alike(rows, count);
+	for (size_t i = 0; i < count; i++) {
+		rows[i].status = SETTLE_OPEN;
+		if (order != NULL)
+			order[i] = &rows[i];
+	}
+	if (order == NULL)
+		return err_memory(err);
+	s->rows = order;
+	s->count = count;
+	return settle_sorted(s, err);
+}
+
+int settle_run(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
+{
+	struct settling s = { .db = db, .instance = instance, .queue = queue_settle };
+
+	return settle_rows(&s, rows, count, err);
+}
+
+int settle_isolate(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
+{
+	struct isolation isolation = { 0 };
+	struct settling s = {
+		.db = db, .instance = instance, .queue = queue_settle, .isolation = &isolation
+	};
+
+	return settle_rows(&s, rows, count, err);
+}
+
+int settle_raise(
+	struct db *db, int32_t instance, struct settle_row *rows, size_t count, struct err *err)
+{
+	struct isolation isolation = { 0 };
+	struct settling s = {
+		.db = db, .instance = instance, .queue = queue_raise, .isolation = &isolation
+	};
+
+	return settle_rows(&s, rows, count, err);
+}

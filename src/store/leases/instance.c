@@ -1,0 +1,153 @@
+/*
+ * Implements registration, heartbeat, fencing and absence of instance.h; rescue.c contains the
+ * rescue.
+ */
+#include "store/leases/instance.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "queries.h"
+
+#define REGISTER_TRIES  20
+#define SESSION_WAIT_US 20000
+
+/* Random and never from a sequence: after a failover to an older copy of the database, a sequence
+ * would assign the id of another instance again (rule R2). */
+static int32_t draw_id(void)
+{
+	int32_t id;
+
+	do
+		id = (int32_t)(random_u64() >> 33);
+	while (id == 0);
+	return id;
+}
+
+int instance_register(
+	struct db *db, const char *name, const char *place, struct instance *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = 0;
+
+	for (int i = 0; r == 0 && rows_count(rows) == 0 && i < REGISTER_TRIES; i++) {
+		out->id = draw_id();
+		out->sent_ms = clock_now_ms();
+		params_reset(&params);
+		params_int(&params, out->id);
+		params_text(&params, name);
+		params_text(&params, place[0] == '\0' ? NULL : place);
+		r = db_run(db, QUERY_REGISTER_INSTANCE, &params, &rows, err);
+	}
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return err_set(err, FAULT_DATABASE,
+			"%d random instance ids are all in use: check for stale rows in "
+			"%s.inbox_instances",
+			REGISTER_TRIES, db_schema(db));
+	out->first_low_seq = rows_int(rows, 0, 0);
+	return 0;
+}
+
+/* The statement updates only an unfenced row, so an empty result means that this instance is
+ * fenced. */
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
+	int64_t *pg_now_ms, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int stragglers;
+	int r;
+
+	params_int(&params, id);
+	params_bigint(&params, heartbeat->bounds.low_seq);
+	params_jsonb(
+		&params, heartbeat->handlers.data == NULL ? bytes_of("[]") : heartbeat->handlers);
+	params_bigint(&params, heartbeat->low_claim);
+	params_bigint(&params, heartbeat->bounds.low_rest);
+	stragglers = params_array(&params, ARRAY_BIGINT);
+	for (size_t i = 0; i < heartbeat->bounds.straggler_count; i++)
+		array_bigint(&params, stragglers, heartbeat->bounds.stragglers[i]);
+	r = db_run(db, QUERY_HEARTBEAT, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return HEARTBEAT_FENCED;
+	*pg_now_ms = rows_int(rows, 0, 0);
+	return 0;
+}
+
+int instance_fence(
+	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t sessions;
+	int r;
+
+	params_int(&params, own_id);
+	params_text(&params, fencing->place[0] == '\0' ? NULL : fencing->place);
+	params_bigint(&params, fencing->lease_ms);
+	params_bool(&params, fencing->fence_expired);
+	params_int(&params, fencing->earlier);
+	FAULT_POINT("before_fence");
+	*fenced = 0;
+	for (;;) {
+		/* sessions first: an open transaction of a stopped process holds the lock on its
+		 * row (rule R5) */
+		r = db_run(db, QUERY_TERMINATE_INSTANCE, &params, &rows, err);
+		sessions = r == 0 ? rows_int(rows, 0, 0) : 0;
+		FAULT_POINT("after_terminate_before_fence");
+		if (r == 0)
+			r = db_run(db, QUERY_FENCE_INSTANCES, &params, &rows, err);
+		if (r != 0)
+			return r;
+		*fenced += rows_count(rows);
+		/* a terminated session keeps its locks for a moment, and its instance was skipped */
+		if (sessions == 0 || clock_now_ms() >= fencing->until_ms)
+			return 0;
+		(void)usleep(SESSION_WAIT_US);
+	}
+}
+
+/* The lock serializes this decision between all instances, so that two of them never leave the
+ * group for each other (rule R16). */
+int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_begin(db, err);
+
+	*out = (struct absence){ .away = false };
+	params_int(&params, id);
+	params_bigint(&params, limits->lease_ms);
+	params_bigint(&params, limits->absence_ms);
+	if (r == 0)
+		r = db_queue(db, QUERY_LOCK_ABSENCE, NULL, NULL, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_CHECK_MISSING_HANDLERS, &params, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	if (rows_count(rows) == 0)
+		return 0;
+	out->away = rows_bool(rows, 0, 0);
+	if (!rows_is_null(rows, 0, 1))
+		(void)snprintf(out->lacking, sizeof(out->lacking), "%s", rows_text(rows, 0, 1));
+	return 0;
+}
+
+int instance_stop(struct db *db, int32_t id, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, id);
+	return db_run(db, QUERY_STOP_INSTANCE, &params, NULL, err);
+}

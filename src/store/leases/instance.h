@@ -1,0 +1,99 @@
+/*
+ * The lease of this instance: its row in inbox_instances, the heartbeats, and the fencing and
+ * rescue of dead instances (rules R2 to R5). All times are compared with PostgreSQL's clock, never
+ * with the clocks of other hosts. Blocking. One thread: the heartbeat thread.
+ */
+#ifndef STORE_LEASES_INSTANCE_H
+#define STORE_LEASES_INSTANCE_H
+
+#include <stdatomic.h>
+
+#include "store/pg/db.h"
+
+struct instance {
+	int32_t id;            /* random, 31 bits, never 0 */
+	int64_t first_low_seq; /* no row of this instance has a lower seq */
+	/* clock_now_ms() before the statement was sent; the lease counts from this time */
+	int64_t sent_ms;
+};
+
+/* Draws a free id and inserts the row. `place`: identifies the socket lock (host and path); may be
+ * "". */
+int instance_register(
+	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
+
+/*
+ * The bounds of the born-claimed rows that an instance may still hold (rule R3). The heartbeat writes them to
+ * inbox_instances. After the death of the instance a rescue reads only rows within them.
+ *
+ * The oldest open messages are listed as stragglers. Otherwise one message that stays open for long would keep the
+ * bound low, and the rescue would read all rows that were stored after it.
+ *
+ * Bounds that were true once stay true: an instance only settles rows below them, and new rows have higher seqs.
+ */
+#define BOUNDS_STRAGGLERS 32
+
+struct bounds {
+	int64_t low_seq;  /* no held row has a lower seq */
+	int64_t low_rest; /* no held row except the stragglers has a lower seq */
+	int64_t stragglers[BOUNDS_STRAGGLERS];
+	size_t straggler_count;
+};
+
+/* The values that a heartbeat writes for other instances. */
+struct heartbeat_report {
+	struct bounds bounds;  /* of the rows that were born claimed */
+	int64_t low_claim;     /* lower bound of the claim numbers of all other rows */
+	struct bytes handlers; /* JSON array; NULL data: [] */
+};
+enum { HEARTBEAT_FENCED = 1 };
+/* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: the row of this
+ * instance is fenced or missing. The caller must stop delivering and register with a new id. */
+int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
+	int64_t *pg_now_ms, struct err *err);
+
+struct fencing {
+	const char *place; /* earlier instances with this place have ended; "" = unknown */
+	int32_t earlier; /* id of the previous instance of this process, which has ended; 0 = none */
+	int64_t lease_ms;
+	/* fence expired leases too: the own heartbeats were on time for a whole lease (rule R4) */
+	bool fence_expired;
+	/* clock_now_ms(): deadline of the wait for the end of their sessions; 0 = no wait */
+	int64_t until_ms;
+};
+/*
+ * Terminates the sessions of the instances that are dead according to `fencing`, fences the
+ * instances and removes them as owners of partitions. The sessions end first, because a session
+ * that is still running could otherwise commit a claim after the rescue. `fenced` receives the
+ * number of instances.
+ */
+int instance_fence(
+	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err);
+struct rescue_bounds {
+	const atomic_bool *stop;
+	int64_t until_ms; /* clock_now_ms(): after this time no new window is started */
+};
+/* RESCUE_MORE: the time ended before all rows were examined; the progress is recorded in the table. */
+enum { RESCUE_MORE = 1 };
+/* Gives back the rows of every instance that is fenced and not yet rescued, in bounded statements.
+ * `rescued` receives the number of rows. A row that PostgreSQL refuses stays for the next call and
+ * the others are freed; `err` then names it, although the result is not a fault. */
+int instance_rescue(
+	struct db *db, const struct rescue_bounds *bounds, int64_t *rescued, struct err *err);
+
+struct absence_limits {
+	int64_t lease_ms;
+	int64_t absence_ms; /* -1: an instance never leaves because a handler is missing */
+};
+struct absence {
+	bool away;         /* it must be out of the group */
+	char lacking[256]; /* handlers that other instances have, separated by commas; "" = none */
+};
+/* Decides whether this instance must leave the group, because it lacks a handler that another
+ * instance has (rule R16). Records the decision in its row. */
+int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *out, struct err *err);
+/* The last step of a clean stop: marks the row as stopped. */
+int instance_stop(struct db *db, int32_t id, struct err *err);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * Implements retain.h. The function inbox.retain() contains the rules.
+ */
+#include "store/periodic/retain_batch.h"
+
+#include "queries.h"
+
+static const char *const names[RETAIN_KINDS] = {
+	[RETAIN_PAYLOAD] = "payload",
+	[RETAIN_PROCESSED] = "processed",
+	[RETAIN_DEAD] = "dead",
+	[RETAIN_DEAD_PRODUCED] = "dead_produced",
+	[RETAIN_REJECTS] = "rejects",
+	[RETAIN_CONFLICTS] = "conflicts",
+	[RETAIN_AUDIT] = "audit",
+	[RETAIN_INSTANCES] = "instances",
+};
+
+const char *retain_name(enum retain_kind kind)
+{
+	return names[kind];
+}
+
+int retain_run(
+	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	*out = (struct retain_done){ .more = false };
+	params_int(&params, batch->instance);
+	params_text(&params, names[batch->kind]);
+	params_bigint(&params, batch->age_ms);
+	params_int(&params, batch->max_rows);
+	r = db_run(db, QUERY_RETAIN, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (!rows_bool(rows, 0, 0))
+		return RETAIN_ANOTHERS;
+	out->affected = rows_int(rows, 0, 1);
+	out->more = rows_bool(rows, 0, 2);
+	return 0;
+}

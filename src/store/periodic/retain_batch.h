@@ -1,0 +1,43 @@
+/*
+ * Retention in batches: rows that are old enough by PostgreSQL's clock are deleted, or lose their
+ * payload. The function inbox.retain() elects the instance that does it. One thread: the janitor's.
+ */
+#ifndef STORE_PERIODIC_RETAIN_BATCH_H
+#define STORE_PERIODIC_RETAIN_BATCH_H
+
+#include <stdbool.h>
+
+#include "store/pg/db.h"
+
+enum retain_kind {
+	RETAIN_PAYLOAD, /* of processed messages */
+	RETAIN_PROCESSED,
+	RETAIN_DEAD,
+	RETAIN_DEAD_PRODUCED, /* except those not yet produced to the dead topic */
+	RETAIN_REJECTS,
+	RETAIN_CONFLICTS,
+	RETAIN_AUDIT,
+	RETAIN_INSTANCES, /* rescued instances */
+	RETAIN_KINDS
+};
+
+/* The name in log lines. */
+const char *retain_name(enum retain_kind kind);
+
+struct retain_batch {
+	int32_t instance;
+	enum retain_kind kind;
+	int64_t age_ms;
+	int max_rows; /* number of rows to examine; at least 1 */
+};
+struct retain_done {
+	int64_t affected;
+	bool more; /* more rows are due; the next batch may follow at once */
+};
+enum { RETAIN_ANOTHERS = 1 };
+/* RETAIN_ANOTHERS: another instance is elected, or this instance is fenced; nothing was done. Never
+ * waits for a row lock. */
+int retain_run(
+	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err);
+
+#endif
