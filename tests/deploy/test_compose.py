@@ -15,7 +15,7 @@ def services(text):
     return yaml.safe_load(text)["services"]
 
 
-def test_the_specification_accepts_it(text):
+def test_the_compose_specification_accepts_the_file(text):
     assert compose_spec.PyCompose.from_yaml(text).service_names() == ["migrate", "inboxd", "service"]
 
 
@@ -23,13 +23,13 @@ def test_the_specification_accepts_it(text):
     ("mem_limit:", "mem_limt:"), ("stop_grace_period: 30s", "stop_grace_period: soon"),
     ("condition: service_completed_successfully", "condition: completed"),
 ])
-def test_the_specification_refuses_what_is_wrong(text, right, wrong):
+def test_the_compose_specification_refuses_errors(text, right, wrong):
     assert right in text
     with pytest.raises(ValueError):
         compose_spec.PyCompose.from_yaml(text.replace(right, wrong))
 
 
-def test_what_it_builds_and_mounts_is_there(services, deploy, text):
+def test_built_and_mounted_files_exist(services, deploy, text):
     build = services["inboxd"]["build"]
     assert (deploy / "compose" / build["context"] / build["dockerfile"]).is_file()
     assert (deploy / "compose" / yaml.safe_load(text)["configs"]["inboxd"]["file"]).is_file()
@@ -42,7 +42,7 @@ def test_inboxd_is_locked_down(services):
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_the_handlers_reach_the_socket(services, deploy):
+def test_the_handlers_can_access_the_socket(services, deploy):
     assert set(services["inboxd"]["volumes"]) == set(services["service"]["volumes"])
     assert services["service"]["depends_on"] == ["inboxd"]
     assert f"\nUSER {services['service']['user']}\n" in (deploy / "docker/Dockerfile").read_text()

@@ -20,7 +20,7 @@ def packaged(installed, monkeypatch):
     monkeypatch.setenv("INBOXD_BINARY", str(installed / "usr/bin/inboxd"))
 
 
-def test_three_packages_are_made(packages):
+def test_three_packages_are_built(packages):
     assert set(packages) == {"inboxd", "libinboxhandler0", "libinboxhandler-dev"}
 
 
@@ -30,7 +30,7 @@ def test_the_version_is_that_of_the_program(packages, installed, root):
     assert call(installed / "usr/bin/inboxd", "version") == f"inboxd {version}\n"
 
 
-def test_everything_is_in_its_place(installed):
+def test_the_packages_have_all_files(installed):
     page = gzip.decompress((installed / "usr/share/man/man1/inboxd.1.gz").read_bytes()).decode()
     assert ".TH" in page and "migrate" in page
     assert "_inboxd" in (installed / "usr/share/bash-completion/completions/inboxd.bash").read_text()
@@ -55,11 +55,11 @@ def test_systemd_accepts_the_unit(installed, tmp_path):
     assert verify(tmp_path / "inboxd.service", text.replace("Restart=", "Restrat=")).stderr
 
 
-def test_it_is_neither_enabled_nor_started_without_a_configuration(installed):
+def test_the_service_is_neither_enabled_nor_started_without_a_configuration(installed):
     assert not list((installed / "etc").rglob("inboxd.service"))
 
 
-def test_a_handler_in_c_is_built_with_what_the_development_package_brings(installed, root, tmp_path):
+def test_a_handler_in_c_can_be_built_with_the_development_package(installed, root, tmp_path):
     (pc,) = installed.rglob("inboxhandler.pc")
     env = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "PKG_CONFIG_SYSROOT_DIR": str(installed)}
     flags = call("pkg-config", "--cflags", "--libs", "inboxhandler", env=env).split()
@@ -97,8 +97,8 @@ def allowed(service):
     return calls
 
 
-def test_the_unit_lets_through_every_system_call_of_a_message(installed, deploy, start_inboxd, handler, streams,
-                                                              topic, inbox, monkeypatch, tmp_path):
+def test_the_unit_allows_every_system_call_of_a_message(installed, deploy, start_inboxd, handler, streams, topic, inbox,
+                                                        monkeypatch, tmp_path):
     assert "\nCPUSchedulingPolicy=batch\n" in (deploy / "systemd/inboxd.service").read_text()
     traced, program = tmp_path / "traced", tmp_path / "inboxd"
     program.write_text(f'#!/bin/sh\nexec chrt --batch 0 strace -D -f -qq -o {traced} {installed}/usr/bin/inboxd "$@"\n')
@@ -123,7 +123,8 @@ def manager(tmp_path):
         yield end
 
 
-def test_it_runs_and_tells_systemd_so(packaged, start_inboxd, handler, manager, streams, topic, inbox):
+def test_the_installed_program_runs_and_notifies_systemd(packaged, start_inboxd, handler, manager, streams, topic,
+                                                         inbox):
     sidecar = start_inboxd(env={"NOTIFY_SOCKET": manager.getsockname()})
     assert b"READY=1" in manager.recv(4096)
     handler(sidecar, always(DONE))

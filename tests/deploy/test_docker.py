@@ -79,7 +79,7 @@ def test_hadolint_finds_nothing(root):
     assert (said.returncode, said.stdout) == (0, "")
 
 
-def test_everything_copied_is_there_and_let_in(checkout, stages):
+def test_copied_files_exist_and_are_not_ignored(checkout, stages):
     allowed = [line[1:] for line in (checkout / f"{DOCKERFILE}.dockerignore").read_text().splitlines()
                if line.startswith("!")]
     for source in sources(stages[0]):
@@ -87,7 +87,7 @@ def test_everything_copied_is_there_and_let_in(checkout, stages):
         assert any(source == path or fnmatch.fnmatch(source, f"{path}/*") for path in allowed), source
 
 
-def test_the_packages_it_installs_exist(stages):
+def test_installed_packages_exist(stages):
     (command,) = [value for value in values(stages[0], "RUN") if value.startswith("apt-get")]
     words = re.search(r"install\s+(.*?)&&", command.replace("\\\n", " "), re.S)[1].split()
     packages = [word for word in words if not word.startswith("-")]
@@ -98,12 +98,12 @@ def test_the_packages_it_installs_exist(stages):
         assert 0 in known, package
 
 
-def test_it_runs_as_a_user_that_is_not_root_and_has_no_name_to_look_up(stages):
+def test_the_image_runs_as_a_numeric_user_that_is_not_root(stages):
     (user,) = values(stages[1], "USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
 
 
-def test_nothing_is_in_it_but_the_program_and_what_it_loads(rootfs):
+def test_the_image_has_only_the_program_and_its_libraries(rootfs):
     names = {path.name for path in rootfs.rglob("*") if path.is_file()}
     assert not names & SHELLS
     programs = [path for path in (rootfs / "usr/bin").iterdir()]
@@ -112,13 +112,13 @@ def test_nothing_is_in_it_but_the_program_and_what_it_loads(rootfs):
     assert total < 60 << 20
 
 
-def test_the_program_runs_in_it(rootfs, stages, checkout):
+def test_the_program_runs_in_the_image(rootfs, stages, checkout):
     version = re.search(r"version: '([^']+)'", (checkout / "meson.build").read_text())[1]
     done = inside(rootfs, stages, "version")
     assert (done.returncode, done.stdout) == (0, f"inboxd {version}\n"), done.stderr
 
 
-def test_it_reaches_out_from_inside(rootfs, stages):
+def test_the_program_can_connect_from_the_image(rootfs, stages):
     """Kafka, PostgreSQL and TLS are linked and loaded: `check` gets as far as nobody answering."""
     done = inside(rootfs, stages, "check", "--set", "kafka.topics=orders", "--set", "kafka.group.id=billing",
                   "--set", "kafka.bootstrap.servers=localhost:1", "--set", "kafka.security.protocol=ssl",
@@ -128,7 +128,7 @@ def test_it_reaches_out_from_inside(rootfs, stages):
     assert "/run/inboxd" not in done.stderr  # the socket's directory is there, and its own
 
 
-def test_it_may_write_where_its_socket_goes(rootfs, stages):
+def test_only_the_directory_of_the_socket_is_writable(rootfs, stages):
     user, group = map(int, values(stages[1], "USER")[0].split(":"))
     writable = [path for path in rootfs.rglob("*") if not path.is_symlink()
                 and ((path.stat().st_uid, path.stat().st_gid) == (user, group) or path.stat().st_mode & 0o002)]

@@ -31,7 +31,7 @@ def commands(text):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_the_program_understands_every_command(installed, root, document, tmp_path):
+def test_the_program_accepts_every_documented_command(installed, root, document, tmp_path):
     (tmp_path / "inboxd.yaml").write_text(NOWHERE)
     found = list(commands((root / document).read_text()))
     assert found or document == "docs/deployment.md"
@@ -39,5 +39,5 @@ def test_the_program_understands_every_command(installed, root, document, tmp_pa
         call(str(installed / "usr/bin/inboxd"), *words, "-c", str(tmp_path / "inboxd.yaml"), expected=3)
 
 
-def test_a_command_that_does_not_exist_would_be_found(installed):
+def test_an_unknown_command_is_found(installed):
     call(str(installed / "usr/bin/inboxd"), "replay", "--stauts", "dead", expected=1)

@@ -139,13 +139,13 @@ def without_version(objects, version):
     return yaml.safe_load_all(yaml.safe_dump_all(objects).replace(f"image: inboxd:{version}\n", "image: inboxd\n"))
 
 
-def test_the_defaults_are_the_base_and_the_migration(chart, deploy):
+def test_the_defaults_equal_the_kustomize_base_and_migration(chart, deploy):
     version = yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
     made = list(without_version(template(chart), version))
     assert normal(made) == normal(kustomized(deploy, "base", "migrate"))
 
 
-def test_the_example_is_the_example(chart, deploy, example):
+def test_the_example_equals_the_kustomize_example(chart, deploy, example):
     assert normal(template(chart, *example)) == normal(kustomized(deploy, "example"))
 
 
@@ -180,7 +180,7 @@ def test_every_option_is_used(chart, everything):
         assert template(chart, *everything) != everything_made, path
 
 
-def test_all_values_are_tried(chart):
+def test_every_value_has_a_test(chart):
     default = yaml.safe_load((chart / "values.yaml").read_text())
     untried = {path[:2] for path in paths(default)} - {path[:2] for path in paths(yaml.safe_load(EVERYTHING))}
     assert untried == {("configMap",), ("service", "enabled"), ("migrate", "enabled")}  # by other tests
@@ -208,19 +208,19 @@ def without(values, path):
     "imag.tag=1", "service.replicas=many", "sidecar.env.A.b=c", "sidecar.env.INBOXD_INBOX_INSTANCE=a", "files.a=b",
     "pod.spec.containers=a", "service.container.image=a", "service.image.repository=",
 ])
-def test_the_schema_refuses_what_is_wrong(chart, wrong):
+def test_the_schema_refuses_wrong_values(chart, wrong):
     done = helm.run("template", "billing", chart, "--kube-version", "1.30", "--set", wrong)
     assert done.returncode == 1 and "values don't meet the specifications of the schema" in done.stderr
 
 
-def test_the_schema_is_one(chart):
+def test_the_schema_is_valid_and_describes_every_value(chart):
     schema = json.loads((chart / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     described = set(schema["properties"]) - {"global"}  # Helm's own
     assert described == set(yaml.safe_load((chart / "values.yaml").read_text()))
 
 
-def test_the_migration_has_the_new_configuration_before_anything_else_changes(chart, example):
+def test_the_migration_uses_the_new_configuration_before_other_changes(chart, example):
     objects = template(chart, *example)
     job = one(objects, "Job")
     hooks = [item for item in objects if "helm.sh/hook" in item["metadata"].get("annotations", {})]
@@ -233,7 +233,7 @@ def test_the_migration_has_the_new_configuration_before_anything_else_changes(ch
     assert "serviceAccountName" not in spec  # it does not exist yet
 
 
-def test_the_deployment_selects_its_own_pods_only(chart, example):
+def test_the_deployment_selects_only_its_own_pods(chart, example):
     objects = template(chart, *example)
     deployment, job = one(objects, "Deployment"), one(objects, "Job")
     selected = deployment["spec"]["selector"]["matchLabels"].items()
@@ -247,7 +247,7 @@ def test_a_changed_configuration_replaces_the_pods(chart):
     assert pods[0] != pods[1] and pods[0] != pods[2]
 
 
-def test_a_long_name_of_a_release_makes_names_that_kubernetes_accepts(chart):
+def test_a_long_release_name_gives_valid_kubernetes_names(chart):
     done = helm.run("template", "a" * 53, chart, "--kube-version", "1.30", "--set", "config=a")
     for item in yaml.safe_load_all(done.stdout):
         assert len(item["metadata"]["name"]) <= 63
@@ -257,7 +257,7 @@ def blocks(text):
     return re.findall(r"```(\w+)\n(.*?)```", text, re.S)
 
 
-def test_a_parent_chart_makes_the_same_pod(chart, deploy, tmp_path):
+def test_a_parent_chart_creates_the_same_pod(chart, deploy, tmp_path):
     """That of the README."""
     for _, block in blocks((chart / "README.md").read_text()):
         if block.startswith("# "):

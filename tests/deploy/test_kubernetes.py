@@ -61,7 +61,7 @@ def test_the_schemas_of_kubernetes_accept_them(objects, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_schemas_refuse_what_is_misspelt(example, version):
+def test_the_schemas_refuse_misspelt_keys(example, version):
     item = yaml.safe_load(yaml.safe_dump(example["Deployment", "billing"]))
     item["spec"]["template"]["spec"]["initContainers"][0]["startupProb"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -80,7 +80,7 @@ def test_every_container_is_locked_down(objects):
             assert {"memory"} <= set(container["resources"]["limits"])
 
 
-def test_the_user_is_the_image_s(objects, deploy):
+def test_the_user_is_that_of_the_image(objects, deploy):
     user = re.search(r"^USER (\d+):(\d+)$", (deploy / "docker/Dockerfile").read_text(), re.M)
     for spec in pods(objects):
         context = spec["securityContext"]
@@ -107,7 +107,7 @@ def test_it_is_a_native_sidecar_that_shares_its_socket(pod, sidecar, root):
     assert "emptyDir" in volume
 
 
-def test_probes_ask_what_the_program_answers(sidecar, root):
+def test_probes_use_paths_of_the_program(sidecar, root):
     routes = set(re.findall(r'\{ "(/\w+)", answer_', (root / "src/http/http.c").read_text()))
     asked = {kind: sidecar[kind]["httpGet"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {probe["path"] for probe in asked.values()} <= routes
@@ -118,14 +118,14 @@ def test_probes_ask_what_the_program_answers(sidecar, root):
     assert listen == f"0.0.0.0:{port['containerPort']}"
 
 
-def test_the_pod_is_given_the_time_a_stop_may_take(pod, root):
+def test_the_grace_period_is_longer_than_a_stop(pod, root):
     (service,) = pod["containers"]
     handlers = service["lifecycle"]["preStop"]["sleep"]["seconds"]
     shutdown = seconds(default(root, "inbox.shutdown_timeout"))
     assert pod["terminationGracePeriodSeconds"] >= handlers + 2 * shutdown + 2
 
 
-def test_environment_variables_are_the_program_s(objects, root):
+def test_environment_variables_are_known_to_the_program(objects, root):
     text = (root / "docs/configuration.md").read_text()
     for spec in pods(objects):
         for container in containers(spec):
@@ -153,7 +153,7 @@ def check_configuration(installed, text, tmp_path):
          "postgres.host=127.0.0.1", "--set", "postgres.port=1", expected=3)
 
 
-def test_an_upgrade_begins_with_all_but_the_deployment(root, example):
+def test_an_upgrade_starts_with_everything_except_the_deployment(root, example):
     """What the runbook's selector leaves out; and the Job beside it has all it needs."""
     label, value = re.search(r"kubectl apply -k OVERLAY -l '([^']+)!=([^']+)'",
                              (root / "docs/runbooks.md").read_text()).groups()

@@ -52,7 +52,7 @@ def test_each_alert_fires_when_it_should_and_not_before(deploy):
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_each_alert_has_a_test_in_which_it_is_quiet_and_one_in_which_it_fires(deploy, rules):
+def test_each_alert_has_a_firing_and_a_silent_test(deploy, rules):
     tests = yaml.safe_load((deploy / "prometheus/rules.test.yaml").read_text())["tests"]
     seen = {}
     for case in itertools.chain.from_iterable(test["alert_rule_test"] for test in tests):
@@ -71,13 +71,13 @@ def test_the_dashboard_uses_metrics_that_exist(expressions, meters):
         assert metrics_in(expression) and not unknown(metrics_in(expression), meters), expression
 
 
-def test_the_dashboard_leaves_no_metric_out(expressions, meters):
+def test_the_dashboard_shows_every_metric(expressions, meters):
     shown = {_SUFFIX.sub("", name) if _SUFFIX.sub("", name) in meters else name
              for expression in expressions for name in metrics_in(expression)}
     assert set(meters) - shown == set()
 
 
-def test_prometheus_understands_each_query_of_the_dashboard(expressions, tmp_path):
+def test_prometheus_accepts_each_query_of_the_dashboard(expressions, tmp_path):
     numbers = itertools.count(1)
     plain = [re.sub(r"\$__rate_interval", "5m", text).replace("$job", ".*").replace("$instance", ".*")
              for text in expressions]
@@ -88,7 +88,7 @@ def test_prometheus_understands_each_query_of_the_dashboard(expressions, tmp_pat
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_panels_have_their_own_place_and_number(dashboard):
+def test_panels_have_distinct_positions_and_numbers(dashboard):
     taken = set()
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
@@ -100,7 +100,7 @@ def test_panels_have_their_own_place_and_number(dashboard):
     assert len(numbers) == len(set(numbers))
 
 
-def test_every_panel_asks_the_source_and_the_sidecars_chosen_above(dashboard):
+def test_every_panel_uses_the_selected_source_and_instances(dashboard):
     names = {variable["name"] for variable in dashboard["templating"]["list"]}
     assert names == {"datasource", "job", "instance"}
     for panel in dashboard["panels"]:

@@ -63,14 +63,14 @@ def test_the_schema_accepts_the_file(github, name):
 @pytest.mark.parametrize("name, right, wrong", [
     ("workflows/ci.yml", "runs-on:", "run-on:"), ("ISSUE_TEMPLATE/bug.yml", "type: dropdown", "type: menu"),
 ])
-def test_the_schema_refuses_what_is_misspelt(github, tmp_path, name, right, wrong):
+def test_the_schema_refuses_misspelt_keys(github, tmp_path, name, right, wrong):
     text = (github / name).read_text()
     assert right in text
     (tmp_path / "wrong.yml").write_text(text.replace(right, wrong))
     assert check_schema(SCHEMAS[name], tmp_path / "wrong.yml").returncode == 1
 
 
-def test_ci_runs_what_is_run_here(workflows):
+def test_ci_runs_the_local_script(workflows):
     assert workflows["ci"][True] == {"push": {"branches": ["main"]}, "pull_request": None}
     assert ".ci/run" in scripts(workflows["ci"])
 
@@ -83,14 +83,14 @@ def test_a_tag_builds_everything_before_it_is_published(workflows):
     assert publish["if"] == "github.ref_type == 'tag'"
 
 
-def test_a_release_is_built_as_the_documentation_says(workflows, root):
+def test_a_release_is_built_as_documented(workflows, root):
     document = (root / "docs/deployment.md").read_text()
     text = "\n".join(scripts(workflows["release"]))
     for command in ("docker build -f deploy/docker/Dockerfile -t inboxd:", "dpkg-buildpackage -us -uc -b"):
         assert command in text and command in document
 
 
-def test_jobs_may_read_only_and_one_may_write_releases(workflows):
+def test_only_one_job_can_write_and_only_releases(workflows):
     assert [workflow["permissions"] for workflow in workflows.values()] == [{"contents": "read"}] * len(workflows)
     asking = {name: job["permissions"] for workflow in workflows.values() for name, job in workflow["jobs"].items()
               if "permissions" in job}
@@ -100,7 +100,7 @@ def test_jobs_may_read_only_and_one_may_write_releases(workflows):
             assert step["with"]["persist-credentials"] is False
 
 
-def test_actions_are_pinned_to_a_commit_and_name_its_version(github):
+def test_actions_are_pinned_to_a_commit_with_its_version(github):
     pins = {}
     for path in (github / "workflows").iterdir():
         used = re.findall(r"^ *- uses: (.*)$", path.read_text(), re.M)
@@ -110,7 +110,7 @@ def test_actions_are_pinned_to_a_commit_and_name_its_version(github):
             assert pins.setdefault(action, (commit, version)) == (commit, version)
 
 
-def test_scripts_name_files_that_are_there(workflows, root):
+def test_files_named_in_scripts_exist(workflows, root):
     named = set()
     for workflow in workflows.values():
         for script in scripts(workflow):
@@ -122,11 +122,11 @@ def test_scripts_name_files_that_are_there(workflows, root):
         assert not name.startswith(".ci/") or os.access(root / name, os.X_OK), name
 
 
-def test_jobs_have_an_end(workflows):
+def test_jobs_have_a_time_limit(workflows):
     assert all(job["timeout-minutes"] <= 60 for job in jobs(workflows))
 
 
-def test_forms_name_files_that_are_there(github, root):
+def test_files_named_in_forms_exist(github, root):
     for path in github.rglob("*"):
         if path.is_file():
             for name in re.findall(r"\b[A-Z]+\.md\b|docs/[\w/.]*\w", path.read_text()):

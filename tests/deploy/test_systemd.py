@@ -31,24 +31,24 @@ def exposure(unit):
     return float(re.search(r"Overall exposure level for \S+: ([\d.]+)", said)[1])
 
 
-def test_its_exposure_is_low(unit, root):
+def test_the_exposure_of_the_unit_is_low(unit, root):
     assert exposure(unit) <= MOST_EXPOSED
     assert f"at most {MOST_EXPOSED} of 10" in (root / "docs/deployment.md").read_text()
 
 
-def test_a_unit_that_forgets_something_is_more_exposed(unit, tmp_path):
+def test_a_unit_without_its_system_call_filter_is_more_exposed(unit, tmp_path):
     worse = tmp_path / "inboxd.service"
     worse.write_text(re.sub(r"^SystemCallFilter=.*\n", "", unit.read_text(), flags=re.M))
     assert exposure(worse) > MOST_EXPOSED
 
 
-def test_it_is_given_the_time_a_stop_may_take(service, root):
+def test_the_stop_timeout_is_longer_than_a_stop(service, root):
     text = (root / "docs/configuration.md").read_text()
     shutdown = int(re.search(r"inbox\.shutdown_timeout.*?`(\d+)s`", text, re.S)[1])
     assert int(service["TimeoutStopSec"]) >= shutdown + 2
 
 
-def test_what_no_start_mends_is_not_tried_again(service):
+def test_permanent_errors_are_not_restarted(service):
     assert set(service["RestartPreventExitStatus"].split()) == {"1", "2"}
 
 

@@ -100,7 +100,7 @@ def assert_shown(wanted, got):
         place = got.index(part, place) + len(part)
 
 
-def test_the_tutorial_shows_what_happens(root, terminal, tmp_path):
+def test_the_tutorial_shows_the_real_output(root, terminal, tmp_path):
     (start, result), *others = steps((root / "docs/tutorial.md").read_text(encoding="utf-8"))
     shown, = re.findall(r"^  \. (\S+)/environment$", result, re.M)
     first = terminal(*start.split())

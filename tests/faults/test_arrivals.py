@@ -38,8 +38,8 @@ def in_order(client, *ids):
 
 
 @pytest.mark.parametrize("lost", [[], ["error_after_store error"]], ids=["heard", "unheard"])
-def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(armed, handler, streams, topic,
-                                                                          inbox, lost):
+def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(armed, handler, streams, topic, inbox,
+                                                                            lost):
     """There is room for one of the batch: k1 is born claimed, k2 waits in the table. When the answer to COMMIT
     is lost, k1 goes back to the table while k2 is on its way out of it."""
     one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"},
@@ -84,8 +84,7 @@ def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
     inbox.wait_processed(3)
 
 
-def test_everything_that_arrived_is_taken_in_before_anything_is_delivered(armed, handler, streams, topic,
-                                                                         inbox):
+def test_all_arrivals_are_read_before_the_next_delivery(armed, handler, streams, topic, inbox):
     """Dispatch stands still while more batches than it once took in a round gather in the queue, k1 in the
     last of them, and a claim takes k2 from behind it."""
     one = armed(inbox={"max_claimed": 30}, worker={"claim_batch": 5}, ingest={"batch_messages": 1})
@@ -105,8 +104,7 @@ def test_everything_that_arrived_is_taken_in_before_anything_is_delivered(armed,
 
 
 @pytest.mark.parametrize("lost", [[], ["error_after_claim error"]], ids=["heard", "unheard"])
-def test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took(armed, handler, streams, topic,
-                                                                          inbox, lost):
+def test_a_message_that_arrives_during_a_claim_waits_behind_its_rows(armed, handler, streams, topic, inbox, lost):
     """k2 found k1 claimed, not waiting, and is born claimed. R3: when the claim is lost, k1 goes back."""
     one = armed(worker={"poll": "60s"})  # no claims but that of k1
     client = handler(one.sidecar, by_id({"k1": [NEVER]}))
@@ -123,8 +121,7 @@ def test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took(armed
     assert one.hits("error_after_claim") == len(lost)
 
 
-def test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew(armed, handler, streams, topic,
-                                                                              inbox):
+def test_a_message_that_arrives_during_a_lost_claim_waits_behind_its_rows(armed, handler, streams, topic, inbox):
     """R3: k1 was replayed by an operator, so no lane knows that it is in the table. Only the claim did."""
     one = armed(worker={"poll": "60s"})  # no claims but the one of d's retry, which takes k1 as well
     client = handler(one.sidecar, by_id({"d": [NEVER]}))
@@ -143,8 +140,7 @@ def test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew(ar
     assert one.hits("error_after_claim") == 1
 
 
-def test_a_batch_that_waited_while_a_hold_ended_does_not_overtake_what_went_back(armed, handler, streams, topic,
-                                                                                 inbox):
+def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox):
     """R12: k2 is stored while the old owner still has k1, and waits for a claim to come back; meanwhile k1 goes
     to its retry and is held back no more."""
     first = armed()
@@ -191,7 +187,7 @@ def rebalance(kafka_server, group, make_topic, inbox):
         consumer.close()
 
 
-def test_a_look_at_held_keys_from_before_a_rebalance_frees_none(armed, handler, streams, topic, inbox, rebalance):
+def test_an_outdated_check_of_held_keys_releases_none(armed, handler, streams, topic, inbox, rebalance):
     """R12: k1 was given back when the look was made; by the time it is read the partition has gone and come back,
     and another instance has k1 again."""
     one = armed(kafka=EAGER, worker={"poll": "60s", "lease": "60s"})
@@ -219,8 +215,8 @@ def test_a_look_at_held_keys_from_before_a_rebalance_frees_none(armed, handler, 
     client.wait_event("k2")
 
 
-def test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_back(
-        armed, handler, streams, topic, inbox, rebalance):
+def test_a_batch_that_waited_during_a_rebalance_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox,
+                                                                                 rebalance):
     """k2 waits for a claim to come back; meanwhile k1 goes to its retry, and the lane that knew of it is
     forgotten with the partition."""
     one = armed(kafka=EAGER)
@@ -239,8 +235,7 @@ def test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_bac
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
 
 
-def test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back(
-        armed, handler, streams, topic, inbox, rebalance):
+def test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox, rebalance):
     """The claim took k2 while k1 was open; k1 goes to its retry, and the lane that knew of it is forgotten
     with the partition."""
     one = armed(kafka=EAGER, inbox={"max_claimed": 2})
@@ -260,8 +255,8 @@ def test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back(
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
 
 
-def test_a_suspect_whose_crash_is_being_counted_when_its_partition_goes_is_given_back(
-        armed, make_topic, handler, streams, topic, inbox):
+def test_a_suspect_whose_crash_is_being_counted_is_returned_with_its_partition(armed, make_topic, handler, streams,
+                                                                               topic, inbox):
     """R12: the partition is one that nobody is assigned, until a member comes that reads its topic."""
     quick = {"worker": {"lease": "3s"}}
     reader = armed(**quick)

@@ -49,8 +49,7 @@ def reconnected(sidecar, handler, lives=2):
 # --- Standbys -----------------------------------------------------------------------------------------
 
 
-def test_a_silent_host_does_not_hide_the_one_behind_it(start_inboxd, handler, postgres, streams, topic,
-                                                       inbox):
+def test_a_silent_host_does_not_hide_the_next_one(start_inboxd, handler, postgres, streams, topic, inbox):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sidecar = start_inboxd(postgres={
             "host": "127.0.0.1,127.0.0.1", "connect_timeout": 1,
@@ -60,8 +59,7 @@ def test_a_silent_host_does_not_hide_the_one_behind_it(start_inboxd, handler, po
         assert_whole(inbox, 100, client)
 
 
-def test_a_standby_in_the_list_is_passed_over(make_server, make_standby, look, start_inboxd, handler,
-                                              streams, topic):
+def test_a_standby_in_the_list_is_skipped(make_server, make_standby, look, start_inboxd, handler, streams, topic):
     primary = make_server()
     standby = make_standby(primary)
     sidecar = start_inboxd(postgres={"host": "127.0.0.1,127.0.0.1", "dbname": "postgres",
@@ -71,8 +69,8 @@ def test_a_standby_in_the_list_is_passed_over(make_server, make_standby, look, s
     assert_whole(look(primary), 100, client)
 
 
-def test_failover_to_a_standby_that_has_everything(make_server, make_standby, look, start_inboxd, handler,
-                                                   streams, topic):
+def test_failover_to_a_complete_standby_loses_nothing(make_server, make_standby, look, start_inboxd, handler, streams,
+                                                      topic):
     primary = make_server(synchronous_standby_names="*")
     standby = make_standby(primary)
     sidecar = start_inboxd(postgres={"host": "127.0.0.1,127.0.0.1", "dbname": "postgres",
@@ -89,8 +87,8 @@ def test_failover_to_a_standby_that_has_everything(make_server, make_standby, lo
 
 
 @pytest.mark.parametrize("attributes", [None, "any"])
-def test_a_standby_is_waited_for_until_it_is_promoted(ends, make_server, make_standby, look, make_inboxd,
-                                                      handler, streams, topic, attributes):
+def test_inboxd_waits_until_a_standby_is_promoted(ends, make_server, make_standby, look, make_inboxd, handler, streams,
+                                                  topic, attributes):
     primary = make_server(synchronous_standby_names="*")
     standby = make_standby(primary)
     proxy = ends.enter_context(Proxy(primary.port))
@@ -116,8 +114,8 @@ def test_a_standby_is_waited_for_until_it_is_promoted(ends, make_server, make_st
 
 
 @pytest.mark.parametrize("seen", ["by name", "behind a proxy", "behind a pooler"])
-def test_failover_to_a_copy_that_lost_the_last_commits(ends, make_server, make_standby, look, start_inboxd,
-                                                       handler, streams, topic, request, seen):
+def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, look, start_inboxd, handler, streams,
+                                               topic, request, seen):
     """What the copy never heard of is read from Kafka again: it may be handled twice, but is not lost."""
     primary = make_server()
     standby = make_standby(primary)
@@ -145,8 +143,8 @@ def test_failover_to_a_copy_that_lost_the_last_commits(ends, make_server, make_s
     assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 500
 
 
-def test_a_database_read_only_by_default_is_written(inboxd, handler, postgres, database, streams, topic,
-                                                    inbox, db):
+def test_a_database_that_is_read_only_by_default_can_be_used(inboxd, handler, postgres, database, streams, topic, inbox,
+                                                             db):
     """Our transactions say READ WRITE; what the role or the database prefers does not matter."""
     client = handler(inboxd, always(DONE))
     db.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
@@ -183,7 +181,7 @@ def _uid(server):
     return os.stat(server.data).st_uid
 
 
-def test_a_full_disk_is_waited_out(small_disk, make_server, look, make_inboxd, handler, streams, topic):
+def test_processing_resumes_after_a_full_disk(small_disk, make_server, look, make_inboxd, handler, streams, topic):
     server = make_server()
     path, enlarge = small_disk(server)
     sidecar = make_inboxd(postgres={"dbname": "postgres", "port": server.port}).start()
@@ -205,7 +203,7 @@ def test_a_full_disk_is_waited_out(small_disk, make_server, look, make_inboxd, h
 # --- Handlers' transactions ------------------------------------------------------------------------------
 
 
-def test_a_handler_that_hangs_in_its_transaction_holds_its_key_only(inboxd, handler, streams, topic, inbox):
+def test_a_handler_that_hangs_in_its_transaction_blocks_its_key_only(inboxd, handler, streams, topic, inbox):
     """It has called inbox.complete() and does not commit, beyond its deadline: nobody decides before."""
     delivered = []
 
@@ -235,7 +233,7 @@ def test_a_handler_that_hangs_in_its_transaction_holds_its_key_only(inboxd, hand
 
 
 @pytest.mark.parametrize("mode", ["session", "transaction"])
-def test_behind_pgbouncer(make_pooler, start_inboxd, handler, postgres, streams, topic, inbox, mode):
+def test_inboxd_works_behind_pgbouncer(make_pooler, start_inboxd, handler, postgres, streams, topic, inbox, mode):
     sidecar = start_inboxd(postgres={"port": make_pooler(postgres.port, mode).port})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 1000)
@@ -246,8 +244,8 @@ def test_behind_pgbouncer(make_pooler, start_inboxd, handler, postgres, streams,
     assert_whole(inbox, 1000, client)
 
 
-def test_a_session_of_the_pooler_is_left_as_it_was(make_pooler, start_inboxd, handler, postgres, database,
-                                                  streams, topic, inbox):
+def test_a_session_of_the_pooler_is_left_unchanged(make_pooler, start_inboxd, handler, postgres, database, streams,
+                                                   topic, inbox):
     """R19: settings are local to a transaction, so the next client of the session does not inherit them."""
     pooler = make_pooler(postgres.port, "transaction")
     sidecar = start_inboxd(postgres={"port": pooler.port})

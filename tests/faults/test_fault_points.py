@@ -112,7 +112,7 @@ def test_killed_at_stop(fleet, point):
 
 @pytest.mark.parametrize("error, nth", [(error, nth) for error, hits in points.ERRORS.items()
                                         for nth in hits])
-def test_the_answer_is_lost(fleet, error, nth):
+def test_a_lost_answer_loses_nothing(fleet, error, nth):
     one = at_work(fleet, 20)
     one.arm(f"{error} error {nth}")
     one.wait_hit(error)
@@ -123,7 +123,7 @@ def test_the_answer_is_lost(fleet, error, nth):
 
 
 @pytest.mark.parametrize("error", points.ERRORS)
-def test_every_answer_is_lost_for_a_while(fleet, error):
+def test_repeated_lost_answers_lose_nothing(fleet, error):
     one = at_work(fleet, 20)
     one.arm(f"{error} error *")
     eventually(lambda: one.hits().count((error, "error")) >= 4, what=f"four times {error}")
@@ -131,7 +131,7 @@ def test_every_answer_is_lost_for_a_while(fleet, error):
     ends_clean(fleet)
 
 
-def test_every_step_is_slow(fleet):
+def test_slow_steps_lose_nothing(fleet):
     """A little everywhere: threads meet in another order than they do at full speed."""
     slow = points.in_sources("POINT")
     one, two = fleet.add(start=False), fleet.add(start=False)
@@ -151,7 +151,7 @@ def test_every_step_is_slow(fleet):
 @pytest.mark.parametrize("point", [
     pytest.param(point, marks=[] if point in points.LONG_DELAYS else pytest.mark.long)
     for point in points.UNDER_LOAD])
-def test_a_step_takes_longer_than_the_lease(fleet, point):
+def test_a_step_longer_than_the_lease_loses_nothing(fleet, point):
     """Beside another sidecar, which may declare it dead meanwhile."""
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background(60)

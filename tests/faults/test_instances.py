@@ -42,7 +42,7 @@ def every_running_one_is_heard(fleet):
 
 
 @pytest.mark.timeout(900)
-def test_random_kills(fleet, long_run):
+def test_random_kills_lose_nothing(fleet, long_run):
     """Sidecars with kill -9, handlers by messages that crash them twice."""
     fleet.kinds["crash"] = 1
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_random_kills(fleet, long_run):
     every_running_one_is_heard(fleet)
 
 
-def test_rolling_restart(fleet):
+def test_a_rolling_restart_loses_nothing(fleet):
     for _ in range(3):
         fleet.add()
     fleet.produce_in_background()
@@ -99,12 +99,12 @@ def storm(fleet, seconds, env=None, **settings):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-def test_rebalance_storm(fleet, long_run, strategy):
+def test_rebalances_in_a_loop_lose_nothing(fleet, long_run, strategy):
     storm(fleet, 120 if long_run else 15, kafka={"partition.assignment.strategy": strategy})
 
 
 @pytest.mark.timeout(600)
-def test_rebalance_storm_with_the_consumer_protocol(fleet, long_run):
+def test_rebalances_with_the_consumer_protocol_lose_nothing(fleet, long_run):
     """KIP-848; needs librdkafka 2.6, or it is but a preview."""
     storm(fleet, 120 if long_run else 15, later_librdkafka(), kafka={
         "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
@@ -131,7 +131,7 @@ def takes_over(fleet, stopped):
     return time.monotonic() - began
 
 
-def test_stopped_for_longer_than_its_lease(fleet):
+def test_a_pause_longer_than_the_lease_loses_nothing(fleet):
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background()
     fleet.wait_for_progress(300)
@@ -140,7 +140,7 @@ def test_stopped_for_longer_than_its_lease(fleet):
     takes_over(fleet, one)
 
 
-def test_stopped_in_the_middle_of_a_transaction(fleet):
+def test_a_pause_within_a_transaction_loses_nothing(fleet):
     """Its rows and its watermark are locked until somebody ends its session."""
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background()
@@ -167,7 +167,7 @@ def wrong_clock(tmp_path_factory):
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
-def test_a_clock_that_is_wrong_by_an_hour(fleet, wrong_clock, seconds):
+def test_a_clock_wrong_by_an_hour_changes_nothing(fleet, wrong_clock, seconds):
     """Leases, schedules and deadlines are PostgreSQL's time; a host's clock only times waits."""
     skewed = fleet.add(env={"LD_PRELOAD": wrong_clock, "WRONG_CLOCK": str(seconds)})
     right = fleet.add()
@@ -191,7 +191,7 @@ def logged_at(instance):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def test_without_a_boot_id_nobody_is_dead_for_its_place(make_inboxd, handler, streams, topic, inbox, tmp_path):
+def test_without_a_boot_id_no_instance_is_fenced_for_its_socket(make_inboxd, handler, streams, topic, inbox, tmp_path):
     """Device and inode of a lock file may be equal on two hosts; the lease tells who is dead."""
     sidecar = make_inboxd(env={"LD_PRELOAD": preloaded(tmp_path, "no_boot_id")}).start()
     first = handler(sidecar, always(NEVER))

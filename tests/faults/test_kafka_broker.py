@@ -40,7 +40,7 @@ def caught_up(fleet, broker, name, group):
 
 
 @pytest.mark.timeout(900)
-def test_a_broker_killed_again_and_again_under_load(fleet, broker, name, group, long_run):
+def test_repeated_broker_kills_lose_nothing(fleet, broker, name, group, long_run):
     fleet.produce_in_background()
     for _ in range(10 if long_run else 2):
         fleet.wait_for_progress(200)
@@ -52,7 +52,7 @@ def test_a_broker_killed_again_and_again_under_load(fleet, broker, name, group, 
 
 
 @pytest.mark.timeout(400)
-def test_a_broker_that_is_away(fleet, broker, name, group, long_run):
+def test_a_broker_outage_loses_nothing(fleet, broker, name, group, long_run):
     """After a minute, too, it goes on without anybody's help, and has not spun."""
     sidecar = fleet.instances[0].sidecar
     fleet.produce(600)
@@ -69,7 +69,7 @@ def test_a_broker_that_is_away(fleet, broker, name, group, long_run):
     assert sidecar.is_running() and not log_events(sidecar, "fatal")
 
 
-def test_what_is_stored_is_handled_while_the_broker_is_away(fleet, broker):
+def test_stored_messages_are_handled_during_a_broker_outage(fleet, broker):
     """Also when the session is over meanwhile: nobody else can have taken the partitions."""
     sidecar = fleet.instances[0].sidecar
     fleet.produce(600)
@@ -79,7 +79,7 @@ def test_what_is_stored_is_handled_while_the_broker_is_away(fleet, broker):
     eventually(lambda: not fleet.unfinished(), 10, "all that is stored to be processed")
 
 
-def test_a_start_while_the_broker_is_away(fleet, broker, name, group):
+def test_a_start_during_a_broker_outage_waits_for_it(fleet, broker, name, group):
     one = fleet.instances[0]
     fleet.produce(300)
     fleet.wait_for_progress(50)
@@ -95,7 +95,7 @@ def test_a_start_while_the_broker_is_away(fleet, broker, name, group):
     caught_up(fleet, broker, name, group)
 
 
-def test_connections_reset_again_and_again(fleet, broker, name, group, long_run):
+def test_repeated_connection_resets_lose_nothing(fleet, broker, name, group, long_run):
     fleet.produce_in_background()
     for _ in range(100 if long_run else 12):
         seen = broker.proxy.connections
@@ -106,7 +106,7 @@ def test_connections_reset_again_and_again(fleet, broker, name, group, long_run)
     caught_up(fleet, broker, name, group)
 
 
-def test_a_broker_that_answers_nothing_for_longer_than_the_session(fleet, broker, name, group):
+def test_a_silent_broker_for_longer_than_the_session_loses_nothing(fleet, broker, name, group):
     """Nothing is refused and nothing is closed: the group throws it out, and it comes back."""
     fleet.produce_in_background()
     fleet.wait_for_progress(200)
@@ -118,7 +118,7 @@ def test_a_broker_that_answers_nothing_for_longer_than_the_session(fleet, broker
     caught_up(fleet, broker, name, group)
 
 
-def test_one_that_is_cut_off_from_kafka_hands_over(fleet, broker, name, group):
+def test_a_sidecar_cut_off_from_kafka_hands_over(fleet, broker, name, group):
     """It goes on with what it has; once the other one has the partitions it lets go, by the table alone."""
     one = fleet.instances[0]
     two = fleet.add(kafka={"topics": [name], "bootstrap.servers": broker.kafka.bootstrap, **FAST})
@@ -137,7 +137,7 @@ def test_one_that_is_cut_off_from_kafka_hands_over(fleet, broker, name, group):
     caught_up(fleet, broker, name, group)
 
 
-def test_a_slow_link(fleet, broker, name, group):
+def test_a_slow_connection_loses_nothing(fleet, broker, name, group):
     """64 kB a second and 50 ms a packet; a new member has to join over it, too."""
     fleet.produce(200)
     broker.proxy.slow_down(64_000, 0.05)
@@ -152,7 +152,7 @@ def test_a_slow_link(fleet, broker, name, group):
     assert {delivered.instance for delivered in fleet.ledger.deliveries} == {"i1", "i2"}
 
 
-def test_who_produces_to_a_slow_dead_topic_is_seen_all_the_time(broker, make_inboxd, inbox, name):
+def test_a_producer_to_a_slow_dead_topic_stays_elected(broker, make_inboxd, inbox, name):
     """Another one takes over who was not seen for half a minute, and sends what is under way once more. What the topic
     refuses goes alone, and twice: a batch of it would take a minute over this link."""
     for topic, settings in ((name, {}), (f"{name}.dead", {"cleanup_policy": "compact"})):

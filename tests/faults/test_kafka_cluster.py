@@ -55,7 +55,7 @@ def lose(cluster, fleet, number):
 
 
 @pytest.mark.timeout(600)
-def test_the_coordinator_of_the_group_dies(fleet, cluster, name, group, long_run):
+def test_a_killed_group_coordinator_loses_nothing(fleet, cluster, name, group, long_run):
     fleet.produce_in_background()
     for _ in range(ROUNDS[long_run]):
         lose(cluster, fleet, cluster.coordinator(group))
@@ -64,7 +64,7 @@ def test_the_coordinator_of_the_group_dies(fleet, cluster, name, group, long_run
 
 
 @pytest.mark.timeout(600)
-def test_the_leader_of_a_partition_dies(fleet, cluster, name, long_run):
+def test_a_killed_partition_leader_loses_nothing(fleet, cluster, name, long_run):
     """Nothing is read twice as another log, nothing is a gap: it is the same log elsewhere."""
     fleet.produce_in_background()
     for _ in range(ROUNDS[long_run]):
@@ -77,7 +77,7 @@ def test_the_leader_of_a_partition_dies(fleet, cluster, name, long_run):
 
 
 @pytest.mark.timeout(300)
-def test_a_partition_without_a_leader_stops_no_other(cluster, make_inboxd, inbox, name, group):
+def test_a_partition_without_a_leader_does_not_stop_others(cluster, make_inboxd, inbox, name, group):
     """Its only replica is on the dead node, when the sidecar runs and when it starts."""
     topic = NewTopic(name, replica_assignment=[[1], [2], [3], [1]], num_partitions=4)
     cluster.admin().create_topics([topic])[name].result(30)

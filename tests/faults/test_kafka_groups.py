@@ -8,7 +8,7 @@ from whole import log_events
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_rebalance_storm_with_roundrobin(fleet):
+def test_rebalances_with_roundrobin_lose_nothing(fleet):
     """Cooperative-sticky and range: test_instances.py."""
     storm(fleet, 120, kafka={"partition.assignment.strategy": "roundrobin"})
 
@@ -64,7 +64,7 @@ def test_a_rebalance_during_a_slow_commit(fleet):
     fleet.assert_clean()
 
 
-def test_thrown_out_in_the_middle_of_a_commit(fleet, streams, group):
+def test_a_member_expelled_during_a_commit_loses_nothing(fleet, streams, group):
     """max.poll.interval.ms passes, another member has stored on, and then the COMMIT goes through, or not."""
     settings = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000}
     one = fleet.add(kafka=settings)
@@ -83,7 +83,7 @@ def test_thrown_out_in_the_middle_of_a_commit(fleet, streams, group):
     assert two.is_running
 
 
-def test_another_service_is_refused_and_disturbs_nobody(fleet, streams, group):
+def test_another_service_is_refused_and_disturbs_no_sidecar(fleet, streams, group):
     one = fleet.add()
     fleet.produce_in_background()
     fleet.wait_for_progress(200)

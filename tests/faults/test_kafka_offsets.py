@@ -27,7 +27,7 @@ def is_quiet(one):
 
 
 @pytest.mark.parametrize("where", ["back", "forward"])
-def test_offsets_set_by_hand_between_two_lives(fleet, one, streams, topic, group, where):
+def test_offsets_changed_between_two_runs_lose_nothing(fleet, one, streams, topic, group, where):
     """Back to the start of the log or forward to its end: what is stored decides."""
     kill_under_load(fleet, one)
     moved = streams.log_start(topic) if where == "back" else streams.log_end(topic)
@@ -40,7 +40,7 @@ def test_offsets_set_by_hand_between_two_lives(fleet, one, streams, topic, group
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "error"])
-def test_a_group_that_was_deleted_or_has_expired(fleet, topic, streams, group, policy):
+def test_a_deleted_or_expired_group_loses_nothing(fleet, topic, streams, group, policy):
     """The table has a place for each partition: what to do without one is not asked."""
     one = fleet.add()
     kill_under_load(fleet, one)
@@ -53,7 +53,7 @@ def test_a_group_that_was_deleted_or_has_expired(fleet, topic, streams, group, p
     assert is_quiet(one)
 
 
-def test_a_start_without_any_place_is_refused_when_that_is_asked_for(make_inboxd, streams, topic):
+def test_a_start_without_any_offset_is_refused_if_configured(make_inboxd, streams, topic):
     streams.events(topic, ["a"])
     sidecar = make_inboxd(kafka={"auto.offset.reset": "error"}).start(ready=False)
     assert sidecar.wait(30) == 4
@@ -84,7 +84,7 @@ def delete_unread(fleet, streams, topic, up_to):
     return gaps
 
 
-def test_retention_before_a_start(fleet, one, streams, topic):
+def test_records_deleted_before_a_start_are_reported(fleet, one, streams, topic):
     fleet.produce(200)
     fleet.wait_done()
     one.stop()
@@ -104,7 +104,7 @@ def test_retention_before_a_start(fleet, one, streams, topic):
     assert not log_events(one.sidecar, "topic_recreated")
 
 
-def test_retention_while_the_database_is_away(fleet, one, postgres, streams, topic):
+def test_records_deleted_during_a_database_outage_are_reported(fleet, one, postgres, streams, topic):
     """The same without a start: reading goes on, and the place is gone."""
     fleet.produce(200)
     fleet.wait_done()

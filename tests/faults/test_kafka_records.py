@@ -67,7 +67,7 @@ def test_a_log_that_ends_with_control_records_is_read_to_its_end(fleet, writer, 
     assert not log_events(one.sidecar, "offset_gap"), "nothing was deleted that could be read"
 
 
-def test_an_open_transaction_holds_back_what_is_behind_it(fleet, writer, streams, topic):
+def test_an_open_transaction_holds_back_later_records(fleet, writer, streams, topic):
     """Until it ends, one way or the other; nothing is read before, nothing is skipped after."""
     one = fleet.add()
     book = []
@@ -85,14 +85,14 @@ def test_an_open_transaction_holds_back_what_is_behind_it(fleet, writer, streams
     fleet.assert_clean()
 
 
-def test_uncommitted_ones_are_read_when_that_is_asked_for(fleet, writer):
+def test_uncommitted_records_are_read_if_configured(fleet, writer):
     fleet.add(kafka={"isolation.level": "read_uncommitted"})
     fleet.ledger.add(transaction(fleet, writer, commit=False, count=20))
     fleet.ledger.add(transaction(fleet, writer, commit=False, count=20))
     fleet.assert_clean()
 
 
-def test_compressed_batches_are_whole(fleet):
+def test_compressed_batches_are_read_completely(fleet):
     """Each kill is in the middle of a batch, as far as Kafka sees it."""
     one = fleet.add(ingest={"batch_messages": 20})
     for codec in ("gzip", "snappy", "lz4", "zstd", "none"):
@@ -104,7 +104,7 @@ def test_compressed_batches_are_whole(fleet):
     fleet.assert_clean()
 
 
-def test_holes_that_compaction_leaves(fleet, kafka_server, streams, make_topic, inbox):
+def test_offsets_removed_by_compaction_are_no_gap(fleet, kafka_server, streams, make_topic, inbox):
     """The records at the watermark, behind it and at the last one read are gone while it is stopped."""
     topic = make_topic(1, cleanup_policy="compact", segment_ms=200, min_cleanable_dirty_ratio=0.001,
                        delete_retention_ms=100, max_compaction_lag_ms=300)

@@ -14,7 +14,8 @@ A_PARTITION = 16 << 10       # in librdkafka and here
 
 
 @pytest.mark.timeout(600)
-def test_many_partitions(make_inboxd, inbox, streams, make_topic, group, long_run, record_property):
+def test_many_partitions_are_acquired_and_read(make_inboxd, inbox, streams, make_topic, group, long_run,
+                                               record_property):
     count = 1000 if long_run else 300
     topic = make_topic(count)
     fleet = Fleet(make_inboxd, inbox, streams, topic, group, partitions=count)

@@ -43,7 +43,7 @@ LENGTHS = pytest.mark.parametrize("count", [80, 1200], ids=["shorter", "longer"]
 
 
 @LENGTHS
-def test_created_again_while_stopped(fleet, one, streams, topic, count):
+def test_a_topic_recreated_while_stopped_is_read_from_its_start(fleet, one, streams, topic, count):
     fleet.produce(400)
     fleet.wait_done()
     one.stop()
@@ -54,7 +54,7 @@ def test_created_again_while_stopped(fleet, one, streams, topic, count):
 
 
 @LENGTHS
-def test_created_again_while_running(fleet, one, streams, topic, count):
+def test_a_topic_recreated_at_run_time_is_read_from_its_start(fleet, one, streams, topic, count):
     fleet.produce(400)
     fleet.wait_done()
     create_again(fleet, streams, topic, count)
@@ -64,7 +64,7 @@ def test_created_again_while_running(fleet, one, streams, topic, count):
     fleet.assert_clean()
 
 
-def test_created_again_longer_while_the_database_is_away(fleet, one, postgres, streams, topic):
+def test_a_longer_topic_recreated_during_a_database_outage_is_detected(fleet, one, postgres, streams, topic):
     """Paused partitions see nothing of it."""
     fleet.produce(400)
     fleet.wait_done()
@@ -77,7 +77,7 @@ def test_created_again_longer_while_the_database_is_away(fleet, one, postgres, s
     fleet.assert_clean()
 
 
-def test_partitions_added_under_load(fleet, one, kafka, topic):
+def test_partitions_added_under_load_are_read(fleet, one, kafka, topic):
     fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(200)
@@ -91,7 +91,7 @@ def test_partitions_added_under_load(fleet, one, kafka, topic):
     assert one.is_running
 
 
-def test_a_topic_deleted_for_good_stops_no_other(fleet, streams, make_topic, topic, inbox):
+def test_a_deleted_topic_does_not_stop_others(fleet, streams, make_topic, topic, inbox):
     gone = make_topic()
     one = fleet.add(kafka={**SOON, "topics": [topic, gone]})
     streams.events(gone, ["g1", "g2"])
@@ -109,7 +109,7 @@ def test_a_topic_deleted_for_good_stops_no_other(fleet, streams, make_topic, top
     fleet.assert_clean()
 
 
-def test_a_topic_that_does_not_exist_yet(make_inboxd, inbox, streams, name, group):
+def test_a_topic_created_later_is_read(make_inboxd, inbox, streams, name, group):
     """The sidecar starts, says so, and reads it from its first message once it is there."""
     later = f"{name}.later"
     fleet = Fleet(make_inboxd, inbox, streams, later, group)
@@ -124,7 +124,7 @@ def test_a_topic_that_does_not_exist_yet(make_inboxd, inbox, streams, name, grou
     fleet.close()
 
 
-def test_a_pattern_meets_a_new_topic_under_load(make_inboxd, inbox, streams, make_topic, name, group):
+def test_a_new_topic_that_matches_a_pattern_is_read(make_inboxd, inbox, streams, make_topic, name, group):
     """The topics before it go on: nothing of them is lost or delivered twice at once."""
     first = make_topic()
     fleet = Fleet(make_inboxd, inbox, streams, first, group)

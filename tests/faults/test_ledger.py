@@ -53,7 +53,7 @@ def test_a_run_in_order_is_clean(world):
     assert world.broken() == []
 
 
-def test_a_second_copy_is_nothing_missing(world):
+def test_a_second_copy_is_not_missing(world):
     world.ledger.produce(TOPIC, "a", b"k", 0, 9)
     assert world.broken() == []
 
@@ -63,7 +63,7 @@ def test_a_missing_message(world):
     world.only("missing: lost was produced at 0/3")
 
 
-def test_a_message_nobody_sent(world):
+def test_an_unknown_message(world):
     world.snapshot.rows.append(a_row(4, "x"))
     world.only("made up: x")
 
@@ -73,17 +73,17 @@ def test_two_rows_of_one_id(world):
     world.only("twice in the table: a has 2 rows")
 
 
-def test_a_message_left_over(world):
+def test_an_unfinished_message(world):
     world.snapshot.rows[1].update(status="claimed", claimed_by=8)
     world.only("not processed: b is claimed, claimed by 8")
 
 
-def test_a_dead_message_that_should_live(world):
+def test_an_unexpected_dead_message(world):
     world.snapshot.rows[1]["status"] = "dead"
     world.only("not processed: b is dead")
 
 
-def test_a_message_that_should_have_died(world):
+def test_a_missing_death(world):
     world.ledger.expect_dead("b")
     world.only("not dead: b is processed")
 
@@ -98,7 +98,7 @@ def test_a_delivery_after_completion(world):
     world.only("delivered again: delivery 3.2.7 of c")
 
 
-def test_a_completion_nobody_asked_for(world):
+def test_a_completion_without_an_answer(world):
     world.script[1] = ("b", 1, 3.0, 4.0, "retry")
     broken = world.broken()
     assert "completed by nobody: b by claim 2.1.7" in broken[0]
@@ -126,23 +126,23 @@ def test_one_message_delivered_twice_at_once():
     world.only("delivered twice at once: delivery 4.1.7 of n")
 
 
-def test_an_earlier_message_comes_again_after_a_later_one(world):
+def test_an_earlier_message_again_after_a_later_one(world):
     world.snapshot.completions[0] = (10, 1, 7, 2)
     world.script.append(("a", 2, 7.0, 8.0, "done"))
     world.only("overtaken: delivery 2.1.7 of b")
 
 
-def test_a_later_message_goes_before_the_failing_one(world):
+def test_a_later_message_before_the_failing_one(world):
     world.script[0] = ("a", 1, 1.0, 2.0, "lost")
     assert any("began before a was completed or dead" in sentence for sentence in world.broken())
 
 
-def test_a_later_message_goes_before_one_that_was_never_delivered(world):
+def test_a_later_message_before_one_never_delivered(world):
     del world.script[0]
     assert any("began before a was completed or dead" in sentence for sentence in world.broken())
 
 
-def test_behind_a_dead_message_the_next_may_go(world):
+def test_the_next_message_after_a_dead_one_is_allowed(world):
     world.script[0] = ("a", 1, 1.0, 2.0, "retry")
     world.ledger.expect_dead("a")
     world.snapshot.rows[0].update(status="dead", retry_count=1)
@@ -150,7 +150,7 @@ def test_behind_a_dead_message_the_next_may_go(world):
     assert world.broken() == []
 
 
-def test_behind_a_committed_transaction_the_next_may_go(world):
+def test_the_next_message_after_a_committed_transaction_is_allowed(world):
     """The connection was lost between the handler's COMMIT and its answer."""
     world.script[0] = ("a", 1, 1.0, 2.0, "lost")
     world.deliver("a", 1, 1.0, 2.0, "lost").completed_at = 1.5
@@ -158,7 +158,7 @@ def test_behind_a_committed_transaction_the_next_may_go(world):
     assert world.broken() == []
 
 
-def test_a_transaction_that_outlived_its_connection_completes(world):
+def test_a_transaction_that_outlives_its_connection_is_allowed(world):
     """Read and cut off in the same moment, its handler committed all the same."""
     world.script[0] = ("b", 1, 3.0, 4.0, "done")
     world.deliver("a", 1, 1.0, 1.0, "lost").completed_at = 1.5
@@ -185,7 +185,7 @@ def test_an_attempt_spent_on_a_lost_connection(world):
     assert len(broken) == 2 and all("an attempt spent on nothing" in sentence for sentence in broken)
 
 
-def test_an_attempt_of_a_failure_is_spent_rightly(world):
+def test_an_attempt_spent_on_a_failure_is_allowed(world):
     world.script[0] = ("a", 1, 1.0, 1.5, "retry")
     world.snapshot.completions[0] = (10, 1, 7, 2)
     world.snapshot.rows[0]["retry_count"] = 1
@@ -193,7 +193,7 @@ def test_an_attempt_of_a_failure_is_spent_rightly(world):
     assert world.broken() == []
 
 
-def test_a_deadline_is_a_failure_and_an_end(world):
+def test_a_timeout_is_a_failure_and_ends_the_delivery(world):
     world.deliver("a", 1, 0.2, 2.5, "done", deadline=0.9)
     world.script[0] = ("a", 2, 1.0, 2.0, "done")
     world.snapshot.completions[0] = (10, 1, 7, 2)
@@ -201,22 +201,22 @@ def test_a_deadline_is_a_failure_and_an_end(world):
     assert world.broken() == []
 
 
-def test_an_effect_that_happened_twice(world):
+def test_a_double_effect(world):
     world.snapshot.effects.append((TOPIC, "c"))
     world.only("2 effects instead of 1: c")
 
 
-def test_an_effect_that_is_missing(world):
+def test_a_missing_effect(world):
     world.snapshot.effects.clear()
     world.only("0 effects instead of 1: c")
 
 
-def test_an_effect_of_a_transaction_that_was_to_roll_back(world):
+def test_an_effect_of_a_rolled_back_transaction(world):
     world.snapshot.effects.append((TOPIC, "a"))
     world.only("1 effects instead of 0: a")
 
 
-def test_what_was_read_from_a_dead_connection_was_not_open(world):
+def test_a_delivery_read_from_a_closed_connection_was_not_open(world):
     world.deliver("b", 0, 1.5, 1.4, "lost")
     assert world.broken() == []
 

@@ -32,8 +32,7 @@ class Faults:
 
 
 @pytest.mark.parametrize("connections", [1, 2, 4])
-def test_claims_go_on_while_no_settle_is_answered(make_inboxd, handler, streams, topic, inbox,
-                                                  connections):
+def test_claims_continue_while_settles_are_not_answered(make_inboxd, handler, streams, topic, inbox, connections):
     """Verdicts that are sent again and again leave a worker to the retries of other messages."""
     sidecar = make_inboxd(worker={"connections": connections})
     faults = Faults(sidecar)

@@ -102,8 +102,7 @@ class Connections:
 
 
 @pytest.mark.timeout(3600)
-def test_memory_does_not_grow_with_time(start_inboxd, streams, inbox, make_topic, noop_handler,
-                                        handler, long_run):
+def test_memory_does_not_grow_with_time(start_inboxd, streams, inbox, make_topic, noop_handler, handler, long_run):
     topic = make_topic(PARTITIONS)
     # Budgets of a few thousand messages are filled in the first round, not by and by.
     sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"max_claimed": 2000}, worker={"claim_batch": 500},
@@ -141,8 +140,7 @@ BOUND = sum((
 ))
 
 
-def test_messages_of_the_largest_size_stay_within_the_budgets(start_inboxd, streams, inbox,
-                                                              make_topic, handler):
+def test_messages_of_the_largest_size_stay_within_the_budgets(start_inboxd, streams, inbox, make_topic, handler):
     topic = make_topic(2, max_message_bytes=33554432)
     sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"max_claimed_bytes": "32MiB"},
                            ingest={"max_payload": "16MiB"})
@@ -169,8 +167,7 @@ def test_messages_of_the_largest_size_stay_within_the_budgets(start_inboxd, stre
         assert delivery.data == (large(number).decode()[1:-1] if number % 2 else large(number))
 
 
-def test_a_batch_of_large_messages_is_a_line_a_handler_can_read(start_inboxd, streams, inbox,
-                                                                make_topic, noop_handler):
+def test_a_batch_of_large_messages_is_readable_for_a_handler(start_inboxd, streams, inbox, make_topic, noop_handler):
     topic = make_topic(1, max_message_bytes=33554432)
     sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"max_claimed_bytes": "256MiB"})
     streams.produce_many(topic, ({"value": b"\xff" * 3 * MIB, "headers": [("id", f"e{number}")]}
@@ -182,8 +179,8 @@ def test_a_batch_of_large_messages_is_a_line_a_handler_can_read(start_inboxd, st
     assert sidecar.metric("inboxd_deliveries_total", outcome="crash") == 0
 
 
-def test_a_message_above_the_largest_size_is_kept_as_a_reject(start_inboxd, streams, inbox, produce,
-                                                              make_topic, handler):
+def test_a_message_above_the_largest_size_is_kept_as_a_reject(start_inboxd, streams, inbox, produce, make_topic,
+                                                              handler):
     topic = make_topic(1, max_message_bytes=33554432)
     sidecar = start_inboxd(kafka={"topics": [topic]})
     client = handler(sidecar, always(DONE))
@@ -250,8 +247,7 @@ def assert_handed_over(delivery, record):
             *((name.encode(), value) for name, value in record.get("extra", []))]
 
 
-def test_whatever_bytes_come_they_are_stored_and_handed_over(start_inboxd, streams, inbox, topic,
-                                                             handler, noop_handler):
+def test_any_bytes_are_stored_and_delivered(start_inboxd, streams, inbox, topic, handler, noop_handler):
     sidecar = start_inboxd()
     client = handler(sidecar, always(DONE))
     good = [f"good{number}" for number in range(len(NASTY))]

@@ -87,8 +87,7 @@ def outlive_a_lease(operator, lease):
 # --- Timeouts and locks -------------------------------------------------------------------------------
 
 
-def test_a_batch_that_is_too_slow_is_stored_in_parts(inboxd, handler, postgres, database, streams,
-                                                     topic, inbox, db):
+def test_a_slow_batch_is_stored_in_parts(inboxd, handler, postgres, database, streams, topic, inbox, db):
     """200 rows take 4 s, and nothing may take longer than 0.7 s."""
     client = handler(inboxd, always(DONE))
     db.execute(SLOW_INSERT)
@@ -101,8 +100,8 @@ def test_a_batch_that_is_too_slow_is_stored_in_parts(inboxd, handler, postgres, 
 
 
 @pytest.mark.parametrize("ordering", ["key", "none"])
-def test_a_claim_that_is_too_slow_asks_for_less(start_inboxd, handler, postgres, database, streams, topic,
-                                                inbox, db, ordering):
+def test_a_slow_claim_is_repeated_with_fewer_rows(start_inboxd, handler, postgres, database, streams, topic, inbox, db,
+                                                  ordering):
     sidecar = start_inboxd(inbox={"ordering": ordering})
     produce_all(streams, topic, 200)
     inbox.wait_stored(200)
@@ -113,7 +112,7 @@ def test_a_claim_that_is_too_slow_asks_for_less(start_inboxd, handler, postgres,
     assert "class=timeout" in log_events(sidecar, "dispatch_database_busy")[0]
 
 
-def test_what_is_stored_in_small_parts_does_not_gather_in_memory(start_inboxd, handler, streams, topic, inbox, db):
+def test_batches_stored_in_parts_do_not_accumulate_in_memory(start_inboxd, handler, streams, topic, inbox, db):
     """Every other part is too large; a backlog of 60 MB waits in Kafka meanwhile."""
     sidecar = start_inboxd(ingest={"batch_messages": 100})
     client = handler(sidecar, always(DONE))
@@ -129,8 +128,7 @@ def test_what_is_stored_in_small_parts_does_not_gather_in_memory(start_inboxd, h
     assert client.count == 4001
 
 
-def test_a_timeout_set_for_the_role_does_not_count(inboxd, handler, postgres, database, streams, topic,
-                                                   inbox, db):
+def test_a_timeout_of_the_role_is_overridden(inboxd, handler, postgres, database, streams, topic, inbox, db):
     """Ours is set in each transaction, and wins."""
     client = handler(inboxd, always(DONE))
     db.execute(SLOW_INSERT)
@@ -142,7 +140,7 @@ def test_a_timeout_set_for_the_role_does_not_count(inboxd, handler, postgres, da
     assert inboxd.metric("inboxd_pg_errors_total", **{"class": "timeout"}) == 0
 
 
-def test_a_table_locked_longer_than_the_lease_delays_only(start_inboxd, handler, streams, topic, inbox):
+def test_a_table_locked_longer_than_the_lease_only_delays(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 300)
@@ -159,8 +157,7 @@ def test_a_table_locked_longer_than_the_lease_delays_only(start_inboxd, handler,
     assert sidecar.metric("inboxd_pg_reconnects_total") == 0
 
 
-def test_a_watermark_row_locked_longer_than_the_lease_delays_only(start_inboxd, handler, streams, topic,
-                                                                  inbox):
+def test_a_watermark_row_locked_longer_than_the_lease_only_delays(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 100)
@@ -175,7 +172,7 @@ def test_a_watermark_row_locked_longer_than_the_lease_delays_only(start_inboxd, 
     assert not log_events(sidecar, "fenced")
 
 
-def test_message_rows_locked_by_an_operator_hold_only_themselves(inboxd, handler, streams, topic, inbox):
+def test_message_rows_locked_by_an_operator_block_only_themselves(inboxd, handler, streams, topic, inbox):
     open_one = {}
 
     def decide(delivery):
@@ -196,7 +193,7 @@ def test_message_rows_locked_by_an_operator_hold_only_themselves(inboxd, handler
     assert_whole(inbox, 200, client)
 
 
-def test_deadlocks_and_serialization_failures_are_tried_again(inboxd, handler, streams, topic, inbox, db):
+def test_deadlocks_and_serialization_failures_are_retried(inboxd, handler, streams, topic, inbox, db):
     client = handler(inboxd, always(DONE))
     db.execute(FAIL_SOMETIMES)
     produce_all(streams, topic, 200)
@@ -211,7 +208,7 @@ def test_deadlocks_and_serialization_failures_are_tried_again(inboxd, handler, s
 # --- Connections --------------------------------------------------------------------------------------
 
 
-def test_an_immediate_restart_under_load(inboxd, handler, postgres, streams, topic, inbox):
+def test_an_immediate_restart_under_load_loses_nothing(inboxd, handler, postgres, streams, topic, inbox):
     client = handler(inboxd, always(DONE), workers=4)
     produce_all(streams, topic, 2000)
     for _ in range(2):
@@ -222,7 +219,7 @@ def test_an_immediate_restart_under_load(inboxd, handler, postgres, streams, top
     assert_whole(inbox, 2000, client)
 
 
-def test_terminated_backends(inboxd, handler, postgres, database, streams, topic, inbox):
+def test_terminated_backends_lose_nothing(inboxd, handler, postgres, database, streams, topic, inbox):
     client = handler(inboxd, always(DONE))
     produce_all(streams, topic, 2000)
     for _ in range(5):
@@ -230,7 +227,7 @@ def test_terminated_backends(inboxd, handler, postgres, database, streams, topic
     assert_whole(inbox, 2000, client)
 
 
-def test_a_refused_connection_is_waited_out(start_inboxd, handler, postgres, streams, topic, inbox):
+def test_inboxd_waits_while_connections_are_refused(start_inboxd, handler, postgres, streams, topic, inbox):
     sidecar = start_inboxd(worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 200)
@@ -250,7 +247,7 @@ def proxy(postgres):
         yield made
 
 
-def test_the_answer_to_a_commit_is_lost(proxy, start_inboxd, handler, streams, topic, inbox):
+def test_a_lost_answer_to_a_commit_loses_nothing(proxy, start_inboxd, handler, streams, topic, inbox):
     """The batch is in the table, and its sidecar does not know: it must find out."""
     sidecar = start_inboxd(postgres={"port": proxy.port})
     client = handler(sidecar, always(DONE))
@@ -261,7 +258,7 @@ def test_the_answer_to_a_commit_is_lost(proxy, start_inboxd, handler, streams, t
     assert_whole(inbox, 600, client)
 
 
-def test_every_connection_is_cut_again_and_again(proxy, start_inboxd, handler, streams, topic, inbox):
+def test_repeatedly_cut_connections_lose_nothing(proxy, start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(postgres={"port": proxy.port})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 2000)
@@ -272,7 +269,7 @@ def test_every_connection_is_cut_again_and_again(proxy, start_inboxd, handler, s
     assert_whole(inbox, 2000, client)
 
 
-def test_a_black_hole_longer_than_the_lease(proxy, start_inboxd, handler, streams, topic, inbox):
+def test_a_silent_network_longer_than_the_lease_loses_nothing(proxy, start_inboxd, handler, streams, topic, inbox):
     """Nothing is answered, and nothing is closed either."""
     sidecar = start_inboxd(postgres={"port": proxy.port}, worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
@@ -295,7 +292,7 @@ def test_a_black_hole_longer_than_the_lease(proxy, start_inboxd, handler, stream
     ({"sslmode": "require"}, "server does not support SSL, but SSL was required"),
     ({"port": "65536"}, 'invalid port number: "65536"'),
 ])
-def test_a_mistake_ends_the_start_with_a_sentence(make_inboxd, wrong, words):
+def test_a_configuration_error_ends_the_start_with_its_reason(make_inboxd, wrong, words):
     sidecar = make_inboxd(postgres=wrong)
     assert sidecar.start(ready=False).wait(15) == 3
     assert words in sidecar.stderr.splitlines()[-1]
@@ -312,7 +309,7 @@ def test_a_wrong_password_ends_the_start(make_inboxd, make_server):
         assert words in sidecar.stderr
 
 
-def test_a_server_that_is_away_starting_or_full_is_waited_for(make_inboxd, make_server):
+def test_inboxd_waits_for_a_server_that_is_down_starting_or_full(make_inboxd, make_server):
     server = make_server(max_connections=4, superuser_reserved_connections=0)
     taken = [server.connect() for _ in range(4)]
     sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres"}).start(ready=False)

@@ -74,8 +74,8 @@ def backlog(request, long_run):
 
 
 @pytest.mark.timeout(10_000)
-def test_a_backlog_goes_beside_a_load_and_holds_up_nobody(make_inboxd, noop_handler, streams, topic, server, inbox,
-                                                          backlog):
+def test_a_backlog_is_deleted_under_load_without_delays(make_inboxd, noop_handler, streams, topic, server, inbox,
+                                                        backlog):
     load_rows = 20_000 if backlog < 1_000_000 else 200_000
     sidecar = make_inboxd(retention=NEVER, postgres={"port": server.port, "dbname": "postgres"})
     assert sidecar.command("migrate").returncode == 0

@@ -24,8 +24,8 @@ def test_an_answer_in_time_counts_although_it_is_read_late(make_inboxd, handler,
     assert (row["retry_count"], client.count) == (0, 1)
 
 
-def test_who_hears_of_its_heartbeat_after_the_lease_delivers_nothing_more(make_inboxd, handler, streams, topic,
-                                                                          inbox, postgres_server):
+def test_a_heartbeat_answered_after_the_lease_ends_deliveries(make_inboxd, handler, streams, topic, inbox,
+                                                              postgres_server):
     """The network stands still behind a heartbeat; when it goes on, another one has taken over and is done."""
     names = [f"e{number}" for number in range(8)]
     with Proxy(postgres_server.port) as proxy:

@@ -40,7 +40,7 @@ class Layers(unittest.TestCase):
     def check(self, path, include):
         return words(rule_layers, files={path: f"#include {include}\n"})
 
-    def test_a_room_that_is_pure_stays_so(self):
+    def test_a_pure_room_stays_pure(self):
         self.assertEqual(len(self.check("src/dispatch/protocol/protocol.c", '"dispatch/core.h"')), 1)
         self.assertEqual(self.check("src/dispatch/protocol/protocol.c", '"dispatch/protocol/protocol.h"'), [])
         self.assertEqual(self.check("src/dispatch/sessions/session.c", '"dispatch/core.h"'), [])
@@ -48,7 +48,7 @@ class Layers(unittest.TestCase):
     def test_an_arrow_may_skip_layers(self):
         self.assertEqual(self.check("src/ingest/a.c", '"base/err.h"'), [])
 
-    def test_an_arrow_never_turns(self):
+    def test_an_arrow_never_points_back(self):
         self.assertTrue(self.check("src/base/a.c", '"model/message/message.h"'))
         self.assertTrue(self.check("src/store/a.c", '"dispatch/table/worker.h"'))
 
@@ -132,13 +132,13 @@ class Sql(unittest.TestCase):
     def test_a_good_query_is_quiet(self):
         self.assertEqual(self.check(QUERY_HEAD + "SELECT 1\n"), [])
 
-    def test_a_query_says_caller_and_index(self):
+    def test_a_query_names_its_caller_and_index(self):
         self.assertEqual(len(self.check("-- Does it.\nSELECT 1\n")), 2)
 
     def test_a_query_has_a_head(self):
         self.assertTrue(self.check("SELECT 1\n"))
 
-    def test_what_the_head_names_exists(self):
+    def test_the_head_of_a_query_names_existing_callers_and_indexes(self):
         self.assertTrue(self.check(QUERY_HEAD.replace("it.c", "gone.c") + "SELECT 1\n"))
         self.assertTrue(self.check(QUERY_HEAD.replace("_claim", "_gone") + "SELECT 1\n"))
 
@@ -161,14 +161,14 @@ class Rules(unittest.TestCase):
     def test_a_rule_with_its_tests_is_quiet(self):
         self.assertEqual(self.check(self.ROW, **{"src/a.c": "/* rule R7 */\n"}), [])
 
-    def test_a_test_that_is_gone_is_found(self):
+    def test_a_missing_test_is_found(self):
         self.assertTrue(self.check(self.ROW.replace("it_holds`", "it_held`")))
         self.assertTrue(self.check(self.ROW.replace("test_it.py", "test_that.py")))
 
     def test_a_rule_without_a_test_is_found(self):
         self.assertTrue(self.check(self.ROW + "## R8 And this\n"))
 
-    def test_a_rule_that_only_the_sources_know_is_found(self):
+    def test_a_rule_missing_in_the_document_is_found(self):
         self.assertTrue(self.check(self.ROW, **{"src/a.c": "/* rule R9 */\n"}))
 
 
@@ -176,11 +176,11 @@ class Links(unittest.TestCase):
     def check(self, link):
         return words(rule_links, {"docs/a.md": f"## A `b`, c\n[x]({link})\n", "README.md": "# Top\n", "src/x.c": ""})
 
-    def test_links_that_lead_somewhere_are_quiet(self):
+    def test_valid_links_are_quiet(self):
         for link in ("#a-b-c", "../README.md", "../README.md#top", "../src", "https://example.org/x"):
             self.assertEqual(self.check(link), [])
 
-    def test_links_that_lead_nowhere_are_found(self):
+    def test_broken_links_are_found(self):
         for link in ("#a", "b.md", "../README.md#bottom"):
             self.assertEqual(len(self.check(link)), 1, link)
 
@@ -208,10 +208,10 @@ class Signals(unittest.TestCase):
             files[path] = files[path].replace(old, new)
         return words(rule_signals, files)
 
-    def test_what_is_explained_is_quiet(self):
+    def test_explained_names_are_quiet(self):
         self.assertEqual(self.check(paths=[], edits=[]), [])
 
-    def test_what_nobody_explains_is_found(self):
+    def test_unexplained_names_are_found(self):
         for path, old, new in (("src/report/meters.c", "inboxd_a_total", "inboxd_b_total"),
                                ("deploy/prometheus/rules.yaml", "InboxdA", "InboxdB"),
                                ("src/dispatch/a.c", '"a_begun"', 'late ? "a_begun" : "a_late"'),
@@ -221,7 +221,7 @@ class Signals(unittest.TestCase):
                                ("src/base/err.h", "-70", "-8")):
             self.assertTrue(self.check(paths=[path], edits=[(old, new)]), path)
 
-    def test_what_does_not_exist_any_more_is_found(self):
+    def test_explained_names_that_do_not_exist_are_found(self):
         gone = self.check(paths=["docs/log-events.md"], edits=[("| `b_lost` | b |\n", "| `b_lost` | b |\n| `c` | c |\n")])
         self.assertEqual(gone, ["explains the log event c, which does not exist"])
 
@@ -232,10 +232,10 @@ class Examples(unittest.TestCase):
     def check(self, example):
         return words(rule_examples, {"README.md": self.SHOWN, "docs/handlers.md": "", "examples/a.py": example})
 
-    def test_what_is_shown_is_a_part_of_an_example(self):
+    def test_code_in_documents_is_part_of_an_example(self):
         self.assertEqual(self.check("import os\nprint(1)\nprint(2)\n"), [])
 
-    def test_what_differs_is_found(self):
+    def test_different_code_in_documents_is_found(self):
         self.assertTrue(self.check("print(2)\n"))
         self.assertTrue(self.check("print(1) # more\n"))
 
@@ -248,10 +248,10 @@ class Circles(unittest.TestCase):
     def test_two_files_that_call_each_other_are_a_circle(self):
         self.assertEqual(len(self.check(a="b();", b="a();")), 1)
 
-    def test_so_are_three(self):
+    def test_three_files_can_be_a_circle(self):
         self.assertEqual(len(self.check(a="b();", b="c();", c="a();")), 1)
 
-    def test_calls_in_one_direction_are_none(self):
+    def test_calls_in_one_direction_are_no_circle(self):
         self.assertEqual(self.check(a="b(); c();", b="c();", c="x();"), [])
 
     def test_a_name_in_a_comment_or_a_text_is_no_call(self):
@@ -268,7 +268,7 @@ class Glossary(unittest.TestCase):
         for line in ("the keeper thread", "keeper_new();", "struct my_keeper", "KEEPER_MAX"):
             self.assertEqual(len(self.check("src/a.c", line)), 1, line)
 
-    def test_it_is_found_in_the_name_of_a_file(self):
+    def test_an_old_name_is_found_in_the_name_of_a_file(self):
         self.assertEqual(len(self.check("src/lease/keeper.c", "x")), 1)
 
     def test_longer_words_and_other_folders_are_free(self):
@@ -299,10 +299,10 @@ class Figures(unittest.TestCase):
 class Mutants(unittest.TestCase):
     """tests/mutants takes rules out of the sources as they are; what it names is in docs/rules.md."""
 
-    def test_each_fits_the_sources(self):
+    def test_each_mutant_fits_the_sources(self):
         self.assertEqual([f"{one.name}: {one.misfit()}" for one in ALL if one.misfit()], [])
 
-    def test_each_names_tests_of_its_rule(self):
+    def test_each_mutant_names_tests_of_its_rule(self):
         sections = {}
         for section in (ROOT / "docs/rules.md").read_text(encoding="utf-8").split("\n## ")[1:]:
             sections[section.split()[0]] = section
@@ -310,7 +310,7 @@ class Mutants(unittest.TestCase):
                    if f"`{test.partition('[')[0]}`" not in sections[one.rule]]
         self.assertEqual(missing, [])
 
-    def test_each_rule_has_one(self):
+    def test_each_rule_has_a_mutant(self):
         headings = {f"R{number}" for number in range(1, 25)}
         self.assertEqual({one.rule for one in ALL if one.rule.startswith("R")}, headings)
 

@@ -84,16 +84,16 @@ MUTANTS = [
            edit("src/dispatch/table/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_mark_order_unknown(dispatch);",
                 "\t\tarrivals_mark_order_unknown(dispatch);"),
            tests=["faults/test_arrivals.py::"
-                  "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
+                  "test_a_message_that_arrives_during_a_claim_waits_behind_its_rows"]),
     mutant("R3", "a rescue that fails closes the lowest claim",
            edit("src/dispatch/table/claim_results.c", "} else if (job->kind == JOB_DUE || job->kind == JOB_LANES) {", "} else {"),
-           tests=["faults/test_claims_at_once.py::"
+           tests=["faults/test_concurrent_claims.py::"
                   "test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails"]),
     mutant("R3", "what came while a claim was lost is not doubted",
            edit("src/dispatch/table/claim_results.c", "\t\tdispatch->claimer.rescue = true;\n\t\tarrivals_mark_order_unknown(dispatch);",
                 "\t\tdispatch->claimer.rescue = true;"),
            tests=["faults/test_arrivals.py::"
-                  "test_what_came_while_a_claim_was_lost_waits_behind_what_memory_never_knew"]),
+                  "test_a_message_that_arrives_during_a_lost_claim_waits_behind_its_rows"]),
     mutant("R3", "a heartbeat that arrives late takes the names back",
            edit("sql/queries/lease/heartbeat.sql", "CASE WHEN $5::bigint >= low_rest THEN $6::bigint[] ELSE stragglers END",
                 "$6::bigint[]"),
@@ -106,7 +106,7 @@ MUTANTS = [
            tests=[INSTANCE + "stragglers_of_a_dead_instance_are_rescued_below_its_bound"]),
     mutant("R3", "one open message holds the bound of all back",
            edit("src/dispatch/order/entries.c", "bounds.low_rest = low_from(dispatch, entry);", "bounds.low_rest = bounds.low_seq;"),
-           tests=["faults/test_taking.py::test_behind_one_open_message_a_sidecar_that_joins_delivers_soon"]),
+           tests=["faults/test_acquire.py::test_with_one_open_message_a_joining_sidecar_delivers_soon"]),
     # R4
     mutant("R4", "a fenced instance claims",
            edit("sql/parts/lease.sql", "WHERE id = $1::int AND fenced_at IS NULL", "WHERE id = $1::int"),
@@ -122,7 +122,7 @@ MUTANTS = [
            tests=[INSTANCE + "an_expired_lease_is_fenced_by_a_steady_instance"]),
     mutant("R4", "after an outage others are classified at once",
            edit("src/lease/lease_clock.c", "lease_clock->steady > HEARTBEATS_A_LEASE", "lease_clock->steady > 0"),
-           tests=["faults/test_endings.py::test_after_an_outage_of_the_database_nobody_is_declared_dead"]),
+           tests=["faults/test_process_ends.py::test_after_a_database_outage_no_instance_is_fenced"]),
     mutant("R4", "a database that stood still was on time",
            edit("src/lease/lease_clock.c", "now_ms - lease_clock->sent_ms < 2", "sent_ms - lease_clock->sent_ms < 2"),
            tests=[BEATS + "a_heartbeat_with_a_late_answer_is_not_on_time"]),
@@ -138,7 +138,7 @@ MUTANTS = [
     mutant("R4", "without a boot id there is a place",
            edit("src/dispatch/sessions/socket.c", "\tif (!read_boot_id(boot, sizeof(boot)))\n\t\treturn 0;\n",
                 "\tif (!read_boot_id(boot, sizeof(boot)))\n\t\t(void)snprintf(boot, sizeof(boot), \"unknown\");\n"),
-           tests=["faults/test_instances.py::test_without_a_boot_id_nobody_is_dead_for_its_place"]),
+           tests=["faults/test_instances.py::test_without_a_boot_id_no_instance_is_fenced_for_its_socket"]),
     # R5
     mutant("R5", "what an ending session holds is left to the lease",
            edit("src/store/leases/instance.c", "if (sessions == 0 || clock_now_ms() >= fencing->until_ms)", "if (sessions >= 0)"),
@@ -163,7 +163,7 @@ MUTANTS = [
            edit("src/lease/lease_clock.c", "now_ms - sent_ms >= lease_clock->lease_ms", "now_ms < sent_ms"),
            edit("src/lease/heartbeat.c", "&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms",
                 "&heartbeat->options.health->heartbeat_ms, now_ms"),
-           tests=[STALLS + "test_who_hears_of_its_heartbeat_after_the_lease_delivers_nothing_more"]),
+           tests=[STALLS + "test_a_heartbeat_answered_after_the_lease_ends_deliveries"]),
     mutant("R6", "the first lease counts from the answer",
            edit("src/store/leases/instance.c", "\t\tout->sent_ms = clock_now_ms();\n", ""),
            edit("src/store/leases/instance.c", "\tout->first_low_seq = rows_int(rows, 0, 0);",

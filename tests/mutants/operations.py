@@ -23,7 +23,7 @@ MUTANTS = [
            tests=[DEAD + "test_many_refused_messages_do_not_block_later_ones"]),
     mutant("R21", "who sends alone is not seen for long",
            edit("src/ingest/dead_topic/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->results", "|| clock_now_ms() < 0) {\n\t\t\tbatch->results"),
-           tests=["faults/test_kafka_broker.py::test_who_produces_to_a_slow_dead_topic_is_seen_all_the_time"]),
+           tests=["faults/test_kafka_broker.py::test_a_producer_to_a_slow_dead_topic_stays_elected"]),
     mutant("R21", "a row is skipped at the place",
            edit("sql/queries/periodic/dead_fetch.sql", "'-infinity'), $5::bigint)", "'-infinity'), $5::bigint + 1)"),
            tests=["sql/test_dead_topic.py::test_a_fetch_after_a_position_returns_later_deaths"]),

@@ -5,7 +5,7 @@ from mutants.mutant import edit, mutant
 CLAIMS = "sql/test_store_claims.c::"
 INBOX = "sql/test_store_inbox.c::"
 FOREIGN = "sql/test_store_other_claims.c::"
-TAKING = "faults/test_taking.py::"
+TAKING = "faults/test_acquire.py::"
 RULES = "sql/test_store_rules.c::"
 GATE = "unit/test_admission.c::"
 LANES = "unit/test_lanes.c::"
@@ -79,11 +79,11 @@ MUTANTS = [
            edit("src/dispatch/arrivals.c", "\tstruct arrival *arrival;\n\n\twhile ((arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&\n\t\t!must_wait",
                 "\tstruct arrival *arrival;\n\tint most = 16;\n\n"
                 "\twhile (most-- > 0 && (arrival = STAILQ_FIRST(&dispatch->arrivals)) != NULL &&\n\t\t!must_wait"),
-           tests=[ARRIVALS + "test_everything_that_arrived_is_taken_in_before_anything_is_delivered"]),
+           tests=[ARRIVALS + "test_all_arrivals_are_read_before_the_next_delivery"]),
     mutant("R11", "a batch that came during a claim does not wait for it",
            edit("src/dispatch/arrivals.c", "return open_claims_arrived_to(&claimer->open) < arrival->after_claims ||\n\t       claimer_in_doubt(claimer);",
                 "return arrival == NULL || claimer_in_doubt(claimer);"),
-           tests=[ARRIVALS + "test_what_came_while_a_claim_was_under_way_waits_behind_what_that_took"]),
+           tests=[ARRIVALS + "test_a_message_that_arrives_during_a_claim_waits_behind_its_rows"]),
     mutant("R11", "messages of a failing key are kept in memory",
            edit("src/dispatch/order/lanes.c", "if (lane->holds > 0 || lane->table_low < entry->message->offset)", "if (lane->holds > 0)"),
            tests=[LANES + "a_head_that_was_returned_during_a_claim_stays_before_its_rows",
@@ -114,18 +114,18 @@ MUTANTS = [
     mutant("R12", "all waits while a partition is looked through",
            edit("src/ingest/partitions/acquire.c", "int64_t until_ms = clock_now_ms() + SLICE_MS;",
                 "int64_t until_ms = clock_now_ms() + 100000 * SLICE_MS;"),
-           tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
+           tests=[TAKING + "test_while_one_partition_is_searched_the_others_continue"]),
     mutant("R12", "what was revoked is looked for on and on",
            edit("src/ingest/partitions/acquire.c", "return partition_of(ingest, row)->acquisition == acquisition->id;",
                 "return acquisition->id > 0 && partition_of(ingest, row) != NULL;"),
-           tests=[TAKING + "test_while_a_partition_is_looked_through_the_others_go_on"]),
+           tests=[TAKING + "test_while_one_partition_is_searched_the_others_continue"]),
     mutant("R12", "a held lane lets through",
            edit("src/dispatch/order/lanes.c", "if (lane->holds > 0 || lane->table_low < entry->message->offset)",
                 "if (lane->table_low < entry->message->offset)"),
            tests=[LANES + "all_messages_of_a_held_lane_are_parked"]),
     mutant("R12", "what went back is forgotten",
            edit("src/dispatch/order/key_holds.c", "waits ? row->offset : -1);", "-1);"),
-           tests=[ARRIVALS + "test_a_batch_that_waited_while_a_hold_ended_does_not_overtake_what_went_back"]),
+           tests=[ARRIVALS + "test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row"]),
     mutant("R12", "the old owner keeps what it has not delivered",
            edit("src/dispatch/arrivals.c", "\tentries_return_undelivered(dispatch, partition);\n", ""),
            tests=["system/test_rules.py::test_undelivered_messages_of_the_old_owner_are_returned_at_once"]),
@@ -134,10 +134,10 @@ MUTANTS = [
            tests=["system/test_rules.py::test_open_deliveries_of_the_old_owner_end_within_one_timeout"]),
     mutant("R12", "batches that waited through a revocation are not doubted",
            edit("src/dispatch/arrivals.c", "\tarrivals_mark_order_unknown(dispatch);", "\t;"),
-           tests=[ARRIVALS + "test_a_batch_that_waited_through_a_rebalance_does_not_overtake_what_went_back"]),
+           tests=[ARRIVALS + "test_a_batch_that_waited_during_a_rebalance_does_not_overtake_a_returned_row"]),
     mutant("R12", "claims under way at a revocation are not doubted",
            edit("src/dispatch/table/claim_results.c", "return job->revocations != dispatch->revocations ||", "return"),
-           tests=[ARRIVALS + "test_a_claim_under_way_at_a_rebalance_does_not_overtake_what_went_back"]),
+           tests=[ARRIVALS + "test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row"]),
     # R13
     mutant("R13", "a key that the bytes of a claim did not reach counts as blocked",
            edit("src/dispatch/table/claim_results.c", "bool again = job->claimed.cut || job", "bool again = job"),

@@ -97,7 +97,7 @@ def test_a_handler_that_does_not_read_does_not_disturb_its_neighbours(fleet, con
     healthy_is_undisturbed(one)
 
 
-def test_an_entry_left_out_of_a_batch_is_tried_again(fleet):
+def test_an_entry_missing_in_a_batch_answer_is_retried(fleet):
     one, odd = beside(fleet, odd_hands.Forgets, 20, batch={"max": 8, "wait_ms": 20})
     fleet.assert_clean()
     healthy_is_undisturbed(one)
@@ -135,7 +135,7 @@ class Nuisance(threading.Thread):
 ELSEWHERE = {"subscribe": [{"types": ["nothing"]}]}
 
 
-def test_connecting_and_leaving_in_a_loop_disturbs_nobody(fleet):
+def test_connecting_and_closing_in_a_loop_disturbs_no_handler(fleet):
     """Without a word, in the middle of hello, after it, and without reading the answer."""
     one = fleet.add()
     fleet.produce_in_background()
@@ -158,7 +158,7 @@ def test_connecting_and_leaving_in_a_loop_disturbs_nobody(fleet):
     eventually(lambda: one.sidecar.metric("inboxd_handlers_connected") == 2)
 
 
-def test_ten_thousand_hellos_on_one_connection_disturb_nobody(fleet):
+def test_ten_thousand_hellos_on_one_connection_disturb_no_handler(fleet):
     one = fleet.add()
     fleet.produce_in_background()
     hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello",
@@ -174,7 +174,7 @@ def test_ten_thousand_hellos_on_one_connection_disturb_nobody(fleet):
     healthy_is_undisturbed(one)
 
 
-def test_replies_that_nobody_reads_do_not_fill_memory(fleet):
+def test_unread_replies_do_not_fill_memory(fleet):
     """A client that asks and asks and reads nothing is thrown out."""
     one = fleet.add()
     fleet.produce_in_background()
@@ -211,7 +211,7 @@ def few_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_thousand_connections_disturb_nobody(fleet):
+def test_a_thousand_connections_disturb_no_handler(fleet):
     """Those beyond the limit are closed, the database can be reached again; when they are gone, others get
     in."""
     with few_descriptors():
@@ -258,7 +258,7 @@ def can_join(instance):
             return False
 
 
-def test_more_connections_than_descriptors_disturb_nobody(fleet):
+def test_more_connections_than_descriptors_disturb_no_handler(fleet):
     """The loop does not spin on a connection it cannot accept, and goes on with the others."""
     one = fleet.add()
     fleet.produce_in_background()
@@ -279,7 +279,7 @@ def test_more_connections_than_descriptors_disturb_nobody(fleet):
 # Crashes
 
 
-def test_a_message_that_kills_its_handlers_dies_and_its_neighbours_go_on(fleet):
+def test_a_message_that_kills_its_handlers_becomes_dead_and_others_continue(fleet):
     """Of its key, when it is dead; of other keys, all the time (rule R14)."""
     fleet.scripts["poison"] = lambda delivered, connect: CLOSE
     one = fleet.add()
@@ -301,8 +301,8 @@ def test_a_message_that_kills_its_handlers_dies_and_its_neighbours_go_on(fleet):
         assert 5 <= len(fleet.ledger.by_message()[record.id]) <= 6
 
 
-def test_a_frozen_handler_loses_its_messages_and_is_given_others_when_it_goes_on(
-        start_inboxd, streams, topic, inbox, handler, noop_handler):
+def test_a_frozen_handler_loses_its_messages_and_gets_others_when_it_resumes(start_inboxd, streams, topic, inbox,
+                                                                             handler, noop_handler):
     """SIGSTOP with messages open, for longer than their timeout; then SIGCONT."""
     sidecar = start_inboxd()
     frozen = noop_handler(sidecar, name="twin", window=20, timeout_ms=1000)
@@ -352,7 +352,7 @@ def run_with(fleet, script, kind="effect_odd", again=None):
     return one, [row for row in fleet.inbox.messages() if row["event_id"].startswith(kind + "-")]
 
 
-def test_a_crash_between_complete_and_the_answer_changes_nothing(fleet):
+def test_a_crash_between_complete_and_its_answer_changes_nothing(fleet):
     def crash(delivered, connect):
         fleet.make_effect(delivered, connect())
         return CLOSE
@@ -373,7 +373,7 @@ def test_complete_twice_in_one_transaction_rolls_it_back(fleet):
     assert {row["retry_count"] for row in rows} == {1}
 
 
-def test_complete_again_after_its_commit_is_refused_and_has_no_effect(fleet):
+def test_complete_after_its_commit_is_refused(fleet):
     refused = []
 
     def again(delivered, connect):

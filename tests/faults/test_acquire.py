@@ -33,7 +33,7 @@ def count_lines(path):
         return len(file.readlines())
 
 
-def test_behind_one_open_message_a_sidecar_that_joins_delivers_soon(make_inboxd, handler, produce, topic, inbox):
+def test_with_one_open_message_a_joining_sidecar_delivers_soon(make_inboxd, handler, produce, topic, inbox):
     first = make_inboxd().start()
     holding = handler(first, lambda delivery: NEVER if delivery.event_id == "open" else DONE, timeout_ms=120000)
     produce(topic, b"{}", key="o", headers=[("id", "open")])
@@ -55,7 +55,7 @@ def test_behind_one_open_message_a_sidecar_that_joins_delivers_soon(make_inboxd,
     eventually(lambda: inbox.count("processed") == MANY + 42)
 
 
-def test_while_a_partition_is_looked_through_the_others_go_on(make_inboxd, handler, produce, topic, inbox):
+def test_while_one_partition_is_searched_the_others_continue(make_inboxd, handler, produce, topic, inbox):
     stays = make_inboxd()
     hits = slow_looks(stays, 1000)
     client = handler(stays.start(), always(DONE))

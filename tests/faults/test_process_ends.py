@@ -24,7 +24,7 @@ def heartbeats(inbox, name):
     return inbox.value("SELECT max(heartbeat_at) FROM inbox.inbox_instances WHERE name = %s", [name])
 
 
-def test_after_an_outage_of_the_database_nobody_is_declared_dead(start_inboxd, postgres, inbox):
+def test_after_a_database_outage_no_instance_is_fenced(start_inboxd, postgres, inbox):
     """R4: everybody's heartbeat is late then; who says so must have been on time for a whole lease itself."""
     start_inboxd(inbox={"instance": "one"}, worker={"lease": "4s"})
     two = start_inboxd(inbox={"instance": "two"}, worker={"lease": "4s"})
@@ -44,7 +44,7 @@ def test_after_an_outage_of_the_database_nobody_is_declared_dead(start_inboxd, p
     eventually(lambda: heartbeats(inbox, "two") > before)
 
 
-def test_a_transaction_that_outlives_its_sidecar_holds_its_key(inboxd, handler, produce, topic, inbox):
+def test_a_transaction_that_outlives_its_sidecar_blocks_its_key(inboxd, handler, produce, topic, inbox):
     """R8 and R12: the handler of k1 is at work in its own transaction while its sidecar is killed and another
     begins; what is behind k1 waits for the transaction, other keys do not."""
     def send(event_id, key):
@@ -90,8 +90,8 @@ def test_a_stop_ends_in_time_although_a_call_hangs(make_inboxd, handler, streams
     assert one.hits(point) == 1
 
 
-def test_a_stop_ends_in_time_although_the_database_swallows_all(start_inboxd, handler, streams, topic, inbox,
-                                                               postgres):
+def test_a_stop_ends_in_time_although_the_database_does_not_answer(start_inboxd, handler, streams, topic, inbox,
+                                                                   postgres):
     with Proxy(postgres.port) as proxy:
         sidecar = start_inboxd(inbox={"shutdown_timeout": f"{SHUTDOWN_S}s"}, postgres={"port": proxy.port})
         client = handler(sidecar, always(NEVER))

@@ -75,7 +75,7 @@ def restarted(one):
     return one.sidecar
 
 
-def test_a_kill_with_several_claims_under_way(armed, handler, due, inbox):
+def test_a_kill_during_several_claims_loses_nothing(armed, handler, due, inbox):
     one = armed()
     ids = due(60)
     one.arm(SLOW)
@@ -90,7 +90,7 @@ def test_a_kill_with_several_claims_under_way(armed, handler, due, inbox):
     assert seen | set(again.event_ids) == set(ids)
 
 
-def test_of_several_claims_the_answers_of_some_are_lost(armed, handler, due, inbox):
+def test_some_answers_of_several_claims_are_lost(armed, handler, due, inbox):
     one = armed(worker={**WORKER, "connections": 8})
     ids = due(100)
     one.arm("after_claim delay:200 *", *(f"error_after_claim error {hit}" for hit in (2, 3, 6, 9)))
@@ -113,7 +113,7 @@ def test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails(
     assert sorted(client.event_ids) == sorted(ids)
 
 
-def test_the_database_restarts_while_several_claims_are_under_way(armed, handler, due, inbox, postgres):
+def test_a_database_restart_during_several_claims_loses_nothing(armed, handler, due, inbox, postgres):
     one = armed()
     ids = due(60)
     one.arm("before_claim delay:300 *", SLOW)
@@ -124,7 +124,7 @@ def test_the_database_restarts_while_several_claims_are_under_way(armed, handler
     assert_handled(inbox, ids, one)
 
 
-def test_others_join_while_several_claims_are_under_way(armed, handler, due, inbox):
+def test_sidecars_can_join_during_several_claims(armed, handler, due, inbox):
     """Each takes what is left of the partitions it gets, while the claims of the one before are on their way."""
     sidecars = [armed(inbox={"instance": "i1"})]
     ids = due(90)
@@ -139,7 +139,7 @@ def test_others_join_while_several_claims_are_under_way(armed, handler, due, inb
     assert sorted(event_id for client in clients for event_id in client.event_ids) == sorted(ids)
 
 
-def test_a_handler_that_comes_and_goes(armed, handler, due, inbox):
+def test_a_handler_can_connect_and_disconnect_during_claims(armed, handler, due, inbox):
     one = armed()
     ids = due(80)
     one.arm("after_claim delay:200 *")
@@ -156,7 +156,7 @@ def test_a_handler_that_comes_and_goes(armed, handler, due, inbox):
                                            ({"max_claimed_bytes": "1KiB"}, b"{}"),
                                            ({"max_claimed_bytes": "1MiB"}, b"x" * 100000)],
                          ids=["one", "seven", "a message", "ten messages"])
-def test_with_little_memory(armed, handler, due, inbox, limits, value):
+def test_claims_stay_within_a_small_budget(armed, handler, due, inbox, limits, value):
     one = armed(inbox=limits, worker={**WORKER, "connections": 8, "claim_batch": min(limits.get("max_claimed", 5), 5)})
     ids = due(60, value=value)
     client = handler(one.sidecar, always(DONE))
@@ -164,7 +164,7 @@ def test_with_little_memory(armed, handler, due, inbox, limits, value):
     assert sorted(client.event_ids) == sorted(ids)
 
 
-def test_claims_at_once_share_the_memory_there_is(armed, handler, due, inbox):
+def test_concurrent_claims_share_the_budget(armed, handler, due, inbox):
     """G8: each may go beyond it by its last message, not by a budget of its own."""
     one = armed(inbox={"max_claimed_bytes": "2MiB"}, worker={**WORKER, "connections": 8, "claim_batch": 15})
     ids = due(120, value=b"x" * 100000)
@@ -187,7 +187,7 @@ def _claimed_bytes(sidecar, seconds):
         time.sleep(0.05)
 
 
-def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handler, due, inbox, make_topic, topic):
+def test_a_stuck_handler_leaves_the_others_their_share(armed, handler, due, inbox, make_topic, topic):
     other = make_topic(partitions=2)
     one = armed(inbox={"max_claimed": 100}, kafka={"topics": [topic, other]}, worker={**WORKER, "claim_batch": 20})
     ids = due(200, "still") + due(60, "other", topic=other)
@@ -203,7 +203,7 @@ def test_a_handler_that_stands_still_leaves_the_others_their_share(armed, handle
 
 
 @pytest.mark.parametrize("ordering, connections", [("none", 4), ("none", 2), ("key", 2), ("none", 1)])
-def test_the_table_is_counted_while_claims_go_on(armed, handler, due, inbox, ordering, connections):
+def test_waiting_rows_are_counted_during_claims(armed, handler, due, inbox, ordering, connections):
     """What ingest holds back for, and what operators look at, must not be what waited a while ago."""
     one = armed(worker={**WORKER, "connections": connections}, inbox={"ordering": ordering})
     ids = due(1200)
@@ -217,7 +217,7 @@ def test_the_table_is_counted_while_claims_go_on(armed, handler, due, inbox, ord
 
 
 @pytest.mark.parametrize("lost", [[], ["error_after_claim error 3"]], ids=["heard", "unheard"])
-def test_a_stop_with_several_claims_under_way(armed, handler, due, streams, topic, inbox, lost):
+def test_a_stop_during_several_claims_loses_nothing(armed, handler, due, streams, topic, inbox, lost):
     one = armed()
     ids = due(60)
     one.arm(SLOW, *lost)

@@ -38,7 +38,7 @@ def ends_clean(fleet):
 
 
 @pytest.mark.parametrize("kind", ["done", None], ids=["healthy", "mixed"])
-def test_batches_follow_one_another(fleet, kind):
+def test_batches_are_sent_behind_the_previous_commit(fleet, kind):
     one = at_rest(fleet)
     one.arm(f"{FOLLOWS} delay:1 *")
     fleet.produce(BACKLOG, kind)
@@ -47,7 +47,7 @@ def test_batches_follow_one_another(fleet, kind):
 
 
 @pytest.mark.parametrize("point, nth", points.FOLLOWING.items())
-def test_killed(fleet, point, nth):
+def test_a_kill_between_two_batches_loses_nothing(fleet, point, nth):
     one = at_rest(fleet)
     one.arm(*([f"{FOLLOWS} delay:1 *"] if point != FOLLOWS else []), f"{point} kill {nth}")
     fleet.produce(BACKLOG, kind="done")
@@ -60,7 +60,7 @@ LOST = ["error_before_commit", "error_after_commit", "error_after_store", "error
 
 
 @pytest.mark.parametrize("error", LOST)
-def test_the_commit_ahead_is_lost(fleet, error):
+def test_a_lost_commit_also_undoes_the_next_batch(fleet, error):
     """Neither batch is known to be stored, and the one behind is not. Both come again, in their order."""
     one = at_rest(fleet)
     one.arm(f"{FOLLOWS} delay:1 *", f"{error} error 12")
@@ -72,7 +72,7 @@ def test_the_commit_ahead_is_lost(fleet, error):
 
 
 @pytest.mark.parametrize("error", LOST)
-def test_each_commit_ahead_is_lost_for_a_while(fleet, error):
+def test_repeated_lost_commits_lose_nothing(fleet, error):
     one = at_rest(fleet)
     one.arm(f"{FOLLOWS} delay:1 *", f"{error} error *")
     fleet.produce(BACKLOG, kind="done")
@@ -95,7 +95,7 @@ def test_a_connection_lost_under_two_batches_is_one_outage(fleet):
     ends_clean(fleet)
 
 
-def test_the_commit_ahead_takes_longer_than_the_lease(fleet):
+def test_a_commit_longer_than_the_lease_loses_nothing(fleet):
     """The other sidecar takes the partitions over; the batch behind finds its watermarks moved."""
     one = at_rest(fleet)
     fleet.add(ingest={"batch_messages": BATCH})
@@ -107,7 +107,7 @@ def test_the_commit_ahead_takes_longer_than_the_lease(fleet):
     ends_clean(fleet)
 
 
-def test_the_group_changes_under_batches_that_follow(fleet):
+def test_a_rebalance_between_two_batches_loses_nothing(fleet):
     one = at_rest(fleet)
     one.arm(f"{FOLLOWS} delay:3 *")
     fleet.produce(2 * BACKLOG)
