@@ -18,7 +18,7 @@
 #include "base/wake.h"
 #include "config/config.h"
 #include "model/admission/admission.h"
-#include "model/message/commit_handover.h"
+#include "model/message/handover.h"
 #include "report/health.h"
 #include "report/supervision.h"
 #include "store/leases/instance.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/message/headers.h"
+#include "model/message/record.h"
 #include "report/meters.h"
 
 static struct identity_spec spec_of(const struct topic_rules *rules)

@@ -12,7 +12,7 @@
  *	kas                      the member that Kafka assigns the partition to
  *	mine                     ingest: Kafka has assigned the partition and its row is taken
  *	known, dirty             model/admission/admission.c: assigned, dirty; dispatch has heard of the taking
- *	way                      model/message/commit_handover.h: a batch that is committed and not in the queue yet
+ *	way                      model/message/handover.h: a batch that is committed and not in the queue yet
  *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
  *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
  *	mem                      dispatch/order/entry.h: states of an entry, and how far its verdict is

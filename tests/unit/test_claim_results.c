@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "dispatch/core.h"
-#include "model/message/commit_handover.h"
+#include "model/message/handover.h"
 #include "report/meters.h"
 
 #define ASKED 10

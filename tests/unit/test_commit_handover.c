@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "model/message/commit_handover.h"
+#include "model/message/handover.h"
 
 static void a_handover_is_open_until_its_batch_has_arrived(void **state)
 {

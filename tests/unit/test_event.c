@@ -1,4 +1,4 @@
-/* event.c, event_headers.c, event_members.c: the event a handler is given, byte for byte. */
+/* event.c: the event a handler is given, byte for byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "alloc_fail.h"
 #include "base/buf.h"
 #include "model/event/event.h"
-#include "model/message/headers.h"
+#include "model/message/record.h"
 #include "json/stream.h"
 
 #define BYTES(literal)                                                                             \

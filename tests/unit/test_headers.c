@@ -1,4 +1,4 @@
-/* headers.c: what jsonb and JSON readers are given is always theirs to accept. */
+/* record.c: what jsonb and JSON readers are given is always theirs to accept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "alloc_fail.h"
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "model/message/headers.h"
+#include "model/message/record.h"
 #include "json/text.h"
 
 #define BYTES(literal)                                                                             \

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "model/message/log_digest.h"
 #include "model/message/message.h"
 
 static struct log_digest digest_of(const char *key, const char *payload, const char *headers)

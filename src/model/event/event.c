@@ -1,30 +1,467 @@
 /*
- * Renders the CloudEvent of a message. The members of a structured envelope are copied first; then the missing
- * members are added, in the same way for both modes. This runs for every delivery, so every piece is copied once,
- * from the message to `out`.
+ * Renders the CloudEvent of a message in three steps: sort the stored headers, copy the members of a structured
+ * envelope, add the members that are missing. The third step is the same for binary and structured mode. This runs for
+ * every delivery, so every piece is copied once, from the message to `out`.
+ *
+ * The result must agree with identity.c about what a record is: both recognise an envelope with cloudevent.c, and both
+ * ignore a header whose value is null. Nothing of the record may get lost: a header that does not become an attribute
+ * stays a header.
  */
 #include "model/event/event.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/digits.h"
 #include "base/utf8.h"
 #include "model/event/cloudevent.h"
-#include "model/event/event_headers.h"
-#include "model/event/event_members.h"
 #include "json/members.h"
-#include "json/stream.h"
+#include "json/text.h"
+
+/* Further ce_ headers stay headers. The limit bounds the time to look up a name. */
+#define MAX_ATTRIBUTES 64
+
+struct attribute {
+	struct bytes name;  /* without ce_ */
+	struct bytes value; /* JSON string as written, as are those below */
+	bool used;          /* it is in the event already */
+};
+
+/* The headers of the message. All texts are borrowed from its stored JSON. */
+struct headers {
+	struct attribute attributes[MAX_ATTRIBUTES];
+	size_t count;
+	struct bytes content_type; /* absent = none, as the next two */
+	struct bytes traceparent;
+	struct bytes tracestate;
+	/* JSON array of the headers that stay; may contain LF like the stored text */
+	struct buf rest;
+};
 
 struct event_renderer {
 	struct json_stream *stream;
-	struct event_headers headers;
+	struct headers headers;
 };
 
-static bool is_ours(enum event_member member)
+enum event_member {
+	MEMBER_SPECVERSION,
+	MEMBER_ID,
+	MEMBER_SOURCE,
+	MEMBER_TYPE,
+	MEMBER_EXTENSIONS, /* all other attributes */
+	MEMBER_TIME,
+	MEMBER_DATACONTENTTYPE,
+	MEMBER_PARTITIONKEY,
+	MEMBER_PARTITIONKEYBASE64,
+	MEMBER_KAFKATOPIC,
+	MEMBER_KAFKAPARTITION,
+	MEMBER_KAFKAOFFSET,
+	MEMBER_TRACEPARENT,
+	MEMBER_TRACESTATE,
+	MEMBER_DATA,
+	MEMBER_DATA_BASE64,
+	MEMBER_COUNT
+};
+
+/* The event that is being rendered. */
+struct rendering {
+	const struct message *message;
+	struct headers *headers;
+	struct buf *out;
+	bool present[MEMBER_COUNT]; /* the member is written already, or must not be written */
+	bool data_is_json;
+};
+
+static struct bytes unquoted(struct bytes raw)
 {
-	return member == MEMBER_KAFKATOPIC || member == MEMBER_KAFKAPARTITION ||
-	       member == MEMBER_KAFKAOFFSET;
+	return (struct bytes){ (const char *)raw.data + 1, raw.length - 2 };
 }
+
+/* --- Headers ---------------------------------------------------------------------------------------- */
+
+/*
+ * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text, and inboxd does not set
+ * this attribute itself. Every other header stays a header. Of a repeated ce_ header the last value counts.
+ */
+
+/* The header pair that is being read: ["name", value]. */
+struct pair {
+	const char *start;
+	int items;
+	enum json_kind kinds[2];
+	struct bytes raw[2]; /* name and value */
+};
+
+struct reading {
+	struct headers *headers;
+	struct pair pair;
+};
+
+static struct attribute *find_attribute(struct headers *headers, struct bytes name)
+{
+	for (size_t i = 0; i < headers->count; i++) {
+		if (bytes_equal(headers->attributes[i].name, name))
+			return &headers->attributes[i];
+	}
+	return NULL;
+}
+
+static bool is_attribute_name(struct bytes name)
+{
+	/* Attributes that inboxd sets itself, and members that are no attributes. */
+	static const char *const reserved[] = { "data", "kafkatopic", "kafkapartition",
+		"kafkaoffset", "partitionkeybase64" };
+	const char *text = name.data;
+
+	for (size_t i = 0; i < name.length; i++) {
+		if ((text[i] < 'a' || text[i] > 'z') && (text[i] < '0' || text[i] > '9'))
+			return false;
+	}
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+		if (bytes_equal(name, bytes_of(reserved[i])))
+			return false;
+	}
+	return name.length > 0;
+}
+
+/* True when the header has become an attribute. */
+static bool take_attribute(struct headers *headers, struct bytes header, struct bytes value)
+{
+	struct bytes name = { (const char *)header.data + 3, header.length - 3 };
+	struct attribute *attribute;
+
+	if (!is_attribute_name(name))
+		return false;
+	attribute = find_attribute(headers, name);
+	if (attribute == NULL) {
+		if (headers->count == MAX_ATTRIBUTES)
+			return false;
+		attribute = &headers->attributes[headers->count++];
+		attribute->name = name;
+		attribute->used = false;
+	}
+	attribute->value = value;
+	return true;
+}
+
+/* Sorts a complete pair. Some headers stay headers and supply a value for the event, too. */
+static void end_pair(struct headers *headers, const struct pair *pair, const char *end)
+{
+	struct bytes name;
+	struct bytes value = { NULL, 0 };
+
+	if (pair->items != 2)
+		return;
+	name = pair->kinds[0] == JSON_STRING ? unquoted(pair->raw[0]) : bytes_of("");
+	if (pair->kinds[1] == JSON_STRING)
+		value = pair->raw[1];
+	if (value.data != NULL && name.length > 3 && memcmp(name.data, "ce_", 3) == 0 &&
+		take_attribute(headers, name, value))
+		return;
+	/* As in identity.c: a header with the value null is ignored, so an earlier one of that name counts. */
+	if (pair->kinds[1] != JSON_NULL) {
+		if (cloudevent_is_content_type(name))
+			headers->content_type = value;
+		else if (bytes_equal(name, bytes_of("traceparent")))
+			headers->traceparent = value;
+		else if (bytes_equal(name, bytes_of("tracestate")))
+			headers->tracestate = value;
+	}
+	if (headers->rest.length > 1)
+		buf_add_char(&headers->rest, ',');
+	buf_add(&headers->rest, pair->start, (size_t)(end - pair->start));
+}
+
+/* The array of headers has depth 0, a pair depth 1, its name and value depth 2. A value that is not text is an object,
+ * {"base64":"…"}, whose members are deeper and are skipped. */
+static bool visit_header_token(void *arg, const struct json_token *token)
+{
+	struct reading *reading = arg;
+	struct pair *pair = &reading->pair;
+	const char *at = token->raw.data;
+	bool end = token->kind == JSON_ARRAY_END || token->kind == JSON_OBJECT_END;
+
+	if (token->depth == 0)
+		return token->kind == JSON_ARRAY || token->kind == JSON_ARRAY_END;
+	if (token->depth == 1 && token->kind == JSON_ARRAY) {
+		*pair = (struct pair){ .start = at };
+	} else if (token->depth == 1 && token->kind == JSON_ARRAY_END) {
+		end_pair(reading->headers, pair, at + 1);
+	} else if (token->depth == 2 && !end) {
+		if (pair->items < 2) {
+			pair->kinds[pair->items] = token->kind;
+			pair->raw[pair->items] = token->raw;
+		}
+		pair->items++;
+	}
+	return true;
+}
+
+static void clear_headers(struct headers *headers)
+{
+	headers->count = 0;
+	headers->content_type = (struct bytes){ NULL, 0 };
+	headers->traceparent = headers->content_type;
+	headers->tracestate = headers->content_type;
+	buf_reset(&headers->rest);
+	buf_add_char(&headers->rest, '[');
+}
+
+/* Reads the JSON of the table, as headers_encode() wrote it or as jsonb prints it. Other JSON counts as no headers: an
+ * operator can have changed the row, and the message must still be delivered. FAULT_MEMORY. */
+static int read_headers(
+	struct headers *headers, struct json_stream *stream, struct bytes text, struct err *err)
+{
+	struct reading reading = { .headers = headers };
+	int r;
+
+	clear_headers(headers);
+	r = json_stream_read(stream, text, visit_header_token, &reading, err);
+	if (r < 0)
+		return r;
+	if (r != 0)
+		clear_headers(headers);
+	buf_add_char(&headers->rest, ']');
+	return buf_ok(&headers->rest) ? 0 : err_memory(err);
+}
+
+/* --- Members ---------------------------------------------------------------------------------------- */
+
+/* Appends `"name":`, with a comma before it unless it is the object's first. */
+static void begin_member(struct rendering *rendering, struct bytes name)
+{
+	struct buf *out = rendering->out;
+
+	if (buf_ok(out) && out->data[out->length - 1] != '{')
+		buf_add_char(out, ',');
+	buf_add_char(out, '"');
+	buf_add(out, name.data, name.length);
+	buf_add(out, "\":", 2);
+}
+
+static void add_raw(struct rendering *rendering, struct bytes name, struct bytes raw)
+{
+	begin_member(rendering, name);
+	buf_add(rendering->out, raw.data, raw.length);
+}
+
+static void add_string(struct rendering *rendering, struct bytes name, struct bytes text)
+{
+	begin_member(rendering, name);
+	json_add_string(rendering->out, text);
+}
+
+static void add_base64(struct rendering *rendering, struct bytes name, struct bytes bytes)
+{
+	begin_member(rendering, name);
+	buf_add_char(rendering->out, '"');
+	base64_add(rendering->out, bytes);
+	buf_add_char(rendering->out, '"');
+}
+
+/* False for a missing value and for "". */
+static bool has_value(struct bytes raw)
+{
+	return raw.data != NULL && raw.length > 2;
+}
+
+/* The value of the ce_ header of that name; absent if there is none or it is empty. */
+static struct bytes attribute_value(const struct rendering *rendering, struct bytes name)
+{
+	const struct attribute *attribute = find_attribute(rendering->headers, name);
+
+	if (attribute == NULL || !has_value(attribute->value))
+		return (struct bytes){ NULL, 0 };
+	return attribute->value;
+}
+
+static void add_specversion(struct rendering *rendering, struct bytes name)
+{
+	struct bytes value = attribute_value(rendering, name);
+
+	add_raw(rendering, name, value.data == NULL ? BYTES_LITERAL("\"1.0\"") : value);
+}
+
+static void add_id(struct rendering *rendering, struct bytes name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->event_id));
+}
+
+static void add_source(struct rendering *rendering, struct bytes name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->source));
+}
+
+/* CloudEvents requires a type. A message without one has its topic as type. */
+static void add_type(struct rendering *rendering, struct bytes name)
+{
+	const struct message *message = rendering->message;
+
+	add_string(
+		rendering, name, bytes_of(message->type == NULL ? message->topic : message->type));
+}
+
+static void add_time(struct rendering *rendering, struct bytes name)
+{
+	struct bytes value = attribute_value(rendering, name);
+	char when[32];
+
+	if (value.data != NULL) {
+		add_raw(rendering, name, value);
+	} else if (rendering->message->timestamp_ms >= 0) {
+		clock_format_ms(rendering->message->timestamp_ms, when);
+		add_string(rendering, name, bytes_of(when));
+	}
+}
+
+static void add_datacontenttype(struct rendering *rendering, struct bytes name)
+{
+	struct bytes value = rendering->headers->content_type;
+
+	if (!has_value(value))
+		value = attribute_value(rendering, name);
+	if (value.data != NULL)
+		add_raw(rendering, name, value);
+	else if (rendering->data_is_json)
+		add_string(rendering, name, BYTES_LITERAL("application/json"));
+}
+
+static void add_partitionkey(struct rendering *rendering, struct bytes name)
+{
+	struct bytes value = attribute_value(rendering, name);
+	struct bytes key = rendering->message->key;
+
+	if (value.data != NULL)
+		add_raw(rendering, name, value);
+	else if (key.data != NULL && utf8_is_valid(key))
+		add_string(rendering, name, key);
+	else if (key.data != NULL)
+		add_base64(rendering, BYTES_LITERAL("partitionkeybase64"), key);
+}
+
+static void add_kafkatopic(struct rendering *rendering, struct bytes name)
+{
+	add_string(rendering, name, bytes_of(rendering->message->topic));
+}
+
+static void add_number(struct buf *out, int64_t number)
+{
+	char digits[DIGITS_MAX];
+
+	buf_add(out, digits, (size_t)(digits_put(digits, number) - digits));
+}
+
+static void add_kafkapartition(struct rendering *rendering, struct bytes name)
+{
+	begin_member(rendering, name);
+	add_number(rendering->out, rendering->message->partition);
+}
+
+static void add_kafkaoffset(struct rendering *rendering, struct bytes name)
+{
+	begin_member(rendering, name);
+	buf_add_char(rendering->out, '"');
+	add_number(rendering->out, rendering->message->offset);
+	buf_add_char(rendering->out, '"');
+}
+
+static void add_trace(struct rendering *rendering, struct bytes name, struct bytes header)
+{
+	struct bytes value = attribute_value(rendering, name);
+
+	if (value.data == NULL)
+		value = header;
+	if (has_value(value))
+		add_raw(rendering, name, value);
+}
+
+static void add_traceparent(struct rendering *rendering, struct bytes name)
+{
+	add_trace(rendering, name, rendering->headers->traceparent);
+}
+
+static void add_tracestate(struct rendering *rendering, struct bytes name)
+{
+	add_trace(rendering, name, rendering->headers->tracestate);
+}
+
+static void add_data(struct rendering *rendering, struct bytes name)
+{
+	struct bytes payload = rendering->message->payload;
+
+	if (rendering->data_is_json)
+		add_raw(rendering, name, payload);
+	else if (payload.data != NULL)
+		add_base64(rendering, BYTES_LITERAL("data_base64"), payload);
+}
+
+static void add_extensions(struct rendering *rendering, struct bytes name);
+
+#define NAME(text)                                                                                 \
+	{                                                                                          \
+		text, sizeof(text) - 1                                                             \
+	}
+
+/* In the order of enum event_member. A member without a function is added by the function of another row, or copied
+ * from an envelope. */
+static const struct {
+	struct bytes name;
+	void (*add)(struct rendering *rendering, struct bytes name);
+} members[MEMBER_COUNT] = {
+	{ NAME("specversion"), add_specversion },
+	{ NAME("id"), add_id },
+	{ NAME("source"), add_source },
+	{ NAME("type"), add_type },
+	{ NAME(""), add_extensions },
+	{ NAME("time"), add_time },
+	{ NAME("datacontenttype"), add_datacontenttype },
+	{ NAME("partitionkey"), add_partitionkey },
+	{ NAME("partitionkeybase64"), NULL },
+	{ NAME("kafkatopic"), add_kafkatopic },
+	{ NAME("kafkapartition"), add_kafkapartition },
+	{ NAME("kafkaoffset"), add_kafkaoffset },
+	{ NAME("traceparent"), add_traceparent },
+	{ NAME("tracestate"), add_tracestate },
+	{ NAME("data"), add_data },
+	{ NAME("data_base64"), NULL },
+};
+
+/* MEMBER_EXTENSIONS for a name that is not in the table. */
+static enum event_member event_member_of(struct bytes name)
+{
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (name.length > 0 && bytes_equal(name, members[i].name))
+			return (enum event_member)i;
+	}
+	return MEMBER_EXTENSIONS;
+}
+
+static void add_extensions(struct rendering *rendering, struct bytes name)
+{
+	const struct headers *headers = rendering->headers;
+
+	(void)name;
+	for (size_t i = 0; i < headers->count; i++) {
+		const struct attribute *attribute = &headers->attributes[i];
+
+		if (attribute->used || event_member_of(attribute->name) != MEMBER_EXTENSIONS)
+			continue;
+		begin_member(rendering, attribute->name);
+		buf_add(rendering->out, attribute->value.data, attribute->value.length);
+	}
+}
+
+/* Appends every member that is not `present` and has a value. */
+static void add_members(struct rendering *rendering)
+{
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (!rendering->present[i] && members[i].add != NULL)
+			members[i].add(rendering, members[i].name);
+	}
+}
+
+/* --- The event -------------------------------------------------------------------------------------- */
 
 /* Copies a member of the envelope. Of a member that CloudEvents or inboxd defines only the first one is copied. An
  * extension that is given twice is copied twice, because its meaning is the producer's. */
@@ -36,10 +473,12 @@ static bool copy_member(void *arg, const struct json_member *from)
 
 	if (memchr(from->name.data, '\\', from->name.length) != NULL)
 		return false; /* cloudevent_read_envelope() refuses it, too */
-	if (is_ours(member) || rendering->present[member])
+	/* The envelope cannot set the coordinates: inboxd does. */
+	if (member == MEMBER_KAFKATOPIC || member == MEMBER_KAFKAPARTITION ||
+		member == MEMBER_KAFKAOFFSET || rendering->present[member])
 		return true;
 	if (member == MEMBER_EXTENSIONS) {
-		attribute = event_headers_attribute(rendering->headers, from->name);
+		attribute = find_attribute(rendering->headers, from->name);
 		if (attribute != NULL)
 			attribute->used = true;
 	} else if (from->kind == JSON_NULL && member != MEMBER_DATA) {
@@ -47,7 +486,7 @@ static bool copy_member(void *arg, const struct json_member *from)
 	} else {
 		rendering->present[member] = true;
 	}
-	event_member_begin(rendering, from->name);
+	begin_member(rendering, from->name);
 	buf_add(rendering->out, from->raw.data, from->raw.length);
 	return true;
 }
@@ -60,9 +499,7 @@ static int copy_envelope(struct rendering *rendering, struct json_stream *stream
 	size_t start = rendering->out->length;
 	int r;
 
-	if (payload.data == NULL || type.data == NULL ||
-		!cloudevent_is_structured(
-			(struct bytes){ (const char *)type.data + 1, type.length - 2 }))
+	if (payload.data == NULL || type.data == NULL || !cloudevent_is_structured(unquoted(type)))
 		return JSON_BROKEN;
 	r = json_read_members(stream, payload, copy_member, rendering, err);
 	if (r != 0) {
@@ -78,25 +515,19 @@ static int copy_envelope(struct rendering *rendering, struct json_stream *stream
 	return 0;
 }
 
-static int check_data(struct rendering *rendering, struct json_stream *stream, struct err *err)
-{
-	int r = json_stream_read(stream, rendering->message->payload, NULL, NULL, err);
-
-	rendering->data_is_json = r == 0;
-	return r < 0 ? r : 0;
-}
-
 static int add_event(struct rendering *rendering, struct json_stream *stream, struct err *err)
 {
 	int r;
 
 	buf_add_str(rendering->out, "\"event\":{");
 	r = copy_envelope(rendering, stream, err);
-	if (r == JSON_BROKEN)
-		r = check_data(rendering, stream, err);
+	if (r == JSON_BROKEN) {
+		r = json_stream_read(stream, rendering->message->payload, NULL, NULL, err);
+		rendering->data_is_json = r == 0;
+	}
 	if (r < 0)
 		return r;
-	event_members_add(rendering);
+	add_members(rendering);
 	buf_add_char(rendering->out, '}');
 	return 0;
 }
@@ -140,7 +571,7 @@ void event_renderer_free(struct event_renderer *renderer)
 	if (renderer == NULL)
 		return;
 	json_stream_free(renderer->stream);
-	event_headers_fini(&renderer->headers);
+	buf_fini(&renderer->headers.rest);
 	free(renderer);
 }
 
@@ -151,7 +582,7 @@ int event_render(struct event_renderer *renderer, const struct message *message,
 		.message = message, .headers = &renderer->headers, .out = out
 	};
 	size_t start = out->length;
-	int r = event_headers_read(&renderer->headers, renderer->stream, message->headers, err);
+	int r = read_headers(&renderer->headers, renderer->stream, message->headers, err);
 
 	if (r == 0)
 		r = add_event(&rendering, renderer->stream, err);

@@ -1,4 +1,9 @@
-/* See batch.h: filling a batch and dropping parts of it. batch_split.c divides one. */
+/*
+ * See batch.h. First filling a batch, then dropping parts of it, then dividing it and joining it again.
+ *
+ * Rows and rejects keep the order of Kafka in each partition; every function here must keep it. While a batch is
+ * divided, the watermark updates of the rest note the offset at which each of its partitions begins.
+ */
 #include "model/message/batch.h"
 
 #include <stdio.h>
@@ -75,76 +80,46 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 	reject->kept = false;
 	reject->refused = false;
 	(void)snprintf(reject->reason, sizeof(reject->reason), "%s", reason);
+	/* The cut can have split a character, and PostgreSQL would refuse the whole batch for it. */
 	utf8_repair(reject->reason);
 	batch->bytes += message->bytes;
 	return 0;
 }
 
-struct watermark_update *watermark_update(struct batch *batch, const char *topic, int32_t partition)
+/* A batch has few partitions, so a search from the start is fast enough. */
+static struct watermark_update *find_update(
+	const struct batch *batch, const char *topic, int32_t partition)
 {
-	struct watermark_update *updates;
-
 	for (size_t i = 0; i < batch->update_count; i++) {
 		if (batch->updates[i].partition == partition &&
 			strcmp(batch->updates[i].topic, topic) == 0)
 			return &batch->updates[i];
 	}
+	return NULL;
+}
+
+struct watermark_update *watermark_update(struct batch *batch, const char *topic, int32_t partition)
+{
+	struct watermark_update *update = find_update(batch, topic, partition);
+	struct watermark_update *updates;
+
+	if (update != NULL)
+		return update;
 	updates = grown(batch->updates, batch->update_count, &batch->update_room, sizeof(*updates));
 	if (updates == NULL)
 		return NULL;
 	batch->updates = updates;
-	updates += batch->update_count++;
-	*updates = (struct watermark_update){ .topic = topic, .partition = partition };
-	return updates;
+	update = &updates[batch->update_count++];
+	*update = (struct watermark_update){ .topic = topic, .partition = partition };
+	return update;
 }
 
-static bool is_of(const struct message *message, const char *topic, int32_t partition)
-{
-	return message->partition == partition && strcmp(message->topic, topic) == 0;
-}
+/* --- Dropping --------------------------------------------------------------------------------------- */
 
 static void drop(struct batch *batch, struct message *message)
 {
 	batch->bytes -= message->bytes;
 	message_free(message);
-}
-
-/* The records of a partition below an offset. */
-struct part {
-	const char *topic;
-	int32_t partition;
-	int64_t below;
-};
-
-static bool is_in(const struct message *message, const struct part *part)
-{
-	return message->offset < part->below && is_of(message, part->topic, part->partition);
-}
-
-static void drop_rows(struct batch *batch, const struct part *part)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < batch->row_count; i++) {
-		if (is_in(batch->rows[i].message, part))
-			drop(batch, batch->rows[i].message);
-		else
-			batch->rows[kept++] = batch->rows[i];
-	}
-	batch->row_count = kept;
-}
-
-static void drop_rejects(struct batch *batch, const struct part *part)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < batch->reject_count; i++) {
-		if (is_in(batch->rejects[i].message, part))
-			drop(batch, batch->rejects[i].message);
-		else
-			batch->rejects[kept++] = batch->rejects[i];
-	}
-	batch->reject_count = kept;
 }
 
 void batch_drop_refused(struct batch *batch)
@@ -160,28 +135,161 @@ void batch_drop_refused(struct batch *batch)
 	batch->reject_count = kept;
 }
 
-static void drop_update(struct batch *batch, const char *topic, int32_t partition)
+static bool is_below(
+	const struct message *message, const char *topic, int32_t partition, int64_t offset)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < batch->update_count; i++) {
-		if (batch->updates[i].partition != partition ||
-			strcmp(batch->updates[i].topic, topic) != 0)
-			batch->updates[kept++] = batch->updates[i];
-	}
-	batch->update_count = kept;
+	return message->offset < offset && message->partition == partition &&
+	       strcmp(message->topic, topic) == 0;
 }
 
 void batch_drop_below(struct batch *batch, const char *topic, int32_t partition, int64_t offset)
 {
-	const struct part part = { topic, partition, offset };
+	struct watermark_update *update = find_update(batch, topic, partition);
+	size_t kept = 0;
 
-	drop_rows(batch, &part);
-	drop_rejects(batch, &part);
-	drop_update(batch, topic, partition);
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (is_below(batch->rows[i].message, topic, partition, offset))
+			drop(batch, batch->rows[i].message);
+		else
+			batch->rows[kept++] = batch->rows[i];
+	}
+	batch->row_count = kept;
+	kept = 0;
+	for (size_t i = 0; i < batch->reject_count; i++) {
+		if (is_below(batch->rejects[i].message, topic, partition, offset))
+			drop(batch, batch->rejects[i].message);
+		else
+			batch->rejects[kept++] = batch->rejects[i];
+	}
+	batch->reject_count = kept;
+	/* It described the dropped records, too. The next watermark_update() begins a new one. */
+	if (update != NULL) {
+		batch->update_count--;
+		memmove(update, update + 1,
+			(size_t)(&batch->updates[batch->update_count] - update) * sizeof(*update));
+	}
 }
 
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition)
 {
 	batch_drop_below(batch, topic, partition, INT64_MAX);
+}
+
+/* --- Dividing --------------------------------------------------------------------------------------- */
+
+int64_t batch_cut(const struct batch *rest, const char *topic, int32_t partition)
+{
+	const struct watermark_update *update = find_update(rest, topic, partition);
+
+	return update == NULL ? -1 : update->next;
+}
+
+/* Rows and rejects of a partition are in two arrays, so the first of either need not have the lowest offset. */
+static int note_cut(struct batch *rest, const struct message *message, struct err *err)
+{
+	bool known = find_update(rest, message->topic, message->partition) != NULL;
+	struct watermark_update *update =
+		watermark_update(rest, message->topic, message->partition);
+
+	if (update == NULL)
+		return err_memory(err);
+	if (!known || message->offset < update->next)
+		update->next = message->offset;
+	return 0;
+}
+
+static bool is_behind_cut(const struct batch *rest, const struct message *message)
+{
+	int64_t cut = batch_cut(rest, message->topic, message->partition);
+
+	return cut >= 0 && message->offset >= cut;
+}
+
+/* Makes room for that many more rows and rejects, so that what follows cannot fail. */
+static int reserve(struct batch *batch, size_t rows, size_t rejects, struct err *err)
+{
+	size_t row_room = batch->row_count + rows;
+	size_t reject_room = batch->reject_count + rejects;
+	struct batch_row *more_rows;
+	struct batch_reject *more_rejects;
+
+	if (row_room > batch->row_room) {
+		more_rows = realloc(batch->rows, row_room * sizeof(*more_rows));
+		if (more_rows == NULL)
+			return err_memory(err);
+		batch->rows = more_rows;
+		batch->row_room = row_room;
+	}
+	if (reject_room > batch->reject_room) {
+		more_rejects = realloc(batch->rejects, reject_room * sizeof(*more_rejects));
+		if (more_rejects == NULL)
+			return err_memory(err);
+		batch->rejects = more_rejects;
+		batch->reject_room = reject_room;
+	}
+	return 0;
+}
+
+/* Moves all records behind the cuts to the rest, which has room for them. */
+static void move_behind_cuts(struct batch *batch, struct batch *rest)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < batch->row_count; i++) {
+		if (is_behind_cut(rest, batch->rows[i].message)) {
+			rest->rows[rest->row_count++] = batch->rows[i];
+			rest->bytes += batch->rows[i].message->bytes;
+		} else {
+			batch->rows[kept++] = batch->rows[i];
+		}
+	}
+	batch->row_count = kept;
+	kept = 0;
+	for (size_t i = 0; i < batch->reject_count; i++) {
+		if (is_behind_cut(rest, batch->rejects[i].message)) {
+			rest->rejects[rest->reject_count++] = batch->rejects[i];
+			rest->bytes += batch->rejects[i].message->bytes;
+		} else {
+			batch->rejects[kept++] = batch->rejects[i];
+		}
+	}
+	batch->reject_count = kept;
+	batch->bytes -= rest->bytes;
+}
+
+int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err)
+{
+	int r;
+
+	if (batch->row_count <= most && batch->reject_count <= most)
+		return 0;
+	r = reserve(rest, batch->row_count, batch->reject_count, err);
+	for (size_t i = most; r == 0 && i < batch->row_count; i++)
+		r = note_cut(rest, batch->rows[i].message, err);
+	for (size_t i = most; r == 0 && i < batch->reject_count; i++)
+		r = note_cut(rest, batch->rejects[i].message, err);
+	if (r != 0) {
+		rest->update_count = 0;
+		return r;
+	}
+	move_behind_cuts(batch, rest);
+	return 0;
+}
+
+int batch_join(struct batch *batch, struct batch *rest, struct err *err)
+{
+	int r = reserve(batch, rest->row_count, rest->reject_count, err);
+
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < rest->row_count; i++)
+		batch->rows[batch->row_count++] = rest->rows[i];
+	for (size_t i = 0; i < rest->reject_count; i++)
+		batch->rejects[batch->reject_count++] = rest->rejects[i];
+	batch->bytes += rest->bytes;
+	rest->row_count = 0;
+	rest->reject_count = 0;
+	rest->update_count = 0;
+	rest->bytes = 0;
+	return 0;
 }

@@ -8,7 +8,6 @@
 
 #include "base/err.h"
 #include "model/admission/admission.h"
-#include "model/message/log_digest.h"
 #include "model/message/message.h"
 
 enum insert_result {

@@ -1,11 +1,11 @@
 /*
- * A handover: what ingest passes to dispatch through the bounded queue after a COMMIT or a rebalance. It contains
- * born-claimed messages, keys that were parked, and partitions that were revoked or acquired. Its owner is the thread
- * that holds it; the queue passes the ownership.
+ * What ingest passes to dispatch after a COMMIT or a rebalance, through the bounded queue (struct handover), and how
+ * dispatch knows which of it is still on the way (struct commit_handover).
  */
 #ifndef MODEL_MESSAGE_HANDOVER_H
 #define MODEL_MESSAGE_HANDOVER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +43,10 @@ struct handover_room {
 	size_t held;
 };
 
+/*
+ * Born-claimed messages, keys that were parked, and partitions that were revoked or acquired. Its owner is the thread
+ * that holds it; the queue passes the ownership.
+ */
 struct handover {
 	struct handover_item *items; /* in the order they were stored */
 	size_t count;
@@ -61,5 +65,48 @@ struct handover {
 int handover_new(struct handover **out, const struct handover_room *room, struct err *err);
 /* Frees the handover with the messages that were not taken out. */
 void handover_free(struct handover *handover);
+
+/*
+ * The commit handover: counts the batches that are between their COMMIT and the queue to dispatch (rule R11).
+ *
+ * Race 1: after the COMMIT, claims see the rows of a batch before dispatch has them. A claim takes the waiting rows
+ * of a key and passes over a born-claimed row of the batch, although that row is older. So dispatch admits the rows
+ * of a claim only after the batches that had begun their COMMIT when the claim arrived are in the queue.
+ *
+ * Race 2: the answer to the COMMIT is lost. The rows of the batch, if they were stored, are given back to the table,
+ * and can be older than those of a claim that runs. `lost` tells dispatch to return the rows of such a claim as well.
+ *
+ * Ingest writes, dispatch reads. Any thread; never blocks.
+ */
+struct commit_handover {
+	_Atomic uint64_t begun; /* batches that were sent to be committed */
+	_Atomic uint64_t
+		ended; /* the batches among them that are in the queue, or were not stored */
+	_Atomic uint64_t
+		lost; /* the batches among them whose outcome was lost and whose rows were given back */
+};
+
+static inline void commit_handover_begin(struct commit_handover *commit_handover)
+{
+	(void)atomic_fetch_add(&commit_handover->begun, 1);
+}
+
+static inline void commit_handover_end(struct commit_handover *commit_handover)
+{
+	atomic_store(&commit_handover->ended, atomic_load(&commit_handover->begun));
+}
+
+/* The outcome of a batch was lost, and its rows wait in the table by now. This does not end the handover, because an
+ * earlier batch may not be in the queue yet. */
+static inline void commit_handover_lose(struct commit_handover *commit_handover)
+{
+	(void)atomic_fetch_add(&commit_handover->lost, 1);
+}
+
+/* Ingest: true while a batch is between its COMMIT and the queue. */
+static inline bool commit_handover_is_open(const struct commit_handover *commit_handover)
+{
+	return atomic_load(&commit_handover->ended) != atomic_load(&commit_handover->begun);
+}
 
 #endif

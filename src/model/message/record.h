@@ -1,11 +1,13 @@
 /*
- * A record of Kafka, as the rules of identity see it. All pointers are borrowed from the Kafka library. One thread.
+ * A record of Kafka, as the rules of identity see it, and the JSON text that the table stores of its headers. All
+ * pointers are borrowed from the Kafka library. Pure. One thread.
  */
 #ifndef MODEL_MESSAGE_RECORD_H
 #define MODEL_MESSAGE_RECORD_H
 
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
 
 struct header {
@@ -23,5 +25,10 @@ struct record {
 	const struct header *headers;
 	size_t header_count;
 };
+
+/* Appends the headers as JSON: [["name","value"], …] in their order, with repeated names; "[]" for none. A name or value
+ * that is not UTF-8 or contains a NUL is {"base64":"…"}; a null value is null. jsonb can store every result (PostgreSQL
+ * manual, 8.14: no \u0000, no lone surrogates). */
+void headers_encode(struct buf *out, const struct header *headers, size_t count);
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef STORE_BATCHES_WATERMARKS_H
 #define STORE_BATCHES_WATERMARKS_H
 
-#include "model/message/log_digest.h"
+#include "model/message/message.h"
 #include "store/batches/batch_writer.h"
 
 struct watermark {

@@ -1,8 +1,12 @@
-/* See headers.h. */
-#include "model/message/headers.h"
+/*
+ * Encodes the headers of a record. Every byte sequence has a form that jsonb accepts, so a record is never rejected for its
+ * headers. event.c reads this form again.
+ */
+#include "model/message/record.h"
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "json/text.h"
 
 /* A string where jsonb can hold one, else {"base64":"…"}. */
