@@ -15,7 +15,7 @@
 /*
  * yajl 2.1 keeps two buffers that start at 2 KiB and double (the decoded string and a token cut off
  * by the end of the text; both together hold no more than the text), a stack that grows by 128
- * bytes to one byte a level, and a handle. Moved at each doubling and never given back, that stays
+ * bytes to one byte a level (up to JSON_DEEPEST), a handle, and the words of an error. Moved at each doubling and never given back, that stays
  * below four times the text plus this.
  */
 #define ARENA_FIXED ((size_t)16384)
@@ -24,6 +24,8 @@
 #define ARENA_KEEP  ((size_t)1048576)
 
 #define ALIGNMENT   ((size_t)16)
+
+#define NO_TEXT     ((struct bytes){ NULL, 0 })
 
 struct json_stream {
 	char *arena;
@@ -35,16 +37,25 @@ struct json_stream {
 	bool at_end;    /* yajl has the whole text: only a number at its end can follow */
 	bool too_deep;
 	int depth;
+	struct json_limits limits;
+	struct json_mistake mistake;
 	json_visit *visit;
 	void *arg;
 };
 
 int json_stream_new(struct json_stream **out, struct err *err)
 {
+	return json_stream_new_with(out, &(struct json_limits){ .max_depth = JSON_MAX_DEPTH }, err);
+}
+
+int json_stream_new_with(
+	struct json_stream **out, const struct json_limits *limits, struct err *err)
+{
 	struct json_stream *stream = calloc(1, sizeof(*stream));
 
 	if (stream == NULL)
 		return err_memory(err);
+	stream->limits = *limits;
 	*out = stream;
 	return 0;
 }
@@ -120,16 +131,16 @@ static void arena_trim(struct json_stream *stream)
 
 static bool is_between_tokens(char c)
 {
-	return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == ',' || c == ':';
+	return c == ' ' || (c >= '\t' && c <= '\r') || c == ',' || c == ':';
 }
 
-static int emit(struct json_stream *stream, enum json_kind kind)
+static int emit(struct json_stream *stream, enum json_kind kind, struct bytes decoded)
 {
 	const char *text = stream->text.data;
 	const char *start = stream->at;
 	const char *end = text + (stream->at_end ? stream->text.length
 						 : yajl_get_bytes_consumed(stream->yajl));
-	struct json_token token = { .kind = kind, .depth = stream->depth };
+	struct json_token token = { .kind = kind, .depth = stream->depth, .text = decoded };
 
 	while (start < end && is_between_tokens(*start))
 		start++;
@@ -140,11 +151,11 @@ static int emit(struct json_stream *stream, enum json_kind kind)
 
 static int enter(struct json_stream *stream, enum json_kind kind)
 {
-	if (stream->depth == JSON_MAX_DEPTH) {
+	if (stream->depth == stream->limits.max_depth) {
 		stream->too_deep = true;
 		return 0;
 	}
-	if (stream->visit != NULL && !emit(stream, kind))
+	if (stream->visit != NULL && !emit(stream, kind, NO_TEXT))
 		return 0;
 	stream->depth++;
 	return 1;
@@ -153,39 +164,35 @@ static int enter(struct json_stream *stream, enum json_kind kind)
 static int leave(struct json_stream *stream, enum json_kind kind)
 {
 	stream->depth--;
-	return stream->visit == NULL || emit(stream, kind);
+	return stream->visit == NULL || emit(stream, kind, NO_TEXT);
 }
 
 static int on_null(void *stream)
 {
-	return emit(stream, JSON_NULL);
+	return emit(stream, JSON_NULL, NO_TEXT);
 }
 
 static int on_boolean(void *stream, int value)
 {
 	(void)value;
-	return emit(stream, JSON_BOOLEAN);
+	return emit(stream, JSON_BOOLEAN, NO_TEXT);
 }
 
 static int on_number(void *stream, const char *digits, size_t length)
 {
 	(void)digits;
 	(void)length;
-	return emit(stream, JSON_NUMBER);
+	return emit(stream, JSON_NUMBER, NO_TEXT);
 }
 
 static int on_string(void *stream, const unsigned char *text, size_t length)
 {
-	(void)text;
-	(void)length;
-	return emit(stream, JSON_STRING);
+	return emit(stream, JSON_STRING, (struct bytes){ text, length });
 }
 
 static int on_key(void *stream, const unsigned char *text, size_t length)
 {
-	(void)text;
-	(void)length;
-	return emit(stream, JSON_KEY);
+	return emit(stream, JSON_KEY, (struct bytes){ text, length });
 }
 
 static int on_object(void *stream)
@@ -230,12 +237,16 @@ static const yajl_callbacks validating = {
 
 /* The UTF-8 check of yajl accepts surrogates, and its parser accepts VT and FF as white space. JSON allows neither,
  * also not in strings. */
-static bool is_clean(struct bytes text)
+static bool check_bytes(struct json_stream *stream, struct bytes text)
 {
-	return text.data != NULL &&
-	       (ascii_is_printable(text) || (memchr(text.data, '\v', text.length) == NULL &&
-						    memchr(text.data, '\f', text.length) == NULL &&
-						    utf8_is_valid(text)));
+	if (text.data == NULL || ascii_is_printable(text))
+		return text.data != NULL;
+	stream->mistake.problem = JSON_NOT_UTF8;
+	if (!utf8_is_valid(text))
+		return false;
+	stream->mistake.problem = JSON_BAD_SPACE;
+	return stream->limits.any_space || (memchr(text.data, '\v', text.length) == NULL &&
+						   memchr(text.data, '\f', text.length) == NULL);
 }
 
 static bool is_blank(const char *text, size_t length)
@@ -247,34 +258,60 @@ static bool is_blank(const char *text, size_t length)
 	return true;
 }
 
+static int wrong_syntax(struct json_stream *stream, const char *words, size_t at)
+{
+	struct json_mistake *mistake = &stream->mistake;
+	size_t length = strcspn(words, "\n");
+
+	if (length >= sizeof(mistake->words))
+		length = sizeof(mistake->words) - 1;
+	mistake->problem = JSON_SYNTAX;
+	mistake->at = at;
+	memcpy(mistake->words, words, length);
+	mistake->words[length] = '\0';
+	return JSON_BROKEN;
+}
+
 /* Also checks what follows the value: yajl accepts the beginning of a token there, such as an opening quote, and
  * waits for its end. */
-static yajl_status parse_text(struct json_stream *stream)
+static int parse_text(struct json_stream *stream)
 {
 	yajl_alloc_funcs memory = { arena_malloc, arena_realloc, arena_free, stream };
-	const char *text = stream->text.data;
+	struct bytes text = stream->text;
+	const char *words;
 	yajl_status status;
 	size_t end;
 
 	stream->yajl = yajl_alloc(stream->visit == NULL ? &validating : &visiting, &memory, stream);
+	(void)yajl_config(stream->yajl, yajl_dont_validate_strings, 1); /* check_bytes() did */
 	(void)yajl_config(stream->yajl, yajl_allow_trailing_garbage, 1);
-	status = yajl_parse(stream->yajl, stream->text.data, stream->text.length);
+	status = yajl_parse(stream->yajl, text.data, text.length);
 	end = yajl_get_bytes_consumed(stream->yajl);
 	stream->at_end = true;
 	if (status == yajl_status_ok)
 		status = yajl_complete_parse(stream->yajl);
-	if (status == yajl_status_ok && !is_blank(text + end, stream->text.length - end))
-		return yajl_status_error;
-	return status;
+	if (stream->too_deep) {
+		stream->mistake.problem = JSON_TOO_DEEP;
+		return JSON_BROKEN;
+	}
+	if (status == yajl_status_client_canceled)
+		return JSON_STOPPED;
+	if (status == yajl_status_ok)
+		return is_blank((const char *)text.data + end, text.length - end)
+			       ? 0
+			       : wrong_syntax(stream, "trailing garbage", end);
+	if (stream->visit == NULL)
+		return JSON_BROKEN;
+	words = (const char *)yajl_get_error(stream->yajl, 0, text.data, text.length);
+	return wrong_syntax(stream, words, end);
 }
 
 int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *visit, void *arg,
 	struct err *err)
 {
-	yajl_status status;
 	int r;
 
-	if (!is_clean(text))
+	if (!check_bytes(stream, text))
 		return JSON_BROKEN;
 	r = arena_reserve(stream, text.length, err);
 	if (r < 0)
@@ -286,9 +323,12 @@ int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *
 	stream->depth = 0;
 	stream->visit = visit;
 	stream->arg = arg;
-	status = parse_text(stream);
+	r = parse_text(stream);
 	arena_trim(stream);
-	if (status == yajl_status_client_canceled && !stream->too_deep)
-		return JSON_STOPPED;
-	return status == yajl_status_ok ? 0 : JSON_BROKEN;
+	return r;
+}
+
+const struct json_mistake *json_stream_mistake(const struct json_stream *stream)
+{
+	return &stream->mistake;
 }

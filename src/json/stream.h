@@ -17,6 +17,7 @@
 #include "base/err.h"
 
 #define JSON_MAX_DEPTH 512
+#define JSON_DEEPEST   1024 /* the largest max_depth of a stream */
 
 enum { JSON_BROKEN = 1, JSON_STOPPED = 2 };
 
@@ -35,8 +36,11 @@ enum json_kind {
 struct json_token {
 	enum json_kind kind;
 	int depth; /* the number of containers around it: 0 for the value of the whole text */
-	struct bytes
-		raw; /* as written: strings and keys with quotes, containers their one bracket */
+	/* As written: strings and keys with quotes, containers their one bracket. */
+	struct bytes raw;
+	/* Strings and keys: decoded by yajl, which replaces half a surrogate pair with "?". Borrowed until `visit`
+	 * returns. Others: absent. */
+	struct bytes text;
 };
 
 /* False stops the reading. */
@@ -44,7 +48,16 @@ typedef bool json_visit(void *arg, const struct json_token *token);
 
 struct json_stream;
 
+/* What a stream accepts. */
+struct json_limits {
+	int max_depth;  /* containers in each other */
+	bool any_space; /* VT and FF count as white space, as yajl has it */
+};
+
+/* Strict, with JSON_MAX_DEPTH. */
 int json_stream_new(struct json_stream **out, struct err *err);
+int json_stream_new_with(
+	struct json_stream **out, const struct json_limits *limits, struct err *err);
 void json_stream_free(struct json_stream *stream);
 
 /* Calls `visit` for every token; NULL only validates, which is faster. 0: the whole text is valid. JSON_BROKEN: it is
@@ -52,5 +65,16 @@ void json_stream_free(struct json_stream *stream);
  * the UTF-8 was checked. FAULT_MEMORY. */
 int json_stream_read(struct json_stream *stream, struct bytes text, json_visit *visit, void *arg,
 	struct err *err);
+
+enum json_problem { JSON_NOT_UTF8, JSON_BAD_SPACE, JSON_TOO_DEEP, JSON_SYNTAX };
+
+/* Why the last text was JSON_BROKEN. Not set when it was only validated. */
+struct json_mistake {
+	enum json_problem problem;
+	char words[128]; /* JSON_SYNTAX: of yajl, one line with nothing of the text in it */
+	size_t at;       /* JSON_SYNTAX: the byte near which it is */
+};
+
+const struct json_mistake *json_stream_mistake(const struct json_stream *stream);
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include "demand.h"
 #include "dispatch/order/retry_policy.h"
-#include "dispatch/protocol/protocol_storable.h"
+#include "dispatch/protocol/storable.h"
 #include "json/stream.h"
 #include "json/text.h"
 

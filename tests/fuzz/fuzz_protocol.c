@@ -5,7 +5,7 @@
  */
 #include "demand.h"
 #include "dispatch/protocol/protocol.h"
-#include "dispatch/protocol/protocol_storable.h"
+#include "dispatch/protocol/storable.h"
 
 static void demand_text(struct bytes text, size_t max)
 {

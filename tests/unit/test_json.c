@@ -1,4 +1,4 @@
-/* json/stream.c, json/text.c, json/pointer.c: strict reading, exact slices, bounded memory. */
+/* json/stream.c, json/text.c, json/pointer.c, json/table.c: strict reading, exact slices, bounded memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "json/members.h"
 #include "json/pointer.h"
 #include "json/stream.h"
+#include "json/table.h"
 #include "json/text.h"
 
 #define BYTES(literal)                                                                             \
@@ -397,6 +398,145 @@ static void a_malformed_pointer_is_refused(void **state)
 	}
 }
 
+enum { TOP = 1, LIST };
+
+static void note_value(void *out, const struct json_rule *rule, const struct json_token *value)
+{
+	buf_addf(out, "%s=%.*s ", rule->name == NULL ? "item" : rule->name, (int)value->raw.length,
+		(const char *)value->raw.data);
+}
+
+static void note_repeated(void *out, const struct json_rule *rule)
+{
+	buf_addf(out, "%s-twice ", rule->name);
+}
+
+static void note_mistyped(void *out, const struct json_rule *rule, enum json_kind kind)
+{
+	buf_addf(out, "%s-kind-%d ", rule->name == NULL ? "item" : rule->name, (int)kind);
+}
+
+static void note_unknown(void *out, int place, struct bytes name)
+{
+	buf_addf(out, "%d.%.*s-unknown ", place, (int)name.length, (const char *)name.data);
+}
+
+static void note_end(void *out, int place, struct bytes raw)
+{
+	buf_addf(out, "end-%d:%.*s ", place, (int)raw.length, (const char *)raw.data);
+}
+
+static bool note_is_long(const void *out)
+{
+	return ((const struct buf *)out)->length > 1000;
+}
+
+static const struct json_rule rules[] = {
+	{ TOP, "n", 0, JSON_IS(JSON_NUMBER), 0, note_value },
+	{ TOP, "whole", 0, JSON_IS(JSON_OBJECT) | JSON_IS(JSON_NULL), 0, note_value },
+	{ TOP, "list", 0, JSON_IS(JSON_ARRAY), LIST },
+	{ LIST, NULL, 0, JSON_IS(JSON_STRING), 0, note_value },
+};
+
+static const struct json_table table = {
+	.rules = rules,
+	.count = sizeof(rules) / sizeof(rules[0]),
+	.root = TOP,
+	.repeated = note_repeated,
+	.mistyped = note_mistyped,
+	.unknown_name = note_unknown,
+	.left = note_end,
+	.stopped = note_is_long,
+};
+
+static void a_table_says_what_is_stored(void **state)
+{
+	const struct {
+		struct bytes text;
+		int result;
+		const char *stored;
+	} rows[] = {
+		{ BYTES("{}"), 0, "end-1:{} " },
+		{ BYTES("{\"n\":1.50,\"n\":2}"), 0, "n=1.50 n-twice end-1:{\"n\":1.50,\"n\":2} " },
+		{ BYTES("{ \"\\u006e\" : [[1]] }"), 0, "n-kind-2 end-1:{ \"\\u006e\" : [[1]] } " },
+		{ BYTES("{\"whole\" : {\"n\":[1,{}]} }"), 0,
+			"whole={\"n\":[1,{}]} end-1:{\"whole\" : {\"n\":[1,{}]} } " },
+		{ BYTES("{\"whole\":null}"), 0, "whole=null end-1:{\"whole\":null} " },
+		{ BYTES("{\"list\":[\"a\",1,[\"b\"]]}"), 0,
+			"item=\"a\" item-kind-6 item-kind-2 end-2:[\"a\",1,[\"b\"]] "
+			"end-1:{\"list\":[\"a\",1,[\"b\"]]} " },
+		{ BYTES("{\"x\":{\"n\":1}}"), 0, "1.x-unknown end-1:{\"x\":{\"n\":1}} " },
+		{ BYTES("[{\"n\":1}]"), JSON_ARRAY_TEXT, "" },
+		{ BYTES("7"), JSON_SCALAR_TEXT, "" },
+		{ BYTES("{\"n\":1"), JSON_BROKEN, "n=1 " },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf stored = BUF_INIT;
+
+		assert_int_equal(json_table_read(*state, rows[i].text, &table, &stored, NULL),
+			rows[i].result);
+		assert_string_equal(buf_str(&stored), rows[i].stored);
+		buf_fini(&stored);
+	}
+}
+
+static void a_table_can_stop_the_reading(void **state)
+{
+	struct buf stored = BUF_INIT;
+
+	while (stored.length < 1000)
+		buf_add_char(&stored, '.');
+	assert_int_equal(
+		json_table_read(*state, BYTES("{\"n\":1,\"n\":2}x"), &table, &stored, NULL),
+		JSON_STOPPED);
+	buf_fini(&stored);
+}
+
+static void a_mistake_is_described(void **state)
+{
+	const struct {
+		struct bytes text;
+		enum json_problem problem;
+		const char *words;
+		size_t at;
+	} rows[] = {
+		{ BYTES("[\"\xed\xa0\x80\"]"), JSON_NOT_UTF8, NULL, 0 },
+		{ BYTES("[1,\v2]"), JSON_BAD_SPACE, NULL, 0 },
+		{ BYTES("{} {}"), JSON_SYNTAX, "trailing garbage", 2 },
+		{ BYTES("[1 2]"), JSON_SYNTAX,
+			"parse error: after array element, I expect ',' or ']'", 4 },
+	};
+	const struct json_mistake *mistake = json_stream_mistake(*state);
+	struct buf tokens = BUF_INIT;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(json_stream_read(*state, rows[i].text, write_down, &tokens, NULL),
+			JSON_BROKEN);
+		assert_int_equal(mistake->problem, rows[i].problem);
+		if (rows[i].words == NULL)
+			continue;
+		assert_string_equal(mistake->words, rows[i].words);
+		assert_int_equal(mistake->at, rows[i].at);
+	}
+	buf_fini(&tokens);
+}
+
+static void a_stream_has_its_own_limits(void **state)
+{
+	const struct json_limits limits = { .max_depth = 2, .any_space = true };
+	struct json_stream *stream = NULL;
+
+	(void)state;
+	assert_int_equal(json_stream_new_with(&stream, &limits, NULL), 0);
+	assert_int_equal(json_stream_read(stream, BYTES("[\f[\v1]]"), NULL, NULL, NULL), 0);
+	assert_int_equal(
+		json_stream_read(stream, BYTES("[\"\v\"]"), NULL, NULL, NULL), JSON_BROKEN);
+	assert_int_equal(json_stream_read(stream, BYTES("[[[1]]]"), NULL, NULL, NULL), JSON_BROKEN);
+	assert_int_equal(json_stream_mistake(stream)->problem, JSON_TOO_DEEP);
+	json_stream_free(stream);
+}
+
 static int find_escaped_name(void)
 {
 	struct json_stream *stream = NULL;
@@ -458,6 +598,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			several_pointers_are_found_in_one_pass, set_up, tear_down),
 		cmocka_unit_test(a_malformed_pointer_is_refused),
+		cmocka_unit_test_setup_teardown(a_table_says_what_is_stored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_table_can_stop_the_reading, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_mistake_is_described, set_up, tear_down),
+		cmocka_unit_test(a_stream_has_its_own_limits),
 		cmocka_unit_test(every_failed_allocation_is_a_fault),
 	};
 

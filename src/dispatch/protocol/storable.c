@@ -1,11 +1,11 @@
 /*
- * See protocol_storable.h. The type jsonb refuses three things that JSON allows:
+ * See storable.h. The type jsonb refuses three things that JSON allows:
  * - the escape \u0000,
  * - half of a surrogate pair,
  * - numbers out of the range of numeric: 131,072 digits before the point, 16,383 after it, and an exponent of about
  *   10^9. The text is walked through once, and only escapes and numbers are examined.
  */
-#include "dispatch/protocol/protocol_storable.h"
+#include "dispatch/protocol/storable.h"
 
 #include <stdint.h>
 

@@ -3,10 +3,9 @@
  * delivery always ends it. If the answer is malformed, the verdict is a retry, and its reason explains the mistake.
  * Otherwise the delivery would stay open until its deadline, and the author of the handler would see a timeout.
  */
-#include <stdio.h>
 #include <string.h>
 
-#include "dispatch/protocol/protocol_draft.h"
+#include "dispatch/protocol/draft.h"
 
 static const char *const statuses[] = {
 	[STATUS_DONE] = "done",
@@ -19,15 +18,6 @@ static const char *const statuses[] = {
 #define STATUSES    (sizeof(statuses) / sizeof(statuses[0]))
 #define STATUS_LIST "done, retry, dead, snooze or settled"
 
-static size_t find_status(const char *name)
-{
-	size_t i = 0;
-
-	while (i < STATUSES && strcmp(statuses[i], name) != 0)
-		i++;
-	return i;
-}
-
 static struct verdict malformed(const struct draft_verdict *answer, const char *why)
 {
 	return (struct verdict){
@@ -39,25 +29,24 @@ static struct verdict malformed(const struct draft_verdict *answer, const char *
 	};
 }
 
-static const char *unknown_status(struct line_memory *memory, const char *status)
-{
-	char *words = line_alloc(memory, PROTOCOL_WORDS);
-
-	protocol_words(words, "unknown status \"%s\": it must be " STATUS_LIST,
-		protocol_quote(memory, status));
-	return words;
-}
-
 static struct verdict verdict_of(struct line_memory *memory, const struct draft_verdict *answer)
 {
-	size_t status = answer->status == NULL ? STATUSES : find_status(answer->status);
+	size_t status = 0;
+	char *words;
 
 	if (answer->problem != NULL)
 		return malformed(answer, answer->problem);
 	if (answer->status == NULL)
 		return malformed(answer, "the answer has no status: it must be " STATUS_LIST);
-	if (status == STATUSES)
-		return malformed(answer, unknown_status(memory, answer->status));
+	while (status < STATUSES && strcmp(statuses[status], answer->status) != 0)
+		status++;
+	if (status == STATUSES) {
+		words = line_alloc(memory, PROTOCOL_WORDS);
+		if (words != NULL)
+			protocol_words(words, "unknown status \"%s\": it must be " STATUS_LIST,
+				protocol_quote(memory, answer->status));
+		return malformed(answer, words);
+	}
 	return (struct verdict){
 		.status = (enum verdict_status)status,
 		.delay_ms = answer->delay_ms,
@@ -84,45 +73,40 @@ static struct verdict verdict_of_error(const struct draft_verdict *answer)
 }
 
 /* Why the answer as a whole is malformed. NULL: it is not. */
-static const char *misfit(const struct draft *draft)
+static const char *misfit(const struct draft_answer *answer)
 {
-	if (draft->has_result && draft->has_error)
+	if (answer->has_result && answer->has_error)
 		return "the answer has both a result and an error";
-	if (draft->result_is_null && !draft->has_error)
+	if (answer->result_is_null && !answer->has_error)
 		return "the result must be an object with a status, not null";
-	if (draft->has_entries && draft->whole.status != NULL)
+	if (answer->has_entries && answer->whole.status != NULL)
 		return "the result has both a status and entries";
 	return NULL;
 }
 
-static size_t add_entries(
-	struct line_memory *memory, const struct draft *draft, struct verdict *verdicts)
+void draft_answer(struct draft *draft, struct line *out)
 {
-	size_t count = 0;
-
-	for (size_t i = 0; i < draft->entry_count; i++) {
-		if (draft->entries[i].entry.data != NULL)
-			verdicts[count++] = verdict_of(memory, &draft->entries[i]);
-	}
-	return count;
-}
-
-void protocol_answer(struct line_memory *memory, struct draft *draft, struct line *out)
-{
+	struct draft_answer *answer = &draft->answer;
 	struct verdict *verdicts =
-		line_alloc(memory, (draft->entry_count + 1) * sizeof(struct verdict));
+		line_alloc(draft->memory, (answer->entry_count + 1) * sizeof(*verdicts));
 
-	if (draft->whole.problem == NULL)
-		draft->whole.problem = misfit(draft);
+	if (verdicts == NULL)
+		return;
+	if (answer->whole.problem == NULL)
+		answer->whole.problem = misfit(answer);
 	out->kind = LINE_ANSWER;
 	out->delivery = draft->id_text;
 	out->verdicts = verdicts;
-	out->verdict_count = 1;
-	out->batch_answer = draft->has_entries && draft->whole.problem == NULL;
-	if (out->batch_answer)
-		out->verdict_count = add_entries(memory, draft, verdicts);
-	else if (draft->has_error)
-		verdicts[0] = verdict_of_error(&draft->whole);
-	else
-		verdicts[0] = verdict_of(memory, &draft->whole);
+	out->batch_answer = answer->has_entries && answer->whole.problem == NULL;
+	if (!out->batch_answer) {
+		verdicts[0] = answer->has_error ? verdict_of_error(&answer->whole)
+						: verdict_of(draft->memory, &answer->whole);
+		out->verdict_count = 1;
+		return;
+	}
+	for (size_t i = 0; i < answer->entry_count; i++) {
+		if (answer->entries[i].entry.data != NULL)
+			verdicts[out->verdict_count++] =
+				verdict_of(draft->memory, &answer->entries[i]);
+	}
 }

@@ -2,8 +2,8 @@
  * Finds values that are valid JSON but that PostgreSQL's jsonb or text would refuse (rule R9). Without this check one
  * such value would fail the transaction that settles many messages. Pure. Any thread.
  */
-#ifndef DISPATCH_PROTOCOL_PROTOCOL_STORABLE_H
-#define DISPATCH_PROTOCOL_PROTOCOL_STORABLE_H
+#ifndef DISPATCH_PROTOCOL_STORABLE_H
+#define DISPATCH_PROTOCOL_STORABLE_H
 
 #include "base/bytes.h"
 

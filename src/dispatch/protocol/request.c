@@ -1,21 +1,19 @@
 /*
- * Decides what a line is after it was read: a request, a notification or an answer. If several things are wrong with
- * it, the first in this order is reported: it is not JSON, not JSON-RPC, has an unknown method, has wrong parameters.
- * This order is the most useful to the author of a client.
+ * Decides what a line is after its members were read: a request, a notification or an answer. If several things are
+ * wrong with it, the first in this order is reported: it is not JSON, not JSON-RPC, has an unknown method, has wrong
+ * parameters. This order is the most useful to the author of a client.
  */
-#include "dispatch/protocol/protocol.h"
-
-#include <stdio.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "base/utf8.h"
-#include "dispatch/protocol/protocol_draft.h"
-#include "dispatch/protocol/protocol_memory.h"
+#include "dispatch/protocol/draft.h"
+#include "json/table.h"
 
 struct protocol_parser {
+	struct json_stream *stream;
 	struct line_memory memory;
 };
 
@@ -27,7 +25,7 @@ int protocol_parser_new(struct protocol_parser **out, struct err *err)
 
 	if (parser == NULL)
 		return err_memory(err);
-	if (line_memory_init(&parser->memory, err) < 0)
+	if (line_memory_init(&parser->memory, err) < 0 || json_stream_new(&parser->stream, err) < 0)
 		return FAULT_MEMORY;
 	*out = parser;
 	parser = NULL;
@@ -38,6 +36,7 @@ void protocol_parser_free(struct protocol_parser *parser)
 {
 	if (parser == NULL)
 		return;
+	json_stream_free(parser->stream);
 	line_memory_fini(&parser->memory);
 	free(parser);
 }
@@ -46,59 +45,58 @@ __attribute__((format(printf, 3, 4))) static void reject(
 	struct line *line, int code, const char *format, ...)
 {
 	va_list args;
-	char words[PROTOCOL_WORDS];
 
-	va_start(args, format);
-	(void)vsnprintf(words, sizeof(words), format, args);
-	va_end(args);
 	line->kind = LINE_INVALID;
 	line->error_code = code;
-	protocol_words(line->error_text, "%s", words);
+	va_start(args, format);
+	protocol_vwords(line->error_text, format, args);
+	va_end(args);
 }
 
 static void hello(const struct draft *draft, struct line *line)
 {
 	static const struct subscription everything = { NULL, NULL };
 
-	line->hello = draft->hello;
-	line->hello.subscribe = draft->subs;
-	if (draft->hello.subscribe_count == 0) {
+	line->hello = draft->params.hello;
+	line->hello.subscribe = draft->params.subs;
+	if (draft->params.hello.subscribe_count == 0) {
 		line->hello.subscribe = &everything;
 		line->hello.subscribe_count = 1;
 	}
-	if (draft->hello.instance == NULL)
+	if (draft->params.hello.instance == NULL)
 		line->hello.instance = "";
-	if (draft->hello.client == NULL)
+	if (draft->params.hello.client == NULL)
 		line->hello.client = "";
-	line->hello.timeout_ms = draft->timeout_ms < 0 ? 30000 : draft->timeout_ms;
-	line->hello.max_in_flight = draft->max_in_flight < 0 ? 64 : draft->max_in_flight;
-	if (!draft->protocol_given)
+	line->hello.timeout_ms = draft->params.timeout_ms < 0 ? 30000 : draft->params.timeout_ms;
+	line->hello.max_in_flight =
+		draft->params.max_in_flight < 0 ? 64 : draft->params.max_in_flight;
+	if (!draft->params.protocol_given)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.protocol is missing: list the versions you speak, as in [1]");
-	else if (draft->hello.handler == NULL)
+	else if (draft->params.hello.handler == NULL)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.handler is missing: name the handler");
-	else if (!draft->protocol_has_ours)
+	else if (!draft->params.protocol_has_ours)
 		reject(line, PROTOCOL_NO_COMMON_VERSION,
 			"no common protocol version: supported [1]");
 }
 
 static void extend(const struct draft *draft, struct line *line)
 {
-	line->delivery = draft->delivery;
-	line->timeout_ms = draft->timeout_ms;
-	if (draft->delivery == NULL)
+	line->delivery = draft->params.delivery;
+	line->timeout_ms = draft->params.timeout_ms;
+	if (draft->params.delivery == NULL)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.delivery is missing: name the delivery to extend");
-	else if (draft->timeout_ms < 0)
+	else if (draft->params.timeout_ms < 0)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.timeout_ms is missing: say how long from now");
 }
 
 static void window(const struct draft *draft, struct line *line)
 {
-	line->max_in_flight = draft->max_in_flight;
-	if (draft->max_in_flight < 0)
+	line->max_in_flight = draft->params.max_in_flight;
+	if (draft->params.max_in_flight < 0)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.max_in_flight is missing: say how many deliveries may be open");
 }
@@ -106,9 +104,8 @@ static void window(const struct draft *draft, struct line *line)
 static const struct method {
 	const char *name;
 	enum line_kind kind;
-	enum problem_scope
-		owner; /* whose complaints about parameters count; SCOPE_LINE: it has none */
-	bool needs_id; /* it must be a request, because it has a reply */
+	enum problem_scope scope; /* of the problems with its parameters; SCOPE_LINE: it has none */
+	bool needs_id;            /* it must be a request, because it has a reply */
 	void (*fill)(const struct draft *draft, struct line *line);
 } methods[] = {
 	{ "hello", LINE_HELLO, SCOPE_HELLO, true, hello },
@@ -117,29 +114,24 @@ static const struct method {
 	{ "drain", LINE_DRAIN, SCOPE_LINE, true, NULL },
 };
 
-static const struct method *find_method(const char *name)
+static void request(const struct draft *draft, struct line *line)
 {
+	const struct method *method = NULL;
+
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-		if (strcmp(methods[i].name, name) == 0)
-			return &methods[i];
+		if (strcmp(methods[i].name, draft->method) == 0)
+			method = &methods[i];
 	}
-	return NULL;
-}
-
-static void request(struct line_memory *memory, const struct draft *draft, struct line *line)
-{
-	const struct method *method = find_method(draft->method);
-
 	if (method == NULL) {
 		reject(line, PROTOCOL_UNKNOWN_METHOD,
 			"unknown method \"%s\": there are hello, extend, window and drain",
-			protocol_quote(memory, draft->method));
+			protocol_quote(draft->memory, draft->method));
 	} else if (method->needs_id && line->id.data == NULL) {
 		reject(line, PROTOCOL_INVALID_REQUEST,
 			"%s is a request: give it an id, a string or a number", method->name);
-	} else if (draft->problems[method->owner] != NULL) {
-		line->hello.handler = draft->hello.handler;
-		reject(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->owner]);
+	} else if (draft->problems[method->scope] != NULL) {
+		line->hello.handler = draft->params.hello.handler;
+		reject(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->scope]);
 	} else {
 		line->kind = method->kind;
 		if (method->fill != NULL)
@@ -147,79 +139,85 @@ static void request(struct line_memory *memory, const struct draft *draft, struc
 	}
 }
 
-/* Keeps the id for the reply, if it is short and not null. The id of an answer names a delivery and gets no reply. */
-static void echo_id(const struct draft *draft, bool answers, struct line *line)
+static void decide(struct draft *draft, struct line *line)
 {
+	bool answers = draft->method == NULL &&
+		       (draft->answer.has_result || draft->answer.result_is_null ||
+			       draft->answer.has_error || draft->answer.whole.problem != NULL);
+
+	/* The id of an answer names a delivery and gets no reply. */
 	if (!answers && draft->has_id && !draft->id_is_null && draft->id.length <= PROTOCOL_MAX_ID)
 		line->id = draft->id;
-}
-
-static void decide(struct line_memory *memory, struct draft *draft, struct line *line)
-{
-	bool answers =
-		draft->method == NULL && (draft->has_result || draft->result_is_null ||
-						 draft->has_error || draft->whole.problem != NULL);
-
-	echo_id(draft, answers, line);
 	if (draft->problems[SCOPE_LINE] != NULL)
 		reject(line, PROTOCOL_INVALID_REQUEST, "%s", draft->problems[SCOPE_LINE]);
 	else if (!draft->version_named)
 		reject(line, PROTOCOL_INVALID_REQUEST, "jsonrpc must be \"2.0\"");
 	else if (answers && draft->has_id)
-		protocol_answer(memory, draft, line);
+		draft_answer(draft, line);
 	else if (answers)
 		reject(line, PROTOCOL_INVALID_REQUEST,
 			"an answer needs the id of the delivery it is for");
 	else if (draft->method == NULL)
 		reject(line, PROTOCOL_INVALID_REQUEST,
 			"the line has no method, no result and no error");
-	else if (draft->has_result || draft->has_error)
+	else if (draft->answer.has_result || draft->answer.has_error)
 		reject(line, PROTOCOL_INVALID_REQUEST,
 			"a line is a request or an answer: it has a method and a result or error");
 	else if (draft->has_id && draft->id.length > PROTOCOL_MAX_ID)
 		reject(line, PROTOCOL_INVALID_REQUEST, "id is longer than %d bytes",
 			PROTOCOL_MAX_ID);
 	else
-		request(memory, draft, line);
+		request(draft, line);
 }
 
-static bool has_foreign_framing(struct bytes text)
+/* Why a line has no draft. */
+static void reject_text(const struct json_mistake *mistake, int outcome, struct line *line)
 {
-	static const char header[] = "Content-";
-
-	return text.length >= sizeof(header) - 1 &&
-	       strncasecmp(text.data, header, sizeof(header) - 1) == 0;
-}
-
-static void read_line(struct line_memory *memory, struct bytes text, struct line *line)
-{
-	struct draft draft;
-	struct refusal why = { 0 };
-
-	if (text.length == 0)
-		reject(line, PROTOCOL_PARSE, "the line is empty: send one JSON object per line");
-	else if (!utf8_is_valid(text))
+	if (outcome == JSON_ARRAY_TEXT)
+		reject(line, PROTOCOL_INVALID_REQUEST,
+			"JSON-RPC batches (arrays) are not used here: send one object per line");
+	else if (outcome == JSON_SCALAR_TEXT)
+		reject(line, PROTOCOL_INVALID_REQUEST, "a line must be one JSON object");
+	else if (mistake->problem == JSON_NOT_UTF8)
 		reject(line, PROTOCOL_PARSE, "the line is not UTF-8");
-	else if (protocol_read(memory, text, &draft, &why) == READ_REFUSED)
-		reject(line, why.code, "%s", why.text);
+	else if (mistake->problem == JSON_BAD_SPACE)
+		reject(line, PROTOCOL_PARSE,
+			"not JSON: a vertical tab or form feed stands in the line");
+	else if (mistake->problem == JSON_TOO_DEEP)
+		reject(line, PROTOCOL_INVALID_REQUEST, "the line is nested deeper than %d levels",
+			PROTOCOL_MAX_DEPTH);
 	else
-		decide(memory, &draft, line);
+		reject(line, PROTOCOL_PARSE, "not a JSON object: %s, near byte %zu", mistake->words,
+			mistake->at);
 }
 
 int protocol_parse(
 	struct protocol_parser *parser, struct bytes text, struct line *out, struct err *err)
 {
+	static const char foreign[] = "Content-";
+	struct draft draft = { .memory = &parser->memory };
+	int r;
+
 	line_memory_reset(&parser->memory);
 	memset(out, 0, sizeof(*out));
-	if (setjmp(parser->memory.exhausted) != 0)
-		return err_memory(err);
-	if (has_foreign_framing(text)) {
+	if (text.length == 0) {
+		reject(out, PROTOCOL_PARSE, "the line is empty: send one JSON object per line");
+		return 0;
+	}
+	if (text.length >= sizeof(foreign) - 1 &&
+		strncasecmp(text.data, foreign, sizeof(foreign) - 1) == 0) {
 		reject(out, PROTOCOL_PARSE,
 			"Content-Length framing is not used here: send each JSON object on one "
 			"line, ended by LF");
 		out->close = true;
-	} else {
-		read_line(&parser->memory, text, out);
+		return 0;
 	}
-	return 0;
+	r = draft_read(parser->stream, text, &draft, err);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		decide(&draft, out);
+	else if (r != JSON_STOPPED)
+		reject_text(json_stream_mistake(parser->stream), r, out);
+	return parser->memory.exhausted ? err_memory(err) : 0;
 }
