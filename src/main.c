@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/output.h"
-#include "ops/cli.h"
+#include "ops/cli/cli.h"
 #include "ops/commands.h"
 
 #define ARENAS 2

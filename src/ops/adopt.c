@@ -1,9 +1,14 @@
 /*
- * `inboxd adopt`. See op_adopt.h.
+ * `inboxd adopt`: binds the schema to the configured Kafka cluster and group. The binding keeps an
+ * inboxd with another cluster or group.id away from the watermarks, because they are offsets of this
+ * cluster and mean nothing in another one.
  */
-#include "ops/adopt.h"
-
 #include <string.h>
+
+#include "base/cleanup.h"
+#include "ingest/ingest.h"
+#include "ops/commands.h"
+#include "ops/op.h"
 
 static int ask(const struct op *op, const struct rows *binding, const char *cluster_id,
 	const char *group_id, struct err *err)
@@ -34,7 +39,7 @@ static void print_result(
 	op_print_change(op, "adopt", changed);
 }
 
-int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, struct err *err)
+static int adopt(const struct op *op, const char *cluster_id, const char *group_id, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *binding = NULL;
@@ -55,4 +60,19 @@ int op_adopt(const struct op *op, const char *cluster_id, const char *group_id, 
 	if (r == 0)
 		print_result(op, 1, cluster_id, group_id);
 	return r;
+}
+
+int command_adopt(const struct cli *cli, const struct config *config, struct err *err)
+{
+	CLEANUP(freep) char *cluster_id = NULL;
+	const char *group_id = NULL;
+	struct op op = { .cli = cli, .config = config };
+	int r = ingest_identify(config, &cluster_id, &group_id, err);
+
+	if (r == 0)
+		r = op_open(&op, err);
+	if (r == 0)
+		r = adopt(&op, cluster_id, group_id, err);
+	db_free(op.db);
+	return op_explain(r, cli->command, err);
 }

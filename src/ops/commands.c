@@ -1,6 +1,6 @@
 /*
- * Implements commands.h. A table from command to function. All commands share the configuration and
- * its sources.
+ * From the command line to the function of the command. All commands share the configuration and
+ * its sources. See commands.h.
  */
 #include "ops/commands.h"
 
@@ -9,21 +9,37 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/plural.h"
 #include "config/load.h"
-#include "config/show.h"
 #include "daemon/daemon.h"
-#include "daemon/migration.h"
 #include "ingest/ingest.h"
-#include "ops/check.h"
 #include "ops/op.h"
-#include "ops/operate.h"
-#include "ops/seek.h"
-#include "ops/verify.h"
 #include "store/pg/keywords.h"
 
 extern char **environ;
 
+/* A command is one of three kinds: `on_inbox` works on the tables alone, `run` does the whole
+ * command itself, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
+static const struct {
+	op_function *on_inbox;
+	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
+	bool needs_kafka; /* the settings of Kafka must be complete */
+} commands[] = {
+	[COMMAND_RUN] = { .needs_kafka = true },
+	[COMMAND_MIGRATE] = { .run = command_migrate },
+	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
+	[COMMAND_STATUS] = { .on_inbox = op_status },
+	[COMMAND_LIST] = { .on_inbox = op_list },
+	[COMMAND_SHOW] = { .on_inbox = op_show },
+	[COMMAND_REPLAY] = { .on_inbox = op_replay },
+	[COMMAND_DISCARD] = { .on_inbox = op_discard },
+	[COMMAND_PURGE] = { .on_inbox = op_purge },
+	[COMMAND_ADOPT] = { .run = command_adopt, .needs_kafka = true },
+	[COMMAND_VERIFY] = { .run = command_verify, .needs_kafka = true },
+	[COMMAND_SEEK] = { .run = command_seek, .needs_kafka = true },
+	[COMMAND_HANDLERS] = { .on_inbox = op_handlers },
+};
+
+/* The options that librdkafka and libpq know, so that a misspelt one is an error. */
 struct names {
 	char **kafka;
 	char **postgres;
@@ -42,138 +58,13 @@ static int names_init(struct names *names, struct err *err)
 	return r != 0 ? r : keywords_new(&names->postgres, err);
 }
 
-static bool needs_kafka(enum command command)
-{
-	return command == COMMAND_RUN || command == COMMAND_CHECK || command == COMMAND_ADOPT ||
-	       command == COMMAND_VERIFY || command == COMMAND_SEEK;
-}
-
-static struct config_sources sources_of(const struct cli *cli, const struct names *names)
-{
-	return (struct config_sources){
-		.file = cli_config_file(cli, getenv("INBOXD_CONFIG"), CLI_STANDARD_FILE),
-		.environment = environ,
-		.set = cli->set,
-		.set_count = cli->set_count,
-		.kafka_names = (const char *const *)names->kafka,
-		.postgres_names = (const char *const *)names->postgres,
-		.without_kafka = !needs_kafka(cli->command),
-	};
-}
-
-static int do_run(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	struct daemon_options options = {
-		.config = config,
-		.sources = sources,
-		.migrate = cli->migrate,
-	};
-
-	return daemon_run(&options, err);
-}
-
-static bool is_uninterrupted(void *arg)
-{
-	(void)arg;
-	return !op_interrupted();
-}
-
-static int do_migrate(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	const struct migration_stop stop = { is_uninterrupted, NULL };
-	struct migrate_result result = { 0 };
-	bool ahead;
-	int r;
-
-	(void)sources;
-	op_interrupt_begin();
-	r = migration_run(config, &stop, &result, err);
-	ahead = result.version > migrate_latest();
-	if (r == 0 && cli->roles && !ahead)
-		r = migration_grant(config, &stop, err);
-	if (r == MIGRATE_STOPPED)
-		(void)fprintf(stderr,
-			"inboxd: interrupted after %d migration%s; run it again to continue\n",
-			result.applied, plural(result.applied));
-	op_interrupt_obey();
-	if (r == 0 && ahead)
-		(void)printf(
-			"schema \"%s\": version %d, newer than this inboxd (%d), which can use it; "
-			"nothing changed\n",
-			config->inbox.schema, result.version, migrate_latest());
-	else if (r == 0)
-		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
-			config->inbox.schema, result.version, result.applied,
-			plural(result.applied));
-	return op_explain(r, COMMAND_MIGRATE, err);
-}
-
-static int do_check(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	(void)sources;
-	return check_run(config, cli->json, err);
-}
-
-static int do_operate(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	(void)sources;
-	return operate(cli, config, err);
-}
-
-static int do_adopt(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	CLEANUP(freep) char *cluster = NULL;
-	const char *group = NULL;
-	int r = ingest_identify(config, &cluster, &group, err);
-
-	(void)sources;
-	return r != 0 ? r : operate_adopt(cli, config, cluster, group, err);
-}
-
-static int do_verify(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	(void)sources;
-	return verify_run(cli, config, err);
-}
-
-static int do_seek(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err)
-{
-	(void)sources;
-	return seek_run(cli, config, err);
-}
-
-typedef int command_function(const struct cli *cli, const struct config *config,
-	const struct config_sources *sources, struct err *err);
-
-static command_function *const functions[] = {
-	[COMMAND_RUN] = do_run,
-	[COMMAND_MIGRATE] = do_migrate,
-	[COMMAND_CHECK] = do_check,
-	[COMMAND_STATUS] = do_operate,
-	[COMMAND_LIST] = do_operate,
-	[COMMAND_SHOW] = do_operate,
-	[COMMAND_REPLAY] = do_operate,
-	[COMMAND_DISCARD] = do_operate,
-	[COMMAND_PURGE] = do_operate,
-	[COMMAND_HANDLERS] = do_operate,
-	[COMMAND_ADOPT] = do_adopt,
-	[COMMAND_VERIFY] = do_verify,
-	[COMMAND_SEEK] = do_seek,
-};
-
 static void log_warnings(const struct strings *warnings)
 {
 	for (size_t i = 0; i < warnings->count; i++)
 		log_warn("config_warning", LOG_STR("what", warnings->items[i]));
 }
 
+/* Also logs what was passed over when the load fails, because that may be the reason. */
 static int load(struct config **out, struct config_sources *sources, struct err *err)
 {
 	struct strings passed_over = { NULL, 0 };
@@ -196,13 +87,28 @@ static int with_config(const struct cli *cli, struct err *err)
 
 	if (r != 0)
 		return r;
-	sources = sources_of(cli, &names);
+	sources = (struct config_sources){
+		.file = cli_config_file(cli, getenv("INBOXD_CONFIG"), CLI_STANDARD_FILE),
+		.environment = environ,
+		.set = cli->set,
+		.set_count = cli->set_count,
+		.kafka_names = (const char *const *)names.kafka,
+		.postgres_names = (const char *const *)names.postgres,
+		.without_kafka = !commands[cli->command].needs_kafka,
+	};
 	r = load(&config, &sources, err);
 	if (r != 0)
 		return r;
 	log_configure(config->log.level, config->log.json);
 	log_warnings(&config->warnings);
-	return functions[cli->command](cli, config, &sources, err);
+	if (cli->command == COMMAND_RUN)
+		return daemon_run(
+			&(struct daemon_options){
+				.config = config, .sources = &sources, .migrate = cli->migrate },
+			err);
+	if (commands[cli->command].on_inbox != NULL)
+		return op_run(cli, config, commands[cli->command].on_inbox, err);
+	return commands[cli->command].run(cli, config, err);
 }
 
 int command_execute(const struct cli *cli, struct err *err)

@@ -1,5 +1,6 @@
 /*
- * The filter of the options, as JSON. See op.h.
+ * The filter of the options, as JSON for the functions of the schema. See op.h. The texts of the
+ * command line are checked here: PostgreSQL would report invalid UTF-8 without naming the option.
  */
 #include <string.h>
 

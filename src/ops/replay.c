@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/plural.h"
-#include "ops/cli_table.h"
-#include "ops/cli_value.h"
+#include "ops/cli/cli_table.h"
 #include "ops/op.h"
 
-#define PAGE 1000
+#define PAGE       1000
+#define COUNT_PAGE 100000
 
 struct change {
 	const char *name;   /* name of the command, for errors of the schema */
@@ -228,20 +228,85 @@ struct counts {
 	int64_t dropped; /* match, but cannot be replayed: retention has dropped their payload */
 };
 
+struct counter {
+	const struct change *change;
+	const struct buf *filter;
+	bool dropped; /* count struct counts.dropped */
+	int64_t most;
+	int64_t after;
+	int64_t count;
+	bool over;
+};
+
+static void add_states(struct params *params, const char *states)
+{
+	int array = params_array(params, ARRAY_TEXT);
+	char word[16];
+
+	for (const char *at = states; *at != '\0'; at += strspn(at, " ")) {
+		int length = (int)strcspn(at, " ");
+
+		(void)snprintf(word, sizeof(word), "%.*s", length, at);
+		array_text(params, array, word);
+		at += length;
+	}
+}
+
+static int count_page(const struct op *op, struct counter *counter, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t left = counter->most - counter->count;
+	int r;
+
+	params_text(&params, counter->change->name);
+	params_jsonb(&params, (struct bytes){ counter->filter->data, counter->filter->length });
+	add_states(&params, counter->change->states);
+	params_int(&params, (int32_t)(left < COUNT_PAGE ? left : COUNT_PAGE));
+	params_bigint(&params, counter->after);
+	params_bool(&params, counter->dropped);
+	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
+	if (r != 0)
+		return r;
+	counter->count += rows_int(rows, 0, 0);
+	counter->over = rows_is_null(rows, 0, 1);
+	counter->after = rows_int(rows, 0, 1);
+	return 0;
+}
+
+/* Counts in pages, because matches may be rare: a statement that searches the whole table for them
+ * would hold back vacuum and reach the statement timeout. */
+static int count_all(const struct op *op, struct counter *counter, struct err *err)
+{
+	int r = 0;
+
+	while (r == 0 && !counter->over && counter->count < counter->most)
+		r = count_page(op, counter, err);
+	return r;
+}
+
 static int count(const struct op *op, const struct change *change, const struct buf *filter,
 	struct counts *out, struct err *err)
 {
-	struct op_counting counting = {
-		.name = change->name,
-		.states = change->states,
+	struct counter wanted = {
+		.change = change,
 		.filter = filter,
 		.most = op->cli->max == 0 ? INT64_MAX : op->cli->max,
+		.after = op->cli->after,
 	};
-	int r = op_count(op, &counting, &out->wanted, err);
+	struct counter dropped = {
+		.change = change,
+		.filter = filter,
+		.dropped = true,
+		.most = INT64_MAX,
+		.after = op->cli->after,
+	};
+	int r = count_all(op, &wanted, err);
 
-	counting.dropped = true;
-	counting.most = INT64_MAX;
-	return r == 0 && change == &replay ? op_count(op, &counting, &out->dropped, err) : r;
+	if (r == 0 && change == &replay)
+		r = count_all(op, &dropped, err);
+	*out = (struct counts){ wanted.count, dropped.count };
+	return r;
 }
 
 struct pages {
@@ -401,7 +466,7 @@ int op_replay(const struct op *op, struct err *err)
 	if (cli->word_count > 0 || op_has_filter(cli) || cli->after != 0)
 		return err_set(
 			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
-	return op_rejects(op, err);
+	return op_replay_rejects(op, err);
 }
 
 int op_discard(const struct op *op, struct err *err)

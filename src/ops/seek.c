@@ -1,8 +1,9 @@
 /*
- * Implements seek.h. The argument is turned into an offset of the log, and the consequences are
- * printed before the watermark is moved.
+ * `inboxd seek`: moves the watermark of a partition. The argument is turned into an offset of
+ * Kafka's log, and the consequences (records that are read again or never read) are printed before
+ * inbox.seek() moves the watermark.
  */
-#include "ops/seek.h"
+#include "ops/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@
 #include "base/plural.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/log_range.h"
-#include "ops/cli_value.h"
 #include "ops/op.h"
 #include "store/schema/binding.h"
 #include "json/text.h"
@@ -290,7 +290,7 @@ static int ask_and_move(struct seek *seek, struct err *err)
 	return r == 0 ? move(seek, err) : r == OP_NO ? 0 : r;
 }
 
-int seek_run(const struct cli *cli, const struct config *config, struct err *err)
+int command_seek(const struct cli *cli, const struct config *config, struct err *err)
 {
 	struct seek seek = { .op = { .cli = cli, .config = config } };
 	int r = op_check_words(cli, err);

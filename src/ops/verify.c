@@ -1,7 +1,8 @@
 /*
- * Implements verify.h. ingest/verify.h finds the gaps; this file prints them.
+ * `inboxd verify`: proves that a range of records is in the table. ingest/verify.h reads Kafka and
+ * finds the gaps; this file prints them.
  */
-#include "ops/verify.h"
+#include "ops/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -124,7 +125,7 @@ static int run(struct report *report, const struct config *config, struct err *e
 				 plural(counts.missing));
 }
 
-int verify_run(const struct cli *cli, const struct config *config, struct err *err)
+int command_verify(const struct cli *cli, const struct config *config, struct err *err)
 {
 	struct report report = { .cli = cli };
 	int r;

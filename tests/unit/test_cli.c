@@ -11,7 +11,7 @@
 
 #include "alloc_fail.h"
 #include "base/cleanup.h"
-#include "ops/cli.h"
+#include "ops/cli/cli.h"
 
 #define MAX_WORDS 16
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/cli_table.h"
+#include "ops/cli/cli_table.h"
 
 /* --- The man page ---------------------------------------------------------------------------------- */
 

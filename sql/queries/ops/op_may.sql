@@ -1,5 +1,5 @@
 -- This user's name, and whether it may call a function of the schema that changes something.
--- Caller: ops/operate.c. Index: none (catalogs).
+-- Caller: ops/op.c. Index: none (catalogs).
 -- $1 the function's name. One that is not there is an error of the call itself.
 SELECT quote_ident(current_user),
        coalesce(bool_or(has_function_privilege(p.oid, 'EXECUTE')), true)

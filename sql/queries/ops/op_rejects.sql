@@ -1,5 +1,5 @@
 -- A page of rejects, to try the present rules on them.
--- Caller: ops/rejects.c. Index: inbox_rejects_pkey.
+-- Caller: ops/replay_rejects.c. Index: inbox_rejects_pkey.
 -- $1 after this seq, $2 most rows. Headers as bytes: for each two runs, the name and the value, each behind its
 -- length (int4, -1 = null). Rejects that could not be kept whole are left out: their payload is not here.
 SELECT r.seq, r.topic, r.kafka_partition, r.kafka_offset, r.kafka_timestamp, r.key, h.runs, r.payload

@@ -2,8 +2,8 @@
  * The command line: the command, its options and its arguments. Pure, except that cli_config_file()
  * checks whether the standard file exists. One thread.
  */
-#ifndef OPS_CLI_H
-#define OPS_CLI_H
+#ifndef OPS_CLI_CLI_H
+#define OPS_CLI_CLI_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +83,10 @@ void cli_add_help(struct buf *out, enum command command);
 /* The configuration file: that of -c, otherwise `from_env` (INBOXD_CONFIG) unless it is empty,
  * otherwise `standard` if it exists, otherwise NULL. */
 const char *cli_config_file(const struct cli *cli, const char *from_env, const char *standard);
+
+/* True for decimal digits that fit into `out`, and nothing else. */
+bool cli_number(const char *text, int64_t *out);
+/* True when `text` is one of the words in `choices`, which are separated by spaces. */
+bool cli_is_choice(const char *choices, const char *text);
 
 #endif

@@ -2,7 +2,7 @@
  * The rows of cli_table.h. Each help text ends with a line break; its lines have at most 88
  * characters.
  */
-#include "ops/cli_table.h"
+#include "ops/cli/cli_table.h"
 
 #include <stdint.h>
 

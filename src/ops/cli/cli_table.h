@@ -2,12 +2,12 @@
  * The tables of the command line: every command and every option. The parser, the help, the man
  * page and the completions use them, so that a new option is one row. Constant.
  */
-#ifndef OPS_CLI_TABLE_H
-#define OPS_CLI_TABLE_H
+#ifndef OPS_CLI_CLI_TABLE_H
+#define OPS_CLI_CLI_TABLE_H
 
 #include <stddef.h>
 
-#include "ops/cli.h"
+#include "ops/cli/cli.h"
 
 struct command_row {
 	enum command command;

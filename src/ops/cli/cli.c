@@ -1,9 +1,10 @@
 /*
- * The parser. Options may precede or follow the command. Therefore the command is found first, and
- * then each option is checked against it.
+ * The parser and the help, both from the tables in cli_table.c. Options may precede or follow the command: the parser
+ * finds the command first, and then checks each option against it.
  */
-#include "ops/cli.h"
+#include "ops/cli/cli.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,36 @@
 
 #include "base/duration.h"
 #include "config/nearest.h"
-#include "ops/cli_table.h"
-#include "ops/cli_value.h"
+#include "ops/cli/cli_table.h"
+
+/* --- Values ------------------------------------------------------------------------------------ */
+
+bool cli_number(const char *text, int64_t *out)
+{
+	char *end = NULL;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	*out = strtoll(text, &end, 10);
+	return errno == 0 && *end == '\0';
+}
+
+bool cli_is_choice(const char *choices, const char *text)
+{
+	size_t length = strlen(text);
+
+	for (const char *at = choices; *at != '\0'; at += strspn(at, " ")) {
+		size_t size = strcspn(at, " ");
+
+		if (size == length && memcmp(at, text, size) == 0)
+			return true;
+		at += size;
+	}
+	return false;
+}
+
+/* --- The parser -------------------------------------------------------------------------------- */
 
 struct parse {
 	struct cli *cli;
@@ -348,4 +377,60 @@ const char *cli_config_file(const struct cli *cli, const char *from_env, const c
 	if (from_env != NULL && from_env[0] != '\0')
 		return from_env;
 	return access(standard, F_OK) == 0 ? standard : NULL;
+}
+
+/* --- The help ---------------------------------------------------------------------------------- */
+
+static void add_options(struct buf *out, enum command command)
+{
+	buf_add_str(out, "\nOptions:\n");
+	for (size_t i = 0; i < cli_option_count; i++) {
+		const struct option_row *option = &cli_options[i];
+		char letter[] = { option->letter, '\0' };
+
+		if (!option_is_offered(option, command))
+			continue;
+		buf_addf(out, "  %s%s%s--%s%s%s\n        %s", letter[0] == '\0' ? "" : "-", letter,
+			letter[0] == '\0' ? "" : ", ", option->name,
+			option->argument == NULL ? "" : " ",
+			option->argument == NULL ? "" : option->argument, option->help);
+		if (option->choices != NULL)
+			buf_addf(out, ": %s", option->choices);
+		buf_add_char(out, '\n');
+	}
+}
+
+static void add_program_help(struct buf *out)
+{
+	buf_add_str(out, "Usage: inboxd COMMAND [OPTION]...\n\nThe inbox pattern as a sidecar: "
+			 "reads Kafka topics, stores each message once in\nPostgreSQL, and "
+			 "delivers it to handlers over a Unix socket.\n\nCommands:\n");
+	for (size_t i = 0; i < cli_command_count; i++)
+		buf_addf(out, "  %-10s%s\n", cli_commands[i].name, cli_commands[i].summary);
+	buf_add_str(out, "\n`inboxd help COMMAND` or `inboxd COMMAND --help` describes a command. "
+			 "After -- no\nargument is an option: `inboxd show -- -1`.\n");
+}
+
+static void add_exit_codes(struct buf *out)
+{
+	buf_add_str(out,
+		"\nExit codes: 0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 "
+		"socket,\n6 a check failed, or nothing matched, 70 internal, 74 the output "
+		"could not be\nwritten.\n");
+}
+
+void cli_add_help(struct buf *out, enum command command)
+{
+	for (size_t i = 0; i < cli_command_count; i++) {
+		if (cli_commands[i].command != command)
+			continue;
+		buf_addf(out, "Usage: inboxd %s [OPTION]...%s%s\n\n%s", cli_commands[i].name,
+			cli_commands[i].usage[0] == '\0' ? "" : " ", cli_commands[i].usage,
+			cli_commands[i].help);
+		add_options(out, command);
+		add_exit_codes(out);
+		return;
+	}
+	add_program_help(out);
+	add_exit_codes(out);
 }

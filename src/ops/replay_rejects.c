@@ -269,7 +269,7 @@ static int run(struct rejects *rejects, struct err *err)
 	return store_all(rejects, err);
 }
 
-int op_rejects(const struct op *op, struct err *err)
+int op_replay_rejects(const struct op *op, struct err *err)
 {
 	struct rejects rejects = { .op = op };
 	int r = run(&rejects, err);
