@@ -1,7 +1,7 @@
 /*
  * `inboxd adopt`: binds the schema to the configured Kafka cluster and group. The binding keeps an
- * inboxd with another cluster or group.id away from the watermarks, because they are offsets of this
- * cluster and mean nothing in another one.
+ * inboxd with another cluster or group.id away from the watermarks, because they are offsets of
+ * this cluster and mean nothing in another one.
  */
 #include <string.h>
 
@@ -23,12 +23,6 @@ static int ask(const struct op *op, const struct rows *binding, const char *clus
 	return op_confirm(op, "adopt", 1, buf_str(&question), err);
 }
 
-static bool is_theirs(const struct rows *binding, const char *cluster_id, const char *group_id)
-{
-	return rows_count(binding) > 0 && strcmp(rows_text(binding, 0, 0), cluster_id) == 0 &&
-	       strcmp(rows_text(binding, 0, 1), group_id) == 0;
-}
-
 static void print_result(
 	const struct op *op, int64_t changed, const char *cluster_id, const char *group_id)
 {
@@ -45,7 +39,9 @@ static int adopt(const struct op *op, const char *cluster_id, const char *group_
 	CLEANUP(rows_freep) struct rows *binding = NULL;
 	int r = db_run(op->db, QUERY_OP_BINDING, NULL, &binding, err);
 
-	if (r == 0 && is_theirs(binding, cluster_id, group_id)) {
+	if (r == 0 && rows_count(binding) > 0 &&
+		strcmp(rows_text(binding, 0, 0), cluster_id) == 0 &&
+		strcmp(rows_text(binding, 0, 1), group_id) == 0) {
 		print_result(op, 0, cluster_id, group_id);
 		return 0;
 	}

@@ -176,6 +176,8 @@ static int print_end(struct check_print *print, int fault, struct err *err)
 /* Fills `found` with useful facts. A fault says what is wrong and what to do. */
 typedef int check_function(const struct config *config, struct buf *found, struct err *err);
 
+/* As the sidecar connects, because its privileges are checked. Each check opens a connection of its
+ * own, so that a broken one fails only its own check. */
 static int open_db(const struct config *config, struct db **out, struct err *err)
 {
 	struct db_options options;
@@ -223,7 +225,7 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 	if (r == 0)
 		r = migrate_check(db, &version, err);
 	if (r < 0)
-		return r == FAULT_DATABASE ? FAULT_CHECK : r;
+		return r;
 	if (r > 0 && r != SCHEMA_AHEAD) {
 		report_version(config->inbox.schema, r, version, err);
 		return FAULT_CHECK;
@@ -244,29 +246,19 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 		r = privileges_check(db, err);
 	if (r == 0)
 		buf_add_str(found, "this user has all privileges that inboxd needs");
-	return r == FAULT_DATABASE ? FAULT_CHECK : r;
+	return r;
 }
 
 static int check_socket(const struct config *config, struct buf *found, struct err *err)
 {
 	int r = socket_check(config, err);
 
-	if (r != 0)
-		return FAULT_CHECK;
-	buf_addf(found, "%s can be created", config->socket.path);
-	return 0;
+	if (r == 0)
+		buf_addf(found, "%s can be created", config->socket.path);
+	return r;
 }
 
-static int check_http(const struct config *config, struct buf *found, struct err *err)
-{
-	return http_check(config, found, err) == 0 ? 0 : FAULT_CHECK;
-}
-
-static int check_kafka(const struct config *config, struct buf *found, struct err *err)
-{
-	return ingest_check(config, found, err);
-}
-
+/* The schema belongs to one cluster and group.id: an instance with another pair refuses to start. */
 static int check_binding(const struct config *config, struct buf *found, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;
@@ -284,9 +276,10 @@ static int check_binding(const struct config *config, struct buf *found, struct 
 			bound ? "the schema belongs to cluster \"%s\" and group.id \"%s\""
 			      : "the schema is free for cluster \"%s\" and group.id \"%s\"",
 			cluster, group);
-	return r == 0 ? 0 : FAULT_CHECK;
+	return r;
 }
 
+/* In the order in which they run and are printed. */
 enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, HTTP, CHECKS };
 
 #define NEEDS(id) (1u << (id))
@@ -296,10 +289,12 @@ static const struct {
 	check_function *function;
 	unsigned needs;     /* checks that must succeed first */
 	const char *advice; /* used when the fault itself has no advice */
+	/* the fault that is the result of the command; any other one counts as FAULT_CHECK */
+	int fault;
 } checks[CHECKS] = {
-	[KAFKA] = { "kafka", check_kafka, 0, "correct the settings under kafka" },
+	[KAFKA] = { "kafka", ingest_check, 0, "correct the settings under kafka", FAULT_KAFKA },
 	[POSTGRES] = { "postgres", check_postgres, 0,
-		"start the server, or correct the settings under postgres" },
+		"start the server, or correct the settings under postgres", FAULT_DATABASE },
 	[SCHEMA] = { "schema", check_schema, NEEDS(POSTGRES),
 		"correct inbox.schema, or run `inboxd migrate`" },
 	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) | NEEDS(SCHEMA),
@@ -307,7 +302,7 @@ static const struct {
 	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
 		"grant this user the role inboxd_sidecar" },
 	[SOCKET] = { "socket", check_socket, 0, "correct the settings under socket" },
-	[HTTP] = { "http", check_http, 0, "correct http.listen" },
+	[HTTP] = { "http", http_check, 0, "correct http.listen" },
 };
 
 /* The first required check that failed; CHECKS: none. */
@@ -330,15 +325,16 @@ static int worse(int a, int b)
 	return a != 0 || b != 0 ? FAULT_CHECK : 0;
 }
 
-/* Combines the findings with the error, if there is one. The fault may keep `advice`. */
 static int try_one(enum check_id id, const struct config *config, struct check_result *out)
 {
 	int r = checks[id].function(config, &out->found, &out->fault);
 
 	out->outcome = r == 0 ? CHECK_OK : CHECK_FAILED;
-	if (r != 0 && err_advice(&out->fault)[0] == '\0')
+	if (r == 0)
+		return 0;
+	if (err_advice(&out->fault)[0] == '\0')
 		(void)err_advise(&out->fault, "%s", checks[id].advice);
-	return r;
+	return r == checks[id].fault ? r : FAULT_CHECK;
 }
 
 static int try_all(const struct config *config, struct check_print *print)

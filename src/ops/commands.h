@@ -1,5 +1,6 @@
 /*
- * The commands of the program: each is in the file of its name. main() calls one, on the main thread; it blocks.
+ * The commands of the program: each is in the file of its name. main() calls one, on the main
+ * thread; it blocks.
  */
 #ifndef OPS_COMMANDS_H
 #define OPS_COMMANDS_H
@@ -7,26 +8,27 @@
 #include "config/config.h"
 #include "ops/cli/cli.h"
 
-/* Executes the command. Returns 0, or a fault whose text in `err` main() prints to stderr; "" when everything was
- * already printed to stdout. */
+/* Executes the command. Returns 0, or a fault whose text in `err` main() prints to stderr; "" when
+ * everything was already printed to stdout. */
 int command_execute(const struct cli *cli, struct err *err);
 
 /* The commands that need more than the connection to the inbox; op.h lists the others. */
 
 /* Binds the schema to the configured Kafka cluster and group, after a confirmation. */
 int command_adopt(const struct cli *cli, const struct config *config, struct err *err);
-/* Prints every effective value and its origin with secrets masked, then one line per check; or everything as one JSON
- * object. All checks run even if one fails. Returns 0 or the fault of the most important failed check, which is already
- * printed, so that `err` has no text: FAULT_DATABASE when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot,
- * FAULT_CHECK for anything else. */
+/* Prints every effective value and its origin with secrets masked, then one line per check; or
+ * everything as one JSON object. All checks run even if one fails. Returns 0 or the fault of the
+ * most important failed check, which is already printed, so that `err` has no text: FAULT_DATABASE
+ * when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for anything else. */
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
 /* Applies the missing migrations; with --roles also grants the privileges of the roles. */
 int command_migrate(const struct cli *cli, const struct config *config, struct err *err);
-/* Moves the watermark of a partition, after it has compared the arguments with Kafka's log. Returns 0, also when the
- * answer was no. FAULT_CHECK: the topic or partition does not exist, no instance has ever read it, or the offset is not
- * in the log. */
+/* Moves the watermark of a partition, after it has compared the arguments with Kafka's log. Returns
+ * 0, also when the answer was no. FAULT_CHECK: the topic or partition does not exist, no instance
+ * has ever read it, or the offset is not in the log. */
 int command_seek(const struct cli *cli, const struct config *config, struct err *err);
-/* Proves that a range of records is in the table. 0: every record was found. FAULT_CHECK: the gaps were printed. */
+/* Proves that a range of records is in the table. 0: every record was found. FAULT_CHECK: the gaps
+ * were printed. */
 int command_verify(const struct cli *cli, const struct config *config, struct err *err);
 
 #endif

@@ -1,10 +1,14 @@
 /*
- * `inboxd handlers`: lists the known handlers, and removes one. See op.h.
+ * `inboxd handlers`: lists the known handlers; `handlers forget NAME` removes one. Messages for a
+ * known handler wait for it while it is away. When a service was removed or renamed for good,
+ * nobody connects under the old name: without `forget` its messages wait until inbox.handler_memory
+ * ends.
  */
 #include <string.h>
 
 #include "ops/op.h"
 
+/* The cells come first, then the row as JSON. */
 enum { HANDLER_CELLS = 8, HANDLER_JSON = 8 };
 
 static int list(const struct op *op, struct err *err)

@@ -1,6 +1,7 @@
 /*
- * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. See
- * op.h.
+ * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. Each
+ * is a row of the type `listing`: a query and the titles of its columns. Every page has an end,
+ * also when nothing in it matches (ADR 0018); the reader is told how to continue.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
 static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
 	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
 
+/* The result of a query is in memory as a whole before a line is printed. */
 static int64_t limit_of(const struct op *op)
 {
 	int64_t limit = op->cli->limit == 0 ? DEFAULT_LIMIT : op->cli->limit;
@@ -77,6 +79,7 @@ static int check_options(const struct cli *cli, struct err *err)
 	return 0;
 }
 
+/* A full page is the only sign that there is more: nothing counts what lies behind it. */
 static void print_more(const struct op *op, const struct listing *listing, const struct rows *rows)
 {
 	int count = rows_count(rows);
@@ -92,15 +95,15 @@ static void print_more(const struct op *op, const struct listing *listing, const
 static void print_rest(const struct op *op, const struct listing *listing, const struct rows *rows,
 	const struct rows *found)
 {
-	int looked = listing->cells + 2;
+	int searched = listing->cells + 2;
 	int last = listing->cells + 3;
 
 	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
 		return;
 	(void)fprintf(stderr,
-		"looked at %" PRId64 " messages, as far as seq %" PRId64
-		": so many do not fit; what is behind: --after %" PRId64 "\n",
-		rows_int(rows, 0, looked), rows_int(rows, 0, last), rows_int(rows, 0, last));
+		"searched %" PRId64 " messages, up to seq %" PRId64
+		", without a full page of matches; to continue: --after %" PRId64 "\n",
+		rows_int(rows, 0, searched), rows_int(rows, 0, last), rows_int(rows, 0, last));
 }
 
 static void print_listing(

@@ -82,6 +82,7 @@ int op_open(struct op *op, struct err *err)
 	"a user named with INBOXD_POSTGRES_USER needs a password of its own in "                   \
 	"INBOXD_POSTGRES_PASSWORD, best as file:/path"
 
+/* What an error of PostgreSQL means for an operator; the first row that matches is used. */
 static const struct {
 	const char *state;
 	const char *words; /* must be in the error; "" = any error */
@@ -106,7 +107,7 @@ static bool only_reads(enum command command)
 	       command == COMMAND_HANDLERS || command == COMMAND_VERIFY;
 }
 
-/* 0: there is no hint, or the fault stays. */
+/* Puts the hint before the words of PostgreSQL. 0: there is no hint, or the fault stays. */
 static int add_hint(enum command command, struct err *err)
 {
 	if (strcmp(err->state, "42501") == 0) {

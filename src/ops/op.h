@@ -1,10 +1,11 @@
 /*
- * What the commands on the inbox share: the connection, the filter of the options, output that is safe for a terminal,
- * the confirmation before a change, and what a fault means for an operator. A command reads and changes the inbox only
- * through the functions and views of the schema, as the configured user. Main thread; blocks.
+ * What the commands on the inbox share: the connection, the filter of the options, output that is
+ * safe for a terminal, the confirmation before a change, and what a fault means for an operator. A
+ * command reads and changes the inbox only through the functions and views of the schema, as the
+ * configured user. Main thread; blocks.
  *
- * A command prints its result to stdout; questions, progress and warnings go to stderr, so that --json leaves one
- * parsable stream.
+ * A command prints its result to stdout; questions, progress and warnings go to stderr, so that
+ * --json leaves one parsable stream.
  */
 #ifndef OPS_OP_H
 #define OPS_OP_H
@@ -29,14 +30,16 @@ struct op {
 
 typedef int op_function(const struct op *op, struct err *err);
 
-/* Connects, calls `function`, and explains its fault. FAULT_USAGE for arguments that the schema rejects. */
+/* Connects, calls `function`, and explains its fault. FAULT_USAGE for arguments that the schema
+ * rejects. */
 int op_run(
 	const struct cli *cli, const struct config *config, op_function *function, struct err *err);
 
-/* The parts of op_run(), for a command that does something in between. The caller of op_open() frees op->db with
- * db_free(), also after a fault. */
+/* The parts of op_run(), for a command that does something in between. The caller of op_open()
+ * frees op->db with db_free(), also after a fault. */
 
-/* FAULT_DATABASE also when the command changes something (without --dry-run) and the user may only read. */
+/* FAULT_DATABASE also when the command changes something (without --dry-run) and the user may only
+ * read. */
 int op_open(struct op *op, struct err *err);
 /* Adds to a database fault what it means for the operator, and returns the resulting fault. */
 int op_explain(int r, enum command command, struct err *err);
@@ -46,8 +49,9 @@ int op_nothing(const struct op *op, const char *action, struct err *err, const c
 /* FAULT_CHECK: no message has this event id, from the source of --source if given. */
 int op_no_message(const struct op *op, const char *event_id, struct err *err);
 
-/* From now on the first SIGINT, SIGTERM or SIGHUP is only recorded. A command that works in pages or one by one ends
- * between two of them and reports its progress. Only one command at a time may use this. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP is only recorded. A command that works in pages
+ * or one by one ends between two of them and reports its progress. Only one command at a time may
+ * use this. */
 void op_interrupt_begin(void);
 bool op_interrupted(void);
 void op_interrupt_end(void);
@@ -56,8 +60,8 @@ void op_interrupt_obey(void);
 
 /* --- filter.c --- */
 
-/* Appends the filter of the options in the JSON format of inbox.look_page(). `status` applies when none is given.
- * FAULT_USAGE: a value is not UTF-8. */
+/* Appends the filter of the options in the JSON format of inbox.look_page(). `status` applies when
+ * none is given. FAULT_USAGE: a value is not UTF-8. */
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
 /* The state that the options name, otherwise `usual`. */
 const char *op_status_of(const struct cli *cli, const char *usual);
@@ -68,21 +72,21 @@ bool op_has_filter(const struct cli *cli);
 
 /* --- terminal.c --- */
 
-/* Writes text with control bytes replaced, so that a message cannot control the terminal. LF and TAB are kept when
- * `lines` is true. */
+/* Writes text with control bytes replaced, so that a message cannot control the terminal. LF and
+ * TAB are kept when `lines` is true. */
 void op_print_text(FILE *out, struct bytes text, bool lines);
 /* The first `columns` columns of the rows, all of them text, under their titles. */
 void op_print_table(const struct rows *rows, const char *const *titles, int columns);
 /* One column, one line per row, unchanged: JSON. */
 void op_print_lines(const struct rows *rows, int column);
-/* With --json: the object that a command with changes prints. `count`: messages changed, or for a dry run the number
- * that would be changed. Without --json: prints nothing. */
+/* With --json: the object that a command with changes prints. `count`: messages changed, or for a
+ * dry run the number that would be changed. Without --json: prints nothing. */
 void op_print_change(const struct op *op, const char *action, int64_t count);
 /* Sixteen bytes per line: offset, hexadecimal, printable characters. */
 void op_print_hex(struct bytes bytes);
 
-/* Asks on the terminal. 0 = yes, also with --yes. OP_NO: no, or a dry run. FAULT_USAGE: stdin is not a terminal.
- * `wanted` is the count for op_print_change() in a dry run; after a no it is 0. */
+/* Asks on the terminal. 0 = yes, also with --yes. OP_NO: no, or a dry run. FAULT_USAGE: stdin is
+ * not a terminal. `wanted` is the count for op_print_change() in a dry run; after a no it is 0. */
 enum { OP_NO = 1 };
 int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
 	struct err *err);

@@ -1,5 +1,9 @@
 /*
- * `inboxd purge`. See op.h.
+ * `inboxd purge`: deletes messages that were processed long ago, in portions. Each portion is a
+ * transaction of its own: its locks are short, and an interruption keeps what was deleted before.
+ *
+ * A deleted message is no longer recognised as a duplicate. If Kafka still has its record and an
+ * instance reads it again, it is processed again; therefore the age is mandatory.
  */
 #include <inttypes.h>
 
@@ -8,6 +12,8 @@
 
 #define PORTION 20000
 
+/* Reads the whole table, because no index knows when a message was processed. The user confirms
+ * this number, and no more messages than that are deleted. */
 static int count(const struct op *op, int64_t *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -34,6 +40,7 @@ static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, st
 	return r;
 }
 
+/* Ends when a portion finds nothing: others may delete the same messages at the same time. */
 static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct err *err)
 {
 	int64_t deleted = 1;

@@ -1,7 +1,11 @@
 /*
  * `inboxd replay` and `inboxd discard`, which differ only in words and statements. Messages are
- * given by event id or by filters. With filters they are changed page by page, each page in its own
- * transaction. See op.h.
+ * given by event id or by filters.
+ *
+ * By event id, each message is changed in a transaction of its own, and the first failure becomes
+ * the result. By filter, the matches are counted and confirmed first, and then changed page by
+ * page. Both can be interrupted between two transactions and then report how far they came. A
+ * message that is being processed is never changed; the functions of the schema make sure of that.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +18,7 @@
 #define PAGE       1000
 #define COUNT_PAGE 100000
 
+/* What differs between the two commands. */
 struct change {
 	const char *name;   /* name of the command, for errors of the schema */
 	const char *status; /* the default state */
@@ -52,7 +57,7 @@ static int find_one(const struct op *op, const char *event_id, struct rows **out
 	return 0;
 }
 
-/* How a message that has not ended will run, by its state. */
+/* The advice for a message that cannot be replayed because it is not over yet, by its state. */
 static const struct {
 	const char *status;
 	const char *way;
@@ -65,22 +70,18 @@ static const struct {
 	{ "claimed", "wait until its handler has answered" },
 };
 
-static const char *way_of(const struct change *change, const char *status)
-{
-	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
-		if (strcmp(ways[i].status, status) == 0)
-			return ways[i].way;
-	}
-	return NULL;
-}
-
-/* `found` contains the state from a moment ago. */
+/* `found` contains the state from a moment ago, which may have changed since. */
 static int report_unchanged(const struct change *change, const char *event_id,
 	const struct rows *found, struct err *err)
 {
 	const char *status = rows_text(found, 0, 1);
-	const char *way = way_of(change, status);
 	const char *next = rows_text(found, 0, 2);
+	const char *way = NULL;
+
+	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (strcmp(ways[i].status, status) == 0)
+			way = ways[i].way;
+	}
 
 	if (cli_is_choice(change->states, status))
 		return err_set(err, FAULT_CHECK,
@@ -144,7 +145,8 @@ static int compare_words(const void *a, const void *b)
 	return order != 0 ? order : (first > second) - (first < second);
 }
 
-/* Gives the words; a repeated word is replaced by NULL. */
+/* Gives the words; a repeated word is replaced by NULL. A list from a file or another command may
+ * name a message twice, and the second change would be reported as a failure. */
 static int take_once(const struct cli *cli, const char ***out, struct err *err)
 {
 	CLEANUP(freep) const char ***sorted = calloc(cli->word_count + 1, sizeof(*sorted));

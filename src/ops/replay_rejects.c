@@ -1,7 +1,10 @@
 /*
  * `inboxd replay --rejects`: applies the rules of the present configuration to each reject. A
  * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
- * ingest (model/identity/identity.h). See op.h.
+ * ingest (model/identity/identity.h), so the result is what ingest would have stored.
+ *
+ * All rejects are read twice: once to count the good ones for the confirmation, and once to store
+ * them. Each is stored in a transaction of its own, together with the deletion of the reject.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,9 +14,11 @@
 #include "model/identity/identity.h"
 #include "ops/op.h"
 
+/* A page is small, because a reject contains the whole record. */
 #define PAGE         200
 #define HEADERS_MOST 10000
 
+/* The columns of op_rejects.sql. */
 enum {
 	REJECT_SEQ,
 	REJECT_TOPIC,

@@ -19,6 +19,7 @@
 #include "store/schema/binding.h"
 #include "json/text.h"
 
+/* The arguments, the present state, and what the move would do. */
 struct seek {
 	struct op op;
 	const char *topic;
@@ -126,7 +127,7 @@ static int read_watermark(struct seek *seek, struct err *err)
 	return 0;
 }
 
-static int find_place(struct seek *seek, struct err *err)
+static int choose_offset(struct seek *seek, struct err *err)
 {
 	const struct log_range *log = &seek->log;
 
@@ -161,25 +162,20 @@ static void weigh(struct seek *seek)
 	seek->skipped = seek->to > next ? seek->to - next : 0;
 }
 
-static int read_log(struct seek *seek, struct err *err)
-{
-	const struct log_question question = { seek->topic, seek->partition, seek->time_ms };
-
-	return ingest_log_range(seek->op.config, &question, &seek->log, err);
-}
-
 static int read_state(struct seek *seek, struct err *err)
 {
+	struct log_question question = { .topic = seek->topic, .partition = seek->partition };
 	int r = read_time(seek, err);
 
 	if (r == 0)
 		r = check_cluster(seek, err);
+	question.time_ms = seek->time_ms;
 	if (r == 0)
-		r = read_log(seek, err);
+		r = ingest_log_range(seek->op.config, &question, &seek->log, err);
 	if (r == 0)
 		r = read_watermark(seek, err);
 	if (r == 0)
-		r = find_place(seek, err);
+		r = choose_offset(seek, err);
 	if (r == 0)
 		weigh(seek);
 	return r;
@@ -253,6 +249,8 @@ static int write_details(struct seek *seek, struct err *err)
 
 /* --- Moving the watermark ---------------------------------------------------------------------- */
 
+/* inbox.seek() changes the row of the partition. The instance that owns it notices the new
+ * epoch within seconds and continues there; this command does not talk to any instance. */
 static int move(const struct seek *seek, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;

@@ -1,11 +1,16 @@
 /*
- * `inboxd show`: one message with all its details. See op.h.
+ * `inboxd show`: one message with all its details: state, timeline, errors, headers and payload. An
+ * event id is unique within its source only, so several messages may have the one that is given.
+ *
+ * The payload has three forms. For a person it is shown as formatted JSON or text, if it is that,
+ * and otherwise as hexadecimal bytes; --payload raw writes its bytes and nothing else, for a pipe.
  */
 #include <string.h>
 
 #include "base/plural.h"
 #include "ops/op.h"
 
+/* The columns of op_show.sql. */
 enum { SHOW_SOURCE, SHOW_JSON, SHOW_TEXT, SHOW_PAYLOAD, SHOW_SEQ, SHOW_IS_JSON, SHOW_IS_DROPPED };
 
 static int ambiguous(const struct op *op, const struct rows *rows, struct err *err)
@@ -91,16 +96,6 @@ static int print_raw(const struct op *op, const struct rows *rows, struct err *e
 	return 0;
 }
 
-static int print_found(const struct op *op, const struct rows *rows, struct err *err)
-{
-	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)
-		return print_raw(op, rows, err);
-	if (!op->cli->json)
-		return print_message(op, rows, err);
-	op_print_lines(rows, SHOW_JSON);
-	return 0;
-}
-
 int op_show(const struct op *op, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -116,5 +111,12 @@ int op_show(const struct op *op, struct err *err)
 		return r;
 	if (rows_count(rows) == 0)
 		return op_no_message(op, op->cli->words[0], err);
-	return rows_count(rows) > 1 ? ambiguous(op, rows, err) : print_found(op, rows, err);
+	if (rows_count(rows) > 1)
+		return ambiguous(op, rows, err);
+	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)
+		return print_raw(op, rows, err);
+	if (!op->cli->json)
+		return print_message(op, rows, err);
+	op_print_lines(rows, SHOW_JSON);
+	return 0;
 }

@@ -1,5 +1,7 @@
 /*
- * `inboxd status`. See op.h.
+ * `inboxd status`: what waits, what is dead, and who works on it. The function inbox.status() reads
+ * the tables once and returns one JSON object; the other queries only turn parts of this object
+ * into cells, so that all tables show the same moment.
  */
 #include "ops/op.h"
 

@@ -1,6 +1,6 @@
 /*
- * Output for a person, and the questions to one. See op.h. Texts of messages come from strangers: whatever could control
- * a terminal is printed as '?'.
+ * Output for a person, and the questions to one. See op.h. Texts of messages come from strangers:
+ * whatever could control a terminal is printed as '?'.
  */
 #include <ctype.h>
 #include <inttypes.h>

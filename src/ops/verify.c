@@ -13,6 +13,7 @@
 #include "ops/op.h"
 #include "json/text.h"
 
+/* Each statement looks up one page of records by index. */
 #define TIMEOUT_MS 60000
 
 struct report {
@@ -21,6 +22,8 @@ struct report {
 	int64_t gap_count;
 };
 
+/* Gaps are printed as they are found, because a large range takes a while; in JSON they follow the
+ * counts. */
 static void on_gap(void *arg, int32_t partition, int64_t first, int64_t last, bool gone)
 {
 	struct report *report = arg;

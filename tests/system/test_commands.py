@@ -99,8 +99,8 @@ def test_a_list_reports_where_it_stopped_and_a_replay_searches_everything(inboxd
     for form in ([], ["--json"]):
         result = inboxd.command("list", "--type", "rare", *form)
         assert (result.returncode, "e100003" in result.stdout, len(result.stderr.splitlines())) == (0, False, 1)
-        seq = re.match(r"looked at 100000 messages, as far as seq (\d+): so many do not fit; what is behind: --after \1\n$",
-                       result.stderr)[1]
+        seq = re.match(r"searched 100000 messages, up to seq (\d+), without a full page of matches; to continue: "
+                       r"--after \1\n$", result.stderr)[1]
         result = inboxd.command("list", "--type", "rare", "--after", seq, *form)
         assert ("e100003" in result.stdout, result.stderr) == (True, "")
     assert run(inboxd, "replay", "--status", "processed", "--type", "rare", "--dry-run") == "dry run: replay 1 message\n"

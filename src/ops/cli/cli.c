@@ -76,6 +76,7 @@ static int unknown_command(const char *name, struct err *err)
 		"there is no command \"%s\"%s (`inboxd --help` lists the commands)", name, hint);
 }
 
+/* The bit of the command; all bits when only general options make sense. */
 static unsigned commands_of(const struct parse *parse)
 {
 	return parse->command == NULL ? ~0U : 1U << parse->command->command;
@@ -273,21 +274,16 @@ static int find_command_word(struct parse *parse)
 	return 0;
 }
 
-static int surplus(const struct parse *parse, const char *argument)
-{
-	const char *command = parse->command == NULL ? "" : parse->command->name;
-
-	return err_set(parse->err, FAULT_USAGE, "%s takes no argument \"%s\" (`inboxd %s --help`)",
-		command, argument, command);
-}
-
 static int take_word(const struct parse *parse, const char *argument)
 {
+	const char *command = parse->command == NULL ? "" : parse->command->name;
 	size_t room = parse->command == NULL ? 0 : parse->command->words;
 	const char **words;
 
 	if (parse->cli->word_count >= room)
-		return surplus(parse, argument);
+		return err_set(parse->err, FAULT_USAGE,
+			"%s takes no argument \"%s\" (`inboxd %s --help`)", command, argument,
+			command);
 	words = realloc(parse->cli->words, (parse->cli->word_count + 1) * sizeof(*words));
 	if (words == NULL)
 		return err_memory(parse->err);
@@ -316,7 +312,8 @@ static int take_arguments(struct parse *parse, int command_at)
 	return r;
 }
 
-/* `inboxd help` and `inboxd help COMMAND`. */
+/* `inboxd help` and `inboxd help COMMAND`, as in git. There is no row for it in the table, because it
+ * takes no options. */
 static int parse_help(struct cli *out, int argc, char *const *argv, struct err *err)
 {
 	const struct command_row *command = argc < 3 ? NULL : find_command(argv[2]);
