@@ -1,11 +1,13 @@
 /*
- * Implements http_connections.h. evhttp calls our callback to create the buffers of each connection
- * that it accepts, before it stores its own handle of the connection. So the callback activates an
- * event; when that event runs, the handle is available, and the connection has not had an event
- * yet.
+ * The limits of connections, and the error pages. See connections.h.
+ *
+ * evhttp calls our callback to create the buffers of each connection that it accepts, before it
+ * stores its own handle of the connection. So the callback activates an event; when that event
+ * runs, the handle is available, and the connection has not had an event yet.
  */
 #include "http/connections.h"
 
+#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -17,7 +19,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/error.h"
+
+#define LARGEST_PAGE 1024 /* bytes, with the head; libevent's pages have about 400 */
 
 enum phase { REQUEST, ANSWER, NEXT };
 
@@ -52,6 +55,72 @@ static void note_peer(struct http_connections *all, struct evhttp_connection *at
 
 	evhttp_connection_get_peer(at, &peer, &port);
 	(void)snprintf(all->peer, sizeof(all->peer), "%s", peer == NULL ? "" : peer);
+}
+
+/* --- Error pages ------------------------------------------------------------------------------- */
+
+/* libevent answers by itself to text that is not HTTP, a body that is too large, or an unknown
+ * method, and it answers in HTML. inboxd sends JSON everywhere else. libevent 2.1 cannot be asked
+ * for another page (2.2 has evhttp_set_errorcb()), but its page is complete in the output of the
+ * connection before the first byte is sent, so it is replaced there. */
+
+static const struct {
+	int code;
+	const char *reason;
+	const char *words;
+} errors[] = {
+	{ 400, "Bad Request", "this is not an HTTP request, or its head is larger than 16 KiB" },
+	{ 413, "Request Entity Too Large", "the body is larger than 4 KiB" },
+	{ 417, "Expectation Failed", "Expect: only 100-continue is supported" },
+	{ 501, "Not Implemented", "this method is not supported; use GET, HEAD or PUT" },
+	{ 0, "Error", "the request cannot be served" },
+};
+
+/* The status of a complete error page of libevent; 0: not such a page. */
+static int find_page(const char *text)
+{
+	const char *line = strchr(text, ' ');
+
+	if (strncmp(text, "HTTP/1.", 7) != 0 || line == NULL ||
+		strstr(text, "\r\nContent-Type: text/html") == NULL ||
+		strstr(text, "</HTML>") == NULL)
+		return 0;
+	return (int)strtol(line, NULL, 10);
+}
+
+static void exchange(struct evbuffer *output, int code)
+{
+	char body[160];
+	size_t i = 0;
+	int length;
+
+	while (errors[i].code != code && errors[i].code != 0)
+		i++;
+	length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}\n", errors[i].words);
+	(void)evbuffer_drain(output, evbuffer_get_length(output));
+	(void)evbuffer_add_printf(output,
+		"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s",
+		code, errors[i].reason, length, body);
+}
+
+static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *info, void *unused)
+{
+	char text[LARGEST_PAGE + 1];
+	ev_ssize_t length;
+	int code;
+
+	(void)unused;
+	if (info->n_added == 0 || evbuffer_get_length(output) > LARGEST_PAGE)
+		return;
+	/* A connection hides the beginning of its output from other code. */
+	(void)evbuffer_unfreeze(output, 1);
+	length = evbuffer_copyout(output, text, LARGEST_PAGE);
+	text[length < 0 ? 0 : length] = '\0';
+	code = find_page(text);
+	if (code != 0)
+		exchange(output, code);
+	(void)evbuffer_freeze(output, 1);
 }
 
 /* --- Closing ----------------------------------------------------------------------------------- */
@@ -244,11 +313,12 @@ static struct bufferevent *on_accept(struct event_base *base, void *arg)
 	struct connection *connection = calloc(1, sizeof(*connection));
 
 	if (connection != NULL)
-		connection->buffers = http_error_listen(base, NULL);
+		connection->buffers = bufferevent_socket_new(base, -1, 0);
 	if (connection == NULL || connection->buffers == NULL) {
 		free(connection);
 		return NULL;
 	}
+	(void)evbuffer_add_cb(bufferevent_get_output(connection->buffers), on_output, NULL);
 	bufferevent_incref(connection->buffers);
 	connection->all = all;
 	connection->since_ms = clock_now_ms();

@@ -1,6 +1,9 @@
 /*
- * Implements http_health.h with two tables of checks. A check writes the reason of its failure, or
- * nothing. All checks run, so that one request shows every reason.
+ * Two tables of checks for /livez and /readyz. See health.h. A check writes the reason of its
+ * failure, or nothing. All checks run, so that one request shows every reason.
+ *
+ * The rows of a table decide what an orchestrator does: a row in the first one restarts the process,
+ * a row in the second one makes it not ready. Therefore nothing that a restart cannot cure is in the first.
  */
 #include "http/health.h"
 
@@ -23,6 +26,7 @@ static long long seconds(int64_t ms)
 	return (long long)(ms / 1000);
 }
 
+/* A loop stores the time of each round. `since_ms` gives a new process time for the first round. */
 static void check_tick(
 	const struct health_view *view, int64_t tick_ms, const char *loop, struct buf *detail)
 {
@@ -95,12 +99,14 @@ static void check_broker(const struct health_view *view, struct buf *detail)
 		buf_add_str(detail, "no Kafka broker is reachable");
 }
 
+/* The ticks are 0 until the loops run; check_tick() alone would call that progress. */
 static void check_started(const struct health_view *view, struct buf *detail)
 {
 	if (view->health->ingest_tick_ms == 0 || view->health->dispatch_tick_ms == 0)
 		buf_add_str(detail, "still starting");
 }
 
+/* Ingest sets stored_ms also when no record waits, so an old time means that records wait. */
 static void check_stored(const struct health_view *view, struct buf *detail)
 {
 	int64_t stored_ms = view->health->stored_ms;
@@ -111,6 +117,7 @@ static void check_stored(const struct health_view *view, struct buf *detail)
 			seconds(view->now_ms - last_ms));
 }
 
+/* A restart helps a loop that hangs, and nothing else. */
 static const struct check alive_checks[] = {
 	{ "ingest", check_ingest },
 	{ "dispatch", check_dispatch },

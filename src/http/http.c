@@ -1,7 +1,10 @@
 /*
- * The server thread around libevent's evhttp. A route fills a reply, and one function sends it, so
- * that every answer has the same headers and HEAD equals GET without the body. A client can use
- * only a limited amount of memory and time, because requests and idle connections are limited.
+ * The server thread around libevent's evhttp, and the routes. A route fills a reply, and one function
+ * sends it, so that every answer has the same headers and HEAD equals GET without the body.
+ *
+ * A client can use only a limited amount of memory and time: libevent limits the head and the body of
+ * a request, connections.c the number of connections and how long each may take. No answer waits
+ * for a database or for another thread, because the answers are needed most when the others hang.
  */
 #include "http/http.h"
 
@@ -20,12 +23,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "http/accept.h"
 #include "http/connections.h"
 #include "http/health.h"
-#include "http/level.h"
 #include "http/listen.h"
-#include "http/process.h"
+#include "http/log_level.h"
+#include "http/metrics_page.h"
 
 #define MAX_REQUEST_HEAD 16384 /* bytes */
 #define MAX_REQUEST_BODY 4096  /* bytes; the longest log level has five */
@@ -35,8 +37,6 @@
 #define ALL_METHODS      0x1ff /* all methods that libevent knows: those without a route get a 405 */
 
 #define TYPE_JSON        "application/json"
-#define TYPE_TEXT        "text/plain; version=0.0.4; charset=utf-8"
-#define TYPE_OPEN        "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 static const struct http_limits usual_limits = {
 	.connections = 64,
@@ -74,6 +74,8 @@ struct route {
 	void (*change)(struct http *http, struct evhttp_request *request, struct reply *reply);
 };
 
+/* --- Routes ------------------------------------------------------------------------------------ */
+
 static struct health_view view_of(const struct http *http)
 {
 	return (struct health_view){
@@ -88,12 +90,9 @@ static void answer_metrics(struct http *http, struct evhttp_request *request, st
 {
 	struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
 	const struct health_view view = view_of(http);
-	bool openmetrics = http_accepts_openmetrics(evhttp_find_header(headers, "Accept"));
 
-	reply->type = openmetrics ? TYPE_OPEN : TYPE_TEXT;
-	http_process_look(http->options.metrics);
-	health_show(&view, http->options.metrics);
-	metrics_render(http->options.metrics, openmetrics, reply->body);
+	reply->type = metrics_page_add(
+		reply->body, evhttp_find_header(headers, "Accept"), http->options.metrics, &view);
 }
 
 static void answer_livez(struct http *http, struct evhttp_request *request, struct reply *reply)
@@ -149,6 +148,7 @@ static const struct route routes[] = {
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))
 
+/* Only the path counts: scrapers and probes may add a query. */
 static const struct route *find_route(struct evhttp_request *request)
 {
 	const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
@@ -179,6 +179,7 @@ static void answer_wrong_method(const struct route *route, struct reply *reply)
 		reply->allow);
 }
 
+/* The body may be incomplete; half of a page of metrics would look like a page. */
 static void answer_no_memory(struct reply *reply)
 {
 	reply->code = HTTP_INTERNAL;
@@ -186,6 +187,8 @@ static void answer_no_memory(struct reply *reply)
 	buf_reset(reply->body);
 	buf_add_str(reply->body, "{\"error\":\"out of memory for the answer\"}\n");
 }
+
+/* --- Replies ----------------------------------------------------------------------------------- */
 
 static void add_header(struct evhttp_request *request, const char *name, const char *value)
 {
@@ -254,6 +257,8 @@ static void on_request(struct evhttp_request *request, void *arg)
 		answer_no_memory(&reply);
 	send_reply(request, &reply);
 }
+
+/* --- The server -------------------------------------------------------------------------------- */
 
 static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
@@ -325,6 +330,7 @@ static int make_loop(struct http *http, struct err *err)
 	if (http->server == NULL || http->stop_event == NULL ||
 		event_add(http->stop_event, NULL) < 0)
 		return err_memory(err);
+	/* otherwise libevent itself would answer with its own page */
 	evhttp_set_allowed_methods(http->server, ALL_METHODS);
 	evhttp_set_max_headers_size(http->server, MAX_REQUEST_HEAD);
 	evhttp_set_max_body_size(http->server, MAX_REQUEST_BODY);
@@ -368,7 +374,7 @@ int http_start(struct http **out, const struct http_options *options, struct err
 	http->thread = (struct thread)THREAD_INIT;
 	http->body.limit = MAX_REPLY;
 	http->since_ms = clock_now_ms();
-	http_process_began(options->metrics);
+	metrics_page_begin(options->metrics);
 	r = make_loop(http, err);
 	if (r < 0)
 		return r;

@@ -1,6 +1,6 @@
 /*
- * Implements http_listen.h. The host is mandatory: if a missing host meant every address, a typing
- * error would publish the metrics.
+ * The address of http.listen: to listen on it, and to check it for `inboxd check`. See listen.h. The
+ * host is mandatory: if a missing host meant every address, a typing error would publish the metrics.
  */
 #include "http/listen.h"
 
@@ -16,7 +16,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define BACKLOG 64
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "json/text.h"
+
+#define BACKLOG     64
+#define ANSWER_MS   2000
+#define ANSWER_MOST (1u << 20) /* bytes; /status has a few hundred, and one line per handler */
 
 struct address {
 	char host[256];
@@ -149,30 +155,6 @@ int http_listen(const char *listen, int *fd, struct err *err)
 	return r > 0 ? cannot_listen(listen, r, err) : r;
 }
 
-int http_listen_try(const char *listen, struct err *err)
-{
-	int fd;
-	int r = open_first(listen, open_bound, &fd, err);
-
-	if (r == 0)
-		(void)close(fd);
-	if (r == EADDRINUSE)
-		return HTTP_LISTEN_TAKEN;
-	return r > 0 ? cannot_listen(listen, r, err) : r;
-}
-
-int http_connect(const char *listen, int timeout_ms)
-{
-	const struct timeval most = { timeout_ms / 1000, timeout_ms % 1000 * 1000L };
-	int fd;
-
-	if (open_first(listen, open_connected, &fd, NULL) != 0)
-		return -1;
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
-	return fd;
-}
-
 int http_listen_port(int fd)
 {
 	union {
@@ -185,4 +167,106 @@ int http_listen_port(int fd)
 	if (getsockname(fd, &at.any, &length) < 0)
 		return 0;
 	return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
+}
+
+/* --- The check of `inboxd check` --------------------------------------------------------------- */
+
+enum { LISTEN_TAKEN = 1 };
+
+/* Checks whether http_listen() would succeed: binds a socket and closes it. LISTEN_TAKEN: another
+ * process listens there. Faults as of http_listen(). */
+static int try_to_listen(const char *listen, struct err *err)
+{
+	int fd;
+	int r = open_first(listen, open_bound, &fd, err);
+
+	if (r == 0)
+		(void)close(fd);
+	if (r == EADDRINUSE)
+		return LISTEN_TAKEN;
+	return r > 0 ? cannot_listen(listen, r, err) : r;
+}
+
+/* A blocking socket connected to this address, with a time limit for each call; -1: nobody listens. */
+static int open_connection(const char *listen, int timeout_ms)
+{
+	const struct timeval most = { timeout_ms / 1000, timeout_ms % 1000 * 1000L };
+	int fd;
+
+	if (open_first(listen, open_connected, &fd, NULL) != 0)
+		return -1;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	return fd;
+}
+
+/* Reads the whole answer, or the part that arrived in time. */
+static void read_answer(int fd, struct buf *answer)
+{
+	int64_t until_ms = clock_now_ms() + ANSWER_MS;
+	char part[4096];
+	ssize_t got;
+
+	do {
+		got = recv(fd, part, sizeof(part), 0);
+		if (got > 0)
+			buf_add(answer, part, (size_t)got);
+	} while (got > 0 && buf_ok(answer) && clock_now_ms() < until_ms);
+}
+
+static void ask(const char *listen, struct buf *answer)
+{
+	static const char request[] =
+		"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+	int fd = open_connection(listen, ANSWER_MS);
+
+	if (fd < 0)
+		return;
+	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1)
+		read_answer(fd, answer);
+	(void)close(fd);
+}
+
+/* A quotation mark inside a JSON string is preceded by a backslash, so a match is a real member. */
+static bool has_socket(const char *status, const char *path)
+{
+	CLEANUP(buf_fini) struct buf member = BUF_INIT;
+
+	buf_add_str(&member, ",\"socket\":");
+	json_add_string(&member, bytes_of(path));
+	return buf_ok(&member) && strstr(status, buf_str(&member)) != NULL;
+}
+
+static int taken(const struct config *config, struct buf *found, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf answer = { .limit = ANSWER_MOST };
+	const char *status;
+
+	ask(config->http.listen, &answer);
+	status = strstr(buf_str(&answer), "\r\n\r\n{\"version\":");
+	if (status != NULL && has_socket(status, config->socket.path)) {
+		buf_addf(found, "%s is listened on by the inboxd of this configuration",
+			config->http.listen);
+		return 0;
+	}
+	(void)err_set(err, FAULT_CHECK, "http.listen: %s listens on %s already",
+		status == NULL ? "another program" : "an inboxd with another socket.path",
+		config->http.listen);
+	return err_advise(err, "choose a free port, or leave http.listen empty to disable HTTP");
+}
+
+int http_check(const struct config *config, struct buf *found, struct err *err)
+{
+	int r;
+
+	if (config->http.listen[0] == '\0') {
+		buf_add_str(found, "off: http.listen is empty");
+		return 0;
+	}
+	r = try_to_listen(config->http.listen, err);
+	if (r == LISTEN_TAKEN)
+		return taken(config, found, err);
+	if (r == 0)
+		buf_addf(found, "%s can be listened on", config->http.listen);
+	return r;
 }

@@ -5,18 +5,20 @@
 #ifndef HTTP_LISTEN_H
 #define HTTP_LISTEN_H
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "config/config.h"
 
 /* Gives a non-blocking, close-on-exec socket; port 0 takes a free port. FAULT_CONFIG: the text is
  * not an address. FAULT_SOCKET: listening failed. */
 int http_listen(const char *listen, int *fd, struct err *err);
-/* Checks whether http_listen() would succeed: binds a socket and closes it. HTTP_LISTEN_TAKEN:
- * another process listens there. Faults as above. */
-enum { HTTP_LISTEN_TAKEN = 1 };
-int http_listen_try(const char *listen, struct err *err);
-/* A blocking socket connected to this address, with a time limit for each call; -1: nobody listens. */
-int http_connect(const char *listen, int timeout_ms);
 /* The port of a listening socket, 0 when unknown. */
 int http_listen_port(int fd);
+
+/* The check of http.listen for `inboxd check`; blocks for at most a few seconds. Appends the result:
+ * the address is free, or the inboxd with this socket.path listens there. Otherwise the fault names
+ * the program that listens there. The function never listens itself, so that an inboxd that starts at
+ * the same time gets the address. */
+int http_check(const struct config *config, struct buf *found, struct err *err);
 
 #endif

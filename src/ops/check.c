@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "config/show.h"
 #include "dispatch/sessions/socket.h"
-#include "http/check.h"
+#include "http/listen.h"
 #include "ingest/ingest.h"
 #include "ops/commands.h"
 #include "store/schema/binding.h"

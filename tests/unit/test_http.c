@@ -25,10 +25,10 @@
 #include "alloc_fail.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "http/accept.h"
 #include "http/connections.h"
 #include "http/http.h"
 #include "http/listen.h"
+#include "http/metrics_page.h"
 #include "report/meters.h"
 
 #define ANSWER_SECONDS 20L /* a deadline, not a wait */
@@ -313,7 +313,7 @@ static void a_malformed_request_is_answered_with_400(void **state)
 	int fd = connect_to(world);
 
 	say(fd, "\x16\x03\x01 what is this\r\n\r\n");
-	assert_error(hear_all(world, fd), "400", "no HTTP request");
+	assert_error(hear_all(world, fd), "400", "not an HTTP request");
 	assert_code(get(world, "/livez"), "200");
 }
 
@@ -346,9 +346,9 @@ static void a_request_body_beyond_the_limit_is_refused(void **state)
 
 static void errors_of_libevent_are_answered_in_json(void **state)
 {
-	assert_error(ask(*state, "BREW", "/status", ""), "501", "no such method");
+	assert_error(ask(*state, "BREW", "/status", ""), "501", "method is not supported");
 	assert_error(ask(*state, "PUT", "/log-level", "Content-Length: many\r\n"), "400",
-		"no HTTP request");
+		"not an HTTP request");
 	assert_error(ask(*state, "PUT", "/log-level", "Content-Length: 4\r\nExpect: tea\r\n"),
 		"417", "100-continue");
 	assert_code(get(*state, "/livez"), "200");

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "http/level.h"
+#include "http/log_level.h"
 
 static int at_info(void **state)
 {

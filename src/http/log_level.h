@@ -2,8 +2,8 @@
  * The log level over HTTP: the only thing that can be changed there, and only from this host. It
  * applies until the next SIGHUP or start, which use the configured level. Any thread.
  */
-#ifndef HTTP_LEVEL_H
-#define HTTP_LEVEL_H
+#ifndef HTTP_LOG_LEVEL_H
+#define HTTP_LOG_LEVEL_H
 
 #include "base/buf.h"
 #include "base/bytes.h"

@@ -1,7 +1,7 @@
 /*
- * Implements http_level.h.
+ * The log level over HTTP. See log_level.h.
  */
-#include "http/level.h"
+#include "http/log_level.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -43,6 +43,7 @@ static struct bytes trimmed(struct bytes text)
 	return (struct bytes){ first, (size_t)(last - first) };
 }
 
+/* The body is not a string: it has no end mark, and it may contain a NUL. */
 static int parse(struct bytes body, enum log_level *out)
 {
 	char word[LONGEST_LEVEL] = "";
@@ -78,8 +79,7 @@ int http_level_set(struct bytes body, const char *peer, struct buf *json)
 		return 403;
 	}
 	if (parse(body, &after) != 0) {
-		buf_add_str(json,
-			"{\"error\":\"that is no log level; send " LEVELS " as the body\"}\n");
+		buf_add_str(json, "{\"error\":\"the body is not a log level; send " LEVELS "\"}\n");
 		return 400;
 	}
 	log_set_level(after);
