@@ -1,8 +1,10 @@
 /*
- * Implements inboxd.h. This file owns what lives as long as the process: signals, metrics, HTTP and
- * the socket lock. instance_run.c owns what belongs to one instance id. An instance that finds
- * itself fenced ends its run without settling anything, and the process registers as a new instance
- * (rule R2).
+ * The process. See daemon.h. This file owns what lives as long as the process: signals, metrics,
+ * HTTP, tracing and the socket lock. instance_run.c owns what belongs to one instance id. An
+ * instance that finds itself fenced ends its run without settling anything, and the process
+ * registers as a new instance (rule R2).
+ *
+ * HTTP starts before the database is reached, so that a probe can ask a process that waits for it.
  */
 #include "daemon/daemon.h"
 
@@ -71,6 +73,9 @@ static void make_known_series(struct metrics *metrics)
 			pg_error_class_name((enum pg_error_class)kind), NULL);
 }
 
+/* The order matters. The signals are blocked before any other thread exists, because threads
+ * inherit the mask. The socket lock comes before HTTP: when another inboxd uses the socket, this
+ * one ends without having opened anything. */
 static int prepare(struct daemon *daemon, struct err *err)
 {
 	int r = supervision_init(&daemon->supervision, err);
@@ -90,6 +95,8 @@ static int prepare(struct daemon *daemon, struct err *err)
 	return r == 0 ? start_trace(daemon, err) : r;
 }
 
+/* Accepts a daemon that was prepared in part. The socket is removed only by the process that holds
+ * its lock; it may be that of another one otherwise. */
 static void finish(struct daemon *daemon)
 {
 	trace_stop(daemon->trace);

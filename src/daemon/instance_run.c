@@ -1,7 +1,11 @@
 /*
- * Implements instance_run.h. In an orderly stop (G9) ingest commits and dispatch settles its
- * messages. After fencing nothing is settled, because the rows may belong to another instance (rule
- * R2).
+ * The threads of one instance: their start, the wait for a reason to end, the reload, and their
+ * stop. See instance_run.h.
+ *
+ * There are two ways to end. In an orderly stop (G9) ingest commits its offsets and dispatch
+ * settles what its handlers have answered. After fencing nothing is settled and nothing is
+ * committed, because the rows may belong to another instance by now (rule R2). Both ways are
+ * limited in time, although a call of a library may hang: see the watchdog below.
  */
 #include "daemon/instance_run.h"
 
@@ -10,10 +14,10 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"
 #include "daemon/status_page.h"
-#include "daemon/watchdog.h"
 #include "dispatch/dispatch.h"
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
@@ -40,6 +44,8 @@ struct instance_run {
 	struct dead_topic *dead_topic;
 };
 
+/* --- What the heartbeat asks dispatch ---------------------------------------------------------- */
+
 static void bounds(struct bounds *out, void *arg)
 {
 	dispatch_bounds(((struct instance_run *)arg)->dispatch, out);
@@ -54,6 +60,8 @@ static void handlers(struct buf *out, void *arg)
 {
 	dispatch_handlers(((struct instance_run *)arg)->dispatch, out);
 }
+
+/* --- Start ------------------------------------------------------------------------------------- */
 
 static int make_shared(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
@@ -186,25 +194,69 @@ static int begin(struct daemon *daemon, struct instance_run *run, struct err *er
 	return r;
 }
 
-static void drain_handovers(struct instance_run *run)
+/* Accepts a run of which only a part was made. No thread may run any more. */
+static void end(struct instance_run *run)
 {
 	void *item = NULL;
 
-	while (run->handovers != NULL && queue_pop(run->handovers, &item, 0) == 0)
-		handover_free(item);
-}
-
-static void end(struct instance_run *run)
-{
 	dead_topic_free(run->dead_topic);
 	janitor_free(run->janitor);
 	heartbeat_free(run->heartbeat);
 	ingest_free(run->ingest);
 	dispatch_free(run->dispatch);
-	drain_handovers(run);
+	while (run->handovers != NULL && queue_pop(run->handovers, &item, 0) == 0)
+		handover_free(item);
 	queue_free(run->handovers);
 	admission_free(run->admission);
 	wake_fini(&run->wake);
+}
+
+/* --- Stop -------------------------------------------------------------------------------------- */
+
+/* The last resort. A call of a library may hang in any thread, and then the thread that waits for
+ * it hangs, too. The watchdog ends the process after a limit, whatever the other threads do. The
+ * rows that they held go back to waiting when the lease is over. */
+struct watchdog {
+	struct thread thread;
+	int64_t timeout_ms;
+	int code;
+};
+
+/* Ends the process although a library call hangs; when the lease expires, another instance rescues
+ * the rows. */
+static void leave_hanging(int code)
+{
+	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
+	_exit(code);
+}
+
+static void watchdog_loop(void *arg)
+{
+	struct watchdog *watchdog = arg;
+	int64_t until_ms = clock_now_ms() + watchdog->timeout_ms;
+
+	while (!thread_is_stopping(&watchdog->thread) && clock_now_ms() < until_ms)
+		thread_pause(&watchdog->thread, until_ms - clock_now_ms());
+	if (!thread_is_stopping(&watchdog->thread))
+		leave_hanging(watchdog->code);
+}
+
+/* Ends the process with this exit code after timeout_ms, unless watchdog_end() is called first.
+ * When its thread cannot be started, the program stops without it. */
+static void watchdog_start(struct watchdog *watchdog, int64_t timeout_ms, int code)
+{
+	*watchdog = (struct watchdog){ .timeout_ms = timeout_ms, .code = code };
+	if (thread_init(&watchdog->thread, NULL) != 0 ||
+		thread_start(&watchdog->thread, "watchdog", watchdog_loop, watchdog, NULL) != 0)
+		log_warn("no_watchdog",
+			LOG_STR("next", "if a library call hangs, the process does not end"));
+}
+
+static void watchdog_end(struct watchdog *watchdog)
+{
+	thread_request_stop(&watchdog->thread);
+	thread_join(&watchdog->thread);
+	thread_fini(&watchdog->thread);
 }
 
 /* The orderly stop (G9). Returns 1 when a library call hangs; the process must then end without
@@ -246,6 +298,10 @@ static int stop_at_once(struct instance_run *run)
 	return hung;
 }
 
+/* --- The run ----------------------------------------------------------------------------------- */
+
+/* Other threads read the configuration without a lock. So each version is kept until the end of the
+ * process, and its number is limited. */
 static void reload(struct daemon *daemon, struct instance_run *run)
 {
 	struct strings restart = { NULL, 0 };
@@ -319,14 +375,6 @@ static void watch_the_end(const struct daemon *daemon, struct watchdog *watchdog
 	int64_t timeout = daemon->config->inbox.shutdown_timeout + GRACE_MS;
 
 	watchdog_start(watchdog, r == INSTANCE_FENCED ? AT_ONCE_MS : timeout, code_of(r));
-}
-
-/* Ends the process although a library call hangs; when the lease expires, another instance rescues
- * the rows. */
-static void leave_hanging(int code)
-{
-	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
-	_exit(code);
 }
 
 int instance_run(struct daemon *daemon, struct err *err)

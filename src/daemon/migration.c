@@ -1,5 +1,6 @@
 /*
- * Implements migration.h.
+ * The migration with a log line for each step. See migration.h. The index of a large table can take
+ * hours; without progress in the log an operator would stop it.
  */
 #include "daemon/migration.h"
 

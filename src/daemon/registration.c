@@ -1,6 +1,6 @@
 /*
- * Implements registration.h. While the database is unreachable the process counts as alive, because
- * the ticks of its loops continue: a restart would not help.
+ * The database work before an instance run. See registration.h. While the database is unreachable
+ * the process counts as alive, because the ticks of its loops continue: a restart would not help.
  */
 #include "daemon/registration.h"
 
@@ -81,6 +81,7 @@ static int check_schema(struct db *db, struct daemon *daemon, bool *final, struc
 	return FAULT_DATABASE;
 }
 
+/* Rows that were copied without their sequences have numbers that would be assigned again. */
 static int check_sequences(struct db *db, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;

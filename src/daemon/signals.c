@@ -1,5 +1,7 @@
 /*
- * Implements signals.h.
+ * The thread that waits for signals. See signals.h. It uses sigwait(3) instead of a handler, so
+ * that it can log and take locks. It only sets flags and wakes the main thread, which does the
+ * work.
  */
 #include "daemon/signals.h"
 

@@ -1,5 +1,6 @@
 /*
- * Implements status.h.
+ * The answer of GET /status. See status_page.h. The HTTP thread asks while the main thread ends one
+ * instance run and begins another one; the lock keeps the dispatch that is asked from being freed.
  */
 #include "daemon/status_page.h"
 

@@ -69,7 +69,7 @@ MUTANTS = [
            edit("src/ingest/kafka/consumer.c", "\terror = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);", "\terror = NULL;"),
            tests=[START + "test_offsets_set_forward_manually_lose_nothing"]),
     mutant("R20", "a library call that hangs is waited for",
-           edit("src/daemon/watchdog.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
+           edit("src/daemon/instance_run.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
            tests=["faults/test_process_ends.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
     mutant("R20", "what inboxd decides may be configured",
            edit("src/config/keys.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
