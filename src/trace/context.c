@@ -1,3 +1,11 @@
+/*
+ * See context.h. First the traceparent is found and read, then the ids are computed.
+ *
+ * The ids must be the same in every sidecar and every version: a message is stored by one instance and can be delivered
+ * by another one, and their spans must meet in one trace. So nothing random and nothing local may go into them.
+ *
+ * Headers come from strangers. A traceparent that is not valid counts as none, as W3C asks.
+ */
 #include "trace/context.h"
 
 #include <openssl/sha.h>
@@ -18,22 +26,18 @@ static uint64_t mix(uint64_t x)
 /* --- traceparent ------------------------------------------------------------------------------ */
 
 /* W3C Trace Context allows only lower case. */
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_hex(const char *text, size_t digits, uint64_t *out)
 {
 	*out = 0;
 	for (size_t i = 0; i < digits; i++) {
-		int digit = digit_of(text[i]);
+		char c = text[i];
 
-		if (digit < 0)
+		if (c >= '0' && c <= '9')
+			*out = *out << 4 | (uint64_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			*out = *out << 4 | (uint64_t)(c - 'a' + 10);
+		else
 			return false;
-		*out = *out << 4 | (uint64_t)digit;
 	}
 	return true;
 }
@@ -47,6 +51,7 @@ static bool has_shape(const char *text, size_t length, uint64_t version)
 	       (length == PARENT_LENGTH || text[PARENT_LENGTH] == '-');
 }
 
+/* version-trace-span-flags, each in hexadecimal. Zero is no id of a trace or a span. */
 static bool parse(struct trace_context *out, const char *text, size_t length, bool *sampled)
 {
 	struct trace_context found = *out;

@@ -1,6 +1,13 @@
 /*
  * See exporter.h. An event loop with the HTTP client of libevent, which also resolves host names in the loop, so that
  * no call blocks. The spans of a request stay in the ring until its answer has arrived.
+ *
+ * Three events drive it: the interval of a second, the deadline of an answer, and the wake-up from other threads. Each
+ * ends in step(), which begins a request if there is none. A request ends in exactly one of spans_accepted(),
+ * spans_refused() and request_failed(), which set `sending` to 0 and wake step() again.
+ *
+ * Spans are a help for people, never a promise: no error here may reach the processing of messages. An outage of the
+ * collector is logged once at its begin and once at its end.
  */
 #include "trace/exporter.h"
 
@@ -20,7 +27,7 @@
 #include "report/meters.h"
 #include "trace/otlp.h"
 
-#define LOOK_SECONDS      1
+#define INTERVAL_SECONDS  1
 #define ANSWER_SECONDS    5
 #define STOP_SECONDS      1
 #define BACKOFF_MS        1000
@@ -42,7 +49,7 @@ struct exporter {
 	struct event_base *base;
 	struct evdns_base *dns;
 	struct evhttp_connection *connection; /* NULL: to be made */
-	struct event *look;
+	struct event *interval;
 	struct event *overdue;
 	struct event *poked;
 	struct buf body;
@@ -57,13 +64,10 @@ struct exporter {
 	struct thread thread;
 };
 
-static bool is_over(const struct exporter *exporter, size_t count)
-{
-	return exporter->stopping && (count == 0 || exporter->failures > 0);
-}
-
 /* --- The result of a request ------------------------------------------------------------------- */
 
+/* The next step runs from the loop, not from here: on_answer() is called by libevent, which still uses the
+ * connection that the next step may replace. */
 static void end_request(struct exporter *exporter)
 {
 	exporter->sending = 0;
@@ -71,7 +75,7 @@ static void end_request(struct exporter *exporter)
 	event_active(exporter->poked, EV_TIMEOUT, 0);
 }
 
-static void was_taken(struct exporter *exporter)
+static void spans_accepted(struct exporter *exporter)
 {
 	if (exporter->failures > 0)
 		log_info("otlp_export_back", LOG_INT("failed_requests", exporter->failures));
@@ -81,7 +85,8 @@ static void was_taken(struct exporter *exporter)
 	end_request(exporter);
 }
 
-static void was_refused(struct exporter *exporter, int code)
+/* Sending them again would only be refused again. */
+static void spans_refused(struct exporter *exporter, int code)
 {
 	log_warn("otlp_spans_refused", LOG_STR("endpoint", exporter->endpoint),
 		LOG_INT("status", code), LOG_INT("spans", (int64_t)exporter->sending),
@@ -93,7 +98,8 @@ static void was_refused(struct exporter *exporter, int code)
 	end_request(exporter);
 }
 
-static void has_failed(struct exporter *exporter, const char *why)
+/* The spans stay in the ring. When that is full, the newest ones are dropped. */
+static void request_failed(struct exporter *exporter, const char *why)
 {
 	int64_t delay_ms =
 		backoff_delay_ms(BACKOFF_MS, BACKOFF_MAX_MS, exporter->failures, random_u64());
@@ -109,7 +115,7 @@ static void has_failed(struct exporter *exporter, const char *why)
 	end_request(exporter);
 }
 
-/* A request that is NULL or has the code 0 got no answer. */
+/* A request that is NULL or has the code 0 got no answer. One that on_overdue() has ended is ignored. */
 static void on_answer(struct evhttp_request *request, void *arg)
 {
 	struct exporter *exporter = arg;
@@ -120,13 +126,13 @@ static void on_answer(struct evhttp_request *request, void *arg)
 	if (exporter->sending == 0)
 		return;
 	if (code == 0)
-		has_failed(exporter, "no connection, or an answer that is not HTTP");
+		request_failed(exporter, "no connection, or an answer that is not HTTP");
 	else if (code == TOO_MANY_REQUESTS || code >= 500)
-		has_failed(exporter, why);
+		request_failed(exporter, why);
 	else if (code >= 200 && code < 300)
-		was_taken(exporter);
+		spans_accepted(exporter);
 	else
-		was_refused(exporter, code);
+		spans_refused(exporter, code);
 }
 
 /* --- Requests ----------------------------------------------------------------------------------- */
@@ -139,6 +145,7 @@ static void disconnect(struct exporter *exporter)
 	exporter->connection = NULL;
 }
 
+/* After a failure the old connection can be in any state, so it is replaced. */
 static bool connect_again(struct exporter *exporter)
 {
 	int port = evhttp_uri_get_port(exporter->uri);
@@ -157,21 +164,18 @@ static bool connect_again(struct exporter *exporter)
 	return true;
 }
 
-static bool encode(struct exporter *exporter, size_t count)
-{
-	buf_reset(&exporter->body);
-	otlp_begin(&exporter->body, &exporter->resource);
-	for (size_t i = 0; i < count; i++)
-		otlp_add_span(&exporter->body, i == 0, ring_at(exporter->ring, i));
-	otlp_end(&exporter->body);
-	return buf_ok(&exporter->body);
-}
-
+/* A request with the first `sending` spans of the ring. NULL: no memory. */
 static struct evhttp_request *make_request(struct exporter *exporter)
 {
-	struct evhttp_request *request = evhttp_request_new(on_answer, exporter);
+	struct evhttp_request *request;
 	struct evkeyvalq *headers;
 
+	buf_reset(&exporter->body);
+	otlp_begin(&exporter->body, &exporter->resource);
+	for (size_t i = 0; i < exporter->sending; i++)
+		otlp_add_span(&exporter->body, i == 0, ring_at(exporter->ring, i));
+	otlp_end(&exporter->body);
+	request = buf_ok(&exporter->body) ? evhttp_request_new(on_answer, exporter) : NULL;
 	if (request == NULL)
 		return NULL;
 	headers = evhttp_request_get_output_headers(request);
@@ -187,20 +191,20 @@ static struct evhttp_request *make_request(struct exporter *exporter)
 
 static void send_spans(struct exporter *exporter, size_t count)
 {
-	const struct timeval patience = { .tv_sec = ANSWER_SECONDS };
+	const struct timeval deadline = { .tv_sec = ANSWER_SECONDS };
 	const char *path = evhttp_uri_get_path(exporter->uri);
 	struct evhttp_request *request = NULL;
 
 	exporter->sending = count < EXPORT_MOST ? count : EXPORT_MOST;
-	if (encode(exporter, exporter->sending) && connect_again(exporter))
+	if (connect_again(exporter))
 		request = make_request(exporter);
 	if (path == NULL || path[0] == '\0' || strcmp(path, "/") == 0)
 		path = DEFAULT_PATH;
-	(void)event_add(exporter->overdue, &patience);
+	(void)event_add(exporter->overdue, &deadline);
 	/* evhttp_make_request() can call on_answer() before it returns. */
 	if (request == NULL ||
 		evhttp_make_request(exporter->connection, request, EVHTTP_REQ_POST, path) != 0)
-		has_failed(exporter, "out of memory");
+		request_failed(exporter, "out of memory");
 }
 
 /* Sends the next request if there are enough spans for one; with `due` also if there are fewer. */
@@ -211,7 +215,8 @@ static void step(struct exporter *exporter, bool due)
 	if (exporter->sending > 0)
 		return;
 	count = ring_count(exporter->ring);
-	if (is_over(exporter, count))
+	/* A stop waits for what can be sent at once, not for a collector that fails. */
+	if (exporter->stopping && (count == 0 || exporter->failures > 0))
 		(void)event_base_loopbreak(exporter->base);
 	else if (count > 0 && (due || count >= EXPORT_MOST) &&
 		 clock_now_ms() >= exporter->retry_at_ms)
@@ -220,13 +225,14 @@ static void step(struct exporter *exporter, bool due)
 
 /* --- The loop ----------------------------------------------------------------------------------- */
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_interval(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
 	step(arg, true);
 }
 
+/* libevent's own timeout begins again with every byte that arrives; this one is for the whole request. */
 static void on_overdue(evutil_socket_t fd, short what, void *arg)
 {
 	struct exporter *exporter = arg;
@@ -236,9 +242,10 @@ static void on_overdue(evutil_socket_t fd, short what, void *arg)
 	if (exporter->sending == 0)
 		return;
 	disconnect(exporter);
-	has_failed(exporter, "the collector has not answered within 5 seconds");
+	request_failed(exporter, "the collector has not answered within 5 seconds");
 }
 
+/* Spans wait, a request has ended, or the thread must stop. A stop has at most STOP_SECONDS. */
 static void on_poked(evutil_socket_t fd, short what, void *arg)
 {
 	const struct timeval most = { .tv_sec = STOP_SECONDS };
@@ -254,6 +261,7 @@ static void on_poked(evutil_socket_t fd, short what, void *arg)
 	step(exporter, exporter->stopping);
 }
 
+/* Spans that are left at the end count as dropped, so that the metrics add up. */
 static void exporter_main(void *arg)
 {
 	struct exporter *exporter = arg;
@@ -271,8 +279,8 @@ static void exporter_free(struct exporter *exporter)
 		evhttp_connection_free(exporter->connection);
 	if (exporter->dns != NULL)
 		evdns_base_free(exporter->dns, 0);
-	if (exporter->look != NULL)
-		event_free(exporter->look);
+	if (exporter->interval != NULL)
+		event_free(exporter->interval);
 	if (exporter->overdue != NULL)
 		event_free(exporter->overdue);
 	if (exporter->poked != NULL)
@@ -304,7 +312,7 @@ static struct evdns_base *make_dns(struct event_base *base)
 
 static int make_loop(struct exporter *exporter, struct err *err)
 {
-	const struct timeval often = { .tv_sec = LOOK_SECONDS };
+	const struct timeval often = { .tv_sec = INTERVAL_SECONDS };
 	int r = thread_init(&exporter->thread, err);
 
 	if (r < 0)
@@ -313,17 +321,18 @@ static int make_loop(struct exporter *exporter, struct err *err)
 	if (exporter->base == NULL)
 		return err_memory(err);
 	exporter->dns = make_dns(exporter->base);
-	exporter->look = event_new(exporter->base, -1, EV_PERSIST, on_look, exporter);
+	exporter->interval = event_new(exporter->base, -1, EV_PERSIST, on_interval, exporter);
 	exporter->overdue = event_new(exporter->base, -1, 0, on_overdue, exporter);
 	exporter->poked = event_new(
 		exporter->base, exporter->thread.wake.fd, EV_READ | EV_PERSIST, on_poked, exporter);
-	if (exporter->dns == NULL || exporter->look == NULL || exporter->overdue == NULL ||
-		exporter->poked == NULL || event_add(exporter->look, &often) < 0 ||
+	if (exporter->dns == NULL || exporter->interval == NULL || exporter->overdue == NULL ||
+		exporter->poked == NULL || event_add(exporter->interval, &often) < 0 ||
 		event_add(exporter->poked, NULL) < 0)
 		return err_memory(err);
 	return 0;
 }
 
+/* The configuration has checked the form already (check_otlp_endpoint()). */
 static int read_endpoint(struct exporter *exporter, struct err *err)
 {
 	const char *start = exporter->endpoint + strlen("http://");

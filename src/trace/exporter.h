@@ -1,5 +1,5 @@
 /*
- * The thread that sends the spans of the ring. A request has at most 512 spans; it is sent when 256 wait, or once a
+ * The thread that sends the spans of the ring. A request has at most 512 spans; it is sent when 512 wait, or once a
  * second. One request is under way at a time. If the collector cannot accept it now (429, 5xx, no connection, no
  * answer within five seconds), the spans stay in the ring and are sent again after a pause that grows to 30 s. If it
  * refuses them (any other code), they are dropped.

@@ -1,3 +1,9 @@
+/*
+ * See otlp.h. The names of attributes, the kinds and the numbers of enumerations are those of OpenTelemetry; a collector
+ * ignores a name that it does not know, so a mistake here shows only in the unit test and in test_tracing.py.
+ *
+ * Payloads, headers and keys are never written: a collector is not a place for the data of a service.
+ */
 #include "trace/otlp.h"
 
 #include <inttypes.h>
@@ -43,6 +49,7 @@ void otlp_begin(struct buf *out, const struct otlp_resource *resource)
 		"\"},\"spans\":[");
 }
 
+/* The partition is a string in the conventions. Partitions are never negative here. */
 static void add_attributes(struct buf *out, const struct span *span)
 {
 	char partition[16];

@@ -1,3 +1,11 @@
+/*
+ * See trace.h. Builds the span of an event and leaves it in the ring; exporter.c sends it. A span must be complete here,
+ * because the message may be freed before the span is sent: all texts are copied, and outcomes are constants.
+ *
+ * The spans of a message form a tree: receive is the child of the producer's span, store and deliver are children of
+ * receive, and settle is the child of the deliver span of the same claim. No id is passed along for that; each is
+ * computed again from the message (context.h).
+ */
 #include "trace/trace.h"
 
 #include <stdlib.h>
@@ -18,7 +26,8 @@ struct trace {
 	struct metric *dropped;
 };
 
-static void trace_free(struct trace *trace)
+/* The exporter goes first, because its thread reads the ring. */
+void trace_stop(struct trace *trace)
 {
 	if (trace == NULL)
 		return;
@@ -27,11 +36,11 @@ static void trace_free(struct trace *trace)
 	free(trace);
 }
 
-DEFINE_CLEANUP(struct trace *, trace_free);
+DEFINE_CLEANUP(struct trace *, trace_stop);
 
 int trace_start(struct trace **out, const struct trace_options *options, struct err *err)
 {
-	CLEANUP(trace_freep) struct trace *trace = calloc(1, sizeof(*trace));
+	CLEANUP(trace_stopp) struct trace *trace = calloc(1, sizeof(*trace));
 	int r;
 
 	if (trace == NULL)
@@ -46,11 +55,6 @@ int trace_start(struct trace **out, const struct trace_options *options, struct 
 	*out = trace;
 	trace = NULL;
 	return 0;
-}
-
-void trace_stop(struct trace *trace)
-{
-	trace_free(trace);
 }
 
 bool trace_wants(
@@ -73,18 +77,7 @@ static void copy_text(char *out, size_t room, const char *text)
 	out[length] = '\0';
 }
 
-static void set_times(struct span *span, const struct trace_event *event)
-{
-	int64_t wall_us = clock_wall_us() - clock_now_us();
-
-	span->start_us = event->start_us + wall_us;
-	span->end_us = event->end_us + wall_us;
-	/* The timestamp is the producer's and can be any number. It is compared before it is multiplied, to avoid an
-	 * overflow. */
-	if (event->since_ms >= 0 && event->since_ms < span->start_us / 1000)
-		span->start_us = event->since_ms * 1000;
-}
-
+/* The tree at the top of this file. */
 static uint64_t parent_of(const struct trace_context *context, const struct trace_event *event)
 {
 	switch (event->kind) {
@@ -102,12 +95,16 @@ static uint64_t parent_of(const struct trace_context *context, const struct trac
 void trace_add(struct trace *trace, const struct trace_context *context,
 	const struct message *message, const struct trace_event *event)
 {
+	/* Events are measured on the monotonic clock; OTLP wants the time of day. */
+	int64_t wall_us = clock_wall_us() - clock_now_us();
 	struct span span = {
 		.trace_high = context->trace_high,
 		.trace_low = context->trace_low,
 		.id = trace_span_id(context, event->kind, event->number),
 		.parent = parent_of(context, event),
 		.kind = event->kind,
+		.start_us = event->start_us + wall_us,
+		.end_us = event->end_us + wall_us,
 		.outcome = event->outcome,
 		.failed = event->failed,
 		.attempt = event->attempt,
@@ -116,11 +113,15 @@ void trace_add(struct trace *trace, const struct trace_context *context,
 	};
 	size_t count;
 
-	set_times(&span, event);
+	/* The timestamp is the producer's and can be any number. It is compared before it is multiplied, to avoid an
+	 * overflow. */
+	if (event->since_ms >= 0 && event->since_ms < span.start_us / 1000)
+		span.start_us = event->since_ms * 1000;
 	copy_text(span.topic, sizeof(span.topic), message->topic);
 	copy_text(span.event_id, sizeof(span.event_id), message->event_id);
 	copy_text(span.handler, sizeof(span.handler), event->handler == NULL ? "" : event->handler);
 	count = ring_put(trace->ring, &span);
+	/* Only the thread that completes a request wakes the exporter. */
 	if (count == 0)
 		metric_add(trace->dropped, 1);
 	else if (count == EXPORT_MOST)
