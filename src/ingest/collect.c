@@ -59,7 +59,6 @@ void collector_fini(struct collector *collector, const struct config *config)
 	free(collector->rules);
 	identity_finder_free(collector->finder);
 	digester_free(collector->digester);
-	free(collector->headers);
 	buf_fini(&collector->encoded);
 	buf_fini(&collector->digested);
 }
@@ -98,77 +97,9 @@ bool collect_is_full(const struct ingest *ingest)
 	       (int64_t)batch->bytes >= config->ingest.batch_bytes;
 }
 
-/* --- The record as librdkafka returns it ------------------------------------------------------- */
-
-static int room_for_headers(struct collector *collector, size_t count)
-{
-	struct header *headers;
-
-	if (count <= collector->header_room)
-		return 0;
-	headers = realloc(collector->headers, count * sizeof(*headers));
-	if (headers == NULL)
-		return FAULT_MEMORY;
-	collector->headers = headers;
-	collector->header_room = count;
-	return 0;
-}
-
-static int borrow_headers(
-	struct collector *collector, const rd_kafka_message_t *record, size_t *out)
-{
-	rd_kafka_headers_t *headers = NULL;
-	size_t count = 0;
-
-	*out = 0;
-	if (rd_kafka_message_headers(record, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return 0;
-	if (room_for_headers(collector, rd_kafka_header_cnt(headers)) < 0)
-		return FAULT_MEMORY;
-	while (count < collector->header_room) {
-		struct header *header = &collector->headers[count];
-		const char *name = NULL;
-		const void *value = NULL;
-		size_t size = 0;
-
-		if (rd_kafka_header_get_all(headers, count, &name, &value, &size) !=
-			RD_KAFKA_RESP_ERR_NO_ERROR)
-			break;
-		*header = (struct header){ name, { value, size } };
-		count++;
-	}
-	*out = count;
-	return 0;
-}
-
-static int64_t timestamp_of(const rd_kafka_message_t *record)
-{
-	rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-	int64_t timestamp = rd_kafka_message_timestamp(record, &type);
-
-	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || timestamp < 0 ? -1 : timestamp;
-}
-
-int collect_borrow(struct collector *collector, const char *topic, const rd_kafka_message_t *from,
-	struct record *out)
-{
-	*out = (struct record){
-		.topic = topic,
-		.partition = from->partition,
-		.offset = from->offset,
-		.timestamp_ms = timestamp_of(from),
-		.key = { from->key, from->key_len },
-		.payload = { from->payload, from->len },
-	};
-	if (borrow_headers(collector, from, &out->header_count) < 0)
-		return FAULT_MEMORY;
-	out->headers = collector->headers;
-	return 0;
-}
-
 /* --- Into the batch ---------------------------------------------------------------------------- */
 
-/* The result borrows from the record; its headers borrow from the collector until the next call. */
+/* The result borrows from the record, and its headers from the collector until the next call. */
 static int describe(struct collector *collector, const struct record *record,
 	const struct identity *identity, struct message *out, struct err *err)
 {
@@ -333,27 +264,30 @@ static void reach_end(struct ingest *ingest, struct partition *partition, int64_
 		ingest->batch_since_us = clock_now_us();
 }
 
+void collect_partition_end(struct ingest *ingest, const struct record *end)
+{
+	struct partition *partition =
+		partitions_find(&ingest->partitions, end->topic, end->partition);
+
+	if (partition != NULL && partition->flowing)
+		reach_end(ingest, partition, end->offset);
+}
+
 /* The verification precedes the test for the start offset, because the record to verify usually
  * lies before it. */
-int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err)
+int collect_record(struct ingest *ingest, const struct record *from, struct err *err)
 {
-	struct partition *partition = partitions_find(
-		&ingest->partitions, rd_kafka_topic_name(from->rkt), from->partition);
-	struct record record;
+	struct partition *partition =
+		partitions_find(&ingest->partitions, from->topic, from->partition);
+	struct record record = *from;
 	int r;
 
 	if (partition == NULL || !partition->flowing)
 		return 0;
-	if (from->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-		reach_end(ingest, partition, from->offset);
-		return 0;
-	}
-	if (collect_borrow(&ingest->collector, partition->topic, from, &record) < 0)
-		return err_memory(err);
-	if (!is_same_log(&ingest->collector, partition, &record)) {
+	record.topic = partition->topic; /* lives as long as the messages */
+	if (!is_same_log(&ingest->collector, partition, &record))
 		return COLLECT_RECREATED;
-	}
-	if (from->offset < partition->next)
+	if (record.offset < partition->next)
 		return 0;
 	r = add_record(ingest, partition, &record, err);
 	if (r >= 0)

@@ -9,10 +9,6 @@
 
 int collector_init(struct collector *collector, const struct config *config, struct err *err);
 void collector_fini(struct collector *collector, const struct config *config);
-/* Describes the record for the identity rules. The result borrows from `from`; its headers borrow
- * from the collector until the next call. FAULT_MEMORY. */
-int collect_borrow(struct collector *collector, const char *topic, const rd_kafka_message_t *from,
-	struct record *out);
 /* Looks up the identity rules and counters of a new partition. */
 void collect_prepare(struct ingest *ingest, struct partition *partition);
 
@@ -20,7 +16,9 @@ void collect_prepare(struct ingest *ingest, struct partition *partition);
  * lies before the start offset. COLLECT_RECREATED: the record proves that
  * the topic was recreated (rule R17); its partition must be stopped. FAULT_MEMORY. */
 enum { COLLECT_RECREATED = 1 };
-int collect_record(struct ingest *ingest, const rd_kafka_message_t *from, struct err *err);
+int collect_record(struct ingest *ingest, const struct record *from, struct err *err);
+/* Every record of the partition below `end->offset` was returned. */
+void collect_partition_end(struct ingest *ingest, const struct record *end);
 /* True when the batch has reached a configured limit. */
 bool collect_is_full(const struct ingest *ingest);
 

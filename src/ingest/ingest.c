@@ -14,9 +14,10 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "ingest/brokers.h"
 #include "ingest/collect.h"
 #include "ingest/handover_queue.h"
-#include "ingest/kafka/brokers.h"
+#include "ingest/kafka/topic_retention.h"
 #include "ingest/partitions/acquire.h"
 #include "ingest/partitions/adoption.h"
 #include "ingest/partitions/assignment.h"
@@ -24,7 +25,6 @@
 #include "ingest/partitions/offsets.h"
 #include "ingest/partitions/ownership.h"
 #include "ingest/partitions/watermark_resync.h"
-#include "ingest/retention.h"
 #include "ingest/state.h"
 #include "ingest/store_batch.h"
 #include "report/meters.h"
@@ -95,14 +95,6 @@ static int open_store(struct ingest *ingest, struct err *err)
 static void init_parts(struct ingest *ingest, const struct ingest_options *options)
 {
 	ingest->options = *options;
-	ingest->events = (struct consumer_events){
-		.assigned = assignment_assigned,
-		.revoked = assignment_revoked,
-		.not_committed = offsets_not_committed,
-		.broker_failed = brokers_failed,
-		.fatal = on_fatal,
-		.arg = ingest,
-	};
 	ingest->start_log_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
@@ -116,6 +108,14 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err)
 {
 	CLEANUP(ingest_freep) struct ingest *ingest = calloc(1, sizeof(*ingest));
+	const struct consumer_events events = {
+		.assigned = assignment_assigned,
+		.revoked = assignment_revoked,
+		.not_committed = offsets_not_committed,
+		.broker_failed = brokers_failed,
+		.fatal = on_fatal,
+		.arg = ingest,
+	};
 	int r;
 
 	if (ingest == NULL)
@@ -127,10 +127,10 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)
-		r = consumer_new(&ingest->consumer, options->config, &ingest->events, err);
+		r = consumer_new(&ingest->consumer, options->config, &events, err);
 	if (r < 0)
 		return r;
-	ingest->retention = retention_ask(consumer_handle(ingest->consumer), options->config);
+	ingest->retention = topic_retention_ask(consumer_handle(ingest->consumer), options->config);
 	*out = ingest;
 	ingest = NULL;
 	return 0;
@@ -140,7 +140,7 @@ void ingest_free(struct ingest *ingest)
 {
 	if (ingest == NULL)
 		return;
-	retention_forget(&ingest->retention);
+	topic_retention_forget(&ingest->retention);
 	consumer_free(ingest->consumer);
 	batch_writer_free(ingest->writer);
 	db_free(ingest->db);
@@ -216,38 +216,41 @@ static bool was_reset(struct ingest *ingest)
  * fetches the next record, so no record after the event is added without verification. */
 static void recheck_partitions(struct ingest *ingest)
 {
-	rd_kafka_topic_partition_list_t *doubted = consumer_doubted(ingest->consumer);
-
 	if (was_reset(ingest))
-		assignment_recheck(ingest, NULL);
-	if (doubted == NULL)
-		return;
-	assignment_recheck(ingest, doubted);
-	rd_kafka_topic_partition_list_destroy(doubted);
+		assignment_recheck_all(ingest);
+	consumer_failed_fetches(ingest->consumer, assignment_recheck, ingest);
 }
 
 /* The log of the partition is not the one that was stored: its start offset must be decided again. */
-static void stop_partition(struct ingest *ingest, const rd_kafka_message_t *record)
+static void stop_partition(struct ingest *ingest, const struct record *record)
 {
-	struct partition *partition = partitions_find(
-		&ingest->partitions, rd_kafka_topic_name(record->rkt), record->partition);
+	struct partition *partition =
+		partitions_find(&ingest->partitions, record->topic, record->partition);
 
 	ownership_stop(ingest, partition, PARTITION_TAKEN);
 }
 
-static void collect_one(struct ingest *ingest, rd_kafka_message_t *record)
+/* Polls once, and adds the record to the batch. False: nothing arrived. */
+static bool collect_one(struct ingest *ingest, int timeout_ms)
 {
+	const struct record *record = NULL;
 	struct err err = ERR_INIT;
-	int r;
+	int polled = consumer_poll(ingest->consumer, timeout_ms, &record, &err);
+	int r = polled;
 
+	if (polled == CONSUMER_NOTHING)
+		return false;
 	FAULT_POINT("after_poll");
 	recheck_partitions(ingest);
-	r = collect_record(ingest, record, &err);
-	if (r == COLLECT_RECREATED)
+	if (polled == CONSUMER_PARTITION_END)
+		collect_partition_end(ingest, record);
+	else if (polled == CONSUMER_RECORD)
+		r = collect_record(ingest, record, &err);
+	if (polled == CONSUMER_RECORD && r == COLLECT_RECREATED)
 		stop_partition(ingest, record);
 	else if (r < 0)
 		ingest_fault(ingest, &err);
-	rd_kafka_message_destroy(record);
+	return true;
 }
 
 static bool needs_others(const struct ingest *ingest)
@@ -273,16 +276,14 @@ static void collect(struct ingest *ingest)
 {
 	int64_t began_us = clock_now_us();
 	int64_t now_us = began_us;
-	rd_kafka_message_t *record;
+	bool arrived;
 
 	ingest->changed = false;
 	ingest->idle = false;
 	do {
-		record = consumer_poll(
-			ingest->consumer, poll_ms(poll_until(ingest, began_us, now_us), now_us));
-		ingest->idle = record == NULL && may_store(ingest) && !needs_others(ingest);
-		if (record != NULL)
-			collect_one(ingest, record);
+		arrived =
+			collect_one(ingest, poll_ms(poll_until(ingest, began_us, now_us), now_us));
+		ingest->idle = !arrived && may_store(ingest) && !needs_others(ingest);
 		now_us = clock_now_us();
 	} while (!ingest->changed && !ingest->idle && !is_stopping(ingest) &&
 		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
@@ -293,17 +294,14 @@ static void collect(struct ingest *ingest)
  * fetched. */
 static void collect_ahead(struct ingest *ingest)
 {
-	rd_kafka_message_t *record;
 	size_t count = 0;
 
 	ingest->changed = false;
 	while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
 		if (++count % AHEAD_CHECK == 0 && !store_batch_is_waiting(ingest))
 			break;
-		record = consumer_poll(ingest->consumer, 0);
-		if (record == NULL)
+		if (!collect_one(ingest, 0))
 			break;
-		collect_one(ingest, record);
 	}
 }
 
@@ -354,7 +352,7 @@ static void observe(struct ingest *ingest)
 	ingest->observe_at_ms = now_ms + OBSERVE_EVERY_MS;
 	offsets_show_lag(ingest);
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
-	retention_poll(&ingest->retention, ingest->options.config);
+	topic_retention_poll(&ingest->retention, ingest->options.config);
 	brokers_check(ingest);
 }
 
@@ -399,7 +397,7 @@ static void finish(struct ingest *ingest)
 		store_batch_finish(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
 	ingest_hold(ingest, HOLD_OUTBOX);
-	offsets_commit_some(ingest, NULL, FINAL_COMMIT_MS);
+	offsets_commit_all(ingest, FINAL_COMMIT_MS);
 	ingest->closing = true;
 	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);

@@ -5,13 +5,11 @@
 
 static void pause_all(struct ingest *ingest)
 {
-	rd_kafka_topic_partition_list_t *list =
-		partitions_list(&ingest->partitions, partition_is_flowing);
+	size_t count = 0;
+	const struct partition_offset *flowing =
+		partitions_select(&ingest->partitions, partition_is_flowing, &count);
 
-	if (list == NULL)
-		return;
-	consumer_pause(ingest->consumer, list);
-	rd_kafka_topic_partition_list_destroy(list);
+	consumer_pause(ingest->consumer, flowing, count);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 

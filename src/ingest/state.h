@@ -49,8 +49,6 @@ struct collector {
 	struct digester *digester;
 	struct identity_finder *finder;
 	struct identity_rules **rules; /* by index in config->topics */
-	struct header *headers;
-	size_t header_room;
 	struct buf encoded;
 	struct buf digested; /* scratch of log_digest_of() */
 };
@@ -85,8 +83,7 @@ STAILQ_HEAD(acquisition_list, acquisition);
 struct ingest {
 	struct ingest_options options;
 	struct consumer *consumer;
-	struct consumer_events events;
-	rd_kafka_queue_t *retention; /* see retention.h; NULL = answered */
+	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
 	struct db *db;
 	struct batch_writer *writer;
 	struct partitions partitions;

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "ingest/collect.h"
+#include "ingest/kafka/consumer.h"
 #include "ingest/kafka/probe.h"
 #include "queries.h"
 
-#define ANSWER_MS  10000
 #define SILENCE_MS 30000 /* Kafka returned nothing for so long */
 #define POLL_MS    500
 #define BATCH      500
@@ -24,7 +24,7 @@ struct verify {
 	struct verify_counts *counts;
 	struct collector collector;
 	const struct identity_rules *rules;
-	struct probe probe;
+	struct probe *probe;
 	int32_t partition;
 	/* The range, and the current batch. */
 	int64_t from;
@@ -41,12 +41,6 @@ struct verify {
 	bool reached; /* a partition has records in the range */
 	struct buf notes;
 };
-
-static struct err *as_err(struct err *err, int fault, const char *what, rd_kafka_resp_err_t code)
-{
-	(void)err_set(err, fault, "%s: %s", what, rd_kafka_err2str(code));
-	return err;
-}
 
 /* --- Gaps -------------------------------------------------------------------------------------- */
 
@@ -154,62 +148,40 @@ static int add_record(struct verify *v, const struct record *record, struct err 
 	return r == 0 && v->count == BATCH ? ask_table(v, err) : r;
 }
 
-static int take_message(struct verify *v, const rd_kafka_message_t *message, struct err *err)
-{
-	struct record record;
-	int r = collect_borrow(&v->collector, v->request->topic, message, &record);
-
-	if (r < 0)
-		return err_memory(err);
-	v->counts->records++;
-	if (v->counts->records % BATCH == 0)
-		v->request->progress(v->request->arg, message->offset - v->from, v->to - v->from);
-	return add_record(v, &record, err);
-}
-
 /* --- A partition ------------------------------------------------------------------------------- */
 
 /* Returns 1 at the end of the range. */
-static int take_event(struct verify *v, const rd_kafka_message_t *message, struct err *err)
+static int take_record(struct verify *v, const struct record *record, struct err *err)
 {
-	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+	if (record->offset >= v->to)
 		return 1;
-	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return as_err(err, FAULT_KAFKA, "reading again", message->err)->fault;
-	return message->offset >= v->to ? 1 : take_message(v, message, err);
+	v->counts->records++;
+	if (v->counts->records % BATCH == 0)
+		v->request->progress(v->request->arg, record->offset - v->from, v->to - v->from);
+	return add_record(v, record, err);
 }
 
 static int read_range(struct verify *v, struct err *err)
 {
 	int64_t received_ms = clock_now_ms();
+	const struct record *record = NULL;
 	int r = 0;
 
 	while (r == 0) {
-		rd_kafka_message_t *message = rd_kafka_consumer_poll(v->probe.kafka, POLL_MS);
+		int polled = probe_poll(v->probe, POLL_MS, &record, err);
 
-		if (message == NULL) {
+		if (polled < 0)
+			return polled;
+		if (polled == CONSUMER_NOTHING) {
 			if (clock_now_ms() - received_ms > SILENCE_MS)
 				return err_set(err, FAULT_KAFKA, "no record came for %d s",
 					SILENCE_MS / 1000);
 			continue;
 		}
 		received_ms = clock_now_ms();
-		r = take_event(v, message, err);
-		rd_kafka_message_destroy(message);
+		r = polled == CONSUMER_PARTITION_END ? 1 : take_record(v, record, err);
 	}
 	return r < 0 ? r : ask_table(v, err);
-}
-
-static int assign(struct verify *v, struct err *err)
-{
-	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-	rd_kafka_resp_err_t code;
-
-	rd_kafka_topic_partition_list_add(list, v->request->topic, v->partition)->offset = v->from;
-	code = rd_kafka_assign(v->probe.kafka, list);
-	rd_kafka_topic_partition_list_destroy(list);
-	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0
-						  : as_err(err, FAULT_KAFKA, "assign", code)->fault;
 }
 
 /* -1: inboxd has not read the partition. */
@@ -300,25 +272,23 @@ static void cut_range(struct verify *v, int64_t low, int64_t high)
 /* Limits the range to the offsets that Kafka has, and reports a deleted part as a gap. */
 static int find_range(struct verify *v, struct err *err)
 {
-	int64_t low = 0;
-	int64_t high = 0;
+	struct log_ends log = { 0, 0 };
 	int64_t watermark = -1;
-	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
-		v->probe.kafka, v->request->topic, v->partition, &low, &high, ANSWER_MS);
-	int r = read_watermark(v, &watermark, err);
+	int r = probe_ends(v->probe, v->request->topic, v->partition, &log, err);
 
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return as_err(err, FAULT_KAFKA, "the ends of the log", code)->fault;
-	v->from = v->request->from < 0 ? low : v->request->from;
+	if (r < 0)
+		return r;
+	r = read_watermark(v, &watermark, err);
+	v->from = v->request->from < 0 ? log.low : v->request->from;
 	v->to = v->request->to < 0 ? watermark : v->request->to;
 	if (r == 0)
-		cut_range(v, low, high);
-	if (v->to > high)
-		v->to = high;
-	if (r == 0 && v->from < low && v->from < v->to) {
+		cut_range(v, log.low, log.high);
+	if (v->to > log.high)
+		v->to = log.high;
+	if (r == 0 && v->from < log.low && v->from < v->to) {
 		v->request->gap(v->request->arg, v->partition, v->from,
-			(low < v->to ? low : v->to) - 1, true);
-		v->from = low;
+			(log.low < v->to ? log.low : v->to) - 1, true);
+		v->from = log.low;
 	}
 	return r;
 }
@@ -333,10 +303,10 @@ static int verify_partition(struct verify *v, int32_t partition, struct err *err
 	if (r != 0 || v->from >= v->to)
 		return r;
 	begin_batch(v);
-	r = assign(v, err);
+	r = probe_read(v->probe, v->request->topic, partition, v->from, err);
 	if (r == 0)
 		r = read_range(v, err);
-	(void)rd_kafka_assign(v->probe.kafka, NULL);
+	probe_stop_reading(v->probe);
 	end_gap(v);
 	v->request->progress(v->request->arg, 0, 0);
 	return r;
@@ -354,7 +324,7 @@ static int verify_all(struct verify *v, struct err *err)
 		r = probe_open(&v->probe, config, true, err);
 	if (r == 0)
 		r = probe_topic(
-			&v->probe, v->request->topic, v->request->partition, &partitions, err);
+			v->probe, v->request->topic, v->request->partition, &partitions, err);
 	if (r != 0)
 		return r;
 	v->rules =
@@ -403,7 +373,7 @@ int ingest_verify(
 	r = verify_all(v, err);
 	if (r == 0)
 		r = end(v, err);
-	probe_close(&v->probe);
+	probe_close(v->probe);
 	collector_fini(&v->collector, request->config);
 	params_fini(&v->params);
 	buf_fini(&v->notes);

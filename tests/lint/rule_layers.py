@@ -29,13 +29,14 @@ LAYERS = {
 # A room inside a layer: the headers of its own layer that it may include. Other rooms may include any.
 ROOMS = {
     "src/dispatch/protocol/": ("dispatch/protocol/",),
+    "src/ingest/kafka/": ("ingest/kafka/", "ingest/ingest.h"),
 }
 # A plain enumeration that a configuration value needs.
 EXCEPTIONS = {("config", "model/message/ordering.h")}
 # Header, by pattern, and the only places that may include it.
 OWNED = [
     (r"libpq-fe\.h$", ("src/store/pg/",)),
-    (r"librdkafka/.*\.h$", ("src/ingest/", "tools/")),
+    (r"librdkafka/.*\.h$", ("src/ingest/kafka/", "tools/")),
     (r"sys/un\.h$", ("src/dispatch/", "src/client/", "src/config/")),
     (r"event2/.*\.h$", ("src/dispatch/", "src/http/", "src/base/", "src/trace/")),
     (r"yaml\.h$", ("src/config/",)),

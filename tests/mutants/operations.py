@@ -9,7 +9,7 @@ RETENTION = "sql/test_retention.py::"
 MUTANTS = [
     # R21
     mutant("R21", "it is noted before the brokers confirm it",
-           edit("src/ingest/dead_topic/dead_rounds.c", "\t\tif (result == RD_KAFKA_RESP_ERR_NO_ERROR) {", "\t\tif (!dead_batch_is_refused(result)) {"),
+           edit("src/ingest/dead_topic/dead_rounds.c", "\t\tif (result->outcome == PRODUCE_CONFIRMED) {", "\t\tif (result->outcome != PRODUCE_REFUSED) {"),
            tests=[DEAD + "test_an_unconfirmed_message_is_not_marked_and_is_produced_first_later"]),
     mutant("R21", "what failed is stepped over",
            edit("src/ingest/dead_topic/dead_rounds.c", "\tif (r == 0 && classified > 0)\n\t\tadvance_pass(dead, death_of(rows, classified - 1), refused > 0);",
@@ -22,7 +22,7 @@ MUTANTS = [
            edit("src/ingest/dead_topic/dead_rounds.c", "\tdead->position = last;", "\t(void)last;"),
            tests=[DEAD + "test_many_refused_messages_do_not_block_later_ones"]),
     mutant("R21", "who sends alone is not seen for long",
-           edit("src/ingest/dead_topic/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->results", "|| clock_now_ms() < 0) {\n\t\t\tbatch->results"),
+           edit("src/ingest/dead_topic/dead_batch.c", "|| clock_now_ms() >= until_ms) {\n\t\t\tbatch->postponed", "|| clock_now_ms() < 0) {\n\t\t\tbatch->postponed"),
            tests=["faults/test_kafka_broker.py::test_a_producer_to_a_slow_dead_topic_stays_elected"]),
     mutant("R21", "a row is skipped at the place",
            edit("sql/queries/periodic/dead_fetch.sql", "'-infinity'), $5::bigint)", "'-infinity'), $5::bigint + 1)"),

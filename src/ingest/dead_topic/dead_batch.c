@@ -13,17 +13,9 @@
 #define ALONE_MS        10000
 #define SLICE_MS        100
 
-bool dead_batch_is_refused(rd_kafka_resp_err_t result)
+static bool is_refused(const struct dead_batch *batch, int row)
 {
-	switch (result) {
-	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
-	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
-	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-		return true;
-	default:
-		return false;
-	}
+	return batch->results[row].outcome == PRODUCE_REFUSED;
 }
 
 static bool confirmed(struct dead_batch *batch)
@@ -59,16 +51,11 @@ static bool send_alone(struct dead_batch *batch, int row)
 
 	send_row(batch, row, DEAD_RECORD_WHOLE);
 	known = confirmed(batch);
-	if (!known || !dead_batch_is_refused(batch->results[row]))
+	if (!known || !is_refused(batch, row))
 		return known;
 	batch->cut[row] = true;
 	send_row(batch, row, DEAD_RECORD_BARE);
 	return confirmed(batch);
-}
-
-static bool is_settled(rd_kafka_resp_err_t result)
-{
-	return result == RD_KAFKA_RESP_ERR_NO_ERROR || dead_batch_is_refused(result);
 }
 
 /* Stops at the first failure that is not a refusal and when the time is used up: each further
@@ -80,14 +67,14 @@ static bool send_refused_alone(struct dead_batch *batch)
 	bool ok = true;
 
 	for (int row = 0; known && row < batch->count; row++) {
-		if (!dead_batch_is_refused(batch->results[row]))
+		if (!is_refused(batch, row))
 			continue;
 		if (!ok || atomic_load(batch->stop) || clock_now_ms() >= until_ms) {
-			batch->results[row] = DEAD_BATCH_NOT_TRIED;
+			batch->postponed[row] = true;
 			continue;
 		}
 		known = send_alone(batch, row);
-		ok = is_settled(batch->results[row]);
+		ok = batch->results[row].outcome == PRODUCE_CONFIRMED || is_refused(batch, row);
 	}
 	return known;
 }
@@ -98,6 +85,7 @@ bool dead_batch_send(struct dead_batch *batch)
 
 	for (int row = 0; row < batch->count; row++) {
 		batch->cut[row] = false;
+		batch->postponed[row] = false;
 		send_row(batch, row, DEAD_RECORD_WHOLE);
 	}
 	known = confirmed(batch);

@@ -10,11 +10,7 @@
 
 #include "ingest/dead_topic/dead_record.h"
 
-#define DEAD_BATCH_MOST      200 /* the maximum number of records in a batch */
-
-/* The topic refused the record together with others, and there was no time to send it alone. The
- * next batch sends it again. */
-#define DEAD_BATCH_NOT_TRIED RD_KAFKA_RESP_ERR__RETRY
+#define DEAD_BATCH_MOST 200 /* the maximum number of records in a batch */
 
 struct dead_batch {
 	struct producer *producer;
@@ -22,15 +18,16 @@ struct dead_batch {
 	struct dead_record_source source; /* dead_batch_send() sets `row` */
 	int count;                        /* number of rows, at most DEAD_BATCH_MOST */
 	/* Results of dead_batch_send(): */
-	rd_kafka_resp_err_t results[DEAD_BATCH_MOST];
+	struct produce_result results[DEAD_BATCH_MOST];
 	bool cut[DEAD_BATCH_MOST]; /* the record was produced without its value */
+	/* the topic refused the record together with others, and there was no time to send it
+	 * alone; the next batch sends it again */
+	bool postponed[DEAD_BATCH_MOST];
 };
 
 /* Sends every row. A record that the topic refused as part of a batch is sent again alone, and if
- * necessary without its value. False: some results are unknown (__IN_PROGRESS). The producer must
+ * necessary without its value. False: some results are unknown (PRODUCE_OPEN). The producer must
  * then be destroyed before `batch`, because it would write to `results` later. */
 bool dead_batch_send(struct dead_batch *batch);
-/* True when the record itself is the cause, not the brokers: other records may succeed. */
-bool dead_batch_is_refused(rd_kafka_resp_err_t result);
 
 #endif

@@ -12,10 +12,9 @@
 
 #define LONGEST_KEY 4096
 
-static void add(rd_kafka_headers_t *headers, const char *name, struct bytes value)
+static void add(struct rd_kafka_headers_s *headers, const char *name, struct bytes value)
 {
-	/* This can fail only for read-only headers. */
-	(void)rd_kafka_header_add(headers, name, -1, value.data, (ssize_t)value.length);
+	producer_headers_add(headers, bytes_of(name), value);
 }
 
 /* Header names and their columns. A NULL column gets no header. */
@@ -40,7 +39,7 @@ static const struct {
 	{ "inboxd-dead-at", DEAD_AT },
 };
 
-static void add_number(rd_kafka_headers_t *headers, const char *name, int64_t number)
+static void add_number(struct rd_kafka_headers_s *headers, const char *name, int64_t number)
 {
 	char text[24];
 
@@ -48,7 +47,7 @@ static void add_number(rd_kafka_headers_t *headers, const char *name, int64_t nu
 	add(headers, name, bytes_of(text));
 }
 
-static void add_time(rd_kafka_headers_t *headers, const char *name, int64_t unix_ms)
+static void add_time(struct rd_kafka_headers_s *headers, const char *name, int64_t unix_ms)
 {
 	char text[32];
 
@@ -56,7 +55,7 @@ static void add_time(rd_kafka_headers_t *headers, const char *name, int64_t unix
 	add(headers, name, bytes_of(text));
 }
 
-static void add_ours(const struct dead_record_source *source, rd_kafka_headers_t *headers)
+static void add_ours(const struct dead_record_source *source, struct rd_kafka_headers_s *headers)
 {
 	const struct rows *rows = source->rows;
 	int row = source->row;
@@ -75,7 +74,7 @@ static void add_ours(const struct dead_record_source *source, rd_kafka_headers_t
 	add(headers, "inboxd-group", bytes_of(source->group));
 }
 
-static void add_theirs(const struct dead_record_source *source, rd_kafka_headers_t *headers)
+static void add_theirs(const struct dead_record_source *source, struct rd_kafka_headers_s *headers)
 {
 	struct bytes runs = rows_bytes(source->rows, source->row, DEAD_HEADERS);
 	struct bytes name;
@@ -83,8 +82,7 @@ static void add_theirs(const struct dead_record_source *source, rd_kafka_headers
 
 	while (rows_take_run(&runs, &name) && rows_take_run(&runs, &value)) {
 		if (name.data != NULL)
-			(void)rd_kafka_header_add(headers, name.data, (ssize_t)name.length,
-				value.data, (ssize_t)value.length);
+			producer_headers_add(headers, name, value);
 	}
 }
 
@@ -94,7 +92,7 @@ void dead_record_write(
 	static const char nothing[] = "";
 	const struct rows *rows = source->rows;
 	bool dropped = rows_bool(rows, source->row, DEAD_DROPPED);
-	rd_kafka_headers_t *headers = rd_kafka_headers_new(32);
+	struct rd_kafka_headers_s *headers = producer_headers_new();
 
 	*out = (struct outgoing){
 		.topic = source->topic,

@@ -1,7 +1,7 @@
 /*
  * Turns a dead message into a record for the dead topic: its own key, value and headers, followed
  * by inboxd's headers with the reason and the origin (docs/operations.md). Pure except for
- * librdkafka's header list. Any thread.
+ * the list of headers. Any thread.
  */
 #ifndef INGEST_DEAD_TOPIC_DEAD_RECORD_H
 #define INGEST_DEAD_TOPIC_DEAD_RECORD_H

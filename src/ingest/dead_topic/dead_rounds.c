@@ -90,7 +90,7 @@ static void log_cut(struct dead_topic *dead, const struct rows *rows, int row)
 /* The record delays nothing behind it. Another instance could not produce it either; the next pass
  * tries it again. */
 static void log_refused(
-	struct dead_topic *dead, const struct rows *rows, int row, rd_kafka_resp_err_t why)
+	struct dead_topic *dead, const struct rows *rows, int row, const char *error)
 {
 	int64_t held = 0;
 
@@ -98,8 +98,7 @@ static void log_refused(
 		log_warn("dead_message_refused",
 			LOG_STR("topic", dead->periodic.known->retry.dead_topic),
 			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
-			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
-			LOG_STR("error", rd_kafka_err2str(why)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)), LOG_STR("error", error),
 			LOG_STR("next", "it stays in the table; retried after a minute or more"),
 			LOG_INT("held_back", held));
 }
@@ -126,21 +125,21 @@ static int classify(struct dead_topic *dead, const struct rows *rows, struct err
 	int r = 0;
 
 	for (int row = 0; row < dead->batch.count; row++) {
-		rd_kafka_resp_err_t result = dead->batch.results[row];
+		const struct produce_result *result = &dead->batch.results[row];
 
-		if (result == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		if (result->outcome == PRODUCE_CONFIRMED) {
 			dead->sent.items[dead->sent.count++] = death_of(rows, row);
 			produced++;
 			if (dead->batch.cut[row])
 				log_cut(dead, rows, row);
-		} else if (dead_batch_is_refused(result)) {
-			log_refused(dead, rows, row, result);
-			refused++;
-		} else if (result == DEAD_BATCH_NOT_TRIED) {
+		} else if (dead->batch.postponed[row]) {
 			classified = row < classified ? row : classified;
+		} else if (result->outcome == PRODUCE_REFUSED) {
+			log_refused(dead, rows, row, result->error);
+			refused++;
 		} else if (r == 0) {
 			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
-				(long long)rows_int(rows, row, DEAD_SEQ), rd_kafka_err2str(result),
+				(long long)rows_int(rows, row, DEAD_SEQ), result->error,
 				words[0] == '\0' ? "" : "; ", words);
 		}
 	}

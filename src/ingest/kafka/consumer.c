@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/credentials.h"
+#include "ingest/kafka/fetched_record.h"
+#include "ingest/kafka/partition_list.h"
 #include "ingest/kafka/prefetch.h"
 #include "ingest/kafka/tls_errors.h"
 #include "ingest/kafka/topic_recreation.h"
@@ -31,22 +33,17 @@
 struct consumer {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	const struct consumer_events *events;
-	enum reset_policy reset;
+	struct consumer_events events;
 	char *group;
 	atomic_uint resets;
 	bool joined;  /* received at least one assignment, even an empty one */
 	bool joining; /* subscribed before that */
 	struct topic_recreation recreation;
 	struct prefetch prefetch;
+	struct fetched_record fetched; /* what consumer_poll() returned last */
 	struct credentials credentials;
 	int log_level; /* as the user set it; librdkafka itself runs at debug level */
 };
-
-static bool list_is_empty(const rd_kafka_topic_partition_list_t *list)
-{
-	return list == NULL || list->cnt == 0;
-}
 
 /* --- Events ------------------------------------------------------------------------------------ */
 
@@ -82,7 +79,7 @@ static void report_fatal(struct consumer *consumer)
 
 	(void)err_set(&err, FAULT_KAFKA, "the Kafka client stopped: %s: %s",
 		rd_kafka_err2name(code), words);
-	consumer->events->fatal(consumer->events->arg, &err);
+	consumer->events.fatal(consumer->events.arg, &err);
 }
 
 /* The advice for an error that an operator must correct. */
@@ -117,15 +114,12 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		report_fatal(consumer);
 		return;
 	}
-	consumer->events->broker_failed(
-		consumer->events->arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+	consumer->events.broker_failed(
+		consumer->events.arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 	advice = tls_errors_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
-	if (advice == NULL)
-		log_error_code((rd_kafka_resp_err_t)code, reason);
-	else
-		log_warn("kafka_error",
-			LOG_STR("code", rd_kafka_err2name((rd_kafka_resp_err_t)code)),
-			LOG_STR("error", reason), LOG_STR("next", advice));
+	log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name((rd_kafka_resp_err_t)code)),
+		LOG_STR("error", reason),
+		LOG_STR("next", advice != NULL ? advice : next_after((rd_kafka_resp_err_t)code)));
 }
 
 static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
@@ -138,8 +132,11 @@ static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
 	log_error_code(code, "offsets were not committed; the database has stored them");
-	for (int i = 0; !list_is_empty(list) && i < list->cnt; i++)
-		consumer->events->not_committed(consumer->events->arg, &list->elems[i]);
+	for (int i = 0; list != NULL && i < list->cnt; i++) {
+		const struct partition_offset item = partition_list_item(&list->elems[i]);
+
+		consumer->events.not_committed(consumer->events.arg, &item);
+	}
 }
 
 /* --- Rebalancing ------------------------------------------------------------------------------- */
@@ -167,26 +164,47 @@ static void assign_all(struct consumer *consumer, const rd_kafka_topic_partition
 		log_error_code(code, "the assignment of partitions failed");
 }
 
+/* The list as an array. NULL: there was no memory, and `fatal` was called. */
+static struct partition_offset *items_of(
+	struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	struct partition_offset *items = calloc((size_t)list->cnt + 1, sizeof(*items));
+	struct err err = ERR_INIT;
+
+	if (items == NULL) {
+		(void)err_memory(&err);
+		consumer->events.fatal(consumer->events.arg, &err);
+		return NULL;
+	}
+	for (int i = 0; i < list->cnt; i++)
+		items[i] = partition_list_item(&list->elems[i]);
+	return items;
+}
+
 /* Pauses the partitions before `assigned` is called. Without the pause librdkafka would fetch
  * records from an offset of its own choice before the start offset is decided. */
 static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
+	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
 	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
 
 	if (is_cooperative(consumer))
 		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
 	else
 		assign_all(consumer, list);
-	consumer_pause(consumer, paused);
+	(void)rd_kafka_pause_partitions(consumer->kafka, paused);
 	rd_kafka_topic_partition_list_destroy(paused);
-	consumer->events->assigned(consumer->events->arg, list);
+	if (items != NULL)
+		consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
 }
 
 static void on_revoked(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
 {
+	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
 	bool lost = rd_kafka_assignment_lost(consumer->kafka) != 0;
 
-	consumer->events->revoked(consumer->events->arg, list, lost);
+	if (items != NULL)
+		consumer->events.revoked(consumer->events.arg, items, (size_t)list->cnt, lost);
 	if (is_cooperative(consumer))
 		log_assign_error(rd_kafka_incremental_unassign(consumer->kafka, list));
 	else
@@ -249,10 +267,9 @@ int consumer_new(struct consumer **out, const struct config *config,
 
 	if (consumer == NULL)
 		return err_memory(err);
-	consumer->events = events;
+	consumer->events = *events;
 	topic_recreation_init(&consumer->recreation);
 	consumer->log_level = user_log_level(config);
-	consumer->reset = start_offset_policy(consumer_conf_value(config, "auto.offset.reset", ""));
 	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
 	r = consumer->group == NULL ? err_memory(err) : make_handle(consumer, config, err);
 	if (r < 0) {
@@ -269,6 +286,7 @@ void consumer_free(struct consumer *consumer)
 		return;
 	/* The consumer is closed. Its idle threads run until the process ends and may still log
 	 * with `consumer`, so nothing is freed. */
+	fetched_record_fini(&consumer->fetched);
 	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
 		return;
 	if (consumer->kafka != NULL)
@@ -281,8 +299,10 @@ void consumer_free(struct consumer *consumer)
 
 void consumer_close(struct consumer *consumer)
 {
-	rd_kafka_resp_err_t code = rd_kafka_consumer_close(consumer->kafka);
+	rd_kafka_resp_err_t code;
 
+	fetched_record_clear(&consumer->fetched);
+	code = rd_kafka_consumer_close(consumer->kafka);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		log_error_code(code,
 			"leaving the group failed; the group will notice by the session timeout");
@@ -325,11 +345,6 @@ rd_kafka_t *consumer_handle(const struct consumer *consumer)
 	return consumer->kafka;
 }
 
-enum reset_policy consumer_reset_policy(const struct consumer *consumer)
-{
-	return consumer->reset;
-}
-
 const char *consumer_group(const struct consumer *consumer)
 {
 	return consumer->group;
@@ -337,19 +352,28 @@ const char *consumer_group(const struct consumer *consumer)
 
 /* --- Reading ----------------------------------------------------------------------------------- */
 
-rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms)
+int consumer_poll(
+	struct consumer *consumer, int timeout_ms, const struct record **out, struct err *err)
 {
-	rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
+	rd_kafka_message_t *message;
+	bool is_end;
 
-	if (record == NULL || record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
-		return record;
-	if (record->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-		prefetch_took(&consumer->prefetch, consumer->kafka, record);
-		return record;
+	fetched_record_clear(&consumer->fetched);
+	message = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
+	if (message == NULL)
+		return CONSUMER_NOTHING;
+	is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end) {
+		log_error_code(message->err, rd_kafka_message_errstr(message));
+		rd_kafka_message_destroy(message);
+		return CONSUMER_NOTHING;
 	}
-	log_error_code(record->err, rd_kafka_message_errstr(record));
-	rd_kafka_message_destroy(record);
-	return NULL;
+	if (!is_end)
+		prefetch_took(&consumer->prefetch, consumer->kafka, message);
+	if (fetched_record_set(&consumer->fetched, message, err) < 0)
+		return FAULT_MEMORY;
+	*out = &consumer->fetched.record;
+	return is_end ? CONSUMER_PARTITION_END : CONSUMER_RECORD;
 }
 
 unsigned consumer_resets(struct consumer *consumer)
@@ -357,61 +381,59 @@ unsigned consumer_resets(struct consumer *consumer)
 	return atomic_load_explicit(&consumer->resets, memory_order_acquire);
 }
 
-rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer)
+void consumer_failed_fetches(struct consumer *consumer,
+	void (*visit)(void *arg, const char *topic, int32_t partition), void *arg)
 {
-	return topic_recreation_take(&consumer->recreation);
-}
+	rd_kafka_topic_partition_list_t *failed = topic_recreation_take(&consumer->recreation);
 
-void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
-{
-	if (!list_is_empty(list))
-		(void)rd_kafka_pause_partitions(consumer->kafka, list);
-}
-
-static void mark_all(rd_kafka_topic_partition_list_t *list, rd_kafka_resp_err_t code)
-{
-	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].err = code;
-}
-
-static void pause_failed(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
-{
-	rd_kafka_topic_partition_list_t *failed = rd_kafka_topic_partition_list_new(list->cnt);
-
-	for (int i = 0; i < list->cnt; i++) {
-		if (list->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR)
-			(void)rd_kafka_topic_partition_list_add(
-				failed, list->elems[i].topic, list->elems[i].partition);
-	}
-	consumer_pause(consumer, failed);
+	if (failed == NULL)
+		return;
+	for (int i = 0; i < failed->cnt; i++)
+		visit(arg, failed->elems[i].topic, failed->elems[i].partition);
 	rd_kafka_topic_partition_list_destroy(failed);
+}
+
+void consumer_pause(struct consumer *consumer, const struct partition_offset *items, size_t count)
+{
+	rd_kafka_topic_partition_list_t *list;
+
+	if (count == 0)
+		return;
+	list = partition_list_of(items, count);
+	(void)rd_kafka_pause_partitions(consumer->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
 }
 
 /* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that
  * librdkafka has chosen. No poll happens in between, and a successful seek drops the records that
  * were already fetched. */
-void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count)
 {
+	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
 	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
 	rd_kafka_error_t *error;
 
 	(void)rd_kafka_resume_partitions(consumer->kafka, resumed);
 	rd_kafka_topic_partition_list_destroy(resumed);
-	mark_all(list, RD_KAFKA_RESP_ERR_NO_ERROR);
 	error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
-	if (error != NULL) {
-		mark_all(list, rd_kafka_error_code(error));
+	for (int i = 0; error != NULL && i < list->cnt; i++)
+		list->elems[i].err = rd_kafka_error_code(error);
+	if (error != NULL)
 		rd_kafka_error_destroy(error);
+	partition_list_answer(list, items, count);
+	rd_kafka_topic_partition_list_destroy(list);
+	for (size_t i = 0; i < count; i++) {
+		if (items[i].error != NULL)
+			consumer_pause(consumer, &items[i], 1);
 	}
-	pause_failed(consumer, list);
 }
 
-/* --- Commits ----------------------------------------------------------------------------------- */
-
-void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+void consumer_commit(struct consumer *consumer, const struct partition_offset *items, size_t count)
 {
+	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
 	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		log_error_code(code, "offsets were not committed; the database has stored them");
+	rd_kafka_topic_partition_list_destroy(list);
 }

@@ -8,34 +8,36 @@
  *
  * All calls and events belong to the thread that polls. Only log callbacks run on threads of
  * librdkafka.
+ *
+ * Only files of this folder know librdkafka. The headers that others include name its types as opaque structs.
  */
 #ifndef INGEST_KAFKA_CONSUMER_H
 #define INGEST_KAFKA_CONSUMER_H
 
-#include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "config/config.h"
-#include "ingest/partitions/start_offset_policy.h"
+#include "ingest/kafka/partition_offset.h"
+#include "model/message/record.h"
 
 struct consumer;
 
-/* Called from consumer_poll() and consumer_close(). `list` is borrowed. */
+/* Called from consumer_poll() and consumer_close(). The items are borrowed. */
 struct consumer_events {
-	void (*assigned)(void *arg, const rd_kafka_topic_partition_list_t *list);
+	void (*assigned)(void *arg, const struct partition_offset *items, size_t count);
 	/* before the partitions are given up; `lost`: the group has already taken them away */
-	void (*revoked)(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
+	void (*revoked)(void *arg, const struct partition_offset *items, size_t count, bool lost);
 	/* An asynchronous commit failed for this partition. */
-	void (*not_committed)(void *arg, const rd_kafka_topic_partition_t *place);
-	/* A broker failed; `all`: librdkafka reports that none is left (see brokers.h). */
+	void (*not_committed)(void *arg, const struct partition_offset *item);
+	/* A broker failed; `all`: librdkafka reports that none is left. */
 	void (*broker_failed)(void *arg, bool all);
-	/* librdkafka cannot continue. */
+	/* librdkafka cannot continue, or there was no memory for an event. */
 	void (*fatal)(void *arg, const struct err *err);
 	void *arg;
 };
 
-/* Checks the configuration; FAULT_CONFIG with librdkafka's text. Connects in the background. Keeps
+/* Checks the configuration; FAULT_CONFIG with librdkafka's text. Connects in the background. Copies
  * `events`. */
 int consumer_new(struct consumer **out, const struct config *config,
 	const struct consumer_events *events, struct err *err);
@@ -50,25 +52,32 @@ void consumer_unsubscribe(struct consumer *consumer);
 /* Reads the files of user name and password again and uses changed values. */
 void consumer_refresh_credentials(struct consumer *consumer, const struct config *config);
 /* For the requests of broker_query.h. */
-rd_kafka_t *consumer_handle(const struct consumer *consumer);
-enum reset_policy consumer_reset_policy(const struct consumer *consumer);
+struct rd_kafka_s *consumer_handle(const struct consumer *consumer);
 const char *consumer_group(const struct consumer *consumer);
 
-/* The next record, which the caller destroys, or NULL. `err` of the record is 0 or PARTITION_EOF;
- * the latter means that every record below its offset was returned. Other errors are logged and not
- * returned. */
-rd_kafka_message_t *consumer_poll(struct consumer *consumer, int timeout_ms);
+/*
+ * Waits for the next record. CONSUMER_RECORD: `out` is borrowed until the next call.
+ * CONSUMER_PARTITION_END: every record of the partition below `out->offset` was returned; only
+ * topic, partition and offset are set. Other errors are logged and count as CONSUMER_NOTHING.
+ * FAULT_MEMORY.
+ */
+enum { CONSUMER_NOTHING, CONSUMER_RECORD, CONSUMER_PARTITION_END };
+int consumer_poll(
+	struct consumer *consumer, int timeout_ms, const struct record **out, struct err *err);
 /* A number that changes when librdkafka moves to another offset by itself. Inexpensive. */
 unsigned consumer_resets(struct consumer *consumer);
-/* The partitions whose fetch has failed since the last call (see topic_recreation.h); NULL = none. */
-rd_kafka_topic_partition_list_t *consumer_doubted(struct consumer *consumer);
+/* Calls `visit` for the partitions whose fetch has failed since the last call (see
+ * topic_recreation.h). Inexpensive when there is none. */
+void consumer_failed_fetches(struct consumer *consumer,
+	void (*visit)(void *arg, const char *topic, int32_t partition), void *arg);
 
 /* Stops the flow and drops records that were fetched but not polled. */
-void consumer_pause(struct consumer *consumer, rd_kafka_topic_partition_list_t *list);
-/* Lets partitions flow from the offsets in the list. `err` of an element is set when its partition
- * is still paused; try again later. Waits at most two seconds. */
-void consumer_flow(struct consumer *consumer, rd_kafka_topic_partition_list_t *list);
+void consumer_pause(struct consumer *consumer, const struct partition_offset *items, size_t count);
+/* Lets partitions flow from the given offsets. `error` of an item is set when its partition is
+ * still paused; try again later. Waits at most two seconds. */
+void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count);
 
 /* Sends the offsets without waiting for the answer. */
-void consumer_commit(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list);
+void consumer_commit(struct consumer *consumer, const struct partition_offset *items, size_t count);
+
 #endif

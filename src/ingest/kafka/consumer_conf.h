@@ -6,18 +6,18 @@
 #ifndef INGEST_KAFKA_CONSUMER_CONF_H
 #define INGEST_KAFKA_CONSUMER_CONF_H
 
-#include <librdkafka/rdkafka.h>
-
 #include "base/err.h"
 #include "config/config.h"
 
+struct rd_kafka_conf_s; /* rd_kafka_conf_t */
+
 /* FAULT_CONFIG names the key and contains librdkafka's text. The caller destroys the result or
  * passes it to rd_kafka_new(). */
-int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err);
+int consumer_conf_new(struct rd_kafka_conf_s **out, const struct config *config, struct err *err);
 
 /* The same for the producer. Connection and security settings are the user's; time limits and
  * guarantees are inboxd's. */
-int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err);
+int producer_conf_new(struct rd_kafka_conf_s **out, const struct config *config, struct err *err);
 
 /* The user's value of a setting; the last one if the setting occurs twice. `fallback` when it is
  * not set. */

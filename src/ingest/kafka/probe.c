@@ -4,15 +4,30 @@
 #include "ingest/kafka/probe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/plural.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/consumer.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/fetched_record.h"
+#include "ingest/kafka/tls_errors.h"
 
 /* Most reachable brokers answer within SOON_MS. If librdkafka has tried all brokers without success
  * by then, the probe does not wait until LATE_MS. */
 #define SOON_MS 2500
 #define LATE_MS 7500
+#define ENDS_MS 10000
+
+struct probe {
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
+	rd_kafka_t *kafka;
+	const struct config *config; /* borrowed until probe_close() */
+	bool all_down;               /* librdkafka tried every broker and reached none */
+	rd_kafka_resp_err_t last_code;
+	char last_error[512]; /* the last error of librdkafka; more precise than "timed out" */
+	struct fetched_record fetched;
+};
 
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
@@ -38,14 +53,17 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 	(void)text;
 }
 
-int probe_open(struct probe *probe, const struct config *config, bool eof, struct err *err)
+int probe_open(struct probe **out, const struct config *config, bool eof, struct err *err)
 {
+	struct probe *probe = calloc(1, sizeof(*probe));
 	rd_kafka_conf_t *conf = NULL;
 	char words[512];
-	int r = consumer_conf_new(&conf, config, err);
+	int r = probe == NULL ? err_memory(err) : consumer_conf_new(&conf, config, err);
 
-	if (r < 0)
+	if (r < 0) {
+		free(probe);
 		return r;
+	}
 	probe->config = config;
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
@@ -56,17 +74,26 @@ int probe_open(struct probe *probe, const struct config *config, bool eof, struc
 		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (probe->kafka == NULL) {
 		rd_kafka_conf_destroy(conf);
+		free(probe);
 		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
 	}
 	(void)rd_kafka_poll_set_consumer(probe->kafka);
+	*out = probe;
 	return 0;
 }
 
 void probe_close(struct probe *probe)
 {
-	if (probe->kafka != NULL)
-		rd_kafka_destroy(probe->kafka);
-	probe->kafka = NULL;
+	if (probe == NULL)
+		return;
+	fetched_record_fini(&probe->fetched);
+	rd_kafka_destroy(probe->kafka);
+	free(probe);
+}
+
+rd_kafka_t *probe_handle(const struct probe *probe)
+{
+	return probe->kafka;
 }
 
 /* librdkafka delivers errors as events of the consumer's queue: on_error() runs only inside a poll. */
@@ -93,7 +120,8 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 			: "correct kafka.bootstrap.servers, or check the brokers and the network");
 }
 
-rd_kafka_resp_err_t probe_metadata(
+/* Like rd_kafka_metadata(). */
+static rd_kafka_resp_err_t ask_metadata(
 	struct probe *probe, bool all, rd_kafka_topic_t *only, const struct rd_kafka_metadata **out)
 {
 	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, all, only, out, SOON_MS);
@@ -102,6 +130,15 @@ rd_kafka_resp_err_t probe_metadata(
 		return code;
 	poll_errors(probe);
 	return probe->all_down ? code : rd_kafka_metadata(probe->kafka, all, only, out, LATE_MS);
+}
+
+int probe_metadata(struct probe *probe, const struct rd_kafka_metadata **out, struct err *err)
+{
+	rd_kafka_resp_err_t code = ask_metadata(probe, true, NULL, out);
+
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR
+		       ? 0
+		       : probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
 }
 
 char *probe_cluster_id(struct probe *probe)
@@ -142,7 +179,7 @@ int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32
 	*partitions = 0;
 	if (handle == NULL) /* the name is empty or too long */
 		return check_topic(topic, partition, 0, found, err);
-	code = probe_metadata(probe, false, handle, &metadata);
+	code = ask_metadata(probe, false, handle, &metadata);
 	rd_kafka_topic_destroy(handle);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
@@ -152,4 +189,58 @@ int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32
 	}
 	rd_kafka_metadata_destroy(metadata);
 	return check_topic(topic, partition, *partitions, found, err);
+}
+
+/* --- Reading ----------------------------------------------------------------------------------- */
+
+static int failed(const char *what, rd_kafka_resp_err_t code, struct err *err)
+{
+	return err_set(err, FAULT_KAFKA, "%s: %s", what, rd_kafka_err2str(code));
+}
+
+int probe_ends(struct probe *probe, const char *topic, int32_t partition, struct log_ends *out,
+	struct err *err)
+{
+	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+		probe->kafka, topic, partition, &out->low, &out->high, ENDS_MS);
+
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0 : failed("the ends of the log", code, err);
+}
+
+int probe_read(
+	struct probe *probe, const char *topic, int32_t partition, int64_t offset, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t code;
+
+	rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+	code = rd_kafka_assign(probe->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0 : failed("assign", code, err);
+}
+
+void probe_stop_reading(struct probe *probe)
+{
+	fetched_record_clear(&probe->fetched);
+	(void)rd_kafka_assign(probe->kafka, NULL);
+}
+
+int probe_poll(struct probe *probe, int timeout_ms, const struct record **out, struct err *err)
+{
+	rd_kafka_message_t *message;
+	rd_kafka_resp_err_t code;
+
+	fetched_record_clear(&probe->fetched);
+	message = rd_kafka_consumer_poll(probe->kafka, timeout_ms);
+	if (message == NULL)
+		return CONSUMER_NOTHING;
+	code = message->err;
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+		rd_kafka_message_destroy(message);
+		return failed("reading again", code, err);
+	}
+	if (fetched_record_set(&probe->fetched, message, err) < 0)
+		return FAULT_MEMORY;
+	*out = &probe->fetched.record;
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? CONSUMER_RECORD : CONSUMER_PARTITION_END;
 }

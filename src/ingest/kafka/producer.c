@@ -3,6 +3,7 @@
  */
 #include "ingest/kafka/producer.h"
 
+#include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +26,28 @@ struct producer {
 	char last_words[WORDS_BYTES];
 };
 
+static struct produce_result result_of(rd_kafka_resp_err_t code)
+{
+	switch (code) {
+	case RD_KAFKA_RESP_ERR_NO_ERROR:
+		return (struct produce_result){ PRODUCE_CONFIRMED, NULL };
+	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code) };
+	default:
+		return (struct produce_result){ PRODUCE_FAILED, rd_kafka_err2str(code) };
+	}
+}
+
 static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *record, void *opaque)
 {
 	struct producer *producer = opaque;
-	rd_kafka_resp_err_t *result = record->_private;
+	struct produce_result *result = record->_private;
 
 	(void)kafka;
-	*result = record->err;
+	*result = result_of(record->err);
 	producer->open--;
 }
 
@@ -146,12 +162,25 @@ static void *unconst(const void *data)
 	return pointer.taken;
 }
 
+rd_kafka_headers_t *producer_headers_new(void)
+{
+	return rd_kafka_headers_new(32);
+}
+
+/* This can fail only for read-only headers. */
+void producer_headers_add(rd_kafka_headers_t *headers, struct bytes name, struct bytes value)
+{
+	(void)rd_kafka_header_add(
+		headers, name.data, (ssize_t)name.length, value.data, (ssize_t)value.length);
+}
+
 void producer_send(
-	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *result)
+	struct producer *producer, const struct outgoing *record, struct produce_result *result)
 {
 	rd_kafka_resp_err_t code;
 
-	*result = RD_KAFKA_RESP_ERR__IN_PROGRESS;
+	*result = (struct produce_result){ PRODUCE_OPEN,
+		rd_kafka_err2str(RD_KAFKA_RESP_ERR__IN_PROGRESS) };
 	producer->open++;
 	code = rd_kafka_producev(producer->kafka, RD_KAFKA_V_TOPIC(record->topic),
 		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
@@ -161,7 +190,7 @@ void producer_send(
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	rd_kafka_headers_destroy(record->headers);
-	*result = code;
+	*result = result_of(code);
 	producer->open--;
 }
 

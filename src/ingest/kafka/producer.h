@@ -7,7 +7,6 @@
 #ifndef INGEST_KAFKA_PRODUCER_H
 #define INGEST_KAFKA_PRODUCER_H
 
-#include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,17 +26,34 @@ void producer_free(struct producer *producer);
 enum { PRODUCER_NO_TOPIC = 1 };
 int producer_look(struct producer *producer, const char *topic, struct err *err);
 
+/* What became of a record. */
+enum produce_outcome {
+	PRODUCE_OPEN,      /* no result yet */
+	PRODUCE_CONFIRMED, /* the brokers have it */
+	PRODUCE_REFUSED,   /* the record itself is the cause, not the brokers: others may succeed */
+	PRODUCE_FAILED,
+};
+struct produce_result {
+	enum produce_outcome outcome;
+	const char *error; /* a text that lives as long as the process; NULL when confirmed */
+};
+
+/* A list of headers; it copies names and values. */
+struct rd_kafka_headers_s;
+struct rd_kafka_headers_s *producer_headers_new(void);
+void producer_headers_add(
+	struct rd_kafka_headers_s *headers, struct bytes name, struct bytes value);
+
 struct outgoing {
 	const char *topic;
 	struct bytes key; /* for key and value, missing and empty are different */
 	struct bytes value;
-	rd_kafka_headers_t *headers; /* taken */
+	struct rd_kafka_headers_s *headers; /* taken */
 };
-/* Queues a copy of the record. `result` becomes 0 when the brokers have confirmed it, and an error
- * when it failed; until then it is RD_KAFKA_RESP_ERR__IN_PROGRESS. `result` must exist until then,
- * or until producer_free(). */
+/* Queues a copy of the record. The outcome in `result` is PRODUCE_OPEN until the brokers have confirmed the
+ * record, or until it failed. `result` must exist until then, or until producer_free(). */
 void producer_send(
-	struct producer *producer, const struct outgoing *record, rd_kafka_resp_err_t *result);
+	struct producer *producer, const struct outgoing *record, struct produce_result *result);
 /* True when all results are written; waits at most timeout_ms. */
 bool producer_wait(struct producer *producer, int timeout_ms);
 /* The last error of the client about a broker, or "". Borrowed until the next call. */

@@ -291,7 +291,7 @@ static void acquire_due(struct ingest *ingest)
 	struct watermarks rows = { .items = NULL };
 	struct err err = ERR_INIT;
 	size_t count = 0;
-	CLEANUP(freep) struct partition_ref *refs = NULL;
+	const struct partition_ref *refs;
 	int r;
 
 	mark_new(ingest);

@@ -20,12 +20,6 @@
 /* an instance that is away adopts only what nobody else took for so many leases */
 #define AWAY_LEASES    3
 
-static void mark_none(struct ingest *ingest)
-{
-	for (size_t i = 0; i < ingest->partitions.count; i++)
-		ingest->partitions.items[i]->due = false;
-}
-
 /* --- Giving up --------------------------------------------------------------------------------- */
 
 static void let_go_due(struct ingest *ingest)
@@ -41,8 +35,8 @@ static void let_go_due(struct ingest *ingest)
 static int give_up_due(struct ingest *ingest, struct err *err)
 {
 	size_t count = 0;
-	CLEANUP(freep)
-	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	const struct partition_ref *refs =
+		partitions_refs(&ingest->partitions, partition_is_due, &count);
 	int r;
 
 	if (count == 0)
@@ -134,8 +128,8 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 {
 	struct watermarks rows = { .items = NULL };
 	size_t count = 0;
-	CLEANUP(freep)
-	struct partition_ref *refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
+	const struct partition_ref *refs =
+		partitions_refs(&ingest->partitions, partition_is_due, &count);
 	int r;
 
 	if (count == 0)
@@ -154,7 +148,7 @@ static int adopt(struct ingest *ingest, struct err *err)
 	int64_t leases = ingest->away ? AWAY_LEASES : 1;
 	int r;
 
-	mark_none(ingest);
+	partitions_mark_none(&ingest->partitions);
 	r = watermarks_orphans(ingest->writer, ingest->options.config->worker.lease * leases,
 		mark_orphan, ingest, err);
 	return r < 0 ? r : adopt_due(ingest, err);

@@ -31,9 +31,9 @@
 
 /* An adopted partition is given up first, so that dispatch drops its messages and the acquisition
  * finds them like those of another owner. */
-static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+static void assigned_one(struct ingest *ingest, const struct partition_offset *item)
 {
-	struct partition *partition = ownership_partition(ingest, place->topic, place->partition);
+	struct partition *partition = ownership_partition(ingest, item->topic, item->partition);
 
 	if (partition == NULL)
 		return;
@@ -43,74 +43,77 @@ static void assigned_one(struct ingest *ingest, const rd_kafka_topic_partition_t
 	partition_reset(partition, PARTITION_ASSIGNED);
 }
 
-void assignment_assigned(void *arg, const rd_kafka_topic_partition_list_t *list)
+void assignment_assigned(void *arg, const struct partition_offset *items, size_t count)
 {
 	struct ingest *ingest = arg;
 
 	store_batch_finish(ingest);
-	for (int i = 0; i < list->cnt; i++)
-		assigned_one(ingest, &list->elems[i]);
+	for (size_t i = 0; i < count; i++)
+		assigned_one(ingest, &items[i]);
 	atomic_store(&ingest->options.health->group_joined, true);
 	/* a broker was reachable just now, so the doubt of brokers.c can be resolved */
 	ingest->observe_at_ms = 0;
 	ingest->changed = true;
-	log_info("partitions_assigned", LOG_INT("count", list->cnt),
+	log_info("partitions_assigned", LOG_INT("count", (int64_t)count),
 		LOG_INT("now",
 			(int64_t)partitions_number(&ingest->partitions, partition_is_assigned)));
 }
 
-static struct partition *find(struct ingest *ingest, const rd_kafka_topic_partition_t *place)
+static struct partition *find(struct ingest *ingest, const struct partition_offset *item)
 {
-	return partitions_find(&ingest->partitions, place->topic, place->partition);
+	return partitions_find(&ingest->partitions, item->topic, item->partition);
+}
+
+static bool is_to_release(const struct partition *partition)
+{
+	return partition->due &&
+	       (partition_is_ours(partition) || partition_is_being_taken(partition));
 }
 
 /* Best effort: the next owner takes the row whatever it contains (rule R6). */
-static void release_rows(struct ingest *ingest, const rd_kafka_topic_partition_list_t *list)
+static void release_due(struct ingest *ingest)
 {
-	CLEANUP(freep)
-	struct partition_ref *refs = calloc((size_t)list->cnt + 1, sizeof(*refs));
+	const struct partition_ref *refs;
 	struct err err = ERR_INIT;
 	size_t count = 0;
 
-	if (refs == NULL || ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
 		return;
-	for (int i = 0; i < list->cnt; i++) {
-		const struct partition *partition = find(ingest, &list->elems[i]);
-
-		if (partition != NULL &&
-			(partition_is_ours(partition) || partition_is_being_taken(partition)))
-			refs[count++] =
-				(struct partition_ref){ partition->topic, partition->partition };
-	}
+	refs = partitions_refs(&ingest->partitions, is_to_release, &count);
 	FAULT_POINT("before_release");
 	if (count > 0 && watermarks_release(ingest->writer, refs, count, &err) < 0)
 		db_outage_begin(ingest, &err);
 }
 
-void assignment_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost)
+void assignment_revoked(void *arg, const struct partition_offset *items, size_t count, bool lost)
 {
 	struct ingest *ingest = arg;
 
 	store_batch_finish(ingest);
+	partitions_mark_none(&ingest->partitions);
+	for (size_t i = 0; i < count; i++) {
+		if (find(ingest, &items[i]) != NULL)
+			find(ingest, &items[i])->due = true;
+	}
 	if (!lost) {
 		/* the final commit for all partitions has already happened or failed */
 		if (!ingest->closing)
-			offsets_commit_some(ingest, list, REVOKE_COMMIT_MS);
-		release_rows(ingest, list);
+			offsets_commit_due(ingest, REVOKE_COMMIT_MS);
+		release_due(ingest);
 		FAULT_POINT("after_release");
 	} else {
 		atomic_store(&ingest->options.health->group_joined, false);
 	}
-	for (int i = 0; i < list->cnt; i++) {
-		struct partition *partition = find(ingest, &list->elems[i]);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
 
-		if (partition != NULL && lost && partition_is_ours(partition))
+		if (partition->due && lost && partition_is_ours(partition))
 			ownership_keep(ingest, partition);
-		else if (partition != NULL)
+		else if (partition->due)
 			ownership_let_go(ingest, partition);
 	}
 	ingest->changed = true;
-	log_info("partitions_revoked", LOG_INT("count", list->cnt), LOG_INT("lost", lost));
+	log_info("partitions_revoked", LOG_INT("count", (int64_t)count), LOG_INT("lost", lost));
 }
 
 /* --- The row ----------------------------------------------------------------------------------- */
@@ -175,54 +178,52 @@ static bool is_ready(const struct partition *partition, int64_t now_ms)
 	       now_ms >= partition->retry_at_ms;
 }
 
-static void note_flow(
-	struct ingest *ingest, const rd_kafka_topic_partition_t *place, int64_t now_ms)
-{
-	struct partition *partition = find(ingest, place);
-
-	if (partition == NULL)
-		return;
-	partition->flowing = place->err == RD_KAFKA_RESP_ERR_NO_ERROR;
-	partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
-}
-
 void assignment_flow(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
-	rd_kafka_topic_partition_list_t *list;
+	struct partition_offset *items;
+	size_t count = 0;
 
 	if (ingest->holds != 0)
 		return;
 	for (size_t i = 0; i < ingest->partitions.count; i++)
 		ingest->partitions.items[i]->due = is_ready(ingest->partitions.items[i], now_ms);
-	list = partitions_list(&ingest->partitions, partition_is_due);
-	if (list == NULL)
+	items = partitions_select(&ingest->partitions, partition_is_due, &count);
+	if (count == 0)
 		return;
-	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset = partition_seek_offset(find(ingest, &list->elems[i]));
-	consumer_flow(ingest->consumer, list);
-	for (int i = 0; i < list->cnt; i++)
-		note_flow(ingest, &list->elems[i], now_ms);
-	rd_kafka_topic_partition_list_destroy(list);
+	for (size_t i = 0; i < count; i++)
+		items[i].offset = partition_seek_offset(find(ingest, &items[i]));
+	consumer_flow(ingest->consumer, items, count);
+	for (size_t i = 0; i < count; i++) {
+		struct partition *partition = find(ingest, &items[i]);
+
+		partition->flowing = items[i].error == NULL;
+		partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
+	}
 }
 
-static bool is_in(rd_kafka_topic_partition_list_t *list, const struct partition *partition)
+static void recheck(struct ingest *ingest, struct partition *partition)
 {
-	return rd_kafka_topic_partition_list_find(list, partition->topic, partition->partition) !=
-	       NULL;
+	if (partition->state != PARTITION_READING)
+		return;
+	ownership_stop(ingest, partition, PARTITION_TAKEN);
+	partition_verify_last(partition);
+	partition->from_next = true;
 }
 
-void assignment_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only)
+void assignment_recheck_all(struct ingest *ingest)
 {
 	store_batch_finish(ingest);
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		recheck(ingest, ingest->partitions.items[i]);
+}
 
-		if (partition->state != PARTITION_READING ||
-			(only != NULL && !is_in(only, partition)))
-			continue;
-		ownership_stop(ingest, partition, PARTITION_TAKEN);
-		partition_verify_last(partition);
-		partition->from_next = true;
-	}
+void assignment_recheck(void *arg, const char *topic, int32_t number)
+{
+	struct ingest *ingest = arg;
+	struct partition *partition = partitions_find(&ingest->partitions, topic, number);
+
+	store_batch_finish(ingest);
+	if (partition != NULL)
+		recheck(ingest, partition);
 }

@@ -9,16 +9,17 @@
 #include "ingest/state.h"
 
 /* Events of the consumer. */
-void assignment_assigned(void *arg, const rd_kafka_topic_partition_list_t *list);
-void assignment_revoked(void *arg, const rd_kafka_topic_partition_list_t *list, bool lost);
+void assignment_assigned(void *arg, const struct partition_offset *items, size_t count);
+void assignment_revoked(void *arg, const struct partition_offset *items, size_t count, bool lost);
 
 /* Binds the schema, acquires partitions and decides start offsets as far as necessary. Each request
  * to a server has a time limit of at most five seconds. */
 void assignment_step(struct ingest *ingest);
 /* Resumes every partition that is ready, unless a hold is set. */
 void assignment_flow(struct ingest *ingest);
-/* Verifies these partitions again (NULL = all), because librdkafka moved to another offset or
- * because a topic may have been recreated. */
-void assignment_recheck(struct ingest *ingest, rd_kafka_topic_partition_list_t *only);
+/* Verifies a partition again, because its topic may have been recreated; or all, because librdkafka moved to
+ * another offset. */
+void assignment_recheck(void *arg, const char *topic, int32_t number);
+void assignment_recheck_all(struct ingest *ingest);
 
 #endif

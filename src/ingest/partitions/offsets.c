@@ -25,92 +25,75 @@ static bool is_uncommitted(const struct partition *partition)
 	       partition->stored != partition->committed && partition->stored > partition->group;
 }
 
-static rd_kafka_topic_partition_list_t *uncommitted(struct ingest *ingest)
-{
-	rd_kafka_topic_partition_list_t *list =
-		partitions_list(&ingest->partitions, is_uncommitted);
-
-	for (int i = 0; list != NULL && i < list->cnt; i++) {
-		struct partition *partition = partitions_find(
-			&ingest->partitions, list->elems[i].topic, list->elems[i].partition);
-
-		list->elems[i].offset = partition->stored;
-		partition->committed = partition->stored;
-	}
-	return list;
-}
-
 /* The group's offset may be lower than the watermark by what was read in COMMIT_EVERY_MS. After a
  * crash these records are read again as duplicates (ADR 1). */
 void offsets_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
-	rd_kafka_topic_partition_list_t *list;
+	struct partition_offset *items;
+	size_t count = 0;
 
 	if (now_ms < ingest->commit_at_ms || (ingest->holds & HOLD_HALTED) != 0)
 		return;
 	ingest->commit_at_ms = now_ms + COMMIT_EVERY_MS;
-	list = uncommitted(ingest);
-	if (list == NULL)
+	items = partitions_select(&ingest->partitions, is_uncommitted, &count);
+	if (count == 0)
 		return;
+	for (size_t i = 0; i < count; i++) {
+		struct partition *partition =
+			partitions_find(&ingest->partitions, items[i].topic, items[i].partition);
+
+		items[i].offset = partition->stored;
+		partition->committed = partition->stored;
+	}
 	FAULT_POINT("before_offset_commit");
-	consumer_commit(ingest->consumer, list);
+	consumer_commit(ingest->consumer, items, count);
 	FAULT_POINT("after_offset_sent");
-	rd_kafka_topic_partition_list_destroy(list);
 }
 
 /* Includes offsets that were sent and are not confirmed yet, because the answer may arrive after
  * the partition is gone. */
-static rd_kafka_topic_partition_list_t *stored_of(
-	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only)
+static bool is_due_and_stored(const struct partition *partition)
 {
-	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(only->cnt);
-
-	for (int i = 0; i < only->cnt; i++) {
-		const struct partition *partition = partitions_find(
-			&ingest->partitions, only->elems[i].topic, only->elems[i].partition);
-
-		if (partition != NULL && partition_is_ours(partition) && partition->stored >= 0 &&
-			partition->stored > partition->group)
-			rd_kafka_topic_partition_list_add(
-				list, partition->topic, partition->partition)
-				->offset = partition->stored;
-	}
-	return list;
+	return partition->due && partition_is_ours(partition) && partition->stored >= 0 &&
+	       partition->stored > partition->group;
 }
 
-void offsets_commit_some(
-	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only, int timeout_ms)
+void offsets_commit_due(struct ingest *ingest, int timeout_ms)
 {
-	rd_kafka_topic_partition_list_t *all = NULL;
-	rd_kafka_topic_partition_list_t *list;
+	struct partition_offset *items;
 	struct err err = ERR_INIT;
+	size_t count = 0;
 
 	if ((ingest->holds & HOLD_HALTED) != 0)
 		return;
-	if (only == NULL)
-		all = partitions_list(&ingest->partitions, partition_is_ours);
-	if (only == NULL && all == NULL)
-		return;
-	list = stored_of(ingest, only == NULL ? all : only);
+	items = partitions_select(&ingest->partitions, is_due_and_stored, &count);
+	for (size_t i = 0; i < count; i++)
+		items[i].offset =
+			partitions_find(&ingest->partitions, items[i].topic, items[i].partition)
+				->stored;
 	FAULT_POINT("before_last_offset_commit");
-	if (list->cnt > 0 && broker_commit_offsets(
-				     consumer_handle(ingest->consumer), list, timeout_ms, &err) < 0)
+	if (count > 0 && broker_commit_offsets(consumer_handle(ingest->consumer), items, count,
+				 timeout_ms, &err) < 0)
 		log_warn("offsets_not_committed", LOG_STR("error", err.text),
 			LOG_STR("next",
 				"the database has stored them: no message is stored twice"));
-	rd_kafka_topic_partition_list_destroy(list);
-	if (all != NULL)
-		rd_kafka_topic_partition_list_destroy(all);
 }
 
-void offsets_not_committed(void *arg, const rd_kafka_topic_partition_t *place)
+void offsets_commit_all(struct ingest *ingest, int timeout_ms)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = true;
+	offsets_commit_due(ingest, timeout_ms);
+}
+
+void offsets_not_committed(void *arg, const struct partition_offset *item)
 {
 	struct ingest *ingest = arg;
 	struct partition *partition =
-		partitions_find(&ingest->partitions, place->topic, place->partition);
+		partitions_find(&ingest->partitions, item->topic, item->partition);
 
-	if (partition != NULL && partition->committed == place->offset)
+	if (partition != NULL && partition->committed == item->offset)
 		partition->committed = -1;
 }
 
@@ -140,27 +123,26 @@ static bool is_standing(const struct partition *partition)
 /* A paused partition is not fetched, so no fetch response shows the end of its log. */
 static void show_standing(struct ingest *ingest)
 {
+	const struct log_query query = { BROKER_LOG_END, ENDS_WAIT_MS };
 	int64_t now_ms = clock_now_ms();
-	rd_kafka_topic_partition_list_t *list;
+	struct partition_offset *items;
+	size_t count = 0;
 
 	if (now_ms < ingest->ends_at_ms || !atomic_load(&ingest->options.health->broker_ok))
 		return;
-	list = partitions_list(&ingest->partitions, is_standing);
-	if (list == NULL)
+	items = partitions_select(&ingest->partitions, is_standing, &count);
+	if (count == 0)
 		return;
 	ingest->ends_at_ms = now_ms + ENDS_EVERY_MS;
-	if (broker_query_ends(consumer_handle(ingest->consumer), list, ENDS_WAIT_MS, NULL) == 0) {
-		for (int i = 0; i < list->cnt; i++) {
-			const rd_kafka_topic_partition_t *place = &list->elems[i];
-
-			if (place->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-				show_lag(ingest,
-					partitions_find(&ingest->partitions, place->topic,
-						place->partition),
-					place->offset);
-		}
+	if (broker_query_log(consumer_handle(ingest->consumer), query, items, count, NULL) < 0)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		if (items[i].error == NULL)
+			show_lag(ingest,
+				partitions_find(
+					&ingest->partitions, items[i].topic, items[i].partition),
+				items[i].offset);
 	}
-	rd_kafka_topic_partition_list_destroy(list);
 }
 
 void offsets_show_lag(struct ingest *ingest)

@@ -9,11 +9,11 @@
 
 /* Sends stored offsets that are not committed yet, at most every 200 ms. */
 void offsets_step(struct ingest *ingest);
-/* Commits these partitions (NULL = all) and waits for the answer. */
-void offsets_commit_some(
-	struct ingest *ingest, const rd_kafka_topic_partition_list_t *only, int timeout_ms);
+/* Commits the partitions that are due, or all, and waits for the answer. */
+void offsets_commit_due(struct ingest *ingest, int timeout_ms);
+void offsets_commit_all(struct ingest *ingest, int timeout_ms);
 /* Event of the consumer: the offset must be sent again. */
-void offsets_not_committed(void *arg, const rd_kafka_topic_partition_t *place);
+void offsets_not_committed(void *arg, const struct partition_offset *item);
 
 /* Updates the lag: of flowing partitions from fetch responses, of paused ones with a request at
  * most every ten seconds. */

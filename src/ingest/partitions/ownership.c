@@ -11,14 +11,11 @@
 
 static void pause_one(struct ingest *ingest, struct partition *partition)
 {
-	rd_kafka_topic_partition_list_t *one;
+	const struct partition_offset one = { partition->topic, partition->partition, -1, NULL };
 
 	if (!partition->flowing)
 		return;
-	one = rd_kafka_topic_partition_list_new(1);
-	(void)rd_kafka_topic_partition_list_add(one, partition->topic, partition->partition);
-	consumer_pause(ingest->consumer, one);
-	rd_kafka_topic_partition_list_destroy(one);
+	consumer_pause(ingest->consumer, &one, 1);
 	partition->flowing = false;
 }
 

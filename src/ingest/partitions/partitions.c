@@ -11,6 +11,8 @@ void partitions_fini(struct partitions *partitions)
 	for (size_t i = 0; i < partitions->count; i++)
 		free(partitions->items[i]);
 	free(partitions->items);
+	free(partitions->selected);
+	free(partitions->refs);
 	partition_index_fini(&partitions->index);
 	*partitions = (struct partitions){ .items = NULL };
 }
@@ -35,17 +37,27 @@ struct partition *partitions_find(
 	return partitions->latest;
 }
 
+/* Each array that was widened is kept, also when a later one finds no memory. */
 static int make_room(struct partitions *partitions)
 {
 	size_t room = partitions->room == 0 ? 16 : partitions->room * 2;
 	struct partition **items;
+	struct partition_offset *selected;
+	struct partition_ref *refs;
 
 	if (partitions->count < partitions->room)
 		return 0;
-	items = realloc(partitions->items, room * sizeof(void *));
-	if (items == NULL)
+	items = realloc(partitions->items, room * sizeof(*items));
+	if (items != NULL)
+		partitions->items = items;
+	selected = realloc(partitions->selected, room * sizeof(*selected));
+	if (selected != NULL)
+		partitions->selected = selected;
+	refs = realloc(partitions->refs, room * sizeof(*refs));
+	if (refs != NULL)
+		partitions->refs = refs;
+	if (items == NULL || selected == NULL || refs == NULL)
 		return FAULT_MEMORY;
-	partitions->items = items;
 	partitions->room = room;
 	return 0;
 }
@@ -76,6 +88,12 @@ struct partition *partitions_get(
 	return partition;
 }
 
+void partitions_mark_none(struct partitions *partitions)
+{
+	for (size_t i = 0; i < partitions->count; i++)
+		partitions->items[i]->due = false;
+}
+
 size_t partitions_number(const struct partitions *partitions, partition_test *test)
 {
 	size_t number = 0;
@@ -85,45 +103,33 @@ size_t partitions_number(const struct partitions *partitions, partition_test *te
 	return number;
 }
 
-rd_kafka_topic_partition_list_t *partitions_list(
-	const struct partitions *partitions, partition_test *test)
+struct partition_offset *partitions_select(
+	struct partitions *partitions, partition_test *test, size_t *count)
 {
-	size_t number = partitions_number(partitions, test);
-	rd_kafka_topic_partition_list_t *list;
-
-	if (number == 0)
-		return NULL;
-	list = rd_kafka_topic_partition_list_new((int)number);
+	*count = 0;
 	for (size_t i = 0; i < partitions->count; i++) {
 		const struct partition *partition = partitions->items[i];
 
 		if (test(partition))
-			(void)rd_kafka_topic_partition_list_add(
-				list, partition->topic, partition->partition);
+			partitions->selected[(*count)++] =
+				(struct partition_offset){ partition->topic, partition->partition,
+					-1, NULL };
 	}
-	return list;
+	return partitions->selected;
 }
 
-struct partition_ref *partitions_refs(
-	const struct partitions *partitions, partition_test *test, size_t *count)
+const struct partition_ref *partitions_refs(
+	struct partitions *partitions, partition_test *test, size_t *count)
 {
-	size_t number = partitions_number(partitions, test);
-	struct partition_ref *refs;
-
 	*count = 0;
-	if (number == 0)
-		return NULL;
-	refs = calloc(number, sizeof(*refs));
-	if (refs == NULL)
-		return NULL;
 	for (size_t i = 0; i < partitions->count; i++) {
 		const struct partition *partition = partitions->items[i];
 
 		if (test(partition))
-			refs[(*count)++] =
+			partitions->refs[(*count)++] =
 				(struct partition_ref){ partition->topic, partition->partition };
 	}
-	return refs;
+	return partitions->refs;
 }
 
 void partition_reset(struct partition *partition, enum partition_state state)

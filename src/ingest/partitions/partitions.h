@@ -20,12 +20,12 @@
 #ifndef INGEST_PARTITIONS_PARTITIONS_H
 #define INGEST_PARTITIONS_PARTITIONS_H
 
-#include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/metrics.h"
 #include "config/config.h"
+#include "ingest/kafka/partition_offset.h"
 #include "model/admission/admission.h"
 #include "model/admission/partition_index.h"
 #include "model/identity/identity.h"
@@ -103,6 +103,10 @@ struct partitions {
 	struct partition_index index;
 	/* result of the last search; records arrive in runs of one partition */
 	struct partition *latest;
+	/* scratch with room for all partitions: the results of partitions_select() and
+	 * partitions_refs() */
+	struct partition_offset *selected;
+	struct partition_ref *refs;
 };
 
 void partitions_fini(struct partitions *partitions);
@@ -114,16 +118,17 @@ struct partition *partitions_find(
 struct partition *partitions_get(
 	struct partitions *partitions, const char *topic, int32_t number, bool *made);
 
+/* Clears `due` of all partitions. */
+void partitions_mark_none(struct partitions *partitions);
+
 typedef bool partition_test(const struct partition *partition);
 size_t partitions_number(const struct partitions *partitions, partition_test *test);
-/* The partitions that pass the test, as a list for librdkafka with offset = INVALID. The caller
- * destroys it. NULL when none passes. */
-rd_kafka_topic_partition_list_t *partitions_list(
-	const struct partitions *partitions, partition_test *test);
-/* The partitions that pass the test, as references for the store; malloc'ed. NULL when none passes
- * or without memory. */
-struct partition_ref *partitions_refs(
-	const struct partitions *partitions, partition_test *test, size_t *count);
+/* The partitions that pass the test, for Kafka, with offset = -1. Borrowed until the next call. */
+struct partition_offset *partitions_select(
+	struct partitions *partitions, partition_test *test, size_t *count);
+/* The same for the store. */
+const struct partition_ref *partitions_refs(
+	struct partitions *partitions, partition_test *test, size_t *count);
 
 /* Resets the values of an earlier assignment. */
 void partition_reset(struct partition *partition, enum partition_state state);

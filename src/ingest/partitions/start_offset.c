@@ -5,34 +5,34 @@
 
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/consumer_conf.h"
 #include "ingest/partitions/start_offset_policy.h"
 #include "report/meters.h"
 
 #define RETRY_MS 1000
 
-/* The answers of the brokers about the due partitions: three lists in the same order. */
+/* The answers of the brokers about the due partitions: three arrays in the same order. */
 struct answers {
-	rd_kafka_topic_partition_list_t *low;
-	rd_kafka_topic_partition_list_t *high;
-	rd_kafka_topic_partition_list_t *group;
+	struct partition_offset *low;
+	struct partition_offset *high;
+	struct partition_offset *group;
+	size_t count;
 };
 
-static void answers_fini(struct answers *answers)
+static int ask(struct ingest *ingest, const struct answers *answers, struct err *err)
 {
-	rd_kafka_topic_partition_list_destroy(answers->low);
-	rd_kafka_topic_partition_list_destroy(answers->high);
-	rd_kafka_topic_partition_list_destroy(answers->group);
-}
+	const struct log_query begin = { BROKER_LOG_BEGIN, BROKER_ANSWER_MS };
+	const struct log_query end = { BROKER_LOG_END, BROKER_ANSWER_MS };
+	struct rd_kafka_s *kafka = consumer_handle(ingest->consumer);
+	int r = broker_query_committed(kafka, answers->group, answers->count, err);
 
-static int ask(struct ingest *ingest, struct answers *answers, struct err *err)
-{
-	rd_kafka_t *kafka = consumer_handle(ingest->consumer);
-	int r = broker_query_committed(kafka, answers->group, err);
-
-	return r < 0 ? r : broker_query_bounds(kafka, answers->low, answers->high, err);
+	if (r == 0)
+		r = broker_query_log(kafka, begin, answers->low, answers->count, err);
+	return r == 0 ? broker_query_log(kafka, end, answers->high, answers->count, err) : r;
 }
 
 static void log_retry(struct ingest *ingest, const char *error)
@@ -119,22 +119,23 @@ static void refuse(struct ingest *ingest, const struct partition *partition)
 /* --- Deciding ---------------------------------------------------------------------------------- */
 
 static struct start_offset_facts facts_of(const struct ingest *ingest,
-	const struct partition *partition, const struct answers *answers, int i)
+	const struct partition *partition, const struct answers *answers, size_t i)
 {
-	int64_t group = answers->group->elems[i].offset;
+	int64_t group = answers->group[i].offset;
 	bool watermark_only = partition->watermark_only || partition->from_next;
 
 	return (struct start_offset_facts){
 		.watermark = partition->from_next ? partition->next : partition->table_next,
 		.group = watermark_only || group < 0 ? -1 : group,
-		.low = answers->low->elems[i].offset,
-		.high = answers->high->elems[i].offset,
+		.low = answers->low[i].offset,
+		.high = answers->high[i].offset,
 		.last_offset = partition->table_last_offset,
 		.last_timestamp = partition->table_last_timestamp,
 		.last_digest = partition->table_last_digest.known,
 		.watermark_only = watermark_only,
 		.recreated = partition->recreated,
-		.reset = consumer_reset_policy(ingest->consumer),
+		.reset = start_offset_policy(
+			consumer_conf_value(ingest->options.config, "auto.offset.reset", "")),
 	};
 }
 
@@ -188,29 +189,30 @@ static void apply(struct ingest *ingest, struct partition *partition,
 	partition->state = PARTITION_READING;
 }
 
-static bool is_answered(const struct answers *answers, int i)
+/* The error of a partition without all three answers; NULL = it has them. */
+static const char *missing_answer(const struct answers *answers, size_t i)
 {
-	const rd_kafka_topic_partition_t *low = &answers->low->elems[i];
-	const rd_kafka_topic_partition_t *high = &answers->high->elems[i];
+	const struct partition_offset *const of[] = { &answers->low[i], &answers->high[i],
+		&answers->group[i] };
 
-	return low->err == RD_KAFKA_RESP_ERR_NO_ERROR && high->err == RD_KAFKA_RESP_ERR_NO_ERROR &&
-	       answers->group->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && low->offset >= 0 &&
-	       high->offset >= 0;
+	for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++) {
+		if (of[k]->error != NULL)
+			return of[k]->error;
+	}
+	return answers->low[i].offset < 0 || answers->high[i].offset < 0 ? "no offset" : NULL;
 }
 
-static void decide_one(struct ingest *ingest, const struct answers *answers, int i)
+static void decide_one(struct ingest *ingest, const struct answers *answers, size_t i)
 {
-	const rd_kafka_topic_partition_t *low = &answers->low->elems[i];
-	struct partition *partition =
-		partitions_find(&ingest->partitions, low->topic, low->partition);
+	const char *error = missing_answer(answers, i);
+	struct partition *partition = partitions_find(
+		&ingest->partitions, answers->low[i].topic, answers->low[i].partition);
 	struct start_offset_facts facts;
 	struct start_offset position;
 
-	if (partition == NULL)
-		return;
-	if (!is_answered(answers, i)) {
+	if (error != NULL) {
 		partition->retry_at_ms = clock_now_ms() + RETRY_MS;
-		log_retry(ingest, rd_kafka_err2str(low->err));
+		log_retry(ingest, error);
 		return;
 	}
 	facts = facts_of(ingest, partition, answers, i);
@@ -242,21 +244,30 @@ static void mark_due(struct ingest *ingest)
 
 void start_offset_step(struct ingest *ingest)
 {
+	CLEANUP(freep) struct partition_offset *items = NULL;
+	const struct partition_offset *due;
 	struct answers answers;
 	struct err err = ERR_INIT;
+	size_t count = 0;
 
 	mark_due(ingest);
-	answers.low = partitions_list(&ingest->partitions, partition_is_due);
-	if (answers.low == NULL)
+	due = partitions_select(&ingest->partitions, partition_is_due, &count);
+	if (count == 0)
 		return;
-	answers.high = rd_kafka_topic_partition_list_copy(answers.low);
-	answers.group = rd_kafka_topic_partition_list_copy(answers.low);
+	items = calloc(3 * count, sizeof(*items));
+	if (items == NULL) {
+		(void)err_memory(&err);
+		ingest_fault(ingest, &err);
+		return;
+	}
+	answers = (struct answers){ items, items + count, items + 2 * count, count };
+	for (size_t i = 0; i < count; i++)
+		answers.low[i] = answers.high[i] = answers.group[i] = due[i];
 	if (ask(ingest, &answers, &err) < 0) {
 		retry_all(ingest);
 		log_retry(ingest, err.text);
-	} else {
-		for (int i = 0; i < answers.low->cnt; i++)
-			decide_one(ingest, &answers, i);
+		return;
 	}
-	answers_fini(&answers);
+	for (size_t i = 0; i < count; i++)
+		decide_one(ingest, &answers, i);
 }

@@ -105,12 +105,10 @@ static int resync(struct ingest *ingest, struct err *err)
 {
 	struct watermarks rows = { .items = NULL };
 	size_t count = 0;
-	CLEANUP(freep)
-	struct partition_ref *refs = partitions_refs(&ingest->partitions, wants_resync, &count);
+	const struct partition_ref *refs =
+		partitions_refs(&ingest->partitions, wants_resync, &count);
 	int r;
 
-	if (refs == NULL && partitions_number(&ingest->partitions, wants_resync) > 0)
-		return err_memory(err);
 	if (count == 0)
 		return 0;
 	mark_dirty(ingest);

@@ -1,8 +1,9 @@
 /*
- * Implements retention.h.
+ * Implements topic_retention.h.
  */
-#include "ingest/retention.h"
+#include "ingest/kafka/topic_retention.h"
 
+#include <librdkafka/rdkafka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,19 +166,19 @@ static rd_kafka_queue_t *ask(rd_kafka_t *kafka, const struct config *config, int
 	return queue;
 }
 
-rd_kafka_queue_t *retention_ask(rd_kafka_t *kafka, const struct config *config)
+rd_kafka_queue_t *topic_retention_ask(rd_kafka_t *kafka, const struct config *config)
 {
 	return ask(kafka, config, -1);
 }
 
-void retention_forget(rd_kafka_queue_t **queue)
+void topic_retention_forget(rd_kafka_queue_t **queue)
 {
 	if (*queue != NULL)
 		rd_kafka_queue_destroy(*queue);
 	*queue = NULL;
 }
 
-void retention_poll(rd_kafka_queue_t **queue, const struct config *config)
+void topic_retention_poll(rd_kafka_queue_t **queue, const struct config *config)
 {
 	struct check check = { .config = config };
 	rd_kafka_event_t *event = *queue == NULL ? NULL : rd_kafka_queue_poll(*queue, 0);
@@ -186,10 +187,10 @@ void retention_poll(rd_kafka_queue_t **queue, const struct config *config)
 		return;
 	check_answer(&check, event);
 	rd_kafka_event_destroy(event);
-	retention_forget(queue);
+	topic_retention_forget(queue);
 }
 
-int retention_check(rd_kafka_t *kafka, const struct config *config, int32_t broker,
+int topic_retention_check(rd_kafka_t *kafka, const struct config *config, int32_t broker,
 	struct buf *report, struct err *err)
 {
 	struct check check = { config, report, err, 0 };

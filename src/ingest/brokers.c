@@ -1,7 +1,7 @@
 /*
  * Implements brokers.h.
  */
-#include "ingest/kafka/brokers.h"
+#include "ingest/brokers.h"
 
 #include "ingest/kafka/broker_query.h"
 #include "ingest/state.h"

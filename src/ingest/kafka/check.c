@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <librdkafka/rdkafka.h>
+
 #include "base/cleanup.h"
 #include "base/plural.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/probe.h"
-#include "ingest/retention.h"
+#include "ingest/kafka/topic_retention.h"
 
 /* --- Topics ------------------------------------------------------------------------------------ */
 
@@ -105,13 +107,12 @@ static int check_cluster(
 	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
-	rd_kafka_resp_err_t code = probe_metadata(probe, true, NULL, &metadata);
 	CLEANUP(freep) char *cluster = NULL;
 	int32_t broker;
-	int r;
+	int r = probe_metadata(probe, &metadata, err);
 
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
+	if (r < 0)
+		return r;
 	cluster = probe_cluster_id(probe);
 	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
@@ -121,33 +122,33 @@ static int check_cluster(
 		r = check_dead_topic(config, metadata, report, err);
 	broker = broker_of(metadata);
 	rd_kafka_metadata_destroy(metadata);
-	return r == 0 ? retention_check(probe->kafka, config, broker, report, err) : r;
+	return r == 0 ? topic_retention_check(probe_handle(probe), config, broker, report, err) : r;
 }
 
 int ingest_check(const struct config *config, struct buf *report, struct err *err)
 {
-	struct probe probe = { .kafka = NULL };
+	struct probe *probe = NULL;
 	int r = probe_open(&probe, config, false, err);
 
 	if (r == 0)
-		r = check_cluster(&probe, config, report, err);
-	probe_close(&probe);
+		r = check_cluster(probe, config, report, err);
+	probe_close(probe);
 	return r;
 }
 
 int ingest_identify(
 	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
 {
-	struct probe probe = { .kafka = NULL };
+	struct probe *probe = NULL;
 	int r = probe_open(&probe, config, false, err);
 
 	if (r < 0)
 		return r;
-	*cluster_id = probe_cluster_id(&probe);
+	*cluster_id = probe_cluster_id(probe);
 	*group_id = consumer_conf_value(config, "group.id", "");
 	if (*cluster_id == NULL)
-		r = probe_no_answer(&probe, "sent the id of the cluster", "no answer", err);
-	probe_close(&probe);
+		r = probe_no_answer(probe, "sent the id of the cluster", "no answer", err);
+	probe_close(probe);
 	return r;
 }
 

@@ -6,8 +6,8 @@
  * either, since they may have been fetched earlier. Therefore a failure only raises a doubt, and a
  * request that any broker can answer resolves it. The ingest thread.
  */
-#ifndef INGEST_KAFKA_BROKERS_H
-#define INGEST_KAFKA_BROKERS_H
+#ifndef INGEST_BROKERS_H
+#define INGEST_BROKERS_H
 
 #include <stdbool.h>
 
