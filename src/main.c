@@ -1,14 +1,30 @@
 /*
- * inboxd: arguments, command, exit code. Everything else is in the static libraries.
+ * inboxd: arguments, command, exit code, and the standard streams. Everything else is in the static libraries.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "base/output.h"
 #include "ops/cli/cli.h"
 #include "ops/commands.h"
 
 #define ARENAS 2
+
+/* The first step, before anything is opened: the number of a closed standard stream must not be given to a connection.
+ * Opens closed ones in the wrong direction: their use fails, as if they were still closed. Also ignores SIGPIPE: if the
+ * reader of stdout ends, a command that changes something still completes the change. */
+static void begin_output(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			(void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+	}
+	(void)signal(SIGPIPE, SIG_IGN);
+}
 
 /* By default glibc gives each thread its own arena, and each arena keeps the memory it once needed.
  * Most threads need very little memory. */
@@ -19,6 +35,25 @@ static void spare_memory(void)
 #endif
 }
 
+/* Flushes stdout. 0, also if its reader has ended: it does not need the rest. FAULT_OUTPUT. */
+static int end_output(struct err *err)
+{
+	int error = fflush(stdout) == 0 ? 0 : errno;
+
+	if (error == 0 && ferror(stdout) == 0)
+		return 0;
+	/* An earlier write failed, and its errno is lost. The output is broken anyway, so one more write shows the
+	 * errno again. */
+	if (error == 0)
+		error = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
+	if (error == EPIPE)
+		return 0;
+	(void)err_set(err, FAULT_OUTPUT,
+		"cannot write to stdout: %s; the command is done, but its output is incomplete",
+		error == 0 ? "a write failed" : strerror(error));
+	return err_advise(err, "free some space or redirect stdout, then look again");
+}
+
 int main(int argc, char **argv)
 {
 	struct err err = ERR_INIT;
@@ -26,7 +61,7 @@ int main(int argc, char **argv)
 	struct cli cli = { .command = COMMAND_NONE };
 	int r;
 
-	output_begin();
+	begin_output();
 	spare_memory();
 	r = cli_parse(&cli, argc, argv, &err);
 	if (r == 0)
@@ -34,7 +69,7 @@ int main(int argc, char **argv)
 	cli_fini(&cli);
 	if (r != 0 && err.text[0] != '\0')
 		(void)fprintf(stderr, "inboxd: %s\n", err.text);
-	if (output_end(&written) != 0) {
+	if (end_output(&written) != 0) {
 		(void)fprintf(stderr, "inboxd: %s\n", written.text);
 		r = r == 0 ? FAULT_OUTPUT : r;
 	}

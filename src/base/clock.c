@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "base/digits.h"
+#include "base/numbers.h"
 
 #define DAY_MS        86400000
 #define DAYS_400Y     146097    /* the Gregorian calendar repeats after 400 years */

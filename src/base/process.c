@@ -1,4 +1,4 @@
-/* See process.h. */
+/* See process.h. What the kernel knows of this process, from getrusage(2), getrlimit(2) and /proc. */
 #include "base/process.h"
 
 #include <dirent.h>
@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include "base/descriptors.h"
 
 static double seconds(const struct timeval *time)
 {
@@ -61,9 +59,26 @@ void process_usage(struct process_usage *out)
 		.resident_bytes = -1,
 		.virtual_bytes = -1,
 		.open_fds = count_open_fds(),
-		.max_fds = (double)descriptors_limit(),
+		.max_fds = (double)process_descriptors(),
 	};
 	read_memory(out);
+}
+
+void process_raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t process_descriptors(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (size_t)limit.rlim_cur : 1024;
 }
 
 void process_wait_for_turn(void)

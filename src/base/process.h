@@ -1,6 +1,8 @@
-/* The resources of this process and its scheduling policy. */
+/* The resources of this process: what it uses, its limit of descriptors, and its scheduling policy. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
+
+#include <stddef.h>
 
 /* A negative value = the kernel did not supply it. */
 struct process_usage {
@@ -13,6 +15,11 @@ struct process_usage {
 
 /* Reads /proc. Does not block. Any thread. */
 void process_usage(struct process_usage *out);
+
+/* The limit of open files and sockets (RLIMIT_NOFILE). Raise it once at start, to the hard limit: the default soft limit
+ * of 1024 exists for programs that use select(2). */
+void process_raise_descriptors(void);
+size_t process_descriptors(void);
 
 /*
  * Sets the policy SCHED_BATCH (sched(7)) for the threads that the caller creates from now on: a thread that wakes up

@@ -13,8 +13,8 @@
 #ifndef CONFIG_VALUE_H
 #define CONFIG_VALUE_H
 
-#include "base/duration.h"
 #include "base/err.h"
+#include "base/numbers.h"
 #include "config/config.h"
 #include "config/options.h"
 

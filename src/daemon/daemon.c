@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "daemon/instance_run.h"
@@ -80,7 +79,7 @@ static int prepare(struct daemon *daemon, struct err *err)
 {
 	int r = supervision_init(&daemon->supervision, err);
 
-	descriptors_raise();
+	process_raise_descriptors();
 	process_wait_for_turn();
 	if (r == 0)
 		r = signals_start(daemon, err);

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "dispatch/core.h"
 #include "store/sidecar.h"
 
@@ -263,7 +263,7 @@ static int make_parts(struct dispatch *dispatch, struct err *err)
 /* Leaves descriptors for connections to PostgreSQL and Kafka, however many handlers connect. */
 static size_t sessions_most(void)
 {
-	size_t limit = descriptors_limit();
+	size_t limit = process_descriptors();
 
 	limit -= limit < 2UL * DESCRIPTORS_KEPT ? limit / 2 : DESCRIPTORS_KEPT;
 	return limit < SESSIONS_MAX ? limit : SESSIONS_MAX;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/duration.h"
+#include "base/numbers.h"
 #include "base/utf8.h"
 #include "ops/op.h"
 #include "json/text.h"

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "base/plural.h"
+#include "base/numbers.h"
 #include "daemon/migration.h"
 #include "ops/commands.h"
 #include "ops/op.h"

@@ -7,7 +7,7 @@
  */
 #include <inttypes.h>
 
-#include "base/plural.h"
+#include "base/numbers.h"
 #include "ops/op.h"
 
 #define PORTION 20000

@@ -11,8 +11,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/duration.h"
-#include "base/plural.h"
+#include "base/numbers.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/log_range.h"
 #include "ops/op.h"

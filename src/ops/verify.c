@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/plural.h"
+#include "base/numbers.h"
 #include "ingest/verify.h"
 #include "ops/op.h"
 #include "json/text.h"

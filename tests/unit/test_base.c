@@ -17,10 +17,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/digits.h"
-#include "base/duration.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/queue.h"
 
 /* err */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/backoff.h"
-#include "base/plural.h"
+#include "base/numbers.h"
 
 /* A snooze spends no attempt. Without a minimum a handler could snooze in an endless, fast loop. */
 #define SNOOZE_LEAST_MS 100

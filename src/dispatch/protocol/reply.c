@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/digits.h"
+#include "base/numbers.h"
 #include "base/utf8.h"
 #include "dispatch/protocol/protocol.h"
 #include "json/text.h"

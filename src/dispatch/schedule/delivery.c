@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/digits.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "dispatch/core.h"
 
 #define CACHE_LINE    ((size_t)64)

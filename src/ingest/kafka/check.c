@@ -9,7 +9,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "base/cleanup.h"
-#include "base/plural.h"
+#include "base/numbers.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/probe.h"

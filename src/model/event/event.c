@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/digits.h"
+#include "base/numbers.h"
 #include "base/utf8.h"
 #include "model/event/cloudevent.h"
 #include "json/members.h"

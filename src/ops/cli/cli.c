@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/duration.h"
+#include "base/numbers.h"
 #include "config/nearest.h"
 #include "ops/cli/cli_table.h"
 
