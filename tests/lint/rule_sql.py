@@ -1,7 +1,7 @@
 """A query file is one statement and says in its head what for, who calls it, which index serves it.
 
-The caller must be a file of src/, the index one that a migration makes: a comment that is wrong is
-worse than none.
+The callers must be the files of src/ that run the query, the index one that a migration makes: a comment that is
+wrong is worse than none.
 """
 
 import re
@@ -38,6 +38,8 @@ def _query(path, head, body, tree, schema):
     for caller in _CALLER.findall(callers[1]) if callers else ():
         if not tree.has(f"src/{caller}"):
             yield path, 1, f"names the caller src/{caller}, which does not exist"
+        elif _constant(path) not in tree.text(f"src/{caller}"):
+            yield path, 1, f"names the caller src/{caller}, which does not contain {_constant(path)}"
     if not index:
         yield path, 1, "does not say which index serves it (\"Index: …\")"
     for name in _INDEX.findall(index[1]) if index else ():
@@ -45,6 +47,11 @@ def _query(path, head, body, tree, schema):
             yield path, 1, f"names the index {name}, which no migration makes"
     if re.search(r";\s*\S", body):
         yield path, 1, "holds more than one statement"
+
+
+def _constant(path):
+    """The name of a query in C, made by sql/embed.py of the name of its file."""
+    return "QUERY_" + path.rpartition("/")[2].removesuffix(".sql").upper()
 
 
 def _exists(name, schema):

@@ -127,7 +127,7 @@ class Style(unittest.TestCase):
 class Sql(unittest.TestCase):
     def check(self, query, **more):
         return words(rule_sql, files={"sql/migrations/0001_baseline.sql": MIGRATION,
-                                      "src/store/it.c": STORY, "sql/queries/it.sql": query, **more})
+                                      "src/store/it.c": STORY + "int x = QUERY_IT;\n", "sql/queries/it.sql": query, **more})
 
     def test_a_good_query_is_quiet(self):
         self.assertEqual(self.check(QUERY_HEAD + "SELECT 1\n"), [])
@@ -141,6 +141,9 @@ class Sql(unittest.TestCase):
     def test_the_head_of_a_query_names_existing_callers_and_indexes(self):
         self.assertTrue(self.check(QUERY_HEAD.replace("it.c", "gone.c") + "SELECT 1\n"))
         self.assertTrue(self.check(QUERY_HEAD.replace("_claim", "_gone") + "SELECT 1\n"))
+
+    def test_the_caller_runs_the_query(self):
+        self.assertTrue(self.check(QUERY_HEAD + "SELECT 1\n", **{"src/store/it.c": STORY}))
 
     def test_a_file_is_one_statement(self):
         self.assertTrue(self.check(QUERY_HEAD + "SELECT 1; SELECT 2\n"))
