@@ -71,7 +71,7 @@ def _events(tree):
 
 def _codes(tree):
     found = set()
-    for path in tree.paths("src/dispatch/*.c", "src/store/claims/settle_rows.c"):
+    for path in tree.paths("src/dispatch/*.c", "src/store/claims/settle.c"):
         found.update(_CODE.findall(tree.text(path)))
     return found | {code for code in _sql_codes(tree) if not code.startswith("IB")}
 

@@ -106,7 +106,7 @@ MUTANTS = [
            edit("sql/parts/claim_lanes_end.sql", "AND waiting.seq <> ALL ($12::bigint[])", "AND $12::bigint[] IS NOT NULL"),
            tests=[CLAIMS + "with_partition_order_rows_behind_a_refused_row_wait"]),
     mutant("E8", "rows are left out when each is refused",
-           edit("src/store/claims/claim_probe.c", "probe->refused == count && count > 1 ? FAULT_DATABASE : 0", "0"),
+           edit("src/store/claims/claims.c", "probe->refused == count && count > 1 ? FAULT_DATABASE : 0", "0"),
            tests=[CLAIMS + "when_each_claim_is_refused_no_row_is_left_out"]),
     mutant("E8", "what is left out is never tried again",
            edit("src/dispatch/table/refused_rows.c", "\treturn rows->again || rows->failures", "\treturn rows->failures"),

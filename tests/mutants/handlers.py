@@ -96,7 +96,7 @@ MUTANTS = [
            edit("sql/queries/dispatch/claim_due.sql", "j.available_at, j.wanted AND (", "j.available_at, ("),
            tests=["sql/test_store_rules.c::a_row_without_key_and_handler_is_parked"]),
     mutant("R15", "a subscription releases nothing",
-           edit("src/dispatch/table/worker.c", "\tr = claims_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
+           edit("src/dispatch/table/worker.c", "\tr = waiting_rows_release(db, &job->request, job->partitions, &job->released, &job->err);\n", ""),
            tests=["system/test_routing.py::test_thousands_of_parked_messages_are_released"]),
     mutant("R15", "what nobody wants is not counted",
            edit("sql/queries/dispatch/count_unrouted.sql", "WHERE w.here IS NOT TRUE", "WHERE w.here"),

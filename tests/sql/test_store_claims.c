@@ -1,4 +1,5 @@
 /* Claims from the table: what is due, in what order, and what never overtakes what. */
+#include "store/claims/waiting_rows.h"
 #include "world.h"
 
 /* Rows that wait in the table: "a1" has key "a"; "-1" has none. */
@@ -90,7 +91,7 @@ static void a_claim_has_at_most_the_requested_number_of_rows(void **state)
 static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 2500 };
@@ -118,7 +119,7 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *wanted = wants("order.new");
 	struct claim_request request = { world->me.id, ORDERING_NONE, wanted, 10, 1 };
@@ -186,7 +187,7 @@ static void rows_that_are_not_claimed_take_no_bytes_of_the_budget(void **state)
 static void a_partition_cut_short_by_the_byte_budget_is_reported(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	const struct claim_request request = { world->me.id, ORDERING_PARTITION, all, 10, 1 };
@@ -247,7 +248,7 @@ static void a_locked_head_parks_later_rows_of_its_key(void **state)
 static void a_claim_can_start_at_a_position_and_reports_where_it_ended(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	int64_t since = 1700000002000;
@@ -445,7 +446,7 @@ static void a_partition_that_is_being_acquired_is_skipped(void **state)
 static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = wants(NULL);
 	const struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20 };
@@ -483,7 +484,7 @@ static struct claim_request a_request(const struct world *world, const struct ro
 static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 {
 	struct world *world = *state;
-	const struct parked_place place = { .partition = { "orders", 0 } };
+	const struct parked_position position = { .partition = { "orders", 0 } };
 	struct routing *routing = wants("order.*");
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page;
@@ -496,7 +497,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 	waiting(world, "-1", PLACEMENT_PARKED);
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET event_type = 'other' WHERE event_id = 'c1'");
-	OK(claims_find_parked(world->db, &request, &place, &page, &err));
+	OK(waiting_rows_find_parked(world->db, &request, &position, &page, &err));
 	assert_int_equal(page.count, 1);
 	assert_int_equal(page.hashes[0], hash_of_key(world, "a"));
 	assert_false(page.more);
@@ -507,7 +508,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 static void a_sweep_continues_where_its_last_page_ended(void **state)
 {
 	struct world *world = *state;
-	struct parked_place place = { .partition = { "orders", 0 } };
+	struct parked_position position = { .partition = { "orders", 0 } };
 	struct routing *routing = wants(NULL);
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page = { .more = true };
@@ -522,10 +523,10 @@ static void a_sweep_continues_where_its_last_page_ended(void **state)
 	}
 	request.max_rows = 2;
 	while (page.more) {
-		OK(claims_find_parked(world->db, &request, &place, &page, &err));
+		OK(waiting_rows_find_parked(world->db, &request, &position, &page, &err));
 		found += page.count;
 		last = page.last;
-		place.after = &last;
+		position.after = &last;
 		pages++;
 		parked_page_fini(&(struct parked_page){ .hashes = page.hashes });
 	}
@@ -536,12 +537,12 @@ static void a_sweep_continues_where_its_last_page_ended(void **state)
 
 static void release(struct world *world, const char *type, int64_t expected)
 {
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	struct routing *routing = wants(type);
 	struct claim_request request = a_request(world, routing);
 	int64_t released = -1;
 
-	OK(claims_release(world->db, &request, &partition, &released, &err));
+	OK(waiting_rows_release(world->db, &request, &partition, &released, &err));
 	assert_int_equal(released, expected);
 	routing_free(routing);
 }
@@ -569,12 +570,11 @@ static void without_order_every_parked_row_is_released_by_a_subscription(void **
 static void each_partition_reports_whether_rows_wait(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partitions[] = { { "orders", 1 }, { "orders", 0 },
-		{ "x", 0 } };
+	const struct partition_ref partitions[] = { { "orders", 1 }, { "orders", 0 }, { "x", 0 } };
 	bool found[3] = { true, false, true };
 
 	waiting(world, "a1", PLACEMENT_PARKED);
-	OK(claims_any_waiting(world->db, partitions, 3, found, &err));
+	OK(waiting_rows_any(world->db, partitions, 3, found, &err));
 	assert_false(found[0]);
 	assert_true(found[1]);
 	assert_false(found[2]);
@@ -583,7 +583,7 @@ static void each_partition_reports_whether_rows_wait(void **state)
 static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 {
 	struct world *world = *state;
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	struct routing *routing = wants("order.new");
 	const struct gauges_request request = { { &partition, 1 }, routing, 1000, true };
 	struct gauges gauges;
@@ -598,7 +598,7 @@ static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET dead_at = now() WHERE event_id = 'c1'");
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() - interval '5 s'"
 		       " WHERE event_id = 'a1'");
-	OK(claims_gauges(world->db, &request, &gauges, &err));
+	OK(waiting_rows_gauges(world->db, &request, &gauges, &err));
 	assert_int_equal(gauges.waiting, 1);
 	assert_in_range(gauges.oldest_due_ms, 5000, 30000);
 	assert_int_equal(gauges.dead, 1);
@@ -619,7 +619,7 @@ static void refuse_claims(struct world *world, const char *condition)
 }
 
 struct trial {
-	struct claim_partition partition;
+	struct partition_ref partition;
 	struct claim_lane lane;
 	struct claim_request request;
 	struct routing *routing;

@@ -321,7 +321,7 @@ struct routing *wants(const char *type)
 
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing)
 {
-	const struct claim_partition partition = { "orders", 0 };
+	const struct partition_ref partition = { "orders", 0 };
 	const struct claim_partitions partitions = { &partition, 1 };
 	struct routing *all = routing == NULL ? wants(NULL) : routing;
 	const struct claim_request request = {

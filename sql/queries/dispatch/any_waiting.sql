@@ -1,5 +1,5 @@
 -- Whether any message of these partitions waits in the table: due, retried or parked.
--- Caller: store/claims/claims.c, to find partitions clean. Index: inbox_messages_claim.
+-- Caller: store/claims/waiting_rows.c, to find partitions clean. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions. Back: one boolean a partition, in their order.
 -- Not EXISTS: the planner may turn that into one look at every waiting row of the table.
 SELECT (SELECT true FROM inbox.inbox_messages m

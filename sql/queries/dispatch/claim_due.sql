@@ -7,7 +7,7 @@
 -- $1 own id, $2 topics, $3 partitions, $4 most rows, $5 most bytes, $6..$9 subscriptions (topic, type,
 -- kind 0 any 1 prefix 2 exact, open) with the most specific first, $10 ordered by key, $11 the claim's number, $12 since
 -- when to look, for each partition (NULL = ever): before that the index has only rows that are deleted.
--- $13 rows to leave out, because PostgreSQL refuses them (store/claims/claim_probe.c).
+-- $13 rows to leave out, because PostgreSQL refuses them (store/claims/claims.c).
 -- Holds the own lease (rule R4): a fenced instance claims nothing. Waits for no lock: a locked row is in use, and is due
 -- again later.
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.

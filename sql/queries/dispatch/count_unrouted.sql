@@ -1,6 +1,6 @@
 -- How many parked messages wait for a handler, up to a cap: no handler is registered for them, or it is away. Reads
 -- at most that many parked rows of a partition.
--- Caller: store/claims/claims.c, paced by its own duration. Index: inbox_messages_claim.
+-- Caller: store/claims/waiting_rows.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap, $4..$7 subscriptions; the last: whether the handler is connected here.
 -- LATERAL lets the planner remember the answer for each type.
 -- Back: how many, milliseconds since the oldest was received.

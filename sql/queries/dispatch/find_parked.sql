@@ -1,6 +1,6 @@
 -- Finds keys whose lowest waiting row is parked: no earlier row of the key waits, but the row was not released (rule
 -- R13). Walks the key index from key to key, not from row to row.
--- Caller: store/claims/claims.c, every few seconds, page by page. Index: inbox_messages_key.
+-- Caller: store/claims/waiting_rows.c, every few seconds, page by page. Index: inbox_messages_key.
 -- $1 topic, $2 partition, $3 the last hash of the page before (empty = start), $4 keys to walk.
 -- Back: hash, parked or not, and whether it is wanted by the subscriptions $5..$8.
 WITH RECURSIVE head AS (

@@ -1,6 +1,6 @@
 -- Does to these rows what a claim does, in a transaction that is rolled back, to see whether PostgreSQL refuses one.
 -- Also reads what is stored out of line, but does not send it.
--- Caller: store/claims/claim_probe.c, halving the list. Index: inbox_messages_seq_key.
+-- Caller: store/claims/claims.c, halving the list. Index: inbox_messages_seq_key.
 -- $1 own id, $2 the claim's number, $3 seqs.
 UPDATE inbox.inbox_messages m
 SET available_at = NULL, claimed_by = $1::int, claim_number = $2::bigint,

@@ -1,5 +1,5 @@
 -- The rows that a claim of keys would take first, to try them one by one.
--- Caller: store/claims/claim_probe.c, after claims that failed. Index: inbox_messages_key.
+-- Caller: store/claims/claims.c, after claims that failed. Index: inbox_messages_key.
 -- $1 topics, $2 partitions, $3 key hashes, $4 most rows a key, $5 those to leave out.
 SELECT m.seq
 FROM unnest($1::text[], $2::int[], $3::bytea[]) AS p(topic, kafka_partition, key_hash)

@@ -1,5 +1,5 @@
 -- The rows that a claim of whole partitions would take first, to try them one by one.
--- Caller: store/claims/claim_probe.c, after claims that failed. Index: inbox_messages_position.
+-- Caller: store/claims/claims.c, after claims that failed. Index: inbox_messages_position.
 -- $1 topics, $2 partitions, $3 most rows a partition, $4 those to leave out.
 SELECT m.seq
 FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)

@@ -1,5 +1,5 @@
 -- Releases parked rows without a key, which no order holds back, that a handler wants now (rule R15).
--- Caller: store/claims/claims.c, after a subscription came and every few seconds. Index: inbox_messages_key.
+-- Caller: store/claims/waiting_rows.c, after a subscription came and every few seconds. Index: inbox_messages_key.
 -- $1 topic, $2 partition, $3 most rows, $4..$7 subscriptions.
 -- include: release_begin
       AND substr(sha256(m.key), 1, 8) IS NULL AND m.available_at IS NOT NULL AND m.seq > 0

@@ -1,5 +1,5 @@
 -- Releases parked rows that a handler wants now, where nothing is ordered (rule R15).
--- Caller: store/claims/claims.c, after a subscription came and every few seconds. Index: inbox_messages_claim.
+-- Caller: store/claims/waiting_rows.c, after a subscription came and every few seconds. Index: inbox_messages_claim.
 -- $1 topic, $2 partition, $3 most rows, $4..$7 subscriptions.
 -- include: release_begin
       AND m.available_at = 'infinity'

@@ -1,5 +1,5 @@
 -- How many messages wait in the given partitions (up to a cap for all together), and since when. Cheap.
--- Caller: store/claims/gauges.c, paced by its own duration. Index: inbox_messages_claim.
+-- Caller: store/claims/waiting_rows.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap. Back: waiting, milliseconds since the oldest was due.
 SELECT (SELECT count(*)
         FROM (SELECT 1 FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)

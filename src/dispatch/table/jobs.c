@@ -37,7 +37,7 @@ void jobs_drop(struct dispatch *dispatch, struct job *job)
 void jobs_add_partition(struct job *job, const struct admission_partition *partition, size_t index)
 {
 	job->partitions[job->count] =
-		(struct claim_partition){ partition->topic, partition->partition };
+		(struct partition_ref){ partition->topic, partition->partition };
 	job->indexes[job->count] = index;
 	job->versions[job->count] = partition->version;
 	job->count++;

@@ -107,20 +107,20 @@ static int run_lanes(struct db *db, struct job *job)
  * released, and the keys with parked rows are listed, so that lanes continue with them. */
 static int run_sweep(struct db *db, struct job *job)
 {
-	const struct parked_place place = {
+	const struct parked_position position = {
 		.partition = job->partitions[0],
 		.after = job->first_page ? NULL : &job->after,
 	};
-	int r = claims_any_waiting(db, job->partitions, 1, &job->waiting, &job->err);
+	int r = waiting_rows_any(db, job->partitions, 1, &job->waiting, &job->err);
 
 	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
 	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
 		return r;
 	FAULT_POINT("before_unpark");
-	r = claims_release(db, &job->request, job->partitions, &job->released, &job->err);
+	r = waiting_rows_release(db, &job->request, job->partitions, &job->released, &job->err);
 	if (r != 0 || job->request.ordering != ORDERING_KEY)
 		return r;
-	return claims_find_parked(db, &job->request, &place, &job->page, &job->err);
+	return waiting_rows_find_parked(db, &job->request, &position, &job->page, &job->err);
 }
 
 static int run_rescue(struct db *db, struct job *job)
@@ -148,7 +148,7 @@ static int run_gauges(struct db *db, struct job *job)
 		.expensive = job->expensive,
 	};
 
-	return claims_gauges(db, &request, &job->gauges, &job->err);
+	return waiting_rows_gauges(db, &request, &job->gauges, &job->err);
 }
 
 static int run_holds(struct db *db, struct job *job)

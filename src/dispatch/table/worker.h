@@ -14,6 +14,7 @@
 #include "store/claims/known_handlers.h"
 #include "store/claims/other_claims.h"
 #include "store/claims/settle.h"
+#include "store/claims/waiting_rows.h"
 
 /* What a job does. In brackets: what it reads -> what it returns. */
 enum job_kind {
@@ -37,7 +38,7 @@ struct job {
 	/* Written before the job is given. */
 	struct claim_request request;
 	struct routing *routing;            /* owned copy, to which request.routing points */
-	struct claim_partition *partitions; /* their topics are borrowed from the admission */
+	struct partition_ref *partitions; /* their topics are borrowed from the admission */
 	size_t *indexes;                    /* the index of each partition in the admission */
 	uint64_t *versions; /* the version of each partition when the job was built */
 	int64_t *since;     /* JOB_DUE: owned, request.since points to it */

@@ -75,17 +75,6 @@ static int read_watermarks(const struct batch_writer *writer, const struct rows 
 	return 0;
 }
 
-static void add_refs(struct params *params, const struct partition_ref *refs, size_t count)
-{
-	int topic = params_array(params, ARRAY_TEXT);
-	int partition = params_array(params, ARRAY_INT);
-
-	for (size_t i = 0; i < count; i++) {
-		array_text(params, topic, refs[i].topic);
-		array_int(params, partition, refs[i].partition);
-	}
-}
-
 static const char *ordering_name(enum ordering ordering)
 {
 	static const char *const names[] = {
@@ -124,7 +113,7 @@ static void fill_take(struct batch_writer *writer, const struct partition_ref *r
 {
 	params_reset(&writer->params);
 	params_int(&writer->params, writer->instance);
-	add_refs(&writer->params, refs, count);
+	add_partitions(&writer->params, refs, count);
 	params_text(&writer->params, ordering_name(writer->ordering));
 }
 
@@ -149,7 +138,7 @@ int watermarks_take(struct batch_writer *writer, const struct partition_ref *ref
 	int r = begin_with_lease(writer, err);
 
 	params_reset(&writer->params);
-	add_refs(&writer->params, refs, count);
+	add_partitions(&writer->params, refs, count);
 	params_text(&writer->params, ordering_name(writer->ordering));
 	if (r == 0)
 		r = db_queue(writer->db, QUERY_MAKE_PARTITIONS, &writer->params, NULL, err);
@@ -205,7 +194,7 @@ int watermarks_resync(struct batch_writer *writer, const struct partition_ref *r
 	if (r == 0)
 		r = db_queue(writer->db, QUERY_LOCK_LEASE, &writer->params, NULL, err);
 	params_reset(&writer->params);
-	add_refs(&writer->params, refs, count);
+	add_partitions(&writer->params, refs, count);
 	if (r == 0)
 		r = db_queue(writer->db, QUERY_LOCK_PARTITIONS, &writer->params, &rows, err);
 	if (r == 0)
@@ -231,6 +220,6 @@ int watermarks_release(struct batch_writer *writer, const struct partition_ref *
 {
 	params_reset(&writer->params);
 	params_int(&writer->params, writer->instance);
-	add_refs(&writer->params, refs, count);
+	add_partitions(&writer->params, refs, count);
 	return db_run(writer->db, QUERY_RELEASE_PARTITIONS, &writer->params, NULL, err);
 }

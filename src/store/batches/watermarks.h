@@ -9,6 +9,7 @@
 
 #include "model/message/message.h"
 #include "store/batches/batch_writer.h"
+#include "store/partition_ref.h"
 
 struct watermark {
 	char *topic; /* owned by the list */
@@ -26,11 +27,6 @@ struct watermarks {
 	size_t count;
 };
 void watermarks_free(struct watermarks *list);
-
-struct partition_ref {
-	const char *topic;
-	int32_t partition;
-};
 
 /* Acquires partitions that Kafka assigned: sets the owner to this instance and raises the epoch,
  * whoever the owner was (rule R6). WRITER_FENCED: the lease of this instance is gone. A partition

@@ -1,22 +1,11 @@
 /*
- * Implements claim_params.h, and the list struct refused_seqs of claims.h.
+ * Implements claim_params.h.
  */
 #include "store/claims/claim_params.h"
 
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-
-void add_partitions(struct params *params, const struct claim_partition *partitions, size_t count)
-{
-	int topic = params_array(params, ARRAY_TEXT);
-	int partition = params_array(params, ARRAY_INT);
-
-	for (size_t i = 0; i < count; i++) {
-		array_text(params, topic, partitions[i].topic);
-		array_int(params, partition, partitions[i].partition);
-	}
-}
 
 void add_hash(struct params *params, int array, uint64_t hash)
 {
@@ -139,27 +128,6 @@ void add_seqs_without(struct params *params, const struct refused_seqs *without)
 
 	for (size_t i = 0; without != NULL && i < without->count; i++)
 		array_bigint(params, seq, without->items[i]);
-}
-
-void refused_seqs_fini(struct refused_seqs *seqs)
-{
-	free(seqs->items);
-	*seqs = (struct refused_seqs){ NULL };
-}
-
-int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err)
-{
-	if (seqs->count == seqs->room) {
-		size_t room = seqs->room == 0 ? 16 : seqs->room * 2;
-		int64_t *items = realloc(seqs->items, room * sizeof(*items));
-
-		if (items == NULL)
-			return err_memory(err);
-		seqs->items = items;
-		seqs->room = room;
-	}
-	seqs->items[seqs->count++] = seq;
-	return 0;
 }
 
 int add_subscriptions(struct params *params, const struct routing *routing, struct err *err)

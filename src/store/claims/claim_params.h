@@ -1,5 +1,5 @@
 /*
- * Builds the parameters that the statements of claims.h share: partitions, keys and subscriptions.
+ * Builds the parameters that the statements of this room share: keys, subscriptions and refused rows.
  * These functions only append to `params`. They do not use the connection. One thread.
  */
 #ifndef STORE_CLAIMS_CLAIM_PARAMS_H
@@ -7,7 +7,6 @@
 
 #include "store/claims/claims.h"
 
-void add_partitions(struct params *params, const struct claim_partition *partitions, size_t count);
 void add_lanes(struct params *params, const struct claim_lanes *lanes);
 /* NULL: appends an empty array. */
 void add_seqs_without(struct params *params, const struct refused_seqs *without);

@@ -1,7 +1,8 @@
 /*
- * The part of claims.h that claims rows. A claim is one statement in one transaction. When the
- * connection is lost after it was sent, the rows may be claimed in the table although the caller
- * never received them; the result is then CLAIM_UNKNOWN.
+ * Implements claims.h. A claim is one statement in one transaction. When the connection is lost
+ * after it was sent, the rows may be claimed in the table although the caller never received them;
+ * the result is then CLAIM_UNKNOWN. A probe, which looks for the rows that make claims fail, rolls
+ * everything back.
  */
 #include "store/claims/claims.h"
 
@@ -37,6 +38,27 @@ enum {
 	COLUMN_PLACE, /* only claim_due; the next one too */
 	COLUMN_DUE,
 };
+
+void refused_seqs_fini(struct refused_seqs *seqs)
+{
+	free(seqs->items);
+	*seqs = (struct refused_seqs){ NULL };
+}
+
+int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err)
+{
+	if (seqs->count == seqs->room) {
+		size_t room = seqs->room == 0 ? 16 : seqs->room * 2;
+		int64_t *items = realloc(seqs->items, room * sizeof(*items));
+
+		if (items == NULL)
+			return err_memory(err);
+		seqs->items = items;
+		seqs->room = room;
+	}
+	seqs->items[seqs->count++] = seq;
+	return 0;
+}
 
 void claimed_fini(struct claimed *claimed)
 {
@@ -176,35 +198,20 @@ static int int_of(size_t value)
 	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
 }
 
-/* Adds partitions in the form of lanes: the statement has a parameter for hashes, which it does not
- * use then. */
-static void add_partition_lanes(struct params *params, const struct claim_partitions *partitions)
-{
-	int hash;
-
-	add_partitions(params, partitions->items, partitions->count);
-	hash = params_array(params, ARRAY_BYTEA);
-	for (size_t i = 0; i < partitions->count; i++)
-		array_null(params, hash);
-}
-
-static void add_since(struct params *params, const struct claim_request *request, size_t partitions)
-{
-	int since = params_array(params, ARRAY_TIMESTAMP);
-
-	for (size_t i = 0; i < partitions; i++)
-		array_timestamp(params, since, request->since == NULL ? -1 : request->since[i]);
-}
-
 static int claim_runs(struct db *db, const struct claim_request *request,
 	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	const struct claim_statement statement = { QUERY_CLAIM_PARTITIONS, &params, 0 };
+	int hash;
 	int r;
 
 	params_int(&params, request->instance);
-	add_partition_lanes(&params, partitions);
+	add_partitions(&params, partitions->items, partitions->count);
+	/* the statement shares its parts with claim_lanes, which has a hash for each lane */
+	hash = params_array(&params, ARRAY_BYTEA);
+	for (size_t i = 0; i < partitions->count; i++)
+		array_null(&params, hash);
 	params_int(&params, int_of(request->max_rows));
 	params_bigint(&params, (int64_t)request->max_bytes);
 	r = add_subscriptions(&params, request->routing, err);
@@ -218,6 +225,7 @@ int claims_due(struct db *db, const struct claim_request *request,
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	const struct claim_statement statement = { QUERY_CLAIM_DUE, &params, partitions->count };
+	int since;
 	int r;
 
 	if (request->ordering == ORDERING_PARTITION)
@@ -229,7 +237,9 @@ int claims_due(struct db *db, const struct claim_request *request,
 	r = add_subscriptions(&params, request->routing, err);
 	params_bool(&params, request->ordering == ORDERING_KEY);
 	params_bigint(&params, request->number);
-	add_since(&params, request, partitions->count);
+	since = params_array(&params, ARRAY_TIMESTAMP);
+	for (size_t i = 0; i < partitions->count; i++)
+		array_timestamp(&params, since, request->since == NULL ? -1 : request->since[i]);
 	add_seqs_without(&params, request->without);
 	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
@@ -251,25 +261,20 @@ int claims_lanes(struct db *db, const struct claim_request *request,
 	return r != 0 ? r : run_claim(db, &statement, out, err);
 }
 
-static void add_held(struct params *params, const struct claims_held *held)
-{
-	int seq = params_array(params, ARRAY_BIGINT);
-
-	for (size_t i = 0; i < held->count; i++)
-		array_bigint(params, seq, held->seqs[i]);
-}
-
 int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int seq;
 	int r = db_begin(db, err);
 
 	params_int(&params, held->instance);
 	/* the claim whose answer was lost may still run; this lock waits until it has ended */
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
-	add_held(&params, held);
+	seq = params_array(&params, ARRAY_BIGINT);
+	for (size_t i = 0; i < held->count; i++)
+		array_bigint(&params, seq, held->seqs[i]);
 	params_bigint(&params, held->low_claim);
 	if (r == 0)
 		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
@@ -279,4 +284,112 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 	*rescued = rows_int(rows, 0, 0);
 	return 0;
+}
+
+/* A search for the rows that make claims fail. */
+struct probe {
+	struct db *db;
+	const struct claim_request *request;
+	struct refused_seqs *out;
+	size_t refused;
+	struct err said; /* the error of the last refused row */
+};
+
+static int try_rows(const struct probe *probe, const int64_t *seqs, size_t count, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int seq;
+
+	params_int(&params, probe->request->instance);
+	params_bigint(&params, probe->request->number);
+	seq = params_array(&params, ARRAY_BIGINT);
+	for (size_t i = 0; i < count; i++)
+		array_bigint(&params, seq, seqs[i]);
+	return db_step(probe->db, QUERY_PROBE_CLAIM, &params, NULL, err);
+}
+
+static int halve(struct probe *probe, const int64_t *seqs, size_t count, struct err *err)
+{
+	size_t half = count / 2;
+	int r = db_savepoint(probe->db, err);
+
+	if (r == 0)
+		r = try_rows(probe, seqs, count, err);
+	if (r == 0 || !db_is_open(probe->db) || !db_error_may_be_row(err))
+		return r;
+	probe->said = *err;
+	r = db_rollback_to_savepoint(probe->db, err);
+	if (r != 0)
+		return r;
+	if (count == 1) {
+		probe->refused++;
+		return refused_seqs_add(probe->out, seqs[0], err);
+	}
+	r = halve(probe, seqs, half, err);
+	return r != 0 ? r : halve(probe, seqs + half, count - half, err);
+}
+
+static int try_all(struct probe *probe, const struct rows *rows, struct err *err)
+{
+	size_t count = (size_t)rows_count(rows);
+	CLEANUP(freep) int64_t *seqs = calloc(count + 1, sizeof(*seqs));
+	int r;
+
+	if (seqs == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < count; i++)
+		seqs[i] = rows_int(rows, (int)i, 0);
+	r = count == 0 ? 0 : halve(probe, seqs, count, err);
+	if (r != 0 || probe->refused == 0)
+		return r;
+	*err = probe->said;
+	return probe->refused == count && count > 1 ? FAULT_DATABASE : 0;
+}
+
+/* Makes deferred constraints fail with the statement, because the transaction has no COMMIT. */
+static int run_probe(
+	struct probe *probe, enum query candidates, const struct params *params, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	size_t before = probe->out->count;
+	int r = db_begin(probe->db, err);
+
+	if (r == 0)
+		r = db_step(probe->db, candidates, params, &rows, err);
+	if (r == 0)
+		r = db_script(probe->db, "SET CONSTRAINTS ALL IMMEDIATE", err);
+	if (r == 0)
+		r = try_all(probe, rows, err);
+	db_rollback(probe->db);
+	if (r != 0)
+		probe->out->count = before;
+	return r;
+}
+
+int claims_probe_due(struct db *db, const struct claim_request *request,
+	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err)
+{
+	struct probe probe = { .db = db, .request = request, .out = out };
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	struct err own = ERR_INIT;
+	bool runs = request->ordering == ORDERING_PARTITION;
+
+	add_partitions(&params, partitions->items, partitions->count);
+	params_int(&params, int_of(request->max_rows));
+	add_seqs_without(&params, out);
+	return run_probe(&probe, runs ? QUERY_PROBE_PARTITIONS : QUERY_PROBE_DUE, &params,
+		err == NULL ? &own : err);
+}
+
+int claims_probe_lanes(struct db *db, const struct claim_request *request,
+	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err)
+{
+	struct probe probe = { .db = db, .request = request, .out = out };
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	struct err own = ERR_INIT;
+
+	add_lanes(&params, lanes);
+	params_int(&params, int_of(request->max_rows));
+	add_seqs_without(&params, out);
+	return run_probe(&probe, QUERY_PROBE_LANES, &params, err == NULL ? &own : err);
 }

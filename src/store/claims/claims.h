@@ -1,6 +1,5 @@
 /*
- * Claims waiting rows for dispatch, releases parked rows and searches for them (rules R7, R10, R13,
- * R15).
+ * Claims waiting rows for dispatch (rules R7, R10, R13, R15).
  *
  * A claim sets claimed_by and raises delivery_count in one statement, under a lock on the row of
  * this instance in inbox_instances. A fenced instance therefore claims nothing. A claim never waits
@@ -15,14 +14,11 @@
 #include "model/message/message.h"
 #include "model/message/ordering.h"
 #include "model/routing/routing.h"
+#include "store/partition_ref.h"
 #include "store/pg/db.h"
 
-struct claim_partition {
-	const char *topic;
-	int32_t partition;
-};
 struct claim_partitions {
-	const struct claim_partition *items;
+	const struct partition_ref *items;
 	size_t count;
 };
 
@@ -104,29 +100,6 @@ int claims_probe_due(struct db *db, const struct claim_request *request,
 int claims_probe_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
 
-/* One page of a search through the keys of a partition that have waiting rows. */
-struct parked_page {
-	/* keys whose lowest waiting row is parked although an open handler matches it */
-	uint64_t *hashes;
-	size_t count;
-	uint64_t last; /* the next page starts after this hash */
-	bool more;
-};
-void parked_page_fini(struct parked_page *page);
-/* The position of a page. */
-struct parked_place {
-	struct claim_partition partition;
-	const uint64_t *after; /* `last` of the previous page; NULL: the first page */
-};
-int claims_find_parked(struct db *db, const struct claim_request *request,
-	const struct parked_place *place, struct parked_page *out, struct err *err);
-/* Makes parked rows claimable if they wait only for a handler: rows without a key, or every row
- * with ORDERING_NONE. At most max_rows rows; `released` receives their number. */
-int claims_release(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partition, int64_t *released, struct err *err);
-/* Sets waiting[i] to true if partition i has a row that is due, waits for a retry, or is parked. */
-int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
-	bool *waiting, struct err *err);
 /* The claims that an instance holds in memory. */
 struct claims_held {
 	int32_t instance;
@@ -137,24 +110,5 @@ struct claims_held {
 /* Gives back the rows that the table shows as claimed by this instance although memory does not
  * hold them. `rescued` receives their number. */
 int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err);
-
-/* Inexpensive gauges over some partitions. */
-struct gauges_request {
-	struct claim_partitions partitions;
-	const struct routing *routing; /* the subscriptions */
-	int64_t cap;                   /* counting stops at this number */
-	bool expensive;                /* also fill the gauges that only operators read */
-};
-struct gauges {
-	int64_t waiting; /* at most `cap` */
-	/* age of the oldest due row; without a matching handler, since it was received */
-	int64_t oldest_due_ms;
-	int64_t dead;     /* at most `cap`; filled when `expensive` is set */
-	int64_t unrouted; /* no handler matches them; at most `cap` */
-	/* age of the oldest snapshot in the server; filled when `expensive` is set */
-	int64_t snapshot_ms;
-};
-int claims_gauges(
-	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);
 
 #endif

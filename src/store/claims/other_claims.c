@@ -80,13 +80,7 @@ static bool is_over(struct other_claims_search *search)
 
 static void add_request(struct params *params, const struct other_claims_search *search)
 {
-	int topic = params_array(params, ARRAY_TEXT);
-	int partition = params_array(params, ARRAY_INT);
-
-	for (size_t i = 0; i < search->request.count; i++) {
-		array_text(params, topic, search->request.refs[i].topic);
-		array_int(params, partition, search->request.refs[i].partition);
-	}
+	add_partitions(params, search->request.refs, search->request.count);
 	params_int(params, (int)(MOST - search->found.count + 1));
 	params_bool(params, search->request.ordering == ORDERING_PARTITION);
 }

@@ -9,7 +9,8 @@
 #define STORE_CLAIMS_OTHER_CLAIMS_H
 
 #include "model/message/ordering.h"
-#include "store/batches/watermarks.h"
+#include "store/partition_ref.h"
+#include "store/pg/db.h"
 
 struct other_claim {
 	size_t ref; /* index of the partition in the request */

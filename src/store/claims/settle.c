@@ -2,7 +2,8 @@
  * Implements settle.h. The normal case is one pipeline: BEGIN, the plain rows, the other rows,
  * COMMIT. After a lock timeout the settle starts again with the rows that can be locked now. A
  * value that cannot be stored, or a list that is too long for statement_timeout, makes it halve the
- * list. Rows are sorted by seq, so that two settles cannot deadlock.
+ * list. A value that is refused alone is replaced by a note, so that the verdict is kept. Rows are
+ * sorted by seq, so that two settles cannot deadlock.
  */
 #include "store/claims/settle.h"
 
@@ -10,9 +11,11 @@
 #include <string.h>
 
 #include "queries.h"
-#include "store/claims/settle_rows.h"
+#include "json/text.h"
 
-#define GROUPS_MOST 8 /* fast statements per pipeline, which has a limit of 16 statements */
+#define GROUPS_MOST  8 /* fast statements per pipeline, which has a limit of 16 statements */
+/* A century: far beyond every configurable limit, and far before the end of timestamptz. */
+#define MAX_DELAY_MS (100LL * 366 * 24 * 3600 * 1000)
 
 /* The results of one pipeline. */
 struct found {
@@ -44,47 +47,121 @@ struct settling {
 	struct isolation *isolation; /* NULL: a refused row is a fault */
 };
 
-static int queue_group(const struct settling *s, int group, struct rows **found, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	const struct settle_list list = { s->rows, s->count };
+/* Selects the rows of a list that a statement contains. Rows with status SETTLE_LOCKED are never
+ * included. */
+enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
 
-	if (add_alike(&params, s->instance, &list, group) == 0)
-		return 0;
-	return db_queue(s->db, QUERY_SETTLE_DONE, &params, found, err);
+static bool is_part(const struct settle_row *row, enum settle_part part)
+{
+	if (row->status == SETTLE_LOCKED)
+		return false;
+	return part == PART_ALL || row->plain == (part == PART_PLAIN);
 }
 
+/* Adds the instance id, and seq and delivery_count of each row. Returns the number of rows. */
+static size_t add_tokens(struct params *params, const struct settling *s, enum settle_part part)
+{
+	size_t added = 0;
+	int seq;
+	int delivery_count;
+
+	params_int(params, s->instance);
+	seq = params_array(params, ARRAY_BIGINT);
+	delivery_count = params_array(params, ARRAY_INT);
+	for (size_t i = 0; i < s->count; i++) {
+		if (!is_part(s->rows[i], part))
+			continue;
+		array_bigint(params, seq, s->rows[i]->seq);
+		array_int(params, delivery_count, s->rows[i]->delivery_count);
+		added++;
+	}
+	return added;
+}
+
+/* Adds the handlers of the same rows. */
+static void add_handlers(struct params *params, const struct settling *s, enum settle_part part)
+{
+	int handler = params_array(params, ARRAY_TEXT);
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (is_part(s->rows[i], part))
+			array_text(params, handler, s->rows[i]->handler);
+	}
+}
+
+/* Queues the fast statement for each group: a list of seqs, and the delivery count and the handler
+ * that they share. */
 static int queue_plain(const struct settling *s, struct found *found, struct err *err)
 {
 	int r = 0;
 
-	for (int group = 0; r == 0 && group < s->groups; group++)
-		r = queue_group(s, group, &found->plain[group], err);
+	for (int group = 0; r == 0 && group < s->groups; group++) {
+		CLEANUP(params_fini) struct params params = PARAMS_INIT;
+		const struct settle_row *alike = NULL;
+		int seq;
+
+		params_int(&params, s->instance);
+		seq = params_array(&params, ARRAY_BIGINT);
+		for (size_t i = 0; i < s->count; i++) {
+			if (s->rows[i]->group != group || !is_part(s->rows[i], PART_PLAIN))
+				continue;
+			alike = s->rows[i];
+			array_bigint(&params, seq, alike->seq);
+		}
+		if (alike == NULL)
+			continue;
+		params_int(&params, alike->delivery_count);
+		params_text(&params, alike->handler);
+		r = db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain[group], err);
+	}
 	return r;
 }
 
-static int queue_others(const struct settling *s, struct found *found, struct err *err)
+static void add_verdicts(struct params *params, const struct settling *s)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int outcome = params_array(params, ARRAY_SMALLINT);
+	int delay = params_array(params, ARRAY_BIGINT);
+	int retries = params_array(params, ARRAY_INT);
+	int crashes = params_array(params, ARRAY_INT);
+	int suspect = params_array(params, ARRAY_BOOL);
+	int error = params_array(params, ARRAY_TEXT);
+	int code = params_array(params, ARRAY_TEXT);
+	int result = params_array(params, ARRAY_JSONB);
 
-	if (add_tokens(&params, s->instance, s->rows, s->count, PART_OTHERS) == 0)
-		return 0;
-	add_verdicts(&params, s->rows, s->count);
-	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
+	for (size_t i = 0; i < s->count; i++) {
+		const struct settle_row *row = s->rows[i];
+		int64_t delay_ms = row->delay_ms < 0 ? 0 : row->delay_ms;
+
+		if (!is_part(row, PART_OTHERS))
+			continue;
+		array_smallint(params, outcome, (int16_t)row->outcome);
+		array_bigint(params, delay, delay_ms < MAX_DELAY_MS ? delay_ms : MAX_DELAY_MS);
+		array_int(params, retries, row->retry_count);
+		array_int(params, crashes, row->crash_count);
+		array_bool(params, suspect, row->suspect);
+		array_text(params, error, row->error);
+		array_text(params, code, row->error_code);
+		array_bytes(params, result, row->result);
+	}
+	add_handlers(params, s, PART_OTHERS);
 }
 
 static int queue_settle(const struct settling *s, struct found *found, struct err *err)
 {
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r = queue_plain(s, found, err);
 
-	return r != 0 ? r : queue_others(s, found, err);
+	if (r != 0 || add_tokens(&params, s, PART_OTHERS) == 0)
+		return r;
+	add_verdicts(&params, s);
+	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
 }
 
 static int queue_raise(const struct settling *s, struct found *found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	if (add_tokens(&params, s->instance, s->rows, s->count, PART_ALL) == 0)
+	if (add_tokens(&params, s, PART_ALL) == 0)
 		return 0;
 	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->others, err);
 }
@@ -165,22 +242,16 @@ static int begin(const struct settling *s, struct err *err)
 	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
 }
 
-static int settle_at_once(const struct settling *s, struct err *err)
-{
-	int r = begin(s, err);
-
-	mark_all(s, SETTLE_OPEN);
-	return r != 0 ? r : finish(s, err);
-}
-
 /* After a lock timeout: settles only the rows that can be locked now (rule R8). */
 static int settle_unlocked(const struct settling *s, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *lockable = NULL;
+	int seq = params_array(&params, ARRAY_BIGINT);
 	int r = begin(s, err);
 
-	add_seqs(&params, s->rows, s->count);
+	for (size_t i = 0; i < s->count; i++)
+		array_bigint(&params, seq, s->rows[i]->seq);
 	if (r == 0)
 		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
 	if (r != 0)
@@ -188,6 +259,18 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 	mark_all(s, SETTLE_LOCKED);
 	mark(s, lockable, SETTLE_OPEN);
 	return finish(s, err);
+}
+
+static int settle_list(const struct settling *s, struct err *err)
+{
+	int r = begin(s, err);
+
+	mark_all(s, SETTLE_OPEN);
+	if (r == 0)
+		r = finish(s, err);
+	if (r != 0 && db_error_is_lock(err))
+		r = settle_unlocked(s, err);
+	return r;
 }
 
 /* The status of a row that no statement updated. NULL: the claim still exists, so a lock was the
@@ -203,26 +286,13 @@ static enum settle_status status_of(const struct settle_row *row, const struct r
 	return row->outcome == SETTLE_DEAD ? SETTLE_SETTLED : SETTLE_LOST;
 }
 
-static size_t collect_unsettled(const struct settling *s, struct settle_row **out)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < s->count; i++) {
-		if (s->rows[i]->status == SETTLE_SETTLED || s->rows[i]->status == SETTLE_REFUSED)
-			continue;
-		s->rows[i]->status = SETTLE_LOST;
-		out[count++] = s->rows[i];
-	}
-	return count;
-}
-
 static int ask_states(const struct settling *s, bool name, struct rows **rows, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	(void)add_tokens(&params, s->instance, s->rows, s->count, PART_ALL);
+	(void)add_tokens(&params, s, PART_ALL);
 	if (name)
-		add_handlers(&params, s->rows, s->count, PART_ALL);
+		add_handlers(&params, s, PART_ALL);
 	else
 		(void)params_array(&params, ARRAY_TEXT);
 	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
@@ -255,22 +325,61 @@ static int resolve(const struct settling *s, struct err *err)
 	if (rows == NULL)
 		return err_memory(err);
 	rest.rows = rows;
-	rest.count = collect_unsettled(s, rows);
+	rest.count = 0;
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->rows[i]->status == SETTLE_SETTLED || s->rows[i]->status == SETTLE_REFUSED)
+			continue;
+		s->rows[i]->status = SETTLE_LOST;
+		rows[rest.count++] = s->rows[i];
+	}
 	return rest.count == 0 ? 0 : read_states(&rest, err);
-}
-
-static int settle_list(const struct settling *s, struct err *err)
-{
-	int r = settle_at_once(s, err);
-
-	if (r != 0 && db_error_is_lock(err))
-		r = settle_unlocked(s, err);
-	return r;
 }
 
 static bool is_bad_value(int r, const struct err *err)
 {
 	return r == FAULT_DATABASE && db_error_is_data(err);
+}
+
+/* The texts that replace what PostgreSQL refused to store. */
+struct settle_note {
+	struct buf result;
+	struct buf error;
+};
+
+static void settle_note_fini(struct settle_note *note)
+{
+	buf_fini(&note->result);
+	buf_fini(&note->error);
+}
+
+/* Appends the server's text as plain ASCII, because the note itself must be storable. */
+static void add_why(struct buf *out, const char *what, const struct err *why)
+{
+	buf_addf(out, "%s not stored: ", what);
+	for (const char *c = why->text; *c != '\0'; c++)
+		buf_add_char(out, *c >= ' ' && *c < 0x7f ? *c : '?');
+}
+
+/* Replaces the result by a note that explains why it could not be stored. When there is no result,
+ * or the result was not the cause, it replaces the error text. False: nothing is left to replace. */
+static bool replace_by_note(struct settle_note *note, struct settle_row *row, const struct err *why)
+{
+	if (row->result.data != NULL && note->result.length == 0) {
+		CLEANUP(buf_fini) struct buf words = BUF_INIT;
+
+		add_why(&words, "result", why);
+		buf_add_str(&note->result, "{\"inboxd\": ");
+		json_add_string(&note->result, (struct bytes){ words.data, words.length });
+		buf_add_char(&note->result, '}');
+		row->result = (struct bytes){ note->result.data, note->result.length };
+		return buf_ok(&note->result);
+	}
+	if (note->error.length > 0 || (row->error == NULL && row->error_code == NULL))
+		return false;
+	add_why(&note->error, "error", why);
+	row->error = buf_str(&note->error);
+	row->error_code = row->error_code == NULL ? NULL : "UNSTORABLE";
+	return buf_ok(&note->error);
 }
 
 /* Settles the one refused row: its values are replaced by a note, its verdict is kept (rule R9). */
@@ -283,7 +392,7 @@ static int settle_with_note(const struct settling *s, struct err *err)
 	int r = FAULT_DATABASE;
 
 	single.rows = &alone;
-	while (is_bad_value(r, err) && settle_note_why(&note, &patched, err))
+	while (is_bad_value(r, err) && replace_by_note(&note, &patched, err))
 		r = settle_list(&single, err);
 	s->rows[0]->status = patched.status;
 	return r;

@@ -1,6 +1,8 @@
 /*
- * The part of claims.h that reads waiting rows without claiming them: sweeps, releases and gauges.
+ * Implements waiting_rows.h.
  */
+#include "store/claims/waiting_rows.h"
+
 #include <stdlib.h>
 
 #include "queries.h"
@@ -44,8 +46,8 @@ static void add_after(struct params *params, const uint64_t *after)
 	params_bytea(params, (struct bytes){ wire, after == NULL ? 0 : sizeof(wire) });
 }
 
-int claims_find_parked(struct db *db, const struct claim_request *request,
-	const struct parked_place *place, struct parked_page *out, struct err *err)
+int waiting_rows_find_parked(struct db *db, const struct claim_request *request,
+	const struct parked_position *position, struct parked_page *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -55,9 +57,9 @@ int claims_find_parked(struct db *db, const struct claim_request *request,
 	*out = (struct parked_page){ NULL };
 	if (request->ordering != ORDERING_KEY)
 		return 0;
-	params_text(&params, place->partition.topic);
-	params_int(&params, place->partition.partition);
-	add_after(&params, place->after);
+	params_text(&params, position->partition.topic);
+	params_int(&params, position->partition.partition);
+	add_after(&params, position->after);
 	params_int(&params, asked);
 	r = add_subscriptions(&params, request->routing, err);
 	if (r == 0)
@@ -65,8 +67,8 @@ int claims_find_parked(struct db *db, const struct claim_request *request,
 	return r != 0 ? r : read_page(rows, asked, out, err);
 }
 
-int claims_release(struct db *db, const struct claim_request *request,
-	const struct claim_partition *partition, int64_t *released, struct err *err)
+int waiting_rows_release(struct db *db, const struct claim_request *request,
+	const struct partition_ref *partition, int64_t *released, struct err *err)
 {
 	static const enum query queries[] = {
 		[ORDERING_NONE] = QUERY_RELEASE_UNORDERED,
@@ -92,7 +94,7 @@ int claims_release(struct db *db, const struct claim_request *request,
 	return r;
 }
 
-int claims_any_waiting(struct db *db, const struct claim_partition *partitions, size_t count,
+int waiting_rows_any(struct db *db, const struct partition_ref *partitions, size_t count,
 	bool *waiting, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -145,7 +147,7 @@ static int queue_unrouted(struct db *db, const struct routing *routing, struct p
 	return db_queue(db, QUERY_COUNT_UNROUTED, params, rows, err);
 }
 
-int claims_gauges(
+int waiting_rows_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
