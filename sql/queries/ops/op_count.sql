@@ -1,7 +1,7 @@
 -- How many messages fit a filter: of one page of those that a replay or discard would look at, or (dropped) of those
 -- that a replay leaves out because retention has dropped their payload. Also the seq after which the next page
 -- begins (NULL = there is none).
--- Caller: ops/count.c. Index: what serves the status (inbox.look_page()).
+-- Caller: ops/replay.c. Index: what serves the status (inbox.look_page()).
 -- $1 name for errors, $2 filter, $3 states it may name, $4 most rows, $5 behind this seq, $6 dropped.
 SELECT cardinality(p.seqs), p.last_seq
 FROM (SELECT inbox.check_filter($1::text, $2::jsonb, $3::text[])

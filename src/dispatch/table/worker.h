@@ -37,13 +37,13 @@ struct job {
 
 	/* Written before the job is given. */
 	struct claim_request request;
-	struct routing *routing;            /* owned copy, to which request.routing points */
+	struct routing *routing;          /* owned copy, to which request.routing points */
 	struct partition_ref *partitions; /* their topics are borrowed from the admission */
-	size_t *indexes;                    /* the index of each partition in the admission */
-	uint64_t *versions; /* the version of each partition when the job was built */
-	int64_t *since;     /* JOB_DUE: owned, request.since points to it */
-	bool full;          /* JOB_DUE: a full scan (claim_cursor.h) */
-	size_t count;       /* of partitions, lanes, rows, seqs or own */
+	size_t *indexes;                  /* the index of each partition in the admission */
+	uint64_t *versions;               /* the version of each partition when the job was built */
+	int64_t *since;                   /* JOB_DUE: owned, request.since points to it */
+	bool full;                        /* JOB_DUE: a full scan (claim_cursor.h) */
+	size_t count;                     /* of partitions, lanes, rows, seqs or own */
 	struct claim_lane *lanes;
 	struct settle_row *rows;
 	struct entry **entries; /* the entry of each row; a worker does not touch them */
