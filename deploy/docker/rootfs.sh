@@ -1,13 +1,13 @@
 #!/bin/sh
-# rootfs.sh PROGRAM DIRECTORY: a file system with the program, what it loads, the certificates of public
-# authorities and a user that is not root. glibc brings the name services "files" and "dns" itself.
+# rootfs.sh PROGRAM DIRECTORY: a file system with the program, its libraries, the certificates of public
+# authorities and a user that is not root. glibc contains the name services "files" and "dns".
 set -eu
 
 program=$1
 rootfs=$2
 user=65532
 
-# The loader and every library, where the program looks for them.
+# The loader and every library, at the paths where the program searches them.
 libraries() {
 	ldd "$program" | sed -n 's|.* => \(/[^ ]*\).*|\1|p; s|^[[:space:]]*\(/[^ ]*\) (.*|\1|p'
 }
