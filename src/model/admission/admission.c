@@ -1,4 +1,13 @@
-/* See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`. */
+/*
+ * See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`; a wait
+ * gives the lock up.
+ *
+ * Parts, in this order: the partitions, the placement of a batch, the budget, what may wait in the table (dirty and
+ * overflow), the routing, and the estimate for backpressure.
+ *
+ * Ingest reserves budget in admission_place() before the transaction, and dispatch releases it after the settle. A
+ * transaction that fails must therefore release what it reserved: budget that is lost stays lost until a restart.
+ */
 #include "model/admission/admission.h"
 
 #include <pthread.h>
@@ -9,6 +18,7 @@
 #include "model/admission/lane_set.h"
 #include "model/admission/partition_index.h"
 
+/* Bytes that may be claimed at once when nothing is claimed, however small the budget is. */
 #define LAST_RESERVE_BYTES (1 << 20)
 
 struct entry {
@@ -33,8 +43,8 @@ struct admission {
 	int64_t waiting;
 	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
-	struct lane_set
-		parked; /* lanes of which admission_place() has parked a message of this batch */
+	/* lanes of which admission_place() has parked a message of this batch */
+	struct lane_set parked;
 	bool parked_broken; /* no memory for that set: all ordered messages are parked */
 };
 
@@ -48,25 +58,22 @@ static void unlock(struct admission *admission)
 	(void)pthread_mutex_unlock(&admission->lock);
 }
 
-static void cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
-}
+/* --- Partitions ------------------------------------------------------------------------------------- */
 
 int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err)
 {
 	struct admission *admission = calloc(1, sizeof(*admission));
+	pthread_condattr_t monotonic;
 
 	if (admission == NULL)
 		return err_memory(err);
 	admission->limits = *limits;
 	(void)pthread_mutex_init(&admission->lock, NULL);
-	cond_init(&admission->changed);
+	/* Without this, a step of the host's clock would end a wait too early or much too late. */
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&admission->changed, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
 	*out = admission;
 	return 0;
 }
@@ -84,21 +91,7 @@ void admission_free(struct admission *admission)
 	free(admission);
 }
 
-static int make_room(struct admission *admission)
-{
-	size_t room = admission->room == 0 ? 16 : admission->room * 2;
-	struct entry *entries;
-
-	if (admission->count < admission->room)
-		return 0;
-	entries = realloc(admission->entries, room * sizeof(*entries));
-	if (entries == NULL)
-		return FAULT_MEMORY;
-	admission->entries = entries;
-	admission->room = room;
-	return 0;
-}
-
+/* The array grows before the index, because a number in the index must always have an entry. */
 static int find_or_add(struct admission *admission, const char *topic, int32_t partition)
 {
 	int number = partition_index_find(&admission->index, topic, partition);
@@ -106,8 +99,15 @@ static int find_or_add(struct admission *admission, const char *topic, int32_t p
 
 	if (number >= 0)
 		return number;
-	if (make_room(admission) < 0)
-		return FAULT_MEMORY;
+	if (admission->count == admission->room) {
+		size_t room = admission->room == 0 ? 16 : admission->room * 2;
+		struct entry *entries = realloc(admission->entries, room * sizeof(*entries));
+
+		if (entries == NULL)
+			return FAULT_MEMORY;
+		admission->entries = entries;
+		admission->room = room;
+	}
 	number = (int)admission->count;
 	name = partition_index_add(&admission->index, topic, partition, number);
 	if (name == NULL)
@@ -140,10 +140,10 @@ size_t admission_count(struct admission *admission)
 
 struct admission_partition admission_get(struct admission *admission, size_t index)
 {
-	struct admission_partition look;
+	struct admission_partition snapshot;
 
 	lock(admission);
-	look = (struct admission_partition){
+	snapshot = (struct admission_partition){
 		.topic = admission->entries[index].topic,
 		.partition = admission->entries[index].partition,
 		.assigned = admission->entries[index].assigned,
@@ -152,7 +152,7 @@ struct admission_partition admission_get(struct admission *admission, size_t ind
 		.version = admission->entries[index].version,
 	};
 	unlock(admission);
-	return look;
+	return snapshot;
 }
 
 void admission_assign(struct admission *admission, size_t index, bool waiting)
@@ -176,6 +176,10 @@ void admission_revoke(struct admission *admission, size_t index)
 	unlock(admission);
 }
 
+/* --- Placement -------------------------------------------------------------------------------------- */
+
+/* Bytes do not count for a single message into an empty budget. Otherwise a message larger than the budget could never
+ * be claimed. */
 static bool fits(const struct admission *admission, size_t count, size_t bytes)
 {
 	bool alone = admission->claimed == 0 && count == 1;
@@ -192,20 +196,13 @@ static bool is_ordered(const struct admission *admission, const struct message *
 	       (admission->limits.ordering == ORDERING_KEY && message_is_keyed(message));
 }
 
+/* Together with the partition this names the lane. */
 static uint64_t lane_of(const struct admission *admission, const struct message *message)
 {
 	return admission->limits.ordering == ORDERING_PARTITION ? 0 : message->key_hash;
 }
 
-/* True when an earlier message of the same lane is parked by this batch. The INSERT does not see the rows that it
- * inserts itself, so it cannot park the message behind that one; admission must. */
-static bool is_behind(
-	const struct admission *admission, const struct message *message, size_t index)
-{
-	return admission->parked_broken ||
-	       lane_set_has(&admission->parked, index, lane_of(admission, message));
-}
-
+/* Without memory for the set, the order is kept by parking every later message of the batch that has one. */
 static struct placement park(
 	struct admission *admission, const struct message *message, size_t index, bool ordered)
 {
@@ -226,8 +223,12 @@ static struct placement place_one(
 		admission->placed++;
 		return park(admission, message, index, ordered);
 	}
-	if (ordered && is_behind(admission, message, index))
+	/* Behind a message of its lane that this batch parks. The INSERT does not see the rows that it inserts itself,
+	 * so it cannot park the message; admission must. */
+	if (ordered && (admission->parked_broken || lane_set_has(&admission->parked, index,
+							    lane_of(admission, message))))
 		return park(admission, message, index, ordered);
+	/* An overflow lasts until all due rows are claimed, so that new messages do not take the budget from them. */
 	if (entry->overflow || !fits(admission, 1, message->bytes)) {
 		entry->overflow = true;
 		admission->waiting++;
@@ -250,16 +251,19 @@ void admission_place(struct admission *admission, struct message *const *message
 	unlock(admission);
 }
 
+/* --- Budget ----------------------------------------------------------------------------------------- */
+
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms)
 {
 	struct timespec until = clock_deadline(timeout_ms);
-	bool hopeless = (int64_t)count > admission->limits.max_claimed ||
-			(count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
+	/* more than the whole budget: no release can make room for it */
+	bool too_large = (int64_t)count > admission->limits.max_claimed ||
+			 (count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
 	int waited = 0;
 	bool room;
 
 	lock(admission);
-	while (!(room = fits(admission, count, bytes)) && !hopeless && waited == 0)
+	while (!(room = fits(admission, count, bytes)) && !too_large && waited == 0)
 		waited = pthread_cond_timedwait(&admission->changed, &admission->lock, &until);
 	unlock(admission);
 	return room;
@@ -348,6 +352,8 @@ void admission_usage(struct admission *admission, size_t *count, size_t *bytes, 
 	unlock(admission);
 }
 
+/* --- What may wait in the table --------------------------------------------------------------------- */
+
 void admission_dirty(struct admission *admission, size_t index)
 {
 	lock(admission);
@@ -359,6 +365,7 @@ void admission_dirty(struct admission *admission, size_t index)
 void admission_clean(struct admission *admission, size_t index, uint64_t version)
 {
 	lock(admission);
+	/* Another version: a row began to wait after the table was checked. */
 	if (admission->entries[index].version == version)
 		admission->entries[index].dirty = false;
 	unlock(admission);
@@ -374,6 +381,8 @@ void admission_drained(struct admission *admission, size_t index, uint64_t versi
 	unlock(admission);
 }
 
+/* --- Routing and backpressure ----------------------------------------------------------------------- */
+
 void admission_set_routing(struct admission *admission, struct routing *routing)
 {
 	struct routing *old;
@@ -382,6 +391,7 @@ void admission_set_routing(struct admission *admission, struct routing *routing)
 	old = admission->routing;
 	admission->routing = routing;
 	unlock(admission);
+	/* Outside of the lock: a large table takes long to free. */
 	routing_free(old);
 }
 
