@@ -256,13 +256,14 @@ void admission_place(struct admission *admission, struct message *const *message
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms)
 {
 	struct timespec until = clock_deadline(timeout_ms);
-	/* more than the whole budget: no release can make room for it */
-	bool too_large = (int64_t)count > admission->limits.max_claimed ||
-			 (count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
 	int waited = 0;
+	bool too_large;
 	bool room;
 
 	lock(admission);
+	/* More than the whole budget: no release can make room for it. */
+	too_large = (int64_t)count > admission->limits.max_claimed ||
+		    (count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
 	while (!(room = fits(admission, count, bytes)) && !too_large && waited == 0)
 		waited = pthread_cond_timedwait(&admission->changed, &admission->lock, &until);
 	unlock(admission);
