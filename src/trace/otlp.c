@@ -1,6 +1,7 @@
 /*
- * See otlp.h. The names of attributes, the kinds and the numbers of enumerations are those of OpenTelemetry; a collector
- * ignores a name that it does not know, so a mistake here shows only in the unit test and in test_tracing.py.
+ * See otlp.h. The names of attributes, the kinds and the numbers of enumerations are those of OpenTelemetry; a
+ * collector ignores a name that it does not know, so a mistake here shows only in the unit test and in
+ * test_tracing.py.
  *
  * Payloads, headers and keys are never written: a collector is not a place for the data of a service.
  */

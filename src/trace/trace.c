@@ -1,6 +1,6 @@
 /*
- * See trace.h. Builds the span of an event and leaves it in the ring; exporter.c sends it. A span must be complete here,
- * because the message may be freed before the span is sent: all texts are copied, and outcomes are constants.
+ * See trace.h. Builds the span of an event and leaves it in the ring; exporter.c sends it. A span must be complete
+ * here, because the message may be freed before the span is sent: all texts are copied, and outcomes are constants.
  *
  * The spans of a message form a tree: receive is the child of the producer's span, store and deliver are children of
  * receive, and settle is the child of the deliver span of the same claim. No id is passed along for that; each is

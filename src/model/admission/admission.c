@@ -1,12 +1,13 @@
 /*
- * See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`; a wait
- * gives the lock up.
+ * See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`; a
+ * wait gives the lock up.
  *
  * Parts, in this order: the partitions, the placement of a batch, the budget, what may wait in the table (dirty and
  * overflow), the routing, and the estimate for backpressure.
  *
  * Ingest reserves budget in admission_place() before the transaction, and dispatch releases it after the settle. A
- * transaction that fails must therefore release what it reserved: budget that is lost stays lost until a restart.
+ * transaction that fails must therefore release what it reserved: budget that is lost stays lost until the next
+ * instance run.
  */
 #include "model/admission/admission.h"
 

@@ -1,4 +1,7 @@
-/* See lane_set.h. An open-addressing hash table with linear probing, at most half full. */
+/*
+ * See lane_set.h. An open-addressing hash table with linear probing, at most half full. Lanes are only added, or
+ * removed all at once, so no slot needs a mark of a removed lane.
+ */
 #include "model/admission/lane_set.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* See cloudevent.h. */
+/*
+ * See cloudevent.h. What is strict here is strict on purpose: an envelope with two ids, or with a name that hides
+ * behind an escape, could be one message for identity.c and another one for the reader in a handler.
+ */
 #include "model/event/cloudevent.h"
 
 #include <string.h>

@@ -1,7 +1,13 @@
 /*
  * Finds the identity of a record. The type comes first, so that a record of a type that is not accepted is skipped
  * and never rejected. Then come id and source. Every byte sequence ends in an identity, a skip, or a reject with a
- * reason. None stops a partition.
+ * reason. None stops a partition; the only fault is a lack of memory.
+ *
+ * The same record must always have the same identity, in every sidecar and every version: duplicates are recognised by
+ * it. So nothing here may depend on time, on state, or on the order of two headers with different names.
+ *
+ * A part of the way is the same for id, type and source: find() locates a value in the envelope or by the locators of
+ * the topic, take() checks and copies it. find_type(), find_id() and find_source() add what is special to each.
  */
 #include "model/identity/identity.h"
 
@@ -86,35 +92,26 @@ void identity_finder_free(struct identity_finder *finder)
 	free(finder);
 }
 
-/* The text is stored and logged. After a cut it must not end with a part of a character. */
-static void cut_to_utf8(char *text)
-{
-	size_t length = strlen(text);
-
-	while (length > 0 && !utf8_is_valid((struct bytes){ text, length }))
-		text[--length] = '\0';
-}
-
-/* The text can quote the name of a topic or locator, which can contain control characters. */
-static void make_one_line(char *text)
-{
-	for (; *text != '\0'; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = ' ';
-	}
-}
-
 static int __attribute__((format(printf, 3, 4)))
 reject(struct search *search, const char *reason, const char *format, ...)
 {
+	char *words = search->out->words;
+	size_t length;
 	va_list args;
 
 	search->out->reject = reason;
 	va_start(args, format);
-	(void)vsnprintf(search->out->words, sizeof(search->out->words), format, args);
+	(void)vsnprintf(words, sizeof(search->out->words), format, args);
 	va_end(args);
-	cut_to_utf8(search->out->words);
-	make_one_line(search->out->words);
+	/* The words are stored and logged. After a cut they must not end with a part of a character. */
+	length = strlen(words);
+	while (length > 0 && !utf8_is_valid((struct bytes){ words, length }))
+		words[--length] = '\0';
+	/* They can quote the name of a topic or locator, which can contain control characters. */
+	for (; *words != '\0'; words++) {
+		if ((unsigned char)*words < ' ' || *words == 0x7f)
+			*words = ' ';
+	}
 	return IDENTITY_REJECT;
 }
 
@@ -139,6 +136,8 @@ static struct bytes header_value(const struct record *record, const char *name, 
 	return (struct bytes){ NULL, 0 };
 }
 
+/* Reads the payload at most once for a record, and only if a locator asks for it: most records have their identity in
+ * headers. */
 static int read_body(struct search *search)
 {
 	struct identity_finder *finder = search->finder;
@@ -162,22 +161,13 @@ static int text_of_string(struct search *search, struct bytes raw, struct bytes 
 	return json_text_of(raw, &search->finder->scratch, out, search->err);
 }
 
-static int locate_in_body(struct search *search, size_t pointer, struct bytes *out)
-{
-	const struct json_value *value = &search->finder->values[pointer];
-	int r = read_body(search);
-
-	if (r < 0)
-		return r;
-	*out = value->raw;
-	if (value->raw.data == NULL || value->kind != JSON_STRING)
-		return 0;
-	return text_of_string(search, value->raw, out);
-}
-
-/* The value that a locator refers to; absent if there is none. JSON_BROKEN as above. */
+/* The value that a locator refers to; absent if there is none. A number or boolean is taken as written. JSON_BROKEN as
+ * above. */
 static int locate(struct search *search, const struct locator *locator, struct bytes *out)
 {
+	const struct json_value *value;
+	int r;
+
 	switch (locator->kind) {
 	case LOCATE_HEADER:
 		*out = header_value(search->record, locator->rest, strcmp);
@@ -194,7 +184,14 @@ static int locate(struct search *search, const struct locator *locator, struct b
 	case LOCATE_JSON:
 		break;
 	}
-	return locate_in_body(search, locator->pointer, out);
+	r = read_body(search);
+	if (r < 0)
+		return r;
+	value = &search->finder->values[locator->pointer];
+	*out = value->raw;
+	if (value->raw.data == NULL || value->kind != JSON_STRING)
+		return 0;
+	return text_of_string(search, value->raw, out);
 }
 
 /* An empty id is a mistake of the producer and is rejected. An empty type or source counts as not found. */
@@ -203,6 +200,7 @@ static bool counts(enum property property, struct bytes text)
 	return text.data != NULL && (property == PROPERTY_ID || text.length > 0);
 }
 
+/* The value of the first locator that finds one; absent if none does. */
 static int first_of_list(struct search *search, enum property property, const struct locators *list,
 	struct found *found)
 {
@@ -282,6 +280,7 @@ static int read_envelope(struct search *search)
 		"one id, and source and type as strings: correct the producer");
 }
 
+/* Without a type the message is still stored; it then only goes to handlers that take any type. */
 static int find_type(struct search *search)
 {
 	struct identity_finder *finder = search->finder;
@@ -294,6 +293,7 @@ static int find_type(struct search *search)
 	return take(search, PROPERTY_TYPE, &found, finder->type);
 }
 
+/* A source that is missing is the topic, so that an id must only be unique within its topic. */
 static int find_source(struct search *search)
 {
 	struct identity_finder *finder = search->finder;
@@ -360,6 +360,7 @@ static int check_id_headers(struct search *search)
 	return 0;
 }
 
+/* The conflict of headers is checked last: an id that is empty or too long has its own reason. */
 static int find_id(struct search *search)
 {
 	struct identity_finder *finder = search->finder;

@@ -1,6 +1,10 @@
 /*
  * Compiles the locators of a topic. Every mistake in the configuration of locators is found and named here, at the
  * start, so identity.c only has to deal with valid rules.
+ *
+ * The header of CloudEvents is the first locator of each list, whatever is configured: CloudEvents are recognised
+ * without configuration. All json: locators of a topic share one list of pointers, so that one pass over the payload
+ * finds the values of all of them.
  */
 #include "model/identity/identity_rules.h"
 
@@ -42,6 +46,7 @@ static const struct form forms[] = {
 	{ "topic", LOCATE_TOPIC, false, true, false, true },
 };
 
+/* A word without a rest must be the whole text: "keys" is not "key". */
 static const struct form *form_of(const char *text)
 {
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
@@ -57,13 +62,6 @@ static const struct form *form_of(const char *text)
 static int refuse(const struct subject *subject, const char *text, const char *why, struct err *err)
 {
 	return err_set(err, FAULT_CONFIG, "%s: locator '%s' %s", subject->key, text, why);
-}
-
-static const char *allowed(const struct subject *subject)
-{
-	return subject->is_id ? "is unknown here: use header:NAME, key or json:/POINTER"
-			      : "is unknown here: use header:NAME, json:/POINTER, topic or "
-				"literal:TEXT";
 }
 
 static int compile_pointer(struct identity_rules *rules, struct locator *locator,
@@ -84,25 +82,19 @@ static int compile_pointer(struct identity_rules *rules, struct locator *locator
 	return r;
 }
 
-static int check_literal(
-	const struct locator *locator, const struct subject *subject, struct err *err)
-{
-	struct bytes text = bytes_of(locator->rest);
-
-	if (text.length > IDENTITY_MAX_BYTES)
-		return refuse(subject, "literal:…", "is longer than 1,024 bytes: shorten it", err);
-	if (!utf8_is_valid(text))
-		return refuse(subject, "literal:…", "is not UTF-8: correct it", err);
-	return 0;
-}
-
+/* The locator owns its text, also on failure. A literal is not quoted in an error: it can be long or not UTF-8. */
 static int compile(struct identity_rules *rules, struct locator *locator, const char *text,
 	const struct subject *subject, struct err *err)
 {
 	const struct form *form = form_of(text);
 
 	if (form == NULL || !(subject->is_id ? form->for_id : form->for_others))
-		return refuse(subject, text, allowed(subject), err);
+		return refuse(subject, text,
+			subject->is_id
+				? "is unknown here: use header:NAME, key or json:/POINTER"
+				: "is unknown here: use header:NAME, json:/POINTER, topic or "
+				  "literal:TEXT",
+			err);
 	if (!form->may_be_empty && text[strlen(form->word)] == '\0')
 		return refuse(subject, text, "has nothing behind the colon", err);
 	locator->kind = form->kind;
@@ -112,9 +104,16 @@ static int compile(struct identity_rules *rules, struct locator *locator, const 
 	locator->rest = locator->text + strlen(form->word);
 	if (form->kind == LOCATE_JSON)
 		return compile_pointer(rules, locator, subject, err);
-	return form->kind == LOCATE_LITERAL ? check_literal(locator, subject, err) : 0;
+	if (form->kind != LOCATE_LITERAL)
+		return 0;
+	if (strlen(locator->rest) > IDENTITY_MAX_BYTES)
+		return refuse(subject, "literal:…", "is longer than 1,024 bytes: shorten it", err);
+	if (!utf8_is_valid(bytes_of(locator->rest)))
+		return refuse(subject, "literal:…", "is not UTF-8: correct it", err);
+	return 0;
 }
 
+/* The header of CloudEvents first; where the configuration names it, too, it is not tried again. */
 static int compile_list(struct identity_rules *rules, struct locators *list, struct texts texts,
 	const struct subject *subject, struct err *err)
 {
@@ -147,31 +146,25 @@ static int copy_accept(
 	return 0;
 }
 
-static int fill(struct identity_rules *rules, const struct identity_spec *spec, struct err *err)
+int identity_rules_new(
+	struct identity_rules **out, const struct identity_spec *spec, struct err *err)
 {
+	struct identity_rules *rules = calloc(1, sizeof(*rules));
 	const struct texts id = { spec->id, spec->id_count };
 	const struct texts type = { spec->type, spec->type_count };
 	const struct texts source = { spec->source, spec->source_count };
 	int r;
 
+	if (rules == NULL)
+		return err_memory(err);
 	rules->missing_id_rejects = spec->missing_id_rejects;
 	r = compile_list(rules, &rules->id, id, &id_subject, err);
 	if (r == 0)
 		r = compile_list(rules, &rules->type, type, &type_subject, err);
 	if (r == 0)
 		r = compile_list(rules, &rules->source, source, &source_subject, err);
-	return r == 0 ? copy_accept(rules, spec, err) : r;
-}
-
-int identity_rules_new(
-	struct identity_rules **out, const struct identity_spec *spec, struct err *err)
-{
-	struct identity_rules *rules = calloc(1, sizeof(*rules));
-	int r;
-
-	if (rules == NULL)
-		return err_memory(err);
-	r = fill(rules, spec, err);
+	if (r == 0)
+		r = copy_accept(rules, spec, err);
 	if (r != 0) {
 		identity_rules_free(rules);
 		return r;
@@ -202,19 +195,14 @@ void identity_rules_free(struct identity_rules *rules)
 	free(rules);
 }
 
-static bool pattern_fits(const char *pattern, const char *type)
-{
-	size_t length = strlen(pattern);
-
-	if (length > 0 && pattern[length - 1] == '*')
-		return strncmp(pattern, type, length - 1) == 0;
-	return strcmp(pattern, type) == 0;
-}
-
 bool identity_rules_accept(const struct identity_rules *rules, const char *type)
 {
 	for (size_t i = 0; i < rules->accept_count; i++) {
-		if (pattern_fits(rules->accept[i], type))
+		const char *pattern = rules->accept[i];
+		size_t length = strlen(pattern);
+		bool prefix = length > 0 && pattern[length - 1] == '*';
+
+		if (prefix ? strncmp(pattern, type, length - 1) == 0 : strcmp(pattern, type) == 0)
 			return true;
 	}
 	return false;

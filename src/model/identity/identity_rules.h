@@ -26,8 +26,8 @@ struct locators {
 };
 
 struct identity_rules {
-	struct locators
-		id; /* beginning with header:ce_id, as the next two with ce_type, ce_source */
+	/* beginning with header:ce_id, as the next two with ce_type, ce_source */
+	struct locators id;
 	struct locators type;
 	struct locators source;
 	char **accept;

@@ -1,4 +1,8 @@
-/* See handover.h. All arrays are allocated at once, so that filling a handover cannot fail after the COMMIT. */
+/*
+ * See handover.h. All arrays are allocated at once, for a batch before its transaction, so that filling a handover
+ * cannot fail after the COMMIT. A failure then would lose track of rows that are born claimed, until the instance
+ * ends.
+ */
 #include "model/message/handover.h"
 
 #include <stdlib.h>

@@ -29,8 +29,8 @@ static struct bytes place_bytes(char **at, struct bytes bytes)
 		return placed;
 	memcpy(*at, bytes.data, bytes.length);
 	placed = (struct bytes){ *at, bytes.length };
-	*at += bytes.length +
-	       1; /* one spare byte, so that an empty run has an address of its own */
+	/* One spare byte, so that an empty value has an address of its own and is not absent. */
+	*at += bytes.length + 1;
 	return placed;
 }
 

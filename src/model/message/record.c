@@ -1,6 +1,6 @@
 /*
- * Encodes the headers of a record. Every byte sequence has a form that jsonb accepts, so a record is never rejected for its
- * headers. event.c reads this form again.
+ * Encodes the headers of a record. Every byte sequence has a form that jsonb accepts, so a record is never rejected
+ * for its headers. event.c reads this form again.
  */
 #include "model/message/record.h"
 

@@ -26,9 +26,9 @@ struct record {
 	size_t header_count;
 };
 
-/* Appends the headers as JSON: [["name","value"], …] in their order, with repeated names; "[]" for none. A name or value
- * that is not UTF-8 or contains a NUL is {"base64":"…"}; a null value is null. jsonb can store every result (PostgreSQL
- * manual, 8.14: no \u0000, no lone surrogates). */
+/* Appends the headers as JSON: [["name","value"], …] in their order, with repeated names; "[]" for none. A name or
+ * value that is not UTF-8 or contains a NUL is {"base64":"…"}; a null value is null. jsonb can store every result
+ * (PostgreSQL manual, 8.14: no \u0000, no lone surrogates). */
 void headers_encode(struct buf *out, const struct header *headers, size_t count);
 
 #endif

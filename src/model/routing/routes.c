@@ -2,6 +2,9 @@
  * See routes.h. Hashes are FNV-1a, which is computed byte by byte: one pass over a type yields the hash of each of
  * its prefixes. They have a random seed. Otherwise a client could choose subscriptions that collide, and slow down
  * the lookups of all handlers.
+ *
+ * Parts, in this order: the index, the routes of one handler, whole tables, lookups. Everything is allocated in one
+ * block each, and a failed allocation leaves nothing behind: a table exists completely or not at all.
  */
 #include "model/routing/routes.h"
 
@@ -34,6 +37,7 @@ struct probe {
 	enum route_kind kind;
 };
 
+/* FNV mixes the last bytes badly, so the parts are combined by two multiplications (the finalizer of MurmurHash3). */
 static uint32_t hash_probe(const struct probe *probe)
 {
 	uint64_t hash = probe->type_hash ^ (probe->topic_hash << 23 | probe->topic_hash >> 41);
@@ -50,15 +54,7 @@ static bool same_bytes(const char *a, size_t a_length, const char *b, size_t b_l
 	return a_length == b_length && memcmp(a, b, a_length) == 0;
 }
 
-static bool is_asked_for(const struct route *route, const struct probe *probe)
-{
-	if (route->kind != probe->kind ||
-		!same_bytes(route->topic, route->topic_length, probe->topic, probe->topic_length))
-		return false;
-	return probe->kind == ROUTE_ANY ||
-	       same_bytes(route->type, route->type_length, probe->type, probe->type_length);
-}
-
+/* Ends at the first empty slot, and there is always one: the index is at most half full. */
 static const struct route_slot *index_find(
 	const struct route_index *index, const struct probe *probe)
 {
@@ -66,7 +62,13 @@ static const struct route_slot *index_find(
 
 	for (size_t i = hash & index->mask; index->slots[i].route != NULL;
 		i = (i + 1) & index->mask) {
-		if (index->slots[i].hash == hash && is_asked_for(index->slots[i].route, probe))
+		const struct route *route = index->slots[i].route;
+
+		if (index->slots[i].hash == hash && route->kind == probe->kind &&
+			same_bytes(route->topic, route->topic_length, probe->topic,
+				probe->topic_length) &&
+			(probe->kind == ROUTE_ANY || same_bytes(route->type, route->type_length,
+							     probe->type, probe->type_length)))
 			return &index->slots[i];
 	}
 	return NULL;
@@ -125,16 +127,6 @@ static const char *place_text(char **at, const char *text)
 	return placed;
 }
 
-static size_t block_size(const char *name, const struct subscription *subs, size_t count)
-{
-	size_t size =
-		sizeof(struct handler_routes) + count * sizeof(struct route) + text_size(name);
-
-	for (size_t i = 0; i < count; i++)
-		size += text_size(subs[i].topic) + text_size(subs[i].type);
-	return size;
-}
-
 static struct probe probe_of(const struct route *route, uint64_t seed)
 {
 	return (struct probe){
@@ -167,6 +159,7 @@ static struct route route_of(char **at, const struct subscription *sub)
 	return route;
 }
 
+/* Adds the route of a subscription, unless the handler has given an equal one. */
 static void take_sub(struct handler_routes *own, struct route_index *seen, char **at,
 	const struct subscription *sub, uint64_t seed)
 {
@@ -187,10 +180,15 @@ static void take_sub(struct handler_routes *own, struct route_index *seen, char 
 struct handler_routes *handler_routes_new(
 	const char *name, const struct subscription *subs, size_t count, uint64_t seed)
 {
+	size_t size =
+		sizeof(struct handler_routes) + count * sizeof(struct route) + text_size(name);
 	struct route_index *seen = index_new(count, 0);
-	struct handler_routes *own = malloc(block_size(name, subs, count));
+	struct handler_routes *own;
 	char *at;
 
+	for (size_t i = 0; i < count; i++)
+		size += text_size(subs[i].topic) + text_size(subs[i].type);
+	own = malloc(size);
 	if (seen != NULL && own != NULL) {
 		*own = (struct handler_routes){ .count = 0 };
 		atomic_init(&own->references, 1);
@@ -257,6 +255,7 @@ static void gather_lengths(struct route_index *index, const struct routes *route
 	}
 }
 
+/* Connected handlers cannot have equal routes: routing_set() refuses them. So only those that are away are searched. */
 static void put_routes(struct route_index *index, const struct routes_handler *handler,
 	size_t place, uint64_t seed)
 {

@@ -65,7 +65,7 @@ struct routes_handler {
 	struct handler_routes *routes;
 	bool closed;
 	bool away;
-	int64_t hello_at; /* the time of its hello: of equal routes of handlers that are away, the newest counts */
+	int64_t hello_at; /* of equal routes of handlers that are away, that of the newest hello counts */
 };
 
 struct routes {

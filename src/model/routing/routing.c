@@ -2,6 +2,10 @@
  * See routing.h. A routing is a reference to an immutable table (routes.h). A copy shares the table and costs one small
  * allocation. A change builds a new table and then replaces the reference of this routing only. If building fails, the
  * routing is as it was.
+ *
+ * So dispatch can change its routing at any time, while ingest asks its copy under the lock of the admission and the
+ * workers make SQL filters of theirs. Changes are rare (a handler connects or leaves), questions are one or more for
+ * each message; that is why changes copy and questions do not.
  */
 #include "model/routing/routing.h"
 
@@ -66,28 +70,25 @@ static size_t index_of(const struct routes *routes, const char *name)
 	return i;
 }
 
-static int report_overlap(
-	const struct handler_routes *other, const struct route *route, struct err *err)
-{
-	(void)err_set(err, ROUTING_OVERLAP,
-		"handler \"%s\" is already subscribed to topic %s%s%s, type %s%s%s: subscribe to "
-		"something narrower, or connect under that name to share its work",
-		other->name, route->topic == NULL ? "any" : "\"",
-		route->topic == NULL ? "" : route->topic, route->topic == NULL ? "" : "\"",
-		route->type == NULL ? "any" : "\"", route->type == NULL ? "" : route->type,
-		route->type == NULL ? "" : "\"");
-	return ROUTING_OVERLAP;
-}
-
 /* ROUTING_OVERLAP if another connected handler has one of these routes. */
 static int refuse_overlap(const struct routes *routes, size_t own,
 	const struct handler_routes *wanted, struct err *err)
 {
 	for (size_t i = 0; i < wanted->count; i++) {
-		const struct routes_handler *owner = routes_owner(routes, &wanted->routes[i]);
+		const struct route *route = &wanted->routes[i];
+		const struct routes_handler *owner = routes_owner(routes, route);
+		const char *topic_quote = route->topic == NULL ? "" : "\"";
+		const char *type_quote = route->type == NULL ? "" : "\"";
 
 		if (owner != NULL && owner != &routes->handlers[own] && !owner->away)
-			return report_overlap(owner->routes, &wanted->routes[i], err);
+			return err_set(err, ROUTING_OVERLAP,
+				"handler \"%s\" is already subscribed to topic %s%s%s, type "
+				"%s%s%s: "
+				"subscribe to something narrower, or connect under that name to "
+				"share its work",
+				owner->routes->name, topic_quote,
+				route->topic == NULL ? "any" : route->topic, topic_quote,
+				type_quote, route->type == NULL ? "any" : route->type, type_quote);
 	}
 	return 0;
 }
@@ -108,11 +109,10 @@ static int refuse_excess(size_t others, const struct handler_routes *wanted, str
 {
 	if (others + wanted->count <= ROUTING_MAX)
 		return 0;
-	(void)err_set(err, ROUTING_FULL,
+	return err_set(err, ROUTING_FULL,
 		"all handlers together may have %d subscriptions: the others have %zu, these are "
 		"%zu more; subscribe to prefixes (\"order.*\") or whole topics",
 		ROUTING_MAX, others, wanted->count);
-	return ROUTING_FULL;
 }
 
 /* Replaces the table. NULL: no memory, and nothing changes. */
@@ -125,21 +125,13 @@ static int replace(struct routing *routing, struct routes *routes, struct err *e
 	return 0;
 }
 
-/* The order of handlers in a table: connected ones first, then those that are away, the newest first. */
-static bool stands_before(const struct routes_handler *a, const struct routes_handler *b)
+/* The order of handlers in a table: connected ones first, then those that are away, the newest first. routes_new()
+ * expects it, and drop_excess() drops from the end. */
+static bool precedes(const struct routes_handler *a, const struct routes_handler *b)
 {
 	if (a->away != b->away)
 		return !a->away;
 	return !a->away || a->hello_at >= b->hello_at;
-}
-
-static void insert(struct routes_handler *handlers, size_t count, struct routes_handler one)
-{
-	size_t at = count;
-
-	for (; at > 0 && !stands_before(&handlers[at - 1], &one); at--)
-		handlers[at] = handlers[at - 1];
-	handlers[at] = one;
 }
 
 /* Returns how many handlers stay so that all together have at most ROUTING_MAX routes. Those that are away longest
@@ -155,7 +147,8 @@ static size_t drop_excess(const struct routes_handler *handlers, size_t count)
 	return count;
 }
 
-/* Replaces the handler at index `at`, or adds one at the end. Without routes the handler is removed. */
+/* Replaces the handler at index `at`, or adds one. Without routes the handler is removed. A connected handler that
+ * stays connected keeps its place; any other one is inserted where precedes() says. */
 static int put(struct routing *routing, size_t at, struct routes_handler one, struct err *err)
 {
 	const struct routes *from = routing->routes;
@@ -171,8 +164,13 @@ static int put(struct routing *routing, size_t at, struct routes_handler one, st
 		else if (stays && one.routes != NULL)
 			handlers[count++] = one;
 	}
-	if (!stays && one.routes != NULL)
-		insert(handlers, count++, one);
+	if (!stays && one.routes != NULL) {
+		size_t i = count++;
+
+		for (; i > 0 && !precedes(&handlers[i - 1], &one); i--)
+			handlers[i] = handlers[i - 1];
+		handlers[i] = one;
+	}
 	count = drop_excess(handlers, count);
 	return replace(routing, routes_new(handlers, count, from->seed), err);
 }
@@ -202,6 +200,8 @@ int routing_set(struct routing *routing, const char *handler, const struct subsc
 	return r != 0 ? r : put(routing, own, one, err);
 }
 
+/* The hello is compared, too: a handler that reconnects elsewhere with the same subscriptions is newer than another
+ * one with an equal subscription. */
 int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err)
 {
 	const struct routes *routes = routing->routes;
@@ -269,24 +269,18 @@ bool routing_wants(const struct routing *routing, const char *topic, const char 
 	return handler != NULL && !handler->closed && !handler->away;
 }
 
-static bool handler_serves(const struct routes_handler *handler, const char *topic)
-{
-	const struct handler_routes *own = handler->routes;
-
-	for (size_t i = 0; i < own->count && !handler->closed && !handler->away; i++) {
-		const char *wanted = own->routes[i].topic;
-
-		if (wanted == NULL || strcmp(wanted, topic) == 0)
-			return true;
-	}
-	return false;
-}
-
 bool routing_serves(const struct routing *routing, const char *topic)
 {
 	for (size_t i = 0; i < routing->routes->count; i++) {
-		if (handler_serves(&routing->routes->handlers[i], topic))
-			return true;
+		const struct routes_handler *handler = &routing->routes->handlers[i];
+
+		for (size_t j = 0; j < handler->routes->count; j++) {
+			const char *wanted = handler->routes->routes[j].topic;
+
+			if (!handler->closed && !handler->away &&
+				(wanted == NULL || strcmp(wanted, topic) == 0))
+				return true;
+		}
 	}
 	return false;
 }
@@ -311,6 +305,7 @@ void routing_each(const struct routing *routing, routing_visit *visit, void *arg
 	}
 }
 
+/* Connected handlers come first in the table. */
 bool routing_has_connected(const struct routing *routing)
 {
 	return routing->routes->count > 0 && !routing->routes->handlers[0].away;
