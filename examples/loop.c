@@ -1,8 +1,12 @@
 /*
  * A handler with a loop of its own. It takes messages as they arrive and answers them ten at a time, or
- * after a second without a message.
+ * after a second without a message. A program does this when one transaction of its own should contain
+ * the effects of several messages.
  *
  *	loop [SOCKET]
+ *
+ * max_in_flight of the options must not be lower than TOGETHER, or the tenth message never arrives; its
+ * default is higher.
  */
 #include <inboxd/handler.h>
 
@@ -13,6 +17,7 @@ enum { TOGETHER = 10, WAIT_MS = 1000 };
 
 static struct inbox_handler *handler;
 
+/* inbox_handler_stop() may be called in a signal handler. */
 static void on_sigterm(int number)
 {
 	(void)number;

@@ -1,6 +1,6 @@
 /*
- * Writes what is made of the tables of the command line: `clidocs man`, `clidocs bash`, `clidocs zsh`, on stdout.
- * Runs while inboxd is built, so that the three cannot say anything else than the program.
+ * Generates the man page and the completions for bash and zsh from the tables of the command line: `clidocs man`,
+ * `clidocs bash`, `clidocs zsh`, on stdout. It runs during the build, so they always agree with the program.
  */
 #include <stdio.h>
 #include <string.h>
@@ -74,13 +74,14 @@ static void man_command(const struct command_row *command)
 
 static void man(void)
 {
-	(void)fputs(".TH INBOXD 1 \"\" \"inboxd " INBOXD_VERSION "\" \"User Commands\"\n"
-		    ".SH NAME\ninboxd \\- the inbox pattern as a sidecar for Kafka and PostgreSQL\n"
-		    ".SH SYNOPSIS\n.B inboxd\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n"
-		    ".SH DESCRIPTION\n"
-		    "Reads Kafka topics, stores each message once in PostgreSQL, and hands it to "
-		    "handlers "
-		    "over a Unix socket.\n.SH COMMANDS\n",
+	(void)fputs(
+		".TH INBOXD 1 \"\" \"inboxd " INBOXD_VERSION "\" \"User Commands\"\n"
+		".SH NAME\ninboxd \\- the inbox pattern as a sidecar for Kafka and PostgreSQL\n"
+		".SH SYNOPSIS\n.B inboxd\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n"
+		".SH DESCRIPTION\n"
+		"Reads Kafka topics, stores each message once in PostgreSQL, and delivers it to "
+		"handlers "
+		"over a Unix socket.\n.SH COMMANDS\n",
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++)
 		man_command(&cli_commands[i]);
@@ -89,17 +90,18 @@ static void man(void)
 		if (cli_options[i].commands == ~0U)
 			man_option(&cli_options[i]);
 	}
-	(void)fputs(
-		".TP\n.B \\-\\-\nEnds the options: what stands behind it is an event id, also one "
-		"that begins with \\-, as in\n.BR \"inboxd show \\-\\- \\-1\" .\n",
+	(void)fputs(".TP\n.B \\-\\-\nEnds the options: every argument after it is an event id, "
+		    "also one "
+		    "that begins with \\-, as in\n.BR \"inboxd show \\-\\- \\-1\" .\n",
 		stdout);
 	(void)fputs(".SH EXIT STATUS\n"
 		    "0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 socket, 6 a check "
 		    "failed or "
-		    "nothing matched, 70 internal, 74 the output could not be written. A reader "
-		    "that goes away (| head) is no error.\n"
+		    "nothing matched, 70 internal, 74 the output could not be written. It is not "
+		    "an error if the reader of the output ends early (| head).\n"
 		    ".SH ENVIRONMENT\n.TP\n.B INBOXD_CONFIG\nThe configuration file.\n.TP\n"
-		    ".BI INBOXD_ SECTION _ KEY\nOne value of the configuration, over the file.\n"
+		    ".BI INBOXD_ SECTION _ KEY\nOne value of the configuration; it overrides the "
+		    "file.\n"
 		    ".SH FILES\n.TP\n.I " CLI_STANDARD_FILE
 		    "\nThe configuration file when none is named.\n",
 		stdout);
@@ -117,7 +119,7 @@ static void bash_options(const struct command_row *command)
 	(void)fputs("' ;;\n", stdout);
 }
 
-/* What an option takes may differ from command to command. */
+/* The choices of an option may differ from command to command. */
 static void bash_choices(const struct command_row *command)
 {
 	for (size_t i = 0; i < cli_option_count; i++) {
@@ -131,7 +133,7 @@ static void bash_choices(const struct command_row *command)
 
 static void bash(void)
 {
-	(void)fputs("# bash completion for inboxd; made of its option tables.\n"
+	(void)fputs("# bash completion for inboxd; generated from its option tables.\n"
 		    "_inboxd() {\n\tlocal word=${COMP_WORDS[COMP_CWORD]} "
 		    "before=${COMP_WORDS[COMP_CWORD-1]}\n"
 		    "\tlocal command='' options='--help --version' i\n"
@@ -187,8 +189,9 @@ static void zsh_option(const struct option_row *option)
 
 static void zsh(void)
 {
-	(void)fputs("#compdef inboxd\n# zsh completion for inboxd; made of its option tables.\n"
-		    "_inboxd() {\n\tlocal -a commands=(\n",
+	(void)fputs(
+		"#compdef inboxd\n# zsh completion for inboxd; generated from its option tables.\n"
+		"_inboxd() {\n\tlocal -a commands=(\n",
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++) {
 		(void)printf("\t\t'%s:", cli_commands[i].name);

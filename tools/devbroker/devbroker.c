@@ -1,9 +1,8 @@
 /*
- * inboxd-devbroker: a Kafka broker for a first look, without a JVM. It is librdkafka's mock cluster
- * with its lid off: real TCP, topics, consumer groups, offset commits; everything in memory and
- * gone at the end. For the quick start and for trying handlers, never for data: a partition keeps
- * about its last 5 MB or 100,000 messages.
- * Its groups may get stuck when a member leaves or a second one joins.
+ * inboxd-devbroker: a Kafka broker without a JVM, for a first try. It runs librdkafka's mock cluster as
+ * a server: real TCP, topics, consumer groups and offset commits, all in memory and lost at the end.
+ * For the quick start and for trying handlers, never for data: a partition keeps about its last 5 MB or
+ * 100,000 messages. A consumer group may get stuck when a member leaves or a second one joins.
  *
  * Blocks until SIGTERM or SIGINT, then exits 0. Exit codes: 1 usage, 4 the broker did not start.
  */
@@ -40,16 +39,15 @@ struct options {
 static const char usage_text[] =
 	"inboxd-devbroker: a Kafka broker in memory, for trying things out\n"
 	"\n"
-	"  --port PORT              listen there on 127.0.0.1 (default: any free port)\n"
+	"  --port PORT              listen on this port of 127.0.0.1 (default: any free port)\n"
 	"  --topic NAME:PARTITIONS  create this topic; may be repeated; others are created when "
 	"used\n"
-	"  --address-file FILE      write host:port there once it listens\n"
+	"  --address-file FILE      write host:port to this file once it listens\n"
 	"  --help\n"
 	"\n"
-	"Runs until SIGTERM. What is produced is lost at the end, and so are old messages of a\n"
-	"partition beyond about 5 MB or 100,000. A consumer group may get stuck when a member "
-	"leaves\n"
-	"it or another one joins: to restart, stop or scale, take Apache Kafka.\n";
+	"Runs until SIGTERM. All messages are lost at the end; before that, a partition keeps its\n"
+	"newest 5 MB or 100,000 messages, approximately. A consumer group may get stuck when a\n"
+	"member leaves or another one joins: to restart, stop or scale, use Apache Kafka.\n";
 
 static int complain(const char *what, const char *object, const char *advice)
 {
@@ -122,7 +120,7 @@ static int read_options(struct options *options, int argc, char **argv)
 	return EXIT_OK;
 }
 
-/* Complete or absent: whoever waits for the file must not read half an address. */
+/* The file is complete or absent, so that a script that waits for it never reads half an address. */
 static int write_address(const char *path, const char *address)
 {
 	char part[4096];
@@ -199,7 +197,7 @@ static int run_cluster(rd_kafka_t *client, const struct options *options, const 
 	int r;
 
 	if (!cluster) {
-		complain("the broker did not start", "librdkafka", "its own words are above");
+		complain("the broker did not start", "librdkafka", "see its message above");
 		return EXIT_KAFKA;
 	}
 	r = serve(cluster, options, signals);
