@@ -1,3 +1,7 @@
+/*
+ * The delays before retries. See backoff.h. With full jitter, many instances that lost one server do not come back at
+ * the same moment.
+ */
 #include "base/backoff.h"
 
 #include <stddef.h>
@@ -22,25 +26,20 @@ int64_t backoff_delay_ms(int64_t first_ms, int64_t max_ms, int attempt, uint64_t
 }
 
 /* splitmix64 (a public domain algorithm). Its quality is sufficient for jitter and instance ids. Each thread has its
- * own seed. */
-static uint64_t next(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
-
+ * own seed, so no lock is needed. */
 uint64_t random_u64(void)
 {
 	static _Thread_local uint64_t state;
 	static _Thread_local int seeded;
+	uint64_t z;
 
 	if (!seeded) {
 		if (getrandom(&state, sizeof(state), 0) != (ssize_t)sizeof(state))
 			state = (uint64_t)clock_now_us() ^ (uint64_t)(uintptr_t)&state;
 		seeded = 1;
 	}
-	return next(&state);
+	z = (state += 0x9e3779b97f4a7c15ULL);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
 }

@@ -1,3 +1,7 @@
+/*
+ * The growable buffer. See buf.h. The capacity doubles, so that a text made of many short pieces is copied only a few
+ * times. buf_reset() keeps the memory: a loop that fills the same buffer again allocates nothing.
+ */
 #include "base/buf.h"
 
 #include <stdarg.h>
@@ -18,38 +22,32 @@ void buf_reset(struct buf *buf)
 	buf->broken = false;
 }
 
-static size_t grown(size_t capacity, size_t wanted)
-{
-	size_t next = capacity < 64 ? 64 : capacity;
-
-	while (next < wanted)
-		next = next > SIZE_MAX / 2 ? wanted : next * 2;
-	return next;
-}
-
 char *buf_reserve(struct buf *buf, size_t extra)
 {
 	size_t wanted = buf->length + extra;
+	size_t capacity = buf->capacity < 64 ? 64 : buf->capacity;
 	char *data;
 
 	if (buf->broken)
 		return NULL;
+	/* the sum may have overflowed */
 	if (wanted < extra || (buf->limit > 0 && wanted > buf->limit)) {
 		buf->broken = true;
 		return NULL;
 	}
 	if (wanted <= buf->capacity && buf->data != NULL)
 		return buf->data + buf->length;
-	wanted = grown(buf->capacity, wanted);
-	if (buf->limit > 0 && wanted > buf->limit)
-		wanted = buf->limit;
-	data = realloc(buf->data, wanted);
+	while (capacity < wanted)
+		capacity = capacity > SIZE_MAX / 2 ? wanted : capacity * 2;
+	if (buf->limit > 0 && capacity > buf->limit)
+		capacity = buf->limit;
+	data = realloc(buf->data, capacity);
 	if (data == NULL) {
 		buf->broken = true;
 		return NULL;
 	}
 	buf->data = data;
-	buf->capacity = wanted;
+	buf->capacity = capacity;
 	return buf->data + buf->length;
 }
 

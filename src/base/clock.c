@@ -1,3 +1,7 @@
+/*
+ * The clocks, and a time as text. See clock.h. The text is written without gmtime_r(3) and snprintf(3), because every
+ * message that is delivered contains times.
+ */
 #include "base/clock.h"
 
 #include <time.h>

@@ -1,3 +1,7 @@
+/*
+ * The text of a fault. See err.h. Texts come from libraries and servers too, in any encoding and with line breaks. They
+ * are cut and cleaned here, so that every user can print them as one line.
+ */
 #include "base/err.h"
 
 #include <stdio.h>

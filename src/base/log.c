@@ -1,3 +1,7 @@
+/*
+ * Log lines. See log.h. The threshold, the format and the counts of repeats are global, unlike nearly everything else:
+ * every layer may log, and none should have to carry a log through its calls.
+ */
 #include "base/log.h"
 
 #include <stdatomic.h>
@@ -78,6 +82,7 @@ static void add_quoted(struct buf *line, const char *text)
 	buf_add_char(line, '"');
 }
 
+/* True when logfmt needs no quotes around the text. */
 static bool is_bare(const char *text)
 {
 	if (*text == '\0' || !utf8_is_valid(bytes_of(text)))
@@ -89,33 +94,23 @@ static bool is_bare(const char *text)
 	return true;
 }
 
-static void add_text(struct buf *line, const char *text, bool json)
-{
-	if (text == NULL)
-		buf_add_str(line, "null");
-	else if (!json && is_bare(text))
-		buf_add_str(line, text);
-	else
-		add_quoted(line, text);
-}
-
-static void add_name(struct buf *line, const char *name, bool json)
-{
-	if (json)
-		buf_addf(line, ",\"%s\":", name);
-	else
-		buf_addf(line, " %s=", name);
-}
-
 static void add_field(struct buf *line, const struct log_field *field, bool json)
 {
-	add_name(line, field->name, json);
+	if (json)
+		buf_addf(line, ",\"%s\":", field->name);
+	else
+		buf_addf(line, " %s=", field->name);
 	if (field->kind == LOG_FIELD_INT)
 		buf_addf(line, "%lld", (long long)field->number);
+	else if (field->text == NULL)
+		buf_add_str(line, "null");
+	else if (!json && is_bare(field->text))
+		buf_add_str(line, field->text);
 	else
-		add_text(line, field->text, json);
+		add_quoted(line, field->text);
 }
 
+/* One write(2) for the line, so that lines of several threads do not mix. */
 static void write_line(enum log_level level, const char *event, const struct log_field *fields)
 {
 	CLEANUP(buf_fini) struct buf line = BUF_INIT;

@@ -1,3 +1,7 @@
+/*
+ * A table of the lines that were written lately. See log_limit.h. Its size is fixed, so that a flood of different lines
+ * takes no memory; the search is linear, because a line that is written costs more than 256 comparisons.
+ */
 #include "base/log_limit.h"
 
 #include <stdio.h>
@@ -11,12 +15,6 @@ static bool is_free(const struct log_seen *seen)
 static bool is_over(const struct log_seen *seen, int64_t now_ms)
 {
 	return now_ms - seen->since_ms >= LOG_LIMIT_WINDOW_MS;
-}
-
-/* A place with a count is only freed by log_limit_take(), so that no count is lost. */
-static bool may_be_taken(const struct log_seen *seen, int64_t now_ms)
-{
-	return is_free(seen) || (seen->held == 0 && is_over(seen, now_ms));
 }
 
 static void begin(struct log_seen *seen, const struct log_seen *wanted, int64_t now_ms)
@@ -37,7 +35,8 @@ static struct log_seen *find(struct log_limit *limit, const struct log_seen *wan
 
 		if (strcmp(seen->event, wanted->event) == 0 && strcmp(seen->key, wanted->key) == 0)
 			return seen;
-		if (room == NULL && may_be_taken(seen, now_ms))
+		/* a place with a count is only freed by log_limit_take(), so that no count is lost */
+		if (room == NULL && (is_free(seen) || (seen->held == 0 && is_over(seen, now_ms))))
 			room = seen;
 	}
 	if (room != NULL) {

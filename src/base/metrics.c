@@ -44,6 +44,8 @@ struct metrics {
 
 DEFINE_CLEANUP(struct metrics *, metrics_free);
 
+/* --- Series ------------------------------------------------------------------------------------ */
+
 static size_t count_bounds(const struct metric_family *info)
 {
 	size_t count = 0;
@@ -55,6 +57,8 @@ static size_t count_bounds(const struct metric_family *info)
 	return count;
 }
 
+/* One block of memory for the series, its buckets and its label values. The labels are copied, because they are names of
+ * topics or handlers, whose owners go away. */
 static struct metric *metric_new(const struct metric_family *info, const char *const *values)
 {
 	size_t bounds = count_bounds(info);
@@ -75,13 +79,6 @@ static struct metric *metric_new(const struct metric_family *info, const char *c
 	return metric;
 }
 
-static int compare(const struct metric *metric, const char *const *values)
-{
-	int order = strcmp(metric->values[0], values[0]);
-
-	return order != 0 ? order : strcmp(metric->values[1], values[1]);
-}
-
 /* The index of the series, or the index at which it must be inserted. */
 static size_t position(const struct family *family, const char *const *values, bool *found)
 {
@@ -91,8 +88,11 @@ static size_t position(const struct family *family, const char *const *values, b
 	*found = true;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int order = compare(family->series[middle], values);
+		const struct metric *metric = family->series[middle];
+		int order = strcmp(metric->values[0], values[0]);
 
+		if (order == 0)
+			order = strcmp(metric->values[1], values[1]);
 		if (order == 0)
 			return middle;
 		if (order < 0)
@@ -104,6 +104,7 @@ static size_t position(const struct family *family, const char *const *values, b
 	return low;
 }
 
+/* False without memory, or when the family is full: a client that invents names must not fill the memory. */
 static bool grow(struct family *family)
 {
 	size_t capacity = family->capacity == 0 ? 4 : family->capacity * 2;
@@ -178,20 +179,18 @@ int metrics_new(
 	return 0;
 }
 
-static void family_fini(struct family *family)
-{
-	for (size_t i = 0; i < family->count; i++)
-		free(family->series[i]);
-	free(family->series);
-	free(family->nowhere);
-}
-
 void metrics_free(struct metrics *metrics)
 {
 	if (metrics == NULL)
 		return;
-	for (size_t i = 0; i < metrics->count; i++)
-		family_fini(&metrics->families[i]);
+	for (size_t i = 0; i < metrics->count; i++) {
+		struct family *family = &metrics->families[i];
+
+		for (size_t k = 0; k < family->count; k++)
+			free(family->series[k]);
+		free(family->series);
+		free(family->nowhere);
+	}
 	free(metrics->families);
 	(void)pthread_mutex_destroy(&metrics->lock);
 	free(metrics);
@@ -234,7 +233,10 @@ void metrics_drop(struct metrics *metrics, size_t family, const char *value1, co
 	(void)pthread_mutex_unlock(&metrics->lock);
 }
 
-/* C11 has no atomic addition of doubles. */
+/* --- Values ------------------------------------------------------------------------------------ */
+
+/* Relaxed order everywhere: a scrape may see one number before another one, but each number as a whole.
+ * C11 has no atomic addition of doubles. */
 static void add_double(_Atomic double *to, double value)
 {
 	double old = atomic_load_explicit(to, memory_order_relaxed);
@@ -288,6 +290,8 @@ double metric_value(const struct metric *metric)
 		observations += bucket(metric, i);
 	return (double)observations;
 }
+
+/* --- Text -------------------------------------------------------------------------------------- */
 
 static void add_escaped(struct buf *out, const char *text, bool quotes)
 {
@@ -387,19 +391,6 @@ static void render_histogram(struct buf *out, const struct metric *metric, bool 
 	buf_addf(out, "%lld\n", (long long)below);
 }
 
-/* In OpenMetrics the family of a counter has no "_total", but its samples have it. */
-static size_t family_name_length(const struct metric_family *info, bool openmetrics)
-{
-	static const char suffix[] = "_total";
-	size_t length = strlen(info->name);
-	size_t extra = sizeof(suffix) - 1;
-
-	if (openmetrics && info->kind == METRIC_COUNTER && length > extra &&
-		strcmp(info->name + length - extra, suffix) == 0)
-		return length - extra;
-	return length;
-}
-
 static void render_head(struct buf *out, const struct metric_family *info, bool openmetrics)
 {
 	static const char *const kinds[] = {
@@ -407,8 +398,14 @@ static void render_head(struct buf *out, const struct metric_family *info, bool 
 		[METRIC_GAUGE] = "gauge",
 		[METRIC_HISTOGRAM] = "histogram",
 	};
-	int length = (int)family_name_length(info, openmetrics);
+	static const char suffix[] = "_total";
+	int length = (int)strlen(info->name);
+	int extra = (int)sizeof(suffix) - 1;
 
+	/* In OpenMetrics the family of a counter has no "_total", but its samples have it. */
+	if (openmetrics && info->kind == METRIC_COUNTER && length > extra &&
+		strcmp(info->name + length - extra, suffix) == 0)
+		length -= extra;
 	buf_addf(out, "# HELP %.*s ", length, info->name);
 	add_escaped(out, info->help, openmetrics);
 	buf_addf(out, "\n# TYPE %.*s %s\n", length, info->name, kinds[info->kind]);

@@ -1,3 +1,7 @@
+/*
+ * The bounded queue: a ring, one lock and two conditions. See queue.h. The conditions use the monotonic clock, so that a
+ * change of the wall clock neither shortens nor prolongs a wait.
+ */
 #include "base/queue.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * The thread. See thread.h. pthread_join(3) has no time limit; therefore a thread announces its end with a wake-up, and
+ * thread_wait() waits for that.
+ */
 #include "base/thread.h"
 
 #include <signal.h>
