@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
-#include "config/entries.h"
-#include "config/keys.h"
-#include "config/text.h"
+#include "config/options/value.h"
+#include "config/sources/entries.h"
+#include "config/sources/keys.h"
+#include "config/sources/text.h"
+#include "config/sources/yaml_file.h"
 #include "config/validate.h"
-#include "config/value.h"
-#include "config/yaml_file.h"
 
 #define VARIABLE_PREFIX "INBOXD_"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/text.h"
+#include "config/sources/text.h"
 
 int secret_read(const char *path, struct buf *out, struct err *err)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "config/entries.h"
+#include "config/sources/entries.h"
 
 enum { WIDEST_TEXT = 40 };
 

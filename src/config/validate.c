@@ -7,9 +7,9 @@
 #include <regex.h>
 #include <string.h>
 
-#include "config/entries.h"
-#include "config/nearest.h"
-#include "config/text.h"
+#include "config/sources/entries.h"
+#include "config/sources/nearest.h"
+#include "config/sources/text.h"
 
 struct key_name {
 	const char *section;

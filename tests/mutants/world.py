@@ -72,7 +72,7 @@ MUTANTS = [
            edit("src/daemon/instance_run.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
            tests=["faults/test_process_ends.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
     mutant("R20", "what inboxd decides may be configured",
-           edit("src/config/keys.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
+           edit("src/config/sources/keys.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
            edit("src/ingest/kafka/consumer_conf.c", "\t\tif (strcmp(refused[i], name) == 0)", "\t\tif (refused[i] == name)"),
            tests=["system/test_config.py::test_settings_that_inboxd_controls_are_refused"]),
 ]

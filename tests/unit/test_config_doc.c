@@ -16,8 +16,8 @@
 
 #include "base/cleanup.h"
 #include "config/load.h"
-#include "config/options.h"
-#include "config/text.h"
+#include "config/options/options.h"
+#include "config/sources/text.h"
 
 #define DOCUMENT SOURCE_DIR "/docs/configuration.md"
 

@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "config/nearest.h"
-#include "config/options.h"
-#include "config/text.h"
-#include "config/value.h"
+#include "config/options/options.h"
+#include "config/options/value.h"
+#include "config/sources/nearest.h"
+#include "config/sources/text.h"
 
 static int store(struct config *config, const char *section, const char *key, const char *text,
 	struct err *err)

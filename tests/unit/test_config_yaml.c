@@ -17,7 +17,7 @@
 #include "alloc_fail.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "config/yaml_file.h"
+#include "config/sources/yaml_file.h"
 
 /* Writes "a.b.c=text" or "a.b=[x|y]" a setting, with its line. */
 static int note(const struct yaml_setting *setting, void *arg, struct err *err)

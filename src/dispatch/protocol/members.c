@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "config/nearest.h"
+#include "config/sources/nearest.h"
 #include "dispatch/protocol/draft.h"
 #include "dispatch/protocol/storable.h"
 #include "json/table.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
-#include "config/nearest.h"
+#include "config/sources/nearest.h"
 #include "ops/cli/cli_table.h"
 
 /* --- Values ------------------------------------------------------------------------------------ */

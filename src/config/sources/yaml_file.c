@@ -6,14 +6,14 @@
  * The whole text is in memory, because libyaml reports some errors by byte offset only, and a person
  * needs line and column.
  */
-#include "config/yaml_file.h"
+#include "config/sources/yaml_file.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "base/cleanup.h"
-#include "config/text.h"
+#include "config/sources/text.h"
 
 struct reader {
 	yaml_parser_t parser;

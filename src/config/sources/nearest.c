@@ -2,7 +2,7 @@
  * Levenshtein's distance, computed with one row. A name is near enough when at most a third of the letters
  * of the wanted name differ, but two may always differ.
  */
-#include "config/nearest.h"
+#include "config/sources/nearest.h"
 
 #include <ctype.h>
 #include <stdio.h>

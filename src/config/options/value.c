@@ -2,7 +2,7 @@
  * First the setters, one a kind of value, then the table that finds them, then the checks of the option
  * table. A setter writes its field only when the text is good.
  */
-#include "config/value.h"
+#include "config/options/value.h"
 
 #include <inttypes.h>
 #include <regex.h>
@@ -12,7 +12,7 @@
 #include <sys/un.h>
 
 #include "base/cleanup.h"
-#include "config/text.h"
+#include "config/sources/text.h"
 
 enum { SCHEMA_MAX = 63, TOPIC_MAX = 249, PORT_MAX = 65535 };
 

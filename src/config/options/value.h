@@ -10,13 +10,13 @@
  *
  * Pure: whether a topic or a directory exists is for `inboxd check` to find out. One thread a struct.
  */
-#ifndef CONFIG_VALUE_H
-#define CONFIG_VALUE_H
+#ifndef CONFIG_OPTIONS_VALUE_H
+#define CONFIG_OPTIONS_VALUE_H
 
 #include "base/err.h"
 #include "base/numbers.h"
 #include "config/config.h"
-#include "config/options.h"
+#include "config/options/options.h"
 
 #define VALUE_TEXT_BYTES DURATION_TEXT_BYTES
 

@@ -2,18 +2,18 @@
  * docs/configuration.md, written from the option table. The text that the table cannot contain, how
  * sources, types and passed names work, is here.
  */
-#include "config/options.h"
+#include "config/options/options.h"
 
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "config/value.h"
+#include "config/options/value.h"
 
 /* clang-format off */
 static const char preface[] =
 	"# Configuration\n"
 	"\n"
-	"<!-- Written by `test_config_doc --write` from the option table in src/config/options.c. -->\n"
+	"<!-- Written by `test_config_doc --write` from the option table in src/config/options/options.c. -->\n"
 	"\n"
 	"inboxd needs three settings: topics, a broker and a consumer group. All others have\n"
 	"defaults.\n"

@@ -9,8 +9,8 @@
  * Blocks while reading; one thread a call. Memory and time are bounded for any input: the file's size,
  * its depth and its number of keys have limits.
  */
-#ifndef CONFIG_YAML_FILE_H
-#define CONFIG_YAML_FILE_H
+#ifndef CONFIG_SOURCES_YAML_FILE_H
+#define CONFIG_SOURCES_YAML_FILE_H
 
 #include "base/bytes.h"
 #include "base/err.h"

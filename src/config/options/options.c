@@ -2,13 +2,13 @@
  * The table of every option. A new option is a row here and a field in config.h; the readers, the
  * setters, `inboxd check`, a reload and docs/configuration.md take everything else from the row.
  */
-#include "config/options.h"
+#include "config/options/options.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #include "config/config.h"
-#include "config/value.h"
+#include "config/options/value.h"
 
 #define AT(field)       .offset = offsetof(struct config, field)
 #define AT_TOPIC(field) .offset = offsetof(struct topic_rules, field)

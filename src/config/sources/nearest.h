@@ -6,8 +6,8 @@
  *	for each known name: nearest_offer(&nearest, name);
  *	nearest_hint(&nearest, hint);       // `; did you mean "schema"?`
  */
-#ifndef CONFIG_NEAREST_H
-#define CONFIG_NEAREST_H
+#ifndef CONFIG_SOURCES_NEAREST_H
+#define CONFIG_SOURCES_NEAREST_H
 
 #include <stddef.h>
 

@@ -1,12 +1,12 @@
 /* The names that inboxd refuses, the search for a key, and variables, which spell names differently. */
-#include "config/keys.h"
+#include "config/sources/keys.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#include "config/nearest.h"
-#include "config/text.h"
-#include "config/value.h"
+#include "config/options/value.h"
+#include "config/sources/nearest.h"
+#include "config/sources/text.h"
 
 /* --- Names that are not passed on ------------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
  * load.c, `inboxd check` and docs/configuration.md are driven by it, so that a key cannot be documented
  * in one way and parsed in another. Constant; any thread.
  */
-#ifndef CONFIG_OPTIONS_H
-#define CONFIG_OPTIONS_H
+#ifndef CONFIG_OPTIONS_OPTIONS_H
+#define CONFIG_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,12 +6,12 @@
  *
  * One thread until the configuration is loaded; read-only afterwards.
  */
-#ifndef CONFIG_ENTRIES_H
-#define CONFIG_ENTRIES_H
+#ifndef CONFIG_SOURCES_ENTRIES_H
+#define CONFIG_SOURCES_ENTRIES_H
 
 #include "base/cleanup.h"
 #include "config/config.h"
-#include "config/keys.h"
+#include "config/sources/keys.h"
 
 /* What a layer says about a key, borrowed. */
 struct entry_value {

@@ -2,7 +2,7 @@
  * Strings and lists are plain malloc(3), not a pool, so that a test can make each allocation fail.
  * text_file_read() is the only function of the configuration that reads files.
  */
-#include "config/text.h"
+#include "config/sources/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,13 +7,13 @@
  * libpq, and only those libraries know them all. This module knows the few that inboxd decides itself.
  * Pure; any thread.
  */
-#ifndef CONFIG_KEYS_H
-#define CONFIG_KEYS_H
+#ifndef CONFIG_SOURCES_KEYS_H
+#define CONFIG_SOURCES_KEYS_H
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "config/load.h"
-#include "config/options.h"
+#include "config/options/options.h"
 
 /* What was written, borrowed. */
 struct written_key {

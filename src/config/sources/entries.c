@@ -2,12 +2,12 @@
  * A plain array that is searched from its start: a configuration has some sixty keys, and a file at most
  * ten thousand.
  */
-#include "config/entries.h"
+#include "config/sources/entries.h"
 
 #include <string.h>
 
 #include "config/secret.h"
-#include "config/text.h"
+#include "config/sources/text.h"
 
 static void entry_fini(struct entry *entry)
 {
