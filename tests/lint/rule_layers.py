@@ -26,11 +26,13 @@ LAYERS = {
     "ops": {"base", "json", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "ops"},
     "client": {"client"},
 }
+# The rooms of dispatch, from the lowest to the highest. Each may include those before it.
+DISPATCH = ("dispatch/dispatch.h", "dispatch/context.", "dispatch/protocol/", "dispatch/order/", "dispatch/table/",
+            "dispatch/groups/", "dispatch/schedule/", "dispatch/sessions/")
 # A room inside a layer: the headers of its own layer that it may include. Other rooms may include any.
-ROOMS = {
-    "src/dispatch/protocol/": ("dispatch/protocol/",),
-    "src/ingest/kafka/": ("ingest/kafka/", "ingest/ingest.h"),
-}
+ROOMS = {"src/" + room: DISPATCH[:at + 1] for at, room in enumerate(DISPATCH)}
+ROOMS["src/dispatch/protocol/"] = ("dispatch/protocol/",)
+ROOMS["src/ingest/kafka/"] = ("ingest/kafka/", "ingest/ingest.h")
 # A plain enumeration that a configuration value needs.
 EXCEPTIONS = {("config", "model/message/ordering.h")}
 # Header, by pattern, and the only places that may include it.

@@ -41,9 +41,13 @@ class Layers(unittest.TestCase):
         return words(rule_layers, files={path: f"#include {include}\n"})
 
     def test_a_pure_room_stays_pure(self):
-        self.assertEqual(len(self.check("src/dispatch/protocol/protocol.c", '"dispatch/core.h"')), 1)
+        self.assertEqual(len(self.check("src/dispatch/protocol/protocol.c", '"dispatch/context.h"')), 1)
         self.assertEqual(self.check("src/dispatch/protocol/protocol.c", '"dispatch/protocol/protocol.h"'), [])
-        self.assertEqual(self.check("src/dispatch/sessions/session.c", '"dispatch/core.h"'), [])
+        self.assertEqual(self.check("src/dispatch/sessions/session.c", '"dispatch/schedule/schedule.h"'), [])
+
+    def test_a_room_includes_no_room_above_it(self):
+        self.assertEqual(len(self.check("src/dispatch/order/lanes.c", '"dispatch/table/table.h"')), 1)
+        self.assertEqual(len(self.check("src/dispatch/context.c", '"dispatch/order/order.h"')), 1)
 
     def test_an_arrow_may_skip_layers(self):
         self.assertEqual(self.check("src/ingest/a.c", '"base/err.h"'), [])

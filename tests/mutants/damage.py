@@ -88,7 +88,7 @@ MUTANTS = [
            edit("src/store/claims/settle.c", "s->isolation == NULL || s->count == 1 ||", "s->isolation != NULL ||"),
            tests=[SETTLE + "when_every_row_is_refused_the_settle_fails"]),
     mutant("E8", "a verdict that waits alone delays the stop",
-           edit("src/dispatch/stopping.c", "dispatch->entry_count == dispatch->settler.retries_count", "dispatch->entry_count == 0"),
+           edit("src/dispatch/stopping.c", "dispatch->order.entry_count == table->settler.refused_count", "dispatch->order.entry_count == 0"),
            tests=[REFUSED + "test_a_refused_verdict_does_not_delay_a_stop"]),
     mutant("E8", "rescue stops at a refused row",
            edit("src/store/leases/rescue.c", "walk->refused == REFUSED_MOST", "walk->refused == 0"),

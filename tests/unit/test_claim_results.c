@@ -5,9 +5,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <event2/event.h>
 #include <stdlib.h>
 
-#include "dispatch/core.h"
+#include "dispatch/table/table.h"
 #include "model/message/handover.h"
 #include "report/meters.h"
 
@@ -15,7 +16,10 @@
 
 /* As much of dispatch as an answer touches; orders/0 overflows. */
 struct world {
-	struct dispatch dispatch;
+	struct context context;
+	struct order order;
+	struct table table;
+	struct event_base *base;
 	struct commit_handover commit_handover;
 	struct config config;
 	struct admission *admission;
@@ -24,7 +28,7 @@ struct world {
 	struct admission_partition partition; /* when it was asked */
 };
 
-static void on_schedule(evutil_socket_t fd, short what, void *arg)
+static void on_round(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -51,7 +55,7 @@ static void overflow(struct world *world)
 static int setup(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
-	struct dispatch *dispatch = &world->dispatch;
+	struct context *context = &world->context;
 	const struct admission_limits limits = { ORDERING_KEY, 1000, 1 << 20 };
 
 	assert_int_equal(admission_new(&world->admission, &limits, NULL), 0);
@@ -59,14 +63,17 @@ static int setup(void **state)
 	world->orders = (size_t)admission_partition(world->admission, "orders", 0, NULL);
 	admission_assign(world->admission, world->orders, true);
 	overflow(world);
-	dispatch->options.admission = world->admission;
-	dispatch->options.commit_handover = &world->commit_handover;
-	dispatch->options.config = &world->config;
-	dispatch->claim_seconds = metrics_get(world->metrics, METER_CLAIM, NULL, NULL);
-	dispatch->base = event_base_new();
-	dispatch->schedule = event_new(dispatch->base, -1, 0, on_schedule, dispatch);
-	lanes_init(&dispatch->lanes, ORDERING_KEY, 8);
-	claimer_init(&dispatch->claimer);
+	context->options.admission = world->admission;
+	context->options.commit_handover = &world->commit_handover;
+	context->options.config = &world->config;
+	world->table.context = context;
+	world->table.order = &world->order;
+	world->order.context = context;
+	world->table.claim_seconds = metrics_get(world->metrics, METER_CLAIM, NULL, NULL);
+	world->base = event_base_new();
+	context->round = event_new(world->base, -1, 0, on_round, world);
+	lanes_init(&world->order.lanes, ORDERING_KEY, 8);
+	open_claims_init(&world->order.open_claims);
 	*state = world;
 	return 0;
 }
@@ -75,11 +82,11 @@ static int teardown(void **state)
 {
 	struct world *world = *state;
 
-	lanes_fini(&world->dispatch.lanes);
-	claim_cursor_fini(&world->dispatch.claimer.cursor);
-	open_claims_fini(&world->dispatch.claimer.open);
-	event_free(world->dispatch.schedule);
-	event_base_free(world->dispatch.base);
+	lanes_fini(&world->order.lanes);
+	claim_cursor_fini(&world->table.claimer.cursor);
+	open_claims_fini(&world->order.open_claims);
+	event_free(world->context.round);
+	event_base_free(world->base);
 	admission_free(world->admission);
 	metrics_free(world->metrics);
 	free(world);
@@ -89,11 +96,11 @@ static int teardown(void **state)
 /* A claim under way of the one partition, or of the lane with hash 7. */
 static struct job *a_claim(struct world *world, enum job_kind kind, struct claimed claimed)
 {
-	struct claimer *claimer = &world->dispatch.claimer;
+	struct claimer *claimer = &world->table.claimer;
 	struct job *job = job_new(kind);
 
 	job->request.max_rows = ASKED;
-	job->request.number = open_claims_give(&claimer->open);
+	job->request.number = open_claims_give(&world->order.open_claims);
 	job->reserved = admission_reserve(world->admission, ASKED);
 	job->full = true;
 	job->count = 1;
@@ -104,7 +111,6 @@ static struct job *a_claim(struct world *world, enum job_kind kind, struct claim
 	job->lanes = calloc(1, sizeof(*job->lanes));
 	job->lanes[0] = (struct claim_lane){ "orders", 0, 7 };
 	job->claimed = claimed;
-	claimer->under_way[kind] = true;
 	claimer->claims_under_way++;
 	return job;
 }
@@ -113,7 +119,7 @@ static void answer(struct world *world, enum job_kind kind, struct claimed claim
 {
 	struct job *job = a_claim(world, kind, claimed);
 
-	claim_results_take(&world->dispatch, job);
+	claim_results_take(&world->table, job);
 	job_free(job);
 }
 
@@ -127,7 +133,7 @@ static void a_claim_with_less_than_its_limit_has_drained_its_partitions(void **s
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED - 1 });
-	assert_false(world->dispatch.claimer.more_due);
+	assert_false(world->table.claimer.more_due);
 	assert_false(overflows(world));
 }
 
@@ -136,7 +142,7 @@ static void a_claim_at_its_row_limit_left_rows_behind(void **state)
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED });
-	assert_true(world->dispatch.claimer.more_due);
+	assert_true(world->table.claimer.more_due);
 	assert_true(overflows(world));
 }
 
@@ -145,7 +151,7 @@ static void a_claim_at_its_byte_limit_left_rows_behind(void **state)
 	struct world *world = *state;
 
 	answer(world, JOB_DUE, (struct claimed){ .seen = 1, .cut = true });
-	assert_true(world->dispatch.claimer.more_due);
+	assert_true(world->table.claimer.more_due);
 	assert_true(overflows(world));
 }
 
@@ -154,9 +160,9 @@ static void ask_lane(struct world *world)
 {
 	struct lane_key key;
 
-	assert_int_equal(lanes_parked(&world->dispatch.lanes, world->orders, 7, 5, NULL), 0);
-	assert_int_equal(lanes_take_claimable(&world->dispatch.lanes, &key, 1), 1);
-	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
+	assert_int_equal(lanes_parked(&world->order.lanes, world->orders, 7, 5, NULL), 0);
+	assert_int_equal(lanes_take_claimable(&world->order.lanes, &key, 1), 1);
+	assert_int_equal(world->order.lanes.claimable_count, 0);
 }
 
 static void a_key_whose_claim_found_nothing_is_not_claimed_again(void **state)
@@ -165,7 +171,7 @@ static void a_key_whose_claim_found_nothing_is_not_claimed_again(void **state)
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .seen = 0 });
-	assert_int_equal(world->dispatch.lanes.claimable_count, 0);
+	assert_int_equal(world->order.lanes.claimable_count, 0);
 }
 
 static void a_key_beyond_the_byte_limit_of_a_claim_is_claimed_again(void **state)
@@ -174,7 +180,7 @@ static void a_key_beyond_the_byte_limit_of_a_claim_is_claimed_again(void **state
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .cut = true });
-	assert_int_equal(world->dispatch.lanes.claimable_count, 1);
+	assert_int_equal(world->order.lanes.claimable_count, 1);
 }
 
 static void a_key_whose_head_died_in_the_claim_is_claimed_again(void **state)
@@ -183,7 +189,7 @@ static void a_key_whose_head_died_in_the_claim_is_claimed_again(void **state)
 
 	ask_lane(world);
 	answer(world, JOB_LANES, (struct claimed){ .seen = 1, .parked = 1 });
-	assert_int_equal(world->dispatch.lanes.claimable_count, 1);
+	assert_int_equal(world->order.lanes.claimable_count, 1);
 }
 
 /* It was left out, mended and forgotten while nothing was claimed. */
@@ -194,9 +200,9 @@ static void a_claim_without_refused_rows_resets_the_gauge(void **state)
 	struct job *job = a_claim(world, JOB_DUE, (struct claimed){ .seen = 0 });
 
 	metric_set(aside, 1);
-	world->dispatch.options.metrics = world->metrics;
+	world->context.options.metrics = world->metrics;
 	job->isolate = true;
-	claim_results_take(&world->dispatch, job);
+	claim_results_take(&world->table, job);
 	job_free(job);
 	assert_true(metric_value(aside) == 0);
 }

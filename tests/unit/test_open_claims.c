@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch/table/open_claims.h"
+#include "dispatch/order/open_claims.h"
 
 static int setup(void **state)
 {

@@ -12,58 +12,49 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "dispatch/core.h"
-#include "dispatch/table/settle_retries.h"
+#include "dispatch/order/order.h"
+#include "report/meters.h"
 
-static int64_t low_from(const struct dispatch *dispatch, const struct entry *lowest)
+static int64_t low_from(const struct order *order, const struct entry *lowest)
 {
-	int64_t low = lowest != NULL ? lowest->message->seq : dispatch->max_seq + 1;
+	int64_t low = lowest != NULL ? lowest->message->seq : order->bounds.max_seq + 1;
 
-	return low < dispatch->refused_seq ? low : dispatch->refused_seq;
+	return low < order->bounds.refused_seq ? low : order->bounds.refused_seq;
 }
 
 /* One message that stays open for long would keep low_seq low, and a rescue would read every row above it. So the
  * first open messages are listed as stragglers, and low_rest is the bound of the others. */
-void entries_publish_bounds(struct dispatch *dispatch)
+void entries_publish_bounds(struct order *order)
 {
-	const struct entry *entry = TAILQ_FIRST(&dispatch->born);
-	struct bounds bounds = { .low_seq = low_from(dispatch, entry) };
+	const struct entry *entry = TAILQ_FIRST(&order->born);
+	struct bounds bounds = { .low_seq = low_from(order, entry) };
 
 	for (; entry != NULL && bounds.straggler_count < BOUNDS_STRAGGLERS &&
-		entry->message->seq < dispatch->refused_seq;
+		entry->message->seq < order->bounds.refused_seq;
 		entry = TAILQ_NEXT(entry, born_link))
 		bounds.stragglers[bounds.straggler_count++] = entry->message->seq;
-	bounds.low_rest = low_from(dispatch, entry);
-	(void)pthread_mutex_lock(&dispatch->heartbeat_lock);
-	dispatch->bounds = bounds;
-	(void)pthread_mutex_unlock(&dispatch->heartbeat_lock);
+	bounds.low_rest = low_from(order, entry);
+	(void)pthread_mutex_lock(&order->bounds.lock);
+	order->bounds.published = bounds;
+	(void)pthread_mutex_unlock(&order->bounds.lock);
 }
 
-static struct handler *route(struct dispatch *dispatch, const struct message *message)
+void entries_bounds(struct order *order, struct bounds *out)
 {
-	const char *name = routing_find(dispatch->routing, message->topic, message->type);
-	struct handler *handler = NULL;
-
-	if (name != NULL)
-		HASH_FIND_STR(dispatch->handlers, name, handler);
-	return handler != NULL && handler->routed ? handler : NULL;
+	(void)pthread_mutex_lock(&order->bounds.lock);
+	*out = order->bounds.published;
+	(void)pthread_mutex_unlock(&order->bounds.lock);
 }
 
-/* Counts the entry to the share of this handler instead of the one before. NULL: to no handler. */
-static void charge_to(struct dispatch *dispatch, struct entry *entry, struct handler *handler)
+/* Routes the message to the handler with the most specific subscription, if that is connected. */
+static void assign_handler(struct order *order, struct entry *entry)
 {
-	if (handler == entry->handler)
-		return;
-	if (entry->handler != NULL)
-		handlers_count_entry(dispatch, entry->handler, entry->message, false);
-	entry->handler = handler;
-	if (handler != NULL)
-		handlers_count_entry(dispatch, handler, entry->message, true);
-}
+	const struct message *message = entry->message;
+	const char *name = routing_find(order->routing, message->topic, message->type);
+	struct handler_queue *queue =
+		name == NULL ? NULL : handler_queues_find(&order->queues, name);
 
-static void assign_handler(struct dispatch *dispatch, struct entry *entry)
-{
-	charge_to(dispatch, entry, route(dispatch, entry->message));
+	handler_queue_assign(entry, queue != NULL && queue->routed ? queue : NULL);
 }
 
 /* Neither seqs nor answers come in random order. With the seq itself as hash, entries that are looked up one after the
@@ -73,11 +64,11 @@ static unsigned hash_of(int64_t seq)
 	return (unsigned)((uint64_t)seq ^ (uint64_t)seq >> 32);
 }
 
-struct entry *entry_find(struct dispatch *dispatch, int64_t seq, int delivery_count)
+struct entry *entry_find(const struct order *order, int64_t seq, int delivery_count)
 {
 	struct entry *entry = NULL;
 
-	HASH_FIND_BYHASHVALUE(hh, dispatch->entries, &seq, sizeof(seq), hash_of(seq), entry);
+	HASH_FIND_BYHASHVALUE(hh, order->entries, &seq, sizeof(seq), hash_of(seq), entry);
 	if (entry == NULL || entry->message->delivery_count != delivery_count)
 		return NULL;
 	return entry;
@@ -86,22 +77,22 @@ struct entry *entry_find(struct dispatch *dispatch, int64_t seq, int delivery_co
 /* There is no memory for the entry, so its row cannot be settled either. The row stays claimed by this instance. The
  * bounds (low_seq for a born row, low_claim for a claimed one) stay below it, so that a rescue of this instance
  * finds it. */
-static void refuse(struct dispatch *dispatch, struct message *message, int64_t number)
+static void refuse(struct order *order, struct message *message, int64_t number)
 {
 	if (number > 0)
-		(void)open_claims_hold(&dispatch->claimer.open, number);
-	else if (message->seq < dispatch->refused_seq)
-		dispatch->refused_seq = message->seq;
+		(void)open_claims_hold(&order->open_claims, number);
+	else if (message->seq < order->bounds.refused_seq)
+		order->bounds.refused_seq = message->seq;
 	log_error("message_not_held", LOG_STR("event_id", message->event_id),
 		LOG_STR("why", "out of memory"),
 		LOG_STR("next",
 			"its row stays claimed until this instance is restarted or rescued"));
-	admission_release(dispatch->options.admission, 1, message->bytes);
+	admission_release(order->context->options.admission, 1, message->bytes);
 	message_free(message);
 }
 
 static struct entry *entry_new(
-	struct dispatch *dispatch, struct message *message, size_t partition, bool born)
+	struct order *order, struct message *message, size_t partition, bool born)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -111,29 +102,29 @@ static struct entry *entry_new(
 	entry->partition = partition;
 	entry->state = ENTRY_QUEUED;
 	entry->born = born;
-	HASH_ADD_KEYPTR_BYHASHVALUE(hh, dispatch->entries, &message->seq, sizeof(message->seq),
+	HASH_ADD_KEYPTR_BYHASHVALUE(hh, order->entries, &message->seq, sizeof(message->seq),
 		hash_of(message->seq), entry);
 	if (entry->hh.tbl == NULL) {
 		free(entry);
 		return NULL;
 	}
 	if (born)
-		TAILQ_INSERT_TAIL(&dispatch->born, entry, born_link);
-	dispatch->entry_count++;
-	if (born && message->seq > dispatch->max_seq)
-		dispatch->max_seq = message->seq;
+		TAILQ_INSERT_TAIL(&order->born, entry, born_link);
+	order->entry_count++;
+	if (born && message->seq > order->bounds.max_seq)
+		order->bounds.max_seq = message->seq;
 	return entry;
 }
 
-static void entry_free(struct dispatch *dispatch, struct entry *entry)
+static void entry_free(struct order *order, struct entry *entry)
 {
-	HASH_DEL(dispatch->entries, entry);
+	HASH_DEL(order->entries, entry);
 	if (entry->born)
-		TAILQ_REMOVE(&dispatch->born, entry, born_link);
-	open_claims_release(&dispatch->claimer.open, entry->claim);
-	dispatch->entry_count--;
-	charge_to(dispatch, entry, NULL);
-	admission_release(dispatch->options.admission, 1, entry->message->bytes);
+		TAILQ_REMOVE(&order->born, entry, born_link);
+	open_claims_release(&order->open_claims, entry->claim);
+	order->entry_count--;
+	handler_queue_assign(entry, NULL);
+	admission_release(order->context->options.admission, 1, entry->message->bytes);
 	retry_policy_clear(entry);
 	message_free(entry->message);
 	free(entry);
@@ -151,91 +142,122 @@ static bool recall_next_of_lane(struct entry *entry)
 	if (next == NULL || !lanes_is_head(entry))
 		return false;
 	if (next->state == ENTRY_RESERVED) {
-		suspects_recall(next);
+		entry_unreserve(next);
+		/* While its crash count is raised it stays RESERVED. entry_requeue() follows then. */
+		if (!next->raising)
+			next->state = ENTRY_QUEUED;
 		return true;
 	}
 	if (next->state != ENTRY_READY)
 		return false;
-	handlers_dequeue(next);
+	handler_queue_remove(next);
 	next->state = ENTRY_QUEUED;
 	return true;
 }
 
-void entry_admit(struct dispatch *dispatch, struct message *message, size_t partition,
+void entry_admit(struct order *order, struct message *message, size_t partition,
 	enum entry_origin origin, int64_t number)
 {
-	struct admission_partition where = admission_get(dispatch->options.admission, partition);
+	struct admission_partition where =
+		admission_get(order->context->options.admission, partition);
 	enum lane_arrival arrival = ADMIT_PARK;
 	bool born = origin == ENTRY_BORN || origin == ENTRY_BORN_ORDER_UNKNOWN;
 	bool order_unknown =
 		origin == ENTRY_BORN_ORDER_UNKNOWN || origin == ENTRY_CLAIMED_ORDER_UNKNOWN;
-	struct entry *entry = entry_new(dispatch, message, partition, born);
+	struct entry *entry = entry_new(order, message, partition, born);
 
 	if (entry == NULL) {
-		refuse(dispatch, message, number);
+		refuse(order, message, number);
 		return;
 	}
-	entry->claim = number == 0 ? NULL : open_claims_hold(&dispatch->claimer.open, number);
-	assign_handler(dispatch, entry);
-	if (lanes_admit(&dispatch->lanes, entry, &arrival, NULL) != 0 ||
+	entry->claim = number == 0 ? NULL : open_claims_hold(&order->open_claims, number);
+	assign_handler(order, entry);
+	if (lanes_admit(&order->lanes, entry, &arrival, NULL) != 0 ||
 		(order_unknown && entry->lane != NULL))
 		arrival = ADMIT_PARK;
 	/* The entry is in its lane also when it is returned at once. If the partition is assigned to this instance
 	 * again before the row is back in the table, later messages of the key must wait for it. */
-	if (dispatch_is_stopping(dispatch) || !where.assigned)
-		entry_return(dispatch, entry);
+	if (context_is_stopping(order->context) || !where.assigned)
+		entry_return(order, entry);
 	else if (arrival == ADMIT_PARK)
-		entry_park(dispatch, entry);
+		entry_park(order, entry);
 	else if (arrival == ADMIT_HEAD || recall_next_of_lane(entry))
-		entry_ready(dispatch, entry);
+		entry_ready(order, entry);
 }
 
-void entry_ready(struct dispatch *dispatch, struct entry *entry)
+void entry_ready(struct order *order, struct entry *entry)
 {
-	if (dispatch_is_stopping(dispatch)) {
-		entry_return(dispatch, entry);
+	if (context_is_stopping(order->context)) {
+		entry_return(order, entry);
 		return;
 	}
 	entry->state = ENTRY_QUEUED;
-	assign_handler(dispatch, entry);
-	if (entry->handler == NULL) {
-		entry_park(dispatch, entry);
+	assign_handler(order, entry);
+	if (entry->queue == NULL) {
+		entry_park(order, entry);
 		return;
 	}
 	entry->state = ENTRY_READY;
-	handlers_enqueue(dispatch, entry);
-	dispatch_schedule(dispatch);
+	handler_queue_push(entry);
+	context_request_round(order->context);
 }
 
-/* Removes the entry from the list that belongs to its state. */
-static void detach(struct dispatch *dispatch, struct entry *entry)
+static void leave_queue(struct entry *entry)
 {
 	if (entry->state == ENTRY_READY)
-		handlers_dequeue(entry);
-	else if (entry->state == ENTRY_OPEN)
-		handlers_close_delivery(dispatch, entry);
+		handler_queue_remove(entry);
 }
 
-void entry_park(struct dispatch *dispatch, struct entry *entry)
+void entry_park(struct order *order, struct entry *entry)
 {
-	detach(dispatch, entry);
+	leave_queue(entry);
 	retry_policy_park(entry);
-	entry_settle(dispatch, entry);
+	entry_settle(order, entry);
 }
 
-void entry_evict(struct dispatch *dispatch, struct entry *entry)
+void entry_evict(struct order *order, struct entry *entry)
 {
-	detach(dispatch, entry);
+	leave_queue(entry);
 	entry->state = ENTRY_QUEUED;
-	charge_to(dispatch, entry, NULL);
-	entry_park(dispatch, entry);
+	handler_queue_assign(entry, NULL);
+	entry_park(order, entry);
 }
 
-void entry_return(struct dispatch *dispatch, struct entry *entry)
+void entry_return(struct order *order, struct entry *entry)
 {
-	detach(dispatch, entry);
+	leave_queue(entry);
 	retry_policy_return(entry);
-	entry_settle(dispatch, entry);
+	entry_settle(order, entry);
+}
+
+void entry_unreserve(struct entry *entry)
+{
+	if (entry->reservation != NULL)
+		entry->reservation->entry = NULL;
+	entry->reservation = NULL;
+}
+
+void entry_requeue(struct order *order, struct entry *entry)
+{
+	struct admission *admission = order->context->options.admission;
+
+	entry->state = ENTRY_QUEUED;
+	if (context_is_stopping(order->context) ||
+		!admission_get(admission, entry->partition).assigned)
+		entry_return(order, entry);
+	else if (lanes_must_park(entry))
+		entry_park(order, entry);
+	else if (lanes_is_head(entry))
+		entry_ready(order, entry);
+}
+
+static void add_verdict(struct order *order, struct entry *entry)
+{
+	entry->state = ENTRY_SETTLING;
+	TAILQ_INSERT_TAIL(&order->verdicts.entries, entry, link);
+	if (order->verdicts.count++ == 0)
+		order->verdicts.since_ms = clock_now_ms();
+	context_request_round(order->context);
 }
 
 /*
@@ -243,7 +265,7 @@ void entry_return(struct dispatch *dispatch, struct entry *entry)
  * in memory and use up the budget, so they go back as well. They are parked: a claim of the lane takes the whole
  * run when the first row is due. If the first row is due at once, all of them are returned as waiting.
  */
-static void follow_outside(struct dispatch *dispatch, struct entry *entry)
+static void follow_outside(struct order *order, struct entry *entry)
 {
 	struct entry *next = TAILQ_NEXT(entry, lane_link);
 
@@ -255,64 +277,55 @@ static void follow_outside(struct dispatch *dispatch, struct entry *entry)
 			retry_policy_return(next);
 		else
 			retry_policy_park(next);
-		next->state = ENTRY_SETTLING;
-		settler_add(dispatch, next);
+		add_verdict(order, next);
 	}
 }
 
-void entry_settle(struct dispatch *dispatch, struct entry *entry)
+void entry_settle(struct order *order, struct entry *entry)
 {
 	bool outside = entry->verdict.outcome >= SETTLE_WAITING;
 
-	tracing_delivered(dispatch, entry);
+	tracing_delivered(order, entry);
 	entry->state = ENTRY_SETTLING;
 	if (entry->end == END_RETRY)
 		FAULT_POINT("before_retry");
 	if (outside)
-		admission_dirty(dispatch->options.admission, entry->partition);
+		admission_dirty(order->context->options.admission, entry->partition);
 	if (outside && entry->lane != NULL)
-		follow_outside(dispatch, entry);
-	settler_add(dispatch, entry);
+		follow_outside(order, entry);
+	add_verdict(order, entry);
 }
 
-static void count_end(
-	struct dispatch *dispatch, const struct entry *entry, enum settle_status status)
+static void count_end(struct order *order, const struct entry *entry, enum settle_status status)
 {
 	enum entry_end end = entry->end;
 	int64_t born_ms = entry->message->timestamp_ms;
-	int64_t pg_now = clock_now_ms() + atomic_load(dispatch->options.pg_offset_ms);
+	int64_t pg_now = clock_now_ms() + atomic_load(order->context->options.pg_offset_ms);
 
 	if (status == SETTLE_LOST) {
-		metric_add(dispatch->claim_lost, 1);
+		metric_add(order->claim_lost, 1);
 		return;
 	}
 	if (status == SETTLE_COMPLETED && end != END_DONE && end != END_RETURNED)
 		end = END_SETTLED; /* inbox.complete() committed before the timeout or the lost connection */
 	else if (end == END_SETTLED)
 		end = entry->verdict.outcome == SETTLE_DEAD ? END_DEAD : END_RETRY;
-	if (end != END_RETURNED && entry->handler != NULL)
-		metric_add(entry->handler->ended[end], 1);
+	if (end != END_RETURNED && entry->queue != NULL)
+		metric_add(entry->queue->ended[end], 1);
 	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
-		metric_observe(dispatch->end_to_end, (double)(pg_now - born_ms) / 1000.0);
-	if (entry->verdict.outcome == SETTLE_DEAD)
-		dispatch->claimer.slow_gauges_at_ms =
-			0; /* the next gauges count the dead messages */
+		metric_observe(order->end_to_end, (double)(pg_now - born_ms) / 1000.0);
 }
 
-static void end_flight(struct dispatch *dispatch, struct entry *entry)
+/* A retry becomes due in delay_ms. The claimer looks for due rows then. */
+static void expect_retry(struct order *order, int64_t delay_ms)
 {
-	if (!entry->in_flight)
-		return;
-	entry->in_flight = false;
-	dispatch->in_flight--;
-	if (entry->handler != NULL) {
-		entry->handler->in_flight--;
-		metric_set(entry->handler->in_flight_gauge, (double)entry->handler->in_flight);
-	}
-	dispatch_schedule(dispatch);
+	int64_t at = clock_now_ms() + delay_ms + 1;
+
+	if (at < order->retry_due_at_ms)
+		order->retry_due_at_ms = at;
 }
 
-void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
+void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
 {
 	/* With a lost claim the row may wait in the table as well: perhaps an earlier try of this verdict was committed
 	 * and its answer was lost. */
@@ -320,43 +333,81 @@ void entry_finish(struct dispatch *dispatch, struct entry *entry, enum settle_st
 	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
 	struct entry *next;
 
-	settle_retries_end(dispatch, entry);
-	count_end(dispatch, entry, status);
-	end_flight(dispatch, entry);
+	count_end(order, entry, status);
+	if (entry->in_flight) {
+		handler_queue_end_flight(&order->queues, entry);
+		context_request_round(order->context);
+	}
 	if (outside)
-		admission_dirty(dispatch->options.admission, entry->partition);
+		admission_dirty(order->context->options.admission, entry->partition);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("after_retry");
-	if (waiting && !dispatch_is_stopping(dispatch))
-		claimer_expect(dispatch, entry->verdict.delay_ms);
-	next = lanes_leave(&dispatch->lanes, entry, outside, waiting);
-	entry_free(dispatch, entry);
+	if (waiting && !context_is_stopping(order->context))
+		expect_retry(order, entry->verdict.delay_ms);
+	next = lanes_leave(&order->lanes, entry, outside, waiting);
+	entry_free(order, entry);
 	if (next == NULL)
 		return;
 	if (lanes_must_park(next))
-		entry_park(dispatch, next);
+		entry_park(order, next);
 	else
-		entry_ready(dispatch, next);
+		entry_ready(order, next);
 }
 
-void entries_return_undelivered(struct dispatch *dispatch, size_t partition)
+void entries_return_undelivered(struct order *order, size_t partition)
 {
 	struct entry *entry;
 	struct entry *next;
 
-	HASH_ITER (hh, dispatch->entries, entry, next) {
+	HASH_ITER (hh, order->entries, entry, next) {
 		bool undelivered = entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
 
 		if (undelivered && (partition == SIZE_MAX || entry->partition == partition))
-			entry_return(dispatch, entry);
+			entry_return(order, entry);
 	}
 }
 
-void entries_drop_all(struct dispatch *dispatch)
+int order_init(struct order *order, struct context *context, int64_t first_low_seq, struct err *err)
+{
+	const struct config *config = context->options.config;
+	struct metrics *metrics = context->options.metrics;
+
+	order->context = context;
+	order_set_rules(order, config);
+	TAILQ_INIT(&order->born);
+	TAILQ_INIT(&order->verdicts.entries);
+	lanes_init(&order->lanes, config->inbox.ordering, (size_t)config->worker.claim_batch);
+	open_claims_init(&order->open_claims);
+	order->retry_due_at_ms = INT64_MAX;
+	(void)pthread_mutex_init(&order->bounds.lock, NULL);
+	order->bounds.max_seq = first_low_seq - 1;
+	order->bounds.refused_seq = INT64_MAX;
+	entries_publish_bounds(order);
+	order->claim_lost = metrics_get(metrics, METER_CLAIM_LOST, NULL, NULL);
+	order->end_to_end = metrics_get(metrics, METER_END_TO_END, NULL, NULL);
+	return routing_new(&order->routing, err);
+}
+
+void order_set_rules(struct order *order, const struct config *config)
+{
+	order->rules = (struct retry_rules){
+		.max_attempts = config->retry.max_attempts,
+		.backoff_ms = config->retry.backoff,
+		.backoff_max_ms = config->retry.backoff_max,
+		.max_crashes = config->retry.max_crashes,
+	};
+}
+
+void order_fini(struct order *order)
 {
 	struct entry *entry;
 	struct entry *next;
 
-	HASH_ITER (hh, dispatch->entries, entry, next)
-		entry_free(dispatch, entry);
+	HASH_ITER (hh, order->entries, entry, next)
+		entry_free(order, entry);
+	lanes_fini(&order->lanes);
+	key_holds_fini(&order->key_holds);
+	open_claims_fini(&order->open_claims);
+	routing_free(order->routing);
+	(void)pthread_mutex_destroy(&order->bounds.lock);
 }

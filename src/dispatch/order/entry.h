@@ -45,21 +45,28 @@ enum entry_end {
 	END_RETURNED, /* returned or parked: no delivery ended, nothing is counted */
 };
 
-struct handler;
-struct session;
+struct handler_queue;
+struct connection;
 struct call;
 struct lane;
 struct open_claim;
+struct entry;
+
+/* The place on a connection that one suspect reserves. */
+struct reservation {
+	struct entry *entry; /* RESERVED, or OPEN on this connection; NULL = none */
+};
 
 struct entry {
 	struct message *message; /* owned */
 	size_t partition;        /* index in the admission */
 	enum entry_state state;
-	struct handler *handler; /* the handler it is routed to; NULL = none */
-	struct lane *lane;       /* NULL: it has no order */
-	struct session *session; /* RESERVED, OPEN */
-	struct call *call;       /* OPEN in a batch */
-	TAILQ_ENTRY(entry) link; /* the list of its state */
+	struct handler_queue *queue;     /* of the handler it is routed to; NULL = none */
+	struct lane *lane;               /* NULL: it has no order */
+	struct reservation *reservation; /* of a suspect that is RESERVED or OPEN */
+	struct connection *connection;   /* OPEN */
+	struct call *call;               /* OPEN in a batch */
+	TAILQ_ENTRY(entry) link;         /* the list of its state */
 	TAILQ_ENTRY(entry) lane_link;
 	TAILQ_ENTRY(entry) born_link;
 	TAILQ_ENTRY(entry) call_link;
@@ -75,7 +82,7 @@ struct entry {
 	int64_t opened_us;
 	int64_t retry_at_ms; /* SETTLING: when to settle it again */
 	int refusals;        /* failed settles in a row with an error that its row can cause */
-	bool set_aside;      /* its verdict is set aside: see settle_retries.c */
+	bool set_aside;      /* its verdict is set aside: see refused_verdicts.h */
 	int set_aside_tries;
 	enum entry_end end;
 	struct settle_row verdict;

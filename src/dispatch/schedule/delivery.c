@@ -1,7 +1,7 @@
 /*
  * Opens entries on a session and writes the line that delivers them: `deliver` for one message, `deliver_batch` for
- * several. Keeps the open entries of a session in the order of their deadlines, and limits deadlines after a
- * revocation. A delivery that cannot be written for lack of memory goes back to the table; it spends no attempt.
+ * several. Keeps the open entries of a connection in the order of their deadlines, limits deadlines after a
+ * revocation, and closes deliveries. A delivery that cannot be written for lack of memory goes back to the table; it spends no attempt.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/numbers.h"
-#include "dispatch/core.h"
+#include "dispatch/schedule/schedule.h"
 
 #define CACHE_LINE    ((size_t)64)
 #define MESSAGE_BYTES ((size_t)768) /* most are not larger, with all they point to */
@@ -26,66 +26,89 @@ static void warm_next(const struct entry *next)
 		__builtin_prefetch((const char *)next->message + at);
 }
 
-/* Inserts by deadline, from the tail: all deliveries of a session have the same timeout. */
-static void insert_by_deadline(struct session *session, struct entry *entry)
+/* Inserts by deadline, from the tail: all deliveries of a connection have the same timeout. */
+static void insert_by_deadline(struct connection *connection, struct entry *entry)
 {
 	struct entry *at;
 
-	TAILQ_FOREACH_REVERSE(at, &session->open, entry_list, link)
+	TAILQ_FOREACH_REVERSE(at, &connection->open, entry_list, link)
 	{
 		if (at->deadline_ms <= entry->deadline_ms)
 			break;
 	}
 	if (at == NULL)
-		TAILQ_INSERT_HEAD(&session->open, entry, link);
+		TAILQ_INSERT_HEAD(&connection->open, entry, link);
 	else
-		TAILQ_INSERT_AFTER(&session->open, at, entry, link);
+		TAILQ_INSERT_AFTER(&connection->open, at, entry, link);
 }
 
 void delivery_extend(struct entry *entry, int64_t deadline_ms)
 {
 	entry->cut = entry->bound_ms != 0 && deadline_ms > entry->bound_ms;
-	TAILQ_REMOVE(&entry->session->open, entry, link);
+	TAILQ_REMOVE(&entry->connection->open, entry, link);
 	entry->deadline_ms = entry->cut ? entry->bound_ms : deadline_ms;
-	insert_by_deadline(entry->session, entry);
+	insert_by_deadline(entry->connection, entry);
 }
 
-void delivery_bound(struct dispatch *dispatch, size_t partition)
+void delivery_bound(struct schedule *schedule, size_t partition)
 {
 	int64_t now_ms = clock_now_ms();
 	struct entry *entry;
 
-	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
+	for (entry = schedule->order->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->state != ENTRY_OPEN || entry->partition != partition ||
 			entry->bound_ms != 0)
 			continue;
-		entry->bound_ms = now_ms + entry->session->timeout_ms;
+		entry->bound_ms = now_ms + entry->connection->timeout_ms;
 		delivery_extend(entry, entry->deadline_ms);
 	}
 }
 
-static void open_entry(struct session *session, struct entry *entry)
+static void open_entry(
+	struct schedule *schedule, struct connection *connection, struct entry *entry)
 {
-	struct dispatch *dispatch = session->dispatch;
-	struct handler *handler = session->handler;
-
 	entry->state = ENTRY_OPEN;
-	entry->session = session;
+	entry->connection = connection;
 	entry->bound_ms = 0;
 	entry->cut = false;
 	entry->opened_us = clock_now_us();
-	entry->deadline_ms = entry->opened_us / 1000 + session->timeout_ms;
-	insert_by_deadline(session, entry);
-	session->open_count++;
-	if (entry->in_flight)
-		return;
-	entry->in_flight = true;
-	dispatch->in_flight++;
-	handler->in_flight++;
-	metric_set(handler->in_flight_gauge, (double)handler->in_flight);
+	entry->deadline_ms = entry->opened_us / 1000 + connection->timeout_ms;
+	insert_by_deadline(connection, entry);
+	connection->open_count++;
+	handler_queue_begin_flight(&schedule->order->queues, entry);
 }
 
-void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES])
+static void leave_call(struct schedule *schedule, struct entry *entry)
+{
+	struct call *call = entry->call;
+
+	if (call == NULL)
+		return;
+	TAILQ_REMOVE(&call->entries, entry, call_link);
+	entry->call = NULL;
+	if (!TAILQ_EMPTY(&call->entries))
+		return;
+	HASH_DEL(schedule->calls, call);
+	free(call);
+}
+
+void delivery_close(struct schedule *schedule, struct entry *entry)
+{
+	struct connection *connection = entry->connection;
+
+	leave_call(schedule, entry);
+	TAILQ_REMOVE(&connection->open, entry, link);
+	connection->open_count--;
+	entry->connection = NULL;
+	entry_unreserve(entry);
+	metric_observe(connection->group->seconds,
+		(double)(clock_now_us() - entry->opened_us) / 1000000.0);
+	if (connection->reservation.entry != NULL && connection->open_count == 0)
+		schedule->order->suspects_due = true;
+	context_request_round(schedule->context);
+}
+
+void delivery_id(const struct entry *entry, char out[DELIVERY_ID_BYTES])
 {
 	*out++ = 'd';
 	out = digits_put(out, entry->message->seq);
@@ -94,8 +117,46 @@ void entry_id(const struct entry *entry, char out[ENTRY_ID_BYTES])
 	*out = '\0';
 }
 
+void delivery_cancel(struct schedule *schedule, const struct entry *entry, const char *reason)
+{
+	char id[DELIVERY_ID_BYTES];
+
+	delivery_id(entry, id);
+	buf_reset(&schedule->line);
+	protocol_add_cancel(&schedule->line, id, reason);
+	connection_send(entry->connection, &schedule->line);
+}
+
+void deliveries_cancel_all(struct schedule *schedule, const char *reason)
+{
+	struct handler_queue *queue;
+	struct connection *connection;
+	struct entry *entry;
+
+	for (queue = schedule->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		TAILQ_FOREACH (connection, &queue->group->connections, link) {
+			while ((entry = TAILQ_FIRST(&connection->open)) != NULL) {
+				delivery_cancel(schedule, entry, reason);
+				delivery_close(schedule, entry);
+				entry_return(schedule->order, entry);
+			}
+		}
+	}
+}
+
+void deliveries_lose(struct schedule *schedule, struct connection *connection)
+{
+	struct entry *entry;
+
+	while ((entry = TAILQ_FIRST(&connection->open)) != NULL) {
+		delivery_close(schedule, entry);
+		retry_policy_lost(&schedule->order->rules, entry);
+		entry_settle(schedule->order, entry);
+	}
+}
+
 struct head_texts {
-	char id[ENTRY_ID_BYTES];
+	char id[DELIVERY_ID_BYTES];
 	char claim[sizeof("..") + (size_t)3 * DIGITS_MAX];
 };
 
@@ -110,44 +171,43 @@ static void add_claim(char *out, const struct message *message, int32_t instance
 }
 
 static struct delivery_head head_of(
-	const struct dispatch *dispatch, const struct entry *entry, struct head_texts *texts)
+	const struct schedule *schedule, const struct entry *entry, struct head_texts *texts)
 {
 	const struct message *message = entry->message;
 
-	entry_id(entry, texts->id);
-	add_claim(texts->claim, message, dispatch->options.instance);
+	delivery_id(entry, texts->id);
+	add_claim(texts->claim, message, schedule->context->options.instance);
 	return (struct delivery_head){
 		.id = texts->id,
 		.claim = texts->claim,
 		.seq = message->seq,
 		.attempt = message->retry_count + 1,
-		.max_attempts = dispatch->rules.max_attempts,
+		.max_attempts = schedule->order->rules.max_attempts,
 		.deadline_unix_ms =
-			entry->deadline_ms + atomic_load(dispatch->options.pg_offset_ms),
+			entry->deadline_ms + atomic_load(schedule->context->options.pg_offset_ms),
 		.replay = message->replay,
 	};
 }
 
-/* Writes the event of one message as JSON members into dispatch->rendered. False: no memory. */
-static bool render(struct dispatch *dispatch, const struct entry *entry)
+/* Writes the event of one message as JSON members into schedule->rendered. False: no memory. */
+static bool render(struct schedule *schedule, const struct entry *entry)
 {
-	buf_reset(&dispatch->rendered);
-	return event_render(dispatch->renderer, entry->message, &dispatch->rendered, NULL) == 0 &&
-	       buf_ok(&dispatch->rendered);
+	buf_reset(&schedule->rendered);
+	return event_render(schedule->renderer, entry->message, &schedule->rendered, NULL) == 0 &&
+	       buf_ok(&schedule->rendered);
 }
 
-static struct call *call_new(struct session *session)
+static struct call *call_new(struct schedule *schedule, struct connection *connection)
 {
-	struct dispatch *dispatch = session->dispatch;
 	struct call *call = calloc(1, sizeof(*call));
 
 	if (call == NULL)
 		return NULL;
 	TAILQ_INIT(&call->entries);
-	call->session = session;
+	call->connection = connection;
 	(void)snprintf(
-		call->id, sizeof(call->id), "b%llu", (unsigned long long)++dispatch->next_call);
-	HASH_ADD_STR(dispatch->calls, id, call);
+		call->id, sizeof(call->id), "b%llu", (unsigned long long)++schedule->next_call);
+	HASH_ADD_STR(schedule->calls, id, call);
 	if (call->hh.tbl == NULL) {
 		free(call);
 		return NULL;
@@ -156,75 +216,77 @@ static struct call *call_new(struct session *session)
 }
 
 /* There was no memory for the line. Nothing was sent, so the message goes back to the table. */
-static void fail_delivery(struct dispatch *dispatch, struct entry *entry)
+static void fail_delivery(struct schedule *schedule, struct entry *entry)
 {
 	log_error("delivery_not_written", LOG_STR("event_id", entry->message->event_id),
 		LOG_STR("why", "out of memory"),
 		LOG_STR("next", "the message goes back to waiting"));
-	entry_return(dispatch, entry);
+	delivery_close(schedule, entry);
+	entry_return(schedule->order, entry);
 }
 
-static void deliver_one(struct session *session, struct entry *entry)
+static void deliver_one(
+	struct schedule *schedule, struct connection *connection, struct entry *entry)
 {
-	struct dispatch *dispatch = session->dispatch;
 	struct head_texts texts;
 	struct delivery_head head;
 
-	warm_next(TAILQ_FIRST(&session->handler->ready));
-	open_entry(session, entry);
-	head = head_of(dispatch, entry, &texts);
-	buf_reset(&dispatch->line);
-	if (render(dispatch, entry))
-		protocol_add_deliver(&dispatch->line, &head,
-			(struct bytes){ dispatch->rendered.data, dispatch->rendered.length });
-	if (dispatch->line.length == 0 || !buf_ok(&dispatch->line)) {
-		fail_delivery(dispatch, entry);
+	warm_next(TAILQ_FIRST(&connection->group->queue.ready));
+	open_entry(schedule, connection, entry);
+	head = head_of(schedule, entry, &texts);
+	buf_reset(&schedule->line);
+	if (render(schedule, entry))
+		protocol_add_deliver(&schedule->line, &head,
+			(struct bytes){ schedule->rendered.data, schedule->rendered.length });
+	if (schedule->line.length == 0 || !buf_ok(&schedule->line)) {
+		fail_delivery(schedule, entry);
 		return;
 	}
-	session_send(session, &dispatch->line);
+	connection_send(connection, &schedule->line);
 }
 
-static void deliver_batch(struct session *session, struct entry **entries, size_t count)
+static void deliver_batch(struct schedule *schedule, struct connection *connection,
+	struct entry **entries, size_t count)
 {
-	struct dispatch *dispatch = session->dispatch;
-	struct call *call = call_new(session);
+	struct call *call = call_new(schedule, connection);
 	struct head_texts texts;
 	bool ok = call != NULL;
 
-	buf_reset(&dispatch->line);
+	buf_reset(&schedule->line);
 	if (ok)
-		protocol_begin_batch(&dispatch->line, call->id);
+		protocol_begin_batch(&schedule->line, call->id);
 	for (size_t i = 0; i < count; i++) {
 		struct delivery_head head;
 
 		warm_next(i + 1 < count ? entries[i + 1] : NULL);
-		open_entry(session, entries[i]);
+		open_entry(schedule, connection, entries[i]);
 		if (!ok)
 			continue;
 		TAILQ_INSERT_TAIL(&call->entries, entries[i], call_link);
 		entries[i]->call = call;
-		head = head_of(dispatch, entries[i], &texts);
-		ok = render(dispatch, entries[i]);
+		head = head_of(schedule, entries[i], &texts);
+		ok = render(schedule, entries[i]);
 		if (ok)
-			protocol_add_entry(&dispatch->line, i == 0, &head,
+			protocol_add_entry(&schedule->line, i == 0, &head,
 				(struct bytes){
-					dispatch->rendered.data, dispatch->rendered.length });
+					schedule->rendered.data, schedule->rendered.length });
 	}
 	if (ok)
-		protocol_end_batch(&dispatch->line);
-	if (ok && buf_ok(&dispatch->line)) {
-		session_send(session, &dispatch->line);
+		protocol_end_batch(&schedule->line);
+	if (ok && buf_ok(&schedule->line)) {
+		connection_send(connection, &schedule->line);
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		fail_delivery(dispatch, entries[i]);
+		fail_delivery(schedule, entries[i]);
 }
 
-void delivery_send(struct session *session, struct entry **entries, size_t count)
+void delivery_send(struct schedule *schedule, struct connection *connection, struct entry **entries,
+	size_t count)
 {
 	FAULT_POINT("before_deliver");
-	if (session->batch_max > 1)
-		deliver_batch(session, entries, count);
+	if (connection->batch_max > 1)
+		deliver_batch(schedule, connection, entries, count);
 	else
-		deliver_one(session, entries[0]);
+		deliver_one(schedule, connection, entries[0]);
 }

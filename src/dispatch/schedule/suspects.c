@@ -7,129 +7,83 @@
  * 4. It is delivered. Any answer takes the raised count back; a lost connection keeps it.
  *
  * The connection, the partition or the place in the lane can be lost in each step. Then the suspect goes back to its
- * lane, and if its crash count is being raised, it does so when the worker has finished.
+ * lane, and if its crash count is being raised, it does so when the worker has finished (entry_requeue).
  */
 #include "base/clock.h"
-#include "dispatch/core.h"
+#include "dispatch/schedule/schedule.h"
 
-void suspects_serve(struct session *session)
+static void serve(struct schedule *schedule, struct connection *connection)
 {
-	struct dispatch *dispatch = session->dispatch;
-	struct entry *entry = session->suspect;
+	struct entry *entry = connection->reservation.entry;
 
-	if (entry == NULL || session->open_count > 0 || entry->state != ENTRY_RESERVED ||
+	if (entry == NULL || connection->open_count > 0 || entry->state != ENTRY_RESERVED ||
 		entry->raising)
 		return;
-	if (!scheduler_has_lease(dispatch, clock_now_ms()))
-		dispatch->suspects_need_lease = true;
-	else if (entry->raised)
-		delivery_send(session, &entry, 1);
+	if (entry->raised)
+		delivery_send(schedule, connection, &entry, 1);
 	else
-		settler_add_raise(dispatch, entry);
+		settler_add_raise(schedule->table, entry);
 }
 
-void suspects_resume(struct dispatch *dispatch)
+void suspects_continue(struct schedule *schedule)
 {
-	struct session *session;
+	struct order *order = schedule->order;
+	struct handler_queue *queue;
+	struct connection *connection;
 
-	if (!dispatch->suspects_need_lease)
+	if (!order->suspects_due)
 		return;
-	dispatch->suspects_need_lease = false;
-	TAILQ_FOREACH (session, &dispatch->sessions, link)
-		suspects_serve(session);
+	order->suspects_due = false;
+	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		TAILQ_FOREACH (connection, &queue->group->connections, link)
+			serve(schedule, connection);
+	}
 }
 
-static bool can_reserve(const struct session *session)
+void suspects_reserve(struct schedule *schedule, struct handler_group *group)
 {
-	return !session->draining && !session->closing && session->suspect == NULL &&
-	       session->window > 0;
-}
-
-void suspects_reserve(struct dispatch *dispatch, struct handler *handler)
-{
-	struct session *session;
+	struct handler_queues *queues = &schedule->order->queues;
+	size_t most = (size_t)schedule->context->options.config->inbox.max_in_flight;
+	struct connection *connection;
 	struct entry *entry;
 
-	while ((entry = TAILQ_FIRST(&handler->suspects)) != NULL &&
-		scheduler_allowance(dispatch, handler) > 0) {
-		session = scheduler_least_busy(handler, can_reserve);
-		if (session == NULL)
+	while ((entry = TAILQ_FIRST(&group->queue.suspects)) != NULL &&
+		handler_queues_allowance(queues, &group->queue, most) > 0) {
+		connection = connection_least_busy(group, connection_can_reserve);
+		if (connection == NULL)
 			return;
-		handlers_dequeue(entry);
+		handler_queue_remove(entry);
 		entry->state = ENTRY_RESERVED;
-		entry->session = session;
-		session->suspect = entry;
-		suspects_serve(session);
+		entry->reservation = &connection->reservation;
+		connection->reservation.entry = entry;
+		serve(schedule, connection);
 	}
 }
 
-static void unbind(struct entry *entry)
+void suspects_release_of(struct schedule *schedule, struct connection *connection)
 {
-	if (entry->session != NULL)
-		entry->session->suspect = NULL;
-	entry->session = NULL;
-}
+	struct entry *entry = connection->reservation.entry;
 
-void suspects_unreserve(struct dispatch *dispatch, struct session *session)
-{
-	struct entry *entry = session->suspect;
-
-	session->suspect = NULL;
 	if (entry == NULL || entry->state != ENTRY_RESERVED)
 		return;
-	unbind(entry);
+	entry_unreserve(entry);
+	/* While its crash count is raised it stays RESERVED. The settler continues with it then. */
 	if (!entry->raising)
-		entry_ready(dispatch, entry);
+		entry_ready(schedule->order, entry);
 }
 
-void suspects_recall(struct entry *entry)
+void suspects_release(struct schedule *schedule, size_t partition)
 {
-	unbind(entry);
-	if (!entry->raising)
-		entry->state = ENTRY_QUEUED;
-}
+	struct handler_queue *queue;
+	struct connection *connection;
 
-static bool is_ours(const struct dispatch *dispatch, const struct entry *entry)
-{
-	return admission_get(dispatch->options.admission, entry->partition).assigned;
-}
+	for (queue = schedule->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		TAILQ_FOREACH (connection, &queue->group->connections, link) {
+			const struct entry *entry = connection->reservation.entry;
 
-/* The suspect lost its connection, its partition or its place as head while its crash count was raised. It returns to
- * its lane or to the table. */
-static void return_to_lane(struct dispatch *dispatch, struct entry *entry)
-{
-	entry->state = ENTRY_QUEUED;
-	if (dispatch_is_stopping(dispatch) || !is_ours(dispatch, entry))
-		entry_return(dispatch, entry);
-	else if (lanes_must_park(entry))
-		entry_park(dispatch, entry);
-	else if (lanes_is_head(entry))
-		entry_ready(dispatch, entry);
-}
-
-void suspects_raised(struct dispatch *dispatch, struct entry *entry)
-{
-	if (entry->session == NULL || dispatch_is_stopping(dispatch)) {
-		unbind(entry);
-		return_to_lane(dispatch, entry);
-		return;
-	}
-	suspects_serve(entry->session);
-}
-
-void suspects_release_of(struct dispatch *dispatch, struct session *session)
-{
-	if (session->suspect != NULL && session->suspect->state == ENTRY_RESERVED)
-		suspects_unreserve(dispatch, session);
-}
-
-void suspects_release(struct dispatch *dispatch, size_t partition)
-{
-	struct session *session;
-
-	TAILQ_FOREACH (session, &dispatch->sessions, link) {
-		if (session->suspect != NULL &&
-			(partition == SIZE_MAX || session->suspect->partition == partition))
-			suspects_release_of(dispatch, session);
+			if (entry != NULL &&
+				(partition == SIZE_MAX || entry->partition == partition))
+				suspects_release_of(schedule, connection);
+		}
 	}
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "dispatch/core.h"
+#include "dispatch/sessions/sessions.h"
 
 #define SUBSCRIBED_MAX_BYTES 1000 /* length of the subscriptions in a log line */
 
@@ -33,7 +33,8 @@ static void log_connected(const struct session *session, const struct hello *hel
 	add_subscribed(&subscribed, hello);
 	log_info("handler_connected", LOG_STR("handler", hello->handler),
 		LOG_STR("instance", hello->instance), LOG_STR("client", hello->client),
-		LOG_STR("session", session->id), LOG_INT("max_in_flight", hello->max_in_flight),
+		LOG_STR("session", session->connection.id),
+		LOG_INT("max_in_flight", hello->max_in_flight),
 		LOG_STR("subscribe", buf_ok(&subscribed) ? buf_str(&subscribed) : NULL));
 	buf_fini(&subscribed);
 }
@@ -41,7 +42,7 @@ static void log_connected(const struct session *session, const struct hello *hel
 void hello_refuse(struct session *session, const struct line *line, int code, const char *why)
 {
 	log_warn("hello_refused", LOG_STR("handler", line->hello.handler), LOG_INT("code", code),
-		LOG_STR("why", why), LOG_STR("session", session->id),
+		LOG_STR("why", why), LOG_STR("session", session->connection.id),
 		LOG_STR("next",
 			"the client got the reason; it gets no message until it sends a valid "
 			"hello"));
@@ -50,18 +51,18 @@ void hello_refuse(struct session *session, const struct line *line, int code, co
 
 static void send_hello_reply(struct session *session, const struct line *line)
 {
-	struct dispatch *dispatch = session->dispatch;
+	struct buf *buf = &session->sessions->line;
 	struct hello_reply reply = {
-		.session = session->id,
+		.session = session->connection.id,
 		.timeout_ms = line->hello.timeout_ms,
-		.max_attempts = dispatch->rules.max_attempts,
+		.max_attempts = session->sessions->order->rules.max_attempts,
 		.subscribe = line->hello.subscribe,
 		.subscribe_count = line->hello.subscribe_count,
 	};
 
-	buf_reset(&dispatch->line);
-	protocol_add_hello_reply(&dispatch->line, line->id, &reply);
-	session_send(session, &dispatch->line);
+	buf_reset(buf);
+	protocol_add_hello_reply(buf, line->id, &reply);
+	connection_send(&session->connection, buf);
 	log_connected(session, &line->hello);
 }
 
@@ -72,26 +73,36 @@ static int refusal_code(int r)
 	return r == ROUTING_FULL ? PROTOCOL_SUBSCRIPTIONS : PROTOCOL_INTERNAL;
 }
 
+static int join_group(struct session *session, const struct hello *hello, struct err *err)
+{
+	struct connection *connection = &session->connection;
+	int r = handler_groups_join(session->sessions->groups, hello, &connection->group, err);
+
+	if (r != 0)
+		return r;
+	connection->window = (size_t)hello->max_in_flight;
+	connection->timeout_ms = hello->timeout_ms;
+	connection->batch_max = (size_t)hello->batch_max;
+	connection->batch_wait_ms = hello->batch_wait_ms;
+	TAILQ_INSERT_TAIL(&connection->group->connections, connection, link);
+	return 0;
+}
+
 void hello_check(struct session *session, const struct line *line)
 {
-	const struct hello *hello = &line->hello;
 	struct err err = ERR_INIT;
 	int r;
 
-	if (session->handler != NULL) {
+	if (session->connection.group != NULL) {
 		hello_refuse(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
 		return;
 	}
-	if (dispatch_is_stopping(session->dispatch)) {
+	if (context_is_stopping(session->sessions->context)) {
 		hello_refuse(session, line, PROTOCOL_SHUTTING_DOWN,
 			"inboxd is shutting down; connect again later");
 		return;
 	}
-	session->window = (size_t)hello->max_in_flight;
-	session->timeout_ms = hello->timeout_ms;
-	session->batch_max = (size_t)hello->batch_max;
-	session->batch_wait_ms = hello->batch_wait_ms;
-	r = handlers_join(session->dispatch, session, hello, &err);
+	r = join_group(session, &line->hello, &err);
 	if (r == 0)
 		send_hello_reply(session, line);
 	else

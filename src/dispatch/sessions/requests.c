@@ -10,14 +10,14 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "dispatch/core.h"
+#include "dispatch/sessions/sessions.h"
 
 #define BROKEN_LINES_MAX 10
 
 /* A request has an id and gets a reply. A notification has none and gets no reply. */
 static void reply_empty(struct session *session, struct bytes id)
 {
-	struct buf *line = &session->dispatch->line;
+	struct buf *line = &session->sessions->line;
 
 	if (id.data == NULL)
 		return;
@@ -30,7 +30,7 @@ static void reply_empty(struct session *session, struct bytes id)
 static struct entry *find_delivery(struct session *session, const char *id)
 {
 	char *end = NULL;
-	char exact[ENTRY_ID_BYTES];
+	char exact[DELIVERY_ID_BYTES];
 	struct entry *entry;
 	long long seq;
 
@@ -39,24 +39,26 @@ static struct entry *find_delivery(struct session *session, const char *id)
 	seq = strtoll(id + 1, &end, 10);
 	if (*end != '.')
 		return NULL;
-	entry = entry_find(session->dispatch, seq, (int)strtol(end + 1, NULL, 10));
-	if (entry == NULL || entry->state != ENTRY_OPEN || entry->session != session)
+	entry = entry_find(session->sessions->order, seq, (int)strtol(end + 1, NULL, 10));
+	if (entry == NULL || entry->state != ENTRY_OPEN ||
+		entry->connection != &session->connection)
 		return NULL;
-	entry_id(entry, exact);
+	delivery_id(entry, exact);
 	return strcmp(id, exact) == 0 ? entry : NULL;
 }
 
 static void answer(struct session *session, struct entry *entry, const struct verdict *verdict)
 {
-	struct dispatch *dispatch = session->dispatch;
+	struct order *order = session->sessions->order;
 
 	FAULT_POINT("after_answer");
-	handlers_close_delivery(dispatch, entry);
-	if (retry_policy_answer(&dispatch->rules, entry, verdict, NULL) != 0)
+	delivery_close(session->sessions->schedule, entry);
+	session_check_drained(session);
+	if (retry_policy_answer(&order->rules, entry, verdict, NULL) != 0)
 		log_warn("verdict_text_lost", LOG_STR("event_id", entry->message->event_id),
 			LOG_STR("why", "out of memory"),
 			LOG_STR("next", "the verdict is stored without its texts"));
-	entry_settle(dispatch, entry);
+	entry_settle(order, entry);
 }
 
 /* The verdict of an answer for one entry. Most answers to a batch are in the order of the batch, so the search starts
@@ -70,12 +72,12 @@ static const struct verdict *verdict_for(
 		.reason = { "the answer to the batch has no entry for it", 43 },
 		.code = { "PROTOCOL", 8 },
 	};
-	char id[ENTRY_ID_BYTES];
+	char id[DELIVERY_ID_BYTES];
 	size_t length;
 
 	if (!line->batch_answer)
 		return line->verdict_count > 0 ? &line->verdicts[0] : &missing;
-	entry_id(entry, id);
+	delivery_id(entry, id);
 	length = strlen(id);
 	for (size_t i = 0; i < line->verdict_count; i++) {
 		const struct verdict *verdict = &line->verdicts[(guess + i) % line->verdict_count];
@@ -93,8 +95,8 @@ static bool answer_batch(struct session *session, const struct line *line)
 	size_t position = 0;
 	bool last;
 
-	HASH_FIND_STR(session->dispatch->calls, line->delivery, call);
-	if (call == NULL || call->session != session)
+	HASH_FIND_STR(session->sessions->schedule->calls, line->delivery, call);
+	if (call == NULL || call->connection != &session->connection)
 		return false;
 	do {
 		entry = TAILQ_FIRST(&call->entries);
@@ -111,20 +113,20 @@ static void on_answer(struct session *session, const struct line *line)
 	if (entry != NULL && entry->call == NULL)
 		answer(session, entry, verdict_for(line, entry, 0));
 	else if (!answer_batch(session, line))
-		metric_add(session->dispatch->unknown_answers, 1);
+		metric_add(session->sessions->unknown_answers, 1);
 }
 
 static void on_extend(struct session *session, const struct line *line)
 {
 	struct entry *entry = find_delivery(session, line->delivery);
 
-	session->extended_us = clock_now_us();
+	session->connection.extended_us = clock_now_us();
 	if (entry != NULL) {
 		delivery_extend(entry, clock_now_ms() + line->timeout_ms);
 		reply_empty(session, line->id);
 		return;
 	}
-	metric_add(session->dispatch->unknown_answers, 1);
+	metric_add(session->sessions->unknown_answers, 1);
 	if (line->id.data != NULL)
 		session_reply_error(
 			session, line->id, PROTOCOL_UNKNOWN_DELIVERY, "no such delivery is open");
@@ -132,9 +134,9 @@ static void on_extend(struct session *session, const struct line *line)
 
 static void on_window(struct session *session, const struct line *line)
 {
-	session->window = (size_t)line->max_in_flight;
+	session->connection.window = (size_t)line->max_in_flight;
 	reply_empty(session, line->id);
-	dispatch_schedule(session->dispatch);
+	context_request_round(session->sessions->context);
 }
 
 static void on_drain(struct session *session, const struct line *line)
@@ -144,22 +146,22 @@ static void on_drain(struct session *session, const struct line *line)
 			session, line->id, PROTOCOL_INVALID_REQUEST, "drain was asked for already");
 		return;
 	}
-	session->draining = true;
+	session->connection.draining = true;
 	buf_reset(&session->drain_id);
 	buf_add(&session->drain_id, line->id.data, line->id.length);
-	suspects_release_of(session->dispatch, session);
+	suspects_release_of(session->sessions->schedule, &session->connection);
 	session_check_drained(session);
 }
 
 static void on_broken(struct session *session, const struct line *line)
 {
-	metric_add(session->dispatch->protocol_errors, 1);
-	if (session->handler == NULL)
+	metric_add(session->sessions->protocol_errors, 1);
+	if (session->connection.group == NULL)
 		hello_refuse(session, line, line->error_code, line->error_text);
 	else
 		session_reply_error(session, line->id, line->error_code, line->error_text);
 	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
-		log_warn("connection_closed", LOG_STR("session", session->id),
+		log_warn("connection_closed", LOG_STR("session", session->connection.id),
 			LOG_STR("why", line->error_text),
 			LOG_INT("broken_lines", session->broken_lines),
 			LOG_STR("next", "its open deliveries go back to waiting"));
@@ -180,13 +182,14 @@ void requests_handle(struct session *session, struct bytes text)
 {
 	struct line line = { .kind = LINE_INVALID };
 
-	session->silent_ms = 0;
-	if (protocol_parse(session->dispatch->parser, text, &line, NULL) != 0) {
+	session->connection.silent_ms = 0;
+	if (protocol_parse(session->sessions->parser, text, &line, NULL) != 0) {
 		line = (struct line){ .kind = LINE_INVALID, .error_code = PROTOCOL_INTERNAL };
 		(void)snprintf(
 			line.error_text, sizeof(line.error_text), "out of memory; send it again");
 	}
-	if (session->handler == NULL && line.kind != LINE_HELLO && line.kind != LINE_INVALID) {
+	if (session->connection.group == NULL && line.kind != LINE_HELLO &&
+		line.kind != LINE_INVALID) {
 		struct line early = {
 			.kind = LINE_INVALID, .id = line.id, .error_code = PROTOCOL_HELLO_ORDER
 		};

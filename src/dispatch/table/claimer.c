@@ -16,10 +16,12 @@
  *
  * claim_results.c handles the results.
  */
+#include "dispatch/table/claimer.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dispatch/table/jobs.h"
+#include "dispatch/table/table.h"
 
 #define LANES_A_CLAIM   200
 #define IDLE_LANES_MOST 100000
@@ -27,31 +29,17 @@
  * worth a statement. */
 #define BYTES_LEAST     1048576UL
 
-void claimer_init(struct claimer *claimer)
+void claimer_scan_soon(struct table *table)
 {
-	claimer->due_at_ms = INT64_MAX;
-	open_claims_init(&claimer->open);
+	claim_cursor_force_full(&table->claimer.cursor);
+	table->claimer.poll_at_ms = 0;
+	context_request_round(table->context);
 }
 
-void claimer_expect(struct dispatch *dispatch, int64_t delay_ms)
+void claimer_sweep_soon(struct table *table)
 {
-	int64_t at = clock_now_ms() + delay_ms + 1;
-
-	if (at < dispatch->claimer.due_at_ms)
-		dispatch->claimer.due_at_ms = at;
-}
-
-void claimer_scan_soon(struct dispatch *dispatch)
-{
-	claim_cursor_force_full(&dispatch->claimer.cursor);
-	dispatch->claimer.poll_at_ms = 0;
-	dispatch_schedule(dispatch);
-}
-
-void claimer_sweep_soon(struct dispatch *dispatch)
-{
-	dispatch->claimer.sweep_at_ms = 0;
-	claimer_scan_soon(dispatch);
+	table->sweeps.at_ms = 0;
+	claimer_scan_soon(table);
 }
 
 static void add_refused(void *arg, int64_t seq)
@@ -62,9 +50,9 @@ static void add_refused(void *arg, int64_t seq)
 		&job->without, seq, NULL); /* without memory the claim finds the row again */
 }
 
-static void exclude_refused(struct dispatch *dispatch, struct job *job, int64_t now_ms)
+static void exclude_refused(struct table *table, struct job *job, int64_t now_ms)
 {
-	struct refused_rows *refused = &dispatch->claimer.refused;
+	struct refused_rows *refused = &table->claimer.refused;
 
 	job->isolate = refused_rows_should_probe(refused, now_ms);
 	(void)refused_rows_each(refused, now_ms, add_refused, job);
@@ -72,79 +60,71 @@ static void exclude_refused(struct dispatch *dispatch, struct job *job, int64_t 
 	job->request.without = &job->without;
 }
 
-static void give_claim(struct dispatch *dispatch, struct job *job)
+static void give_claim(struct table *table, struct job *job)
 {
-	struct claimer *claimer = &dispatch->claimer;
+	struct claimer *claimer = &table->claimer;
 
-	exclude_refused(dispatch, job, clock_now_ms());
-	job->lost = atomic_load(&dispatch->options.commit_handover->lost);
-	job->revocations = dispatch->revocations;
+	exclude_refused(table, job, clock_now_ms());
+	job->lost = atomic_load(&table->context->options.commit_handover->lost);
+	job->revocations = table->order->revocations;
 	claimer->claims_under_way++;
 	claimer->bytes_asked += job->request.max_bytes;
 	claimer->last_was_lanes = job->kind == JOB_LANES;
-	dispatch->lanes.claims_given = (uint64_t)job->request.number;
-	jobs_give(dispatch, job);
-}
-
-/* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */
-bool claimer_may_claim(const struct dispatch *dispatch, size_t index)
-{
-	return dispatch->lanes.ordering != ORDERING_PARTITION ||
-	       lanes_is_free(&dispatch->lanes, index, 0);
+	table->order->lanes.claims_given = (uint64_t)job->request.number;
+	jobs_give(table, job);
 }
 
 /* Bytes that are free when all claims under way have brought what they may bring. */
-static size_t bytes_left(const struct dispatch *dispatch)
+static size_t bytes_left(const struct table *table)
 {
 	size_t count;
 	size_t bytes;
 	size_t bytes_free;
 
-	admission_usage(dispatch->options.admission, &count, &bytes, &bytes_free);
-	return bytes_free > dispatch->claimer.bytes_asked
-		       ? bytes_free - dispatch->claimer.bytes_asked
-		       : 0;
+	admission_usage(table->context->options.admission, &count, &bytes, &bytes_free);
+	return bytes_free > table->claimer.bytes_asked ? bytes_free - table->claimer.bytes_asked
+						       : 0;
 }
 
-static bool may_run_beside_others(const struct dispatch *dispatch)
+static bool may_run_beside_others(const struct table *table)
 {
-	return dispatch->lanes.ordering == ORDERING_NONE && dispatch->claimer.more_due;
+	return table->order->lanes.ordering == ORDERING_NONE && table->claimer.more_due;
 }
 
 /* The bytes that one claim may bring. Claims that run beside each other get equal parts. */
-static size_t bytes_for_one(const struct dispatch *dispatch)
+static size_t bytes_for_one(const struct table *table)
 {
-	size_t left = bytes_left(dispatch);
-	size_t workers = worker_pool_size(dispatch->pool);
+	size_t left = bytes_left(table);
+	size_t workers = worker_pool_size(table->pool);
 	size_t part = left;
 
-	if (may_run_beside_others(dispatch) && workers > dispatch->claimer.claims_under_way)
-		part = left / (workers - dispatch->claimer.claims_under_way);
+	if (may_run_beside_others(table) && workers > table->claimer.claims_under_way)
+		part = left / (workers - table->claimer.claims_under_way);
 	return part > BYTES_LEAST ? part : left < BYTES_LEAST ? left : BYTES_LEAST;
 }
 
 /* Reserves budget for the rows of the claim. False: there is none. */
-static bool reserve(struct dispatch *dispatch, struct job *job)
+static bool reserve(struct table *table, struct job *job)
 {
-	job->reserved = admission_reserve(dispatch->options.admission, jobs_rows(dispatch));
-	job->request.max_bytes = bytes_for_one(dispatch);
+	job->reserved = admission_reserve(table->context->options.admission, jobs_rows(table));
+	job->request.max_bytes = bytes_for_one(table);
 	job->request.max_rows = job->reserved;
 	return job->reserved > 0 && job->request.max_bytes > 0;
 }
 
 /* Gives the claim its number. From now on low_claim stays at or below it, so that a rescue finds its rows. False: no
  * memory. */
-static bool assign_number(struct dispatch *dispatch, struct job *job)
+static bool assign_number(struct table *table, struct job *job)
 {
-	job->request.number = open_claims_give(&dispatch->claimer.open);
+	job->request.number = open_claims_give(&table->order->open_claims);
 	return job->request.number != 0;
 }
 
 /* True when half a claim fits, or a twentieth of the whole budget. Less room would mean many statements for few rows.
  * A twentieth is available even when one slow handler uses its nine tenths. */
-static bool has_budget(const struct dispatch *dispatch)
+static bool has_budget(const struct table *table)
 {
-	const struct config *config = dispatch->options.config;
+	const struct config *config = table->context->options.config;
 	int64_t most = config->inbox.max_claimed;
 	int64_t least = most / 20 + 1;
 	int64_t wanted = config->worker.claim_batch / 2 + 1;
@@ -152,29 +132,28 @@ static bool has_budget(const struct dispatch *dispatch)
 	size_t bytes;
 	size_t bytes_free;
 
-	admission_usage(dispatch->options.admission, &count, &bytes, &bytes_free);
-	return bytes_left(dispatch) > 0 &&
-	       most - (int64_t)count >= (wanted < least ? wanted : least);
+	admission_usage(table->context->options.admission, &count, &bytes, &bytes_free);
+	return bytes_left(table) > 0 && most - (int64_t)count >= (wanted < least ? wanted : least);
 }
 
 /* True when one more claim may run. Before the known handlers are read, a claim could park rows that only wait for a
  * handler that is away. */
-static bool may_claim(const struct dispatch *dispatch)
+static bool may_claim(const struct table *table)
 {
-	const struct claimer *claimer = &dispatch->claimer;
+	const struct claimer *claimer = &table->claimer;
 
-	if (claimer->rescue || !dispatch->handler_memory.loaded ||
-		!routing_has_connected(dispatch->routing) || !has_budget(dispatch))
+	if (claimer->rescue || !table->order->routing_complete ||
+		!routing_has_connected(table->order->routing) || !has_budget(table))
 		return false;
-	return claimer->claims_under_way == 0 || may_run_beside_others(dispatch);
+	return claimer->claims_under_way == 0 || may_run_beside_others(table);
 }
 
-static bool due_wanted(const struct dispatch *dispatch, int64_t now_ms)
+static bool due_wanted(const struct table *table, int64_t now_ms)
 {
-	const struct claimer *claimer = &dispatch->claimer;
+	const struct claimer *claimer = &table->claimer;
 
-	return may_claim(dispatch) &&
-	       (now_ms >= claimer->poll_at_ms || now_ms >= claimer->due_at_ms);
+	return may_claim(table) &&
+	       (now_ms >= claimer->poll_at_ms || now_ms >= table->order->retry_due_at_ms);
 }
 
 /* With `ordering: partition` the statement has a row limit for each partition. Together the partitions must stay within
@@ -188,9 +167,9 @@ static void share_among_partitions(struct job *job)
 }
 
 /* Sets the time from which the claim scans each partition (claim_cursor.h). False: no memory. */
-static bool set_starts(struct dispatch *dispatch, struct job *job, int64_t now_ms)
+static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 {
-	const struct claim_cursor *cursor = &dispatch->claimer.cursor;
+	const struct claim_cursor *cursor = &table->claimer.cursor;
 
 	job->full =
 		job->request.ordering == ORDERING_PARTITION || claim_cursor_is_full(cursor, now_ms);
@@ -201,103 +180,102 @@ static bool set_starts(struct dispatch *dispatch, struct job *job, int64_t now_m
 	return job->since != NULL;
 }
 
-static void claim_due(struct dispatch *dispatch, int64_t now_ms)
+static void claim_due(struct table *table, int64_t now_ms)
 {
 	struct job *job;
 
-	if (!due_wanted(dispatch, now_ms))
+	if (!due_wanted(table, now_ms))
 		return;
-	job = jobs_new(dispatch, JOB_DUE);
-	if (job == NULL || !reserve(dispatch, job) || !jobs_add_own(dispatch, job, false) ||
-		!set_starts(dispatch, job, now_ms) || !assign_number(dispatch, job)) {
-		jobs_drop(dispatch, job);
-		dispatch->claimer.poll_at_ms = now_ms + TICK_MS;
+	job = jobs_new(table, JOB_DUE);
+	if (job == NULL || !reserve(table, job) || !jobs_add_own(table, job, false) ||
+		!set_starts(table, job, now_ms) || !assign_number(table, job)) {
+		jobs_drop(table, job);
+		table->claimer.poll_at_ms = now_ms + TICK_MS;
 		return;
 	}
 	if (job->request.ordering == ORDERING_PARTITION)
 		share_among_partitions(job);
-	dispatch->claimer.poll_at_ms = now_ms + dispatch->options.config->worker.poll;
-	dispatch->claimer.due_at_ms = INT64_MAX;
-	give_claim(dispatch, job);
-	if (may_run_beside_others(dispatch)) {
-		dispatch->claimer.poll_at_ms =
-			0; /* the next idle worker gets another claim at once */
-		dispatch_schedule(dispatch);
+	table->claimer.poll_at_ms = now_ms + table->context->options.config->worker.poll;
+	table->order->retry_due_at_ms = INT64_MAX;
+	give_claim(table, job);
+	if (may_run_beside_others(table)) {
+		table->claimer.poll_at_ms = 0; /* the next idle worker gets another claim at once */
+		context_request_round(table->context);
 	}
 }
 
 /* Claims the next rows of lanes that have none in memory. With `ordering: partition` the lane is the partition. */
-static void claim_lanes(struct dispatch *dispatch)
+static void claim_lanes(struct table *table)
 {
 	struct lane_key keys[LANES_A_CLAIM];
 	struct job *job;
 	size_t count;
 
-	if (dispatch->lanes.claimable_count == 0 || !may_claim(dispatch))
+	if (table->order->lanes.claimable_count == 0 || !may_claim(table))
 		return;
-	job = jobs_new(dispatch, JOB_LANES);
-	if (job == NULL || !reserve(dispatch, job)) {
-		jobs_drop(dispatch, job);
+	job = jobs_new(table, JOB_LANES);
+	if (job == NULL || !reserve(table, job)) {
+		jobs_drop(table, job);
 		return;
 	}
 	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !assign_number(dispatch, job)) {
-		jobs_drop(dispatch, job);
+	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !assign_number(table, job)) {
+		jobs_drop(table, job);
 		return;
 	}
 	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
-	count = lanes_take_claimable(&dispatch->lanes, keys, count);
+	count = lanes_take_claimable(&table->order->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
 		struct admission_partition partition =
-			admission_get(dispatch->options.admission, keys[i].partition);
+			admission_get(table->context->options.admission, keys[i].partition);
 
 		job->lanes[i] =
 			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };
 		jobs_add_partition(job, &partition, keys[i].partition);
 	}
 	job->request.max_rows = job->reserved / job->count;
-	give_claim(dispatch, job);
+	give_claim(table, job);
 }
 
-bool claimer_in_doubt(const struct claimer *claimer)
+bool claimer_in_doubt(const struct table *table)
 {
-	return claimer->rescue || claimer->under_way[JOB_RESCUE];
+	return table->claimer.rescue || table->database.under_way[JOB_RESCUE];
 }
 
 /* Lanes and due rows take turns. If there is room for one claim only, neither kind is made all the time. */
-static void claim(struct dispatch *dispatch, int64_t now_ms)
+static void claim(struct table *table, int64_t now_ms)
 {
-	bool last_was_lanes = dispatch->claimer.last_was_lanes;
+	bool last_was_lanes = table->claimer.last_was_lanes;
 
-	if (last_was_lanes && jobs_may_give(dispatch))
-		claim_due(dispatch, now_ms);
-	if (jobs_may_give(dispatch))
-		claim_lanes(dispatch);
-	if (!last_was_lanes && jobs_may_give(dispatch))
-		claim_due(dispatch, now_ms);
+	if (last_was_lanes && jobs_may_give(table))
+		claim_due(table, now_ms);
+	if (jobs_may_give(table))
+		claim_lanes(table);
+	if (!last_was_lanes && jobs_may_give(table))
+		claim_due(table, now_ms);
 }
 
-void claimer_run(struct dispatch *dispatch, int64_t now_ms)
+void claimer_run_rescue(struct table *table, int64_t now_ms)
 {
-	bool stopping = dispatch_is_stopping(dispatch);
-	bool last_was_claim = dispatch->claimer.last_was_claim;
+	if (jobs_are_on_hold(table, now_ms))
+		return; /* the turns stay as they are */
+	table->claimer.needs_worker = !context_is_stopping(table->context) && !jobs_may_give(table);
+	if (jobs_may_give(table))
+		maintenance_rescue(table);
+}
 
-	if (now_ms < dispatch->hold_until_ms)
-		return; /* the database failed a moment ago; the turns stay as they are */
-	dispatch->claimer.needs_worker = !stopping && !jobs_may_give(dispatch);
-	/* The rescue runs during a stop as well: arrivals wait for it before they are returned to the table. */
-	if (jobs_may_give(dispatch))
-		maintenance_rescue(dispatch);
-	if (stopping)
+void claimer_run(struct table *table, int64_t now_ms)
+{
+	bool last_was_claim = table->claimer.last_was_claim;
+
+	if (jobs_are_on_hold(table, now_ms) || context_is_stopping(table->context))
 		return;
-	if (jobs_may_give(dispatch))
-		handler_memory_run(dispatch, now_ms);
-	if (jobs_may_give(dispatch))
-		maintenance_key_holds(dispatch, now_ms);
+	if (jobs_may_give(table))
+		maintenance_check_key_holds(table, now_ms);
 	if (last_was_claim)
-		maintenance_run(dispatch, now_ms);
-	claim(dispatch, now_ms);
+		maintenance_run(table, now_ms);
+	claim(table, now_ms);
 	if (!last_was_claim)
-		maintenance_run(dispatch, now_ms);
-	lanes_forget(&dispatch->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
+		maintenance_run(table, now_ms);
+	lanes_forget(&table->order->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
 }

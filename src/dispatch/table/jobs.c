@@ -3,15 +3,27 @@
 
 #include <stdlib.h>
 
-struct job *jobs_new(struct dispatch *dispatch, enum job_kind kind)
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/table/table.h"
+#include "report/meters.h"
+
+#define DB_BACKOFF_MS     100
+#define DB_BACKOFF_MAX_MS 5000
+#define DB_BUSY_MAX_MS    1000
+#define HALVINGS_MOST     12
+#define DOUBLE_AFTER      20 /* claims in time, after which the row limit doubles again */
+
+struct job *jobs_new(struct table *table, enum job_kind kind)
 {
 	struct job *job = job_new(kind);
 
 	if (job == NULL)
 		return NULL;
-	job->request.instance = dispatch->options.instance;
-	job->request.ordering = dispatch->options.config->inbox.ordering;
-	if (routing_copy(&job->routing, dispatch->routing, NULL) == 0) {
+	job->request.instance = table->context->options.instance;
+	job->request.ordering = table->context->options.config->inbox.ordering;
+	if (routing_copy(&job->routing, table->order->routing, NULL) == 0) {
 		job->request.routing = job->routing;
 		return job;
 	}
@@ -19,18 +31,87 @@ struct job *jobs_new(struct dispatch *dispatch, enum job_kind kind)
 	return NULL;
 }
 
-void jobs_give(struct dispatch *dispatch, struct job *job)
+void jobs_give(struct table *table, struct job *job)
 {
-	dispatch->claimer.under_way[job->kind] = true;
+	table->database.under_way[job->kind] = true;
 	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS && job->kind != JOB_HANDLERS)
-		dispatch->claimer.last_was_claim = job->kind == JOB_DUE || job->kind == JOB_LANES;
-	worker_pool_give(dispatch->pool, job);
+		table->claimer.last_was_claim = job->kind == JOB_DUE || job->kind == JOB_LANES;
+	worker_pool_give(table->pool, job);
 }
 
-void jobs_drop(struct dispatch *dispatch, struct job *job)
+/* A claim or a sweep that ran into statement_timeout halves the row limit of the next one. After many claims in time
+ * the limit doubles again. */
+static void adapt_rows(struct database_state *database, const struct job *job)
+{
+	if (job->result != 0 && db_error_kind(&job->err) == PG_ERROR_SLOW) {
+		database->halvings += database->halvings < HALVINGS_MOST ? 1 : 0;
+		database->in_time = 0;
+	} else if (job->result == 0 && job->claimed.count > 0 && database->halvings > 0 &&
+		   ++database->in_time == DOUBLE_AFTER) {
+		database->halvings--;
+		database->in_time = 0;
+	}
+}
+
+void jobs_ended(struct table *table, const struct job *job)
+{
+	table->database.under_way[job->kind] = false;
+	if (job->kind == JOB_DUE || job->kind == JOB_LANES || job->kind == JOB_SWEEP)
+		adapt_rows(&table->database, job);
+}
+
+static void note_fault(struct table *table, const struct job *job)
+{
+	struct database_state *database = &table->database;
+	enum pg_error_class class = db_error_kind(&job->err);
+	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW;
+	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
+		database->faults, random_u64());
+
+	metric_add(metrics_get(table->context->options.metrics, METER_PG_ERRORS,
+			   db_error_class(&job->err), NULL),
+		1);
+	database->connection_was_lost |= class == PG_ERROR_LOST;
+	if (database->faults++ == 0)
+		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
+			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
+			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
+			LOG_STR("next",
+				"verdicts are kept and settled when the database answers again"));
+	database->hold_until_ms = clock_now_ms() + delay;
+}
+
+static void note_success(struct table *table)
+{
+	struct database_state *database = &table->database;
+
+	if (database->faults > 0)
+		log_info("dispatch_database_back", LOG_INT("failed_jobs", database->faults));
+	if (database->connection_was_lost)
+		metric_add(metrics_get(table->context->options.metrics, METER_PG_RECONNECTS, NULL,
+				   NULL),
+			1);
+	database->faults = 0;
+	database->connection_was_lost = false;
+}
+
+struct job *jobs_take(struct table *table)
+{
+	struct job *job = worker_pool_take(table->pool);
+
+	if (job == NULL)
+		return NULL;
+	if (job->result != 0)
+		note_fault(table, job);
+	else
+		note_success(table);
+	return job;
+}
+
+void jobs_drop(struct table *table, struct job *job)
 {
 	if (job != NULL)
-		admission_release(dispatch->options.admission, job->reserved, 0);
+		admission_release(table->context->options.admission, job->reserved, 0);
 	job_free(job);
 }
 
@@ -53,35 +134,47 @@ bool jobs_room(struct job *job, size_t count)
 
 /* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition
  * would otherwise delay the others. */
-bool jobs_add_own(struct dispatch *dispatch, struct job *job, bool all)
+bool jobs_add_own(struct table *table, struct job *job, bool all)
 {
-	size_t count = admission_count(dispatch->options.admission);
-	size_t first = count == 0 ? 0 : dispatch->claimer.rotation++ % count;
+	size_t count = admission_count(table->context->options.admission);
+	size_t first = count == 0 ? 0 : table->database.rotation++ % count;
 
 	if (count == 0 || !jobs_room(job, count))
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		size_t index = (first + i) % count;
 		struct admission_partition partition =
-			admission_get(dispatch->options.admission, index);
+			admission_get(table->context->options.admission, index);
 
-		if (partition.assigned && (all || claimer_may_claim(dispatch, index)))
+		if (partition.assigned && (all || jobs_may_claim_of(table, index)))
 			jobs_add_partition(job, &partition, index);
 	}
 	return job->count > 0;
 }
 
-size_t jobs_rows(const struct dispatch *dispatch)
+/* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */
+bool jobs_may_claim_of(const struct table *table, size_t index)
 {
-	size_t batch = (size_t)dispatch->options.config->worker.claim_batch;
-	size_t part = batch >> dispatch->claimer.halvings;
+	return table->order->lanes.ordering != ORDERING_PARTITION ||
+	       lanes_is_free(&table->order->lanes, index, 0);
+}
+
+size_t jobs_rows(const struct table *table)
+{
+	size_t batch = (size_t)table->context->options.config->worker.claim_batch;
+	size_t part = batch >> table->database.halvings;
 
 	return part > 0 ? part : 1;
 }
 
-bool jobs_may_give(const struct dispatch *dispatch)
+bool jobs_may_give(const struct table *table)
 {
-	size_t kept = worker_pool_size(dispatch->pool) > 1 && dispatch->settler.jobs == 0 ? 1 : 0;
+	size_t kept = worker_pool_size(table->pool) > 1 && table->settler.jobs == 0 ? 1 : 0;
 
-	return worker_pool_idle(dispatch->pool) > kept;
+	return worker_pool_idle(table->pool) > kept;
+}
+
+bool jobs_are_on_hold(const struct table *table, int64_t now_ms)
+{
+	return now_ms < table->database.hold_until_ms;
 }

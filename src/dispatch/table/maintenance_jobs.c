@@ -4,132 +4,240 @@
  *   is only a copy, so the sweep is what guarantees that no parked row is forgotten.
  * - The gauges count what waits in the table.
  * - The rescue gives back the rows of a claim whose answer was lost (rule R3).
- * - The check of held rows is key_holds.c's.
+ * - The check of held rows finds out whether other instances still hold them (key_holds.h).
  */
+#include "dispatch/table/maintenance_jobs.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dispatch/table/jobs.h"
+#include "base/log.h"
+#include "dispatch/table/table.h"
+#include "report/meters.h"
 
-#define SWEEP_EVERY_MS   3000
-#define SWEEP_AGAIN_MS   100  /* while there are more rows to release than one sweep releases */
-#define SWEEP_SPILL_MOST 2000 /* with this many claimable lanes, no sweep looks for more */
-#define GAUGES_CAP       1000000
+#define SWEEP_EVERY_MS       3000
+#define SWEEP_AGAIN_MS       100  /* while there are more rows to release than one sweep releases */
+#define SWEEP_SPILL_MOST     2000 /* with this many claimable lanes, no sweep looks for more */
+#define GAUGES_CAP           1000000
+/* The gauges count the table this often, ... */
+#define GAUGES_EVERY_MS      2000
+/* ... this often while the counts do not change, ... */
+#define GAUGES_UNCHANGED_MS  10000
+/* ... and the expensive ones (dead messages, oldest snapshot of the server) this often. */
+#define SLOW_GAUGES_EVERY_MS 10000
+#define GAUGES_PACE          50 /* counting takes at most a fiftieth of the time */
 
 /* Finds the next dirty partition to sweep. False: the round is complete. */
-static bool next_dirty(struct dispatch *dispatch, struct admission_partition *out, size_t *index)
+static bool next_dirty(struct table *table, struct admission_partition *out, size_t *index)
 {
-	struct claimer *claimer = &dispatch->claimer;
-	size_t count = admission_count(dispatch->options.admission);
+	struct sweeps *sweeps = &table->sweeps;
+	size_t count = admission_count(table->context->options.admission);
 
-	for (; claimer->sweep_next < count; claimer->sweep_next++) {
-		*index = claimer->sweep_next;
-		*out = admission_get(dispatch->options.admission, *index);
+	for (; sweeps->next < count; sweeps->next++) {
+		*index = sweeps->next;
+		*out = admission_get(table->context->options.admission, *index);
 		if (out->assigned && out->dirty)
 			return true;
-		claimer->sweep_page = false;
+		sweeps->page = false;
 	}
 	return false;
 }
 
-static void sweep(struct dispatch *dispatch, int64_t now_ms)
+static void sweep(struct table *table, int64_t now_ms)
 {
-	struct claimer *claimer = &dispatch->claimer;
+	struct sweeps *sweeps = &table->sweeps;
 	struct admission_partition partition;
 	struct job *job;
 	size_t index = 0;
 
 	/* Before the known handlers are read, the routing is not complete. A sweep could release a row that waits for a
 	 * handler that is away. */
-	if (!dispatch->handler_memory.loaded || claimer->under_way[JOB_SWEEP] ||
-		now_ms < claimer->sweep_at_ms || dispatch->lanes.claimable_count > SWEEP_SPILL_MOST)
+	if (!table->order->routing_complete || table->database.under_way[JOB_SWEEP] ||
+		now_ms < sweeps->at_ms || table->order->lanes.claimable_count > SWEEP_SPILL_MOST)
 		return;
-	if (!next_dirty(dispatch, &partition, &index)) {
-		claimer->sweep_next = 0;
-		claimer->sweep_at_ms =
-			now_ms + (claimer->sweep_again ? SWEEP_AGAIN_MS : SWEEP_EVERY_MS);
-		claimer->sweep_again = false;
+	if (!next_dirty(table, &partition, &index)) {
+		sweeps->next = 0;
+		sweeps->at_ms = now_ms + (sweeps->again ? SWEEP_AGAIN_MS : SWEEP_EVERY_MS);
+		sweeps->again = false;
 		return;
 	}
-	job = jobs_new(dispatch, JOB_SWEEP);
+	job = jobs_new(table, JOB_SWEEP);
 	if (job == NULL || !jobs_room(job, 1)) {
-		jobs_drop(dispatch, job);
+		jobs_drop(table, job);
 		return;
 	}
 	jobs_add_partition(job, &partition, index);
-	job->first_page = !claimer->sweep_page;
-	job->after = claimer->sweep_after;
-	job->request.max_rows = jobs_rows(dispatch);
-	jobs_give(dispatch, job);
+	job->first_page = !sweeps->page;
+	job->after = sweeps->after;
+	job->request.max_rows = jobs_rows(table);
+	jobs_give(table, job);
 }
 
-void maintenance_rescue(struct dispatch *dispatch)
+static void sweep_finished(struct table *table, const struct job *job)
 {
-	struct claimer *claimer = &dispatch->claimer;
+	struct sweeps *sweeps = &table->sweeps;
+
+	if (!job->waiting)
+		admission_clean(
+			table->context->options.admission, job->indexes[0], job->versions[0]);
+	for (size_t i = 0; i < job->page.count; i++)
+		(void)lanes_parked(
+			&table->order->lanes, job->indexes[0], job->page.hashes[i], -1, NULL);
+	if (job->released > 0)
+		table->claimer.poll_at_ms = 0;
+	if (job->released >= (int64_t)job->request.max_rows)
+		sweeps->again = true;
+	sweeps->page = job->page.more;
+	sweeps->after = job->page.last;
+	if (!job->page.more)
+		sweeps->next++;
+}
+
+void maintenance_rescue(struct table *table)
+{
+	struct claimer *claimer = &table->claimer;
 	struct entry *entry;
 	struct job *job;
 
-	if (!claimer->rescue || claimer->claims_under_way > 0 || claimer->under_way[JOB_RESCUE])
+	if (!claimer->rescue || claimer->claims_under_way > 0 ||
+		table->database.under_way[JOB_RESCUE])
 		return;
-	job = jobs_new(dispatch, JOB_RESCUE);
+	job = jobs_new(table, JOB_RESCUE);
 	if (job == NULL)
 		return;
-	job->seqs = calloc(dispatch->entry_count + 1, sizeof(*job->seqs));
+	job->seqs = calloc(table->order->entry_count + 1, sizeof(*job->seqs));
 	if (job->seqs == NULL) {
-		jobs_drop(dispatch, job);
+		jobs_drop(table, job);
 		return;
 	}
 	/* A row that was born claimed has delivery count 1 and is not among the rows that this rescue reads. */
-	for (entry = dispatch->entries; entry != NULL; entry = entry->hh.next) {
+	for (entry = table->order->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->message->delivery_count > 1)
 			job->seqs[job->count++] = entry->message->seq;
 	}
-	job->request.number = open_claims_low(&claimer->open);
-	jobs_give(dispatch, job);
+	job->request.number = open_claims_low(&table->order->open_claims);
+	jobs_give(table, job);
 }
 
-static bool is_unchanged(const struct dispatch *dispatch, int64_t now_ms)
+static void rescue_finished(struct table *table, const struct job *job)
 {
-	return now_ms < dispatch->claimer.gauges_unchanged_until_ms &&
-	       admission_placed(dispatch->options.admission) == dispatch->claimer.gauges_placed;
+	table->claimer.rescue = false;
+	table->claimer.poll_at_ms = 0;
+	open_claims_resolved(&table->order->open_claims);
+	log_info("claims_rescued", LOG_INT("rows", job->rescued),
+		LOG_STR("why", "the answer of the database to a claim was lost"));
+	metric_add(metrics_get(table->context->options.metrics, METER_RESCUED, NULL, NULL),
+		job->rescued);
 }
 
-static void gauge(struct dispatch *dispatch, int64_t now_ms)
+static void gauge(struct table *table, int64_t now_ms)
+{
+	struct gauges_schedule *gauges = &table->gauges;
+	int64_t placed;
+	struct job *job;
+
+	if (table->database.under_way[JOB_GAUGES] || now_ms < gauges->at_ms)
+		return;
+	placed = admission_placed(table->context->options.admission);
+	if (now_ms < gauges->unchanged_until_ms && placed == gauges->placed)
+		return;
+	job = jobs_new(table, JOB_GAUGES);
+	gauges->at_ms = now_ms + GAUGES_EVERY_MS;
+	if (job == NULL || !jobs_add_own(table, job, true)) {
+		jobs_drop(table, job);
+		return;
+	}
+	job->cap = table->context->options.config->ingest.max_pending + 1;
+	if (job->cap > GAUGES_CAP)
+		job->cap = GAUGES_CAP;
+	job->placed = placed;
+	job->expensive = now_ms >= gauges->slow_at_ms;
+	if (job->expensive)
+		gauges->slow_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
+	jobs_give(table, job);
+}
+
+static void gauges_finished(struct table *table, const struct job *job)
+{
+	struct metrics *metrics = table->context->options.metrics;
+	struct gauges_schedule *schedule = &table->gauges;
+	const struct gauges *gauges = &job->gauges;
+	int64_t sum = gauges->waiting + gauges->unrouted;
+	int64_t pause = job->took_us * GAUGES_PACE / 1000;
+	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
+	bool unchanged = sum == schedule->sum && job->placed == schedule->placed;
+
+	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
+	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
+	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
+		(double)gauges->oldest_due_ms / 1000.0);
+	if (job->expensive) {
+		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
+		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
+			(double)gauges->snapshot_ms / 1000.0);
+	}
+	admission_set_waiting(table->context->options.admission, sum, job->placed);
+	schedule->sum = sum;
+	schedule->placed = job->placed;
+	schedule->unchanged_until_ms = unchanged ? clock_now_ms() + GAUGES_UNCHANGED_MS : 0;
+	if (pause > GAUGES_EVERY_MS)
+		schedule->at_ms = clock_now_ms() + pause;
+}
+
+void maintenance_check_key_holds(struct table *table, int64_t now_ms)
 {
 	struct job *job;
 
-	if (dispatch->claimer.under_way[JOB_GAUGES] || now_ms < dispatch->claimer.gauges_at_ms ||
-		is_unchanged(dispatch, now_ms))
+	if (table->database.under_way[JOB_HOLDS] || table->order->key_holds.count == 0)
 		return;
-	job = jobs_new(dispatch, JOB_GAUGES);
-	dispatch->claimer.gauges_at_ms = now_ms + GAUGES_EVERY_MS;
-	if (job == NULL || !jobs_add_own(dispatch, job, true)) {
-		jobs_drop(dispatch, job);
+	job = job_new(JOB_HOLDS);
+	if (job == NULL)
 		return;
+	job->request.instance = table->context->options.instance;
+	job->revocations = table->order->revocations;
+	job->count = key_holds_to_check(table->order, now_ms, &job->seqs);
+	job->states = job->count == 0 ? NULL : calloc(job->count, sizeof(*job->states));
+	if (job->states == NULL)
+		job_free(job);
+	else
+		jobs_give(table, job);
+}
+
+static void key_holds_finished(struct table *table, const struct job *job)
+{
+	const struct other_claims_rows rows = { job->seqs, job->states, job->count };
+
+	/* A partition was revoked while the job ran. It may be assigned again by now, and another instance may have
+	 * claimed the rows in between. This result is too old; the next check reads them again. */
+	if (job->revocations != table->order->revocations)
+		return;
+	if (key_holds_checked(table->order, &rows))
+		table->claimer.poll_at_ms = 0;
+}
+
+void maintenance_run(struct table *table, int64_t now_ms)
+{
+	if (jobs_may_give(table))
+		sweep(table, now_ms);
+	if (jobs_may_give(table))
+		gauge(table, now_ms);
+}
+
+static void (*const finishers[JOB_KINDS])(struct table *table, const struct job *job) = {
+	[JOB_SWEEP] = sweep_finished,
+	[JOB_RESCUE] = rescue_finished,
+	[JOB_GAUGES] = gauges_finished,
+	[JOB_HOLDS] = key_holds_finished,
+};
+
+/* A job that failed is made again later. A row that PostgreSQL refuses stops the sweep of its partition only. */
+void maintenance_take(struct table *table, const struct job *job)
+{
+	if (job->result == 0) {
+		finishers[job->kind](table, job);
+	} else if (job->kind == JOB_SWEEP && db_error_may_be_row(&job->err)) {
+		table->sweeps.page = false;
+		table->sweeps.next++;
 	}
-	job->cap = dispatch->options.config->ingest.max_pending + 1;
-	if (job->cap > GAUGES_CAP)
-		job->cap = GAUGES_CAP;
-	job->placed = admission_placed(dispatch->options.admission);
-	job->expensive = now_ms >= dispatch->claimer.slow_gauges_at_ms;
-	if (job->expensive)
-		dispatch->claimer.slow_gauges_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
-	jobs_give(dispatch, job);
-}
-
-void maintenance_key_holds(struct dispatch *dispatch, int64_t now_ms)
-{
-	struct job *job =
-		dispatch->claimer.under_way[JOB_HOLDS] ? NULL : key_holds_job(dispatch, now_ms);
-
-	if (job != NULL)
-		jobs_give(dispatch, job);
-}
-
-void maintenance_run(struct dispatch *dispatch, int64_t now_ms)
-{
-	if (jobs_may_give(dispatch))
-		sweep(dispatch, now_ms);
-	if (jobs_may_give(dispatch))
-		gauge(dispatch, now_ms);
+	context_request_round(table->context);
 }

@@ -4,7 +4,7 @@
  *
  * Promise (guarantee G6): a verdict is kept until the table has it or its claim is known to be lost. A database
  * that is down delays it only. A verdict whose row is locked by a handler's transaction is tried again soon. A
- * verdict whose row PostgreSQL refuses is set aside (settle_retries.c), so that the others are settled.
+ * verdict whose row PostgreSQL refuses is set aside (refused_verdicts.h), so that the others are settled.
  *
  * The crash counts of suspects are raised by the same way: JOB_RAISE before the delivery, JOB_SETTLE after it.
  */
@@ -12,9 +12,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dispatch/core.h"
 #include "dispatch/table/settle_batching.h"
-#include "dispatch/table/settle_retries.h"
+#include "dispatch/table/table.h"
 
 #define BATCH_MOST     2000
 /* After this many failed tries, each row is tried in a savepoint of its own to find the one that fails. */
@@ -24,44 +23,35 @@
 
 void settler_init(struct settler *settler)
 {
-	TAILQ_INIT(&settler->pending);
 	TAILQ_INIT(&settler->locked);
-	TAILQ_INIT(&settler->retries);
+	TAILQ_INIT(&settler->refused);
 	TAILQ_INIT(&settler->raise);
 }
 
-void settler_add(struct dispatch *dispatch, struct entry *entry)
-{
-	struct settler *settler = &dispatch->settler;
-
-	TAILQ_INSERT_TAIL(&settler->pending, entry, link);
-	if (settler->pending_count++ == 0)
-		settler->since_ms = clock_now_ms();
-	dispatch_schedule(dispatch);
-}
-
-void settler_add_raise(struct dispatch *dispatch, struct entry *entry)
+void settler_add_raise(struct table *table, struct entry *entry)
 {
 	entry->raising = true;
-	TAILQ_INSERT_TAIL(&dispatch->settler.raise, entry, link);
-	dispatch->settler.raise_count++;
-	dispatch_schedule(dispatch);
+	TAILQ_INSERT_TAIL(&table->settler.raise, entry, link);
+	table->settler.raise_count++;
+	context_request_round(table->context);
 }
 
-bool settler_is_empty(const struct settler *settler)
+bool settler_is_empty(const struct table *table)
 {
-	return settler->pending_count == 0 && settler->raise_count == 0 &&
+	const struct settler *settler = &table->settler;
+
+	return table->order->verdicts.count == 0 && settler->raise_count == 0 &&
 	       TAILQ_EMPTY(&settler->locked) && settler->under_way == 0 &&
-	       !settle_retries_is_due(settler, clock_now_ms());
+	       !refused_verdicts_is_due(settler, clock_now_ms());
 }
 
-static struct job *job_of(struct dispatch *dispatch, enum job_kind kind, size_t count)
+static struct job *job_of(struct table *table, enum job_kind kind, size_t count)
 {
 	struct job *job = job_new(kind);
 
 	if (job == NULL)
 		return NULL;
-	job->request.instance = dispatch->options.instance;
+	job->request.instance = table->context->options.instance;
 	job->rows = calloc(count, sizeof(*job->rows));
 	job->entries = calloc(count, sizeof(struct entry *));
 	if (job->rows != NULL && job->entries != NULL)
@@ -78,34 +68,50 @@ static void add_entry(struct job *job, struct entry *entry)
 	*row = entry->verdict;
 	row->seq = entry->message->seq;
 	row->delivery_count = entry->message->delivery_count;
-	/* Borrowed: a handler is not freed while it has entries. */
-	row->handler = entry->handler == NULL ? NULL : entry->handler->name;
+	/* Borrowed: a queue is not freed while it has entries. */
+	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
 	job->isolate |= entry->refusals >= REFUSALS_MOST;
 }
 
-static void start_job(struct dispatch *dispatch, struct job *job)
+static void start_job(struct table *table, struct job *job)
 {
-	dispatch->settler.under_way += job->count;
-	dispatch->settler.jobs++;
-	worker_pool_give(dispatch->pool, job);
+	table->settler.under_way += job->count;
+	table->settler.jobs++;
+	worker_pool_give(table->pool, job);
 }
 
-bool settler_give_alone(struct dispatch *dispatch, struct entry *entry)
+/* Verdicts can arrive without a pause, and a failed transaction comes back at once. If the claimer found no idle
+ * worker and none of the busy ones runs a job of it, one worker is left to the claimer. */
+static bool may_give(const struct table *table)
 {
-	struct job *job = job_of(dispatch, JOB_SETTLE, 1);
+	size_t claiming = worker_pool_busy(table->pool) - table->settler.jobs;
+	size_t kept = table->claimer.needs_worker && claiming == 0 ? 1 : 0;
 
-	if (job == NULL)
-		return false;
-	add_entry(job, entry);
-	start_job(dispatch, job);
-	return true;
+	return worker_pool_idle(table->pool) > kept;
 }
 
-static void give(
-	struct dispatch *dispatch, enum job_kind kind, struct entry_list *list, size_t *length)
+/* Gives the verdicts that are set aside and due, each as a job of its own. */
+static void give_refused(struct table *table, int64_t now_ms)
+{
+	struct settler *settler = &table->settler;
+	struct entry *entry;
+	struct job *job;
+
+	while (may_give(table) && (entry = refused_verdicts_take_due(settler, now_ms)) != NULL) {
+		job = job_of(table, JOB_SETTLE, 1);
+		if (job == NULL) {
+			refused_verdicts_put_back(settler, entry);
+			return; /* no memory now; the next round tries again */
+		}
+		add_entry(job, entry);
+		start_job(table, job);
+	}
+}
+
+static void give(struct table *table, enum job_kind kind, struct entry_list *list, size_t *length)
 {
 	size_t most = *length < BATCH_MOST ? *length : BATCH_MOST;
-	struct job *job = job_of(dispatch, kind, most);
+	struct job *job = job_of(table, kind, most);
 
 	if (job == NULL)
 		return; /* no memory now; the next round tries again */
@@ -116,17 +122,18 @@ static void give(
 		add_entry(job, entry);
 	}
 	*length -= most;
-	start_job(dispatch, job);
+	start_job(table, job);
 }
 
-static void unlock_due(struct settler *settler, int64_t now_ms)
+static void unlock_due(struct table *table, int64_t now_ms)
 {
+	struct entry_list *locked = &table->settler.locked;
 	struct entry *entry;
 
-	while ((entry = TAILQ_FIRST(&settler->locked)) != NULL && entry->retry_at_ms <= now_ms) {
-		TAILQ_REMOVE(&settler->locked, entry, link);
-		TAILQ_INSERT_TAIL(&settler->pending, entry, link);
-		settler->pending_count++;
+	while ((entry = TAILQ_FIRST(locked)) != NULL && entry->retry_at_ms <= now_ms) {
+		TAILQ_REMOVE(locked, entry, link);
+		TAILQ_INSERT_TAIL(&table->order->verdicts.entries, entry, link);
+		table->order->verdicts.count++;
 	}
 }
 
@@ -137,131 +144,123 @@ static bool raise_is_due(const struct settler *settler, int64_t now_ms)
 	return first != NULL && first->retry_at_ms <= now_ms;
 }
 
-/* Verdicts can arrive without a pause, and a failed transaction comes back at once. If the claimer found no idle
- * worker and none of the busy ones runs a job of it, one worker is left to the claimer. */
-static bool may_give(const struct dispatch *dispatch)
+static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 {
-	size_t claiming = worker_pool_busy(dispatch->pool) - dispatch->settler.jobs;
-	size_t kept = dispatch->claimer.needs_worker && claiming == 0 ? 1 : 0;
-
-	return worker_pool_idle(dispatch->pool) > kept;
-}
-
-static size_t ready_count(const struct dispatch *dispatch)
-{
-	const struct handler *handler = dispatch->handlers;
-	size_t count = 0;
-
-	for (; handler != NULL; handler = handler->hh.next)
-		count += handler->ready_count;
-	return count;
-}
-
-static bool is_held_up(const struct dispatch *dispatch)
-{
-	const struct handler *handler = dispatch->handlers;
-
-	if (dispatch->settler.jobs > 0)
-		return false;
-	while (handler != NULL &&
-		(handler->ready_count == 0 || scheduler_allowance(dispatch, handler) > 0))
-		handler = handler->hh.next;
-	return handler != NULL;
-}
-
-static bool is_worth_a_transaction(struct dispatch *dispatch, int64_t now_ms)
-{
-	const struct settler *settler = &dispatch->settler;
-	size_t ready = ready_count(dispatch);
-	size_t others = dispatch->in_flight + ready;
+	const struct order *order = table->order;
+	const struct verdict_list *verdicts = &order->verdicts;
+	size_t most = (size_t)table->context->options.config->inbox.max_in_flight;
+	size_t ready = handler_queues_ready(&order->queues);
+	size_t others = order->queues.in_flight + ready;
 	const struct settle_batching batching = {
-		.verdicts = settler->pending_count,
-		.in_flight = dispatch->in_flight,
+		.verdicts = verdicts->count,
+		.in_flight = order->queues.in_flight,
 		.ready = ready,
 		/* Neither in flight nor ready: in most cases they wait for an earlier message of their key. */
-		.behind = dispatch->entry_count > others ? dispatch->entry_count - others : 0,
-		.held_up = is_held_up(dispatch),
-		.most = (size_t)dispatch->options.config->inbox.max_in_flight,
-		.since_ms = settler->since_ms,
+		.behind = order->entry_count > others ? order->entry_count - others : 0,
+		.held_up = table->settler.jobs == 0 &&
+			   handler_queues_are_held_up(&order->queues, most),
+		.most = most,
+		.since_ms = verdicts->since_ms,
 	};
 
-	if (settle_batching_is_due(&batching, now_ms) || dispatch_is_stopping(dispatch))
+	if (settle_batching_is_due(&batching, now_ms) || context_is_stopping(table->context))
 		return true;
-	dispatch_linger(dispatch, SETTLE_BATCH_WAIT_MS);
+	context_linger(table->context, SETTLE_BATCH_WAIT_MS);
 	return false;
 }
 
-void settler_run(struct dispatch *dispatch, int64_t now_ms)
+void settler_run(struct table *table, int64_t now_ms)
 {
-	struct settler *settler = &dispatch->settler;
+	struct settler *settler = &table->settler;
+	struct verdict_list *verdicts = &table->order->verdicts;
 
-	unlock_due(settler, now_ms);
-	if (now_ms < dispatch->hold_until_ms)
+	unlock_due(table, now_ms);
+	if (jobs_are_on_hold(table, now_ms))
 		return;
-	if (raise_is_due(settler, now_ms) && may_give(dispatch))
-		give(dispatch, JOB_RAISE, &settler->raise, &settler->raise_count);
-	while (may_give(dispatch) && settle_retries_give_due(dispatch, now_ms))
-		;
-	while (settler->pending_count > 0 && may_give(dispatch) &&
-		is_worth_a_transaction(dispatch, now_ms)) {
-		size_t before = settler->pending_count;
+	if (raise_is_due(settler, now_ms) && may_give(table))
+		give(table, JOB_RAISE, &settler->raise, &settler->raise_count);
+	give_refused(table, now_ms);
+	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
+		size_t before = verdicts->count;
 
-		give(dispatch, JOB_SETTLE, &settler->pending, &settler->pending_count);
-		if (settler->pending_count == before)
+		give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count);
+		if (verdicts->count == before)
 			return;
 	}
 }
 
-static void settled(struct dispatch *dispatch, const struct job *job, struct entry *entry,
-	enum settle_status status)
+/* The table has the verdict, or the claim is lost. */
+static void finish(struct table *table, struct entry *entry, enum settle_status status)
+{
+	refused_verdicts_end(table, entry);
+	if (entry->verdict.outcome == SETTLE_DEAD && status != SETTLE_LOST)
+		table->gauges.slow_at_ms = 0; /* the next gauges count the dead messages */
+	entry_finish(table->order, entry, status);
+}
+
+static void settled(
+	struct table *table, const struct job *job, struct entry *entry, enum settle_status status)
 {
 	switch (status) {
 	case SETTLE_OPEN:
 		if (db_error_may_be_row(&job->err))
 			entry->refusals += entry->refusals < REFUSALS_MOST;
-		TAILQ_INSERT_HEAD(&dispatch->settler.pending, entry, link);
-		dispatch->settler.pending_count++;
+		TAILQ_INSERT_HEAD(&table->order->verdicts.entries, entry, link);
+		table->order->verdicts.count++;
 		break;
 	case SETTLE_LOCKED:
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
-		TAILQ_INSERT_TAIL(&dispatch->settler.locked, entry, link);
+		TAILQ_INSERT_TAIL(&table->settler.locked, entry, link);
 		break;
 	case SETTLE_REFUSED:
-		settle_retries_add(dispatch, entry, &job->err);
+		refused_verdicts_add(table, entry, &job->err);
 		break;
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
 	case SETTLE_LOST:
-		entry_finish(dispatch, entry, status);
+		finish(table, entry, status);
 		break;
 	}
 }
 
 /* The suspect cannot be delivered: another instance has its claim, or it was completed meanwhile. */
-static void drop_suspect(struct dispatch *dispatch, struct entry *entry, enum settle_status status)
+static void drop_suspect(struct table *table, struct entry *entry, enum settle_status status)
 {
 	retry_policy_return(entry);
-	if (entry->session != NULL)
-		entry->session->suspect = NULL;
-	entry->session = NULL;
+	entry_unreserve(entry);
 	entry->state = ENTRY_SETTLING;
-	entry_finish(dispatch, entry, status);
+	finish(table, entry, status);
 }
 
-static void raised(struct dispatch *dispatch, const struct job *job, struct entry *entry,
-	enum settle_status status)
+/* The crash count of the suspect is raised. The scheduler delivers it, unless it lost its connection, its partition or
+ * its place as head meanwhile. */
+static void continue_suspect(struct table *table, struct entry *entry)
+{
+	struct order *order = table->order;
+
+	entry->raised = true;
+	if (entry->reservation == NULL || context_is_stopping(table->context)) {
+		entry_unreserve(entry);
+		entry_requeue(order, entry);
+		return;
+	}
+	order->suspects_due = true;
+	context_request_round(table->context);
+}
+
+static void raised(
+	struct table *table, const struct job *job, struct entry *entry, enum settle_status status)
 {
 	entry->raising = false;
 	if (status == SETTLE_SETTLED) {
-		entry->raised = true;
-		suspects_raised(dispatch, entry);
+		continue_suspect(table, entry);
 	} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {
-		drop_suspect(dispatch, entry, status);
+		drop_suspect(table, entry, status);
 	} else if (status == SETTLE_REFUSED) {
-		settle_retries_put_off(dispatch, entry, &job->err);
+		refused_verdicts_put_off(table, entry, &job->err);
 	} else {
 		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
-		settler_add_raise(dispatch, entry);
+		settler_add_raise(table, entry);
 	}
 }
 
@@ -274,23 +273,22 @@ static bool changes_what_waits(const struct job *job)
 	return false;
 }
 
-void settler_finished(struct dispatch *dispatch, struct job *job)
+void settler_take(struct table *table, struct job *job)
 {
-	dispatch->settler.under_way -= job->count;
-	dispatch->settler.jobs--;
+	table->settler.under_way -= job->count;
+	table->settler.jobs--;
 	if (changes_what_waits(job))
-		dispatch->claimer.gauges_unchanged_until_ms =
-			0; /* the number of waiting rows has changed */
+		table->gauges.unchanged_until_ms = 0; /* the number of waiting rows has changed */
 	if (job->result == 0)
-		metric_observe(dispatch->settle_seconds, (double)job->took_us / 1000000.0);
+		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
 	/* Failed verdicts are put back at the head of the list. From the last to the first, they keep their order. */
 	for (size_t i = job->count; i-- > 0;) {
 		enum settle_status status = job->result == 0 ? job->rows[i].status : SETTLE_OPEN;
 
 		if (job->kind == JOB_RAISE)
-			raised(dispatch, job, job->entries[i], status);
+			raised(table, job, job->entries[i], status);
 		else if (status == SETTLE_OPEN)
-			settled(dispatch, job, job->entries[i], status);
+			settled(table, job, job->entries[i], status);
 	}
 	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order.
 	 */
@@ -298,7 +296,7 @@ void settler_finished(struct dispatch *dispatch, struct job *job)
 		if (job->kind != JOB_SETTLE || job->result != 0 ||
 			job->rows[i].status == SETTLE_OPEN)
 			continue;
-		tracing_settled(dispatch, job, i);
-		settled(dispatch, job, job->entries[i], job->rows[i].status);
+		tracing_settled(table->order, job->entries[i], job->rows[i].status, job->took_us);
+		settled(table, job, job->entries[i], job->rows[i].status);
 	}
 }

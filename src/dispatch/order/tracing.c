@@ -4,7 +4,7 @@
  * spans when its ring is full.
  */
 #include "base/clock.h"
-#include "dispatch/core.h"
+#include "dispatch/order/order.h"
 #include "trace/trace.h"
 
 static const char *const settle_names[] = {
@@ -28,44 +28,44 @@ static struct trace_event event_of(const struct entry *entry, enum span_kind kin
 		.since_ms = -1,
 		.number = entry->message->delivery_count,
 		.attempt = entry->message->retry_count + 1,
-		.handler = entry->handler == NULL ? NULL : entry->handler->name,
+		.handler = entry->queue == NULL ? NULL : entry->queue->name,
 	};
 }
 
-void tracing_delivered(struct dispatch *dispatch, const struct entry *entry)
+void tracing_delivered(const struct order *order, const struct entry *entry)
 {
-	struct trace_context context;
+	struct trace_context parent;
 	struct trace_event event;
+	struct trace *trace = order->context->options.trace;
 	const char *outcome;
 
-	if (dispatch->options.trace == NULL || entry->state != ENTRY_OPEN ||
-		!trace_wants(dispatch->options.trace, entry->message, &context))
+	if (trace == NULL || entry->state != ENTRY_OPEN ||
+		!trace_wants(trace, entry->message, &parent))
 		return;
 	event = event_of(entry, SPAN_DELIVER);
 	outcome = retry_policy_outcome(entry->end);
 	event.outcome = outcome == NULL ? "returned" : outcome;
 	event.failed = is_failure(entry->end);
-	trace_add(dispatch->options.trace, &context, entry->message, &event);
+	trace_add(trace, &parent, entry->message, &event);
 }
 
 /* A message that was never delivered gets no settle span, because there is no delivery span to belong to. A row that
  * was locked or refused is settled later, and gets its span then. */
-void tracing_settled(struct dispatch *dispatch, const struct job *job, size_t row)
+void tracing_settled(const struct order *order, const struct entry *entry,
+	enum settle_status status, int64_t took_us)
 {
-	const struct entry *entry = job->entries[row];
-	enum settle_status status = job->rows[row].status;
-	struct trace_context context;
+	struct trace *trace = order->context->options.trace;
+	struct trace_context parent;
 	struct trace_event event;
 
-	if (dispatch->options.trace == NULL || entry->opened_us == 0 || status == SETTLE_LOCKED ||
-		status == SETTLE_REFUSED ||
-		!trace_wants(dispatch->options.trace, entry->message, &context))
+	if (trace == NULL || entry->opened_us == 0 || status == SETTLE_LOCKED ||
+		status == SETTLE_REFUSED || !trace_wants(trace, entry->message, &parent))
 		return;
 	event = event_of(entry, SPAN_SETTLE);
-	event.start_us = event.end_us - job->took_us;
+	event.start_us = event.end_us - took_us;
 	event.outcome = status == SETTLE_COMPLETED ? "processed"
 			: status == SETTLE_LOST    ? "claim_lost"
 						   : settle_names[entry->verdict.outcome];
 	event.failed = status == SETTLE_LOST;
-	trace_add(dispatch->options.trace, &context, entry->message, &event);
+	trace_add(trace, &parent, entry->message, &event);
 }

@@ -6,8 +6,8 @@
  * A claim whose outcome is unknown stays open until a rescue has given its rows back.
  * Pure. One thread, except open_claims_low().
  */
-#ifndef DISPATCH_TABLE_OPEN_CLAIMS_H
-#define DISPATCH_TABLE_OPEN_CLAIMS_H
+#ifndef DISPATCH_ORDER_OPEN_CLAIMS_H
+#define DISPATCH_ORDER_OPEN_CLAIMS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

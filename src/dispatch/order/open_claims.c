@@ -1,5 +1,5 @@
 /* See open_claims.h. A list by number; the lowest number is published after each change, for the heartbeat. */
-#include "dispatch/table/open_claims.h"
+#include "dispatch/order/open_claims.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,385 @@
+/*
+ * See handler_groups.h. The hash of handler_queues.h finds a group by its name: each queue belongs to one group, and a
+ * group is kept while entries are routed to it or the table may know it.
+ */
+#include "dispatch/groups/handler_groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/table/table.h"
+#include "report/meters.h"
+#include "json/text.h"
+
+/* The time for which a handler may be without a connection before its queued messages are parked. */
+#define GONE_GRACE_MS 1000
+
+void handler_groups_init(struct handler_groups *groups, struct order *order, struct table *table)
+{
+	groups->context = order->context;
+	groups->order = order;
+	groups->table = table;
+	(void)pthread_mutex_init(&groups->lock, NULL);
+	buf_add_str(&groups->names, "[]");
+	buf_add_str(&groups->away, "[]");
+}
+
+static struct metric *series(
+	struct handler_groups *groups, enum meter family, const char *name, const char *label)
+{
+	return metrics_get(groups->context->options.metrics, family, name, label);
+}
+
+static struct handler_group *group_new(struct handler_groups *groups, const char *name)
+{
+	struct handler_group *group = calloc(1, sizeof(*group));
+
+	if (group == NULL)
+		return NULL;
+	group->name = strdup(name);
+	if (group->name == NULL ||
+		!handler_queues_add(&groups->order->queues, &group->queue, group->name)) {
+		free(group->name);
+		free(group);
+		return NULL;
+	}
+	group->queue.group = group;
+	for (int end = 0; end < END_RETURNED; end++)
+		group->queue.ended[end] = series(
+			groups, METER_DELIVERIES, name, retry_policy_outcome((enum entry_end)end));
+	group->queue.in_flight_gauge = series(groups, METER_IN_FLIGHT, name, NULL);
+	TAILQ_INIT(&group->connections);
+	group->connected_gauge = series(groups, METER_HANDLERS_CONNECTED, name, NULL);
+	group->seconds = series(groups, METER_HANDLER, name, NULL);
+	return group;
+}
+
+static void group_free(struct handler_groups *groups, struct handler_group *group)
+{
+	handler_queues_remove(&groups->order->queues, &group->queue);
+	free(group->known.subscriptions);
+	free(group->name);
+	free(group);
+}
+
+void handler_groups_fini(struct handler_groups *groups)
+{
+	while (groups->order->queues.by_name != NULL)
+		group_free(groups, groups->order->queues.by_name->group);
+	buf_fini(&groups->names);
+	buf_fini(&groups->away);
+	(void)pthread_mutex_destroy(&groups->lock);
+}
+
+struct handler_group *handler_groups_get(struct handler_groups *groups, const char *name)
+{
+	struct handler_queue *queue = handler_queues_find(&groups->order->queues, name);
+
+	return queue != NULL ? queue->group : group_new(groups, name);
+}
+
+/* ------------------------------------------------------------------ what others read */
+
+static void add_name(struct buf *names, const struct handler_group *group)
+{
+	if (names->length > 1)
+		buf_add_char(names, ',');
+	json_add_string(names, bytes_of(group->name));
+}
+
+static void update_names(struct handler_groups *groups)
+{
+	struct buf *names = &groups->names;
+	struct buf *away = &groups->away;
+	const struct handler_queue *queue;
+
+	(void)pthread_mutex_lock(&groups->lock);
+	buf_reset(names);
+	buf_reset(away);
+	buf_add_char(names, '[');
+	buf_add_char(away, '[');
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		if (queue->connections > 0)
+			add_name(names, queue->group);
+		else if (queue->group->known.away)
+			add_name(away, queue->group);
+	}
+	buf_add_char(names, ']');
+	buf_add_char(away, ']');
+	(void)pthread_mutex_unlock(&groups->lock);
+}
+
+static void copy_names(struct handler_groups *groups, const struct buf *names, struct buf *out)
+{
+	(void)pthread_mutex_lock(&groups->lock);
+	buf_add(out, names->data, names->length);
+	(void)pthread_mutex_unlock(&groups->lock);
+}
+
+void handler_groups_write_names(struct handler_groups *groups, struct buf *out)
+{
+	copy_names(groups, &groups->names, out);
+}
+
+void handler_groups_write_away(struct handler_groups *groups, struct buf *out)
+{
+	copy_names(groups, &groups->away, out);
+}
+
+void handler_groups_publish(struct handler_groups *groups)
+{
+	struct routing *snapshot = NULL;
+
+	update_names(groups);
+	if (!groups->order->routing_complete)
+		return; /* ingest has no routing until then, so it parks all messages */
+	if (routing_copy(&snapshot, groups->order->routing, NULL) != 0) {
+		log_error("routing_not_published", LOG_STR("why", "out of memory"),
+			LOG_STR("next", "ingest keeps using the earlier subscriptions"));
+		return;
+	}
+	admission_set_routing(groups->context->options.admission, snapshot);
+	claimer_sweep_soon(groups->table);
+}
+
+void handler_groups_exchange_soon(struct handler_groups *groups)
+{
+	groups->exchange_soon = true;
+	context_request_round(groups->context);
+}
+
+/* ------------------------------------------------------------------ shares of memory */
+
+/* True above the share. A handler that is full stays full until it holds half of its share. */
+static bool is_over_share(const struct handler_group *group, size_t held, int64_t most)
+{
+	size_t share = handler_queues_share(most);
+
+	return group->full ? held > share / 2 : held >= share;
+}
+
+/* One slow handler may use nine tenths of memory, by count or by bytes, while others are connected. Above that its
+ * messages are parked in the table until it holds half of its share. */
+static void update_share(struct handler_groups *groups, struct handler_group *group)
+{
+	const struct config *config = groups->context->options.config;
+	const struct handler_queue *queue = &group->queue;
+	bool full = is_over_share(group, queue->entry_count, config->inbox.max_claimed) ||
+		    is_over_share(group, queue->entry_bytes, config->inbox.max_claimed_bytes);
+
+	if (full && !group->full && !handler_queues_has_others(&groups->order->queues, queue))
+		return;
+	if (full == group->full || routing_close(groups->order->routing, group->name, full) != 0)
+		return; /* no memory: the next round of the loop tries again */
+	group->full = full;
+	handler_groups_publish(groups);
+}
+
+void handler_groups_update_shares(struct handler_groups *groups)
+{
+	struct handler_queue *queue;
+
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next)
+		update_share(groups, queue->group);
+}
+
+bool handler_group_exceeds_share(
+	const struct handler_groups *groups, const struct handler_group *group)
+{
+	const struct config *config = groups->context->options.config;
+
+	return group->queue.entry_count > handler_queues_share(config->inbox.max_claimed) ||
+	       group->queue.entry_bytes > handler_queues_share(config->inbox.max_claimed_bytes);
+}
+
+/* ------------------------------------------------------------------ connections come and go */
+
+static bool same_topic(const struct subscription *a, const struct subscription *b)
+{
+	if (a->topic == NULL || b->topic == NULL)
+		return a->topic == b->topic;
+	return strcmp(a->topic, b->topic) == 0;
+}
+
+static void add_subscription(struct buf *json, const struct subscription *subs, size_t count)
+{
+	const char *separator = "";
+
+	buf_add_char(json, '{');
+	if (subs->topic != NULL) {
+		buf_add_str(json, "\"topic\":");
+		json_add_string(json, bytes_of(subs->topic));
+		separator = ",";
+	}
+	if (subs->type != NULL) {
+		buf_addf(json, "%s\"types\":", separator);
+		for (size_t i = 0; i < count; i++) {
+			buf_add_char(json, i == 0 ? '[' : ',');
+			json_add_string(json, bytes_of(subs[i].type));
+		}
+		buf_add_char(json, ']');
+	}
+	buf_add_char(json, '}');
+}
+
+/* The subscriptions in the form of a hello. Types of the same topic are in one object. */
+static char *json_of(const struct hello *hello)
+{
+	CLEANUP(buf_fini) struct buf json = BUF_INIT;
+	size_t next = 0;
+
+	buf_add_char(&json, '[');
+	for (size_t i = 0; i < hello->subscribe_count; i = next) {
+		const struct subscription *subs = &hello->subscribe[i];
+
+		for (next = i + 1; subs->type != NULL && next < hello->subscribe_count &&
+				   hello->subscribe[next].type != NULL &&
+				   same_topic(subs, &hello->subscribe[next]);)
+			next++;
+		if (i > 0)
+			buf_add_char(&json, ',');
+		add_subscription(&json, subs, next - i);
+	}
+	buf_add_char(&json, ']');
+	return buf_ok(&json) ? strdup(buf_str(&json)) : NULL;
+}
+
+/* A handler that is away does not block an equal subscription of a connected one. So a handler that was renamed takes
+ * over the subscriptions of its former name. */
+static int subscribe(struct routing *routing, const struct hello *hello, struct err *err)
+{
+	const char *displaced = routing_displaced(
+		routing, hello->handler, hello->subscribe, hello->subscribe_count);
+	CLEANUP(freep) char *other = displaced == NULL ? NULL : strdup(displaced);
+	int r = routing_set(routing, hello->handler, hello->subscribe, hello->subscribe_count, err);
+
+	if (r == 0 && other != NULL)
+		log_warn("handler_took_over", LOG_STR("handler", hello->handler),
+			LOG_STR("from", other),
+			LOG_STR("why", "it has an equal subscription, and the other is away"),
+			LOG_STR("next",
+				"if the handler was renamed, run `inboxd handlers forget` for the "
+				"other name"));
+	return r;
+}
+
+static void note_hello(
+	struct handler_groups *groups, struct known_state *known, const struct hello *hello)
+{
+	free(known->subscriptions);
+	known->subscriptions = json_of(hello);
+	known->hello_ms = clock_now_ms();
+	known->hello_unsaved = true;
+	known->leave_unsaved = false;
+	known->away = false;
+	known->changed = ++groups->changes;
+	handler_groups_exchange_soon(groups);
+}
+
+int handler_groups_join(struct handler_groups *groups, const struct hello *hello,
+	struct handler_group **out, struct err *err)
+{
+	struct routing *routing = groups->order->routing;
+	struct handler_group *group;
+	int r = subscribe(routing, hello, err);
+
+	if (r != 0)
+		return r;
+	group = handler_groups_get(groups, hello->handler);
+	if (group == NULL) {
+		(void)routing_remove(routing, hello->handler);
+		return err_memory(err);
+	}
+	group->queue.connections++;
+	group->queue.routed = true;
+	metric_set(group->connected_gauge, (double)group->queue.connections);
+	note_hello(groups, &group->known, hello);
+	handler_groups_publish(groups);
+	*out = group;
+	return 0;
+}
+
+void handler_groups_leave(struct handler_groups *groups, struct handler_group *group)
+{
+	group->queue.connections--;
+	metric_set(group->connected_gauge, (double)group->queue.connections);
+	if (group->queue.connections == 0) {
+		group->gone_ms = clock_now_ms();
+		group->known.leave_unsaved = true;
+		group->known.changed = ++groups->changes;
+		handler_groups_exchange_soon(groups);
+	}
+	update_names(groups);
+}
+
+void handler_group_report_away(
+	const struct handler_groups *groups, const struct handler_group *group)
+{
+	log_warn("handler_away", LOG_STR("handler", group->name),
+		LOG_INT("memory_ms", groups->context->options.config->inbox.handler_memory),
+		LOG_STR("next", "its messages wait for it until inbox.handler_memory has passed; "
+				"`inboxd handlers forget` ends that"));
+}
+
+static void requeue(struct order *order, struct entry_list *list)
+{
+	struct entry *entry;
+
+	while ((entry = TAILQ_FIRST(list)) != NULL) {
+		handler_queue_remove(entry);
+		entry_ready(order, entry); /* routed to another handler, or parked */
+	}
+}
+
+/* With inbox.handler_memory the messages of a handler that is gone wait for it. Without it they go to the handler with
+ * the next specific subscription. */
+static int leave_routing(struct handler_groups *groups, struct handler_group *group)
+{
+	const struct dispatch_options *options = &groups->context->options;
+	int64_t hello_at_ms = group->known.hello_ms + atomic_load(options->pg_offset_ms);
+	bool remembered = options->config->inbox.handler_memory > 0;
+	int r = remembered ? routing_leave(groups->order->routing, group->name, hello_at_ms)
+			   : routing_remove(groups->order->routing, group->name);
+
+	if (r != 0)
+		return r;
+	group->queue.routed = false;
+	group->known.away = remembered;
+	if (remembered)
+		handler_group_report_away(groups, group);
+	return 0;
+}
+
+static void leave_or_free(
+	struct handler_groups *groups, struct handler_group *group, int64_t now_ms)
+{
+	const struct known_state *known = &group->known;
+	struct metrics *metrics = groups->context->options.metrics;
+
+	if (group->queue.connections > 0 || now_ms - group->gone_ms < GONE_GRACE_MS)
+		return;
+	if (group->queue.routed) {
+		if (leave_routing(groups, group) != 0)
+			return; /* no memory: the next tick tries again */
+		requeue(groups->order, &group->queue.ready);
+		requeue(groups->order, &group->queue.suspects);
+		handler_groups_publish(groups);
+	}
+	if (group->queue.entry_count > 0 || known->away || known->in_table ||
+		known->hello_unsaved || known->leave_unsaved)
+		return;
+	metrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, NULL);
+	metrics_drop(metrics, METER_IN_FLIGHT, group->name, NULL);
+	group_free(groups, group);
+}
+
+void handler_groups_tick(struct handler_groups *groups, int64_t now_ms)
+{
+	struct handler_queue *queue;
+	struct handler_queue *next;
+
+	HASH_ITER (hh, groups->order->queues.by_name, queue, next)
+		leave_or_free(groups, queue->group, now_ms);
+}

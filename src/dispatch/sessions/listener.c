@@ -1,0 +1,292 @@
+/*
+ * Accepts connections, and splits their input into lines for requests.c. See sessions.h for the limits.
+ */
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "dispatch/sessions/sessions.h"
+#include "report/meters.h"
+
+#define LISTEN_BACKLOG   128
+#define ACCEPT_PAUSE_S   1
+/* Connections of handlers at a time. The limit of open files can make it lower. */
+#define SESSIONS_MAX     1024
+/* File descriptors that handlers cannot use up: PostgreSQL, Kafka, HTTP and log files need them. */
+#define DESCRIPTORS_KEPT 128
+/* Limit for the unfinished lines of all connections together. */
+#define INPUT_MAX_BYTES  ((size_t)64 * 1024 * 1024)
+#define UNREAD_MAX_BYTES 65536
+#define READ_FIRST_BYTES 4096 /* libevent 2.1 reads this much at a time (EVBUFFER_MAX_READ) */
+#define READ_REST_BYTES  (65536 - 64) /* libevent adds a header and rounds up to a power of two */
+/* More than the default buffer of a Unix socket. One write can fill it, so the reader wakes up once for hundreds of
+ * messages. */
+#define WRITE_MAX_BYTES  262144
+
+/* ------------------------------------------------------------------ bytes */
+
+/* Finds the next LF. Searches only bytes that were not searched before, so that a long line costs linear time. */
+static bool next_line(struct session *session, struct evbuffer *input, size_t *length)
+{
+	struct evbuffer_ptr from;
+	struct evbuffer_ptr at;
+
+	if (evbuffer_ptr_set(input, &from, session->scanned, EVBUFFER_PTR_SET) != 0)
+		return false;
+	at = evbuffer_search_eol(input, &from, NULL, EVBUFFER_EOL_LF);
+	if (at.pos < 0) {
+		session->scanned = evbuffer_get_length(input);
+		return false;
+	}
+	*length = (size_t)at.pos;
+	return true;
+}
+
+static void read_lines(struct session *session, struct evbuffer *input)
+{
+	size_t length;
+	const void *text;
+
+	while (!session->connection.closing && next_line(session, input, &length)) {
+		text = evbuffer_pullup(input, (ev_ssize_t)length + 1);
+		if (text == NULL)
+			return;
+		if (length >= PROTOCOL_MAX_LINE)
+			requests_refuse(session, "line too long");
+		else
+			requests_handle(session, (struct bytes){ text, length });
+		(void)evbuffer_drain(input, length + 1);
+		session->scanned = 0;
+	}
+}
+
+/*
+ * Reads the rest of what the socket holds. libevent 2.1 reads READ_FIRST_BYTES at a time, about sixty verdicts, and a
+ * round of the event loop for each such part costs more than the verdicts themselves.
+ *
+ * To add to the input buffer is safe here: it is libevent's own read callback, on its thread, and the buffer has
+ * neither watermarks nor callbacks. libevent itself did the same a moment before. The end of the stream is left to
+ * its next read. False: no memory, and the bytes are lost.
+ */
+static bool read_rest(struct session *session, struct evbuffer *input)
+{
+	struct evbuffer_iovec space;
+	ssize_t n;
+	bool kept = true;
+
+	if (session->connection.closing || evbuffer_get_length(input) < READ_FIRST_BYTES)
+		return true;
+	(void)evbuffer_unfreeze(input, 0);
+	if (evbuffer_reserve_space(input, READ_REST_BYTES, &space, 1) == 1) {
+		n = recv(bufferevent_getfd(session->connection.bev), space.iov_base,
+			READ_REST_BYTES, MSG_DONTWAIT);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			session->error = errno; /* the kernel reports an error only once */
+		space.iov_len = n < 0 ? 0 : (size_t)n;
+		kept = evbuffer_commit_space(input, &space, 1) == 0;
+	}
+	(void)evbuffer_freeze(input, 0);
+	return kept;
+}
+
+static void on_readable(struct bufferevent *bev, void *arg)
+{
+	struct session *session = arg;
+	struct sessions *sessions = session->sessions;
+	struct evbuffer *input = bufferevent_get_input(bev);
+	size_t left;
+
+	if (!read_rest(session, input))
+		requests_refuse(session, "internal error: input was lost");
+	read_lines(session, input);
+	if (session->connection.closing)
+		(void)evbuffer_drain(input, evbuffer_get_length(input));
+	left = evbuffer_get_length(input);
+	session_forget_input(session);
+	session->input_bytes = left;
+	sessions->input_bytes += left;
+	if (session->connection.closing)
+		return;
+	if (left >= PROTOCOL_MAX_LINE)
+		requests_refuse(session, "line too long");
+	else if (sessions->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
+		requests_refuse(session, "too many unfinished lines on all connections together");
+}
+
+static void on_written(struct bufferevent *bev, void *arg)
+{
+	struct session *session = arg;
+
+	(void)bev;
+	FAULT_POINT("after_deliver_before_settle");
+	if (session->connection.closing)
+		session_end_output(session);
+	else
+		context_request_round(session->sessions->context);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+	struct session *session = arg;
+	int error = what & BEV_EVENT_EOF ? session->error : errno;
+	const char *why = error == 0 ? "closed by the handler" : strerror(error);
+
+	(void)bev;
+	log_info("handler_disconnected",
+		LOG_STR("handler",
+			session->connection.group == NULL ? NULL : session->connection.group->name),
+		LOG_STR("session", session->connection.id), LOG_STR("why", why),
+		LOG_INT("open_deliveries", session->connection.open_count));
+	session_close(session);
+}
+
+/* ------------------------------------------------------------------ who may connect */
+
+static bool is_allowed(const struct sessions *sessions, evutil_socket_t fd, struct ucred *peer)
+{
+	const struct config *config = sessions->context->options.config;
+	socklen_t length = sizeof(*peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) != 0)
+		return false;
+	for (size_t i = 0; i < config->socket.allow_uid_count; i++) {
+		if (config->socket.allow_uid[i] == peer->uid)
+			return true;
+	}
+	return config->socket.allow_uid_count == 0;
+}
+
+static struct session *session_new(struct sessions *sessions, evutil_socket_t fd)
+{
+	struct session *session = calloc(1, sizeof(*session));
+
+	if (session == NULL)
+		return NULL;
+	session->connection.bev = bufferevent_socket_new(sessions->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	if (session->connection.bev == NULL) {
+		free(session);
+		return NULL;
+	}
+	session->sessions = sessions;
+	session->connected_ms = clock_now_ms();
+	TAILQ_INIT(&session->connection.open);
+	(void)snprintf(session->connection.id, sizeof(session->connection.id), "s%llu",
+		(unsigned long long)++sessions->next_id);
+	TAILQ_INSERT_TAIL(&sessions->list, session, link);
+	sessions->count++;
+	(void)bufferevent_set_max_single_write(session->connection.bev, WRITE_MAX_BYTES);
+	bufferevent_setcb(session->connection.bev, on_readable, on_written, on_event, session);
+	(void)bufferevent_enable(session->connection.bev, EV_READ | EV_WRITE);
+	return session;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+	int length, void *arg)
+{
+	struct sessions *sessions = arg;
+	struct ucred peer = { .uid = (uid_t)-1 };
+	bool allowed = is_allowed(sessions, fd, &peer);
+	struct session *session = NULL;
+
+	(void)listener;
+	(void)address;
+	(void)length;
+	if (sessions->count < sessions->most)
+		session = session_new(sessions, fd);
+	if (session == NULL) {
+		log_warn("connection_refused", LOG_STR("why", "too many connections or no memory"),
+			LOG_INT("connections", sessions->count),
+			LOG_STR("next", "the client should connect again later"));
+		(void)evutil_closesocket(fd);
+		return;
+	}
+	if (allowed)
+		return;
+	log_warn("connection_refused", LOG_STR("why", "user id not in socket.allow_uid"),
+		LOG_INT("uid", peer.uid), LOG_INT("pid", peer.pid),
+		LOG_STR("next", "add the user id to socket.allow_uid if it may connect"));
+	session_reply_error(session, (struct bytes){ NULL, 0 }, PROTOCOL_NOT_AUTHORISED,
+		"this user id is not in socket.allow_uid");
+	session_close_soon(session);
+}
+
+static void on_accept_again(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)evconnlistener_enable(arg);
+}
+
+/* Without a free descriptor accept() fails, and the connection that waits would wake the loop again at once. So the
+ * listener pauses. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	const struct timeval pause = { .tv_sec = ACCEPT_PAUSE_S };
+	const char *error = strerror(EVUTIL_SOCKET_ERROR());
+
+	(void)arg;
+	log_warn("accept_failed", LOG_STR("error", error),
+		LOG_INT("retry_in_ms", ACCEPT_PAUSE_S * 1000));
+	if (event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, on_accept_again,
+		    listener, &pause) == 0)
+		(void)evconnlistener_disable(listener);
+}
+
+/* ------------------------------------------------------------------ start and end */
+
+int sessions_init(struct sessions *sessions, struct schedule *schedule, struct err *err)
+{
+	struct metrics *metrics = schedule->context->options.metrics;
+	size_t limit = process_descriptors();
+
+	TAILQ_INIT(&sessions->list);
+	sessions->context = schedule->context;
+	sessions->order = schedule->order;
+	sessions->groups = schedule->groups;
+	sessions->schedule = schedule;
+	/* Leaves descriptors for connections to PostgreSQL and Kafka, however many handlers connect. */
+	limit -= limit < 2UL * DESCRIPTORS_KEPT ? limit / 2 : DESCRIPTORS_KEPT;
+	sessions->most = limit < SESSIONS_MAX ? limit : SESSIONS_MAX;
+	sessions->unknown_answers = metrics_get(metrics, METER_UNKNOWN_ANSWERS, NULL, NULL);
+	sessions->protocol_errors = metrics_get(metrics, METER_PROTOCOL_ERRORS, NULL, NULL);
+	return protocol_parser_new(&sessions->parser, err);
+}
+
+int sessions_listen(struct sessions *sessions, struct event_base *base, int fd, struct err *err)
+{
+	sessions->base = base;
+	(void)evutil_make_socket_nonblocking(fd);
+	sessions->listener = evconnlistener_new(base, on_accept, sessions,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, LISTEN_BACKLOG, fd);
+	if (sessions->listener == NULL)
+		return err_set(err, FAULT_SOCKET, "cannot listen for handlers");
+	evconnlistener_set_error_cb(sessions->listener, on_accept_error);
+	return 0;
+}
+
+void sessions_close_all(struct sessions *sessions)
+{
+	struct session *session;
+
+	while ((session = TAILQ_FIRST(&sessions->list)) != NULL)
+		session_close(session);
+	if (sessions->listener != NULL)
+		evconnlistener_free(sessions->listener);
+	sessions->listener = NULL;
+}
+
+void sessions_fini(struct sessions *sessions)
+{
+	protocol_parser_free(sessions->parser);
+	buf_fini(&sessions->line);
+}

@@ -1,0 +1,101 @@
+/*
+ * The connections of handlers: the socket, the lines that arrive, and the replies.
+ *
+ *	listener.c   accepts connections and splits their input into lines
+ *	requests.c   executes the lines; hello.c checks the hello
+ *	session.c    replies, and the end of a connection
+ *	socket.h     creates the socket, before dispatch exists
+ *
+ * Dispatch thread only; nothing here blocks. Limits protect the process from its clients: the length of a line, the
+ * unfinished lines of all connections, the replies that a client does not read, and the time without a hello. A
+ * client that exceeds one loses its connection; its open deliveries go back to the table.
+ */
+#ifndef DISPATCH_SESSIONS_SESSIONS_H
+#define DISPATCH_SESSIONS_SESSIONS_H
+
+#include "dispatch/protocol/protocol.h"
+#include "dispatch/schedule/schedule.h"
+
+struct event_base;
+struct evconnlistener;
+
+/* One connection. */
+struct session {
+	struct connection connection;
+	struct sessions *sessions;
+	TAILQ_ENTRY(session) link;
+	int64_t connected_ms;
+	int error;          /* errno of a failed read; 0 = none */
+	int broken_lines;   /* lines that the protocol refused */
+	size_t scanned;     /* bytes of the input buffer that are known to contain no LF */
+	size_t input_bytes; /* its part of sessions->input_bytes */
+	size_t replied;     /* bytes of replies that the client may not have read yet */
+	int64_t closing_ms; /* since when connection.closing is set */
+	/* The id of a drain request, which is answered when no delivery is open. */
+	struct buf drain_id;
+};
+TAILQ_HEAD(session_list, session);
+
+struct sessions {
+	struct context *context;
+	struct order *order;
+	struct handler_groups *groups;
+	struct schedule *schedule;
+	struct event_base *base;
+	struct evconnlistener *listener;
+	struct session_list list;
+	size_t count;
+	size_t most;
+	uint64_t next_id;
+	size_t input_bytes; /* unfinished lines of all connections */
+	struct protocol_parser *parser;
+	struct buf line; /* scratch: the line to send */
+	struct metric *unknown_answers;
+	struct metric *protocol_errors;
+};
+
+/* --- listener.c --- */
+
+/* FAULT_MEMORY. */
+int sessions_init(struct sessions *sessions, struct schedule *schedule, struct err *err);
+/* Accepts connections from now on. Closes `fd` at the end. FAULT_SOCKET. */
+int sessions_listen(struct sessions *sessions, struct event_base *base, int fd, struct err *err);
+/* Ends all connections. Call it while the event base and the other rooms exist. */
+void sessions_close_all(struct sessions *sessions);
+void sessions_fini(struct sessions *sessions);
+
+/* --- session.c --- */
+
+/* Sends the reply to a request. Closes a connection that sends requests and does not read the replies. */
+void session_reply(struct session *session, const struct buf *line);
+void session_reply_error(struct session *session, struct bytes id, int code, const char *text);
+/* Answers a drain request if no delivery is open. */
+void session_check_drained(struct session *session);
+/* The same for all sessions. */
+void sessions_check_drained(struct sessions *sessions);
+/* Ends the connection and frees the session. Its open deliveries get the verdict of a lost connection. */
+void session_close(struct session *session);
+/* Sends what is written already, then ends the connection. */
+void session_close_soon(struct session *session);
+/* Ends the output of a session that is closing, when everything is sent. */
+void session_end_output(struct session *session);
+/* Subtracts its unfinished line from those of all connections. */
+void session_forget_input(struct session *session);
+/* Ends connections without a hello, and those that are closing, when their time is over. */
+void sessions_tick(struct sessions *sessions, int64_t now_ms);
+
+/* --- hello.c --- */
+
+/* Handles a hello: registers the connection and replies, or refuses it. */
+void hello_check(struct session *session, const struct line *line);
+/* Logs why a hello is refused and sends the same reason to the client. */
+void hello_refuse(struct session *session, const struct line *line, int code, const char *why);
+
+/* --- requests.c --- */
+
+/* Executes one line of a client, given without its LF. May start the end of the session; does not free it. */
+void requests_handle(struct session *session, struct bytes text);
+/* Replies that input cannot be processed, for the reason `why`, and ends the connection. */
+void requests_refuse(struct session *session, const char *why);
+
+#endif
