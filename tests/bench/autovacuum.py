@@ -1,5 +1,5 @@
-"""Do other autovacuum settings of the table than PostgreSQL's make inboxd faster? A longer run, while the
-server looks every few seconds whether a vacuum is due."""
+"""Do other autovacuum settings for the table make inboxd faster than PostgreSQL's defaults? A longer run, in which the
+server checks every few seconds whether a vacuum is due."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ def _configure(connection, change):
 
 @contextlib.contextmanager
 def _in_a_hurry(seen, connection):
-    """Also notes in `seen` what the statistics say at the end of the run."""
+    """Also stores the statistics at the end of the run in `seen`."""
     _configure(connection, "SET autovacuum_naptime = '5s'")
     try:
         yield

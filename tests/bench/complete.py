@@ -1,4 +1,4 @@
-"""What must be true after a run, however fast it was."""
+"""Conditions that every run must fulfil."""
 
 import typing
 
@@ -12,8 +12,8 @@ class Run(typing.NamedTuple):
 
 
 def check(connection, run, counters, counted):
-    """Every message once in the table and processed, none missing, none that was not sent; and the
-    counts of the sidecars and of their handlers agree."""
+    """Every message once in the table and processed, none missing and no unknown one; and the counts of the sidecars
+    and of their handlers agree."""
     _rows(connection, run)
     watermark = connection.execute("SELECT sum(next_offset) FROM inbox.inbox_offsets"
                                    " WHERE topic = %s", (run.shape.topic(),)).fetchone()[0]

@@ -18,14 +18,14 @@ def of_process(pid):
 
 
 def exactly_of_process(pid):
-    """To the nanosecond instead of a tick, as the scheduler counts it; of the threads that are alive."""
+    """In nanoseconds instead of ticks, from the scheduler; only of threads that are alive."""
     tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
 
 def of_server(pid):
-    """A process, its living children, and those it has waited for: a PostgreSQL whose backends come
-    and go. A child that ends in between is counted twice or not at all: measure while none does."""
+    """A process, its living children, and those it has waited for, for PostgreSQL with its backends. A child that ends
+    during the measurement is counted twice or not at all, so measure while none ends."""
     total = 0
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -37,7 +37,7 @@ def _share(candidate, server):
     try:
         fields = _stat(candidate)
     except (FileNotFoundError, ProcessLookupError):
-        return 0  # it ended while we looked
+        return 0  # it ended meanwhile
     if candidate == server:
         return sum(int(fields[at]) for at in _OWN + _REAPED)
     return sum(int(fields[at]) for at in _OWN) if int(fields[_PARENT]) == server else 0

@@ -2,8 +2,8 @@
 
 The clock starts when the handlers are connected and the database shows an owner for every partition;
 it stops at the greatest processed_at, the beginning of the transaction that settled the last
-message. Costs are those between these two, a message being a distinct one: repetitions are part of
-the work, not of the result.
+message. Costs are measured between these two, per distinct message: repeated records are part of the work, not of the
+result.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ class Scenario:
     batch: int = 1        # of the handler
     instances: int = 1
     configuration: dict = dataclasses.field(default_factory=dict)  # beside the defaults
-    # Called with a connection before anything is started.
+    # Called with a connection before the start.
     prepare: typing.Callable | None = None
-    # Every record is in the table before: only duplicates are left to recognise.
+    # Every record is already in the table, so that all records are duplicates.
     known: bool = False
-    # A context manager, made of that connection, that surrounds the run.
+    # A context manager for the run; it gets that connection.
     during: typing.Callable | None = None
 
 
@@ -80,7 +80,7 @@ def _run(watch, scenario):
 
 
 def _batches(name, counters, histogram, rows):
-    """How big the transactions were that a histogram has timed, and how long one took."""
+    """The size and the duration of the transactions in a histogram."""
     count = sum(one.value(f"{histogram}_count") for one in counters)
     if count == 0:
         return {}
@@ -89,7 +89,7 @@ def _batches(name, counters, histogram, rows):
 
 
 class _Watch:
-    """All that is looked at during a run."""
+    """All measurements of a run."""
 
     def __init__(self, servers, fleet, connection):
         self.servers = servers
@@ -101,7 +101,8 @@ class _Watch:
         self._hot_before = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}")
 
     def wait_done(self, fresh, received):
-        """Every message handled; and all records seen, which is later when the last are repetitions."""
+        """Waits until every message is handled and all records are read, which is later if the last records are
+        repetitions."""
         def done():
             assert self.fleet.is_running(), self.fleet.log()
             counters = self.fleet.counters()
@@ -129,10 +130,10 @@ class _Watch:
                                  " FROM inbox.inbox_offsets WHERE next_offset > 0"))
 
     def table(self, fresh):
-        """Of the rows: how many went through the table, and which updates touched no index."""
+        """How many rows were claimed from the table, and how many updates were HOT."""
         slow = self._value("SELECT count(*) FROM inbox.inbox_messages"
                            " WHERE seq >= %s AND delivery_count > 1", self.first_seq)
-        # Backends tell their counts when they end.
+        # Backends report their counts when they end.
         updates = eventually(
             lambda: (found := self._value(f"SELECT n_tup_upd {_STATISTICS}")
                      - self._updates_before) >= fresh and found,

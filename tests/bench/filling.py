@@ -1,4 +1,4 @@
-"""Rows that were there before, as wide as those of a run: what weeks of work leave behind."""
+"""Rows that exist before a run, as wide as those of the run, like after weeks of work."""
 
 # As floor_rows.c makes them. `number` counts from 1; offsets lie before all that a topic holds.
 _ROWS = """

@@ -1,4 +1,4 @@
-"""The sidecars of a run, one or several of one group, each with a handler of its own."""
+"""The sidecars of a run, one or several of one group, each with its own handler."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HANDLER = "bench"
 
 
 def program(*path):
-    """One that belongs to the same build as inboxd."""
+    """A program of the same build as inboxd."""
     return str(pathlib.Path(binary()).parents[1].joinpath(*path))
 
 
@@ -41,7 +41,7 @@ class Handler:
 
 
 class Fleet:
-    """`first` and its like: same database, same group, sockets and ports of their own."""
+    """`first` and more of the same kind: same database and group, different sockets and ports."""
 
     def __init__(self, first, instances=1, batch=1, handler=Handler):
         shared = {name: first.configuration[name] for name in first.configuration
@@ -65,14 +65,14 @@ class Fleet:
             sidecar.start("run", ready=False)
 
     def stop_each(self):
-        """What each handler says at its end."""
+        """The counts that each handler prints at its end."""
         said = [handler.stop() for handler in self._handlers]
         for sidecar in self.sidecars:
             assert sidecar.stop() == 0, process.tail(sidecar.log)
         return said
 
     def stop(self):
-        """What the handlers have counted, together. A message that two of them saw is two."""
+        """The sum of the handlers' counts. A message that two handlers got counts twice."""
         counted = self.stop_each()
         return {name: sum(one[name] for one in counted) for name in counted[0]}
 
@@ -84,7 +84,7 @@ class Fleet:
             return False
 
     def wait_assigned(self, connection, partitions):
-        """Until the handlers are connected and then the table names an owner for every partition."""
+        """Waits until the handlers are connected and the table has an owner for every partition."""
         eventually(self.connected, timeout=30, every=0.02,
                    what=f"the handlers to connect; inboxd: {self.log()}")
         assert _owned(connection) == 0, "partitions were assigned before the handlers were connected"
@@ -107,7 +107,7 @@ class Fleet:
         return sum(handler.cpu_seconds() for handler in self._handlers)
 
     def peak_memory(self):
-        """Of the one that had most."""
+        """The highest value of all sidecars."""
         return max(sidecar.peak_memory() for sidecar in self.sidecars)
 
 

@@ -1,4 +1,4 @@
-"""The floor: floor.c against the same PostgreSQL, into a table that the same migration made."""
+"""The floor: floor.c with the same PostgreSQL, into a table of the same migration."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ SCHEMA = "floor"
 
 
 def measure(servers, records, how="insert", connections=1, repeats_of=0):
-    """`how`: insert, or copy. Costs are those of a distinct row."""
+    """`how`: insert or copy. Costs are per distinct row."""
     with servers.sidecar({"inbox": {"schema": SCHEMA}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection:
@@ -27,8 +27,8 @@ PROCESSED = "UPDATE inbox.inbox_messages SET processed_at = now()"
 
 
 def fill(servers, connection, rows, *statements):
-    """The same rows in the schema `inbox`, for runs that start with them: claimed by instance 1, until
-    `statements` make them what they are to be. The table is as compact as after a VACUUM FULL."""
+    """The same rows in the schema `inbox`, for runs that start with them: claimed by instance 1, until `statements`
+    change them. The table is as compact as after a VACUUM FULL."""
     _write(servers, connection.info.dbname, "inbox", ("insert", rows, 1))
     for statement in statements:
         connection.execute(statement)

@@ -1,4 +1,4 @@
-"""What belongs together: measurements of one table, and the one the others are compared with."""
+"""A group of measurements that are shown in one table, and the one to compare the others with."""
 
 import typing
 
@@ -11,7 +11,7 @@ class Group(typing.NamedTuple):
     measurements: list  # (name, function(servers, options) -> result)
 
     def chosen(self, only):
-        """The measurements that `only` asks for, by their name or the group's; all when it is empty."""
+        """The measurements that `only` selects, by their name or the group's; all if it is empty."""
         if not only or self.name in only:
             return self.measurements
         wanted = [(name, run) for name, run in self.measurements if name in only]

@@ -1,4 +1,4 @@
-"""Does a table that has grown, or that cannot be cleaned, slow inboxd down? The usual run, among other rows."""
+"""Does a large table, or one that vacuum cannot clean, slow inboxd down? The usual run, with other rows in the table."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ from records import Shape
 SMOKE_SHARE = 100  # a smoke test has so many times fewer rows before
 LONGER, LONG = 3, 20  # times the usual messages while a snapshot is held, and with --long
 EMPTY, FREE = "empty", "no snapshot"
-# Nothing may pause ingest because so much waits: the question is what it costs.
+# Ingest must not pause because of the waiting rows: the cost is measured.
 CONFIGURATION = {"ingest": {"max_pending": 10_000_000}}
 
 
@@ -52,7 +52,7 @@ def _retention(servers, options):
 
 @contextlib.contextmanager
 def old_snapshot(connection):
-    """A report that somebody left open: nothing that is removed from now on can be cleaned away."""
+    """A transaction that stays open: vacuum cannot remove rows that are deleted from now on."""
     with type(connection).connect(connection.info.dsn, autocommit=True) as reader:
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         seen = reader.execute("SELECT count(*) FROM inbox.inbox_messages").fetchone()

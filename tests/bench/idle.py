@@ -1,4 +1,4 @@
-"""What a sidecar costs that has nothing to do: just started, and after a load."""
+"""The cost of an idle sidecar: just started, and after a load."""
 
 import functools
 import pathlib
@@ -41,7 +41,7 @@ def _wait_handled(sidecar, expected):
 
 
 class _Now:
-    """Counters as they are now. What asks for them is not among the statements: it is not tracked."""
+    """The current counters. The statements that read them are not tracked."""
 
     def __init__(self, servers, sidecar, connection):
         self._servers = servers

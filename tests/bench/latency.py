@@ -1,8 +1,8 @@
 """From the moment a record was due to be produced until the handler has it, at fixed rates.
 
 The producer keeps its rate whatever happens (an open loop), and time counts from when a record was
-due, not from when it left: a stall of a second is a second late for all that fell into it, as it is
-for those who wait. Every message is in the result, so the percentiles are exact.
+due, not from when it left: if everything stalls for a second, all records due in that second are late by up to a
+second. Every message is in the result, so the percentiles are exact.
 """
 
 import array
@@ -21,7 +21,7 @@ from group import Group
 
 RATES = (100, 1_000, 10_000)
 SECONDS, SMOKE_SECONDS = 30, 3
-WARM_UP = 1 / 3  # this part of the run does not count: connections, caches, plans, the compiler of the JVM
+WARM_UP = 1 / 3  # this part of the run does not count: it warms up connections, caches, plans and the JVM
 PARTITIONS = 4
 
 

@@ -14,7 +14,7 @@ TIMEOUT = 600
 
 
 class NotHere(Exception):
-    """It does not install on this machine; the words say why."""
+    """It cannot be installed on this machine; the message has the reason."""
 
 
 def go():
@@ -38,7 +38,7 @@ def connect():
 
 
 def _once(name, build):
-    """What `build` makes of peers/NAME; made again when a file there has changed."""
+    """The result of `build` for peers/NAME; built again when a file there has changed."""
     sources = sorted(path for path in (HERE / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     target = maven.cache() / "peers" / f"{name}-{digest}"

@@ -32,7 +32,7 @@ class Plot(typing.NamedTuple):
     parts: list
     form: str
     beside: bool = False  # each part is a bar of its own, under the other; else they stack
-    most: float | None = None  # longer bars are cut, their numbers stay true
+    most: float | None = None  # longer bars are cut, their numbers are not
 
 
 PLOTS = [

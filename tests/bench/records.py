@@ -1,4 +1,4 @@
-"""What the benchmark puts into Kafka: the same records every time; floor_rows.c makes the same rows."""
+"""The records of the benchmark, the same in each run; floor_rows.c makes the same rows."""
 
 import base64
 import random
@@ -18,7 +18,7 @@ class Shape(typing.NamedTuple):
     repeats_of: int = REPEATS_OF
 
     def distinct(self):
-        """How many of the records are no repetition."""
+        """The number of distinct records."""
         return self.messages - self.messages // self.repeats_of
 
     def topic(self):
@@ -49,7 +49,7 @@ def records(shape):
 
 
 def _earlier(position, fresh):
-    """Which of the distinct records so far comes again at a position of the stream."""
+    """The earlier record that is repeated at a position of the stream."""
     return fresh - 1 - _scatter(~position & _MASK) % min(fresh, REPEATS_WITHIN)
 
 
@@ -62,7 +62,7 @@ def _record(number, size):
 
 
 def _note(number, length):
-    """Large ones are such that PostgreSQL gains nothing by compressing them."""
+    """Large ones cannot be compressed by PostgreSQL."""
     if length <= COMPRESSIBLE:
         return "n" * length
     return base64.b64encode(random.Random(number).randbytes(length)).decode()[:length]

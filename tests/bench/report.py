@@ -1,4 +1,4 @@
-"""The table people read: minimum, median and maximum of all rounds where there are several."""
+"""The table of results: minimum, median and maximum if there are several rounds."""
 
 import statistics
 
@@ -6,7 +6,7 @@ _KB = 1024
 
 
 def column(title, key, form, factor=1):
-    """A column that shows `key` of a result; empty where a result has none."""
+    """A column with `key` of a result; empty if the result lacks it."""
 
     def value(result):
         found = result.get(key)

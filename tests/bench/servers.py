@@ -1,4 +1,4 @@
-"""The two servers of a benchmark, with settings that a production database would have, too."""
+"""The two servers of a benchmark, with settings of a production database."""
 
 import contextlib
 import itertools
@@ -15,13 +15,12 @@ from support.streams import Streams
 import costs
 import records
 
-# Durability as PostgreSQL comes. The rest keeps checkpoints out of a run of seconds.
+# Durability has PostgreSQL's defaults. The other settings avoid checkpoints within a short run.
 POSTGRES = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
             "shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
             # For idle.py, which turns it on for its database; elsewhere nothing is tracked.
             "shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "none"}
-# The group waits this long for its first member: time for the handler to connect, so that nothing is
-# stored before somebody wants it.
+# The group waits this long for its first member, so that the handler connects before the first message is stored.
 KAFKA = {"group.initial.rebalance.delay.ms": "3000"}
 
 READ_TIMEOUT = 120
@@ -41,7 +40,7 @@ class Servers:
         self.postgres.stop()
 
     def topic(self, shape):
-        """A topic that holds records of a shape; filled once."""
+        """A topic with records of a shape; filled once."""
         if shape.topic() not in self._topics:
             self.streams.create(shape.topic(), shape.partitions, retention_ms=-1)
             self.streams.produce_many(shape.topic(), records.records(shape))
@@ -50,8 +49,8 @@ class Servers:
         return shape.topic()
 
     def _read_once(self, shape):
-        """What the broker's JVM compiles when records are fetched, and takes from the CPUs for it, falls into
-        no run: a broker in production did that long ago."""
+        """Reads the topic once before the runs, so that no run includes the compilations of the broker's JVM. A broker
+        in production has finished them."""
         consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "bench-reader",
                              "max.partition.fetch.bytes": 65536, "enable.auto.commit": False,
                              "log_level": 2})
@@ -69,7 +68,7 @@ class Servers:
         return self.known_topic(f"bench.empty.{next(self._numbers)}", partitions)
 
     def known_topic(self, name, partitions):
-        """The topic of that name, empty when it was not there."""
+        """The topic of that name, created empty if it did not exist."""
         if name not in self._topics:
             self.streams.create(name, partitions, retention_ms=-1)
             self._topics.add(name)

@@ -1,4 +1,4 @@
-"""Other messages, other topics, more sidecars: each beside the shape that all else is measured with."""
+"""Other messages, other topics, more sidecars, each compared with the usual shape."""
 
 import functools
 
@@ -19,7 +19,7 @@ def _measure(servers, options, *, share=1, instances=1, **shape):
 
 
 def _all_known(servers, options):
-    """The table holds every message, processed; the topic is read all the same."""
+    """The table has every message already, processed; the topic is read anyway."""
     shape = Shape(options.messages)
     return endtoend.measure(servers, endtoend.Scenario(
         shape, known=True,

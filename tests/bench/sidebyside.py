@@ -1,8 +1,8 @@
-"""Others that put the same topic into the same PostgreSQL, and inboxd, in one run.
+"""Other programs that store the same topic in the same PostgreSQL, and inboxd, in one run.
 
 The clock of all of them starts with the first transaction that stored a row (received_at) and stops
-with the last one that changed one; a JVM's start is not in it, its warming up is. Slow ones get a part
-of the topic: the clock stops once so many rows are done. Rows that are not distinct or not complete
+with the last one that changed one; the start of a JVM is not included, its warm-up is. Slow programs get a part of the
+topic: the clock stops when that number of rows is done. Rows that are not distinct or not complete
 fail the run.
 """
 
@@ -70,7 +70,7 @@ class _Run:
             time.sleep(0.02)
 
     def wait_done(self, expected, deadline):
-        """Counting rows costs what is measured: it is done when nothing has changed for a while."""
+        """Counting rows would disturb the measurement, so it waits until nothing has changed for a while."""
         changed, since = None, time.monotonic()
         while True:
             self._check(deadline)
@@ -140,7 +140,7 @@ def _measure(run, expected, distinct):
 
 
 def _inboxd(servers, options, *, batch):
-    """The usual run by the clock of the others. The client is inboxd and its handler."""
+    """The usual run with the clock of the others. The client is inboxd with its handler."""
     result = endtoend.measure(servers, endtoend.Scenario(Shape(options.messages), batch=batch))
     return {"rows": result["messages"], "seconds": result["busy_seconds"],
             "rows_per_second": result["messages"] / result["busy_seconds"],

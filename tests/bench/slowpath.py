@@ -14,7 +14,7 @@ from servers import wal_position
 
 ROWS, SMOKE_ROWS = 200_000, 10_000
 PARTITIONS = 4
-TOPIC = "bench"  # the one of floor_rows.c; there is nothing in it to read
+TOPIC = "bench"  # the topic of floor_rows.c; it has no records
 BASE = "2 connections"
 DEAD = 1  # the instance that holds the rows of floor.c
 

@@ -1,4 +1,4 @@
-"""The floor, and from Kafka to a handler beside it: what PostgreSQL can do, and what inboxd makes of it."""
+"""The floor and the whole way from Kafka to a handler: the limit of PostgreSQL, and the rate of inboxd."""
 
 import functools
 

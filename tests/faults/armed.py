@@ -6,7 +6,7 @@ from support.wait import eventually
 
 
 class Armed:
-    """start_inboxd's sidecar with a file of fault points: nothing is armed at first."""
+    """start_inboxd's sidecar with a file of fault points, which is empty at first."""
 
     def __init__(self, sidecar):
         self.sidecar = sidecar
@@ -20,12 +20,12 @@ class Armed:
         os.replace(self.file + ".new", self.file)
 
     def wait_hit(self, name, times=1):
-        """Until the point has done what it was armed for; it is noted before it is done."""
+        """Waits until the point has fired. A hit is recorded before its action."""
         eventually(lambda: self.hits(name) >= times, every=0.01,
                    what=f"fault point {name} to be hit {times} times")
 
     def hits(self, name):
-        """How often the point has done what it was armed for."""
+        """How often the point has fired."""
         try:
             with open(self.file + ".hits", encoding="utf-8") as file:
                 return [line.split()[0] for line in file].count(name)

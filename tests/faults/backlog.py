@@ -4,7 +4,7 @@ import time
 
 from support.wait import eventually
 
-# Every hundredth row is not finished: parked where nobody looks, or dead.
+# Every hundredth row is not finished: parked behind no message, or dead.
 BACKLOG = """
 INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset, key, headers,
     payload, payload_digest, received_at, available_at, claimed_by, processed_at, dead_at, delivery_count)
@@ -22,7 +22,7 @@ def fill(inbox, rows):
 
 
 def longest_gap(inbox, column, began):
-    """Seconds between two messages of the load, from when it began."""
+    """The longest time in seconds between two messages of the load."""
     return float(inbox.value(f"""
         SELECT extract(epoch FROM max(g.gap)) FROM (
             SELECT m.{column} - lag(m.{column}) OVER (ORDER BY m.{column}) AS gap
@@ -43,7 +43,7 @@ class Load:
         eventually(lambda: self.handled() >= self.sent, timeout=300, what="the load to be handled")
 
     def run(self, count):
-        """Sends so many and waits until they are handled; rows a second."""
+        """Sends messages and waits until they are handled; returns rows per second."""
         began = time.monotonic()
         self.send(count)
         self.wait()

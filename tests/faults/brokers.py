@@ -1,4 +1,4 @@
-"""Kafka brokers of a test's own: one with a second way in, through a proxy; and a cluster of three."""
+"""Private Kafka brokers: one that can also be reached through a proxy, and a cluster of three."""
 
 import uuid
 
@@ -9,17 +9,17 @@ from support.streams import Streams
 from support.wait import eventually
 
 
-# A broker that was killed may register again once its session is over.
+# A killed broker can register again after its session has ended.
 SOON = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 
 
-# Starts in half the time; what it costs later is no matter here.
+# Starts in half the time; later costs do not matter here.
 QUICK = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Proxied:
-    """A broker, and a proxy that all connections to `bootstrap` pass. Producers of the test and its
-    questions go past it, to `kafka.bootstrap`."""
+    """A broker, and a proxy for all connections to `bootstrap`. Producers and queries of the test use `kafka.bootstrap`
+    without the proxy."""
 
     def __init__(self):
         inside = free_port()
@@ -47,7 +47,7 @@ class Proxied:
 
 
 class Cluster:
-    """Three brokers that are controllers, too: any two go on without the third."""
+    """Three brokers that are also controllers: any two can work without the third."""
 
     SIZE = 3
 
@@ -86,7 +86,7 @@ class Cluster:
         for node in self.nodes.values():
             if not node.is_running():
                 node.start()
-        self._admin = None  # a new one asks anew who coordinates what
+        self._admin = None  # a new client finds the current coordinators
         eventually(self._is_whole, 90, "all replicas of all topics in sync", every=0.2)
 
     def admin(self):

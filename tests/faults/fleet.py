@@ -1,8 +1,7 @@
-"""Many sidecars with handlers of their own, one producer, one ledger.
+"""Many sidecars with their own handlers, one producer, one ledger.
 
-What a message's handler does is drawn from the fleet's seed when the message is produced, and kept
-by id: see KINDS. A run is repeated with the same INBOXD_SEED as far as the threads of the machine
-allow.
+When a message is produced, the behaviour of its handler is chosen at random from the fleet's seed and stored by id: see
+KINDS. INBOXD_SEED repeats a run, as far as the scheduling of threads allows.
 """
 
 import collections
@@ -19,10 +18,10 @@ from hands import CLOSE, Hand
 from ledger import Ledger, Produced, Snapshot
 from support.wait import eventually
 
-# How often each kind of message is drawn; slow ones are still open when something happens around them.
+# The frequency of each kind of message. Slow ones stay open, so that faults happen during their processing.
 KINDS = {"done": 60, "retry": 15, "effect": 14, "effect_after_rollback": 8, "slow": 3}
 LEASE_MS = 3000
-TIMEOUT_MS = 2000  # of a delivery: a stopped sidecar's are over before another one takes over
+TIMEOUT_MS = 2000  # of a delivery: shorter than the time until another sidecar takes over
 SLOW_S = 0.2, 0.9
 KEYS = 16
 SETTINGS = {
@@ -46,7 +45,7 @@ CREATE TRIGGER note_completion AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
 
 
 class Instance:
-    """One sidecar and its fault points; its handlers reconnect by themselves."""
+    """One sidecar and its fault points; its handlers reconnect automatically."""
 
     def __init__(self, name, sidecar, faults):
         self.name = name
@@ -66,7 +65,7 @@ class Instance:
         self.arm()
 
     def hits(self):
-        """[(name, action)] of all its lives."""
+        """[(name, action)] of all its runs."""
         try:
             with open(self.faults + ".hits", encoding="utf-8") as file:
                 return [tuple(line.split()) for line in file]
@@ -86,7 +85,7 @@ class Instance:
         self.sidecar.kill()
 
     def wait_killed(self, timeout=30):
-        """It must have been its armed fault point."""
+        """Waits until the armed fault point has killed it."""
         code = self.sidecar.wait(timeout)
         assert code == -signal.SIGKILL, f"{self.name} ended with exit code {code}"
 
@@ -170,7 +169,7 @@ class Fleet:
     # Messages
 
     def produce(self, count, kind=None):
-        """Sends `count` messages, now and then an old one again, and waits for their offsets."""
+        """Sends `count` messages, sometimes with a repeated one, and waits for their offsets."""
         for _ in range(count):
             self._produce_one(kind)
         self._flush()
@@ -199,27 +198,27 @@ class Fleet:
         assert not self._failures, self._failures[0]
 
     def produce_with(self, **settings):
-        """From now on with these settings of librdkafka, and with its defaults otherwise."""
+        """Sets librdkafka settings of the producer; others have their defaults."""
         self._flush()
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._producer = None
 
     def grow(self, partitions):
-        """The topic has more partitions now; so the keys are others, as each has one partition."""
+        """The topic has more partitions now. The keys are new ones, because each key belongs to one partition."""
         self._partitions = partitions
         self._producer = None  # a new one, that knows of them at once
         self.begin_again()
 
     def begin_again(self, topic=None):
-        """What follows goes into another log, whose offsets begin at 0: it repeats no older message and
-        shares no key with one."""
+        """Later messages go into another log whose offsets begin at 0. They repeat no older message and share no key
+        with one."""
         self._recent.clear()
         self._key = f"again{self._numbers}-%d"
         self.topic = topic or self.topic
 
     def send(self, producer, book):
-        """One new message by a producer of the test's own; `book` gets it instead of the ledger: for what
-        may never be seen. ledger.add() takes it over."""
+        """Sends one new message with the test's own producer. It is stored in `book` instead of the ledger, because it
+        may never be visible. ledger.add() adds it later."""
         event_id, key, partition = self._invent(None)
 
         def delivered(error, record):
@@ -342,7 +341,7 @@ class Fleet:
                                 " WHERE status NOT IN ('processed', 'dead') ORDER BY seq LIMIT 20")
 
     def wait_done(self, timeout=40):
-        """Everything produced so far is in the table and at its end; long runs leave more to work off."""
+        """Waits until everything produced so far is in the table and finished; long runs need more time."""
         self.enough()
         wanted = len(self.ledger.first_copies())
         timeout += wanted / 100
@@ -351,7 +350,7 @@ class Fleet:
                                        f" unfinished: {self.unfinished()}; seed {self.seed}"))
 
     def check_offsets(self):
-        """At any moment: the group's offsets first, then the table, which may only be ahead."""
+        """Can be called at any time. Reads the group's offsets first and then the table, which may only be ahead."""
         committed = self._streams.committed(self.group, self.topic)
         stored = self._next_offsets()
         for partition, offset in committed.items():
@@ -368,7 +367,7 @@ class Fleet:
             next_offsets=self._next_offsets(), committed=committed)
 
     def assert_clean(self):
-        """Waits for the end of everything and holds the ledger against the tables."""
+        """Waits until all messages are finished and compares the ledger with the tables."""
         self.wait_done()
         self.ledger.assert_clean(self.snapshot())
 

@@ -1,7 +1,7 @@
-"""Handlers that write the ledger: one thread a connection, reconnecting for as long as they live.
+"""Handlers that write the ledger: one thread per connection, which reconnects until it is closed.
 
-Each notes what it reads only after it has seen that the connection is still open behind it, and
-remembers when it last saw it open: see ledger.py for why.
+Each records a delivery only after it has checked that the connection is still open, and remembers the time of that
+check: ledger.py says why.
 """
 
 import concurrent.futures
@@ -18,15 +18,15 @@ HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLRDHUP
 TICK_MS = 5
 RECONNECT_S = 0.02
 
-CLOSE = object()  # decided: the connection ends at once, as if the process had crashed
-NEVER = object()  # decided: no answer, the delivery runs into its deadline
+CLOSE = object()  # decision: the connection ends at once, as if the process had crashed
+NEVER = object()  # decision: no answer, the delivery times out
 
 
 class Hand(threading.Thread):
-    """A handler process: one connection to one socket, a few deliveries at work at the same time.
+    """A handler process: one connection to one socket, with several deliveries at the same time.
 
     `decide(delivered, connect)` returns an answer's result, an exception, CLOSE or NEVER; `connect()`
-    gives it a connection to the database that is its thread's own.
+    returns a connection to the database for its thread only.
     """
 
     def __init__(self, ledger, instance, path, decide, conninfo, workers=6, window=16,
@@ -112,11 +112,11 @@ class Connection:
                 self.hand.ledger.finish(delivered, "lost", self.alive_at)
 
     def _begin(self):
-        """Before it reads as it should; returns what has been read."""
+        """Called before the normal reading; returns the data read so far."""
         return b""
 
     def _read(self):
-        """What has come, perhaps nothing; None at the end of the connection."""
+        """Returns the received data, possibly empty; None at the end of the connection."""
         looked_at = time.monotonic()
         events = self.poll.poll(TICK_MS)
         if not any(mask & HUNG_UP for _, mask in events):
@@ -201,6 +201,6 @@ def _cancelled(reason):
 
 
 def _monotonic(deadline):
-    """A deadline by the calendar, on the clock of time.monotonic()."""
+    """Converts a deadline in calendar time to time.monotonic()."""
     at = datetime.datetime.fromisoformat(deadline.replace("Z", "+00:00"))
     return at.timestamp() - time.time() + time.monotonic()

@@ -1,19 +1,19 @@
-"""The ledger: what was produced, delivered, answered and cut off, and what the tables say in the end.
+"""The ledger: what was produced, delivered, answered and interrupted, and the state of the tables at the end.
 
 Handlers write into it while a test runs, from any thread. check() then compares it with a Snapshot of
 the tables and returns every broken promise as a sentence.
 
-Times are time.monotonic() of this host, and each is on the safe side: a delivery begins when it was
-read from a connection that was still open after the reading, and ends at the earliest of its answer,
-its deadline, the reading of its cancel, and the last moment its connection was seen alive. What is
-noted here as open was open for the sidecar, too; so two deliveries that overlap here did overlap.
+Times are time.monotonic() of this host, and each one is conservative: a delivery begins when it was read from a
+connection that was still open afterwards. It ends at the earliest of its answer, its deadline, the reading of its
+cancel, and the last time at which its connection was known to be open. A delivery that is open here was open for the
+sidecar, too, so two deliveries that overlap here did overlap.
 """
 
 import collections
 import dataclasses
 import threading
 
-FINAL = {"done", "dead", "settled"}    # answers after which the next of the key may go
+FINAL = {"done", "dead", "settled"}    # answers after which the next message of the key may be delivered
 FAILURES = {"retry", "error", "timeout"}  # ends that raise retry_count, when they reach the sidecar
 
 
@@ -64,7 +64,7 @@ class Delivered:
         return min(self.deadline, float("inf") if self.end is None else self.end)
 
     def is_final_at(self, time):
-        """The next of its key might begin by then."""
+        """The time from which on the next message of its key may begin."""
         if self.completed_at is not None and self.completed_at <= time:
             return True
         return self.how in FINAL and self.until <= time
@@ -80,7 +80,7 @@ class Delivered:
 
 @dataclasses.dataclass
 class Snapshot:
-    """What the tables and the group say once everything is at rest."""
+    """The tables and the group's offsets after everything has ended."""
 
     rows: list          # dictionaries of the view `messages`
     completions: list   # (number, seq, instance id, delivery count), a line per processed_at set
@@ -109,7 +109,7 @@ class Ledger:
             self.produced += produced
 
     def give_up(self, partition, first, end):
-        """Kafka has deleted a partition's records [first, end) before anybody read them."""
+        """Kafka deleted the records [first, end) of a partition before they were read."""
         with self._lock:
             self.produced = [record for record in self.produced if record.partition != partition
                              or not first <= record.offset < end]

@@ -1,4 +1,4 @@
-"""What a run has promised (see ledger.py): one function a rule, each yields a sentence per violation."""
+"""The promises that a run must keep (see ledger.py): one function per rule that yields its violations."""
 
 import collections
 
@@ -86,7 +86,7 @@ def _keys(ledger):
 
 
 def _live(deliveries):
-    """A delivery that had ended when it was read says nothing about the time it was open."""
+    """Without deliveries that had ended before they were read, because their times are unknown."""
     return [delivered for delivered in deliveries if delivered.until > delivered.begin]
 
 
@@ -154,7 +154,7 @@ def attempts_are_failures(ledger, snapshot):
 
 
 def _may_count(delivered):
-    """An answer may be lost on its way; a deadline counts whatever ended the delivery here."""
+    """An answer may be lost; a deadline counts regardless of how the delivery ended here."""
     return delivered.how in FAILURES or delivered.until == delivered.deadline
 
 

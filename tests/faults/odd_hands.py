@@ -1,7 +1,7 @@
-"""Handlers that misbehave, each in one way, and write the ledger all the same.
+"""Handlers that misbehave, each in one way, and also write the ledger.
 
-An odd one does it at the first delivery of a message and behaves at the next, so that whatever it does,
-everything comes to its end. `hand.oddities` counts how often it did.
+An odd handler misbehaves at the first delivery of a message and not at the next one, so that every message is finished.
+`hand.oddities` counts how often it did.
 """
 
 import itertools
@@ -29,7 +29,7 @@ class Odd(Connection):
         try:
             self._do(delivery_id, delivered, decision)
         except OSError:
-            pass  # the connection ended; reading will notice
+            pass  # the connection has ended; the reader notices it
 
     def _do(self, delivery_id, delivered, decision):
         raise NotImplementedError
@@ -39,13 +39,13 @@ class Odd(Connection):
             self.client.sendall(data)
 
     def _send_answer(self, delivery_id, **result):
-        """Beside the ledger."""
+        """Without the ledger."""
         with self.lock:
             self._send({"jsonrpc": "2.0", "id": delivery_id, "result": result})
 
 
 class Leaves(Odd):
-    """Ends in the middle of its work."""
+    """Ends while it processes a message."""
 
     def _do(self, delivery_id, delivered, decision):
         self._hang_up(delivered)
@@ -59,7 +59,7 @@ class Hangs(Odd):
 
 
 class Late(Odd):
-    """Answers what was cancelled, and that it failed."""
+    """Answers a cancelled delivery, with a failure."""
 
     def _do(self, delivery_id, delivered, decision):
         pass
@@ -71,7 +71,7 @@ class Late(Odd):
 
 
 class Babbles(Odd):
-    """Answers lines that are none, until it is thrown out."""
+    """Sends malformed lines until it is disconnected."""
 
     numbers = itertools.count()
 
@@ -80,7 +80,7 @@ class Babbles(Odd):
 
 
 class Misspells(Odd):
-    """Answers with a result that is none: as good as a retry."""
+    """Answers with a malformed result, which counts as a retry."""
 
     def _do(self, delivery_id, delivered, decision):
         self.hand.ledger.finish(delivered, "retry", time.monotonic())
@@ -107,7 +107,7 @@ class Stutters(Odd):
 
 
 class Repeats(Odd):
-    """Answers twice, and the second time something else."""
+    """Answers twice, with different verdicts."""
 
     def _do(self, delivery_id, delivered, decision):
         Connection._answer(self, delivery_id, delivered, decision)
@@ -116,7 +116,7 @@ class Repeats(Odd):
 
 
 class Meddles(Odd):
-    """Answers what others are at, and what nobody was given."""
+    """Answers deliveries of others, and unknown ones."""
 
     def _do(self, delivery_id, delivered, decision):
         for other in self.hand.ledger.deliveries[-60:]:
@@ -129,7 +129,7 @@ class Meddles(Odd):
 
 
 class Shuffles(Odd):
-    """Answers in any order, all of a moment in one piece."""
+    """Answers in any order, several answers in one write."""
 
     def _do(self, delivery_id, delivered, decision):
         time.sleep(random.random() * 0.1)
@@ -150,7 +150,7 @@ class Chatters(Odd):
 
 
 class Deaf(Odd):
-    """Does not read for longer than the deadline of what it was sent, then reads all of it at once."""
+    """Does not read for longer than the deadline of its deliveries, then reads all of them at once."""
 
     def _begin(self):
         time.sleep(1.5 * TIMEOUT_S)  # what it is about is time
@@ -175,7 +175,7 @@ class Sips(Deaf):
 
 
 class Forgets(Odd):
-    """Takes batches and leaves entries out of its answers: each is as good as a retry."""
+    """Takes batches and omits entries in its answers; each omitted entry counts as a retry."""
 
     def _take(self, line, read_at, live):
         if line.get("method") != "deliver_batch":

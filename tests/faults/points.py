@@ -1,4 +1,4 @@
-"""The fault points of the product, found in its sources, and how each is reached."""
+"""The fault points in the sources of the product, and the scenarios that reach them."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ def in_sources(kind):
     return sorted(found)
 
 
-# {point: at which hit}: reached while messages flow. The first hits are those of a start.
+# {point: number of the hit}: reached while messages are processed. The first hits belong to the start.
 UNDER_LOAD = {
     "after_poll": 20, "before_insert": 3, "after_insert_before_commit": 3,
     "after_commit_before_offset": 3, "before_queue": 3, "after_queue": 3, "before_offset_commit": 2,
@@ -23,28 +23,28 @@ UNDER_LOAD = {
     "before_retry": 3, "after_retry": 3, "before_claim": 2, "after_claim": 2, "before_unpark": 1,
     "before_raise": 1, "after_raise": 1, "before_heartbeat": 1, "after_heartbeat": 1, "before_tick": 20,
 }
-# A long delay here holds a transaction, a verdict, a claim, a heartbeat, a whole thread for longer than
-# the lease; the others of UNDER_LOAD are delayed so with --long only.
+# A long delay here blocks a transaction, a verdict, a claim, a heartbeat or a thread for longer than the lease. The
+# other points of UNDER_LOAD have such a delay with --long only.
 LONG_DELAYS = ["after_insert_before_commit", "before_settle", "after_claim", "after_answer",
                "before_heartbeat"]
-# Reached while batches follow one another: {point: at which hit}.
+# Reached while batches are sent behind the previous COMMIT: {point: number of the hit}.
 FOLLOWING = {"behind_commit": 10, "before_insert": 30, "after_insert_before_commit": 30,
              "after_commit_before_offset": 30, "before_queue": 30}
 # Reached when the answer to a COMMIT was lost: {point: the error before it}.
 IN_DOUBT = {"before_resync": "error_after_store", "after_resync": "error_after_store",
             "before_rescue_of_own": "error_after_claim", "after_rescue_of_own": "error_after_claim"}
-# Reached by the start that follows a kill with messages open.
+# Reached by the start after a kill with open messages.
 AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "after_fence",
             "before_rescue", "between_rescues", "after_rescue", "before_take", "after_take",
             "before_foreign"]
-# Reached when what waits is of a topic that is read no more.
+# Reached when messages of an unsubscribed topic wait.
 AT_ADOPTION = ["before_adopt", "after_adopt"]
-# Nothing is changed there; delayed by a test of its own.
+# Nothing is changed there; a separate test delays it.
 LOOKS = ["after_look_at_held", "before_foreign_window"]
-# Reached by a stop with messages open.
+# Reached by a stop with open messages.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",
            "stop_dispatch_done", "before_deregister", "after_deregister"]
-# The connection is lost, or what was committed is not heard of: {error: at which hits}.
+# The connection is lost, or the answer to a COMMIT: {error: numbers of the hits}.
 ERRORS = {"error_before_commit": (1, 4, 9), "error_after_commit": (1, 4, 9), "error_after_store": (1, 2),
           "error_before_depart": (1, 4), "error_after_settle": (1, 2), "error_after_claim": (1, 2)}

@@ -1,4 +1,4 @@
-"""Who takes a partition looks for what others hold of it; however much that is, nothing else waits for it."""
+"""A new owner of a partition searches the rows that others hold. This search delays nothing else."""
 
 import os
 
@@ -8,19 +8,19 @@ from support.wire import NEVER
 
 MANY = 200_000
 
-# Rows that `holder` was born holding and has completed.
+# Rows that were born claimed by `holder` and that it has completed.
 DONE_ROWS = """
 INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, key, claimed_by,
     delivery_count, processed_at)
 SELECT 'bulk', i::text, %s, 0, i, 'k', %s, 1, now() FROM generate_series(1000000, 1000000 + %s - 1) i"""
 
-# One that nobody declares dead, and that may hold everything there is.
+# An instance that is not declared dead and may hold every row.
 SOMEBODY_ELSE = """
 INSERT INTO inbox.inbox_instances (id, name, low_seq, heartbeat_at) VALUES (7, 'else', %s, now() + interval '1 h')"""
 
 
 def slow_looks(sidecar, delay_ms):
-    """Each look at 20,000 rows takes so long, as if they had to be read from a disk."""
+    """Delays each search of 20,000 rows, as if they were read from a disk."""
     faults = os.path.join(sidecar.directory, "faults")
     sidecar.env["INBOXD_FAULTPOINTS"] = faults
     with open(faults, "w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def test_with_one_open_message_a_joining_sidecar_delivers_soon(make_inboxd, hand
     inbox.wait_status("behind", "processed")
     eventually(lambda: inbox.value("SELECT low_seq + %s <= low_rest FROM inbox.inbox_instances", [MANY]),
                what="the bound to pass all but the open one")
-    inbox.execute(SOMEBODY_ELSE, [MANY - 60_000])  # four looks, in as many rounds
+    inbox.execute(SOMEBODY_ELSE, [MANY - 60_000])  # four searches, in four rounds
     second = make_inboxd()
     slow_looks(second, 500)
     joined = handler(second.start(), always(DONE))

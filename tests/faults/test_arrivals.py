@@ -1,5 +1,5 @@
-"""Rows reach dispatch by two ways, born claimed and claimed from the table. Whichever is the slower one, the
-messages of a key are handed out in their order.
+"""Rows reach dispatch in two ways: born claimed, or claimed from the table. Messages of a key are delivered in their
+order, whichever way is slower.
 """
 
 import signal
@@ -40,10 +40,10 @@ def in_order(client, *ids):
 @pytest.mark.parametrize("lost", [[], ["error_after_store error"]], ids=["heard", "unheard"])
 def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(armed, handler, streams, topic, inbox,
                                                                             lost):
-    """There is room for one of the batch: k1 is born claimed, k2 waits in the table. When the answer to COMMIT
-    is lost, k1 goes back to the table while k2 is on its way out of it."""
+    """There is budget for one message of the batch: k1 is born claimed, k2 waits in the table. When the answer to
+    COMMIT is lost, k1 is returned to the table while a claim takes k2."""
     one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"},
-                worker={"poll": "3s"})  # a look reserves the room for a moment
+                worker={"poll": "3s"})  # a claim reserves the budget for a moment
     client = handler(one.sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
     streams.produce_many(topic, [record("other", "o")])
     other = client.wait_event("other")
@@ -51,13 +51,13 @@ def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(arme
     streams.produce_many(topic, [record("k1", "k"), record("k2", "k")])
     one.wait_hit("after_commit_before_offset")
     assert (inbox.message("k1")["status"], inbox.message("k2")["status"]) == ("claimed", "waiting")
-    client.answer(other, DONE)  # room for a claim, which finds k2 alone
+    client.answer(other, DONE)  # budget for a claim, which finds only k2
     inbox.wait_processed(3)
     assert in_order(client, "k1", "k2") == ["k1", "k2"]
 
 
 def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
-    """Of two the later one could take rows behind those of the other, and arrive first."""
+    """If there were two, the later one could take rows behind those of the first one, and arrive first."""
     one = armed(worker={"connections": 4})
     first = {}
 
@@ -77,7 +77,7 @@ def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
     client.answer(client.wait_event("d"), retry(delay_ms=1))
     one.wait_hit("after_claim")
     given = one.hits("before_claim")
-    client.answer(client.wait_event("k1", 2), DONE)  # now k2 could be claimed, but for the claim under way
+    client.answer(client.wait_event("k1", 2), DONE)  # now k2 could be claimed, except for the running claim
     inbox.wait_status("k1", "processed")
     throughout(lambda: one.hits("before_claim") == given, seconds=0.7)
     client.answer(client.wait_event("d", 2), DONE)
@@ -85,13 +85,13 @@ def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
 
 
 def test_all_arrivals_are_read_before_the_next_delivery(armed, handler, streams, topic, inbox):
-    """Dispatch stands still while more batches than it once took in a round gather in the queue, k1 in the
-    last of them, and a claim takes k2 from behind it."""
+    """Dispatch is delayed while many batches gather in the queue. k1 is in the last one, and a claim takes k2, which is
+    behind it."""
     one = armed(inbox={"max_claimed": 30}, worker={"claim_batch": 5}, ingest={"batch_messages": 1})
     client = handler(one.sidecar, always(DONE))
     streams.produce_many(topic, [record("first", "f")])
     inbox.wait_processed(1)
-    one.arm("before_claim delay:4000")  # it has a part of the room
+    one.arm("before_claim delay:4000")  # it has a part of the budget
     one.wait_hit("before_claim")
     one.arm("before_tick delay:5000")
     one.wait_hit("before_tick")
@@ -141,8 +141,8 @@ def test_a_message_that_arrives_during_a_lost_claim_waits_behind_its_rows(armed,
 
 
 def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox):
-    """R12: k2 is stored while the old owner still has k1, and waits for a claim to come back; meanwhile k1 goes
-    to its retry and is held back no more."""
+    """R12: k2 is stored while the old owner still has k1, and waits for the end of a claim. Meanwhile k1 waits for its
+    retry, and its key hold ends."""
     first = armed()
     old = handler(first.sidecar, always(NEVER), timeout_ms=60000)
     streams.produce_many(topic, [record("k1", "k")])
@@ -162,14 +162,14 @@ def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(
     assert first.sidecar.wait() == 0
 
 
-# --- The partition goes and comes back ----------------------------------------------------------------------
+# --- The partition is revoked and assigned again ----------------------------------------------------------------------
 
 EAGER = {"partition.assignment.strategy": "range"}
 
 
 @pytest.fixture
 def rebalance(kafka_server, group, make_topic, inbox):
-    """rebalance(): with the eager protocol everybody's partitions go, and come back at once."""
+    """rebalance(): with the eager protocol all partitions are revoked and assigned again at once."""
     elsewhere = make_topic()
     made = []
 
@@ -188,8 +188,8 @@ def rebalance(kafka_server, group, make_topic, inbox):
 
 
 def test_an_outdated_check_of_held_keys_releases_none(armed, handler, streams, topic, inbox, rebalance):
-    """R12: k1 was given back when the look was made; by the time it is read the partition has gone and come back,
-    and another instance has k1 again."""
+    """R12: the check found that k1 was returned. Before its result is read, the partition is revoked and assigned
+    again, and another instance has k1 again."""
     one = armed(kafka=EAGER, worker={"poll": "60s", "lease": "60s"})
     streams.produce_many(topic, [record("k1", "k")])
     inbox.wait_status("k1", "parked")
@@ -217,8 +217,7 @@ def test_an_outdated_check_of_held_keys_releases_none(armed, handler, streams, t
 
 def test_a_batch_that_waited_during_a_rebalance_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox,
                                                                                  rebalance):
-    """k2 waits for a claim to come back; meanwhile k1 goes to its retry, and the lane that knew of it is
-    forgotten with the partition."""
+    """k2 waits for the end of a claim. Meanwhile k1 waits for its retry, and its lane is dropped with the partition."""
     one = armed(kafka=EAGER)
     client = handler(one.sidecar, by_id({"k1": [NEVER]}))
     streams.produce_many(topic, [record("k1", "k")])
@@ -236,8 +235,7 @@ def test_a_batch_that_waited_during_a_rebalance_does_not_overtake_a_returned_row
 
 
 def test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox, rebalance):
-    """The claim took k2 while k1 was open; k1 goes to its retry, and the lane that knew of it is forgotten
-    with the partition."""
+    """The claim took k2 while k1 was open. k1 waits for its retry, and its lane is dropped with the partition."""
     one = armed(kafka=EAGER, inbox={"max_claimed": 2})
     client = handler(one.sidecar, by_id({"k1": [NEVER], "other": [NEVER]}))
     streams.produce_many(topic, [record("k1", "k"), record("other", "o")])
@@ -257,7 +255,7 @@ def test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row(armed, hand
 
 def test_a_suspect_whose_crash_is_being_counted_is_returned_with_its_partition(armed, make_topic, handler, streams,
                                                                                topic, inbox):
-    """R12: the partition is one that nobody is assigned, until a member comes that reads its topic."""
+    """R12: the partition is unassigned until a member joins that reads its topic."""
     quick = {"worker": {"lease": "3s"}}
     reader = armed(**quick)
     streams.produce_many(topic, [record("k1", "k")])

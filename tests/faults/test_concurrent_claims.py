@@ -1,5 +1,5 @@
-"""Without an order several claims from the table are under way at once: whatever ends one of them, or all, every
-message is handled, once where nothing was delivered before, and nothing stays claimed.
+"""Without an order several claims run concurrently. Whatever ends one or all of them, every message is handled, exactly
+once if it was not delivered before, and no row stays claimed.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def armed(make_inboxd):
 
 @pytest.fixture
 def due(streams, topic, inbox):
-    """due(count) -> the ids of that many messages, all of them waiting in the table and due."""
+    """due(count) -> the ids of that many messages, all waiting in the table and due."""
     def make(count, name="e", topic=topic, value=b"{}"):
         before = inbox.count()
         ids = [f"{name}{number}" for number in range(count)]
@@ -58,11 +58,11 @@ def due(streams, topic, inbox):
 
 
 def assert_handled(inbox, ids, *armed_ones):
-    """Each once in the table, and nobody has anything left to do."""
+    """Each message is in the table once, and no work is left."""
     inbox.wait_processed(len(ids))
     assert sorted(row["event_id"] for row in inbox.query("SELECT event_id FROM public.completions")) == sorted(ids)
     for one in armed_ones:
-        one.arm()  # a slow look at an empty table has room reserved
+        one.arm()  # a slow claim of an empty table has reserved budget
         eventually(lambda running=one.sidecar: running.metric("inboxd_claimed") == 0)
         used = one.sidecar.cpu_seconds()
         time.sleep(1)
@@ -125,7 +125,7 @@ def test_a_database_restart_during_several_claims_loses_nothing(armed, handler, 
 
 
 def test_sidecars_can_join_during_several_claims(armed, handler, due, inbox):
-    """Each takes what is left of the partitions it gets, while the claims of the one before are on their way."""
+    """Each one claims the rest of its partitions while the claims of the previous owner are running."""
     sidecars = [armed(inbox={"instance": "i1"})]
     ids = due(90)
     sidecars[0].arm("after_claim delay:1500 *")
@@ -165,7 +165,7 @@ def test_claims_stay_within_a_small_budget(armed, handler, due, inbox, limits, v
 
 
 def test_concurrent_claims_share_the_budget(armed, handler, due, inbox):
-    """G8: each may go beyond it by its last message, not by a budget of its own."""
+    """G8: each one may exceed the budget by its last message, but has no budget of its own."""
     one = armed(inbox={"max_claimed_bytes": "2MiB"}, worker={**WORKER, "connections": 8, "claim_batch": 15})
     ids = due(120, value=b"x" * 100000)
     one.arm("after_claim delay:500 *")
@@ -204,7 +204,7 @@ def test_a_stuck_handler_leaves_the_others_their_share(armed, handler, due, inbo
 
 @pytest.mark.parametrize("ordering, connections", [("none", 4), ("none", 2), ("key", 2), ("none", 1)])
 def test_waiting_rows_are_counted_during_claims(armed, handler, due, inbox, ordering, connections):
-    """What ingest holds back for, and what operators look at, must not be what waited a while ago."""
+    """The counts that pause ingest and that operators see must be current."""
     one = armed(worker={**WORKER, "connections": connections}, inbox={"ordering": ordering})
     ids = due(1200)
     eventually(lambda: one.sidecar.metric("inboxd_waiting") + one.sidecar.metric("inboxd_unrouted") >= 1200)

@@ -1,5 +1,5 @@
-"""PostgreSQL fails over, is a standby for a while, fills up or hides behind a pooler: nothing is lost, no
-attempt is spent, work resumes by itself.
+"""PostgreSQL fails over, is a standby for a while, has a full disk or is behind a pooler: nothing is lost, no attempt
+is spent, and work resumes automatically.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from whole import assert_processed, assert_whole, log_events, produce_all
 
 @pytest.fixture
 def ends():
-    """An exit stack that unwinds after the sidecars have ended, when it is named before them."""
+    """An exit stack. A test that names it before its sidecars unwinds it after they have ended."""
     with contextlib.ExitStack() as stack:
         yield stack
 
@@ -41,7 +41,7 @@ def make_pooler(ends):
 
 
 def reconnected(sidecar, handler, lives=2):
-    """A handler of the sidecar's next life, as a real one would connect again."""
+    """A handler that connects to the restarted sidecar, as a real one does."""
     eventually(lambda: len(log_events(sidecar, "started")) >= lives)
     return handler(sidecar, always(DONE))
 
@@ -116,7 +116,7 @@ def test_inboxd_waits_until_a_standby_is_promoted(ends, make_server, make_standb
 @pytest.mark.parametrize("seen", ["by name", "behind a proxy", "behind a pooler"])
 def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, look, start_inboxd, handler, streams,
                                                topic, request, seen):
-    """What the copy never heard of is read from Kafka again: it may be handled twice, but is not lost."""
+    """Messages that the copy lacks are read from Kafka again. They may be handled twice, but are not lost."""
     primary = make_server()
     standby = make_standby(primary)
     proxy = ends.enter_context(Proxy(primary.port))
@@ -145,7 +145,7 @@ def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, 
 
 def test_a_database_that_is_read_only_by_default_can_be_used(inboxd, handler, postgres, database, streams, topic, inbox,
                                                              db):
-    """Our transactions say READ WRITE; what the role or the database prefers does not matter."""
+    """Our transactions are READ WRITE, whatever the defaults of the role or the database are."""
     client = handler(inboxd, always(DONE))
     db.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
     with postgres.connect() as own:
@@ -204,7 +204,8 @@ def test_processing_resumes_after_a_full_disk(small_disk, make_server, look, mak
 
 
 def test_a_handler_that_hangs_in_its_transaction_blocks_its_key_only(inboxd, handler, streams, topic, inbox):
-    """It has called inbox.complete() and does not commit, beyond its deadline: nobody decides before."""
+    """It has called inbox.complete() and does not commit until after its deadline. Until then its message is not
+    settled."""
     delivered = []
 
     def decide(delivery):

@@ -12,7 +12,7 @@ from fleet import LEASE_MS
 from support.wait import eventually
 
 COUNT = 150  # messages before the fault, and after it
-# A killed member is out of the group after this long: most of what a scenario takes.
+# A killed member leaves the group after this time, which is most of the duration of a scenario.
 SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
 
 
@@ -25,7 +25,7 @@ def test_every_point_of_the_sources_has_a_scenario():
 
 
 def ends_clean(fleet):
-    """A killed sidecar is started again; what comes then is handled like what came before."""
+    """Starts a killed sidecar again; messages before and after the kill are handled."""
     fleet.check_offsets()
     for instance in fleet.instances:
         instance.disarm()
@@ -63,7 +63,7 @@ def test_killed_in_doubt(fleet, point, error):
 
 
 def at_work(fleet, records):
-    """A sidecar that has handled so many records; more are being produced."""
+    """A sidecar that has handled some records while more are produced."""
     one = fleet.add(kafka=SOON)
     fleet.produce_in_background()
     fleet.wait_for_progress(records)
@@ -132,7 +132,7 @@ def test_repeated_lost_answers_lose_nothing(fleet, error):
 
 
 def test_slow_steps_lose_nothing(fleet):
-    """A little everywhere: threads meet in another order than they do at full speed."""
+    """Small delays at every point change the order in which threads meet."""
     slow = points.in_sources("POINT")
     one, two = fleet.add(start=False), fleet.add(start=False)
     for instance in (one, two):
@@ -152,7 +152,7 @@ def test_slow_steps_lose_nothing(fleet):
     pytest.param(point, marks=[] if point in points.LONG_DELAYS else pytest.mark.long)
     for point in points.UNDER_LOAD])
 def test_a_step_longer_than_the_lease_loses_nothing(fleet, point):
-    """Beside another sidecar, which may declare it dead meanwhile."""
+    """Another sidecar runs, which may declare this one dead."""
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background(60)
     fleet.wait_for_progress(100)

@@ -17,11 +17,11 @@ from support.wire import NEVER
 
 LEASE = LEASE_MS / 1000
 SESSION = 2.0   # fleet.SETTINGS
-BOUND = 10.0    # beyond lease and session: rebalancing and working off, on a busy machine
+BOUND = 10.0    # longer than lease and session: a rebalance and the remaining work, on a busy machine
 
 
 def run_for(seconds, step):
-    """Takes steps until the time is over; every step waits for something by itself."""
+    """Runs steps until the time is over; every step waits for its own event."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         step()
@@ -36,7 +36,7 @@ def everybody_back(fleet):
 
 
 def every_running_one_is_heard(fleet):
-    """Every instance has delivered something: the run was one of several, not of one."""
+    """Every instance has delivered something, so the run tested several instances."""
     heard = {delivered.instance for delivered in fleet.ledger.deliveries}
     assert heard == {instance.name for instance in fleet.instances}
 
@@ -77,7 +77,7 @@ def test_a_rolling_restart_loses_nothing(fleet):
 
 
 def storm(fleet, seconds, env=None, **settings):
-    """One stays; two come and go, never in step."""
+    """One stays; two others start and stop at different times."""
     for _ in range(3):
         fleet.add(env=env, **settings)
     fleet.produce_in_background()
@@ -105,7 +105,7 @@ def test_rebalances_in_a_loop_lose_nothing(fleet, long_run, strategy):
 
 @pytest.mark.timeout(600)
 def test_rebalances_with_the_consumer_protocol_lose_nothing(fleet, long_run):
-    """KIP-848; needs librdkafka 2.6, or it is but a preview."""
+    """KIP-848. Before librdkafka 2.6 it is only a preview."""
     storm(fleet, 120 if long_run else 15, later_librdkafka(), kafka={
         "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
 
@@ -116,7 +116,7 @@ def is_stopped(instance):
 
 
 def takes_over(fleet, stopped):
-    """The others finish everything while it is stopped, in time; then it comes back as another."""
+    """The others finish everything in time while it is stopped. Then it resumes under a new id."""
     began = time.monotonic()
     fleet.wait_done(timeout=LEASE + SESSION + BOUND)
     assert is_stopped(stopped), "it was to be stopped all the time"
@@ -141,7 +141,7 @@ def test_a_pause_longer_than_the_lease_loses_nothing(fleet):
 
 
 def test_a_pause_within_a_transaction_loses_nothing(fleet):
-    """Its rows and its watermark are locked until somebody ends its session."""
+    """Its rows and its watermark are locked until its session is ended."""
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background()
     fleet.wait_for_progress(300)
@@ -168,7 +168,7 @@ def wrong_clock(tmp_path_factory):
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_a_clock_wrong_by_an_hour_changes_nothing(fleet, wrong_clock, seconds):
-    """Leases, schedules and deadlines are PostgreSQL's time; a host's clock only times waits."""
+    """Leases, schedules and deadlines use PostgreSQL's clock; a host's clock only measures waits."""
     skewed = fleet.add(env={"LD_PRELOAD": wrong_clock, "WRONG_CLOCK": str(seconds)})
     right = fleet.add()
     fleet.produce_in_background()
@@ -192,7 +192,7 @@ def logged_at(instance):
 
 
 def test_without_a_boot_id_no_instance_is_fenced_for_its_socket(make_inboxd, handler, streams, topic, inbox, tmp_path):
-    """Device and inode of a lock file may be equal on two hosts; the lease tells who is dead."""
+    """Device and inode of a lock file may be equal on two hosts, so only the lease shows that an instance is dead."""
     sidecar = make_inboxd(env={"LD_PRELOAD": preloaded(tmp_path, "no_boot_id")}).start()
     first = handler(sidecar, always(NEVER))
     streams.events(topic, ["a"])

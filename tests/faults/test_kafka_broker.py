@@ -1,5 +1,5 @@
-"""A broker that dies, is away, cuts its connections or is slow: nothing is lost, order stays, no attempt
-is spent, and work resumes by itself.
+"""A broker that dies, is down, cuts its connections or is slow: nothing is lost, the order is kept, no attempt is
+spent, and work resumes automatically.
 """
 
 import signal
@@ -53,7 +53,7 @@ def test_repeated_broker_kills_lose_nothing(fleet, broker, name, group, long_run
 
 @pytest.mark.timeout(400)
 def test_a_broker_outage_loses_nothing(fleet, broker, name, group, long_run):
-    """After a minute, too, it goes on without anybody's help, and has not spun."""
+    """Also after a minute it resumes automatically, and it has not used CPU time in a loop."""
     sidecar = fleet.instances[0].sidecar
     fleet.produce(600)
     fleet.wait_for_progress(100)
@@ -70,7 +70,7 @@ def test_a_broker_outage_loses_nothing(fleet, broker, name, group, long_run):
 
 
 def test_stored_messages_are_handled_during_a_broker_outage(fleet, broker):
-    """Also when the session is over meanwhile: nobody else can have taken the partitions."""
+    """Also if the session has ended: no other instance can have the partitions."""
     sidecar = fleet.instances[0].sidecar
     fleet.produce(600)
     fleet.wait_for_progress(100)
@@ -107,7 +107,7 @@ def test_repeated_connection_resets_lose_nothing(fleet, broker, name, group, lon
 
 
 def test_a_silent_broker_for_longer_than_the_session_loses_nothing(fleet, broker, name, group):
-    """Nothing is refused and nothing is closed: the group throws it out, and it comes back."""
+    """Nothing is refused and nothing is closed: the group expels it, and it joins again."""
     fleet.produce_in_background()
     fleet.wait_for_progress(200)
     broker.proxy.blackhole()
@@ -119,7 +119,7 @@ def test_a_silent_broker_for_longer_than_the_session_loses_nothing(fleet, broker
 
 
 def test_a_sidecar_cut_off_from_kafka_hands_over(fleet, broker, name, group):
-    """It goes on with what it has; once the other one has the partitions it lets go, by the table alone."""
+    """It continues with its messages. When the other one owns the partitions in the table, it releases them."""
     one = fleet.instances[0]
     two = fleet.add(kafka={"topics": [name], "bootstrap.servers": broker.kafka.bootstrap, **FAST})
     fleet.produce_in_background()
@@ -138,7 +138,7 @@ def test_a_sidecar_cut_off_from_kafka_hands_over(fleet, broker, name, group):
 
 
 def test_a_slow_connection_loses_nothing(fleet, broker, name, group):
-    """64 kB a second and 50 ms a packet; a new member has to join over it, too."""
+    """64 kB per second and 50 ms per packet; a new member has to join over it, too."""
     fleet.produce(200)
     broker.proxy.slow_down(64_000, 0.05)
     broker.proxy.cut()
@@ -153,8 +153,8 @@ def test_a_slow_connection_loses_nothing(fleet, broker, name, group):
 
 
 def test_a_producer_to_a_slow_dead_topic_stays_elected(broker, make_inboxd, inbox, name):
-    """Another one takes over who was not seen for half a minute, and sends what is under way once more. What the topic
-    refuses goes alone, and twice: a batch of it would take a minute over this link."""
+    """Another instance takes over if the producer is not seen for half a minute, and sends its messages again. Records
+    that the topic refuses are sent alone, and twice: a batch of them takes a minute over this connection."""
     for topic, settings in ((name, {}), (f"{name}.dead", {"cleanup_policy": "compact"})):
         broker.streams.create(topic, 1, **settings)
     sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, **FAST}).start()

@@ -1,4 +1,4 @@
-"""Three brokers, and the one that matters dies: leaders and coordinators move, sidecars follow."""
+"""Three brokers, and an important one dies: leaders and coordinators move, and sidecars follow."""
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -44,7 +44,7 @@ def fleet(cluster, make_inboxd, inbox, name, group):
 
 
 def lose(cluster, fleet, number):
-    """Kills a node under load; the fleet goes on without it, and the node comes back."""
+    """Kills a node under load; the fleet continues without it, and the node is started again."""
     fleet.wait_for_progress(200)
     leads = cluster.leads(number)
     cluster.nodes[number].kill()
@@ -65,7 +65,7 @@ def test_a_killed_group_coordinator_loses_nothing(fleet, cluster, name, group, l
 
 @pytest.mark.timeout(600)
 def test_a_killed_partition_leader_loses_nothing(fleet, cluster, name, long_run):
-    """Nothing is read twice as another log, nothing is a gap: it is the same log elsewhere."""
+    """The log of the new leader is the same: it is not detected as a recreated topic, and it has no gap."""
     fleet.produce_in_background()
     for _ in range(ROUNDS[long_run]):
         before = cluster.leader(name, 0)
@@ -103,7 +103,7 @@ def test_a_partition_without_a_leader_does_not_stop_others(cluster, make_inboxd,
 
 
 def test_another_cluster_is_refused(cluster, fleet, kafka_server, streams, make_topic, make_inboxd):
-    """The same group, the same topic's name, another cluster: other offsets."""
+    """The same group and the same topic name in another cluster have other offsets."""
     fleet.produce(100)
     sidecar = make_inboxd(kafka={"group.id": fleet.group,
                                  "bootstrap.servers": kafka_server.bootstrap})

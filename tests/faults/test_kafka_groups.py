@@ -1,4 +1,4 @@
-"""The consumer group: strategies, members that disagree, a member that is thrown out while it commits."""
+"""The consumer group: strategies, members without a common strategy, a member that is expelled during a commit."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_rebalances_with_roundrobin_lose_nothing(fleet):
 
 
 def test_members_without_a_common_strategy(fleet):
-    """The second one says what is wrong and is not ready; the first is not disturbed."""
+    """The second one logs the reason and is not ready; the first one is not affected."""
     one = fleet.add(kafka={"partition.assignment.strategy": "cooperative-sticky"})
     other = fleet.add(kafka={"partition.assignment.strategy": "range"}, start=False)
     fleet.produce_in_background()
@@ -27,13 +27,13 @@ def test_members_without_a_common_strategy(fleet):
     status, _, reasons = other.sidecar.get("/readyz")
     assert status == 503 and "group" in reasons
     assert not log_events(one.sidecar, "partitions_revoked")
-    one.stop()  # once the last who disagrees has gone, it is let in
+    one.stop()  # when the last member without the strategy has left, it can join
     other.sidecar.wait_ready(60)
     fleet.assert_clean()
 
 
 def test_a_rolling_change_of_the_strategy(fleet):
-    """As Kafka wants it: both in the list, then only the new one; two restarts of each, no pause."""
+    """As Kafka requires: both in the list, then only the new one. This needs two restarts of each, without a pause."""
     steps = ["range", "roundrobin,range", "roundrobin"]
     for _ in range(2):
         fleet.add(kafka={"partition.assignment.strategy": steps[0]})
@@ -50,7 +50,7 @@ def test_a_rolling_change_of_the_strategy(fleet):
 
 
 def test_a_rebalance_during_a_slow_commit(fleet):
-    """The batch of the one is in the air while its partitions are given to the other."""
+    """A batch of the first one is being committed while its partitions are assigned to the other."""
     one = fleet.add()
     fleet.produce_in_background()
     fleet.wait_for_progress(200)
@@ -65,7 +65,7 @@ def test_a_rebalance_during_a_slow_commit(fleet):
 
 
 def test_a_member_expelled_during_a_commit_loses_nothing(fleet, streams, group):
-    """max.poll.interval.ms passes, another member has stored on, and then the COMMIT goes through, or not."""
+    """max.poll.interval.ms passes, another member continues to store, and then the COMMIT succeeds or fails."""
     settings = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000}
     one = fleet.add(kafka=settings)
     two = fleet.add(kafka=settings)

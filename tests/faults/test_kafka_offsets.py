@@ -1,5 +1,4 @@
-"""The group's offsets and the log's start move under a loaded sidecar: the table knows better, and what
-Kafka has deleted is named.
+"""The group's offsets and the start of the log change under load: the table decides, and deleted records are reported.
 """
 
 import pytest
@@ -14,7 +13,7 @@ def one(fleet):
 
 
 def kill_under_load(fleet, one):
-    """Killed with messages read, stored, open and settled; 600 more wait in Kafka when it is gone."""
+    """Kills it with messages that are read, stored, open and settled; 600 more wait in Kafka."""
     fleet.produce_in_background()
     fleet.wait_for_progress(300)
     one.kill()
@@ -28,7 +27,7 @@ def is_quiet(one):
 
 @pytest.mark.parametrize("where", ["back", "forward"])
 def test_offsets_changed_between_two_runs_lose_nothing(fleet, one, streams, topic, group, where):
-    """Back to the start of the log or forward to its end: what is stored decides."""
+    """Back to the start of the log or forward to its end: the table decides."""
     kill_under_load(fleet, one)
     moved = streams.log_start(topic) if where == "back" else streams.log_end(topic)
     streams.set_committed(group, topic, moved)
@@ -41,7 +40,7 @@ def test_offsets_changed_between_two_runs_lose_nothing(fleet, one, streams, topi
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "error"])
 def test_a_deleted_or_expired_group_loses_nothing(fleet, topic, streams, group, policy):
-    """The table has a place for each partition: what to do without one is not asked."""
+    """The table has a watermark for each partition, so the reset policy is not used."""
     one = fleet.add()
     kill_under_load(fleet, one)
     streams.delete_group(group)
@@ -74,7 +73,7 @@ def assert_gaps(one, topic, gaps):
 
 
 def delete_unread(fleet, streams, topic, up_to):
-    """Kafka forgets what lies between the watermarks and `up_to`; returns the gaps that makes."""
+    """Makes Kafka delete the records between the watermarks and `up_to`; returns the expected gaps."""
     gaps = {}
     for (_, partition), first in fleet.inbox.offsets().items():
         if first < up_to[partition]:
@@ -97,7 +96,7 @@ def test_records_deleted_before_a_start_are_reported(fleet, one, streams, topic)
     fleet.assert_clean()
     assert_gaps(one, topic, gaps)
     one.stop()
-    one.start()  # and is not said again
+    one.start()  # and is not logged again
     fleet.produce(50)
     fleet.assert_clean()
     assert len(log_events(one.sidecar, "offset_gap")) == len(gaps)
@@ -105,12 +104,12 @@ def test_records_deleted_before_a_start_are_reported(fleet, one, streams, topic)
 
 
 def test_records_deleted_during_a_database_outage_are_reported(fleet, one, postgres, streams, topic):
-    """The same without a start: reading goes on, and the place is gone."""
+    """The same without a restart: reading resumes, and its offset no longer exists."""
     fleet.produce(200)
     fleet.wait_done()
     first = fleet.inbox.offsets()
     postgres.stop()
-    # Else what comes now may be in the batch that finds the database away, and is not lost.
+    # Otherwise new records could be in the batch that detects the outage, and would not be lost.
     eventually(lambda: log_events(one.sidecar, "database_lost"))
     fleet.produce(400)
     ends = streams.log_end(topic)

@@ -1,4 +1,4 @@
-"""What a log may hold beside plain records: transactions, aborted ones, holes, compression."""
+"""Logs with more than plain records: committed and aborted transactions, gaps, compression."""
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +17,7 @@ def writer(kafka_server, name):
 
 
 def transaction(fleet, writer, commit, count=10):
-    """One transaction; what is aborted must never be seen, so the ledger does not hear of it."""
+    """One transaction. Aborted records must never be visible, so they are not added to the ledger."""
     book = []
     writer.begin_transaction()
     for _ in range(count):
@@ -32,7 +32,7 @@ def transaction(fleet, writer, commit, count=10):
 
 
 def nothing_to_read(fleet, sidecar, streams, topic, group):
-    """Nothing is left behind the group's offset or in the metric, control records or not."""
+    """The lag of the group and of the metric is zero, also with control records."""
     eventually(lambda: streams.lag(group, topic) == 0, 15, "the group to have no lag")
     eventually(lambda: sidecar.metric("inboxd_kafka_lag", topic=topic) == 0, 15, "lag of 0")
     fleet.check_offsets()
@@ -45,7 +45,7 @@ def test_only_committed_transactions_are_stored(fleet, writer, streams, topic, g
         if number == 20:
             one.kill()
     one.start()
-    fleet.assert_clean()  # whatever was aborted would be made up
+    fleet.assert_clean()  # an aborted message would be reported as unknown
     transaction(fleet, writer, commit=False)
     fleet.produce(100)
     fleet.assert_clean()
@@ -68,7 +68,7 @@ def test_a_log_that_ends_with_control_records_is_read_to_its_end(fleet, writer, 
 
 
 def test_an_open_transaction_holds_back_later_records(fleet, writer, streams, topic):
-    """Until it ends, one way or the other; nothing is read before, nothing is skipped after."""
+    """Until it is committed or aborted, nothing behind it is read. Afterwards nothing is skipped."""
     one = fleet.add()
     book = []
     writer.begin_transaction()
@@ -93,7 +93,7 @@ def test_uncommitted_records_are_read_if_configured(fleet, writer):
 
 
 def test_compressed_batches_are_read_completely(fleet):
-    """Each kill is in the middle of a batch, as far as Kafka sees it."""
+    """Each kill is in the middle of a batch of Kafka."""
     one = fleet.add(ingest={"batch_messages": 20})
     for codec in ("gzip", "snappy", "lz4", "zstd", "none"):
         fleet.produce_with(compression_type=codec, linger_ms=100)
@@ -105,7 +105,7 @@ def test_compressed_batches_are_read_completely(fleet):
 
 
 def test_offsets_removed_by_compaction_are_no_gap(fleet, kafka_server, streams, make_topic, inbox):
-    """The records at the watermark, behind it and at the last one read are gone while it is stopped."""
+    """While it is stopped, the records at the watermark, after it and at the last offset are removed."""
     topic = make_topic(1, cleanup_policy="compact", segment_ms=200, min_cleanable_dirty_ratio=0.001,
                        delete_retention_ms=100, max_compaction_lag_ms=300)
     one = fleet.add(kafka={"topics": [topic]})

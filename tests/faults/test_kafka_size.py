@@ -1,4 +1,4 @@
-"""Many partitions in one hand: they are taken, read, and taken again after a kill, within its memory."""
+"""Many partitions in one instance: they are acquired, read, and acquired again after a kill, within its memory."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted, created again, grow, or come later, under load: nothing is lost in silence."""
+"""Topics that are deleted, recreated, extended or created later, under load: every loss is reported."""
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -12,7 +12,7 @@ SOON = {"topic.metadata.refresh.interval.ms": 1000}
 
 @pytest.fixture
 def one(fleet):
-    """A sidecar that looks at the topics every second."""
+    """A sidecar that checks the topics every second."""
     return fleet.add(kafka=SOON)
 
 
@@ -65,7 +65,7 @@ def test_a_topic_recreated_at_run_time_is_read_from_its_start(fleet, one, stream
 
 
 def test_a_longer_topic_recreated_during_a_database_outage_is_detected(fleet, one, postgres, streams, topic):
-    """Paused partitions see nothing of it."""
+    """Paused partitions do not notice it."""
     fleet.produce(400)
     fleet.wait_done()
     postgres.stop()
@@ -103,14 +103,14 @@ def test_a_deleted_topic_does_not_stop_others(fleet, streams, make_topic, topic,
     eventually(lambda: "UNKNOWN_TOPIC_OR_PART" in one.sidecar.stderr, 30)
     fleet.wait_for_progress(300)
     one.stop()
-    one.start()  # and it is no reason not to start
+    one.start()  # and the start succeeds without it
     fleet.wait_for_progress(300)
     inbox.execute("DELETE FROM inbox.inbox_messages WHERE topic = %s", [gone])
     fleet.assert_clean()
 
 
 def test_a_topic_created_later_is_read(make_inboxd, inbox, streams, name, group):
-    """The sidecar starts, says so, and reads it from its first message once it is there."""
+    """The sidecar starts, logs that the topic is missing, and reads it from its first message when it exists."""
     later = f"{name}.later"
     fleet = Fleet(make_inboxd, inbox, streams, later, group)
     one = fleet.add(kafka={**SOON, "topics": [later]}, start=False)
@@ -125,7 +125,7 @@ def test_a_topic_created_later_is_read(make_inboxd, inbox, streams, name, group)
 
 
 def test_a_new_topic_that_matches_a_pattern_is_read(make_inboxd, inbox, streams, make_topic, name, group):
-    """The topics before it go on: nothing of them is lost or delivered twice at once."""
+    """The other topics continue: none of their messages is lost or delivered twice at the same time."""
     first = make_topic()
     fleet = Fleet(make_inboxd, inbox, streams, first, group)
     for _ in range(2):

@@ -116,7 +116,7 @@ def test_two_of_a_key_at_once(world):
 
 
 def test_one_message_delivered_twice_at_once():
-    """Of a message without a key; with a key the rule before says it, too."""
+    """For a message without a key; with a key the previous rule reports it, too."""
     world = World()
     world.ledger.produce(TOPIC, "n", None, 1, 0)
     world.snapshot.rows.append(a_row(4, "n", delivery_count=2))
@@ -159,7 +159,7 @@ def test_the_next_message_after_a_committed_transaction_is_allowed(world):
 
 
 def test_a_transaction_that_outlives_its_connection_is_allowed(world):
-    """Read and cut off in the same moment, its handler committed all the same."""
+    """The delivery was read and its connection lost at the same time, but its handler committed."""
     world.script[0] = ("b", 1, 3.0, 4.0, "done")
     world.deliver("a", 1, 1.0, 1.0, "lost").completed_at = 1.5
     del world.script[1]

@@ -1,4 +1,4 @@
-"""Answers of the database that stay away for long: what is not concerned goes on."""
+"""Answers of the database are missing for a long time: other work continues."""
 
 import os
 
@@ -33,7 +33,7 @@ class Faults:
 
 @pytest.mark.parametrize("connections", [1, 2, 4])
 def test_claims_continue_while_settles_are_not_answered(make_inboxd, handler, streams, topic, inbox, connections):
-    """Verdicts that are sent again and again leave a worker to the retries of other messages."""
+    """Verdicts that are sent repeatedly leave one worker for the retries of other messages."""
     sidecar = make_inboxd(worker={"connections": connections})
     faults = Faults(sidecar)
     client = handler(sidecar.start(), by_id({"later": [retry("not now", delay_ms=1500)]}))

@@ -1,7 +1,7 @@
 """Memory: it does not grow with time, and nothing that arrives makes it grow beyond its budgets.
 
-Memory is what the kernel counts as resident. A soak compares moments that are alike: everything is
-settled and nothing arrives.
+Memory is what the kernel counts as resident. A soak test compares equal states: everything is settled and nothing
+arrives.
 """
 
 import base64
@@ -21,7 +21,7 @@ MIB = 1 << 20
 PARTITIONS = 4
 ROUND = 14_000       # messages
 ROUNDS = {False: (6, 6), True: (145, 145)}  # long: warm-up, and after it; 145 rounds are 2 million messages
-GROWTH = 1.05        # over all rounds after the warm-up, in which buffers, arenas and caches find their size
+GROWTH = 1.05        # over all rounds after the warm-up, in which buffers, arenas and caches grow to their size
 STEP = {False: 3 * MIB, True: 0}  # by which the allocator grows; in the long form it has done so by then
 ODD = 100            # one message of so many is one for the troublesome handler
 
@@ -32,7 +32,7 @@ def resident(sidecar):
 
 
 class Troublesome:
-    """Decides in turn: late, an error, a retry, done; once in a while it loses its connection."""
+    """Decides in turn: late, an error, a retry, done; sometimes it closes its connection."""
 
     def __init__(self):
         self.numbers = itertools.count(1)
@@ -57,7 +57,7 @@ def records(start, count):
 
 
 class Soak:
-    """Rounds that are alike: messages come, handlers fail, hang up and come back, all is handled."""
+    """Equal rounds: messages arrive, handlers fail, disconnect and reconnect, and all messages are handled."""
 
     def __init__(self, sidecar, streams, inbox, topic, connect):
         self.sidecar, self.streams, self.inbox, self.topic = sidecar, streams, inbox, topic
@@ -77,7 +77,7 @@ class Soak:
         return resident(self.sidecar)
 
     def _replace_handlers(self):
-        """In the middle of their work, as a crash does; the odd one also does it by itself."""
+        """While they process messages, like a crash; the odd handler also does it itself."""
         if self.quick is not None:
             self.quick.kill()
         self.quick = self.connect.quick(self.sidecar, window=100)
@@ -114,7 +114,7 @@ def test_memory_does_not_grow_with_time(start_inboxd, streams, inbox, make_topic
     assert sidecar.metric("inboxd_deliveries_total", outcome="retry") > 100
     assert sidecar.metric("inboxd_deliveries_total", outcome="crash") > 0
     print("resident MiB:", round(warm / MIB, 1), [round(size / MIB, 1) for size in sizes])
-    # The allocator gives back now more and now less; what is kept for good shows in the least.
+    # The allocator returns more or less memory each time; a leak is visible in the minimum.
     assert min(sizes[-3:]) <= warm * GROWTH + STEP[long_run], [warm, *sizes]
 
 
@@ -129,7 +129,7 @@ def large(number):
     return b"\xff" * LARGEST
 
 
-# What may be in memory at once with the configuration below. Each line is a limit of its own.
+# What may be in memory at the same time with the configuration below. Each line has its own limit.
 BOUND = sum((
     40 * MIB,            # the program itself, its libraries, idle connections
     2 * MIB + 2 * LARGEST,   # librdkafka: what is fetched ahead, gone over by an answer of each partition
@@ -152,7 +152,7 @@ def test_messages_of_the_largest_size_stay_within_the_budgets(start_inboxd, stre
                                  for number in range(LARGE)))
     inbox.wait_stored(LARGE, timeout=120)
     eventually(lambda: client.count > 0)
-    # Nobody handles them: one fits into the budget, and at most one more was under way.
+    # They have no handler: one fits into the budget, and at most one more was being stored.
     assert client.count <= 2
     held = sidecar.peak_memory()
     script["open"] = True
@@ -197,8 +197,7 @@ def test_a_message_above_the_largest_size_is_kept_as_a_reject(start_inboxd, stre
     assert sidecar.metric("inboxd_rejects_total", topic=topic) == 1
 
 
-# What no program likes to read. The producer's own library takes header names as text only; those
-# that are none are written by kcat.
+# Difficult input. The producer's library accepts header names as text only; kcat writes the others.
 NASTY = {
     "open-string": {"value": b'{"a":1}"'},
     "open-word": {"value": b"1 tru"},
@@ -223,7 +222,7 @@ NASTY = {
 
 
 def expected_data(value):
-    """As the contract says it: strict JSON goes as it is, anything else as bytes."""
+    """As documented: strict JSON is passed through, anything else is sent as bytes."""
     return {b'{"a":"\\u0000"}': {"a": "\0"}, b'"\\ud800"': "\ud800",
             b'{\n\r\n"a"\r:\n1}\n': {"a": 1}, b"{}": {},
             b"1" * 4_000: int("1" * 4_000)}.get(value, value)
@@ -264,7 +263,7 @@ def test_any_bytes_are_stored_and_delivered(start_inboxd, streams, inbox, topic,
         assert (row["payload"] and bytes(row["payload"])) == (record["value"] or row["payload"])
         assert row["delivery_count"] == 1
     assert not client.errors and not client.ended.is_set()
-    # The same for the C library: it reads every line, and is not disturbed by any.
+    # The same for the C library: it reads every line without an error.
     client.close()
     library = noop_handler(sidecar, name="handler")
     inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL")

@@ -1,5 +1,5 @@
-"""Handlers that misbehave under load, beside healthy ones of the same name: the healthy ones stay
-connected and go on with their work, and the ledger is clean in the end.
+"""Handlers that misbehave under load, together with healthy ones of the same name: the healthy ones stay connected and
+continue, and the ledger is clean at the end.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ from support.wire import Wire, hello_params
 ODD = [odd_hands.Leaves, odd_hands.Hangs, odd_hands.Late, odd_hands.Babbles, odd_hands.Misspells,
        odd_hands.Stutters, odd_hands.Repeats, odd_hands.Meddles, odd_hands.Shuffles,
        odd_hands.Chatters]
-# What must have been counted at least as often as it happened, in the metrics.
+# Counters that must be at least as high as the number of faults.
 COUNTED = {odd_hands.Late: "inboxd_unknown_answers_total", odd_hands.Repeats: "inboxd_unknown_answers_total",
            odd_hands.Meddles: "inboxd_unknown_answers_total",
            odd_hands.Chatters: "inboxd_unknown_answers_total",
            odd_hands.Babbles: "inboxd_protocol_errors_total"}
-# What it made of its messages: the code that must be found, or must not.
+# The error code that its messages must have, or must not have.
 CODES = {odd_hands.Hangs: "TIMEOUT", odd_hands.Late: "TIMEOUT", odd_hands.Misspells: "PROTOCOL"}
-# How often it must happen. One that is silent gets one message at a time, each until its deadline.
+# The number of required faults. A silent handler gets one message at a time, each until its deadline.
 OFTEN = {odd_hands.Hangs: 6, odd_hands.Babbles: 10}
-HEALTHY = 150  # answers of the healthy ones while the odd one is at it
+HEALTHY = 150  # answers of the healthy ones while the odd one misbehaves
 
 
 def answers(fleet, names=("h1", "h2")):
@@ -46,7 +46,7 @@ def wait_for_healthy(fleet, count=HEALTHY, timeout=30):
 
 
 def healthy_is_undisturbed(instance):
-    """They never had to connect again."""
+    """They never had to reconnect."""
     assert [hand.connections for hand in instance.hands[:2]] == [1, 1]
 
 
@@ -56,7 +56,7 @@ def codes(fleet):
 
 
 def beside(fleet, connection, oddities, **hello):
-    """One sidecar with two healthy handlers and an odd one, under load; returns it when that had its way."""
+    """One sidecar with two healthy handlers and an odd one, under load; returns it after the odd one has misbehaved."""
     one = fleet.add()
     odd = fleet.add_hand(one, "odd", connection=connection, **hello)
     fleet.produce_in_background()
@@ -79,7 +79,7 @@ def test_an_odd_handler_does_not_disturb_its_neighbours(fleet, connection):
 
 
 def retried_codes(fleet):
-    """A message that was completed later keeps no code: what was counted tells."""
+    """A message that was completed later has no code, so the counters are used."""
     timeouts = fleet.instances[0].sidecar.metric("inboxd_deliveries_total", outcome="timeout")
     retries = fleet.instances[0].sidecar.metric("inboxd_deliveries_total", outcome="retry")
     return ({"TIMEOUT"} if timeouts > 0 else set()) | ({"PROTOCOL"} if retries > 0 else set())
@@ -88,7 +88,7 @@ def retried_codes(fleet):
 @pytest.mark.parametrize("connection", [odd_hands.Deaf, odd_hands.Sips],
                          ids=lambda connection: connection.__name__.lower())
 def test_a_handler_that_does_not_read_does_not_disturb_its_neighbours(fleet, connection):
-    """What it does not read fills its socket; that of its messages comes back by their deadlines."""
+    """Unread deliveries fill its socket; its messages are returned at their deadlines."""
     fleet.kinds["large"] = 25
     fleet.values["large"] = b'"%s"' % (b"x" * 60_000)
     one, _ = beside(fleet, connection, 1)
@@ -108,7 +108,7 @@ def test_an_entry_missing_in_a_batch_answer_is_retried(fleet):
 
 
 class Nuisance(threading.Thread):
-    """Does something again and again in a thread of its own, until end()."""
+    """Repeats an action in its own thread until end()."""
 
     def __init__(self, do):
         super().__init__(daemon=True)
@@ -136,7 +136,7 @@ ELSEWHERE = {"subscribe": [{"types": ["nothing"]}]}
 
 
 def test_connecting_and_closing_in_a_loop_disturbs_no_handler(fleet):
-    """Without a word, in the middle of hello, after it, and without reading the answer."""
+    """Without a line, within hello, after it, and without reading the answer."""
     one = fleet.add()
     fleet.produce_in_background()
 
@@ -175,7 +175,7 @@ def test_ten_thousand_hellos_on_one_connection_disturb_no_handler(fleet):
 
 
 def test_unread_replies_do_not_fill_memory(fleet):
-    """A client that asks and asks and reads nothing is thrown out."""
+    """A client that sends requests and reads nothing is disconnected."""
     one = fleet.add()
     fleet.produce_in_background()
     wait_for_healthy(fleet, 50)
@@ -202,7 +202,7 @@ def is_thrown_out(wire, questions, sidecar, before):
 
 @contextlib.contextmanager
 def few_descriptors():
-    """What is started here may have 256 files open, unless it asks for more."""
+    """Processes started here may have 256 open files, unless they raise the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -212,8 +212,8 @@ def few_descriptors():
 
 
 def test_a_thousand_connections_disturb_no_handler(fleet):
-    """Those beyond the limit are closed, the database can be reached again; when they are gone, others get
-    in."""
+    """Connections above the limit are closed, and the database can be reached. When they have ended, others can
+    connect."""
     with few_descriptors():
         one = fleet.add()
     fleet.produce_in_background()
@@ -231,7 +231,7 @@ def test_a_thousand_connections_disturb_no_handler(fleet):
 
 @contextlib.contextmanager
 def crowd(instance, count):
-    """So many connections that say nothing."""
+    """Opens silent connections."""
     wires = [Wire(instance.sidecar.socket_path) for _ in range(count)]
     try:
         yield wires
@@ -259,7 +259,7 @@ def can_join(instance):
 
 
 def test_more_connections_than_descriptors_disturb_no_handler(fleet):
-    """The loop does not spin on a connection it cannot accept, and goes on with the others."""
+    """The loop does not spin on a connection that it cannot accept, and serves the others."""
     one = fleet.add()
     fleet.produce_in_background()
     wait_for_healthy(fleet, 50)
@@ -280,7 +280,7 @@ def test_more_connections_than_descriptors_disturb_no_handler(fleet):
 
 
 def test_a_message_that_kills_its_handlers_becomes_dead_and_others_continue(fleet):
-    """Of its key, when it is dead; of other keys, all the time (rule R14)."""
+    """Messages of its key continue when it is dead, messages of other keys all the time (rule R14)."""
     fleet.scripts["poison"] = lambda delivered, connect: CLOSE
     one = fleet.add()
     fleet.produce_in_background()
@@ -297,7 +297,7 @@ def test_a_message_that_kills_its_handlers_becomes_dead_and_others_continue(flee
         deadly = row["event_id"].startswith("poison")
         assert (row["crash_count"], row["error_code"] if deadly else None) == \
             ((5, "CRASH") if deadly else (0, None)), row
-    for record in poisoned:  # one that made it a suspect, five that were counted
+    for record in poisoned:  # one made it a suspect, five were counted
         assert 5 <= len(fleet.ledger.by_message()[record.id]) <= 6
 
 
@@ -336,7 +336,7 @@ def once(odd, then=lambda delivered, connect: {"status": "done"}):
 
 
 def run_with(fleet, script, kind="effect_odd", again=None):
-    """Every message of this kind is handled by `script` the first time, and rightly the next."""
+    """`script` handles every message of this kind the first time; the next time it is handled normally."""
     def rightly(delivered, connect):
         fleet.make_effect(delivered, connect())
         return {"status": "settled"}
@@ -359,7 +359,7 @@ def test_a_crash_between_complete_and_its_answer_changes_nothing(fleet):
 
     one, rows = run_with(fleet, crash)
     assert {(row["retry_count"], row["crash_count"]) for row in rows} == {(0, 0)}
-    # It took the other open ones of its connection with it; by far the most were not delivered again.
+    # The other open messages of its connection were lost with it; nearly all others were delivered once.
     assert one.sidecar.metric("inboxd_deliveries_total", outcome="settled") >= len(rows)
 
 

@@ -1,5 +1,5 @@
-"""A batch that is on its way behind the COMMIT of the one before: whatever becomes of that one, the ledger
-stays clean. Batches are small here, and a backlog is read, so that nearly each follows another.
+"""A batch is sent behind the COMMIT of the previous one: the ledger stays clean whether that COMMIT succeeds or not.
+Batches are small here, and there is a backlog, so that nearly every batch is sent this way.
 """
 
 import pytest
@@ -16,7 +16,7 @@ FOLLOWS = "behind_commit"  # passed whenever a batch has been sent behind a COMM
 
 
 def at_rest(fleet):
-    """A sidecar that has handled a few messages; none of its partitions has any that wait."""
+    """A sidecar that has handled a few messages; no message waits in its partitions."""
     one = fleet.add(kafka=SOON, ingest={"batch_messages": BATCH})
     fleet.produce(20, kind="done")
     fleet.wait_done()
@@ -61,7 +61,8 @@ LOST = ["error_before_commit", "error_after_commit", "error_after_store", "error
 
 @pytest.mark.parametrize("error", LOST)
 def test_a_lost_commit_also_undoes_the_next_batch(fleet, error):
-    """Neither batch is known to be stored, and the one behind is not. Both come again, in their order."""
+    """The outcome of the first batch is unknown, and the second one is not stored. Both are stored again, in their
+    order."""
     one = at_rest(fleet)
     one.arm(f"{FOLLOWS} delay:1 *", f"{error} error 12")
     fleet.produce(BACKLOG, kind="done")
@@ -81,7 +82,7 @@ def test_repeated_lost_commits_lose_nothing(fleet, error):
 
 
 def test_a_connection_lost_under_two_batches_is_one_outage(fleet):
-    """The batch behind cannot be sent, and then the COMMIT ahead is not answered."""
+    """The second batch cannot be sent, and then the COMMIT of the first one is not answered."""
     one = at_rest(fleet)
     one.arm("before_insert delay:1 *", f"{FOLLOWS} delay:1 *",
             *(f"error_before_depart error {nth}" for nth in (12, 40, 70)))
@@ -96,7 +97,7 @@ def test_a_connection_lost_under_two_batches_is_one_outage(fleet):
 
 
 def test_a_commit_longer_than_the_lease_loses_nothing(fleet):
-    """The other sidecar takes the partitions over; the batch behind finds its watermarks moved."""
+    """The other sidecar acquires the partitions; the second batch finds its watermarks moved."""
     one = at_rest(fleet)
     fleet.add(ingest={"batch_messages": BATCH})
     fleet.produce_in_background(300)

@@ -1,4 +1,4 @@
-"""PostgreSQL is slow, locked, or away: nothing is lost, no attempt is spent, order stays, work resumes.
+"""PostgreSQL is slow, locked or down: nothing is lost, no attempt is spent, the order is kept, and work resumes.
 
 Standbys, poolers and full disks: test_failover.py.
 """
@@ -17,7 +17,7 @@ from whole import assert_whole, log_events, produce_all
 
 @contextlib.contextmanager
 def watchdog(postgres, database, seconds):
-    """Ends every statement of the sidecars that takes longer, as statement_timeout does."""
+    """Ends every statement of the sidecars that takes longer, like statement_timeout."""
     stop = threading.Event()
 
     def watch():
@@ -129,7 +129,7 @@ def test_batches_stored_in_parts_do_not_accumulate_in_memory(start_inboxd, handl
 
 
 def test_a_timeout_of_the_role_is_overridden(inboxd, handler, postgres, database, streams, topic, inbox, db):
-    """Ours is set in each transaction, and wins."""
+    """inboxd sets its own in each transaction."""
     client = handler(inboxd, always(DONE))
     db.execute(SLOW_INSERT)
     db.execute(f'ALTER DATABASE "{database}" SET statement_timeout = 300')
@@ -242,13 +242,14 @@ def test_inboxd_waits_while_connections_are_refused(start_inboxd, handler, postg
 
 @pytest.fixture
 def proxy(postgres):
-    """Between the sidecars of the test and PostgreSQL. Named before what starts them, it ends after them."""
+    """A proxy between the sidecars of the test and PostgreSQL. It is named before the fixture that starts them, so it
+    ends after them."""
     with Proxy(postgres.port) as made:
         yield made
 
 
 def test_a_lost_answer_to_a_commit_loses_nothing(proxy, start_inboxd, handler, streams, topic, inbox):
-    """The batch is in the table, and its sidecar does not know: it must find out."""
+    """The batch is in the table, and its sidecar does not know it."""
     sidecar = start_inboxd(postgres={"port": proxy.port})
     client = handler(sidecar, always(DONE))
     for turn in range(4):
@@ -270,7 +271,7 @@ def test_repeatedly_cut_connections_lose_nothing(proxy, start_inboxd, handler, s
 
 
 def test_a_silent_network_longer_than_the_lease_loses_nothing(proxy, start_inboxd, handler, streams, topic, inbox):
-    """Nothing is answered, and nothing is closed either."""
+    """Nothing is answered and no connection is closed."""
     sidecar = start_inboxd(postgres={"port": proxy.port}, worker={"lease": "3s"})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 100)
@@ -282,7 +283,7 @@ def test_a_silent_network_longer_than_the_lease_loses_nothing(proxy, start_inbox
     assert_whole(inbox, 200, client)
 
 
-# --- Mistakes and absences at the start ------------------------------------------------------------------
+# --- Errors and outages at the start ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong, words", [

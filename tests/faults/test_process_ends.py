@@ -1,4 +1,4 @@
-"""Rules that show when a process dies, stands still or hangs."""
+"""Rules for processes that die, stop or hang."""
 
 import contextlib
 import signal
@@ -25,7 +25,8 @@ def heartbeats(inbox, name):
 
 
 def test_after_a_database_outage_no_instance_is_fenced(start_inboxd, postgres, inbox):
-    """R4: everybody's heartbeat is late then; who says so must have been on time for a whole lease itself."""
+    """R4: after an outage every heartbeat is late. An instance may fence others only if its own was on time for a whole
+    lease."""
     start_inboxd(inbox={"instance": "one"}, worker={"lease": "4s"})
     two = start_inboxd(inbox={"instance": "two"}, worker={"lease": "4s"})
     before = heartbeats(inbox, "one")
@@ -45,8 +46,8 @@ def test_after_a_database_outage_no_instance_is_fenced(start_inboxd, postgres, i
 
 
 def test_a_transaction_that_outlives_its_sidecar_blocks_its_key(inboxd, handler, produce, topic, inbox):
-    """R8 and R12: the handler of k1 is at work in its own transaction while its sidecar is killed and another
-    begins; what is behind k1 waits for the transaction, other keys do not."""
+    """R8 and R12: the handler of k1 works in its own transaction while its sidecar is killed and another one starts.
+    Messages behind k1 wait for the transaction, other keys do not."""
     def send(event_id, key):
         produce(topic, b"{}", key=key, headers=[("id", event_id)])
 
@@ -73,7 +74,7 @@ def test_a_transaction_that_outlives_its_sidecar_blocks_its_key(inboxd, handler,
 @pytest.mark.parametrize("point", ["before_last_offset_commit", "before_leave_group", "before_settle",
                                    "before_heartbeat", "before_deregister"])
 def test_a_stop_ends_in_time_although_a_call_hangs(make_inboxd, handler, streams, topic, inbox, point):
-    """R20, G9: Kafka's library, PostgreSQL's, whichever; what is not settled is given back by the lease."""
+    """R20, G9: a call of librdkafka or of libpq. Unsettled rows are returned after the lease."""
     one = Armed(make_inboxd(inbox={"shutdown_timeout": f"{SHUTDOWN_S}s"}))
     one.sidecar.start()
     client = handler(one.sidecar, always(NEVER))

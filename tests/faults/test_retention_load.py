@@ -1,4 +1,4 @@
-"""Retention beside a load: the backlog of a large table goes, and nobody notices.
+"""Retention under load: the backlog of a large table is deleted without delays.
 
 The backlog has 60,000 rows, with --long ten million, or as many as --retention-rows says. Rows a second with and without
 the janitor at work, its longest transaction and the longest time without a stored or a handled message are printed (-s
@@ -15,7 +15,7 @@ from support.inbox import Inbox
 from support.wait import eventually
 
 SHARE = 0.1          # of the time of its connection
-TOLERATED = 0.35     # on a busy machine, by looking some hundred times
+TOLERATED = 0.35     # on a busy machine, in some hundred checks
 LONGEST_MS = 2000    # a transaction of the janitor; its own limit is ten seconds
 GAP_SECONDS = 5      # without a message stored, or handled, while some arrive all the time
 TICK_SECONDS = 0.05
@@ -39,7 +39,7 @@ def is_at_work(inbox):
 
 
 def watch(inbox, load, timeout):
-    """Some messages at each tick until the backlog is gone; how often the janitor was seen at work."""
+    """Sends some messages at each tick until the backlog is gone; returns how often the janitor was seen working."""
     samples = []
     until = time.monotonic() + timeout
     while len(samples) < 200 or left(inbox):

@@ -1,4 +1,4 @@
-"""A loop that stood still for a while does not take its own delay for somebody else's."""
+"""A loop that was delayed does not blame others for its own delay."""
 
 import os
 
@@ -9,7 +9,7 @@ from support.wire import NEVER
 
 
 def test_an_answer_in_time_counts_although_it_is_read_late(make_inboxd, handler, streams, topic, inbox):
-    """The loop stands still until the deadline is over; the answer has been in the socket since before."""
+    """The loop is delayed until after the deadline; the answer was in the socket before."""
     sidecar = make_inboxd(worker={"lease": "15s"})
     faults = os.path.join(sidecar.directory, "faults")
     sidecar.env["INBOXD_FAULTPOINTS"] = faults
@@ -26,7 +26,7 @@ def test_an_answer_in_time_counts_although_it_is_read_late(make_inboxd, handler,
 
 def test_a_heartbeat_answered_after_the_lease_ends_deliveries(make_inboxd, handler, streams, topic, inbox,
                                                               postgres_server):
-    """The network stands still behind a heartbeat; when it goes on, another one has taken over and is done."""
+    """The network stalls after a heartbeat; when it resumes, another instance has acquired the partitions and finished."""
     names = [f"e{number}" for number in range(8)]
     with Proxy(postgres_server.port) as proxy:
         stalled = make_inboxd(postgres={"port": proxy.port}, inbox={"ordering": "none"}).start()
@@ -41,7 +41,7 @@ def test_a_heartbeat_answered_after_the_lease_ends_deliveries(make_inboxd, handl
         inbox.wait_processed(len(names))
         before = client.count
         client.answer(delivery, DONE)
-        proxy.slow_down(1e9, 0.5)  # the answer comes for itself, ahead of the end of the session
+        proxy.slow_down(1e9, 0.5)  # the answer arrives alone, before the end of the session
         proxy.heal()
         eventually(lambda: "event=fenced" in stalled.stderr, what="the next heartbeat")
         proxy.slow_down(1e9, 0)
@@ -57,7 +57,7 @@ FOR EACH ROW EXECUTE FUNCTION public.refuse()"""
 
 
 def test_a_suspect_is_not_delivered_without_a_lease(make_inboxd, handler, produce, topic, inbox, db):
-    """Its connection becomes empty while there is none; the group is not left yet, for ingest stands still."""
+    """Its connection becomes idle while there is no lease. The group is not left yet, because ingest is delayed."""
     sidecar = make_inboxd()
     faults = os.path.join(sidecar.directory, "faults")
     sidecar.env["INBOXD_FAULTPOINTS"] = faults

@@ -31,7 +31,7 @@ def next_migrates(sidecar, timeout):
 
 
 class Drizzle:
-    """Sends some messages at each tick until it is left."""
+    """Sends some messages at each tick until the context ends."""
 
     def __init__(self, load):
         self.load = load
@@ -96,7 +96,7 @@ def test_a_large_table_is_migrated_beside_a_load(request, make_inboxd, noop_hand
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_migration_works_through_a_pooler(make_inboxd, handler, streams, topic, server, inbox, mode):
-    """Two at once, while an old snapshot holds the build up."""
+    """Two at the same time, while an old snapshot delays the build."""
     sidecar = make_inboxd(postgres={"port": server.port, "dbname": "postgres"}).start()
     handler(sidecar, always(DONE))
     streams.events(topic, ["a"])

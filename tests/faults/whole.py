@@ -1,4 +1,4 @@
-"""The one look each test of the database's faults ends with, and what it needs."""
+"""The final check of each test of database faults, and its helpers."""
 
 KEYS = 7
 
@@ -23,8 +23,8 @@ def assert_processed(inbox, count, timeout=30):
 
 
 def assert_whole(inbox, count, *clients, timeout=30):
-    """As assert_processed, and what was handed over came in the order of its key: nothing is delivered
-    for the first time behind a younger one, and what comes again comes before younger ones do."""
+    """Like assert_processed, and deliveries are in the order of their key: no message is delivered for the first time
+    after a younger one, and repeated deliveries come before younger ones."""
     assert_processed(inbox, count, timeout)
     deliveries = by_time(clients)
     assert {delivery.event_id for delivery in deliveries} == {f"e{n}" for n in range(count)}

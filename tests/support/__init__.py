@@ -1,1 +1,1 @@
-"""Real servers and small helpers for every suite; the standard library is all the servers need."""
+"""Real servers and small helpers for every suite. The server modules need only the standard library."""

@@ -1,4 +1,4 @@
-"""A collector of spans: an HTTP server in a thread that reads OTLP's JSON and keeps what it says."""
+"""A collector of spans: an HTTP server in a thread that reads OTLP's JSON and keeps the spans."""
 
 import http.server
 import json
@@ -29,8 +29,8 @@ def _value(value):
 
 
 class Collector:
-    """Listens on a free port of 127.0.0.1, or on the one given. `status` is what it answers; with `hold` an answer
-    waits until release(). Use it as a context manager."""
+    """Listens on a free port of 127.0.0.1, or on the one given. `status` is the code of its answers. With `hold` an
+    answer waits until release(). Use it as a context manager."""
 
     def __init__(self, port=0, status=200, hold=False):
         self.status = status
@@ -86,7 +86,7 @@ class Collector:
                     self.end_headers()
                     self.wfile.write(b"{}")
                 except OSError:
-                    self.close_connection = True  # whoever asked has gone
+                    self.close_connection = True  # the client has closed the connection
 
             def log_message(self, *_):
                 pass

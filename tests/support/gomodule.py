@@ -13,7 +13,7 @@ BUILD_SECONDS = 900
 
 
 def program(name, package, version):
-    """The path of the program `name` that `package` builds, of this version; built when it is not there yet."""
+    """The path of the program `name` of this version, built from `package` if the cache does not have it."""
     target = cache() / f"{name}-{version.removeprefix('v')}"
     if not target.is_dir():
         _build(target, f"{package}@{version}")

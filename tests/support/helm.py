@@ -15,7 +15,7 @@ def path():
 
 
 def run(*arguments):
-    """A CompletedProcess. No cluster is asked, and no file of the user is read."""
+    """Returns a CompletedProcess. Uses no cluster and reads no file of the user."""
     nowhere = {name: os.devnull for name in ("KUBECONFIG", "HELM_REPOSITORY_CONFIG", "HELM_REGISTRY_CONFIG")}
     return subprocess.run([path(), *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, **nowhere})

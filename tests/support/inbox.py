@@ -1,4 +1,4 @@
-"""What tests ask of the inbox's tables, in words."""
+"""Queries of the tests on the inbox's tables, with names."""
 
 import datetime
 
@@ -40,7 +40,7 @@ class Inbox:
             self._connection = None
 
     def connect(self):
-        """A connection of its own, for transactions of a test; close it."""
+        """A separate connection, for transactions of a test; close it."""
         return connect(self.conninfo)
 
     def query(self, sql, parameters=None):
@@ -97,7 +97,7 @@ class Inbox:
         assert self.count() == count
 
     def wait_processed(self, count, timeout=60):
-        """Waits until `count` messages are processed and none is left over."""
+        """Waits until `count` messages are processed and no other one is unfinished."""
         eventually(lambda: self.count("processed") >= count, timeout,
                    what=f"{count} messages processed")
         assert self.count("processed") == count

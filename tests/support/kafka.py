@@ -1,4 +1,4 @@
-"""A real Apache Kafka of the test's own: one KRaft node on free ports.
+"""A private Apache Kafka: one KRaft node on free ports.
 
 The jars come from Maven Central once (support/kafka/pom.xml names the version) and stay in the
 cache. From a shell: `python3 -m support.kafka --env FILE` writes KAFKA_BOOTSTRAP to FILE once it
@@ -54,7 +54,7 @@ Configuration:
 """
 
 
-# KAFKA_VERSION=3.9 in the environment asks for another one.
+# KAFKA_VERSION=3.9 in the environment selects another version.
 VERSIONS = {"3.9": "3.9.1", "4.1": "4.1.0"}
 
 
@@ -73,10 +73,9 @@ def fetch():
 
 
 class Kafka:
-    """One node. `options` are Java's. start() and stop() may alternate; port and data stay the same.
+    """One node. `options` are for Java. start() and stop() may alternate; port and data stay the same.
 
-    Nodes that are to make one cluster get the same `cluster_id`, and controller ports that
-    `properties` name to all of them.
+    Nodes of one cluster have the same `cluster_id`, and `properties` with the controller ports of all of them.
     """
 
     def __init__(self, directory=None, port=None, properties=None, cluster_id=None,
@@ -100,7 +99,7 @@ class Kafka:
         return self
 
     def begin(self):
-        """Without waiting: a node of a cluster answers when most of them run."""
+        """Does not wait: a node of a cluster answers only when most of them run."""
         if not os.path.exists(os.path.join(self.data, "meta.properties")):
             self._format()
         self._process = process.spawn(self._java("kafka.Kafka", self._properties), self.log,
@@ -114,7 +113,7 @@ class Kafka:
         self._process = None
 
     def kill(self):
-        """kill -9: what was not flushed by the broker stays in the page cache, nothing else does."""
+        """kill -9. Data that the broker did not flush is still in the page cache; everything else is lost."""
         process.end(self._process, signal.SIGKILL)
         self._process = None
 

@@ -1,4 +1,4 @@
-"""What kustomize makes of a directory: the machine's own, kubectl's, or one built from its Go module."""
+"""The output of kustomize for a directory: the installed one, kubectl's, or one built from its Go module."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The librdkafka that the sidecar is linked with, and the later one that the tests' own client brings along."""
+"""The librdkafka that the sidecar is linked with, and the later version in the tests' own client."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ def installed_version():
 
 
 def later_librdkafka():
-    """The environment in which a sidecar runs with that of the tests' client: 2.11."""
+    """The environment in which a sidecar runs with the version of the tests' client: 2.11."""
     folder = pathlib.Path(confluent_kafka.__file__).resolve().parents[1] / "confluent_kafka.libs"
     found = sorted(folder.glob("librdkafka-*.so.1"))
     assert found, f"no librdkafka in {folder}"

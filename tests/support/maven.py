@@ -17,7 +17,7 @@ def cache():
 
 
 def fetch(pom, what, version):
-    """The directory with the jars that `pom` names, of this version; downloaded when they are not there yet."""
+    """The directory with the jars that `pom` names, of this version; downloaded if the cache does not have them."""
     target = cache() / f"{what.lower()}-{version}"
     if target.is_dir():
         return target

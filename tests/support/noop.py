@@ -1,4 +1,4 @@
-"""The C handler that answers `done` at once and writes down every delivery: fast enough to count."""
+"""The C handler that answers `done` at once and records every delivery, as fast as needed."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from support.sidecar import SANITIZERS, binary
 
 
 class NoopHandler:
-    """examples/noop_handler of the build that the sidecar under test came from."""
+    """examples/noop_handler from the build of the sidecar under test."""
 
     def __init__(self, socket_path, name="noop", window=1000, batch=1, timeout_ms=30_000):
         self.directory = process.scratch("noop")

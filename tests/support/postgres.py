@@ -1,6 +1,6 @@
-"""A PostgreSQL of the test's own: own data directory, own port, never the machine's cluster.
+"""A private PostgreSQL with its own data directory and port; never the machine's cluster.
 
-Runs as an unprivileged user when we are root, for initdb and postgres refuse root. fsync stays on.
+If we are root, it runs as an unprivileged user, because initdb and postgres refuse root. fsync stays on.
 From a shell: `python3 -m support.postgres --env FILE` writes PG* variables to FILE once it answers
 and runs until SIGTERM.
 """
@@ -46,7 +46,7 @@ def server_binaries():
 
 
 def unprivileged_user():
-    """Who runs the server: nobody else when we are not root."""
+    """The user that runs the server; None if we are not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -88,7 +88,7 @@ class Postgres:
         self._process = None
 
     def crash(self):
-        """As after a power cut: no checkpoint, recovery at the next start."""
+        """Like a power failure: no checkpoint, recovery at the next start."""
         process.end(self._process, signal.SIGQUIT)
         self._process = None
 
@@ -118,7 +118,7 @@ class Postgres:
         return psycopg.connect(self.conninfo(dbname), autocommit=True)
 
     def create_database(self, name):
-        """A fresh database with a name made of `name`; returns what it is called."""
+        """Creates a database with a name derived from `name`, and returns its name."""
         name = re.sub(r"[^a-z0-9_]", "_", name.lower())[:63]
         with self.connect() as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
@@ -134,7 +134,7 @@ class Postgres:
     def _initialise(self):
         os.makedirs(self.directory, exist_ok=True)
         process.give_to(self.directory, self.user)
-        # --no-sync is about initdb's own files only: a data directory this young needs no safety.
+        # --no-sync concerns the files of initdb only, and a new data directory can be created again.
         first = process.spawn([f"{self.bin}/initdb", "-D", self.data, "-U", "postgres", "-A", "trust",
                                "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
                               self.log, user=self.user, cwd=self.directory)

@@ -17,17 +17,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _spawned = []
 
 
-# In the background of a shell SIGINT is ignored, and what is started here would inherit that.
+# In the background of a shell SIGINT is ignored, and processes started here would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StartFailed(RuntimeError):
-    """A server did not start; the words hold the end of its log."""
+    """A server did not start; the message has the end of its log."""
 
 
 def free_port():
-    """A free port below the range the kernel hands out, so that a restarted server gets it again."""
+    """A free port below the range that the kernel assigns, so that a restarted server gets it again."""
     for _ in range(200):
         port = random.randrange(20000, 32000)
         with socket.socket() as probe:
@@ -58,7 +58,7 @@ def spawn(arguments, log, user=None, env=None, cwd=None, death_signal=signal.SIG
 
 
 def end(process, number=signal.SIGTERM, timeout=30):
-    """Signals a process, waits, and kills it when it does not go. Returns its exit code."""
+    """Signals a process, waits, and kills it if it does not end. Returns its exit code."""
     if process is None or process.poll() is not None:
         return None if process is None else process.returncode
     process.send_signal(number)
@@ -70,7 +70,7 @@ def end(process, number=signal.SIGTERM, timeout=30):
 
 
 def give_to(path, user):
-    """Makes `user` the owner of a directory; None = it stays ours."""
+    """Makes `user` the owner of a directory; None = no change."""
     if user is not None:
         entry = pwd.getpwnam(user)
         os.chown(path, entry.pw_uid, entry.pw_gid)
@@ -86,7 +86,7 @@ def scratch(prefix):
 
 
 def _remove(path):
-    """Nobody may still write there while it is removed."""
+    """No process may write there while it is removed."""
     for child in _spawned:
         end(child, signal.SIGKILL)
     shutil.rmtree(path, ignore_errors=True)
@@ -110,6 +110,6 @@ def write_exports(path, variables):
 
 
 def wait_for_stop():
-    """Blocks until SIGTERM or SIGINT: the whole life of a server started from a shell."""
+    """Blocks until SIGTERM or SIGINT: used by a server started from a shell."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -1,7 +1,7 @@
-"""promtool, which judges metrics, alert rules and their tests as Prometheus itself does.
+"""promtool, which checks metrics, alert rules and their tests like Prometheus.
 
-The machine's own when there is one. Else out of Debian's package `prometheus`, unpacked into the cache and
-not installed: that would start a server.
+The installed one, or the one of Debian's package `prometheus`, unpacked into the cache. The package is not installed,
+because that would start a server.
 """
 
 import os
@@ -15,7 +15,7 @@ from support.process import StartFailed
 
 
 def path():
-    """The program, fetched when it is not there yet."""
+    """The program, downloaded if the cache does not have it."""
     installed, unpacked = shutil.which("promtool"), cache() / "prometheus"
     if installed:
         return pathlib.Path(installed)
@@ -25,7 +25,7 @@ def path():
 
 
 def run(*arguments, text=None):
-    """What promtool says of `text` on its standard input, or of files; a CompletedProcess."""
+    """The output of promtool for `text` on its standard input, or for files; a CompletedProcess."""
     return subprocess.run([path(), *arguments], input=text, capture_output=True, text=True, timeout=60,
                           check=False)
 

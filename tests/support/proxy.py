@@ -1,4 +1,4 @@
-"""A TCP proxy that a test breaks: it cuts, holds back or swallows what passes, or leads elsewhere.
+"""A TCP proxy for faults: it cuts connections, delays or drops data, or connects to another port.
 
 	with Proxy(port) as proxy:       # listens on proxy.port of 127.0.0.1
 	    proxy.cut()                  # ends all connections; new ones are served
@@ -22,7 +22,7 @@ CHUNK = 1 << 16
 
 
 class Proxy:
-    """Serves until close(); the connections are threads of their own."""
+    """Serves until close(). Each connection has its own thread."""
 
     def __init__(self, target_port):
         self.target_port = target_port
@@ -52,10 +52,10 @@ class Proxy:
         self._passing.set()
         self.refuse()
 
-    # Breaking and mending
+    # Faults and their end
 
     def refuse(self):
-        """Nobody listens any more, and all connections end."""
+        """Stops listening and ends all connections."""
         listener, self._listener = self._listener, None
         if listener is not None:
             _end(listener)
@@ -78,7 +78,7 @@ class Proxy:
         self._passing.set()
 
     def slow_down(self, bytes_a_second, latency):
-        """Seconds of `latency` for each piece that passes; a connection passes one at a time."""
+        """Seconds of `latency` for each piece; a connection forwards one piece at a time."""
         self._rate, self._latency = bytes_a_second, latency
 
     def lead_to(self, port):
@@ -94,7 +94,7 @@ class Proxy:
     def is_stalled(self):
         return not self._passing.is_set()
 
-    # Passing on
+    # Forwarding
 
     def _serve(self, listener):
         while True:

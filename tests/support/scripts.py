@@ -1,4 +1,4 @@
-"""What scripted handlers decide, for tests that need no more than a table of answers."""
+"""Decisions of scripted handlers, for tests that need only a table of answers."""
 
 import threading
 
@@ -15,7 +15,7 @@ def always(decision):
 def by_id(script, otherwise=DONE):
     """Answers event X with the decisions script[X] in turn, then `otherwise`.
 
-    A single decision instead of a list is given every time.
+    A single decision instead of a list is used every time.
     """
     lock = threading.Lock()
     left = {event_id: list(decisions) for event_id, decisions in script.items()

@@ -34,7 +34,7 @@ def binary():
 
 
 def merge(*configurations):
-    """Sections of later configurations win key by key; a value of None takes the key away."""
+    """Sections of later configurations override key by key; a value of None removes the key."""
     merged = {}
     for configuration in configurations:
         for section, keys in (configuration or {}).items():
@@ -48,7 +48,7 @@ def merge(*configurations):
 
 
 def to_yaml(value, indent=0):
-    """The little YAML a configuration needs: mappings, scalars and lists of scalars."""
+    """The subset of YAML that a configuration needs: mappings, scalars and lists of scalars."""
     lines = []
     for name, item in value.items():
         lead = f"{'  ' * indent}{json.dumps(name)}:"
@@ -77,7 +77,7 @@ class Sidecar:
         inherited = {name: value for name, value in os.environ.items()
                      if not name.startswith(("INBOXD_", "PYTEST_"))}
         self.env = {**inherited, **SANITIZERS, **(env or {})}
-        self.user = None  # whom it runs as; None: the one of its configuration
+        self.user = None  # its database user; None: the one of its configuration
         self._granted = False
         self.process = None
         self.write_configuration()
@@ -105,7 +105,7 @@ class Sidecar:
                    what=f"inboxd to be ready; its log ends with:\n{process.tail(self.log)}")
 
     def stop(self, number=signal.SIGTERM, timeout=STOP_TIMEOUT):
-        """Asks it to end; returns the exit code. Killing it for being late is a failure."""
+        """Sends SIGTERM; returns the exit code. A stop that takes too long is a failure."""
         self.signal(number)
         return self.wait(timeout)
 
@@ -138,15 +138,15 @@ class Sidecar:
     def pid(self):
         return self.process.pid
 
-    # What it says
+    # Its output
 
     @property
     def stderr(self):
-        """Everything it wrote so far, over all its lives."""
+        """Everything it has written, across restarts."""
         return pathlib.Path(self.log).read_text(encoding="utf-8", errors="replace")
 
     def sanitizer_report(self):
-        """The words of a sanitizer in its log, or None."""
+        """The report of a sanitizer in its log, or None."""
         found = SANITIZER_REPORT.search(self.stderr) if os.path.exists(self.log) else None
         return self.stderr[found.start():][:6000] if found else None
 
@@ -157,7 +157,7 @@ class Sidecar:
                               cwd=self.directory)
 
     def _as_user(self):
-        """The environment that makes it run as `user`. The schema's owner migrates before, once."""
+        """The environment that makes it run as `user`. The schema's owner migrates once before."""
         if self.user is None:
             return {}
         if not self._granted:
@@ -190,7 +190,7 @@ class Sidecar:
     def status(self):
         return json.loads(self.get("/status")[2])
 
-    # What it costs
+    # Its memory
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()

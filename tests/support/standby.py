@@ -1,5 +1,5 @@
-"""A hot standby of a support.postgres server, made with pg_basebackup, streaming, asynchronous unless the
-primary's synchronous_standby_names says otherwise."""
+"""A hot standby of a support.postgres server, created with pg_basebackup. It streams asynchronously unless the
+primary's synchronous_standby_names names it."""
 
 import os
 
@@ -9,7 +9,7 @@ from support.wait import eventually
 
 
 class Standby(Postgres):
-    """start() copies the primary and follows it; promote() makes it a primary of its own."""
+    """start() copies the primary and follows it; promote() makes it a primary."""
 
     def __init__(self, primary, settings=None):
         super().__init__(settings={**primary.settings, **(settings or {}),
@@ -21,7 +21,7 @@ class Standby(Postgres):
             assert own.execute("SELECT pg_promote(true, 30)").fetchone()[0]
 
     def stop_following(self):
-        """From here on it hears nothing of the primary."""
+        """Stops the replication from the primary."""
         self._wait_replayed()
         with self.connect() as own:
             own.execute("ALTER SYSTEM SET primary_conninfo = ''")

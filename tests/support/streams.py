@@ -8,14 +8,14 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 
 from support.wait import eventually
 
-# Of a broker that has just been started.
+# For a broker that has just started.
 NOT_YET = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE,
            KafkaError.NOT_COORDINATOR, KafkaError._TRANSPORT, KafkaError._TIMED_OUT,
            KafkaError._WAIT_COORD}
 
 
 class Streams:
-    """Clients of one Kafka server, made when first needed."""
+    """Clients of one Kafka server, created on first use."""
 
     def __init__(self, kafka, replication=1):
         self.kafka = kafka
@@ -174,8 +174,8 @@ class Streams:
                                    if given is not None})
 
     def _ask_committed(self, group, wanted):
-        """By a consumer that never joins: an admin client of librdkafka 2.11 crashes when it asks a broker
-        that has just been started."""
+        """With a consumer that never joins: an admin client of librdkafka 2.11 crashes when it queries a broker that
+        has just started."""
         if group not in self._readers:
             self._readers[group] = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": group,
                                              "reconnect.backoff.max.ms": 500, "log_level": 2})

@@ -1,4 +1,4 @@
-"""A throw-away certificate authority, by openssl: for servers that prove who they are."""
+"""A temporary certificate authority, made with openssl, for servers with certificates."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from support import process
 
 
 class Authority:
-    """One CA in a directory of its own; `ca` is its certificate."""
+    """One CA in its own directory; `ca` is its certificate."""
 
     def __init__(self, name="test"):
         self.directory = process.scratch("ca")

@@ -1,7 +1,7 @@
 """The two ways a test talks to inboxd's socket.
 
-Wire is a raw client: it sends the bytes it is told to and reads lines back, for tests of the
-protocol itself. Handler is a scripted handler in a thread of its own, for everything else: a Python
+Wire is a raw client: it sends the bytes it is told to and reads lines back, for tests of the protocol itself. Handler
+is a scripted handler in its own thread, for everything else: a Python
 function decides the answer to each delivery, and every delivery is recorded.
 """
 
@@ -139,7 +139,7 @@ class Wire:
                         "params": {"delivery": delivery_id, "reason": reason}}, line
 
     def expect_silence(self, seconds=0.5):
-        """Nothing comes, and the connection stays open."""
+        """No line arrives, and the connection stays open."""
         try:
             line = self.read_line(seconds)
         except TimeoutError:
@@ -270,7 +270,7 @@ class Handler:
         self.batches = []      # lists of Delivery
         self.cancels = []      # params of each cancel
         self.errors = []       # error objects that were no reply to a request
-        self.exceptions = []   # what went wrong in this class: a failed test
+        self.exceptions = []   # an exception in this class: the test fails
         self.ended = threading.Event()
         self._changed = threading.Condition()
         self._sending = threading.Lock()
@@ -298,7 +298,7 @@ class Handler:
     def __exit__(self, *_):
         self.close()
 
-    # What it has seen
+    # What it has received
 
     @property
     def event_ids(self):
@@ -321,7 +321,7 @@ class Handler:
             return [delivery for delivery in self.deliveries if delivery.event_id == event_id]
 
     def wait_for(self, condition, timeout=30.0, what="the handler"):
-        """Waits until `condition()` is true; looks again at every line that comes. Returns it."""
+        """Waits until `condition()` is true and returns its value; checks it after every line."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
@@ -399,7 +399,7 @@ class Handler:
                 self._take(line)
         except OSError:
             pass  # aborted
-        except Exception as error:  # a failed test, told by close()
+        except Exception as error:  # close() raises it, so the test fails
             self.exceptions.append(error)
         finally:
             self.ended.set()
@@ -457,7 +457,7 @@ class Handler:
     def _decide(self, delivery):
         try:
             decision = self.decide(delivery)
-        except Exception as error:  # what a real handler library would answer
+        except Exception as error:  # as a handler library answers
             return Error(f"{type(error).__name__}: {error}")
         return done() if decision is None else decision
 
