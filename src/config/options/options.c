@@ -37,7 +37,7 @@ _Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum log_level) ==
 /* clang-format off */
 const struct section option_sections[] = {
 	{ "inbox", SECTION_FIXED, NULL,
-		"Identity and limits of this instance." },
+		"Schema, name, ordering and limits of this instance." },
 	{ "kafka", SECTION_OPEN, "librdkafka",
 		"Topics and the connection to Kafka. Every other key is a librdkafka "
 		"configuration property and is passed to librdkafka as it is written; "
@@ -47,7 +47,7 @@ const struct section option_sections[] = {
 		"keyword and is passed to libpq as it is written. Without keys, libpq uses "
 		"its own defaults and the `PG*` variables.", true },
 	{ "ingest", SECTION_FIXED, NULL,
-		"From Kafka to the table." },
+		"Reading from Kafka and storing in the table." },
 	{ "topics", SECTION_PER_TOPIC, NULL,
 		"Rules for one topic, under its name, or for all other topics, under "
 		"`\"*\"`. A key that is not written for a topic has the value of `\"*\"`, "
@@ -55,13 +55,15 @@ const struct section option_sections[] = {
 		"topic is the text between the first and the last dot. Environment "
 		"variables cannot set rules." },
 	{ "retry", SECTION_FIXED, NULL,
-		"What happens to a message that a handler could not process." },
+		"Attempts and delays for messages that a handler could not process, and the "
+		"dead topic." },
 	{ "worker", SECTION_FIXED, NULL,
-		"From the table to the handlers and back." },
+		"Claiming and settling messages in the table, and the lease of this "
+		"instance." },
 	{ "socket", SECTION_FIXED, NULL,
 		"The Unix socket to which handlers connect." },
 	{ "http", SECTION_FIXED, NULL,
-		"Metrics and health." },
+		"The HTTP server for metrics and health." },
 	{ "otlp", SECTION_FIXED, NULL,
 		"Spans of the processing of messages, for an OpenTelemetry collector; see "
 		"docs/operations.md." },
@@ -87,8 +89,10 @@ const struct option option_table[] = {
 		.help = "Name of this instance in tables, logs and database sessions." },
 	{ "inbox", "ordering", OPTION_ENUM, .text = "key", .words = ordering_words,
 		AT(inbox.ordering),
-		.help = "Which messages are processed one after the other: those of one "
-			"key, those of one partition, or none." },
+		.help = "Ordering guarantee: per key, per partition, or none. Messages of "
+			"one key (or of one partition) are processed one after the other, "
+			"in the order of Kafka. With `key`, messages without a key have no "
+			"order." },
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
@@ -96,12 +100,13 @@ const struct option option_table[] = {
 	/* validate.c keeps this one above max_in_flight and worker.claim_batch. */
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),
-		.help = "Maximum number of messages that this instance holds claimed, in "
-			"memory or delivered. Above it, new rows are stored waiting." },
+		.help = "Maximum number of messages that this instance has claimed: in "
+			"memory, delivered or not yet settled. Above it, new rows are "
+			"stored waiting." },
 	{ "inbox", "max_claimed_bytes", OPTION_SIZE, .text = "32MiB", .min = KIB,
 		.max = 1024 * GIB, .reloadable = true, AT(inbox.max_claimed_bytes),
-		.help = "Memory for the claimed messages. A larger message is still "
-			"delivered, alone." },
+		.help = "Maximum size of the claimed messages in memory. A message that is "
+			"larger than this is claimed alone." },
 	{ "inbox", "handler_memory", OPTION_DURATION, .text = "10m", .min = 0, .max = 30 * DAY,
 		.reloadable = true, AT(inbox.handler_memory),
 		.help = "How long a handler stays known after its last connection. Messages "
@@ -109,9 +114,10 @@ const struct option option_table[] = {
 			"only connected handlers are known." },
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
-		.help = "An instance leaves the consumer group after it has lacked, for "
-			"this long, a handler that another instance has. It joins again "
-			"when the handler connects." },
+		.help = "How long a handler that is connected to another instance may be "
+			"missing here. Then this instance leaves the consumer group. It "
+			"joins again when the handler connects, or when the other instance "
+			"is gone." },
 	{ "inbox", "shutdown_timeout", OPTION_DURATION, .text = "25s", .min = 0, .max = HOUR,
 		AT(inbox.shutdown_timeout),
 		.help = "Maximum duration of a stop, including the deliveries in progress. "
@@ -130,12 +136,12 @@ const struct option option_table[] = {
 	/* validate.c bounds the sum of batch_bytes and max_payload: both go into one statement. */
 	{ "ingest", "batch_bytes", OPTION_SIZE, .text = "8MiB", .min = KIB, .max = 512 * MIB,
 		AT(ingest.batch_bytes),
-		.help = "Maximum number of bytes that one transaction stores. A larger "
-			"message is stored alone." },
+		.help = "Maximum number of bytes that one transaction stores. A message "
+			"that is larger than this is stored alone." },
 	{ "ingest", "batch_wait", OPTION_DURATION, .text = "5ms", .min = 0, .max = MINUTE,
 		AT(ingest.batch_wait),
-		.help = "How long a partial batch waits for more messages. It is stored "
-			"earlier when no message arrives for a fifth of this time." },
+		.help = "How long a batch that is not full waits for more messages. It is "
+			"stored earlier when no message arrives for a fifth of this time." },
 	{ "ingest", "max_pending", OPTION_INT, .text = "1000000", .min = 1, .max = 1000000000000,
 		AT(ingest.max_pending),
 		.help = "Maximum number of messages that are waiting, claimed or unrouted. "
@@ -156,24 +162,24 @@ const struct option option_table[] = {
 		.text = "header:ce_id,header:id,header:event-id,header:eventId,"
 			"header:idempotency-key,header:message-id",
 		.check = check_id_locator, .min = 0, .max = 100, AT_TOPIC(id),
-		.help = "Where the event id is: a list of locations, tried in order. A "
+		.help = "Where to find the event id: a list of locations, tried in order. A "
 			"location is `header:NAME`, `key` or `json:/POINTER`. Do not name a "
 			"field that identifies an entity: the second event of the entity "
 			"would be taken for a duplicate and lost. The value must be "
 			"different for each event." },
 	{ "topics", "missing_id", OPTION_FLAG, .text = "coordinates", .words = missing_id_words,
 		AT_TOPIC(missing_id_rejects),
-		.help = "What to do with a message without an id: use "
-			"topic/partition/offset@timestamp as its id, or reject it." },
+		.help = "What to do with a message without an id: use its coordinates, "
+			"`topic/partition/offset@timestamp`, as the id, or reject it." },
 	{ "topics", "type", OPTION_LIST,
 		.text = "header:ce_type,header:eventType,header:event-type,header:type,topic",
 		.check = check_name_locator, .min = 0, .max = 100, AT_TOPIC(type),
-		.help = "Where the event type is: a list of locations, tried in order. A "
+		.help = "Where to find the event type: a list of locations, tried in order. A "
 			"location is `header:NAME`, `json:/POINTER`, `topic` or "
 			"`literal:TEXT`." },
 	{ "topics", "source", OPTION_LIST, .text = "header:ce_source,topic",
 		.check = check_name_locator, .min = 1, .max = 100, AT_TOPIC(source),
-		.help = "Where the source is: a list of locations, tried in order. A "
+		.help = "Where to find the source: a list of locations, tried in order. A "
 			"location is `header:NAME`, `json:/POINTER`, `topic` or "
 			"`literal:TEXT`. An event id is unique within its source." },
 
@@ -189,14 +195,15 @@ const struct option option_table[] = {
 		.help = "Maximum delay between two attempts." },
 	{ "retry", "max_crashes", OPTION_INT, .text = "3", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_crashes),
-		.help = "A message is dead after its handler process has ended this many "
-			"times while it processed that message alone." },
+		.help = "Number of crashes after which a message is dead. A crash is the end "
+			"of a handler's connection while the handler processed that message "
+			"alone." },
 	/* 249 bytes are Kafka's limit. */
 	{ "retry", "dead_topic", OPTION_STRING, .text = "", .check = check_topic_or_none,
 		.min = 0, .max = 249, .reloadable = true, AT(retry.dead_topic),
-		.help = "Topic to which messages that died in a delivery are also produced, "
-			"from the table and at least once. Messages that are dead already "
-			"when it is set are produced, too; see docs/operations.md. Empty: "
+		.help = "Topic to which inboxd also produces dead messages, each at least "
+			"once. This includes messages that are dead already when the key is "
+			"set, and excludes discarded ones; see docs/operations.md. Empty: "
 			"none." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
@@ -278,11 +285,11 @@ const struct option option_table[] = {
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),
-		.help = "Lowest level that is written. PUT /log-level changes it until the "
+		.help = "Lowest level of the lines that are written. PUT /log-level changes it until the "
 			"next SIGHUP or start." },
 	{ "log", "format", OPTION_FLAG, .text = "logfmt", .words = format_words,
 		.reloadable = true, AT(log.json),
-		.help = "Format of a line." },
+		.help = "Format of a log line." },
 
 	{ NULL },
 };
