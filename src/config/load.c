@@ -402,11 +402,6 @@ void config_free(struct config *config)
 	free(config);
 }
 
-void config_names_free(struct strings *names)
-{
-	strings_fini(names);
-}
-
 /* --- Loading and reloading -------------------------------------------------------------------------- */
 
 int config_load(struct config **out, const struct config_sources *sources, struct err *err)
@@ -432,9 +427,9 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	if (r == 0)
 		r = strings_add_all(&config->warnings, &warnings, err);
 	if (r != 0) {
-		if (sources->passed_over != NULL) {
-			strings_fini(sources->passed_over);
-			*sources->passed_over = warnings;
+		if (sources->warnings_on_failure != NULL) {
+			strings_fini(sources->warnings_on_failure);
+			*sources->warnings_on_failure = warnings;
 			warnings = (struct strings){ NULL, 0 };
 		}
 		return r;

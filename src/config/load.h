@@ -29,8 +29,8 @@ struct config_sources {
 	const char *const *postgres_names;
 	bool without_kafka; /* keys that only Kafka needs can be missing: `inboxd migrate` */
 	/* When loading fails: the warnings, because a mistyped variable is often the reason. Starts empty;
-	 * each failure replaces it; the caller ends it with config_names_free(). NULL: not wanted. */
-	struct strings *passed_over;
+	 * each failure replaces it; the caller ends it with strings_fini(). NULL: not wanted. */
+	struct strings *warnings_on_failure;
 };
 
 /* FAULT_CONFIG: the error begins with the place (file:line, env NAME, --set) and says the key and what to
@@ -42,11 +42,10 @@ DEFINE_CLEANUP(struct config *, config_free);
 /*
  * Reads everything again and gives the configuration to continue with: the values of reloadable keys are
  * new, all others are those of `running`, which is unchanged and stays the caller's. Adds to `restart` the
- * keys that changed but need a restart; it starts empty, and the caller ends it with config_names_free().
+ * keys that changed but need a restart; it starts empty, and the caller ends it with strings_fini().
  * An error in the configuration is returned as by config_load(); nothing is given then.
  */
 int config_reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err);
-void config_names_free(struct strings *names);
 
 #endif

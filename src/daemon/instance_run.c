@@ -15,6 +15,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "config/sources/text.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"
 #include "daemon/status_page.h"
@@ -333,7 +334,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	log_info("reloaded", LOG_INT("need_restart", restart.count));
 	for (size_t i = 0; i < restart.count; i++)
 		log_warn("restart_needed", LOG_STR("key", restart.items[i]));
-	config_names_free(&restart);
+	strings_fini(&restart);
 }
 
 /* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, or a fault. */

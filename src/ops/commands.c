@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "config/load.h"
+#include "config/sources/text.h"
 #include "daemon/daemon.h"
 #include "ingest/ingest.h"
 #include "ops/op.h"
@@ -67,14 +68,14 @@ static void log_warnings(const struct strings *warnings)
 /* Also logs what was passed over when the load fails, because that may be the reason. */
 static int load(struct config **out, struct config_sources *sources, struct err *err)
 {
-	struct strings passed_over = { NULL, 0 };
+	struct strings warnings = { NULL, 0 };
 	int r;
 
-	sources->passed_over = &passed_over;
+	sources->warnings_on_failure = &warnings;
 	r = config_load(out, sources, err);
-	sources->passed_over = NULL;
-	log_warnings(&passed_over);
-	config_names_free(&passed_over);
+	sources->warnings_on_failure = NULL;
+	log_warnings(&warnings);
+	strings_fini(&warnings);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "config/load.h"
 #include "config/show.h"
+#include "config/sources/text.h"
 #include "demand.h"
 
 #define MAX_TEXTS 16
@@ -93,7 +94,7 @@ static void check_reload(const struct config *config, const struct config_source
 
 	demand(config_reload(&again, config, sources, &restart, NULL) == 0);
 	demand(restart.count == 0);
-	config_names_free(&restart);
+	strings_fini(&restart);
 	config_free(again);
 }
 

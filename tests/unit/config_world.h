@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "config/load.h"
 #include "config/show.h"
+#include "config/sources/text.h"
 
 #define WORLD_MAX 16
 
@@ -176,7 +177,7 @@ static inline int world_teardown(void **state)
 	}
 	(void)rmdir(world->directory);
 	config_free(world->config);
-	config_names_free(&world->restart);
+	strings_fini(&world->restart);
 	free(world);
 	return 0;
 }

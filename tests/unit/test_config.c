@@ -216,23 +216,22 @@ static void unknown_environment_variables_only_warn(void **state)
 static void ignored_variables_are_reported_when_loading_fails(void **state)
 {
 	struct world *world = *state;
-	struct strings passed_over = { NULL, 0 };
+	struct strings warnings = { NULL, 0 };
 
-	world->sources.passed_over = &passed_over;
+	world->sources.warnings_on_failure = &warnings;
 	world_variable(world, "INBOXD_KAFKA_TOPIC=orders");
 	world_variable(world, "INBOXD_RETRY_MAX_ATEMPTS=3");
 	knows_the_libraries_names(world);
 	assert_refused(world, "kafka.topics is not set");
-	assert_int_equal(passed_over.count, 2);
-	assert_string_equal(
-		passed_over.items[0], "env INBOXD_KAFKA_TOPIC: ignored: it names no key");
+	assert_int_equal(warnings.count, 2);
+	assert_string_equal(warnings.items[0], "env INBOXD_KAFKA_TOPIC: ignored: it names no key");
 	world_file(world, "retry:\n  nothing: 1\n");
 	assert_refused(world, "@/inboxd.yaml:2: section \"retry\" has no key \"nothing\"");
-	assert_int_equal(passed_over.count, 2);
+	assert_int_equal(warnings.count, 2);
 	world_file(world, ENOUGH);
-	config_names_free(&passed_over);
+	strings_fini(&warnings);
 	assert_loads(world);
-	assert_int_equal(passed_over.count, 0);
+	assert_int_equal(warnings.count, 0);
 }
 
 static void unknown_librdkafka_names_are_passed_on_with_a_warning(void **state)

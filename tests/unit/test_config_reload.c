@@ -21,7 +21,7 @@ static int reload(struct world *world)
 	struct config *fresh = NULL;
 	int r;
 
-	config_names_free(&world->restart);
+	strings_fini(&world->restart);
 	world->err = (struct err)ERR_INIT;
 	r = config_reload(&fresh, world->config, &world->sources, &world->restart, &world->err);
 	if (r < 0)
