@@ -18,8 +18,23 @@ void buf_fini(struct buf *buf)
 
 void buf_reset(struct buf *buf)
 {
-	buf->length = 0;
+	buf_cut(buf, 0);
+}
+
+void buf_cut(struct buf *buf, size_t length)
+{
+	buf->length = length;
 	buf->broken = false;
+}
+
+void buf_trim(struct buf *buf, size_t keep)
+{
+	size_t limit = buf->limit;
+
+	if (buf->capacity <= keep)
+		return;
+	buf_fini(buf);
+	buf->limit = limit;
 }
 
 char *buf_reserve(struct buf *buf, size_t extra)

@@ -25,6 +25,10 @@ struct buf {
 void buf_fini(struct buf *buf);
 /* Empties the buffer, which is not broken afterwards. Keeps the memory. */
 void buf_reset(struct buf *buf);
+/* Removes everything behind `length`. The buffer is not broken afterwards. Keeps the memory. */
+void buf_cut(struct buf *buf, size_t length);
+/* Frees the memory, with the content, if it is larger than `keep`. */
+void buf_trim(struct buf *buf, size_t keep);
 /* Room for `extra` more bytes, or NULL if broken. The caller adds the bytes that it wrote to `length`. */
 char *buf_reserve(struct buf *buf, size_t extra);
 void buf_add_slowly(struct buf *buf, const void *bytes, size_t length);

@@ -4,9 +4,8 @@
  * there is no memory for a verdict, the delivery stays as it was.
  */
 #include "client/handler.h"
-
-#include <string.h>
-#include <yajl/yajl_parse.h>
+#include "json/stream.h"
+#include "json/text.h"
 
 enum { REASON_MAX = 4096, CODE_MAX = 64, NESTING_MAX = 500 };
 
@@ -18,92 +17,63 @@ static const char *const status_names[] = {
 	[IH_SETTLED] = "settled",
 };
 
-static void add_quoted(struct ih_buffer *out, const char *member, const char *text, size_t max)
+bool ih_is_whole(struct buf *buffer, size_t length_before)
 {
-	if (text == NULL)
-		return;
-	ih_buffer_add_text(out, member);
-	ih_buffer_add_string(out, text, max);
+	if (buf_ok(buffer))
+		return true;
+	buf_cut(buffer, length_before);
+	return false;
 }
 
-/* Replaces white space that must not be in a line. LF and CR can only be between tokens, where a space means the
- * same. Vertical tab and form feed are accepted by yajl, but not by the sidecar. */
-static void add_json(struct ih_buffer *out, struct inbox_bytes json)
+/* The members of a verdict, without braces. */
+static void add_verdict(struct buf *out, const struct ih_verdict *verdict)
 {
-	const size_t start = out->length;
+	size_t start;
 
-	ih_buffer_add(out, json.data, json.length);
-	if (out->broken)
+	buf_addf(out, "\"status\":\"%s\"", status_names[verdict->status]);
+	if (verdict->delay_ms >= 0)
+		buf_addf(out, ",\"delay_ms\":%lld", (long long)verdict->delay_ms);
+	if (verdict->reason != NULL) {
+		buf_add_str(out, ",\"reason\":");
+		json_add_any_string(out, verdict->reason, REASON_MAX);
+	}
+	if (verdict->code != NULL) {
+		buf_add_str(out, ",\"code\":");
+		json_add_any_string(out, verdict->code, CODE_MAX);
+	}
+	if (verdict->result.data == NULL)
 		return;
-	for (size_t i = start; i < out->length; i++) {
+	buf_add_str(out, ",\"result\":");
+	start = out->length;
+	buf_add(out, verdict->result.data, verdict->result.length);
+	/* LF and CR must not be in a line, and VT and FF not in JSON. They can only be between tokens, where a space
+	 * means the same. */
+	for (size_t i = start; buf_ok(out) && i < out->length; i++) {
 		if (out->data[i] >= '\n' && out->data[i] <= '\r')
 			out->data[i] = ' ';
 	}
 }
 
-/* The members of a verdict, without braces. */
-static void add_verdict(struct ih_buffer *out, const struct ih_verdict *verdict)
+static void add_batch(struct buf *out, const struct ih_batch *batch)
 {
-	ih_buffer_add_text(out, "\"status\":\"");
-	ih_buffer_add_text(out, status_names[verdict->status]);
-	ih_buffer_add_text(out, "\"");
-	if (verdict->delay_ms >= 0) {
-		ih_buffer_add_text(out, ",\"delay_ms\":");
-		ih_buffer_add_number(out, verdict->delay_ms);
-	}
-	add_quoted(out, ",\"reason\":", verdict->reason, REASON_MAX);
-	add_quoted(out, ",\"code\":", verdict->code, CODE_MAX);
-	if (verdict->result.data != NULL) {
-		ih_buffer_add_text(out, ",\"result\":");
-		add_json(out, verdict->result);
-	}
-}
-
-static void add_single(struct ih_buffer *out, const struct inbox_delivery *delivery,
-	const struct ih_verdict *verdict)
-{
-	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-	ih_buffer_add_text(out, ih_record_text(&delivery->record, IH_ID));
-	ih_buffer_add_text(out, ",\"result\":{");
-	add_verdict(out, verdict);
-	ih_buffer_add_text(out, "}}\n");
-}
-
-static void add_entry(struct ih_buffer *out, const struct inbox_delivery *delivery,
-	const struct ih_verdict *verdict)
-{
-	ih_buffer_add_text(out, out->length == 0 ? "{\"id\":" : ",{\"id\":");
-	ih_buffer_add_text(out, ih_record_text(&delivery->record, IH_ID));
-	ih_buffer_add_text(out, ",");
-	add_verdict(out, verdict);
-	ih_buffer_add_text(out, "}");
-}
-
-static void add_batch(struct ih_buffer *out, const struct ih_batch *batch)
-{
-	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-	ih_buffer_add(out, batch->id.data, batch->id.length);
-	ih_buffer_add_text(out, ",\"result\":{\"entries\":[");
-	ih_buffer_add(out, batch->answers.data, batch->answers.length);
-	ih_buffer_add_text(out, "]}}\n");
-}
-
-/* False if there was no memory for the last additions: the buffer is cut to its former length then. */
-static bool whole(struct ih_buffer *buffer, size_t length_before)
-{
-	if (!buffer->broken)
-		return true;
-	ih_buffer_cut(buffer, length_before);
-	return false;
+	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	buf_add(out, batch->id.data, batch->id.length);
+	buf_add_str(out, ",\"result\":{\"entries\":[");
+	buf_add(out, batch->answers.data, batch->answers.length);
+	buf_add_str(out, "]}}\n");
 }
 
 static bool write_single(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 {
-	struct ih_buffer *out = &delivery->handler->wire.out;
+	struct buf *out = &delivery->handler->wire.out;
 	const size_t before = out->length;
 
-	add_single(out, delivery, verdict);
-	return whole(out, before);
+	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	buf_add_str(out, ih_record_text(&delivery->record, IH_ID));
+	buf_add_str(out, ",\"result\":{");
+	add_verdict(out, verdict);
+	buf_add_str(out, "}}\n");
+	return ih_is_whole(out, before);
 }
 
 /* The results and reasons of a batch share half of the line. The other half is reserved for the rest of each verdict.
@@ -116,50 +86,30 @@ static size_t room(const struct inbox_delivery *delivery)
 	return used > half ? 0 : half - used;
 }
 
-static bool crowded(const struct inbox_delivery *delivery)
-{
-	return room(delivery) < REASON_MAX * sizeof("\\u0000");
-}
-
 static bool write_entry(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 {
-	struct ih_buffer *answers = &delivery->batch->answers;
-	struct ih_buffer *out = &delivery->handler->wire.out;
+	struct buf *answers = &delivery->batch->answers;
+	struct buf *out = &delivery->handler->wire.out;
 	const size_t answers_before = answers->length;
 	const size_t out_before = out->length;
 	struct ih_verdict short_verdict = *verdict;
 
-	short_verdict.reason = NULL;
-	add_entry(answers, delivery, crowded(delivery) ? &short_verdict : verdict);
-	if (!whole(answers, answers_before))
+	if (room(delivery) < REASON_MAX * sizeof("\\u0000"))
+		short_verdict.reason = NULL;
+	buf_add_str(answers, answers->length == 0 ? "{\"id\":" : ",{\"id\":");
+	buf_add_str(answers, ih_record_text(&delivery->record, IH_ID));
+	buf_add_str(answers, ",");
+	add_verdict(answers, &short_verdict);
+	buf_add_str(answers, "}");
+	if (!ih_is_whole(answers, answers_before))
 		return false;
 	if (delivery->batch->open > 1)
 		return true;
 	add_batch(out, delivery->batch);
-	if (whole(out, out_before))
+	if (ih_is_whole(out, out_before))
 		return true;
-	ih_buffer_cut(answers, answers_before);
+	buf_cut(answers, answers_before);
 	return false;
-}
-
-static void leave_batch(struct inbox_delivery *delivery)
-{
-	struct ih_batch *batch = delivery->batch;
-
-	if (batch != NULL && --batch->open == 0)
-		ih_batch_free(batch);
-}
-
-/* Removes a delivery from its list and returns it to the pool. */
-static void end(struct inbox_delivery *delivery)
-{
-	struct inbox_handler *handler = delivery->handler;
-
-	leave_batch(delivery);
-	if (handler->current == delivery)
-		handler->current = NULL;
-	TAILQ_REMOVE(&handler->open, delivery, list);
-	ih_pool_give(&handler->pool, delivery);
 }
 
 /* If this is the last open entry of a batch, the answers of the other entries are sent. */
@@ -172,16 +122,15 @@ void ih_let_go(struct inbox_delivery *delivery)
 
 	if (batch != NULL && batch->open == 1 && !batch->lost && batch->answers.length > 0) {
 		add_batch(&handler->wire.out, batch);
-		written = whole(&handler->wire.out, before);
+		written = ih_is_whole(&handler->wire.out, before);
 	}
-	end(delivery);
+	ih_release(delivery);
 	if (!written)
-		ih_session_lost(handler, "out of memory for the answer to a batch");
+		ih_connection_lost(handler, "out of memory for the answer to a batch");
 }
 
 int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 {
-	struct inbox_handler *handler = delivery->handler;
 	bool written;
 
 	if (delivery->cancelled != NULL) {
@@ -193,9 +142,9 @@ int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 	else
 		written = write_entry(delivery, verdict);
 	if (!written)
-		return ih_fail(handler, INBOX_ERROR_MEMORY,
+		return ih_fail(delivery->handler, INBOX_ERROR_MEMORY,
 			"out of memory for an answer: the delivery is still open");
-	end(delivery);
+	ih_release(delivery);
 	return 0;
 }
 
@@ -204,49 +153,17 @@ int inbox_delivery_done(struct inbox_delivery *delivery)
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_DONE, .delay_ms = -1 });
 }
 
-static int one_deeper(void *depth)
-{
-	return ++*(int *)depth <= NESTING_MAX;
-}
-
-static int one_up(void *depth)
-{
-	--*(int *)depth;
-	return 1;
-}
-
-static bool is_blank(const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\0' || strchr(" \t\r\n", text[i]) == NULL)
-			return false;
-	}
-	return true;
-}
-
-/* True for one JSON value that is not nested deeper than the sidecar accepts. The checks in addition to yajl: it
- * accepts the beginning of a token behind the value, such as an opening quote, and surrogates in UTF-8. */
+/* True for one JSON value that is not nested deeper than the sidecar accepts. False also without memory. */
 static bool is_json(const char *text, size_t length)
 {
-	static const yajl_callbacks callbacks = {
-		.yajl_start_map = one_deeper,
-		.yajl_end_map = one_up,
-		.yajl_start_array = one_deeper,
-		.yajl_end_array = one_up,
-	};
-	int depth = 0;
-	yajl_handle yajl = yajl_alloc(&callbacks, NULL, &depth);
+	static const struct json_limits limits = { .max_depth = NESTING_MAX, .any_space = true };
+	struct json_stream *stream = NULL;
 	bool valid;
-	size_t end;
 
-	if (yajl == NULL)
+	if (json_stream_new_with(&stream, &limits, NULL) < 0)
 		return false;
-	(void)yajl_config(yajl, yajl_allow_trailing_garbage, 1);
-	valid = yajl_parse(yajl, (const unsigned char *)text, length) == yajl_status_ok;
-	end = yajl_get_bytes_consumed(yajl);
-	valid = valid && yajl_complete_parse(yajl) == yajl_status_ok &&
-		is_blank(text + end, length - end) && ih_utf8_is_valid(text, length);
-	yajl_free(yajl);
+	valid = json_stream_read(stream, (struct bytes){ text, length }, NULL, NULL, NULL) == 0;
+	json_stream_free(stream);
 	return valid;
 }
 
@@ -310,41 +227,4 @@ int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms)
 int inbox_delivery_settled(struct inbox_delivery *delivery)
 {
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_SETTLED, .delay_ms = -1 });
-}
-
-static void add_extend(
-	struct ih_buffer *out, const struct inbox_delivery *delivery, int64_t timeout_ms)
-{
-	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"method\":\"extend\","
-				"\"params\":{\"delivery\":");
-	ih_buffer_add_text(out, ih_record_text(&delivery->record, IH_ID));
-	ih_buffer_add_text(out, ",\"timeout_ms\":");
-	ih_buffer_add_number(out, timeout_ms);
-	ih_buffer_add_text(out, "}}\n");
-}
-
-int inbox_delivery_extend(struct inbox_delivery *delivery, int64_t timeout_ms)
-{
-	struct inbox_handler *handler = delivery->handler;
-	const size_t before = handler->wire.out.length;
-
-	if (timeout_ms <= 0)
-		return ih_fail(handler, INBOX_ERROR_ARGUMENT,
-			"a delivery can't be extended to end before now: give a timeout_ms above "
-			"0");
-	if (delivery->cancelled != NULL)
-		return INBOX_CANCELLED;
-	add_extend(&handler->wire.out, delivery, timeout_ms);
-	if (!whole(&handler->wire.out, before))
-		return ih_fail(handler, INBOX_ERROR_MEMORY,
-			"out of memory to extend a delivery: its deadline stays");
-	ih_session_exchange(handler);
-	return delivery->cancelled != NULL ? INBOX_CANCELLED : 0;
-}
-
-const char *inbox_delivery_cancelled(struct inbox_delivery *delivery)
-{
-	if (delivery->cancelled == NULL)
-		ih_session_exchange(delivery->handler);
-	return delivery->cancelled;
 }

@@ -1,16 +1,82 @@
 /* See delivery.h. Also the public functions that read a delivery (inbox_delivery_claim and so on). */
 #include "client/delivery.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "json/text.h"
 
 enum {
 	SPARE_MAX = 1024,  /* deliveries kept for reuse */
 	KEPT_BYTES = 8192, /* memory each of them keeps for texts */
 	KEPT_PAIRS = 64,
 };
+
+void ih_record_fini(struct ih_record *record)
+{
+	buf_fini(&record->bag);
+}
+
+void ih_record_clear(struct ih_record *record, size_t keep)
+{
+	buf_trim(&record->bag, keep);
+	buf_cut(&record->bag, 0);
+	memset(record->fields, 0, sizeof(record->fields));
+}
+
+/* Where the next text will start. */
+static uint32_t begin(struct ih_record *record)
+{
+	if (record->bag.length == 0)
+		buf_add(&record->bag, "", 1);
+	return (uint32_t)record->bag.length;
+}
+
+static struct ih_slice finish(struct ih_record *record, uint32_t start)
+{
+	const struct ih_slice slice = { start, (uint32_t)record->bag.length - start };
+
+	buf_add(&record->bag, "", 1);
+	return record->bag.broken ? (struct ih_slice){ 0, 0 } : slice;
+}
+
+struct ih_slice ih_record_add(struct ih_record *record, struct bytes text)
+{
+	const uint32_t start = begin(record);
+
+	buf_add(&record->bag, text.data, text.length);
+	return finish(record, start);
+}
+
+bool ih_record_add_base64(struct ih_record *record, struct bytes text, struct ih_slice *out)
+{
+	const uint32_t start = begin(record);
+
+	if (!base64_decode(&record->bag, text))
+		return false;
+	*out = finish(record, start);
+	return true;
+}
+
+struct inbox_bytes ih_record_bytes(const struct ih_record *record, struct ih_slice slice)
+{
+	if (slice.start == 0)
+		return (struct inbox_bytes){ NULL, 0 };
+	return (struct inbox_bytes){ record->bag.data + slice.start, slice.length };
+}
+
+const char *ih_record_text(const struct ih_record *record, enum ih_field field)
+{
+	const struct ih_slice slice = record->fields[field];
+
+	return slice.start == 0 ? "" : record->bag.data + slice.start;
+}
+
+int64_t ih_record_number(const struct ih_record *record, enum ih_field field)
+{
+	return strtoll(ih_record_text(record, field), NULL, 10);
+}
 
 void ih_pool_init(struct ih_pool *pool)
 {
@@ -111,7 +177,7 @@ struct ih_batch *ih_batch_new(struct inbox_bytes id)
 
 	if (batch == NULL)
 		return NULL;
-	ih_buffer_add(&batch->id, id.data, id.length);
+	buf_add(&batch->id, id.data, id.length);
 	if (batch->id.broken) {
 		ih_batch_free(batch);
 		return NULL;
@@ -123,8 +189,8 @@ void ih_batch_free(struct ih_batch *batch)
 {
 	if (batch == NULL)
 		return;
-	ih_buffer_fini(&batch->id);
-	ih_buffer_fini(&batch->answers);
+	buf_fini(&batch->id);
+	buf_fini(&batch->answers);
 	free(batch);
 }
 

@@ -1,13 +1,74 @@
 /*
- * A delivery in the memory of the handler, and the pool of deliveries for reuse. A delivery is in one list at a time:
- * spare, ready (received, and the program has not seen it) or open (handed out to the program). One thread.
+ * A delivery in the memory of the handler: a record with its texts, and the pool of deliveries for reuse. A delivery is
+ * in one list at a time: spare, ready (received, and the program has not seen it) or open (handed out to the program).
+ * Deliveries are reused, so that a message needs no allocation. One thread.
  */
 #ifndef CLIENT_DELIVERY_H
 #define CLIENT_DELIVERY_H
 
 #include <sys/queue.h>
 
-#include "client/record.h"
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "inboxd/handler.h"
+
+enum ih_field {
+	IH_NO_FIELD,
+	/* of a line */
+	IH_LINE_ID, /* raw JSON, as the next */
+	IH_CANCELLED_ID,
+	IH_CANCEL_REASON,
+	IH_METHOD,
+	IH_ERROR_CODE,
+	IH_ERROR_MESSAGE,
+	IH_MAX_LINE_BYTES,
+	IH_LAST_LINE_FIELD = IH_MAX_LINE_BYTES,
+	/* of a delivery */
+	IH_ID, /* raw JSON */
+	IH_CLAIM,
+	IH_SEQ,
+	IH_ATTEMPT,
+	IH_MAX_ATTEMPTS,
+	IH_DEADLINE,
+	IH_REPLAY,
+	IH_EVENT, /* raw JSON */
+	IH_EVENT_ID,
+	IH_SOURCE,
+	IH_TYPE,
+	IH_TIME,
+	IH_KEY,
+	IH_TOPIC,
+	IH_PARTITION,
+	IH_OFFSET,
+	IH_DATA,
+	IH_DATA_JSON, /* raw JSON */
+	IH_FIELDS
+};
+
+/* The position of a text. The first byte of the buffer is unused, so that start 0 means absent. */
+struct ih_slice {
+	uint32_t start;
+	uint32_t length;
+};
+
+/* The texts of one line or one delivery, and the position of each field in them. */
+struct ih_record {
+	struct buf bag; /* broken = a text is missing, because there was no memory */
+	struct ih_slice fields[IH_FIELDS];
+};
+
+void ih_record_fini(struct ih_record *record);
+/* Removes all texts. Keeps up to `keep` bytes of memory. */
+void ih_record_clear(struct ih_record *record, size_t keep);
+/* Adds a text and a NUL behind it. */
+struct ih_slice ih_record_add(struct ih_record *record, struct bytes text);
+/* Adds the bytes of a base64 text. False: it is not base64. */
+bool ih_record_add_base64(struct ih_record *record, struct bytes text, struct ih_slice *out);
+/* The bytes of a slice; data == NULL when it is absent. Borrowed until the next addition. */
+struct inbox_bytes ih_record_bytes(const struct ih_record *record, struct ih_slice slice);
+/* The text of a field, "" when absent. Borrowed as above. */
+const char *ih_record_text(const struct ih_record *record, enum ih_field field);
+int64_t ih_record_number(const struct ih_record *record, enum ih_field field);
 
 /* A Kafka header, or an attribute of the event that has no field of its own. */
 struct ih_pair {
@@ -23,11 +84,11 @@ struct ih_pairs {
 
 /* A deliver_batch request. Its entries are answered in one line, after the last of them has its verdict. */
 struct ih_batch {
-	struct ih_buffer id;      /* raw JSON */
-	struct ih_buffer answers; /* entries answered so far, with commas between them */
-	size_t open;              /* entries without a verdict */
-	size_t ready;             /* entries that are not handed out */
-	bool lost;                /* its connection is lost, so the answers are not sent */
+	struct buf id;      /* raw JSON */
+	struct buf answers; /* entries answered so far, with commas between them */
+	size_t open;        /* entries without a verdict */
+	size_t ready;       /* entries that are not handed out */
+	bool lost;          /* its connection is lost, so the answers are not sent */
 };
 
 struct inbox_delivery {

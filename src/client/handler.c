@@ -1,15 +1,14 @@
 /*
- * The public functions of the handler object: new, run, next, stop. The library waits only here, in one poll(2).
+ * The public functions of the handler object: new, next, run, stop, and serve, a complete handler program with its
+ * signals and its log. The library waits only here, in one poll(2).
  *
  * While the program handles deliveries quickly, their answers are sent together, because a system call for each would
  * cost more than the handling. When a delivery takes longer, the answers are sent before the next one is handed out.
  * So no answer waits for the work on another message.
  */
-#include "client/handler.h"
-
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/options.h"
+#include "client/handler.h"
 
 enum {
 	QUICK_US = 200,     /* a delivery that is handled within this time is quick */
@@ -26,57 +25,19 @@ enum {
 	HELD_BYTES = 65536, /* and up to this many bytes */
 };
 
-/* The error of the last inbox_handler_new() that failed in this thread: there is no object that could hold it. */
-static _Thread_local char new_words[sizeof(((struct inbox_handler *)NULL)->words)];
-
-int ih_fail(struct inbox_handler *handler, int error, const char *format, ...)
-{
-	char *words = handler == NULL ? new_words : handler->words;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(words, sizeof(new_words), format, args);
-	va_end(args);
-	return error;
-}
-
-void ih_log(struct inbox_handler *handler, const char *format, ...)
-{
-	char text[sizeof(handler->words)];
-	va_list args;
-
-	if (handler->log == NULL)
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	handler->log(text, handler->log_arg);
-}
-
-const char *inbox_handler_error(const struct inbox_handler *handler)
-{
-	return handler == NULL ? new_words : handler->words;
-}
-
-static void init(struct inbox_handler *handler, const struct inbox_handler_options *options)
+static int fill(struct inbox_handler *handler, const struct inbox_handler_options *options)
 {
 	handler->wire.fd = -1;
-	handler->wake_fd = -1;
 	handler->window = -1;
 	handler->max_line = IH_MAX_LINE;
-	handler->backoff_ms = options->backoff_ms;
-	handler->backoff_max_ms = options->backoff_max_ms;
+	handler->backoff.first_ms = options->backoff_ms;
+	handler->backoff.max_ms = options->backoff_max_ms;
 	handler->log = options->log;
 	handler->log_arg = options->log_arg;
 	atomic_init(&handler->stop_asked, false);
 	TAILQ_INIT(&handler->ready);
 	TAILQ_INIT(&handler->open);
 	ih_pool_init(&handler->pool);
-}
-
-static int fill(struct inbox_handler *handler, const struct inbox_handler_options *options)
-{
-	init(handler, options);
 	handler->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (handler->wake_fd < 0)
 		return ih_fail(NULL, INBOX_ERROR_SYSTEM,
@@ -84,8 +45,8 @@ static int fill(struct inbox_handler *handler, const struct inbox_handler_option
 			strerror(errno));
 	handler->socket = strdup(options->socket);
 	handler->reader = ih_reader_new(&handler->pool);
-	ih_hello_build(&handler->hello, options);
-	if (handler->socket == NULL || handler->reader == NULL || handler->hello.broken)
+	ih_options_hello(&handler->hello, options);
+	if (handler->socket == NULL || handler->reader == NULL || !buf_ok(&handler->hello))
 		return ih_fail(NULL, INBOX_ERROR_MEMORY, "out of memory for a handler");
 	return 0;
 }
@@ -117,12 +78,12 @@ void inbox_handler_free(struct inbox_handler *handler)
 	if (handler == NULL)
 		return;
 	handler->state = IH_CLOSED;
-	ih_session_lost(handler, "freed");
+	ih_connection_lost(handler, "freed");
 	while ((delivery = TAILQ_FIRST(&handler->open)) != NULL)
 		ih_let_go(delivery);
 	ih_reader_free(handler->reader);
 	ih_pool_fini(&handler->pool);
-	ih_buffer_fini(&handler->hello);
+	buf_fini(&handler->hello);
 	free(handler->socket);
 	if (handler->wake_fd >= 0)
 		close(handler->wake_fd);
@@ -143,7 +104,7 @@ void inbox_handler_stop(struct inbox_handler *handler)
 int inbox_handler_flush(struct inbox_handler *handler)
 {
 	if (handler->wire.fd >= 0 && ih_wire_flush(&handler->wire) == 0)
-		handler->held_us = 0;
+		handler->pace.held_us = 0;
 	return 0;
 }
 
@@ -157,11 +118,9 @@ int inbox_handler_window(struct inbox_handler *handler, int max_in_flight)
 			IH_MAX_WINDOW);
 	handler->window = max_in_flight;
 	ih_lines_add_window(handler);
-	if (handler->wire.out.broken) {
-		ih_buffer_cut(&handler->wire.out, before);
+	if (!ih_is_whole(&handler->wire.out, before))
 		return ih_fail(handler, INBOX_ERROR_MEMORY,
 			"out of memory for a window: it holds from the next connection on");
-	}
 	return inbox_handler_flush(handler);
 }
 
@@ -176,15 +135,15 @@ static int64_t now_us(void)
 /* Counts quick deliveries by the time since the last one was handed out. */
 static void note_handling(struct inbox_handler *handler, int64_t now)
 {
-	if (handler->handed_us == 0)
+	if (handler->pace.handed_us == 0)
 		return;
-	if (now - handler->handed_us >= QUICK_US)
-		handler->quick = 0;
-	else if (handler->quick < QUICK_RUN)
-		handler->quick++;
-	handler->handed_us = 0;
-	if (handler->held_us == 0 && ih_wire_pending(&handler->wire) > 0)
-		handler->held_us = now;
+	if (now - handler->pace.handed_us >= QUICK_US)
+		handler->pace.quick = 0;
+	else if (handler->pace.quick < QUICK_RUN)
+		handler->pace.quick++;
+	handler->pace.handed_us = 0;
+	if (handler->pace.held_us == 0 && ih_wire_pending(&handler->wire) > 0)
+		handler->pace.held_us = now;
 }
 
 static bool answers_may_wait(const struct inbox_handler *handler, int64_t now)
@@ -193,22 +152,26 @@ static bool answers_may_wait(const struct inbox_handler *handler, int64_t now)
 
 	if (pending == 0)
 		return true;
-	return handler->quick >= QUICK_RUN && pending < HELD_BYTES &&
-	       now - handler->held_us < HELD_US;
+	return handler->pace.quick >= QUICK_RUN && pending < HELD_BYTES &&
+	       now - handler->pace.held_us < HELD_US;
 }
 
 /* Returns a delivery that was received already, unless something else must be done first. */
 static struct inbox_delivery *take_at_once(struct inbox_handler *handler)
 {
 	const int64_t now = now_us();
+	struct inbox_delivery *delivery;
 
 	note_handling(handler, now);
 	if (atomic_load(&handler->stop_asked) || TAILQ_EMPTY(&handler->ready))
 		return NULL;
 	if (!answers_may_wait(handler, now))
 		inbox_handler_flush(handler);
-	handler->handed_us = now;
-	return ih_session_take(handler);
+	handler->pace.handed_us = now;
+	delivery = TAILQ_FIRST(&handler->ready);
+	if (delivery != NULL)
+		ih_show(handler, delivery);
+	return delivery;
 }
 
 /* How long poll(2) may sleep. */
@@ -286,4 +249,58 @@ int inbox_handler_run(struct inbox_handler *handler, inbox_callback *callback, v
 			return r;
 	}
 	return r == INBOX_STOPPED ? 0 : r;
+}
+
+/* The handler that a signal stops; NULL while none runs. */
+static struct inbox_handler *volatile serving;
+
+static void on_signal(int number)
+{
+	(void)number;
+	if (serving != NULL)
+		inbox_handler_stop(serving);
+}
+
+static void log_to_stderr(const char *text, void *arg)
+{
+	(void)arg;
+	fprintf(stderr, "%s\n", text);
+}
+
+static int run_with_signals(struct inbox_handler *handler, inbox_callback *callback, void *arg)
+{
+	const struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction old_term;
+	struct sigaction old_int;
+	int r;
+
+	serving = handler;
+	sigaction(SIGTERM, &action, &old_term);
+	sigaction(SIGINT, &action, &old_int);
+	r = inbox_handler_run(handler, callback, arg);
+	sigaction(SIGTERM, &old_term, NULL);
+	sigaction(SIGINT, &old_int, NULL);
+	serving = NULL;
+	return r;
+}
+
+int inbox_handler_serve(
+	const struct inbox_handler_options *options, inbox_callback *callback, void *arg)
+{
+	struct inbox_handler_options own = { .size = 0 };
+	struct inbox_handler *handler = NULL;
+	int r;
+
+	memcpy(&own, options,
+		options->size == 0 || options->size > sizeof(own) ? sizeof(own) : options->size);
+	own.size = sizeof(own);
+	if (own.log == NULL)
+		own.log = log_to_stderr;
+	r = inbox_handler_new(&handler, &own);
+	if (r == 0)
+		r = run_with_signals(handler, callback, arg);
+	if (r < 0)
+		fprintf(stderr, "%s\n", inbox_handler_error(handler));
+	inbox_handler_free(handler);
+	return r < 0 ? 1 : 0;
 }

@@ -1,16 +1,19 @@
 /*
- * The internals of the handler library (include/inboxd/handler.h), and how they are divided:
+ * The internals of the handler library (include/inboxd/handler.h). Calls point down this list:
  *
- *	handler.c   the public functions of the handler object; the only place that waits
- *	session.c   connects, reconnects, reads and sends
- *	hello.c     writes the first line of a connection
- *	lines.c     executes the lines of the sidecar
- *	answer.c    writes verdicts
- *	delivery.c  deliveries and what a program reads in them
- *	reader.c, members.c, record.c   parse a line
- *	wire.c, buffer.c, base64.c      bytes
+ *	handler.c     the public functions of the handler object; the only place that waits
+ *	options.c     the options of a program, and the hello that is made of them
+ *	session.c     connects, reads and sends
+ *	lines.c       executes the lines of the sidecar
+ *	answer.c      the verdicts
+ *	connection.c  the end of a connection, and what it does to deliveries
+ *	reader.c      parses a line into deliveries
+ *	delivery.c    deliveries and what a program reads in them
+ *	wire.c        the socket
+ *	error.c       the texts of errors and of the log
  *
- * The library builds without the rest of the tree. One thread for each handler object, except inbox_handler_stop().
+ * Of the rest of the tree only base/buf.h and json are linked in, under the names in names.h. One thread for each
+ * handler object, except inbox_handler_stop().
  */
 #ifndef CLIENT_HANDLER_H
 #define CLIENT_HANDLER_H
@@ -21,8 +24,7 @@
 #include "client/reader.h"
 #include "client/wire.h"
 
-#define IH_MAX_TIMEOUT_MS 31622400000LL /* 366 days; as the next, the protocol's own limit */
-#define IH_MAX_WINDOW     1000000       /* deliveries */
+#define IH_MAX_WINDOW 1000000 /* deliveries; the protocol's own limit */
 
 /*
  * DOWN ──connect──▶ GREETING ──hello answered──▶ READY ──stop──▶ DRAINING ──▶ CLOSED
@@ -32,49 +34,57 @@
  */
 enum ih_state { IH_DOWN, IH_GREETING, IH_READY, IH_DRAINING, IH_CLOSED };
 
+struct ih_backoff {
+	int64_t first_ms;
+	int64_t max_ms;
+	int failures; /* connections in a row that failed before the answer to hello */
+};
+
+/* How quickly the program handles deliveries; handler.c. */
+struct ih_pace {
+	int64_t handed_us; /* when the last delivery was handed out; 0 = none */
+	int64_t held_us;   /* since when answers wait to be sent; 0 = none waits */
+	int quick;         /* deliveries in a row that the program handled in less than QUICK_US */
+};
+
 struct inbox_handler {
 	enum ih_state state;
 	struct ih_wire wire;
 	struct ih_reader *reader;
 	struct ih_pool pool;
-	struct ih_deliveries ready; /* received, in order */
-	struct ih_deliveries open;  /* handed out to the program */
-	struct inbox_delivery
-		*current;       /* the delivery of the running callback; NULL after its verdict */
-	struct ih_buffer hello; /* the line that opens each connection */
+	struct ih_deliveries ready;     /* received, in order */
+	struct ih_deliveries open;      /* handed out to the program */
+	struct inbox_delivery *current; /* of the running callback; NULL after its verdict */
+	struct buf hello;               /* the line that opens each connection */
 	char *socket;
 	int64_t window; /* asked for with inbox_handler_window(); -1 = never */
-	int64_t backoff_ms;
-	int64_t backoff_max_ms;
-	int failures;      /* connections in a row that failed before the answer to hello */
-	int64_t due_ms;    /* DOWN: when to connect; GREETING, DRAINING: when to give up */
-	size_t max_line;   /* the longest line that the sidecar accepts, LF included */
-	int64_t handed_us; /* when the last delivery was handed out; 0 = none */
-	int64_t held_us;   /* since when answers wait to be sent; 0 = none waits */
-	int quick;         /* deliveries in a row that the program handled in less than QUICK_US */
-	int wake_fd;       /* eventfd, readable once stop was asked for */
+	struct ih_backoff backoff;
+	int64_t due_ms;  /* DOWN: when to connect; GREETING, DRAINING: when to give up */
+	size_t max_line; /* the longest line that the sidecar accepts, LF included */
+	struct ih_pace pace;
+	int wake_fd; /* eventfd, readable once stop was asked for */
 	atomic_bool stop_asked;
 	bool refused;
 	void (*log)(const char *text, void *arg);
 	void *log_arg;
-	char words[512];
+	char words[512]; /* of the last error */
 };
 
-/* session.c. None of these functions blocks. */
+/* options.c */
 
-/* Does everything that is possible now: connect, send hello, send, receive, drain, give up. 0,
+/* Copies the options of the program and sets the missing ones to their defaults. Strings stay borrowed, also the
+ * value of an environment variable. INBOX_ERROR_ARGUMENT, with a text for inbox_handler_error(NULL). */
+int ih_options_complete(
+	struct inbox_handler_options *out, const struct inbox_handler_options *given);
+/* Builds the hello, the first line of a connection: the name, the subscriptions and the limits of the handler. The
+ * options must be complete. */
+void ih_options_hello(struct buf *out, const struct inbox_handler_options *options);
+
+/* session.c */
+
+/* Does everything that is possible now: connect, send hello, send, receive, drain, give up. Never blocks. 0,
  * INBOX_ERROR_REFUSED, INBOX_ERROR_MEMORY. */
 int ih_session_step(struct inbox_handler *handler);
-/* Sends and receives if there is a connection. For calls of the program while it handles a delivery. */
-int ih_session_exchange(struct inbox_handler *handler);
-/* Closes a connection that is lost or must end. `why` is logged. Its deliveries are cancelled. */
-void ih_session_lost(struct inbox_handler *handler, const char *why);
-/* Hands out the oldest ready delivery, which is open then. NULL: there is none. */
-struct inbox_delivery *ih_session_take(struct inbox_handler *handler);
-/* Makes this ready delivery an open one. */
-void ih_session_show(struct inbox_handler *handler, struct inbox_delivery *delivery);
-/* Milliseconds on the monotonic clock. */
-int64_t ih_now_ms(void);
 
 /* lines.c */
 
@@ -84,9 +94,6 @@ int ih_lines_act(struct inbox_handler *handler, struct ih_line *line);
 void ih_lines_give_back(struct inbox_handler *handler);
 /* Sends the window, if the program has set one and the connection is READY. */
 void ih_lines_add_window(struct inbox_handler *handler);
-
-/* hello.c: builds the first line of a connection. The options must be checked. */
-void ih_hello_build(struct ih_buffer *out, const struct inbox_handler_options *options);
 
 /* answer.c */
 
@@ -104,8 +111,21 @@ struct ih_verdict {
 int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict);
 /* Ends a delivery without an answer, because the sidecar does not wait for one. */
 void ih_let_go(struct inbox_delivery *delivery);
+/* True if everything was added to a buffer. Without memory it is cut to its former length. */
+bool ih_is_whole(struct buf *buffer, size_t length_before);
 
-/* handler.c */
+/* connection.c */
+
+/* Closes a connection that is lost or must end. `why` is logged. Its deliveries are cancelled. */
+void ih_connection_lost(struct inbox_handler *handler, const char *why);
+/* Makes this ready delivery an open one. */
+void ih_show(struct inbox_handler *handler, struct inbox_delivery *delivery);
+/* Removes an open delivery from its list and its batch, and returns it to the pool. */
+void ih_release(struct inbox_delivery *delivery);
+/* Milliseconds on the monotonic clock. */
+int64_t ih_now_ms(void);
+
+/* error.c */
 
 /* Keeps a text for inbox_handler_error() and returns `error`. */
 int ih_fail(struct inbox_handler *handler, int error, const char *format, ...)

@@ -2,10 +2,11 @@
  * Executes the lines of the sidecar: deliver, deliver_batch, cancel, and the answers to hello and drain. Each of them
  * can end the connection, so the caller checks wire.fd afterwards.
  */
-#include "client/handler.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "client/handler.h"
+#include "json/text.h"
 
 enum { LEAST_LINE = 65536 }; /* a smaller max_line_bytes of a sidecar is ignored */
 
@@ -13,10 +14,10 @@ enum { LEAST_LINE = 65536 }; /* a smaller max_line_bytes of a sidecar is ignored
 static void settle_unseen(struct inbox_handler *handler, struct inbox_delivery *delivery,
 	const struct ih_verdict *verdict)
 {
-	ih_session_show(handler, delivery);
+	ih_show(handler, delivery);
 	if (ih_answer(delivery, verdict) != INBOX_ERROR_MEMORY)
 		return;
-	ih_session_lost(handler, "out of memory for an answer");
+	ih_connection_lost(handler, "out of memory for an answer");
 	ih_let_go(delivery);
 }
 
@@ -29,22 +30,13 @@ void ih_lines_give_back(struct inbox_handler *handler)
 		settle_unseen(handler, delivery, &verdict);
 }
 
-static struct inbox_delivery *first_broken(const struct inbox_handler *handler)
-{
-	struct inbox_delivery *delivery;
-
-	TAILQ_FOREACH (delivery, &handler->ready, list) {
-		if (delivery->broken != NULL)
-			return delivery;
-	}
-	return NULL;
-}
-
+/* Answers the ready deliveries that are broken. Each answer can end the connection and with it all ready deliveries, so
+ * the list is searched from its start. */
 static void refuse_broken(struct inbox_handler *handler)
 {
-	struct inbox_delivery *delivery;
+	struct inbox_delivery *delivery = TAILQ_FIRST(&handler->ready);
 
-	while ((delivery = first_broken(handler)) != NULL) {
+	while (delivery != NULL) {
 		const struct ih_verdict verdict = {
 			.status = IH_RETRY,
 			.delay_ms = -1,
@@ -52,28 +44,29 @@ static void refuse_broken(struct inbox_handler *handler)
 			.code = "PROTOCOL",
 		};
 
+		if (delivery->broken == NULL) {
+			delivery = TAILQ_NEXT(delivery, list);
+			continue;
+		}
 		settle_unseen(handler, delivery, &verdict);
+		delivery = TAILQ_FIRST(&handler->ready);
 	}
 }
 
 static void add_error(
 	struct inbox_handler *handler, const struct ih_line *line, int code, const char *text)
 {
-	struct ih_buffer *out = &handler->wire.out;
+	struct buf *out = &handler->wire.out;
 
 	if (line->record.fields[IH_LINE_ID].start == 0)
 		return;
-	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-	ih_buffer_add_text(out, ih_record_text(&line->record, IH_LINE_ID));
-	ih_buffer_add_text(out, ",\"error\":{\"code\":");
-	ih_buffer_add_number(out, code);
-	ih_buffer_add_text(out, ",\"message\":");
-	ih_buffer_add_string(out, text, SIZE_MAX);
-	ih_buffer_add_text(out, "}}\n");
+	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	buf_add_str(out, ih_record_text(&line->record, IH_LINE_ID));
+	buf_addf(out, ",\"error\":{\"code\":%d,\"message\":\"%s\"}}\n", code, text);
 }
 
-/* Moves the deliveries of a line to the ready ones. True when one of them is broken. */
-static bool accept_all(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
+/* Moves the deliveries of a line to the ready ones. */
+static int accept_line(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
 {
 	struct inbox_delivery *delivery;
 	bool broken = false;
@@ -91,12 +84,7 @@ static bool accept_all(struct inbox_handler *handler, struct ih_line *line, stru
 		batch->open++;
 		batch->ready++;
 	}
-	return broken;
-}
-
-static int accept_line(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
-{
-	if (accept_all(handler, line, batch))
+	if (broken)
 		refuse_broken(handler);
 	if (handler->state == IH_DRAINING)
 		ih_lines_give_back(handler);
@@ -113,7 +101,8 @@ static int on_deliver(struct inbox_handler *handler, struct ih_line *line)
 		add_error(handler, line, -32602, "deliver needs an id, a delivery and an event");
 		return 0;
 	}
-	delivery->record.fields[IH_ID] = ih_record_add(&delivery->record, text.data, text.length);
+	delivery->record.fields[IH_ID] =
+		ih_record_add(&delivery->record, (struct bytes){ text.data, text.length });
 	if (delivery->record.bag.broken)
 		return INBOX_ERROR_MEMORY;
 	return accept_line(handler, line, NULL);
@@ -183,7 +172,7 @@ static int on_cancel(struct inbox_handler *handler, struct ih_line *line)
 		struct inbox_delivery *next = TAILQ_NEXT(delivery, list);
 
 		if (is_named(delivery, id)) {
-			ih_session_show(handler, delivery);
+			ih_show(handler, delivery);
 			ih_let_go(delivery);
 		}
 		delivery = handler->wire.fd < 0 ? NULL : next;
@@ -207,43 +196,39 @@ static const struct {
 	{ -32602, "correct the options of the handler" },
 };
 
-static void refused(struct inbox_handler *handler, const struct ih_line *line, const char *advice)
-{
-	ih_fail(handler, INBOX_ERROR_REFUSED, "the sidecar at %s refused this handler: %s (%s): %s",
-		handler->socket, ih_record_text(&line->record, IH_ERROR_MESSAGE),
-		ih_record_text(&line->record, IH_ERROR_CODE), advice);
-	ih_log(handler, "%s", handler->words);
-	handler->refused = true;
-	handler->state = IH_CLOSED;
-	ih_session_lost(handler, "refused");
-}
-
 static void on_hello_error(struct inbox_handler *handler, const struct ih_line *line)
 {
+	const char *message = ih_record_text(&line->record, IH_ERROR_MESSAGE);
 	const int64_t code = ih_record_number(&line->record, IH_ERROR_CODE);
+	const char *advice = NULL;
 	char why[256];
 
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-		if (refusals[i].code == code) {
-			refused(handler, line, refusals[i].advice);
-			return;
-		}
+		if (refusals[i].code == code)
+			advice = refusals[i].advice;
 	}
-	snprintf(why, sizeof(why), "the sidecar does not accept this handler now: %s (%lld)",
-		ih_record_text(&line->record, IH_ERROR_MESSAGE), (long long)code);
-	ih_session_lost(handler, why);
+	if (advice == NULL) {
+		snprintf(why, sizeof(why),
+			"the sidecar does not accept this handler now: %s (%lld)", message,
+			(long long)code);
+		ih_connection_lost(handler, why);
+		return;
+	}
+	ih_fail(handler, INBOX_ERROR_REFUSED, "the sidecar at %s refused this handler: %s (%s): %s",
+		handler->socket, message, ih_record_text(&line->record, IH_ERROR_CODE), advice);
+	ih_log(handler, "%s", handler->words);
+	handler->refused = true;
+	handler->state = IH_CLOSED;
+	ih_connection_lost(handler, "refused");
 }
 
 void ih_lines_add_window(struct inbox_handler *handler)
 {
-	struct ih_buffer *out = &handler->wire.out;
-
 	if (handler->window < 0 || handler->state != IH_READY)
 		return;
-	ih_buffer_add_text(out, "{\"jsonrpc\":\"2.0\",\"method\":\"window\","
-				"\"params\":{\"max_in_flight\":");
-	ih_buffer_add_number(out, handler->window);
-	ih_buffer_add_text(out, "}}\n");
+	buf_addf(&handler->wire.out,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"window\",\"params\":{\"max_in_flight\":%lld}}\n",
+		(long long)handler->window);
 }
 
 static void on_hello_answer(struct inbox_handler *handler, const struct ih_line *line)
@@ -255,7 +240,7 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 		return;
 	}
 	handler->state = IH_READY;
-	handler->failures = 0;
+	handler->backoff.failures = 0;
 	handler->max_line = IH_MAX_LINE;
 	if (max_line >= LEAST_LINE && max_line < IH_MAX_LINE)
 		handler->max_line = (size_t)max_line;
@@ -270,7 +255,7 @@ static void on_answer(struct inbox_handler *handler, const struct ih_line *line)
 		on_hello_answer(handler, line);
 	else if (handler->state == IH_DRAINING &&
 		 strcmp(ih_record_text(&line->record, IH_LINE_ID), "2") == 0)
-		ih_session_lost(handler, "drained");
+		ih_connection_lost(handler, "drained");
 	else
 		ih_log(handler, "the sidecar did not understand a line: %s (%s)",
 			ih_record_text(&line->record, IH_ERROR_MESSAGE),
@@ -295,7 +280,7 @@ int ih_lines_act(struct inbox_handler *handler, struct ih_line *line)
 		return 0;
 	}
 	if (handler->state == IH_GREETING) {
-		ih_session_lost(handler, "the sidecar sent a request before it answered hello");
+		ih_connection_lost(handler, "the sidecar sent a request before it answered hello");
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {

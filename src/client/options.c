@@ -1,13 +1,21 @@
-/* See options.h. */
-#include "client/options.h"
-
+/*
+ * The options of a program: their defaults and limits, and the hello that is made of them, which opens every
+ * connection. Pure, except that it reads the environment and the name of the host.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "client/handler.h"
+#include "json/text.h"
+
+#ifndef INBOXD_VERSION
+#define INBOXD_VERSION "0"
+#endif
 
 #define DEFAULT_SOCKET "/run/inboxd/inbox.sock"
+#define MAX_TIMEOUT_MS 31622400000LL /* 366 days; the protocol's own limit, as the others */
 
 enum {
 	MAX_NAME = 255,
@@ -56,7 +64,7 @@ int ih_options_complete(
 			MAX_NAME },
 		{ "bytes of socket", (int64_t)strlen(out->socket), 1, MAX_SOCKET },
 		{ "max_in_flight", out->max_in_flight, 1, IH_MAX_WINDOW },
-		{ "timeout_ms", out->timeout_ms, 1, IH_MAX_TIMEOUT_MS },
+		{ "timeout_ms", out->timeout_ms, 1, MAX_TIMEOUT_MS },
 		{ "batch_max", out->batch_max, 1, MAX_BATCH },
 		{ "batch_wait_ms", out->batch_wait_ms, 0, MAX_WAIT_MS },
 		{ "backoff_ms", out->backoff_ms, 1, INT32_MAX },
@@ -71,4 +79,56 @@ int ih_options_complete(
 				(long long)limits[i].min, (long long)limits[i].max);
 	}
 	return 0;
+}
+
+static void add_string(struct buf *out, const char *text)
+{
+	json_add_any_string(out, text, SIZE_MAX);
+}
+
+static void add_subscription(struct buf *out, const struct inbox_subscription *subscription)
+{
+	const char *const *types = subscription->types;
+
+	buf_add_str(out, "{");
+	if (subscription->topic != NULL) {
+		buf_add_str(out, "\"topic\":");
+		add_string(out, subscription->topic);
+		buf_add_str(out, types == NULL ? "" : ",");
+	}
+	if (types != NULL) {
+		buf_add_str(out, "\"types\":[");
+		for (size_t i = 0; types[i] != NULL; i++) {
+			buf_add_str(out, i == 0 ? "" : ",");
+			add_string(out, types[i]);
+		}
+		buf_add_str(out, "]");
+	}
+	buf_add_str(out, "}");
+}
+
+void ih_options_hello(struct buf *out, const struct inbox_handler_options *options)
+{
+	const char *instance = options->instance;
+	char host[MAX_NAME + 1] = "";
+
+	if (instance == NULL) {
+		gethostname(host, sizeof(host) - 1);
+		instance = host;
+	}
+	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\","
+			 "\"params\":{\"protocol\":[1],\"handler\":");
+	add_string(out, options->name);
+	buf_add_str(out, ",\"instance\":");
+	json_add_any_string(out, instance, MAX_NAME);
+	for (size_t i = 0; i < options->subscribe_count; i++) {
+		buf_add_str(out, i == 0 ? ",\"subscribe\":[" : ",");
+		add_subscription(out, &options->subscribe[i]);
+	}
+	buf_add_str(out, options->subscribe_count == 0 ? "" : "]");
+	buf_addf(out,
+		",\"max_in_flight\":%d,\"timeout_ms\":%lld,\"batch\":{\"max\":%d,\"wait_ms\":%lld}",
+		options->max_in_flight, (long long)options->timeout_ms, options->batch_max,
+		(long long)options->batch_wait_ms);
+	buf_add_str(out, ",\"client\":\"libinboxhandler/" INBOXD_VERSION "\"}}\n");
 }

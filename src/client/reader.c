@@ -1,159 +1,116 @@
 /*
- * See reader.h; the tables of members.c say which members are kept. The yajl parser is kept from line to line
- * (it allows several values in a row for that) and made anew only after a line it could not read.
+ * See reader.h. One table has a rule for each member of the protocol that is kept; json/table.h walks through a line
+ * by it. Texts go into the record of the line or of the delivery that is being read. A member that is given again
+ * replaces the one before. Null is a value only where raw JSON is kept; elsewhere a null member is ignored.
+ *
+ * The sidecar sends events that are nested up to 512 levels deep, inside of a few levels of its own.
  */
 #include "client/reader.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <yajl/yajl_parse.h>
 
-#include "client/members.h"
+#include "json/table.h"
 
-enum { DEPTH = 8, KEPT_BYTES = 65536 };
+enum { KEPT_BYTES = 65536 };
+
+enum place {
+	TOP = 1,
+	PARAMS,
+	RESULT,
+	ERROR,
+	ENTRIES,
+	ENTRY,
+	DELIVERY,
+	EVENT,
+	HEADERS,
+	HEADER, /* [name, value], each a string or an object with base64; further items may come */
+	HEADER_BYTES,
+};
 
 struct ih_reader {
 	struct ih_pool *pool;
-	yajl_handle yajl;
+	struct json_stream *stream;
 	struct ih_line line;
 	struct inbox_delivery *delivery; /* the one being read, already in line.deliveries */
-	const char *text;
-	enum ih_node stack[DEPTH];
-	size_t depth;
-	size_t unknown;     /* levels of nesting inside an unknown value; 0 = none */
-	size_t value_start; /* where that value, or the event, starts in the line */
-	size_t event_start;
-	size_t last;                    /* where the last token ended */
-	const struct ih_member *member; /* what the value at hand is, NULL = nothing known */
-	struct ih_pair *pair;           /* the header or attribute being read, NULL = none */
-	size_t item;                    /* how many parts of the header have been read */
-	size_t end;                     /* where the one object ended; 0 = it has not */
+	struct ih_pair *pair;            /* the header or attribute being read, NULL = none */
+	size_t item;                     /* how many parts of the header have been read */
 	bool no_memory;
 };
 
-static size_t consumed(const struct ih_reader *reader)
+/* The text of a scalar. */
+static struct bytes text_of(const struct json_token *value)
 {
-	return yajl_get_bytes_consumed(reader->yajl);
+	return value->kind == JSON_STRING ? value->text : value->raw;
 }
 
-static int go_on(struct ih_reader *reader)
+static void keep(struct ih_reader *reader, const struct json_rule *rule, struct bytes text)
 {
-	reader->last = consumed(reader);
-	return !reader->no_memory;
+	struct ih_record *record = rule->field <= IH_LAST_LINE_FIELD ? &reader->line.record
+								     : &reader->delivery->record;
+
+	record->fields[rule->field] = ih_record_add(record, text);
 }
 
-static enum ih_node current(const struct ih_reader *reader)
+static void keep_text(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	return reader->depth == 0 ? IH_NODE_UNKNOWN : reader->stack[reader->depth - 1];
+	keep(target, rule, text_of(value));
 }
 
-static struct ih_record *record_of(struct ih_reader *reader, enum ih_field field)
+static void keep_raw(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	if (field <= IH_LAST_LINE_FIELD)
-		return &reader->line.record;
-	return &reader->delivery->record;
+	keep(target, rule, value->raw);
 }
 
-static bool separates(char c)
+static void decode(struct ih_reader *reader, const struct json_token *value, struct ih_slice *out)
 {
-	return c == ' ' || c == '\t' || c == '\r' || c == ':' || c == ',';
-}
-
-/* Keeps the text of a value as it is in the line, from the end of the last token. */
-static void keep_raw(struct ih_reader *reader, enum ih_field field, size_t start)
-{
-	struct ih_record *record = record_of(reader, field);
-
-	while (separates(reader->text[start]))
-		start++;
-	record->fields[field] =
-		ih_record_add(record, reader->text + start, consumed(reader) - start);
-}
-
-static void keep_base64(
-	struct ih_reader *reader, const char *text, size_t length, struct ih_slice *out)
-{
-	if (!ih_record_add_base64(&reader->delivery->record, text, length, out))
+	if (!ih_record_add_base64(&reader->delivery->record, text_of(value), out))
 		reader->delivery->broken = "a base64 text in it is not base64";
 }
 
-static void keep_field(struct ih_reader *reader, const char *text, size_t length)
+static void keep_base64(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	const struct ih_member *member = reader->member;
-	struct ih_record *record;
+	struct ih_reader *reader = target;
 
-	if (member == NULL || member->field == IH_NO_FIELD)
-		return;
-	record = record_of(reader, member->field);
-	if (member->how == IH_AS_RAW)
-		keep_raw(reader, member->field, reader->last);
-	else if (member->how == IH_AS_BASE64)
-		keep_base64(reader, text, length, &record->fields[member->field]);
+	decode(reader, value, &reader->delivery->record.fields[rule->field]);
+}
+
+static void begin_delivery(
+	void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	struct ih_reader *reader = target;
+
+	(void)rule;
+	(void)value;
+	reader->delivery = ih_pool_take(reader->pool);
+	if (reader->delivery == NULL)
+		reader->no_memory = true;
 	else
-		record->fields[member->field] = ih_record_add(record, text, length);
+		TAILQ_INSERT_TAIL(&reader->line.deliveries, reader->delivery, list);
 }
 
-static void keep_header_part(struct ih_reader *reader, const char *text, size_t length)
+/* The parts of a delivery that is alone in its line. The first of them begins it. */
+static void begin_part(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	struct ih_slice *part = reader->item == 0 ? &reader->pair->name : &reader->pair->value;
+	if (((struct ih_reader *)target)->delivery == NULL)
+		begin_delivery(target, rule, value);
+}
 
-	if (current(reader) == IH_NODE_HEADER_BYTES)
-		keep_base64(reader, text, length, part);
+/* The delivery of a deliver, or the id of one in a cancel. */
+static void keep_delivery(
+	void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	if (value->kind == JSON_OBJECT)
+		begin_part(target, rule, value);
 	else
-		*part = ih_record_add(&reader->delivery->record, text, length);
+		keep_raw(target, rule, value);
 }
 
-/* True for the name and the value of a header. Further items are ignored; later versions may define them. */
-static bool in_header(const struct ih_reader *reader)
+static void begin_entries(
+	void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	const enum ih_node node = current(reader);
-
-	return reader->item < 2 &&
-	       (node == IH_NODE_HEADER || (node == IH_NODE_HEADER_BYTES && reader->member != NULL));
-}
-
-static int on_value(struct ih_reader *reader, const char *text, size_t length)
-{
-	if (reader->unknown > 0)
-		return 1;
-	if (in_header(reader))
-		keep_header_part(reader, text, length);
-	else if (current(reader) == IH_NODE_EVENT && reader->pair != NULL)
-		reader->pair->value = ih_record_add(&reader->delivery->record, text, length);
-	else
-		keep_field(reader, text, length);
-	if (current(reader) == IH_NODE_HEADER)
-		reader->item++;
-	return go_on(reader);
-}
-
-static int on_string(void *context, const unsigned char *text, size_t length)
-{
-	return on_value(context, (const char *)text, length);
-}
-
-static int on_number(void *context, const char *text, size_t length)
-{
-	return on_value(context, text, length);
-}
-
-static int on_boolean(void *context, int value)
-{
-	return value ? on_value(context, "true", 4) : on_value(context, "false", 5);
-}
-
-/* Null is a value only where raw JSON is kept. Elsewhere a null member is ignored. */
-static int on_null(void *context)
-{
-	struct ih_reader *reader = context;
-
-	if (reader->unknown > 0)
-		return 1;
-	if (current(reader) == IH_NODE_HEADER)
-		reader->item++;
-	else if (reader->member != NULL && reader->member->how == IH_AS_RAW)
-		keep_field(reader, NULL, 0);
-	return go_on(reader);
+	(void)rule;
+	(void)value;
+	((struct ih_reader *)target)->line.entries = true;
 }
 
 static void begin_pair(struct ih_reader *reader, struct ih_pairs *pairs)
@@ -162,169 +119,167 @@ static void begin_pair(struct ih_reader *reader, struct ih_pairs *pairs)
 	reader->no_memory = reader->no_memory || reader->pair == NULL;
 }
 
-static int on_key(void *context, const unsigned char *name, size_t length)
+static void begin_header(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	struct ih_reader *reader = context;
+	struct ih_reader *reader = target;
 
-	if (reader->unknown > 0)
-		return 1;
-	reader->member = ih_member_find(current(reader), (const char *)name, length);
-	if (current(reader) == IH_NODE_EVENT) {
-		reader->pair = NULL;
-		if (reader->member == NULL)
-			begin_pair(reader, &reader->delivery->attributes);
-		if (reader->pair != NULL)
-			reader->pair->name = ih_record_add(
-				&reader->delivery->record, (const char *)name, length);
-	}
-	return go_on(reader);
+	(void)rule;
+	(void)value;
+	begin_pair(reader, &reader->delivery->headers);
+	reader->item = 0;
 }
 
-static void begin_delivery(struct ih_reader *reader)
+/* The name or the value of a header; NULL: a further item, which a later version may define. */
+static struct ih_slice *header_part(const struct ih_reader *reader)
 {
-	reader->delivery = ih_pool_take(reader->pool);
-	if (reader->delivery == NULL)
-		reader->no_memory = true;
-	else
-		TAILQ_INSERT_TAIL(&reader->line.deliveries, reader->delivery, list);
+	struct ih_slice *parts[] = { &reader->pair->name, &reader->pair->value };
+
+	return reader->item < 2 ? parts[reader->item] : NULL;
 }
 
-/* Prepares for the members of an object or array. */
-static void enter(struct ih_reader *reader, enum ih_node node)
+static void keep_item(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	const bool alone = current(reader) == IH_NODE_PARAMS && reader->delivery == NULL;
+	struct ih_reader *reader = target;
+	struct ih_slice *part = header_part(reader);
 
-	if (node == IH_NODE_ENTRY || (alone && (node == IH_NODE_DELIVERY || node == IH_NODE_EVENT ||
-						       node == IH_NODE_HEADERS)))
-		begin_delivery(reader);
-	if (node == IH_NODE_ENTRIES)
-		reader->line.entries = true;
-	if (node == IH_NODE_EVENT)
-		reader->event_start = consumed(reader) - 1;
-	if (node == IH_NODE_HEADER && reader->delivery != NULL) {
-		begin_pair(reader, &reader->delivery->headers);
-		reader->item = 0;
-	}
-	reader->stack[reader->depth++] = node;
-	reader->member = NULL;
+	(void)rule;
+	if (value->kind == JSON_OBJECT)
+		return; /* its end counts */
+	if (part != NULL && value->kind != JSON_NULL)
+		*part = ih_record_add(&reader->delivery->record, text_of(value));
+	reader->item++;
 }
 
-static enum ih_node expected(const struct ih_reader *reader)
+static void keep_item_base64(
+	void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	if (reader->depth == 0)
-		return reader->end == 0 ? IH_NODE_TOP : IH_NODE_UNKNOWN;
-	if (!ih_nodes[current(reader)].map)
-		return ih_nodes[current(reader)].item;
-	return reader->member == NULL ? IH_NODE_UNKNOWN : reader->member->child;
+	struct ih_slice *part = header_part(target);
+
+	(void)rule;
+	if (part != NULL)
+		decode(target, value, part);
 }
 
-static int on_open(struct ih_reader *reader, bool map)
-{
-	const enum ih_node node = expected(reader);
+#define OBJECT JSON_IS(JSON_OBJECT)
+#define ARRAY  JSON_IS(JSON_ARRAY)
+#define NONE   JSON_IS(JSON_NULL)
+#define TEXT   (JSON_IS(JSON_STRING) | JSON_IS(JSON_NUMBER) | JSON_IS(JSON_BOOLEAN))
+#define ANY    (TEXT | NONE | OBJECT | ARRAY)
 
-	if (reader->unknown > 0) {
-		reader->unknown++;
-		return 1;
-	}
-	if (node == IH_NODE_UNKNOWN || ih_nodes[node].map != map || reader->depth == DEPTH) {
-		reader->unknown = 1;
-		reader->value_start = consumed(reader) - 1;
-		return 1;
-	}
-	enter(reader, node);
-	return go_on(reader);
-}
-
-static void leave_unknown(struct ih_reader *reader)
-{
-	if (reader->member != NULL && reader->member->how == IH_AS_RAW)
-		keep_raw(reader, reader->member->field, reader->value_start);
-	if (current(reader) == IH_NODE_HEADER)
-		reader->item++;
-}
-
-static void leave(struct ih_reader *reader)
-{
-	const enum ih_node node = reader->stack[--reader->depth];
-
-	if (node == IH_NODE_EVENT)
-		keep_raw(reader, IH_EVENT, reader->event_start);
-	if (node == IH_NODE_HEADER && reader->pair->name.start == 0)
-		reader->pair->name = ih_record_add(&reader->delivery->record, "", 0);
-	if (node == IH_NODE_HEADER_BYTES)
-		reader->item++;
-	if (reader->depth == 0)
-		reader->end = consumed(reader);
-	reader->member = NULL;
-}
-
-static int on_close(struct ih_reader *reader)
-{
-	if (reader->unknown > 1) {
-		reader->unknown--;
-		return 1;
-	}
-	if (reader->unknown == 1)
-		leave_unknown(reader);
-	else
-		leave(reader);
-	reader->unknown = 0;
-	return go_on(reader);
-}
-
-static int on_map(void *context)
-{
-	return on_open(context, true);
-}
-
-static int on_array(void *context)
-{
-	return on_open(context, false);
-}
-
-static int on_end(void *context)
-{
-	return on_close(context);
-}
-
-static const yajl_callbacks callbacks = {
-	.yajl_null = on_null,
-	.yajl_boolean = on_boolean,
-	.yajl_number = on_number,
-	.yajl_string = on_string,
-	.yajl_start_map = on_map,
-	.yajl_map_key = on_key,
-	.yajl_end_map = on_end,
-	.yajl_start_array = on_array,
-	.yajl_end_array = on_end,
+/* clang-format off */
+static const struct json_rule rules[] = {
+	{ TOP, "id", 0, ANY, 0, keep_raw, IH_LINE_ID },
+	{ TOP, "method", 0, TEXT, 0, keep_text, IH_METHOD },
+	{ TOP, "params", 0, OBJECT, PARAMS },
+	{ TOP, "result", 0, OBJECT, RESULT },
+	{ TOP, "error", 0, OBJECT, ERROR },
+	{ PARAMS, "delivery", 0, TEXT | NONE | OBJECT, DELIVERY, keep_delivery, IH_CANCELLED_ID },
+	{ PARAMS, "event", 0, OBJECT, EVENT, begin_part },
+	{ PARAMS, "headers", 0, ARRAY, HEADERS, begin_part },
+	{ PARAMS, "entries", 0, ARRAY, ENTRIES, begin_entries },
+	{ PARAMS, "reason", 0, TEXT, 0, keep_text, IH_CANCEL_REASON },
+	{ RESULT, "max_line_bytes", 0, TEXT, 0, keep_text, IH_MAX_LINE_BYTES },
+	{ ERROR, "code", 0, TEXT, 0, keep_text, IH_ERROR_CODE },
+	{ ERROR, "message", 0, TEXT, 0, keep_text, IH_ERROR_MESSAGE },
+	{ ENTRIES, NULL, 0, OBJECT, ENTRY, begin_delivery },
+	{ ENTRY, "id", 0, ANY, 0, keep_raw, IH_ID },
+	{ ENTRY, "delivery", 0, OBJECT, DELIVERY },
+	{ ENTRY, "event", 0, OBJECT, EVENT },
+	{ ENTRY, "headers", 0, ARRAY, HEADERS },
+	{ DELIVERY, "claim", 0, TEXT, 0, keep_text, IH_CLAIM },
+	{ DELIVERY, "seq", 0, TEXT, 0, keep_text, IH_SEQ },
+	{ DELIVERY, "attempt", 0, TEXT, 0, keep_text, IH_ATTEMPT },
+	{ DELIVERY, "max_attempts", 0, TEXT, 0, keep_text, IH_MAX_ATTEMPTS },
+	{ DELIVERY, "deadline", 0, TEXT, 0, keep_text, IH_DEADLINE },
+	{ DELIVERY, "replay", 0, TEXT, 0, keep_text, IH_REPLAY },
+	{ EVENT, "id", 0, TEXT, 0, keep_text, IH_EVENT_ID },
+	{ EVENT, "source", 0, TEXT, 0, keep_text, IH_SOURCE },
+	{ EVENT, "type", 0, TEXT, 0, keep_text, IH_TYPE },
+	{ EVENT, "time", 0, TEXT, 0, keep_text, IH_TIME },
+	{ EVENT, "partitionkey", 0, TEXT, 0, keep_text, IH_KEY },
+	{ EVENT, "kafkatopic", 0, TEXT, 0, keep_text, IH_TOPIC },
+	{ EVENT, "kafkapartition", 0, TEXT, 0, keep_text, IH_PARTITION },
+	{ EVENT, "kafkaoffset", 0, TEXT, 0, keep_text, IH_OFFSET },
+	{ EVENT, "data", 0, ANY, 0, keep_raw, IH_DATA_JSON },
+	{ EVENT, "data_base64", 0, TEXT, 0, keep_base64, IH_DATA },
+	{ EVENT, "partitionkeybase64", 0, TEXT, 0, keep_base64, IH_KEY },
+	{ HEADERS, NULL, 0, ARRAY, HEADER, begin_header },
+	{ HEADER, NULL, 0, TEXT | NONE | OBJECT, HEADER_BYTES, keep_item },
+	{ HEADER_BYTES, "base64", 0, TEXT, 0, keep_item_base64 },
 };
+/* clang-format on */
 
-static bool open_yajl(struct ih_reader *reader)
+_Static_assert(sizeof(rules) / sizeof(rules[0]) <= JSON_TABLE_RULES, "the table is too large");
+
+static void mistyped(void *target, const struct json_rule *rule, enum json_kind kind)
 {
-	if (reader->yajl != NULL)
-		return true;
-	reader->yajl = yajl_alloc(&callbacks, NULL, reader);
-	if (reader->yajl == NULL)
-		return false;
-	yajl_config(reader->yajl, yajl_allow_multiple_values, 1);
-	return true;
+	(void)kind;
+	if (rule->place == HEADER)
+		((struct ih_reader *)target)->item++;
 }
 
-static void close_yajl(struct ih_reader *reader)
+/* The other members of an event are its attributes. */
+static void unknown_name(void *target, int place, struct bytes name)
 {
-	if (reader->yajl != NULL)
-		yajl_free(reader->yajl);
-	reader->yajl = NULL;
+	struct ih_reader *reader = target;
+
+	if (place != EVENT)
+		return;
+	begin_pair(reader, &reader->delivery->attributes);
+	if (reader->pair != NULL)
+		reader->pair->name = ih_record_add(&reader->delivery->record, name);
 }
+
+static void unknown_value(void *target, int place, const struct json_token *value)
+{
+	struct ih_reader *reader = target;
+
+	if (place == EVENT && (JSON_IS(value->kind) & TEXT) != 0)
+		reader->pair->value = ih_record_add(&reader->delivery->record, text_of(value));
+}
+
+static void left(void *target, int place, struct bytes raw)
+{
+	struct ih_reader *reader = target;
+	struct ih_record *record = reader->delivery == NULL ? NULL : &reader->delivery->record;
+
+	if (place == EVENT)
+		record->fields[IH_EVENT] = ih_record_add(record, raw);
+	else if (place == HEADER && reader->pair->name.start == 0)
+		reader->pair->name = ih_record_add(record, (struct bytes){ "", 0 });
+	else if (place == HEADER_BYTES)
+		reader->item++;
+}
+
+static bool has_no_memory(const void *target)
+{
+	return ((const struct ih_reader *)target)->no_memory;
+}
+
+static const struct json_table table = {
+	.rules = rules,
+	.count = sizeof(rules) / sizeof(rules[0]),
+	.root = TOP,
+	.mistyped = mistyped,
+	.unknown_name = unknown_name,
+	.unknown_value = unknown_value,
+	.left = left,
+	.stopped = has_no_memory,
+};
 
 struct ih_reader *ih_reader_new(struct ih_pool *pool)
 {
+	static const struct json_limits limits = { .max_depth = JSON_DEEPEST, .any_space = true };
 	struct ih_reader *reader = calloc(1, sizeof(*reader));
 
 	if (reader == NULL)
 		return NULL;
 	reader->pool = pool;
 	TAILQ_INIT(&reader->line.deliveries);
+	if (json_stream_new_with(&reader->stream, &limits, NULL) < 0) {
+		ih_reader_free(reader);
+		return NULL;
+	}
 	return reader;
 }
 
@@ -334,62 +289,37 @@ void ih_reader_free(struct ih_reader *reader)
 		return;
 	ih_pool_give_all(reader->pool, &reader->line.deliveries);
 	ih_record_fini(&reader->line.record);
-	close_yajl(reader);
+	json_stream_free(reader->stream);
 	free(reader);
-}
-
-static void begin_line(struct ih_reader *reader, const char *text)
-{
-	ih_pool_give_all(reader->pool, &reader->line.deliveries);
-	ih_record_clear(&reader->line.record, KEPT_BYTES);
-	reader->line.entries = false;
-	reader->text = text;
-	reader->delivery = NULL;
-	reader->pair = NULL;
-	reader->member = NULL;
-	reader->depth = 0;
-	reader->unknown = 0;
-	reader->last = 0;
-	reader->end = 0;
-	reader->no_memory = false;
 }
 
 static bool ran_out_of_memory(const struct ih_reader *reader)
 {
 	const struct inbox_delivery *delivery;
 
-	if (reader->no_memory || reader->line.record.bag.broken)
+	if (reader->no_memory || !buf_ok(&reader->line.record.bag))
 		return true;
 	TAILQ_FOREACH (delivery, &reader->line.deliveries, list) {
-		if (delivery->record.bag.broken)
+		if (!buf_ok(&delivery->record.bag))
 			return true;
 	}
 	return false;
 }
 
-/* True if only white space follows the object, so that yajl waits for the next one. */
-static bool ended_well(const struct ih_reader *reader, size_t length)
-{
-	size_t i = reader->end;
-
-	while (i < length && (reader->text[i] == ' ' || reader->text[i] == '\r'))
-		i++;
-	return reader->end > 0 && i == length;
-}
-
 int ih_reader_read(struct ih_reader *reader, const char *text, size_t length, struct ih_line **out)
 {
-	yajl_status status;
+	int r;
 
-	begin_line(reader, text);
-	if (!open_yajl(reader))
+	ih_pool_give_all(reader->pool, &reader->line.deliveries);
+	ih_record_clear(&reader->line.record, KEPT_BYTES);
+	reader->line.entries = false;
+	reader->delivery = NULL;
+	reader->pair = NULL;
+	reader->no_memory = false;
+	r = json_table_read(reader->stream, (struct bytes){ text, length }, &table, reader, NULL);
+	if (r < 0 || ran_out_of_memory(reader))
 		return INBOX_ERROR_MEMORY;
-	status = yajl_parse(reader->yajl, (const unsigned char *)text, length);
-	if (status != yajl_status_ok || !ended_well(reader, length))
-		close_yajl(reader);
-	if (ran_out_of_memory(reader))
-		return INBOX_ERROR_MEMORY;
-	if (reader->yajl == NULL)
+	if (r != 0)
 		return IH_READER_BROKEN;
 	*out = &reader->line;
 	return 0;

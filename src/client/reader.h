@@ -1,6 +1,6 @@
 /*
- * Reads one line of the sidecar in one pass with yajl. A table (members.h) says which members are kept. Unknown
- * members are skipped, and the order of members does not matter. No I/O. One thread.
+ * Reads one line of the sidecar in one pass, by a table that says which members are kept. Unknown members are skipped,
+ * and the order of members does not matter. No I/O. One thread.
  */
 #ifndef CLIENT_READER_H
 #define CLIENT_READER_H

@@ -38,8 +38,8 @@ void ih_wire_close(struct ih_wire *wire)
 {
 	if (wire->fd >= 0)
 		close(wire->fd);
-	ih_buffer_fini(&wire->in);
-	ih_buffer_fini(&wire->out);
+	buf_fini(&wire->in);
+	buf_fini(&wire->out);
 	*wire = (struct ih_wire){ .fd = -1 };
 }
 
@@ -50,22 +50,22 @@ static void forget_taken(struct ih_wire *wire)
 	if (wire->in_start == 0)
 		return;
 	if (rest == 0)
-		ih_buffer_trim(&wire->in, KEPT_SIZE);
+		buf_trim(&wire->in, KEPT_SIZE);
 	else
 		memmove(wire->in.data, wire->in.data + wire->in_start, rest);
 	wire->in_scanned -= wire->in_start;
 	wire->in_start = 0;
-	ih_buffer_cut(&wire->in, rest);
+	buf_cut(&wire->in, rest);
 }
 
 int ih_wire_receive(struct ih_wire *wire)
 {
-	struct ih_buffer *in = &wire->in;
+	struct buf *in = &wire->in;
 	ssize_t n;
 
 	forget_taken(wire);
-	if (!ih_buffer_reserve(in, READ_SIZE)) {
-		ih_buffer_cut(in, in->length);
+	if (buf_reserve(in, READ_SIZE) == NULL) {
+		buf_cut(in, in->length);
 		return INBOX_ERROR_MEMORY;
 	}
 	do {
@@ -79,8 +79,8 @@ int ih_wire_receive(struct ih_wire *wire)
 	return 0;
 }
 
-/* Finds the next LF. Continues where the last search ended, so each byte is examined once. */
-static bool find_end(struct ih_wire *wire)
+/* The search for the LF continues where the last one ended, so each byte is examined once. */
+int ih_wire_line(struct ih_wire *wire, const char **line, size_t *length)
 {
 	const char *end = NULL;
 
@@ -88,16 +88,9 @@ static bool find_end(struct ih_wire *wire)
 		end = memchr(
 			wire->in.data + wire->in_scanned, '\n', wire->in.length - wire->in_scanned);
 	wire->in_scanned = end == NULL ? wire->in.length : (size_t)(end - wire->in.data);
-	return end != NULL;
-}
-
-int ih_wire_line(struct ih_wire *wire, const char **line, size_t *length)
-{
-	const bool whole = find_end(wire);
-
 	if (wire->in_scanned - wire->in_start >= IH_MAX_LINE)
 		return IH_WIRE_TOO_LONG;
-	if (!whole)
+	if (end == NULL)
 		return IH_WIRE_AGAIN;
 	*line = wire->in.data + wire->in_start;
 	*length = wire->in_scanned - wire->in_start;
@@ -122,33 +115,24 @@ static void forget_sent(struct ih_wire *wire)
 	wire->out_sent = 0;
 }
 
-static int send_some(struct ih_wire *wire)
-{
-	const ssize_t n = send(wire->fd, wire->out.data + wire->out_sent, ih_wire_pending(wire),
-		MSG_NOSIGNAL | MSG_DONTWAIT);
-
-	if (n >= 0) {
-		wire->out_sent += (size_t)n;
-		return 0;
-	}
-	if (errno == EINTR)
-		return 0;
-	return errno == EAGAIN ? IH_WIRE_AGAIN : IH_WIRE_CLOSED;
-}
-
 int ih_wire_flush(struct ih_wire *wire)
 {
 	while (ih_wire_pending(wire) > 0) {
-		const int r = send_some(wire);
+		const ssize_t n = send(wire->fd, wire->out.data + wire->out_sent,
+			ih_wire_pending(wire), MSG_NOSIGNAL | MSG_DONTWAIT);
 
-		if (r != 0) {
+		if (n >= 0) {
+			wire->out_sent += (size_t)n;
+		} else if (errno != EINTR) {
+			const int r = errno == EAGAIN ? IH_WIRE_AGAIN : IH_WIRE_CLOSED;
+
 			forget_sent(wire);
 			return r;
 		}
 	}
 	wire->out_sent = 0;
-	ih_buffer_cut(&wire->out, 0);
-	ih_buffer_trim(&wire->out, KEPT_SIZE);
+	buf_cut(&wire->out, 0);
+	buf_trim(&wire->out, KEPT_SIZE);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 #ifndef CLIENT_WIRE_H
 #define CLIENT_WIRE_H
 
-#include "client/buffer.h"
+#include "base/buf.h"
 
 #define IH_MAX_LINE 33554432 /* bytes, LF included; the protocol's own limit */
 
@@ -13,10 +13,10 @@ enum { IH_WIRE_AGAIN = 1, IH_WIRE_CLOSED = 2, IH_WIRE_TOO_LONG = 3 };
 
 struct ih_wire {
 	int fd; /* -1 = not connected */
-	struct ih_buffer in;
+	struct buf in;
 	size_t in_start;   /* bytes of `in` that were taken already */
 	size_t in_scanned; /* bytes of `in` behind in_start that are known to contain no LF */
-	struct ih_buffer out;
+	struct buf out;
 	size_t out_sent;
 };
 

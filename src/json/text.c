@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "json/stream.h"
 
 /* The character behind the backslash: a letter, or 'u' for the long form; 0 = the byte needs no escape. */
@@ -48,6 +49,31 @@ void json_add_string(struct buf *out, struct bytes text)
 	buf_add_char(out, '"');
 }
 
+void json_add_any_string(struct buf *out, const char *text, size_t max)
+{
+	const char *end = text + strnlen(text, max);
+
+	buf_add_char(out, '"');
+	while (text < end) {
+		/* Looks behind `end`: a character that was cut there is dropped, not replaced. */
+		const size_t length = utf8_character(text, strnlen(text, 4));
+		const unsigned char c = (unsigned char)*text;
+
+		if (length > (size_t)(end - text))
+			break;
+		if (length == 0)
+			buf_add_str(out, "\xef\xbf\xbd");
+		else if (escapes[c] == 0)
+			buf_add(out, text, length);
+		else if (c >= ' ')
+			add_escape(out, c);
+		else
+			buf_addf(out, "\\u%04x", c);
+		text += length == 0 ? 1 : length;
+	}
+	buf_add_char(out, '"');
+}
+
 void base64_add(struct buf *out, struct bytes bytes)
 {
 	static const char digits[] =
@@ -71,6 +97,52 @@ void base64_add(struct buf *out, struct bytes bytes)
 	*at++ = digits[(in[0] & 3) << 4 | (left == 2 ? in[1] >> 4 : 0)];
 	*at++ = left == 2 ? digits[(in[1] & 15) << 2] : '=';
 	*at = '=';
+}
+
+static int digit_of(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	if (c == '+')
+		return 62;
+	return c == '/' ? 63 : -1;
+}
+
+bool base64_decode(struct buf *out, struct bytes text)
+{
+	const char *digits = text.data;
+	const size_t start = out->length;
+	size_t padding = 0;
+
+	if (text.length % 4 != 0)
+		return false;
+	while (padding < 2 && padding < text.length && digits[text.length - 1 - padding] == '=')
+		padding++;
+	/* Four digits are three bytes. The padding of the last four counts as digits of value 0. */
+	for (size_t i = 0; i < text.length; i += 4) {
+		const size_t missing = i + 4 == text.length ? padding : 0;
+		unsigned char bytes[3];
+		unsigned bits = 0;
+
+		for (size_t k = 0; k < 4; k++) {
+			const int digit = k < 4 - missing ? digit_of(digits[i + k]) : 0;
+
+			if (digit < 0) {
+				out->length = start;
+				return false;
+			}
+			bits = bits << 6 | (unsigned)digit;
+		}
+		bytes[0] = (unsigned char)(bits >> 16);
+		bytes[1] = (unsigned char)(bits >> 8);
+		bytes[2] = (unsigned char)bits;
+		buf_add(out, bytes, 3 - missing);
+	}
+	return true;
 }
 
 static unsigned hex_value(char c)

@@ -12,8 +12,14 @@
 /* Appends the JSON string of `text` with its quotes, escaped as RFC 8259 asks and nothing more.
  * The bytes must be UTF-8. */
 void json_add_string(struct buf *out, struct bytes text);
+/* The same for a text that may contain anything: each byte that is not UTF-8 becomes U+FFFD, and every control
+ * character has the form \u00XX. At most `max` bytes of the text are used, cut at a character. */
+void json_add_any_string(struct buf *out, const char *text, size_t max);
 /* Appends standard base64 (RFC 4648 section 4), no quotes. */
 void base64_add(struct buf *out, struct bytes bytes);
+/* Appends the bytes of a base64 text: padded, without line breaks. False: it is not base64, and nothing was appended.
+ */
+bool base64_decode(struct buf *out, struct bytes text);
 
 /* The text of a string or key token: borrowed from `raw` if it has no escapes, else decoded and appended to
  * `scratch`. JSON_BROKEN: it contains the escape of half a surrogate pair. FAULT_MEMORY. */

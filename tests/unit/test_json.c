@@ -537,6 +537,84 @@ static void a_stream_has_its_own_limits(void **state)
 	json_stream_free(stream);
 }
 
+static void the_deepest_text_stays_within_the_reserve(void **state)
+{
+	const struct json_limits limits = { .max_depth = JSON_DEEPEST };
+	struct json_stream *stream = NULL;
+	char text[2 * JSON_DEEPEST + 2];
+	size_t tokens = 0;
+
+	(void)state;
+	memset(text, '[', JSON_DEEPEST + 1);
+	memset(text + JSON_DEEPEST, ']', JSON_DEEPEST);
+	assert_int_equal(json_stream_new_with(&stream, &limits, NULL), 0);
+	assert_int_equal(json_stream_read(stream, (struct bytes){ text, 2 * (size_t)JSON_DEEPEST },
+				 count, &tokens, NULL),
+		0);
+	assert_int_equal(tokens, 2 * JSON_DEEPEST);
+	memset(text, '[', sizeof(text));
+	assert_int_equal(json_stream_read(stream, (struct bytes){ text, sizeof(text) }, count,
+				 &tokens, NULL),
+		JSON_BROKEN);
+	json_stream_free(stream);
+}
+
+static void a_string_of_any_bytes_is_written(void **state)
+{
+	const struct {
+		const char *text;
+		size_t max;
+		const char *written;
+	} rows[] = {
+		{ "", 9, "\"\"" },
+		{ "a\"b\\c", 9, "\"a\\\"b\\\\c\"" },
+		{ "a\n\x1f\x7f", 9, "\"a\\u000a\\u001f\x7f\"" },
+		{ "\xc3\xa9\xff\xc3", 9, "\"\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\"" },
+		{ "x\xe2\x82\xac", 3, "\"x\"" },
+		{ "xyz", 2, "\"xy\"" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf out = BUF_INIT;
+
+		json_add_any_string(&out, rows[i].text, rows[i].max);
+		assert_string_equal(buf_str(&out), rows[i].written);
+		buf_fini(&out);
+	}
+}
+
+static void base64_is_decoded_strictly(void **state)
+{
+	const struct {
+		const char *text;
+		const char *bytes; /* NULL = refused */
+	} rows[] = {
+		{ "", "" },
+		{ "YQ==", "a" },
+		{ "YWI=", "ab" },
+		{ "YWJj", "abc" },
+		{ "+/+/", "\xfb\xff\xbf" },
+		{ "YQ=", NULL },
+		{ "YQ", NULL },
+		{ "YQ==YQ==", NULL },
+		{ "Y===", NULL },
+		{ "YWJ\n", NULL },
+		{ "====", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf out = BUF_INIT;
+
+		buf_add_char(&out, '.');
+		assert_int_equal(
+			base64_decode(&out, bytes_of(rows[i].text)), rows[i].bytes != NULL);
+		assert_string_equal(buf_str(&out) + 1, rows[i].bytes == NULL ? "" : rows[i].bytes);
+		buf_fini(&out);
+	}
+}
+
 static int find_escaped_name(void)
 {
 	struct json_stream *stream = NULL;
@@ -602,6 +680,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_table_can_stop_the_reading, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_mistake_is_described, set_up, tear_down),
 		cmocka_unit_test(a_stream_has_its_own_limits),
+		cmocka_unit_test(the_deepest_text_stays_within_the_reserve),
+		cmocka_unit_test(a_string_of_any_bytes_is_written),
+		cmocka_unit_test(base64_is_decoded_strictly),
 		cmocka_unit_test(every_failed_allocation_is_a_fault),
 	};
 
