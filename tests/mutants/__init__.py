@@ -1,4 +1,4 @@
-"""Each rule of docs/rules.md taken out of the sources; run.py expects a test to notice."""
+"""Mutants: each one removes a rule of docs/rules.md from the sources; run.py expects a test to fail."""
 
 from mutants import damage, handlers, memory, migrating, operations, order, reads, world
 

@@ -1,4 +1,4 @@
-"""One mutant: the sources with a rule taken out, as small as possible, and the tests that must notice."""
+"""One mutant: the smallest change that removes a rule from the sources, and the tests that must fail."""
 
 import dataclasses
 import pathlib
@@ -9,14 +9,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """In this file `old`, which is there once, becomes `new`."""
+    """Replaces `old`, which must occur once in the file, by `new`."""
 
     path: str
     old: str
     new: str
 
     def misfit(self):
-        """Why it cannot be made, or None."""
+        """The reason why it cannot be applied, or None."""
         file = ROOT / self.path
         if not file.is_file():
             return f"there is no {self.path}"
@@ -27,7 +27,7 @@ class Edit:
 @dataclasses.dataclass(frozen=True)
 class Mutant:
     rule: str      # "R7"
-    takes_out: str  # what no longer holds, in words
+    takes_out: str  # what the changed program does
     edits: tuple
     tests: tuple   # "sql/test_store_settle.c::name", "system/test_x.py::test_name", as in docs/rules.md
 
@@ -37,7 +37,7 @@ class Mutant:
         return f"{self.rule}-{words}"
 
     def misfit(self):
-        """Why it cannot be made of the sources as they are, or None."""
+        """The reason why it cannot be applied to the current sources, or None."""
         return "; ".join(filter(None, (change.misfit() for change in self.edits))) or None
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Takes each rule out of a copy of the sources, builds it, runs the tests named for it, and expects one
-of them to fail. A mutant that no test notices is a test that is missing.
+"""Removes each rule from a copy of the sources, builds the copy, runs the tests of the rule, and expects one of them to
+fail. A mutant that survives shows that a test is missing.
 
     tests/mutants/run.py [--list] [WORD…]    only mutants whose name has one of the words, e.g. R12
 
-First all named tests must pass on the sources as they are. The copy and its build are in a
-directory of their own; PostgreSQL and Kafka are started once for all.
+First all named tests must pass with the unchanged sources. The copy and its build have their own directory; PostgreSQL
+and Kafka are started once for all mutants.
 """
 
 import argparse
@@ -30,7 +30,7 @@ TEST_SECONDS = 200
 
 
 class Copy:
-    """The sources in a directory of their own, built with fault points."""
+    """A copy of the sources in its own directory, built with fault points."""
 
     def __init__(self, directory):
         self.root = pathlib.Path(directory) / "tree"
@@ -48,7 +48,7 @@ class Copy:
                    "-Dbuildtype=debug", env={**os.environ, "CC": "gcc"})
 
     def compile(self, tests):
-        """What these tests need. None, or what the compiler says."""
+        """Builds what these tests need. Returns None or the output of the compiler."""
         files = {name.split("::")[0] for name in tests}
         targets = [f"tests/{file.removesuffix('.c')}" for file in files if file.endswith(".c")]
         if any(not file.startswith(("sql/", "unit/")) or file == "sql/test_migrations.py" for file in files):
@@ -75,7 +75,7 @@ class Copy:
 
 
 class Tests:
-    """Runs tests by name; each kind as its own suite does."""
+    """Runs tests by name, each kind like its own suite."""
 
     def __init__(self, copy, server, kafka):
         self.copy = copy
@@ -84,7 +84,7 @@ class Tests:
         self.runs = 0
 
     def failures(self, names, stop_early=False):
-        """Names of those that failed, as given; {name: the last words}."""
+        """The failed tests: {name as given: the end of its output}."""
         failed = {}
         for file in dict.fromkeys(name.split("::")[0] for name in names):
             mine = [name for name in names if name.split("::")[0] == file]
@@ -143,7 +143,7 @@ def judge(copy, tests, one):
 
 
 def check_unchanged(copy, tests, chosen):
-    """How many of the named tests fail without any mutant; each is said."""
+    """Returns how many of the named tests fail without a mutant, and prints each of them."""
     named = sorted({name for one in chosen for name in one.tests})
     words = copy.compile(named)
     if words is not None:
@@ -182,7 +182,7 @@ def run(chosen, skip_unchanged):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with this in their name")
-    parser.add_argument("--list", action="store_true", help="say what there is and whether it still fits")
+    parser.add_argument("--list", action="store_true", help="list the mutants and whether they still fit")
     parser.add_argument("--skip-unchanged", action="store_true", help="do not first run the tests unchanged")
     options = parser.parse_args()
     chosen = [one for one in ALL if not options.words or

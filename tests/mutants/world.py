@@ -1,4 +1,4 @@
-"""R17 to R20: the world changes."""
+"""R17 to R20: changes of the environment."""
 
 from mutants.mutant import edit, mutant
 
@@ -7,26 +7,26 @@ START = "system/test_start_position.py::"
 
 MUTANTS = [
     # R17
-    mutant("R17", "the last record is not looked at",
+    mutant("R17", "the last record is not verified",
            edit("src/ingest/partitions/start_offset_policy.c", "(facts->last_timestamp < 0 && !facts->last_digest))\n\t\treturn;", "out)\n\t\treturn;"),
            tests=[POSITION + "if_both_agree_reading_starts_at_the_last_record_to_verify_it"]),
     mutant("R17", "another record at the last offset is not noticed",
            edit("src/ingest/collect.c", "same = is_same_record(collector, partition, record);", "same = true;"),
            tests=[START + "test_a_longer_recreated_topic_is_detected"]),
-    mutant("R17", "a watermark behind the end is believed",
+    mutant("R17", "a watermark after the end is accepted",
            edit("src/ingest/partitions/start_offset_policy.c", "if (facts->recreated || known > facts->high) {", "if (facts->recreated) {"),
            tests=[POSITION + "a_watermark_after_the_end_means_a_recreated_topic"]),
-    mutant("R17", "a gap is not said",
+    mutant("R17", "a gap is not logged",
            edit("src/ingest/partitions/start_offset_policy.c", "\tif (known < facts->low) {", "\tif (known < 0) {"),
            tests=[POSITION + "a_watermark_before_the_log_is_a_gap"]),
-    mutant("R17", "the last record stored is not written down",
+    mutant("R17", "the last stored record is not recorded",
            edit("sql/queries/ingest/move_watermarks.sql", "last_offset = w.last_offset, last_timestamp = w.last_timestamp,",
                 "last_offset = NULL, last_timestamp = least(w.last_timestamp, NULL), forced = w.last_offset < 0 AND"),
            tests=[START + "test_a_longer_recreated_topic_is_detected"]),
-    mutant("R17", "a seek is not noticed while running",
+    mutant("R17", "a running sidecar ignores a seek",
            edit("sql/functions/seek.sql", " epoch = o.epoch + 1, forced = true,", ""),
            tests=["system/test_seek.py::test_a_seek_back_reads_again_and_stores_nothing_twice"]),
-    mutant("R17", "what a seek skips is not said",
+    mutant("R17", "a seek does not print what it skips",
            edit("src/ops/seek.c", "seek->skipped = seek->to > next ? seek->to - next : 0;", "seek->skipped = 0;"),
            tests=["system/test_seek.py::test_a_seek_forward_skips_records_and_warns"]),
     mutant("R17", "a seek may leave the log",
@@ -59,19 +59,19 @@ MUTANTS = [
     mutant("R19", "every update is a replay",
            edit("sql/functions/triggers.sql", "\n              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
            tests=["sql/test_functions.py::test_other_updates_do_not_replay"]),
-    mutant("R19", "the replay trigger locks what completes",
+    mutant("R19", "the replay trigger locks completed rows",
            edit("sql/functions/triggers.sql", "        WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
                 "              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ""),
            tests=["sql/test_plans.py::test_completing_is_a_hot_update_and_touches_no_index",
                   "sql/test_functions.py::test_other_updates_do_not_replay"]),
     # R20
-    mutant("R20", "after a resume nothing is sought",
+    mutant("R20", "after a resume there is no seek",
            edit("src/ingest/kafka/consumer.c", "\terror = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);", "\terror = NULL;"),
            tests=[START + "test_offsets_set_forward_manually_lose_nothing"]),
-    mutant("R20", "a library call that hangs is waited for",
+    mutant("R20", "a stop waits for a hanging library call",
            edit("src/daemon/instance_run.c", "clock_now_ms() + watchdog->timeout_ms;", "clock_now_ms() + watchdog->timeout_ms * 100;"),
            tests=["faults/test_process_ends.py::test_a_stop_ends_in_time_although_a_call_hangs"]),
-    mutant("R20", "what inboxd decides may be configured",
+    mutant("R20", "settings that inboxd controls can be configured",
            edit("src/config/sources/keys.c", '"kafka", "enable.auto.commit", offsets', '"kafka", "enable.auto.commit.x", offsets'),
            edit("src/ingest/kafka/consumer_conf.c", "\t\tif (strcmp(refused[i], name) == 0)", "\t\tif (refused[i] == name)"),
            tests=["system/test_config.py::test_settings_that_inboxd_controls_are_refused"]),
