@@ -152,45 +152,45 @@ void arrivals_drop(struct dispatch *dispatch)
 
 /* ------------------------------------------------------------------ finished jobs */
 
+static bool is_claim(const struct job *job)
+{
+	return job->kind == JOB_DUE || job->kind == JOB_LANES;
+}
+
 /* The second race of the file comment: a batch that had begun its COMMIT when the claim arrived (`behind`) is not in
  * the queue yet. */
 static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
-	bool claims = job->kind == JOB_DUE || job->kind == JOB_LANES;
-
-	return claims && job->claimed.count > 0 &&
-	       dispatch->order.lanes.ordering != ORDERING_NONE &&
+	return job->claim.claimed.count > 0 && dispatch->order.lanes.ordering != ORDERING_NONE &&
 	       !context_is_stopping(&dispatch->context) &&
-	       atomic_load(&dispatch->context.options.commit_handover->ended) < job->behind;
+	       atomic_load(&dispatch->context.options.commit_handover->ended) < job->claim.behind;
 }
 
-static void take_job(struct dispatch *dispatch, struct job *job)
+static void take_claim(struct dispatch *dispatch, struct job *job)
 {
 	if (must_wait_for_batch(dispatch, job)) {
 		/* There is room for it: with an order, only one claim runs at a time. */
 		dispatch->arrivals.delayed_claim = job;
 		return;
 	}
-	switch (job->kind) {
-	case JOB_SETTLE:
-	case JOB_RAISE:
+	/* The batches that wait for a lost claim may belong behind its rows. */
+	if (job->result == CLAIM_UNKNOWN)
+		mark_order_unknown(dispatch);
+	jobs_ended(&dispatch->table, job);
+	claim_results_take(&dispatch->table, job);
+	job_free(job);
+}
+
+static void take_other(struct dispatch *dispatch, struct job *job)
+{
+	if (job->kind == JOB_SETTLE || job->kind == JOB_RAISE) {
 		settler_take(&dispatch->table, job);
-		break;
-	case JOB_DUE:
-	case JOB_LANES:
-		/* The batches that wait for a lost claim may belong behind its rows. */
-		if (job->result == CLAIM_UNKNOWN)
-			mark_order_unknown(dispatch);
+	} else {
 		jobs_ended(&dispatch->table, job);
-		claim_results_take(&dispatch->table, job);
-		break;
-	case JOB_HANDLERS:
-		jobs_ended(&dispatch->table, job);
-		handler_memory_take(&dispatch->groups, job);
-		break;
-	default:
-		jobs_ended(&dispatch->table, job);
-		maintenance_take(&dispatch->table, job);
+		if (job->kind == JOB_HANDLERS)
+			handler_memory_take(&dispatch->groups, job);
+		else
+			maintenance_take(&dispatch->table, job);
 	}
 	job_free(job);
 }
@@ -201,9 +201,13 @@ void arrivals_take_jobs(struct dispatch *dispatch)
 
 	dispatch->arrivals.delayed_claim = NULL;
 	if (job != NULL)
-		take_job(dispatch, job);
+		take_claim(dispatch, job);
 	while ((job = jobs_take(&dispatch->table)) != NULL) {
-		job->behind = atomic_load(&dispatch->context.options.commit_handover->begun);
-		take_job(dispatch, job);
+		if (!is_claim(job)) {
+			take_other(dispatch, job);
+			continue;
+		}
+		job->claim.behind = atomic_load(&dispatch->context.options.commit_handover->begun);
+		take_claim(dispatch, job);
 	}
 }

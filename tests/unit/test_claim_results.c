@@ -101,16 +101,16 @@ static struct job *a_claim(struct world *world, enum job_kind kind, struct claim
 
 	job->request.max_rows = ASKED;
 	job->request.number = open_claims_give(&world->order.open_claims);
-	job->reserved = admission_reserve(world->admission, ASKED);
-	job->full = true;
-	job->count = 1;
-	job->indexes = calloc(1, sizeof(*job->indexes));
-	job->indexes[0] = world->orders;
-	job->versions = calloc(1, sizeof(*job->versions));
-	job->versions[0] = world->partition.version;
-	job->lanes = calloc(1, sizeof(*job->lanes));
-	job->lanes[0] = (struct claim_lane){ "orders", 0, 7 };
-	job->claimed = claimed;
+	job->claim.reserved = admission_reserve(world->admission, ASKED);
+	job->claim.full = true;
+	job->partitions.count = 1;
+	job->partitions.indexes = calloc(1, sizeof(*job->partitions.indexes));
+	job->partitions.indexes[0] = world->orders;
+	job->partitions.versions = calloc(1, sizeof(*job->partitions.versions));
+	job->partitions.versions[0] = world->partition.version;
+	job->claim.lanes = calloc(1, sizeof(*job->claim.lanes));
+	job->claim.lanes[0] = (struct claim_lane){ "orders", 0, 7 };
+	job->claim.claimed = claimed;
 	claimer->claims_under_way++;
 	return job;
 }
@@ -201,7 +201,7 @@ static void a_claim_without_refused_rows_resets_the_gauge(void **state)
 
 	metric_set(aside, 1);
 	world->context.options.metrics = world->metrics;
-	job->isolate = true;
+	job->claim.isolate = true;
 	claim_results_take(&world->table, job);
 	job_free(job);
 	assert_true(metric_value(aside) == 0);

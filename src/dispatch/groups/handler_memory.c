@@ -32,7 +32,7 @@ void handler_memory_init(struct handler_groups *groups)
 /* False: no memory. */
 static bool add_own(struct job *job, const struct handler_group *group, int64_t now_ms)
 {
-	struct known_own *own = &job->own[job->count];
+	struct known_own *own = &job->handlers.own[job->handlers.count];
 	int64_t gone_ms = now_ms - group->gone_ms;
 
 	if (group->known.subscriptions == NULL)
@@ -46,7 +46,7 @@ static bool add_own(struct job *job, const struct handler_group *group, int64_t 
 							: 1,
 		.fresh = group->known.hello_unsaved,
 	};
-	job->count++;
+	job->handlers.count++;
 	return own->name != NULL && own->subscriptions != NULL;
 }
 
@@ -57,8 +57,8 @@ static struct job *exchange_job(struct handler_groups *groups, int64_t now_ms)
 	bool good = job != NULL;
 
 	if (good) {
-		job->own = calloc(HASH_COUNT(queue) + 1, sizeof(*job->own));
-		good = job->own != NULL;
+		job->handlers.own = calloc(HASH_COUNT(queue) + 1, sizeof(*job->handlers.own));
+		good = job->handlers.own != NULL;
 	}
 	for (; good && queue != NULL; queue = queue->hh.next) {
 		const struct known_state *known = &queue->group->known;
@@ -71,9 +71,9 @@ static struct job *exchange_job(struct handler_groups *groups, int64_t now_ms)
 		return NULL;
 	}
 	job->request.instance = groups->context->options.instance;
-	job->memory_ms = memory_ms(groups);
-	job->lease_ms = groups->context->options.config->worker.lease;
-	job->changes = groups->changes;
+	job->handlers.memory_ms = memory_ms(groups);
+	job->handlers.lease_ms = groups->context->options.config->worker.lease;
+	job->handlers.changes = groups->changes;
 	return job;
 }
 
@@ -134,7 +134,7 @@ static void forget(struct handler_groups *groups, struct handler_group *group)
 static bool is_local_newer(const struct handler_group *group, const struct job *job)
 {
 	return group->queue.connections > 0 || group->queue.routed ||
-	       group->known.changed > job->changes;
+	       group->known.changed > job->handlers.changes;
 }
 
 static void take_known(
@@ -156,7 +156,7 @@ static void take_known(
 static void note_recorded(struct handler_group *group, const struct job *job)
 {
 	group->known.in_table = false;
-	if (group->known.changed > job->changes)
+	if (group->known.changed > job->handlers.changes)
 		return;
 	group->known.hello_unsaved = false;
 	group->known.leave_unsaved = false;
@@ -172,8 +172,8 @@ static void take_answer(struct handler_groups *groups, const struct job *job)
 	(void)routing_copy(&before, order->routing, NULL);
 	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next)
 		note_recorded(queue->group, job);
-	for (size_t i = 0; i < job->known.count; i++)
-		take_known(groups, job, &job->known.items[i]);
+	for (size_t i = 0; i < job->handlers.known.count; i++)
+		take_known(groups, job, &job->handlers.known.items[i]);
 	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next) {
 		struct handler_group *group = queue->group;
 

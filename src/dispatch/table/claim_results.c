@@ -57,14 +57,14 @@ static void note_runs(struct table *table, const struct claimed *claimed, int64_
  */
 static bool is_order_unknown(const struct table *table, const struct job *job)
 {
-	return job->revocations != table->order->revocations ||
-	       job->lost != atomic_load(&table->context->options.commit_handover->lost);
+	return job->claim.revocations != table->order->revocations ||
+	       job->claim.lost != atomic_load(&table->context->options.commit_handover->lost);
 }
 
 static void admit_claimed(struct table *table, struct job *job)
 {
 	bool order_unknown = is_order_unknown(table, job);
-	struct claimed *claimed = &job->claimed;
+	struct claimed *claimed = &job->claim.claimed;
 	size_t bytes = 0;
 
 	if (claimed->count > 0)
@@ -81,10 +81,10 @@ static void admit_claimed(struct table *table, struct job *job)
 			order_unknown ? ENTRY_CLAIMED_ORDER_UNKNOWN : ENTRY_CLAIMED,
 			job->request.number);
 	}
-	if (job->reserved > claimed->count)
+	if (job->claim.reserved > claimed->count)
 		admission_release(
-			table->context->options.admission, job->reserved - claimed->count, 0);
-	job->reserved = 0;
+			table->context->options.admission, job->claim.reserved - claimed->count, 0);
+	job->claim.reserved = 0;
 	open_claims_answered(&table->order->open_claims, job->request.number);
 }
 
@@ -94,9 +94,9 @@ static void note_drained(struct table *table, const struct job *job)
 {
 	if (table->claimer.claims_under_way > 0)
 		return;
-	for (size_t i = 0; i < job->count; i++)
-		admission_drained(
-			table->context->options.admission, job->indexes[i], job->versions[i]);
+	for (size_t i = 0; i < job->partitions.count; i++)
+		admission_drained(table->context->options.admission, job->partitions.indexes[i],
+			job->partitions.versions[i]);
 }
 
 /* Notes where the next scan begins. After a revocation the cursor was reset, so the result is not noted. */
@@ -104,18 +104,19 @@ static void note_starts(struct table *table, const struct job *job)
 {
 	struct claim_cursor *cursor = &table->claimer.cursor;
 	const struct due_scan scan = {
-		.full = job->full,
+		.full = job->claim.full,
 		.more_due = table->claimer.more_due,
 		.took_ms = job->took_us / 1000,
 		.now_ms = clock_now_ms(),
 	};
 
-	if (job->claimed.latest == NULL || job->revocations != table->order->revocations)
+	if (job->claim.claimed.latest == NULL ||
+		job->claim.revocations != table->order->revocations)
 		return;
-	for (size_t i = 0; i < job->count; i++) {
-		if (job->claimed.latest[i] >= 0)
-			claim_cursor_note(
-				cursor, job->indexes[i], job->claimed.latest[i], job->full);
+	for (size_t i = 0; i < job->partitions.count; i++) {
+		if (job->claim.claimed.latest[i] >= 0)
+			claim_cursor_note(cursor, job->partitions.indexes[i],
+				job->claim.claimed.latest[i], job->claim.full);
 	}
 	claim_cursor_finish_scan(cursor, &scan);
 }
@@ -124,16 +125,17 @@ static void due_finished(struct table *table, struct job *job)
 {
 	struct claimer *claimer = &table->claimer;
 
-	claimer->more_due = job->claimed.cut || job->claimed.seen >= job->request.max_rows;
+	claimer->more_due =
+		job->claim.claimed.cut || job->claim.claimed.seen >= job->request.max_rows;
 	note_starts(table, job);
-	if (!claimer->more_due && job->full)
+	if (!claimer->more_due && job->claim.full)
 		note_drained(table, job);
-	for (size_t i = 0; job->claimed.parked > 0 && i < job->count; i++)
-		admission_dirty(table->context->options.admission, job->indexes[i]);
-	if (job->claimed.seen == 0 && !job->full) {
+	for (size_t i = 0; job->claim.claimed.parked > 0 && i < job->partitions.count; i++)
+		admission_dirty(table->context->options.admission, job->partitions.indexes[i]);
+	if (job->claim.claimed.seen == 0 && !job->claim.full) {
 		if (claimer->cursor.full_at_ms < claimer->poll_at_ms)
 			claimer->poll_at_ms = claimer->cursor.full_at_ms;
-	} else if (job->claimed.seen > 0 || any_overflow(table)) {
+	} else if (job->claim.claimed.seen > 0 || any_overflow(table)) {
 		claimer->poll_at_ms = 0; /* more rows may be due */
 	} else { /* known retries and replays wake the claimer themselves, so the next poll is later */
 		claimer->poll_at_ms += table->context->options.config->worker.poll;
@@ -144,8 +146,8 @@ static void due_finished(struct table *table, struct job *job)
 
 static bool was_claimed(const struct job *job, const struct claim_lane *lane)
 {
-	for (size_t i = 0; i < job->claimed.count; i++) {
-		const struct message *message = job->claimed.rows[i].message;
+	for (size_t i = 0; i < job->claim.claimed.count; i++) {
+		const struct message *message = job->claim.claimed.rows[i].message;
 
 		if (message->partition == lane->partition && message->key_hash == lane->key_hash &&
 			strcmp(message->topic, lane->topic) == 0)
@@ -156,23 +158,24 @@ static bool was_claimed(const struct job *job, const struct claim_lane *lane)
 
 static void claim_lane_again(struct table *table, const struct job *job, size_t lane)
 {
-	(void)lanes_parked(
-		&table->order->lanes, job->indexes[lane], job->lanes[lane].key_hash, -1, NULL);
+	(void)lanes_parked(&table->order->lanes, job->partitions.indexes[lane],
+		job->claim.lanes[lane].key_hash, -1, NULL);
 }
 
 static void lanes_finished(struct table *table, struct job *job)
 {
 	/* Rows did not fit into the byte budget, or a row died in the claim. The result does not say of which lane,
 	 * so all lanes that brought nothing are claimed again. */
-	bool again = job->claimed.cut || job->claimed.parked > 0;
+	bool again = job->claim.claimed.cut || job->claim.claimed.parked > 0;
 
-	for (size_t i = 0; i < job->count; i++) {
-		if (was_claimed(job, &job->lanes[i]))
+	for (size_t i = 0; i < job->partitions.count; i++) {
+		if (was_claimed(job, &job->claim.lanes[i]))
 			continue;
 		if (again)
 			claim_lane_again(table, job, i);
 		else
-			lanes_block(&table->order->lanes, job->indexes[i], job->lanes[i].key_hash);
+			lanes_block(&table->order->lanes, job->partitions.indexes[i],
+				job->claim.lanes[i].key_hash);
 	}
 	admit_claimed(table, job);
 	metric_observe(table->claim_seconds, (double)job->took_us / 1000000.0);
@@ -184,17 +187,18 @@ static void note_refused(struct table *table, const struct job *job)
 	struct refused_rows *refused = &table->claimer.refused;
 	int64_t now_ms = clock_now_ms();
 
-	if (job->isolate)
+	if (job->claim.isolate)
 		refused_rows_probed(refused);
 	refused_rows_failed(refused, false);
-	if (!job->isolate && refused->count == 0 && job->without.count == 0)
+	if (!job->claim.isolate && refused->count == 0 && job->claim.without.count == 0)
 		return;
-	for (size_t i = job->without_given; i < job->without.count; i++) {
+	for (size_t i = job->claim.without_given; i < job->claim.without.count; i++) {
 		bool first;
-		int64_t pause = refused_rows_note(refused, job->without.items[i], now_ms, &first);
+		int64_t pause =
+			refused_rows_note(refused, job->claim.without.items[i], now_ms, &first);
 
 		if (first)
-			log_warn("row_set_aside", LOG_INT("seq", job->without.items[i]),
+			log_warn("row_set_aside", LOG_INT("seq", job->claim.without.items[i]),
 				LOG_STR("error", job->err.text),
 				LOG_STR("sqlstate", job->err.state), LOG_INT("retry_in_ms", pause),
 				LOG_STR("next",
@@ -209,7 +213,7 @@ static void note_refused(struct table *table, const struct job *job)
  * back first. */
 static void failed(struct table *table, struct job *job)
 {
-	for (size_t i = 0; job->kind == JOB_LANES && i < job->count; i++)
+	for (size_t i = 0; job->kind == JOB_LANES && i < job->partitions.count; i++)
 		claim_lane_again(table, job, i);
 	if (job->result == CLAIM_UNKNOWN)
 		table->claimer.rescue = true;
@@ -221,8 +225,8 @@ static void failed(struct table *table, struct job *job)
 		claimer_scan_soon(table);
 		table->claimer.more_due = false;
 	}
-	admission_release(table->context->options.admission, job->reserved, 0);
-	job->reserved = 0;
+	admission_release(table->context->options.admission, job->claim.reserved, 0);
+	job->claim.reserved = 0;
 }
 
 void claim_results_take(struct table *table, struct job *job)

@@ -47,17 +47,17 @@ static void add_refused(void *arg, int64_t seq)
 	struct job *job = arg;
 
 	(void)refused_seqs_add(
-		&job->without, seq, NULL); /* without memory the claim finds the row again */
+		&job->claim.without, seq, NULL); /* without memory the claim finds the row again */
 }
 
 static void exclude_refused(struct table *table, struct job *job, int64_t now_ms)
 {
 	struct refused_rows *refused = &table->claimer.refused;
 
-	job->isolate = refused_rows_should_probe(refused, now_ms);
+	job->claim.isolate = refused_rows_should_probe(refused, now_ms);
 	(void)refused_rows_each(refused, now_ms, add_refused, job);
-	job->without_given = job->without.count;
-	job->request.without = &job->without;
+	job->claim.without_given = job->claim.without.count;
+	job->request.without = &job->claim.without;
 }
 
 static void give_claim(struct table *table, struct job *job)
@@ -65,8 +65,8 @@ static void give_claim(struct table *table, struct job *job)
 	struct claimer *claimer = &table->claimer;
 
 	exclude_refused(table, job, clock_now_ms());
-	job->lost = atomic_load(&table->context->options.commit_handover->lost);
-	job->revocations = table->order->revocations;
+	job->claim.lost = atomic_load(&table->context->options.commit_handover->lost);
+	job->claim.revocations = table->order->revocations;
 	claimer->claims_under_way++;
 	claimer->bytes_asked += job->request.max_bytes;
 	claimer->last_was_lanes = job->kind == JOB_LANES;
@@ -106,10 +106,11 @@ static size_t bytes_for_one(const struct table *table)
 /* Reserves budget for the rows of the claim. False: there is none. */
 static bool reserve(struct table *table, struct job *job)
 {
-	job->reserved = admission_reserve(table->context->options.admission, jobs_rows(table));
+	job->claim.reserved =
+		admission_reserve(table->context->options.admission, jobs_rows(table));
 	job->request.max_bytes = bytes_for_one(table);
-	job->request.max_rows = job->reserved;
-	return job->reserved > 0 && job->request.max_bytes > 0;
+	job->request.max_rows = job->claim.reserved;
+	return job->claim.reserved > 0 && job->request.max_bytes > 0;
 }
 
 /* Gives the claim its number. From now on low_claim stays at or below it, so that a rescue finds its rows. False: no
@@ -160,10 +161,10 @@ static bool due_wanted(const struct table *table, int64_t now_ms)
  * the reserved budget. */
 static void share_among_partitions(struct job *job)
 {
-	if (job->count > job->reserved)
-		job->count = job->reserved;
-	if (job->count > 0)
-		job->request.max_rows = job->reserved / job->count;
+	if (job->partitions.count > job->claim.reserved)
+		job->partitions.count = job->claim.reserved;
+	if (job->partitions.count > 0)
+		job->request.max_rows = job->claim.reserved / job->partitions.count;
 }
 
 /* Sets the time from which the claim scans each partition (claim_cursor.h). False: no memory. */
@@ -171,13 +172,14 @@ static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 {
 	const struct claim_cursor *cursor = &table->claimer.cursor;
 
-	job->full =
+	job->claim.full =
 		job->request.ordering == ORDERING_PARTITION || claim_cursor_is_full(cursor, now_ms);
-	job->since = calloc(job->count, sizeof(*job->since));
-	for (size_t i = 0; job->since != NULL && i < job->count; i++)
-		job->since[i] = job->full ? -1 : claim_cursor_get(cursor, job->indexes[i]);
-	job->request.since = job->since;
-	return job->since != NULL;
+	job->claim.since = calloc(job->partitions.count, sizeof(*job->claim.since));
+	for (size_t i = 0; job->claim.since != NULL && i < job->partitions.count; i++)
+		job->claim.since[i] =
+			job->claim.full ? -1 : claim_cursor_get(cursor, job->partitions.indexes[i]);
+	job->request.since = job->claim.since;
+	return job->claim.since != NULL;
 }
 
 static void claim_due(struct table *table, int64_t now_ms)
@@ -218,22 +220,23 @@ static void claim_lanes(struct table *table)
 		jobs_drop(table, job);
 		return;
 	}
-	job->lanes = calloc(LANES_A_CLAIM, sizeof(*job->lanes));
-	if (job->lanes == NULL || !jobs_room(job, LANES_A_CLAIM) || !assign_number(table, job)) {
+	job->claim.lanes = calloc(LANES_A_CLAIM, sizeof(*job->claim.lanes));
+	if (job->claim.lanes == NULL || !jobs_room(job, LANES_A_CLAIM) ||
+		!assign_number(table, job)) {
 		jobs_drop(table, job);
 		return;
 	}
-	count = job->reserved < LANES_A_CLAIM ? job->reserved : LANES_A_CLAIM;
+	count = job->claim.reserved < LANES_A_CLAIM ? job->claim.reserved : LANES_A_CLAIM;
 	count = lanes_take_claimable(&table->order->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
 		struct admission_partition partition =
 			admission_get(table->context->options.admission, keys[i].partition);
 
-		job->lanes[i] =
+		job->claim.lanes[i] =
 			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };
 		jobs_add_partition(job, &partition, keys[i].partition);
 	}
-	job->request.max_rows = job->reserved / job->count;
+	job->request.max_rows = job->claim.reserved / job->partitions.count;
 	give_claim(table, job);
 }
 

@@ -46,8 +46,8 @@ static void adapt_rows(struct database_state *database, const struct job *job)
 	if (job->result != 0 && db_error_kind(&job->err) == PG_ERROR_SLOW) {
 		database->halvings += database->halvings < HALVINGS_MOST ? 1 : 0;
 		database->in_time = 0;
-	} else if (job->result == 0 && job->claimed.count > 0 && database->halvings > 0 &&
-		   ++database->in_time == DOUBLE_AFTER) {
+	} else if (job->result == 0 && job->kind != JOB_SWEEP && job->claim.claimed.count > 0 &&
+		   database->halvings > 0 && ++database->in_time == DOUBLE_AFTER) {
 		database->halvings--;
 		database->in_time = 0;
 	}
@@ -110,26 +110,31 @@ struct job *jobs_take(struct table *table)
 
 void jobs_drop(struct table *table, struct job *job)
 {
-	if (job != NULL)
-		admission_release(table->context->options.admission, job->reserved, 0);
+	if (job != NULL && (job->kind == JOB_DUE || job->kind == JOB_LANES))
+		admission_release(table->context->options.admission, job->claim.reserved, 0);
 	job_free(job);
 }
 
 void jobs_add_partition(struct job *job, const struct admission_partition *partition, size_t index)
 {
-	job->partitions[job->count] =
+	struct job_partitions *partitions = &job->partitions;
+
+	partitions->items[partitions->count] =
 		(struct partition_ref){ partition->topic, partition->partition };
-	job->indexes[job->count] = index;
-	job->versions[job->count] = partition->version;
-	job->count++;
+	partitions->indexes[partitions->count] = index;
+	partitions->versions[partitions->count] = partition->version;
+	partitions->count++;
 }
 
 bool jobs_room(struct job *job, size_t count)
 {
-	job->partitions = calloc(count, sizeof(*job->partitions));
-	job->indexes = calloc(count, sizeof(*job->indexes));
-	job->versions = calloc(count, sizeof(*job->versions));
-	return job->partitions != NULL && job->indexes != NULL && job->versions != NULL;
+	struct job_partitions *partitions = &job->partitions;
+
+	partitions->items = calloc(count, sizeof(*partitions->items));
+	partitions->indexes = calloc(count, sizeof(*partitions->indexes));
+	partitions->versions = calloc(count, sizeof(*partitions->versions));
+	return partitions->items != NULL && partitions->indexes != NULL &&
+	       partitions->versions != NULL;
 }
 
 /* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition
@@ -149,7 +154,7 @@ bool jobs_add_own(struct table *table, struct job *job, bool all)
 		if (partition.assigned && (all || jobs_may_claim_of(table, index)))
 			jobs_add_partition(job, &partition, index);
 	}
-	return job->count > 0;
+	return job->partitions.count > 0;
 }
 
 /* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */

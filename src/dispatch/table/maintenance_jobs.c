@@ -67,8 +67,8 @@ static void sweep(struct table *table, int64_t now_ms)
 		return;
 	}
 	jobs_add_partition(job, &partition, index);
-	job->first_page = !sweeps->page;
-	job->after = sweeps->after;
+	job->sweep.first_page = !sweeps->page;
+	job->sweep.after = sweeps->after;
 	job->request.max_rows = jobs_rows(table);
 	jobs_give(table, job);
 }
@@ -77,19 +77,19 @@ static void sweep_finished(struct table *table, const struct job *job)
 {
 	struct sweeps *sweeps = &table->sweeps;
 
-	if (!job->waiting)
-		admission_clean(
-			table->context->options.admission, job->indexes[0], job->versions[0]);
-	for (size_t i = 0; i < job->page.count; i++)
-		(void)lanes_parked(
-			&table->order->lanes, job->indexes[0], job->page.hashes[i], -1, NULL);
-	if (job->released > 0)
+	if (!job->sweep.waiting)
+		admission_clean(table->context->options.admission, job->partitions.indexes[0],
+			job->partitions.versions[0]);
+	for (size_t i = 0; i < job->sweep.page.count; i++)
+		(void)lanes_parked(&table->order->lanes, job->partitions.indexes[0],
+			job->sweep.page.hashes[i], -1, NULL);
+	if (job->sweep.released > 0)
 		table->claimer.poll_at_ms = 0;
-	if (job->released >= (int64_t)job->request.max_rows)
+	if (job->sweep.released >= (int64_t)job->request.max_rows)
 		sweeps->again = true;
-	sweeps->page = job->page.more;
-	sweeps->after = job->page.last;
-	if (!job->page.more)
+	sweeps->page = job->sweep.page.more;
+	sweeps->after = job->sweep.page.last;
+	if (!job->sweep.page.more)
 		sweeps->next++;
 }
 
@@ -105,15 +105,15 @@ void maintenance_rescue(struct table *table)
 	job = jobs_new(table, JOB_RESCUE);
 	if (job == NULL)
 		return;
-	job->seqs = calloc(table->order->entry_count + 1, sizeof(*job->seqs));
-	if (job->seqs == NULL) {
+	job->rescue.seqs = calloc(table->order->entry_count + 1, sizeof(*job->rescue.seqs));
+	if (job->rescue.seqs == NULL) {
 		jobs_drop(table, job);
 		return;
 	}
 	/* A row that was born claimed has delivery count 1 and is not among the rows that this rescue reads. */
 	for (entry = table->order->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->message->delivery_count > 1)
-			job->seqs[job->count++] = entry->message->seq;
+			job->rescue.seqs[job->rescue.count++] = entry->message->seq;
 	}
 	job->request.number = open_claims_low(&table->order->open_claims);
 	jobs_give(table, job);
@@ -124,10 +124,10 @@ static void rescue_finished(struct table *table, const struct job *job)
 	table->claimer.rescue = false;
 	table->claimer.poll_at_ms = 0;
 	open_claims_resolved(&table->order->open_claims);
-	log_info("claims_rescued", LOG_INT("rows", job->rescued),
+	log_info("claims_rescued", LOG_INT("rows", job->rescue.rescued),
 		LOG_STR("why", "the answer of the database to a claim was lost"));
 	metric_add(metrics_get(table->context->options.metrics, METER_RESCUED, NULL, NULL),
-		job->rescued);
+		job->rescue.rescued);
 }
 
 static void gauge(struct table *table, int64_t now_ms)
@@ -147,12 +147,12 @@ static void gauge(struct table *table, int64_t now_ms)
 		jobs_drop(table, job);
 		return;
 	}
-	job->cap = table->context->options.config->ingest.max_pending + 1;
-	if (job->cap > GAUGES_CAP)
-		job->cap = GAUGES_CAP;
-	job->placed = placed;
-	job->expensive = now_ms >= gauges->slow_at_ms;
-	if (job->expensive)
+	job->gauges.cap = table->context->options.config->ingest.max_pending + 1;
+	if (job->gauges.cap > GAUGES_CAP)
+		job->gauges.cap = GAUGES_CAP;
+	job->gauges.placed = placed;
+	job->gauges.expensive = now_ms >= gauges->slow_at_ms;
+	if (job->gauges.expensive)
 		gauges->slow_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
 	jobs_give(table, job);
 }
@@ -161,24 +161,24 @@ static void gauges_finished(struct table *table, const struct job *job)
 {
 	struct metrics *metrics = table->context->options.metrics;
 	struct gauges_schedule *schedule = &table->gauges;
-	const struct gauges *gauges = &job->gauges;
+	const struct gauges *gauges = &job->gauges.counts;
 	int64_t sum = gauges->waiting + gauges->unrouted;
 	int64_t pause = job->took_us * GAUGES_PACE / 1000;
 	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
-	bool unchanged = sum == schedule->sum && job->placed == schedule->placed;
+	bool unchanged = sum == schedule->sum && job->gauges.placed == schedule->placed;
 
 	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
 	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
 	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
 		(double)gauges->oldest_due_ms / 1000.0);
-	if (job->expensive) {
+	if (job->gauges.expensive) {
 		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);
 	}
-	admission_set_waiting(table->context->options.admission, sum, job->placed);
+	admission_set_waiting(table->context->options.admission, sum, job->gauges.placed);
 	schedule->sum = sum;
-	schedule->placed = job->placed;
+	schedule->placed = job->gauges.placed;
 	schedule->unchanged_until_ms = unchanged ? clock_now_ms() + GAUGES_UNCHANGED_MS : 0;
 	if (pause > GAUGES_EVERY_MS)
 		schedule->at_ms = clock_now_ms() + pause;
@@ -194,10 +194,11 @@ void maintenance_check_key_holds(struct table *table, int64_t now_ms)
 	if (job == NULL)
 		return;
 	job->request.instance = table->context->options.instance;
-	job->revocations = table->order->revocations;
-	job->count = key_holds_to_check(table->order, now_ms, &job->seqs);
-	job->states = job->count == 0 ? NULL : calloc(job->count, sizeof(*job->states));
-	if (job->states == NULL)
+	job->holds.revocations = table->order->revocations;
+	job->holds.count = key_holds_to_check(table->order, now_ms, &job->holds.seqs);
+	job->holds.states =
+		job->holds.count == 0 ? NULL : calloc(job->holds.count, sizeof(*job->holds.states));
+	if (job->holds.states == NULL)
 		job_free(job);
 	else
 		jobs_give(table, job);
@@ -205,11 +206,12 @@ void maintenance_check_key_holds(struct table *table, int64_t now_ms)
 
 static void key_holds_finished(struct table *table, const struct job *job)
 {
-	const struct other_claims_rows rows = { job->seqs, job->states, job->count };
+	const struct other_claims_rows rows = { job->holds.seqs, job->holds.states,
+		job->holds.count };
 
 	/* A partition was revoked while the job ran. It may be assigned again by now, and another instance may have
 	 * claimed the rows in between. This result is too old; the next check reads them again. */
-	if (job->revocations != table->order->revocations)
+	if (job->holds.revocations != table->order->revocations)
 		return;
 	if (key_holds_checked(table->order, &rows))
 		table->claimer.poll_at_ms = 0;

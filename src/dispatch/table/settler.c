@@ -52,9 +52,9 @@ static struct job *job_of(struct table *table, enum job_kind kind, size_t count)
 	if (job == NULL)
 		return NULL;
 	job->request.instance = table->context->options.instance;
-	job->rows = calloc(count, sizeof(*job->rows));
-	job->entries = calloc(count, sizeof(struct entry *));
-	if (job->rows != NULL && job->entries != NULL)
+	job->settle.rows = calloc(count, sizeof(*job->settle.rows));
+	job->settle.entries = calloc(count, sizeof(struct entry *));
+	if (job->settle.rows != NULL && job->settle.entries != NULL)
 		return job;
 	job_free(job);
 	return NULL;
@@ -62,20 +62,20 @@ static struct job *job_of(struct table *table, enum job_kind kind, size_t count)
 
 static void add_entry(struct job *job, struct entry *entry)
 {
-	struct settle_row *row = &job->rows[job->count];
+	struct settle_row *row = &job->settle.rows[job->settle.count];
 
-	job->entries[job->count++] = entry;
+	job->settle.entries[job->settle.count++] = entry;
 	*row = entry->verdict;
 	row->seq = entry->message->seq;
 	row->delivery_count = entry->message->delivery_count;
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
-	job->isolate |= entry->refusals >= REFUSALS_MOST;
+	job->settle.isolate |= entry->refusals >= REFUSALS_MOST;
 }
 
 static void start_job(struct table *table, struct job *job)
 {
-	table->settler.under_way += job->count;
+	table->settler.under_way += job->settle.count;
 	table->settler.jobs++;
 	worker_pool_give(table->pool, job);
 }
@@ -266,8 +266,8 @@ static void raised(
 
 static bool changes_what_waits(const struct job *job)
 {
-	for (size_t i = 0; i < job->count; i++) {
-		if (job->rows[i].outcome != SETTLE_PROCESSED)
+	for (size_t i = 0; i < job->settle.count; i++) {
+		if (job->settle.rows[i].outcome != SETTLE_PROCESSED)
 			return true;
 	}
 	return false;
@@ -275,28 +275,30 @@ static bool changes_what_waits(const struct job *job)
 
 void settler_take(struct table *table, struct job *job)
 {
-	table->settler.under_way -= job->count;
+	table->settler.under_way -= job->settle.count;
 	table->settler.jobs--;
 	if (changes_what_waits(job))
 		table->gauges.unchanged_until_ms = 0; /* the number of waiting rows has changed */
 	if (job->result == 0)
 		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
 	/* Failed verdicts are put back at the head of the list. From the last to the first, they keep their order. */
-	for (size_t i = job->count; i-- > 0;) {
-		enum settle_status status = job->result == 0 ? job->rows[i].status : SETTLE_OPEN;
+	for (size_t i = job->settle.count; i-- > 0;) {
+		enum settle_status status =
+			job->result == 0 ? job->settle.rows[i].status : SETTLE_OPEN;
 
 		if (job->kind == JOB_RAISE)
-			raised(table, job, job->entries[i], status);
+			raised(table, job, job->settle.entries[i], status);
 		else if (status == SETTLE_OPEN)
-			settled(table, job, job->entries[i], status);
+			settled(table, job, job->settle.entries[i], status);
 	}
 	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order.
 	 */
-	for (size_t i = 0; i < job->count; i++) {
+	for (size_t i = 0; i < job->settle.count; i++) {
 		if (job->kind != JOB_SETTLE || job->result != 0 ||
-			job->rows[i].status == SETTLE_OPEN)
+			job->settle.rows[i].status == SETTLE_OPEN)
 			continue;
-		tracing_settled(table->order, job->entries[i], job->rows[i].status, job->took_us);
-		settled(table, job, job->entries[i], job->rows[i].status);
+		tracing_settled(table->order, job->settle.entries[i], job->settle.rows[i].status,
+			job->took_us);
+		settled(table, job, job->settle.entries[i], job->settle.rows[i].status);
 	}
 }

@@ -37,21 +37,42 @@ void job_free(struct job *job)
 {
 	if (job == NULL)
 		return;
+	switch (job->kind) {
+	case JOB_SETTLE:
+	case JOB_RAISE:
+		free(job->settle.rows);
+		free(job->settle.entries);
+		break;
+	case JOB_DUE:
+	case JOB_LANES:
+		free(job->claim.since);
+		free(job->claim.lanes);
+		refused_seqs_fini(&job->claim.without);
+		claimed_fini(&job->claim.claimed);
+		break;
+	case JOB_SWEEP:
+		parked_page_fini(&job->sweep.page);
+		break;
+	case JOB_RESCUE:
+		free(job->rescue.seqs);
+		break;
+	case JOB_HOLDS:
+		free(job->holds.seqs);
+		free(job->holds.states);
+		break;
+	case JOB_HANDLERS:
+		known_own_free(
+			job->handlers.own, job->handlers.own == NULL ? 0 : job->handlers.count);
+		known_fini(&job->handlers.known);
+		break;
+	case JOB_GAUGES:
+	case JOB_KINDS:
+		break;
+	}
+	free(job->partitions.items);
+	free(job->partitions.indexes);
+	free(job->partitions.versions);
 	routing_free(job->routing);
-	free(job->partitions);
-	free(job->indexes);
-	free(job->versions);
-	free(job->since);
-	free(job->lanes);
-	free(job->rows);
-	free(job->entries);
-	free(job->seqs);
-	free(job->states);
-	refused_seqs_fini(&job->without);
-	known_own_free(job->own, job->own == NULL ? 0 : job->count);
-	known_fini(&job->known);
-	claimed_fini(&job->claimed);
-	parked_page_fini(&job->page);
 	free(job);
 }
 
@@ -60,8 +81,8 @@ static int run_settle(struct db *db, struct job *job)
 	int r;
 
 	FAULT_POINT("before_settle");
-	r = (job->isolate ? settle_isolate : settle_run)(
-		db, job->request.instance, job->rows, job->count, &job->err);
+	r = (job->settle.isolate ? settle_isolate : settle_run)(
+		db, job->request.instance, job->settle.rows, job->settle.count, &job->err);
 	FAULT_POINT("after_settle");
 	return r == 0 && FAULT_ERROR("error_after_settle") ? FAULT_DATABASE : r;
 }
@@ -71,36 +92,37 @@ static int run_raise(struct db *db, struct job *job)
 	int r;
 
 	FAULT_POINT("before_raise");
-	r = settle_raise(db, job->request.instance, job->rows, job->count, &job->err);
+	r = settle_raise(db, job->request.instance, job->settle.rows, job->settle.count, &job->err);
 	FAULT_POINT("after_raise");
 	return r;
 }
 
 static int run_due(struct db *db, struct job *job)
 {
-	const struct claim_partitions partitions = { job->partitions, job->count };
+	const struct claim_partitions partitions = { job->partitions.items, job->partitions.count };
 	int r = 0;
 
-	if (job->isolate)
-		r = claims_probe_due(db, &job->request, &partitions, &job->without, &job->err);
+	if (job->claim.isolate)
+		r = claims_probe_due(
+			db, &job->request, &partitions, &job->claim.without, &job->err);
 	if (r != 0)
 		return r;
-	return claims_due(db, &job->request, &partitions, &job->claimed, &job->err);
+	return claims_due(db, &job->request, &partitions, &job->claim.claimed, &job->err);
 }
 
 static int run_lanes(struct db *db, struct job *job)
 {
-	const struct claim_lanes lanes = { job->lanes, job->count };
+	const struct claim_lanes lanes = { job->claim.lanes, job->partitions.count };
 
 	int r = 0;
 
 	if (job->request.ordering == ORDERING_PARTITION)
 		return run_due(db, job);
-	if (job->isolate)
-		r = claims_probe_lanes(db, &job->request, &lanes, &job->without, &job->err);
+	if (job->claim.isolate)
+		r = claims_probe_lanes(db, &job->request, &lanes, &job->claim.without, &job->err);
 	if (r != 0)
 		return r;
-	return claims_lanes(db, &job->request, &lanes, &job->claimed, &job->err);
+	return claims_lanes(db, &job->request, &lanes, &job->claim.claimed, &job->err);
 }
 
 /* First a cheap check whether the partition has any waiting row. Then parked rows that only waited for a handler are
@@ -108,19 +130,20 @@ static int run_lanes(struct db *db, struct job *job)
 static int run_sweep(struct db *db, struct job *job)
 {
 	const struct parked_position position = {
-		.partition = job->partitions[0],
-		.after = job->first_page ? NULL : &job->after,
+		.partition = job->partitions.items[0],
+		.after = job->sweep.first_page ? NULL : &job->sweep.after,
 	};
-	int r = waiting_rows_any(db, job->partitions, 1, &job->waiting, &job->err);
+	int r = waiting_rows_any(db, job->partitions.items, 1, &job->sweep.waiting, &job->err);
 
 	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
-	if (r != 0 || !job->waiting || job->request.ordering == ORDERING_PARTITION)
+	if (r != 0 || !job->sweep.waiting || job->request.ordering == ORDERING_PARTITION)
 		return r;
 	FAULT_POINT("before_unpark");
-	r = waiting_rows_release(db, &job->request, job->partitions, &job->released, &job->err);
+	r = waiting_rows_release(
+		db, &job->request, job->partitions.items, &job->sweep.released, &job->err);
 	if (r != 0 || job->request.ordering != ORDERING_KEY)
 		return r;
-	return waiting_rows_find_parked(db, &job->request, &position, &job->page, &job->err);
+	return waiting_rows_find_parked(db, &job->request, &position, &job->sweep.page, &job->err);
 }
 
 static int run_rescue(struct db *db, struct job *job)
@@ -128,13 +151,13 @@ static int run_rescue(struct db *db, struct job *job)
 	const struct claims_held held = {
 		.instance = job->request.instance,
 		.low_claim = job->request.number,
-		.seqs = job->seqs,
-		.count = job->count,
+		.seqs = job->rescue.seqs,
+		.count = job->rescue.count,
 	};
 	int r;
 
 	FAULT_POINT("before_rescue_of_own");
-	r = claims_rescue(db, &held, &job->rescued, &job->err);
+	r = claims_rescue(db, &held, &job->rescue.rescued, &job->err);
 	FAULT_POINT("after_rescue_of_own");
 	return r;
 }
@@ -142,18 +165,19 @@ static int run_rescue(struct db *db, struct job *job)
 static int run_gauges(struct db *db, struct job *job)
 {
 	const struct gauges_request request = {
-		.partitions = { job->partitions, job->count },
+		.partitions = { job->partitions.items, job->partitions.count },
 		.routing = job->request.routing,
-		.cap = job->cap,
-		.expensive = job->expensive,
+		.cap = job->gauges.cap,
+		.expensive = job->gauges.expensive,
 	};
 
-	return waiting_rows_gauges(db, &request, &job->gauges, &job->err);
+	return waiting_rows_gauges(db, &request, &job->gauges.counts, &job->err);
 }
 
 static int run_holds(struct db *db, struct job *job)
 {
-	const struct other_claims_rows rows = { job->seqs, job->states, job->count };
+	const struct other_claims_rows rows = { job->holds.seqs, job->holds.states,
+		job->holds.count };
 
 	int r = other_claims_look(db, job->request.instance, &rows, &job->err);
 
@@ -165,13 +189,13 @@ static int run_handlers(struct db *db, struct job *job)
 {
 	const struct known_request request = {
 		.instance = job->request.instance,
-		.memory_ms = job->memory_ms,
-		.lease_ms = job->lease_ms,
-		.own = job->own,
-		.count = job->count,
+		.memory_ms = job->handlers.memory_ms,
+		.lease_ms = job->handlers.lease_ms,
+		.own = job->handlers.own,
+		.count = job->handlers.count,
 	};
 
-	return known_exchange(db, &request, &job->known, &job->err);
+	return known_exchange(db, &request, &job->handlers.known, &job->err);
 }
 
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {

@@ -16,68 +16,123 @@
 #include "store/claims/settle.h"
 #include "store/claims/waiting_rows.h"
 
-/* What a job does. In brackets: what it reads -> what it returns. */
 enum job_kind {
-	JOB_SETTLE, /* writes verdicts [rows -> status of each row] */
-	JOB_RAISE,  /* raises the crash counts of suspects [rows -> status of each row] */
-	JOB_DUE,    /* claims due rows [partitions -> claimed] */
-	JOB_LANES,  /* claims the next rows of lanes [lanes -> claimed] */
-	JOB_SWEEP,  /* releases and finds parked rows [one partition -> waiting, page, released] */
-	JOB_RESCUE, /* gives back rows that memory does not hold [seqs -> rescued] */
-	JOB_GAUGES, /* counts what waits [partitions -> gauges] */
-	JOB_HOLDS,  /* reads the state of rows that other instances hold [seqs -> states] */
-	JOB_HANDLERS, /* exchanges known handlers [own -> known] */
+	JOB_SETTLE,   /* writes verdicts */
+	JOB_RAISE,    /* raises the crash counts of suspects */
+	JOB_DUE,      /* claims due rows */
+	JOB_LANES,    /* claims the next rows of lanes */
+	JOB_SWEEP,    /* releases and finds parked rows */
+	JOB_RESCUE,   /* gives back rows that memory does not hold */
+	JOB_GAUGES,   /* counts what waits */
+	JOB_HOLDS,    /* reads the state of rows that other instances hold */
+	JOB_HANDLERS, /* exchanges known handlers */
 	JOB_KINDS
 };
 
 struct entry;
 
+/* Partitions of this instance that a job reads. */
+struct job_partitions {
+	struct partition_ref *items; /* their topics are borrowed from the admission */
+	size_t *indexes;             /* the index of each partition in the admission */
+	uint64_t *versions;          /* the version of each partition when the job was built */
+	size_t count;
+};
+
+/* In each of the following, what a worker writes comes last, behind an empty line. */
+
+/* JOB_SETTLE, JOB_RAISE. */
+struct settle_job {
+	struct entry **entries; /* the entry of each row; a worker does not touch them */
+	size_t count;
+	bool isolate; /* try each row alone if PostgreSQL refuses one */
+
+	struct settle_row *rows; /* their verdicts; the worker sets their status */
+};
+
+/* JOB_DUE, JOB_LANES. */
+struct claim_job {
+	struct claim_lane *lanes; /* JOB_LANES: one for each of job.partitions */
+	int64_t *since;           /* JOB_DUE: owned, request.since points to it */
+	bool full;                /* JOB_DUE: a full scan (claim_cursor.h) */
+	bool isolate;             /* try each row alone if PostgreSQL refuses one */
+	size_t without_given;     /* the number of `without` before the claim */
+	size_t reserved;          /* rows of budget reserved for it */
+	/* State of the dispatch thread when the job was given, to recognise a result that is too old. */
+	uint64_t lost;        /* commit_handover.lost */
+	uint64_t revocations; /* order.revocations */
+	/* The number of the last batch that it may have passed over. Set when the claim arrives. */
+	uint64_t behind;
+
+	struct refused_seqs without; /* rows to leave out; the worker adds those that it finds */
+	struct claimed claimed;
+};
+
+/* JOB_SWEEP, of one partition. */
+struct sweep_job {
+	uint64_t after;  /* the key hash where the page starts ... */
+	bool first_page; /* ... unless this is set */
+
+	struct parked_page page;
+	bool waiting;     /* the partition has waiting rows */
+	int64_t released; /* parked rows that wait now */
+};
+
+/* JOB_RESCUE. */
+struct rescue_job {
+	int64_t *seqs; /* the rows that memory holds */
+	size_t count;
+
+	int64_t rescued; /* rows that wait now */
+};
+
+/* JOB_GAUGES. */
+struct gauges_job {
+	int64_t cap;    /* the highest count that is of interest */
+	int64_t placed; /* admission_placed() before the count */
+	bool expensive; /* count the expensive gauges, too */
+
+	struct gauges counts;
+};
+
+/* JOB_HOLDS. */
+struct key_holds_job {
+	int64_t *seqs; /* in rising order */
+	size_t count;
+	uint64_t revocations; /* order.revocations when the job was given */
+
+	enum other_claims_state *states; /* of each of seqs */
+};
+
+/* JOB_HANDLERS. */
+struct handlers_job {
+	struct known_own *own; /* the handlers of this instance */
+	size_t count;
+	int64_t memory_ms; /* inbox.handler_memory */
+	int64_t lease_ms;
+	uint64_t changes; /* handler_groups.changes when the job was given */
+
+	struct known known;
+};
+
 struct job {
 	enum job_kind kind;
-
-	/* Written before the job is given. */
-	struct claim_request request;
-	struct routing *routing;          /* owned copy, to which request.routing points */
-	struct partition_ref *partitions; /* their topics are borrowed from the admission */
-	size_t *indexes;                  /* the index of each partition in the admission */
-	uint64_t *versions;               /* the version of each partition when the job was built */
-	int64_t *since;                   /* JOB_DUE: owned, request.since points to it */
-	bool full;                        /* JOB_DUE: a full scan (claim_cursor.h) */
-	size_t count;                     /* of partitions, lanes, rows, seqs or own */
-	struct claim_lane *lanes;
-	struct settle_row *rows;
-	struct entry **entries; /* the entry of each row; a worker does not touch them */
-	bool isolate; /* JOB_SETTLE, and claims: try each row alone if PostgreSQL refuses one */
-	struct refused_seqs without; /* a claim: rows to leave out; it adds those that it finds */
-	size_t without_given;        /* the number of those before the claim */
-	int64_t *seqs;               /* JOB_RESCUE; JOB_HOLDS: in rising order */
-	uint64_t after;              /* JOB_SWEEP: the key hash where the page starts ... */
-	bool first_page;             /* ... unless this is set */
-	int64_t cap;                 /* JOB_GAUGES: the highest count that is of interest */
-	int64_t placed;              /* JOB_GAUGES: admission_placed() before the count */
-	bool expensive;              /* JOB_GAUGES: count the expensive gauges, too */
-	struct known_own *own;       /* JOB_HANDLERS: the handlers of this instance */
-	int64_t memory_ms;           /* JOB_HANDLERS: inbox.handler_memory */
-	int64_t lease_ms;            /* JOB_HANDLERS */
-	uint64_t changes;            /* JOB_HANDLERS: handler_memory.changes when it was given */
-	size_t reserved;             /* a claim: rows of budget reserved for it */
-	/* State of the dispatch thread when the job was given, to recognise a result that is too old. */
-	uint64_t lost;        /* a claim: commit_handover.lost */
-	uint64_t revocations; /* a claim or a check of held rows: dispatch.revocations */
-	/* A claim: the number of the last batch that it may have passed over. Set when the claim arrives. */
-	uint64_t behind;
+	struct claim_request request; /* of a claim; others need a part of it */
+	struct routing *routing;      /* owned copy, to which request.routing points */
+	struct job_partitions partitions;
+	union {
+		struct settle_job settle;
+		struct claim_job claim;
+		struct sweep_job sweep;
+		struct rescue_job rescue;
+		struct gauges_job gauges;
+		struct key_holds_job holds;
+		struct handlers_job handlers;
+	};
 
 	/* Written by the worker. */
 	int result; /* what the function of src/store returned */
 	struct err err;
-	struct claimed claimed;
-	struct parked_page page;
-	struct gauges gauges;
-	struct known known;
-	enum other_claims_state *states; /* JOB_HOLDS: of each of seqs */
-	bool waiting;                    /* JOB_SWEEP: the partition has waiting rows */
-	int64_t released;                /* JOB_SWEEP: parked rows that wait now */
-	int64_t rescued;                 /* JOB_RESCUE: rows that wait now */
 	int64_t took_us;
 };
 
