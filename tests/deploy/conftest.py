@@ -1,4 +1,4 @@
-"""What deploy/ and debian/ hold, judged by the tools that will read it. What is built is run: see support/fixtures.py."""
+"""Tests of deploy/ and debian/ with the tools that read these files. Built programs are run: see support/fixtures.py."""
 
 import os
 import pathlib
@@ -34,7 +34,7 @@ def meters(root):
 
 @pytest.fixture(scope="session")
 def checkout(root, tmp_path_factory):
-    """The files git knows or would add, and nothing that a build has left."""
+    """A copy of the files that git knows or would add, without build products."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
                             capture_output=True, text=True, check=True).stdout
     target = tmp_path_factory.mktemp("checkout") / "inboxd"
@@ -48,7 +48,7 @@ def checkout(root, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def packages(checkout, tmp_path_factory):
-    """{name: file} of what dpkg-buildpackage makes of a clean tree."""
+    """{name: file} of the packages that dpkg-buildpackage builds from a clean tree."""
     place = tmp_path_factory.mktemp("debian")
     shutil.copytree(checkout, place / "inboxd", symlinks=True)
     call("dpkg-buildpackage", "-us", "-uc", "-b", "-j2", cwd=place / "inboxd",
@@ -58,7 +58,7 @@ def packages(checkout, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def installed(packages, tmp_path_factory):
-    """A root directory in which dpkg has installed and configured them. What they depend on is the machine's."""
+    """A root directory in which dpkg has installed and configured them. Their dependencies are those of the machine."""
     target = tmp_path_factory.mktemp("root")
     for directory in ("etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"):
         (target / directory).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The compose file: right by the compose specification, and by what the image is."""
+"""The compose file is valid for the compose specification, and fits the image."""
 
 import compose_spec
 import pytest

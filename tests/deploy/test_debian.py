@@ -1,4 +1,4 @@
-"""The Debian packages: built as Debian builds them, installed into a directory of their own, and run."""
+"""The Debian packages: built like Debian packages, installed into a separate directory, and run."""
 
 import gzip
 import os
@@ -77,7 +77,7 @@ def test_check_passes_with_a_configuration(packaged, make_inboxd):
 
 
 def allowed(service):
-    """The system calls that the unit's filters let through."""
+    """The system calls that the unit's filters allow."""
     listed = call("systemd-analyze", "--no-pager", "syscall-filter")
     sets = {}
     for line in listed.splitlines():

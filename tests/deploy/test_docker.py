@@ -1,5 +1,5 @@
-"""The image, without an engine: the Dockerfile is linted, its build stage is run on a copy of what it would be
-given, and the file system that comes out is entered as its user.
+"""The image without a container engine: the Dockerfile is linted, its build stage is run with a copy of its context,
+and the program is run in the resulting file system as its user.
 """
 
 import fnmatch
@@ -36,7 +36,7 @@ def values(steps, instruction):
 
 
 def sources(stage):
-    """What is copied from the context."""
+    """The files copied from the context."""
     return [source for value in values(stage, "COPY") for source in value.split()[:-1]]
 
 
@@ -46,7 +46,7 @@ def as_root(*command):
 
 @pytest.fixture(scope="module")
 def rootfs(checkout, stages, tmp_path_factory):
-    """The image's file system: the commands of the build stage but for apt's, with directories of the test's."""
+    """The image's file system, made by the commands of the build stage except apt-get, with directories of the test."""
     place = tmp_path_factory.mktemp("image")
     context, build, result = place / "src", place / "build", place / "rootfs"
     for source in sources(stages[0]):
@@ -119,7 +119,7 @@ def test_the_program_runs_in_the_image(rootfs, stages, checkout):
 
 
 def test_the_program_can_connect_from_the_image(rootfs, stages):
-    """Kafka, PostgreSQL and TLS are linked and loaded: `check` gets as far as nobody answering."""
+    """Kafka, PostgreSQL and TLS are linked and loaded: `check` fails only because no server answers."""
     done = inside(rootfs, stages, "check", "--set", "kafka.topics=orders", "--set", "kafka.group.id=billing",
                   "--set", "kafka.bootstrap.servers=localhost:1", "--set", "kafka.security.protocol=ssl",
                   "--set", "postgres.host=localhost", "--set", "postgres.port=1", "--set", "postgres.dbname=billing")

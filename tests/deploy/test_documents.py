@@ -1,4 +1,4 @@
-"""What documents tell to type is what the program takes."""
+"""The program accepts the commands of the documentation."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ postgres:
 
 
 def commands(text):
-    """Lines of console blocks that call inboxd, without what is a command of its own or never ends."""
+    """Lines of console blocks that call inboxd, without other programs and commands that never end."""
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S):
         for line in block.replace("\\\n", " ").splitlines():
             match = re.match(r"(?:\$ )?inboxd (\w+.*)", line)

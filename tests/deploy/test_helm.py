@@ -1,4 +1,4 @@
-"""The chart, as Helm makes it: the same objects as kustomize makes of the base and of the example."""
+"""The chart: Helm creates the same objects as kustomize creates from the base and the example."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from support import gomodule, helm, kustomize
 
 pytestmark = pytest.mark.timeout(gomodule.BUILD_SECONDS)  # the first one may build Helm
 
-# What Helm adds, or names by its own habits.
+# What Helm adds or names in its own way.
 LABELS = {"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/name"}
 ANNOTATIONS = {"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy", "checksum/config"}
 
@@ -91,7 +91,7 @@ def names(objects):
 
 
 def normal(objects):
-    """{kind: the object, without what the two tools do differently}."""
+    """{kind: the object, without the differences between the two tools}."""
     known = names(objects)
     made = {}
     for item in copy.deepcopy(objects):
@@ -170,7 +170,7 @@ def test_the_schemas_of_kubernetes_accept_every_option(chart, everything):
 
 
 def test_every_option_is_used(chart, everything):
-    """Taken out, each of them makes a difference."""
+    """Without any one of them the result differs."""
     values = yaml.safe_load(EVERYTHING)
     everything_made = template(chart, *everything)
     for path in paths(values):
@@ -187,7 +187,7 @@ def test_every_value_has_a_test(chart):
 
 
 def paths(values):
-    """Of the values of one and of two levels."""
+    """The paths of values with one and with two levels."""
     for key, value in values.items():
         if isinstance(value, dict) and key not in ("files", "labels"):
             yield from ((key, inner) for inner in value)
@@ -258,7 +258,7 @@ def blocks(text):
 
 
 def test_a_parent_chart_creates_the_same_pod(chart, deploy, tmp_path):
-    """That of the README."""
+    """The parent chart of the README."""
     for _, block in blocks((chart / "README.md").read_text()):
         if block.startswith("# "):
             file = tmp_path / "billing" / block.partition("\n")[0].removeprefix("# ")
@@ -283,7 +283,7 @@ def test_a_parent_chart_creates_the_same_pod(chart, deploy, tmp_path):
 
 
 def test_the_commands_of_the_readme_work(chart, root, monkeypatch):
-    """As far as no cluster is asked."""
+    """Without a cluster."""
     monkeypatch.chdir(root)
     shell = "".join(block for kind, block in blocks((chart / "README.md").read_text()) if kind == "sh")
     commands = [line.split() for line in shell.replace("\\\n", " ").splitlines() if line.startswith("helm ")]

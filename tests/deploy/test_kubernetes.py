@@ -1,4 +1,4 @@
-"""The manifests, as kustomize makes them: right by Kubernetes' own schemas, and by what the program is."""
+"""The manifests from kustomize: valid for Kubernetes' schemas, and fitting the program."""
 
 import re
 
@@ -145,7 +145,7 @@ def test_the_program_accepts_the_other_configurations(installed, deploy, path, t
 
 
 def check_configuration(installed, text, tmp_path):
-    """`status` reads all of it, and ends for want of a database: not with 2, for want of sense."""
+    """`status` reads the whole configuration. It must fail because there is no database, and not with exit code 2."""
     (tmp_path / "password").write_text("secret")
     text = re.sub(r"file:\S+", f"file:{tmp_path}/password", text)
     (tmp_path / "inboxd.yaml").write_text(re.sub(r"(?<=host: ).*", "127.0.0.1\n  port: 1", text))
@@ -154,7 +154,7 @@ def check_configuration(installed, text, tmp_path):
 
 
 def test_an_upgrade_starts_with_everything_except_the_deployment(root, example):
-    """What the runbook's selector leaves out; and the Job beside it has all it needs."""
+    """The selector of the runbook excludes the Deployment, and the Job has everything that it needs."""
     label, value = re.search(r"kubectl apply -k OVERLAY -l '([^']+)!=([^']+)'",
                              (root / "docs/runbooks.md").read_text()).groups()
     first = {kind: item for (kind, _), item in example.items() if item["metadata"].get("labels", {}).get(label) != value}

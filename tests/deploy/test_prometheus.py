@@ -1,4 +1,4 @@
-"""Alert rules and the dashboard: well formed, of metrics that exist, and each alert seen quiet and firing."""
+"""Alert rules and the dashboard: well formed, with existing metrics, and with tests of each alert."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ import yaml
 
 from support import promtool
 
-# A word before { or ( that is no function of PromQL: all our metrics start so.
+# Our metrics start with this prefix.
 _METRIC = re.compile(r"\b((?:inboxd|process)_\w+)")
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 

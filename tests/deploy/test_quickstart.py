@@ -1,4 +1,4 @@
-"""The parts of the quickstart; the whole of it is a suite of its own."""
+"""Parts of the quickstart; a separate suite runs all of it."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import time
 
 
 def sourced(root, script, **env):
-    """A script that has the quickstart's functions."""
+    """Runs a script with the quickstart's functions."""
     return subprocess.run(["bash", "-c", f'source "{root}/deploy/quickstart.sh"; {script}'], capture_output=True,
                           text=True, timeout=60, check=False, env={**os.environ, **env})
 

@@ -1,4 +1,4 @@
-"""What the hosting platform reads: workflows, forms and templates; and the notes of a release."""
+"""Files for the hosting platform: workflows, forms and templates; and the notes of a release."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The unit: hardened to a bound, and not so much that the program could not work."""
+"""The unit: hardened, but not so much that the program cannot work."""
 
 import configparser
 import re

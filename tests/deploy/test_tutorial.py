@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed as it stands: each command is run, and its output is the one that the page shows."""
+"""docs/tutorial.md, typed unchanged: each command is run, and its output must equal the page."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ import pytest
 
 from support.wait import eventually
 
-# Commands that show the state of the inbox. A reader who types is slower than inboxd; the test asks again.
+# Commands that show the state of the inbox. A reader who types is slower than inboxd, so the test repeats them.
 LOOKS = re.compile(r"inboxd (list|show|handlers|status)\b|psql -c \"SELECT")
-# What differs on each machine and in each run.
+# Values that differ on each machine and in each run.
 VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
@@ -43,7 +43,7 @@ def steps(document):
 
 
 class Terminal:
-    """A bash in a process group of its own, whose output is a file."""
+    """A bash in its own process group, whose output is a file."""
 
     def __init__(self, directory, *command, cwd):
         self._log = pathlib.Path(directory) / f"terminal-{time.monotonic_ns()}"
@@ -59,7 +59,7 @@ class Terminal:
         return self._process.poll() is None
 
     def run(self, command):
-        """Its output, once it has ended."""
+        """Runs a command and returns its output."""
         before, end = len(self.output), f"END-{time.monotonic_ns()}"
         self._process.stdin.write(f"{command}\necho {end}\n".encode())
         self._process.stdin.flush()
@@ -67,7 +67,7 @@ class Terminal:
         return self.output[before:].replace(f"{end}\n", "")
 
     def close(self):
-        """As Ctrl-C does."""
+        """Sends SIGINT, like Ctrl-C."""
         self._process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)

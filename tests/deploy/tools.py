@@ -1,4 +1,4 @@
-"""Calling the tools that judge and build."""
+"""Calls of the tools that check and build."""
 
 import subprocess
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The rules of the source tree that no compiler checks.
 
-Each rule_*.py has one function, `problems(tree)`, which yields (path, line, words). This program
-runs them all over the files git knows or would add, prints what they say and counts it.
+Each rule_*.py has one function, `problems(tree)`, which yields (path, line, words). This program runs them over all
+files that git knows or would add, and prints and counts the problems.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""Files do not call each other in a circle: of two files at most one calls the other, directly or not. A circle is
-one file in pieces, which nobody can read or test alone. KNOWN lists the circles that are left, by their layers; a new
-file may not join one.
+"""Files do not call each other in a circle: of two files at most one calls the other, directly or not. A circle is one
+file in pieces, and none of them can be read or tested alone. KNOWN lists the remaining circles by their layers; a new
+file must not join one.
 """
 
 from measure import call_edges, circles, functions_of

@@ -1,5 +1,5 @@
-"""What the documentation shows in C or Python is a part of a file in examples/, letter by letter: those files are built
-and run (examples/test_examples.py, tests/system/test_examples.py), so what is shown is what was tried."""
+"""Code in C or Python in the documentation is an exact part of a file in examples/. Tests build and run these files
+(examples/test_examples.py, tests/system/test_examples.py), so the documented code is tested."""
 
 import re
 

@@ -1,8 +1,7 @@
 """A function has at most 60 lines and 5 parameters, a source file at most 800 lines.
 
 Relies on the format that clang-format enforces: a definition's braces stand alone in column 0.
-Constant tables inside a function do not count as its lines. Functions of a test suite may be handed
-to main() in a long list, so only their size counts.
+Constant tables inside a function do not count as its lines, so main() of a test program may list many tests.
 """
 
 import re
@@ -11,7 +10,7 @@ MOST_LINES = 60
 MOST_PARAMETERS = 5
 MOST_LINES_A_FILE = 800
 _TABLE = re.compile(r"^\t(static const\b.*|const .*\] =) \{$")
-# Callbacks whose parameters a library has laid down.
+# Callbacks whose parameters a library defines.
 _PRESCRIBED = {"on_certificate"}
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
 

@@ -1,9 +1,9 @@
 """Includes point one way: main, ops, daemon, {ingest, dispatch, lease, http}, periodic, {store, trace},
 {model, config, report}, json, base.
 
-A folder is a layer. An arrow may skip layers, never turn; layers side by side do not see each
-other. Each library belongs to one folder, and the handler library to strangers: of src/
-it knows only base and json, of which it contains the few sources that it needs.
+A folder is a layer. An arrow may skip layers and never points back; neighbouring layers do not include each other.
+Each library belongs to one folder. The handler library is for other programs: of src/ it includes only base and json,
+of which it contains the few sources that it needs.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Links between documents lead to a file, and to a heading, that is there."""
+"""Links between documents lead to an existing file and to an existing heading."""
 
 import posixpath
 import re
@@ -26,7 +26,7 @@ def _wrong(tree, path, target):
 
 
 def _anchors(text):
-    """As they are made of headings: lower case, blanks as dashes, punctuation gone."""
+    """Anchors of headings: lower case, dashes for blanks, no punctuation."""
     text = re.sub(r"```.*?```", "", text, flags=re.S)
     plain = (re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()) for heading in _HEADING.findall(text))
     return {heading.strip().replace(" ", "-") for heading in plain}

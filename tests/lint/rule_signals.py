@@ -1,6 +1,6 @@
 """Every metric, log event, alert and error code is explained in docs/, and what is explained there exists.
 
-An operator who meets a word at night has to find it.
+An operator must be able to find every word.
 """
 
 import re
@@ -8,7 +8,7 @@ import re
 METRICS, EVENTS, ALERTS = "docs/metrics.md", "docs/log-events.md", "docs/alerts.md"
 _LOGGED = re.compile(r"\blog_(?:debug|info|warn|error)\(\s*(?P<first>[^,;]*)|\blog_(?:at|write)\(\w+,\s*(?P<second>[^,;]*)")
 _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
-# Events that are kept in a table and logged from there.
+# Events that are listed in a table in the sources and logged from there.
 _TABLE = re.compile(r'\[PG_ERROR_\w+\] = \{ "(\w+)"')
 _CODE = re.compile(r'"([A-Z][A-Z_]{4,})"')
 _SQL_CODE = re.compile(r"\b(?:error_code|ERRCODE) = (?:CASE [^']*)?'([A-Z][A-Z0-9_]+)'")
@@ -86,6 +86,6 @@ def _sql_codes(tree):
 
 
 def _exit_codes(tree):
-    """Negated faults; out of memory ends as internal."""
+    """Exit codes are negated faults; out of memory has the code of an internal error."""
     faults = set(_FAULT.findall(tree.text("src/base/err.h")))
     return (faults - {"71"}) | {"0"}

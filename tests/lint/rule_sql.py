@@ -1,7 +1,7 @@
-"""A query file is one statement and says in its head what for, who calls it, which index serves it.
+"""A query file has one statement. Its head says its purpose, its caller and its index.
 
-The callers must be the files of src/ that run the query, the index one that a migration makes: a comment that is
-wrong is worse than none.
+The callers must be the files of src/ that run the query, and the index must be in a migration: a wrong comment is worse
+than none.
 """
 
 import re
@@ -50,12 +50,12 @@ def _query(path, head, body, tree, schema):
 
 
 def _constant(path):
-    """The name of a query in C, made by sql/embed.py of the name of its file."""
+    """The name of a query in C, which sql/embed.py derives from the name of its file."""
     return "QUERY_" + path.rpartition("/")[2].removesuffix(".sql").upper()
 
 
 def _exists(name, schema):
-    """An index by its own name, or as PostgreSQL names that of a constraint of a table."""
+    """An index with this name, or the name that PostgreSQL gives to the index of a constraint."""
     if re.search(rf"\b{name}\b", schema):
         return True
     table = re.sub(r"(_pkey|(_[a-z_]+)?_key)$", "", name)

@@ -1,6 +1,6 @@
-"""What the house does not write: goto, typedefs of structs, unbounded string calls, promises for
-later, directories of one machine. And what every C file opens with: its story, which a .c file may
-leave to the header of its name. The minimal example tells its story in docs/handlers.md.
+"""Forbidden text: goto, typedefs of structs, unbounded string calls, notes for later, directories of one machine. Every
+C file starts with a comment about its purpose; for a .c file it can be in the header of the same name. docs/handlers.md
+explains the minimal example.
 """
 
 import re
@@ -12,7 +12,7 @@ IN_CODE = [
     (re.compile(r"^\s+goto\b"), "no goto: the cleanup attribute does it"),
     (re.compile(r"^\s*typedef\s+(struct|union|enum)\b"), "no typedef for structs, unions, enums"),
 ]
-# Tests may: their input is their own.
+# Tests may use them, because their input is known.
 IN_SHIPPED_CODE = [
     (re.compile(r"\b(sprintf|vsprintf|strcpy|strcat|gets|strtok|atoi|atol|alloca)\s*\("),
      "unbounded or silent: use its checked relative"),

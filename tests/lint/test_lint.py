@@ -1,4 +1,4 @@
-"""Each rule goes red when it is broken, and stays quiet when it is not."""
+"""Each rule reports a violation, and nothing else."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ MIGRATION = "-- The table.\nCREATE INDEX inbox_messages_claim ON inbox.inbox_mes
 
 
 def words(rule, files):
-    """What a rule says about these files, {path: text}."""
+    """The problems that a rule reports for these files, {path: text}."""
     return [text for _, _, text in rule.problems(Tree(files))]
 
 
@@ -304,7 +304,7 @@ class Figures(unittest.TestCase):
 
 
 class Mutants(unittest.TestCase):
-    """tests/mutants takes rules out of the sources as they are; what it names is in docs/rules.md."""
+    """tests/mutants removes rules from the current sources; its tests and rules are in docs/rules.md."""
 
     def test_each_mutant_fits_the_sources(self):
         self.assertEqual([f"{one.name}: {one.misfit()}" for one in ALL if one.misfit()], [])

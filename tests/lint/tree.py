@@ -1,4 +1,4 @@
-"""The files a rule looks at: those of the repository, or those of a test, {path: text}."""
+"""The files that a rule checks: those of the repository, or those of a test, {path: text}."""
 
 import fnmatch
 import subprocess

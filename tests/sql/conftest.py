@@ -1,5 +1,5 @@
-"""Fixtures of the sql suite: a private PostgreSQL and, for each test, a schema `inbox` made by the
-migrations alone. The C programs bring schemas of their own.
+"""Fixtures of the sql suite: a private PostgreSQL and, for each test, a schema `inbox` made by the migrations alone.
+The C programs create their own schemas.
 """
 
 import os
@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def server():
-    """PG* variables of a server that answers: the caller's, else one of our own."""
+    """PG* variables of a running server: the caller's, or a private one."""
     if os.environ.get("PGHOST"):
         yield {name: value for name, value in os.environ.items() if name.startswith("PG")}
         return
@@ -27,7 +27,7 @@ def server():
 
 @pytest.fixture(scope="session")
 def connect(server):
-    """Makes connections with autocommit; all are closed in the end."""
+    """Makes connections with autocommit; all are closed at the end."""
     opened = []
 
     def make(**keywords):
@@ -66,7 +66,7 @@ def statements(db):
 
 @pytest.fixture(scope="session")
 def programs():
-    """Where the C programs of this suite were built, with sanitizers when there is a choice."""
+    """The directory of this suite's C programs, with sanitizers if that build exists."""
     for build in (os.environ.get("INBOXD_BUILD"), ROOT / "build-asan", ROOT / "build"):
         if build and (pathlib.Path(build) / "tests/sql").is_dir():
             return pathlib.Path(build) / "tests/sql"

@@ -1,4 +1,4 @@
-"""The statements of sql/queries as a sidecar runs them: values beside the text, its planner settings."""
+"""The statements of sql/queries as a sidecar runs them: with parameters and its planner settings."""
 
 import pathlib
 import re
@@ -16,21 +16,21 @@ MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
 AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
 
-# What store/pg/db.c sets in each of its transactions.
+# The settings of store/pg/db.c for each transaction.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
-# Everything is wanted: topics, types, kinds, open.
+# Subscriptions to everything: topics, types, kinds, open.
 ALL = ([None], [None], [0], [True])
 
 
 def text(name):
-    """As it is embedded, with what it includes."""
+    """The text with its includes, as it is embedded."""
     (path,) = (SQL / "queries").glob(f"*/{name}.sql")
     return "\n".join(embed.statement(path))
 
 
 def script(path):
-    """A migration as one transaction: what inboxd makes of it in a schema that nobody uses yet."""
+    """A migration as one transaction, as inboxd runs it in an unused schema."""
     text = path.read_text()
     return text.replace(" CONCURRENTLY", "") if path.stem.endswith("_concurrent") else text
 
@@ -41,14 +41,14 @@ def functions():
 
 
 def migrate(connection):
-    """A new schema, as this user makes it."""
+    """Creates a new schema as this user."""
     for migration in MIGRATIONS:
         connection.execute(script(migration))
     connection.execute(functions())
 
 
 class Plan:
-    """What EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said."""
+    """The result of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)."""
 
     def __init__(self, top):
         self.top = top["Plan"]
@@ -64,22 +64,22 @@ class Plan:
         return {node["Index Name"] for node in self.nodes if "Index Name" in node}
 
     def scans_whole(self, table):
-        """True when a node reads the table from end to end."""
+        """True when a node reads the whole table."""
         return any(node["Node Type"] == "Seq Scan" and node.get("Relation Name") == table
                    for node in self.nodes)
 
     def compared_in_vain(self):
-        """Pairs of rows that a join looked at and threw away."""
+        """Pairs of rows that a join compared and discarded."""
         return sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in self.nodes)
 
     def pages(self, index=None):
-        """Pages of tables and indexes looked at, in memory or not; by scans of one index when it is named."""
+        """Pages of tables and indexes read, from memory or disk; only by scans of one index if it is named."""
         nodes = [self.top] if index is None else [node for node in self.nodes if node.get("Index Name") == index]
         return sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in nodes)
 
 
 class Statements:
-    """Runs queries by name on one connection, each in a transaction of its own."""
+    """Runs queries by name on one connection, each in its own transaction."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -89,12 +89,12 @@ class Statements:
             return self._execute("", name, values).fetchall()
 
     def count(self, name, *values):
-        """How many rows one that returns none has changed."""
+        """The number of rows changed by a statement that returns none."""
         with self.connection.transaction():
             return self._execute("", name, values).rowcount
 
     def explain(self, name, *values):
-        """Runs it, rolls back, and returns how it was done."""
+        """Runs it, rolls back, and returns its plan."""
         with self.connection.transaction(force_rollback=True):
             self.connection.execute(SETTINGS)
             cursor = self._execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", name, values)

@@ -1,4 +1,4 @@
-"""What the dead topic asks of the database: who produces, what comes next, what was produced."""
+"""The dead topic's statements: which instance produces, what is next, what was produced."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def elected(statements, instance):
     return statements.run("dead_elect", instance) == [(True,)]
 
 
-FIRST = (0, 0)  # the place before all
+FIRST = (0, 0)  # the position before all messages
 
 
 def fetched(statements, most=100, size=10**6, without=(), place=FIRST):
@@ -28,7 +28,7 @@ def fetched(statements, most=100, size=10**6, without=(), place=FIRST):
 
 
 def deaths(statements):
-    """(seqs, when they died) of what waits."""
+    """(seqs, times of death) of the messages that wait."""
     rows = statements.run("dead_fetch", 100, 10**9, [], *FIRST)
     return [row[0] for row in rows], [row[1] for row in rows]
 
@@ -98,7 +98,7 @@ def test_excluded_messages_are_not_fetched(db, statements):
 
 
 def test_a_fetch_after_a_position_returns_later_deaths(db, statements):
-    """To the microsecond, and of those that died in the same one by seq."""
+    """The position is exact to the microsecond; messages that died in the same one are ordered by seq."""
     for number, dead_at in enumerate(("2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.000002",
                                       "2026-01-01 00:00:00.000002", "2026-01-01 00:00:00.000003")):
         dead(db, f"e{number}", dead_at=dead_at)
@@ -112,7 +112,7 @@ def test_a_fetch_after_a_position_returns_later_deaths(db, statements):
 
 @pytest.mark.parametrize("never", ["infinity", "-infinity"])
 def test_an_infinite_death_time_is_ignored_and_does_not_block_others(db, statements, never):
-    """Somebody's hand; it cannot be told of, and is not counted."""
+    """Set manually; it cannot be produced and is not counted."""
     dead(db, "never", dead_at=never)
     seq = dead(db, "a", dead_at="2026-01-01")
     assert fetched(statements) == ["a"]

@@ -5,7 +5,7 @@ import pytest
 
 
 def insert(db, event_id="a", **columns):
-    """A claimed row (instance 1, delivery 1) unless told otherwise; returns its seq."""
+    """Inserts a claimed row (instance 1, delivery 1) by default; returns its seq."""
     row = {"source": "s", "event_id": event_id, "topic": "orders", "kafka_partition": 0, "kafka_offset": 1,
            "claimed_by": 1, "delivery_count": 1, **columns}
     return db.execute(f"INSERT INTO inbox.inbox_messages ({', '.join(row)}) VALUES"
@@ -181,7 +181,7 @@ def test_the_view_decodes_payloads_that_are_text_or_json(db, payload, as_text, a
 
 
 def test_the_view_is_never_read_in_parallel(db):
-    """Its functions catch errors, which no plan with parallel parts can."""
+    """Its functions catch errors, which is impossible in a parallel plan."""
     insert(db, payload=b"{}")
     with db.transaction():
         db.execute("SELECT set_config(name, 'on', true) FROM pg_settings"

@@ -1,4 +1,4 @@
-"""The memory of handlers: what a sidecar records, and who is known."""
+"""Known handlers: what a sidecar records, and which handlers are known."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ MEMORY = 600_000
 
 @pytest.fixture
 def keep(statements):
-    """keep("billing", subscriptions, said=ms ago, gone=ms ago, fresh=…): what a sidecar says of one handler."""
+    """keep("billing", subscriptions, said=ms ago, gone=ms ago, fresh=…): a sidecar's report about one handler."""
     def keep(name, subscriptions=ORDERS, said=0, gone=0, fresh=True, memory=MEMORY, own=1):
         statements.count("keep_handlers", [name], [subscriptions], [said], [gone], [fresh], memory, own)
 
@@ -24,7 +24,7 @@ def keep(statements):
 
 @pytest.fixture
 def known(statements):
-    """Who is known to a sidecar with this memory: {name: [(topic, type)]}."""
+    """The handlers known to a sidecar with this memory: {name: [(topic, type)]}."""
     def known(memory=MEMORY, lease=15000, connected=()):
         found = {}
         for name, is_known, _, subscribed, topic, kind in statements.run("known_handlers", memory, lease, list(connected)):
@@ -53,7 +53,7 @@ def test_the_newest_hello_wins_regardless_of_the_order_of_reports(db, keep):
 
 
 def test_a_repeated_report_does_not_make_an_old_hello_newer(db, keep):
-    """The sidecar with the older version goes on reporting its connection, sometimes late."""
+    """The sidecar with the older version continues to report its connection, sometimes late."""
     keep("billing", ORDERS, said=5000)
     keep("billing", PAYMENTS, said=1000)
     keep("billing", ORDERS, said=0, fresh=False)

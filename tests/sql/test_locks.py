@@ -1,4 +1,4 @@
-"""Locks that hold rules: who claims holds its own lease and the partition until it commits."""
+"""Locks that enforce rules: a claim locks its own instance's row and the partition until it commits."""
 
 import pytest
 
@@ -13,13 +13,13 @@ CLAIMS = {
 
 
 def lockable(connection, table):
-    """How many rows of it could be locked for a change of their keys now."""
+    """The number of rows that could be locked FOR UPDATE now."""
     return len(connection.execute(f"SELECT FROM inbox.{table} FOR UPDATE SKIP LOCKED").fetchall())
 
 
 @pytest.mark.parametrize("name", ["hold_lease", *CLAIMS])
 def test_a_claiming_transaction_locks_its_instance_row(db, connect, name):
-    """Rule R4: whoever fences it waits for the transaction to end."""
+    """Rule R4: fencing waits for the transaction to end."""
     other = connect()
     with db.transaction():
         Statements(db).run(name, *CLAIMS.get(name, (1,)))
@@ -29,7 +29,7 @@ def test_a_claiming_transaction_locks_its_instance_row(db, connect, name):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claiming_transaction_locks_the_partition_row(db, connect, name):
-    """Rule R12: taking it leaves it out until the claim is over, and seen."""
+    """Rule R12: acquiring skips the partition until the claim has ended and is visible."""
     other = connect()
     with db.transaction():
         Statements(db).run(name, *CLAIMS[name])

@@ -1,4 +1,4 @@
-"""The schema as the migrations make it."""
+"""The schema as the migrations create it."""
 
 import os
 import re
@@ -17,14 +17,14 @@ def test_migrations_apply_to_an_empty_schema(db):
 
 
 def test_migrations_need_no_search_path(db):
-    """They run wherever the connection's search_path points, and leave nothing outside the schema."""
+    """They run with any search_path, and create nothing outside of the schema."""
     outside = db.execute("SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
                          " WHERE nspname = 'public' AND relname LIKE 'inbox%'").fetchall()
     assert outside == []
 
 
 def test_a_migration_is_one_transaction(db):
-    """The runner wraps it: it must not begin or end one itself."""
+    """The runner adds BEGIN and COMMIT, so the file must not have them."""
     for path in MIGRATIONS + FUNCTIONS + AROUND_FUNCTIONS:
         assert not re.search(r"^\s*(BEGIN|COMMIT|ROLLBACK)\s*;", path.read_text(), re.MULTILINE), path
 
@@ -37,7 +37,7 @@ def test_security_definer_functions_set_their_search_path(db):
 
 
 def test_no_index_uses_a_column_that_a_completion_changes(db):
-    """Key columns, expressions and predicates: or completing would not be a HOT update."""
+    """Key columns, expressions and predicates. Otherwise a completion would not be a HOT update."""
     definitions = [row[0] for row in db.execute(
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'inbox' AND tablename = 'inbox_messages'")]
     assert definitions
@@ -96,14 +96,14 @@ def test_embedding_refuses_a_migration_without_its_oldest_sidecar(tmp_path, head
 
 
 def test_every_file_is_embedded():
-    """What is not in sql/meson.build is not in the program."""
+    """A file that is missing in sql/meson.build is missing in the program."""
     listed = (SQL / "meson.build").read_text()
     for path in QUERIES + MIGRATIONS + FUNCTIONS + AROUND_FUNCTIONS:
         assert f"'{path.relative_to(SQL)}'" in listed
 
 
 def test_new_indexes_of_a_table_in_use_are_built_concurrently():
-    """A CREATE INDEX in a transaction locks out writers, for as long as the table is large."""
+    """A CREATE INDEX in a transaction blocks writers, the longer the larger the table is."""
     for path in MIGRATIONS:
         sql = re.sub(r"--[^\n]*", "", path.read_text())
         for table in re.findall(r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)[^;]*? ON (inbox\.\w+)", sql):
@@ -141,19 +141,19 @@ def test_a_concurrent_migration_is_embedded_as_steps_and_as_a_script(tmp_path):
 
 
 def test_functions_and_tables_are_in_separate_folders():
-    """What can be replaced is replaced by each migration; what cannot is in a numbered one."""
+    """Objects that can be replaced are applied at each migration; all others are in numbered ones."""
     for path in MIGRATIONS:
         assert not re.search(r"CREATE (OR REPLACE )?(FUNCTION|VIEW|TRIGGER)", path.read_text()), path
     for path in FUNCTIONS:
         assert not re.search(r"CREATE (FUNCTION|VIEW|TABLE|INDEX)", path.read_text()), path
 
 
-# As the files have it, or as inboxd applies it: without comments, the schema quoted.
+# The text of the files, or the applied one: without comments, with the schema quoted.
 BODY = r"""regexp_replace(replace(prosrc, '"inbox"', 'inbox'), '\n *--[^\n]*', '', 'g')"""
 
 
 def objects(db):
-    """Everything in the schema, as it is defined."""
+    """The definitions of all objects in the schema."""
     return {
         "columns": db.execute("SELECT table_name, column_name, data_type, column_default, is_nullable"
                               " FROM information_schema.columns WHERE table_schema = 'inbox'"
@@ -171,7 +171,7 @@ def objects(db):
 
 @pytest.fixture
 def migrate(server, programs):
-    """migrate() as this inboxd does, migrate(newer=True) as the next one (tests/sql/next). What it prints."""
+    """migrate() as this inboxd, migrate(newer=True) as the next one (tests/sql/next). Returns its output."""
     def run(*options, newer=False, timeout=60, code=0):
         program = os.environ.get("INBOXD_BINARY") or programs.parents[1] / "src/inboxd"
         done = subprocess.run([programs / "inboxd-next" if newer else program, "migrate", "-c", os.devnull,
@@ -222,7 +222,7 @@ def test_each_migration_applies_the_functions_again(migrated, migrate):
 
 
 def test_an_older_inboxd_does_not_change_a_newer_schema(migrated, migrate):
-    """It may use it, but its functions are older ones."""
+    """It may use the schema, but its functions are older."""
     db = migrated
     migrate(newer=True)
     db.execute("CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int"
@@ -254,7 +254,7 @@ def test_a_schema_of_a_pre_release_is_refused_with_advice(migrated, migrate):
 
 
 def test_all_bodies_are_valid(db):
-    """They are applied unchecked, so that their order does not matter."""
+    """They are applied without a check, so that their order does not matter."""
     db.execute(functions().replace("check_function_bodies = off", "check_function_bodies = on"))
 
 

@@ -1,5 +1,5 @@
-"""What operators do with SQL functions: replay, discard, purge, seek, adopt, status; what each leaves in the
-audit; and the one error a wrong argument gets."""
+"""What operators do with SQL functions: replay, discard, purge, seek, adopt, status; their audit rows; and one error
+for each wrong argument."""
 
 import datetime
 import json
@@ -293,7 +293,7 @@ def test_pages_visit_each_message_once(db):
                                     [after]).fetchone()
         if last is None:
             break
-        # What a page replayed may be processed again before the next one.
+        # Messages replayed by a page may be processed before the next page.
         db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now()"
                    " WHERE available_at IS NOT NULL")
         after, total, pages = last, total + affected, pages + 1

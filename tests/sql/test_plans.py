@@ -1,4 +1,4 @@
-"""Which way PostgreSQL goes: the intended index, whatever it knows of the table, and HOT updates.
+"""The plans of PostgreSQL: the intended index with any statistics, and HOT updates.
 
 Pages are compared, never times.
 """
@@ -26,12 +26,12 @@ def fill(db, rows=ROWS):
 
 @pytest.fixture(scope="module", params=["never analyzed", "analyzed when empty", "analyzed when nothing waited", "analyzed"])
 def knowledge(request):
-    """What the planner knows of the table."""
+    """The statistics that the planner has."""
     return request.param
 
 
 def analyze_while_nothing_waits(db):
-    """What autovacuum sees on most days."""
+    """The usual state when autovacuum analyzes the table."""
     db.execute("CREATE TEMP TABLE waits AS SELECT seq, available_at FROM inbox.inbox_messages"
                " WHERE available_at IS NOT NULL")
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now()"
@@ -73,7 +73,7 @@ def new_rows(count):
 
 
 def test_every_statement_finds_its_index(db, full):
-    """One filled table for all of them, for filling is what takes the time."""
+    """One filled table for all of them, because filling takes most of the time."""
     four = (["orders"] * 4, [0, 1, 2, 3])
     known = [f"e{i}" for i in range(1000)]
     wanted = []
@@ -164,7 +164,7 @@ def test_any_waiting_reads_at_most_two_pages_of_a_partition(full):
 
 
 def test_produced_dead_messages_are_not_read_again(db, full, knowledge):
-    """However many messages are dead, looking for those that wait to be produced reads these."""
+    """With any number of dead messages, the search for unproduced ones reads only those."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = now(),"
                " dead_topic_at = now() WHERE seq > %s", [ROWS - 5000])
     db.execute("VACUUM ANALYZE inbox.inbox_messages" if knowledge == "analyzed" else "VACUUM inbox.inbox_messages")
@@ -181,7 +181,7 @@ def test_produced_dead_messages_are_not_read_again(db, full, knowledge):
 
 
 def test_refused_dead_messages_are_not_read_again(db, full):
-    """However many wait before a place, who looks behind it reads what is there."""
+    """With any number of messages before a position, a search after it reads only later ones."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = clock_timestamp()"
                " WHERE seq > %s", [ROWS - 5000])
     place = db.execute("SELECT (extract(epoch FROM dead_at) * 1000000)::bigint, seq FROM inbox.inbox_messages"
@@ -196,8 +196,8 @@ KINDS = ["payload", "processed", "dead", "dead_produced", "rejects", "conflicts"
 
 
 def test_a_retention_batch_reads_its_rows_and_not_the_table(full):
-    """The table has more than ten thousand pages. Who finds nothing old has looked at a batch of rows. Plans change
-    when a session has made the same call some times."""
+    """The table has more than ten thousand pages. A call that finds nothing old reads one batch of rows. A plan can
+    change after several equal calls in a session."""
     for _ in range(8):
         for what in KINDS:
             full.run("retain", 1, what, 10**10, 10)
@@ -209,7 +209,7 @@ def test_a_retention_batch_reads_its_rows_and_not_the_table(full):
 
 
 def test_a_retention_batch_of_kept_dead_rows_reads_only_those_rows(db, full):
-    """However many the dead topic has not heard of, one batch reads the next of them along their index."""
+    """With any number of unproduced messages, one batch reads the next ones along their index."""
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = NULL, claimed_by = 1,"
                " dead_at = '2026-01-01' WHERE seq > %s", [ROWS - 20_000])
     for _ in range(4):
@@ -219,7 +219,7 @@ def test_a_retention_batch_of_kept_dead_rows_reads_only_those_rows(db, full):
 
 
 def test_a_retention_walk_does_not_read_deleted_rows_again(db, full):
-    """Deleted rows that no vacuum has taken away lie before the walk's place, not on its way."""
+    """Deleted rows that vacuum has not removed yet are before the position of the walk."""
     def batch():
         return full.explain("retain", 1, "processed", 0, 10).pages()
 
@@ -267,8 +267,8 @@ def test_completing_is_a_hot_update_and_touches_no_index(db, statements, hot):
 
 
 def test_a_result_keeps_completions_hot_while_the_page_has_room(db, statements, hot):
-    """The other half of a page has room for as many rows of the same size; a result makes them larger, so
-    that the last ones of a page may have to move."""
+    """The other half of a page has room for the same number of rows of the same size. A result makes rows larger, so
+    that the last ones of a page may move to another page."""
     seqs = born_claimed(db, 2000)
     zeros, nothing = [0] * 2000, [None] * 2000
     result = ['{"charge": "ch_1234"}'] * 2000
@@ -294,7 +294,7 @@ def test_dropping_a_payload_is_hot(db, statements, hot):
 
 
 def test_settling_in_a_small_table_does_not_compare_each_row_with_the_batch(db, statements):
-    """The planner has never heard of the instance that has just started."""
+    """The planner has no statistics of an instance that has just started."""
     rows, batch = 10_000, 1000
     fill(db, rows)
     db.execute("VACUUM ANALYZE inbox.inbox_messages")
@@ -346,7 +346,7 @@ def test_a_hundred_thousand_rows_of_one_key_do_not_slow_other_claims(db, stateme
     db.execute(insert.format(offset="1 + i", key="'blocked'", available="'infinity'", rows=100_000), ["p"])
     assert claim() < before * 3
 
-    # Neither does finding what may be released, nor releasing a bit of it.
+    # The same is true for the search of releasable rows and for releasing some of them.
     sweep = statements.explain("find_parked", "orders", 0, b"", 1000, *ALL)
     assert sweep.pages() < 1500
     blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]

@@ -1,4 +1,4 @@
-"""The store's C tests: one pytest test for each program, its own report as the words of a failure."""
+"""The store's C tests: one pytest test for each program; a failure shows the program's report."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What operators read costs the same at any size of the table, and says how far it looked.
+"""Operators' reads cost the same at any size of the table, and report how far they read.
 
 Pages are compared, never times. INBOXD_LONG_READS=1 compares a million rows with twenty million.
 """
@@ -20,7 +20,7 @@ SIZES = (MILLION, 20 * MILLION) if LONG else (160_000, 480_000)
 
 
 def fill(db, rows):
-    """A row a second, the last one now: processed, but for the last ones."""
+    """One row per second up to now; all are processed except the last ones."""
     db.execute("TRUNCATE inbox.inbox_messages RESTART IDENTITY")
     db.execute("ALTER TABLE inbox.inbox_messages SET UNLOGGED")
     db.execute("ALTER TABLE inbox.inbox_messages SET (autovacuum_enabled = off)")
@@ -64,7 +64,7 @@ def reads():
 
 
 def in_time(text):
-    """A filter whose ages became times, those of this moment."""
+    """The filter with ages converted to times."""
     return json.dumps({name: ago(given) if name.startswith("received") else given
                        for name, given in json.loads(text).items()})
 
@@ -77,7 +77,7 @@ WHERE = ["replay_where(max_rows => 100", "replay_where(topic => 'orders', max_ro
 
 
 def pages_of(db, statements):
-    """How many pages each read looks at, when it was done before: its plan is known by then."""
+    """The pages that each read needs the second time, when its plan is cached."""
     def where(call):
         plan = value(db, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT inbox.{call}, dry_run => true)".replace("%", "%%"))
         return plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"]
@@ -111,7 +111,7 @@ def test_pages_read_do_not_grow_with_the_table(db, statements, knowledge):
 
 @pytest.mark.parametrize("most", [50, 5000])
 def test_a_page_uses_its_index_despite_wrong_statistics(db, statements, most):
-    """Analyzed while most rows were dead or waited, of which few are left."""
+    """Analyzed while most rows were dead or waiting, of which few are left."""
     db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at,"
                " available_at, error) SELECT 's', 'e' || i, 'orders', 0, i, CASE i % 2 WHEN 0 THEN now() END,"
                " CASE i % 2 WHEN 1 THEN now() END, 'boom' FROM generate_series(1, 40000) i")
@@ -126,7 +126,7 @@ def test_a_page_uses_its_index_despite_wrong_statistics(db, statements, most):
 
 
 def test_functions_that_disable_seqscan_also_disable_jit(db):
-    """enable_seqscan = off is a price of 10^10, and that is above every limit from which on plans are compiled."""
+    """enable_seqscan = off adds a cost of 10^10, which is above every limit for jit."""
     rows = db.execute("SELECT proname, 'jit=off' = ANY (proconfig) FROM pg_proc"
                       " WHERE pronamespace = 'inbox'::regnamespace AND 'enable_seqscan=off' = ANY (proconfig)").fetchall()
     assert {"status", "purge", "retain"} <= {name for name, _ in rows}
@@ -134,7 +134,7 @@ def test_functions_that_disable_seqscan_also_disable_jit(db):
 
 
 def test_status_uses_no_jit_with_many_waiting_rows(db):
-    """Eight partitions and ten thousand rows: compiling took fifty times as long as counting."""
+    """Eight partitions and ten thousand rows: jit took fifty times as long as counting."""
     db.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, ordering)"
                " SELECT 'many', p, 'key' FROM generate_series(0, 7) p")
     db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, available_at)"
@@ -153,7 +153,7 @@ def test_status_uses_no_jit_with_many_waiting_rows(db):
     assert not any("JIT:" in plan for plan in plans)
 
 
-# --- How far a page looked --------------------------------------------------------------------------
+# --- How far a page reads ---------------------------------------------------------------------------
 
 
 def look(db, filter_, after=0, most=10):
@@ -161,7 +161,7 @@ def look(db, filter_, after=0, most=10):
 
 
 def heard(db):
-    """What the server tells from now on: severity, words, hint."""
+    """Collects the server's messages from now on: severity, text, hint."""
     said = []
     db.add_notice_handler(lambda notice: said.append(
         (notice.severity_nonlocalized, notice.message_primary, notice.message_hint)))
@@ -170,7 +170,7 @@ def heard(db):
 
 @pytest.fixture
 def haystack(db):
-    """Of what is dead, and of what is processed, one more than a page looks at in vain, and a needle behind each."""
+    """One dead and one processed row that match, each behind more rows than a page reads."""
     db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at,"
                " processed_at) SELECT 's', 'e' || i, 'orders', 0, i, CASE i % 2 WHEN 0 THEN now() END,"
                f" CASE i % 2 WHEN 1 THEN now() END FROM generate_series(1, {2 * BOUND + 2}) i")
@@ -225,7 +225,7 @@ def test_pages_of_a_replay_continue_after_a_page_without_a_match(db, haystack):
     assert value(db, "SELECT count(*) FROM inbox.inbox_audit") == 1, "pages without a message are no change"
 
 
-# --- What a page finds ------------------------------------------------------------------------------
+# --- What a page returns -----------------------------------------------------------------------------
 
 
 def found(db, **wanted):

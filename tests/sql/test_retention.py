@@ -1,4 +1,4 @@
-"""inbox.retain(): what it deletes, what it leaves, who may do it, and what it costs."""
+"""inbox.retain(): what it deletes and keeps, which instance runs it, and its cost."""
 
 import psycopg
 import pytest
@@ -17,7 +17,7 @@ def retain(db, what, age_ms=DAY, max_rows=1000, instance=1):
 
 
 def all_of(db, what, age_ms=DAY, max_rows=1000):
-    """Batches until there is no more; how many rows they changed."""
+    """Runs batches until there is no more; returns the number of changed rows."""
     total = 0
     while True:
         elected, affected, more = retain(db, what, age_ms, max_rows)
@@ -28,7 +28,7 @@ def all_of(db, what, age_ms=DAY, max_rows=1000):
 
 
 def look_again(db):
-    """The time has come to look at what was skipped."""
+    """Makes the second walk, over skipped rows, start now."""
     db.execute("UPDATE inbox.inbox_janitor SET walks = (SELECT jsonb_object_agg(key, value || '{\"rested_at\":"
                " \"2000-01-01\"}') FROM jsonb_each(walks))")
 
@@ -140,7 +140,7 @@ def test_a_walk_works_in_batches_and_ends_at_young_rows(db):
 
 
 def test_a_walk_stops_before_rows_that_may_still_be_claimed(db):
-    """Received early enough to be old, done just now: hardly any are skipped for the long while of looking again."""
+    """The rows were received long ago and processed just now: hardly any must wait for the second walk."""
     processed(db, "a", received_at="now", processed_at="now")
     db.execute("UPDATE inbox.inbox_messages SET received_at = now() - interval '24 hours 1 minute'")
     assert all_of(db, "processed") == 0

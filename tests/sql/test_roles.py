@@ -1,4 +1,4 @@
-"""What each of the four roles may do, and what it may not."""
+"""The rights of each of the four roles."""
 
 import psycopg
 import pytest
@@ -100,7 +100,7 @@ def owner(connect):
 
 
 def test_grants_are_kept_when_a_function_gains_a_parameter(owner):
-    """To PostgreSQL that is another function. Owner and grants go over from the earlier one."""
+    """To PostgreSQL that is a new function. It gets the owner and the grants of the earlier one."""
     db = owner("before_owner", "before_seeks")
     db.execute("CREATE SCHEMA inbox")
     migrate(db)
@@ -126,7 +126,8 @@ def test_a_migration_keeps_owners_and_grants(owner):
 
 
 def test_objects_keep_their_owner_when_a_superuser_migrates(owner):
-    """retain() and replay_where() stay with their owner, and call functions that came later. So do tables and views."""
+    """retain() and replay_where() keep their owner, and call functions that were created later. The same is true for
+    tables and views."""
     db = owner("before_owner")
     db.execute("CREATE SCHEMA inbox AUTHORIZATION before_owner")
     db.execute("SET ROLE before_owner")
@@ -193,7 +194,7 @@ def test_an_operator_can_replay_by_function_and_by_plain_sql(granted, as_role):
     assert value(operator, "SELECT inbox.replay_where(max_rows => 1)") == 1
     operator.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE event_id = 'b'")
     assert value(operator, "SELECT inbox.discard('s', 'w')") is True
-    granted.execute("UPDATE inbox.inbox_instances SET fenced_at = now()")  # adopt wants no sidecar alive
+    granted.execute("UPDATE inbox.inbox_instances SET fenced_at = now()")  # adopt requires that no sidecar runs
     operator.execute("SELECT inbox.purge('1 day'), inbox.seek('orders', 0, 5), inbox.adopt('c', 'g')")
     assert value(operator, "SELECT count(*) FROM inbox.messages WHERE status = 'waiting'") == 2
     assert {row[0] for row in operator.execute("SELECT who FROM inbox.inbox_audit")} == {"user_of_inboxd_operator"}

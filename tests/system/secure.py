@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Kafka that take nobody in without TLS and a password."""
+"""A PostgreSQL and a Kafka that accept only TLS with a password."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ USER = "billing"
 
 
 class SecurePostgres:
-    """Its certificate is for the name localhost only. Superusers come by the Unix socket."""
+    """Its certificate is for the name localhost only. Superusers connect to the Unix socket."""
 
     def __init__(self, authority):
         self.server = Postgres(settings=self._settings(authority))
@@ -34,11 +34,11 @@ class SecurePostgres:
         return {"ssl": "on", **files}
 
     def conninfo(self, dbname="postgres"):
-        """Of the superuser, by the Unix socket."""
+        """The connection string of the superuser on the Unix socket."""
         return f"host={self.server.directory} port={self.server.port} user=postgres dbname={dbname}"
 
     def password(self, password):
-        """Makes the user, or gives it another password."""
+        """Creates the user or changes its password."""
         import psycopg
 
         with psycopg.connect(self.conninfo(), autocommit=True) as connection:
@@ -57,8 +57,7 @@ class SecurePostgres:
 
 
 class SecureKafka(Kafka):
-    """A listener for everybody, that tests use, and one with TLS, PLAIN and SCRAM; its certificate is for localhost
-    only."""
+    """One open listener for tests, and one with TLS, PLAIN and SCRAM, whose certificate is for localhost only."""
 
     def __init__(self, authority, password):
         self.secure_port = process.free_port()
@@ -92,7 +91,7 @@ class SecureKafka(Kafka):
             file.write(f'listener.name.secure.plain.sasl.jaas.config={module} required user_{USER}="{password}";\n')
 
     def scram(self, password):
-        """Makes the user for SCRAM, or gives it another password."""
+        """Creates the user for SCRAM or changes its password."""
         change = UserScramCredentialUpsertion(
             USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), password.encode())
         self.admin().alter_user_scram_credentials([change])[USER].result(30)

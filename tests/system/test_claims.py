@@ -1,4 +1,4 @@
-"""Claims from the table: how many are under way at once."""
+"""Claims from the table: their number and concurrency."""
 
 import pytest
 
@@ -21,7 +21,7 @@ CREATE TRIGGER watch AFTER UPDATE ON inbox.inbox_messages FOR EACH STATEMENT EXE
 
 
 def test_a_parked_backlog_is_released_fast_when_its_handler_connects(start_inboxd, handler, streams, topic, inbox):
-    """Released by fifties every three seconds it would take two minutes."""
+    """With fifty every three seconds it would take two minutes."""
     sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"claim_batch": 50})
     streams.produce_many(topic, ({"value": b"{}", "partition": 0, "headers": [("id", f"e{number}")]}
                                  for number in range(2000)))
@@ -44,11 +44,11 @@ def test_claims_run_concurrently_only_without_order(start_inboxd, handler, strea
 
 def test_a_message_due_behind_the_claim_cursor_does_not_wait_for_the_backlog(start_inboxd, handler, streams, topic,
                                                                              inbox, db):
-    """As when its transaction began before and committed after; nobody is notified."""
+    """As if its transaction had started earlier and committed later. There is no notification."""
     sidecar = start_inboxd(inbox={"ordering": "none"}, worker={"connections": 2, "claim_batch": 5})
     streams.events(topic, [f"e{number}" for number in range(100)])
     eventually(lambda: inbox.count("parked") == 100)
-    db.execute(WATCH)  # at a fifth of a second a claim the backlog takes four seconds
+    db.execute(WATCH)  # with a fifth of a second per claim the backlog takes four seconds
     client = handler(sidecar, always(DONE))
     client.wait_count(15)
     db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, available_at)"

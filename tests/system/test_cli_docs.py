@@ -1,4 +1,4 @@
-"""The man page and the completions, as they were built beside the binary."""
+"""The man page and the completions from the build of the binary."""
 
 import pathlib
 import shutil
@@ -12,7 +12,7 @@ TOOLS = pathlib.Path(binary()).parents[1] / "tools"
 
 
 def complete(*words):
-    """What bash offers for the last of the words."""
+    """The completions of bash for the last word."""
     script = (f'source "{TOOLS}/inboxd.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _inboxd;'
               ' printf "%s\\n" "${COMPREPLY[@]}"')
     done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What an operator is told who mistypes, may not, or finds nothing there; and event ids that look like anything."""
+"""Errors of the commands: wrong arguments, missing rights, missing servers; and unusual event ids."""
 
 import json
 import re

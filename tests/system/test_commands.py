@@ -1,4 +1,4 @@
-"""The operators' commands, from outside: what they print, what they change, what they exit with."""
+"""The operators' commands, from outside: their output, their changes, their exit codes."""
 
 import datetime
 import json
@@ -92,7 +92,7 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
 
 
 def test_a_list_reports_where_it_stopped_and_a_replay_searches_everything(inboxd, inbox):
-    """A page ends when 100,000 messages did not fit, what fits is behind them."""
+    """A page ends after 100,000 messages that do not match; the matching one is after them."""
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
                   " processed_at) SELECT 's', 'e' || i, CASE WHEN i > 100002 THEN 'rare' ELSE 'often' END, 't', 0, i, now()"
                   " FROM generate_series(1, 100003) i")
@@ -275,7 +275,7 @@ def test_without_a_terminal_a_change_needs_yes(graves, inbox):
 
 
 def on_terminal(sidecar, arguments, answer):
-    """What a person sees who runs a command and types an answer."""
+    """The output of a command on a terminal with an answer typed."""
     leader, follower = pty.openpty()
     with subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, stdin=follower,
                           stdout=follower, stderr=follower) as child:
@@ -286,7 +286,7 @@ def on_terminal(sidecar, arguments, answer):
             while chunk := os.read(leader, 4096):
                 seen += chunk
         except OSError:
-            pass  # the other side is closed
+            pass  # the other end is closed
         os.close(leader)
         return child.wait(30), seen.decode()
 
@@ -391,7 +391,7 @@ def test_a_large_replay_works_in_pages_and_visits_each_message_once(inboxd, hand
 
 
 def not_ignored():
-    """What a shell starts in the background ignores SIGINT, and hands that down."""
+    """A process that a shell starts in the background ignores SIGINT, and its children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -525,7 +525,7 @@ def test_each_changing_command_prints_one_json_object(graves, inbox):
     def change(action, count, dry_run=False):
         return {"action": action, "count": count, "dry_run": dry_run}
 
-    graves.stop()  # or it claims what is replayed
+    graves.stop()  # otherwise it claims the replayed messages
     assert told("replay", "--dead", "--code", "ORDER", "--dry-run") == change("replay", 2, True)
     assert told("replay", "e0", "e0", "missing", "--dry-run", code=6) == change("replay", 1, True)
     assert inbox.count("dead") == 5

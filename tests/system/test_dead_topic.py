@@ -1,4 +1,4 @@
-"""The dead topic: what died in a delivery is produced there too, from the table, at least once."""
+"""The dead topic: messages that died in a delivery are produced to it from the table, at least once."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def ids(records):
 
 
 def noted(inbox):
-    """How many deaths are noted as produced."""
+    """The number of deaths that are marked as produced."""
     return inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE dead_topic_at = dead_at")
 
 
@@ -133,7 +133,7 @@ def test_earlier_dead_messages_are_produced_when_the_topic_is_set(one_dead, stre
 
 def test_a_kill_between_producing_and_marking_produces_twice(one_dead, streams, dead_topic, inbox):
     with inbox.connect() as transaction:
-        transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")  # it cannot be noted
+        transaction.execute("SELECT FROM inbox.inbox_messages FOR UPDATE")  # it cannot be marked
         configure(one_dead, dead_topic)
         streams.read(dead_topic, 1)
         one_dead.kill()
@@ -203,7 +203,7 @@ def test_messages_wait_while_the_broker_is_away(start, handler, kafka, streams, 
 
 def test_an_unconfirmed_message_is_not_marked_and_is_produced_first_later(start, handler, kafka, streams, topic,
                                                                           dead_topic, inbox):
-    """The producer is there already: it takes the message, and nobody ever confirms it."""
+    """The producer exists already: it accepts the message, which is never confirmed."""
     sidecar = start()
     client = handler(sidecar, by_id({"a": dead(), "b": NEVER}))
     streams.events(topic, ["a", "b"])
@@ -273,7 +273,7 @@ def test_a_message_too_large_for_the_topic_is_produced_without_its_value(start, 
 
 
 def test_a_refused_message_does_not_block_later_ones(start, handler, produce, streams, topic, make_topic, inbox):
-    """A compacted topic takes no record without a key."""
+    """A compacted topic refuses records without a key."""
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     sidecar = start(retry={"dead_topic": compacted})
     handler(sidecar, always(dead()))
@@ -301,7 +301,7 @@ def test_a_refused_message_that_was_deleted_does_not_block(start, handler, produ
 
 
 def many_dead(inbox, count):
-    """So many dead messages without a key, as if they had died in deliveries of another sidecar."""
+    """Inserts dead messages without a key, as if they had died in deliveries of another sidecar."""
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,"
                   " headers, payload, payload_digest, claimed_by, delivery_count, dead_at)"
                   " SELECT 'elsewhere', 'm' || i, 't', 'elsewhere', 0, i, '[]', '{}', 'd', 1, 1,"
@@ -311,7 +311,7 @@ def many_dead(inbox, count):
 @pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=pytest.mark.timeout(600))])
 def test_many_refused_messages_do_not_block_later_ones(one_dead, handler, produce, streams, topic, make_topic, inbox,
                                                        count):
-    """More than a batch, and more than anybody would remember."""
+    """More than a batch, and more than inboxd remembers."""
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     inbox.execute("DELETE FROM inbox.inbox_messages")
     many_dead(inbox, count)

@@ -1,4 +1,4 @@
-"""The long runs: many messages, duplicates among them, through everything. They print what it cost."""
+"""Long runs of the whole program: many messages with duplicates. They print the cost."""
 
 import time
 

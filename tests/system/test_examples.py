@@ -1,4 +1,5 @@
-"""What the documentation shows, run as it stands against real servers. Each block in C or Python is a part of a file in
+"""The programs of the documentation, run unchanged against real servers.
+Each block in C or Python is a part of a file in
 examples/, which the lint compares (tests/lint/rule_examples.py); here those files run, and the blocks of SQL."""
 
 import contextlib
@@ -17,7 +18,7 @@ from support.wait import eventually
 from support.wire import dead
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOPIC = "orders"  # the one the examples read
+TOPIC = "orders"  # the topic that the examples read
 RUNS = [path.name for path in sorted((ROOT / "examples").glob("*")) if path.suffix in (".c", ".py")
         and path.name not in ("noop_handler.c", "test_examples.py")]
 WITH_DATABASE = [name for name in RUNS if name.startswith("exactly_once")]
@@ -29,22 +30,22 @@ CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN IF EXISTS (SELECT FROM paused) THEN PERFORM pg_sleep(60); END IF; RETURN NULL; END $$;
 CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON invoices DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION pause()"""
-numbers = itertools.count(random.randrange(1 << 40))  # other processes of the suite make orders, too
+numbers = itertools.count(random.randrange(1 << 40))  # other processes of the suite create orders, too
 
 
 @pytest.fixture
 def sidecar(start_inboxd, streams, group, request):
-    """It reads the topic of the examples, to which other tests produce as well: from where it ends now."""
+    """It reads the topic of the examples from its current end, because other tests produce to it as well."""
     with contextlib.suppress(KafkaException):  # it is there already
         streams.create(TOPIC)
-    assert not streams.committed(group, TOPIC)  # asked until the broker knows who coordinates the group
+    assert not streams.committed(group, TOPIC)  # repeated until the broker knows the coordinator of the group
     streams.set_committed(group, TOPIC, streams.log_end(TOPIC))
     return start_inboxd(kafka={"topics": [TOPIC]}, **getattr(request, "param", {}))
 
 
 @pytest.fixture
 def example(sidecar, postgres_server, database):
-    """example(file, port=…) -> the program, with the test's database; it must end well."""
+    """example(file, port=…) -> the program with the test's database; it must end with success."""
     made = []
 
     def start(file, port=None):
@@ -59,7 +60,7 @@ def example(sidecar, postgres_server, database):
 
 @pytest.fixture
 def orders(streams, name):
-    """orders(count, cents=…) -> the ids of that many new orders, which nobody else has."""
+    """orders(count, cents=…) -> the ids of that many new orders, unique to the test."""
 
     def make(count, cents=1250):
         new = [f"{name}-{next(numbers)}" for _ in range(count)]
@@ -85,7 +86,7 @@ def test_an_example_handles_messages_and_stops_cleanly(example, orders, inbox, f
     wait_processed(inbox, ids)
     if not file.startswith("loop"):
         assert program.output, "it prints what it does"
-    assert program.stop() in ((-15, 143) if file == "minimal.py" else (0,))  # the shortest one knows no SIGTERM
+    assert program.stop() in ((-15, 143) if file == "minimal.py" else (0,))  # the shortest one does not handle SIGTERM
     assert inbox.value("SELECT count(*) FROM inbox.messages WHERE retry_count > 0 AND event_id = ANY (%s)", [ids]) == 0
 
 
@@ -101,7 +102,7 @@ def assert_each_once(inbox, ids):
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
 def test_effects_happen_once_when_connections_are_lost(example, postgres, orders, inbox, file):
-    """Ended between two messages, cut when COMMIT has been done, lost with the whole server."""
+    """Its session is ended between two messages, cut after a COMMIT, and lost with the whole server."""
     inbox.execute(INVOICES)
     with Proxy(postgres.port) as proxy:
         program = example(file, port=proxy.port)
@@ -125,7 +126,7 @@ def test_effects_happen_once_when_connections_are_lost(example, postgres, orders
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
 def test_a_terminated_commit_spends_no_attempt(example, orders, inbox, file):
-    """Nobody can tell from outside that it did not take place; "settled" would have said that it did."""
+    """The outcome is unknown outside of the server, and "settled" would claim that it succeeded."""
     inbox.execute(INVOICES)
     inbox.execute("INSERT INTO paused DEFAULT VALUES")
     program = example(file)
@@ -174,7 +175,7 @@ def test_an_error_of_the_message_spends_its_attempts(example, orders, inbox, fil
 
 @pytest.mark.parametrize("file", WITH_DATABASE)
 def test_a_handler_that_lost_its_claim_rolls_back(sidecar, example, orders, inbox, file):
-    """The sidecar is killed while the transaction is open; the next one has given the message back by its end."""
+    """The sidecar is killed while the transaction is open; the next one has returned the message before its end."""
     inbox.execute(INVOICES)
     inbox.execute("CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
                   " PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$;"

@@ -1,4 +1,4 @@
-"""Servers restart, processes are killed: nothing is lost, nothing is forgotten."""
+"""Servers restart, processes are killed: nothing is lost."""
 
 import pytest
 

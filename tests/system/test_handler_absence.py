@@ -1,5 +1,5 @@
-"""Who cannot work on its partitions leaves them to others: without a handler (R16), without the database,
-or because nobody is assigned them any more (R6)."""
+"""A member that cannot process its partitions leaves them to others: it lacks a handler (R16) or the database.
+Unassigned partitions are adopted (R6)."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ def second_of(options):
 
 
 def owners(inbox):
-    """How many partitions each live instance has."""
+    """The number of partitions of each live instance."""
     return dict(tuple(row.values()) for row in inbox.query(
         "SELECT i.name, count(*) FROM inbox.inbox_offsets o JOIN inbox.inbox_instances i ON i.id = o.owner"
         " WHERE i.fenced_at IS NULL GROUP BY i.name"))
@@ -121,7 +121,7 @@ def test_r6_a_member_without_the_database_for_a_lease_leaves_the_group(start_inb
         inbox.wait_processed(400)
 
 
-# --- Partitions that nobody is assigned -------------------------------------------------------------
+# --- Unassigned partitions -------------------------------------------------------------
 
 @pytest.fixture
 def former(make_topic):
@@ -130,7 +130,7 @@ def former(make_topic):
 
 @pytest.fixture
 def left_waiting(start_inboxd, former, send, inbox):
-    """Messages of a topic that is read no more; nobody handled them."""
+    """Unhandled messages of a topic that is no longer read."""
     sidecar = start_inboxd(SHORT, kafka={"topics": [former]})
     for number in range(20):
         send(f"f{number}", "order.placed", key="k", to=former, partition=0)
@@ -170,7 +170,7 @@ def test_r6_a_restarted_handler_gets_the_adopted_messages(left_waiting, start_in
 
 def test_r6_a_partition_owned_only_in_the_table_is_adopted_where_a_handler_is(left_waiting, start_inboxd, handler,
                                                                               topic, former, inbox):
-    """As a take or an adoption leaves it whose COMMIT was not heard, when the partition and the handler are gone."""
+    """The state after a lost answer to the COMMIT of an acquire or adopt, when the partition and the handler are gone."""
     first = start_inboxd(SHORT)
     handler(first, always(DONE), subscribe=[{"topic": topic}])
     eventually(lambda: len(owners(inbox)) == 1, timeout=40)
@@ -225,7 +225,7 @@ def test_r6_the_assigned_member_acquires_the_partition_from_its_adopter(left_wai
     eventually(lambda: owners(inbox).get("second") == 1, timeout=40)
     send("f20", "order.placed", key="k", to=former, partition=0)
     inbox.wait_stored(21)
-    # Who adopted it has noticed when it has given back what it had not delivered.
+    # The adopter has noticed it when it has returned undelivered messages.
     eventually(lambda: inbox.count("claimed") == 1)
     assert not new.deliveries
     old.answer(old.deliveries[0], DONE)
@@ -240,7 +240,7 @@ def test_r6_an_instance_started_without_kafka_waits_for_it(left_waiting, make_in
     sidecar = make_inboxd(SHORT).start(ready=False)
     eventually(lambda: "event=started" in sidecar.stderr)
     client = handler(sidecar, always(DONE))
-    throughout(lambda: not client.deliveries, seconds=9)  # a lease, and a round of adopting
+    throughout(lambda: not client.deliveries, seconds=9)  # a lease and an adoption round
     kafka.start()
     inbox.wait_processed(20, timeout=60)
     assert client.event_ids == left_waiting

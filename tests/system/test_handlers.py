@@ -1,4 +1,4 @@
-"""One connection's life: deadlines, windows, draining, crashes, and who may connect."""
+"""Connections of handlers: deadlines, windows, draining, crashes, permissions."""
 
 import os
 import threading
@@ -40,7 +40,7 @@ def test_an_answer_after_the_deadline_is_ignored_and_counted(inboxd, handler, pr
 
 
 def test_a_silent_connection_gets_one_message_at_a_time_until_it_answers(start_inboxd, handler, streams, topic, inbox):
-    """Also a late answer is something; then its window is whole again."""
+    """A late answer counts, too; then its full window applies again."""
     sidecar = start_inboxd(retry={"backoff": "10ms", "backoff_max": "20ms"})
     answers = threading.Event()
     client = handler(sidecar, lambda delivery: DONE if answers.is_set() else NEVER,
@@ -57,7 +57,7 @@ def test_a_silent_connection_gets_one_message_at_a_time_until_it_answers(start_i
 
 
 def test_a_connection_that_extends_is_not_silent(inboxd, handler, streams, topic, inbox):
-    """It is at work on one message, and says so; the others of its window run out of time."""
+    """It works on one message and extends it; the others of its window time out."""
     client = handler(inboxd, always(NEVER), max_in_flight=3, timeout_ms=1000)
     streams.events(topic, ["a", "b", "c"])
     at_work = eventually(lambda: len(client.deliveries) == 3 and client.deliveries[0])
@@ -103,7 +103,7 @@ def test_a_window_of_zero_pauses_and_a_larger_one_resumes(inboxd, handler, strea
     streams.events(topic, ["first"])
     inbox.wait_processed(1)
     client.window(0)
-    throughout(lambda: True, 0.2)  # windows are notifications: nothing tells when it arrived
+    throughout(lambda: True, 0.2)  # windows are notifications: there is no reply
     streams.events(topic, ["a", "b", "c"])
     inbox.wait_stored(4)
     throughout(lambda: len(client.deliveries) == 1, 1)

@@ -1,4 +1,4 @@
-"""Several sidecars of one group: partitions change hands, and order and messages survive it."""
+"""Several sidecars of one group: partitions get new owners; the order is kept and no message is lost."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""What the HTTP port says: metrics, liveness, readiness, status."""
+"""The HTTP port: metrics, liveness, readiness, status."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def answers(sidecar):
 
 
 def test_hundreds_of_idle_connections_do_not_block_others(inboxd, handler, streams, topic, inbox):
-    """They are as many as the process may have open files for, and more: PostgreSQL, Kafka and handlers need some."""
+    """There are more connections than the process may have open files; PostgreSQL, Kafka and handlers need some, too."""
     host, port = inboxd.configuration["http"]["listen"].split(":")
     with contextlib.ExitStack() as stack:
         for number in range(400):
@@ -145,12 +145,12 @@ def test_it_is_live_but_not_ready_without_its_broker(kafka, inboxd):
 
 @pytest.fixture
 def silent_port():
-    """A port that neither takes nor refuses a connection: what a firewall leaves of a broker."""
+    """A port that neither accepts nor refuses a connection, like a broker behind a firewall."""
     with contextlib.ExitStack() as ends:
         server = ends.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))
         server.listen(0)
-        for _ in range(4):  # the queue is full, whoever comes now is not answered
+        for _ in range(4):  # the queue is full, so new connections are not answered
             waiting = ends.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(server.getsockname())
@@ -159,8 +159,8 @@ def silent_port():
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_broker_lost_just_after_the_join_is_reported(kafka, make_inboxd, silent_port, end):
-    """librdkafka seldom says that all brokers are down: it still waits for the other one. The session goes on for
-    long, so nothing else can tell."""
+    """librdkafka seldom says that all brokers are down: it still waits for the other one. The session is long, so there
+    is no other sign."""
     sidecar = make_inboxd(kafka={"bootstrap.servers": f"{kafka.bootstrap},127.0.0.1:{silent_port}",
                                  "session.timeout.ms": 300_000, "max.poll.interval.ms": 300_000}).start()
     getattr(kafka, end)()

@@ -1,4 +1,4 @@
-"""Who a message is: ids from headers, CloudEvents, keys and bodies; rejects and conflicts."""
+"""The identity of a message: ids from headers, CloudEvents, keys and bodies; rejects and conflicts."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""From Kafka into the table: once, whole, and only then committed."""
+"""From Kafka into the table: each record is stored once and completely, and its offset is committed afterwards."""
 
 import datetime
 import hashlib
@@ -25,7 +25,7 @@ def test_messages_are_stored_without_a_handler(inboxd, streams, topic, inbox):
 
 
 def test_a_single_record_does_not_wait_for_batch_wait(start_inboxd, streams, topic, inbox):
-    """A fifth of batch_wait is enough to know that there is none."""
+    """A fifth of batch_wait without another record ends the batch."""
     start_inboxd(ingest={"batch_wait": "50s"})
     streams.events(topic, ["a"])
     inbox.wait_stored(1)  # in less than its 30 s

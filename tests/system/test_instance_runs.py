@@ -1,5 +1,5 @@
-"""Memory and table do not disagree for good: a sidecar whose memory is void begins a new life, with a new id,
-and one whose watermark was moved by hand follows it.
+"""Memory and table do not disagree permanently: a sidecar whose memory is invalid starts a new instance run with a new
+id. If an operator moves its watermark, it follows.
 """
 
 import pytest
@@ -38,7 +38,7 @@ VOID = {
 
 @pytest.mark.parametrize("why", VOID)
 def test_invalid_memory_starts_a_new_instance_run(start_inboxd, handler, streams, topic, inbox, why):
-    """What is open is cancelled, another id is taken, and the rows of the old one are handled again."""
+    """Open deliveries are cancelled, the instance takes another id, and the rows of the old id are handled again."""
     sidecar = start_inboxd(inbox={"ordering": "none"})
     first = handler(sidecar, always(NEVER), timeout_ms=60000)
     streams.events(topic, ["a", "b"])
@@ -53,7 +53,8 @@ def test_invalid_memory_starts_a_new_instance_run(start_inboxd, handler, streams
 
 
 def test_a_watermark_set_back_by_hand_is_followed(start_inboxd, handler, streams, topic, inbox):
-    """Still ours, in another epoch: what is read again is known already, and nobody begins anew."""
+    """The partition keeps its owner and gets another epoch: records that are read again are duplicates, and the
+    instance run continues."""
     sidecar = start_inboxd()
     client = handler(sidecar, always(DONE))
     streams.events(topic, ["a", "b", "c"])
@@ -67,7 +68,7 @@ def test_a_watermark_set_back_by_hand_is_followed(start_inboxd, handler, streams
 
 
 def test_a_deleted_row_of_a_dead_instance_leaves_no_message_behind(inboxd, handler, streams, topic, inbox):
-    """The table of instances says where to look for what the dead held; DELETE fences instead."""
+    """The row of an instance is needed to find the rows of a dead one, so DELETE fences it instead."""
     first = handler(inboxd, always(NEVER))
     streams.events(topic, ["a", "b"])
     first.wait_count(2)
@@ -79,7 +80,7 @@ def test_a_deleted_row_of_a_dead_instance_leaves_no_message_behind(inboxd, handl
 
 
 def test_a_live_instance_with_an_equal_host_id_is_not_fenced(start_inboxd, inbox):
-    """As two hosts may have that are clones of one: only what was there before a process started is gone."""
+    """Two cloned hosts can have the same value: only an instance that existed before the process started has ended."""
     one, other = start_inboxd(), start_inboxd()
     ids = (own_id(one), own_id(other))
     inbox.execute("UPDATE inbox.inbox_instances SET host_id = (SELECT host_id FROM inbox.inbox_instances WHERE id = %s)"

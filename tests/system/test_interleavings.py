@@ -1,4 +1,4 @@
-"""Interleavings that once went wrong: claims, retries, batches and heartbeats crossing each other."""
+"""Interleavings that had errors before: concurrent claims, retries, batches and heartbeats."""
 
 import time
 
@@ -42,7 +42,7 @@ def test_a_running_claim_does_not_overtake_an_earlier_retry(start_inboxd, handle
     client.wait_count(2)
     send(produce, topic, "k6")
     eventually(lambda: inbox.message("k6")["status"] == "waiting")
-    client.answer(first["other"], DONE)  # room for k6: its claim takes a second
+    client.answer(first["other"], DONE)  # budget for k6: its claim takes a second
     time.sleep(0.5)
     client.answer(first["k5"], retry(delay_ms=3000))
     inbox.wait_processed(3)
@@ -111,7 +111,7 @@ def test_a_paused_handler_returns_messages_above_its_share_of_memory(start_inbox
     slow.window(0)
     streams.produce_many(topic, [{"value": b"{}", "key": f"a{number % 150}", "partition": 0,
                                   "headers": [("id", f"a{number}"), ("eventType", "a.x")]}
-                                 for number in range(300)])  # one batch fills all of memory
+                                 for number in range(300)])  # one batch uses the whole budget
     inbox.wait_stored(300)
     for number in range(10):
         send(produce, topic, f"b{number}", kind="b", key=f"b{number}")
@@ -142,7 +142,7 @@ def test_a_handler_that_filled_memory_makes_room_for_a_later_handler(start_inbox
 
 
 def test_messages_behind_open_ones_are_returned_to_make_room(start_inboxd, handler, produce, streams, topic, inbox):
-    """Nothing is ready, for it has one of each key already."""
+    """No message is ready, because one of each key is open."""
     sidecar = start_inboxd(inbox={"max_claimed": 100})
     slow = handler(sidecar, always(NEVER), name="a", subscribe=subscribed("a"))
     other = handler(sidecar, name="b", subscribe=subscribed("b"))

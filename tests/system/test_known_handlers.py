@@ -1,4 +1,4 @@
-"""Routing counts the handlers that are known, not only those connected: what is for one that restarts waits for it."""
+"""Routing uses the known handlers, not only the connected ones: messages wait for a handler that restarts."""
 
 import json
 
@@ -40,7 +40,7 @@ def known(inbox):
 
 
 def leave(client, sidecar, name="billing"):
-    """The handler is away, and the sidecar counts on that."""
+    """Disconnects the handler and waits until the sidecar knows that it is away."""
     client.close()
     eventually(lambda: sidecar.status()["handlers_away"] == [name])
 
@@ -119,7 +119,7 @@ def test_undelivered_messages_wait_for_a_disconnected_handler(start_inboxd, hand
 
 
 def test_no_message_is_routed_before_the_known_handlers_are_read(start_inboxd, handler, both, send, inbox):
-    """Or the first messages after a start would slip to the less specific handler."""
+    """Otherwise the first messages after a start would go to the less specific handler."""
     sidecar = start_inboxd(QUICK)
     totals, billing = both(sidecar)
     eventually(lambda: "billing" in known(inbox))
@@ -146,7 +146,7 @@ def test_no_message_is_routed_before_the_known_handlers_are_read(start_inboxd, h
 
 
 def test_an_uncommitted_forget_does_not_delay_messages(start_inboxd, handler, send, inbox):
-    """The row of the handler is locked; claims have their turn at the workers all the same."""
+    """The row of the handler is locked; the workers still run claims."""
     sidecar = start_inboxd(QUICK)
     handler(sidecar, lambda delivery: retry(0) if delivery.attempt < 4 else DONE, name="billing", subscribe=BILLING)
     eventually(lambda: "billing" in known(inbox))

@@ -1,4 +1,4 @@
-"""The log: repeats are held back and counted, and the level can be changed while it runs."""
+"""The log: repeated lines are suppressed and counted, and the level can be changed at run time."""
 
 import json
 import select
@@ -60,7 +60,7 @@ def test_the_reason_of_a_disconnect_is_logged_after_any_amount_of_input(start_in
     with Wire(sidecar.socket_path) as wire:
         wire.send_bytes(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello",
                                     "params": hello_params()}).encode() + b"\n")
-        assert select.select([wire.socket], [], [], 15)[0]  # it is answered, and does not read that
+        assert select.select([wire.socket], [], [], 15)[0]  # there is an answer, which is not read
         wire.send_bytes(b" " * length)
     eventually(lambda: lines(sidecar, "handler_disconnected"))
     assert lines(sidecar, "handler_disconnected")[0]["why"] == "Connection reset by peer"
@@ -102,10 +102,10 @@ def test_put_is_refused_for_other_paths(inboxd):
 
 
 def test_another_host_cannot_set_the_level(start_inboxd):
-    """This host by an address that is not the loopback's, as another one would come."""
+    """Connects from an address of this host that is not the loopback address, like another host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: asks for the address of the way out
+            probe.connect(("192.0.2.1", 9))  # sends nothing: finds the address of the outgoing interface
         except OSError:
             pytest.skip("this host has no network but the loopback")
         address = probe.getsockname()[0]
@@ -134,7 +134,7 @@ def test_waiting_for_a_killed_member_is_logged_once(start_inboxd, group):
 
 
 def test_the_wait_for_the_group_counts_from_the_loss(start_inboxd, group):
-    """One stops and is put out of the group; when it comes back, the other one stands still and is waited for."""
+    """One member is stopped and expelled. When it resumes, the other one is stopped, and the group waits for it."""
     patient = {"log": {"format": "json"}, "worker": {"lease": "1m"}}
     first = start_inboxd(**patient, kafka={"session.timeout.ms": 6000})
     second = start_inboxd(**patient, kafka={"session.timeout.ms": 20000})
@@ -155,7 +155,8 @@ def test_missing_brokers_are_not_logged_as_waiting_for_the_group(make_inboxd, ka
     kafka.stop()
     sidecar.start(ready=False)
     eventually(lambda: lines(sidecar, "kafka_error"), timeout=30)
-    eventually(lambda: time.time() - sidecar.metric("process_start_time_seconds") > 6)  # longer than it is patient
+    eventually(lambda: time.time() - sidecar.metric("process_start_time_seconds") > 6)  # longer than it waits before it
+    logs
     assert lines(sidecar, "group_waiting") == []
     kafka.start()
     sidecar.wait_ready()

@@ -1,4 +1,4 @@
-"""The numbers of /metrics: well formed under load, true, and none of them costs the database anything."""
+"""/metrics: well formed under load, correct, and without queries to the database."""
 
 import time
 
@@ -10,7 +10,7 @@ from support.scripts import always, by_id, DONE
 from support.wait import eventually
 from support.wire import NEVER, dead, retry
 
-# Two workers; ingest, heartbeats, retention and notices have one each.
+# Two workers; ingest, heartbeats, retention and the replay listener have one each.
 CONNECTIONS = 6
 
 
@@ -62,7 +62,7 @@ def test_connections_are_shown_by_their_state(postgres, inboxd):
     eventually(lambda: total() == CONNECTIONS)
     eventually(lambda: connections(inboxd, "idle") >= CONNECTIONS - 2)
     postgres.stop()
-    # A worker that has nothing to do notices nothing. The alert wants half of them, too.
+    # An idle worker does not notice it. The alert requires half of the connections, too.
     eventually(lambda: connections(inboxd, "closed") >= CONNECTIONS / 2)
     eventually(lambda: total() == CONNECTIONS)
     postgres.start()
@@ -106,7 +106,7 @@ def test_a_scrape_does_not_query_the_database(postgres, inboxd, handler, streams
 
 
 def test_ready_means_progress(start_inboxd, handler, streams, topic, inbox, db):
-    """Everything is up: database, broker, heartbeats, both loops. Only nothing gets stored."""
+    """Everything is up: database, broker, heartbeats, both loops. But no message is stored."""
     sidecar = start_inboxd()
     handler(sidecar, always(NEVER))
     streams.events(topic, ["a"])

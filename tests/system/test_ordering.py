@@ -1,4 +1,4 @@
-"""Which messages wait for which: by key, by partition, or not at all."""
+"""The order of messages: by key, by partition, or none."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""Where the output of a command goes: a reader that leaves, a disk that is full, a stdout that is closed."""
+"""Output of commands: a closed pipe, a full disk, a closed stdout."""
 
 import os
 import subprocess
@@ -75,6 +75,6 @@ def test_a_command_that_failed_keeps_its_exit_code(processed):
 
 
 def test_a_closed_stdout_is_reported_and_its_number_is_not_reused(processed):
-    """Without care the connection to PostgreSQL would get the number of stdout, and the output."""
+    """Otherwise the connection to PostgreSQL could get the number of stdout and receive the output."""
     code, words = ended(start(processed, "list", stdout=None, preexec_fn=lambda: os.close(1)))
     assert (code, "Bad file descriptor" in words) == (74, True), words

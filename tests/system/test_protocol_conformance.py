@@ -1,8 +1,7 @@
 """The handler protocol, spoken byte by byte: docs/handler-protocol.md as tests.
 
-Each test says one sentence of the protocol. What happens to the message afterwards (backoff, dead
-letters, order) is the business of other files; here it counts what goes over the socket, and what
-the verdict leaves in the table.
+Each test checks one sentence of the protocol. Other files test what happens to the message afterwards (backoff, death,
+order); this one tests the lines on the socket and the row after the verdict.
 """
 
 import base64
@@ -33,7 +32,7 @@ def connect():
 
 @pytest.fixture
 def wire(connect, inboxd):
-    """A raw connection that has said nothing yet."""
+    """A raw connection that has not sent anything."""
     return connect(inboxd)
 
 
@@ -49,7 +48,7 @@ def event(produce, topic):
 
 
 def serve(wire, topic, handler="wire", **params):
-    """Says hello for the test's topic."""
+    """Sends a hello for the test's topic."""
     return wire.hello(handler, subscribe=[{"topic": topic}], **params)
 
 

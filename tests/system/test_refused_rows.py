@@ -1,5 +1,5 @@
-"""A row that PostgreSQL refuses again and again, for a reason of its own (here a trigger that raises), stops nothing
-but itself; a database that refuses every row is an outage, and no row is blamed for it.
+"""A row that PostgreSQL always refuses for its own reason (here a trigger that raises) blocks only itself. A database
+that refuses every row is an outage, and no row is rejected for it.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Running a message again: plain SQL, and the functions an operator has."""
+"""Replay: with plain SQL and with the operators' functions."""
 
 import pytest
 

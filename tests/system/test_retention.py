@@ -1,4 +1,4 @@
-"""Retention: what a running sidecar deletes, when, and what it leaves."""
+"""Retention: what a running sidecar deletes and when, and what it keeps."""
 
 import json
 import signal
@@ -29,13 +29,13 @@ def janitor(inbox):
 
 
 def age(inbox, by="1 hour"):
-    """All that was received, processed or given up was so earlier."""
+    """Moves the times of receipt, processing and death into the past."""
     inbox.execute(f"UPDATE inbox.inbox_messages SET received_at = received_at - interval '{by}',"
                   f" processed_at = processed_at - interval '{by}', dead_at = dead_at - interval '{by}'")
 
 
 def test_under_load_only_processed_messages_are_deleted(start_inboxd, handler, streams, topic, inbox):
-    """Beside the messages that are deleted wait, fail, hang and died others."""
+    """The table also has waiting, failing, open and dead messages."""
     sidecar = start_inboxd(retention(payload="1s", processed="2s"))
     script = {**{f"hangs{n}": NEVER for n in range(5)}, **{f"fails{n}": retry(delay_ms=3600000) for n in range(5)},
               **{f"dead{n}": dead(reason="no") for n in range(5)}}
@@ -68,7 +68,7 @@ def test_the_payload_is_dropped_before_the_row_is_deleted(start_inboxd, handler,
 
 @pytest.fixture
 def dropped(start_inboxd, handler, streams, topic, inbox):
-    """A sidecar whose message `a` was handled and has lost its payload; and its handler."""
+    """A sidecar whose message `a` was handled and has lost its payload, and the handler."""
     sidecar = start_inboxd(retention(payload="1s"))
     client = handler(sidecar, always(DONE))
     streams.events(topic, ["a"])
@@ -132,7 +132,7 @@ def test_one_of_two_sidecars_runs_retention_and_the_other_takes_over(start_inbox
         handler(sidecar, always(DONE))
 
     def old_messages(count):
-        """Ones that Kafka will not give again: an id that is gone would be stored anew."""
+        """Messages that Kafka does not deliver again; otherwise a deleted id would be stored again."""
         streams.events(topic, [f"{count}/{number}" for number in range(count)])
         inbox.wait_processed(count)
         eventually(lambda: streams.lag(group, topic) == 0)
@@ -176,7 +176,7 @@ def test_rejects_conflicts_and_audit_have_ages_of_their_own(start_inboxd, handle
 
 
 def test_a_blocked_janitor_delays_no_message_and_no_stop(start_inboxd, handler, streams, topic, inbox):
-    """The audit is locked as a whole: its batch waits for its timeout, fails, and is tried again later."""
+    """The audit table is locked: its batch times out, fails, and is tried again later."""
     sidecar = start_inboxd(retention(audit="1s"))
     client = handler(sidecar, always(DONE))
     with inbox.connect() as other:

@@ -1,4 +1,4 @@
-"""What becomes of a message that its handler does not just finish."""
+"""Messages whose handler does not simply answer done."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which handler gets a message, and what happens to those nobody wants."""
+"""Which handler gets a message, and what happens to messages without a handler."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def hello(wire, name, subscribe):
 
 
 def test_too_many_subscriptions_are_refused_and_others_continue(inboxd, handler, send, topic, inbox):
-    """Forty handlers with a thousand subscriptions each: what is too much is refused, and the others go on."""
+    """Forty handlers with a thousand subscriptions each: those above the limit are refused, and the others continue."""
     billing = handler(inboxd, always(DONE), name="billing",
                       subscribe=[{"topic": topic, "types": ["order.*"]}])
     wires = [Wire(inboxd.socket_path) for _ in range(40)]

@@ -1,4 +1,4 @@
-"""Rules of claims, sessions and suspects that show in the table or on the socket."""
+"""Rules of claims, sessions and suspects that are visible in the table or on the socket."""
 
 import pytest
 
@@ -18,7 +18,7 @@ CREATE TRIGGER spy AFTER INSERT OR UPDATE ON inbox.inbox_messages FOR EACH STATE
 
 
 def test_each_transaction_ends_before_the_lease(start_inboxd, handler, streams, topic, inbox, db):
-    """R5: storing, claiming and settling; and the session says whose it is."""
+    """R5: storing, claiming and settling. The session has the name of its instance."""
     sidecar = start_inboxd(worker={"lease": "4s"})
     db.execute(SPY)
     handler(sidecar, by_id({"a": [retry(delay_ms=1)]}))
@@ -32,7 +32,7 @@ def test_each_transaction_ends_before_the_lease(start_inboxd, handler, streams, 
 
 
 def test_a_parked_message_that_is_in_no_memory_is_found(inboxd, handler, produce, topic, inbox):
-    """R13: parked is derived, not remembered."""
+    """R13: the state parked can be derived from the table."""
     handler(inboxd, by_id({"a": [retry(delay_ms=3_600_000)]}))
     produce(topic, b"{}", key="k", headers=[("id", "a")])
     inbox.wait_status("a", "retrying")
@@ -41,7 +41,7 @@ def test_a_parked_message_that_is_in_no_memory_is_found(inboxd, handler, produce
 
 
 def test_a_suspect_completed_by_its_handler_blocks_no_connection(inboxd, handler, produce, topic, inbox):
-    """R14: its crash count cannot be raised any more; that must end, and its connection be free again."""
+    """R14: its crash count can no longer be raised. The attempts must end, and its connection must be free again."""
     def send(event_id):
         produce(topic, b"{}", headers=[("id", event_id)])
 
@@ -62,7 +62,7 @@ def test_a_suspect_completed_by_its_handler_blocks_no_connection(inboxd, handler
     assert blocker.of("suspect") == []
 
 
-# --- A partition goes to another sidecar --------------------------------------------------------------------
+# --- A partition gets another owner --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def two_partitions(make_topic, configuration):
 
 def test_undelivered_messages_of_the_old_owner_are_returned_at_once(two_partitions, start_inboxd, handler, streams,
                                                                     inbox):
-    """R12: its handler is busy with one message for ever; the second sidecar gets the others."""
+    """R12: the handler never answers one message; the second sidecar gets the others."""
     first = start_inboxd()
     handler(first, always(NEVER), max_in_flight=1, timeout_ms=600_000)
     streams.produce_many(two_partitions, [
@@ -88,7 +88,7 @@ def test_undelivered_messages_of_the_old_owner_are_returned_at_once(two_partitio
 
 
 def test_open_deliveries_of_the_old_owner_end_within_one_timeout(two_partitions, start_inboxd, handler, streams, inbox):
-    """R12: however often it is extended; the new owner waits no longer for its key."""
+    """R12: extensions do not change this limit; after it the new owner delivers the key."""
     first = start_inboxd(worker={"lease": "30s"})
     old = handler(first, always(NEVER), timeout_ms=2000)
     streams.produce_many(two_partitions, [

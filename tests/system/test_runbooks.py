@@ -1,4 +1,4 @@
-"""What docs/runbooks.md promises, done as it says."""
+"""The procedures of docs/runbooks.md."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""inboxd's threads interrupt nobody when they wake up, neither the service beside it nor the database."""
+"""A wake-up of inboxd's threads preempts neither the service nor the database."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""TLS and passwords: real servers that take nobody in without, one clear sentence when something is wrong, and
-passwords that are changed while the sidecar runs."""
+"""TLS and passwords: real servers that require them, one clear error for each fault, and passwords that change at run
+time."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def authority():
 
 @pytest.fixture(scope="module")
 def stranger():
-    """Another authority, that signed nothing."""
+    """Another authority, which has not signed any certificate in use."""
     return Authority("stranger")
 
 
@@ -109,12 +109,12 @@ def configuration(secure_postgres, secure_kafka, authority, secrets, own_inbox, 
 
 @pytest.fixture
 def sidecar_user():
-    """Whom the configuration names: the owner of its schema."""
+    """The user of the configuration: the owner of its schema."""
     return None
 
 
 def says_no_secret(sidecar):
-    """Neither in the log nor where `ps` looks."""
+    """Neither in the log nor in the arguments that `ps` shows."""
     seen = sidecar.stderr
     if sidecar.is_running():
         seen += pathlib.Path(f"/proc/{sidecar.pid}/cmdline").read_text()
@@ -226,7 +226,7 @@ def alice(own_inbox):
 
 
 def test_an_operator_can_set_an_own_password(make_inboxd, secrets, alice):
-    """The configured one is another user's; an empty one is libpq's to find."""
+    """The configured one belongs to another user; with an empty one libpq uses its own sources."""
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0
     secrets.write("alice", SECOND)

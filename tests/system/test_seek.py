@@ -1,4 +1,4 @@
-"""inboxd seek: moves a running sidecar's watermark, and says before what that means."""
+"""inboxd seek: moves a running sidecar's watermark, and prints the effect first."""
 
 import json
 import time
@@ -29,7 +29,7 @@ def read(start_inboxd, streams, topic, inbox):
 
 
 def seek(sidecar, *arguments, code=0):
-    """What it says on stdout, or, when it fails, on stderr."""
+    """Its output on stdout or, if it fails, on stderr."""
     result = sidecar.command("seek", *map(str, arguments))
     assert result.returncode == code, (result.stdout, result.stderr)
     return result.stderr if code else result.stdout

@@ -1,5 +1,5 @@
-"""Sequences that are behind their rows, as logical replication or a restore of the rows alone leaves them: no record
-is taken for a bad one, nothing is passed over, and the start sets them or says how.
+"""Sequences behind their rows, as after logical replication or a restore of the rows alone: no record is rejected or
+skipped, and the start corrects the sequences or prints the statement.
 """
 
 import pytest

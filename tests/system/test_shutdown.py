@@ -1,4 +1,4 @@
-"""How it ends: running deliveries finish, the rest goes back, exit code 0."""
+"""Shutdown: running deliveries finish, the other messages are returned, exit code 0."""
 
 import signal
 import time
@@ -43,7 +43,7 @@ def test_running_deliveries_may_finish(inboxd, handler, streams, topic, group, i
 
 
 def test_a_stop_is_visible_only_in_its_own_check(inboxd, handler, streams, topic):
-    """inboxd_ready is 1 for what passes: "running" until it is asked to stop."""
+    """inboxd_ready is 1 for a check that passes: "running" until a stop is requested."""
     client = handler(inboxd, always(NEVER))
     streams.events(topic, ["e"])
     eventually(lambda: client.deliveries)

@@ -1,4 +1,4 @@
-"""Where reading starts: the database knows, whatever happened to Kafka's offsets or its topics."""
+"""Where reading starts: the database decides, whatever happened to Kafka's offsets or topics."""
 
 import time
 
@@ -204,7 +204,7 @@ def test_partitions_added_later_are_read(start_inboxd, kafka_server, streams, ma
     inbox.wait_stored(3, timeout=60)
 
 
-CONSTANT = int(time.time() * 1000)  # in each record, as producers do that take the time of their batch
+CONSTANT = int(time.time() * 1000)  # in each record, like producers that use the time of their batch
 
 
 def produce_constant(streams, topic, word, count):
@@ -260,7 +260,7 @@ def test_the_same_log_with_the_same_timestamps_is_continued(constant, streams, t
 
 @pytest.mark.parametrize("change", ["last_digest = NULL", "last_offset = 4, last_timestamp = last_timestamp"])
 def test_a_digest_of_another_record_is_ignored(constant, streams, topic, inbox, change):
-    """An older version, or a hand, has moved the watermark and left it."""
+    """An older version or an operator has moved the watermark and left the digest."""
     inbox.execute(f"UPDATE inbox.inbox_offsets SET next_offset = CASE WHEN '{change}' LIKE '%%= 4%%' THEN 5"
                   f" ELSE next_offset END, {change} WHERE kafka_partition = 0")
     produce_constant(streams, topic, "later", 5)

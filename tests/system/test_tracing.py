@@ -1,4 +1,4 @@
-"""Traces: the context that goes through to handlers, and the spans a collector gets."""
+"""Traces: the context that handlers get, and the spans that a collector gets."""
 
 import os
 import re
@@ -295,7 +295,7 @@ def test_a_malformed_answer_is_counted_as_a_failure(start_inboxd, handler, strea
             try:
                 client.sendall(answer)
             except OSError:
-                pass  # it has seen enough
+                pass  # the condition is true
         eventually(lambda: sidecar.metric(FAILURES) > 0)
         assert sidecar.metric(EXPORTED) == 0
     with Collector(port) as collector:

@@ -1,6 +1,6 @@
-"""A schema in use is migrated: inboxd-next is this inboxd with two migrations more (tests/sql/next). While it works, a
-sidecar of this version stores and its handler handles; a transaction with an old snapshot makes the build of an index
-wait as a large table would.
+"""A schema in use is migrated: inboxd-next is this inboxd with two more migrations (tests/sql/next). Meanwhile a
+sidecar of this version stores messages and its handler handles them. A transaction with an old snapshot delays the
+build of an index like a large table.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ def start_next():
 
 @pytest.fixture
 def old_snapshot(inbox):
-    """Until it is left, CREATE INDEX CONCURRENTLY waits for this transaction."""
+    """CREATE INDEX CONCURRENTLY waits for this transaction until the context ends."""
 
     @contextlib.contextmanager
     def hold():
@@ -79,7 +79,7 @@ def old_snapshot(inbox):
 
 @pytest.fixture
 def busy(inboxd, handler, streams, topic, inbox):
-    """A sidecar with some messages behind it. busy(): one more goes all the way, within two seconds."""
+    """A sidecar that has handled some messages. busy(): one more is handled, within two seconds."""
     handler(inboxd, always(DONE))
     inbox.execute(OLD)
     sent = ["first"]
@@ -106,7 +106,7 @@ def invalid(inbox):
 
 
 def is_building(inbox):
-    """The index is there, and the statement waits for the old snapshot."""
+    """The index exists, and the statement waits for the old snapshot."""
     return inbox.value(BUILDS) == 1 and invalid(inbox) == ["inbox_messages_next"]
 
 
@@ -157,7 +157,7 @@ def test_a_killed_index_build_is_repeated(busy, start_next, old_snapshot, inbox)
 
 
 def test_an_index_build_without_its_client_is_waited_for(busy, start_next, old_snapshot, inbox):
-    """Its server process goes on: the next one takes its index instead of building another."""
+    """Its server process continues: the next migration uses its index instead of building another one."""
     before = inbox.value(VERSION)
     with old_snapshot():
         first = start_next(busy.sidecar)
@@ -187,7 +187,7 @@ def test_a_second_migration_waits_for_the_first(busy, start_next, old_snapshot, 
 
 
 def test_a_migration_that_waits_for_a_lock_does_not_block_others(busy, start_next, inbox):
-    """A handler's long transaction on the table: the ALTER TABLE cannot have it, and nobody waits behind the ALTER TABLE."""
+    """A handler's long transaction locks the table: ALTER TABLE cannot get its lock, and nothing waits behind it."""
     before = inbox.value(VERSION)
     with inbox.connect() as connection:
         connection.execute("SELECT FROM inbox.inbox_messages LIMIT 1")
@@ -202,7 +202,8 @@ def test_a_migration_that_waits_for_a_lock_does_not_block_others(busy, start_nex
 
 def test_an_older_sidecar_starts_with_a_compatible_schema(busy, make_inboxd, handler, start_next, streams, topic, inbox,
                                                           group):
-    """A rolling upgrade: pods of the old version start again, and wait for no new one. So does a rollback."""
+    """A rolling upgrade: pods of the old version can restart without waiting for a new one. The same is true for a
+    rollback."""
     before = inbox.value(VERSION)
     assert start_next(busy.sidecar).wait() == 0
     assert is_done(inbox, before)
@@ -227,7 +228,7 @@ def test_an_older_sidecar_starts_with_a_compatible_schema(busy, make_inboxd, han
 
 
 def test_a_newer_sidecar_works_beside_an_older_one(busy, make_inboxd, start_next, streams, topic, inbox, group):
-    """Both versions at one schema, as in the middle of a rolling upgrade."""
+    """Both versions use one schema, as during a rolling upgrade."""
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     newer = start_next(other, "run", "--migrate")
     eventually(lambda: "event=started" in newer.output())
@@ -244,7 +245,7 @@ def is_alive(sidecar):
 
 
 def test_run_migrate_is_live_and_ends_at_a_signal(busy, make_inboxd, old_snapshot, start_next, inbox, group):
-    """SIGTERM ends it with 0, and the server's process with it; the next one goes on."""
+    """SIGTERM ends it with exit code 0, and ends the server process; the next migration continues."""
     before = inbox.value(VERSION)
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     with old_snapshot():
@@ -293,7 +294,7 @@ CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXE
     (REFUSE_ALTER, "no changes here"),
 ], ids=["a column of somebody else", "an event trigger"])
 def test_an_impossible_migration_exits_3(busy, make_inboxd, start_next, inbox, group, hurdle, words):
-    """Trying again would not help."""
+    """A retry would not help."""
     inbox.execute(hurdle)
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     for arguments in (["run", "--migrate"], ["migrate"]):
@@ -304,7 +305,7 @@ def test_an_impossible_migration_exits_3(busy, make_inboxd, start_next, inbox, g
 
 
 def test_timeouts_of_the_role_do_not_end_a_migration(busy, start_next, old_snapshot, inbox, database):
-    """What the role or the database sets for its sessions is lifted."""
+    """Timeouts of the role or of the database are overridden."""
     before = inbox.value(VERSION)
     for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
         inbox.execute(f"ALTER DATABASE {database} SET {name} = '1s'")

@@ -1,4 +1,4 @@
-"""inboxd verify: every record of a range has its trace in the inbox, or is listed."""
+"""inboxd verify: every record of a range has a trace in the inbox, or is listed."""
 
 import json
 
