@@ -4,6 +4,7 @@ Fails when a message is missing, never because something is slow. See README.md.
 """
 
 import argparse
+import fnmatch
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ from support.sidecar import binary
 import autovacuum
 import growth
 import idle
+import keys
 import latency
 import report
 import shapes
@@ -27,7 +29,7 @@ from servers import POSTGRES, Servers
 MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
-          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP]
+          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, keys.GROUP]
 
 
 def arguments():
@@ -41,29 +43,46 @@ def arguments():
     parser.add_argument("--repeat", type=int, default=1, metavar="ROUNDS",
                         help="measure everything so often; the table shows min / median / max")
     names = [name for group in GROUPS for name in group.names()]
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME",
-                        help="only this group or measurement and what it is compared with; may be"
-                             f" given several times: {', '.join(names).replace('%', '%%')}")
+    parser.add_argument("--only", action="append", metavar="NAME",
+                        help="only this group or measurement, or those that this shell pattern matches, and what they"
+                             " are compared with; may be given several times:"
+                             f" {'; '.join(names).replace('%', '%%')}")
+    parser.add_argument("--runs", type=int, default=keys.ROUNDS, metavar="ROUNDS",
+                        help=f"as --repeat, for the group keys ({keys.ROUNDS})")
+    parser.add_argument("--seconds", type=float,
+                        help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
+    parser.add_argument("--ordered", action="store_true",
+                        help="handlers of the group keys ask for ordered batches")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     options = parser.parse_args()
     if options.smoke:
         options.messages = SMOKE
-    if options.messages < 100 or options.repeat < 1:
+    if options.messages < 100 or options.repeat < 1 or options.runs < 1:
         parser.error("at least 100 messages and one round")
+    for pattern in options.only or ():
+        if not fnmatch.filter(names, pattern):
+            parser.error(f"nothing has the name {pattern}; --help lists them")
     return options
 
 
-def measure_round(servers, options):
+def measure_rounds(servers, options):
+    """[{group: {measurement: result}}], in which later rounds may lack a group."""
+    counts = {group.name: options.runs if group.rounds else options.repeat for group in GROUPS}
+    return [measure_round(servers, options, [group for group in GROUPS if number < counts[group.name]])
+            for number in range(max(counts[group.name] for group in GROUPS if group.chosen(options.only)))]
+
+
+def measure_round(servers, options, groups):
     """{group: {measurement: result}}"""
     found = {}
-    for group in GROUPS:
+    for group in groups:
         results = {}
         for name, run in group.chosen(options.only):
             result = run(servers, options)
             if result is not None:
                 results[name] = result
                 say(group.name, name, result)
-        add_ratios(results, group.base)
+        add_ratios(group, results)
         if results:
             found[group.name] = results
     return found
@@ -83,15 +102,21 @@ def environment(servers, options):
             "kafka": kafka.version()}
 
 
+def by_group(rounds):
+    """(group, its rounds) of those that were measured."""
+    return [(group, [results[group.name] for results in rounds if group.name in results])
+            for group in GROUPS if group.name in rounds[0]]
+
+
 def write_json(path, facts, rounds):
+    summary = {group.name: report.summary(group, measured) for group, measured in by_group(rounds)}
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"environment": facts, "rounds": rounds}, file, indent=1)
+        json.dump({"environment": facts, "rounds": rounds, "summary": summary}, file, indent=1)
         file.write("\n")
 
 
 def tables(rounds):
-    return "\n\n".join(report.markdown(group, [results[group.name] for results in rounds])
-                       for group in GROUPS if group.name in rounds[0])
+    return "\n\n".join(report.markdown(group, measured) for group, measured in by_group(rounds))
 
 
 def main():
@@ -101,7 +126,7 @@ def main():
     servers = Servers()
     try:
         facts = environment(servers, options)
-        rounds = [measure_round(servers, options) for _ in range(options.repeat)]
+        rounds = measure_rounds(servers, options)
     finally:
         servers.close()
     if options.json:

@@ -26,6 +26,22 @@ def check(connection, run, counters, counted):
         assert found == count, f"{name} is {found}, not {count}"
 
 
+def check_order(connection, run, ordering, counted):
+    """The handlers got every message once and in order, and no message is processed while an earlier one of its key,
+    or of its partition, waits. This also holds after a run that was stopped."""
+    assert counted["violations"] == 0, f"{counted['violations']} of {counted['deliveries']} came out of order"
+    lane = "kafka_partition, key" if ordering == "key" else "kafka_partition"
+    early, processed, dead = connection.execute(
+        "SELECT count(*) FILTER (WHERE last > waiting), sum(processed), sum(dead)::int"
+        " FROM (SELECT max(kafka_offset) FILTER (WHERE processed_at IS NOT NULL) AS last,"
+        " min(kafka_offset) FILTER (WHERE processed_at IS NULL) AS waiting,"
+        " count(processed_at) AS processed, count(dead_at) AS dead"
+        f" FROM inbox.inbox_messages WHERE seq >= %s GROUP BY {lane}) AS lanes", (run.first_seq,)).fetchone()
+    assert early == 0, f"{early} lanes were not processed in their order"
+    assert dead == 0, f"{dead} messages are dead"
+    assert processed == counted["deliveries"], f"{processed} processed, the handlers have seen {counted}"
+
+
 def _rows(connection, run):
     rows = connection.execute("SELECT event_id, processed_at IS NOT NULL, dead_at IS NOT NULL"
                               " FROM inbox.inbox_messages WHERE seq >= %s", (run.first_seq,)).fetchall()

@@ -51,7 +51,7 @@ def measure(servers, scenario):
         if scenario.during:
             stack.enter_context(scenario.during(connection))
         fleet = stack.enter_context(Fleet(first, scenario.instances, scenario.batch))
-        return _run(_Watch(servers, fleet, connection), scenario)
+        return _run(Watch(servers, fleet, connection), scenario)
 
 
 def _run(watch, scenario):
@@ -74,12 +74,12 @@ def _run(watch, scenario):
             "payload_bytes_per_second": shape.messages * shape.payload / seconds,
             **{name: (after[name] - before[name]) / messages for name in before},
             **({} if scenario.known else watch.table(fresh)), "peak_rss_bytes": peak,
-            **_batches("insert", counters, "inboxd_ingest_batch_seconds", shape.messages),
-            **_batches("settle", counters, "inboxd_settle_seconds", fresh),
+            **batches("insert", counters, "inboxd_ingest_batch_seconds", shape.messages),
+            **batches("settle", counters, "inboxd_settle_seconds", fresh),
             "again": counted["deliveries"] - fresh}
 
 
-def _batches(name, counters, histogram, rows):
+def batches(name, counters, histogram, rows):
     """The size and the duration of the transactions in a histogram."""
     count = sum(one.value(f"{histogram}_count") for one in counters)
     if count == 0:
@@ -88,7 +88,7 @@ def _batches(name, counters, histogram, rows):
             f"{name}_ms": sum(one.value(f"{histogram}_sum") for one in counters) / count * 1e3}
 
 
-class _Watch:
+class Watch:
     """All measurements of a run."""
 
     def __init__(self, servers, fleet, connection):
@@ -100,16 +100,22 @@ class _Watch:
         self._updates_before = self._value(f"SELECT n_tup_upd {_STATISTICS}")
         self._hot_before = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}")
 
-    def wait_done(self, fresh, received):
+    def wait_done(self, fresh, received, limit=None):
         """Waits until every message is handled and all records are read, which is later if the last records are
-        repetitions."""
+        repetitions. Returns False if that takes longer than `limit` seconds."""
+        began = time.monotonic()
+
         def done():
             assert self.fleet.is_running(), self.fleet.log()
             counters = self.fleet.counters()
-            return (_sum(counters, "inboxd_deliveries_total", outcome="done") >= fresh
-                    and _sum(counters, "inboxd_messages_received_total") >= received)
+            return (total(counters, "inboxd_deliveries_total", outcome="done") >= fresh
+                    and total(counters, "inboxd_messages_received_total") >= received)
 
-        eventually(done, timeout=TIMEOUT, every=0.25, what=f"{fresh} messages to be done")
+        def over():
+            return done() or limit and time.monotonic() - began >= limit
+
+        eventually(over, timeout=TIMEOUT, every=0.25, what=f"{fresh} messages to be done")
+        return done()
 
     def costs(self):
         return {"inboxd_us": self.fleet.cpu_seconds() * 1e6,
@@ -129,22 +135,39 @@ class _Watch:
         return float(self._value("SELECT extract(epoch FROM max(updated_at))"
                                  " FROM inbox.inbox_offsets WHERE next_offset > 0"))
 
+    def now(self):
+        """The time of the database's clock."""
+        return self._value("SELECT clock_timestamp()")
+
+    def done_until(self, until):
+        """The number of rows that were processed until then, the seconds from the first row stored to the last row
+        processed, and how many of the rows were claimed from the table."""
+        return self.connection.execute(
+            "SELECT count(*), extract(epoch FROM max(processed_at) - (SELECT min(received_at)"
+            " FROM inbox.inbox_messages WHERE seq >= %(first)s))::float8,"
+            " count(*) FILTER (WHERE delivery_count > 1) FROM inbox.inbox_messages"
+            " WHERE seq >= %(first)s AND processed_at <= %(until)s::timestamptz",
+            {"first": self.first_seq, "until": until}).fetchone()
+
     def table(self, fresh):
         """How many rows were claimed from the table, and how many updates were HOT."""
         slow = self._value("SELECT count(*) FROM inbox.inbox_messages"
                            " WHERE seq >= %s AND delivery_count > 1", self.first_seq)
+        return {"slow_share": slow / fresh, "hot_share": self.hot_share(fresh)}
+
+    def hot_share(self, processed):
+        """The share of HOT updates. There was at least one update per processed row."""
         # Backends report their counts when they end.
         updates = eventually(
             lambda: (found := self._value(f"SELECT n_tup_upd {_STATISTICS}")
-                     - self._updates_before) >= fresh and found,
+                     - self._updates_before) >= processed and found,
             what="the statistics of the table")
-        hot = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}") - self._hot_before
-        return {"slow_share": slow / fresh, "hot_share": hot / updates}
+        return (self._value(f"SELECT n_tup_hot_upd {_STATISTICS}") - self._hot_before) / updates
 
     def _value(self, sql, *arguments):
         return self.connection.execute(sql, arguments or None).fetchone()[0]
 
 
-def _sum(counters, name, **labels):
+def total(counters, name, **labels):
     return sum(one.value(name, **labels) for one in counters)
 

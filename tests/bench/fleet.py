@@ -22,19 +22,21 @@ def program(*path):
 class Handler:
     """examples/noop_handler of the same build, without a ledger."""
 
+    def command(self, sidecar, batch, count):
+        return [program("examples", "noop_handler"), "--socket", sidecar.socket_path,
+                "--name", HANDLER, "--batch", str(batch), "--count-to-file", count]
+
     def __init__(self, sidecar, batch):
         self._count = os.path.join(sidecar.directory, "count")
         self._log = os.path.join(sidecar.directory, "handler.log")
         self._process = process.spawn(
-            [program("examples", "noop_handler"), "--socket", sidecar.socket_path, "--name", HANDLER,
-             "--batch", str(batch), "--count-to-file", self._count],
-            self._log, env={**os.environ, **SANITIZERS})
+            self.command(sidecar, batch, self._count), self._log, env={**os.environ, **SANITIZERS})
 
     def cpu_seconds(self):
         return costs.of_process(self._process.pid)
 
     def stop(self):
-        """{"deliveries": …, "distinct": …}"""
+        """What it has counted: {"deliveries": …, "distinct": …}"""
         code = process.end(self._process, signal.SIGTERM)
         assert code == 0, f"the handler ended with {code}: {process.tail(self._log)}"
         return json.loads(pathlib.Path(self._count).read_text(encoding="ascii"))

@@ -37,7 +37,7 @@ def fill(servers, connection, rows, *statements):
 
 def _write(servers, database, schema, arguments):
     done = subprocess.run([program("tests", "bench", "floor"), servers.postgres.conninfo(database)
-                           + f" options='-c search_path={schema}'",
+                           + f" port={servers.database_port} options='-c search_path={schema}'",
                            *(str(argument) for argument in arguments)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,30 +1,41 @@
 """A group of measurements that are shown in one table, and the one to compare the others with."""
 
+import fnmatch
 import typing
 
 
 class Group(typing.NamedTuple):
     name: str
     title: str
-    base: str | None   # measured whenever another one of the group is; None: nothing to compare with
+    # The measurement that the others are compared with, and that is measured with them; None: there is none. A
+    # function returns it for the name of a measurement.
+    base: str | typing.Callable | None
     columns: list      # of report.py
     measurements: list  # (name, function(servers, options) -> result)
+    rounds: int | None = None  # of a group that is only measured on request; None: --repeat rounds
+    matrices: list = []    # of report.py
+    comparisons: list = []  # (measurement, the measurement to compare it with)
 
     def chosen(self, only):
-        """The measurements that `only` selects, by their name or the group's; all if it is empty."""
-        if not only or self.name in only:
-            return self.measurements
-        wanted = [(name, run) for name, run in self.measurements if name in only]
-        base = [(name, run) for name, run in self.measurements if wanted and name == self.base]
-        return base + [entry for entry in wanted if entry not in base]
+        """The measurements that `only` selects with shell patterns for their name or the group's, and those they are
+        compared with. If it is empty, all; but none of a group that is only measured on request."""
+        patterns = only or ([] if self.rounds else ["*"])
+        wanted = {name for name, _ in self.measurements
+                  if any(fnmatch.fnmatchcase(text, pattern) for text in (self.name, name) for pattern in patterns)}
+        wanted |= {self.base_of(name) for name in wanted}
+        return [(name, run) for name, run in self.measurements if name in wanted]
+
+    def base_of(self, name):
+        return self.base(name) if callable(self.base) else self.base
 
     def names(self):
         return [self.name, *(name for name, _ in self.measurements)]
 
 
-def add_ratios(results, base):
+def add_ratios(group, results):
     """`ratio`: rows/s over those of the base, within one round."""
-    for result in results.values():
+    for name, result in results.items():
+        base = group.base_of(name)
         if base in results and "rows_per_second" in result:
             result["ratio"] = result["rows_per_second"] / results[base]["rows_per_second"]
             result["ratio_to"] = base

@@ -48,7 +48,8 @@ PLOTS = [
 
 def rows_of(plot, rounds):
     """[(label, [value of each part])]"""
-    first = rounds[0].get(plot.group, {})
+    rounds = [results for results in rounds if plot.group in results]
+    first = rounds[0][plot.group] if rounds else {}
     return [(label, [statistics.median(results[plot.group][label][part.key] * part.factor for results in rounds)
                      for part in plot.parts])
             for label, result in first.items() if all(part.key in result for part in plot.parts)]

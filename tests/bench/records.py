@@ -1,6 +1,9 @@
 """The records of the benchmark, the same in each run; floor_rows.c makes the same rows."""
 
 import base64
+import bisect
+import functools
+import itertools
 import random
 import typing
 
@@ -16,13 +19,30 @@ class Shape(typing.NamedTuple):
     payload: int = 400   # bytes
     partitions: int = 4
     repeats_of: int = REPEATS_OF
+    keys: int = KEYS
+    zipf: bool = False   # the n-th key has 1/n of the messages of the first; otherwise all keys have equally many
 
     def distinct(self):
         """The number of distinct records."""
         return self.messages - self.messages // self.repeats_of
 
     def topic(self):
-        return f"bench.{self.messages}.{self.payload}.{self.partitions}.{self.repeats_of}"
+        return (f"bench.{self.messages}.{self.payload}.{self.partitions}.{self.repeats_of}"
+                f".{self.keys}{'.zipf' if self.zipf else ''}")
+
+    def key(self, number):
+        """The number of the key of a distinct record."""
+        drawn = _scatter(~number & _MASK)
+        if not self.zipf:
+            return drawn % self.keys
+        weights = _zipf_weights(self.keys)
+        return bisect.bisect(weights, drawn / (_MASK + 1) * weights[-1])
+
+
+@functools.cache
+def _zipf_weights(keys):
+    """The cumulated weights."""
+    return list(itertools.accumulate(1 / number for number in range(1, keys + 1)))
 
 
 def _scatter(x):
@@ -42,9 +62,9 @@ def records(shape):
     fresh = 0
     for position in range(1, shape.messages + 1):
         if position % shape.repeats_of == 0:
-            yield _record(_earlier(position, fresh), shape.payload)
+            yield _record(_earlier(position, fresh), shape)
         else:
-            yield _record(fresh, shape.payload)
+            yield _record(fresh, shape)
             fresh += 1
 
 
@@ -53,11 +73,11 @@ def _earlier(position, fresh):
     return fresh - 1 - _scatter(~position & _MASK) % min(fresh, REPEATS_WITHIN)
 
 
-def _record(number, size):
-    key = f"c-{_scatter(~number & _MASK) % KEYS}"
+def _record(number, shape):
+    key = f"c-{shape.key(number)}"
     head = f'{{"order":{number},"customer":"{key}","note":"'
     identity = event_id(number)
-    return {"value": (head + _note(number, size - len(head) - 2) + '"}').encode(), "key": key,
+    return {"value": (head + _note(number, shape.payload - len(head) - 2) + '"}').encode(), "key": key,
             "headers": [("id", identity), ("eventType", "order.created")]}
 
 

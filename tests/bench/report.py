@@ -1,6 +1,7 @@
 """The table of results: minimum, median and maximum if there are several rounds."""
 
 import statistics
+import typing
 
 _KB = 1024
 
@@ -27,22 +28,90 @@ PATHS = [column("slow path %", "slow_share", "{:.2f}", 100),
 PEAK = column("peak MiB", "peak_rss_bytes", "{:.0f}", 1 / _KB / _KB)
 
 
+class Matrix(typing.NamedTuple):
+    """A table of ratios: each cell is a measurement."""
+    title: str
+    rows: list
+    columns: list
+    name: typing.Callable  # (row, column) -> measurement
+
+
 def markdown(group, rounds):
     """`rounds`: dictionaries {name of the measurement: result} of one group."""
-    lines = [["", *(title for title, _, _ in group.columns)],
-             ["---"] + ["---:"] * len(group.columns)]
-    for name in rounds[0]:
-        lines.append([name, *(_cell([results[name] for results in rounds], *entry[1:])
-                              for entry in group.columns)])
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    compared = f" Ratio: to {group.base}." if group.base else ""
-    return f"{group.name}: {group.title}.{compared}\n\n{table}"
+    return "\n\n".join([*_matrices(group, rounds), _details(group, rounds), *_comparisons(group, rounds)])
+
+
+def summary(group, rounds):
+    """The content of the tables for programs: minimum, median and maximum of all rounds."""
+    return {"measurements": {name: {key: _spread([results[name][key] for results in rounds])
+                                    for key in ("rows_per_second", "ratio")
+                                    if all(key in results[name] for results in rounds)}
+                             for name in _in_all(rounds)},
+            "comparisons": {f"{name} ÷ {other}": _spread(_quotients(rounds, name, other))
+                            for name, other in _compared(group, rounds)}}
+
+
+def _in_all(rounds):
+    """The measurements with a result in every round. A program that cannot be installed has none."""
+    return [name for name in rounds[0] if all(name in results for results in rounds)]
+
+
+def _spread(found):
+    return {"min": min(found), "median": statistics.median(found), "max": max(found)}
+
+
+def _matrices(group, rounds):
+    for matrix in group.matrices:
+        rows = [[row, *(_ratio_and_rate(rounds, matrix.name(row, column)) for column in matrix.columns)]
+                for row in matrix.rows]
+        rows = [row for row in rows if any(row[1:])]
+        if rows:
+            yield f"{group.name}: {matrix.title}; median of {len(rounds)}.\n\n" + _table(["", *matrix.columns], rows)
+
+
+def _ratio_and_rate(rounds, name):
+    if name not in _in_all(rounds):
+        return ""
+    ratio, rate = (statistics.median(results[name][key] for results in rounds)
+                   for key in ("ratio", "rows_per_second"))
+    return f"{ratio:.2f} ({rate:,.0f}/s)"
+
+
+def _compared(group, rounds):
+    return [(name, other) for name, other in group.comparisons if {name, other} <= set(_in_all(rounds))]
+
+
+def _quotients(rounds, name, other):
+    return [results[name]["rows_per_second"] / results[other]["rows_per_second"] for results in rounds]
+
+
+def _comparisons(group, rounds):
+    rows = [[name, other, _shown(_quotients(rounds, name, other), "{:.2f}")]
+            for name, other in _compared(group, rounds)]
+    if rows:
+        yield f"{group.name}: rows/s of one over those of another.\n\n" + _table(["", "over", "ratio"], rows)
+
+
+def _details(group, rounds):
+    rows = [[name, *(_cell([results[name] for results in rounds], *entry[1:]) for entry in group.columns)]
+            for name in _in_all(rounds)]
+    compared = f" Ratio: to {group.base}." if isinstance(group.base, str) else ""
+    return f"{group.name}: {group.title}.{compared}\n\n" + _table(["", *(title for title, _, _ in group.columns)], rows)
+
+
+def _table(titles, rows):
+    lines = [titles, ["---"] + ["---:"] * (len(titles) - 1), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _cell(results, value, form):
     found = [value(result) for result in results]
     if None in found:
         return ""
+    return _shown(found, form)
+
+
+def _shown(found, form):
     if len(found) == 1:
         return form.format(found[0])
     return " / ".join(form.format(pick(found)) for pick in (min, statistics.median, max))

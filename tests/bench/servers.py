@@ -29,6 +29,8 @@ READ_TIMEOUT = 120
 class Servers:
     def __init__(self):
         self.postgres = Postgres(settings=POSTGRES).start()
+        # The port that the measured programs connect to. The measuring code uses the server's own port.
+        self.database_port = self.postgres.port
         self.kafka = Kafka(properties=KAFKA).start()
         self.streams = Streams(self.kafka)
         self._numbers = itertools.count(1)
@@ -81,7 +83,7 @@ class Servers:
         sidecar = Sidecar(merge({
             "kafka": {"topics": ["bench"], "bootstrap.servers": self.kafka.bootstrap,
                       "group.id": f"bench-{uuid.uuid4()}"},
-            "postgres": {"host": "127.0.0.1", "port": self.postgres.port, "user": "postgres",
+            "postgres": {"host": "127.0.0.1", "port": self.database_port, "user": "postgres",
                          "dbname": database},
         }, *configurations))
         try:

@@ -26,7 +26,7 @@ RESCUE = (f"INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at)"
           f" VALUES ({DEAD}, 'dead', 1, now())",)
 
 
-def _measure(servers, options, *, before, connections=2, ordering="none", during=None):
+def measure(servers, options, *, before, connections=2, ordering="none", during=None):
     rows = SMOKE_ROWS if options.smoke else ROWS
     servers.known_topic(TOPIC, PARTITIONS)
     with servers.sidecar({"kafka": {"topics": [TOPIC]}, "inbox": {"ordering": ordering},
@@ -66,7 +66,7 @@ def _costs(servers, fleet, connection):
 
 
 def _connections(count):
-    return functools.partial(_measure, before=WAITING, connections=count)
+    return functools.partial(measure, before=WAITING, connections=count)
 
 
 GROUP = Group(
@@ -75,7 +75,7 @@ GROUP = Group(
     [report.column("rows", "rows", "{:,}"), report.RATE, report.RATIO, *report.COSTS, report.PEAK],
     [("1 connection", _connections(1))]
     + [(f"{count} connections", _connections(count)) for count in (2, 4, 8)]
-    + [("waiting, key", functools.partial(_measure, before=WAITING, ordering="key")),
-       ("old snapshot", functools.partial(_measure, before=WAITING, during=old_snapshot)),
-       ("retries due", functools.partial(_measure, before=RETRIES)),
-       ("rows of a dead instance", functools.partial(_measure, before=RESCUE))])
+    + [("waiting, key", functools.partial(measure, before=WAITING, ordering="key")),
+       ("old snapshot", functools.partial(measure, before=WAITING, during=old_snapshot)),
+       ("retries due", functools.partial(measure, before=RETRIES)),
+       ("rows of a dead instance", functools.partial(measure, before=RESCUE))])
