@@ -101,15 +101,16 @@ class Watch:
         self._hot_before = self._value(f"SELECT n_tup_hot_upd {_STATISTICS}")
 
     def wait_done(self, fresh, received, limit=None):
-        """Waits until every message is handled and all records are read, which is later if the last records are
-        repetitions. Returns False if that takes longer than `limit` seconds."""
+        """Waits until every message is handled and all other records are counted, which is later if the last records
+        are repetitions. Returns False if that takes longer than `limit` seconds."""
         began = time.monotonic()
 
         def done():
             assert self.fleet.is_running(), self.fleet.log()
             counters = self.fleet.counters()
             return (total(counters, "inboxd_deliveries_total", outcome="done") >= fresh
-                    and total(counters, "inboxd_messages_received_total") >= received)
+                    and sum(total(counters, f"inboxd_{name}_total")
+                            for name in ("duplicates", "conflicts", "rejects")) >= received - fresh)
 
         def over():
             return done() or limit and time.monotonic() - began >= limit
