@@ -1,4 +1,7 @@
-/* See supervision.h. */
+/*
+ * See supervision.h. The main thread waits on the wake-up and then asks; a report is stored before the poke, so it is
+ * never missed. Later faults are mostly consequences of the first one, which is why that one is kept.
+ */
 #include "report/supervision.h"
 
 int supervision_init(struct supervision *supervision, struct err *err)

@@ -1,6 +1,7 @@
 /*
  * docs/configuration.md, written from the option table. The text that the table cannot contain, how
- * sources, types and passed names work, is here.
+ * sources, types and passed names work, is here. A unit test compares the document with this output, and
+ * loads its examples; so no default and no limit can be documented wrongly.
  */
 #include "config/options/options.h"
 
@@ -96,6 +97,7 @@ static const char *const type_names[] = {
 	[OPTION_UIDS] = "list of numbers",
 };
 
+/* Limits are shown for numbers only. Those of texts and lists are there to bound memory, and nobody meets them. */
 static void add_type(struct buf *out, const struct option *option)
 {
 	char least[VALUE_TEXT_BYTES];

@@ -66,6 +66,7 @@ void value_text(const struct option *option, int64_t number, char out[VALUE_TEXT
 		duration_text(number, out);
 		return;
 	}
+	/* The largest unit that leaves a whole number; 0 has the smallest. */
 	while (unit->factor > 1 && (number == 0 || number % unit->factor != 0))
 		unit++;
 	(void)snprintf(out, VALUE_TEXT_BYTES, "%" PRId64 "%s", number / unit->factor, unit->name);
@@ -125,7 +126,7 @@ static int set_number(void *field, const struct option *option, const char *text
 
 /* --- Words, modes and texts ------------------------------------------------------------------------- */
 
-/* OPTION_ENUM, OPTION_FLAG. */
+/* OPTION_ENUM, OPTION_FLAG. The error lists all words, because there are at most four. */
 static int set_word(void *field, const struct option *option, const char *text, struct err *err)
 {
 	char known[128] = "";
@@ -258,6 +259,7 @@ int value_store(
 	return r < 0 ? r : strings_add_all(field, texts, err);
 }
 
+/* Numbers, words and modes own no memory. */
 void value_release(void *base, const struct option *option)
 {
 	void *field = (char *)base + option->offset;

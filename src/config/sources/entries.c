@@ -1,6 +1,9 @@
 /*
  * A plain array that is searched from its start: a configuration has some sixty keys, and a file at most
  * ten thousand.
+ *
+ * Entries are texts only. Parsing them early would make a wrong value in the file an error even if --set replaces
+ * it, and a reload could not compare what a person wrote.
  */
 #include "config/sources/entries.h"
 
@@ -44,6 +47,7 @@ static int entry_init(struct entry *entry, const struct key *key, const struct e
 		r = string_copy(&entry->topic, key->topic, strlen(key->topic), err);
 	if (r == 0 && value->file != NULL)
 		r = string_copy(&entry->file, value->file, strlen(value->file), err);
+	/* `topics:` without a value is an empty list; for a key with one value it is an empty text. */
 	if (value->nothing && key->option != NULL && option_is_list(key->option))
 		return r;
 	for (size_t i = 0; i < value->count && r == 0; i++)
@@ -92,6 +96,7 @@ int entries_put(struct entries *entries, const struct key *key, const struct ent
 	struct entry fresh;
 	int r;
 
+	/* Everything that can fail comes before the first change. */
 	if (old == NULL && entries->count == entries->capacity) {
 		size_t capacity = entries->capacity == 0 ? 64 : entries->capacity * 2;
 		struct entry *items = realloc(entries->items, capacity * sizeof(*items));

@@ -1,4 +1,7 @@
-/* See message.h. The struct and all its texts are one block of memory, so a message costs one malloc and one free. */
+/*
+ * See message.h. The struct and all its texts are one block of memory, so a message costs one malloc and one free, and
+ * its size in the budget is exact. Behind the texts is the digest of a record, which ingest stores with a watermark.
+ */
 #include "model/message/message.h"
 
 #include <stdlib.h>

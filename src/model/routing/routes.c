@@ -204,12 +204,6 @@ struct handler_routes *handler_routes_new(
 	return own;
 }
 
-struct handler_routes *handler_routes_share(struct handler_routes *own)
-{
-	(void)atomic_fetch_add(&own->references, 1);
-	return own;
-}
-
 void handler_routes_release(struct handler_routes *own)
 {
 	if (own != NULL && atomic_fetch_sub(&own->references, 1) == 1)
@@ -302,7 +296,7 @@ static struct routes *routes_of(const struct routes_handler *handlers, size_t co
 	routes->count = count;
 	for (size_t i = 0; i < count; i++) {
 		routes->handlers[i] = handlers[i];
-		(void)handler_routes_share(handlers[i].routes);
+		(void)atomic_fetch_add(&handlers[i].routes->references, 1);
 	}
 	return routes;
 }

@@ -42,7 +42,6 @@ struct handler_routes {
  * twice counts once. NULL: no memory. */
 struct handler_routes *handler_routes_new(
 	const char *name, const struct subscription *subs, size_t count, uint64_t seed);
-struct handler_routes *handler_routes_share(struct handler_routes *own);
 void handler_routes_release(struct handler_routes *own);
 bool handler_routes_equal(const struct handler_routes *a, const struct handler_routes *b);
 
