@@ -100,16 +100,6 @@ void buf_addf(struct buf *buf, const char *format, ...)
 	va_end(again);
 }
 
-void buf_consume(struct buf *buf, size_t length)
-{
-	if (length >= buf->length) {
-		buf->length = 0;
-		return;
-	}
-	memmove(buf->data, buf->data + length, buf->length - length);
-	buf->length -= length;
-}
-
 bool buf_ok(const struct buf *buf)
 {
 	return !buf->broken;

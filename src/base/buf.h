@@ -56,8 +56,6 @@ static inline void buf_add_char(struct buf *buf, char c)
 }
 
 void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Drops the first `length` bytes. */
-void buf_consume(struct buf *buf, size_t length);
 bool buf_ok(const struct buf *buf);
 /* The content with a NUL appended; "" if broken. Borrowed until the next change. */
 const char *buf_str(struct buf *buf);

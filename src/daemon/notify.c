@@ -35,8 +35,3 @@ void notify_stopping(void)
 {
 	notify("STOPPING", "1");
 }
-
-void notify_status(const char *text)
-{
-	notify("STATUS", text);
-}

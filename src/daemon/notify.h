@@ -14,7 +14,5 @@ bool notify_is_built_in(void);
 void notify_ready(void);
 /* A stop was requested. */
 void notify_stopping(void);
-/* Sets the line of `systemctl status`. */
-void notify_status(const char *text);
 
 #endif

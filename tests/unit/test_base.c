@@ -171,19 +171,6 @@ static void an_empty_buffer_is_an_empty_string(void **state)
 	buf_fini(&buf);
 }
 
-static void consuming_drops_the_beginning(void **state)
-{
-	struct buf buf = BUF_INIT;
-
-	(void)state;
-	buf_add_str(&buf, "abcdef");
-	buf_consume(&buf, 2);
-	assert_string_equal(buf_str(&buf), "cdef");
-	buf_consume(&buf, 100);
-	assert_int_equal(buf.length, 0);
-	buf_fini(&buf);
-}
-
 static void a_limit_breaks_the_buffer_and_a_reset_repairs_it(void **state)
 {
 	struct buf buf = { .limit = 4 };
@@ -734,7 +721,6 @@ int main(void)
 		cmocka_unit_test(a_fault_is_the_negated_exit_code),
 		cmocka_unit_test(a_buffer_grows_with_what_is_added),
 		cmocka_unit_test(an_empty_buffer_is_an_empty_string),
-		cmocka_unit_test(consuming_drops_the_beginning),
 		cmocka_unit_test(a_limit_breaks_the_buffer_and_a_reset_repairs_it),
 		cmocka_unit_test(a_length_that_overflows_breaks_the_buffer),
 		cmocka_unit_test(a_failed_append_breaks_the_buffer),

@@ -76,17 +76,10 @@ static void stopping_is_sent(void **state)
 	assert_heard(*state, "STOPPING=1");
 }
 
-static void a_status_is_sent_unchanged(void **state)
-{
-	notify_status("4 partitions, 2 handlers, 100 % of nothing waiting");
-	assert_heard(*state, "STATUS=4 partitions, 2 handlers, 100 % of nothing waiting");
-}
-
 static void without_a_service_manager_nothing_happens(void **state)
 {
 	(void)unsetenv("NOTIFY_SOCKET");
 	notify_ready();
-	notify_status("still here");
 	assert_string_equal(heard(*state), "");
 }
 
@@ -104,7 +97,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_MANAGER(ready_is_sent),
 		WITH_MANAGER(stopping_is_sent),
-		WITH_MANAGER(a_status_is_sent_unchanged),
 		WITH_MANAGER(without_a_service_manager_nothing_happens),
 		WITH_MANAGER(a_missing_service_manager_is_no_failure),
 	};
