@@ -79,7 +79,7 @@ MUTANTS = [
            tests=["unit/test_refused_batches.c::a_retry_of_the_same_refused_rows_waits_for_another_row",
                   REFUSED + "test_a_single_refused_row_is_rejected_only_after_another_row_is_accepted"]),
     mutant("E8", "a refused verdict is never isolated",
-           edit("src/dispatch/table/settler.c", "\tjob->settle.isolate |= entry->refusals >= REFUSALS_MOST;\n", ""),
+           edit("src/dispatch/table/settler.c", "\tjob->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;\n", ""),
            tests=[REFUSED + "test_a_verdict_whose_row_is_refused_delays_no_other"]),
     mutant("E8", "a constraint of the user fails all settles",
            edit("src/store/claims/settle.c", "\tif (!may_be_row(s, r, err))\n\t\treturn r;", "\tif (!may_be_row(s, r, err) || is_bad_value(r, err))\n\t\treturn r;"),

@@ -84,7 +84,7 @@ MUTANTS = [
            edit("src/model/routing/routing.c", "if (others + wanted->count <= ROUTING_MAX)", "if (others + wanted->count > 0)"),
            tests=["system/test_routing.py::test_too_many_subscriptions_are_refused_and_others_continue"]),
     mutant("R14", "a connection that extends counts as silent",
-           edit("src/dispatch/schedule/limits.c", "if (connection->extended_us > entry->opened_us)", "if (connection->extended_us < 0 && entry)"),
+           edit("src/dispatch/schedule/limits.c", "if (connection->extended_us > entry->delivery.opened_us)", "if (connection->extended_us < 0 && entry)"),
            tests=["system/test_handlers.py::test_a_connection_that_extends_is_not_silent"]),
     # R15
     mutant("R15", "a message without handler is born claimed",

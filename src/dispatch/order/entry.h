@@ -57,38 +57,57 @@ struct reservation {
 	struct entry *entry; /* RESERVED, or OPEN on this connection; NULL = none */
 };
 
+/* The delivery of an entry that is OPEN. The room schedule owns it. */
+struct delivery {
+	struct connection *connection;
+	struct call *call; /* NULL: not part of a batch */
+	TAILQ_ENTRY(entry) call_link;
+	int64_t deadline_ms; /* clock_now_ms() */
+	int64_t bound_ms;    /* the limit of extensions after a revocation; 0 = none */
+	bool cut;            /* bound_ms, not its deadline, ends the delivery */
+	int64_t opened_us;   /* kept after the end, for the spans; 0 = never delivered */
+};
+
+/* The tries to settle an entry that is SETTLING, or to raise its crash count. The room table owns it. */
+struct settling {
+	int64_t retry_at_ms; /* when to try again */
+	int refusals;        /* failed tries in a row with an error that its row can cause */
+	bool set_aside;      /* its verdict is set aside: see refused_verdicts.h */
+	int set_aside_tries;
+};
+
+/* The texts that a verdict points to, owned. */
+struct verdict_texts {
+	char *error;
+	char *error_code;
+	char *result;
+};
+
 struct entry {
 	struct message *message; /* owned */
 	size_t partition;        /* index in the admission */
 	enum entry_state state;
-	struct handler_queue *queue;     /* of the handler it is routed to; NULL = none */
-	struct lane *lane;               /* NULL: it has no order */
-	struct reservation *reservation; /* of a suspect that is RESERVED or OPEN */
-	struct connection *connection;   /* OPEN */
-	struct call *call;               /* OPEN in a batch */
-	TAILQ_ENTRY(entry) link;         /* the list of its state */
+	TAILQ_ENTRY(entry) link; /* the list of its state */
+	UT_hash_handle hh;       /* by message->seq */
+
+	struct handler_queue *queue; /* of the handler it is routed to; NULL = none */
+	struct lane *lane;           /* NULL: it has no order */
 	TAILQ_ENTRY(entry) lane_link;
+	bool born; /* in the list of born-claimed entries */
 	TAILQ_ENTRY(entry) born_link;
-	TAILQ_ENTRY(entry) call_link;
-	UT_hash_handle hh;        /* by message->seq */
-	bool born;                /* in the list of born-claimed entries */
 	struct open_claim *claim; /* the claim that brought it; NULL if born claimed */
-	bool raising;             /* RESERVED: its crash count is being raised */
-	bool raised;              /* its crash_count is raised in the table */
-	bool in_flight;           /* counts against max_in_flight until settled */
-	int64_t deadline_ms;      /* clock_now_ms() */
-	int64_t bound_ms;         /* OPEN: the limit of extensions after a revocation; 0 = none */
-	bool cut;                 /* bound_ms, not its deadline, ends the delivery */
-	int64_t opened_us;
-	int64_t retry_at_ms; /* SETTLING: when to settle it again */
-	int refusals;        /* failed settles in a row with an error that its row can cause */
-	bool set_aside;      /* its verdict is set aside: see refused_verdicts.h */
-	int set_aside_tries;
+
+	struct reservation *reservation; /* of a suspect that is RESERVED or OPEN */
+	bool raising;                    /* RESERVED: its crash count is being raised */
+	bool raised;                     /* its crash_count is raised in the table */
+
+	bool in_flight; /* counts against max_in_flight until settled */
+	struct delivery delivery;
+
 	enum entry_end end;
 	struct settle_row verdict;
-	char *error; /* the texts of the verdict, owned */
-	char *error_code;
-	char *result;
+	struct verdict_texts texts;
+	struct settling settling;
 };
 
 TAILQ_HEAD(entry_list, entry);

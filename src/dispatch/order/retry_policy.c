@@ -19,12 +19,12 @@ static char *copy(struct bytes text)
 
 void retry_policy_clear(struct entry *entry)
 {
-	free(entry->error);
-	free(entry->error_code);
-	free(entry->result);
-	entry->error = NULL;
-	entry->error_code = NULL;
-	entry->result = NULL;
+	free(entry->texts.error);
+	free(entry->texts.error_code);
+	free(entry->texts.result);
+	entry->texts.error = NULL;
+	entry->texts.error_code = NULL;
+	entry->texts.result = NULL;
 }
 
 /* Starts a verdict that changes no count. The crash count is the one from before it was raised for a delivery alone, so
@@ -46,8 +46,8 @@ static void begin(struct entry *entry, enum settle_outcome outcome, enum entry_e
 
 static void set_error(struct entry *entry, char *error, char *code)
 {
-	entry->error = error;
-	entry->error_code = code;
+	entry->texts.error = error;
+	entry->texts.error_code = code;
 	entry->verdict.error = error;
 	entry->verdict.error_code = code;
 }
@@ -74,10 +74,10 @@ static void fail_attempt(
 static void done(struct entry *entry, struct bytes result)
 {
 	begin(entry, SETTLE_PROCESSED, END_DONE);
-	entry->result = copy(result);
-	if (entry->result != NULL)
-		entry->verdict.result = bytes_of(entry->result);
-	entry->verdict.plain = entry->result == NULL && !entry->raised &&
+	entry->texts.result = copy(result);
+	if (entry->texts.result != NULL)
+		entry->verdict.result = bytes_of(entry->texts.result);
+	entry->verdict.plain = entry->texts.result == NULL && !entry->raised &&
 			       !entry->message->suspect && entry->message->crash_count == 0;
 }
 
@@ -94,15 +94,15 @@ static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 {
 	switch (verdict->status) {
 	case STATUS_DONE:
-		return verdict->result.data == NULL || entry->result != NULL;
+		return verdict->result.data == NULL || entry->texts.result != NULL;
 	case STATUS_RETRY:
 	case STATUS_DEAD:
-		return (verdict->reason.data == NULL || entry->error != NULL) &&
-		       (verdict->code.data == NULL || entry->error_code != NULL);
+		return (verdict->reason.data == NULL || entry->texts.error != NULL) &&
+		       (verdict->code.data == NULL || entry->texts.error_code != NULL);
 	case STATUS_SNOOZE:
 		return true;
 	case STATUS_SETTLED:
-		return entry->error != NULL && entry->error_code != NULL;
+		return entry->texts.error != NULL && entry->texts.error_code != NULL;
 	}
 	return true;
 }

@@ -23,7 +23,7 @@ static struct trace_event event_of(const struct entry *entry, enum span_kind kin
 {
 	return (struct trace_event){
 		.kind = kind,
-		.start_us = entry->opened_us,
+		.start_us = entry->delivery.opened_us,
 		.end_us = clock_now_us(),
 		.since_ms = -1,
 		.number = entry->message->delivery_count,
@@ -58,7 +58,7 @@ void tracing_settled(const struct order *order, const struct entry *entry,
 	struct trace_context parent;
 	struct trace_event event;
 
-	if (trace == NULL || entry->opened_us == 0 || status == SETTLE_LOCKED ||
+	if (trace == NULL || entry->delivery.opened_us == 0 || status == SETTLE_LOCKED ||
 		status == SETTLE_REFUSED || !trace_wants(trace, entry->message, &parent))
 		return;
 	event = event_of(entry, SPAN_SETTLE);

@@ -33,7 +33,7 @@ static void insert_by_deadline(struct connection *connection, struct entry *entr
 
 	TAILQ_FOREACH_REVERSE(at, &connection->open, entry_list, link)
 	{
-		if (at->deadline_ms <= entry->deadline_ms)
+		if (at->delivery.deadline_ms <= entry->delivery.deadline_ms)
 			break;
 	}
 	if (at == NULL)
@@ -44,10 +44,11 @@ static void insert_by_deadline(struct connection *connection, struct entry *entr
 
 void delivery_extend(struct entry *entry, int64_t deadline_ms)
 {
-	entry->cut = entry->bound_ms != 0 && deadline_ms > entry->bound_ms;
-	TAILQ_REMOVE(&entry->connection->open, entry, link);
-	entry->deadline_ms = entry->cut ? entry->bound_ms : deadline_ms;
-	insert_by_deadline(entry->connection, entry);
+	entry->delivery.cut =
+		entry->delivery.bound_ms != 0 && deadline_ms > entry->delivery.bound_ms;
+	TAILQ_REMOVE(&entry->delivery.connection->open, entry, link);
+	entry->delivery.deadline_ms = entry->delivery.cut ? entry->delivery.bound_ms : deadline_ms;
+	insert_by_deadline(entry->delivery.connection, entry);
 }
 
 void delivery_bound(struct schedule *schedule, size_t partition)
@@ -57,10 +58,10 @@ void delivery_bound(struct schedule *schedule, size_t partition)
 
 	for (entry = schedule->order->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->state != ENTRY_OPEN || entry->partition != partition ||
-			entry->bound_ms != 0)
+			entry->delivery.bound_ms != 0)
 			continue;
-		entry->bound_ms = now_ms + entry->connection->timeout_ms;
-		delivery_extend(entry, entry->deadline_ms);
+		entry->delivery.bound_ms = now_ms + entry->delivery.connection->timeout_ms;
+		delivery_extend(entry, entry->delivery.deadline_ms);
 	}
 }
 
@@ -68,11 +69,11 @@ static void open_entry(
 	struct schedule *schedule, struct connection *connection, struct entry *entry)
 {
 	entry->state = ENTRY_OPEN;
-	entry->connection = connection;
-	entry->bound_ms = 0;
-	entry->cut = false;
-	entry->opened_us = clock_now_us();
-	entry->deadline_ms = entry->opened_us / 1000 + connection->timeout_ms;
+	entry->delivery.connection = connection;
+	entry->delivery.bound_ms = 0;
+	entry->delivery.cut = false;
+	entry->delivery.opened_us = clock_now_us();
+	entry->delivery.deadline_ms = entry->delivery.opened_us / 1000 + connection->timeout_ms;
 	insert_by_deadline(connection, entry);
 	connection->open_count++;
 	handler_queue_begin_flight(&schedule->order->queues, entry);
@@ -80,12 +81,12 @@ static void open_entry(
 
 static void leave_call(struct schedule *schedule, struct entry *entry)
 {
-	struct call *call = entry->call;
+	struct call *call = entry->delivery.call;
 
 	if (call == NULL)
 		return;
-	TAILQ_REMOVE(&call->entries, entry, call_link);
-	entry->call = NULL;
+	TAILQ_REMOVE(&call->entries, entry, delivery.call_link);
+	entry->delivery.call = NULL;
 	if (!TAILQ_EMPTY(&call->entries))
 		return;
 	HASH_DEL(schedule->calls, call);
@@ -94,15 +95,15 @@ static void leave_call(struct schedule *schedule, struct entry *entry)
 
 void delivery_close(struct schedule *schedule, struct entry *entry)
 {
-	struct connection *connection = entry->connection;
+	struct connection *connection = entry->delivery.connection;
 
 	leave_call(schedule, entry);
 	TAILQ_REMOVE(&connection->open, entry, link);
 	connection->open_count--;
-	entry->connection = NULL;
+	entry->delivery.connection = NULL;
 	entry_unreserve(entry);
 	metric_observe(connection->group->seconds,
-		(double)(clock_now_us() - entry->opened_us) / 1000000.0);
+		(double)(clock_now_us() - entry->delivery.opened_us) / 1000000.0);
 	if (connection->reservation.entry != NULL && connection->open_count == 0)
 		schedule->order->suspects_due = true;
 	context_request_round(schedule->context);
@@ -124,7 +125,7 @@ void delivery_cancel(struct schedule *schedule, const struct entry *entry, const
 	delivery_id(entry, id);
 	buf_reset(&schedule->line);
 	protocol_add_cancel(&schedule->line, id, reason);
-	connection_send(entry->connection, &schedule->line);
+	connection_send(entry->delivery.connection, &schedule->line);
 }
 
 void deliveries_cancel_all(struct schedule *schedule, const char *reason)
@@ -183,8 +184,8 @@ static struct delivery_head head_of(
 		.seq = message->seq,
 		.attempt = message->retry_count + 1,
 		.max_attempts = schedule->order->rules.max_attempts,
-		.deadline_unix_ms =
-			entry->deadline_ms + atomic_load(schedule->context->options.pg_offset_ms),
+		.deadline_unix_ms = entry->delivery.deadline_ms +
+				    atomic_load(schedule->context->options.pg_offset_ms),
 		.replay = message->replay,
 	};
 }
@@ -262,8 +263,8 @@ static void deliver_batch(struct schedule *schedule, struct connection *connecti
 		open_entry(schedule, connection, entries[i]);
 		if (!ok)
 			continue;
-		TAILQ_INSERT_TAIL(&call->entries, entries[i], call_link);
-		entries[i]->call = call;
+		TAILQ_INSERT_TAIL(&call->entries, entries[i], delivery.call_link);
+		entries[i]->delivery.call = call;
 		head = head_of(schedule, entries[i], &texts);
 		ok = render(schedule, entries[i]);
 		if (ok)

@@ -11,7 +11,7 @@
  * was opened is busy, not silent. */
 static void fall_silent(struct connection *connection, const struct entry *entry, int64_t now_ms)
 {
-	if (connection->extended_us > entry->opened_us)
+	if (connection->extended_us > entry->delivery.opened_us)
 		return;
 	if (connection->silent_ms == 0)
 		log_warn("handler_silent", LOG_STR("handler", connection->group->name),
@@ -31,8 +31,10 @@ static void expire(struct schedule *schedule, struct connection *connection, int
 	struct order *order = schedule->order;
 	struct entry *entry;
 
-	while ((entry = TAILQ_FIRST(&connection->open)) != NULL && entry->deadline_ms <= read_ms) {
-		if (entry->cut) { /* the partition was revoked, and its new owner waits no longer */
+	while ((entry = TAILQ_FIRST(&connection->open)) != NULL &&
+		entry->delivery.deadline_ms <= read_ms) {
+		if (entry->delivery
+				.cut) { /* the partition was revoked, and its new owner waits no longer */
 			delivery_cancel(schedule, entry, "lease_lost");
 			delivery_close(schedule, entry);
 			entry_return(order, entry);

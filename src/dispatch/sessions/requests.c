@@ -41,7 +41,7 @@ static struct entry *find_delivery(struct session *session, const char *id)
 		return NULL;
 	entry = entry_find(session->sessions->order, seq, (int)strtol(end + 1, NULL, 10));
 	if (entry == NULL || entry->state != ENTRY_OPEN ||
-		entry->connection != &session->connection)
+		entry->delivery.connection != &session->connection)
 		return NULL;
 	delivery_id(entry, exact);
 	return strcmp(id, exact) == 0 ? entry : NULL;
@@ -100,7 +100,8 @@ static bool answer_batch(struct session *session, const struct line *line)
 		return false;
 	do {
 		entry = TAILQ_FIRST(&call->entries);
-		last = TAILQ_NEXT(entry, call_link) == NULL; /* answer() frees the call with it */
+		last = TAILQ_NEXT(entry, delivery.call_link) ==
+		       NULL; /* answer() frees the call with it */
 		answer(session, entry, verdict_for(line, entry, position++));
 	} while (!last);
 	return true;
@@ -110,7 +111,7 @@ static void on_answer(struct session *session, const struct line *line)
 {
 	struct entry *entry = find_delivery(session, line->delivery);
 
-	if (entry != NULL && entry->call == NULL)
+	if (entry != NULL && entry->delivery.call == NULL)
 		answer(session, entry, verdict_for(line, entry, 0));
 	else if (!answer_batch(session, line))
 		metric_add(session->sessions->unknown_answers, 1);

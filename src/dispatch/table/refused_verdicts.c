@@ -12,17 +12,18 @@
 
 static void mark_set_aside(struct table *table, struct entry *entry, bool set_aside)
 {
-	if (entry->set_aside == set_aside)
+	if (entry->settling.set_aside == set_aside)
 		return;
-	entry->set_aside = set_aside;
+	entry->settling.set_aside = set_aside;
 	table->settler.set_aside_total += set_aside ? 1 : -1;
 	metric_set(table->set_aside_gauge, (double)table->settler.set_aside_total);
 }
 
 static int64_t pause_of(const struct entry *entry)
 {
-	int doublings =
-		entry->set_aside_tries < DOUBLINGS_MOST ? entry->set_aside_tries : DOUBLINGS_MOST;
+	int doublings = entry->settling.set_aside_tries < DOUBLINGS_MOST
+				? entry->settling.set_aside_tries
+				: DOUBLINGS_MOST;
 	int64_t pause = (int64_t)FIRST_PAUSE_MS << doublings;
 
 	return pause < LAST_PAUSE_MS ? pause : LAST_PAUSE_MS;
@@ -46,13 +47,13 @@ void refused_verdicts_add(struct table *table, struct entry *entry, const struct
 	int64_t pause = pause_of(entry);
 	struct entry *before = TAILQ_LAST(&settler->refused, entry_list);
 
-	if (!entry->set_aside)
+	if (!entry->settling.set_aside)
 		log_set_aside(entry, refusal, pause,
 			"its verdict is kept and retried alone; others are settled");
 	mark_set_aside(table, entry, true);
-	entry->set_aside_tries++;
-	entry->retry_at_ms = clock_now_ms() + pause;
-	while (before != NULL && before->retry_at_ms > entry->retry_at_ms)
+	entry->settling.set_aside_tries++;
+	entry->settling.retry_at_ms = clock_now_ms() + pause;
+	while (before != NULL && before->settling.retry_at_ms > entry->settling.retry_at_ms)
 		before = TAILQ_PREV(before, entry_list, link);
 	if (before == NULL)
 		TAILQ_INSERT_HEAD(&settler->refused, entry, link);
@@ -65,7 +66,7 @@ bool refused_verdicts_is_due(const struct settler *settler, int64_t now_ms)
 {
 	const struct entry *first = TAILQ_FIRST(&settler->refused);
 
-	return first != NULL && first->retry_at_ms <= now_ms;
+	return first != NULL && first->settling.retry_at_ms <= now_ms;
 }
 
 struct entry *refused_verdicts_take_due(struct settler *settler, int64_t now_ms)
@@ -90,19 +91,19 @@ void refused_verdicts_hurry(struct settler *settler)
 	struct entry *entry;
 
 	TAILQ_FOREACH (entry, &settler->refused, link)
-		entry->retry_at_ms = 0;
+		entry->settling.retry_at_ms = 0;
 }
 
 void refused_verdicts_end(struct table *table, struct entry *entry)
 {
-	if (!entry->set_aside)
+	if (!entry->settling.set_aside)
 		return;
 	mark_set_aside(table, entry, false);
 	/* Perhaps the cause is gone, so the others are tried at once. */
 	refused_verdicts_hurry(&table->settler);
 	log_info("row_taken_back", LOG_INT("seq", entry->message->seq),
 		LOG_STR("event_id", entry->message->event_id),
-		LOG_INT("tries", entry->set_aside_tries));
+		LOG_INT("tries", entry->settling.set_aside_tries));
 }
 
 void refused_verdicts_put_off(struct table *table, struct entry *entry, const struct err *refusal)

@@ -70,7 +70,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	row->delivery_count = entry->message->delivery_count;
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
-	job->settle.isolate |= entry->refusals >= REFUSALS_MOST;
+	job->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;
 }
 
 static void start_job(struct table *table, struct job *job)
@@ -130,7 +130,7 @@ static void unlock_due(struct table *table, int64_t now_ms)
 	struct entry_list *locked = &table->settler.locked;
 	struct entry *entry;
 
-	while ((entry = TAILQ_FIRST(locked)) != NULL && entry->retry_at_ms <= now_ms) {
+	while ((entry = TAILQ_FIRST(locked)) != NULL && entry->settling.retry_at_ms <= now_ms) {
 		TAILQ_REMOVE(locked, entry, link);
 		TAILQ_INSERT_TAIL(&table->order->verdicts.entries, entry, link);
 		table->order->verdicts.count++;
@@ -141,7 +141,7 @@ static bool raise_is_due(const struct settler *settler, int64_t now_ms)
 {
 	const struct entry *first = TAILQ_FIRST(&settler->raise);
 
-	return first != NULL && first->retry_at_ms <= now_ms;
+	return first != NULL && first->settling.retry_at_ms <= now_ms;
 }
 
 static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
@@ -204,12 +204,12 @@ static void settled(
 	switch (status) {
 	case SETTLE_OPEN:
 		if (db_error_may_be_row(&job->err))
-			entry->refusals += entry->refusals < REFUSALS_MOST;
+			entry->settling.refusals += entry->settling.refusals < REFUSALS_MOST;
 		TAILQ_INSERT_HEAD(&table->order->verdicts.entries, entry, link);
 		table->order->verdicts.count++;
 		break;
 	case SETTLE_LOCKED:
-		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
+		entry->settling.retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		TAILQ_INSERT_TAIL(&table->settler.locked, entry, link);
 		break;
 	case SETTLE_REFUSED:
@@ -259,7 +259,7 @@ static void raised(
 	} else if (status == SETTLE_REFUSED) {
 		refused_verdicts_put_off(table, entry, &job->err);
 	} else {
-		entry->retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
+		entry->settling.retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		settler_add_raise(table, entry);
 	}
 }
