@@ -46,7 +46,7 @@ MUTANTS = [
                 "\tbegin(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = true;"),
            tests=[JUDGE + "returning_a_message_makes_no_suspect"]),
     mutant("R14", "the crash count of a completed suspect is retried forever",
-           edit("src/dispatch/table/settler.c", "} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {",
+           edit("src/dispatch/table/settle/settler.c", "} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {",
                 "} else if (status == SETTLE_LOST) {"),
            tests=["system/test_rules.py::test_a_suspect_completed_by_its_handler_blocks_no_connection"]),
     mutant("R14", "a snooze may end at once, forever",

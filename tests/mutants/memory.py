@@ -81,7 +81,7 @@ MUTANTS = [
                 "\t\tr = 0;"),
            tests=[INBOX + "resync_waits_for_the_transaction_whose_answer_was_lost"]),
     mutant("R3", "rows of a lost claim are not returned",
-           edit("src/dispatch/table/claim_results.c", "\t\ttable->claimer.rescue = true;\n", "\t\t(void)table;\n"),
+           edit("src/dispatch/table/claims/claim_results.c", "\t\ttable->claimer.rescue = true;\n", "\t\t(void)table;\n"),
            tests=["faults/test_arrivals.py::"
                   "test_a_message_that_arrives_during_a_claim_waits_behind_its_rows"]),
     mutant("R3", "a rescue that fails closes the lowest claim",

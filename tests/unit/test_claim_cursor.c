@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch/table/claim_cursor.h"
+#include "dispatch/table/claims/claim_cursor.h"
 
 static int setup(void **state)
 {

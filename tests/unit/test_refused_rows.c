@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch/table/refused_rows.h"
+#include "dispatch/table/claims/refused_rows.h"
 
 static void three_consecutive_failures_start_a_probe(void **state)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch/table/settle_batching.h"
+#include "dispatch/table/settle/settle_batching.h"
 
 #define NOW 1000000
 

@@ -2,10 +2,10 @@
  * Everything that dispatch reads from the table and writes to it. The dispatch thread builds jobs; workers execute
  * them, so nothing here waits for PostgreSQL. Dispatch thread only, except the listener for replays.
  *
- *	claimer, claim_results   claim rows into memory; claim_cursor, refused_rows: which of them
- *	maintenance_jobs         sweeps, gauges, the rescue of lost claims, the check of key holds
- *	settler                  writes verdicts; settle_batching, refused_verdicts: which of them, and when
- *	jobs, worker             build a job, give it to a worker, take it back
+ *	claims/            claims rows into memory
+ *	settle/            writes verdicts
+ *	maintenance_jobs   sweeps, gauges, the rescue of lost claims, the check of key holds
+ *	jobs, worker       build a job, give it to a worker, take it back
  *
  * Errors: a job that finds no memory is not made, and a later round of the loop tries again.
  */
@@ -13,11 +13,11 @@
 #define DISPATCH_TABLE_TABLE_H
 
 #include "dispatch/order/order.h"
-#include "dispatch/table/claimer.h"
+#include "dispatch/table/claims/claimer.h"
 #include "dispatch/table/jobs.h"
 #include "dispatch/table/maintenance_jobs.h"
-#include "dispatch/table/refused_verdicts.h"
-#include "dispatch/table/settler.h"
+#include "dispatch/table/settle/refused_verdicts.h"
+#include "dispatch/table/settle/settler.h"
 #include "dispatch/table/worker.h"
 
 struct table {

@@ -2,8 +2,8 @@
  * The settler: writes verdicts to the table. See settler.c. Part of struct table; dispatch thread only; nothing here
  * blocks. Verdicts that wait for the next transaction are in order.verdicts.
  */
-#ifndef DISPATCH_TABLE_SETTLER_H
-#define DISPATCH_TABLE_SETTLER_H
+#ifndef DISPATCH_TABLE_SETTLE_SETTLER_H
+#define DISPATCH_TABLE_SETTLE_SETTLER_H
 
 #include "dispatch/order/entry.h"
 #include "dispatch/table/worker.h"

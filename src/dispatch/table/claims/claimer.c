@@ -16,7 +16,7 @@
  *
  * claim_results.c handles the results.
  */
-#include "dispatch/table/claimer.h"
+#include "dispatch/table/claims/claimer.h"
 
 #include <stdlib.h>
 

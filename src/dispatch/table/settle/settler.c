@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dispatch/table/settle_batching.h"
+#include "dispatch/table/settle/settle_batching.h"
 #include "dispatch/table/table.h"
 
 #define BATCH_MOST     2000

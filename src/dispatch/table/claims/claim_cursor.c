@@ -1,5 +1,5 @@
 /* See claim_cursor.h. The state is one time for each partition, and the time of the next full scan. */
-#include "dispatch/table/claim_cursor.h"
+#include "dispatch/table/claims/claim_cursor.h"
 
 #include <stdlib.h>
 

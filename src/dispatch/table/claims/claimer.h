@@ -2,11 +2,11 @@
  * The claimer: decides when to claim rows from the table, and takes what a claim brings. See claimer.c for the rules
  * and claim_results.c for the results. Part of struct table; dispatch thread only; nothing here blocks.
  */
-#ifndef DISPATCH_TABLE_CLAIMER_H
-#define DISPATCH_TABLE_CLAIMER_H
+#ifndef DISPATCH_TABLE_CLAIMS_CLAIMER_H
+#define DISPATCH_TABLE_CLAIMS_CLAIMER_H
 
-#include "dispatch/table/claim_cursor.h"
-#include "dispatch/table/refused_rows.h"
+#include "dispatch/table/claims/claim_cursor.h"
+#include "dispatch/table/claims/refused_rows.h"
 #include "dispatch/table/worker.h"
 
 struct table;

@@ -4,8 +4,8 @@
  * fails alone is left out of claims for a pause that grows with each refusal, and then tried again.
  * Pure. The dispatch thread.
  */
-#ifndef DISPATCH_TABLE_REFUSED_ROWS_H
-#define DISPATCH_TABLE_REFUSED_ROWS_H
+#ifndef DISPATCH_TABLE_CLAIMS_REFUSED_ROWS_H
+#define DISPATCH_TABLE_CLAIMS_REFUSED_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* See refused_verdicts.h. The list is in the order of the next tries; the pause of a verdict doubles with each try. */
-#include "dispatch/table/refused_verdicts.h"
+#include "dispatch/table/settle/refused_verdicts.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* See refused_rows.h. An array of at most REFUSED_ROWS_MOST rows; the pause of a row doubles with each refusal. */
-#include "dispatch/table/refused_rows.h"
+#include "dispatch/table/claims/refused_rows.h"
 
 #include <stdlib.h>
 

@@ -12,8 +12,8 @@
  * Times of rows are milliseconds since 1970 by PostgreSQL's clock; -1 means from the first entry. Pure. One thread.
  * Without memory for a partition its scans are full.
  */
-#ifndef DISPATCH_TABLE_CLAIM_CURSOR_H
-#define DISPATCH_TABLE_CLAIM_CURSOR_H
+#ifndef DISPATCH_TABLE_CLAIMS_CLAIM_CURSOR_H
+#define DISPATCH_TABLE_CLAIMS_CLAIM_CURSOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

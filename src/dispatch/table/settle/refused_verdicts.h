@@ -6,8 +6,8 @@
  * The message stays claimed, and the lane of its key does not continue: the next message must not be delivered before
  * the table has this verdict. Dispatch thread only; nothing here blocks.
  */
-#ifndef DISPATCH_TABLE_REFUSED_VERDICTS_H
-#define DISPATCH_TABLE_REFUSED_VERDICTS_H
+#ifndef DISPATCH_TABLE_SETTLE_REFUSED_VERDICTS_H
+#define DISPATCH_TABLE_SETTLE_REFUSED_VERDICTS_H
 
 #include "base/err.h"
 #include "dispatch/order/entry.h"

@@ -3,8 +3,8 @@
  * costs nearly the same for one verdict as for hundreds. The wait is bounded by SETTLE_BATCH_WAIT_MS, or by
  * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that no handler waits for the settle. Pure; any thread.
  */
-#ifndef DISPATCH_TABLE_SETTLE_BATCHING_H
-#define DISPATCH_TABLE_SETTLE_BATCHING_H
+#ifndef DISPATCH_TABLE_SETTLE_SETTLE_BATCHING_H
+#define DISPATCH_TABLE_SETTLE_SETTLE_BATCHING_H
 
 #include <stdbool.h>
 #include <stddef.h>
