@@ -1,9 +1,9 @@
--- Ends the script of functions/: owners and rights of what is new. What was there keeps both.
+-- Ends the script of functions/: owners and rights of new objects. Existing objects keep both.
 --
--- A new function may be called by its owner only; roles.sql says who else may. It belongs to the owner of an earlier
--- function of its name (one with other parameters), whose grants it gets, too; or else to the owner of most earlier
+-- A new function may be called by its owner only; roles.sql says who else may. If there is an earlier function with its
+-- name and other parameters, it gets the owner and the grants of that one; otherwise it gets the owner of most earlier
 -- functions. A SECURITY DEFINER function runs as its owner: without this it could not call a new function that a
--- superuser's migration made.
+-- superuser's migration created.
 DO $$
 DECLARE
     earlier oid[] := string_to_array(nullif(current_setting('inboxd.earlier_functions'), ''), ',')::oid[];
@@ -32,7 +32,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Tables and views that this user made belong to the owner of inbox_messages, too.
+-- Tables and views that this user created get the owner of inbox_messages, too.
 DO $$
 DECLARE
     made record;

@@ -4,7 +4,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL check_function_bodies = off;
 
--- The functions and views that are there already: after_functions.sql is about the others.
+-- Records the existing functions and views; after_functions.sql handles the others.
 SELECT set_config('inboxd.earlier_functions', coalesce(string_agg(p.oid::text, ','), ''), true)
 FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace
 WHERE c.oid = 'inbox.inbox_messages'::regclass;

@@ -1,5 +1,5 @@
 -- The four roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
--- Nobody logs in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
+-- Do not log in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
 -- PostgreSQL cluster, their rights to this schema.
 DO $$
 DECLARE
@@ -15,7 +15,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sidecar: stores, claims and settles. It changes no history, and deletes messages by inbox.retain() only. It may look, too:
+-- The sidecar: stores, claims and settles. It changes no history, and deletes messages by inbox.retain() only. It may
+-- also read:
 -- `inboxd status`, `list`, `show` and `verify` run in its container, with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
@@ -30,7 +31,7 @@ GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_side
 -- A handler: completes the message it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb) TO inboxd_handler;
 
--- Who looks: every table and view.
+-- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
     inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.messages, inbox.dead_groups, inbox.handlers
@@ -40,7 +41,7 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.status(), inbox.handler_of(text, text) TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
--- Who acts: the functions, which leave a trace, and the two columns that replay with plain SQL.
+-- An operator: the functions, which are audited, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
     inbox.replay(text, text, text),
     inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint),

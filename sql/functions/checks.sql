@@ -1,6 +1,7 @@
--- Checks of what a caller passes to a function of this schema.
+-- Checks of the arguments of functions of this schema.
 
--- Raises 22023 (invalid_parameter_value) for a wrong argument: names the function, and says what it expects.
+-- Raises 22023 (invalid_parameter_value) for a wrong argument: the message has the function's name and the expected
+-- values.
 CREATE OR REPLACE FUNCTION inbox.refuse(caller text, words text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

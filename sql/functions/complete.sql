@@ -1,10 +1,9 @@
 -- Completion inside the handler's own transaction.
 
 -- Completes a message inside the handler's own transaction: its effects and the completion commit together or not
--- at all. `claim` is the one of the delivery, 'seq.delivery_count.instance'.
+-- at all. `claim` is the claim of the delivery, 'seq.delivery_count.instance'.
 -- IB001: the claim is lost, roll back. IB002: the text is not a claim.
--- The owner of the schema may call it, and everybody who is granted EXECUTE. A claim is no secret to readers of
--- the table.
+-- The owner of the schema may call it, and every role with EXECUTE. Readers of the table can see claims.
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Discard: messages that wait become dead, with a reason.
+-- Discard: waiting messages become dead, with a reason.
 
--- The history of each row says who discarded it.
+-- The history of each row names the user who discarded it.
 CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -23,7 +23,7 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Discards one message. False: it does not exist, or it does not wait.
+-- Discards one message. False: it does not exist or is not waiting.
 CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -55,7 +55,7 @@ BEGIN
     END IF;
 END $$;
 
--- Discards everything that fits, in one transaction; dry_run only counts. after_seq continues where an earlier
+-- Discards all matching messages in one transaction; dry_run only counts. after_seq continues where an earlier
 -- call ended.
 CREATE OR REPLACE FUNCTION inbox.discard_where(
     status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,

@@ -1,7 +1,7 @@
--- Known handlers: those that connected to any sidecar of this schema lately.
+-- Known handlers: those that recently connected to any sidecar of this schema.
 
--- The known handler that a message is for: the one with the most specific subscription; of equal ones, the one
--- that said hello last. NULL = none.
+-- The known handler that a message is for: the one with the most specific subscription; of equal ones, the one with the
+-- newest hello. NULL = none.
 CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT h.name
@@ -19,8 +19,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     LIMIT 1
 $$;
 
--- Ends the memory of a handler at once: its messages go to the next specific handler, or wait for any. A handler
--- that is connected is known again with the next heartbeat. False: there is none of that name.
+-- Forgets a handler at once: its messages go to the next specific handler, or wait for any. A connected handler is
+-- known again with the next heartbeat. False: there is no handler with that name.
 CREATE OR REPLACE FUNCTION inbox.forget_handler(name text, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- The traces that operators leave: inbox_audit, and the history of each message (inbox_messages.attempts).
+-- Records of operators' actions: inbox_audit, and the history of each message (inbox_messages.attempts).
 
 -- Every function that changes something for an operator calls this.
 CREATE OR REPLACE FUNCTION inbox.audit(action text, filter jsonb, reason text, affected bigint) RETURNS void
@@ -18,7 +18,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE h.age <= 10
 $$;
 
--- The entry that a replay makes of the run before it. A result of more than 4,096 bytes is replaced by its size.
+-- The history entry for the state before a replay. A result of more than 4,096 bytes is replaced by its size.
 -- Takes single columns and not the row, because a row would be fetched with its payload.
 CREATE OR REPLACE FUNCTION inbox.replay_entry(processed_at timestamptz, dead_at timestamptz, retry_count int, error text,
                                    error_code text, result jsonb, reason text) RETURNS jsonb

@@ -1,9 +1,9 @@
 -- Pages of messages that fit a filter, in the order of seq (docs/adr/0018).
 
 -- The seq up to which the messages after after_seq were received before a time; NULL = not known. seq rises with
--- received_at, so this is a search and not a scan. The caller must allow for transactions that overlap. A message
--- that was received while the clock was wrong may be on the wrong side. Where at most 100,000 rows are left,
--- reading them costs as little: NULL.
+-- received_at, so this is a search and not a scan. The caller must allow for overlapping transactions. A message that
+-- was received while the clock was wrong may be on the wrong side. NULL also if at most 100,000 rows are left, because
+-- reading them costs no more.
 CREATE OR REPLACE FUNCTION inbox.seq_before(stamp timestamptz, after_seq bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off AS $$
@@ -28,8 +28,8 @@ BEGIN
     ELSIF high_at < stamp THEN
         RETURN high;
     END IF;
-    -- low was received before it, and what is there from high on was not. From the end with steps that double, for what is
-    -- asked for is recent mostly, until one went too far; then by halves.
+    -- The row at low was received before the time, and rows from high on were not. The search starts at the end with
+    -- doubling steps, because most requests are for recent times; after the last step it bisects.
     WHILE high - low > 1 LOOP
         middle := greatest(CASE WHEN step > 0 THEN high - step END, low + (high - low) / 2);
         SELECT m.seq, m.received_at INTO found_seq, found_at FROM inbox.inbox_messages m
@@ -45,13 +45,13 @@ BEGIN
     RETURN low;
 END $$;
 
--- One page: at most max_rows messages that fit, after after_seq. Messages that wait or are dead are read along
--- inbox_messages_state, claimed ones from where instances may hold any, all others along the whole table.
--- No index knows types, keys, codes and errors: with max_rows a page also ends after 100,000 rows that did not
--- fit. Without max_rows all messages of a status are read; but processed messages, or messages of any status, are
--- most of the table, so that page ends, too. Where a page may end, the search for received_from and received_to
--- comes first.
--- looked: how many rows were read. last_seq: nothing after it was read; NULL = there is nothing after it.
+-- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
+-- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
+-- No index has types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.
+-- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
+-- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
+-- first.
+-- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.look_page(filter jsonb, after_seq bigint, max_rows int,
     OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
@@ -108,7 +108,7 @@ BEGIN
         walks := ARRAY['inbox.inbox_messages m WHERE m.seq > %1$s AND m.seq <= %2$s ORDER BY m.seq'];
     END IF;
     IF claimed THEN
-        -- Rows that instances claimed from the table; then all from the lowest seq on that one was born holding.
+        -- Rows that instances claimed from the table; then all rows from the lowest low_seq on.
         SELECT min(i.low_seq) INTO born FROM inbox.inbox_instances i WHERE i.rescued_at IS NULL;
         born := coalesce(born, 9223372036854775807);
         walks := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT * FROM inbox.inbox_messages c'
@@ -136,7 +136,7 @@ BEGIN
     last_seq := NULL;
 END $$;
 
--- Warns that a call did not read all messages, and how far it came.
+-- Warns that a call did not read all messages, with its last position.
 CREATE OR REPLACE FUNCTION inbox.warn_of_rest(caller text, looked bigint, last_seq bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Deletion of processed messages by hand.
+-- Deletion of processed messages by an operator.
 
--- Deletes processed messages, the oldest first. No index knows when a message was processed (it would cost every
--- completion), so this walks the table from its lowest seq, up to the messages that were received too late.
+-- Deletes processed messages, the oldest first. No index has the time of processing, because it would slow every
+-- completion. So this reads the table from its lowest seq up to the first messages that were received too late.
 CREATE OR REPLACE FUNCTION inbox.purge(older_than interval, max_rows int DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

@@ -1,8 +1,8 @@
--- Replay: processed and dead messages run again, and rejects become messages.
+-- Replay: processed and dead messages are processed again, and rejects become messages.
 
--- Makes rows wait as if they were new, with their history. Takes those that are processed or dead (or in the one
--- state asked for), are not locked, and still have their payload: retention drops payloads and keeps their digest;
--- a tombstone never had one.
+-- Makes rows wait like new ones, and keeps their history. Takes rows that are processed or dead (or have the given
+-- status), are not locked, and still have their payload. Retention drops payloads and keeps their digest; a tombstone
+-- never had a digest.
 CREATE OR REPLACE FUNCTION inbox.replay_seqs(seqs bigint[], status text, reason text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -59,8 +59,7 @@ BEGIN
 END $$;
 
 -- Replays a page, for callers that replay many messages in short transactions. last_seq: where the next page
--- begins, NULL = there is none; a page in which nothing fits may have one. Messages whose payload is dropped are
--- in no page.
+-- begins, NULL = there is none. A page without a match may have one. Messages whose payload was dropped are in no page.
 CREATE OR REPLACE FUNCTION inbox.replay_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
                                   OUT affected bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -77,7 +76,7 @@ BEGIN
     END IF;
 END $$;
 
--- Replays everything that fits, in one transaction; dry_run only counts. after_seq continues where an earlier call
+-- Replays all matching messages in one transaction; dry_run only counts. after_seq continues where an earlier call
 -- ended.
 CREATE OR REPLACE FUNCTION inbox.replay_where(
     status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,
@@ -109,9 +108,9 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Makes a message of a reject that the rules accept by now. The first entry of its history says who did it and
--- why. Returns 'stored'; 'duplicate': the message is there already; 'conflict': it is there with another payload,
--- and the reject is kept in inbox_conflicts; NULL: there is no such reject.
+-- Makes a message of a reject that the rules accept now. The first entry of its history has the user and the reason.
+-- Returns 'stored'; 'duplicate': the message exists already; 'conflict': it exists with another payload, and the reject
+-- is kept in inbox_conflicts; NULL: there is no such reject.
 CREATE OR REPLACE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
                                     reason text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,6 +1,6 @@
--- Retention: what sidecars may delete, and how they find it (docs/adr/0014).
+-- Retention: the rows that sidecars may delete, and how they find them (docs/adr/0014).
 
--- True: this instance does the work now; inbox_janitor's row stays locked until the end of the transaction.
+-- True: this instance runs retention now; inbox_janitor's row stays locked until the end of the transaction.
 -- Another instance takes over when this one is fenced, or was not seen for half a minute. Does not wait.
 CREATE OR REPLACE FUNCTION inbox.elect_janitor(instance int) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -22,9 +22,9 @@ BEGIN
 END $$;
 
 -- One window of messages after a seq. Those processed before `before` are deleted, or (payloads) lose payload and
--- headers and keep their digest. A tombstone has no payload to lose and stays whole. Locked rows are skipped.
--- The walk continues to the last row that was received early enough, so that hardly any earlier row can be in
--- progress still. A row from the future (the clock was wrong once) does not stop the walk.
+-- headers and keep their digest. A tombstone has no payload and is not changed. Locked rows are skipped.
+-- The walk continues to the last row that was received early enough, so that hardly any earlier row is unfinished. A
+-- row with a future time (from a wrong clock) does not stop the walk.
 CREATE OR REPLACE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
     last_seq bigint, max_rows int, OUT affected bigint, OUT place bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -127,7 +127,7 @@ BEGIN
                      ELSE j.walks - what END;
 END $$;
 
--- Deletes the oldest rows of a table in which seq rises with age: those with the lowest seqs.
+-- Deletes the oldest rows of a table: those with the lowest seq.
 CREATE OR REPLACE FUNCTION inbox.retain_low(place regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -143,11 +143,11 @@ BEGIN
 END $$;
 
 -- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'dead_produced' (dead messages that were
--- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones). Sidecars delete by
--- this function only; it cannot delete a message that is not finished.
+-- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones). Sidecars can delete only
+-- with this function, and it cannot delete unfinished messages.
 -- elected: false = another instance does the work. more: the next batch may follow at once.
--- A walk must follow its index and stop: a bitmap scan would read everything that is left, and so might a generic
--- plan.
+-- A walk must follow its index and stop. A bitmap scan would read all remaining rows, and a generic plan might do so,
+-- too.
 CREATE OR REPLACE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
     OUT elected boolean, OUT affected bigint, OUT more boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

@@ -1,9 +1,8 @@
--- The watermark, moved by hand.
+-- Moving a watermark.
 
 -- Moves the watermark of a partition. A running sidecar notices the epoch within seconds. Until the first batch
--- after it, the watermark alone decides where to read, whatever the group's offset is. A partition without a row
--- has no watermark to move: a sidecar makes the row when it is assigned the partition, and starts at the group's
--- offset then.
+-- after it, the watermark alone decides where to read, whatever the group's offset is. A partition without a row has no
+-- watermark to move: a sidecar creates the row when it is assigned the partition, and starts at the group's offset.
 CREATE OR REPLACE FUNCTION inbox.seek(topic text, kafka_partition int, next_offset bigint, reason text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

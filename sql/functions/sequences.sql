@@ -1,10 +1,9 @@
--- Sequences that are behind their rows. After a switch-over by logical replication, or a restore of the rows
--- alone, the rows are there and the sequences begin anew: an INSERT takes a number that a row has, and fails. A
+-- Sequences behind the rows of their tables. After a switch-over by logical replication, or a restore of the rows
+-- alone, the rows exist and the sequences start at 1: an INSERT gets a number that a row already has, and fails. A
 -- sidecar compares them when it starts.
 
--- Lists those sequences: the table, its sequence, the number the sequence gave last (0 = none yet), and the
--- highest number of the rows. The rows are read before the sequences, so rows that are stored meanwhile make no
--- sequence look behind.
+-- Lists those sequences: the table, its sequence, the last number of the sequence (0 = none yet), and the highest
+-- number of the rows. The rows are read before the sequences, so rows that are stored meanwhile do not matter.
 CREATE OR REPLACE FUNCTION inbox.sequences_behind(OUT table_name text, OUT sequence text, OUT last bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -23,8 +22,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY s.n
 $$;
 
--- Sets those sequences, and returns what sequences_behind() returned for them. An INSERT takes its number behind
--- the lock on the table, so none is taken between the second look and setval(): no sequence is ever set back. The
+-- Sets those sequences, and returns what sequences_behind() returned for them. An INSERT gets its number after it has
+-- the lock on the table, so none gets one between the second check and setval(): no sequence is ever set back. The
 -- tables are locked in the order in which a batch writes them.
 CREATE OR REPLACE FUNCTION inbox.advance_sequences(OUT table_name text, OUT sequence text, OUT last bigint, OUT highest bigint)
 RETURNS SETOF record

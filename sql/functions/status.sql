@@ -1,11 +1,10 @@
 -- The state of the inbox as one jsonb object.
 
 -- Counts stop at 10,000, so that the cost does not grow with the table; 10000 means "or more".
--- oldest_waiting_seconds is what the metric inboxd_oldest_waiting_seconds measures: since when the oldest message
--- is due, or is parked although no earlier message blocks it. The schema cannot know that no handler wants a
--- message, because subscriptions belong to a sidecar. But it finds messages behind another one: of the first
--- 10,000 parked rows of a partition, the first that has no earlier row, neither waiting nor claimed from the
--- table.
+-- oldest_waiting_seconds is what the metric inboxd_oldest_waiting_seconds measures: how long the oldest message has
+-- been due, or parked although no earlier message blocks it. The schema does not know whether a message has a handler,
+-- because subscriptions belong to a sidecar. But it can find messages behind another one: of the first 10,000 parked
+-- rows of a partition it takes the first one that has no earlier row, neither waiting nor claimed from the table.
 CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     WITH tried_again AS MATERIALIZED (

@@ -19,7 +19,7 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END $$;
 
--- An error without what differs from message to message: ids, quoted values, numbers.
+-- An error without its variable parts: ids, quoted values, numbers.
 CREATE OR REPLACE FUNCTION inbox.error_shape(error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT left(regexp_replace(regexp_replace(regexp_replace(regexp_replace(left(error, 1000),

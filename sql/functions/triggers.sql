@@ -1,5 +1,5 @@
--- Triggers that make plain SQL safe. A trigger is made when it is missing, and not replaced: CREATE OR REPLACE
--- TRIGGER would lock out writers at each migration. To change one, drop it in a numbered migration.
+-- Triggers that make plain SQL safe. A trigger is created if it is missing, and is not replaced: CREATE OR REPLACE
+-- TRIGGER would block writers at each migration. To change one, drop it in a numbered migration.
 
 -- The rows that a dead instance held are found by its low_seq and low_claim, so its row must stay until they are
 -- rescued. Deleting the row earlier fences the instance instead.
@@ -23,8 +23,8 @@ BEGIN
     END IF;
 END $$;
 
--- A row whose processed_at or dead_at is cleared with plain SQL becomes what inbox.replay() makes of it. AFTER and
--- not BEFORE: a BEFORE trigger would lock every row that completes.
+-- A row whose processed_at or dead_at is cleared with plain SQL gets the same state as with inbox.replay(). AFTER and
+-- not BEFORE: a BEFORE trigger would lock every row that is completed.
 CREATE OR REPLACE FUNCTION inbox.replay_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -57,8 +57,8 @@ BEGIN
     END IF;
 END $$;
 
--- The history of a dead row that is marked as processed with plain SQL (processed_at set, dead_at cleared) says
--- who did it. Nothing else fires it: of a row that completes, neither column was set before.
+-- The history of a dead row that is marked as processed with plain SQL (processed_at set, dead_at cleared) names the
+-- user. Nothing else fires it: when a row is completed, neither column was set before.
 CREATE OR REPLACE FUNCTION inbox.call_done() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

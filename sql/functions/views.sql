@@ -1,7 +1,7 @@
--- The views. Nobody waits for a view that stays as it is: embed.py puts each statement behind a comparison, because
--- CREATE OR REPLACE VIEW locks out its readers, and waits for them, also when nothing changes.
+-- The views. An unchanged view is not replaced: embed.py adds a comparison to each statement, because CREATE OR REPLACE
+-- VIEW blocks readers and waits for them also when nothing changes.
 --
--- New columns come last, and none goes or changes its type: other views may depend on these.
+-- New columns come last, and no column is removed or changes its type, because other views may depend on these.
 
 -- Messages with their status.
 CREATE OR REPLACE VIEW inbox.messages AS
@@ -22,7 +22,7 @@ SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.
        m.consumer
 FROM inbox.inbox_messages m;
 
--- Dead messages that died of the same error.
+-- Dead messages grouped by their error.
 CREATE OR REPLACE VIEW inbox.dead_groups AS
 SELECT m.event_type, m.error_code, inbox.error_shape(m.error) AS error_shape, count(*) AS messages,
        min(m.dead_at) AS first_dead_at, max(m.dead_at) AS last_dead_at, max(m.seq) AS latest_seq
@@ -30,8 +30,8 @@ FROM inbox.inbox_messages m
 WHERE m.dead_at IS NOT NULL
 GROUP BY 1, 2, 3;
 
--- One row a handler. Connected: the heartbeat of a sidecar that is not known to be gone names it. Away: its messages wait
--- for it until known_until. Lapsed: its memory is over, and only this row is left.
+-- One row per handler. Connected: a sidecar that has not ended lists it in its heartbeat. Away: its messages wait for
+-- it until known_until. Lapsed: it is no longer known, and only this row is left.
 CREATE OR REPLACE VIEW inbox.handlers AS
 SELECT h.name,
        CASE WHEN c.instances IS NOT NULL THEN 'connected'

@@ -1,8 +1,8 @@
 -- Oldest sidecar: 1
--- The tables and indexes of the inbox. What is in functions/ is applied behind the last migration.
+-- The tables and indexes of the inbox. The files of functions/ are applied after the last migration.
 --
 -- `inboxd migrate` applies each migration in one transaction. The schema is written `inbox` here and replaced by the
--- configured name. Why the indexes of messages are as they are: docs/adr/0003, 0017 and 0018.
+-- configured name. docs/adr/0003, 0017 and 0018 explain the indexes of messages.
 
 CREATE TABLE inbox.inbox_schema_version (
     version        int PRIMARY KEY,
@@ -10,13 +10,13 @@ CREATE TABLE inbox.inbox_schema_version (
     oldest_sidecar int NOT NULL
 );
 
-COMMENT ON TABLE inbox.inbox_schema_version IS 'One row a migration. The schema has the highest version.';
+COMMENT ON TABLE inbox.inbox_schema_version IS 'One row per migration. The schema has the highest version.';
 COMMENT ON COLUMN inbox.inbox_schema_version.oldest_sidecar IS
     'The schema can be used by every inboxd whose own newest migration has this number or a higher one (docs/adr/0020)';
 
--- `consumer` is reserved for several consumers of one message, each with a row of its own. It comes last in the primary
--- key: docs/adr/0021 says why. Other tables need none: a reject
--- is no message of any consumer, a conflict is about the record, and a watermark covers all consumers.
+-- `consumer` is reserved for several consumers of one message, each with its own row. It comes last in the primary key:
+-- docs/adr/0021 says why. Other tables do not need it: a reject is not a message of any consumer, a conflict concerns
+-- the record, and a watermark covers all consumers.
 CREATE TABLE inbox.inbox_messages (
     seq             bigint GENERATED ALWAYS AS IDENTITY,
     consumer        text COLLATE "C" NOT NULL DEFAULT '',
@@ -56,33 +56,34 @@ CREATE TABLE inbox.inbox_messages (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_messages IS
-    'Every message once. Waiting exactly while available_at is set; done when processed_at is; given up when dead_at is; claimed otherwise.';
+    'Every message, once. It is waiting while available_at is set, processed if processed_at is set, dead if dead_at is
+    set, and claimed otherwise.';
 COMMENT ON COLUMN inbox.inbox_messages.consumer IS
     'Reserved for several consumers of one message, always empty';
 COMMENT ON COLUMN inbox.inbox_messages.available_at IS
-    'When it may be claimed; infinity = parked behind an earlier message of its key, or nobody here wants it';
+    'The time from which it can be claimed; infinity = parked behind an earlier message of its key, or for a handler';
 COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';
 COMMENT ON COLUMN inbox.inbox_messages.claim_number IS
-    'Which claim of its instance took it from the table; NULL = it was born claimed, or never claimed';
+    'The number of the claim that took it from the table; NULL = it was born claimed, or never claimed';
 COMMENT ON COLUMN inbox.inbox_messages.delivery_count IS
-    'Number of the claim, never falling: with claimed_by the fencing token of every settle';
+    'The number of its claims, which never decreases; together with claimed_by it is the fencing token of every settle';
 COMMENT ON COLUMN inbox.inbox_messages.rescue_count IS
-    'How often it was given back because its sidecar died';
+    'How often it returned to waiting because its sidecar died';
 COMMENT ON COLUMN inbox.inbox_messages.suspect IS
-    'Was open on a connection that was lost: the next delivery is alone on its connection';
+    'It was open when a connection was lost, so it is delivered again alone on a connection';
 COMMENT ON COLUMN inbox.inbox_messages.attempts IS
-    'What it went through: the last ten failed attempts and the last ten replays; NULL = nothing failed yet';
+    'Its history: the last ten failed attempts and the last ten actions of operators; NULL = nothing failed yet';
 COMMENT ON COLUMN inbox.inbox_messages.dead_topic_at IS
-    'The dead_at for which it was produced to the dead topic; another value, or NULL: not for this death';
+    'The dead_at for which it was produced to the dead topic; NULL or another value = not produced for this death';
 COMMENT ON COLUMN inbox.inbox_messages.handler IS
-    'The handler that processed the message, or gave the verdict after which it was dead; NULL = neither, or nobody did';
+    'The handler that processed the message, or whose verdict made it dead; NULL = there is none';
 
--- No index and no index predicate mentions a column that a successful completion changes (processed_at, result,
--- handler): a completion is a HOT update and touches no index.
+-- No index and no index predicate uses a column that a successful completion changes (processed_at, result, handler),
+-- so a completion is a HOT update and changes no index.
 --
--- The predicates of three indexes of what waits differ in a condition that every row meets, and a statement repeats the
--- condition of the index that it is meant for. Without it, statistics from a time when nothing waited tell the planner
--- that each of the indexes is as good as the others, and with the wrong one it reads everything that waits.
+-- The predicates of the three indexes of waiting rows differ in a condition that is true for every row. Each statement
+-- contains the condition of its index. Otherwise, with statistics from a time when no row waited, the planner would
+-- consider the indexes equal; with a wrong one it reads all waiting rows.
 
 -- Claims: the due messages of a partition, the oldest first.
 CREATE INDEX inbox_messages_claim ON inbox.inbox_messages
@@ -100,15 +101,14 @@ CREATE INDEX inbox_messages_claimed ON inbox.inbox_messages
 -- Dead messages.
 CREATE INDEX inbox_messages_dead ON inbox.inbox_messages
     (dead_at, seq) WHERE dead_at IS NOT NULL;
--- Messages that died in a delivery and were not produced to the dead topic. A message that was discarded by hand has no
--- claimed_by: that is no failure to report. NULLS FIRST although there are none: no other index has this order, so the
--- planner takes no other one.
+-- Messages that died in a delivery and were not produced to the dead topic. A message that an operator discarded has no
+-- claimed_by and is not reported. NULLS FIRST although there are no NULLs: no other index has this order, so the
+-- planner uses no other one.
 CREATE INDEX inbox_messages_dead_topic ON inbox.inbox_messages (dead_at NULLS FIRST, seq)
     WHERE dead_at IS NOT NULL AND claimed_by IS NOT NULL AND dead_topic_at IS DISTINCT FROM dead_at;
 -- Messages that wait or are dead, by state and seq: pages that operators read. 1 is dead, 2 parked, 3 retrying,
--- 4 waiting. No other index has this order (seq + 0 is seq), so the planner takes no other one, whatever statistics say.
--- And it takes this one for no other statement, because only statements that are meant for it say that retry_count is
--- not negative.
+-- 4 waiting. No other index has this order (seq + 0 is seq), so the planner uses no other one, with any statistics. It
+-- uses this index for no other statement, because only statements for this index contain the condition on retry_count.
 CREATE INDEX inbox_messages_state ON inbox.inbox_messages
     ((CASE WHEN dead_at IS NOT NULL THEN 1 WHEN available_at = 'infinity' THEN 2 WHEN retry_count > 0 THEN 3 ELSE 4 END),
      (seq + 0)) WHERE (dead_at IS NOT NULL OR available_at IS NOT NULL) AND retry_count >= 0;
@@ -131,7 +131,8 @@ CREATE TABLE inbox.inbox_offsets (
 COMMENT ON TABLE inbox.inbox_offsets IS
     'The watermark of each partition: everything below next_offset is in this schema. Moved in the transaction that stores the messages, by compare-and-set on (owner, epoch, next_offset).';
 COMMENT ON COLUMN inbox.inbox_offsets.last_digest IS
-    'Eight bytes of the offset it belongs to, and the digest of the record there: key, value and headers. NULL, or of another offset than last_offset: not known';
+    'Eight bytes of an offset, and the digest of the record at that offset: key, value and headers. It is unknown if it
+    is NULL or the offset is not last_offset';
 
 CREATE TABLE inbox.inbox_instances (
     id            int PRIMARY KEY,
@@ -153,17 +154,18 @@ CREATE TABLE inbox.inbox_instances (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_instances IS
-    'One row a running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of every born-claimed row it may hold, low_claim of the claim_number of every other.';
+    'One row per running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of the seq of
+    every born-claimed row that it may hold, low_claim a lower bound of the claim_number of every other row.';
 COMMENT ON COLUMN inbox.inbox_instances.timeline IS
-    'PostgreSQL''s timeline when it registered: after a failover it is another one, and the lease is over';
+    'PostgreSQL''s timeline when it registered. After a failover the timeline differs, and the lease has ended';
 COMMENT ON COLUMN inbox.inbox_instances.away_at IS
-    'Left the consumer group, because it lacks a handler (since lacking_since) that another instance has';
+    'When it left the consumer group, because it has lacked a handler (since lacking_since) that another instance has';
 COMMENT ON COLUMN inbox.inbox_instances.host_id IS
     'Host and lock file of its socket: an instance that holds that lock knows that an earlier instance with the same host_id has ended';
 COMMENT ON COLUMN inbox.inbox_instances.stragglers IS
-    'The oldest rows it was born holding that are still open, some tens at most';
+    'The oldest born-claimed rows that are still open, at most 32';
 COMMENT ON COLUMN inbox.inbox_instances.low_rest IS
-    'A lower bound of every born-claimed row it may hold but the stragglers; 0 = low_seq is one';
+    'A lower bound of the seq of every born-claimed row that it may hold, except the stragglers; 0 = use low_seq';
 
 CREATE TABLE inbox.inbox_rejects (
     seq             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -216,8 +218,8 @@ CREATE TABLE inbox.inbox_binding (
     bound_at   timestamptz NOT NULL DEFAULT now()
 );
 
--- No index knows when a message was processed, so retention walks messages by seq, which rises with received_at, and
--- remembers here how far it got.
+-- No index has the time of processing, so retention walks along seq, which rises with received_at, and stores its
+-- position here.
 CREATE TABLE inbox.inbox_janitor (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     instance int,
@@ -227,9 +229,11 @@ CREATE TABLE inbox.inbox_janitor (
 INSERT INTO inbox.inbox_janitor DEFAULT VALUES;
 
 COMMENT ON TABLE inbox.inbox_janitor IS
-    'One row: the instance that does the work of retention, and how far it got. Delete it, or empty walks, to begin anew.';
+    'One row: the instance that runs retention, and the positions of its walks. Delete the row, or empty walks, to start
+    over.';
 COMMENT ON COLUMN inbox.inbox_janitor.walks IS
-    'For each walk over the messages: front = first walked to here; again = what was skipped then is looked at again up to here; rested_at = since when that is done. Of a walk over dead ones: the last row looked at';
+    'For each walk over messages: front = position of the first walk; again = position of the second walk, over skipped
+    rows; rested_at = when the second walk ended. For a walk over dead messages: the last row that was read';
 
 CREATE TABLE inbox.inbox_dead_topic (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -238,7 +242,8 @@ CREATE TABLE inbox.inbox_dead_topic (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_dead_topic IS
-    'One row: the instance that produces to the dead topic; NULL = nobody just now. Made when there is something to produce.';
+    'One row: the instance that produces to the dead topic; NULL = none at present. Created with the first message to
+    produce.';
 
 CREATE TABLE inbox.inbox_handlers (
     name          text COLLATE "C" PRIMARY KEY,
@@ -250,8 +255,10 @@ CREATE TABLE inbox.inbox_handlers (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_handlers IS
-    'The handlers that connected to any sidecar of this schema, as their newest hello described them. inbox.forget_handler() ends the memory of one.';
+    'The handlers that have connected to any sidecar of this schema, with the subscriptions of their newest hello.
+    inbox.forget_handler() forgets one.';
 COMMENT ON COLUMN inbox.inbox_handlers.subscriptions IS 'As in the hello: [{"topic": "orders", "types": ["order.*"]}]';
 COMMENT ON COLUMN inbox.inbox_handlers.memory IS
-    'inbox.handler_memory, as a sidecar said it last: the messages of the handler wait for it so long after last_seen_at';
+    'inbox.handler_memory of the sidecar that reported last: messages of the handler wait for it until this time after
+    last_seen_at';
 COMMENT ON COLUMN inbox.inbox_handlers.connected_at IS 'The newest hello';

@@ -1,7 +1,7 @@
 -- Begins claim_lanes and claim_partitions: the lanes `mine` of this call. The parameters are those of claim_lanes.
 -- include: claim_lease
 ), mine AS MATERIALIZED (
-    -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
+    -- Only its owner claims rows of an ordered partition; acquiring a partition locks its row (R10, R12).
     SELECT p.lane, o.topic, o.kafka_partition, p.key_hash
     FROM lease
     CROSS JOIN unnest($2::text[], $3::int[], $4::bytea[])

@@ -1,5 +1,5 @@
--- Ends claim_lanes and claim_partitions: of the rows `waiting` in each lane, claims the unbroken run from the lowest
--- offset on, and returns it. The parameters are those of claim_lanes.
+-- Ends claim_lanes and claim_partitions: of the rows `waiting` in each lane, claims the uninterrupted run from the
+-- lowest offset on, and returns it. The parameters are those of claim_lanes.
 ), free AS MATERIALIZED (
     SELECT seq FROM inbox.inbox_messages
     WHERE seq IN (SELECT seq FROM waiting) AND available_at IS NOT NULL

@@ -1,4 +1,5 @@
--- Begins each statement that claims: holds the own lease (rule R4), so that a fenced instance claims nothing.
+-- Begins each statement that claims: locks the row of the own lease (rule R4), so that a fenced instance claims
+-- nothing.
 WITH lease AS MATERIALIZED (
     SELECT id FROM inbox.inbox_instances
     -- include: lease

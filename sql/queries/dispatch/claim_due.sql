@@ -1,6 +1,6 @@
 -- Claims the due messages of the given partitions: retries, overflow, replays (rules R7, R10, R13).
--- Two kinds of due rows are parked instead: those that no handler here wants, and, with $10, those behind another
--- waiting row of their key. Rows beyond the byte budget stay as they are; the answer then says so. A row whose
+-- Two kinds of due rows are parked instead: those without a handler here, and, with $10, those behind another waiting
+-- row of their key. Rows beyond the byte budget stay as they are; the answer then says so. A row whose
 -- delivery_count has reached its maximum dies instead: the count never repeats, because it is part of a claim (rule
 -- R7).
 -- Caller: store/claims/claims.c. Index: inbox_messages_claim; inbox_messages_key for the order within a key.
@@ -13,7 +13,7 @@
 -- The CTE is MATERIALIZED: the planner must not run LIMIT … FOR UPDATE twice.
 -- include: claim_lease
 ), mine AS MATERIALIZED (
-    -- Rows of an ordered partition are claimed by its owner only; taking one locks its row (R10, R12).
+    -- Only its owner claims rows of an ordered partition; acquiring a partition locks its row (R10, R12).
     SELECT o.topic, o.kafka_partition, coalesce(p.since, '-infinity') AS since, p.place
     FROM lease
     CROSS JOIN unnest($2::text[], $3::int[], $12::timestamptz[])

@@ -1,5 +1,5 @@
--- How many messages fit a filter: of one page of those that a replay or discard would look at, or (dropped) of those
--- that a replay leaves out because retention has dropped their payload. Also the seq after which the next page
+-- How many messages fit a filter: of one page that a replay or discard would read, or (dropped) of those that a replay
+-- omits because retention has dropped their payload. Also the seq after which the next page
 -- begins (NULL = there is none).
 -- Caller: ops/replay.c. Index: what serves the status (inbox.look_page()).
 -- $1 name for errors, $2 filter, $3 states it may name, $4 most rows, $5 behind this seq, $6 dropped.

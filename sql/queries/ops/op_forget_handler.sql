@@ -1,4 +1,4 @@
--- Ends the memory of a handler.
+-- Forgets a handler.
 -- Caller: ops/handlers.c. Index: inbox_handlers_pkey (small table).
 -- $1 name, $2 reason. Back: whether there was one.
 SELECT inbox.forget_handler($1::text, $2::text)

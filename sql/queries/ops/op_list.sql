@@ -1,9 +1,9 @@
 -- A page of messages that fit a filter, as cells of a table and as one JSON object each. Each row also has the
 -- number of rows that were read, and the seq after which nothing was read (NULL = nothing is there). One row without
--- cells when nothing fits.
+-- cells if no message fits.
 -- Caller: ops/list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
--- $1 filter, $2 behind this seq, $3 most rows. The payload is what `show` is for. Tries are the failed attempts
--- since the last replay: an answer of dead spends none, and is one.
+-- $1 filter, $2 behind this seq, $3 most rows. `show` prints the payload. Tries are the failed attempts since the last
+-- replay; an answer of dead counts as one, although it spends none.
 SELECT m.seq::text, m.status, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        greatest(m.retry_count, (m.attempts -> -1 ->> 'attempt')::int)::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60

@@ -1,4 +1,4 @@
--- How many a purge would delete. Reads the whole table: no index knows when a message was processed.
+-- How many messages a purge would delete. Reads the whole table, because no index has the time of processing.
 -- Caller: ops/purge.c. Index: none.
 -- $1 age in ms, $2 most (NULL = all).
 SELECT count(*)

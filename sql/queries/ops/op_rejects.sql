@@ -1,7 +1,7 @@
--- A page of rejects, to try the present rules on them.
+-- A page of rejects, to which the current rules are applied.
 -- Caller: ops/replay_rejects.c. Index: inbox_rejects_pkey.
 -- $1 after this seq, $2 most rows. Headers as bytes: for each two runs, the name and the value, each behind its
--- length (int4, -1 = null). Rejects that could not be kept whole are left out: their payload is not here.
+-- length (int4, -1 = null). Rejects that could not be kept completely are omitted, because their payload is missing.
 SELECT r.seq, r.topic, r.kafka_partition, r.kafka_offset, r.kafka_timestamp, r.key, h.runs, r.payload
 FROM inbox.inbox_rejects r
 CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
--- All about the messages with an event id: as JSON, the payload for people (NULL = not text), its bytes, whether it
+-- The messages with an event id: all columns as JSON, the payload as text (NULL = not text), its bytes, whether it
 -- is shown as formatted JSON, and whether retention has dropped it. The keys of the JSON are the columns of the
--- view; a message that waits for a handler that is away also has waits_for.
+-- view; a message that waits for an away handler also has waits_for.
 -- Caller: ops/show.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any).
 SELECT m.source,

@@ -1,4 +1,4 @@
--- The fate of records: 'stored' (this very record), 'duplicate' (its id is stored with this payload), 'conflict',
+-- The traces of records: 'stored' (this record itself), 'duplicate' (its id is stored with this payload), 'conflict',
 -- 'rejected', or NULL = no trace of it.
 -- Caller: ingest/verify.c. Index: inbox_messages_pkey, inbox_rejects_coordinates, inbox_conflicts_coordinates.
 -- $1 topic, $2 partition, $3 offsets, $4 sources, $5 event ids (both NULL: the rules reject it), $6 digests.

@@ -1,5 +1,4 @@
--- Takes partitions that no instance is assigned, for dispatch only (rule R6). As take_partitions, unless another
--- instance was faster.
+-- Acquires unassigned partitions for dispatch only (rule R6). Like take_partitions, unless another instance was faster.
 -- Caller: store/batches/watermarks.c. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.
 WITH free AS MATERIALIZED (

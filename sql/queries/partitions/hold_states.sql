@@ -1,6 +1,6 @@
--- The state of rows that another instance held when their partition was taken (rule R12).
+-- The state of rows that another instance held when their partition was acquired (rule R12).
 -- Caller: store/claims/other_claims.c, while keys are held back. Index: inbox_messages_seq_key.
--- $1 own id, $2 seqs. Back, only of rows that are not another's any more: seq, whether it waits.
+-- $1 own id, $2 seqs. Back, only for rows that no other instance holds any more: seq, whether it waits.
 SELECT m.seq, m.available_at IS NOT NULL
 FROM inbox.inbox_messages m
 WHERE m.seq = ANY ($2::bigint[])

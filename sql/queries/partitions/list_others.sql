@@ -1,7 +1,7 @@
 -- Other instances that may hold claims (alive, or dead and not yet rescued), and how far the rows of each must be
 -- searched (rule R12).
 -- Caller: store/claims/other_claims.c, after partitions were taken. Index: inbox_messages_claimed for the last claim.
--- $1 own id. Back: id, lower bound of its seqs but for its stragglers, the last seq given out, low_claim, its last claim.
+-- $1 own id. Back: id, lower bound of its seqs except its stragglers, the last assigned seq, low_claim, its last claim.
 SELECT i.id, greatest(i.low_seq, i.low_rest),
        coalesce(pg_sequence_last_value(pg_get_serial_sequence('inbox.inbox_messages', 'seq')::regclass), 0),
        i.low_claim,

@@ -1,4 +1,4 @@
--- Makes the watermark rows of partitions that are new here. Taking them makes epoch 1.
+-- Creates the watermark rows of new partitions. Acquiring them sets epoch 1.
 -- Caller: store/batches/watermarks.c, before taking them. Index: inbox_offsets_pkey.
 -- $1 topics, $2 partitions, $3 ordering.
 INSERT INTO inbox.inbox_offsets (topic, kafka_partition, epoch, ordering)

@@ -1,6 +1,6 @@
--- Takes partitions that Kafka has assigned: sets owner, a new epoch and the ordering, and returns the watermark.
--- The lock is FOR UPDATE: what the earlier owner was storing or claiming is committed and visible. A row that is
--- locked now is left out, and the caller tries it again: a stopped process may hold the lock until its lease ends,
+-- Acquires partitions that Kafka has assigned: sets owner, a new epoch and the ordering, and returns the watermark. The
+-- lock is FOR UPDATE: everything that the previous owner has stored or claimed is committed and visible. A row that is
+-- locked now is skipped, and the caller tries it again: a stopped process may hold the lock until its lease ends,
 -- and the other partitions do not wait for that (rules R5, R12).
 -- Caller: store/batches/watermarks.c, on assignment. Index: inbox_offsets_pkey.
 -- $1 own id, $2 topics, $3 partitions, $4 ordering.

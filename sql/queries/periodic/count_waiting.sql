@@ -1,4 +1,4 @@
--- How many messages wait in the given partitions (up to a cap for all together), and since when. Cheap.
+-- How many messages wait in the given partitions (up to a cap for all together), and for how long. Cheap.
 -- Caller: store/claims/waiting_rows.c, paced by its own duration. Index: inbox_messages_claim.
 -- $1 topics, $2 partitions, $3 cap. Back: waiting, milliseconds since the oldest was due.
 SELECT (SELECT count(*)

@@ -1,6 +1,6 @@
 -- Marks these deaths as produced to the dead topic. A locked row is left for later (rule R8).
 -- Caller: store/periodic/dead_messages.c, after the brokers have confirmed. Index: inbox_messages_seq_key.
--- $1 seqs, $2 their dead_at in microseconds. Back: the seqs that need no further look: noted, or not dead of this any more.
+-- $1 seqs, $2 their dead_at in microseconds. Back: the seqs that are done: marked, or no longer dead with this time.
 WITH told AS MATERIALIZED (
     SELECT t.seq, timestamptz 'epoch' + t.died_us * interval '1 microsecond' AS died_at
     FROM unnest($1::bigint[], $2::bigint[]) AS t(seq, died_us)

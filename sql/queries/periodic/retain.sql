@@ -1,5 +1,5 @@
 -- Deletes a batch of rows whose retention is over, or drops their payloads. Bounded; never waits for a row.
 -- Caller: store/periodic/retain_batch.c, batch by batch. Index: inbox_messages_seq_key, inbox_messages_dead.
 -- $1 own id, $2 what, $3 age in ms, $4 rows looked at, at most.
--- Back: whether this instance is the one that does it, rows affected, whether more may follow at once.
+-- Back: whether this instance runs retention, rows affected, whether more may follow at once.
 SELECT r.elected, r.affected, r.more FROM inbox.retain($1::int, $2::text, $3::bigint, $4::int) r

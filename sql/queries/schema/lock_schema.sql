@@ -1,4 +1,4 @@
--- Locks out other migrations of this schema until the transaction ends: true, or false if another one has the lock.
+-- Blocks other migrations of this schema until the transaction ends: true, or false if another one has the lock.
 -- Does not wait: a statement that waits has a snapshot, and CREATE INDEX CONCURRENTLY of the other migration would
 -- wait for that.
 -- Caller: store/schema/migrate.c. Index: none. $1 schema name.

@@ -1,4 +1,4 @@
--- What there is to migrate, and whether this user may.
+-- The state of the schema, and the rights of this user to migrate it.
 -- Caller: store/schema/migrate.c. Index: none (catalogs). $1 schema name.
 -- Back: the schema exists, may be created, its objects may be created; the version table exists, its owner is this user, and it
 -- is no pre-release's.
