@@ -131,7 +131,7 @@ suite_fuzz() {
 	run "fuzz" "$root/tests/support/fuzz.sh" "$root/build-fuzz" "${FUZZ_SECONDS:-60}"
 }
 
-# Those where the threads meet: queue, gate, life, stopping.
+# The tests in which threads meet: queue, admission, instance runs, stopping.
 tsan_tests=(faults_basic handlers shutdown ordering interleavings ingest tracing)
 
 suite_tsan() {
@@ -145,7 +145,7 @@ suite_model() {
 	run "model" "$root/tests/model/run.sh"
 }
 
-# Those where a server's version can make a difference: plans, functions and roles, what the broker answers.
+# The tests that depend on the version of a server: plans, functions, roles, answers of the broker.
 versions_tests=(end_to_end ingest identity ordering retries replay claims handlers handover start_position retention
 	security commands upgrades)
 

@@ -117,7 +117,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reject inbox.inbox_rejects;
     digest bytea;
-    fate text := 'stored';
+    outcome text := 'stored';
 BEGIN
     IF coalesce(source, '') = '' OR coalesce(event_id, '') = '' THEN
         PERFORM inbox.refuse('replay_reject', 'source and event_id must be given');
@@ -148,9 +148,9 @@ BEGIN
           AND m.payload_digest IS DISTINCT FROM digest
         ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
             DO NOTHING;
-        fate := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
+        outcome := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;
     END IF;
     PERFORM inbox.audit('replay', jsonb_build_object('reject', reject_seq, 'source', source,
-        'event_id', event_id, 'fate', fate), reason, 1);
-    RETURN fate;
+        'event_id', event_id, 'fate', outcome), reason, 1);
+    RETURN outcome;
 END $$;

@@ -12,7 +12,7 @@
                           WITH ORDINALITY AS s(topic, type, kind, open, rank)
                      -- include: claim_wanted
     FROM (SELECT DISTINCT topic, event_type FROM waiting) d
-), judged AS MATERIALIZED (
+), checked AS MATERIALIZED (
     SELECT waiting.*,
            bool_and((waiting.available_at = 'infinity' OR waiting.available_at <= now())
                     AND waiting.seq IN (SELECT seq FROM free) AND waiting.seq <> ALL ($12::bigint[]) AND kind.wanted)
@@ -22,8 +22,8 @@
     FROM waiting
     JOIN kind ON kind.topic = waiting.topic AND kind.event_type IS NOT DISTINCT FROM waiting.event_type
 ), run AS MATERIALIZED (
-    SELECT judged.*, sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits
-    FROM judged
+    SELECT checked.*, sum(size) OVER (ORDER BY lane, kafka_offset, seq) - size < $6::bigint AS fits
+    FROM checked
     WHERE unbroken AND n <= $5::int
 ), verdict AS MATERIALIZED (
     SELECT seq, count(*) OVER (PARTITION BY lane) < rows AS followed,

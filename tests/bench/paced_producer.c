@@ -57,7 +57,7 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
 		run->failed++;
 }
 
-/* Thousands of requests of one record a second would measure the broker: from there on they wait for company. */
+/* Thousands of requests of one record a second would measure the broker: above that rate records wait for others. */
 static int set_all(rd_kafka_conf_t *conf, const struct run *run, const char *bootstrap)
 {
 	const char *const settings[][2] = {

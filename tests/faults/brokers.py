@@ -81,7 +81,7 @@ class Cluster:
         for node in self.nodes.values():
             node.kill()
 
-    def mend(self):
+    def restore(self):
         """All three run, and every replica has caught up."""
         for node in self.nodes.values():
             if not node.is_running():

@@ -24,7 +24,7 @@ def brokers():
 def cluster(brokers):
     """All three run, before and after."""
     yield brokers
-    brokers.mend()
+    brokers.restore()
 
 
 def a_fleet(cluster, make_inboxd, inbox, name, group):
@@ -50,7 +50,7 @@ def lose(cluster, fleet, number):
     cluster.nodes[number].kill()
     fleet.wait_for_progress(400, timeout=60)
     assert not leads & cluster.leads(number), "others lead now what it led"
-    cluster.mend()
+    cluster.restore()
     fleet.check_offsets()
 
 
@@ -95,7 +95,7 @@ def test_a_partition_without_a_leader_does_not_stop_others(cluster, make_inboxd,
             fleet.wait_done()
             one.stop()
             one.start(ready=False)
-        cluster.mend()
+        cluster.restore()
         fleet.produce(200)
         fleet.assert_clean()
     finally:

@@ -22,10 +22,10 @@ def problems(tree):
             yield path, 1, (f"{len(lines)} lines; beyond {MOST_LINES_A_FILE}"
                             " there is a second subject in it")
         for start, body, end in _functions(lines):
-            yield from _judge(path, lines, start, body, end)
+            yield from _check(path, lines, start, body, end)
 
 
-def _judge(path, lines, start, body, end):
+def _check(path, lines, start, body, end):
     signature = " ".join(lines[start:body])
     name = _NAME.search(signature)
     if not name:

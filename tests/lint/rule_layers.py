@@ -52,10 +52,10 @@ def problems(tree):
         for number, line in tree.lines(path):
             match = INCLUDE.match(line)
             if match:
-                yield from _judge(path, number, match[2], own=match[1] == '"')
+                yield from _check(path, number, match[2], own=match[1] == '"')
 
 
-def _judge(path, number, header, own):
+def _check(path, number, header, own):
     for pattern, places in OWNED:
         if re.search(pattern, header) and not path.startswith(places):
             yield path, number, f"{header} may only be included in {', '.join(places)}"

@@ -4,7 +4,7 @@
  *
  * A step here is one statement in PostgreSQL, or one thing that ingest or dispatch does. What is
  * between them is modelled: the queue from ingest to dispatch, and the way of an answer from a
- * worker back to dispatch. That is where the trouble is.
+ * worker back to dispatch. Errors are possible there.
  *
  *	here                     there
  *	st, by                   inbox_messages: available_at, processed_at; claimed_by
@@ -49,7 +49,7 @@
  *	WITHOUT_DRAINING  after a claim, all that is in the queue is taken before anything is delivered: a
  *	                  claim takes what waits, and may step over a row that was born claimed
  *	WITHOUT_RECALL    … which then waits behind that row, though it is ready already
- *	WITHOUT_PASSAGE   a claim is taken in only when no batch is between its COMMIT and the queue: it may
+ *	WITHOUT_HANDOVER   a claim is taken in only when no batch is between its COMMIT and the queue: it may
  *	                  have stepped over a row of that as well
  */
 #ifndef N
@@ -446,7 +446,7 @@ inline take()
 	POST(TAKE + HAVE_OTHERS)
 }
 
-/* move_watermarks and insert_messages: a row asks while the gate is dirty. The batch may have a second row, for
+/* move_watermarks and insert_messages: a row asks while the partition is dirty. The batch may have a second row, for
  * which there is no room. */
 inline store()
 {
@@ -577,7 +577,7 @@ inline crash()
 	od
 }
 
-#ifdef WITHOUT_PASSAGE
+#ifdef WITHOUT_HANDOVER
 #define PASSED true
 #else
 #define PASSED (way[i] == EMPTY)

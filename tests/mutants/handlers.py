@@ -2,8 +2,8 @@
 
 from mutants.mutant import edit, mutant
 
-JUDGE = "unit/test_retry_policy.c::"
-GATE = "unit/test_admission.c::"
+POLICY = "unit/test_retry_policy.c::"
+ADMISSION = "unit/test_admission.c::"
 ROUTING = "unit/test_routing.c::"
 PROTOCOL = "unit/test_protocol.c::"
 EXAMPLES = "system/test_examples.py::"
@@ -18,7 +18,7 @@ MUTANTS = [
     mutant("R14", "an open message of a lost connection is no suspect",
            edit("src/dispatch/order/retry_policy.c", "\tbegin(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = true;",
                 "\tbegin(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = false;"),
-           tests=[JUDGE + "the_first_lost_connection_makes_a_suspect_and_counts_nothing"]),
+           tests=[POLICY + "the_first_lost_connection_makes_a_suspect_and_counts_nothing"]),
     mutant("R14", "a suspect is delivered together with others",
            edit("src/dispatch/schedule/suspects.c", "if (entry == NULL || connection->open_count > 0 || entry->state != ENTRY_RESERVED ||",
                 "if (entry == NULL || entry->state != ENTRY_RESERVED ||"),
@@ -33,18 +33,18 @@ MUTANTS = [
     mutant("R14", "an answer does not undo the crash count",
            edit("src/dispatch/order/retry_policy.c", "\t\t.crash_count = message->crash_count,",
                 "\t\t.crash_count = message->crash_count + (entry->raised ? 1 : 0),"),
-           tests=[JUDGE + "any_answer_undoes_the_raised_crash_count"]),
+           tests=[POLICY + "any_answer_undoes_the_raised_crash_count"]),
     mutant("R14", "a suspect never becomes dead",
            edit("src/dispatch/order/retry_policy.c", "if (entry->verdict.crash_count >= rules->max_crashes)",
                 "if (entry->verdict.crash_count >= 1000 * rules->max_crashes)"),
-           tests=[JUDGE + "a_suspect_that_crashes_its_handler_again_counts_until_it_is_dead"]),
+           tests=[POLICY + "a_suspect_that_crashes_its_handler_again_counts_until_it_is_dead"]),
     mutant("R14", "a row that is rescued twice is no suspect",
            edit("sql/parts/rescue_end.sql", "suspect = m.suspect OR m.rescue_count > 0", "suspect = m.suspect"),
            tests=["sql/test_store_instance.c::rescued_rows_wait_and_become_suspects_at_the_second_rescue"]),
     mutant("R14", "a returned message counts as a crash",
            edit("src/dispatch/order/retry_policy.c", "\tbegin(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = entry->message->suspect;",
                 "\tbegin(entry, SETTLE_WAITING, END_RETURNED);\n\tentry->verdict.suspect = true;"),
-           tests=[JUDGE + "returning_a_message_makes_no_suspect"]),
+           tests=[POLICY + "returning_a_message_makes_no_suspect"]),
     mutant("R14", "the crash count of a completed suspect is retried forever",
            edit("src/dispatch/table/settle/settler.c", "} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {",
                 "} else if (status == SETTLE_LOST) {"),
@@ -90,10 +90,10 @@ MUTANTS = [
     mutant("R15", "a message without handler is born claimed",
            edit("src/model/admission/admission.c", "if (admission->routing == NULL ||\n\t\t!routing_wants(admission->routing, message->topic, message->type)) {",
                 "if (admission->routing == NULL) {"),
-           tests=[GATE + "a_message_without_handler_is_parked_and_takes_no_budget"]),
+           tests=[ADMISSION + "a_message_without_handler_is_parked_and_takes_no_budget"]),
     mutant("R15", "a message without handler does not block its key",
            edit("src/model/admission/admission.c", "if (ordered && lane_set_add(", "if (ordered && !admission && lane_set_add("),
-           tests=[GATE + "in_one_batch_messages_behind_a_parked_key_are_parked"]),
+           tests=[ADMISSION + "in_one_batch_messages_behind_a_parked_key_are_parked"]),
     mutant("R15", "a message without handler is claimed",
            edit("sql/queries/dispatch/claim_due.sql", "j.available_at, j.wanted AND (", "j.available_at, ("),
            tests=["sql/test_store_rules.c::a_row_without_key_and_handler_is_parked"]),

@@ -7,7 +7,7 @@ INBOX = "sql/test_store_inbox.c::"
 FOREIGN = "sql/test_store_other_claims.c::"
 TAKING = "faults/test_acquire.py::"
 RULES = "sql/test_store_rules.c::"
-GATE = "unit/test_admission.c::"
+ADMISSION = "unit/test_admission.c::"
 LANES = "unit/test_lanes.c::"
 CLAIMED = "unit/test_claim_results.c::"
 ARRIVALS = "faults/test_arrivals.py::"
@@ -42,7 +42,7 @@ MUTANTS = [
                 "claimer->more_due =\n\t\tjob->claim.claimed.cut || job", "claimer->more_due =\n\t\tjob"),
            tests=[CLAIMED + "a_claim_at_its_byte_limit_left_rows_behind"]),
     mutant("R11", "a claim does not report rows beyond its byte limit",
-           edit("sql/queries/dispatch/claim_due.sql", "(SELECT NOT bool_and(fits) FROM judged) AS cut", "false AS cut"),
+           edit("sql/queries/dispatch/claim_due.sql", "(SELECT NOT bool_and(fits) FROM checked) AS cut", "false AS cut"),
            tests=[CLAIMS + "bytes_beyond_the_budget_stay_in_the_table"]),
     mutant("R11", "a claim of a partition does not report rows beyond its byte limit",
            edit("sql/parts/claim_lanes_end.sql", "(SELECT NOT bool_and(fits) FROM run) AS cut", "false AS cut"),
@@ -56,12 +56,12 @@ MUTANTS = [
            tests=[INBOX + "a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key"]),
     mutant("R11", "in a dirty partition no row is checked",
            edit("src/model/admission/admission.c", ".asks = ordered && entry->dirty", ".asks = ordered && !entry"),
-           tests=[GATE + "in_a_dirty_partition_messages_with_a_key_are_checked"]),
+           tests=[ADMISSION + "in_a_dirty_partition_messages_with_a_key_are_checked"]),
     mutant("R11", "an overflow ends with the next message",
            edit("src/model/admission/admission.c", "if (entry->overflow || !fits(admission, 1, message->bytes)) {",
                 "if (!fits(admission, 1, message->bytes)) {"),
-           tests=[GATE + "an_overflow_ends_when_the_table_was_claimed_empty_since",
-                  GATE + "without_budget_the_partition_overflows_from_that_message_on"]),
+           tests=[ADMISSION + "an_overflow_ends_when_the_table_was_claimed_empty_since",
+                  ADMISSION + "without_budget_the_partition_overflows_from_that_message_on"]),
     mutant("R11", "a claim overtakes a batch between COMMIT and queue",
            edit("src/dispatch/arrivals.c", "atomic_load(&dispatch->context.options.commit_handover->ended) < job->claim.behind;", "!job->claim.behind;"),
            tests=[OVERTAKES]),

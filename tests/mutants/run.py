@@ -129,7 +129,7 @@ class Tests:
         return found or {names[0]: done.stdout[-1500:]}
 
 
-def judge(copy, tests, one):
+def try_mutant(copy, tests, one):
     """("killed" | "SURVIVED" | "BROKEN", words)"""
     copy.change(one.edits)
     try:
@@ -168,7 +168,7 @@ def run(chosen, skip_unchanged):
         for one in chosen if not counts["BROKEN"] else ():
             began = time.monotonic()
             misfit = one.misfit()
-            outcome, words = ("BROKEN", misfit) if misfit else judge(copy, tests, one)
+            outcome, words = ("BROKEN", misfit) if misfit else try_mutant(copy, tests, one)
             counts[outcome] += 1
             print(f"{outcome:<9} {one.name} ({time.monotonic() - began:.0f} s) {words}", flush=True)
     finally:

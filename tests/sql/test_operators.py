@@ -636,12 +636,12 @@ def test_a_replayed_reject_becomes_a_waiting_message(db):
 
 
 def test_the_reason_for_replaying_a_reject_is_audited_and_in_the_history(db):
-    db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL, 'rules mended')", [reject(db)])
+    db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL, 'rules corrected')", [reject(db)])
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r2', NULL)", [reject(db, offset=8)])
-    assert [entry["reason"] for entry in audit(db)] == ["rules mended", None]
+    assert [entry["reason"] for entry in audit(db)] == ["rules corrected", None]
     one, other = [history for (history,) in db.execute("SELECT attempts FROM inbox.inbox_messages ORDER BY seq")]
     assert [{**entry, "at": None} for entry in one] == [
-        {"at": None, "replayed_by": value(db, "SELECT session_user"), "was": "rejected", "reason": "rules mended"}]
+        {"at": None, "replayed_by": value(db, "SELECT session_user"), "was": "rejected", "reason": "rules corrected"}]
     assert set(other[0]) == {"at", "replayed_by", "was"}
 
 

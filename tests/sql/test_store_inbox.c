@@ -7,7 +7,7 @@ static void a_new_row_is_born_claimed(void **state)
 	struct world *world = *state;
 	int64_t seq = STORED(world, .id = "a", .key = "k", .payload = "{\"n\": 1}", .type = "t");
 
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
 	assert_int_equal(world->batch.rows[0].message->delivery_count, 1);
 	assert_int_equal(ask(world,
 				 "SELECT seq FROM inbox.inbox_messages WHERE claimed_by = %d "
@@ -43,9 +43,9 @@ static void records_with_the_same_coordinates_are_distinguished_by_id(void **sta
 	ADD(world, .id = "new", .offset = 8, .place = PLACEMENT_PARKED);
 	ADD(world, .id = "old", .offset = 9, .payload = "other");
 	must_store(world);
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
-	assert_int_equal(fate(world, 1), ROW_STORED);
-	assert_int_equal(fate(world, 2), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 1), ROW_STORED);
+	assert_int_equal(result_of(world, 2), ROW_CONFLICT);
 	assert_int_equal(world->batch.rows[1].message->seq,
 		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'new'"));
 }
@@ -56,7 +56,7 @@ static void a_second_copy_is_a_duplicate(void **state)
 
 	(void)STORED(world, .id = "a");
 	(void)STORED(world, .id = "a");
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_conflicts"), 0);
 }
@@ -67,7 +67,7 @@ static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
 
 	(void)STORED(world, .id = "a", .payload = "1");
 	(void)STORED(world, .id = "a", .payload = "2");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 	assert_string_equal(
 		ask_text(world, "SELECT encode(payload, 'escape') FROM inbox.inbox_messages"), "1");
 	assert_string_equal(
@@ -105,9 +105,9 @@ static void a_recently_stored_event_is_not_queried(void **state)
 	(void)STORED(world, .id = "a", .payload = "1");
 	change_digests(world);
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
 	(void)STORED(world, .id = "a", .payload = "2");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
 static void an_event_stored_by_another_instance_is_queried_once(void **state)
@@ -116,14 +116,14 @@ static void an_event_stored_by_another_instance_is_queried_once(void **state)
 
 	insert_elsewhere(world, "a", "1");
 	(void)STORED(world, .id = "a", .payload = "2");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
 	change_digests(world);
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
 	(void)STORED(world, .id = "a", .payload = "2");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
 static void the_payload_stored_after_a_delete_is_compared(void **state)
@@ -133,9 +133,9 @@ static void the_payload_stored_after_a_delete_is_compared(void **state)
 	(void)STORED(world, .id = "a", .payload = "1");
 	run_sql(world, "DELETE FROM inbox.inbox_messages");
 	(void)STORED(world, .id = "a", .payload = "2");
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
 static void acquiring_partitions_clears_the_dedup_cache(void **state)
@@ -150,7 +150,7 @@ static void acquiring_partitions_clears_the_dedup_cache(void **state)
 	world->mark.epoch = marks.items[0].epoch;
 	watermarks_free(&marks);
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
 /* Here the conflict of `b` cannot be kept, and what another instance then stores as `a` is not what we had. */
@@ -169,7 +169,7 @@ static void a_failed_batch_is_not_in_the_dedup_cache(void **state)
 	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_conflicts");
 	insert_elsewhere(world, "a", "2");
 	(void)STORED(world, .id = "a", .payload = "1");
-	assert_int_equal(fate(world, 0), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
 static void one_batch_can_have_every_insert_result(void **state)
@@ -186,12 +186,12 @@ static void one_batch_can_have_every_insert_result(void **state)
 	ADD(world, .id = "c", .place = PLACEMENT_PARKED);
 	must_store(world);
 
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
-	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
-	assert_int_equal(fate(world, 2), ROW_DUPLICATE);
-	assert_int_equal(fate(world, 3), ROW_STORED);
-	assert_int_equal(fate(world, 4), ROW_CONFLICT);
-	assert_int_equal(fate(world, 5), ROW_STORED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 2), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 3), ROW_STORED);
+	assert_int_equal(result_of(world, 4), ROW_CONFLICT);
+	assert_int_equal(result_of(world, 5), ROW_STORED);
 	assert_string_equal(
 		ask_text(world, "SELECT string_agg(event_id || ' ' || status, ',' ORDER BY seq)"
 				" FROM inbox.messages"),
@@ -209,9 +209,9 @@ static void a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key(void *
 	ADD(world, .id = "n1", .asks = true);
 	must_store(world);
 
-	assert_int_equal(fate(world, 0), ROW_STORED);
-	assert_int_equal(fate(world, 1), ROW_CLAIMED);
-	assert_int_equal(fate(world, 2), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 0), ROW_STORED);
+	assert_int_equal(result_of(world, 1), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 2), ROW_CLAIMED);
 	assert_string_equal(
 		ask_text(world, "SELECT status FROM inbox.messages WHERE event_id = 'a2'"),
 		"parked");
@@ -223,7 +223,7 @@ static void with_partition_order_it_is_parked_behind_any_waiting_row(void **stat
 
 	(void)STORED(world, .id = "a1", .key = "a", .place = PLACEMENT_WAITING);
 	(void)STORED(world, .id = "b1", .key = "b", .asks = true);
-	assert_int_equal(fate(world, 0), ROW_STORED);
+	assert_int_equal(result_of(world, 0), ROW_STORED);
 }
 
 static void rows_and_watermark_move_together(void **state)
@@ -260,7 +260,7 @@ static void a_batch_at_a_moved_watermark_is_not_stored(void **state)
 	batch_clear(&world->batch);
 	ADD(world, .id = "b");
 	assert_int_equal(store(world), WRITER_MOVED);
-	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(result_of(world, 0), ROW_UNKNOWN);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 	assert_true(db_is_open(world->db));
 }
@@ -297,9 +297,9 @@ static void a_bad_row_is_bisected_out_and_becomes_a_reject(void **state)
 	}
 	must_store(world);
 
-	assert_int_equal(fate(world, 17), ROW_REJECTED);
-	assert_int_equal(fate(world, 30), ROW_REJECTED);
-	assert_int_equal(fate(world, 16), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 17), ROW_REJECTED);
+	assert_int_equal(result_of(world, 30), ROW_REJECTED);
+	assert_int_equal(result_of(world, 16), ROW_CLAIMED);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 38);
 	assert_int_equal(world->batch.reject_count, 2);
 	assert_true(world->batch.rejects[0].kept);
@@ -407,8 +407,8 @@ static void an_event_id_out_of_bounds_rejects_itself_alone(void **state)
 	ADD(world, .id = "a");
 	ADD(world, .id = huge);
 	must_store(world);
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
-	assert_int_equal(fate(world, 1), ROW_REJECTED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_REJECTED);
 	assert_int_equal(strncmp(world->batch.rejects[0].reason, "storage: 54000 ", 15), 0);
 }
 
@@ -464,12 +464,12 @@ static void a_commit_that_failed_leaves_no_reject_in_the_batch(void **state)
 	ADD(world, .id = "bad", .headers = "[[\"a\",\"\\u0000\"]]");
 	assert_int_equal(store(world), FAULT_DATABASE);
 	assert_int_equal(world->batch.reject_count, 0);
-	assert_int_equal(fate(world, 1), ROW_UNKNOWN);
+	assert_int_equal(result_of(world, 1), ROW_UNKNOWN);
 	run_sql(world, "DROP TRIGGER refuse ON inbox.inbox_messages");
 	OK(db_open(world->db, &err));
 	must_store(world);
 	assert_int_equal(world->batch.reject_count, 1);
-	assert_int_equal(fate(world, 1), ROW_REJECTED);
+	assert_int_equal(result_of(world, 1), ROW_REJECTED);
 }
 
 /* A trigger that raises for what it is to be found in, at COMMIT or at once. */
@@ -500,10 +500,10 @@ static void add_good_and_bad(struct world *world)
 
 static void assert_only_the_bad_are_rejected(struct world *world)
 {
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
-	assert_int_equal(fate(world, 1), ROW_REJECTED);
-	assert_int_equal(fate(world, 2), ROW_REJECTED);
-	assert_int_equal(fate(world, 3), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_REJECTED);
+	assert_int_equal(result_of(world, 2), ROW_REJECTED);
+	assert_int_equal(result_of(world, 3), ROW_CLAIMED);
 	assert_string_equal(
 		ask_text(world, "SELECT string_agg(concat_ws(' ', kafka_offset, reason), ',' ORDER"
 				" BY kafka_offset) FROM inbox.inbox_rejects"),
@@ -551,9 +551,9 @@ static void constraints_stay_deferred_unless_a_commit_was_refused(void **state)
 	ADD(world, .id = "pair");
 	assert_int_equal(store(world), FAULT_DATABASE);
 	assert_int_equal(isolate(world), 0);
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
-	assert_int_equal(fate(world, 1), ROW_REJECTED);
-	assert_int_equal(fate(world, 2), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_REJECTED);
+	assert_int_equal(result_of(world, 2), ROW_CLAIMED);
 }
 
 static void assert_nothing_is_kept(struct world *world, const char *expected_state)
@@ -571,7 +571,7 @@ static void when_every_row_is_refused_none_is_rejected(void **state)
 	add_good_and_bad(world);
 	assert_int_equal(isolate(world), FAULT_DATABASE);
 	assert_nothing_is_kept(world, "P0001");
-	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(result_of(world, 0), ROW_UNKNOWN);
 	assert_int_equal(
 		ask(world, "SELECT coalesce(next_offset, -1) FROM inbox.inbox_offsets"), -1);
 }
@@ -599,7 +599,7 @@ static void a_conflict_that_a_trigger_refuses_is_kept_as_a_reject(void **state)
 	ADD(world, .id = "known", .payload = "2");
 	ADD(world, .id = "new");
 	assert_int_equal(isolate(world), 0);
-	assert_int_equal(fate(world, 1), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_CLAIMED);
 	assert_string_equal(
 		ask_text(world,
 			"SELECT encode(payload, 'escape') || reason FROM inbox.inbox_rejects"),
@@ -639,7 +639,7 @@ static void a_lost_commit_is_unknown(void **state)
 	lose_the_answer(world);
 	ADD(world, .id = "a");
 	assert_int_equal(store(world), WRITER_UNKNOWN);
-	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(result_of(world, 0), ROW_UNKNOWN);
 	assert_false(db_is_open(world->db));
 }
 
@@ -742,7 +742,7 @@ static void two_thousand_rows_go_in_at_once(void **state)
 	}
 	must_store(world);
 	for (size_t i = 0; i < 2000; i++)
-		assert_int_equal(fate(world, i), ROW_CLAIMED);
+		assert_int_equal(result_of(world, i), ROW_CLAIMED);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 2000);
 }
 
@@ -770,8 +770,8 @@ static void a_batch_follows_behind_a_commit(void **state)
 	OK(batch_writer_committed(world->writer, &first, &err));
 	OK(batch_writer_finish(world->writer, &world->batch, &err));
 	assert_int_equal(first.rows[0].result, ROW_CLAIMED);
-	assert_int_equal(fate(world, 0), ROW_CLAIMED);
-	assert_int_equal(fate(world, 1), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_DUPLICATE);
 	assert_true(first.rows[0].message->seq < world->batch.rows[0].message->seq);
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 102);
 	batch_fini(&first);

@@ -14,10 +14,10 @@ static struct instance another(struct world *world, const char *place)
 	return instance;
 }
 
-static int fence(struct world *world, const char *place, bool judge)
+static int fence(struct world *world, const char *place, bool steady)
 {
 	const struct fencing fencing = {
-		.place = place, .lease_ms = 15000, .fence_expired = judge
+		.place = place, .lease_ms = 15000, .fence_expired = steady
 	};
 	int fenced = -1;
 

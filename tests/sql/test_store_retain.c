@@ -50,7 +50,7 @@ static void a_duplicate_of_a_dropped_payload_is_a_duplicate(void **state)
 	ADD(world, .id = "a", .payload = "{\"n\": 1}");
 	ADD(world, .id = "b");
 	must_store(world);
-	assert_int_equal(fate(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 2);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_conflicts"), 0);
 }

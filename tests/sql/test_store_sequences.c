@@ -170,7 +170,7 @@ static void a_used_number_creates_no_reject(void **state)
 	assert_int_equal(store(world), WRITER_DAMAGED);
 	assert_int_equal(err.fault, FAULT_DATABASE);
 	assert_non_null(strstr(err.text, "inbox_messages_seq_key"));
-	assert_int_equal(fate(world, 0), ROW_UNKNOWN);
+	assert_int_equal(result_of(world, 0), ROW_UNKNOWN);
 	assert_int_equal(world->batch.reject_count, 0);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_rejects"), 0);
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);

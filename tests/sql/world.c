@@ -304,7 +304,7 @@ int64_t stored(struct world *world, struct a_row row)
 	return world->batch.rows[0].message->seq;
 }
 
-enum insert_result fate(const struct world *world, size_t row)
+enum insert_result result_of(const struct world *world, size_t row)
 {
 	return world->batch.rows[row].result;
 }

@@ -78,7 +78,7 @@ void must_store(struct world *world);
 /* A batch of one row that is stored; returns its seq. */
 int64_t stored(struct world *world, struct a_row row);
 #define STORED(world, ...) stored((world), (struct a_row){ __VA_ARGS__ })
-enum insert_result fate(const struct world *world, size_t row);
+enum insert_result result_of(const struct world *world, size_t row);
 
 /* Claims. NULL routing means: everything is wanted. */
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing);

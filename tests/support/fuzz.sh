@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # fuzz.sh BUILD SECONDS: every fuzz target for SECONDS, two at a time, each from its corpus in
 # tests/fuzz/corpus. New inputs go to a temporary directory; a crash, a leak or a hang leaves its
-# input in BUILD and fails. One line a target says what came of it.
+# input in BUILD and fails. The result of each target is one line.
 #
-# A crash becomes a unit test, then the code is mended; its input may join the corpus.
+# Turn a crash into a unit test, then correct the code. Its input may join the corpus.
 set -uo pipefail
 
 build=$1

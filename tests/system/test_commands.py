@@ -557,10 +557,10 @@ def test_rejects_are_replayed_after_the_configuration_is_fixed(start_inboxd, han
     assert json.loads(run(sidecar, "replay", "--rejects", "--dry-run", "--json")) == \
         {"action": "replay", "count": 1, "dry_run": True}
     assert "make messages of 1 reject; 1 stays" in run(sidecar, "replay", "--rejects", "--dry-run")
-    assert run(sidecar, "replay", "--rejects", "--reason", "rules mended", "--yes").endswith(" stored\n")
+    assert run(sidecar, "replay", "--rejects", "--reason", "rules corrected", "--yes").endswith(" stored\n")
     inbox.wait_processed(1)
-    assert re.search(r": replayed by \w+, was rejected: rules mended\n", run(sidecar, "show", "r-1"))
-    assert inbox.value("SELECT reason FROM inbox.inbox_audit") == "rules mended"
+    assert re.search(r": replayed by \w+, was rejected: rules corrected\n", run(sidecar, "show", "r-1"))
+    assert inbox.value("SELECT reason FROM inbox.inbox_audit") == "rules corrected"
     row = inbox.message("r-1")
     assert (bytes(row["key"]), client.deliveries[0].event_id) == (b"\xff\x00", "r-1")
     assert row["headers"] == [["bin", {"base64": "/gA="}], ["nul", None], ["t", "\u00e9"]]

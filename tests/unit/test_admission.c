@@ -1,4 +1,4 @@
-/* The gate: budget, places, and a partition that is clean only when nothing of it waits. */
+/* Admission: the budget, the placement of messages, and partitions that are clean while no row of them waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define LONG_MS 20000
 #define MANY    64
 
-static struct admission *a_gate(enum ordering ordering, int64_t claimed, int64_t bytes)
+static struct admission *an_admission(enum ordering ordering, int64_t claimed, int64_t bytes)
 {
 	const struct admission_limits limits = { ordering, claimed, bytes };
 	struct admission *admission = NULL;
@@ -39,9 +39,9 @@ static void want(struct admission *admission)
 	admission_set_routing(admission, routing);
 }
 
-static struct admission *an_open_gate(enum ordering ordering, int64_t claimed)
+static struct admission *an_open_admission(enum ordering ordering, int64_t claimed)
 {
-	struct admission *admission = a_gate(ordering, claimed, 1 << 20);
+	struct admission *admission = an_admission(ordering, claimed, 1 << 20);
 
 	want(admission);
 	return admission;
@@ -94,7 +94,7 @@ static size_t index_of(struct admission *admission, const char *topic, int32_t p
 
 static void a_partition_keeps_its_index(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 	char topic[16];
 
 	(void)state;
@@ -111,7 +111,7 @@ static void a_partition_keeps_its_index(void **state)
 
 static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -128,7 +128,7 @@ static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
 
 static void a_partition_is_clean_only_if_its_version_did_not_change(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
 	uint64_t before = admission_get(admission, index).version;
 
@@ -145,7 +145,7 @@ static void a_partition_is_clean_only_if_its_version_did_not_change(void **state
 
 static void in_a_clean_partition_no_message_is_checked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	struct placement placement =
 		place_one(admission, index_of(admission, "orders", 0), 1, "wanted");
 
@@ -157,7 +157,7 @@ static void in_a_clean_partition_no_message_is_checked(void **state)
 
 static void in_a_dirty_partition_messages_with_a_key_are_checked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -169,7 +169,7 @@ static void in_a_dirty_partition_messages_with_a_key_are_checked(void **state)
 
 static void with_partition_order_every_message_is_checked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
+	struct admission *admission = an_open_admission(ORDERING_PARTITION, 10);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -180,7 +180,7 @@ static void with_partition_order_every_message_is_checked(void **state)
 
 static void without_order_no_message_is_checked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_NONE, 10);
+	struct admission *admission = an_open_admission(ORDERING_NONE, 10);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -191,7 +191,7 @@ static void without_order_no_message_is_checked(void **state)
 
 static void a_message_without_handler_is_parked_and_takes_no_budget(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -203,7 +203,7 @@ static void a_message_without_handler_is_parked_and_takes_no_budget(void **state
 
 static void before_the_first_handler_everything_is_parked(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -215,7 +215,7 @@ static void before_the_first_handler_everything_is_parked(void **state)
 
 static void in_one_batch_messages_behind_a_parked_key_are_parked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	struct message messages[] = { message_of(1, "wanted"), message_of(2, "other"),
 		message_of(2, "wanted"), message_of(1, "wanted"), message_of(0, "other"),
 		message_of(0, "wanted") };
@@ -232,7 +232,7 @@ static void in_one_batch_messages_behind_a_parked_key_are_parked(void **state)
 
 static void the_next_batch_does_not_remember_parked_keys(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -243,7 +243,7 @@ static void the_next_batch_does_not_remember_parked_keys(void **state)
 
 static void with_partition_order_all_messages_behind_a_parked_one_are_parked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_PARTITION, 10);
+	struct admission *admission = an_open_admission(ORDERING_PARTITION, 10);
 	struct message messages[] = { message_of(0, "other"), message_of(5, "wanted") };
 	struct placement out[2];
 
@@ -257,7 +257,7 @@ static void with_partition_order_all_messages_behind_a_parked_one_are_parked(voi
 
 static void without_memory_for_parked_keys_all_ordered_messages_are_parked(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 10);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
 	struct message messages[] = { message_of(1, "other"), message_of(2, "wanted"),
 		message_of(0, "wanted") };
 	struct placement out[3];
@@ -276,7 +276,7 @@ static void without_memory_for_parked_keys_all_ordered_messages_are_parked(void 
 
 static void without_budget_the_partition_overflows_from_that_message_on(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 2);
 	size_t index = index_of(admission, "orders", 0);
 	struct message messages[] = { message_of(1, "wanted"), message_of(2, "wanted"),
 		message_of(3, "wanted") };
@@ -296,7 +296,7 @@ static void without_budget_the_partition_overflows_from_that_message_on(void **s
 
 static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 0);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 0);
 	size_t index = index_of(admission, "orders", 0);
 	uint64_t before = admission_get(admission, index).version;
 
@@ -313,7 +313,7 @@ static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state
 
 static void the_budget_counts_bytes_also(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 150);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 150);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -325,7 +325,7 @@ static void the_budget_counts_bytes_also(void **state)
 
 static void a_message_larger_than_the_budget_is_claimed_alone(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 50);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 50);
 	size_t index = index_of(admission, "orders", 0);
 	size_t other = index_of(admission, "orders", 1);
 
@@ -338,7 +338,7 @@ static void a_message_larger_than_the_budget_is_claimed_alone(void **state)
 
 static void a_reservation_grants_what_is_left(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 	size_t count;
 	size_t bytes;
 	size_t bytes_free;
@@ -358,7 +358,7 @@ static void a_reservation_grants_what_is_left(void **state)
 
 static void without_free_bytes_nothing_is_granted(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 
 	(void)state;
 	assert_int_equal(admission_reserve(admission, 1), 1);
@@ -369,7 +369,7 @@ static void without_free_bytes_nothing_is_granted(void **state)
 
 static void an_empty_memory_has_bytes_for_one_more(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 10);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 10);
 	size_t count;
 	size_t bytes;
 	size_t bytes_free;
@@ -382,7 +382,7 @@ static void an_empty_memory_has_bytes_for_one_more(void **state)
 
 static void releasing_too_much_does_not_enlarge_the_budget(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 
 	(void)state;
 	admission_release(admission, 5, 500);
@@ -392,7 +392,7 @@ static void releasing_too_much_does_not_enlarge_the_budget(void **state)
 
 static void waiting_and_claimed_messages_are_pending(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 1);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 1);
 	size_t index = index_of(admission, "orders", 0);
 
 	(void)state;
@@ -413,7 +413,7 @@ static void *give_back(void *arg)
 
 static void a_wait_ends_when_budget_is_released(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 5, 1000);
 	pthread_t thread;
 
 	(void)state;
@@ -426,7 +426,7 @@ static void a_wait_ends_when_budget_is_released(void **state)
 
 static void a_wait_without_budget_ends_at_its_timeout(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 5, 1000);
 
 	(void)state;
 	assert_int_equal(admission_reserve(admission, 1), 1);
@@ -436,7 +436,7 @@ static void a_wait_without_budget_ends_at_its_timeout(void **state)
 
 static void a_request_above_the_whole_budget_does_not_wait(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 5, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 5, 1000);
 	int64_t before = clock_now_ms();
 
 	(void)state;
@@ -456,7 +456,7 @@ static void *drain(void *arg)
 
 static void a_wait_for_the_end_of_an_overflow_ends_when_it_ends(void **state)
 {
-	struct admission *admission = an_open_gate(ORDERING_KEY, 2);
+	struct admission *admission = an_open_admission(ORDERING_KEY, 2);
 	size_t index = index_of(admission, "orders", 0);
 	pthread_t thread;
 
@@ -477,7 +477,7 @@ static void a_wait_for_the_end_of_an_overflow_ends_when_it_ends(void **state)
 
 static void without_memory_no_partition_is_partly_created(void **state)
 {
-	struct admission *admission = a_gate(ORDERING_KEY, 10, 1000);
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
 
 	(void)state;
 	for (size_t n = 1;; n++) {

@@ -192,7 +192,7 @@ static void a_key_whose_head_died_in_the_claim_is_claimed_again(void **state)
 	assert_int_equal(world->order.lanes.claimable_count, 1);
 }
 
-/* It was left out, mended and forgotten while nothing was claimed. */
+/* It was excluded, corrected and forgotten while nothing was claimed. */
 static void a_claim_without_refused_rows_resets_the_gauge(void **state)
 {
 	struct world *world = *state;

@@ -183,7 +183,7 @@ static void utf8_is_checked_as_in_rfc_3629(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (utf8_is_valid(rows[i].text) != rows[i].valid)
-			fail_msg("row %zu is judged wrongly", i);
+			fail_msg("row %zu has a wrong result", i);
 	}
 }
 

@@ -34,10 +34,10 @@ static struct health well_at_now(void)
 	};
 }
 
-typedef bool judge_fn(const struct health_view *view, struct buf *json);
+typedef bool check_fn(const struct health_view *view, struct buf *json);
 
 static bool verdict(
-	judge_fn *judge, const struct health *health, int64_t since_ms, struct buf *json)
+	check_fn *check, const struct health *health, int64_t since_ms, struct buf *json)
 {
 	const struct health_view view = {
 		.health = health,
@@ -47,22 +47,22 @@ static bool verdict(
 	};
 
 	buf_reset(json);
-	return judge(&view, json);
+	return check(&view, json);
 }
 
-static void assert_fails(judge_fn *judge, const struct health *health, const char *reason)
+static void assert_fails(check_fn *check, const struct health *health, const char *reason)
 {
 	CLEANUP(buf_fini) struct buf json = BUF_INIT;
 
-	assert_false(verdict(judge, health, 0, &json));
+	assert_false(verdict(check, health, 0, &json));
 	assert_says(buf_str(&json), reason);
 }
 
-static void assert_holds(judge_fn *judge, const struct health *health, int64_t since_ms)
+static void assert_holds(check_fn *check, const struct health *health, int64_t since_ms)
 {
 	CLEANUP(buf_fini) struct buf json = BUF_INIT;
 
-	if (!verdict(judge, health, since_ms, &json))
+	if (!verdict(check, health, since_ms, &json))
 		fail_msg("%s", buf_str(&json));
 }
 

@@ -1,4 +1,4 @@
-/* Which SQLSTATE is which kind of trouble. */
+/* The class of each SQLSTATE. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

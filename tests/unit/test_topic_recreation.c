@@ -10,10 +10,10 @@
 
 static int set_up(void **state)
 {
-	static struct topic_recreation doubts;
+	static struct topic_recreation recreation;
 
-	topic_recreation_init(&doubts);
-	*state = &doubts;
+	topic_recreation_init(&recreation);
+	*state = &recreation;
 	return 0;
 }
 

@@ -44,7 +44,7 @@
                           WITH ORDINALITY AS s(topic, type, kind, open, rank)
                      -- include: claim_wanted
     FROM (SELECT DISTINCT topic, event_type FROM due) d
-), judged AS MATERIALIZED (
+), checked AS MATERIALIZED (
     SELECT w.*,
            -- As they are due: the next look may begin where the last row that fits was due.
            coalesce(sum(w.size) FILTER (WHERE w.wanted)
@@ -64,15 +64,15 @@
                     AND o.seq > 0
                   ORDER BY o.kafka_offset
                   LIMIT k.rows + 1) w
-            WHERE w.seq NOT IN (SELECT j.seq FROM judged j WHERE j.wanted AND j.fits)
+            WHERE w.seq NOT IN (SELECT j.seq FROM checked j WHERE j.wanted AND j.fits)
             ORDER BY w.kafka_offset LIMIT 1) AS blocker
     FROM (SELECT topic, kafka_partition, key_hash, count(*) AS rows
-          FROM judged WHERE key_hash IS NOT NULL AND $10::boolean
+          FROM checked WHERE key_hash IS NOT NULL AND $10::boolean
           GROUP BY topic, kafka_partition, key_hash) k
 ), verdict AS MATERIALIZED (
     SELECT j.seq, j.key_hash, j.place, j.available_at, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
-           l.blocker IS NOT NULL AS followed, (SELECT NOT bool_and(fits) FROM judged) AS cut
-    FROM judged j
+           l.blocker IS NOT NULL AS followed, (SELECT NOT bool_and(fits) FROM checked) AS cut
+    FROM checked j
     LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
                     AND l.key_hash = j.key_hash
     WHERE j.fits

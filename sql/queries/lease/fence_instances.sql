@@ -2,7 +2,7 @@
 -- process, and, if $4 says that our own heartbeats were on time for a whole lease, those whose lease has ended.
 -- Their partitions lose their owner in the same statement, so none of their transactions can commit any more.
 -- Caller: store/leases/instance.c, at start and after steady heartbeats. Index: inbox_instances_pkey (small table).
--- $1 own id, $2 host_id, $3 lease in ms, $4 whether leases may be judged, $5 earlier id (0 = none).
+-- $1 own id, $2 host_id, $3 lease in ms, $4 whether ended leases may be fenced, $5 earlier id (0 = none).
 WITH dead AS (
     SELECT id FROM inbox.inbox_instances
     WHERE id <> $1::int AND fenced_at IS NULL

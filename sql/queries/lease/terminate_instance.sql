@@ -1,7 +1,7 @@
 -- Ends the database sessions of an instance that is to be declared dead: otherwise the open transaction of a stopped
 -- client would not end (rule R5).
 -- Caller: store/leases/instance.c, before fencing. Index: none (pg_stat_activity).
--- $1 own id, $2 host_id, $3 lease in ms, $4 whether leases may be judged, $5 earlier id (0 = none).
+-- $1 own id, $2 host_id, $3 lease in ms, $4 whether ended leases may be fenced, $5 earlier id (0 = none).
 SELECT count(pg_terminate_backend(a.pid))
 FROM pg_stat_activity a
 JOIN inbox.inbox_instances i ON a.application_name = 'inboxd/' || i.id
