@@ -104,10 +104,11 @@ static bool write_entry(struct inbox_delivery *delivery, const struct ih_verdict
 	if (!ih_is_whole(answers, answers_before))
 		return false;
 	if (delivery->batch->open > 1)
-		return true;
+		return true; /* the others are still to come */
 	add_batch(out, delivery->batch);
 	if (ih_is_whole(out, out_before))
 		return true;
+	/* The verdict is taken back as a whole: the program can give it again. */
 	buf_cut(answers, answers_before);
 	return false;
 }
@@ -125,6 +126,8 @@ void ih_let_go(struct inbox_delivery *delivery)
 		written = ih_is_whole(&handler->wire.out, before);
 	}
 	ih_release(delivery);
+	/* Nobody can call this again, and the other verdicts of the batch would be missing. A lost connection makes
+	 * the sidecar deliver all of them again. */
 	if (!written)
 		ih_connection_lost(handler, "out of memory for the answer to a batch");
 }
@@ -153,7 +156,9 @@ int inbox_delivery_done(struct inbox_delivery *delivery)
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_DONE, .delay_ms = -1 });
 }
 
-/* True for one JSON value that is not nested deeper than the sidecar accepts. False also without memory. */
+/* The sidecar would replace an answer that is not JSON by a retry, and the program would never learn of it.
+ *
+ * True for one JSON value that is not nested deeper than the sidecar accepts. False also without memory. */
 static bool is_json(const char *text, size_t length)
 {
 	static const struct json_limits limits = { .max_depth = NESTING_MAX, .any_space = true };

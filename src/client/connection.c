@@ -28,6 +28,7 @@ void ih_release(struct inbox_delivery *delivery)
 	struct inbox_handler *handler = delivery->handler;
 	struct ih_batch *batch = delivery->batch;
 
+	/* The batch lives as long as one of its deliveries is open. */
 	if (batch != NULL && --batch->open == 0)
 		ih_batch_free(batch);
 	if (handler->current == delivery)
@@ -55,7 +56,7 @@ static int64_t next_delay_ms(const struct ih_backoff *backoff)
 	if (bound > backoff->max_ms)
 		bound = backoff->max_ms;
 	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != (ssize_t)sizeof(random))
-		random = (uint64_t)ih_now_ms();
+		random = (uint64_t)ih_now_ms(); /* early in the boot of a machine */
 	return (int64_t)(random % (uint64_t)(bound + 1));
 }
 
@@ -64,6 +65,7 @@ void ih_connection_lost(struct inbox_handler *handler, const char *why)
 	struct inbox_delivery *delivery;
 	int64_t delay_ms;
 
+	/* The program has not seen the ready ones. Those it has seen stay until their verdicts, which go nowhere. */
 	while ((delivery = TAILQ_FIRST(&handler->ready)) != NULL) {
 		ih_show(handler, delivery);
 		cut_off(delivery);

@@ -1,4 +1,9 @@
-/* See delivery.h. Also the public functions that read a delivery (inbox_delivery_claim and so on). */
+/*
+ * See delivery.h. Also the public functions that read a delivery (inbox_delivery_claim and so on).
+ *
+ * The texts of a record lie in one buffer, one after the other. A field is a position in it and not a pointer, because
+ * the buffer moves when it grows. Each text has a NUL behind it, so that a program can use it as a C string.
+ */
 #include "client/delivery.h"
 
 #include <stdlib.h>
@@ -8,7 +13,8 @@
 #include "json/text.h"
 
 enum {
-	SPARE_MAX = 1024,  /* deliveries kept for reuse */
+	/* Deliveries kept for reuse, after a burst: with the memory below about 10 MiB. */
+	SPARE_MAX = 1024,
 	KEPT_BYTES = 8192, /* memory each of them keeps for texts */
 	KEPT_PAIRS = 64,
 };
@@ -25,7 +31,7 @@ void ih_record_clear(struct ih_record *record, size_t keep)
 	memset(record->fields, 0, sizeof(record->fields));
 }
 
-/* Where the next text will start. */
+/* Where the next text will start. Never 0, which means absent. */
 static uint32_t begin(struct ih_record *record)
 {
 	if (record->bag.length == 0)
@@ -280,6 +286,7 @@ struct inbox_bytes inbox_delivery_key(const struct inbox_delivery *delivery)
 	return field(delivery, IH_KEY);
 }
 
+/* A payload of JSON null is data, too: only the position tells whether there is one. */
 bool inbox_delivery_data_is_json(const struct inbox_delivery *delivery)
 {
 	return delivery->record.fields[IH_DATA_JSON].start != 0;

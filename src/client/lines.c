@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "client/handler.h"
-#include "json/text.h"
 
 enum { LEAST_LINE = 65536 }; /* a smaller max_line_bytes of a sidecar is ignored */
 
@@ -17,6 +16,8 @@ static void settle_unseen(struct inbox_handler *handler, struct inbox_delivery *
 	ih_show(handler, delivery);
 	if (ih_answer(delivery, verdict) != INBOX_ERROR_MEMORY)
 		return;
+	/* The delivery is open now, but no program will ever answer it. A lost connection makes the sidecar deliver it
+	 * again. */
 	ih_connection_lost(handler, "out of memory for an answer");
 	ih_let_go(delivery);
 }
@@ -65,7 +66,8 @@ static void add_error(
 	buf_addf(out, ",\"error\":{\"code\":%d,\"message\":\"%s\"}}\n", code, text);
 }
 
-/* Moves the deliveries of a line to the ready ones. */
+/* Moves the deliveries of a line to the ready ones. From here on nothing can fail, so a line is never executed by
+ * half. */
 static int accept_line(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
 {
 	struct inbox_delivery *delivery;
@@ -140,6 +142,7 @@ static int on_deliver_batch(struct inbox_handler *handler, struct ih_line *line)
 	return accept_line(handler, line, batch);
 }
 
+/* A text that lives as long as the delivery, which the line does not. */
 static const char *known_reason(const char *text)
 {
 	static const char *const reasons[] = { "timeout", "lease_lost", "shutdown" };
@@ -175,8 +178,10 @@ static int on_cancel(struct inbox_handler *handler, struct ih_line *line)
 			ih_show(handler, delivery);
 			ih_let_go(delivery);
 		}
+		/* If the connection was lost on the way, no delivery is ready any more. */
 		delivery = handler->wire.fd < 0 ? NULL : next;
 	}
+	/* An open delivery belongs to the program, which learns of the cancel when it asks or answers. */
 	TAILQ_FOREACH (delivery, &handler->open, list) {
 		if (delivery->cancelled == NULL && is_named(delivery, id))
 			delivery->cancelled = reason;

@@ -35,6 +35,7 @@ static void copy(struct inbox_handler_options *out, const struct inbox_handler_o
 {
 	size_t size = given->size;
 
+	/* A newer program has options that this library does not know. */
 	if (size == 0 || size > sizeof(*out))
 		size = sizeof(*out);
 	memset(out, 0, sizeof(*out));
@@ -113,6 +114,7 @@ void ih_options_hello(struct buf *out, const struct inbox_handler_options *optio
 	char host[MAX_NAME + 1] = "";
 
 	if (instance == NULL) {
+		/* It may leave out the NUL of a name that is too long. */
 		gethostname(host, sizeof(host) - 1);
 		instance = host;
 	}

@@ -211,6 +211,7 @@ static const struct json_rule rules[] = {
 
 _Static_assert(sizeof(rules) / sizeof(rules[0]) <= JSON_TABLE_RULES, "the table is too large");
 
+/* A header can have items of kinds that a later version defines. They count. */
 static void mistyped(void *target, const struct json_rule *rule, enum json_kind kind)
 {
 	(void)kind;
@@ -243,6 +244,7 @@ static void left(void *target, int place, struct bytes raw)
 	struct ih_reader *reader = target;
 	struct ih_record *record = reader->delivery == NULL ? NULL : &reader->delivery->record;
 
+	/* The program gets the whole event, besides its attributes. */
 	if (place == EVENT)
 		record->fields[IH_EVENT] = ih_record_add(record, raw);
 	else if (place == HEADER && reader->pair->name.start == 0)
@@ -293,6 +295,7 @@ void ih_reader_free(struct ih_reader *reader)
 	free(reader);
 }
 
+/* A text that is missing in a record makes the line as unusable as a missing delivery. */
 static bool ran_out_of_memory(const struct ih_reader *reader)
 {
 	const struct inbox_delivery *delivery;

@@ -15,6 +15,7 @@ enum {
 	DRAINING_MS = 10000, /* how long the answer to drain may take after the last verdict */
 };
 
+/* Executes one line. If there is no memory, the line stays in the buffer and is read again. */
 static int read_line(struct inbox_handler *handler, const char *text, size_t length)
 {
 	struct ih_line *line = NULL;
@@ -79,6 +80,7 @@ static int exchange(struct inbox_handler *handler)
 	flushed = ih_wire_flush(&handler->wire);
 	if (flushed == 0)
 		handler->pace.held_us = 0;
+	/* First what was left over when memory had run out. */
 	r = read_lines(handler);
 	if (r < 0 || handler->wire.fd < 0)
 		return r;
@@ -109,6 +111,7 @@ static void begin_drain(struct inbox_handler *handler)
 
 	handler->state = IH_DRAINING;
 	handler->due_ms = ih_now_ms() + DRAINING_MS;
+	/* Without an answer to hello the sidecar has delivered nothing. */
 	if (!greeted) {
 		ih_connection_lost(handler, "stopped");
 		return;

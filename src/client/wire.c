@@ -1,4 +1,7 @@
-/* See wire.h. */
+/*
+ * See wire.h. A line is borrowed from the receive buffer, so lines that were taken are removed only when the next data
+ * is received. The buffer grows until a whole line is in it; its size is bounded by the longest line and one read.
+ */
 #include "client/wire.h"
 
 #include <errno.h>
@@ -10,7 +13,7 @@
 #include "inboxd/handler.h"
 
 enum {
-	READ_SIZE = 262144,
+	READ_SIZE = 262144,        /* above the usual socket buffer, so that one read empties it */
 	KEPT_SIZE = 4 * READ_SIZE, /* an empty buffer that is larger than this is freed */
 };
 
@@ -25,6 +28,7 @@ int ih_wire_open(struct ih_wire *wire, const char *path)
 	wire->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (wire->fd < 0)
 		return errno;
+	/* On a Unix socket this does not wait: a full backlog is EAGAIN. */
 	if (connect(wire->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
 		const int saved = errno;
 
@@ -43,6 +47,7 @@ void ih_wire_close(struct ih_wire *wire)
 	*wire = (struct ih_wire){ .fd = -1 };
 }
 
+/* Moves what was not taken yet to the start. Mostly that is nothing, or the beginning of one line. */
 static void forget_taken(struct ih_wire *wire)
 {
 	const size_t rest = wire->in.length - wire->in_start;
@@ -65,6 +70,7 @@ int ih_wire_receive(struct ih_wire *wire)
 
 	forget_taken(wire);
 	if (buf_reserve(in, READ_SIZE) == NULL) {
+		/* What was received before is still whole. */
 		buf_cut(in, in->length);
 		return INBOX_ERROR_MEMORY;
 	}

@@ -1,4 +1,7 @@
-/* See members.h. */
+/*
+ * See members.h. A value that is an object or array is one member, too: it is given at its closing bracket, from the
+ * opening one to there.
+ */
 #include "json/members.h"
 
 struct members {

@@ -1,7 +1,7 @@
 /*
  * See pointer.h. The pointers are followed while the text is read as a stream. For each pointer it is known how
  * many of its steps lead to the containers around the current token. No tree is built; each level of nesting needs
- * one frame.
+ * one counter.
  */
 #include "json/pointer.h"
 
@@ -68,24 +68,17 @@ static int add_step(struct json_pointer *pointer, const char *text, size_t lengt
 	return 0;
 }
 
-static size_t count_steps(const char *text)
-{
-	size_t count = 0;
-
-	for (; *text != '\0'; text++)
-		count += *text == '/';
-	return count;
-}
-
 int json_pointer_init(struct json_pointer *pointer, const char *text, struct err *err)
 {
-	size_t steps = count_steps(text);
+	size_t steps = 0;
 
 	*pointer = (struct json_pointer){ NULL, 0 };
 	if (*text == '\0')
 		return 0;
 	if (*text != '/')
 		return JSON_POINTER_MALFORMED;
+	for (const char *at = text; *at != '\0'; at++)
+		steps += *at == '/';
 	pointer->steps = calloc(steps, sizeof(*pointer->steps));
 	if (pointer->steps == NULL)
 		return err_memory(err);
@@ -100,18 +93,14 @@ int json_pointer_init(struct json_pointer *pointer, const char *text, struct err
 	return 0;
 }
 
-/* A container that is open. */
-struct frame {
-	int64_t next; /* index of the array element to come; -1 in an object */
-};
-
 struct follower {
 	const struct json_search *search;
 	size_t unmet;
 	bool met[JSON_POINTER_MAX]; /* the place of the pointer was reached, with a value or without */
 	bool here[JSON_POINTER_MAX];    /* the next value is on the path of the pointer */
 	size_t taken[JSON_POINTER_MAX]; /* steps of the pointer that lead to the open containers */
-	struct frame frames[JSON_MAX_DEPTH + 1];
+	int64_t next[JSON_DEEPEST +
+		     1]; /* by depth: index of the array element to come; -1 in an object */
 	int fault;
 	struct err *err;
 };
@@ -147,31 +136,21 @@ static bool on_key(struct follower *follower, const struct json_token *token)
 	return r >= 0;
 }
 
-/* Decides which pointers lead to the next element of an array. In an object, on_key() has decided it. */
-static void at_element(struct follower *follower, int depth)
-{
-	int64_t *next = &follower->frames[depth - 1].next;
-
-	if (*next < 0)
-		return;
-	for (size_t i = 0; i < follower->search->count; i++)
-		follower->here[i] =
-			is_next(follower, i, depth) && next_step(follower, i)->index == *next;
-	(*next)++;
-}
-
-static bool is_scalar(enum json_kind kind)
-{
-	return kind == JSON_STRING || kind == JSON_NUMBER || kind == JSON_BOOLEAN;
-}
-
 static void on_value(struct follower *follower, const struct json_token *token)
 {
 	const struct json_search *search = follower->search;
+	const bool scalar = token->kind == JSON_STRING || token->kind == JSON_NUMBER ||
+			    token->kind == JSON_BOOLEAN;
 	size_t depth = (size_t)token->depth;
 
-	if (depth > 0)
-		at_element(follower, token->depth);
+	/* Which pointers lead to this element of an array. In an object, on_key() has decided it. */
+	if (depth > 0 && follower->next[depth - 1] >= 0) {
+		for (size_t i = 0; i < search->count; i++)
+			follower->here[i] =
+				is_next(follower, i, token->depth) &&
+				next_step(follower, i)->index == follower->next[depth - 1];
+		follower->next[depth - 1]++;
+	}
 	for (size_t i = 0; i < search->count; i++) {
 		if (!follower->here[i])
 			continue;
@@ -181,16 +160,8 @@ static void on_value(struct follower *follower, const struct json_token *token)
 			continue;
 		follower->met[i] = true;
 		follower->unmet--;
-		if (is_scalar(token->kind))
+		if (scalar)
 			search->values[i] = (struct json_value){ token->kind, token->raw };
-	}
-}
-
-static void on_end(struct follower *follower, int depth)
-{
-	for (size_t i = 0; i < follower->search->count; i++) {
-		if (depth > 0 && follower->taken[i] == (size_t)depth)
-			follower->taken[i]--;
 	}
 }
 
@@ -203,12 +174,14 @@ static bool follow(void *arg, const struct json_token *token)
 		return on_key(follower, token);
 	case JSON_OBJECT_END:
 	case JSON_ARRAY_END:
-		on_end(follower, token->depth);
+		/* The pointers that led into the container are one step back. */
+		for (size_t i = 0; token->depth > 0 && i < follower->search->count; i++)
+			follower->taken[i] -= follower->taken[i] == (size_t)token->depth;
 		break;
 	case JSON_OBJECT:
 	case JSON_ARRAY:
 		on_value(follower, token);
-		follower->frames[token->depth].next = token->kind == JSON_ARRAY ? 0 : -1;
+		follower->next[token->depth] = token->kind == JSON_ARRAY ? 0 : -1;
 		break;
 	default:
 		on_value(follower, token);

@@ -284,6 +284,7 @@ static int parse_text(struct json_stream *stream)
 
 	stream->yajl = yajl_alloc(stream->visit == NULL ? &validating : &visiting, &memory, stream);
 	(void)yajl_config(stream->yajl, yajl_dont_validate_strings, 1); /* check_bytes() did */
+	/* So that yajl ends behind the value, and what follows is checked here. */
 	(void)yajl_config(stream->yajl, yajl_allow_trailing_garbage, 1);
 	status = yajl_parse(stream->yajl, text.data, text.length);
 	end = yajl_get_bytes_consumed(stream->yajl);
@@ -300,6 +301,7 @@ static int parse_text(struct json_stream *stream)
 		return is_blank((const char *)text.data + end, text.length - end)
 			       ? 0
 			       : wrong_syntax(stream, "trailing garbage", end);
+	/* Most payloads that are not JSON are only validated. Nobody reads the words about them. */
 	if (stream->visit == NULL)
 		return JSON_BROKEN;
 	words = (const char *)yajl_get_error(stream->yajl, 0, text.data, text.length);

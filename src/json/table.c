@@ -56,6 +56,7 @@ static const struct json_rule *admitted(struct walk *walk, const struct json_tok
 			table->unknown_value(walk->target, frame->place, value);
 		return NULL;
 	}
+	/* The elements of an array share one rule, so only a member can be given twice. */
 	bit = UINT64_C(1) << (rule - table->rules);
 	if (rule->name != NULL && (frame->seen & bit) != 0 && table->repeated != NULL) {
 		table->repeated(walk->target, rule);
@@ -132,6 +133,7 @@ static bool visit(void *arg, const struct json_token *token)
 	const bool opens = token->kind == JSON_OBJECT || token->kind == JSON_ARRAY;
 	const bool closes = token->kind == JSON_OBJECT_END || token->kind == JSON_ARRAY_END;
 
+	/* The closing bracket of what is skipped has the depth of its opening one; everything inside is deeper. */
 	if (walk->skipped >= 0 && !(closes && token->depth == walk->skipped))
 		return true;
 	if (closes) {

@@ -93,6 +93,7 @@ void protocol_vwords(char *text, const char *format, va_list args)
 	size_t fits;
 
 	(void)vsnprintf(whole, sizeof(whole), format, args);
+	/* The buffer is larger than the text, so that the cut is made here, at a character. */
 	fits = utf8_fit(whole, strlen(whole), PROTOCOL_WORDS - 1);
 	memcpy(text, whole, fits);
 	text[fits] = '\0';

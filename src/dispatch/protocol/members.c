@@ -155,6 +155,7 @@ static bool integer(struct draft *draft, struct bytes digits, int64_t *out)
 		return true;
 	}
 	number = strtod(text, NULL);
+	/* Beyond int64_t the conversion below is undefined. */
 	if (number >= 9e18)
 		*out = INT64_MAX;
 	else if (number <= -9e18)
@@ -296,6 +297,7 @@ static void set_entry(void *target, const struct json_rule *rule, const struct j
 	struct draft_verdict *entries;
 
 	(void)value;
+	/* No batch is that large. The memory of the entries is used again, so that a line cannot ask for more. */
 	if (answer->entry_count == PROTOCOL_MAX_BATCH) {
 		problem(draft, rule, "are more than the %d of the largest batch",
 			PROTOCOL_MAX_BATCH);
@@ -324,6 +326,7 @@ static void set_delay(void *target, const struct json_rule *rule, const struct j
 	struct draft *draft = target;
 	int64_t delay;
 
+	/* A fraction of a millisecond is no reason to refuse a verdict. */
 	(void)integer(draft, value->raw, &delay);
 	if (delay < 0)
 		problem(draft, rule, "must not be negative");
@@ -481,6 +484,7 @@ static void mistyped(void *target, const struct json_rule *rule, enum json_kind 
 	problem(target, rule, "must be %s", words);
 }
 
+/* Kept until its value comes: null counts as not given. */
 static void unknown_name(void *target, int place, struct bytes name)
 {
 	struct draft *draft = target;

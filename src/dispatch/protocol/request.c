@@ -53,6 +53,7 @@ __attribute__((format(printf, 3, 4))) static void reject(
 	va_end(args);
 }
 
+/* A subscription to everything, and the defaults of docs/handler-protocol.md. */
 static void hello(const struct draft *draft, struct line *line)
 {
 	static const struct subscription everything = { NULL, NULL };
@@ -114,6 +115,7 @@ static const struct method {
 	{ "drain", LINE_DRAIN, SCOPE_LINE, true, NULL },
 };
 
+/* A method, with or without an id. */
 static void request(const struct draft *draft, struct line *line)
 {
 	const struct method *method = NULL;
@@ -130,6 +132,7 @@ static void request(const struct draft *draft, struct line *line)
 		reject(line, PROTOCOL_INVALID_REQUEST,
 			"%s is a request: give it an id, a string or a number", method->name);
 	} else if (draft->problems[method->scope] != NULL) {
+		/* The log names the handler whose hello was refused. */
 		line->hello.handler = draft->params.hello.handler;
 		reject(line, PROTOCOL_INVALID_PARAMS, "%s", draft->problems[method->scope]);
 	} else {
@@ -139,6 +142,8 @@ static void request(const struct draft *draft, struct line *line)
 	}
 }
 
+/* A line without a method is an answer if any part of one is there, even a malformed one: the delivery that it names
+ * ends with a retry, instead of staying open until its deadline. */
 static void decide(struct draft *draft, struct line *line)
 {
 	bool answers = draft->method == NULL &&
@@ -200,6 +205,7 @@ int protocol_parse(
 
 	line_memory_reset(&parser->memory);
 	memset(out, 0, sizeof(*out));
+	/* JSON would refuse both of these, too, but not with words that help. */
 	if (text.length == 0) {
 		reject(out, PROTOCOL_PARSE, "the line is empty: send one JSON object per line");
 		return 0;
@@ -212,6 +218,7 @@ int protocol_parse(
 		out->close = true;
 		return 0;
 	}
+	/* Without memory the draft is incomplete: what was decided with it does not count. */
 	r = draft_read(parser->stream, text, &draft, err);
 	if (r < 0)
 		return r;

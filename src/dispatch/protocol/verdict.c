@@ -62,6 +62,7 @@ static struct verdict verdict_of_error(const struct draft_verdict *answer)
 {
 	if (answer->problem != NULL)
 		return malformed(answer, answer->problem);
+	/* An error is a failed attempt. A handler that wants more says it with a result. */
 	return (struct verdict){
 		.status = STATUS_RETRY,
 		.delay_ms = -1,
@@ -105,6 +106,7 @@ void draft_answer(struct draft *draft, struct line *out)
 		return;
 	}
 	for (size_t i = 0; i < answer->entry_count; i++) {
+		/* An entry without an id names no delivery, which is retried as one without a verdict. */
 		if (answer->entries[i].entry.data != NULL)
 			verdicts[out->verdict_count++] =
 				verdict_of(draft->memory, &answer->entries[i]);
