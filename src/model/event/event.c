@@ -276,30 +276,61 @@ static struct bytes attribute_value(const struct rendering *rendering, struct by
 	return attribute->value;
 }
 
-static void add_specversion(struct rendering *rendering, struct bytes name)
+/* Adds the value of the ce_ header of that name, else the other value, if there is one. */
+static void add_attribute_or(struct rendering *rendering, struct bytes name, struct bytes other)
 {
 	struct bytes value = attribute_value(rendering, name);
 
-	add_raw(rendering, name, value.data == NULL ? BYTES_LITERAL("\"1.0\"") : value);
+	if (value.data == NULL)
+		value = other;
+	if (has_value(value))
+		add_raw(rendering, name, value);
 }
 
-static void add_id(struct rendering *rendering, struct bytes name)
+#define NAME(text)                                                                                 \
+	{                                                                                          \
+		text, sizeof(text) - 1                                                             \
+	}
+
+static const struct bytes names[MEMBER_COUNT] = {
+	[MEMBER_SPECVERSION] = NAME("specversion"),
+	[MEMBER_ID] = NAME("id"),
+	[MEMBER_SOURCE] = NAME("source"),
+	[MEMBER_TYPE] = NAME("type"),
+	[MEMBER_EXTENSIONS] = NAME(""),
+	[MEMBER_TIME] = NAME("time"),
+	[MEMBER_DATACONTENTTYPE] = NAME("datacontenttype"),
+	[MEMBER_PARTITIONKEY] = NAME("partitionkey"),
+	[MEMBER_PARTITIONKEYBASE64] = NAME("partitionkeybase64"),
+	[MEMBER_KAFKATOPIC] = NAME("kafkatopic"),
+	[MEMBER_KAFKAPARTITION] = NAME("kafkapartition"),
+	[MEMBER_KAFKAOFFSET] = NAME("kafkaoffset"),
+	[MEMBER_TRACEPARENT] = NAME("traceparent"),
+	[MEMBER_TRACESTATE] = NAME("tracestate"),
+	[MEMBER_DATA] = NAME("data"),
+	[MEMBER_DATA_BASE64] = NAME("data_base64"),
+};
+
+/* MEMBER_EXTENSIONS for a name that is not in the table. */
+static enum event_member event_member_of(struct bytes name)
 {
-	add_string(rendering, name, bytes_of(rendering->message->event_id));
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (name.length > 0 && bytes_equal(name, names[i]))
+			return (enum event_member)i;
+	}
+	return MEMBER_EXTENSIONS;
 }
 
-static void add_source(struct rendering *rendering, struct bytes name)
+static void add_extensions(struct rendering *rendering)
 {
-	add_string(rendering, name, bytes_of(rendering->message->source));
-}
+	const struct headers *headers = rendering->headers;
 
-/* CloudEvents requires a type. A message without one has its topic as type. */
-static void add_type(struct rendering *rendering, struct bytes name)
-{
-	const struct message *message = rendering->message;
+	for (size_t i = 0; i < headers->count; i++) {
+		const struct attribute *attribute = &headers->attributes[i];
 
-	add_string(
-		rendering, name, bytes_of(message->type == NULL ? message->topic : message->type));
+		if (!attribute->used && event_member_of(attribute->name) == MEMBER_EXTENSIONS)
+			add_raw(rendering, attribute->name, attribute->value);
+	}
 }
 
 static void add_time(struct rendering *rendering, struct bytes name)
@@ -315,6 +346,7 @@ static void add_time(struct rendering *rendering, struct bytes name)
 	}
 }
 
+/* The header content-type describes the payload as it is, so it comes before ce_datacontenttype. */
 static void add_datacontenttype(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = rendering->headers->content_type;
@@ -337,53 +369,7 @@ static void add_partitionkey(struct rendering *rendering, struct bytes name)
 	else if (key.data != NULL && utf8_is_valid(key))
 		add_string(rendering, name, key);
 	else if (key.data != NULL)
-		add_base64(rendering, BYTES_LITERAL("partitionkeybase64"), key);
-}
-
-static void add_kafkatopic(struct rendering *rendering, struct bytes name)
-{
-	add_string(rendering, name, bytes_of(rendering->message->topic));
-}
-
-static void add_number(struct buf *out, int64_t number)
-{
-	char digits[DIGITS_MAX];
-
-	buf_add(out, digits, (size_t)(digits_put(digits, number) - digits));
-}
-
-static void add_kafkapartition(struct rendering *rendering, struct bytes name)
-{
-	begin_member(rendering, name);
-	add_number(rendering->out, rendering->message->partition);
-}
-
-static void add_kafkaoffset(struct rendering *rendering, struct bytes name)
-{
-	begin_member(rendering, name);
-	buf_add_char(rendering->out, '"');
-	add_number(rendering->out, rendering->message->offset);
-	buf_add_char(rendering->out, '"');
-}
-
-static void add_trace(struct rendering *rendering, struct bytes name, struct bytes header)
-{
-	struct bytes value = attribute_value(rendering, name);
-
-	if (value.data == NULL)
-		value = header;
-	if (has_value(value))
-		add_raw(rendering, name, value);
-}
-
-static void add_traceparent(struct rendering *rendering, struct bytes name)
-{
-	add_trace(rendering, name, rendering->headers->traceparent);
-}
-
-static void add_tracestate(struct rendering *rendering, struct bytes name)
-{
-	add_trace(rendering, name, rendering->headers->tracestate);
+		add_base64(rendering, names[MEMBER_PARTITIONKEYBASE64], key);
 }
 
 static void add_data(struct rendering *rendering, struct bytes name)
@@ -393,71 +379,69 @@ static void add_data(struct rendering *rendering, struct bytes name)
 	if (rendering->data_is_json)
 		add_raw(rendering, name, payload);
 	else if (payload.data != NULL)
-		add_base64(rendering, BYTES_LITERAL("data_base64"), payload);
+		add_base64(rendering, names[MEMBER_DATA_BASE64], payload);
 }
 
-static void add_extensions(struct rendering *rendering, struct bytes name);
-
-#define NAME(text)                                                                                 \
-	{                                                                                          \
-		text, sizeof(text) - 1                                                             \
-	}
-
-/* In the order of enum event_member. A member without a function is added by the function of another row, or copied
- * from an envelope. */
-static const struct {
-	struct bytes name;
-	void (*add)(struct rendering *rendering, struct bytes name);
-} members[MEMBER_COUNT] = {
-	{ NAME("specversion"), add_specversion },
-	{ NAME("id"), add_id },
-	{ NAME("source"), add_source },
-	{ NAME("type"), add_type },
-	{ NAME(""), add_extensions },
-	{ NAME("time"), add_time },
-	{ NAME("datacontenttype"), add_datacontenttype },
-	{ NAME("partitionkey"), add_partitionkey },
-	{ NAME("partitionkeybase64"), NULL },
-	{ NAME("kafkatopic"), add_kafkatopic },
-	{ NAME("kafkapartition"), add_kafkapartition },
-	{ NAME("kafkaoffset"), add_kafkaoffset },
-	{ NAME("traceparent"), add_traceparent },
-	{ NAME("tracestate"), add_tracestate },
-	{ NAME("data"), add_data },
-	{ NAME("data_base64"), NULL },
-};
-
-/* MEMBER_EXTENSIONS for a name that is not in the table. */
-static enum event_member event_member_of(struct bytes name)
+static struct bytes digits_of(char digits[DIGITS_MAX], int64_t number)
 {
-	for (int i = 0; i < MEMBER_COUNT; i++) {
-		if (name.length > 0 && bytes_equal(name, members[i].name))
-			return (enum event_member)i;
-	}
-	return MEMBER_EXTENSIONS;
+	return (struct bytes){ digits, (size_t)(digits_put(digits, number) - digits) };
 }
 
-static void add_extensions(struct rendering *rendering, struct bytes name)
+/* Where the value of each member comes from. A member without a value is left out. */
+static void add_member(struct rendering *rendering, enum event_member member)
 {
-	const struct headers *headers = rendering->headers;
+	const struct message *message = rendering->message;
+	struct bytes name = names[member];
+	char digits[DIGITS_MAX];
 
-	(void)name;
-	for (size_t i = 0; i < headers->count; i++) {
-		const struct attribute *attribute = &headers->attributes[i];
-
-		if (attribute->used || event_member_of(attribute->name) != MEMBER_EXTENSIONS)
-			continue;
-		begin_member(rendering, attribute->name);
-		buf_add(rendering->out, attribute->value.data, attribute->value.length);
-	}
-}
-
-/* Appends every member that is not `present` and has a value. */
-static void add_members(struct rendering *rendering)
-{
-	for (int i = 0; i < MEMBER_COUNT; i++) {
-		if (!rendering->present[i] && members[i].add != NULL)
-			members[i].add(rendering, members[i].name);
+	switch (member) {
+	case MEMBER_SPECVERSION:
+		add_attribute_or(rendering, name, BYTES_LITERAL("\"1.0\""));
+		break;
+	case MEMBER_ID:
+		add_string(rendering, name, bytes_of(message->event_id));
+		break;
+	case MEMBER_SOURCE:
+		add_string(rendering, name, bytes_of(message->source));
+		break;
+	case MEMBER_TYPE: /* CloudEvents requires one; a message without has its topic as type */
+		add_string(rendering, name,
+			bytes_of(message->type == NULL ? message->topic : message->type));
+		break;
+	case MEMBER_EXTENSIONS:
+		add_extensions(rendering);
+		break;
+	case MEMBER_TIME:
+		add_time(rendering, name);
+		break;
+	case MEMBER_DATACONTENTTYPE:
+		add_datacontenttype(rendering, name);
+		break;
+	case MEMBER_PARTITIONKEY:
+		add_partitionkey(rendering, name);
+		break;
+	case MEMBER_KAFKATOPIC:
+		add_string(rendering, name, bytes_of(message->topic));
+		break;
+	case MEMBER_KAFKAPARTITION:
+		add_raw(rendering, name, digits_of(digits, message->partition));
+		break;
+	case MEMBER_KAFKAOFFSET: /* a string: an Integer of CloudEvents has 32 bits */
+		add_string(rendering, name, digits_of(digits, message->offset));
+		break;
+	case MEMBER_TRACEPARENT:
+		add_attribute_or(rendering, name, rendering->headers->traceparent);
+		break;
+	case MEMBER_TRACESTATE:
+		add_attribute_or(rendering, name, rendering->headers->tracestate);
+		break;
+	case MEMBER_DATA:
+		add_data(rendering, name);
+		break;
+	case MEMBER_PARTITIONKEYBASE64: /* written by the function of another member */
+	case MEMBER_DATA_BASE64:
+	case MEMBER_COUNT:
+		break;
 	}
 }
 
@@ -527,7 +511,10 @@ static int add_event(struct rendering *rendering, struct json_stream *stream, st
 	}
 	if (r < 0)
 		return r;
-	add_members(rendering);
+	for (int i = 0; i < MEMBER_COUNT; i++) {
+		if (!rendering->present[i])
+			add_member(rendering, (enum event_member)i);
+	}
 	buf_add_char(rendering->out, '}');
 	return 0;
 }
