@@ -62,22 +62,14 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	context_request_round(&dispatch->context);
 }
 
-static void update_gauges(struct dispatch *dispatch)
-{
-	size_t count;
-	size_t bytes;
-	size_t bytes_free;
-
-	admission_usage(dispatch->context.options.admission, &count, &bytes, &bytes_free);
-	metric_set(dispatch->claimed_gauge, (double)count);
-	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
-}
-
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct dispatch *dispatch = arg;
 	const struct config *config = atomic_exchange(&dispatch->requests.next_config, NULL);
 	int64_t now_ms;
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
 
 	(void)fd;
 	(void)what;
@@ -91,7 +83,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	limits_tick(&dispatch->schedule, now_ms);
 	handler_groups_tick(&dispatch->groups, now_ms);
 	sessions_tick(&dispatch->sessions, now_ms);
-	update_gauges(dispatch);
+	admission_usage(dispatch->context.options.admission, &count, &bytes, &bytes_free);
+	metric_set(dispatch->claimed_gauge, (double)count);
+	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
 	entries_publish_bounds(&dispatch->order);
@@ -99,22 +93,16 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	run_round(dispatch, clock_now_ms());
 }
 
-/* Runs the loop for a moment, so that the sockets can take the last lines (cancel). */
-static void flush_sessions(struct dispatch *dispatch)
-{
-	struct timeval soon = { .tv_usec = 50000 };
-
-	(void)event_del(dispatch->tick);
-	(void)event_base_loopexit(dispatch->base, &soon);
-	(void)event_base_dispatch(dispatch->base);
-}
-
+/* After its end the loop runs for another moment, so that the sockets can take the last lines (cancel). */
 static void dispatch_main(void *arg)
 {
 	struct dispatch *dispatch = arg;
+	const struct timeval soon = { .tv_usec = 50000 };
 
 	(void)event_base_dispatch(dispatch->base);
-	flush_sessions(dispatch);
+	(void)event_del(dispatch->tick);
+	(void)event_base_loopexit(dispatch->base, &soon);
+	(void)event_base_dispatch(dispatch->base);
 }
 
 /* ------------------------------------------------------------------ start and end */

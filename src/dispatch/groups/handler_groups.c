@@ -265,24 +265,12 @@ static int subscribe(struct routing *routing, const struct hello *hello, struct 
 	return r;
 }
 
-static void note_hello(
-	struct handler_groups *groups, struct known_state *known, const struct hello *hello)
-{
-	free(known->subscriptions);
-	known->subscriptions = json_of(hello);
-	known->hello_ms = clock_now_ms();
-	known->hello_unsaved = true;
-	known->leave_unsaved = false;
-	known->away = false;
-	known->changed = ++groups->changes;
-	handler_groups_exchange_soon(groups);
-}
-
 int handler_groups_join(struct handler_groups *groups, const struct hello *hello,
 	struct handler_group **out, struct err *err)
 {
 	struct routing *routing = groups->order->routing;
 	struct handler_group *group;
+	struct known_state *known;
 	int r = subscribe(routing, hello, err);
 
 	if (r != 0)
@@ -295,7 +283,15 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 	group->queue.connections++;
 	group->queue.routed = true;
 	metric_set(group->connected_gauge, (double)group->queue.connections);
-	note_hello(groups, &group->known, hello);
+	known = &group->known;
+	free(known->subscriptions);
+	known->subscriptions = json_of(hello);
+	known->hello_ms = clock_now_ms();
+	known->hello_unsaved = true;
+	known->leave_unsaved = false;
+	known->away = false;
+	known->changed = ++groups->changes;
+	handler_groups_exchange_soon(groups);
 	handler_groups_publish(groups);
 	*out = group;
 	return 0;

@@ -153,15 +153,6 @@ static void take_known(
 		forget(groups, group);
 }
 
-static void note_recorded(struct handler_group *group, const struct job *job)
-{
-	group->known.in_table = false;
-	if (group->known.changed > job->handlers.changes)
-		return;
-	group->known.hello_unsaved = false;
-	group->known.leave_unsaved = false;
-}
-
 static void take_answer(struct handler_groups *groups, const struct job *job)
 {
 	CLEANUP(routing_freep) struct routing *before = NULL;
@@ -170,8 +161,15 @@ static void take_answer(struct handler_groups *groups, const struct job *job)
 	struct handler_queue *queue;
 
 	(void)routing_copy(&before, order->routing, NULL);
-	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next)
-		note_recorded(queue->group, job);
+	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		struct known_state *known = &queue->group->known;
+
+		known->in_table = false;
+		if (known->changed > job->handlers.changes)
+			continue;
+		known->hello_unsaved = false;
+		known->leave_unsaved = false;
+	}
 	for (size_t i = 0; i < job->handlers.known.count; i++)
 		take_known(groups, job, &job->handlers.known.items[i]);
 	for (queue = order->queues.by_name; queue != NULL; queue = queue->hh.next) {

@@ -316,15 +316,6 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 		metric_observe(order->end_to_end, (double)(pg_now - born_ms) / 1000.0);
 }
 
-/* A retry becomes due in delay_ms. The claimer looks for due rows then. */
-static void expect_retry(struct order *order, int64_t delay_ms)
-{
-	int64_t at = clock_now_ms() + delay_ms + 1;
-
-	if (at < order->retry_due_at_ms)
-		order->retry_due_at_ms = at;
-}
-
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
 {
 	/* With a lost claim the row may wait in the table as well: perhaps an earlier try of this verdict was committed
@@ -342,8 +333,12 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 		admission_dirty(order->context->options.admission, entry->partition);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("after_retry");
-	if (waiting && !context_is_stopping(order->context))
-		expect_retry(order, entry->verdict.delay_ms);
+	if (waiting && !context_is_stopping(order->context)) {
+		int64_t due_ms = clock_now_ms() + entry->verdict.delay_ms + 1;
+
+		if (due_ms < order->retry_due_at_ms)
+			order->retry_due_at_ms = due_ms; /* the claimer looks for due rows then */
+	}
 	next = lanes_leave(&order->lanes, entry, outside, waiting);
 	entry_free(order, entry);
 	if (next == NULL)

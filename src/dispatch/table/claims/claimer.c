@@ -50,21 +50,17 @@ static void add_refused(void *arg, int64_t seq)
 		&job->claim.without, seq, NULL); /* without memory the claim finds the row again */
 }
 
-static void exclude_refused(struct table *table, struct job *job, int64_t now_ms)
+/* Gives the claim to a worker, with the rows that it leaves out, and what tells later that its result is too old. */
+static void give_claim(struct table *table, struct job *job)
 {
-	struct refused_rows *refused = &table->claimer.refused;
+	struct claimer *claimer = &table->claimer;
+	struct refused_rows *refused = &claimer->refused;
+	int64_t now_ms = clock_now_ms();
 
 	job->claim.isolate = refused_rows_should_probe(refused, now_ms);
 	(void)refused_rows_each(refused, now_ms, add_refused, job);
 	job->claim.without_given = job->claim.without.count;
 	job->request.without = &job->claim.without;
-}
-
-static void give_claim(struct table *table, struct job *job)
-{
-	struct claimer *claimer = &table->claimer;
-
-	exclude_refused(table, job, clock_now_ms());
 	job->claim.lost = atomic_load(&table->context->options.commit_handover->lost);
 	job->claim.revocations = table->order->revocations;
 	claimer->claims_under_way++;
@@ -149,24 +145,6 @@ static bool may_claim(const struct table *table)
 	return claimer->claims_under_way == 0 || may_run_beside_others(table);
 }
 
-static bool due_wanted(const struct table *table, int64_t now_ms)
-{
-	const struct claimer *claimer = &table->claimer;
-
-	return may_claim(table) &&
-	       (now_ms >= claimer->poll_at_ms || now_ms >= table->order->retry_due_at_ms);
-}
-
-/* With `ordering: partition` the statement has a row limit for each partition. Together the partitions must stay within
- * the reserved budget. */
-static void share_among_partitions(struct job *job)
-{
-	if (job->partitions.count > job->claim.reserved)
-		job->partitions.count = job->claim.reserved;
-	if (job->partitions.count > 0)
-		job->request.max_rows = job->claim.reserved / job->partitions.count;
-}
-
 /* Sets the time from which the claim scans each partition (claim_cursor.h). False: no memory. */
 static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 {
@@ -182,26 +160,36 @@ static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 	return job->claim.since != NULL;
 }
 
+/* Claims due rows of the partitions that may be claimed now. */
 static void claim_due(struct table *table, int64_t now_ms)
 {
+	struct claimer *claimer = &table->claimer;
+	struct order *order = table->order;
 	struct job *job;
 
-	if (!due_wanted(table, now_ms))
+	if (!may_claim(table) || (now_ms < claimer->poll_at_ms && now_ms < order->retry_due_at_ms))
 		return;
 	job = jobs_new(table, JOB_DUE);
 	if (job == NULL || !reserve(table, job) || !jobs_add_own(table, job, false) ||
 		!set_starts(table, job, now_ms) || !assign_number(table, job)) {
 		jobs_drop(table, job);
-		table->claimer.poll_at_ms = now_ms + TICK_MS;
+		claimer->poll_at_ms = now_ms + TICK_MS;
 		return;
 	}
-	if (job->request.ordering == ORDERING_PARTITION)
-		share_among_partitions(job);
-	table->claimer.poll_at_ms = now_ms + table->context->options.config->worker.poll;
-	table->order->retry_due_at_ms = INT64_MAX;
+	/* With `ordering: partition` the statement has a row limit for each partition. Together the partitions must stay
+	 * within the reserved budget. */
+	if (job->request.ordering == ORDERING_PARTITION) {
+		struct job_partitions *partitions = &job->partitions;
+
+		if (partitions->count > job->claim.reserved)
+			partitions->count = job->claim.reserved;
+		job->request.max_rows = job->claim.reserved / partitions->count;
+	}
+	claimer->poll_at_ms = now_ms + table->context->options.config->worker.poll;
+	order->retry_due_at_ms = INT64_MAX;
 	give_claim(table, job);
 	if (may_run_beside_others(table)) {
-		table->claimer.poll_at_ms = 0; /* the next idle worker gets another claim at once */
+		claimer->poll_at_ms = 0; /* the next idle worker gets another claim at once */
 		context_request_round(table->context);
 	}
 }

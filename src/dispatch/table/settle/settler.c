@@ -137,13 +137,6 @@ static void unlock_due(struct table *table, int64_t now_ms)
 	}
 }
 
-static bool raise_is_due(const struct settler *settler, int64_t now_ms)
-{
-	const struct entry *first = TAILQ_FIRST(&settler->raise);
-
-	return first != NULL && first->settling.retry_at_ms <= now_ms;
-}
-
 static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 {
 	const struct order *order = table->order;
@@ -173,11 +166,12 @@ void settler_run(struct table *table, int64_t now_ms)
 {
 	struct settler *settler = &table->settler;
 	struct verdict_list *verdicts = &table->order->verdicts;
+	const struct entry *raise = TAILQ_FIRST(&settler->raise);
 
 	unlock_due(table, now_ms);
 	if (jobs_are_on_hold(table, now_ms))
 		return;
-	if (raise_is_due(settler, now_ms) && may_give(table))
+	if (raise != NULL && raise->settling.retry_at_ms <= now_ms && may_give(table))
 		give(table, JOB_RAISE, &settler->raise, &settler->raise_count);
 	give_refused(table, now_ms);
 	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
