@@ -86,7 +86,8 @@ const struct option option_table[] = {
 	/* No default text: it is the name of the host, which fits into 255 bytes. */
 	{ "inbox", "instance", OPTION_STRING, .text = "", .hostname = true,
 		.check = check_instance, .min = 1, .max = 255, AT(inbox.instance),
-		.help = "Name of this instance in tables, logs and database sessions." },
+		.help = "Name of this instance in tables, logs and spans. Its database sessions are "
+			"named `inboxd/ID` after its instance id." },
 	{ "inbox", "ordering", OPTION_ENUM, .text = "key", .words = ordering_words,
 		AT(inbox.ordering),
 		.help = "Ordering guarantee: per key, per partition, or none. Messages of "

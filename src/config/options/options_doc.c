@@ -76,10 +76,11 @@ static const char preface[] =
 
 static const char passed_on[] =
 	"\n"
-	"In an environment variable, underscores replace the dots of a name:\n"
+	"inboxd passes every other key of `kafka` to librdkafka, and every key of `postgres` to\n"
+	"libpq. In an environment variable, underscores replace the dots of a name:\n"
 	"`INBOXD_KAFKA_BOOTSTRAP_SERVERS`, `INBOXD_POSTGRES_SSLMODE`. A list becomes one text\n"
-	"with commas. The library itself checks names and values. inboxd refuses a few names,\n"
-	"because it must decide them itself; the error gives the reason: in `kafka`\n"
+	"with commas. The library checks names and values. inboxd refuses a few names, because\n"
+	"it must decide them itself; the error gives the reason. They are: in `kafka`\n"
 	"`enable.auto.commit`, `enable.auto.offset.store`, `enable.partition.eof`,\n"
 	"`transactional.id` and callbacks, in `postgres` `application_name`,\n"
 	"`client_encoding` and `replication`. The default of `auto.offset.reset` is `earliest`.\n"
@@ -206,7 +207,7 @@ void options_markdown(struct buf *out)
 				add_option(out, option, section->kind != SECTION_PER_TOPIC);
 		}
 	}
-	buf_add_str(out, "\n## Names that are passed on\n");
+	buf_add_str(out, "\n## Keys that are passed to a library\n");
 	buf_add_str(out, passed_on);
 	add_example(out);
 }
