@@ -387,7 +387,7 @@ static int run_step(struct run *run, struct err *err)
 typedef int run_function(struct run *run, struct err *err);
 
 /* Calls `function`, again after a pause as long as it meets a lock, or a deadlock. */
-static int patiently(struct run *run, run_function *function, struct err *err)
+static int run_with_retries(struct run *run, run_function *function, struct err *err)
 {
 	struct err own = ERR_INIT;
 	struct err *words = err == NULL ? &own : err;
@@ -415,7 +415,7 @@ int migrate_run(const struct db_options *options, const struct migrate_watch *wa
 	int r = run_init(&run, options, watch, err);
 
 	while (r == 0)
-		r = patiently(&run, run_step, err);
+		r = run_with_retries(&run, run_step, err);
 	*result = (struct migrate_result){ run.applied, run.version };
 	return r == STEP_DONE ? 0 : r;
 }
@@ -444,5 +444,5 @@ int migrate_roles(
 	CLEANUP(run_fini) struct run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
-	return r == 0 ? patiently(&run, grant_roles, err) : r;
+	return r == 0 ? run_with_retries(&run, grant_roles, err) : r;
 }
