@@ -6,9 +6,10 @@
 
 struct frame {
 	int place;
-	uint64_t seen;                /* members of this object, by their rule */
-	const struct json_rule *rule; /* of the value that comes next; NULL = unknown */
-	const char *start;            /* the opening bracket */
+	const struct json_rule *first; /* rule of this place; the others follow */
+	uint64_t seen;                 /* members of this object, by their rule */
+	const struct json_rule *rule;  /* of the value that comes next; NULL = unknown */
+	const char *start;             /* the opening bracket */
 };
 
 struct walk {
@@ -21,26 +22,21 @@ struct walk {
 	int outcome;
 };
 
-static const struct json_rule *find(const struct json_table *table, int place, struct bytes name)
+/* The first rule of a place; the end of the table if it has none. */
+static const struct json_rule *first_rule(const struct json_table *table, int place)
 {
-	for (size_t i = 0; i < table->count; i++) {
-		const struct json_rule *rule = &table->rules[i];
+	const struct json_rule *rule = table->rules;
 
-		if (rule->place == place && rule->name != NULL &&
-			strlen(rule->name) == name.length &&
-			memcmp(rule->name, name.data, name.length) == 0)
-			return rule;
-	}
-	return NULL;
+	while (rule < table->rules + table->count && rule->place != place)
+		rule++;
+	return rule;
 }
 
 const struct json_rule *json_table_element(const struct json_table *table, int place)
 {
-	for (size_t i = 0; i < table->count; i++) {
-		if (table->rules[i].place == place && table->rules[i].name == NULL)
-			return &table->rules[i];
-	}
-	return NULL;
+	const struct json_rule *rule = first_rule(table, place);
+
+	return rule < table->rules + table->count && rule->name == NULL ? rule : NULL;
 }
 
 /* The rule of a value that may be stored, or NULL. */
@@ -74,6 +70,7 @@ static void enter(struct walk *walk, int place, const struct json_token *bracket
 {
 	walk->frames[bracket->depth] = (struct frame){
 		.place = place,
+		.first = first_rule(walk->table, place),
 		.rule = json_table_element(walk->table, place),
 		.start = bracket->raw.data,
 	};
@@ -113,8 +110,14 @@ static void close_value(struct walk *walk, const struct json_token *bracket)
 static void read_name(struct walk *walk, const struct json_token *name)
 {
 	struct frame *frame = &walk->frames[name->depth - 1];
+	const struct json_rule *end = walk->table->rules + walk->table->count;
+	const struct json_rule *rule = frame->first;
 
-	frame->rule = find(walk->table, frame->place, name->text);
+	/* The search is linear, because it is short: a place has about ten rules. */
+	while (rule < end && rule->place == frame->place &&
+		(rule->name == NULL || !bytes_equal(bytes_of(rule->name), name->text)))
+		rule++;
+	frame->rule = rule < end && rule->place == frame->place ? rule : NULL;
 	if (frame->rule == NULL && walk->table->unknown_name != NULL)
 		walk->table->unknown_name(walk->target, frame->place, name->text);
 }

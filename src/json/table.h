@@ -40,7 +40,7 @@ struct json_rule {
 };
 
 struct json_table {
-	const struct json_rule *rules;
+	const struct json_rule *rules; /* those of one place stand together */
 	size_t count;
 	int root; /* the place of the text's own members */
 	/* Each of these functions may be NULL. */
