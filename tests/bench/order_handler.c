@@ -41,26 +41,25 @@ static bool contains(const void *data, size_t length, const char *text)
 
 /* The library has no option for ordered batches. It calls this function instead of the one of libc, which adds the
  * member to a hello without one. */
-ssize_t send(int fd, const void *data, size_t length, int flags)
+ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
 	static const char batch[] = "\"batch\":{";
-	const char *text = data;
+	const char *text = buf;
 	const char *behind;
 	char line[4096];
 	int head;
 	int all;
 
-	if (!ordered || length > sizeof(line) / 2 ||
-		!contains(data, length, "\"method\":\"hello\""))
-		return sendto(fd, data, length, flags, NULL, 0);
+	if (!ordered || n > sizeof(line) / 2 || !contains(buf, n, "\"method\":\"hello\""))
+		return sendto(fd, buf, n, flags, NULL, 0);
 	asked++;
-	behind = memmem(text, length, batch, strlen(batch));
-	if (behind == NULL || contains(data, length, "\"ordered\":"))
-		return sendto(fd, data, length, flags, NULL, 0);
+	behind = memmem(text, n, batch, strlen(batch));
+	if (behind == NULL || contains(buf, n, "\"ordered\":"))
+		return sendto(fd, buf, n, flags, NULL, 0);
 	head = (int)(behind - text + (ptrdiff_t)strlen(batch));
-	all = snprintf(line, sizeof(line), "%.*s\"ordered\":true,%.*s", head, text,
-		(int)length - head, text + head);
-	return sendto(fd, line, (size_t)all, flags, NULL, 0) == all ? (ssize_t)length : -1;
+	all = snprintf(line, sizeof(line), "%.*s\"ordered\":true,%.*s", head, text, (int)n - head,
+		text + head);
+	return sendto(fd, line, (size_t)all, flags, NULL, 0) == all ? (ssize_t)n : -1;
 }
 
 static size_t lane_of(const struct account *account, const struct inbox_delivery *delivery)
