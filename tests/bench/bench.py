@@ -51,6 +51,8 @@ def arguments():
                         help=f"as --repeat, for the group keys ({keys.ROUNDS})")
     parser.add_argument("--seconds", type=float,
                         help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
+    parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
+                        help="another inboxd, which the group keys measures with 10,000 keys, too")
     parser.add_argument("--ordered", action="store_true",
                         help="handlers of the group keys ask for ordered batches")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")

@@ -7,7 +7,9 @@ measurement stops after --seconds. It then counts the messages processed so far;
 """
 
 import functools
+import os
 import typing
+from unittest import mock
 
 import complete
 import endtoend
@@ -38,6 +40,7 @@ PARTITION = "order partition"
 SPREAD, SPREAD_PARTITIONS = "24 partitions", 24
 INSTANCES = {"1 instance": 1, "4 instances": 4, "24 instances": 24}
 WAITING, SNAPSHOT = "rows that wait", "old snapshot"
+BEFORE = "build before"
 
 
 class Plan(typing.NamedTuple):
@@ -50,14 +53,16 @@ class Plan(typing.NamedTuple):
 
 
 class _Handler(Handler):
-    """order_handler of the same build, which checks the order."""
+    """order_handler of the build under test, which checks the order."""
+
+    PROGRAM = program("tests", "bench", "order_handler")
 
     def __init__(self, sidecar, batch, *, ordered, keyed):
         self._order = [str(int(ordered)), str(int(keyed))]
         super().__init__(sidecar, batch)
 
     def command(self, sidecar, batch, count):
-        return [program("tests", "bench", "order_handler"), sidecar.socket_path, str(batch),
+        return [self.PROGRAM, sidecar.socket_path, str(batch),
                 *self._order, count]
 
 
@@ -78,6 +83,14 @@ def _inboxd(servers, options, *, plan):
                 return _run(watch, shape, plan, _limit(options))
             with plan.during(connection):
                 return _run(watch, shape, plan, _limit(options))
+
+
+def _inboxd_before(servers, options, *, plan):
+    """Another build of the sidecar, with the same handler."""
+    if options.before is None:
+        return None
+    with mock.patch.dict(os.environ, INBOXD_BINARY=options.before):
+        return _inboxd(servers, options, plan=plan)
 
 
 def _run(watch, shape, plan, limit):
@@ -132,8 +145,10 @@ def _case(case, environment):
     base = _named(case, FLOOR, environment)
     yield base, _within(environment, _floor), base
     for way, batch in ((ONE, 1), (BATCHES, BATCH)):
-        yield (_named(case, way, environment),
-               _within(environment, _inboxd, plan=Plan(shape, ordering, batch)), base)
+        plan = Plan(shape, ordering, batch)
+        yield _named(case, way, environment), _within(environment, _inboxd, plan=plan), base
+        if (case, environment) == (UNIFORM, NEAR):
+            yield _named(case, way, BEFORE), _within(environment, _inboxd_before, plan=plan), base
     for way, name in PEERS.items() if case != PARTITION else ():
         peer = dict(sidebyside.PEERS)[name]
         yield _named(case, way, environment), _within(environment, _peer, shape=shape, peer=peer), base
@@ -171,6 +186,8 @@ def _comparisons():
             yield _named("Zipf", way, environment), _named(UNIFORM, way, environment)
         for environment in (SLOW, FAR):
             yield _named(UNIFORM, way, environment), _named(UNIFORM, way)
+    for way in (ONE, BATCHES):
+        yield _named(UNIFORM, way), _named(UNIFORM, way, BEFORE)
     for ordering in ("none", "key"):
         yield _named(WAITING, ordering, SNAPSHOT), _named(WAITING, ordering)
     yield _named("1 key", SNAPSHOT), "1 key"
