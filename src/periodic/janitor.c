@@ -85,15 +85,6 @@ static int64_t shortest_idle_ms(const struct config *config)
 	return shortest;
 }
 
-static void count(struct janitor *janitor, enum retain_kind kind, int64_t affected)
-{
-	janitor->affected[kind] += affected;
-	if (kind == RETAIN_PAYLOAD)
-		metric_add(janitor->dropped, affected);
-	else if (kind != RETAIN_INSTANCES)
-		metric_add(janitor->purged, affected);
-}
-
 static int run_batch(struct janitor *janitor, const struct config *config, enum retain_kind kind,
 	bool *more, struct err *err)
 {
@@ -111,7 +102,11 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	r = retain_run(janitor->periodic.db, &batch, &done, err);
 	if (r != 0)
 		return r;
-	count(janitor, kind, done.affected);
+	janitor->affected[kind] += done.affected;
+	if (kind == RETAIN_PAYLOAD)
+		metric_add(janitor->dropped, done.affected);
+	else if (kind != RETAIN_INSTANCES)
+		metric_add(janitor->purged, done.affected);
 	janitor->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
 	*more |= done.more;
 	return 0;
