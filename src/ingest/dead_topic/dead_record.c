@@ -39,37 +39,26 @@ static const struct {
 	{ "inboxd-dead-at", DEAD_AT },
 };
 
-static void add_number(struct rd_kafka_headers_s *headers, const char *name, int64_t number)
-{
-	char text[24];
-
-	(void)snprintf(text, sizeof(text), "%" PRId64, number);
-	add(headers, name, bytes_of(text));
-}
-
-static void add_time(struct rd_kafka_headers_s *headers, const char *name, int64_t unix_ms)
-{
-	char text[32];
-
-	clock_format_ms(unix_ms, text);
-	add(headers, name, bytes_of(text));
-}
-
 static void add_ours(const struct dead_record_source *source, struct rd_kafka_headers_s *headers)
 {
 	const struct rows *rows = source->rows;
 	int row = source->row;
+	char text[32];
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		if (!rows_is_null(rows, row, (int)texts[i].column))
 			add(headers, texts[i].name, rows_bytes(rows, row, (int)texts[i].column));
 	}
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		add_number(headers, numbers[i].name, rows_int(rows, row, (int)numbers[i].column));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		(void)snprintf(text, sizeof(text), "%" PRId64,
+			rows_int(rows, row, (int)numbers[i].column));
+		add(headers, numbers[i].name, bytes_of(text));
+	}
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-		if (!rows_is_null(rows, row, (int)times[i].column))
-			add_time(headers, times[i].name,
-				rows_timestamp_ms(rows, row, (int)times[i].column));
+		if (rows_is_null(rows, row, (int)times[i].column))
+			continue;
+		clock_format_ms(rows_timestamp_ms(rows, row, (int)times[i].column), text);
+		add(headers, times[i].name, bytes_of(text));
 	}
 	add(headers, "inboxd-group", bytes_of(source->group));
 }

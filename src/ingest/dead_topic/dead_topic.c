@@ -2,6 +2,8 @@
  * Implements dead_topic.h. Once a second a round counts the deaths that are not produced yet. The
  * elected instance sends a batch, and continues with the next one without a pause.
  *
+ * A batch is sent from `dead->position` on, in the order of the deaths. Confirmed records are marked in the table.
+ *
  * A row that could not be marked because it was locked is remembered, and not sent again while this
  * thread lives. Refused records delay nothing behind them. When a pass with refusals has ended, the
  * next one starts from the beginning after a minute or nine times the duration of the pass,
@@ -13,8 +15,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ingest/dead_topic/dead_rounds.h"
+#include "ingest/dead_topic/dead_batch.h"
+#include "ingest/fault_log_limit.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "periodic/periodic.h"
 #include "report/meters.h"
+#include "store/periodic/dead_messages.h"
 
 #define COUNT_CAP        10000
 #define IDLE_MS          1000
@@ -29,17 +35,233 @@
 #define DEREGISTER_MS                                                                              \
 	4000 /* the last confirmation takes at most two seconds; then it is recorded */
 
+#define BATCH_BYTES  (4LL << 20)
+#define TOPIC_CHECKS 5 /* one second each */
+
+#define LIST_MOST    9000
+
+struct deaths {
+	struct death items[LIST_MOST];
+	size_t count;
+};
+
+/* All fields belong to the thread of `periodic`. */
+struct dead_topic {
+	struct dead_topic_options options;
+	struct periodic periodic;
+	struct producer *producer; /* NULL = none; it has seen the topic */
+	int64_t used_ms;           /* time of the last use of the producer */
+	bool elected;
+	struct deaths sent; /* confirmed by the brokers, not yet recorded in the table */
+	/* the pass has sent or refused everything up to this death; seq 0: nothing was refused */
+	struct death position;
+	int64_t refused_ms;          /* time of the first refusal in this pass */
+	int64_t again_ms;            /* start of the next pass; 0 = this pass has not ended */
+	struct dead_waiting waiting; /* counted in the table in the last round */
+	struct dead_batch batch;
+	struct fault_log_limit fault_limit;
+	struct fault_log_limit refused_limit;
+	struct fault_log_limit cut_limit;
+	struct metric *waiting_gauge;
+	struct metric *produced;
+	struct metric *failures;
+};
+
+enum { ROUND_EMPTY = 1 }; /* of send_batch() and send_next() */
+
 static const char *topic_of(const struct dead_topic *dead)
 {
 	return dead->periodic.known->retry.dead_topic;
 }
+
+static void drop_producer(struct dead_topic *dead)
+{
+	producer_free(dead->producer);
+	dead->producer = NULL;
+}
+
+/* --- Preparing the producer -------------------------------------------------------------------- */
+
+/* Creates a producer that has seen the topic. It has none of the errors of the previous one. */
+static int make_producer(struct dead_topic *dead, struct err *err)
+{
+	const char *topic = topic_of(dead);
+	int r = producer_new(&dead->producer, dead->periodic.known, err);
+
+	if (r != 0)
+		return r;
+	for (int i = 0; i < TOPIC_CHECKS && !periodic_is_stopping(&dead->periodic); i++) {
+		r = producer_look(dead->producer, topic, err);
+		if (r == 0)
+			return 0;
+		if (r == PRODUCER_NO_TOPIC)
+			r = err_set(err, FAULT_KAFKA,
+				"topic \"%s\" does not exist, or is not visible with these "
+				"credentials: create it, or grant DESCRIBE and WRITE",
+				topic_of(dead));
+		else if (i + 1 < TOPIC_CHECKS)
+			continue;
+		break;
+	}
+	drop_producer(dead);
+	return r;
+}
+
+/* --- A batch ----------------------------------------------------------------------------------- */
+
+static struct death death_of(const struct rows *rows, int row)
+{
+	return (struct death){
+		.seq = rows_int(rows, row, DEAD_SEQ),
+		.died_us = rows_int(rows, row, DEAD_DIED_US),
+	};
+}
+
+static void restart_pass(struct dead_topic *dead)
+{
+	dead->position = (struct death){ .seq = 0 };
+	dead->again_ms = 0;
+}
+
+static int mark_sent(struct dead_topic *dead, struct err *err)
+{
+	return dead->sent.count == 0
+		       ? 0
+		       : dead_mark(dead->periodic.db, dead->sent.items, &dead->sent.count, err);
+}
+
+static void log_cut(struct dead_topic *dead, const struct rows *rows, int row)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&dead->cut_limit, clock_now_ms(), &held))
+		log_warn("dead_message_cut",
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)),
+			LOG_STR("topic", topic_of(dead)),
+			LOG_STR("next", "produced without its value and headers, which the table "
+					"still has; raise max.message.bytes of the topic"),
+			LOG_INT("held_back", held));
+}
+
+/* The record delays nothing behind it. Another instance could not produce it either; the next pass
+ * tries it again. */
+static void log_refused(
+	struct dead_topic *dead, const struct rows *rows, int row, const char *error)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&dead->refused_limit, clock_now_ms(), &held))
+		log_warn("dead_message_refused", LOG_STR("topic", topic_of(dead)),
+			LOG_STR("event_id", rows_text(rows, row, DEAD_EVENT_ID)),
+			LOG_INT("seq", rows_int(rows, row, DEAD_SEQ)), LOG_STR("error", error),
+			LOG_STR("next", "it stays in the table; retried after a minute or more"),
+			LOG_INT("held_back", held));
+}
+
+/* After a refusal the pass continues behind the last row that was examined. Without a refusal it
+ * stays at the beginning: produced rows are marked and not fetched again, and a message that died
+ * earlier but was committed later is still found. */
+static void advance_pass(struct dead_topic *dead, struct death last, bool refused)
+{
+	if (dead->position.seq == 0 && !refused)
+		return;
+	if (dead->position.seq == 0)
+		dead->refused_ms = clock_now_ms();
+	dead->position = last;
+}
+
+/* Classifies the result of each record. The first failure that is not a refusal becomes the fault. */
+static int classify(struct dead_topic *dead, const struct rows *rows, struct err *err)
+{
+	const char *words = producer_last_words(dead->producer);
+	int64_t produced = 0;
+	int classified = dead->batch.count;
+	int refused = 0;
+	int r = 0;
+
+	for (int row = 0; row < dead->batch.count; row++) {
+		const struct produce_result *result = &dead->batch.results[row];
+
+		if (result->outcome == PRODUCE_CONFIRMED) {
+			dead->sent.items[dead->sent.count++] = death_of(rows, row);
+			produced++;
+			if (dead->batch.cut[row])
+				log_cut(dead, rows, row);
+		} else if (dead->batch.postponed[row]) {
+			classified = row < classified ? row : classified;
+		} else if (result->outcome == PRODUCE_REFUSED) {
+			log_refused(dead, rows, row, result->error);
+			refused++;
+		} else if (r == 0) {
+			r = err_set(err, FAULT_KAFKA, "message with seq %lld: %s%s%s",
+				(long long)rows_int(rows, row, DEAD_SEQ), result->error,
+				words[0] == '\0' ? "" : "; ", words);
+		}
+	}
+	if (refused > 0)
+		metric_add(dead->failures, 1);
+	if (r == 0 && classified > 0)
+		advance_pass(dead, death_of(rows, classified - 1), refused > 0);
+	metric_add(dead->produced, produced);
+	dead->used_ms = clock_now_ms();
+	return r;
+}
+
+static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
+{
+	struct dead_request request = {
+		.max_rows = DEAD_BATCH_MOST,
+		.max_bytes = BATCH_BYTES,
+		.after = dead->position,
+		.without = dead->sent.items,
+		.without_count = dead->sent.count,
+	};
+
+	if (dead->sent.count + DEAD_BATCH_MOST > LIST_MOST)
+		return err_set(err, FAULT_DATABASE,
+			"%zu messages were produced and cannot be marked as produced: their rows "
+			"are locked",
+			dead->sent.count);
+	return dead_fetch(dead->periodic.db, &request, rows, err);
+}
+
+static int send_batch(struct dead_topic *dead, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct err later = ERR_INIT;
+	bool known;
+	int r;
+
+	r = fetch(dead, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return ROUND_EMPTY;
+	dead->batch.producer = dead->producer;
+	dead->batch.count = rows_count(rows);
+	dead->batch.source = (struct dead_record_source){
+		.rows = rows,
+		.topic = topic_of(dead),
+		.group = consumer_conf_value(dead->periodic.known, "group.id", ""),
+	};
+	known = dead_batch_send(&dead->batch);
+	r = classify(dead, rows, err);
+	if (!known)
+		drop_producer(dead); /* otherwise it would write results later */
+	if (mark_sent(dead, r == 0 ? err : &later) < 0 && r == 0)
+		r = err->fault;
+	return r;
+}
+
+/* --- A round ----------------------------------------------------------------------------------- */
 
 static int count_waiting(struct dead_topic *dead, struct err *err)
 {
 	int r = periodic_open_db(&dead->periodic, err);
 
 	if (r == 0)
-		r = dead_rounds_note(dead, err);
+		r = mark_sent(dead, err);
 	if (r == 0)
 		r = dead_count(dead->periodic.db, COUNT_CAP, &dead->position, &dead->waiting, err);
 	if (r == 0)
@@ -84,10 +306,10 @@ static void end_pass(struct dead_topic *dead)
 		dead->again_ms =
 			now_ms + (pause_ms > REFUSED_LEAST_MS ? pause_ms : REFUSED_LEAST_MS);
 	else if (now_ms >= dead->again_ms)
-		dead_rounds_restart(dead);
+		restart_pass(dead);
 }
 
-/* 0: a batch was sent. DEAD_ROUND_EMPTY: there is nothing to send, or another instance is elected. */
+/* 0: a batch was sent. ROUND_EMPTY: there is nothing to send, or another instance is elected. */
 static int send_next(struct dead_topic *dead, struct err *err)
 {
 	int r = count_waiting(dead, err);
@@ -96,15 +318,15 @@ static int send_next(struct dead_topic *dead, struct err *err)
 		return r;
 	if (!more_waits(dead)) {
 		end_pass(dead);
-		return DEAD_ROUND_EMPTY;
+		return ROUND_EMPTY;
 	}
 	r = dead_elect(dead->periodic.db, dead->options.instance, err);
 	if (r != 0)
-		return r == DEAD_ANOTHERS ? DEAD_ROUND_EMPTY : r;
+		return r == DEAD_ANOTHERS ? ROUND_EMPTY : r;
 	dead->elected = true;
 	if (dead->producer == NULL)
-		r = dead_rounds_ready(dead, err);
-	return r != 0 || periodic_is_stopping(&dead->periodic) ? r : dead_rounds_send(dead, err);
+		r = make_producer(dead, err);
+	return r != 0 || periodic_is_stopping(&dead->periodic) ? r : send_batch(dead, err);
 }
 
 static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
@@ -117,7 +339,7 @@ static void failed(void *arg, const struct err *err, int64_t retry_ms, bool firs
 		metric_add(dead->failures, 1);
 		resign(dead);
 	}
-	dead_rounds_drop_producer(dead);
+	drop_producer(dead);
 	if (fault_log_limit_pass(&dead->fault_limit, clock_now_ms(), &held))
 		log_warn("dead_topic_failed", LOG_STR("topic", topic_of(dead)),
 			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
@@ -141,8 +363,8 @@ static void configured(void *arg, const struct config *config)
 	struct dead_topic *dead = arg;
 
 	(void)config;
-	dead_rounds_drop_producer(dead);
-	dead_rounds_restart(dead);
+	drop_producer(dead);
+	restart_pass(dead);
 	/* faults of the previous topic say nothing about this one */
 	dead->periodic.fault_pause_ms = 0;
 }
@@ -160,10 +382,10 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 		return PERIODIC_IDLE;
 	}
 	r = send_next(dead, err);
-	if (r != DEAD_ROUND_EMPTY)
+	if (r != ROUND_EMPTY)
 		return r;
 	if (dead->producer != NULL && clock_now_ms() - dead->used_ms > PRODUCER_KEEP_MS)
-		dead_rounds_drop_producer(dead);
+		drop_producer(dead);
 	*pause_ms = IDLE_MS;
 	return PERIODIC_IDLE;
 }
@@ -172,7 +394,7 @@ static void end(void *arg)
 {
 	struct dead_topic *dead = arg;
 
-	dead_rounds_drop_producer(dead);
+	drop_producer(dead);
 	resign(dead);
 }
 
@@ -245,7 +467,7 @@ void dead_topic_free(struct dead_topic *dead)
 {
 	if (dead == NULL)
 		return;
-	dead_rounds_drop_producer(dead);
+	drop_producer(dead);
 	periodic_fini(&dead->periodic);
 	free(dead);
 }
