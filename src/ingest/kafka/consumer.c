@@ -248,7 +248,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-	tls_errors_register(conf);
+	tls_errors_register(&consumer->trust, conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
 	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (consumer->kafka == NULL) {

@@ -68,7 +68,7 @@ int probe_open(struct probe **out, const struct config *config, bool eof, struct
 	rd_kafka_conf_set_opaque(conf, probe);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
-	tls_errors_register(conf);
+	tls_errors_register(&probe->trust, conf);
 	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words,
 		    sizeof(words)) == RD_KAFKA_CONF_OK)
 		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));

@@ -96,7 +96,7 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-	tls_errors_register(conf);
+	tls_errors_register(&producer->trust, conf);
 	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
 	if (producer->kafka == NULL) {
 		rd_kafka_conf_destroy(conf);

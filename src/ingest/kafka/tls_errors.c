@@ -4,7 +4,6 @@
 #include "ingest/kafka/tls_errors.h"
 
 #include <openssl/x509_vfy.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +29,13 @@ static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int
 	return 0;
 }
 
-void tls_errors_register(rd_kafka_conf_t *conf)
+void tls_errors_register(struct tls_errors *errors, rd_kafka_conf_t *conf)
 {
+	char mechanism[64] = "";
+	size_t size = sizeof(mechanism);
+
+	(void)rd_kafka_conf_get(conf, "sasl.mechanisms", mechanism, &size);
+	errors->scram = strncmp(mechanism, "SCRAM", strlen("SCRAM")) == 0;
 	/* fails only for a librdkafka without TLS, which checks no certificates */
 	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 }
@@ -53,10 +57,10 @@ static const char *advice_for_certificate(int error)
 	}
 }
 
-static const char *advice_for_login(const char *reason)
+static const char *advice_for_login(bool scram)
 {
 	/* older versions repeat only their own nonce, which Kafka 4 rejects */
-	if (strstr(reason, "SCRAM") != NULL && rd_kafka_version() < VERSION_WITH_SCRAM)
+	if (scram && rd_kafka_version() < VERSION_WITH_SCRAM)
 		return "retried; correct kafka.sasl.username and kafka.sasl.password; if they are "
 		       "correct: librdkafka before 2.6.1, as used here, cannot log in to Kafka 4 "
 		       "with SCRAM; use a later version, or SASL PLAIN with TLS";
@@ -64,7 +68,8 @@ static const char *advice_for_login(const char *reason)
 	       "which are read again automatically";
 }
 
-/* librdkafka may report a failed handshake as a closed connection and give the reason in the text. */
+/* librdkafka may report a failed handshake as a closed connection and give the reason only in the text (ADR 26). Any
+ * other closed connection must not use up the error of the certificate. */
 static bool is_about_a_certificate(rd_kafka_resp_err_t code, const char *reason)
 {
 	return code == RD_KAFKA_RESP_ERR__SSL ||
@@ -77,7 +82,7 @@ const char *tls_errors_advice(
 	int error;
 
 	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
-		return advice_for_login(reason);
+		return advice_for_login(trust->scram);
 	if (!is_about_a_certificate(code, reason))
 		return NULL;
 	error = atomic_exchange(&trust->error, 0); /* a later error may have another cause */

@@ -8,13 +8,16 @@
 
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct tls_errors {
 	atomic_int error; /* error code of OpenSSL for the last refused certificate; 0 = none */
+	bool scram;       /* the login uses SCRAM */
 };
 
-/* Registers the certificate callback. The opaque of `conf` must begin with a struct tls_errors. */
-void tls_errors_register(rd_kafka_conf_t *conf);
+/* Registers the certificate callback, and reads the login mechanism from `conf`. `errors` must be at the beginning of
+ * the opaque of `conf`. */
+void tls_errors_register(struct tls_errors *errors, rd_kafka_conf_t *conf);
 
 /* What an operator can do about this error of the client; NULL: no advice is known. */
 const char *tls_errors_advice(
