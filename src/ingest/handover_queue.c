@@ -2,6 +2,7 @@
  * Implements handover_queue.h.
  */
 #include "ingest/handover_queue.h"
+#include "ingest/partitions/flow.h"
 
 #include "base/faultpoint.h"
 
@@ -17,15 +18,10 @@ bool handover_queue_is_empty(const struct ingest *ingest)
 	return STAILQ_EMPTY(&ingest->handovers.waiting);
 }
 
-static bool is_empty_handover(const struct handover *handover)
-{
-	return handover->count == 0 && handover->parked_count == 0 &&
-	       handover->revoked_count == 0 && handover->acquired_count == 0;
-}
-
 void handover_queue_add(struct ingest *ingest, struct handover *handover)
 {
-	if (is_empty_handover(handover))
+	if (handover->count == 0 && handover->parked_count == 0 && handover->revoked_count == 0 &&
+		handover->acquired_count == 0)
 		handover_free(handover);
 	else
 		STAILQ_INSERT_TAIL(&ingest->handovers.waiting, handover, link);
@@ -74,7 +70,8 @@ bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms)
  * back. */
 static void end_commit_handover(struct ingest *ingest)
 {
-	if (ingest->commit_unknown || !commit_handover_is_open(ingest->options.commit_handover))
+	if (ingest->storing.commit_unknown ||
+		!commit_handover_is_open(ingest->options.commit_handover))
 		return;
 	commit_handover_end(ingest->options.commit_handover);
 	wake_poke(ingest->options.dispatch_wake);
@@ -88,9 +85,9 @@ void handover_queue_hand_over(struct ingest *ingest, bool full)
 	}
 	if (handover_queue_push(ingest, HANDOVER_MS)) {
 		end_commit_handover(ingest);
-		ingest_unhold(ingest, HOLD_OUTBOX);
+		flow_unhold(ingest, HOLD_OUTBOX);
 	} else if (full) {
-		ingest_hold(ingest, HOLD_OUTBOX);
+		flow_hold(ingest, HOLD_OUTBOX);
 	}
 }
 

@@ -14,19 +14,14 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "ingest/brokers.h"
-#include "ingest/collect.h"
+#include "ingest/batch/collect.h"
+#include "ingest/batch/store_batch.h"
 #include "ingest/handover_queue.h"
-#include "ingest/kafka/topic_retention.h"
-#include "ingest/partitions/acquire.h"
-#include "ingest/partitions/adoption.h"
-#include "ingest/partitions/assignment.h"
-#include "ingest/partitions/group_membership.h"
-#include "ingest/partitions/offsets.h"
-#include "ingest/partitions/ownership.h"
-#include "ingest/partitions/watermark_resync.h"
+#include "ingest/kafka/commands/topic_retention.h"
+#include "ingest/observe.h"
+#include "ingest/partitions/flow.h"
+#include "ingest/partitions/steps.h"
 #include "ingest/state.h"
-#include "ingest/store_batch.h"
 #include "report/meters.h"
 #include "store/sidecar.h"
 
@@ -34,7 +29,6 @@
 #define BLOCKED_POLL_US   20000LL
 #define TAKING_POLL_US    1000LL
 #define PEEK_EVERY_MS     4000
-#define OBSERVE_EVERY_MS  2000
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
@@ -46,14 +40,33 @@
 
 DEFINE_CLEANUP(struct ingest *, ingest_free);
 
-static bool is_halted(const struct ingest *ingest)
-{
-	return (ingest->holds & HOLD_HALTED) != 0;
-}
-
 static bool is_stopping(const struct ingest *ingest)
 {
 	return thread_is_stopping(&ingest->thread);
+}
+
+/* --- Events ------------------------------------------------------------------------------------ */
+
+/* These run inside consumer_poll() and consumer_close(), perhaps while a batch is sent: its result must be known
+ * before its partitions change. */
+
+static void on_assigned(void *arg, const struct partition_offset *items, size_t count)
+{
+	struct ingest *ingest = arg;
+
+	store_batch_finish(ingest);
+	rebalance_assigned(ingest, items, count);
+	observe_soon(ingest);
+	ingest->round.changed = true;
+}
+
+static void on_revoked(void *arg, const struct partition_offset *items, size_t count, bool lost)
+{
+	struct ingest *ingest = arg;
+
+	store_batch_finish(ingest);
+	rebalance_revoked(ingest, items, count, lost);
+	ingest->round.changed = true;
 }
 
 static void on_fatal(void *arg, const struct err *err)
@@ -96,11 +109,13 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 {
 	ingest->options = *options;
 	ingest->start_log_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	ingest->batch_seconds = metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
-	ingest->paused = metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
-	ingest->reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
+	ingest->storing.batch_seconds =
+		metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
+	ingest->observer.paused =
+		metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
+	ingest->outage.reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
 	handover_queue_init(&ingest->handovers);
-	STAILQ_INIT(&ingest->acquisitions);
+	STAILQ_INIT(&ingest->acquisitions.list);
 	ingest->outage.down = true;
 	ingest->holds = HOLD_DATABASE;
 }
@@ -109,10 +124,10 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 {
 	CLEANUP(ingest_freep) struct ingest *ingest = calloc(1, sizeof(*ingest));
 	const struct consumer_events events = {
-		.assigned = assignment_assigned,
-		.revoked = assignment_revoked,
-		.not_committed = offsets_not_committed,
-		.broker_failed = brokers_failed,
+		.assigned = on_assigned,
+		.revoked = on_revoked,
+		.not_committed = commit_offsets_failed,
+		.broker_failed = observe_broker_failed,
 		.fatal = on_fatal,
 		.arg = ingest,
 	};
@@ -130,7 +145,8 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 		r = consumer_new(&ingest->consumer, options->config, &events, err);
 	if (r < 0)
 		return r;
-	ingest->retention = topic_retention_ask(consumer_handle(ingest->consumer), options->config);
+	ingest->observer.retention =
+		topic_retention_ask(consumer_handle(ingest->consumer), options->config);
 	*out = ingest;
 	ingest = NULL;
 	return 0;
@@ -140,22 +156,22 @@ void ingest_free(struct ingest *ingest)
 {
 	if (ingest == NULL)
 		return;
-	topic_retention_forget(&ingest->retention);
+	topic_retention_forget(&ingest->observer.retention);
 	consumer_free(ingest->consumer);
 	batch_writer_free(ingest->writer);
 	db_free(ingest->db);
 	collector_fini(&ingest->collector, ingest->options.config);
-	batch_fini(&ingest->batch);
-	batch_fini(&ingest->sent.batch);
-	batch_fini(&ingest->committing.batch);
-	batch_fini(&ingest->rest);
+	batch_fini(&ingest->storing.batch);
+	batch_fini(&ingest->storing.sent.batch);
+	batch_fini(&ingest->storing.committing.batch);
+	batch_fini(&ingest->storing.rest);
 	acquire_drop_all(ingest);
 	partitions_fini(&ingest->partitions);
 	handover_queue_fini(&ingest->handovers);
-	lane_set_fini(&ingest->parked);
-	free(ingest->placing.messages);
-	free(ingest->placing.indexes);
-	free(ingest->placing.placements);
+	lane_set_fini(&ingest->storing.parked);
+	free(ingest->storing.placing.messages);
+	free(ingest->storing.placing.indexes);
+	free(ingest->storing.placing.placements);
 	thread_fini(&ingest->thread);
 	free(ingest);
 }
@@ -171,10 +187,10 @@ static void backpressure(struct ingest *ingest)
 	if (!held && pending > most) {
 		log_warn("ingest_paused", LOG_INT("pending", pending), LOG_INT("max_pending", most),
 			LOG_STR("next", "reading resumes below 90 %"));
-		ingest_hold(ingest, HOLD_PENDING);
+		flow_hold(ingest, HOLD_PENDING);
 	} else if (held && pending < most - most / 10) {
 		log_info("ingest_resumed", LOG_INT("pending", pending));
-		ingest_unhold(ingest, HOLD_PENDING);
+		flow_unhold(ingest, HOLD_PENDING);
 	}
 }
 
@@ -182,7 +198,7 @@ static void backpressure(struct ingest *ingest)
  * dispatch would have no limit. */
 static bool may_store(const struct ingest *ingest)
 {
-	return store_batch_has_work(ingest) && !ingest->outage.down && !is_halted(ingest) &&
+	return store_batch_has_work(ingest) && !ingest->outage.down && !flow_is_halted(ingest) &&
 	       handover_queue_is_empty(ingest);
 }
 
@@ -192,42 +208,32 @@ static int64_t collect_until(const struct ingest *ingest, int64_t began_us)
 		return began_us + (acquire_is_under_way(ingest) ? TAKING_POLL_US : IDLE_POLL_US);
 	if (!may_store(ingest))
 		return began_us + BLOCKED_POLL_US;
-	return ingest->batch_since_us + ingest->options.config->ingest.batch_wait * 1000;
+	return ingest->storing.since_us + ingest->options.config->ingest.batch_wait * 1000;
 }
 
-/* Whole milliseconds, rounded up: rounding down would poll in a busy loop during the last
- * millisecond. */
-static int poll_ms(int64_t until_us, int64_t now_us)
+static void on_failed_fetch(void *arg, const char *topic, int32_t number)
 {
-	return until_us <= now_us ? 0 : (int)((until_us - now_us + 999) / 1000);
-}
+	struct ingest *ingest = arg;
+	struct partition *partition = partitions_find(&ingest->partitions, topic, number);
 
-static bool was_reset(struct ingest *ingest)
-{
-	unsigned resets = consumer_resets(ingest->consumer);
-
-	if (resets == ingest->resets_seen)
-		return false;
-	ingest->resets_seen = resets;
-	return true;
+	store_batch_finish(ingest);
+	if (partition != NULL)
+		flow_recheck(ingest, partition);
 }
 
 /* Called before each record is added. librdkafka reports a reset or a failed fetch before it
  * fetches the next record, so no record after the event is added without verification. */
 static void recheck_partitions(struct ingest *ingest)
 {
-	if (was_reset(ingest))
-		assignment_recheck_all(ingest);
-	consumer_failed_fetches(ingest->consumer, assignment_recheck, ingest);
-}
+	unsigned resets = consumer_resets(ingest->consumer);
 
-/* The log of the partition is not the one that was stored: its start offset must be decided again. */
-static void stop_partition(struct ingest *ingest, const struct record *record)
-{
-	struct partition *partition =
-		partitions_find(&ingest->partitions, record->topic, record->partition);
-
-	ownership_stop(ingest, partition, PARTITION_TAKEN);
+	if (resets != ingest->round.resets_seen) {
+		ingest->round.resets_seen = resets;
+		store_batch_finish(ingest);
+		for (size_t i = 0; i < ingest->partitions.count; i++)
+			flow_recheck(ingest, ingest->partitions.items[i]);
+	}
+	consumer_failed_fetches(ingest->consumer, on_failed_fetch, ingest);
 }
 
 /* Polls once, and adds the record to the batch. False: nothing arrived. */
@@ -246,8 +252,11 @@ static bool collect_one(struct ingest *ingest, int timeout_ms)
 		collect_partition_end(ingest, record);
 	else if (polled == CONSUMER_RECORD)
 		r = collect_record(ingest, record, &err);
+	/* the log is not the one that was stored: its start offset must be decided again */
 	if (polled == CONSUMER_RECORD && r == COLLECT_RECREATED)
-		stop_partition(ingest, record);
+		flow_stop(ingest,
+			partitions_find(&ingest->partitions, record->topic, record->partition),
+			PARTITION_TAKEN);
 	else if (r < 0)
 		ingest_fault(ingest, &err);
 	return true;
@@ -255,19 +264,21 @@ static bool collect_one(struct ingest *ingest, int timeout_ms)
 
 static bool needs_others(const struct ingest *ingest)
 {
-	return refused_batches_need_others(&ingest->refused, ingest->batch.row_count);
+	return refused_batches_need_others(
+		&ingest->storing.refused, ingest->storing.batch.row_count);
 }
 
-/* The time until which to wait for one more record. A batch that can be stored waits only a part of
- * batch_wait for each record, so that a single record is not delayed by records that do not come. */
-static int64_t poll_until(const struct ingest *ingest, int64_t began_us, int64_t now_us)
+/* How long to wait for one more record, in ms. A batch that can be stored waits only a part of batch_wait for each
+ * record, so that a single record is not delayed by records that do not come. Rounded up: rounding down would poll in
+ * a busy loop during the last millisecond. */
+static int poll_ms(const struct ingest *ingest, int64_t began_us, int64_t now_us)
 {
-	int64_t until_us = collect_until(ingest, began_us);
+	int64_t left_us = collect_until(ingest, began_us) - now_us;
 	int64_t gap_us = ingest->options.config->ingest.batch_wait * 1000 / GAPS;
 
-	return may_store(ingest) && !needs_others(ingest) && now_us + gap_us < until_us
-		       ? now_us + gap_us
-		       : until_us;
+	if (may_store(ingest) && !needs_others(ingest) && gap_us < left_us)
+		left_us = gap_us;
+	return left_us <= 0 ? 0 : (int)((left_us + 999) / 1000);
 }
 
 /* Polls until the batch is full or due. It also polls while nothing may flow, because polling keeps
@@ -278,14 +289,13 @@ static void collect(struct ingest *ingest)
 	int64_t now_us = began_us;
 	bool arrived;
 
-	ingest->changed = false;
-	ingest->idle = false;
+	ingest->round.changed = false;
+	ingest->round.idle = false;
 	do {
-		arrived =
-			collect_one(ingest, poll_ms(poll_until(ingest, began_us, now_us), now_us));
-		ingest->idle = !arrived && may_store(ingest) && !needs_others(ingest);
+		arrived = collect_one(ingest, poll_ms(ingest, began_us, now_us));
+		ingest->round.idle = !arrived && may_store(ingest) && !needs_others(ingest);
 		now_us = clock_now_us();
-	} while (!ingest->changed && !ingest->idle && !is_stopping(ingest) &&
+	} while (!ingest->round.changed && !ingest->round.idle && !is_stopping(ingest) &&
 		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
 	recheck_partitions(ingest);
 }
@@ -296,20 +306,13 @@ static void collect_ahead(struct ingest *ingest)
 {
 	size_t count = 0;
 
-	ingest->changed = false;
-	while (!ingest->changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
+	ingest->round.changed = false;
+	while (!ingest->round.changed && !is_stopping(ingest) && !collect_is_full(ingest)) {
 		if (++count % AHEAD_CHECK == 0 && !store_batch_is_waiting(ingest))
 			break;
 		if (!collect_one(ingest, 0))
 			break;
 	}
-}
-
-/* True when no other step has to run before the next batch is sent. */
-static bool may_follow(const struct ingest *ingest)
-{
-	return collect_is_full(ingest) && !ingest->changed && !is_stopping(ingest) &&
-	       ingest->holds == 0 && store_batch_may_follow(ingest);
 }
 
 /* Stores a batch. While the log has more records, further batches follow directly, for at most
@@ -322,7 +325,11 @@ static void store(struct ingest *ingest)
 	while (sent) {
 		if (store_batch_may_collect_ahead(ingest))
 			collect_ahead(ingest);
-		if (!ingest->is_sent || clock_now_ms() >= until_ms || !may_follow(ingest))
+		/* any other step of the round has to run before the next batch is sent */
+		if (!ingest->storing.is_sent || clock_now_ms() >= until_ms ||
+			ingest->round.changed || is_stopping(ingest) || ingest->holds != 0)
+			break;
+		if (!collect_is_full(ingest) || !store_batch_may_follow(ingest))
 			break;
 		sent = store_batch_follow(ingest);
 		handover_queue_hand_over(ingest, collect_is_full(ingest));
@@ -333,57 +340,51 @@ static void store(struct ingest *ingest)
 static bool is_due(const struct ingest *ingest)
 {
 	return may_store(ingest) &&
-	       (ingest->idle || collect_is_full(ingest) || is_stopping(ingest) ||
+	       (ingest->round.idle || collect_is_full(ingest) || is_stopping(ingest) ||
 		       clock_now_us() >= collect_until(ingest, 0));
 }
 
-static void observe(struct ingest *ingest)
+/* Acquires and adopts partitions and decides where to read them, one step after the other as long as the database
+ * answers. */
+static void advance_partitions(struct ingest *ingest)
 {
-	int64_t now_ms = clock_now_ms();
-	struct health *health = ingest->options.health;
-
-	metric_set(ingest->paused,
-		(double)(partitions_number(&ingest->partitions, partition_is_assigned) -
-			 partitions_number(&ingest->partitions, partition_is_flowing)));
-	if (!store_batch_has_work(ingest) && !ingest->outage.down)
-		atomic_store(&health->stored_ms, now_ms);
-	if (now_ms < ingest->observe_at_ms)
+	if (!rebalance_step(ingest))
 		return;
-	ingest->observe_at_ms = now_ms + OBSERVE_EVERY_MS;
-	offsets_show_lag(ingest);
-	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
-	topic_retention_poll(&ingest->retention, ingest->options.config);
-	brokers_check(ingest);
+	acquire_step(ingest);
+	if (!ingest->outage.down)
+		start_offset_step(ingest);
+	if (!ingest->outage.down)
+		adoption_step(ingest);
 }
 
 static void peek(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
 
-	if (now_ms < ingest->peek_at_ms || ingest->outage.down || is_halted(ingest) ||
+	if (now_ms < ingest->round.peek_at_ms || ingest->outage.down || flow_is_halted(ingest) ||
 		store_batch_has_work(ingest))
 		return;
-	ingest->peek_at_ms = now_ms + PEEK_EVERY_MS;
+	ingest->round.peek_at_ms = now_ms + PEEK_EVERY_MS;
 	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
-		watermark_resync_peek(ingest);
+		db_outage_peek(ingest);
 }
 
 static void run_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
 	group_membership_step(ingest);
-	watermark_resync_step(ingest);
-	assignment_step(ingest);
+	db_outage_step(ingest);
+	advance_partitions(ingest);
 	backpressure(ingest);
-	assignment_flow(ingest);
+	flow_step(ingest);
 	collect(ingest);
 	handover_queue_hand_over(ingest, collect_is_full(ingest));
 	if (is_due(ingest))
 		store(ingest);
 	handover_queue_hand_over(ingest, collect_is_full(ingest));
-	offsets_step(ingest);
+	commit_offsets_step(ingest);
 	peek(ingest);
-	observe(ingest);
+	observe_step(ingest);
 }
 
 /* --- Start and stop ---------------------------------------------------------------------------- */
@@ -396,9 +397,9 @@ static void finish(struct ingest *ingest)
 	if (may_store(ingest) && store_batch_start(ingest))
 		store_batch_finish(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
-	ingest_hold(ingest, HOLD_OUTBOX);
-	offsets_commit_all(ingest, FINAL_COMMIT_MS);
-	ingest->closing = true;
+	flow_hold(ingest, HOLD_OUTBOX);
+	commit_offsets_all(ingest, FINAL_COMMIT_MS);
+	ingest->round.closing = true;
 	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);
 	FAULT_POINT("after_leave_group");

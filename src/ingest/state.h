@@ -1,26 +1,25 @@
 /*
  * The state of the ingest thread, shared by the files of this folder and by nobody else. Everything
- * but `thread` belongs to that thread.
+ * but `thread` belongs to that thread. Each part belongs to one file, which its comment names; other files
+ * read it.
  *
  * Invariants:
  * - `holds` is not 0 exactly when no partition may flow.
  * - While `outage.down`, the only statements sent are those that end the outage.
- * - Only the rows of `sent` and of `committing` use memory budget of the admission.
+ * - Only the rows of `storing.sent` and of `storing.committing` use memory budget of the admission.
  * - While a batch is sent and its result is open, the thread only collects the next batch. Code that needs
  *   partitions, batches or the database for anything else calls store_batch_finish() first.
  */
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
 
-#include <stdatomic.h>
-
 #include "base/digest.h"
 #include "base/thread.h"
+#include "ingest/batch/refused_batches.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/consumer.h"
 #include "ingest/partitions/partitions.h"
-#include "ingest/refused_batches.h"
 #include "model/admission/lane_set.h"
 #include "model/identity/identity.h"
 #include "model/message/batch.h"
@@ -35,27 +34,22 @@ enum hold {
 	HOLD_HALTED = 8,   /* fenced, or a fault was reported: the instance ends */
 };
 
-/* The database is unreachable, or a watermark must be read again. */
-struct outage {
-	bool down;
-	bool announced;     /* database_lost was logged, database_back was not */
-	bool was_connected; /* the next connection is a reconnect */
-	int attempt;        /* reset when a statement succeeds */
-	int64_t retry_at_ms;
+/* ingest.c: the loop. */
+struct round {
+	bool changed; /* an event requests the next round now */
+	bool idle;    /* no record arrived for a moment: the batch need not wait for more */
+	bool closing; /* the last offsets are committed; the group is being left */
+	unsigned resets_seen;
+	int64_t peek_at_ms;
 };
 
-/* Turns records into messages: scratch memory and prepared rules. */
+/* batch/collect.c: turns records into messages; scratch memory and prepared rules. */
 struct collector {
 	struct digester *digester;
 	struct identity_finder *finder;
 	struct identity_rules **rules; /* by index in config->topics */
 	struct buf encoded;
 	struct buf digested; /* scratch of log_digest_of() */
-};
-
-/* Handovers that dispatch has not accepted yet, oldest first. */
-struct handover_queue {
-	STAILQ_HEAD(, handover) waiting;
 };
 
 /* Scratch arrays for admission_place(). */
@@ -72,27 +66,14 @@ struct sent_batch {
 	/* allocated before the batch is sent: after the COMMIT no failure may keep its messages
 	 * from dispatch */
 	struct handover *handover;
-	int64_t since_us; /* batch_since_us of the batch before it was sent */
+	int64_t since_us; /* storing.since_us of the batch before it was sent */
 	int64_t began_us;
 };
 
-/* See acquire.h. */
-struct acquisition;
-STAILQ_HEAD(acquisition_list, acquisition);
-
-struct ingest {
-	struct ingest_options options;
-	struct consumer *consumer;
-	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
-	struct db *db;
-	struct batch_writer *writer;
-	struct partitions partitions;
-	/* in progress; they take turns, each for a slice of time */
-	struct acquisition_list acquisitions;
-	uint64_t acquisitions_begun;
-	struct collector collector;
-	struct batch batch;
-	int64_t batch_since_us; /* time of its first record; 0 = nothing to store */
+/* batch/store_batch.c */
+struct storing {
+	struct batch batch; /* is being collected */
+	int64_t since_us;   /* time of its first record; 0 = nothing to store */
 	/* sent to the database; empty except between store_batch_start() and store_batch_finish() */
 	struct sent_batch sent;
 	bool is_sent; /* the result of `sent` is open */
@@ -104,44 +85,83 @@ struct ingest {
 	struct placing placing;
 	/* the COMMIT of the last batch was not answered, and no resync followed yet */
 	bool commit_unknown;
-	struct lane_set parked;
-	struct handover_queue handovers;
-	struct outage outage;
-	unsigned holds;
-	unsigned resets_seen;
-	bool changed;        /* an event requests the next round now */
-	bool idle;           /* no record arrived for a moment: the batch need not wait for more */
-	bool bound;          /* the schema is bound to this cluster and group */
-	bool member;         /* subscribed: in the group or joining it */
+	struct lane_set parked; /* scratch: the lanes of a batch that were parked */
+	struct metric *batch_seconds;
+};
+
+/* handover_queue.c: handovers that dispatch has not accepted yet, oldest first. */
+struct handover_queue {
+	STAILQ_HEAD(, handover) waiting;
+};
+
+/* partitions/db_outage.c: the database is unreachable, or a watermark must be read again. */
+struct outage {
+	bool down;
+	bool announced;       /* database_lost was logged, database_back was not */
+	uint64_t connections; /* opened so far */
+	int attempt;          /* reset when a statement succeeds */
+	int64_t retry_at_ms;
+	struct metric *reconnects;
+};
+
+/* partitions/acquire.c: in progress; they take turns, each for a slice of time. */
+struct acquisition;
+struct acquisitions {
+	STAILQ_HEAD(, acquisition) list;
+	uint64_t begun;
+};
+
+/* partitions/adoption.c */
+struct adoption {
+	int64_t at_ms; /* the next attempt */
+	bool away;     /* the partitions adopted before the instance became away are given up */
+};
+
+/* partitions/rebalance.c: the schema belongs to this cluster and group (rule R18). */
+struct binding {
+	bool done;
+	int64_t retry_at_ms;
+};
+
+/* partitions/group_membership.c */
+struct membership {
+	bool joined;         /* subscribed: in the group or joining it */
 	bool waiting_logged; /* group_waiting was logged since the last join */
-	bool away; /* the partitions adopted before the instance became away are given up */
-	bool closing;
 	/* since when the instance waits for an assignment while a broker is reachable; now, while
 	 * it has one */
 	int64_t waiting_since_ms;
-	int64_t bind_at_ms;
-	int64_t adopt_at_ms;
-	int64_t commit_at_ms;
-	int64_t peek_at_ms;
-	int64_t observe_at_ms; /* next update of lag, credentials and broker state */
-	int64_t ends_at_ms;    /* next request for the ends of paused partitions */
-	bool broker_doubted;
-	int unanswered; /* consecutive broker requests without an answer */
-	struct fault_log_limit start_log_limit;
-	struct metric *batch_seconds;
-	struct metric *paused;
-	struct metric *reconnects;
-
-	struct thread thread;
 };
 
-/* Sets a hold, which pauses all partitions; clears it. assignment_flow() resumes them when no hold
- * is left. */
-void ingest_hold(struct ingest *ingest, enum hold reason);
-void ingest_unhold(struct ingest *ingest, enum hold reason);
-/* End consuming: the instance is fenced, or a fault occurred that no retry can cure. The
- * supervision receives the reason. */
-void ingest_fenced(struct ingest *ingest);
-void ingest_fault(struct ingest *ingest, const struct err *err);
+/* observe.c */
+struct observer {
+	int64_t at_ms;      /* next update of lag, credentials and broker state */
+	int64_t ends_at_ms; /* next request for the ends of paused partitions */
+	bool broker_doubted;
+	int unanswered;                     /* consecutive broker requests without an answer */
+	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
+	struct metric *paused;
+};
+
+struct ingest {
+	struct ingest_options options;
+	struct thread thread;
+	struct consumer *consumer;
+	struct db *db;
+	struct batch_writer *writer;
+	struct round round;
+	struct collector collector;
+	struct storing storing;
+	struct handover_queue handovers;
+	struct partitions partitions;
+	struct acquisitions acquisitions;
+	struct adoption adoption;
+	struct binding binding;
+	struct membership membership;
+	struct outage outage;
+	struct observer observer;
+	unsigned holds;                         /* enum hold; partitions/flow.c */
+	int64_t commit_offsets_at_ms;           /* partitions/commit_offsets.c */
+	struct fault_log_limit start_log_limit; /* of start_unknown and partitions_wait */
+};
 
 #endif

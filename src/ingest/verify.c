@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
-#include "ingest/collect.h"
+#include "ingest/batch/collect.h"
+#include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/consumer.h"
-#include "ingest/kafka/probe.h"
 #include "queries.h"
 
 #define SILENCE_MS 30000 /* Kafka returned nothing for so long */
@@ -336,21 +336,16 @@ static int verify_all(struct verify *v, struct err *err)
 	return r;
 }
 
-/* Nothing is proven where inboxd has read nothing; a mistyped topic must not look complete. */
-static int never_read(const struct verify *v, struct err *err)
-{
-	return err_set(err, FAULT_CHECK,
-		"topic \"%s\": no instance of this schema has read it: correct --topic or "
-		"--partition, or give --to",
-		v->request->topic);
-}
-
 static int end(struct verify *v, struct err *err)
 {
 	const char *notes = buf_str(&v->notes);
 
+	/* nothing is proven where inboxd has read nothing; a mistyped topic must not look complete */
 	if (!v->read)
-		return never_read(v, err);
+		return err_set(err, FAULT_CHECK,
+			"topic \"%s\": no instance of this schema has read it: correct --topic or "
+			"--partition, or give --to",
+			v->request->topic);
 	if (v->outside > 0 && !v->reached)
 		return err_set(err, FAULT_CHECK, "%.*s%s", (int)strcspn(notes, "\n"), notes,
 			v->outside == 1 ? "" : ", and so it is in every partition");

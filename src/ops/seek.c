@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "ingest/ingest.h"
-#include "ingest/kafka/log_range.h"
+#include "ingest/kafka/commands/log_range.h"
 #include "ops/op.h"
 #include "store/schema/binding.h"
 #include "json/text.h"

@@ -33,6 +33,10 @@ DISPATCH = ("dispatch/dispatch.h", "dispatch/context.", "dispatch/protocol/", "d
 ROOMS = {"src/" + room: DISPATCH[:at + 1] for at, room in enumerate(DISPATCH)}
 ROOMS["src/dispatch/protocol/"] = ("dispatch/protocol/",)
 ROOMS["src/ingest/kafka/"] = ("ingest/kafka/", "ingest/ingest.h")
+ROOMS["src/ingest/partitions/"] = ("ingest/partitions/", "ingest/kafka/", "ingest/state.h", "ingest/handover_queue.h",
+                                   "ingest/fault_log_limit.h")
+ROOMS["src/ingest/batch/"] = ("ingest/batch/", "ingest/partitions/", "ingest/kafka/", "ingest/state.h",
+                              "ingest/handover_queue.h")
 # A plain enumeration that a configuration value needs.
 EXCEPTIONS = {("config", "model/message/ordering.h")}
 # Header, by pattern, and the only places that may include it.
@@ -48,11 +52,27 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
 def problems(tree):
+    inside = _headers_of_libraries(tree)
     for path in tree.paths("src/*.[ch]", "include/*.h", "tools/*.[ch]"):
         for number, line in tree.lines(path):
             match = INCLUDE.match(line)
             if match:
                 yield from _check(path, number, match[2], own=match[1] == '"')
+                for places in inside.get(match[2], ()):
+                    if not path.startswith(places):
+                        yield path, number, f"{match[2]} includes a library that belongs to {', '.join(places)}"
+
+
+def _headers_of_libraries(tree):
+    """{header of src/ that includes an owned library: [the places of the library]}: it stays inside these places."""
+    found = {}
+    for path in tree.paths("src/*.h"):
+        for _, line in tree.lines(path):
+            match = INCLUDE.match(line)
+            for pattern, places in OWNED:
+                if match and re.search(pattern, match[2]):
+                    found.setdefault(path.removeprefix("src/"), []).append(places)
+    return found
 
 
 def _check(path, number, header, own):

@@ -75,6 +75,16 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.check("src/dispatch/a.c", "<librdkafka/rdkafka.h>"))
         self.assertEqual(self.check("tools/devbroker/a.c", "<librdkafka/rdkafka.h>"), [])
 
+    def test_a_header_with_a_library_stays_in_the_room_of_the_library(self):
+        header = {"src/ingest/kafka/convert.h": "#include <librdkafka/rdkafka.h>\n"}
+        include = '#include "ingest/kafka/convert.h"\n'
+        self.assertEqual(words(rule_layers, files={**header, "src/ingest/kafka/a.c": include}), [])
+        self.assertEqual(len(words(rule_layers, files={**header, "src/ingest/partitions/a.c": include})), 1)
+
+    def test_the_room_of_a_library_knows_no_caller(self):
+        self.assertTrue(self.check("src/ingest/kafka/a.c", '"ingest/state.h"'))
+        self.assertTrue(self.check("src/ingest/partitions/a.c", '"ingest/batch/store_batch.h"'))
+
     def test_the_handler_library_knows_nothing_of_the_daemon(self):
         self.assertEqual(self.check("src/client/a.c", '"client/wire.h"'), [])
         self.assertEqual(self.check("src/client/a.c", '"inboxd/handler.h"'), [])

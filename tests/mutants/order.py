@@ -27,8 +27,8 @@ MUTANTS = [
                 "(lanes->ordering == ORDERING_KEY && message != NULL)"),
            tests=[LANES + "messages_without_a_key_do_not_wait"]),
     mutant("R10", "an empty key counts as no key",
-           edit("src/ingest/collect.c", "\tif (record->key.data != NULL) {", "\tif (record->key.length > 0) {"),
-           edit("src/ingest/collect.c", "\t\t.key = record->key,\n\t\t.payload = record->payload,",
+           edit("src/ingest/batch/collect.c", "\tif (record->key.data != NULL) {", "\tif (record->key.length > 0) {"),
+           edit("src/ingest/batch/collect.c", "\t\t.key = record->key,\n\t\t.payload = record->payload,",
                 "\t\t.key = record->key.length > 0 ? record->key : (struct bytes){ NULL, 0 },\n"
                 "\t\t.payload = record->payload,"),
            tests=["system/test_ordering.py::test_an_empty_key_is_a_key"]),

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <librdkafka/rdkafka.h>
 
 #include "ingest/kafka/consumer_conf.h"
-#include "ingest/kafka/prefetch.h"
 
 #define AHEAD         "queued.max.messages.kbytes"
 #define TEXT(literal) ((char[]){ literal })

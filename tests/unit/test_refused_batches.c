@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ingest/refused_batches.h"
+#include "ingest/batch/refused_batches.h"
 
 static void refuse(struct refused_batches *refused, const char *sqlstate, size_t rows, int times)
 {

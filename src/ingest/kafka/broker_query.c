@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ingest/kafka/partition_list.h"
+#include "ingest/kafka/convert.h"
 
 _Static_assert(
 	BROKER_LOG_END == RD_KAFKA_OFFSET_END && BROKER_LOG_BEGIN == RD_KAFKA_OFFSET_BEGINNING,

@@ -13,10 +13,8 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/convert.h"
 #include "ingest/kafka/credentials.h"
-#include "ingest/kafka/fetched_record.h"
-#include "ingest/kafka/partition_list.h"
-#include "ingest/kafka/prefetch.h"
 #include "ingest/kafka/tls_errors.h"
 #include "ingest/kafka/topic_recreation.h"
 
@@ -25,6 +23,8 @@
 #define SYSLOG_ERROR               3
 #define SYSLOG_WARNING             4
 #define SYSLOG_INFO                6
+#define ASK_EVERY                  ((size_t)PREFETCH_KIB * 1024 / 2)
+#define RECORD_COST                64 /* so that empty records count as well */
 
 /* Below 2.3 librdkafka aborts the process when a member is destroyed between joining and its first
  * assignment by the sticky assignor (librdkafka issue 4312). */
@@ -39,7 +39,7 @@ struct consumer {
 	bool joined;  /* received at least one assignment, even an empty one */
 	bool joining; /* subscribed before that */
 	struct topic_recreation recreation;
-	struct prefetch prefetch;
+	size_t taken; /* bytes of records since the last request of keep_fetching() */
 	struct fetched_record fetched; /* what consumer_poll() returned last */
 	struct credentials credentials;
 	int log_level; /* as the user set it; librdkafka itself runs at debug level */
@@ -47,28 +47,22 @@ struct consumer {
 
 /* --- Events ------------------------------------------------------------------------------------ */
 
-static void log_kafka(struct consumer *consumer, int level, const char *facility, const char *text)
+/* Runs on threads of librdkafka. When librdkafka resets an offset after an error, it logs with the facility OFFSET
+ * before it fetches from the new offset. With `auto.offset.reset: error` it would raise an event instead, but then
+ * the partition stops and rejects a seek. So this log line is the only usable sign of a reset (ADR 26). */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
+	struct consumer *consumer = rd_kafka_opaque(kafka);
 	enum log_level ours = level <= SYSLOG_ERROR     ? LOG_ERROR
 			      : level == SYSLOG_WARNING ? LOG_WARN
 			      : level <= SYSLOG_INFO    ? LOG_INFO
 							: LOG_DEBUG;
 
-	if (level <= consumer->log_level)
-		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
-}
-
-/* Runs on threads of librdkafka. When librdkafka resets an offset after an error, it logs with the
- * facility OFFSET before it fetches from the new offset. This log line is the only sign of the
- * reset (librdkafka up to 2.x). */
-static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
-{
-	struct consumer *consumer = rd_kafka_opaque(kafka);
-
 	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
 		atomic_fetch_add(&consumer->resets, 1);
 	topic_recreation_note(&consumer->recreation, facility, text);
-	log_kafka(consumer, level, facility, text);
+	if (level <= consumer->log_level)
+		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
 static void report_fatal(struct consumer *consumer)
@@ -231,12 +225,6 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 
 /* --- Creation and end -------------------------------------------------------------------------- */
 
-/* librdkafka accepts only numbers from 0 to 7. */
-static int user_log_level(const struct config *config)
-{
-	return (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
-}
-
 static int make_handle(struct consumer *consumer, const struct config *config, struct err *err)
 {
 	rd_kafka_conf_t *conf = NULL;
@@ -269,7 +257,8 @@ int consumer_new(struct consumer **out, const struct config *config,
 		return err_memory(err);
 	consumer->events = *events;
 	topic_recreation_init(&consumer->recreation);
-	consumer->log_level = user_log_level(config);
+	/* librdkafka accepts only numbers from 0 to 7 */
+	consumer->log_level = (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
 	consumer->group = strdup(consumer_conf_value(config, "group.id", ""));
 	r = consumer->group == NULL ? err_memory(err) : make_handle(consumer, config, err);
 	if (r < 0) {
@@ -284,9 +273,9 @@ void consumer_free(struct consumer *consumer)
 {
 	if (consumer == NULL)
 		return;
-	/* The consumer is closed. Its idle threads run until the process ends and may still log
-	 * with `consumer`, so nothing is freed. */
 	fetched_record_fini(&consumer->fetched);
+	/* The consumer is closed. Its idle threads run until the process ends and may still log
+	 * with `consumer`, so nothing else is freed. */
 	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
 		return;
 	if (consumer->kafka != NULL)
@@ -352,6 +341,29 @@ const char *consumer_group(const struct consumer *consumer)
 
 /* --- Reading ----------------------------------------------------------------------------------- */
 
+/*
+ * Keeps the fetches going. Before version 2.2 a broker thread of librdkafka that finds the prefetch queue full checks
+ * again only after one second, or when something else happens on its connection. Therefore inboxd sends one request to
+ * each broker that leads an assigned partition after every megabyte. With a timeout of 0 nobody waits for the answers,
+ * and librdkafka drops them. From 2.2 on the pause is a setting (fetch.queue.backoff.ms), and no request is necessary.
+ */
+static void keep_fetching(struct consumer *consumer, const rd_kafka_message_t *record)
+{
+	rd_kafka_topic_partition_list_t *list = NULL;
+
+	consumer->taken += record->len + record->key_len + RECORD_COST;
+	if (consumer->taken < ASK_EVERY || prefetch_has_backoff())
+		return;
+	consumer->taken = 0;
+	if (rd_kafka_assignment(consumer->kafka, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = RD_KAFKA_OFFSET_END;
+	if (list->cnt > 0)
+		(void)rd_kafka_offsets_for_times(consumer->kafka, list, 0);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
 int consumer_poll(
 	struct consumer *consumer, int timeout_ms, const struct record **out, struct err *err)
 {
@@ -369,7 +381,7 @@ int consumer_poll(
 		return CONSUMER_NOTHING;
 	}
 	if (!is_end)
-		prefetch_took(&consumer->prefetch, consumer->kafka, message);
+		keep_fetching(consumer, message);
 	if (fetched_record_set(&consumer->fetched, message, err) < 0)
 		return FAULT_MEMORY;
 	*out = &consumer->fetched.record;

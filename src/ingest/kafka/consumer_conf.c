@@ -5,21 +5,22 @@
  */
 #include "ingest/kafka/consumer_conf.h"
 
+#include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "config/secret.h"
-#include "ingest/kafka/prefetch.h"
 
-#define KIB             1024LL
-#define FETCH_MAX       (4 * KIB * KIB)
-#define RECEIVE_MAX     100000000LL /* the default of librdkafka */
-#define RECEIVE_LIMIT   2147483647LL
-#define LOG_LEVEL_DEBUG 7
-#define PRODUCED_MORE   (1024 * KIB)
-#define PRODUCED_LIMIT  1000000000LL /* the limit of librdkafka */
+#define KIB                  1024LL
+#define FETCH_MAX            (4 * KIB * KIB)
+#define RECEIVE_MAX          100000000LL /* the default of librdkafka */
+#define RECEIVE_LIMIT        2147483647LL
+#define LOG_LEVEL_DEBUG      7
+#define PRODUCED_MORE        (1024 * KIB)
+#define VERSION_WITH_BACKOFF 0x020200ff
+#define PRODUCED_LIMIT       1000000000LL /* the limit of librdkafka */
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -111,7 +112,12 @@ static int set_table(
 	return 0;
 }
 
-/* With client.rack, records come from follower brokers, which prefetch.c does not wake. Then
+bool prefetch_has_backoff(void)
+{
+	return rd_kafka_version() >= VERSION_WITH_BACKOFF;
+}
+
+/* With client.rack, records come from follower brokers, which keep_fetching() of consumer.c does not wake. Then
  * librdkafka's own default applies. */
 static int set_prefetch(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
 {
@@ -178,21 +184,16 @@ static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
 }
 
-/* Every consumed message can be produced, including inboxd's headers; the topic itself may still
- * refuse it. */
-static int set_largest(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
-{
-	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
-
-	return set_number(conf, "message.max.bytes",
-		largest < PRODUCED_LIMIT ? largest : PRODUCED_LIMIT, err);
-}
-
 int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
 {
 	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	/* Every consumed message can be produced, including inboxd's headers; the topic itself may still refuse it. */
+	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
 
-	if (set(conf, "client.id", "inboxd", err) < 0 || set_largest(conf, config, err) < 0 ||
+	if (largest > PRODUCED_LIMIT)
+		largest = PRODUCED_LIMIT;
+	if (set(conf, "client.id", "inboxd", err) < 0 ||
+		set_number(conf, "message.max.bytes", largest, err) < 0 ||
 		set_users(conf, &config->kafka, err) < 0 ||
 		set_table(conf, enforced_of_producer,
 			sizeof(enforced_of_producer) / sizeof(enforced_of_producer[0]), err) < 0)
@@ -218,23 +219,19 @@ static int check_needed(const struct config *config, struct err *err)
 	return 0;
 }
 
-/* With KIP-848 the broker assigns partitions, and librdkafka rejects a client strategy. */
-static int set_strategy(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
-{
-	if (strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0)
-		return 0;
-	return set(conf, "partition.assignment.strategy", "cooperative-sticky", err);
-}
-
 int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
 {
 	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	/* with KIP-848 the broker assigns partitions, and librdkafka rejects a client strategy */
+	bool broker_assigns =
+		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
 
 	if (check_needed(config, err) < 0 ||
 		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
-		set_strategy(conf, config, err) < 0 || set_prefetch(conf, config, err) < 0 ||
-		set_receive(conf, config, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
-		set_debug(conf, err) < 0 ||
+		(!broker_assigns && set(conf, "partition.assignment.strategy", "cooperative-sticky",
+					    err) < 0) ||
+		set_prefetch(conf, config, err) < 0 || set_receive(conf, config, err) < 0 ||
+		set_users(conf, &config->kafka, err) < 0 || set_debug(conf, err) < 0 ||
 		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;

@@ -6,10 +6,19 @@
 #ifndef INGEST_KAFKA_CONSUMER_CONF_H
 #define INGEST_KAFKA_CONSUMER_CONF_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "config/config.h"
 
+/* queued.max.messages.kbytes: fetched records use memory, and they only need to last until the next response of a
+ * broker (ADR 15). */
+#define PREFETCH_KIB 2048
+
 struct rd_kafka_conf_s; /* rd_kafka_conf_t */
+
+/* True when this librdkafka has the setting fetch.queue.backoff.ms. */
+bool prefetch_has_backoff(void);
 
 /* FAULT_CONFIG names the key and contains librdkafka's text. The caller destroys the result or
  * passes it to rd_kafka_new(). */

@@ -3,6 +3,7 @@
  */
 #include "ingest/kafka/credentials.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,14 +54,6 @@ static rd_kafka_error_t *set_credentials(rd_kafka_t *kafka, const struct credent
 #endif
 }
 
-/* The client was created with these values. */
-static bool as_at_start(const struct setting *username, const struct setting *password,
-	const struct credentials *fresh)
-{
-	return strcmp(username->value, fresh->username) == 0 &&
-	       strcmp(password->value, fresh->password) == 0;
-}
-
 /* The first call logs nothing if the values are unchanged, because the client was created with them
  * a moment ago. */
 static void apply(bool first, const struct credentials *fresh, rd_kafka_t *kafka)
@@ -84,6 +77,7 @@ void credentials_refresh(
 	const struct setting *username = find(config, "sasl.username");
 	const struct setting *password = find(config, "sasl.password");
 	CLEANUP(credentials_fini) struct credentials fresh = { NULL, NULL };
+	bool as_at_start; /* the client was created with these values */
 
 	if (username == NULL || password == NULL ||
 		(username->file == NULL && password->file == NULL))
@@ -92,8 +86,9 @@ void credentials_refresh(
 	fresh.password = read_again(password);
 	if (fresh.username == NULL || fresh.password == NULL || same(credentials, &fresh))
 		return;
-	apply(credentials->username == NULL && as_at_start(username, password, &fresh), &fresh,
-		kafka);
+	as_at_start = strcmp(username->value, fresh.username) == 0 &&
+		      strcmp(password->value, fresh.password) == 0;
+	apply(credentials->username == NULL && as_at_start, &fresh, kafka);
 	credentials_fini(credentials);
 	*credentials = fresh;
 	fresh = (struct credentials){ NULL, NULL };

@@ -1,6 +1,7 @@
 /*
- * Implements topic_recreation.h. librdkafka reports a failed fetch only in a debug line of the form
- * "[thrd:…]: TOPIC [NUMBER]: broker unavailable: fetch: …". A line of another form is ignored.
+ * Implements topic_recreation.h. librdkafka retries a failed fetch without an event, an error or a statistic; it
+ * reports one only in a debug line of the form "[thrd:…]: TOPIC [NUMBER]: broker unavailable: fetch: …" (ADR 26). A
+ * line of another form is ignored.
  */
 #include "ingest/kafka/topic_recreation.h"
 

@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "ingest/handover_queue.h"
 #include "ingest/partitions/db_outage.h"
+#include "ingest/partitions/flow.h"
+#include "ingest/partitions/steps.h"
 #include "store/claims/other_claims.h"
 
 #define ACQUIRE_RETRY_MS 100
@@ -33,21 +35,9 @@ struct acquisition {
 	enum partition_state state; /* entered when the search is complete */
 	struct other_claims_search *search;
 	int64_t since_ms;
+	uint64_t connection; /* outage.connections when it began */
 	STAILQ_ENTRY(acquisition) link;
 };
-
-static void mark_new(struct ingest *ingest)
-{
-	int64_t now_ms = clock_now_ms();
-
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
-
-		partition->due = partition_is_new(partition) && now_ms >= partition->retry_at_ms;
-		if (partition->due)
-			partition->retry_at_ms = now_ms + ACQUIRE_RETRY_MS;
-	}
-}
 
 /* The partition is complete: it belongs to this instance, and dispatch knows it. It is marked
  * dirty, because the table may contain waiting rows: new messages of an ordered partition then
@@ -57,7 +47,7 @@ static void finish_partition(struct ingest *ingest, struct partition *partition,
 {
 	partition_note_row(partition, row);
 	partition->acquisition = 0;
-	partition->watermark_only = row->forced;
+	partition->start.watermark_only = row->forced;
 	partition->state = state;
 	partition->retry_at_ms = 0;
 	admission_dirty(ingest->options.admission, partition->index);
@@ -170,9 +160,10 @@ int acquire_begin(
 
 	if (acquisition == NULL)
 		return err_memory(err);
-	acquisition->id = ++ingest->acquisitions_begun;
+	acquisition->id = ++ingest->acquisitions.begun;
 	acquisition->state = state;
 	acquisition->since_ms = clock_now_ms();
+	acquisition->connection = ingest->outage.connections;
 	acquisition->refs = calloc(rows->count + 1, sizeof(*acquisition->refs));
 	if (acquisition->refs == NULL)
 		return err_memory(err);
@@ -188,7 +179,7 @@ int acquire_begin(
 	*rows = (struct watermarks){ NULL, 0 };
 	for (size_t i = 0; i < acquisition->rows.count; i++)
 		partition_of(ingest, &acquisition->rows.items[i])->acquisition = acquisition->id;
-	STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+	STAILQ_INSERT_TAIL(&ingest->acquisitions.list, acquisition, link);
 	acquisition = NULL;
 	return 0;
 }
@@ -247,8 +238,8 @@ static bool search_slice(
 
 bool acquire_is_under_way(const struct ingest *ingest)
 {
-	return !STAILQ_EMPTY(&ingest->acquisitions) && !ingest->outage.down &&
-	       (ingest->holds & HOLD_HALTED) == 0;
+	return !STAILQ_EMPTY(&ingest->acquisitions.list) && !ingest->outage.down &&
+	       !flow_is_halted(ingest);
 }
 
 /* Runs the searches in turn until the slice ends, so that neither polling nor another partition
@@ -260,12 +251,12 @@ static void search_in_turn(struct ingest *ingest)
 	struct err err = ERR_INIT;
 
 	while (acquire_is_under_way(ingest)) {
-		acquisition = STAILQ_FIRST(&ingest->acquisitions);
-		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+		acquisition = STAILQ_FIRST(&ingest->acquisitions.list);
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions.list, link);
 		if (search_slice(ingest, acquisition, until_ms, &err))
 			drop_acquisition(ingest, acquisition);
 		else
-			STAILQ_INSERT_TAIL(&ingest->acquisitions, acquisition, link);
+			STAILQ_INSERT_TAIL(&ingest->acquisitions.list, acquisition, link);
 		if (clock_now_ms() >= until_ms)
 			return;
 	}
@@ -275,8 +266,8 @@ void acquire_drop_all(struct ingest *ingest)
 {
 	struct acquisition *acquisition;
 
-	while ((acquisition = STAILQ_FIRST(&ingest->acquisitions)) != NULL) {
-		STAILQ_REMOVE_HEAD(&ingest->acquisitions, link);
+	while ((acquisition = STAILQ_FIRST(&ingest->acquisitions.list)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ingest->acquisitions.list, link);
 		drop_acquisition(ingest, acquisition);
 	}
 }
@@ -292,9 +283,16 @@ static void acquire_due(struct ingest *ingest)
 	struct err err = ERR_INIT;
 	size_t count = 0;
 	const struct partition_ref *refs;
+	int64_t now_ms = clock_now_ms();
 	int r;
 
-	mark_new(ingest);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition_is_new(partition) && now_ms >= partition->retry_at_ms;
+		if (partition->due)
+			partition->retry_at_ms = now_ms + ACQUIRE_RETRY_MS;
+	}
 	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return;
@@ -314,6 +312,12 @@ static void acquire_due(struct ingest *ingest)
 
 void acquire_step(struct ingest *ingest)
 {
+	const struct acquisition *first = STAILQ_FIRST(&ingest->acquisitions.list);
+
+	/* A new connection may lead to another server, so the partitions of earlier searches must be acquired again. All
+	 * searches in progress began on the same connection. */
+	if (first != NULL && first->connection != ingest->outage.connections)
+		acquire_drop_all(ingest);
 	acquire_due(ingest);
 	if (acquire_is_under_way(ingest))
 		search_in_turn(ingest);

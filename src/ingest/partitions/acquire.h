@@ -17,13 +17,5 @@
  */
 int acquire_begin(struct ingest *ingest, struct watermarks *rows, enum partition_state state,
 	struct err *err);
-/* Acquires the partitions that are due and continues the searches for a limited time. Blocks for
- * the database. */
-void acquire_step(struct ingest *ingest);
-/* True when a search is not complete: the next round should start soon. */
-bool acquire_is_under_way(const struct ingest *ingest);
-/* Drops all searches, after a reconnect. The connection may lead to another server, so their
- * partitions must be acquired again. */
-void acquire_drop_all(struct ingest *ingest);
 
 #endif

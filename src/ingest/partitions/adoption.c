@@ -1,10 +1,11 @@
 /*
- * Implements adoption.h. Every five seconds the thread checks which adopted partitions another
+ * Adopts partitions that are assigned to no member. Every five seconds the thread checks which adopted partitions another
  * instance has taken, gives up those without a handler, and adopts partitions that have waiting
  * messages and no live owner. The database decides: watermarks_orphans() lists the candidates, and
  * watermarks_adopt() succeeds only without another live owner.
  */
-#include "ingest/partitions/adoption.h"
+#include "ingest/partitions/flow.h"
+#include "ingest/partitions/steps.h"
 
 #include <stdlib.h>
 
@@ -67,7 +68,7 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
 	bool away = atomic_load(&ingest->options.health->away);
-	bool leaves = away && !ingest->away;
+	bool leaves = away && !ingest->adoption.away;
 	int r;
 
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
@@ -78,7 +79,7 @@ static int give_up_unwanted(struct ingest *ingest, struct err *err)
 	}
 	r = give_up_due(ingest, err);
 	if (r == 0)
-		ingest->away = away;
+		ingest->adoption.away = away;
 	return r;
 }
 
@@ -124,14 +125,21 @@ static void mark_orphan(const char *topic, int32_t number, bool mine, void *arg)
 				 !partition_is_being_taken(partition);
 }
 
-static int adopt_due(struct ingest *ingest, struct err *err)
+/* The database decides twice: it lists the candidates, and it gives only those that still have no live owner. */
+static int adopt(struct ingest *ingest, struct err *err)
 {
+	int64_t leases = ingest->adoption.away ? AWAY_LEASES : 1;
 	struct watermarks rows = { .items = NULL };
+	const struct partition_ref *refs;
 	size_t count = 0;
-	const struct partition_ref *refs =
-		partitions_refs(&ingest->partitions, partition_is_due, &count);
 	int r;
 
+	partitions_mark_none(&ingest->partitions);
+	r = watermarks_orphans(ingest->writer, ingest->options.config->worker.lease * leases,
+		mark_orphan, ingest, err);
+	if (r < 0)
+		return r;
+	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return 0;
 	FAULT_POINT("before_adopt");
@@ -143,17 +151,6 @@ static int adopt_due(struct ingest *ingest, struct err *err)
 	return r;
 }
 
-static int adopt(struct ingest *ingest, struct err *err)
-{
-	int64_t leases = ingest->away ? AWAY_LEASES : 1;
-	int r;
-
-	partitions_mark_none(&ingest->partitions);
-	r = watermarks_orphans(ingest->writer, ingest->options.config->worker.lease * leases,
-		mark_orphan, ingest, err);
-	return r < 0 ? r : adopt_due(ingest, err);
-}
-
 void adoption_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
@@ -161,9 +158,9 @@ void adoption_step(struct ingest *ingest)
 	struct err err = ERR_INIT;
 	int r = 0;
 
-	if (now_ms < ingest->adopt_at_ms)
+	if (now_ms < ingest->adoption.at_ms)
 		return;
-	ingest->adopt_at_ms = now_ms + ADOPT_EVERY_MS;
+	ingest->adoption.at_ms = now_ms + ADOPT_EVERY_MS;
 	if (any)
 		r = drop_lost(ingest, &err);
 	if (r == 0)
@@ -180,7 +177,7 @@ void adoption_end(struct ingest *ingest)
 {
 	struct err err = ERR_INIT;
 
-	if (ingest->outage.down || (ingest->holds & HOLD_HALTED) != 0)
+	if (ingest->outage.down || flow_is_halted(ingest))
 		return;
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];

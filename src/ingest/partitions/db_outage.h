@@ -1,6 +1,6 @@
 /*
- * Handles an outage of the database: stops the flow, and schedules the next attempt with growing delays.
- * watermark_resync.h makes the attempt. The ingest thread.
+ * An outage of the database: stops the flow, and schedules the next attempt with growing delays. db_outage_step()
+ * makes the attempt. The ingest thread.
  */
 #ifndef INGEST_PARTITIONS_DB_OUTAGE_H
 #define INGEST_PARTITIONS_DB_OUTAGE_H

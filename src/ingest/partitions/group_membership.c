@@ -1,7 +1,10 @@
 /*
- * Implements group_membership.h.
+ * Decides whether this instance is a member of the consumer group. The two reasons to be out of it are in
+ * reason_to_leave(). Everything else here explains a wait in the log: the coordinator does not say why it assigns
+ * nothing.
  */
-#include "ingest/partitions/group_membership.h"
+#include "ingest/partitions/flow.h"
+#include "ingest/partitions/steps.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,9 +38,9 @@ static void join(struct ingest *ingest)
 		ingest_fault(ingest, &err);
 		return;
 	}
-	ingest->member = true;
-	ingest->waiting_logged = false;
-	ingest->waiting_since_ms = clock_now_ms();
+	ingest->membership.joined = true;
+	ingest->membership.waiting_logged = false;
+	ingest->membership.waiting_since_ms = clock_now_ms();
 	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
 }
 
@@ -47,7 +50,7 @@ static void leave(struct ingest *ingest, const char *reason)
 	log_warn("group_left", LOG_STR("reason", reason),
 		LOG_STR("next", "joins again when the reason no longer applies"));
 	consumer_unsubscribe(ingest->consumer);
-	ingest->member = false;
+	ingest->membership.joined = false;
 	atomic_store(&ingest->options.health->group_joined, false);
 }
 
@@ -78,15 +81,16 @@ static void log_waiting(struct ingest *ingest)
 	char next[320];
 
 	if (joined)
-		ingest->waiting_logged = false;
+		ingest->membership.waiting_logged = false;
 	if (joined || !atomic_load(&health->broker_ok))
-		ingest->waiting_since_ms = now_ms;
-	if (ingest->waiting_logged || now_ms - ingest->waiting_since_ms < WAITING_LOG_MS)
+		ingest->membership.waiting_since_ms = now_ms;
+	if (ingest->membership.waiting_logged ||
+		now_ms - ingest->membership.waiting_since_ms < WAITING_LOG_MS)
 		return;
-	ingest->waiting_logged = true;
+	ingest->membership.waiting_logged = true;
 	format_next(ingest->options.config, next, sizeof(next));
 	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
-		LOG_INT("since_s", (now_ms - ingest->waiting_since_ms) / 1000),
+		LOG_INT("since_s", (now_ms - ingest->membership.waiting_since_ms) / 1000),
 		LOG_STR("next", next));
 }
 
@@ -94,12 +98,12 @@ void group_membership_step(struct ingest *ingest)
 {
 	const char *reason = reason_to_leave(ingest);
 
-	if ((ingest->holds & HOLD_HALTED) != 0)
+	if (flow_is_halted(ingest))
 		return;
-	if (ingest->member && reason != NULL)
+	if (ingest->membership.joined && reason != NULL)
 		leave(ingest, reason);
-	else if (!ingest->member && reason == NULL)
+	else if (!ingest->membership.joined && reason == NULL)
 		join(ingest);
-	else if (ingest->member)
+	else if (ingest->membership.joined)
 		log_waiting(ingest);
 }

@@ -3,34 +3,26 @@
  */
 #include "ingest/partitions/ownership.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/log.h"
-#include "ingest/collect.h"
 #include "ingest/handover_queue.h"
-#include "ingest/partitions/offsets.h"
-
-static void pause_one(struct ingest *ingest, struct partition *partition)
-{
-	const struct partition_offset one = { partition->topic, partition->partition, -1, NULL };
-
-	if (!partition->flowing)
-		return;
-	consumer_pause(ingest->consumer, &one, 1);
-	partition->flowing = false;
-}
+#include "ingest/partitions/flow.h"
+#include "report/meters.h"
 
 void ownership_forget(struct ingest *ingest, struct partition *partition)
 {
-	batch_drop_partition(&ingest->batch, partition->topic, partition->partition);
-	partition->touched = false;
+	batch_drop_partition(&ingest->storing.batch, partition->topic, partition->partition);
+	partition->update.touched = false;
 }
 
-void ownership_stop(struct ingest *ingest, struct partition *partition, enum partition_state state)
+static void drop_lag(struct ingest *ingest, const struct partition *partition)
 {
-	pause_one(ingest, partition);
-	partition->state = state;
-	partition->retry_at_ms = 0;
-	ingest->changed = true;
+	char label[16];
+
+	(void)snprintf(label, sizeof(label), "%d", (int)partition->partition);
+	metrics_drop(ingest->options.metrics, METER_KAFKA_LAG, partition->topic, label);
 }
 
 static void let_go(struct ingest *ingest, struct partition *partition, enum partition_state state)
@@ -38,7 +30,7 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	bool told = partition_is_ours(partition);
 
 	ownership_forget(ingest, partition);
-	offsets_drop_lag(ingest, partition);
+	drop_lag(ingest, partition);
 	partition_reset(partition, state);
 	if (!told)
 		return;
@@ -55,7 +47,7 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 void ownership_keep(struct ingest *ingest, struct partition *partition)
 {
 	ownership_forget(ingest, partition);
-	offsets_drop_lag(ingest, partition);
+	drop_lag(ingest, partition);
 	partition_keep(partition);
 }
 
@@ -73,7 +65,7 @@ void ownership_lost(struct ingest *ingest, struct partition *partition)
 	log_warn("partition_lost", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition),
 		LOG_STR("next", "another instance has taken it; waiting until Kafka revokes it"));
-	pause_one(ingest, partition);
+	flow_pause(ingest, partition);
 	let_go(ingest, partition, PARTITION_FOREIGN);
 	partition->retry_at_ms = clock_now_ms() + ingest->options.config->worker.lease;
 }
@@ -86,25 +78,37 @@ void ownership_moved(
 		return;
 	}
 	log_warn("watermark_moved", LOG_STR("topic", partition->topic),
-		LOG_INT("partition", partition->partition), LOG_INT("from", partition->table_next),
+		LOG_INT("partition", partition->partition), LOG_INT("from", partition->table.next),
 		LOG_INT("to", row->next_offset), LOG_STR("next", "reading continues from there"));
 	ownership_forget(ingest, partition);
-	ownership_stop(ingest, partition, PARTITION_TAKEN);
+	flow_stop(ingest, partition, PARTITION_TAKEN);
 	partition_note_row(partition, row);
-	partition->verify_offset = -1;
-	partition->from_next = false;
-	partition->watermark_only = true;
+	partition->verify.offset = -1;
+	partition->start.from_next = false;
+	partition->start.watermark_only = true;
 }
 
+/* Looks up the identity rules and the counters of a new partition. The counters of its topic are created with the
+ * value 0: a counter that first appears with the value 1 shows no increase, so that an alert on its rate would miss
+ * the first event. */
 static int prepare(struct ingest *ingest, struct partition *partition, struct err *err)
 {
+	static const enum meter of_topics[] = { METER_DUPLICATES, METER_CONFLICTS,
+		METER_TOPIC_RECREATED, METER_OFFSET_GAPS };
+	const struct config *config = ingest->options.config;
+	struct metrics *metrics = ingest->options.metrics;
+	size_t rules = (size_t)(config_topic_rules(config, partition->topic) - config->topics);
 	int index = admission_partition(
 		ingest->options.admission, partition->topic, partition->partition, err);
 
 	if (index < 0)
 		return index;
 	partition->index = (size_t)index;
-	collect_prepare(ingest, partition);
+	partition->rules = ingest->collector.rules[rules];
+	partition->received = metrics_get(metrics, METER_MESSAGES_RECEIVED, partition->topic, NULL);
+	partition->skipped = metrics_get(metrics, METER_SKIPPED, partition->topic, NULL);
+	for (size_t i = 0; i < sizeof(of_topics) / sizeof(of_topics[0]); i++)
+		(void)metrics_get(metrics, of_topics[i], partition->topic, NULL);
 	return 0;
 }
 

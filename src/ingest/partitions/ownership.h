@@ -1,6 +1,6 @@
 /*
  * What changes in memory when this instance gets or loses a partition: the records in the batch, the lag, the
- * admission, and what dispatch holds. assignment.h decides when. The ingest thread.
+ * admission, and what dispatch holds. rebalance.c, adoption.c and db_outage.c decide when. The ingest thread.
  */
 #ifndef INGEST_PARTITIONS_OWNERSHIP_H
 #define INGEST_PARTITIONS_OWNERSHIP_H
@@ -17,8 +17,6 @@ void ownership_forget(struct ingest *ingest, struct partition *partition);
 void ownership_keep(struct ingest *ingest, struct partition *partition);
 /* Gives up a partition: drops its records in memory and tells dispatch to drop its messages. */
 void ownership_let_go(struct ingest *ingest, struct partition *partition);
-/* Stops the flow of one partition and sets its state. */
-void ownership_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);
 /* The row names another owner: drops everything in memory and tells dispatch. The partition is
  * FOREIGN until Kafka revokes it. */
 void ownership_lost(struct ingest *ingest, struct partition *partition);

@@ -139,18 +139,11 @@ void partition_reset(struct partition *partition, enum partition_state state)
 		.partition = partition->partition,
 		.index = partition->index,
 		.state = state,
-		.table_next = -1,
-		.table_last_offset = -1,
-		.table_last_timestamp = -1,
-		.next = -1,
-		.last_offset = -1,
-		.last_timestamp = -1,
-		.verify_offset = -1,
-		.tried_next = -1,
-		.group = -1,
-		.stored = -1,
-		.committed = -1,
-		.in_doubt = partition->in_doubt,
+		.table = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
+		.read = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
+		.verify = { .offset = -1 },
+		.update = { .in_doubt = partition->update.in_doubt, .tried_next = -1 },
+		.offsets = { .group = -1, .stored = -1, .committed = -1 },
 		.rules = partition->rules,
 		.received = partition->received,
 		.skipped = partition->skipped,
@@ -161,53 +154,44 @@ void partition_reset(struct partition *partition, enum partition_state state)
 
 void partition_keep(struct partition *partition)
 {
-	const struct partition old = *partition;
+	const struct table_row row = partition->table;
 
 	partition_reset(partition, PARTITION_ADOPTED);
-	partition->table_next = old.table_next;
-	partition->table_last_offset = old.table_last_offset;
-	partition->table_last_timestamp = old.table_last_timestamp;
-	partition->table_last_digest = old.table_last_digest;
-	partition->epoch = old.epoch;
-	partition->forced = old.forced;
+	partition->table = row;
 }
 
 void partition_note_row(struct partition *partition, const struct watermark *row)
 {
-	partition->table_next = row->next_offset;
-	partition->table_last_offset = row->last_offset;
-	partition->table_last_timestamp = row->last_timestamp;
-	partition->table_last_digest = row->last_digest;
-	partition->epoch = row->epoch;
-	partition->forced = row->forced;
+	partition->table = (struct table_row){
+		.next = row->next_offset,
+		.last = { row->last_offset, row->last_timestamp, row->last_digest },
+		.epoch = row->epoch,
+		.forced = row->forced,
+	};
 }
 
 /* The last record of the table may be verified only while the row's offset is also the read
  * position. Otherwise a gap or another log may lie between them. */
 void partition_verify_last(struct partition *partition)
 {
-	bool read = partition->last_offset >= 0;
-	int64_t offset = read ? partition->last_offset : partition->table_last_offset;
+	const struct last_record *table = &partition->table.last;
+	bool read = partition->read.last.offset >= 0;
+	struct last_record last = read ? partition->read.last : *table;
 
-	if (partition->verify_offset >= 0 || offset < 0 || offset >= partition->next)
+	if (partition->verify.offset >= 0 || last.offset < 0 || last.offset >= partition->read.next)
 		return;
-	if (!read && (partition->touched || partition->forced))
+	if (!read && (partition->update.touched || partition->table.forced))
 		return;
-	partition->verify_offset = offset;
-	partition->verify_timestamp =
-		read ? partition->last_timestamp : partition->table_last_timestamp;
-	partition->verify_digest = offset == partition->table_last_offset
-					   ? partition->table_last_digest
-					   : partition->last_digest;
-	if (partition->verify_timestamp < 0 && !partition->verify_digest.known)
-		partition->verify_offset = -1;
+	last.digest = last.offset == table->offset ? table->digest : partition->read.last.digest;
+	if (last.timestamp >= 0 || last.digest.known)
+		partition->verify = last;
 }
 
 int64_t partition_seek_offset(const struct partition *partition)
 {
-	return partition->verify_offset >= 0 && partition->verify_offset < partition->next
-		       ? partition->verify_offset
-		       : partition->next;
+	return partition->verify.offset >= 0 && partition->verify.offset < partition->read.next
+		       ? partition->verify.offset
+		       : partition->read.next;
 }
 
 bool partition_is_assigned(const struct partition *partition)

@@ -13,9 +13,9 @@
  *
  * Invariants:
  * - Only a READING partition with `flowing` accepts records.
- * - Every record below `next` is in the table or in the current batch.
- * - table_* is the last known content of the row in inbox_offsets.
- * - `stored` is at most `next`, and never above what a COMMIT has confirmed.
+ * - Every record below `read.next` is in the table or in the current batch.
+ * - `table` is the last known content of the row in inbox_offsets.
+ * - `offsets.stored` is at most `read.next`, and never above what a COMMIT has confirmed.
  */
 #ifndef INGEST_PARTITIONS_PARTITIONS_H
 #define INGEST_PARTITIONS_PARTITIONS_H
@@ -41,6 +41,52 @@ enum partition_state {
 	PARTITION_ADOPTED,
 };
 
+/* A record that was read last, by which a recreated topic is recognised. */
+struct last_record {
+	int64_t offset; /* -1 = none */
+	int64_t timestamp;
+	struct log_digest digest;
+};
+
+/* A copy of the row in inbox_offsets. */
+struct table_row {
+	int64_t next; /* -1 = NULL */
+	struct last_record last;
+	int64_t epoch;
+	bool forced;
+};
+
+/* The position in Kafka's log. */
+struct read_position {
+	int64_t next; /* offset of the next record to add */
+	/* the last record added; none since `next` was set. The digest is known only for a skipped
+	 * record, and for the last record of the table. */
+	struct last_record last;
+};
+
+/* What is known for the next decision about the start offset. */
+struct start_hints {
+	/* it follows from the watermark, or from `read.next` once that is set */
+	bool watermark_only;
+	bool from_next; /* it follows from `read.next`: librdkafka moved to another offset */
+	bool recreated; /* verification found a recreated topic */
+	bool rewound;   /* the watermark may be lowered to `read.next` */
+};
+
+/* The watermark update in the current batch. */
+struct pending_update {
+	bool touched;       /* the batch must update the watermark */
+	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
+	int64_t tried_next; /* the watermark that the last attempt would have written */
+};
+
+/* The offsets of the consumer group. */
+struct group_offsets {
+	int64_t group;     /* when the partition was assigned; -1 = none */
+	int64_t stored;    /* may be committed; -1 = nothing yet */
+	int64_t committed; /* sent last; -1 = nothing yet */
+};
+
 struct partition {
 	const char *topic; /* lives as long as the table */
 	int32_t partition;
@@ -48,49 +94,22 @@ struct partition {
 	enum partition_state state;
 	bool flowing;        /* not paused, and sought to the right offset */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
-	bool due;            /* to be processed in this round */
+	bool due;            /* scratch of the step that runs: to be processed now */
 	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
 	int64_t unwanted_at_ms;
 	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches
 	 * for claims of others; 0 = none */
 	uint64_t acquisition;
 
-	/* A copy of the row in inbox_offsets. */
-	int64_t table_next;        /* -1 = NULL */
-	int64_t table_last_offset; /* -1 = NULL */
-	int64_t table_last_timestamp;
-	struct log_digest table_last_digest;
-	int64_t epoch;
-	bool forced;
+	struct table_row table;
+	struct read_position read;
+	/* the record at this offset must have this timestamp and digest; offset -1 = verified */
+	struct last_record verify;
+	struct start_hints start;
+	struct pending_update update;
+	struct group_offsets offsets;
 
-	/* The position in Kafka's log. */
-	int64_t next;        /* offset of the next record to add */
-	int64_t last_offset; /* the last record added; -1 = none since `next` was set */
-	int64_t last_timestamp;
-	struct log_digest
-		/* known only for a skipped record, and for the last record of the table */
-		last_digest;
-	/* the record at this offset must have the next two values; -1 = verified */
-	int64_t verify_offset;
-	int64_t verify_timestamp;
-	struct log_digest verify_digest;
-	/* the start offset follows from the watermark, or from `next` once that is set */
-	bool watermark_only;
-	bool from_next; /* the start offset follows from `next`: librdkafka moved to another offset */
-	bool recreated; /* verification found a recreated topic */
-	bool rewound;   /* the watermark may be lowered to `next` */
-
-	/* The current batch. */
-	bool touched;       /* the batch must update its watermark */
-	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
-	int64_t tried_next; /* the watermark that the last attempt would have written */
-
-	/* The offset of the consumer group. */
-	int64_t group;     /* when the partition was assigned; -1 = none */
-	int64_t stored;    /* may be committed; -1 = nothing yet */
-	int64_t committed; /* sent last; -1 = nothing yet */
-
-	/* Looked up once, in collect_prepare(). */
+	/* Looked up once, in ownership_partition(). */
 	const struct identity_rules *rules;
 	struct metric *received;
 	struct metric *skipped;

@@ -1,7 +1,9 @@
 /*
- * Implements start_offset.h.
+ * Finds the start offset of acquired partitions: asks for the ends of the log and for the group's offsets, decides with
+ * start_offset_policy.h, and logs recreated topics and gaps. An offset that Kafka cannot confirm is never used: the
+ * partition waits.
  */
-#include "ingest/partitions/start_offset.h"
+#include "ingest/partitions/steps.h"
 
 #include <string.h>
 
@@ -10,6 +12,7 @@
 #include "base/log.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "ingest/partitions/flow.h"
 #include "ingest/partitions/start_offset_policy.h"
 #include "report/meters.h"
 
@@ -95,7 +98,7 @@ static void log_decision(struct ingest *ingest, const struct partition *partitio
 {
 	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
 
-	if (partition->forced && partition->watermark_only && facts->watermark >= 0)
+	if (partition->table.forced && partition->start.watermark_only && facts->watermark >= 0)
 		log_sought(partition, facts, position);
 	else if (position->recreated)
 		log_recreated(ingest, partition, old, position->start);
@@ -122,18 +125,19 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 	const struct partition *partition, const struct answers *answers, size_t i)
 {
 	int64_t group = answers->group[i].offset;
-	bool watermark_only = partition->watermark_only || partition->from_next;
+	bool watermark_only = partition->start.watermark_only || partition->start.from_next;
 
 	return (struct start_offset_facts){
-		.watermark = partition->from_next ? partition->next : partition->table_next,
+		.watermark =
+			partition->start.from_next ? partition->read.next : partition->table.next,
 		.group = watermark_only || group < 0 ? -1 : group,
 		.low = answers->low[i].offset,
 		.high = answers->high[i].offset,
-		.last_offset = partition->table_last_offset,
-		.last_timestamp = partition->table_last_timestamp,
-		.last_digest = partition->table_last_digest.known,
+		.last_offset = partition->table.last.offset,
+		.last_timestamp = partition->table.last.timestamp,
+		.last_digest = partition->table.last.digest.known,
 		.watermark_only = watermark_only,
-		.recreated = partition->recreated,
+		.recreated = partition->start.recreated,
 		.reset = start_offset_policy(
 			consumer_conf_value(ingest->options.config, "auto.offset.reset", "")),
 	};
@@ -143,22 +147,13 @@ static void set_verification(struct partition *partition, const struct start_off
 	const struct start_offset *position)
 {
 	if (position->verify) {
-		partition->verify_offset = facts->last_offset;
-		partition->verify_timestamp = facts->last_timestamp;
-		partition->verify_digest = partition->table_last_digest;
-	} else if (!partition->from_next || position->recreated ||
-		   partition->verify_offset < facts->low) {
-		partition->verify_offset = -1;
+		partition->verify.offset = facts->last_offset;
+		partition->verify.timestamp = facts->last_timestamp;
+		partition->verify.digest = partition->table.last.digest;
+	} else if (!partition->start.from_next || position->recreated ||
+		   partition->verify.offset < facts->low) {
+		partition->verify.offset = -1;
 	}
-}
-
-/* A start offset that differs from the watermark is written to the table without waiting for a
- * record. Otherwise the next start would decide again and log the same gap again. */
-static void anchor(struct ingest *ingest, struct partition *partition)
-{
-	partition->touched = true;
-	if (ingest->batch_since_us == 0)
-		ingest->batch_since_us = clock_now_us();
 }
 
 static void apply(struct ingest *ingest, struct partition *partition,
@@ -168,24 +163,30 @@ static void apply(struct ingest *ingest, struct partition *partition,
 
 	log_decision(ingest, partition, facts, position);
 	set_verification(partition, facts, position);
-	partition->next = position->start;
-	if (!partition->from_next) {
-		partition->last_offset = -1;
-		partition->group = facts->group;
+	partition->read.next = position->start;
+	if (!partition->start.from_next) {
+		partition->read.last.offset = -1;
+		partition->offsets.group = facts->group;
 	}
 	if (elsewhere)
-		partition->last_offset = -1;
+		partition->read.last.offset = -1;
 	if (position->recreated) {
-		partition->rewound = true;
-		partition->group = -1;
+		partition->start.rewound = true;
+		partition->offsets.group = -1;
 	}
-	if (elsewhere || partition->table_next < 0)
-		anchor(ingest, partition);
-	else if (partition->next <= partition->table_next)
-		partition->stored = partition->next; /* a group that lost its offset gets it back */
-	partition->watermark_only = false;
-	partition->from_next = false;
-	partition->recreated = false;
+	/* A start offset that differs from the watermark is written to the table without waiting for a record. Otherwise
+	 * the next start would decide again and log the same gap again. */
+	if (elsewhere || partition->table.next < 0) {
+		partition->update.touched = true;
+		if (ingest->storing.since_us == 0)
+			ingest->storing.since_us = clock_now_us();
+	} else if (partition->read.next <= partition->table.next) {
+		/* a group that lost its offset gets it back */
+		partition->offsets.stored = partition->read.next;
+	}
+	partition->start.watermark_only = false;
+	partition->start.from_next = false;
+	partition->start.recreated = false;
 	partition->state = PARTITION_READING;
 }
 
@@ -222,16 +223,13 @@ static void decide_one(struct ingest *ingest, const struct answers *answers, siz
 		apply(ingest, partition, &facts, &position);
 }
 
-static void retry_all(struct ingest *ingest)
+void start_offset_step(struct ingest *ingest)
 {
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		if (ingest->partitions.items[i]->due)
-			ingest->partitions.items[i]->retry_at_ms = clock_now_ms() + RETRY_MS;
-	}
-}
-
-static void mark_due(struct ingest *ingest)
-{
+	CLEANUP(freep) struct partition_offset *items = NULL;
+	const struct partition_offset *due;
+	struct answers answers;
+	struct err err = ERR_INIT;
+	size_t count = 0;
 	int64_t now_ms = clock_now_ms();
 
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
@@ -240,17 +238,6 @@ static void mark_due(struct ingest *ingest)
 		partition->due =
 			partition->state == PARTITION_TAKEN && now_ms >= partition->retry_at_ms;
 	}
-}
-
-void start_offset_step(struct ingest *ingest)
-{
-	CLEANUP(freep) struct partition_offset *items = NULL;
-	const struct partition_offset *due;
-	struct answers answers;
-	struct err err = ERR_INIT;
-	size_t count = 0;
-
-	mark_due(ingest);
 	due = partitions_select(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return;
@@ -264,7 +251,11 @@ void start_offset_step(struct ingest *ingest)
 	for (size_t i = 0; i < count; i++)
 		answers.low[i] = answers.high[i] = answers.group[i] = due[i];
 	if (ask(ingest, &answers, &err) < 0) {
-		retry_all(ingest);
+		for (size_t i = 0; i < ingest->partitions.count; i++) {
+			if (ingest->partitions.items[i]->due)
+				ingest->partitions.items[i]->retry_at_ms =
+					clock_now_ms() + RETRY_MS;
+		}
 		log_retry(ingest, err.text);
 		return;
 	}

@@ -25,22 +25,6 @@ enum reset_policy start_offset_policy(const char *value)
 	return RESET_EARLIEST;
 }
 
-static int start_anew(const struct start_offset_facts *facts, struct start_offset *out)
-{
-	if (facts->reset == RESET_REFUSE)
-		return START_OFFSET_REFUSED;
-	out->start = facts->reset == RESET_LATEST ? facts->high : facts->low;
-	out->seek = out->start;
-	return 0;
-}
-
-static void start_over(const struct start_offset_facts *facts, struct start_offset *out)
-{
-	out->recreated = true;
-	out->start = facts->low;
-	out->seek = facts->low;
-}
-
 /* Verification needs a stored record that is still in the log, and it must not cost more than
  * reading: the record is right before the start offset, or behind it anyway. */
 static void plan_verification(const struct start_offset_facts *facts, struct start_offset *out)
@@ -63,10 +47,15 @@ int start_offset_decide(const struct start_offset_facts *facts, struct start_off
 	int64_t known = facts->watermark >= 0 ? facts->watermark : facts->group;
 
 	*out = (struct start_offset){ .gap_from = -1 };
-	if (facts->watermark < 0 && !by_group)
-		return start_anew(facts, out);
+	if (facts->watermark < 0 && !by_group) {
+		out->start = facts->reset == RESET_LATEST ? facts->high : facts->low;
+		out->seek = out->start;
+		return facts->reset == RESET_REFUSE ? START_OFFSET_REFUSED : 0;
+	}
 	if (facts->recreated || known > facts->high) {
-		start_over(facts, out);
+		out->recreated = true;
+		out->start = facts->low;
+		out->seek = facts->low;
 		return 0;
 	}
 	out->start = by_group && facts->group < known ? facts->group : known;

@@ -1,0 +1,262 @@
+/*
+ * Implements collect.h. Records of a partition arrive in the order of their offsets. Before a
+ * record is added, the record at `verify.offset` shows whether the topic was recreated.
+ */
+#include "ingest/batch/collect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/message/record.h"
+#include "report/meters.h"
+
+/* Prepares the rules of one topic. */
+static int compile_rules(
+	struct identity_rules **out, const struct topic_rules *rules, struct err *err)
+{
+	const struct identity_spec spec = {
+		.id = (const char *const *)rules->id.items,
+		.id_count = rules->id.count,
+		.type = (const char *const *)rules->type.items,
+		.type_count = rules->type.count,
+		.source = (const char *const *)rules->source.items,
+		.source_count = rules->source.count,
+		.accept = (const char *const *)rules->accept.items,
+		.accept_count = rules->accept.count,
+		.missing_id_rejects = rules->missing_id_rejects,
+	};
+
+	return identity_rules_new(out, &spec, err) < 0 ? err_prefix(err, "topics.%s", rules->topic)
+						       : 0;
+}
+
+int collector_init(struct collector *collector, const struct config *config, struct err *err)
+{
+	int r = digester_new(&collector->digester, err);
+
+	if (r == 0)
+		r = identity_finder_new(&collector->finder, err);
+	if (r < 0)
+		return r;
+	collector->rules = calloc(config->topic_count, sizeof(void *));
+	if (collector->rules == NULL)
+		return err_memory(err);
+	for (size_t i = 0; r == 0 && i < config->topic_count; i++)
+		r = compile_rules(&collector->rules[i], &config->topics[i], err);
+	return r;
+}
+
+void collector_fini(struct collector *collector, const struct config *config)
+{
+	for (size_t i = 0; collector->rules != NULL && i < config->topic_count; i++)
+		identity_rules_free(collector->rules[i]);
+	free(collector->rules);
+	identity_finder_free(collector->finder);
+	digester_free(collector->digester);
+	buf_fini(&collector->encoded);
+	buf_fini(&collector->digested);
+}
+
+bool collect_is_full(const struct ingest *ingest)
+{
+	const struct batch *batch = &ingest->storing.batch;
+	const struct config *config = ingest->options.config;
+
+	return (int64_t)(batch->row_count + batch->reject_count) >= config->ingest.batch_messages ||
+	       (int64_t)batch->bytes >= config->ingest.batch_bytes;
+}
+
+/* --- Into the batch ---------------------------------------------------------------------------- */
+
+/* The result borrows from the record, and its headers from the collector until the next call. */
+static int describe(struct collector *collector, const struct record *record,
+	const struct identity *identity, struct message *out, struct err *err)
+{
+	unsigned char digest[32];
+
+	*out = (struct message){
+		.event_id = identity->event_id,
+		.source = identity->source,
+		.type = identity->type,
+		.topic = record->topic,
+		.partition = record->partition,
+		.offset = record->offset,
+		.timestamp_ms = record->timestamp_ms,
+		.key = record->key,
+		.payload = record->payload,
+	};
+
+	buf_reset(&collector->encoded);
+	headers_encode(&collector->encoded, record->headers, record->header_count);
+	if (!buf_ok(&collector->encoded))
+		return err_memory(err);
+	out->headers = (struct bytes){ collector->encoded.data, collector->encoded.length };
+	if (digester_sha256(collector->digester, record->payload, digest) < 0)
+		return err_set(err, FAULT_INTERNAL, "libcrypto cannot compute SHA-256");
+	memcpy(out->digest, digest, sizeof(out->digest));
+	if (record->key.data != NULL) {
+		(void)digester_sha256(collector->digester, record->key, digest);
+		out->key_hash = digest_prefix(digest);
+	}
+	return 0;
+}
+
+static int make_message(struct collector *collector, const struct record *record,
+	const struct identity *identity, struct message **out, struct err *err)
+{
+	struct message from;
+	int r = describe(collector, record, identity, &from, err);
+
+	return r < 0 ? r : message_new(out, &from, err);
+}
+
+static const struct identity nobody = { .event_id = NULL };
+
+static struct log_digest digest_of(struct collector *collector, const struct record *record)
+{
+	struct message message;
+
+	if (describe(collector, record, &nobody, &message, NULL) < 0)
+		return (struct log_digest){ .known = false };
+	return log_digest_of(collector->digester, &collector->digested, &message);
+}
+
+static int add_reject(struct ingest *ingest, const struct record *record, const char *label,
+	const char *words, struct err *err)
+{
+	struct message *message = NULL;
+	char reason[512];
+	int r = make_message(&ingest->collector, record, &nobody, &message, err);
+
+	(void)snprintf(reason, sizeof(reason), "%s: %s", label, words);
+	return r < 0 ? r : batch_reject(&ingest->storing.batch, message, reason, err);
+}
+
+/* Adds the record as a message or as a reject. IDENTITY_SKIP: its type is not accepted. */
+static int add_record(struct ingest *ingest, const struct partition *partition,
+	const struct record *record, struct err *err)
+{
+	int64_t max_payload = ingest->options.config->ingest.max_payload;
+	struct message *message = NULL;
+	struct identity identity;
+	char words[128];
+	int r;
+
+	if ((int64_t)record->payload.length > max_payload) {
+		(void)snprintf(words, sizeof(words),
+			"the payload has %zu bytes, ingest.max_payload is %lld",
+			record->payload.length, (long long)max_payload);
+		return add_reject(ingest, record, "too_large", words, err);
+	}
+	r = identity_find(ingest->collector.finder, partition->rules, record, &identity, err);
+	if (r == IDENTITY_REJECT)
+		return add_reject(ingest, record, identity.reject, identity.words, err);
+	if (r == IDENTITY_SKIP)
+		metric_add(partition->skipped, 1);
+	if (r != 0)
+		return r;
+	r = make_message(&ingest->collector, record, &identity, &message, err);
+	return r < 0 ? r : batch_add(&ingest->storing.batch, message, partition->index, err);
+}
+
+/* --- Verification and position ----------------------------------------------------------------- */
+
+/* Compares the record at verify.offset with the last stored record. If compaction removed that
+ * record, the log counts as unchanged, because nothing proves the opposite. */
+static bool is_same_record(
+	struct collector *collector, const struct partition *partition, const struct record *record)
+{
+	struct log_digest digest;
+
+	if (record->timestamp_ms != partition->verify.timestamp)
+		return false;
+	digest = digest_of(collector, record);
+	return !log_digest_differs(&digest, &partition->verify.digest);
+}
+
+static bool is_same_log(
+	struct collector *collector, struct partition *partition, const struct record *record)
+{
+	bool same = true;
+
+	if (partition->verify.offset < 0 || record->offset < partition->verify.offset)
+		return true;
+	if (record->offset == partition->verify.offset)
+		same = is_same_record(collector, partition, record);
+	partition->verify.offset = -1;
+	partition->start.recreated = !same;
+	return same;
+}
+
+static void advance(struct ingest *ingest, struct partition *partition, const struct record *record)
+{
+	if (ingest->storing.since_us == 0)
+		ingest->storing.since_us = clock_now_us();
+	partition->read.next = record->offset + 1;
+	partition->read.last.offset = record->offset;
+	partition->read.last.timestamp = record->timestamp_ms;
+	partition->read.last.digest.known = false;
+	partition->update.touched = true;
+	metric_add(partition->received, 1);
+}
+
+/*
+ * Advances to the end of the log. Transaction markers, aborted records and compacted offsets may
+ * follow the last record. They must be passed like records. Otherwise the group would always show a
+ * lag, and after retention has moved the start of the log to its end, a start would report deleted
+ * records as unread.
+ */
+static void reach_end(struct ingest *ingest, struct partition *partition, int64_t end)
+{
+	if (partition->verify.offset >= 0 && partition->verify.offset < end)
+		partition->verify.offset = -1; /* compacted, as in is_same_log() */
+	if (end <= partition->read.next)
+		return;
+	if (partition->read.last.offset < 0 && !partition->update.touched &&
+		!partition->table.forced) {
+		partition->read.last.offset = partition->table.last.offset;
+		partition->read.last.timestamp = partition->table.last.timestamp;
+		partition->read.last.digest = partition->table.last.digest;
+	}
+	partition->read.next = end;
+	partition->update.touched = true;
+	if (ingest->storing.since_us == 0)
+		ingest->storing.since_us = clock_now_us();
+}
+
+void collect_partition_end(struct ingest *ingest, const struct record *end)
+{
+	struct partition *partition =
+		partitions_find(&ingest->partitions, end->topic, end->partition);
+
+	if (partition != NULL && partition->flowing)
+		reach_end(ingest, partition, end->offset);
+}
+
+/* The verification precedes the test for the start offset, because the record to verify usually
+ * lies before it. */
+int collect_record(struct ingest *ingest, const struct record *from, struct err *err)
+{
+	struct partition *partition =
+		partitions_find(&ingest->partitions, from->topic, from->partition);
+	struct record record = *from;
+	int r;
+
+	if (partition == NULL || !partition->flowing)
+		return 0;
+	record.topic = partition->topic; /* lives as long as the messages */
+	if (!is_same_log(&ingest->collector, partition, &record))
+		return COLLECT_RECREATED;
+	if (record.offset < partition->read.next)
+		return 0;
+	r = add_record(ingest, partition, &record, err);
+	if (r >= 0)
+		advance(ingest, partition, &record);
+	/* A skipped record is not in the batch, so watermark_updates_build() could not compute its
+	 * digest later. */
+	if (r == IDENTITY_SKIP)
+		partition->read.last.digest = digest_of(&ingest->collector, &record);
+	return r < 0 ? r : 0;
+}

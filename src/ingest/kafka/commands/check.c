@@ -1,0 +1,235 @@
+/*
+ * The Kafka part of `inboxd check` and of `inboxd adopt`, and the list of librdkafka's setting
+ * names. It joins no group and commits nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <librdkafka/rdkafka.h>
+
+#include "base/cleanup.h"
+#include "base/numbers.h"
+#include "ingest/ingest.h"
+#include "ingest/kafka/commands/probe.h"
+#include "ingest/kafka/commands/topic_retention.h"
+#include "ingest/kafka/consumer_conf.h"
+
+/* --- Topics ------------------------------------------------------------------------------------ */
+
+static const struct rd_kafka_metadata_topic *find_topic(
+	const struct rd_kafka_metadata *metadata, const char *name)
+{
+	for (int i = 0; i < metadata->topic_cnt; i++) {
+		if (strcmp(metadata->topics[i].topic, name) == 0)
+			return &metadata->topics[i];
+	}
+	return NULL;
+}
+
+static int check_topic(const struct rd_kafka_metadata *metadata, const char *name,
+	struct buf *report, struct err *err)
+{
+	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+
+	if (name[0] == '^') {
+		buf_addf(report, "pattern %s: topics are matched at run time\n", name);
+		return 0;
+	}
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
+			"kafka.topics: topic \"%s\" does not exist, or is not visible with these "
+			"credentials",
+			name);
+		return err_advise(err, "create it, grant DESCRIBE and READ, or correct the name");
+	}
+	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "kafka.topics: topic \"%s\": %s", name,
+			rd_kafka_err2str(topic->err));
+	buf_addf(report, "topic %s: %d partition%s\n", name, topic->partition_cnt,
+		plural(topic->partition_cnt));
+	return 0;
+}
+
+static int check_dead_topic(const struct config *config, const struct rd_kafka_metadata *metadata,
+	struct buf *report, struct err *err)
+{
+	const char *name = config->retry.dead_topic;
+	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+
+	if (name[0] == '\0')
+		return 0;
+	if (topic == NULL || topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
+			"retry.dead_topic: topic \"%s\" does not exist, or is not visible with "
+			"these credentials",
+			name);
+		return err_advise(err, "create it, grant DESCRIBE and WRITE, or correct the name; "
+				       "until then dead messages are only in the table");
+	}
+	if (topic->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "retry.dead_topic: topic \"%s\": %s", name,
+			rd_kafka_err2str(topic->err));
+	buf_addf(report, "dead topic %s: %d partition%s\n", name, topic->partition_cnt,
+		plural(topic->partition_cnt));
+	return 0;
+}
+
+/* Every topic appears in the report, except the first one that fails: it becomes the error. */
+static int check_topics(const struct config *config, const struct rd_kafka_metadata *metadata,
+	struct buf *report, struct err *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < config->kafka_topics.count; i++) {
+		struct err one = ERR_INIT;
+
+		if (check_topic(metadata, config->kafka_topics.items[i], report, &one) == 0)
+			continue;
+		if (first == 0)
+			*err = one;
+		else
+			buf_addf(report, "%s\n", one.text);
+		first = one.fault;
+	}
+	return first;
+}
+
+/* A broker that can be reached; -1 = unknown. */
+static int32_t broker_of(const struct rd_kafka_metadata *metadata)
+{
+	if (metadata->orig_broker_id >= 0)
+		return metadata->orig_broker_id;
+	return metadata->broker_cnt > 0 ? metadata->brokers[0].id : -1;
+}
+
+static int check_cluster(
+	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	CLEANUP(freep) char *cluster = NULL;
+	int32_t broker;
+	int r = probe_metadata(probe, &metadata, err);
+
+	if (r < 0)
+		return r;
+	cluster = probe_cluster_id(probe);
+	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
+		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
+		plural(metadata->broker_cnt), consumer_conf_value(config, "group.id", ""));
+	r = check_topics(config, metadata, report, err);
+	if (r == 0)
+		r = check_dead_topic(config, metadata, report, err);
+	broker = broker_of(metadata);
+	rd_kafka_metadata_destroy(metadata);
+	return r == 0 ? topic_retention_check(probe_handle(probe), config, broker, report, err) : r;
+}
+
+int ingest_check(const struct config *config, struct buf *report, struct err *err)
+{
+	struct probe *probe = NULL;
+	int r = probe_open(&probe, config, false, err);
+
+	if (r == 0)
+		r = check_cluster(probe, config, report, err);
+	probe_close(probe);
+	return r;
+}
+
+int ingest_identify(
+	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
+{
+	struct probe *probe = NULL;
+	int r = probe_open(&probe, config, false, err);
+
+	if (r < 0)
+		return r;
+	*cluster_id = probe_cluster_id(probe);
+	*group_id = consumer_conf_value(config, "group.id", "");
+	if (*cluster_id == NULL)
+		r = probe_no_answer(probe, "sent the id of the cluster", "no answer", err);
+	probe_close(probe);
+	return r;
+}
+
+/* --- Names ------------------------------------------------------------------------------------- */
+
+static bool is_known(char *const *names, size_t count, const char *name, size_t length)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strncmp(names[i], name, length) == 0 && names[i][length] == '\0')
+			return true;
+	}
+	return false;
+}
+
+static int add_name(char ***names, size_t *count, const char *name, size_t length)
+{
+	char **wider;
+
+	if (is_known(*names, *count, name, length))
+		return 0;
+	wider = realloc(*names, (*count + 2) * sizeof(*wider));
+	if (wider == NULL)
+		return FAULT_MEMORY;
+	*names = wider;
+	wider[*count] = strndup(name, length);
+	if (wider[*count] == NULL)
+		return FAULT_MEMORY;
+	(*count)++;
+	wider[*count] = NULL;
+	return 0;
+}
+
+/* librdkafka prints its settings as a table: "name | C/P | range | default | …". rd_kafka_conf_dump() would leave out
+ * aliases and settings without a default, 68 of 164 names in version 2.0.2 (ADR 26). */
+static int parse_names(const char *table, char ***names)
+{
+	static const char of_names[] = "abcdefghijklmnopqrstuvwxyz0123456789._";
+	size_t count = 0;
+
+	while (*table != '\0') {
+		size_t length = strcspn(table, "\n");
+
+		if (table[0] >= 'a' && table[0] <= 'z' && memchr(table, '|', length) != NULL &&
+			add_name(names, &count, table, strspn(table, of_names)) < 0)
+			return FAULT_MEMORY;
+		table += length + (table[length] == '\n' ? 1 : 0);
+	}
+	return 0;
+}
+
+static char *print_settings(void)
+{
+	char *table = NULL;
+	size_t size = 0;
+	FILE *file = open_memstream(&table, &size);
+
+	if (file == NULL)
+		return NULL;
+	rd_kafka_conf_properties_show(file);
+	if (fclose(file) == 0)
+		return table;
+	free(table);
+	return NULL;
+}
+
+int ingest_option_names(char ***out, struct err *err)
+{
+	CLEANUP(freep) char *table = print_settings();
+	char **names = calloc(1, sizeof(*names));
+
+	if (table == NULL || names == NULL || parse_names(table, &names) < 0) {
+		ingest_names_free(names);
+		return err_memory(err);
+	}
+	*out = names;
+	return 0;
+}
+
+void ingest_names_free(char **names)
+{
+	for (size_t i = 0; names != NULL && names[i] != NULL; i++)
+		free(names[i]);
+	free(names);
+}

@@ -1,0 +1,246 @@
+/*
+ * Implements probe.h.
+ */
+#include "ingest/kafka/commands/probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/numbers.h"
+#include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/consumer.h"
+#include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/convert.h"
+#include "ingest/kafka/tls_errors.h"
+
+/* Most reachable brokers answer within SOON_MS. If librdkafka has tried all brokers without success
+ * by then, the probe does not wait until LATE_MS. */
+#define SOON_MS 2500
+#define LATE_MS 7500
+#define ENDS_MS 10000
+
+struct probe {
+	struct tls_errors trust; /* must be first: see tls_errors_register() */
+	rd_kafka_t *kafka;
+	const struct config *config; /* borrowed until probe_close() */
+	bool all_down;               /* librdkafka tried every broker and reached none */
+	rd_kafka_resp_err_t last_code;
+	char last_error[512]; /* the last error of librdkafka; more precise than "timed out" */
+	struct fetched_record fetched;
+};
+
+static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
+{
+	struct probe *probe = opaque;
+
+	(void)kafka;
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		probe->all_down = true;
+	/* "all brokers down" follows from the errors before it, which say why */
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
+		return;
+	probe->last_code = (rd_kafka_resp_err_t)code;
+	(void)snprintf(probe->last_error, sizeof(probe->last_error), "%s: %s",
+		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
+}
+
+/* Drops log lines: inboxd's settings enable debug lines, which are useless at a terminal. */
+static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
+{
+	(void)kafka;
+	(void)level;
+	(void)facility;
+	(void)text;
+}
+
+int probe_open(struct probe **out, const struct config *config, bool eof, struct err *err)
+{
+	struct probe *probe = calloc(1, sizeof(*probe));
+	rd_kafka_conf_t *conf = NULL;
+	char words[512];
+	int r = probe == NULL ? err_memory(err) : consumer_conf_new(&conf, config, err);
+
+	if (r < 0) {
+		free(probe);
+		return r;
+	}
+	probe->config = config;
+	rd_kafka_conf_set_opaque(conf, probe);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	tls_errors_register(&probe->trust, conf);
+	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words,
+		    sizeof(words)) == RD_KAFKA_CONF_OK)
+		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	if (probe->kafka == NULL) {
+		rd_kafka_conf_destroy(conf);
+		free(probe);
+		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	(void)rd_kafka_poll_set_consumer(probe->kafka);
+	*out = probe;
+	return 0;
+}
+
+void probe_close(struct probe *probe)
+{
+	if (probe == NULL)
+		return;
+	fetched_record_fini(&probe->fetched);
+	rd_kafka_destroy(probe->kafka);
+	free(probe);
+}
+
+rd_kafka_t *probe_handle(const struct probe *probe)
+{
+	return probe->kafka;
+}
+
+/* librdkafka delivers errors as events of the consumer's queue: on_error() runs only inside a poll. */
+static void poll_errors(struct probe *probe)
+{
+	rd_kafka_message_t *message = rd_kafka_consumer_poll(probe->kafka, 0);
+
+	if (message != NULL)
+		rd_kafka_message_destroy(message);
+}
+
+int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err)
+{
+	const char *advice;
+
+	poll_errors(probe);
+	advice = tls_errors_advice(&probe->trust, probe->last_code, probe->last_error);
+	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
+		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
+		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
+	return err_advise(err, "%s",
+		advice != NULL
+			? advice
+			: "correct kafka.bootstrap.servers, or check the brokers and the network");
+}
+
+/* Like rd_kafka_metadata(). */
+static rd_kafka_resp_err_t ask_metadata(
+	struct probe *probe, bool all, rd_kafka_topic_t *only, const struct rd_kafka_metadata **out)
+{
+	rd_kafka_resp_err_t code = rd_kafka_metadata(probe->kafka, all, only, out, SOON_MS);
+
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return code;
+	poll_errors(probe);
+	return probe->all_down ? code : rd_kafka_metadata(probe->kafka, all, only, out, LATE_MS);
+}
+
+int probe_metadata(struct probe *probe, const struct rd_kafka_metadata **out, struct err *err)
+{
+	rd_kafka_resp_err_t code = ask_metadata(probe, true, NULL, out);
+
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR
+		       ? 0
+		       : probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
+}
+
+char *probe_cluster_id(struct probe *probe)
+{
+	char *id = broker_query_cluster_id(probe->kafka, SOON_MS);
+
+	if (id != NULL)
+		return id;
+	poll_errors(probe);
+	return probe->all_down ? NULL : broker_query_cluster_id(probe->kafka, LATE_MS);
+}
+
+static int check_topic(const char *topic, int64_t partition, int32_t partitions,
+	rd_kafka_resp_err_t code, struct err *err)
+{
+	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+		(void)err_set(err, FAULT_CHECK,
+			"topic \"%s\" does not exist, or is not visible with these credentials",
+			topic);
+		return err_advise(err, "correct its name, or grant DESCRIBE and READ");
+	}
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_CHECK, "topic \"%s\": %s", topic, rd_kafka_err2str(code));
+	if (partition >= partitions)
+		return err_set(err, FAULT_CHECK, "topic \"%s\" has %d partition%s, 0 to %d", topic,
+			partitions, plural(partitions), partitions - 1);
+	return 0;
+}
+
+int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32_t *partitions,
+	struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_topic_t *handle = rd_kafka_topic_new(probe->kafka, topic, NULL);
+	rd_kafka_resp_err_t found = RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+	rd_kafka_resp_err_t code;
+
+	*partitions = 0;
+	if (handle == NULL) /* the name is empty or too long */
+		return check_topic(topic, partition, 0, found, err);
+	code = ask_metadata(probe, false, handle, &metadata);
+	rd_kafka_topic_destroy(handle);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return probe_no_answer(probe, "answered", rd_kafka_err2str(code), err);
+	if (metadata->topic_cnt == 1) {
+		*partitions = metadata->topics[0].partition_cnt;
+		found = metadata->topics[0].err;
+	}
+	rd_kafka_metadata_destroy(metadata);
+	return check_topic(topic, partition, *partitions, found, err);
+}
+
+/* --- Reading ----------------------------------------------------------------------------------- */
+
+static int failed(const char *what, rd_kafka_resp_err_t code, struct err *err)
+{
+	return err_set(err, FAULT_KAFKA, "%s: %s", what, rd_kafka_err2str(code));
+}
+
+int probe_ends(struct probe *probe, const char *topic, int32_t partition, struct log_ends *out,
+	struct err *err)
+{
+	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+		probe->kafka, topic, partition, &out->low, &out->high, ENDS_MS);
+
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0 : failed("the ends of the log", code, err);
+}
+
+int probe_read(
+	struct probe *probe, const char *topic, int32_t partition, int64_t offset, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t code;
+
+	rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+	code = rd_kafka_assign(probe->kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? 0 : failed("assign", code, err);
+}
+
+void probe_stop_reading(struct probe *probe)
+{
+	fetched_record_clear(&probe->fetched);
+	(void)rd_kafka_assign(probe->kafka, NULL);
+}
+
+int probe_poll(struct probe *probe, int timeout_ms, const struct record **out, struct err *err)
+{
+	rd_kafka_message_t *message;
+	rd_kafka_resp_err_t code;
+
+	fetched_record_clear(&probe->fetched);
+	message = rd_kafka_consumer_poll(probe->kafka, timeout_ms);
+	if (message == NULL)
+		return CONSUMER_NOTHING;
+	code = message->err;
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+		rd_kafka_message_destroy(message);
+		return failed("reading again", code, err);
+	}
+	if (fetched_record_set(&probe->fetched, message, err) < 0)
+		return FAULT_MEMORY;
+	*out = &probe->fetched.record;
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR ? CONSUMER_RECORD : CONSUMER_PARTITION_END;
+}

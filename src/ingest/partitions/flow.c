@@ -1,0 +1,110 @@
+/*
+ * Implements flow.h, flow_step() and flow_recheck(). librdkafka never reads a partition from an offset of its own
+ * choice: a partition is paused from its assignment on, and it flows only after a successful seek to the offset that
+ * start_offset.c decided.
+ */
+#include "ingest/partitions/flow.h"
+
+#include "base/clock.h"
+#include "ingest/partitions/steps.h"
+
+#define SEEK_RETRY_MS 100
+
+bool flow_is_halted(const struct ingest *ingest)
+{
+	return (ingest->holds & HOLD_HALTED) != 0;
+}
+
+/* A paused partition is not fetched, so no failed fetch would reveal that its topic was recreated. Therefore its last
+ * record is verified when it flows again. */
+void flow_hold(struct ingest *ingest, enum hold reason)
+{
+	size_t count = 0;
+	const struct partition_offset *flowing =
+		partitions_select(&ingest->partitions, partition_is_flowing, &count);
+
+	ingest->holds |= (unsigned)reason;
+	consumer_pause(ingest->consumer, flowing, count);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->flowing)
+			partition_verify_last(partition);
+		partition->flowing = false;
+	}
+}
+
+void flow_unhold(struct ingest *ingest, enum hold reason)
+{
+	ingest->holds &= ~(unsigned)reason;
+}
+
+void ingest_fenced(struct ingest *ingest)
+{
+	if (!flow_is_halted(ingest))
+		supervision_report_fenced(ingest->options.supervision);
+	flow_hold(ingest, HOLD_HALTED);
+}
+
+void ingest_fault(struct ingest *ingest, const struct err *err)
+{
+	supervision_report_fault(ingest->options.supervision, err);
+	flow_hold(ingest, HOLD_HALTED);
+}
+
+void flow_pause(struct ingest *ingest, struct partition *partition)
+{
+	const struct partition_offset one = { partition->topic, partition->partition, -1, NULL };
+
+	if (!partition->flowing)
+		return;
+	consumer_pause(ingest->consumer, &one, 1);
+	partition->flowing = false;
+}
+
+void flow_stop(struct ingest *ingest, struct partition *partition, enum partition_state state)
+{
+	flow_pause(ingest, partition);
+	partition->state = state;
+	partition->retry_at_ms = 0;
+	ingest->round.changed = true;
+}
+
+void flow_recheck(struct ingest *ingest, struct partition *partition)
+{
+	if (partition->state != PARTITION_READING)
+		return;
+	flow_stop(ingest, partition, PARTITION_TAKEN);
+	partition_verify_last(partition);
+	partition->start.from_next = true;
+}
+
+void flow_step(struct ingest *ingest)
+{
+	int64_t now_ms = clock_now_ms();
+	struct partition_offset *items;
+	size_t count = 0;
+
+	if (ingest->holds != 0)
+		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = partition->state == PARTITION_READING && !partition->flowing &&
+				 now_ms >= partition->retry_at_ms;
+	}
+	items = partitions_select(&ingest->partitions, partition_is_due, &count);
+	if (count == 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		items[i].offset = partition_seek_offset(
+			partitions_find(&ingest->partitions, items[i].topic, items[i].partition));
+	consumer_flow(ingest->consumer, items, count);
+	for (size_t i = 0; i < count; i++) {
+		struct partition *partition =
+			partitions_find(&ingest->partitions, items[i].topic, items[i].partition);
+
+		partition->flowing = items[i].error == NULL;
+		partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
+	}
+}

@@ -1,0 +1,24 @@
+/*
+ * Which partitions may flow. A hold pauses all of them; flow_step() resumes them when no hold is left. The ingest
+ * thread.
+ */
+#ifndef INGEST_PARTITIONS_FLOW_H
+#define INGEST_PARTITIONS_FLOW_H
+
+#include "ingest/state.h"
+
+/* Sets a hold, which pauses all partitions; clears it. */
+void flow_hold(struct ingest *ingest, enum hold reason);
+void flow_unhold(struct ingest *ingest, enum hold reason);
+/* True when the instance ends: it is fenced, or a fault was reported. */
+bool flow_is_halted(const struct ingest *ingest);
+/* End consuming: the instance is fenced, or a fault occurred that no retry can cure. The
+ * supervision receives the reason. */
+void ingest_fenced(struct ingest *ingest);
+void ingest_fault(struct ingest *ingest, const struct err *err);
+/* Pauses one partition and sets its state. */
+void flow_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);
+/* Pauses one partition. */
+void flow_pause(struct ingest *ingest, struct partition *partition);
+
+#endif
