@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs test suites on a bare machine: installs what is missing, builds, brings up servers of its own
-# on free ports, runs, and prints each runner's own summary last. Ends non-zero on any failure.
+# Runs test suites on a bare machine: installs missing packages, builds, starts private servers on free ports, runs, and
+# prints the summary of each runner last. Ends non-zero on any failure.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,15 +25,15 @@ usage() {
 		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
-		  deploy      what deploy/ and debian/ hold, by the tools that will read it
-		  quickstart  deploy/quickstart.sh --once: the first look works
-		  bench       speed of the release build, beside a floor and others of the same run
+		  deploy      deploy/ and debian/, with the tools that read them
+		  quickstart  deploy/quickstart.sh --once
+		  bench       speed of the release build, compared with a floor and other programs
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
-		  model       every interleaving of a partition changing hands, with spin
+		  model       every interleaving of a partition that gets a new owner, with spin
 		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
-		  mutants     each rule of docs/rules.md taken out: a test must fail; needs half an hour
+		  mutants     each rule of docs/rules.md removed: a test must fail; needs half an hour
 		  nightly     all of these, one after the other, with 300 s for each fuzz target; needs hours
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
@@ -50,7 +50,7 @@ usage() {
 	END
 }
 
-# run NAME COMMAND…: one part of a suite; its output is shown and kept for the summary.
+# run NAME COMMAND…: runs one part of a suite; its output is shown and kept for the summary.
 run() {
 	local name=$1 log started=$SECONDS
 	shift
@@ -101,7 +101,7 @@ suite_sql() {
 }
 
 suite_system() {
-	# Much of it is waiting: three at a time, each with servers of its own.
+	# The tests mostly wait, so three run at a time, each with its own servers.
 	run "system" pytest_suite -n "${SYSTEM_JOBS:-3}" --dist worksteal "$root/tests/system"
 }
 
@@ -110,7 +110,7 @@ suite_deploy() {
 }
 
 suite_quickstart() {
-	# With what somebody has set who followed its own advice.
+	# With a variable that a user of the quickstart may have set.
 	INBOXD_SOCKET_PATH=/nonexistent/x run "quickstart" "$root/deploy/quickstart.sh" --once
 }
 
@@ -121,7 +121,7 @@ suite_bench() {
 
 suite_faults() {
 	run "faults: build" build_faults
-	# As the system suite.
+	# Like the system suite.
 	INBOXD_BINARY="$root/build-faults/src/inboxd" run "faults" pytest_suite -n "${FAULTS_JOBS:-3}" \
 		--dist worksteal "$root/tests/faults"
 }
@@ -173,7 +173,7 @@ suite_mutants() {
 	run "mutants" "$root/.venv/bin/python" "$root/tests/mutants/run.py" ${MUTANTS:-}
 }
 
-# require NAME COMMAND…: what suites stand on, in this shell; without it nothing is run.
+# require NAME COMMAND…: prepares something for all suites, in this shell; if it fails, no suite runs.
 require() {
 	local name=$1 started=$SECONDS
 	shift
@@ -230,7 +230,7 @@ leaves_nothing_behind() {
 	return 1
 }
 
-# The runners' own last words, then one line a part.
+# The summaries of the runners, then one line for each part.
 summary() {
 	local log
 	printf '\n'
@@ -255,7 +255,7 @@ parse_arguments() {
 				: "${FUZZ_SECONDS:=300}"
 				;;
 			-h | --help) usage && exit 0 ;;
-			*) printf 'run.sh: there is no suite %s; there are: %s\n' "$suite" "${all_suites[*]} nightly" >&2 && exit 1 ;;
+			*) printf 'run.sh: unknown suite %s; suites: %s\n' "$suite" "${all_suites[*]} nightly" >&2 && exit 1 ;;
 			esac
 			;;
 		esac

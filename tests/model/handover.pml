@@ -1,36 +1,35 @@
 /*
- * A partition changes hands: two instances, one partition, a few messages of key 0 and at most one of
- * key 1. run.sh has it searched in full; without any one of the rules below it must be found wrong.
+ * A partition gets a new owner: two instances, one partition, a few messages of key 0 and at most one of key 1. run.sh
+ * searches all states. Without any one of the rules below the search must find an error.
  *
- * A step here is one statement in PostgreSQL, or one thing that ingest or dispatch does. What is
- * between them is modelled: the queue from ingest to dispatch, and the way of an answer from a
- * worker back to dispatch. Errors are possible there.
+ * A step is one statement in PostgreSQL or one action of ingest or dispatch. The paths between them are modelled,
+ * because errors are possible there: the queue from ingest to dispatch, and the answer of a worker to dispatch.
  *
  *	here                     there
  *	st, by                   inbox_messages: available_at, processed_at; claimed_by
  *	owner, wm                inbox_offsets: owner, next_offset
  *	kas                      the member that Kafka assigns the partition to
- *	mine                     ingest: Kafka has assigned the partition and its row is taken
- *	known, dirty             model/admission/admission.c: assigned, dirty; dispatch has heard of the taking
+ *	mine                     ingest: Kafka has assigned the partition and its row is acquired
+ *	known, dirty             model/admission/admission.c: assigned, dirty; dispatch knows that it is acquired
  *	way                      model/message/handover.h: a batch that is committed and not in the queue yet
  *	queue, arrived           handovers until dispatch takes them, and what of them then waits for a claim
  *	                         (dispatch/arrivals.c); news of the partition count as soon as they are taken
  *	mem                      dispatch/order/entry.h: states of an entry, and how far its verdict is
  *	out, high                dispatch/order/lanes.h: table_low, table_high
- *	cst, ck, coming          the claim under way (JOB_DUE, JOB_LANES), its key, the rows it brings
+ *	cst, ck, coming          the running claim (JOB_DUE, JOB_LANES), its key, its rows
  *	fresh                    lane.noted is not older than that claim
- *	doubted                  the partition has gone since the claim was given: job.revocations
+ *	doubted                  the partition was revoked after the claim was sent: job.revocations
  *	held                     rule R12: rows that others had claimed when the partition was taken and,
  *	                         as far as is known, still have
  *
- * A crash and a new life after a lost lease are the same here: memory and deliveries are gone, the rows
- * belong to a dead id (by + 2) until somebody rescues them, one by one, in any order. Who is
- * fenced has cancelled its deliveries before: leases are time, and there is no time here. Nor are there
- * due times, handlers or limits: they only forbid some of the claims and deliveries made here; but that
- * there may be no room for the second row of a batch. Waiting and parked are one, done and its COMMIT are
- * one step, a look at the table and cleaning are one. No answer is lost.
+ * A crash and a new instance run after a lost lease are the same here: memory and deliveries are lost, and the rows
+ * belong to a dead id (by + 2) until they are rescued, one by one, in any order. A fenced instance has cancelled its
+ * deliveries before, because the model has no time and therefore no leases. It has no due times, handlers or limits
+ * either, which would only forbid some of its claims and deliveries. One limit is modelled: there may be no budget for
+ * the second row of a batch. Waiting and parked are one state, done and its COMMIT are one step, and so are a check of
+ * the table and marking the partition clean. No answer is lost.
  *
- * The rules, each named by the variant that leaves it out:
+ * The rules, each with the variant that omits it:
  *
  *	WITHOUT_R12       a key of which another instance has rows claimed is held back by the new owner
  *	SCAN_LATER        those rows are read in the transaction that takes the partition: a row given
@@ -59,7 +58,7 @@
 #define OTHER 9 /* the message of key 1; 9: there is none */
 #endif
 #ifdef WITHOUT_ONE_CLAIM
-#define SLOTS 2 /* claims under way at once */
+#define SLOTS 2 /* concurrent claims */
 #else
 #define SLOTS 1
 #endif
@@ -73,10 +72,10 @@
 #define RETRIES 1
 #endif
 #ifndef CROWDED
-#define CROWDED 1 /* batches whose second row has no room */
+#define CROWDED 1 /* batches whose second row has no budget */
 #endif
 #ifndef WASTED
-#define WASTED 1 /* claims of held keys; they come to nothing, so more of them show nothing new */
+#define WASTED 1 /* claims of held keys; they have no result, so more of them show nothing new */
 #endif
 
 #define KEY(m)  ((m) == OTHER)
@@ -92,9 +91,9 @@
 #define NO      0 /* mem */
 #define QUEUED  1 /* behind the head of its lane */
 #define READY   2 /* may be delivered */
-#define OPEN    3 /* a handler has it */
+#define OPEN    3 /* delivered to a handler */
 #define LEAVING 4 /* retry, park or give back: not committed yet */
-#define LEFT    5 /* committed, the answer is on its way */
+#define LEFT    5 /* committed, the answer has not arrived */
 #define LEFT_Q  6 /* the same, and a claim brought it again: a second entry, queued */
 #define LEFT_L  7 /* the same, and the second entry is leaving, too */
 #define LOOSE   8 /* leaving without having been in a lane */
@@ -142,7 +141,7 @@ inline note_outside(m_)
 	fresh[SLOT(1)] = fresh[SLOT(1)] || (cst[SLOT(1)] != 0 && ck[SLOT(1)] == KEY(m_))
 }
 
-/* entry_settle() and follow_outside(): it goes back to the table, and so does who is queued behind it. */
+/* entry_settle() and follow_outside(): the row returns to the table, and so do the rows queued behind it. */
 inline leave(m_)
 {
 	MEM(m_) = (MEM(m_) == LEFT || MEM(m_) == LEFT_Q -> LEFT_L : LEAVING);
@@ -168,7 +167,7 @@ inline recall(m_)
 	fi
 }
 
-/* is_overtaking(), is_busy(): what of its lane is before it, or under way? */
+/* is_overtaking(), is_busy(): is an earlier row of its lane in the table, or in a running claim? */
 inline look_at_lane(m_)
 {
 	over = OUT(KEY(m_)) < m_;
@@ -227,7 +226,7 @@ inline next_head(key_)
 	fi
 }
 
-/* The promise: everything older of the key is settled, and nobody has anything of the key open. */
+/* The promise: all older messages of the key are settled, and no message of the key is open. */
 inline deliver(m_)
 {
 	assert(st[m_] == CLAIMED && by[m_] == i);
@@ -257,7 +256,7 @@ inline forget_hold()
 	refree[i] = 0
 }
 
-/* --- what comes in: arrivals.c, claimed.c ----------------------------------------------------------- */
+/* --- arrivals: arrivals.c, claimed.c ----------------------------------------------------------- */
 
 inline on_revoke()
 {
@@ -284,7 +283,7 @@ inline on_revoke()
 #endif
 }
 
-/* News count at once; a row waits for the claims that are under way now. */
+/* News take effect at once; a row waits for the claims that are running now. */
 inline take_item()
 {
 	queue[i]?what;
@@ -320,7 +319,7 @@ inline take_arrivals()
 	od
 }
 
-/* note_runs() and end_outside_at(): up to where the run goes, and whether more waits behind it. */
+/* note_runs() and end_outside_at(): the end of the run, and whether more rows wait behind it. */
 inline note_run(key_, s_)
 {
 	last = NOTHING;
@@ -342,7 +341,7 @@ inline note_run(key_, s_)
 	fi
 }
 
-/* What came while this claim was under way need not wait for it any more. */
+/* Messages that arrived during this claim no longer wait for it. */
 inline end_claim(s_)
 {
 	cst[SLOT(s_)] = 0;
@@ -446,8 +445,8 @@ inline take()
 	POST(TAKE + HAVE_OTHERS)
 }
 
-/* move_watermarks and insert_messages: a row asks while the partition is dirty. The batch may have a second row, for
- * which there is no room. */
+/* move_watermarks and insert_messages: a row is checked while the partition is dirty. The batch may have a second row
+ * without budget. */
 inline store()
 {
 	if
@@ -519,7 +518,7 @@ inline commit_claim(s_)
 	}
 }
 
-/* R12: the held rows are looked at again; what was found comes back later. */
+/* R12: the held rows are checked; the result arrives later. */
 #define FREED (held[i] & ~(HAVE_OTHERS))
 
 inline look_again()
@@ -658,6 +657,6 @@ init {
 		run instance(0);
 		run instance(1)
 	}
-	/* When nothing can happen any more, everything is done. */
+	/* When no step is possible any more, every message is done. */
 	timeout -> assert(wm == N && ALL_DONE)
 }
