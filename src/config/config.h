@@ -48,72 +48,91 @@ struct topic_rules {
 
 struct entries;
 
+/* One struct for each section. options.c has the meaning of each field. */
+struct inbox_config {
+	char *schema;
+	char *instance;
+	enum ordering ordering;
+	int64_t max_in_flight;
+	int64_t max_claimed;
+	int64_t max_claimed_bytes;
+	int64_t handler_memory;
+	int64_t handler_absence;
+	int64_t shutdown_timeout;
+};
+
+struct ingest_config {
+	int64_t batch_messages;
+	int64_t batch_bytes;
+	int64_t batch_wait;
+	int64_t max_pending;
+	int64_t max_payload;
+};
+
+struct retry_config {
+	int64_t max_attempts;
+	int64_t backoff;
+	int64_t backoff_max;
+	int64_t max_crashes;
+	char *dead_topic;
+};
+
+struct worker_config {
+	int64_t connections;
+	int64_t claim_batch;
+	int64_t poll;
+	int64_t lease;
+};
+
+struct socket_config {
+	char *path;
+	unsigned mode;
+	char *group; /* "" = leave it */
+	uint32_t *allow_uid;
+	size_t allow_uid_count;
+};
+
+struct http_config {
+	char *listen; /* "" = off */
+};
+
+struct otlp_config {
+	char *endpoint;     /* "" = off */
+	char *service_name; /* "" = the group's */
+	int64_t sample;     /* one in so many */
+};
+
+struct retention_config {
+	int64_t processed;
+	int64_t payload;
+	int64_t dead;
+	int64_t rejects;
+	int64_t conflicts;
+	int64_t audit;
+};
+
+struct log_config {
+	enum log_level level;
+	bool json;
+};
+
 struct config {
 	struct entries *entries; /* the texts of the values and their origins: show.h */
 	struct strings warnings; /* for a person; the caller logs them once */
-	struct {
-		char *schema;
-		char *instance;
-		enum ordering ordering;
-		int64_t max_in_flight;
-		int64_t max_claimed;
-		int64_t max_claimed_bytes;
-		int64_t handler_memory;
-		int64_t handler_absence;
-		int64_t shutdown_timeout;
-	} inbox;
+	struct inbox_config inbox;
 	struct strings kafka_topics;
 	struct settings kafka; /* everything under kafka but topics */
 	struct settings postgres;
-	struct {
-		int64_t batch_messages;
-		int64_t batch_bytes;
-		int64_t batch_wait;
-		int64_t max_pending;
-		int64_t max_payload;
-	} ingest;
+	struct ingest_config ingest;
 	struct topic_rules *topics; /* as written, "*" always among them and last */
 	size_t topic_count;
-	struct {
-		int64_t max_attempts;
-		int64_t backoff;
-		int64_t backoff_max;
-		int64_t max_crashes;
-		char *dead_topic;
-	} retry;
-	struct {
-		int64_t connections;
-		int64_t claim_batch;
-		int64_t poll;
-		int64_t lease;
-	} worker;
-	struct {
-		char *path;
-		unsigned mode;
-		char *group; /* "" = leave it */
-		uint32_t *allow_uid;
-		size_t allow_uid_count;
-	} socket;
-	struct {
-		char *listen; /* "" = off */
-	} http;
-	struct {
-		char *endpoint;     /* "" = off */
-		char *service_name; /* "" = the group's */
-		int64_t sample;     /* one in so many */
-	} otlp;
-	struct {
-		int64_t processed;
-		int64_t payload;
-		int64_t dead;
-		int64_t rejects;
-		int64_t conflicts;
-		int64_t audit;
-	} retention;
-	struct {
-		enum log_level level;
-		bool json;
-	} log;
+	struct retry_config retry;
+	struct worker_config worker;
+	struct socket_config socket;
+	struct http_config http;
+	struct otlp_config otlp;
+	struct retention_config retention;
+	struct log_config log;
 };
 
 /* The rules of a topic: its own, else those of "*". Never NULL. Borrowed. */
