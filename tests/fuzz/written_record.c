@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define TOPIC_MAX 249 /* bytes: Kafka's own limit */
 
 static void add_locator(const char **list, size_t *count, const char *text)
