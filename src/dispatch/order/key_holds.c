@@ -2,7 +2,6 @@
 #include "dispatch/order/key_holds.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "dispatch/order/order.h"

@@ -1,5 +1,5 @@
 /*
- * Opens entries on a session and writes the line that delivers them: `deliver` for one message, `deliver_batch` for
+ * Opens entries on a connection and writes the line that delivers them: `deliver` for one message, `deliver_batch` for
  * several. Keeps the open entries of a connection in the order of their deadlines, limits deadlines after a
  * revocation, and closes deliveries. A delivery that cannot be written for lack of memory goes back to the table; it spends no attempt.
  */

@@ -6,7 +6,6 @@
  *
  * Without a valid lease nothing is delivered.
  */
-#include "base/clock.h"
 #include "dispatch/schedule/schedule.h"
 
 #define BATCH_LIMIT 1000 /* messages in one deliver_batch */

@@ -9,7 +9,6 @@
  * The connection, the partition or the place in the lane can be lost in each step. Then the suspect goes back to its
  * lane, and if its crash count is being raised, it does so when the worker has finished (entry_requeue).
  */
-#include "base/clock.h"
 #include "dispatch/schedule/schedule.h"
 
 static void serve(struct schedule *schedule, struct connection *connection)

@@ -4,8 +4,6 @@
  * shutdown, and no subscription that another handler has. A refused hello is logged as well, because the operator of
  * the client may see only the log.
  */
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "dispatch/sessions/sessions.h"
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "dispatch/table/settle/settle_batching.h"
 #include "dispatch/table/table.h"
 
