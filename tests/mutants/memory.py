@@ -91,7 +91,8 @@ MUTANTS = [
            tests=["faults/test_concurrent_claims.py::"
                   "test_a_claim_whose_answer_was_lost_is_found_although_the_first_rescue_fails"]),
     mutant("R3", "messages that arrive during a lost claim are not checked again",
-           edit("src/dispatch/arrivals.c", "if (job->result == CLAIM_UNKNOWN)\n", "if (job->result == CLAIM_UNKNOWN && dispatch == NULL)\n"),
+           edit("src/dispatch/arrivals.c", "if (job->result == CLAIM_UNKNOWN)\n\t\tmark_order_unknown(dispatch);",
+                "if (job->result == CLAIM_UNKNOWN)\n\t\t(void)dispatch;"),
            tests=["faults/test_arrivals.py::"
                   "test_a_message_that_arrives_during_a_lost_claim_waits_behind_its_rows"]),
     mutant("R3", "a late heartbeat overwrites newer stragglers",
