@@ -239,7 +239,7 @@ static void unknown_value(void *target, int place, const struct json_token *valu
 		reader->pair->value = ih_record_add(&reader->delivery->record, text_of(value));
 }
 
-static void left(void *target, int place, struct bytes raw)
+static void ended(void *target, int place, struct bytes raw)
 {
 	struct ih_reader *reader = target;
 	struct ih_record *record = reader->delivery == NULL ? NULL : &reader->delivery->record;
@@ -265,7 +265,7 @@ static const struct json_table table = {
 	.mistyped = mistyped,
 	.unknown_name = unknown_name,
 	.unknown_value = unknown_value,
-	.left = left,
+	.ended = ended,
 	.stopped = has_no_memory,
 };
 

@@ -103,8 +103,8 @@ static void close_value(struct walk *walk, const struct json_token *bracket)
 	walk->skipped = -1;
 	if (skipped && walk->whole != NULL && walk->whole->set != NULL)
 		walk->whole->set(walk->target, walk->whole, &whole);
-	else if (!skipped && walk->table->left != NULL)
-		walk->table->left(walk->target, walk->frames[bracket->depth].place, whole.raw);
+	else if (!skipped && walk->table->ended != NULL)
+		walk->table->ended(walk->target, walk->frames[bracket->depth].place, whole.raw);
 }
 
 static void read_name(struct walk *walk, const struct json_token *name)

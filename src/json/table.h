@@ -52,7 +52,7 @@ struct json_table {
 	void (*unknown_name)(void *target, int place, struct bytes name);
 	void (*unknown_value)(void *target, int place, const struct json_token *value);
 	/* The end of a place that was entered, and the whole as it was written. */
-	void (*left)(void *target, int place, struct bytes raw);
+	void (*ended)(void *target, int place, struct bytes raw);
 	/* True: the reading stops with JSON_STOPPED. Asked after the functions above. */
 	bool (*stopped)(const void *target);
 };

@@ -445,7 +445,7 @@ static const struct json_table table = {
 	.repeated = note_repeated,
 	.mistyped = note_mistyped,
 	.unknown_name = note_unknown,
-	.left = note_end,
+	.ended = note_end,
 	.stopped = note_is_long,
 };
 

@@ -519,7 +519,7 @@ static void unknown_value(void *target, int place, const struct json_token *valu
 			protocol_quote(draft->memory, name));
 }
 
-static void left(void *target, int place, struct bytes raw)
+static void ended(void *target, int place, struct bytes raw)
 {
 	struct draft *draft = target;
 
@@ -543,7 +543,7 @@ static const struct json_table table = {
 	.mistyped = mistyped,
 	.unknown_name = unknown_name,
 	.unknown_value = unknown_value,
-	.left = left,
+	.ended = ended,
 	.stopped = is_exhausted,
 };
 
