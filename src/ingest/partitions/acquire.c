@@ -1,5 +1,9 @@
 /*
- * Implements acquire.h. An acquisition has two steps. First watermarks_take() or watermarks_adopt() writes
+ * Acquires the partitions that Kafka assigned: makes this instance the owner of their rows in inbox_offsets, and finds
+ * the rows that other instances still hold of them (rules R6, R12). A partition is delivered only after that search,
+ * because a new owner must not overtake a message that the previous owner is still processing.
+ *
+ * An acquisition has two steps. First watermarks_take() or watermarks_adopt() writes
  * this instance as owner into inbox_offsets and raises the epoch; from then on no other instance
  * can claim rows of the partition. Then a search finds the rows that others claimed before. The
  * search may read a large range, so it runs in slices between polls: a consumer that does not poll
@@ -8,8 +12,6 @@
  * If the partition is revoked or taken again during the search, `partition->acquisition` no longer
  * matches and the result is dropped.
  */
-#include "ingest/partitions/acquire.h"
-
 #include <stdlib.h>
 
 #include "base/cleanup.h"

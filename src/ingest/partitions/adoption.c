@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "ingest/partitions/acquire.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/ownership.h"
 

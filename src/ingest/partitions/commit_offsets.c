@@ -2,8 +2,6 @@
  * Commits to Kafka the offsets that the database has stored, never higher ones (G1). `offsets.stored` of a partition is
  * the watermark of its last COMMIT that was answered; only this value is committed to Kafka.
  */
-#include "ingest/partitions/commit_offsets.h"
-
 #include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"

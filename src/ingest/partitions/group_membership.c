@@ -72,7 +72,7 @@ static void format_next(const struct config *config, char *next, size_t size)
 }
 
 /* Logs why nothing is read while the group rebalances. The time counts only while a broker is
- * reachable; brokers.c reports unreachable brokers. */
+ * reachable; observe.c reports unreachable brokers. */
 static void log_waiting(struct ingest *ingest)
 {
 	const struct health *health = ingest->options.health;

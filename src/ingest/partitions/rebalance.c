@@ -14,7 +14,6 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "ingest/kafka/broker_query.h"
-#include "ingest/partitions/commit_offsets.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/ownership.h"

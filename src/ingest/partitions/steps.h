@@ -62,4 +62,17 @@ void adoption_end(struct ingest *ingest);
 /* Drops all searches; their partitions would be acquired again. */
 void acquire_drop_all(struct ingest *ingest);
 
+/* --- Between the files of this room ------------------------------------------------------------ */
+
+/*
+ * acquire.c. Starts the search for partitions whose rows this instance has just taken; takes `rows`. When the
+ * search is complete, dispatch receives the partitions together with the rows of others, and the
+ * partitions enter `state`, TAKEN or ADOPTED. A partition that was revoked or taken again in the
+ * meantime is left out.
+ */
+int acquire_begin(struct ingest *ingest, struct watermarks *rows, enum partition_state state,
+	struct err *err);
+/* commit_offsets.c. Commits the offsets of the partitions that are due, and waits for the answer. */
+void commit_offsets_due(struct ingest *ingest, int timeout_ms);
+
 #endif
