@@ -191,6 +191,7 @@ static struct connection *find_idle(const struct http_connections *all)
 	return found != NULL ? found : longest(all, NEXT, all->limits.settled_ms);
 }
 
+/* The time until this connection has been in its phase for too long. */
 static int64_t left_ms(const struct http_connections *all, const struct connection *connection)
 {
 	const int64_t most_ms[] = {
@@ -212,6 +213,7 @@ static int64_t silent_ms(const struct http_connections *all)
 	return all->logged_ms == 0 || left < 0 ? 0 : left;
 }
 
+/* One line for many clients, because who opens connections by the hundred would fill the log, too. */
 static void log_limits(struct http_connections *all)
 {
 	if (silent_ms(all) != 0)
@@ -260,6 +262,8 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 /* --- Opening ----------------------------------------------------------------------------------- */
 
+/* A full server closes an idle connection for a new one, so that clients that open connections and
+ * send nothing cannot keep a scraper out. */
 static void admit(struct http_connections *all, struct connection *connection)
 {
 	struct connection *idle = NULL;
@@ -277,17 +281,6 @@ static void admit(struct http_connections *all, struct connection *connection)
 	evhttp_connection_set_closecb(connection->at, on_close, connection);
 }
 
-/* False: the connection has already ended. */
-static bool find_handle(struct connection *connection)
-{
-	void *handle = NULL;
-
-	bufferevent_getcb(connection->buffers, NULL, NULL, NULL, &handle);
-	(void)bufferevent_decref(connection->buffers);
-	connection->at = handle;
-	return handle != NULL;
-}
-
 static void on_sort(evutil_socket_t fd, short what, void *arg)
 {
 	struct http_connections *all = arg;
@@ -296,9 +289,15 @@ static void on_sort(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while (!STAILQ_EMPTY(&all->fresh)) {
 		struct connection *connection = STAILQ_FIRST(&all->fresh);
+		void *handle = NULL;
 
 		STAILQ_REMOVE_HEAD(&all->fresh, link);
-		if (find_handle(connection))
+		/* evhttp has set its handle as the argument of the callbacks; without one the
+		 * connection has already ended */
+		bufferevent_getcb(connection->buffers, NULL, NULL, NULL, &handle);
+		(void)bufferevent_decref(connection->buffers);
+		connection->at = handle;
+		if (handle != NULL)
 			admit(all, connection);
 		else
 			free(connection);

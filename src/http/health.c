@@ -178,17 +178,6 @@ bool health_alive(const struct health_view *view, struct buf *json)
 	return check(view, "alive", alive_checks, COUNT(alive_checks), json);
 }
 
-static bool passes(const struct health_view *view, const struct check *check)
-{
-	struct buf detail = BUF_INIT;
-	bool good;
-
-	check->check(view, &detail);
-	good = buf_ok(&detail) && detail.length == 0;
-	buf_fini(&detail);
-	return good;
-}
-
 /* Checks with the same name are adjacent and count as one. */
 void health_show(const struct health_view *view, struct metrics *metrics)
 {
@@ -196,10 +185,13 @@ void health_show(const struct health_view *view, struct metrics *metrics)
 
 	for (size_t i = 0; i < COUNT(ready_checks); i++) {
 		const char *name = ready_checks[i].name;
+		struct buf detail = BUF_INIT;
 
 		if (i > 0 && strcmp(ready_checks[i - 1].name, name) != 0)
 			good = true;
-		good = passes(view, &ready_checks[i]) && good;
+		ready_checks[i].check(view, &detail);
+		good = good && buf_ok(&detail) && detail.length == 0;
+		buf_fini(&detail);
 		metric_set(metrics_get(metrics, METER_READY, name, NULL), good ? 1 : 0);
 	}
 }

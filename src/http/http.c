@@ -179,15 +179,6 @@ static void answer_wrong_method(const struct route *route, struct reply *reply)
 		reply->allow);
 }
 
-/* The body may be incomplete; half of a page of metrics would look like a page. */
-static void answer_no_memory(struct reply *reply)
-{
-	reply->code = HTTP_INTERNAL;
-	reply->type = TYPE_JSON;
-	buf_reset(reply->body);
-	buf_add_str(reply->body, "{\"error\":\"out of memory for the answer\"}\n");
-}
-
 /* --- Replies ----------------------------------------------------------------------------------- */
 
 static void add_header(struct evhttp_request *request, const char *name, const char *value)
@@ -253,8 +244,14 @@ static void on_request(struct evhttp_request *request, void *arg)
 		answer_wrong_method(route, &reply);
 	else
 		route->answer(http, request, &reply);
-	if (!buf_ok(&http->body))
-		answer_no_memory(&reply);
+	if (!buf_ok(&http->body)) {
+		/* half of a page of metrics would look like a page */
+		reply = (struct reply){
+			.code = HTTP_INTERNAL, .type = TYPE_JSON, .body = &http->body
+		};
+		buf_reset(&http->body);
+		buf_add_str(&http->body, "{\"error\":\"out of memory for the answer\"}\n");
+	}
 	send_reply(request, &reply);
 }
 

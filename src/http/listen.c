@@ -200,30 +200,26 @@ static int open_connection(const char *listen, int timeout_ms)
 	return fd;
 }
 
-/* Reads the whole answer, or the part that arrived in time. */
-static void read_answer(int fd, struct buf *answer)
-{
-	int64_t until_ms = clock_now_ms() + ANSWER_MS;
-	char part[4096];
-	ssize_t got;
-
-	do {
-		got = recv(fd, part, sizeof(part), 0);
-		if (got > 0)
-			buf_add(answer, part, (size_t)got);
-	} while (got > 0 && buf_ok(answer) && clock_now_ms() < until_ms);
-}
-
+/* Gives the whole answer to GET /status, or the part that arrived in time. */
 static void ask(const char *listen, struct buf *answer)
 {
 	static const char request[] =
 		"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 	int fd = open_connection(listen, ANSWER_MS);
+	int64_t until_ms = clock_now_ms() + ANSWER_MS;
+	char part[4096];
+	ssize_t got;
 
 	if (fd < 0)
 		return;
-	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1)
-		read_answer(fd, answer);
+	got = send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL);
+	if (got != (ssize_t)sizeof(request) - 1)
+		got = -1;
+	while (got > 0 && buf_ok(answer) && clock_now_ms() < until_ms) {
+		got = recv(fd, part, sizeof(part), 0);
+		if (got > 0)
+			buf_add(answer, part, (size_t)got);
+	}
 	(void)close(fd);
 }
 

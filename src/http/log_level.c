@@ -31,40 +31,26 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static struct bytes trimmed(struct bytes text)
-{
-	const char *first = text.data;
-	const char *last = first + text.length;
-
-	while (first < last && is_blank(*first))
-		first++;
-	while (last > first && is_blank(last[-1]))
-		last--;
-	return (struct bytes){ first, (size_t)(last - first) };
-}
-
 /* The body is not a string: it has no end mark, and it may contain a NUL. */
 static int parse(struct bytes body, enum log_level *out)
 {
 	char word[LONGEST_LEVEL] = "";
-	struct bytes text;
+	const char *first = body.data;
+	const char *last;
+	size_t length;
 
-	if (body.data == NULL)
+	if (first == NULL)
 		return -1;
-	text = trimmed(body);
-	if (text.length >= sizeof(word) || memchr(text.data, '\0', text.length) != NULL)
+	last = first + body.length;
+	while (first < last && is_blank(*first))
+		first++;
+	while (last > first && is_blank(last[-1]))
+		last--;
+	length = (size_t)(last - first);
+	if (length >= sizeof(word) || memchr(first, '\0', length) != NULL)
 		return -1;
-	memcpy(word, text.data, text.length);
+	memcpy(word, first, length);
 	return log_level_parse(word, out);
-}
-
-/* Logged at a level that is enabled before or after the change, so that the log shows the reason
- * when lines stop. */
-static void log_change(enum log_level before, enum log_level after)
-{
-	log_at(before > after ? before : after, "log_level_set",
-		LOG_STR("level", log_level_name(after)), LOG_STR("was", log_level_name(before)),
-		LOG_STR("next", "it applies until SIGHUP or a restart"));
 }
 
 int http_level_set(struct bytes body, const char *peer, struct buf *json)
@@ -83,7 +69,11 @@ int http_level_set(struct bytes body, const char *peer, struct buf *json)
 		return 400;
 	}
 	log_set_level(after);
-	log_change(before, after);
+	/* logged at a level that is enabled before or after the change, so that the log shows the
+	 * reason when lines stop */
+	log_at(before > after ? before : after, "log_level_set",
+		LOG_STR("level", log_level_name(after)), LOG_STR("was", log_level_name(before)),
+		LOG_STR("next", "it applies until SIGHUP or a restart"));
 	http_level_show(json);
 	return 200;
 }

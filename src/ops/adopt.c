@@ -10,19 +10,6 @@
 #include "ops/commands.h"
 #include "ops/op.h"
 
-static int ask(const struct op *op, const struct rows *binding, const char *cluster_id,
-	const char *group_id, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf question = BUF_INIT;
-
-	if (rows_count(binding) > 0)
-		buf_addf(&question, "schema \"%s\" belongs to cluster \"%s\" and group.id \"%s\"; ",
-			op->config->inbox.schema, rows_text(binding, 0, 0),
-			rows_text(binding, 0, 1));
-	buf_addf(&question, "give it to cluster \"%s\" and group.id \"%s\"", cluster_id, group_id);
-	return op_confirm(op, "adopt", 1, buf_str(&question), err);
-}
-
 static void print_result(
 	const struct op *op, int64_t changed, const char *cluster_id, const char *group_id)
 {
@@ -35,6 +22,7 @@ static void print_result(
 
 static int adopt(const struct op *op, const char *cluster_id, const char *group_id, struct err *err)
 {
+	CLEANUP(buf_fini) struct buf question = BUF_INIT;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *binding = NULL;
 	int r = db_run(op->db, QUERY_OP_BINDING, NULL, &binding, err);
@@ -45,8 +33,14 @@ static int adopt(const struct op *op, const char *cluster_id, const char *group_
 		print_result(op, 0, cluster_id, group_id);
 		return 0;
 	}
-	if (r == 0)
-		r = ask(op, binding, cluster_id, group_id, err);
+	if (r != 0)
+		return r;
+	if (rows_count(binding) > 0)
+		buf_addf(&question, "schema \"%s\" belongs to cluster \"%s\" and group.id \"%s\"; ",
+			op->config->inbox.schema, rows_text(binding, 0, 0),
+			rows_text(binding, 0, 1));
+	buf_addf(&question, "give it to cluster \"%s\" and group.id \"%s\"", cluster_id, group_id);
+	r = op_confirm(op, "adopt", 1, buf_str(&question), err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
 	params_text(&params, cluster_id);

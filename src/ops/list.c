@@ -40,15 +40,6 @@ static int64_t limit_of(const struct op *op)
 	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
 }
 
-static const struct listing *choose(const struct cli *cli)
-{
-	if (cli->rejects)
-		return &rejects;
-	if (cli->conflicts)
-		return &conflicts;
-	return cli->group ? &groups : &messages;
-}
-
 /* Records that are no messages have no state, type or code. */
 static int check_records(const struct cli *cli, struct err *err)
 {
@@ -125,7 +116,10 @@ static void print_listing(
 
 int op_list(const struct op *op, struct err *err)
 {
-	const struct listing *listing = choose(op->cli);
+	const struct listing *listing = op->cli->rejects     ? &rejects
+					: op->cli->conflicts ? &conflicts
+					: op->cli->group     ? &groups
+							     : &messages;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;

@@ -101,18 +101,15 @@ static const struct {
 	{ "22008", "", TIMES, FAULT_USAGE },
 };
 
-static bool only_reads(enum command command)
-{
-	return command == COMMAND_STATUS || command == COMMAND_LIST || command == COMMAND_SHOW ||
-	       command == COMMAND_HANDLERS || command == COMMAND_VERIFY;
-}
-
 /* Puts the hint before the words of PostgreSQL. 0: there is no hint, or the fault stays. */
 static int add_hint(enum command command, struct err *err)
 {
+	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
+		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
+		     command == COMMAND_VERIFY;
+
 	if (strcmp(err->state, "42501") == 0) {
-		(void)err_prefix(
-			err, GRANT, only_reads(command) ? "inboxd_reader" : "inboxd_operator");
+		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {

@@ -92,12 +92,6 @@ static void rejects_fini(struct rejects *rejects)
 
 /* --- A reject as a record ---------------------------------------------------------------------- */
 
-static void free_names(const struct rejects *rejects, struct record *record)
-{
-	while (record->header_count > 0)
-		free(rejects->names[--record->header_count]);
-}
-
 static int read_headers(
 	const struct rejects *rejects, struct bytes runs, struct record *record, struct err *err)
 {
@@ -209,7 +203,8 @@ static int identify_page(struct rejects *rejects, struct err *err)
 		r = read_record(rejects, rows, i, &record, err);
 		if (r == 0)
 			r = identify(rejects, rejects->after, &record, err);
-		free_names(rejects, &record);
+		while (record.header_count > 0)
+			free(rejects->names[--record.header_count]);
 	}
 	return r;
 }

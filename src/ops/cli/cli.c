@@ -246,15 +246,6 @@ static bool ends_options(const char *argument)
 	return strcmp(argument, "--") == 0;
 }
 
-/* True when the value of an option is the next argument. */
-static bool value_is_next(const char *argument)
-{
-	const struct option_row *option = find_option(argument, ~0U);
-
-	return option != NULL && option->kind != KIND_FLAG &&
-	       (argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0');
-}
-
 /* The index of the first argument that is neither an option nor a value of one. */
 static int find_command_word(struct parse *parse)
 {
@@ -262,13 +253,17 @@ static int find_command_word(struct parse *parse)
 
 	for (int i = 1; i < parse->argc; i++) {
 		const char *argument = parse->argv[i];
+		const struct option_row *option;
 
 		if (words_only || !is_option(argument)) {
 			parse->command = find_command(argument);
 			return parse->command == NULL ? unknown_command(argument, parse->err) : i;
 		}
 		words_only = ends_options(argument);
-		if (value_is_next(argument))
+		option = find_option(argument, ~0U);
+		/* the value of an option is the next argument, unless it is in the same one */
+		if (option != NULL && option->kind != KIND_FLAG &&
+			(argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0'))
 			i++;
 	}
 	return 0;
