@@ -29,7 +29,7 @@ struct check_result {
 	struct buf found; /* lines, also of a failed check */
 };
 
-/* Everything that is printed. */
+/* The output: lines are printed at once, JSON is collected in `out`. */
 struct check_print {
 	bool json;
 	size_t checks;
@@ -67,7 +67,7 @@ static void print_row(struct check_result *result)
 	if (failed)
 		(void)puts(result->fault.text);
 	print_lines(buf_str(&result->found), !failed);
-	(void)fflush(stdout);
+	(void)fflush(stdout); /* the next check may take seconds */
 }
 
 /* --- Printing JSON ----------------------------------------------------------------------------- */
@@ -199,6 +199,7 @@ static int check_postgres(const struct config *config, struct buf *found, struct
 	return r;
 }
 
+/* The words for a schema that this inboxd cannot use. */
 static void report_version(const char *schema, int outcome, int version, struct err *err)
 {
 	if (outcome == SCHEMA_PRERELEASE) {
@@ -237,6 +238,8 @@ static int check_schema(const struct config *config, struct buf *found, struct e
 	return 0;
 }
 
+/* The user may connect and still lack a privilege that is needed only hours later, for a retry or a
+ * rescue; therefore all are checked. */
 static int check_privileges(const struct config *config, struct buf *found, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;

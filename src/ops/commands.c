@@ -79,6 +79,7 @@ static int load(struct config **out, struct config_sources *sources, struct err 
 	return r;
 }
 
+/* The names come first, because the configuration checks its options against them. */
 static int with_config(const struct cli *cli, struct err *err)
 {
 	CLEANUP(names_fini) struct names names = { NULL, NULL };

@@ -10,6 +10,7 @@
 #include "ops/op.h"
 #include "json/text.h"
 
+/* The options that go into the filter unchanged, under the name of the column. */
 static const struct {
 	const char *option;
 	const char *name;

@@ -27,6 +27,7 @@ static int list(const struct op *op, struct err *err)
 	return 0;
 }
 
+/* There is no question: a handler that connects again is known again, and nothing is lost. */
 static int forget(const struct op *op, const char *name, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;

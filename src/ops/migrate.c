@@ -32,6 +32,7 @@ int command_migrate(const struct cli *cli, const struct config *config, struct e
 			"inboxd: interrupted after %d migration%s; run it again to continue\n",
 			result.applied, plural(result.applied));
 	op_interrupt_obey();
+	/* a newer inboxd has migrated this schema and says that this one can use it */
 	if (r == 0 && ahead)
 		(void)printf(
 			"schema \"%s\": version %d, newer than this inboxd (%d), which can use it; "

@@ -48,6 +48,8 @@ static int check_right(const struct op *op, struct err *err)
 		rows_text(rows, 0, 0));
 }
 
+/* The application name distinguishes an operator's connection from those of the sidecars in
+ * pg_stat_activity. */
 int op_open(struct op *op, struct err *err)
 {
 	const struct db_options options = {
@@ -128,6 +130,7 @@ int op_explain(int r, enum command command, struct err *err)
 
 	if (r != FAULT_DATABASE)
 		return r;
+	/* without an SQLSTATE the error is one of the connection, not of a statement */
 	if (err->state[0] == '\0' && err_advice(err)[0] == '\0')
 		return err_advise(err, "run `inboxd check` to test the configuration");
 	if (command == COMMAND_MIGRATE)
@@ -195,6 +198,7 @@ void op_interrupt_end(void)
 		(void)sigaction(signals[i], &before[i], NULL);
 }
 
+/* The shell must see that the program was ended by the signal, so that a script ends, too. */
 void op_interrupt_obey(void)
 {
 	op_interrupt_end();

@@ -10,7 +10,7 @@
 #include "base/numbers.h"
 #include "ops/op.h"
 
-#define PORTION 20000
+#define PORTION 20000 /* messages in one transaction */
 
 /* Reads the whole table, because no index knows when a message was processed. The user confirms
  * this number, and no more messages than that are deleted. */

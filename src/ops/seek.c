@@ -36,6 +36,7 @@ struct seek {
 
 /* --- The arguments ----------------------------------------------------------------------------- */
 
+/* Checked before the connection is made, so that a typing error needs no database. */
 static int read_words(struct seek *seek, struct err *err)
 {
 	const struct cli *cli = seek->op.cli;
@@ -104,6 +105,8 @@ static int check_cluster(const struct seek *seek, struct err *err)
 	return r != 0 ? r : schema_check_binding(seek->op.db, cluster, group, &bound, err);
 }
 
+/* A partition without a row has no watermark to move: the first instance that is assigned the
+ * partition begins at the group's offset in Kafka. */
 static int read_watermark(struct seek *seek, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -126,6 +129,8 @@ static int read_watermark(struct seek *seek, struct err *err)
 	return 0;
 }
 
+/* An offset outside the log is an error and is not adjusted: the operator expects to read certain
+ * records, and they are not there. */
 static int choose_offset(struct seek *seek, struct err *err)
 {
 	const struct log_range *log = &seek->log;
@@ -205,6 +210,7 @@ static void warn(const struct seek *seek)
 			stderr);
 }
 
+/* With --json the same facts are in the object of op_print_change(): see write_details(). */
 static void print_facts(const struct seek *seek)
 {
 	if (seek->op.cli->json)
@@ -269,6 +275,7 @@ static int move(const struct seek *seek, struct err *err)
 	return 0;
 }
 
+/* The question begins with what is lost for good. */
 static int ask_and_move(struct seek *seek, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
@@ -287,6 +294,7 @@ static int ask_and_move(struct seek *seek, struct err *err)
 	return r == 0 ? move(seek, err) : r == OP_NO ? 0 : r;
 }
 
+/* The parts of op_run(), because the words are checked before the connection is made. */
 int command_seek(const struct cli *cli, const struct config *config, struct err *err)
 {
 	struct seek seek = { .op = { .cli = cli, .config = config } };

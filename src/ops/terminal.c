@@ -52,6 +52,7 @@ void op_print_text(FILE *out, struct bytes text, bool lines)
 		(void)put_text(out, text, lines);
 }
 
+/* NULL is shown as "-", which an empty text is not. */
 static struct bytes cell(const struct rows *rows, int row, int column)
 {
 	struct bytes text = rows_bytes(rows, row, column);
@@ -59,6 +60,7 @@ static struct bytes cell(const struct rows *rows, int row, int column)
 	return text.data == NULL ? bytes_of("-") : text;
 }
 
+/* In characters, not in bytes. */
 static size_t width_of(const struct rows *rows, const char *title, int column)
 {
 	size_t width = strlen(title);
@@ -81,6 +83,8 @@ static void pad(size_t used, size_t width, bool last)
 		(void)putchar('\n');
 }
 
+/* The widths need all rows before the first line is printed; a page of rows is in memory anyway. A
+ * reader that has ended (ferror) stops the output early. */
 void op_print_table(const struct rows *rows, const char *const *titles, int columns)
 {
 	CLEANUP(freep) size_t *widths = calloc((size_t)columns, sizeof(*widths));
@@ -150,6 +154,7 @@ static bool is_yes(char *answer)
 	return strcasecmp(from, "y") == 0 || strcasecmp(from, "yes") == 0;
 }
 
+/* A dry run never asks, and --yes never waits for a terminal: both are for scripts. */
 int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
 	struct err *err)
 {
@@ -175,6 +180,7 @@ int op_confirm(const struct op *op, const char *action, int64_t wanted, const ch
 	return OP_NO;
 }
 
+/* Only on a terminal: in a log file each update would be a line. */
 void op_progress(int64_t done, int64_t total)
 {
 	int filled;

@@ -16,6 +16,7 @@
 /* Each statement looks up one page of records by index. */
 #define TIMEOUT_MS 60000
 
+/* What the callbacks of ingest_verify() collect. */
 struct report {
 	const struct cli *cli;
 	struct buf gaps; /* JSON */
@@ -45,12 +46,14 @@ static void on_progress(void *arg, int64_t done, int64_t total)
 	op_progress(done, total);
 }
 
+/* Notes go to stderr, so that the result on stdout stays parsable. */
 static void on_note(void *arg, const char *lines)
 {
 	(void)arg;
 	(void)fprintf(stderr, "%s\n", lines);
 }
 
+/* One table for both forms, so that they have the same names. */
 static void print(struct report *report, const struct verify_counts *counts)
 {
 	CLEANUP(buf_fini) struct buf topic = BUF_INIT;

@@ -44,6 +44,7 @@ bool cli_is_choice(const char *choices, const char *text)
 
 /* --- The parser -------------------------------------------------------------------------------- */
 
+/* The command line while it is read. */
 struct parse {
 	struct cli *cli;
 	const struct command_row *command; /* NULL until it is found */
@@ -155,6 +156,7 @@ static const char *take_value(struct parse *parse)
 	return next;
 }
 
+/* --set may be repeated; all are kept, in their order. The configuration checks the key. */
 static int add_set(struct cli *cli, const char *text, struct err *err)
 {
 	const char **set;
@@ -170,6 +172,7 @@ static int add_set(struct cli *cli, const char *text, struct err *err)
 	return 0;
 }
 
+/* "--dry-run=no" is refused. It must not be taken as --dry-run, nor be ignored. */
 static int take_flag(struct parse *parse, const struct option_row *option)
 {
 	const char *argument = parse->argv[parse->at];
@@ -246,7 +249,8 @@ static bool ends_options(const char *argument)
 	return strcmp(argument, "--") == 0;
 }
 
-/* The index of the first argument that is neither an option nor a value of one. */
+/* The index of the first argument that is neither an option nor a value of one; 0: there is none. The
+ * table says which options have a value, so that in `inboxd -c run check` the command is check. */
 static int find_command_word(struct parse *parse)
 {
 	bool words_only = false;
@@ -269,6 +273,8 @@ static int find_command_word(struct parse *parse)
 	return 0;
 }
 
+/* Refuses too many words before the command connects anywhere. Too few are the command's business,
+ * because it knows what is missing. */
 static int take_word(const struct parse *parse, const char *argument)
 {
 	const char *command = parse->command == NULL ? "" : parse->command->name;
@@ -373,6 +379,7 @@ const char *cli_config_file(const struct cli *cli, const char *from_env, const c
 
 /* --- The help ---------------------------------------------------------------------------------- */
 
+/* Lists only what this command offers; options that it accepts and ignores are left out. */
 static void add_options(struct buf *out, enum command command)
 {
 	buf_add_str(out, "\nOptions:\n");
