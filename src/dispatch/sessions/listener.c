@@ -28,7 +28,7 @@
 #define INPUT_MAX_BYTES  ((size_t)64 * 1024 * 1024)
 #define UNREAD_MAX_BYTES 65536
 #define READ_FIRST_BYTES 4096 /* libevent 2.1 reads this much at a time (EVBUFFER_MAX_READ) */
-#define READ_REST_BYTES  (65536 - 64) /* libevent adds a header and rounds up to a power of two */
+#define READ_MOST_BYTES  (65536 - 64) /* libevent adds a header and rounds up to a power of two */
 /* More than the default buffer of a Unix socket. One write can fill it, so the reader wakes up once for hundreds of
  * messages. */
 #define WRITE_MAX_BYTES  262144
@@ -71,46 +71,52 @@ static void read_lines(struct session *session, struct evbuffer *input)
 }
 
 /*
- * Reads the rest of what the socket holds. libevent 2.1 reads READ_FIRST_BYTES at a time, about sixty verdicts, and a
- * round of the event loop for each such part costs more than the verdicts themselves.
+ * Adds to session->input what libevent has read, and the rest of what the socket holds. libevent 2.1 reads
+ * READ_FIRST_BYTES at a time, about sixty verdicts, whatever bufferevent_set_max_single_read() says, and a round of the
+ * event loop for each such part costs more than to read the verdicts (ADR 0027). The end of the stream is left to its
+ * next read.
  *
- * To add to the input buffer is safe here: it is libevent's own read callback, on its thread, and the buffer has
- * neither watermarks nor callbacks. libevent itself did the same a moment before. The end of the stream is left to
- * its next read. False: no memory, and the bytes are lost.
+ * The first part is copied and its buffer is not moved here: of a line that arrives byte by byte, each byte would bring
+ * a buffer of its own. False: no memory, and bytes are lost.
  */
-static bool read_rest(struct session *session, struct evbuffer *input)
+static bool take_input(struct session *session)
 {
+	struct bufferevent *bev = session->connection.bev;
+	size_t first = evbuffer_get_length(bufferevent_get_input(bev));
+	bool more = first >= READ_FIRST_BYTES && first < READ_MOST_BYTES;
+	size_t most = more ? READ_MOST_BYTES : first;
 	struct evbuffer_iovec space;
-	ssize_t n;
-	bool kept = true;
+	ssize_t n = 0;
 
-	if (session->connection.closing || evbuffer_get_length(input) < READ_FIRST_BYTES)
-		return true;
-	(void)evbuffer_unfreeze(input, 0);
-	if (evbuffer_reserve_space(input, READ_REST_BYTES, &space, 1) == 1) {
-		n = recv(bufferevent_getfd(session->connection.bev), space.iov_base,
-			READ_REST_BYTES, MSG_DONTWAIT);
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			session->error = errno; /* the kernel reports an error only once */
-		space.iov_len = n < 0 ? 0 : (size_t)n;
-		kept = evbuffer_commit_space(input, &space, 1) == 0;
-	}
-	(void)evbuffer_freeze(input, 0);
-	return kept;
+	if (evbuffer_reserve_space(session->input, (ev_ssize_t)most, &space, 1) != 1)
+		return false;
+	first = bufferevent_read(bev, space.iov_base, first);
+	if (more)
+		n = recv(bufferevent_getfd(bev), (char *)space.iov_base + first, most - first,
+			MSG_DONTWAIT);
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		session->error = errno; /* the kernel reports an error only once */
+	space.iov_len = first + (n > 0 ? (size_t)n : 0);
+	return evbuffer_commit_space(session->input, &space, 1) == 0;
 }
 
+/* Reads and discards the input of a connection that is closing: see session_end_output(). */
 static void on_readable(struct bufferevent *bev, void *arg)
 {
 	struct session *session = arg;
 	struct sessions *sessions = session->sessions;
-	struct evbuffer *input = bufferevent_get_input(bev);
+	struct evbuffer *input = session->input;
 	size_t left;
 
-	if (!read_rest(session, input))
+	if (!session->connection.closing && !take_input(session))
 		requests_refuse(session, "internal error: input was lost");
 	read_lines(session, input);
-	if (session->connection.closing)
+	if (session->connection.closing) {
+		struct evbuffer *unread = bufferevent_get_input(bev);
+
+		(void)evbuffer_drain(unread, evbuffer_get_length(unread));
 		(void)evbuffer_drain(input, evbuffer_get_length(input));
+	}
 	left = evbuffer_get_length(input);
 	session_forget_input(session);
 	session->input_bytes = left;
@@ -172,8 +178,13 @@ static struct session *session_new(struct sessions *sessions, evutil_socket_t fd
 
 	if (session == NULL)
 		return NULL;
-	session->connection.bev = bufferevent_socket_new(sessions->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	session->input = evbuffer_new();
+	if (session->input != NULL)
+		session->connection.bev =
+			bufferevent_socket_new(sessions->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (session->connection.bev == NULL) {
+		if (session->input != NULL)
+			evbuffer_free(session->input);
 		free(session);
 		return NULL;
 	}

@@ -1,6 +1,7 @@
 /*
  * The replies of one connection, and its end. See sessions.h; listener.c reads its input.
  */
+#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ void session_close(struct session *session)
 	TAILQ_REMOVE(&sessions->list, session, link);
 	sessions->count--;
 	bufferevent_free(session->connection.bev);
+	evbuffer_free(session->input);
 	buf_fini(&session->drain_id);
 	free(session);
 	context_request_round(sessions->context);

@@ -16,6 +16,7 @@
 #include "dispatch/protocol/protocol.h"
 #include "dispatch/schedule/schedule.h"
 
+struct evbuffer;
 struct event_base;
 struct evconnlistener;
 
@@ -25,12 +26,13 @@ struct session {
 	struct sessions *sessions;
 	TAILQ_ENTRY(session) link;
 	int64_t connected_ms;
-	int error;          /* errno of a failed read; 0 = none */
-	int broken_lines;   /* lines that the protocol refused */
-	size_t scanned;     /* bytes of the input buffer that are known to contain no LF */
-	size_t input_bytes; /* its part of sessions->input_bytes */
-	size_t replied;     /* bytes of replies that the client may not have read yet */
-	int64_t closing_ms; /* since when connection.closing is set */
+	int error;              /* errno of a failed read; 0 = none */
+	int broken_lines;       /* lines that the protocol refused */
+	struct evbuffer *input; /* what was read and not executed */
+	size_t scanned;         /* bytes of `input` that are known to contain no LF */
+	size_t input_bytes;     /* its part of sessions->input_bytes */
+	size_t replied;         /* bytes of replies that the client may not have read yet */
+	int64_t closing_ms;     /* since when connection.closing is set */
 	/* The id of a drain request, which is answered when no delivery is open. */
 	struct buf drain_id;
 };
