@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -76,22 +77,28 @@ static void read_lines(struct session *session, struct evbuffer *input)
  * event loop for each such part costs more than to read the verdicts (ADR 0027). The end of the stream is left to its
  * next read.
  *
- * The first part is copied and its buffer is not moved here: of a line that arrives byte by byte, each byte would bring
- * a buffer of its own. False: no memory, and bytes are lost.
+ * Two things keep an unfinished line from using much more memory than it is long. The first part is copied and its
+ * buffer is not moved here: of a line that arrives byte by byte, each byte would bring a buffer of its own. And the
+ * kernel is asked how much waits, so that no more space is reserved than is filled. False: no memory, and bytes are
+ * lost.
  */
 static bool take_input(struct session *session)
 {
 	struct bufferevent *bev = session->connection.bev;
 	size_t first = evbuffer_get_length(bufferevent_get_input(bev));
-	bool more = first >= READ_FIRST_BYTES && first < READ_MOST_BYTES;
-	size_t most = more ? READ_MOST_BYTES : first;
+	size_t most = first;
 	struct evbuffer_iovec space;
+	int waiting = 0;
 	ssize_t n = 0;
 
+	if (first >= READ_FIRST_BYTES && first < READ_MOST_BYTES &&
+		ioctl(bufferevent_getfd(bev), FIONREAD, &waiting) == 0 && waiting > 0)
+		most += (size_t)waiting < READ_MOST_BYTES - first ? (size_t)waiting
+								  : READ_MOST_BYTES - first;
 	if (evbuffer_reserve_space(session->input, (ev_ssize_t)most, &space, 1) != 1)
 		return false;
 	first = bufferevent_read(bev, space.iov_base, first);
-	if (more)
+	if (most > first)
 		n = recv(bufferevent_getfd(bev), (char *)space.iov_base + first, most - first,
 			MSG_DONTWAIT);
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
