@@ -241,7 +241,7 @@ static int taken(const struct config *config, struct buf *found, struct err *err
 	ask(config->http.listen, &answer);
 	status = strstr(buf_str(&answer), "\r\n\r\n{\"version\":");
 	if (status != NULL && has_socket(status, config->socket.path)) {
-		buf_addf(found, "%s is listened on by the inboxd of this configuration",
+		buf_addf(found, "the inboxd of this configuration listens on %s",
 			config->http.listen);
 		return 0;
 	}
@@ -263,6 +263,6 @@ int http_check(const struct config *config, struct buf *found, struct err *err)
 	if (r == LISTEN_TAKEN)
 		return taken(config, found, err);
 	if (r == 0)
-		buf_addf(found, "%s can be listened on", config->http.listen);
+		buf_addf(found, "%s is free", config->http.listen);
 	return r;
 }

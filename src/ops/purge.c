@@ -56,7 +56,7 @@ static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct
 	if (op_interrupted() && r == 0 && *total < wanted) {
 		(void)fprintf(stderr,
 			"inboxd: interrupted: %" PRId64 " of %" PRId64
-			" deleted; the same command again does the rest\n",
+			" deleted; run the same command again for the rest\n",
 			*total, wanted);
 		op_print_change(op, "purge", *total);
 		op_interrupt_obey();

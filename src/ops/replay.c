@@ -354,7 +354,7 @@ static void print_interrupted(const struct change *change, const struct pages *p
 {
 	(void)fprintf(stderr,
 		"inboxd: interrupted: %" PRId64 " of %" PRId64
-		" %s; the same command with --after %" PRId64 " does the rest\n",
+		" %s; run the same command with --after %" PRId64 " for the rest\n",
 		pages->affected, pages->wanted, change->done, pages->after);
 }
 
@@ -391,8 +391,8 @@ static int change_pages(const struct op *op, const struct change *change, const 
 		return pages.affected == 0
 			       ? r
 			       : err_prefix(err,
-					 "%" PRId64 " of %" PRId64 " %s (--after %" PRId64
-					 " does the rest), then",
+					 "%" PRId64 " of %" PRId64
+					 " %s (continue with --after %" PRId64 "), then",
 					 pages.affected, wanted, change->done, pages.after);
 	if (!op->cli->json)
 		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);

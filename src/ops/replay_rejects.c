@@ -233,7 +233,7 @@ static int store_all(struct rejects *rejects, struct err *err)
 	if (r == 0 && op_interrupted() && rejects->good < wanted) {
 		(void)fprintf(stderr,
 			"inboxd: interrupted: %" PRId64 " of %" PRId64
-			" replayed; the same command again does the rest\n",
+			" replayed; run the same command again for the rest\n",
 			rejects->good, wanted);
 		op_interrupt_obey();
 	}
@@ -256,13 +256,12 @@ static int run(struct rejects *rejects, struct err *err)
 		op_print_change(rejects->op, "replay", 0);
 	if (rejects->good == 0)
 		return err_set(err, FAULT_CHECK,
-			"%" PRId64 " reject%s stay%s: to the rules of this configuration none is a "
-			"message",
-			rejects->refused, plural(rejects->refused),
-			rejects->refused == 1 ? "s" : "");
+			"the rules of this configuration accept no reject; %" PRId64 " stay%s",
+			rejects->refused, rejects->refused == 1 ? "s" : "");
 	(void)snprintf(question, sizeof(question),
-		"make messages of %" PRId64 " reject%s; %" PRId64 " stay%s", rejects->good,
-		plural(rejects->good), rejects->refused, rejects->refused == 1 ? "s" : "");
+		"store %" PRId64 " reject%s as messages; %" PRId64 " stay%s rejected",
+		rejects->good, plural(rejects->good), rejects->refused,
+		rejects->refused == 1 ? "s" : "");
 	r = op_confirm(rejects->op, "replay", rejects->good, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;

@@ -72,7 +72,7 @@ MUTANTS = [
            tests=["system/test_config.py::test_check_recognises_that_its_own_sidecar_uses_the_port"]),
     mutant("E9", "check does not detect a used port",
            edit("src/http/listen.c", "\tif (r == LISTEN_TAKEN)\n", "\tif (r == LISTEN_TAKEN && found == NULL)\n"),
-           edit("src/http/listen.c", "\tif (r == 0)\n\t\tbuf_addf(found, \"%s can", "\tif (r >= 0)\n\t\tr = 0, buf_addf(found, \"%s can"),
+           edit("src/http/listen.c", "\tif (r == 0)\n\t\tbuf_addf(found, \"%s is free", "\tif (r >= 0)\n\t\tr = 0, buf_addf(found, \"%s is free"),
            tests=["system/test_config.py::test_check_fails_when_another_program_uses_the_port"]),
     mutant("E9", "HTTP connections have no limit",
            edit("src/http/http.c", ".connections = 64,", ".connections = 6400,"),

@@ -556,7 +556,7 @@ def test_rejects_are_replayed_after_the_configuration_is_fixed(start_inboxd, han
     client = handler(sidecar, always(DONE))
     assert json.loads(run(sidecar, "replay", "--rejects", "--dry-run", "--json")) == \
         {"action": "replay", "count": 1, "dry_run": True}
-    assert "make messages of 1 reject; 1 stays" in run(sidecar, "replay", "--rejects", "--dry-run")
+    assert "store 1 reject as messages; 1 stays rejected" in run(sidecar, "replay", "--rejects", "--dry-run")
     assert run(sidecar, "replay", "--rejects", "--reason", "rules corrected", "--yes").endswith(" stored\n")
     inbox.wait_processed(1)
     assert re.search(r": replayed by \w+, was rejected: rules corrected\n", run(sidecar, "show", "r-1"))

@@ -196,12 +196,12 @@ def http_of(sidecar, *options, code=0):
 def test_check_recognises_that_its_own_sidecar_uses_the_port(inboxd):
     listen = inboxd.configuration["http"]["listen"]
     assert http_of(inboxd) == {"name": "http", "result": "ok", "advice": None,
-                               "text": f"{listen} is listened on by the inboxd of this configuration"}
+                               "text": f"the inboxd of this configuration listens on {listen}"}
     other = http_of(inboxd, "--set", f"socket.path={inboxd.directory}/other.sock", code=6)
     assert (other["result"], other["text"]) == (
         "failed", f"http.listen: an inboxd with another socket.path listens on {listen} already")
     assert inboxd.stop() == 0
-    assert http_of(inboxd)["text"] == f"{listen} can be listened on"
+    assert http_of(inboxd)["text"] == f"{listen} is free"
     assert "off" in http_of(inboxd, "--set", "http.listen=")["text"]
 
 
