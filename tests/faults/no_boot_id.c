@@ -1,4 +1,4 @@
-/* A host that hides its boot id: loaded before a program (LD_PRELOAD). */
+/* Simulates a host that hides its boot id; loaded before a program (LD_PRELOAD). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

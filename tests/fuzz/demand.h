@@ -1,6 +1,6 @@
 /*
- * What a fuzz target says when a promise is broken: where, and then it ends, so that libFuzzer keeps
- * the input. And the checks that several targets share.
+ * Assertions of fuzz targets: a broken promise prints its position and ends the program, so that
+ * libFuzzer keeps the input. Also the checks that several targets share.
  */
 #ifndef TESTS_FUZZ_DEMAND_H
 #define TESTS_FUZZ_DEMAND_H

@@ -1,7 +1,7 @@
 /*
- * The first line is a JSON pointer (RFC 6901), the rest a text. What is found is a slice of the text,
- * a scalar by itself, and the same whatever was looked for beside it; of a text that is not JSON the
- * stream gives tokens that follow each other, and says so at the end.
+ * The first line is a JSON pointer (RFC 6901), the rest is a text. The value found is a slice of the
+ * text and a scalar, and does not depend on other pointers of the same search. For a text that is not
+ * JSON the stream returns consecutive tokens and reports the error at the end.
  */
 #include "demand.h"
 #include "json/pointer.h"

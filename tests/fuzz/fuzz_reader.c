@@ -99,7 +99,7 @@ static void check_lines(const struct ih_line *line, const struct ih_line *again)
 	demand(other == NULL);
 }
 
-/* The line has no byte around it: reading beyond it is seen. */
+/* The line has no byte around it, so reading beyond it is detected. */
 static void check_line(struct reading *used, const uint8_t *text, size_t length)
 {
 	struct reading fresh;

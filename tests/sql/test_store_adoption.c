@@ -1,4 +1,4 @@
-/* Partitions that nobody is assigned (rule R6): who finds them, and who gets them. */
+/* Unassigned partitions (rule R6): which instance finds them, and which one gets them. */
 #include "world.h"
 
 #define LEASE_MS 15000
@@ -26,7 +26,7 @@ static struct found orphans(struct world *world)
 	return found;
 }
 
-/* Partition 7 of a topic that is read no more; the owner in SQL. */
+/* Partition 7 of a topic that is no longer read; the owner is an SQL expression. */
 static void leave_waiting(struct world *world, const char *owner)
 {
 	run_sql(world,
@@ -75,7 +75,7 @@ static void a_partition_whose_owner_has_stopped_is_an_orphan(void **state)
 	assert_int_equal(orphans(world).count, 1);
 }
 
-/* It lost it in Kafka and could not say so here. */
+/* It lost the partition in Kafka and could not record it in the table. */
 static void an_own_partition_that_is_only_in_the_table_is_an_orphan(void **state)
 {
 	struct world *world = *state;

@@ -1,4 +1,4 @@
-/* Claims from the table: what is due, in what order, and what never overtakes what. */
+/* Claims from the table: due rows, their order, and rows that must not overtake others. */
 #include "store/claims/waiting_rows.h"
 #include "world.h"
 
@@ -144,7 +144,7 @@ static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **
 	routing_free(wanted);
 }
 
-/* "a1" and "a2" are there, "b1" and "b2" behind them; room is for one of them. */
+/* "a1" and "a2" come before "b1" and "b2"; the limit is one row. */
 static void expect_cut(struct world *world, size_t max_rows, const char *ids, bool cut)
 {
 	const struct claim_lane keys[] = { { "orders", 0, hash_of_key(world, "a") },
@@ -606,7 +606,7 @@ static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 	routing_free(routing);
 }
 
-/* Refuses to have claimed what fits. */
+/* Refuses claims of the rows that match. */
 static void refuse_claims(struct world *world, const char *condition)
 {
 	run_sql(world, "CREATE FUNCTION inbox.refuse_claim() RETURNS trigger LANGUAGE plpgsql AS $$"

@@ -1,4 +1,5 @@
-/* Counts at the end of their type: nothing fails for the rows beside them, and no claim has the token of another. */
+/* Counts at the maximum of their type: other rows do not fail, and no two claims have the same
+ * token. */
 #include "world.h"
 
 #define END "2147483647"
@@ -27,7 +28,7 @@ static const char *all_rows(struct world *world)
 			       " ORDER BY seq) FROM inbox.messages");
 }
 
-/* What every way of claiming makes of "a1" at its end before "a2", and of "b1". */
+/* The expected rows after any claim with "a1" at its maximum before "a2", and "b1". */
 static void expect_one_dead(struct world *world, struct claimed *claimed, const char *ids)
 {
 	assert_claimed(claimed, ids);
@@ -128,7 +129,7 @@ static void attempt_and_crash_counts_do_not_overflow(void **state)
 	claimed_fini(&claimed);
 }
 
-/* "a1" and "b1" are held by another instance, claimed as often; it is fenced, and they are given back. */
+/* Another instance holds "a1" and "b1" with equal counts; it is fenced, and they are rescued. */
 static void expect_rescued(struct world *world, int delivery_count, bool named)
 {
 	const struct fencing fencing = { .place = "here", .lease_ms = 15000 };
@@ -137,7 +138,8 @@ static void expect_rescued(struct world *world, int delivery_count, bool named)
 	int64_t rescued = -1;
 	int fenced = -1;
 
-	/* What was there before it was not born to it: such rows are found by the numbers of their claims. */
+	/* Rows from before its start were not born claimed by it; they are found by their claim
+	 * numbers. */
 	if (delivery_count == 1)
 		OK(instance_register(world->db, "other", "here", &dead, &err));
 	waiting(world, "a1", PLACEMENT_CLAIMED);

@@ -1,4 +1,4 @@
-/* The connection itself: values there and back, faults and what is left after them, migrations. */
+/* The connection: values in both directions, faults and the state after them, migrations. */
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -330,7 +330,7 @@ static void an_interrupt_ends_the_wait_of_another_thread(void **state)
 	OK(db_open(world->db, &err));
 }
 
-/* The trigger ends our session within COMMIT: nobody will ever answer it. */
+/* The trigger ends our session within COMMIT, so there is no answer. */
 /* A transaction whose COMMIT ends its own session. */
 static void begin_what_hangs_up(struct world *world)
 {

@@ -32,7 +32,7 @@ static void a_row_is_stored_unchanged(void **state)
 		"shop|ä\"b|t|orders|0|0|k|01ff|[[\"n\", \"v\"], [\"nul\", null]]|1700000000.123|t");
 }
 
-/* A topic that was created again within one batch: its records have the coordinates of the old ones. */
+/* A topic was recreated within one batch: its records have the coordinates of the old ones. */
 static void records_with_the_same_coordinates_are_distinguished_by_id(void **state)
 {
 	struct world *world = *state;
@@ -75,7 +75,7 @@ static void the_same_id_with_another_payload_is_kept_as_a_conflict(void **state)
 		"2");
 }
 
-/* As another instance would have stored it. */
+/* Stores it like another instance. */
 static void insert_elsewhere(struct world *world, const char *id, const char *payload)
 {
 	run_sql(world,
@@ -153,7 +153,8 @@ static void acquiring_partitions_clears_the_dedup_cache(void **state)
 	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
 }
 
-/* Here the conflict of `b` cannot be kept, and what another instance then stores as `a` is not what we had. */
+/* The conflict of `b` cannot be kept here, and another instance then stores `a` with another
+ * payload. */
 static void a_failed_batch_is_not_in_the_dedup_cache(void **state)
 {
 	struct world *world = *state;
@@ -433,7 +434,8 @@ static void a_reason_with_a_cut_server_message_is_kept(void **state)
 	struct world *world = *state;
 	char reason[512] = "";
 
-	/* Of what the server says there is room for a part only; of two lengths one cuts a character. */
+	/* There is room for a part of the server's message only; one of two lengths cuts a
+	 * character. */
 	memset(reason, 'r', 440);
 	run_sql(world,
 		"CREATE FUNCTION inbox.refuse_bytes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -451,7 +453,7 @@ static void a_reason_with_a_cut_server_message_is_kept(void **state)
 	}
 }
 
-/* As in a batch of which a row is refused, and whose COMMIT is, too. */
+/* As in a batch with a refused row whose COMMIT is refused, too. */
 static void a_commit_that_failed_leaves_no_reject_in_the_batch(void **state)
 {
 	struct world *world = *state;
@@ -472,7 +474,7 @@ static void a_commit_that_failed_leaves_no_reject_in_the_batch(void **state)
 	assert_int_equal(result_of(world, 1), ROW_REJECTED);
 }
 
-/* A trigger that raises for what it is to be found in, at COMMIT or at once. */
+/* A trigger that raises for matching rows, at COMMIT or at once. */
 static void refuse_ids(
 	struct world *world, const char *table, const char *condition, bool at_commit)
 {
@@ -533,7 +535,7 @@ static void a_row_that_is_refused_at_commit_is_isolated(void **state)
 	assert_only_the_bad_are_rejected(world);
 }
 
-/* What is deferred for a good reason is heard at COMMIT, until that has refused it. */
+/* Deferred constraints are checked at COMMIT, unless a COMMIT was refused. */
 static void constraints_stay_deferred_unless_a_commit_was_refused(void **state)
 {
 	struct world *world = *state;
@@ -643,7 +645,7 @@ static void a_lost_commit_is_unknown(void **state)
 	assert_false(db_is_open(world->db));
 }
 
-/* As if the COMMIT of another connection of ours had gone through unheard. */
+/* As if the COMMIT of our previous connection had succeeded without an answer. */
 static void resync_gives_back_rows_missing_in_memory(void **state)
 {
 	struct world *world = *state;
@@ -746,7 +748,7 @@ static void two_thousand_rows_go_in_at_once(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 2000);
 }
 
-/* The batch of `world` is under way behind the COMMIT of `first`, which stores `a`. */
+/* The batch of `world` is sent behind the COMMIT of `first`, which stores `a`. */
 static void follow(struct world *world, struct batch *first)
 {
 	ADD(world, .id = "a");

@@ -1,4 +1,4 @@
-/* Leases: heartbeats, who may be declared dead, and what is rescued of the dead. */
+/* Leases: heartbeats, fencing of dead instances, and the rescue of their rows. */
 #include "base/clock.h"
 #include "world.h"
 
@@ -53,7 +53,7 @@ static void the_first_low_seq_is_above_all_existing_rows(void **state)
 	assert_int_equal(instance.first_low_seq, seq + 1);
 }
 
-/* Rule R6: what the answer takes is not ours. */
+/* Rule R6: the time until the answer does not count. */
 static void the_lease_of_a_new_instance_counts_from_before_it_was_sent(void **state)
 {
 	struct world *world = *state;
@@ -109,8 +109,8 @@ static void expect_bounds(struct world *world, const char *bounds)
 		bounds);
 }
 
-/* Rule R3: one that was sent first and arrives last, over a connection that was given up, names rows that belong to its
- * own bound. */
+/* Rule R3: a heartbeat that was sent first and arrives last, over an abandoned connection, lists
+ * rows that belong to its own bound. */
 static void stragglers_are_stored_together_with_their_bound(void **state)
 {
 	struct world *world = *state;
@@ -149,7 +149,7 @@ static void stragglers_of_a_dead_instance_are_rescued_below_its_bound(void **sta
 		"");
 	assert_int_equal(fence(world, "here", false), 1);
 	assert_int_equal(rescue(world), 1);
-	/* A sidecar of an earlier version goes on from low_seq. */
+	/* A sidecar of an earlier version reads from low_seq on. */
 	assert_int_equal(
 		ask(world, "SELECT low_seq FROM inbox.inbox_instances WHERE id = %d", dead.id),
 		first);
@@ -214,7 +214,7 @@ static void an_earlier_instance_at_the_same_socket_is_fenced_at_once(void **stat
 	assert_int_equal(fence(world, "here", false), 1);
 }
 
-/* What it fences by its place it fences once: what a session that ends still holds is waited for. */
+/* It fences by host_id only once, and waits for the end of the sessions. */
 static void fencing_at_the_start_waits_for_old_sessions_to_end(void **state)
 {
 	struct world *world = *state;
@@ -230,7 +230,7 @@ static void fencing_at_the_start_waits_for_old_sessions_to_end(void **state)
 				    " FOR KEY SHARE",
 				    dead.id),
 		"");
-	/* Half a second in which it hears of nothing. */
+	/* For half a second the session does not react to its termination. */
 	assert_true(PQsendQuery(world->other, "SELECT md5(repeat('x', 150000000))"));
 	while (ask(world,
 		       "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd/%d'"
@@ -394,7 +394,8 @@ static void dead_instances_with_locked_rows_do_not_block_others(void **state)
 	assert_string_equal(run_other(world, "BEGIN; SELECT 1 FROM inbox.inbox_messages"
 					     " WHERE claimed_by <= 16 FOR UPDATE"),
 		"");
-	/* Sixteen of those that are left a round: that one of the four is missed by all is less likely than 1e-19. */
+	/* A round takes sixteen of the remaining ones: the probability that all rounds miss one of
+	 * the four is below 1e-19. */
 	for (int round = 0; round < 40 && all < 4; round++)
 		all += rescue(world);
 	assert_int_equal(all, 4);

@@ -1,4 +1,4 @@
-/* What others hold of a partition that was just taken, and what becomes of it (rule R12). */
+/* Rows that other instances hold of an acquired partition, and their later states (rule R12). */
 #include "world.h"
 
 #include "store/claims/other_claims.h"
@@ -14,7 +14,7 @@ static struct instance another(struct world *world)
 	return instance;
 }
 
-/* A row of orders/0 that `holder` was born holding, or, with a number, claimed from the table. */
+/* A row of orders/0 that was born claimed by `holder` or, with a number, claimed from the table. */
 static int64_t held_row(
 	struct world *world, const char *id, const char *key, int32_t holder, int number)
 {
@@ -145,7 +145,7 @@ static void a_result_that_is_too_large_is_requested_again(void **state)
 	expect_found(world, ORDERING_KEY, 10000);
 }
 
-/* `count` rows that `holder` was born holding, all done but the first and the last. */
+/* `count` rows that were born claimed by `holder`; all are processed except the first and the last. */
 static void long_ago(struct world *world, int32_t holder, int count)
 {
 	run_sql(world,
@@ -158,7 +158,7 @@ static void long_ago(struct world *world, int32_t holder, int count)
 		holder, count, count);
 }
 
-/* Nobody is kept waiting for longer than a window takes. */
+/* The search returns after each window. */
 static void a_search_continues_where_it_stopped(void **state)
 {
 	struct world *world = *state;
@@ -195,7 +195,7 @@ static void after_a_fault_the_same_window_is_searched_again(void **state)
 	other_claims_search_free(search);
 }
 
-/* Rule R3: below low_rest only those that are named may be held. */
+/* Rule R3: below low_rest only stragglers may be held. */
 static void stragglers_are_found_below_the_bound(void **state)
 {
 	struct world *world = *state;

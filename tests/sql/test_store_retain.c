@@ -1,4 +1,4 @@
-/* Retention as the janitor asks for it: kinds, ages, batches, and who does it. */
+/* Retention as the janitor calls it: kinds, ages, batches, and the elected instance. */
 #include "store/periodic/retain_batch.h"
 
 #include "world.h"
@@ -97,7 +97,7 @@ static void every_kind_deletes_its_own_rows(void **state)
 	run_sql(world,
 		"INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at, rescued_at)"
 		" VALUES (0, 'x', 1, '2020-01-01', '2020-01-01')");
-	/* The dead topic has not heard of it: it stays for one kind and goes for the other. */
+	/* It was not produced to the dead topic: one kind keeps it and the other deletes it. */
 	assert_int_equal(retain(world, RETAIN_DEAD_PRODUCED, 10).affected, 0);
 	assert_int_equal(retain(world, RETAIN_DEAD, 10).affected, 1);
 	for (int kind = RETAIN_REJECTS; kind < RETAIN_KINDS; kind++)

@@ -1,7 +1,7 @@
-/* Rules of the store that hold for all of it: ids, timelines, the order in force. */
+/* Rules of the whole store: ids, timelines, the configured order. */
 #include "world.h"
 
-/* Ids of a sequence, or of a counter, come again after a failover. */
+/* Ids of a sequence or of a counter would repeat after a failover. */
 static void ids_are_drawn_from_all_31_bits(void **state)
 {
 	struct world *world = *state;
@@ -51,7 +51,7 @@ static void on_another_timeline_nothing_is_stored_or_acquired(void **state)
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
 }
 
-/* What the timeline lacks may be claimed there a second time, with the token that the first claim had. */
+/* Rows that this timeline lacks could be claimed a second time with the token of the first claim. */
 static void nothing_is_claimed(struct world *world)
 {
 	struct claimed claimed;
@@ -124,7 +124,7 @@ static void a_row_without_key_and_handler_is_parked(void **state)
 	routing_free(routing);
 }
 
-/* The same delivery_count under another id: only claimed_by tells. */
+/* The same delivery_count with another id: only claimed_by differs. */
 static void a_verdict_of_another_instance_changes_nothing(void **state)
 {
 	struct world *world = *state;

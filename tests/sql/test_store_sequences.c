@@ -1,4 +1,5 @@
-/* Sequences that are behind the rows of their tables: what is found, set, refused, and never rejected. */
+/* Sequences behind the rows of their tables: how they are found and set, and that no record is
+ * rejected. */
 #include "world.h"
 
 #include <libpq-fe.h>
@@ -6,7 +7,7 @@
 
 #include "store/schema/sequences.h"
 
-/* As after a switch-over by logical replication: the rows are there, the numbers begin anew. */
+/* As after a switch-over by logical replication: the rows exist, and the sequence starts at 1. */
 static void begin_anew(struct world *world, const char *table)
 {
 	run_sql(world, "SELECT setval(pg_get_serial_sequence('inbox.%s', 'seq'), 1, false)", table);
@@ -77,7 +78,7 @@ static void begin_to_advance(struct world *world)
 	}
 }
 
-/* It has looked, and waits for a transaction in which the sequence goes far ahead. */
+/* It has compared the sequence, and waits for a transaction in which the sequence advances far. */
 static void no_sequence_is_set_back(void **state)
 {
 	struct world *world = *state;
@@ -122,7 +123,7 @@ static void setting_a_sequence_waits_for_running_inserts(void **state)
 	assert_string_equal(run_other(world, "ROLLBACK"), "");
 }
 
-/* A user of this world's db that may look, or not even that. */
+/* A database user with the right to compare, or without any. */
 static void become(struct world *world, const char *grant)
 {
 	run_sql(world,
@@ -176,7 +177,7 @@ static void a_used_number_creates_no_reject(void **state)
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);
 }
 
-/* Where retention has deleted the low rows nothing clashes. */
+/* If retention has deleted the low rows, no number clashes. */
 static void a_number_below_earlier_ones_stores_nothing(void **state)
 {
 	struct world *world = *state;

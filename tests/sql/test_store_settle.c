@@ -1,4 +1,4 @@
-/* Settling: each verdict once, fenced, without waiting for anybody's transaction. */
+/* Settling: each verdict once, fenced, without waiting for other transactions. */
 #include "world.h"
 
 static void settle(struct world *world, struct settle_row *rows, size_t count)
@@ -101,7 +101,7 @@ static void a_row_completed_by_its_handler_gets_the_name_when_verified(void **st
 	assert_string_equal(handler_of(world, row.seq), "-");
 }
 
-/* A user may have it that what is processed is never written again. */
+/* A user's trigger may forbid updates of processed rows. */
 static void a_completed_row_stays_completed_when_the_name_cannot_be_stored(void **state)
 {
 	struct world *world = *state;
@@ -222,7 +222,7 @@ static void a_failed_attempt_goes_to_the_history(void **state)
 	assert_string_equal(history_of(world, seq), "1 billing boom E, 2 E");
 }
 
-/* Told to be dead at once: no attempt is counted, and yet it failed. */
+/* The handler answered dead: no attempt is counted, and it failed. */
 static void dead_at_once_is_a_failed_attempt(void **state)
 {
 	struct world *world = *state;
@@ -353,7 +353,7 @@ static void a_settle_without_the_current_claim_is_lost(void **state)
 		ask(world, "SELECT count(*) FROM inbox.messages WHERE status = 'claimed'"), 2);
 }
 
-/* All of them in the fast statement: each has the count that most have. */
+/* All of them are in the fast statement: each has the most frequent count. */
 static void a_settle_without_any_current_claim_changes_nothing(void **state)
 {
 	struct world *world = *state;
@@ -538,7 +538,7 @@ static void a_thousand_rows_in_any_order_are_settled(void **state)
 		assert_int_equal(rows[i].status, SETTLE_SETTLED);
 }
 
-/* Refuses updates of `column` of the rows that fit, as a trigger of the user. */
+/* Refuses updates of `column` of matching rows, like a trigger of the user. */
 static void refuse_updates(struct world *world, const char *column, const char *condition)
 {
 	run_sql(world,
@@ -593,7 +593,7 @@ static void when_every_row_is_refused_the_settle_fails(void **state)
 	assert_int_equal(rows[0].status, SETTLE_REFUSED);
 }
 
-/* Nothing can be replaced by a note: the verdict has no values. */
+/* There is no value that a note could replace. */
 static void a_row_that_a_constraint_of_the_user_refuses_is_isolated(void **state)
 {
 	struct world *world = *state;

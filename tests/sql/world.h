@@ -1,6 +1,6 @@
 /*
  * What the store's tests share: a schema of the test's own in the PostgreSQL that PG* variables name,
- * a registered instance with a taken partition, and short words for rows and looks at them.
+ * a registered instance with an acquired partition, and short helpers for rows and queries.
  */
 #ifndef TESTS_SQL_WORLD_H
 #define TESTS_SQL_WORLD_H
@@ -67,20 +67,21 @@ struct a_row {
 /* Adds a row of orders/0 to the batch; without an offset it gets the next one. */
 void add(struct world *world, struct a_row row);
 #define ADD(world, ...) add((world), (struct a_row){ __VA_ARGS__ })
-/* Gives the batch the move of the watermark behind it; returns to where. */
+/* Gives the batch its watermark update; returns the new offset. */
 int64_t plan_move(struct world *world);
-/* Stores the batch as it is. */
+/* Stores the batch. */
 int store_batch(struct world *world);
-/* Moves the watermark behind the batch and stores it. The batch stays for a look at the results. */
+/* Adds the watermark update and stores the batch. The batch is kept, so that its results can be
+ * read. */
 int store(struct world *world);
-/* store() that must go well. */
+/* store() that must succeed. */
 void must_store(struct world *world);
 /* A batch of one row that is stored; returns its seq. */
 int64_t stored(struct world *world, struct a_row row);
 #define STORED(world, ...) stored((world), (struct a_row){ __VA_ARGS__ })
 enum insert_result result_of(const struct world *world, size_t row);
 
-/* Claims. NULL routing means: everything is wanted. */
+/* Claims. NULL routing means a subscription to everything. */
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing);
 struct claimed claim_key(struct world *world, const char *key, size_t max_rows);
 uint64_t hash_of_key(struct world *world, const char *key);
@@ -91,7 +92,7 @@ void assert_claimed(const struct claimed *claimed, const char *ids);
 struct settle_row verdict(int64_t seq, int delivery_count, enum settle_outcome outcome);
 void must_settle(struct world *world, struct settle_row *row);
 
-/* The words of the last fault. */
+/* The last fault. */
 extern struct err err;
 void must(int r, const char *what);
 #define OK(expression) must((expression), #expression)

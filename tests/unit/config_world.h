@@ -1,6 +1,6 @@
 /*
- * A world for tests of the configuration: files in a directory of the test's own, variables and
- * arguments as lists, and assertions on what comes of them.
+ * A fixture for tests of the configuration: files in a private directory, variables and arguments
+ * as lists, and assertions on the result.
  */
 #ifndef TESTS_UNIT_CONFIG_WORLD_H
 #define TESTS_UNIT_CONFIG_WORLD_H
@@ -29,7 +29,7 @@ struct world {
 	struct err err;
 };
 
-/* What a configuration cannot do without. */
+/* The required keys of a configuration. */
 #define ENOUGH                                                                                     \
 	"kafka:\n"                                                                                 \
 	"  topics: [orders]\n"                                                                     \

@@ -1,4 +1,4 @@
-/* A batch owns its messages until they are given away, and forgets a partition without a trace. */
+/* A batch owns its messages until they are given away, and can drop a partition completely. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Where a look for due rows begins, and when it is a full one. */
+/* The start of a scan for due rows, and the time of the next full scan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void a_scan_starts_where_the_previous_one_ended(void **state)
 	claim_cursor_note(starts, 2, 700, false);
 	assert_int_equal(claim_cursor_get(starts, 2), 700);
 	assert_int_equal(claim_cursor_get(starts, 0), -1);
-	claim_cursor_note(starts, 2, 600, false); /* of two looks at once the slower one */
+	claim_cursor_note(starts, 2, 600, false); /* the slower one of two concurrent scans */
 	assert_int_equal(claim_cursor_get(starts, 2), 700);
 }
 
@@ -92,7 +92,7 @@ static void a_partition_is_empty_only_after_a_full_scan(void **state)
 
 	looked(starts, true, true, 5000);
 	looked(starts, false, false, 5020);
-	assert_false(claim_cursor_is_full(starts, 5039)); /* four times what one takes */
+	assert_false(claim_cursor_is_full(starts, 5039)); /* four times the duration of a scan */
 	assert_true(claim_cursor_is_full(starts, 5040));
 }
 

@@ -1,4 +1,5 @@
-/* What dispatch makes of an answer from the table: is there more, and who is asked again? */
+/* How dispatch handles the result of a claim: whether more rows wait, and which keys are claimed
+ * again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 
 #define ASKED 10
 
-/* As much of dispatch as an answer touches; orders/0 overflows. */
+/* The parts of dispatch that a result changes; orders/0 overflows. */
 struct world {
 	struct context context;
 	struct order order;
@@ -93,7 +94,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A claim under way of the one partition, or of the lane with hash 7. */
+/* A running claim of the partition, or of the lane with hash 7. */
 static struct job *a_claim(struct world *world, enum job_kind kind, struct claimed claimed)
 {
 	struct claimer *claimer = &world->table.claimer;
@@ -155,7 +156,7 @@ static void a_claim_at_its_byte_limit_left_rows_behind(void **state)
 	assert_true(overflows(world));
 }
 
-/* The lane has rows outside, and a claim of it is under way. */
+/* The lane has rows in the table, and a claim of it is running. */
 static void ask_lane(struct world *world)
 {
 	struct lane_key key;

@@ -1,4 +1,4 @@
-/* The command line: commands, options, help, and every way it can be wrong. */
+/* The command line: commands, options, help, and all errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The way from COMMIT into the queue: when has everything come out of it? */
+/* The handover from COMMIT to the queue: when is it empty? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static void a_handover_is_open_until_its_batch_has_arrived(void **state)
 	assert_false(commit_handover_is_open(&handover));
 }
 
-/* The one before it is committed and waits for a place in the queue. */
+/* The previous batch is committed and waits for a place in the queue. */
 static void a_lost_batch_does_not_end_the_handover_of_the_previous_one(void **state)
 {
 	struct commit_handover handover = { 0 };

@@ -1,6 +1,6 @@
 /*
- * Loading: what every layer says, which one wins, where a value is said to come from, what is
- * refused and with which words, and what is never shown. Reloading: test_config_reload.c.
+ * Loading: the values of every layer, their precedence and origins, errors and their texts, and
+ * masked values. Reloading: test_config_reload.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * docs/configuration.md is what the option table says, word for word. `test_config_doc --write`
- * writes it anew.
+ * docs/configuration.md equals the text made from the option table. `test_config_doc --write`
+ * writes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * Reloading: what is taken over, what stays and is named, and that a wrong configuration changes
- * nothing.
+ * Reloading: keys that are applied, keys that are kept and named, and that a wrong configuration
+ * changes nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

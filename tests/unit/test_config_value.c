@@ -1,6 +1,6 @@
 /*
- * From a text to a value, type by type, with the words for every way it can be wrong; the shapes of
- * names and addresses; and the nearest known name.
+ * Values of each type with the error for each wrong text; the forms of names and addresses; the
+ * most similar known name.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* A server that is away and a mistake of the configuration are told apart by libpq's words. */
+/* libpq's error texts distinguish an unreachable server from an error of the configuration. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* What librdkafka is told: the user's settings between what inboxd would like and what it must have. */
+/* Settings of librdkafka: defaults of inboxd, settings of the user, and settings that inboxd
+ * controls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 	}
 #define NEEDED SETTING("bootstrap.servers", "broker:9092"), SETTING("group.id", "billing")
 
-/* Of one of librdkafka's settings, with these of the user. */
+/* The value of a setting of librdkafka, with these settings of the user. */
 static const char *value_of(const char *name, struct setting *settings, size_t count)
 {
 	static char value[64];

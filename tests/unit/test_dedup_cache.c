@@ -1,4 +1,4 @@
-/* Which duplicates are known to be harmless without a question to the table. */
+/* Duplicates that need no query of the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* event.c: the event a handler is given, byte for byte. */
+/* event.c: the event that a handler gets, byte for byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A tombstone without key, headers and time: what is left is always there. */
+/* A tombstone without key, headers and time has only the members that always exist. */
 static struct message bare(void)
 {
 	return (struct message){

@@ -1,4 +1,4 @@
-/* record.c: what jsonb and JSON readers are given is always theirs to accept. */
+/* record.c: the output is always accepted by jsonb and by JSON readers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
