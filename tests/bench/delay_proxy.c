@@ -1,6 +1,6 @@
 /*
- * Delays the connections to a server of this machine, as if it were far away: every byte arrives DELAY_US later, in both
- * directions.
+ * Delays the connections to a server of this machine, as if it were far away: every byte arrives DELAY_US
+ * later, in both directions.
  *
  *	delay_proxy PORT TARGET_PORT DELAY_US
  *
