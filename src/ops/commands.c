@@ -14,7 +14,7 @@
 #include "daemon/daemon.h"
 #include "ingest/ingest.h"
 #include "ops/op.h"
-#include "store/pg/keywords.h"
+#include "store/pg/connect/connect.h"
 
 extern char **environ;
 
@@ -49,14 +49,14 @@ struct names {
 static void names_fini(struct names *names)
 {
 	ingest_names_free(names->kafka);
-	keywords_free(names->postgres);
+	connect_keywords_free(names->postgres);
 }
 
 static int names_init(struct names *names, struct err *err)
 {
 	int r = ingest_option_names(&names->kafka, err);
 
-	return r != 0 ? r : keywords_new(&names->postgres, err);
+	return r != 0 ? r : connect_keywords_new(&names->postgres, err);
 }
 
 static void log_warnings(const struct strings *warnings)

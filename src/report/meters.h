@@ -42,7 +42,7 @@ enum meter {
 	METER_OTLP_DROPPED,
 	METER_OTLP_FAILURES,
 	METER_OLDEST_XMIN,    /* seconds */
-	METER_PG_CONNECTIONS, /* {state}: see store/pg/connection_gauge.h */
+	METER_PG_CONNECTIONS, /* {state}: see store/pg/db.c */
 	METER_READY,          /* {check}: see http/health.h */
 	METER_BUILD_INFO,     /* {version} */
 	METER_INGEST_BATCH,   /* histograms, seconds */

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "store/pg/connect_fault.h"
+#include "store/pg/connect/connect_fault.h"
 
 #define AT(host, port) "connection to server at \"" host "\" (127.0.0.1), port " port " failed: "
 #define REFUSED        "Connection refused\n\tIs the server running on that host?\n"

@@ -11,7 +11,7 @@
 
 #include "base/faultpoint.h"
 #include "queries.h"
-#include "store/pg/connection_gauge.h"
+#include "report/meters.h"
 #include "store/pg/pipeline.h"
 #include "store/pg/statements.h"
 
@@ -23,6 +23,20 @@
  * must see what another transaction committed in the meantime. */
 #define BEGIN           "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
+/* The state of the connection in the metric inboxd_pg_connections. */
+enum connection_state {
+	CONNECTION_CLOSED,
+	CONNECTION_IDLE,
+	CONNECTION_BUSY,        /* waits for the answer of the server */
+	CONNECTION_TRANSACTION, /* a transaction is open, between two statements */
+	CONNECTION_STATES,
+};
+
+struct connection_gauge {
+	struct metric *gauges[CONNECTION_STATES]; /* NULL: no metrics */
+	enum connection_state state;
+};
+
 struct db {
 	struct pipeline *pipeline;
 	struct statements *statements;
@@ -32,6 +46,44 @@ struct db {
 	int64_t timeout_ms;
 	bool savepoint; /* a savepoint exists in this transaction */
 };
+
+static void gauge_add(struct connection_gauge *gauge, int n)
+{
+	if (gauge->gauges[gauge->state] != NULL)
+		metric_add(gauge->gauges[gauge->state], n);
+}
+
+/* Counts one more connection, in the state closed. */
+static void gauge_enter(struct connection_gauge *gauge, struct metrics *metrics)
+{
+	static const char *const names[CONNECTION_STATES] = {
+		[CONNECTION_CLOSED] = "closed",
+		[CONNECTION_IDLE] = "idle",
+		[CONNECTION_BUSY] = "busy",
+		[CONNECTION_TRANSACTION] = "transaction",
+	};
+
+	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
+	for (int i = 0; metrics != NULL && i < CONNECTION_STATES; i++)
+		gauge->gauges[i] = metrics_get(metrics, METER_PG_CONNECTIONS, names[i], NULL);
+	gauge_add(gauge, 1);
+}
+
+static void gauge_move(struct connection_gauge *gauge, enum connection_state state)
+{
+	if (gauge->state == state)
+		return;
+	gauge_add(gauge, -1);
+	gauge->state = state;
+	gauge_add(gauge, 1);
+}
+
+/* Counts one connection less. A zeroed gauge that never entered is allowed. */
+static void gauge_leave(struct connection_gauge *gauge)
+{
+	gauge_add(gauge, -1);
+	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
+}
 
 /* Every statement here is written for an index and reads few rows. Sequential scans are therefore
  * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it
@@ -54,7 +106,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	if (db == NULL)
 		return err_memory(err);
 	write_settings(db, options);
-	connection_gauge_enter(&db->gauge, options->metrics);
+	gauge_enter(&db->gauge, options->metrics);
 	db->timeout_ms = options->statement_timeout_ms == 0
 				 ? NO_LIMIT_MS
 				 : options->statement_timeout_ms + CLIENT_EXTRA_MS;
@@ -75,7 +127,7 @@ void db_free(struct db *db)
 {
 	if (db == NULL)
 		return;
-	connection_gauge_leave(&db->gauge);
+	gauge_leave(&db->gauge);
 	pipeline_free(db->pipeline);
 	statements_free(db->statements);
 	free(db->schema);
@@ -86,18 +138,18 @@ void db_free(struct db *db)
 static void note_state(struct db *db)
 {
 	if (!pipeline_is_open(db->pipeline))
-		connection_gauge_move(&db->gauge, CONNECTION_CLOSED);
+		gauge_move(&db->gauge, CONNECTION_CLOSED);
 	else if (pipeline_transaction(db->pipeline) == PIPELINE_IDLE)
-		connection_gauge_move(&db->gauge, CONNECTION_IDLE);
+		gauge_move(&db->gauge, CONNECTION_IDLE);
 	else
-		connection_gauge_move(&db->gauge, CONNECTION_TRANSACTION);
+		gauge_move(&db->gauge, CONNECTION_TRANSACTION);
 }
 
 static int run_pipeline(struct db *db, struct err *err)
 {
 	int r;
 
-	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
+	gauge_move(&db->gauge, CONNECTION_BUSY);
 	r = pipeline_run(db->pipeline, db->timeout_ms, err);
 	note_state(db);
 	return r;
@@ -225,7 +277,7 @@ int db_send(struct db *db, struct err *err)
 {
 	int r;
 
-	connection_gauge_move(&db->gauge, CONNECTION_BUSY);
+	gauge_move(&db->gauge, CONNECTION_BUSY);
 	if (FAULT_ERROR("error_before_depart"))
 		pipeline_close(db->pipeline);
 	r = pipeline_send(db->pipeline, db->timeout_ms, err);

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/wake.h"
-#include "store/pg/connect.h"
+#include "store/pg/connect/connect.h"
 #include "store/pg/pg_error_class.h"
 #include "store/pg/wire.h"
 

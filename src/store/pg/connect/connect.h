@@ -3,8 +3,8 @@
  * to every step, and checks the server that answered. The password is given to libpq only. It never
  * appears in an error text or a log line.
  */
-#ifndef STORE_PG_CONNECT_H
-#define STORE_PG_CONNECT_H
+#ifndef STORE_PG_CONNECT_CONNECT_H
+#define STORE_PG_CONNECT_CONNECT_H
 
 #include "base/err.h"
 #include "config/config.h"
@@ -16,5 +16,10 @@ struct pg_conn;
  * no deadline. `wake_fd` interrupts the wait. */
 int connect_run(struct pg_conn **out, const struct settings *settings, const char *application,
 	int wake_fd, struct err *err);
+
+/* The connection keywords of this libpq, NULL-terminated, for hints in error texts and for
+ * environment variables. Pure. Free with connect_keywords_free(). */
+int connect_keywords_new(char ***out, struct err *err);
+void connect_keywords_free(char **names);
 
 #endif

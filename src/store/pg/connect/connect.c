@@ -1,7 +1,8 @@
 /*
- * Implements connect.h with libpq's nonblocking connection functions.
+ * Implements connect.h with libpq's nonblocking connection functions. libpq goes through the list of
+ * hosts itself, but waits without limit for one that does not answer; such a host is skipped here.
  */
-#include "store/pg/connect.h"
+#include "store/pg/connect/connect.h"
 
 #include <libpq-fe.h>
 #include <poll.h>
@@ -12,8 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "config/secret.h"
-#include "store/pg/connect_fault.h"
-#include "store/pg/hosts.h"
+#include "store/pg/connect/connect_fault.h"
 #include "store/pg/wire.h"
 
 #define OLDEST_SERVER   140000
@@ -37,11 +37,17 @@ static const struct {
 	{ "keepalives_interval", "5", NULL },
 	{ "keepalives_count", "3", NULL },
 };
-#define FALLBACKS (sizeof(fallbacks) / sizeof(fallbacks[0]))
+#define FALLBACKS  (sizeof(fallbacks) / sizeof(fallbacks[0]))
 
 /* Values that cannot be overridden: fencing finds sessions by their name (rule R5), and all texts
  * are UTF-8. */
-#define FORCED    2
+#define FORCED     2
+
+/* The keywords that are lists with one element per host. */
+#define HOST_LISTS 3
+static const char *const host_lists[HOST_LISTS] = { "host", "hostaddr", "port" };
+
+enum { LIST_HOST, LIST_HOSTADDR, LIST_PORT };
 
 struct keywords {
 	const char **names;
@@ -105,8 +111,107 @@ static int fill_keywords(struct keywords *keywords, const struct settings *setti
 	return r;
 }
 
+/* The rest of the host lists, after a host that did not answer. The values may come from the
+ * configuration, the environment or the service file, so libpq is asked for them. */
+struct hosts {
+	char *lists[HOST_LISTS]; /* the remaining elements; "" = none */
+};
+
+#define HOSTS_INIT                                                                                 \
+	{                                                                                          \
+		.lists = { NULL }                                                                  \
+	}
+
+static void hosts_fini(struct hosts *hosts)
+{
+	for (size_t i = 0; i < HOST_LISTS; i++)
+		free(hosts->lists[i]);
+	*hosts = (struct hosts)HOSTS_INIT;
+}
+
+/* Reads the lists as libpq uses them. */
+static bool read_lists(struct hosts *hosts, PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	bool complete = options != NULL;
+
+	for (size_t i = 0; complete && i < HOST_LISTS; i++) {
+		const char *value = NULL;
+
+		for (const PQconninfoOption *o = options; o->keyword != NULL; o++) {
+			if (strcmp(o->keyword, host_lists[i]) == 0)
+				value = o->val;
+		}
+		hosts->lists[i] = strdup(value == NULL ? "" : value);
+		complete = hosts->lists[i] != NULL;
+	}
+	PQconninfoFree(options);
+	return complete;
+}
+
+/* The part after the n-th comma; NULL when the list has fewer. */
+static const char *behind(const char *list, size_t n)
+{
+	while (list != NULL && n-- > 0) {
+		list = strchr(list, ',');
+		list = list == NULL ? NULL : list + 1;
+	}
+	return list;
+}
+
+static bool is_element(const char *list, size_t n, const char *wanted)
+{
+	const char *at = behind(list, n);
+	size_t length = at == NULL ? 0 : strcspn(at, ",");
+
+	return at != NULL && length == strlen(wanted) && strncmp(at, wanted, length) == 0;
+}
+
+/* One port may apply to all hosts; an empty list means the default port. */
+static bool is_port(const char *list, size_t n, const char *wanted)
+{
+	return strchr(list, ',') == NULL || is_element(list, n, wanted);
+}
+
+/* The index of the connected host in the list, found by name and port. */
+static size_t index_of(const struct hosts *hosts, const PGconn *conn)
+{
+	const char *names = hosts->lists[LIST_HOST][0] != '\0' ? hosts->lists[LIST_HOST]
+							       : hosts->lists[LIST_HOSTADDR];
+	const char *host = PQhost(conn) == NULL ? "" : PQhost(conn);
+	const char *port = PQport(conn) == NULL ? "" : PQport(conn);
+	size_t n = 0;
+
+	while (behind(names, n) != NULL &&
+		!(is_element(names, n, host) && is_port(hosts->lists[LIST_PORT], n, port)))
+		n++;
+	return n;
+}
+
+/* Sets the lists to the elements after the host that `conn` uses. False when there is none, or
+ * without memory. */
+static bool hosts_skip(struct hosts *hosts, PGconn *conn)
+{
+	size_t next;
+	bool more;
+
+	hosts_fini(hosts);
+	if (!read_lists(hosts, conn))
+		return false;
+	next = index_of(hosts, conn) + 1;
+	more = behind(hosts->lists[LIST_HOST], next) != NULL ||
+	       behind(hosts->lists[LIST_HOSTADDR], next) != NULL;
+	for (size_t i = 0; more && i < HOST_LISTS; i++) {
+		const char *rest = behind(hosts->lists[i], next);
+
+		if (rest != NULL)
+			memmove(hosts->lists[i], rest, strlen(rest) + 1);
+	}
+	return more;
+}
+
 /* The host and address that libpq tries at present. */
-struct place {
+struct attempt {
 	const char *host; /* libpq's own pointer, which differs for each host */
 	char address[64];
 };
@@ -130,13 +235,13 @@ static int64_t host_timeout_ms(PGconn *conn)
 }
 
 /* True when libpq has gone on to another host or address since the last call. */
-static bool moved_on(PGconn *conn, struct place *place)
+static bool moved_on(PGconn *conn, struct attempt *attempt)
 {
 	const char *address = PQhostaddr(conn) == NULL ? "" : PQhostaddr(conn);
-	bool moved = PQhost(conn) != place->host || strcmp(address, place->address) != 0;
+	bool moved = PQhost(conn) != attempt->host || strcmp(address, attempt->address) != 0;
 
-	place->host = PQhost(conn);
-	(void)snprintf(place->address, sizeof(place->address), "%s", address);
+	attempt->host = PQhost(conn);
+	(void)snprintf(attempt->address, sizeof(attempt->address), "%s", address);
 	return moved;
 }
 
@@ -147,7 +252,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 	PostgresPollingStatusType step = PGRES_POLLING_WRITING;
 	int64_t timeout_ms = host_timeout_ms(conn);
 	int64_t deadline_ms = clock_now_ms() + timeout_ms;
-	struct place place = { NULL, "" };
+	struct attempt attempt = { NULL, "" };
 	int r = 0;
 
 	if (PQstatus(conn) == CONNECTION_BAD)
@@ -161,7 +266,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 				PQhost(conn) == NULL ? "?" : PQhost(conn),
 				PQport(conn) == NULL ? "?" : PQport(conn));
 		step = PQconnectPoll(conn);
-		if (moved_on(conn, &place))
+		if (moved_on(conn, &attempt))
 			deadline_ms = clock_now_ms() + timeout_ms;
 		if (step == PGRES_POLLING_FAILED)
 			r = connect_failed(conn, err);
@@ -254,4 +359,34 @@ int connect_run(struct pg_conn **out, const struct settings *settings, const cha
 	*out = conn;
 	conn = NULL;
 	return 0;
+}
+
+int connect_keywords_new(char ***out, struct err *err)
+{
+	PQconninfoOption *options = PQconndefaults();
+	size_t count = 0;
+	char **names;
+
+	if (options == NULL)
+		return err_memory(err);
+	while (options[count].keyword != NULL)
+		count++;
+	names = calloc(count + 1, sizeof(*names));
+	for (size_t i = 0; names != NULL && i < count; i++) {
+		names[i] = strdup(options[i].keyword);
+		if (names[i] == NULL) {
+			connect_keywords_free(names);
+			names = NULL;
+		}
+	}
+	PQconninfoFree(options);
+	*out = names;
+	return names == NULL ? err_memory(err) : 0;
+}
+
+void connect_keywords_free(char **names)
+{
+	for (char **name = names; name != NULL && *name != NULL; name++)
+		free(*name);
+	free(names);
 }

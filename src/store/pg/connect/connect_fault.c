@@ -2,7 +2,7 @@
  * Implements connect_fault.h. Texts of libpq are matched in English; SQLSTATEs work in every
  * language.
  */
-#include "store/pg/connect_fault.h"
+#include "store/pg/connect/connect_fault.h"
 
 #include <ctype.h>
 #include <libpq-fe.h>

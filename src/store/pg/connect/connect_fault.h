@@ -7,8 +7,8 @@
  * (configuration_file_error). Everything that is not certainly a mistake counts as an unreachable
  * server.
  */
-#ifndef STORE_PG_CONNECT_FAULT_H
-#define STORE_PG_CONNECT_FAULT_H
+#ifndef STORE_PG_CONNECT_CONNECT_FAULT_H
+#define STORE_PG_CONNECT_CONNECT_FAULT_H
 
 #include <stdbool.h>
 
