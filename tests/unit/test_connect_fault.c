@@ -24,7 +24,9 @@ static void the_sqlstate_is_extracted_from_the_error_text(void **state)
 		{ AT("db", "5432") "FATAL:  57P03: the database system is starting up\n", "57P03" },
 		{ AT("db", "5432") REFUSED, "" },
 		{ "invalid port number: \"65536\"\n", "F0000" },
-		{ AT("db", "5432") "fe_sendauth: no password supplied\n", "F0000" },
+		{ AT("db", "5432") "server doesn't support GSSAPI encryption, but it was "
+				   "required\n",
+			"F0000" },
 		{ AT("db", "5432") "server does not support SSL, but SSL was required\n", "F0000" },
 		{ AT("db", "5432") "server closed the connection unexpectedly\n", "" },
 		{ AT("db", "5432") "server is in hot standby mode\n", "" },
@@ -36,7 +38,7 @@ static void the_sqlstate_is_extracted_from_the_error_text(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char found[6];
 
-		connect_state(cases[i].words, found);
+		connect_state(cases[i].words, false, found);
 		assert_string_equal(found, cases[i].state);
 	}
 }
@@ -46,11 +48,12 @@ static void an_unreachable_host_takes_precedence_over_refusals_of_others(void **
 	char found[6];
 
 	(void)state;
-	connect_state(AT("a", "1") REFUSED AT("b", "1") "FATAL:  28P01: no\n", found);
+	connect_state(AT("a", "1") REFUSED AT("b", "1") "FATAL:  28P01: no\n", false, found);
 	assert_string_equal(found, "");
-	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("a", "2") REFUSED, found);
+	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("a", "2") REFUSED, false, found);
 	assert_string_equal(found, "");
-	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("b", "1") "FATAL:  3D000: no\n", found);
+	connect_state(AT("a", "1") "FATAL:  28P01: no\n" AT("b", "1") "FATAL:  3D000: no\n", false,
+		found);
 	assert_string_equal(found, "3D000");
 }
 
@@ -61,8 +64,20 @@ static void for_several_addresses_of_a_host_the_last_one_counts(void **state)
 	(void)state;
 	connect_state("connection to server at \"localhost\" (::1), port 5432 failed: " REFUSED AT(
 			      "localhost", "5432") "FATAL:  28P01: no\n",
-		found);
+		false, found);
 	assert_string_equal(found, "28P01");
+}
+
+static void a_server_that_wants_a_password_needs_another_setting(void **state)
+{
+	const char *words = AT("db", "5432") "fe_sendauth: no password supplied\n";
+	char found[6];
+
+	(void)state;
+	connect_state(words, true, found);
+	assert_string_equal(found, "F0000");
+	connect_state(AT("a", "1") REFUSED AT("b", "1") "no password\n", true, found);
+	assert_string_equal(found, "");
 }
 
 int main(void)
@@ -70,6 +85,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_sqlstate_is_extracted_from_the_error_text),
 		cmocka_unit_test(an_unreachable_host_takes_precedence_over_refusals_of_others),
+		cmocka_unit_test(a_server_that_wants_a_password_needs_another_setting),
 		cmocka_unit_test(for_several_addresses_of_a_host_the_last_one_counts),
 	};
 

@@ -1,6 +1,8 @@
 /*
- * Implements connect_fault.h. Texts of libpq are matched in English; SQLSTATEs work in every
- * language.
+ * Implements connect_fault.h. libpq has an API for two reasons of a failure: PQpingParams() tells
+ * that it refused the keywords, and PQconnectionNeedsPassword() that the server wanted a password.
+ * For all others there is only the text (docs/adr/0023-libpq-texts-are-read-only-without-an-api.md). Texts
+ * of libpq are matched in English; SQLSTATEs work in every language.
  */
 #include "store/pg/connect/connect_fault.h"
 
@@ -17,23 +19,16 @@
  * language. */
 #define NO_SUCH_ROLE "InitializeSessionUserId"
 
-/* Texts of libpq about settings that can never work. */
+/* Texts of libpq about settings that can never work, and that no API tells. */
 static const char *const disagreements[] = {
 	"invalid port number",
-	"invalid integer value",
-	"server does not support SSL, but SSL was required",
-	"server does not support GSSAPI encryption, but it was required",
-	"certificate verify failed",
-	"root certificate file",
-	"server certificate for",
-	"could not read certificate file",
-	"could not load private key file",
-	"certificate present, but not private key file",
-	"no password supplied",
-	"channel binding is required",
+	"invalid integer value", "server does not support SSL, but SSL was required",
+	"GSSAPI encryption, but it was required", "GSSAPI encryption required",
+	"certificate verify failed", "root certificate file", "server certificate for",
+	"could not read certificate file", "could not load private key file",
+	"certificate present, but not private key file", "channel binding is required",
 	"channel binding required",
-	"authentication method requirement",
-	"authentication method ",
+	"authentication method ", /* not supported here, or excluded by require_auth */
 };
 
 bool connect_is_mistaken(PGconn *conn, const char *const *names, const char *const *values)
@@ -158,7 +153,6 @@ static const struct {
 		"postgres.user" },
 	{ "server is in hot standby mode", NULL, "name the primary under postgres" },
 	{ "  3D000: ", NULL, "create the database, or correct postgres.dbname" },
-	{ "no password supplied", NULL, "set postgres.password, preferably as file:/path" },
 };
 
 static void without_end_of_line(char *words)
@@ -179,7 +173,7 @@ static const char *advice_for(const char *words)
 	return NULL;
 }
 
-void connect_state(const char *words, char state[6])
+void connect_state(const char *words, bool needs_password, char state[6])
 {
 	const char *at = words;
 
@@ -190,6 +184,9 @@ void connect_state(const char *words, char state[6])
 		char one[6];
 
 		state_of_one(at, length, one);
+		/* libpq tries no other host after it had no password for one */
+		if (next == NULL && one[0] == '\0' && needs_password)
+			(void)snprintf(one, sizeof(one), MISTAKE);
 		at += length;
 		if (next != NULL && same_host(at - length, next))
 			continue; /* the last attempt of a host counts */
@@ -219,10 +216,13 @@ int connect_failed(const PGconn *conn, struct err *err)
 {
 	const char *said = PQerrorMessage(conn);
 	const char *advice = advice_for(said);
+	bool needs_password = PQconnectionNeedsPassword(conn) != 0;
 	char words[1024];
 	char state[6];
 
-	connect_state(said, state);
+	if (advice == NULL && needs_password)
+		advice = "set postgres.password, preferably as file:/path";
+	connect_state(said, needs_password, state);
 	(void)snprintf(words, sizeof(words), "%s", said[0] == '\0' ? "no reason given" : said);
 	without_location(words);
 	without_end_of_line(words);

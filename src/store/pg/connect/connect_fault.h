@@ -29,8 +29,8 @@ int connect_wrong(struct err *err, const char *advice, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Reads the SQLSTATE from libpq's verbose text about one or several hosts. It takes the first one
- * that a retry may cure, otherwise the last one; "" = the text has none. For connect_failed() and
- * its test. */
-void connect_state(const char *words, char state[6]);
+ * that a retry may cure, otherwise the last one; "" = the text has none. `needs_password`: the last
+ * server wanted a password and there was none. For connect_failed() and its test. */
+void connect_state(const char *words, bool needs_password, char state[6]);
 
 #endif
