@@ -1,3 +1,8 @@
+/*
+ * Implements migrate.h. Each step is one transaction that begins with the lock of migrations, looks
+ * at the schema, and applies the next missing migration. Statements that must run outside of a
+ * transaction use a second connection while the first one holds the lock.
+ */
 #include "store/schema/migrate.h"
 
 #include <stdio.h>
@@ -11,21 +16,22 @@
 #include "store/pg/statements.h"
 #include "store/schema/migrate_online.h"
 
-/* Settings of this user or database that would cut a migration off. Text, not a query: the simple protocol ends
- * the portal of the statement before, and with it the last snapshot of this transaction, which CREATE INDEX
- * CONCURRENTLY on the other connection would wait for. */
+/* Lifts settings of this user or database that would interrupt a migration. This is text and not a
+ * query: the simple protocol closes the portal of the previous statement, and with it the last
+ * snapshot of this transaction. CREATE INDEX CONCURRENTLY on the other connection would wait for
+ * that snapshot. */
 #define UNBOUNDED                                                                                  \
 	"SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN"                        \
 	" ('transaction_timeout', 'idle_in_transaction_session_timeout');"                         \
 	" SET LOCAL enable_seqscan = on"
 
-/* Whoever wants a lock that others hold holds up everybody who comes behind. So it wants it shortly, and lets
- * the others go on for longer before it wants it again. */
+/* A statement that waits for a lock blocks every later statement on the table. So it waits for a
+ * short time, and pauses for a longer one before the next try. */
 #define LOCK_MS       1000
 #define BUSY_MS       2000
 #define BUSY_MOST_MS  30000
 
-/* Another inboxd that migrates: how often to look whether it is done, how often to say so. */
+/* While another inboxd migrates: how often to look whether it is done, and how often to report. */
 #define BEHIND_MS     300
 #define BEHIND_LOG_MS 5000
 
@@ -97,9 +103,9 @@ bool migrate_error_is_final(const struct err *err)
 	}
 }
 
-/* What a run has: two connections, and how the schema was found by the last step. */
+/* A run: two connections, and the state of the schema as the last step found it. */
 struct run {
-	struct db *db;      /* holds the lock for a step, in a transaction; applies what is one */
+	struct db *db; /* holds the lock during a step; applies migrations that are a transaction */
 	struct db *builder; /* for statements outside a transaction */
 	struct migrate_watcher *watcher;
 	bool schema_there;
@@ -138,7 +144,7 @@ static int run_init(struct run *run, const struct db_options *options,
 	return r == 0 ? migrate_watcher_start(run->watcher, run->db, run->builder, err) : r;
 }
 
-/* One look at the lock, in a transaction of its own unless it was free: then that goes on. */
+/* Tries to get the lock in a new transaction. The transaction stays open only if the lock was free. */
 static int try_lock(struct db *db, bool *free, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -154,8 +160,8 @@ static int try_lock(struct db *db, bool *free, struct err *err)
 	return r;
 }
 
-/* Begins a transaction that holds the migrations' lock. It waits outside of any statement: CREATE INDEX
- * CONCURRENTLY of the one who has the lock would wait for a statement that waits for it. */
+/* Begins a transaction that holds the lock of migrations. It does not wait within a statement: CREATE
+ * INDEX CONCURRENTLY of the inboxd that has the lock would wait for that statement. */
 static int lock_schema(struct run *run, struct err *err)
 {
 	int64_t since_ms = clock_now_ms();
@@ -248,7 +254,7 @@ static int create_schema(struct db *db, struct err *err)
 	return r;
 }
 
-/* In the transaction of the lock: all of it, or nothing. */
+/* In the transaction of the lock, so that everything or nothing is applied. */
 static int apply_at_once(struct run *run, const struct migration *migration, struct err *err)
 {
 	const struct migrate_statement statement = { migration->name, NULL, migration->sql };
@@ -261,8 +267,8 @@ static int apply_at_once(struct run *run, const struct migration *migration, str
 	return r == 0 ? migrate_watcher_run(run->watcher, run->db, &statement, err) : r;
 }
 
-/* Not in the transaction of the lock: that would lock the tables as well, and DROP INDEX CONCURRENTLY waits for
- * whoever has one of them. */
+/* Not in the transaction of the lock: it would lock the tables until its end, and DROP INDEX
+ * CONCURRENTLY waits for every transaction with a lock on the table. */
 static int is_in_use(struct run *run, bool *in_use, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -317,8 +323,8 @@ static int commit(struct run *run, struct err *err)
 	return db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
 }
 
-/* The next migration in its transaction; of a schema that is new all of them, so that nobody ever sees it without its
- * functions. They are applied with the last one. */
+/* Applies the next migration in its transaction. A new schema gets all of them in one transaction,
+ * together with the functions, so that nobody sees it without its functions. */
 static int apply_next(struct run *run, struct err *err)
 {
 	struct migrate_report report = { .event = MIGRATE_APPLIED };
@@ -344,7 +350,7 @@ static int apply_next(struct run *run, struct err *err)
 	return 0;
 }
 
-/* When no migration is missing: the functions again. A user who does not own the schema leaves them as they are. */
+/* Applies the functions again when no migration is missing. */
 static int renew_functions(struct run *run, struct err *err)
 {
 	int r = apply_functions(run, err);
@@ -355,7 +361,7 @@ static int renew_functions(struct run *run, struct err *err)
 	return r;
 }
 
-/* Those of a newer schema belong to a newer inboxd. */
+/* Not when the schema is newer: its functions belong to a newer inboxd. Not as a user who does not own it. */
 static bool may_renew_functions(const struct run *run)
 {
 	return run->version == migrate_latest() && !run->functions_applied && run->is_owner &&
@@ -386,7 +392,7 @@ static int run_step(struct run *run, struct err *err)
 
 typedef int run_function(struct run *run, struct err *err);
 
-/* Calls `function`, again after a pause as long as it meets a lock, or a deadlock. */
+/* Calls `function`, and calls it again after a pause while it fails because of a lock or a deadlock. */
 static int run_with_retries(struct run *run, run_function *function, struct err *err)
 {
 	struct err own = ERR_INIT;

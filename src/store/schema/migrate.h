@@ -1,25 +1,27 @@
 /*
- * Migrations: numbered files embedded in the binary, applied in order, one inboxd at a time for each schema.
- * Most are a transaction. One that makes or drops indexes of a table in use is a list of statements outside any
- * transaction (CREATE INDEX CONCURRENTLY): others read and write meanwhile, and what a crash left half done is
- * made again by the next run.
+ * Migrations: numbered files that are embedded in the binary. They are applied in order, by one
+ * inboxd at a time for each schema. Most are one transaction. A migration that creates or drops
+ * indexes of a table in use is a list of statements outside of any transaction (CREATE INDEX
+ * CONCURRENTLY): others read and write meanwhile, and the next run repeats a statement that a crash
+ * interrupted.
  *
- * Nothing bounds how long a statement may run. Only the wait for a lock is bounded, for whatever comes behind
- * such a wait waits, too; it is repeated after a pause. A thread of its own (migrate_watch.c) asks whether to
- * go on and tells how far it is. No correctness rests on session state (rule R19).
+ * A statement has no time limit. Only its wait for a lock has one, because every later statement of
+ * others waits behind it; the statement is tried again after a pause. A thread (migrate_watch.c)
+ * asks whether to continue and reports the progress. Correctness never depends on session state (rule
+ * R19).
  */
 #ifndef STORE_SCHEMA_MIGRATE_H
 #define STORE_SCHEMA_MIGRATE_H
 
 #include "store/pg/db.h"
 
-/* A schema that is newer may say that this inboxd can use it (docs/adr/0020). One made before the first release says
- * nothing of that, and has no way to the first release. */
+/* A newer schema can say that this inboxd may use it (docs/adr/0020). A schema of a pre-release does
+ * not say that, and cannot be migrated. */
 enum {
 	SCHEMA_OLDER = 1,
-	SCHEMA_NEWER = 2, /* and this inboxd cannot use it */
+	SCHEMA_NEWER = 2, /* this inboxd cannot use it */
 	SCHEMA_MISSING = 3,
-	SCHEMA_AHEAD = 4, /* newer, and this inboxd can use it */
+	SCHEMA_AHEAD = 4, /* newer, but this inboxd can use it */
 	SCHEMA_PRERELEASE = 5
 };
 
@@ -39,11 +41,11 @@ enum migrate_event {
 	MIGRATE_APPLIED, /* this migration, after elapsed_ms */
 };
 
-/* What is not said of an event is 0 or NULL. */
+/* A member that does not belong to the event is 0 or NULL. */
 struct migrate_report {
 	enum migrate_event event;
 	const char *migration;
-	const char *index; /* that the statement makes or drops */
+	const char *index; /* the one that the statement creates or drops */
 	const char *phase;
 	int64_t percent;       /* -1 = unknown */
 	const char *waits_for; /* sessions */
@@ -52,7 +54,7 @@ struct migrate_report {
 	int64_t retry_in_ms;
 };
 
-/* Both are called from the caller's thread and another one, never at the same time. */
+/* Both functions are called by the caller's thread and by the watching thread, never at the same time. */
 struct migrate_watch {
 	bool (*goes_on)(void *arg); /* several times a second; false = stop */
 	void (*report)(const struct migrate_report *report, void *arg);
@@ -64,17 +66,18 @@ struct migrate_result {
 	int version; /* of the schema; 0 = not known */
 };
 
-/* Creates the schema if need be, applies what is missing, and the functions again. Connects by itself, as `options` say
- * but for the timeouts; `watch` may be NULL. Blocks as long as it takes. A newer schema that this binary can use stays
- * as it is; any other newer one is FAULT_DATABASE. MIGRATE_STOPPED: asked to stop; what was applied stays. */
+/* Creates the schema if it does not exist, applies the missing migrations, and applies the functions
+ * again. Opens its own connections, with `options` except for the timeouts; `watch` may be NULL.
+ * Blocks without a limit. A newer schema that this binary can use stays unchanged; any other newer
+ * one is FAULT_DATABASE. MIGRATE_STOPPED: a stop was requested; migrations that were applied stay. */
 enum { MIGRATE_STOPPED = 1 };
 int migrate_run(const struct db_options *options, const struct migrate_watch *watch,
 	struct migrate_result *result, struct err *err);
-/* False when the same may go well later: the connection was lost, the server is busy, full or a standby. */
+/* False when a retry may succeed: the connection was lost, or the server is busy, full or a standby. */
 bool migrate_error_is_final(const struct err *err);
 
-/* Creates the four roles unless they are there, and grants each what it needs in this schema. In one
- * transaction, behind the migrations' lock; as migrate_run() otherwise. */
+/* Creates the four roles that do not exist yet, and grants each of them its privileges in this schema.
+ * One transaction, under the lock of migrations; otherwise like migrate_run(). */
 int migrate_roles(
 	const struct db_options *options, const struct migrate_watch *watch, struct err *err);
 

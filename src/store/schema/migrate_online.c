@@ -1,9 +1,10 @@
 /*
- * See migrate_online.h. CREATE INDEX CONCURRENTLY that fails, or whose client dies, may leave an index behind
- * that is kept up to date and never used, for want of being valid: it is dropped and made anew.
+ * Implements migrate_online.h. CREATE INDEX CONCURRENTLY that fails, or whose client dies, can leave
+ * an invalid index, which the server keeps up to date and never uses. It is dropped and built again.
  *
- * The build waits for every transaction that began before it. So nobody who waits for this migration may do that
- * within a statement, and whoever holds its lock must have no snapshot (migrate.c).
+ * The build waits for every transaction that began before it. Therefore an inboxd that waits for this
+ * migration must not wait within a statement, and the transaction with the lock of migrations must
+ * have no snapshot (migrate.c).
  */
 #include "store/schema/migrate_online.h"
 
@@ -30,8 +31,8 @@ static int look(struct db *db, const char *index, enum index_state *state, struc
 	return r;
 }
 
-/* The server process of a client that was killed goes on building. It holds this lock on the table until its
- * index is valid or given up; readers and writers do not mind it. */
+/* The server process of a client that was killed continues to build. It holds this lock on the table
+ * until the index is valid or the build has failed. The lock does not conflict with reads and writes. */
 static int wait_for_builder(struct db *db, const char *table, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf sql = BUF_INIT;
@@ -51,7 +52,7 @@ static int finish(struct db *db, int r, struct err *err)
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
-/* How the index is when nobody builds it. */
+/* The state of the index when no process builds it. */
 static int look_behind_builders(
 	struct db *db, const struct migration_step *step, enum index_state *state, struct err *err)
 {
@@ -79,8 +80,8 @@ static int drop_broken(struct db *db, struct migrate_watcher *watcher,
 	return migrate_watcher_run(watcher, db, &statement, err);
 }
 
-static int make(struct db *db, struct migrate_watcher *watcher, const struct migration_step *step,
-	struct migrate_statement statement, struct err *err)
+static int create_index(struct db *db, struct migrate_watcher *watcher,
+	const struct migration_step *step, struct migrate_statement statement, struct err *err)
 {
 	enum index_state state = INDEX_MISSING;
 	int r = look_behind_builders(db, step, &state, err);
@@ -96,8 +97,8 @@ static int make(struct db *db, struct migrate_watcher *watcher, const struct mig
 	return r;
 }
 
-/* Lifts what this user or database sets for its sessions, or puts it back: a pooler may hand the session to
- * others later. */
+/* Lifts the time limits that this user or database sets for its sessions, or restores them: a pooler
+ * may give the session to other clients later. */
 static int change_settings(struct db *db, const struct rows *rows, bool lift, struct err *err)
 {
 	int r = 0;
@@ -126,7 +127,7 @@ int migrate_online_run(struct db *db, struct migrate_watcher *watcher,
 		step++) {
 		struct migrate_statement statement = { migration->name, step->index, step->sql };
 
-		r = step->table != NULL ? make(db, watcher, step, statement, err)
+		r = step->table != NULL ? create_index(db, watcher, step, statement, err)
 					: migrate_watcher_run(watcher, db, &statement, err);
 	}
 	if (settings != NULL && db_is_open(db))

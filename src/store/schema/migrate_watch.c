@@ -1,4 +1,7 @@
-/* See migrate_watch.h. What both threads touch is under `lock`. */
+/*
+ * Implements migrate_watch.h. `lock` protects what the caller's thread and the watching thread share:
+ * the running statement, its tag and its start, and the calls of the report function.
+ */
 #include "store/schema/migrate_watch.h"
 
 #include <inttypes.h>
@@ -10,6 +13,7 @@
 #include "base/backoff.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/wake.h"
 #include "queries.h"
 
@@ -22,17 +26,14 @@
 struct migrate_watcher {
 	struct db_options options;
 	const struct migrate_watch *watch;
-	struct db *look; /* the thread's; NULL until needed */
-	pthread_t thread;
-	bool started;
-	struct wake wake;     /* ends the thread */
-	struct wake stopping; /* ends a pause */
-	atomic_bool over;
+	struct thread thread;
+	struct db *look;      /* the thread's; NULL until needed */
+	struct wake stopping; /* ends a pause of the caller's thread */
 	atomic_bool stopped;
 	pthread_mutex_t lock;
 	struct db *guarded[GUARDED];
 	struct migrate_report running; /* migration, index; migration NULL = nothing */
-	char tag[TAG_BYTES]; /* the comment its text begins with: so other sessions find it */
+	char tag[TAG_BYTES]; /* a comment in front of the statement: other sessions find it by this */
 	int64_t since_ms;
 };
 
@@ -56,7 +57,7 @@ void migrate_watcher_report(struct migrate_watcher *watcher, const struct migrat
 	(void)pthread_mutex_unlock(&watcher->lock);
 }
 
-/* Asks the server about the running statement. The answer is not waited for under the lock. */
+/* Asks the server about the running statement. The lock is free during the wait for the answer. */
 static int ask(struct migrate_watcher *watcher, enum query query, struct rows **rows)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -70,7 +71,7 @@ static int ask(struct migrate_watcher *watcher, enum query query, struct rows **
 	return r == 0 ? db_run(watcher->look, query, &params, rows, NULL) : r;
 }
 
-/* Also reports that a statement still runs when the server does not say how far it is. */
+/* Reports that a statement still runs, also when the server gives no progress. */
 static void report_progress(struct migrate_watcher *watcher)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -100,7 +101,8 @@ static bool is_running(struct migrate_watcher *watcher, int64_t *since_ms)
 	return running;
 }
 
-/* First this program lets go, then the server's process: a statement goes on after its client has left. */
+/* Ends the waits of the caller's connections, then cancels the statement in the server: a statement
+ * continues there after its client has closed the connection. */
 static void stop_all(struct migrate_watcher *watcher)
 {
 	int64_t since_ms;
@@ -114,17 +116,16 @@ static void stop_all(struct migrate_watcher *watcher)
 		(void)ask(watcher, QUERY_MIGRATION_CANCEL, NULL);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct migrate_watcher *watcher = arg;
 	int64_t reported_ms = clock_now_ms();
 	int64_t since_ms;
 
-	(void)pthread_setname_np(pthread_self(), "migration");
-	while (!atomic_load(&watcher->over)) {
+	while (!thread_is_stopping(&watcher->thread)) {
 		if (!goes_on(watcher)) {
 			stop_all(watcher);
-			break;
+			return;
 		}
 		if (is_running(watcher, &since_ms) &&
 			clock_now_ms() - (reported_ms > since_ms ? reported_ms : since_ms) >=
@@ -132,9 +133,8 @@ static void *run(void *arg)
 			report_progress(watcher);
 			reported_ms = clock_now_ms();
 		}
-		(void)wake_wait(&watcher->wake, WATCH_MS);
+		thread_pause(&watcher->thread, WATCH_MS);
 	}
-	return NULL;
 }
 
 int migrate_watcher_new(struct migrate_watcher **out, const struct db_options *options,
@@ -149,10 +149,10 @@ int migrate_watcher_new(struct migrate_watcher **out, const struct db_options *o
 	watcher->options = *options;
 	watcher->options.statement_timeout_ms = LOOK_TIMEOUT_MS;
 	watcher->watch = watch;
-	watcher->wake = (struct wake)WAKE_INIT;
+	watcher->thread = (struct thread)THREAD_INIT;
 	watcher->stopping = (struct wake)WAKE_INIT;
 	(void)pthread_mutex_init(&watcher->lock, NULL);
-	r = wake_init(&watcher->wake, err);
+	r = thread_init(&watcher->thread, err);
 	if (r == 0)
 		r = wake_init(&watcher->stopping, err);
 	if (r != 0)
@@ -167,24 +167,18 @@ int migrate_watcher_start(
 {
 	watcher->guarded[0] = first;
 	watcher->guarded[1] = second;
-	if (pthread_create(&watcher->thread, NULL, run, watcher) != 0)
-		return err_set(err, FAULT_INTERNAL, "cannot start the thread beside the migration");
-	watcher->started = true;
-	return 0;
+	return thread_start(&watcher->thread, "migration", run, watcher, err);
 }
 
 void migrate_watcher_free(struct migrate_watcher *watcher)
 {
 	if (watcher == NULL)
 		return;
-	atomic_store(&watcher->over, true);
-	if (watcher->started) {
-		wake_poke(&watcher->wake);
-		(void)pthread_join(watcher->thread, NULL);
-	}
+	thread_request_stop(&watcher->thread);
+	thread_join(&watcher->thread);
 	db_free(watcher->look);
 	wake_fini(&watcher->stopping);
-	wake_fini(&watcher->wake);
+	thread_fini(&watcher->thread);
 	(void)pthread_mutex_destroy(&watcher->lock);
 	free(watcher);
 }

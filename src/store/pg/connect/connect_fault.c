@@ -1,5 +1,5 @@
 /*
- * Implements connect_fault.h. libpq has an API for two reasons of a failure: PQpingParams() tells
+ * Implements connect_fault.h. libpq has an API for two reasons of a failure: PQpingParams() shows
  * that it refused the keywords, and PQconnectionNeedsPassword() that the server wanted a password.
  * For all others there is only the text (docs/adr/0023-libpq-texts-are-read-only-without-an-api.md). Texts
  * of libpq are matched in English; SQLSTATEs work in every language.
@@ -19,10 +19,10 @@
  * language. */
 #define NO_SUCH_ROLE "InitializeSessionUserId"
 
-/* Texts of libpq about settings that can never work, and that no API tells. */
+/* Texts of libpq about settings that can never work, which no API reports. */
 static const char *const disagreements[] = {
-	"invalid port number",
-	"invalid integer value", "server does not support SSL, but SSL was required",
+	"invalid port number", "invalid integer value",
+	"server does not support SSL, but SSL was required",
 	"GSSAPI encryption, but it was required", "GSSAPI encryption required",
 	"certificate verify failed", "root certificate file", "server certificate for",
 	"could not read certificate file", "could not load private key file",
