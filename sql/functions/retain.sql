@@ -26,24 +26,24 @@ END $$;
 -- The walk continues to the last row that was received early enough, so that hardly any earlier row is unfinished. A
 -- row with a future time (from a wrong clock) does not stop the walk.
 CREATE OR REPLACE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
-    last_seq bigint, max_rows int, OUT affected bigint, OUT place bigint, OUT more boolean)
+    last_seq bigint, max_rows int, OUT affected bigint, OUT reached bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended bigint[];
     looked bigint;
-    behind bigint;
+    last_looked bigint;
 BEGIN
     SELECT array_agg(w.seq ORDER BY w.seq) FILTER (WHERE w.processed_at <= before AND (w.whole OR NOT payloads)),
            max(w.seq) FILTER (WHERE w.received_at <= early_enough
                               OR w.received_at > clock_timestamp() + interval '1 hour'),
            count(*), max(w.seq)
-    INTO ended, place, looked, behind
+    INTO ended, reached, looked, last_looked
     FROM (SELECT m.seq, m.received_at, m.processed_at, m.payload IS NOT NULL AS whole
           FROM inbox.inbox_messages m
           WHERE m.seq > after_seq AND m.seq <= last_seq
           ORDER BY m.seq LIMIT max_rows) w;
-    more := looked = max_rows AND coalesce(place = behind, false);
-    place := coalesce(place, after_seq);
+    more := looked = max_rows AND coalesce(reached = last_looked, false);
+    reached := coalesce(reached, after_seq);
     WITH free AS MATERIALIZED (
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.seq = ANY (ended) AND m.processed_at <= before
@@ -74,11 +74,11 @@ DECLARE
     rested_at timestamptz := coalesce((walk ->> 'rested_at')::timestamptz, now());
     changed bigint;
 BEGIN
-    SELECT w.affected, w.place, w.more INTO affected, front, more
+    SELECT w.affected, w.reached, w.more INTO affected, front, more
     FROM inbox.walk_messages(what = 'payload', before, before - least(tenth, interval '1 hour'), front,
                              9223372036854775807, max_rows) w;
     IF NOT more AND (again > 0 OR rested_at <= now() - least(tenth, interval '1 day')) THEN
-        SELECT w.affected, w.place, w.more INTO changed, again, more
+        SELECT w.affected, w.reached, w.more INTO changed, again, more
         FROM inbox.walk_messages(what = 'payload', before, 'infinity', again, front, max_rows) w;
         affected := affected + changed;
         IF NOT more THEN
@@ -100,17 +100,17 @@ CREATE OR REPLACE FUNCTION inbox.retain_dead(what text, produced boolean, before
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     walk jsonb := coalesce((SELECT j.walks -> what FROM inbox.inbox_janitor j), '{}');
-    place_at timestamptz := coalesce((walk ->> 'dead_at')::timestamptz, '-infinity');
-    place_seq bigint := coalesce((walk ->> 'seq')::bigint, 0);
+    last_at timestamptz := coalesce((walk ->> 'dead_at')::timestamptz, '-infinity');
+    last_seq bigint := coalesce((walk ->> 'seq')::bigint, 0);
     ended bigint[];
     looked bigint[];
 BEGIN
     SELECT array_agg(w.seq) FILTER (WHERE w.heard OR NOT produced), array_agg(w.seq ORDER BY w.dead_at, w.seq),
            max(w.dead_at)
-    INTO ended, looked, place_at
+    INTO ended, looked, last_at
     FROM (SELECT m.seq, m.dead_at, m.claimed_by IS NULL OR m.dead_topic_at IS NOT DISTINCT FROM m.dead_at AS heard
           FROM inbox.inbox_messages m
-          WHERE m.dead_at <= before AND (m.dead_at, m.seq) > (place_at, place_seq)
+          WHERE m.dead_at <= before AND (m.dead_at, m.seq) > (last_at, last_seq)
           ORDER BY m.dead_at, m.seq LIMIT max_rows) w;
     more := coalesce(cardinality(looked), 0) = max_rows;
     WITH free AS MATERIALIZED (
@@ -123,12 +123,12 @@ BEGIN
     GET DIAGNOSTICS affected = ROW_COUNT;
     UPDATE inbox.inbox_janitor j
     SET walks = CASE WHEN more THEN j.walks || jsonb_build_object(what, jsonb_build_object(
-                         'dead_at', place_at, 'seq', looked[max_rows]))
+                         'dead_at', last_at, 'seq', looked[max_rows]))
                      ELSE j.walks - what END;
 END $$;
 
 -- Deletes the oldest rows of a table: those with the lowest seq.
-CREATE OR REPLACE FUNCTION inbox.retain_low(place regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.retain_low(from_table regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -137,7 +137,7 @@ BEGIN
         'WITH low AS MATERIALIZED (SELECT t.seq, t.%2$I AS stamp FROM %1$s t ORDER BY t.seq LIMIT $2),'
         ' old AS MATERIALIZED (SELECT t.seq FROM %1$s t'
         '  WHERE t.seq IN (SELECT l.seq FROM low l WHERE l.stamp <= $1) FOR UPDATE SKIP LOCKED)'
-        ' DELETE FROM %1$s t USING old WHERE t.seq = old.seq', place, stamp) USING before, max_rows;
+        ' DELETE FROM %1$s t USING old WHERE t.seq = old.seq', from_table, stamp) USING before, max_rows;
     GET DIAGNOSTICS affected = ROW_COUNT;
     RETURN affected;
 END $$;

@@ -110,7 +110,7 @@ static int make_heartbeat(struct daemon *daemon, struct instance_run *run, struc
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
 		.instance = run->instance.id,
-		.place = daemon->earlier == 0 ? daemon->lock.place : "",
+		.host_id = daemon->earlier == 0 ? daemon->lock.host_id : "",
 		.earlier = daemon->earlier,
 		.pg_offset_ms = &daemon->pg_offset_ms,
 		.bounds = bounds,

@@ -117,7 +117,7 @@ static int register_once(
 		r = check_sequences(db, err);
 	if (r == 0)
 		r = instance_register(
-			db, daemon->config->inbox.instance, daemon->lock.place, instance, err);
+			db, daemon->config->inbox.instance, daemon->lock.host_id, instance, err);
 	FAULT_POINT("after_register");
 	db_free(db);
 	*final = *final || (r < 0 && is_final(err));

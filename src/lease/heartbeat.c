@@ -101,7 +101,7 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 static int fence_expired(struct heartbeat *heartbeat, struct err *err)
 {
 	struct fencing fencing = {
-		.place = heartbeat->is_first_round ? heartbeat->options.place : "",
+		.host_id = heartbeat->is_first_round ? heartbeat->options.host_id : "",
 		.earlier = heartbeat->is_first_round ? heartbeat->options.earlier : 0,
 		.until_ms = heartbeat->is_first_round
 				    ? heartbeat->lease_clock.sent_ms +

@@ -24,7 +24,7 @@ struct heartbeat_options {
 	struct supervision *supervision;
 	int32_t instance;
 	/* identifies the socket lock, in the first instance run of a process; otherwise "" */
-	const char *place;
+	const char *host_id;
 	int32_t earlier;               /* the previous instance of this process; 0 = none */
 	_Atomic int64_t *pg_offset_ms; /* result: PostgreSQL's clock minus clock_now_ms() */
 	void (*bounds)(struct bounds *out, void *arg); /* any thread */
@@ -36,8 +36,8 @@ struct heartbeat_options {
 int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *options, struct err *err);
 /*
  * Runs the first round, before the thread starts and before anything is consumed. It sends the
- * first heartbeat. Then it fences earlier instances with the same place, and the previous instance
- * of this process. Later rounds do not do that: a later instance with an equal place belongs to
+ * first heartbeat. Then it fences earlier instances with the same host_id, and the previous instance
+ * of this process. Later rounds do not do that: a later instance with an equal host_id belongs to
  * another process, and two processes would fence each other again and again. The rows of the fenced
  * instances are set to waiting, so that their keys need not be held (rule R12). If that takes
  * longer than a heartbeat may wait, the thread continues. Blocks for the database.

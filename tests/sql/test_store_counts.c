@@ -132,7 +132,7 @@ static void attempt_and_crash_counts_do_not_overflow(void **state)
 /* Another instance holds "a1" and "b1" with equal counts; it is fenced, and they are rescued. */
 static void expect_rescued(struct world *world, int delivery_count, bool named)
 {
-	const struct fencing fencing = { .place = "here", .lease_ms = 15000 };
+	const struct fencing fencing = { .host_id = "here", .lease_ms = 15000 };
 	const struct rescue_bounds bounds = { .stop = &go_on, .until_ms = INT64_MAX };
 	struct instance dead;
 	int64_t rescued = -1;

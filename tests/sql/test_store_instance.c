@@ -6,18 +6,18 @@
 
 static const atomic_bool go_on = false;
 
-static struct instance another(struct world *world, const char *place)
+static struct instance another(struct world *world, const char *host_id)
 {
 	struct instance instance;
 
-	OK(instance_register(world->db, "other", place, &instance, &err));
+	OK(instance_register(world->db, "other", host_id, &instance, &err));
 	return instance;
 }
 
-static int fence(struct world *world, const char *place, bool steady)
+static int fence(struct world *world, const char *host_id, bool steady)
 {
 	const struct fencing fencing = {
-		.place = place, .lease_ms = 15000, .fence_expired = steady
+		.host_id = host_id, .lease_ms = 15000, .fence_expired = steady
 	};
 	int fenced = -1;
 
@@ -220,7 +220,7 @@ static void fencing_at_the_start_waits_for_old_sessions_to_end(void **state)
 	struct world *world = *state;
 	struct instance dead = another(world, "here");
 	const struct fencing fencing = {
-		.place = "here", .lease_ms = 15000, .until_ms = clock_now_ms() + 10000
+		.host_id = "here", .lease_ms = 15000, .until_ms = clock_now_ms() + 10000
 	};
 	int fenced = 0;
 
@@ -245,7 +245,7 @@ static void the_previous_instance_run_is_fenced_by_its_id(void **state)
 {
 	struct world *world = *state;
 	struct instance dead = another(world, "");
-	const struct fencing fencing = { .place = "", .earlier = dead.id, .lease_ms = 15000 };
+	const struct fencing fencing = { .host_id = "", .earlier = dead.id, .lease_ms = 15000 };
 	int fenced = 0;
 
 	(void)another(world, "");

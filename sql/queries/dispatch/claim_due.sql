@@ -14,15 +14,15 @@
 -- include: claim_lease
 ), mine AS MATERIALIZED (
     -- Only its owner claims rows of an ordered partition; acquiring a partition locks its row (R10, R12).
-    SELECT o.topic, o.kafka_partition, coalesce(p.since, '-infinity') AS since, p.place
+    SELECT o.topic, o.kafka_partition, coalesce(p.since, '-infinity') AS since, p.number
     FROM lease
     CROSS JOIN unnest($2::text[], $3::int[], $12::timestamptz[])
-        WITH ORDINALITY AS p(topic, kafka_partition, since, place)
+        WITH ORDINALITY AS p(topic, kafka_partition, since, number)
     JOIN inbox.inbox_offsets o ON o.topic = p.topic AND o.kafka_partition = p.kafka_partition
     WHERE o.ordering = 'none' OR o.owner = $1::int
     FOR KEY SHARE OF o SKIP LOCKED
 ), due AS MATERIALIZED (
-    SELECT m.*, p.place
+    SELECT m.*, p.number
     FROM mine p
     CROSS JOIN LATERAL (
         SELECT d.seq, d.topic, d.kafka_partition, d.kafka_offset, d.event_type, d.available_at,
@@ -70,7 +70,7 @@
           FROM checked WHERE key_hash IS NOT NULL AND $10::boolean
           GROUP BY topic, kafka_partition, key_hash) k
 ), verdict AS MATERIALIZED (
-    SELECT j.seq, j.key_hash, j.place, j.available_at, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
+    SELECT j.seq, j.key_hash, j.number, j.available_at, j.wanted AND (l.blocker IS NULL OR j.kafka_offset < l.blocker) AS claimed,
            l.blocker IS NOT NULL AS followed, (SELECT NOT bool_and(fits) FROM checked) AS cut
     FROM checked j
     LEFT JOIN lane l ON l.topic = j.topic AND l.kafka_partition = j.kafka_partition
@@ -93,4 +93,4 @@ RETURNING m.seq, m.topic, m.kafka_partition, m.kafka_offset, v.claimed AND m.dea
           m.source, m.event_id, m.event_type, m.kafka_timestamp, m.key,
           CASE WHEN v.claimed THEN m.headers END, CASE WHEN v.claimed THEN m.payload END,
           m.delivery_count, m.retry_count, m.crash_count, m.suspect, m.replay_count > 0,
-          v.key_hash, v.cut, v.place, v.available_at
+          v.key_hash, v.cut, v.number, v.available_at

@@ -1,5 +1,5 @@
 -- Stores a batch for the consumer '': each (event_id, source) once, in the order of the batch. A row is born claimed
--- by $1 (place 0), waiting (1) or parked (2). A row that asks ($14) is parked instead of claimed if an older row of
+-- by $1 (placement 0), waiting (1) or parked (2). A row that asks ($14) is parked instead of claimed if an older row of
 -- its key (or, with $15, of its partition) waits in the table (rule R11).
 -- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
@@ -11,9 +11,9 @@ INSERT INTO inbox.inbox_messages
      key, headers, payload, payload_digest, available_at, claimed_by, delivery_count)
 SELECT i.source, i.event_id, i.event_type, i.topic, i.kafka_partition, i.kafka_offset, i.kafka_timestamp,
        i.key, i.headers, i.payload, i.payload_digest,
-       CASE WHEN i.place = 1 THEN now() WHEN i.place = 2 OR i.behind THEN 'infinity'::timestamptz END,
-       CASE WHEN i.place = 0 AND NOT i.behind THEN $1::int END,
-       CASE WHEN i.place = 0 AND NOT i.behind THEN 1 ELSE 0 END
+       CASE WHEN i.placement = 1 THEN now() WHEN i.placement = 2 OR i.behind THEN 'infinity'::timestamptz END,
+       CASE WHEN i.placement = 0 AND NOT i.behind THEN $1::int END,
+       CASE WHEN i.placement = 0 AND NOT i.behind THEN 1 ELSE 0 END
 FROM (
     SELECT r.*,
            CASE WHEN NOT r.asks THEN false
@@ -33,7 +33,7 @@ FROM (
                unnest($5::text[]) AS topic, unnest($6::int[]) AS kafka_partition,
                unnest($7::bigint[]) AS kafka_offset, unnest($8::timestamptz[]) AS kafka_timestamp,
                unnest($9::bytea[]) AS key, unnest($10::jsonb[]) AS headers, unnest($11::bytea[]) AS payload,
-               unnest($12::bytea[]) AS payload_digest, unnest($13::smallint[]) AS place,
+               unnest($12::bytea[]) AS payload_digest, unnest($13::smallint[]) AS placement,
                unnest($14::boolean[]) AS asks) r
     OFFSET 0) i
 ON CONFLICT (event_id, source, consumer) DO NOTHING

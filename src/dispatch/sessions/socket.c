@@ -40,7 +40,7 @@ static bool read_boot_id(char *out, int size)
 
 /* Device and inode distinguish this lock file from those of other containers on the same host. They can be equal on two
  * hosts, so the boot id is part of the name. Without a boot id there is no name. */
-static int name_place(struct socket_lock *lock, struct err *err)
+static int set_host_id(struct socket_lock *lock, struct err *err)
 {
 	struct stat file;
 	char boot[64];
@@ -48,10 +48,10 @@ static int name_place(struct socket_lock *lock, struct err *err)
 	if (fstat(lock->fd, &file) != 0)
 		return err_set(
 			err, FAULT_SOCKET, "cannot look at the lock file: %s", strerror(errno));
-	lock->place[0] = '\0';
+	lock->host_id[0] = '\0';
 	if (!read_boot_id(boot, sizeof(boot)))
 		return 0;
-	(void)snprintf(lock->place, sizeof(lock->place), "%s/%llu/%llu", boot,
+	(void)snprintf(lock->host_id, sizeof(lock->host_id), "%s/%llu/%llu", boot,
 		(unsigned long long)file.st_dev, (unsigned long long)file.st_ino);
 	return 0;
 }
@@ -108,7 +108,7 @@ int socket_lock(struct socket_lock *out, const char *path, struct err *err)
 			"socket.path",
 			path, file);
 	}
-	r = name_place(out, err);
+	r = set_host_id(out, err);
 	if (r != 0)
 		socket_unlock(out);
 	return r;

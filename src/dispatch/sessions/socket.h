@@ -12,8 +12,8 @@
 #include "config/config.h"
 
 struct socket_lock {
-	int fd;          /* -1: not held */
-	char place[160]; /* "boot id/device/inode" of the lock file; "" without a boot id */
+	int fd;            /* -1: not held */
+	char host_id[160]; /* "boot id/device/inode" of the lock file; "" without a boot id */
 };
 
 #define SOCKET_LOCK_INIT                                                                           \

@@ -278,10 +278,10 @@ static void resign(struct dead_topic *dead)
 	dead->elected = false;
 }
 
-static bool is_behind(const struct death *death, const struct death *place)
+static bool is_behind(const struct death *death, const struct death *position)
 {
-	return death->died_us == place->died_us ? death->seq > place->seq
-						: death->died_us > place->died_us;
+	return death->died_us == position->died_us ? death->seq > position->seq
+						   : death->died_us > position->died_us;
 }
 
 /* True when the table has deaths behind `position` that are not sent yet. */

@@ -66,7 +66,7 @@ void fill_messages(
 	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
 {
 	struct params *params = &writer->params;
-	int source, event_id, event_type, digest, place, asks;
+	int source, event_id, event_type, digest, placement, asks;
 	struct record_arrays record;
 
 	params_reset(params);
@@ -76,7 +76,7 @@ void fill_messages(
 	event_type = params_array(params, ARRAY_TEXT);
 	record = open_record(params);
 	digest = params_array(params, ARRAY_BYTEA);
-	place = params_array(params, ARRAY_SMALLINT);
+	placement = params_array(params, ARRAY_SMALLINT);
 	asks = params_array(params, ARRAY_BOOL);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_row *row = &batch->rows[items[i]];
@@ -86,7 +86,7 @@ void fill_messages(
 		array_text(params, event_type, row->message->type);
 		add_record(params, &record, row->message);
 		add_digest(params, digest, row->message);
-		array_smallint(params, place, (int16_t)row->placement.kind);
+		array_smallint(params, placement, (int16_t)row->placement.kind);
 		array_bool(params, asks, row->placement.asks);
 	}
 	params_bool(params, writer->ordering == ORDERING_PARTITION);

@@ -35,7 +35,7 @@ enum {
 	COLUMN_REPLAY,
 	COLUMN_KEY_HASH,
 	COLUMN_CUT,
-	COLUMN_PLACE, /* only claim_due; the next one too */
+	COLUMN_NUMBER, /* of the partition in the request, from 1; only claim_due has this and the next one */
 	COLUMN_DUE,
 };
 
@@ -127,7 +127,7 @@ static int read_latest(
 	for (size_t i = 0; i < partitions; i++)
 		out->latest[i] = -1;
 	for (int i = 0; i < rows_count(rows); i++) {
-		int64_t *latest = &out->latest[rows_int(rows, i, COLUMN_PLACE) - 1];
+		int64_t *latest = &out->latest[rows_int(rows, i, COLUMN_NUMBER) - 1];
 		int64_t due = rows_timestamp_ms(rows, i, COLUMN_DUE);
 
 		if (due > *latest)

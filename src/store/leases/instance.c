@@ -28,7 +28,7 @@ static int32_t draw_id(void)
 }
 
 int instance_register(
-	struct db *db, const char *name, const char *place, struct instance *out, struct err *err)
+	struct db *db, const char *name, const char *host_id, struct instance *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -40,7 +40,7 @@ int instance_register(
 		params_reset(&params);
 		params_int(&params, out->id);
 		params_text(&params, name);
-		params_text(&params, place[0] == '\0' ? NULL : place);
+		params_text(&params, host_id[0] == '\0' ? NULL : host_id);
 		r = db_run(db, QUERY_REGISTER_INSTANCE, &params, &rows, err);
 	}
 	if (r != 0)
@@ -91,7 +91,7 @@ int instance_fence(
 	int r;
 
 	params_int(&params, own_id);
-	params_text(&params, fencing->place[0] == '\0' ? NULL : fencing->place);
+	params_text(&params, fencing->host_id[0] == '\0' ? NULL : fencing->host_id);
 	params_bigint(&params, fencing->lease_ms);
 	params_bool(&params, fencing->fence_expired);
 	params_int(&params, fencing->earlier);

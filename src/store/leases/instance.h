@@ -17,10 +17,10 @@ struct instance {
 	int64_t sent_ms;
 };
 
-/* Draws a free id and inserts the row. `place`: identifies the socket lock (host and path); may be
+/* Draws a free id and inserts the row. `host_id`: identifies the socket lock (host and path); may be
  * "". */
-int instance_register(
-	struct db *db, const char *name, const char *place, struct instance *out, struct err *err);
+int instance_register(struct db *db, const char *name, const char *host_id, struct instance *out,
+	struct err *err);
 
 /*
  * The bounds of the born-claimed rows that an instance may still hold (rule R3). The heartbeat writes them to
@@ -53,7 +53,7 @@ int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report 
 	int64_t *pg_now_ms, struct err *err);
 
 struct fencing {
-	const char *place; /* earlier instances with this place have ended; "" = unknown */
+	const char *host_id; /* earlier instances with this host_id have ended; "" = unknown */
 	int32_t earlier; /* id of the previous instance of this process, which has ended; 0 = none */
 	int64_t lease_ms;
 	/* fence expired leases too: the own heartbeats were on time for a whole lease (rule R4) */

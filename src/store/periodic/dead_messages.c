@@ -5,13 +5,13 @@
 
 #include "queries.h"
 
-static void add_position(struct params *params, const struct death *place)
+static void add_position(struct params *params, const struct death *after)
 {
-	params_bigint(params, place->seq == 0 ? 0 : place->died_us);
-	params_bigint(params, place->seq);
+	params_bigint(params, after->seq == 0 ? 0 : after->died_us);
+	params_bigint(params, after->seq);
 }
 
-int dead_count(struct db *db, int64_t cap, const struct death *place, struct dead_waiting *out,
+int dead_count(struct db *db, int64_t cap, const struct death *after, struct dead_waiting *out,
 	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -19,7 +19,7 @@ int dead_count(struct db *db, int64_t cap, const struct death *place, struct dea
 	int r;
 
 	params_bigint(&params, cap);
-	add_position(&params, place);
+	add_position(&params, after);
 	r = db_run(db, QUERY_DEAD_COUNT, &params, &rows, err);
 	if (r != 0)
 		return r;

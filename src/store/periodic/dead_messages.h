@@ -21,13 +21,13 @@ struct death {
 	int64_t died_us; /* dead_at, in microseconds since 1970 */
 };
 
-/* The number of messages that wait to be produced: all of them, and those that died after `place`
+/* The number of messages that wait to be produced: all of them, and those that died after `after`
  * (seq 0 = from the beginning). Each number is at most `cap`. */
 struct dead_waiting {
 	int64_t all;
 	int64_t behind;
 };
-int dead_count(struct db *db, int64_t cap, const struct death *place, struct dead_waiting *out,
+int dead_count(struct db *db, int64_t cap, const struct death *after, struct dead_waiting *out,
 	struct err *err);
 
 struct dead_request {
