@@ -32,21 +32,15 @@ static struct record_arrays open_record(struct params *params)
 	return arrays;
 }
 
-static void add_coordinates(
-	struct params *params, const struct record_arrays *arrays, const struct message *message)
-{
-	array_text(params, arrays->topic, message->topic);
-	array_int(params, arrays->partition, message->partition);
-	array_bigint(params, arrays->offset, message->offset);
-	array_timestamp(params, arrays->timestamp, message->timestamp_ms);
-}
-
 static void add_record(
 	struct params *params, const struct record_arrays *arrays, const struct message *message)
 {
 	bool no_headers = message->headers.data == NULL || message->headers.length == 0;
 
-	add_coordinates(params, arrays, message);
+	array_text(params, arrays->topic, message->topic);
+	array_int(params, arrays->partition, message->partition);
+	array_bigint(params, arrays->offset, message->offset);
+	array_timestamp(params, arrays->timestamp, message->timestamp_ms);
 	array_bytes(params, arrays->key, message->key);
 	array_bytes(params, arrays->headers, no_headers ? bytes_of("[]") : message->headers);
 	array_bytes(params, arrays->payload, message->payload);

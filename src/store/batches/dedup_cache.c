@@ -40,23 +40,18 @@ void dedup_cache_free(struct dedup_cache *cache)
 	free(cache);
 }
 
-static uint64_t payload_print(const struct dedup_cache *cache, const struct message *message)
-{
-	if (message->payload.data == NULL)
-		return 0;
-	return XXH3_64bits_withSeed(message->digest, sizeof(message->digest), cache->seed) | 1;
-}
-
 static struct fingerprint print_of(const struct dedup_cache *cache, const struct message *message)
 {
 	const char *id = message->event_id;
 	const char *source = message->source;
 	uint64_t seed = XXH3_64bits_withSeed(source, strlen(source), cache->seed);
+	struct fingerprint print = { .event = XXH3_64bits_withSeed(id, strlen(id), seed) | 1 };
 
-	return (struct fingerprint){
-		.event = XXH3_64bits_withSeed(id, strlen(id), seed) | 1,
-		.payload = payload_print(cache, message),
-	};
+	if (message->payload.data != NULL)
+		print.payload = XXH3_64bits_withSeed(
+					message->digest, sizeof(message->digest), cache->seed) |
+				1;
+	return print;
 }
 
 static size_t set_of(struct fingerprint print)

@@ -124,44 +124,30 @@ static void gauge_rows_fini(struct gauge_rows *result)
 	rows_free(result->snapshot);
 }
 
-/* What no decision needs. */
-static int queue_slow(struct db *db, int64_t cap, struct gauge_rows *result, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	int r;
-
-	params_bigint(&params, cap);
-	r = db_queue(db, QUERY_COUNT_DEAD, &params, &result->dead, err);
-	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &result->snapshot, err);
-}
-
-static int queue_unrouted(struct db *db, const struct routing *routing, struct params *params,
-	struct rows **rows, struct err *err)
-{
-	int r = add_connected(params, routing, err);
-
-	if (r != 0) {
-		db_rollback(db);
-		return r;
-	}
-	return db_queue(db, QUERY_COUNT_UNROUTED, params, rows, err);
-}
-
 int waiting_rows_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(params_fini) struct params cap = PARAMS_INIT;
 	CLEANUP(gauge_rows_fini) struct gauge_rows results = { NULL, NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
 	add_partitions(&params, request->partitions.items, request->partitions.count);
 	params_bigint(&params, request->cap);
+	params_bigint(&cap, request->cap);
 	if (r == 0)
 		r = db_queue(db, QUERY_COUNT_WAITING, &params, &results.waiting, err);
+	if (r == 0) {
+		r = add_connected(&params, request->routing, err);
+		if (r != 0)
+			db_rollback(db);
+	}
 	if (r == 0)
-		r = queue_unrouted(db, request->routing, &params, &results.unrouted, err);
+		r = db_queue(db, QUERY_COUNT_UNROUTED, &params, &results.unrouted, err);
 	if (r == 0 && request->expensive)
-		r = queue_slow(db, request->cap, &results, err);
+		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results.dead, err);
+	if (r == 0 && request->expensive)
+		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results.snapshot, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)

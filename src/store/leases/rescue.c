@@ -45,11 +45,6 @@ struct walks {
 	struct walk born;
 };
 
-static bool is_time_up(const struct rescue_bounds *bounds)
-{
-	return atomic_load(bounds->stop) || clock_now_ms() >= bounds->until_ms;
-}
-
 static int step(struct rescue *rescue, struct walk *walk, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -104,11 +99,13 @@ static int step_round(struct rescue *rescue, struct walk *walk, struct err *err)
 /* At least one window, so that a late round makes progress too. */
 static int walk_on(struct rescue *rescue, struct walk *walk, struct err *err)
 {
+	const struct rescue_bounds *bounds = rescue->bounds;
 	int r = 0;
 
 	do
 		r = step_round(rescue, walk, err);
-	while (r == 0 && !walk->done && !is_time_up(rescue->bounds));
+	while (r == 0 && !walk->done && !atomic_load(bounds->stop) &&
+		clock_now_ms() < bounds->until_ms);
 	return r;
 }
 

@@ -85,19 +85,6 @@ static void gauge_leave(struct connection_gauge *gauge)
 	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
 }
 
-/* Every statement here is written for an index and reads few rows. Sequential scans are therefore
- * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it
- * saves. */
-static void write_settings(struct db *db, const struct db_options *options)
-{
-	(void)snprintf(db->settings, sizeof(db->settings),
-		"SELECT set_config('lock_timeout', '%" PRId64 "', true),"
-		" set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
-		" set_config('statement_timeout', '%" PRId64 "', true),"
-		" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
-		options->lock_timeout_ms, options->idle_timeout_ms, options->statement_timeout_ms);
-}
-
 int db_new(struct db **out, const struct db_options *options, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = calloc(1, sizeof(*db));
@@ -105,7 +92,15 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 
 	if (db == NULL)
 		return err_memory(err);
-	write_settings(db, options);
+	/* Every statement here is written for an index and reads few rows. Sequential scans are
+	 * therefore disabled, whatever the statistics say at the moment. JIT compilation would cost
+	 * more than it saves. */
+	(void)snprintf(db->settings, sizeof(db->settings),
+		"SELECT set_config('lock_timeout', '%" PRId64 "', true),"
+		" set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
+		" set_config('statement_timeout', '%" PRId64 "', true),"
+		" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+		options->lock_timeout_ms, options->idle_timeout_ms, options->statement_timeout_ms);
 	gauge_enter(&db->gauge, options->metrics);
 	db->timeout_ms = options->statement_timeout_ms == 0
 				 ? NO_LIMIT_MS

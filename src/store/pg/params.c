@@ -66,13 +66,6 @@ bool params_ok(const struct params *params)
 	return true;
 }
 
-static void put16(struct buf *buf, uint16_t value)
-{
-	uint16_t wire = htobe16(value);
-
-	buf_add(buf, &wire, sizeof(wire));
-}
-
 static void put32(struct buf *buf, uint32_t value)
 {
 	uint32_t wire = htobe32(value);
@@ -97,11 +90,6 @@ static struct buf *next_value(struct params *params, unsigned type)
 	return &params->values[i];
 }
 
-static void last_is_null(struct params *params)
-{
-	params->nulls[params->count - 1] = true;
-}
-
 void params_int(struct params *params, int32_t value)
 {
 	put32(next_value(params, TYPE_INT4), (uint32_t)value);
@@ -122,7 +110,7 @@ static void params_run(struct params *params, unsigned type, struct bytes value)
 	struct buf *buf = next_value(params, type);
 
 	if (value.data == NULL) {
-		last_is_null(params);
+		params->nulls[params->count - 1] = true;
 		return;
 	}
 	if (type == TYPE_JSONB)
@@ -191,7 +179,9 @@ void array_bigint(struct params *params, int array, int64_t value)
 
 void array_smallint(struct params *params, int array, int16_t value)
 {
-	put16(element(params, array, sizeof(value)), (uint16_t)value);
+	uint16_t wire = htobe16((uint16_t)value);
+
+	buf_add(element(params, array, sizeof(value)), &wire, sizeof(wire));
 }
 
 void array_bool(struct params *params, int array, bool value)

@@ -269,26 +269,6 @@ static int send_all(struct pipeline *pipeline, struct err *err)
 	return r;
 }
 
-static int receive_all(struct pipeline *pipeline, struct err *err)
-{
-	int r = 0;
-
-	while (r == 0 && !take_results(pipeline))
-		r = wait_once(pipeline, PQflush(pipeline->conn), err);
-	return r;
-}
-
-static void hand_out(struct pipeline *pipeline)
-{
-	for (size_t i = 0; i < pipeline->received; i++) {
-		if (pipeline->wanted[i] == NULL)
-			continue;
-		rows_free(*pipeline->wanted[i]);
-		*pipeline->wanted[i] = rows_of_result(pipeline->results[i]);
-		pipeline->results[i] = NULL;
-	}
-}
-
 /* True for an error after which the connection is useless: the server is a standby, or libpq is out
  * of memory. A new connection may succeed. */
 static bool is_useless(const struct err *said)
@@ -301,12 +281,17 @@ static int end_pipeline(struct pipeline *pipeline, struct err *err)
 {
 	struct err said = pipeline->said;
 
-	if (said.fault == 0)
-		hand_out(pipeline);
-	else if (is_useless(&said))
+	if (said.fault != 0 && is_useless(&said))
 		return lose(pipeline, err);
-	else if (err != NULL)
+	if (said.fault != 0 && err != NULL)
 		*err = said;
+	for (size_t i = 0; said.fault == 0 && i < pipeline->received; i++) {
+		if (pipeline->wanted[i] == NULL)
+			continue;
+		rows_free(*pipeline->wanted[i]);
+		*pipeline->wanted[i] = rows_of_result(pipeline->results[i]);
+		pipeline->results[i] = NULL;
+	}
 	clear_pipeline(pipeline);
 	return said.fault;
 }
@@ -336,7 +321,8 @@ int pipeline_receive(struct pipeline *pipeline, struct err *err)
 
 	if (r != 0)
 		return r;
-	r = receive_all(pipeline, err);
+	while (r == 0 && !take_results(pipeline))
+		r = wait_once(pipeline, PQflush(pipeline->conn), err);
 	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
 }
 

@@ -60,14 +60,6 @@ static bool is_words(const char *at)
 	return end[0] == ':' && end[1] == ' ';
 }
 
-static const char *skip_comment(struct buf *out, const char *at)
-{
-	size_t length = strcspn(at, "\n");
-
-	buf_add(out, at, length);
-	return at + length;
-}
-
 void schema_apply(struct buf *out, const char *sql, const char *schema)
 {
 	bool literal = false;
@@ -75,7 +67,10 @@ void schema_apply(struct buf *out, const char *sql, const char *schema)
 
 	while (*at != '\0') {
 		if (!literal && strncmp(at, "--", 2) == 0) {
-			at = skip_comment(out, at);
+			size_t length = strcspn(at, "\n");
+
+			buf_add(out, at, length);
+			at += length;
 			continue;
 		}
 		if (strncmp(at, TOKEN, strlen(TOKEN)) == 0 && starts_word(sql, at) &&

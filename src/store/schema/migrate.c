@@ -61,11 +61,6 @@ int migrate_refuse_prerelease(const char *schema, struct err *err)
 		"inbox.schema, and run `inboxd migrate`");
 }
 
-static bool is_missing(const struct err *err)
-{
-	return strcmp(err->state, "42P01") == 0 || strcmp(err->state, "3F000") == 0;
-}
-
 int migrate_check(struct db *db, int *found, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -74,7 +69,7 @@ int migrate_check(struct db *db, int *found, struct err *err)
 	int r = db_run(db, QUERY_SCHEMA_VERSION, NULL, &rows, words);
 
 	*found = 0;
-	if (r != 0 && is_missing(words))
+	if (r != 0 && (strcmp(words->state, "42P01") == 0 || strcmp(words->state, "3F000") == 0))
 		return SCHEMA_MISSING;
 	if (r != 0 && strcmp(words->state, "42703") == 0)
 		return SCHEMA_PRERELEASE;

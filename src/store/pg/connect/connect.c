@@ -167,23 +167,20 @@ static bool is_element(const char *list, size_t n, const char *wanted)
 	return at != NULL && length == strlen(wanted) && strncmp(at, wanted, length) == 0;
 }
 
-/* One port may apply to all hosts; an empty list means the default port. */
-static bool is_port(const char *list, size_t n, const char *wanted)
-{
-	return strchr(list, ',') == NULL || is_element(list, n, wanted);
-}
-
 /* The index of the connected host in the list, found by name and port. */
 static size_t index_of(const struct hosts *hosts, const PGconn *conn)
 {
 	const char *names = hosts->lists[LIST_HOST][0] != '\0' ? hosts->lists[LIST_HOST]
 							       : hosts->lists[LIST_HOSTADDR];
+	const char *ports = hosts->lists[LIST_PORT];
 	const char *host = PQhost(conn) == NULL ? "" : PQhost(conn);
 	const char *port = PQport(conn) == NULL ? "" : PQport(conn);
 	size_t n = 0;
 
+	/* one port may apply to all hosts; an empty list means the default port */
 	while (behind(names, n) != NULL &&
-		!(is_element(names, n, host) && is_port(hosts->lists[LIST_PORT], n, port)))
+		!(is_element(names, n, host) &&
+			(strchr(ports, ',') == NULL || is_element(ports, n, port))))
 		n++;
 	return n;
 }

@@ -86,27 +86,19 @@ static const char *find_state(const char *words, size_t length)
 	return NULL;
 }
 
-static bool is_disagreement(const char *words, size_t length)
-{
-	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
-		const char *found = strstr(words, disagreements[i]);
-
-		if (found != NULL && found < words + length)
-			return true;
-	}
-	return false;
-}
-
 /* Reads the SQLSTATE from the text about one host. */
 static void state_of_one(const char *words, size_t length, char state[6])
 {
 	const char *found = find_state(words, length);
 
-	if (found == NULL && is_disagreement(words, length))
-		found = MISTAKE;
-	state[0] = '\0';
-	if (found != NULL)
-		(void)snprintf(state, 6, "%.5s", found);
+	for (size_t i = 0; found == NULL && i < sizeof(disagreements) / sizeof(disagreements[0]);
+		i++) {
+		const char *at = strstr(words, disagreements[i]);
+
+		if (at != NULL && at < words + length)
+			found = MISTAKE;
+	}
+	(void)snprintf(state, 6, "%.5s", found == NULL ? "" : found);
 }
 
 static bool same_part(const char *first, const char *second, const char *from, const char *to)
@@ -155,14 +147,6 @@ static const struct {
 	{ "  3D000: ", NULL, "create the database, or correct postgres.dbname" },
 };
 
-static void without_end_of_line(char *words)
-{
-	size_t length = strlen(words);
-
-	while (length > 0 && words[length - 1] == '\n')
-		words[--length] = '\0';
-}
-
 static const char *advice_for(const char *words)
 {
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
@@ -197,9 +181,11 @@ void connect_state(const char *words, bool needs_password, char state[6])
 	}
 }
 
-/* Removes the part of PQERRORS_VERBOSE that is meant for PostgreSQL developers: "LOCATION: …". */
-static void without_location(char *words)
+/* Removes the part of PQERRORS_VERBOSE that is meant for PostgreSQL developers, "LOCATION: …", and the
+ * end of the last line. */
+static void tidy(char *words)
 {
+	size_t length;
 	char *at;
 
 	while ((at = strstr(words, "\nLOCATION:")) != NULL) {
@@ -210,6 +196,8 @@ static void without_location(char *words)
 		else
 			memmove(at, end, strlen(end) + 1);
 	}
+	for (length = strlen(words); length > 0 && words[length - 1] == '\n'; length--)
+		words[length - 1] = '\0';
 }
 
 int connect_failed(const PGconn *conn, struct err *err)
@@ -224,8 +212,7 @@ int connect_failed(const PGconn *conn, struct err *err)
 		advice = "set postgres.password, preferably as file:/path";
 	connect_state(said, needs_password, state);
 	(void)snprintf(words, sizeof(words), "%s", said[0] == '\0' ? "no reason given" : said);
-	without_location(words);
-	without_end_of_line(words);
+	tidy(words);
 	(void)err_set(err, FAULT_DATABASE, "cannot connect to PostgreSQL: %s", words);
 	if (advice != NULL)
 		(void)err_advise(err, "%s", advice);
