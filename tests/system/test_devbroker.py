@@ -65,8 +65,7 @@ def test_check_does_not_wait_for_unsupported_requests(start_broker):
     settings = {"kafka.bootstrap.servers": bootstrap, "kafka.topics": "orders", "kafka.group.id": "g",
                 "postgres.host": "127.0.0.1", "postgres.port": "1"}
     done = subprocess.run([binary(), "check", *(f"--set={key}={value}" for key, value in settings.items())],
-                          capture_output=True, text=True, timeout=8, env=ENVIRONMENT)  # otherwise it waits for ten
-                          seconds
+                          capture_output=True, text=True, timeout=8, env=ENVIRONMENT)  # otherwise it waits for 10 s
     assert "retention unknown: this broker does not support the request" in done.stdout
 
 
