@@ -11,9 +11,9 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log_limit.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
+#include "base/time/clock.h"
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
 

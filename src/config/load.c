@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/options/value.h"
 #include "config/sources/entries.h"
 #include "config/sources/keys.h"

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/time/clock.h"
 #include "daemon/instance_run.h"
 #include "daemon/signals.h"
 #include "daemon/status_page.h"

@@ -11,10 +11,10 @@
 
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/clock.h"
 #include "config/sources/text.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"

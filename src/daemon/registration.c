@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "daemon/migration.h"
 #include "store/schema/sequences.h"
 #include "store/sidecar.h"

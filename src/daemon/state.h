@@ -8,11 +8,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/metrics.h"
 #include "daemon/daemon.h"
 #include "dispatch/sessions/socket.h"
 #include "http/http.h"
 #include "report/health.h"
+#include "report/metrics.h"
 #include "report/supervision.h"
 
 struct dispatch;

@@ -4,10 +4,10 @@
  */
 #include "daemon/status_page.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "dispatch/dispatch.h"
-#include "report/meters.h"
 #include "json/text.h"
+#include "report/meters.h"
 
 void status_page_show(struct daemon *daemon, struct dispatch *dispatch)
 {

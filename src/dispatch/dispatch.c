@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/time/clock.h"
 #include "dispatch/groups/handler_memory.h"
 #include "dispatch/loop.h"
 #include "report/meters.h"

@@ -36,7 +36,7 @@
 #ifndef DISPATCH_LOOP_H
 #define DISPATCH_LOOP_H
 
-#include "base/thread.h"
+#include "base/threads/thread.h"
 #include "dispatch/context.h"
 #include "dispatch/groups/handler_groups.h"
 #include "dispatch/order/order.h"

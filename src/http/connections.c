@@ -17,8 +17,8 @@
 #include <sys/queue.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 
 #define LARGEST_PAGE 1024 /* bytes, with the head; libevent's pages have about 400 */
 

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/metrics.h"
 #include "report/health.h"
+#include "report/metrics.h"
 
 /* A loop without progress for so long hangs. It is longer than the ingest loop may wait for one
  * statement (30 s, and 2 s until libpq gives up). */

@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/clock.h"
 #include "http/connections.h"
 #include "http/health.h"
 #include "http/listen.h"

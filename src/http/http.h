@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/metrics.h"
 #include "report/health.h"
+#include "report/metrics.h"
 
 struct http_limits;
 

@@ -11,8 +11,8 @@
 #include <strings.h>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/process.h"
+#include "base/time/clock.h"
 #include "report/meters.h"
 
 #define TYPE_TEXT "text/plain; version=0.0.4; charset=utf-8"

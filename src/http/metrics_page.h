@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "base/metrics.h"
 #include "http/health.h"
+#include "report/metrics.h"
 
 /* Call it once: records the start of the process, approximately now. */
 void metrics_page_begin(struct metrics *metrics);

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/batch/collect.h"
 #include "ingest/batch/store_batch.h"
 #include "ingest/handover_queue.h"

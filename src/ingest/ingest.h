@@ -9,13 +9,13 @@
 #ifndef INGEST_INGEST_H
 #define INGEST_INGEST_H
 
-#include "base/metrics.h"
-#include "base/queue.h"
-#include "base/wake.h"
+#include "base/threads/queue.h"
+#include "base/threads/wake.h"
 #include "config/config.h"
 #include "model/admission/admission.h"
 #include "model/message/handover.h"
 #include "report/health.h"
+#include "report/metrics.h"
 #include "report/supervision.h"
 
 struct ingest;

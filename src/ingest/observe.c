@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ingest/batch/store_batch.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/commands/topic_retention.h"

@@ -13,8 +13,8 @@
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
 
-#include "base/digest.h"
-#include "base/thread.h"
+#include "base/text/digest.h"
+#include "base/threads/thread.h"
 #include "ingest/batch/refused_batches.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"

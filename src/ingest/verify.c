@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/digest.h"
+#include "base/text/digest.h"
+#include "base/time/clock.h"
 #include "ingest/batch/collect.h"
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/consumer.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 /*
  * yajl 2.1 keeps two buffers that start at 2 KiB and double (the decoded string and a token cut off

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "json/stream.h"
 
 /* The character behind the backslash: a letter, or 'u' for the long form; 0 = the byte needs no escape. */

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "lease/lease_clock.h"
 #include "report/meters.h"
 #include "store/sidecar.h"

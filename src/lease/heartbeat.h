@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#include "base/metrics.h"
 #include "config/config.h"
 #include "report/health.h"
+#include "report/metrics.h"
 #include "report/supervision.h"
 #include "store/leases/instance.h"
 

@@ -8,17 +8,17 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/show.h"
 #include "dispatch/sessions/socket.h"
 #include "http/listen.h"
 #include "ingest/ingest.h"
+#include "json/text.h"
 #include "ops/commands.h"
 #include "store/schema/binding.h"
 #include "store/schema/migrate.h"
 #include "store/schema/privileges.h"
 #include "store/sidecar.h"
-#include "json/text.h"
 
 enum check_outcome { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
 

@@ -4,11 +4,11 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/numbers.h"
-#include "base/utf8.h"
-#include "ops/op.h"
+#include "base/text/numbers.h"
+#include "base/text/utf8.h"
+#include "base/time/clock.h"
 #include "json/text.h"
+#include "ops/op.h"
 
 /* The options that go into the filter unchanged, under the name of the column. */
 static const struct {

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "daemon/migration.h"
 #include "ops/commands.h"
 #include "ops/op.h"

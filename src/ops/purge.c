@@ -7,7 +7,7 @@
  */
 #include <inttypes.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ops/op.h"
 
 #define PORTION 20000 /* messages in one transaction */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ops/cli/cli_table.h"
 #include "ops/op.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "model/identity/identity.h"
 #include "ops/op.h"
 

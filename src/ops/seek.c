@@ -10,13 +10,13 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
+#include "base/time/clock.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/commands/log_range.h"
+#include "json/text.h"
 #include "ops/op.h"
 #include "store/schema/binding.h"
-#include "json/text.h"
 
 /* The arguments, the present state, and what the move would do. */
 struct seek {

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ops/op.h"
 
 /* The columns of op_show.sql. */

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "ops/op.h"
 
 #define BAR_WIDTH 40

@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ingest/verify.h"
-#include "ops/op.h"
 #include "json/text.h"
+#include "ops/op.h"
 
 /* Each statement looks up one page of records by index. */
 #define TIMEOUT_MS 60000

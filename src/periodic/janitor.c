@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "periodic/periodic.h"
 #include "report/meters.h"
 #include "store/periodic/retain_batch.h"

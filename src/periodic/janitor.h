@@ -10,8 +10,8 @@
 #ifndef PERIODIC_JANITOR_H
 #define PERIODIC_JANITOR_H
 
-#include "base/metrics.h"
 #include "config/config.h"
+#include "report/metrics.h"
 
 struct janitor;
 

@@ -12,9 +12,9 @@
 
 #include <stdatomic.h>
 
-#include "base/metrics.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
 #include "config/config.h"
+#include "report/metrics.h"
 #include "store/pg/db.h"
 
 enum { PERIODIC_IDLE = 1 };

@@ -5,7 +5,7 @@
 #ifndef REPORT_METERS_H
 #define REPORT_METERS_H
 
-#include "base/metrics.h"
+#include "report/metrics.h"
 
 enum meter {
 	METER_MESSAGES_RECEIVED,  /* {topic} */

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "base/wake.h"
+#include "base/threads/wake.h"
 
 struct supervision {
 	pthread_mutex_t lock;

@@ -19,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "report/meters.h"
 #include "trace/otlp.h"
 

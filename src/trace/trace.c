@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "report/meters.h"
 #include "trace/exporter.h"
 #include "trace/ring.h"

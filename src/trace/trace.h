@@ -10,7 +10,7 @@
 #define TRACE_TRACE_H
 
 #include "base/err.h"
-#include "base/metrics.h"
+#include "report/metrics.h"
 #include "trace/context.h"
 
 struct trace;

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "floor_rows.h"
 
 enum { RECORDS = 300000, BATCH = 2000, MAX_CONNECTIONS = 16 };

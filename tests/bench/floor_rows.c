@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
-#include "base/digest.h"
+#include "base/text/digest.h"
 
 enum {
 	PAYLOAD_BYTES = 400,

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,10 +8,10 @@
 #include "client/reader.h"
 #include "demand.h"
 #include "dispatch/protocol/protocol.h"
+#include "json/members.h"
 #include "model/event/cloudevent.h"
 #include "model/event/event.h"
 #include "written_record.h"
-#include "json/members.h"
 
 static struct identity_finder *finder;
 static struct event_renderer *renderer;

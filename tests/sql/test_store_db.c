@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "queries.h"
 #include "store/schema/migrate.h"
 

@@ -1,5 +1,5 @@
 /* Leases: heartbeats, fencing of dead instances, and the rescue of their rows. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "world.h"
 
 #include <libpq-fe.h>

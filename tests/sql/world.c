@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/digest.h"
+#include "base/text/digest.h"
 #include "store/pg/statements.h"
 #include "store/schema/migrate.h"
 

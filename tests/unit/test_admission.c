@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "alloc_fail.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "model/admission/admission.h"
 #include "model/admission/lane_set.h"
 

@@ -12,15 +12,15 @@
 #include <pthread.h>
 
 #include "alloc_fail.h"
-#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/clock.h"
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/numbers.h"
-#include "base/queue.h"
+#include "base/text/digest.h"
+#include "base/text/numbers.h"
+#include "base/threads/queue.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 
 /* err */
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_fail.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/sources/entries.h"
 #include "config_world.h"
 

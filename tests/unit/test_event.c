@@ -10,9 +10,9 @@
 
 #include "alloc_fail.h"
 #include "base/buf.h"
+#include "json/stream.h"
 #include "model/event/event.h"
 #include "model/message/record.h"
-#include "json/stream.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

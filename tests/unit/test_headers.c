@@ -9,9 +9,9 @@
 
 #include "alloc_fail.h"
 #include "base/buf.h"
-#include "base/utf8.h"
-#include "model/message/record.h"
+#include "base/text/utf8.h"
 #include "json/text.h"
+#include "model/message/record.h"
 
 #define BYTES(literal)                                                                             \
 	(struct bytes)                                                                             \

@@ -24,7 +24,7 @@
 
 #include "alloc_fail.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "http/connections.h"
 #include "http/http.h"
 #include "http/listen.h"

@@ -9,7 +9,7 @@
 
 #include "alloc_fail.h"
 #include "base/buf.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "model/identity/identity.h"
 #include "model/message/record.h"
 

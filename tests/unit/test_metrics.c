@@ -13,8 +13,8 @@
 
 #include "alloc_fail.h"
 #include "base/cleanup.h"
-#include "base/metrics.h"
 #include "report/meters.h"
+#include "report/metrics.h"
 
 enum { SENT, LAG, LENGTH, SECONDS, ROUND, FAMILIES };
 

@@ -10,7 +10,7 @@
 
 #include "alloc_fail.h"
 #include "base/buf.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "dispatch/protocol/protocol.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -9,8 +9,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/clock.h"
 
 #define LONG_MS 20000 /* far beyond what any of these takes: a wait that ends by it has failed */
 

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/wake.h"
+#include "base/threads/wake.h"
+#include "base/time/clock.h"
 
 #define LONG_MS 20000 /* far beyond what any of these takes: a wait that ends by it has failed */
 

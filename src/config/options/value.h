@@ -14,7 +14,7 @@
 #define CONFIG_OPTIONS_VALUE_H
 
 #include "base/err.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "config/config.h"
 #include "config/options/options.h"
 

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
-#include "report/meters.h"
 #include "json/text.h"
+#include "report/meters.h"
 
 /* The time for which a handler may be without a connection before its queued messages are parked. */
 #define GONE_GRACE_MS 1000

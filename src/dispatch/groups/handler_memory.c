@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 
 #define A_THIRD  3

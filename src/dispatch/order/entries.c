@@ -9,9 +9,9 @@
  */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/order/order.h"
 #include "report/meters.h"
 

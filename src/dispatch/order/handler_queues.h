@@ -8,8 +8,8 @@
 #ifndef DISPATCH_ORDER_HANDLER_QUEUES_H
 #define DISPATCH_ORDER_HANDLER_QUEUES_H
 
-#include "base/metrics.h"
 #include "dispatch/order/entry.h"
+#include "report/metrics.h"
 
 struct handler_group;
 

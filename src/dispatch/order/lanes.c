@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 /* An idle lane is kept this long at least. A claim or batch that was decided before the lane became idle has
  * arrived by then, and still needs what the lane knows about the table. */

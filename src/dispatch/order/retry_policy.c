@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
+#include "base/time/backoff.h"
 
 /* A snooze spends no attempt. Without a minimum a handler could snooze in an endless, fast loop. */
 #define SNOOZE_LEAST_MS 100

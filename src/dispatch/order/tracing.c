@@ -3,7 +3,7 @@
  * exporter, or for a message without a sampled trace context, nothing is recorded. Never blocks: the exporter drops
  * spans when its ring is full.
  */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "dispatch/order/order.h"
 #include "trace/trace.h"
 

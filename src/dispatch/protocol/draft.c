@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #define CHUNK 16384
 #define LARGE 2048 /* bytes; pieces above it get their own chunk */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/sources/nearest.h"
 #include "dispatch/protocol/draft.h"
 #include "dispatch/protocol/storable.h"

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/numbers.h"
-#include "base/utf8.h"
+#include "base/text/numbers.h"
+#include "base/text/utf8.h"
+#include "base/time/clock.h"
 #include "dispatch/protocol/protocol.h"
 #include "json/text.h"
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "dispatch/protocol/protocol.h"
 
 #define HOLDS_NUL           "it holds a NUL character (U+0000), which PostgreSQL cannot store"

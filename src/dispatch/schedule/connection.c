@@ -9,8 +9,8 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 
 /* A connection that has not read this many bytes gets no further delivery. */
 #define OUTPUT_MAX_BYTES ((size_t)1024 * 1024)

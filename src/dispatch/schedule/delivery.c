@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
+#include "base/time/clock.h"
 #include "dispatch/schedule/schedule.h"
 
 #define CACHE_LINE    ((size_t)64)

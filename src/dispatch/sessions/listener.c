@@ -12,10 +12,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/time/clock.h"
 #include "dispatch/sessions/sessions.h"
 #include "report/meters.h"
 

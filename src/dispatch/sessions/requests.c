@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/sessions/sessions.h"
 
 #define BROKEN_LINES_MAX 10

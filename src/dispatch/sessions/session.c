@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/sessions/sessions.h"
 
 #define HELLO_WITHIN_MS   30000

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 #include "report/meters.h"
 

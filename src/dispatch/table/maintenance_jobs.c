@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 #include "report/meters.h"
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/thread.h"
+#include "base/threads/thread.h"
 
 #define LISTEN   "LISTEN inboxd_replay"
 /* After a silence of this length LISTEN is executed again. That detects a connection that was lost without a FIN or RST

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "base/wake.h"
+#include "base/threads/wake.h"
 #include "store/pg/db.h"
 
 struct replay_listener;

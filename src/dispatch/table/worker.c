@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
+#include "base/time/clock.h"
 
 #define QUEUE_WAIT_MS 1000
 

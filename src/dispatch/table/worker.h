@@ -8,8 +8,8 @@
 #ifndef DISPATCH_TABLE_WORKER_H
 #define DISPATCH_TABLE_WORKER_H
 
-#include "base/queue.h"
-#include "base/wake.h"
+#include "base/threads/queue.h"
+#include "base/threads/wake.h"
 #include "store/claims/claims.h"
 #include "store/claims/known_handlers.h"
 #include "store/claims/other_claims.h"

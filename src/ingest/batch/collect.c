@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "model/message/record.h"
 #include "report/meters.h"
 

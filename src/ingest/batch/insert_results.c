@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "report/meters.h"
 #include "trace/trace.h"
 

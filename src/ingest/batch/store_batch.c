@@ -11,9 +11,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/batch/insert_results.h"
 #include "ingest/batch/watermark_updates.h"
 #include "ingest/handover_queue.h"

@@ -4,7 +4,7 @@
  */
 #include "ingest/dead_topic/dead_batch.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 /* every record is confirmed or fails after message.timeout.ms, which is lower */
 #define CONFIRM_MS      15000

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/periodic/dead_messages.h"
 
 #define LONGEST_KEY 4096

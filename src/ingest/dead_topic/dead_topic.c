@@ -13,8 +13,8 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/dead_topic/dead_batch.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/kafka/consumer_conf.h"

@@ -11,8 +11,8 @@
 #ifndef INGEST_DEAD_TOPIC_DEAD_TOPIC_H
 #define INGEST_DEAD_TOPIC_DEAD_TOPIC_H
 
-#include "base/metrics.h"
 #include "config/config.h"
+#include "report/metrics.h"
 
 struct dead_topic;
 

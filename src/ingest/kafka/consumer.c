@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
 #include "ingest/kafka/credentials.h"

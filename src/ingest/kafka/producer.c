@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/tls_errors.h"
 

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/handover_queue.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"

@@ -2,9 +2,9 @@
  * Commits to Kafka the offsets that the database has stored, never higher ones (G1). `offsets.stored` of a partition is
  * the watermark of its last COMMIT that was answered; only this value is committed to Kafka.
  */
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/steps.h"

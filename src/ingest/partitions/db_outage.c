@@ -10,10 +10,10 @@
  */
 #include "ingest/partitions/db_outage.h"
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/ownership.h"
 #include "ingest/partitions/steps.h"

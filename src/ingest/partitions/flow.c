@@ -5,7 +5,7 @@
  */
 #include "ingest/partitions/flow.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ingest/partitions/steps.h"
 
 #define SEEK_RETRY_MS 100

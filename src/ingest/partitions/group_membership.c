@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
 
 #define WAITING_LOG_MS 5000    /* a normal rebalance takes less time */

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/handover_queue.h"
 #include "ingest/partitions/flow.h"
 #include "report/meters.h"

@@ -23,12 +23,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/metrics.h"
 #include "config/config.h"
 #include "ingest/kafka/partition_offset.h"
 #include "model/admission/admission.h"
 #include "model/admission/partition_index.h"
 #include "model/identity/identity.h"
+#include "report/metrics.h"
 #include "store/batches/watermarks.h"
 
 enum partition_state {

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"

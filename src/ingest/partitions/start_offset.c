@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/partitions/flow.h"

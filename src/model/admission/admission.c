@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "model/admission/lane_set.h"
 #include "model/admission/partition_index.h"
 

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/numbers.h"
-#include "base/utf8.h"
-#include "model/event/cloudevent.h"
+#include "base/text/numbers.h"
+#include "base/text/utf8.h"
+#include "base/time/clock.h"
 #include "json/members.h"
 #include "json/text.h"
+#include "model/event/cloudevent.h"
 
 /* Further ce_ headers stay headers. The limit bounds the time to look up a name. */
 #define MAX_ATTRIBUTES 64

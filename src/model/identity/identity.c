@@ -17,11 +17,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
+#include "json/text.h"
 #include "model/event/cloudevent.h"
 #include "model/identity/identity_rules.h"
 #include "model/message/record.h"
-#include "json/text.h"
 
 struct identity_finder {
 	struct json_stream *stream;

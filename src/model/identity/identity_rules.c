@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 /* A property of a record that locators find: its key in the configuration, and its CloudEvents header. */
 struct subject {

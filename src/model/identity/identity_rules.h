@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "model/identity/identity.h"
 #include "json/pointer.h"
+#include "model/identity/identity.h"
 
 enum locator_kind { LOCATE_HEADER, LOCATE_KEY, LOCATE_JSON, LOCATE_TOPIC, LOCATE_LITERAL };
 

@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/digest.h"
 #include "base/err.h"
+#include "base/text/digest.h"
 
 struct message {
 	int64_t seq; /* 0 until stored */

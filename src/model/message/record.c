@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "json/text.h"
 
 /* A string where jsonb can hold one, else {"base64":"…"}. */

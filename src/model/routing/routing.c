@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
 #include "base/cleanup.h"
+#include "base/time/backoff.h"
 #include "model/routing/routes.h"
 
 struct routing {

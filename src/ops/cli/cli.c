@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "config/sources/nearest.h"
 #include "ops/cli/cli_table.h"
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/faultpoint.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "queries.h"
 #include "store/batches/writer_state.h"
 

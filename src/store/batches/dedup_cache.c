@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/backoff.h"
+#include "base/time/backoff.h"
 
 #define SETS 4096 /* a power of two */
 #define WAYS 8

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/time/clock.h"
 #include "queries.h"
 #include "store/claims/claim_params.h"
 

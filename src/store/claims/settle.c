@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "queries.h"
 #include "json/text.h"
+#include "queries.h"
 
 #define GROUPS_MOST  8 /* fast statements per pipeline, which has a limit of 16 statements */
 /* A century: far beyond every configurable limit, and far before the end of timestamptz. */

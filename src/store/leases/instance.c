@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "queries.h"
 
 #define REGISTER_TRIES  20

@@ -6,8 +6,8 @@
  */
 #include <inttypes.h>
 
-#include "base/clock.h"
 #include "base/faultpoint.h"
+#include "base/time/clock.h"
 #include "queries.h"
 #include "store/leases/instance.h"
 

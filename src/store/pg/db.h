@@ -18,8 +18,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/metrics.h"
 #include "config/config.h"
+#include "report/metrics.h"
 #include "store/pg/params.h"
 #include "store/pg/pg_error_class.h"
 #include "store/pg/rows.h"

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/wake.h"
+#include "base/threads/wake.h"
+#include "base/time/clock.h"
 #include "store/pg/connect/connect.h"
 #include "store/pg/pg_error_class.h"
 #include "store/pg/wire.h"

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/wake.h"
+#include "base/threads/wake.h"
+#include "base/time/clock.h"
 
 int wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err)
 {

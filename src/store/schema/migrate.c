@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/backoff.h"
 #include "base/buf.h"
-#include "base/clock.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "migrations.h"
 #include "queries.h"
 #include "store/pg/statements.h"

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/backoff.h"
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/thread.h"
-#include "base/wake.h"
+#include "base/threads/thread.h"
+#include "base/threads/wake.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
 #include "queries.h"
 
 #define WATCH_MS        200

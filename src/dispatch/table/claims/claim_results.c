@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 #include "report/meters.h"
 

@@ -20,7 +20,7 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 
 #define LANES_A_CLAIM   200

@@ -1,8 +1,8 @@
 /* See refused_verdicts.h. The list is in the order of the next tries; the pause of a verdict doubles with each try. */
 #include "dispatch/table/settle/refused_verdicts.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "dispatch/table/table.h"
 
 #define FIRST_PAUSE_MS 1000

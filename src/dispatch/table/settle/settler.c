@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "dispatch/table/settle/settle_batching.h"
 #include "dispatch/table/table.h"
 

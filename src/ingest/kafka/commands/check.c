@@ -9,7 +9,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "base/cleanup.h"
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/commands/topic_retention.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/consumer.h"
 #include "ingest/kafka/consumer_conf.h"

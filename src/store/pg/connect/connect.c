@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "config/secret.h"
 #include "store/pg/connect/connect_fault.h"
 #include "store/pg/wire.h"

@@ -2,8 +2,8 @@
  * Numbers as text, for machines and for people: decimal digits, durations with a unit, and the plural of a counted noun.
  * Pure; any thread.
  */
-#ifndef BASE_NUMBERS_H
-#define BASE_NUMBERS_H
+#ifndef BASE_TEXT_NUMBERS_H
+#define BASE_TEXT_NUMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * A wake-up between threads: an eventfd that becomes readable when it is poked. Several pokes cause one wake-up. Any
  * thread may poke; one thread waits.
  */
-#ifndef BASE_WAKE_H
-#define BASE_WAKE_H
+#ifndef BASE_THREADS_WAKE_H
+#define BASE_THREADS_WAKE_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /*
  * Numbers as text. See numbers.h.
  */
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * UTF-8. See utf8.h. Every payload and every text from outside passes here before it reaches PostgreSQL, JSON or the
  * log, so the common case, ASCII, is checked in words of eight bytes.
  */
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <stdint.h>
 #include <string.h>

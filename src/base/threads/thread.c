@@ -2,12 +2,12 @@
  * The thread. See thread.h. pthread_join(3) has no time limit; therefore a thread announces its end with a wake-up, and
  * thread_wait() waits for that.
  */
-#include "base/thread.h"
+#include "base/threads/thread.h"
 
 #include <signal.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 int thread_init(struct thread *thread, struct err *err)
 {

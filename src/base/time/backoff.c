@@ -2,12 +2,12 @@
  * The delays before retries. See backoff.h. With full jitter, many instances that lost one server do not come back at
  * the same moment.
  */
-#include "base/backoff.h"
+#include "base/time/backoff.h"
 
 #include <stddef.h>
 #include <sys/random.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 int64_t backoff_bound_ms(int64_t first_ms, int64_t max_ms, int attempt)
 {

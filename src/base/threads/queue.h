@@ -2,8 +2,8 @@
  * A bounded first-in first-out queue of pointers between threads. Any thread may push or pop. The queue does not own
  * the items. Closing it wakes all threads that wait; the items in it can still be popped.
  */
-#ifndef BASE_QUEUE_H
-#define BASE_QUEUE_H
+#ifndef BASE_THREADS_QUEUE_H
+#define BASE_THREADS_QUEUE_H
 
 #include <stddef.h>
 #include <stdint.h>

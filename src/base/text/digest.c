@@ -2,7 +2,7 @@
  * SHA-256 by libcrypto. See digest.h. The context and the algorithm are kept, because libcrypto 3 takes locks to fetch
  * an algorithm by its name.
  */
-#include "base/digest.h"
+#include "base/text/digest.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Sums of histograms are doubles and not integers of nanoseconds: an hour of messages that are a week old would
  * overflow 64 bits.
  */
-#include "base/metrics.h"
+#include "report/metrics.h"
 
 #include <math.h>
 #include <pthread.h>

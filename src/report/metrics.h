@@ -3,8 +3,8 @@
  * caller supplies the families as a table. Any thread. To change a metric is one atomic operation on a series, which
  * the caller looks up once and keeps.
  */
-#ifndef BASE_METRICS_H
-#define BASE_METRICS_H
+#ifndef REPORT_METRICS_H
+#define REPORT_METRICS_H
 
 #include <stdbool.h>
 #include <stddef.h>

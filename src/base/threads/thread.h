@@ -8,8 +8,8 @@
  * The owner calls init, start, wait, join and fini. Any thread may call thread_request_stop(), thread_wake() and
  * thread_is_stopping(). Only the thread itself calls thread_pause() and thread_loop().
  */
-#ifndef BASE_THREAD_H
-#define BASE_THREAD_H
+#ifndef BASE_THREADS_THREAD_H
+#define BASE_THREADS_THREAD_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/wake.h"
+#include "base/threads/wake.h"
 
 struct thread {
 	pthread_t id;

@@ -2,11 +2,11 @@
  * The clocks, and a time as text. See clock.h. The text is written without gmtime_r(3) and snprintf(3), because every
  * message that is delivered contains times.
  */
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <time.h>
 
-#include "base/numbers.h"
+#include "base/text/numbers.h"
 
 #define DAY_MS        86400000
 #define DAYS_400Y     146097    /* the Gregorian calendar repeats after 400 years */

@@ -2,8 +2,8 @@
  * Exponential backoff with full jitter: the n-th delay is uniform in [0, min(max, first * 2^n)]. Pure: the caller
  * supplies the random number, so tests are deterministic. Any thread.
  */
-#ifndef BASE_BACKOFF_H
-#define BASE_BACKOFF_H
+#ifndef BASE_TIME_BACKOFF_H
+#define BASE_TIME_BACKOFF_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  * The clocks of this host, for waits and measurements only. Leases, schedules and stored times use PostgreSQL's
  * clock, because hosts may disagree. Any thread; nothing blocks.
  */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#ifndef BASE_TIME_CLOCK_H
+#define BASE_TIME_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -2,7 +2,7 @@
  * The wake-up between threads. See wake.h. An eventfd is used instead of a condition variable, because an event loop can
  * watch it together with its sockets.
  */
-#include "base/wake.h"
+#include "base/threads/wake.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,8 +2,8 @@
  * Strict UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF). Pure. Any thread. The time is
  * linear in the input; ASCII is checked eight bytes at a time.
  */
-#ifndef BASE_UTF8_H
-#define BASE_UTF8_H
+#ifndef BASE_TEXT_UTF8_H
+#define BASE_TEXT_UTF8_H
 
 #include <stdbool.h>
 

@@ -2,14 +2,14 @@
  * The bounded queue: a ring, one lock and two conditions. See queue.h. The conditions use the monotonic clock, so that a
  * change of the wall clock neither shortens nor prolongs a wait.
  */
-#include "base/queue.h"
+#include "base/threads/queue.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 struct queue {
 	pthread_mutex_t lock;

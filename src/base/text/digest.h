@@ -1,8 +1,8 @@
 /*
  * SHA-256 of libcrypto (FIPS 180-4). A digester is reused for all messages of one thread.
  */
-#ifndef BASE_DIGEST_H
-#define BASE_DIGEST_H
+#ifndef BASE_TEXT_DIGEST_H
+#define BASE_TEXT_DIGEST_H
 
 #include <stdint.h>
 
