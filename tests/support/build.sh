@@ -17,7 +17,7 @@ build_gcc() {
 }
 
 build_clang() {
-	CC=clang build build-clang -Dwerror=true
+	CC=clang build build-clang -Dwerror=true && meson compile -C "$root/build-clang" bench
 }
 
 # With sanitizers gcc's guesses about snprintf lengths are noise; the plain build has them on.
