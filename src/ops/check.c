@@ -15,10 +15,10 @@
 #include "ingest/ingest.h"
 #include "json/text.h"
 #include "ops/commands.h"
+#include "store/connection_options.h"
 #include "store/schema/binding.h"
 #include "store/schema/migrate.h"
 #include "store/schema/privileges.h"
-#include "store/sidecar.h"
 
 enum check_outcome { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
 
@@ -184,7 +184,7 @@ static int open_db(const struct config *config, struct db **out, struct err *err
 	char name[32];
 	int r;
 
-	sidecar_db_options(config, 0, name, &options);
+	connection_options(config, 0, name, &options);
 	r = db_new(out, &options, err);
 	return r != 0 ? r : db_open(*out, err);
 }

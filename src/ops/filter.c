@@ -16,10 +16,10 @@ static const struct {
 	const char *name;
 	size_t offset;
 } texts[] = {
-	{ "topic", "topic", offsetof(struct cli, topic) },
-	{ "type", "event_type", offsetof(struct cli, type) },
-	{ "key", "key", offsetof(struct cli, key) },
-	{ "code", "error_code", offsetof(struct cli, code) },
+	{ "topic", "topic", offsetof(struct cli, filter.topic) },
+	{ "type", "event_type", offsetof(struct cli, filter.type) },
+	{ "key", "key", offsetof(struct cli, filter.key) },
+	{ "code", "error_code", offsetof(struct cli, filter.code) },
 };
 
 static void add_member(struct buf *out, const char *name, const char *value)
@@ -68,14 +68,14 @@ static void add_error(struct buf *out, const char *text)
 
 static int check_texts(const struct cli *cli, struct err *err)
 {
-	int r = check_text("error", cli->error, err);
+	int r = check_text("error", cli->filter.error, err);
 
-	if (r == 0 && cli->dead && cli->status != NULL)
+	if (r == 0 && cli->filter.dead && cli->filter.status != NULL)
 		r = err_set(err, FAULT_USAGE, "give --dead or --status, not both");
 	if (r == 0)
-		r = check_text("since", cli->since, err);
+		r = check_text("since", cli->filter.since, err);
 	if (r == 0)
-		r = check_text("until", cli->until, err);
+		r = check_text("until", cli->filter.until, err);
 	for (size_t i = 0; r == 0 && i < sizeof(texts) / sizeof(texts[0]); i++)
 		r = check_text(texts[i].option,
 			*(const char *const *)((const char *)cli + texts[i].offset), err);
@@ -101,9 +101,9 @@ int op_check_words(const struct cli *cli, struct err *err)
 
 const char *op_status_of(const struct cli *cli, const char *usual)
 {
-	if (cli->dead)
+	if (cli->filter.dead)
 		return "dead";
-	return cli->status != NULL ? cli->status : usual;
+	return cli->filter.status != NULL ? cli->filter.status : usual;
 }
 
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
@@ -120,17 +120,17 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 		if (text != NULL)
 			add_member(out, texts[i].name, text);
 	}
-	add_time(out, "received_from", cli->since);
-	add_time(out, "received_to", cli->until);
-	if (cli->error != NULL)
-		add_error(out, cli->error);
+	add_time(out, "received_from", cli->filter.since);
+	add_time(out, "received_to", cli->filter.until);
+	if (cli->filter.error != NULL)
+		add_error(out, cli->filter.error);
 	buf_add_char(out, '}');
 	return buf_ok(out) ? 0 : err_memory(err);
 }
 
 bool op_has_filter(const struct cli *cli)
 {
-	return cli->dead || cli->status != NULL || cli->topic != NULL || cli->type != NULL ||
-	       cli->key != NULL || cli->since != NULL || cli->until != NULL || cli->error != NULL ||
-	       cli->code != NULL;
+	return cli->filter.dead || cli->filter.status != NULL || cli->filter.topic != NULL ||
+	       cli->filter.type != NULL || cli->filter.key != NULL || cli->filter.since != NULL ||
+	       cli->filter.until != NULL || cli->filter.error != NULL || cli->filter.code != NULL;
 }

@@ -35,7 +35,7 @@ static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 
 /* The result of a query is in memory as a whole before a line is printed. */
 static int64_t limit_of(const struct op *op)
 {
-	int64_t limit = op->cli->limit == 0 ? DEFAULT_LIMIT : op->cli->limit;
+	int64_t limit = op->cli->bounds.limit == 0 ? DEFAULT_LIMIT : op->cli->bounds.limit;
 
 	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
 }
@@ -43,15 +43,17 @@ static int64_t limit_of(const struct op *op)
 /* Records that are no messages have no state, type or code. */
 static int check_records(const struct cli *cli, struct err *err)
 {
-	const char *option = cli->rejects ? "--rejects" : "--conflicts";
+	const char *option = cli->filter.rejects ? "--rejects" : "--conflicts";
 	const char *other = NULL;
 
-	if (cli->dead || cli->status != NULL)
-		other = cli->dead ? "--dead" : "--status";
-	else if (cli->group || cli->type != NULL || cli->code != NULL)
-		other = cli->group ? "--group" : cli->type != NULL ? "--type" : "--code";
-	else if (cli->conflicts && (cli->rejects || cli->error != NULL))
-		other = cli->rejects ? "--conflicts" : "--error";
+	if (cli->filter.dead || cli->filter.status != NULL)
+		other = cli->filter.dead ? "--dead" : "--status";
+	else if (cli->filter.group || cli->filter.type != NULL || cli->filter.code != NULL)
+		other = cli->filter.group          ? "--group"
+			: cli->filter.type != NULL ? "--type"
+						   : "--code";
+	else if (cli->filter.conflicts && (cli->filter.rejects || cli->filter.error != NULL))
+		other = cli->filter.rejects ? "--conflicts" : "--error";
 	if (other == NULL)
 		return 0;
 	return err_set(err, FAULT_USAGE, "list: %s cannot be combined with %s", option, other);
@@ -59,11 +61,11 @@ static int check_records(const struct cli *cli, struct err *err)
 
 static int check_options(const struct cli *cli, struct err *err)
 {
-	if (cli->rejects || cli->conflicts)
+	if (cli->filter.rejects || cli->filter.conflicts)
 		return check_records(cli, err);
-	if (cli->group && strcmp(op_status_of(cli, "any"), "dead") != 0)
+	if (cli->filter.group && strcmp(op_status_of(cli, "any"), "dead") != 0)
 		return err_set(err, FAULT_USAGE, "list: --group requires --dead");
-	if (cli->group && cli->after != 0)
+	if (cli->filter.group && cli->bounds.after != 0)
 		return err_set(err, FAULT_USAGE,
 			"list: --group cannot be combined with --after: it lists groups, not "
 			"messages");
@@ -116,10 +118,10 @@ static void print_listing(
 
 int op_list(const struct op *op, struct err *err)
 {
-	const struct listing *listing = op->cli->rejects     ? &rejects
-					: op->cli->conflicts ? &conflicts
-					: op->cli->group     ? &groups
-							     : &messages;
+	const struct listing *listing = op->cli->filter.rejects     ? &rejects
+					: op->cli->filter.conflicts ? &conflicts
+					: op->cli->filter.group     ? &groups
+								    : &messages;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -131,7 +133,7 @@ int op_list(const struct op *op, struct err *err)
 		return r;
 	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
 	if (listing->pages)
-		params_bigint(&params, op->cli->after);
+		params_bigint(&params, op->cli->bounds.after);
 	params_int(&params, (int32_t)limit_of(op));
 	r = db_run(op->db, listing->query, &params, &rows, err);
 	if (r == 0)

@@ -20,8 +20,8 @@ static int count(const struct op *op, int64_t *out, struct err *err)
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_bigint(&params, op->cli->older_than);
-	params_bigint(&params, op->cli->max == 0 ? INT64_MAX : op->cli->max);
+	params_bigint(&params, op->cli->bounds.older_than);
+	params_bigint(&params, op->cli->bounds.max == 0 ? INT64_MAX : op->cli->bounds.max);
 	r = db_run(op->db, QUERY_OP_PURGE_COUNT, &params, &rows, err);
 	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
 	return r;
@@ -33,7 +33,7 @@ static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, st
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_bigint(&params, op->cli->older_than);
+	params_bigint(&params, op->cli->bounds.older_than);
 	params_int(&params, (int32_t)(most < PORTION ? most : PORTION));
 	r = db_run(op->db, QUERY_OP_PURGE, &params, &rows, err);
 	*deleted = r == 0 ? rows_int(rows, 0, 0) : 0;
@@ -72,7 +72,7 @@ int op_purge(const struct op *op, struct err *err)
 	int64_t total = 0;
 	int r;
 
-	if (op->cli->older_than < 0)
+	if (op->cli->bounds.older_than < 0)
 		return err_set(
 			err, FAULT_USAGE, "purge: give --older-than, for example --older-than 7d");
 	r = count(op, &wanted, err);

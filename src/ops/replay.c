@@ -293,15 +293,15 @@ static int count(const struct op *op, const struct change *change, const struct 
 	struct counter wanted = {
 		.change = change,
 		.filter = filter,
-		.most = op->cli->max == 0 ? INT64_MAX : op->cli->max,
-		.after = op->cli->after,
+		.most = op->cli->bounds.max == 0 ? INT64_MAX : op->cli->bounds.max,
+		.after = op->cli->bounds.after,
 	};
 	struct counter dropped = {
 		.change = change,
 		.filter = filter,
 		.dropped = true,
 		.most = INT64_MAX,
-		.after = op->cli->after,
+		.after = op->cli->bounds.after,
 	};
 	int r = count_all(op, &wanted, err);
 
@@ -382,7 +382,7 @@ static int run_pages(
 static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
 	int64_t wanted, struct err *err)
 {
-	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->after };
+	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->bounds.after };
 	int r = run_pages(op, change, &pages, err);
 
 	if (r != 0 && pages.affected > 0)
@@ -447,7 +447,8 @@ static int run(const struct op *op, const struct change *change, struct err *err
 {
 	const struct cli *cli = op->cli;
 
-	if (cli->word_count > 0 && (op_has_filter(cli) || cli->max != 0 || cli->after != 0))
+	if (cli->word_count > 0 &&
+		(op_has_filter(cli) || cli->bounds.max != 0 || cli->bounds.after != 0))
 		return err_set(
 			err, FAULT_USAGE, "%s: give event ids or filters, not both", change->name);
 	if (cli->word_count > 0)
@@ -463,9 +464,9 @@ int op_replay(const struct op *op, struct err *err)
 {
 	const struct cli *cli = op->cli;
 
-	if (!cli->rejects)
+	if (!cli->filter.rejects)
 		return run(op, &replay, err);
-	if (cli->word_count > 0 || op_has_filter(cli) || cli->after != 0)
+	if (cli->word_count > 0 || op_has_filter(cli) || cli->bounds.after != 0)
 		return err_set(
 			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
 	return op_replay_rejects(op, err);

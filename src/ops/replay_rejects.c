@@ -183,7 +183,7 @@ static bool is_enough(const struct rejects *rejects)
 {
 	if (op_interrupted())
 		return true;
-	return rejects->op->cli->max != 0 && rejects->good >= rejects->op->cli->max;
+	return rejects->op->cli->bounds.max != 0 && rejects->good >= rejects->op->cli->bounds.max;
 }
 
 static int identify_page(struct rejects *rejects, struct err *err)

@@ -40,10 +40,10 @@ struct seek {
 static int read_words(struct seek *seek, struct err *err)
 {
 	const struct cli *cli = seek->op.cli;
-	size_t wanted = cli->to_time == NULL ? 3 : 2;
+	size_t wanted = cli->range.to_time == NULL ? 3 : 2;
 	int64_t number = 0;
 
-	if (cli->word_count == 3 && cli->to_time != NULL)
+	if (cli->word_count == 3 && cli->range.to_time != NULL)
 		return err_set(err, FAULT_USAGE, "seek: give an offset or --to-time, not both");
 	if (cli->word_count < wanted)
 		return err_set(err, FAULT_USAGE,
@@ -54,7 +54,7 @@ static int read_words(struct seek *seek, struct err *err)
 			err, FAULT_USAGE, "seek: \"%s\" is not a partition number", cli->words[1]);
 	seek->topic = cli->words[0];
 	seek->partition = (int32_t)number;
-	seek->offset_text = cli->to_time == NULL ? cli->words[2] : NULL;
+	seek->offset_text = cli->range.to_time == NULL ? cli->words[2] : NULL;
 	if (seek->offset_text != NULL && !cli_is_choice("beginning end", seek->offset_text) &&
 		!cli_number(seek->offset_text, &number))
 		return err_set(err, FAULT_USAGE,
@@ -68,7 +68,7 @@ static int read_time(struct seek *seek, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	const char *text = seek->op.cli->to_time;
+	const char *text = seek->op.cli->range.to_time;
 	const int64_t now_ms = clock_wall_ms();
 	int64_t age_ms = 0;
 	int r;

@@ -35,8 +35,8 @@ static void on_gap(void *arg, int32_t partition, int64_t first, int64_t last, bo
 		report->gap_count++ == 0 ? "" : ",", partition, first, last,
 		gone ? "true" : "false");
 	if (!report->cli->json)
-		(void)printf("%s/%d offsets %" PRId64 " to %" PRId64 ": %s\n", report->cli->topic,
-			partition, first, last,
+		(void)printf("%s/%d offsets %" PRId64 " to %" PRId64 ": %s\n",
+			report->cli->filter.topic, partition, first, last,
 			gone ? "Kafka has deleted them" : "not in the inbox");
 }
 
@@ -71,7 +71,7 @@ static void print(struct report *report, const struct verify_counts *counts)
 	};
 	bool json = report->cli->json;
 
-	json_add_string(&topic, bytes_of(report->cli->topic));
+	json_add_string(&topic, bytes_of(report->cli->filter.topic));
 	if (json)
 		(void)printf("{\"topic\":%s", buf_str(&topic));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -102,10 +102,10 @@ static int run(struct report *report, const struct config *config, struct err *e
 	struct verify_counts counts;
 	struct verify_request request = {
 		.config = config,
-		.topic = report->cli->topic,
-		.partition = report->cli->partition,
-		.from = report->cli->from,
-		.to = report->cli->to,
+		.topic = report->cli->filter.topic,
+		.partition = report->cli->range.partition,
+		.from = report->cli->range.from,
+		.to = report->cli->range.to,
 		.gap = on_gap,
 		.progress = on_progress,
 		.note = on_note,
@@ -136,9 +136,9 @@ int command_verify(const struct cli *cli, const struct config *config, struct er
 	struct report report = { .cli = cli };
 	int r;
 
-	if (cli->topic == NULL)
+	if (cli->filter.topic == NULL)
 		return err_set(err, FAULT_USAGE, "verify: give a topic with --topic");
-	if (cli->from >= 0 && cli->to >= 0 && cli->from >= cli->to)
+	if (cli->range.from >= 0 && cli->range.to >= 0 && cli->range.from >= cli->range.to)
 		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
 	r = run(&report, config, err);
 	buf_fini(&report.gaps);

@@ -205,19 +205,19 @@ static void filters_and_event_ids_are_accepted(void **state)
 	assert_true(cli.yes && !cli.dry_run);
 	cli_fini(&cli);
 	assert_parses(&cli, "inboxd list --status dead --topic t --limit 7 --after 0");
-	assert_string_equal(cli.status, "dead");
-	assert_string_equal(cli.topic, "t");
-	assert_int_equal(cli.limit, 7);
-	assert_int_equal(cli.older_than, -1);
-	assert_null(cli.code);
+	assert_string_equal(cli.filter.status, "dead");
+	assert_string_equal(cli.filter.topic, "t");
+	assert_int_equal(cli.bounds.limit, 7);
+	assert_int_equal(cli.bounds.older_than, -1);
+	assert_null(cli.filter.code);
 	cli_fini(&cli);
 	assert_parses(&cli, "inboxd discard --code TIMEOUT -c file");
-	assert_string_equal(cli.code, "TIMEOUT");
+	assert_string_equal(cli.filter.code, "TIMEOUT");
 	assert_string_equal(cli.config_file, "file");
 	cli_fini(&cli);
 	assert_parses(&cli, "inboxd purge --older-than=2h --max 5");
-	assert_int_equal(cli.older_than, 2 * 3600 * 1000);
-	assert_int_equal(cli.max, 5);
+	assert_int_equal(cli.bounds.older_than, 2 * 3600 * 1000);
+	assert_int_equal(cli.bounds.max, 5);
 }
 
 static void an_empty_command_line_has_no_command(void **state)
@@ -305,7 +305,7 @@ static void an_option_can_have_a_text_for_each_command(void **state)
 	assert_non_null(strstr(buf_str(&verify), "the topic to read again; required"));
 	assert_null(strstr(buf_str(&verify), "only messages of this topic"));
 	assert_parses(&cli, "inboxd verify --topic orders");
-	assert_string_equal(cli.topic, "orders");
+	assert_string_equal(cli.filter.topic, "orders");
 }
 
 static void the_configuration_file_is_taken_from_option_variable_or_default(void **state)

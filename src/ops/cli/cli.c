@@ -338,7 +338,9 @@ int cli_parse(struct cli *out, int argc, char *const *argv, struct err *err)
 	int r;
 
 	*out = (struct cli){
-		.command = COMMAND_NONE, .older_than = -1, .partition = -1, .from = -1, .to = -1
+		.command = COMMAND_NONE,
+		.range = { .partition = -1, .from = -1, .to = -1 },
+		.bounds = { .older_than = -1 },
 	};
 	/* for compatibility with other programs */
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {

@@ -32,6 +32,38 @@ enum command {
 	COMMAND_VERSION,
 };
 
+/* Which rows a command is about; NULL = any. */
+struct cli_filter {
+	const char *status;
+	const char *topic;
+	const char *type;
+	const char *key;
+	const char *since;
+	const char *until;
+	const char *error; /* text within the error */
+	const char *code;  /* error code */
+	bool dead;
+	bool group;     /* groups of dead rows instead of rows */
+	bool rejects;   /* refused records instead of messages */
+	bool conflicts; /* conflicts instead of messages */
+};
+
+/* Offsets of a topic that a command is about. */
+struct cli_range {
+	int64_t partition; /* -1 = not given; so do the next two */
+	int64_t from;
+	int64_t to;
+	const char *to_time;
+};
+
+/* How many rows a command lists or changes. */
+struct cli_bounds {
+	int64_t limit; /* 0 = not given; so do the next two */
+	int64_t after; /* a seq */
+	int64_t max;
+	int64_t older_than; /* ms; -1 = not given */
+};
+
 /* All texts are borrowed from argv. */
 struct cli {
 	enum command command;
@@ -44,30 +76,12 @@ struct cli {
 	bool roles;         /* migrate --roles */
 	const char **words; /* arguments that are not options, in order; owned by the struct */
 	size_t word_count;
-	/* Filters; NULL = any. */
-	const char *status;
-	const char *topic;
-	const char *type;
-	const char *key;
-	const char *since;
-	const char *until;
-	const char *error;
-	const char *code; /* error code */
-	bool dead;
-	bool group;
-	int64_t limit; /* 0 = not given; so do the next two */
-	int64_t after;
-	int64_t max;
-	int64_t partition; /* -1 = not given; so do the next two */
-	int64_t from;
-	int64_t to;
-	int64_t older_than; /* ms; -1 = not given */
-	const char *to_time;
+	struct cli_filter filter;
+	struct cli_range range;
+	struct cli_bounds bounds;
 	const char *source;
 	const char *payload;
 	const char *reason;
-	bool rejects;
-	bool conflicts;
 	bool dry_run;
 	bool yes;
 };
