@@ -5,7 +5,7 @@
 #include "daemon/migration.h"
 
 #include "base/log.h"
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 static void log_progress(const struct migrate_report *report)
 {
@@ -53,7 +53,7 @@ int migration_run(const struct config *config, const struct migration_stop *stop
 	struct db_options options;
 	char name[32];
 
-	sidecar_db_options(config, 0, name, &options);
+	connection_options(config, 0, name, &options);
 	return migrate_run(&options, &watch, result, err);
 }
 
@@ -63,6 +63,6 @@ int migration_grant(const struct config *config, const struct migration_stop *st
 	struct db_options options;
 	char name[32];
 
-	sidecar_db_options(config, 0, name, &options);
+	connection_options(config, 0, name, &options);
 	return migrate_roles(&options, &watch, err);
 }

@@ -12,8 +12,8 @@
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "daemon/migration.h"
+#include "store/connection_options.h"
 #include "store/schema/sequences.h"
-#include "store/sidecar.h"
 
 #define RECONNECT_MS  200
 #define RECONNECT_MAX 5000
@@ -107,7 +107,7 @@ static int register_once(
 	char name[32];
 	int r;
 
-	sidecar_db_options(daemon->config, 0, name, &options);
+	connection_options(daemon->config, 0, name, &options);
 	r = db_new(&db, &options, err);
 	if (r == 0)
 		r = db_open(db, err);

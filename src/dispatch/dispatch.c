@@ -17,7 +17,7 @@
 #include "dispatch/groups/handler_memory.h"
 #include "dispatch/loop.h"
 #include "report/meters.h"
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 #define STOP_GRACE_MS 2000 /* how long after the deadline the thread may take to end */
 
@@ -110,7 +110,7 @@ static void dispatch_main(void *arg)
 /* FAULT_MEMORY. */
 static int make_events(struct dispatch *dispatch, struct err *err)
 {
-	const struct timeval period = { .tv_usec = TICK_MS * 1000 };
+	const struct timeval period = { .tv_usec = TICK_MS * 1000L };
 	struct context *context = &dispatch->context;
 
 	(void)evthread_use_pthreads();
@@ -141,7 +141,7 @@ static int make_workers(struct dispatch *dispatch, struct err *err)
 	};
 	int r;
 
-	sidecar_db_options(own->config, own->instance, name, &options.db);
+	connection_options(own->config, own->instance, name, &options.db);
 	options.db.metrics = own->metrics;
 	r = worker_pool_new(&dispatch->table.pool, &options, err);
 	return r != 0 ? r

@@ -23,7 +23,7 @@
 #include "ingest/partitions/steps.h"
 #include "ingest/state.h"
 #include "report/meters.h"
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 #define IDLE_POLL_US      100000LL
 #define BLOCKED_POLL_US   20000LL
@@ -89,7 +89,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 	char name[32];
 	int r;
 
-	sidecar_db_options(options->config, options->instance, name, &db);
+	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
 	r = db_new(&ingest->db, &db, err);
 	if (r != 0)

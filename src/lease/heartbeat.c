@@ -17,7 +17,7 @@
 #include "base/time/clock.h"
 #include "lease/lease_clock.h"
 #include "report/meters.h"
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 #define DEREGISTER_MS 2000
 
@@ -245,7 +245,7 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 	heartbeat->options = *options;
 	heartbeat->lease_clock.lease_ms = options->config->worker.lease;
 	atomic_store(&options->health->away, false);
-	sidecar_db_options(options->config, options->instance, name, &db);
+	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
 	r = thread_init(&heartbeat->thread, err);
 	if (r == 0)

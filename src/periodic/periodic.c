@@ -4,7 +4,7 @@
 #include "periodic/periodic.h"
 
 #include "report/meters.h"
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 int periodic_init(
 	struct periodic *periodic, const struct periodic_options *options, struct err *err)
@@ -37,7 +37,7 @@ static int make_db(struct periodic *periodic, struct err *err)
 	char name[32];
 	int r;
 
-	sidecar_db_options(options->config, options->instance, name, &db);
+	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
 	if (db.lock_timeout_ms > options->task->lock_timeout_ms)
 		db.lock_timeout_ms = options->task->lock_timeout_ms;

@@ -148,10 +148,10 @@ MUTANTS = [
            edit("sql/queries/lease/terminate_instance.sql", "count(pg_terminate_backend(a.pid))", "count(a.pid)"),
            tests=[INSTANCE + "fencing_ends_the_sessions_of_the_dead_first"]),
     mutant("R5", "sessions have no name",
-           edit("src/store/sidecar.c", '"inboxd/%d"', '"inboxd-%d"'),
+           edit("src/store/connection_options.c", '"inboxd/%d"', '"inboxd-%d"'),
            tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease"]),
     mutant("R5", "a transaction may wait longer than the lease",
-           edit("src/store/sidecar.c", "config->worker.lease / 3", "config->worker.lease * 3"),
+           edit("src/store/connection_options.c", "config->worker.lease / 3", "config->worker.lease * 3"),
            tests=["system/test_rules.py::test_each_transaction_ends_before_the_lease"]),
     # R6
     mutant("R6", "an instance without the database stays in the group",

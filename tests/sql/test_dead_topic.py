@@ -81,7 +81,7 @@ def test_open_and_discarded_messages_are_not_fetched(db, statements):
     dead(db, "produced", dead_at="2026-01-01", dead_topic_at="2026-01-01")
     dead(db, "produced before", dead_at="2026-01-02", dead_topic_at="2026-01-01")
     assert fetched(statements) == ["produced before"]
-    assert statements.run("dead_count", 10, *FIRST) == [(1, 1)]
+    assert statements.run("dead_backlog", 10, *FIRST) == [(1, 1)]
 
 
 def test_a_batch_ends_with_the_message_that_exceeds_its_size(db, statements):
@@ -106,8 +106,8 @@ def test_a_fetch_after_a_position_returns_later_deaths(db, statements):
     for number, place in enumerate(places):
         behind = [f"e{later}" for later in range(number + 1, 4)]
         assert fetched(statements, place=place) == behind
-        assert statements.run("dead_count", 10, *place) == [(4, len(behind))]
-        assert statements.run("dead_count", 2, *place) == [(2, min(2, len(behind)))], "both have the cap"
+        assert statements.run("dead_backlog", 10, *place) == [(4, len(behind))]
+        assert statements.run("dead_backlog", 2, *place) == [(2, min(2, len(behind)))], "both have the cap"
 
 
 @pytest.mark.parametrize("never", ["infinity", "-infinity"])
@@ -116,7 +116,7 @@ def test_an_infinite_death_time_is_ignored_and_does_not_block_others(db, stateme
     dead(db, "never", dead_at=never)
     seq = dead(db, "a", dead_at="2026-01-01")
     assert fetched(statements) == ["a"]
-    assert statements.run("dead_count", 10, *FIRST) == [(1, 1)]
+    assert statements.run("dead_backlog", 10, *FIRST) == [(1, 1)]
     told = deaths(statements)
     db.execute("UPDATE inbox.inbox_messages SET dead_at = %s", [never])
     assert statements.run("dead_mark", *told) == [(seq,)], "of no further interest"

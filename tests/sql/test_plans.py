@@ -168,7 +168,7 @@ def test_produced_dead_messages_are_not_read_again(db, full, knowledge):
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, dead_at = now(),"
                " dead_topic_at = now() WHERE seq > %s", [ROWS - 5000])
     db.execute("VACUUM ANALYZE inbox.inbox_messages" if knowledge == "analyzed" else "VACUUM inbox.inbox_messages")
-    for name, values in (("dead_count", [10_000, 0, 0]), ("dead_fetch", [200, 10**6, [], 0, 0])):
+    for name, values in (("dead_backlog", [10_000, 0, 0]), ("dead_fetch", [200, 10**6, [], 0, 0])):
         plan = full.explain(name, *values)
         assert "inbox_messages_dead_topic" in plan.indexes(), name
         assert plan.pages() < 20, name

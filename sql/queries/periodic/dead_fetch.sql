@@ -1,7 +1,7 @@
 -- The next dead messages for the dead topic after a position, in the order they died, with all columns that are
 -- produced.
 -- Caller: store/periodic/dead_messages.c. Index: inbox_messages_dead_topic, inbox_messages_dead or inbox_messages_seq_key.
--- $1 most rows, $2 bytes after which no further row comes, $3 seqs to leave out, $4 and $5 the position, see dead_count.
+-- $1 most rows, $2 bytes after which no further row comes, $3 seqs to leave out, $4 and $5 the position, see dead_backlog.
 -- Headers as bytes: for each two runs, the name and the value, each behind its length (int4, -1 = null). A time is in
 -- microseconds where it has to be exact.
 WITH page AS MATERIALIZED (

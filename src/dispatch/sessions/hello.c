@@ -1,7 +1,7 @@
 /*
  * Checks the hello of a handler and registers its connection. protocol/ has checked the form of the line: its members,
  * their types and the version. Here follows what depends on the state: one hello on a connection, none during a
- * shutdown, and no subscription that another handler has. A refused hello is logged as well, because the operator of
+ * shutdown, and no subscription that another handler has. requests.c refuses what comes before the hello. A refused hello is logged as well, because the operator of
  * the client may see only the log.
  */
 #include "base/log.h"

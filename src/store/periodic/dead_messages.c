@@ -20,7 +20,7 @@ int dead_count(struct db *db, int64_t cap, const struct death *after, struct dea
 
 	params_bigint(&params, cap);
 	add_position(&params, after);
-	r = db_run(db, QUERY_DEAD_COUNT, &params, &rows, err);
+	r = db_run(db, QUERY_DEAD_BACKLOG, &params, &rows, err);
 	if (r != 0)
 		return r;
 	out->all = rows_int(rows, 0, 0);

@@ -1,13 +1,13 @@
 /*
- * Implements sidecar.h.
+ * Implements connection_options.h.
  */
-#include "store/sidecar.h"
+#include "store/connection_options.h"
 
 #include <stdio.h>
 
 #define STATEMENT_TIMEOUT_MS 30000
 
-void sidecar_db_options(
+void connection_options(
 	const struct config *config, int32_t instance, char name[32], struct db_options *out)
 {
 	(void)snprintf(name, 32, "inboxd/%d", instance);
