@@ -308,8 +308,9 @@ static const struct ih_pair *find_pair(
 {
 	for (size_t i = pairs->count; i > 0; i--) {
 		const struct ih_pair *pair = &pairs->items[i - 1];
+		const char *its_name = ih_record_bytes(&delivery->record, pair->name).data;
 
-		if (strcmp(ih_record_bytes(&delivery->record, pair->name).data, name) == 0)
+		if (its_name != NULL && strcmp(its_name, name) == 0)
 			return pair;
 	}
 	return NULL;

@@ -60,8 +60,10 @@ int inbox_handler_new(struct inbox_handler **out, const struct inbox_handler_opt
 	if (r < 0)
 		return r;
 	handler = calloc(1, sizeof(*handler));
-	if (handler == NULL)
-		return ih_fail(NULL, INBOX_ERROR_MEMORY, "out of memory for a handler");
+	if (handler == NULL) {
+		ih_fail(NULL, INBOX_ERROR_MEMORY, "out of memory for a handler");
+		return INBOX_ERROR_MEMORY;
+	}
 	r = fill(handler, &own);
 	if (r < 0) {
 		inbox_handler_free(handler);

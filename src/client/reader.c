@@ -242,8 +242,11 @@ static void unknown_value(void *target, int place, const struct json_token *valu
 static void ended(void *target, int place, struct bytes raw)
 {
 	struct ih_reader *reader = target;
-	struct ih_record *record = reader->delivery == NULL ? NULL : &reader->delivery->record;
+	struct ih_record *record;
 
+	if (reader->delivery == NULL)
+		return;
+	record = &reader->delivery->record;
 	/* The program gets the whole event, besides its attributes. */
 	if (place == EVENT)
 		record->fields[IH_EVENT] = ih_record_add(record, raw);

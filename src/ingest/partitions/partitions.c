@@ -47,7 +47,7 @@ static int make_room(struct partitions *partitions)
 
 	if (partitions->count < partitions->room)
 		return 0;
-	items = realloc(partitions->items, room * sizeof(*items));
+	items = realloc(partitions->items, room * sizeof(struct partition *));
 	if (items != NULL)
 		partitions->items = items;
 	selected = realloc(partitions->selected, room * sizeof(*selected));

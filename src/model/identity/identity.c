@@ -305,8 +305,9 @@ static int find_source(struct search *search)
 		return r;
 	if (found.text.data == NULL)
 		found = (struct found){ bytes_of(search->record->topic), "the topic" };
+	r = take(search, PROPERTY_SOURCE, &found, finder->source);
 	search->out->source = finder->source;
-	return take(search, PROPERTY_SOURCE, &found, finder->source);
+	return r;
 }
 
 /* The record has no id, so its coordinates are the id. The timestamp is part of it: after a topic was deleted and
