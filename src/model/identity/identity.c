@@ -249,7 +249,7 @@ static int take(struct search *search, enum property property, const struct foun
 {
 	struct bytes text = found->text;
 
-	if (text.length == 0)
+	if (text.data == NULL || text.length == 0)
 		return reject_value(search, property, PROBLEM_EMPTY, found->where);
 	if (text.length > IDENTITY_MAX_BYTES)
 		return reject_value(search, property, PROBLEM_TOO_LONG, found->where);
@@ -347,7 +347,7 @@ static int check_id_headers(struct search *search)
 			text = header_value(search->record, list->items[i].rest, strcmp);
 		if (text.data == NULL)
 			continue;
-		if (text.length == 0)
+		if (text.data == NULL || text.length == 0)
 			return reject_value(
 				search, PROPERTY_ID, PROBLEM_EMPTY, list->items[i].text);
 		if (first.text.data == NULL)
