@@ -4,8 +4,9 @@
  *
  * By event id, each message is changed in a transaction of its own, and the first failure becomes
  * the result. By filter, the matches are counted and confirmed first, and then changed page by
- * page. Both can be interrupted between two transactions and then report how far they came. A
- * message that is being processed is never changed; the functions of the schema make sure of that.
+ * page. Both can be interrupted between two transactions and then report how far they came. The
+ * rows are changed by the functions in sql/functions/replay.sql and discard.sql. These never change a
+ * message that is being processed.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * The delays before retries. See backoff.h. With full jitter, many instances that lost one server do not come back at
- * the same moment.
+ * the same moment. The backoff of a message is chosen in dispatch/order/retry_policy.c.
  */
 #include "base/time/backoff.h"
 

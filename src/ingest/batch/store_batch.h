@@ -1,6 +1,6 @@
 /*
- * Stores a batch: waits for memory budget, decides the placement of each row, runs the transaction,
- * and applies the result of each row.
+ * Decides when a batch is sent, and handles the outcome: waits for memory budget, decides the placement
+ * of each row, and applies the result of each row. store/batches/batch_writer.h runs the transaction.
  *
  * The transaction is sent in two pipelines (ADR 10), so that the thread can collect the next batch
  * while PostgreSQL works. Between store_batch_start() and store_batch_finish() it must do nothing

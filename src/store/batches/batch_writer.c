@@ -1,5 +1,5 @@
 /*
- * Stores a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
+ * Runs the transaction of a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
  * INSERT, then COMMIT. Only if PostgreSQL refuses a value, the batch starts again under savepoints
  * and is halved until the row that cannot be stored is alone.
  *

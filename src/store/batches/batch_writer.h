@@ -1,5 +1,5 @@
 /*
- * Stores a batch: the one transaction that inserts its rows and moves the watermarks of its partitions.
+ * Runs the transaction of a batch, with the COMMIT: it inserts the rows and moves the watermarks of the partitions.
  *
  * Invariant (G1): the rows of a batch and its watermark update are one transaction, and the update
  * is a compare-and-set on (owner, epoch, next_offset) (rule R1). A watermark therefore never passes
