@@ -28,12 +28,13 @@ def handle(delivery, event):
         make_invoice(delivery["claim"], event["data"])
     except psycopg.Error as error:
         code = error.sqlstate or ("08006" if isinstance(error, psycopg.OperationalError) else "DATA")
-        if code.startswith(AWAY):          # also in the middle of COMMIT: inboxd snoozes only
-            if database is not None:       # what is not completed
-                database.close()           # a standby stays one: connect anew, perhaps elsewhere
+        if code.startswith(AWAY):
+            # Also if the COMMIT took place: a snooze does not change a completed message.
+            if database is not None:
+                database.close()           # it may be a standby: the next message connects again
             print(error, file=sys.stderr, flush=True)
             return {"status": "snooze", "delay_ms": 1000}
-        if code != "IB001":                # else it is in other hands, and nothing happened here
+        if code != "IB001":                # IB001: the claim is lost; nothing was committed here
             return {"status": "retry", "reason": str(error), "code": code}
     return {"status": "settled"}
 
