@@ -158,18 +158,20 @@ int inbox_delivery_done(struct inbox_delivery *delivery)
 
 /* The sidecar would replace an answer that is not JSON by a retry, and the program would never learn of it.
  *
- * True for one JSON value that is not nested deeper than the sidecar accepts. False also without memory. */
-static bool is_json(const char *text, size_t length)
+ * 0 for one JSON value that is not nested deeper than the sidecar accepts, NOT_JSON, or FAULT_MEMORY. */
+enum { NOT_JSON = 1 };
+
+static int check_json(const char *text, size_t length)
 {
 	static const struct json_limits limits = { .max_depth = NESTING_MAX, .any_space = true };
 	struct json_stream *stream = NULL;
-	bool valid;
+	int r = json_stream_new_with(&stream, &limits, NULL);
 
-	if (json_stream_new_with(&stream, &limits, NULL) < 0)
-		return false;
-	valid = json_stream_read(stream, (struct bytes){ text, length }, NULL, NULL, NULL) == 0;
+	if (r != 0)
+		return r;
+	r = json_stream_read(stream, (struct bytes){ text, length }, NULL, NULL, NULL);
 	json_stream_free(stream);
-	return valid;
+	return r > 0 ? NOT_JSON : r;
 }
 
 int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, size_t length)
@@ -179,6 +181,7 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 		.delay_ms = -1,
 		.result = { json, length },
 	};
+	int r;
 
 	if (json == NULL || length > room(delivery))
 		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
@@ -186,7 +189,11 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 			"%zu: "
 			"store it elsewhere and answer with a reference",
 			length, room(delivery));
-	if (!is_json(json, length))
+	r = check_json(json, length);
+	if (r < 0)
+		return ih_fail(delivery->handler, INBOX_ERROR_MEMORY,
+			"out of memory to check the result: the delivery is still open");
+	if (r > 0)
 		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
 			"the result is not one JSON value nested at most %d deep: the delivery is "
 			"still open",

@@ -81,6 +81,8 @@ static void admit_handover(
 		handover->items[i].message = NULL;
 		entry_admit(&dispatch->order, message, handover->items[i].partition, origin, 0);
 	}
+	/* A handler above its share gets no message of the next batch. */
+	handler_groups_update_shares(&dispatch->groups);
 	handover_free(handover);
 }
 

@@ -280,6 +280,9 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 		(void)routing_remove(routing, hello->handler);
 		return err_memory(err);
 	}
+	/* The new subscriptions in the routing are open. */
+	if (group->full && routing_close(routing, group->name, true) != 0)
+		group->full = false;
 	group->queue.connections++;
 	group->queue.routed = true;
 	metric_set(group->connected_gauge, (double)group->queue.connections);

@@ -95,8 +95,12 @@ static bool take_input(struct session *session)
 		ioctl(bufferevent_getfd(bev), FIONREAD, &waiting) == 0 && waiting > 0)
 		most += (size_t)waiting < READ_MOST_BYTES - first ? (size_t)waiting
 								  : READ_MOST_BYTES - first;
-	if (evbuffer_reserve_space(session->input, (ev_ssize_t)most, &space, 1) != 1)
-		return false;
+	if (evbuffer_reserve_space(session->input, (ev_ssize_t)most, &space, 1) != 1) {
+		/* The rest can stay in the socket; what libevent has read cannot. */
+		most = first;
+		if (evbuffer_reserve_space(session->input, (ev_ssize_t)most, &space, 1) != 1)
+			return false;
+	}
 	first = bufferevent_read(bev, space.iov_base, first);
 	if (most > first)
 		n = recv(bufferevent_getfd(bev), (char *)space.iov_base + first, most - first,
