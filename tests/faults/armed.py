@@ -1,6 +1,7 @@
 """One sidecar whose fault points a test arms while it runs, as fleet.Instance does for a fleet."""
 
 import os
+import time
 
 from support.wait import eventually
 
@@ -23,6 +24,17 @@ class Armed:
         """Waits until the point has fired. A hit is recorded before its action."""
         eventually(lambda: self.hits(name) >= times, every=0.01,
                    what=f"fault point {name} to be hit {times} times")
+
+    def wait_pause(self, name, seconds=0.5):
+        """Waits until an armed point has not fired for so long. A hello is saved in the table, for example, and its
+        notice makes one more claim a moment later."""
+        deadline = time.monotonic() + 30
+        hits, since = self.hits(name), time.monotonic()
+        while time.monotonic() - since < seconds:
+            assert time.monotonic() < deadline, f"fault point {name} fires without a pause"
+            time.sleep(0.05)
+            if self.hits(name) != hits:
+                hits, since = self.hits(name), time.monotonic()
 
     def hits(self, name):
         """How often the point has fired."""

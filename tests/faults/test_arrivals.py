@@ -110,6 +110,8 @@ def test_a_message_that_arrives_during_a_claim_waits_behind_its_rows(armed, hand
     client = handler(one.sidecar, by_id({"k1": [NEVER]}))
     streams.produce_many(topic, [record("k1", "k")])
     k1 = client.wait_event("k1")
+    one.arm("before_claim delay:1 *")
+    one.wait_pause("before_claim")
     one.arm("after_claim delay:1500", *lost)
     client.answer(k1, retry(delay_ms=1))
     eventually(lambda: inbox.message("k1")["delivery_count"] == 2)
