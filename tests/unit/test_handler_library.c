@@ -1277,6 +1277,34 @@ static void a_verdict_without_memory_can_be_repeated(void **state)
 	}
 }
 
+/* A valid result is never called invalid because memory is missing. */
+static void a_result_without_memory_is_not_called_invalid(void **state)
+{
+	struct world *world = *state;
+
+	for (size_t n = 1;; n++) {
+		struct inbox_delivery *delivery;
+		bool failed;
+		int r;
+
+		connect_handler(world);
+		delivery = deliver(world, PLAIN("d1"));
+		alloc_fail_at(n);
+		r = inbox_delivery_done_with(delivery, "{\"a\":1}", 7);
+		failed = alloc_fail_never();
+		if (failed) {
+			assert_int_equal(r, INBOX_ERROR_MEMORY);
+			assert_int_equal(inbox_delivery_done_with(delivery, "{\"a\":1}", 7), 0);
+		}
+		turn(world, 0);
+		sidecar_reads(world, ANSWERED("d1", "\"status\":\"done\",\"result\":{\"a\":1}"));
+		inbox_handler_free(world->handler);
+		world->handler = NULL;
+		if (!failed)
+			break;
+	}
+}
+
 /* The connection a handler made and gave up is still in the backlog. */
 static void forget_handler(struct world *world)
 {
@@ -1385,6 +1413,7 @@ int main(void)
 		TEST(without_memory_no_handler_is_created),
 		TEST(a_message_without_memory_is_returned_by_the_next_call),
 		TEST(a_verdict_without_memory_can_be_repeated),
+		TEST(a_result_without_memory_is_not_called_invalid),
 		TEST(a_handler_stops_cleanly_without_memory_to_connect),
 		TEST(a_handler_stops_cleanly_without_memory_to_drain),
 	};

@@ -7,36 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t text_size(const char *text)
-{
-	return text == NULL ? 0 : strlen(text) + 1;
-}
-
-static const char *place_text(char **at, const char *text)
-{
-	size_t size = text_size(text);
-	char *placed = *at;
-
-	if (text == NULL)
-		return NULL;
-	memcpy(placed, text, size);
-	*at += size;
-	return placed;
-}
-
-static struct bytes place_bytes(char **at, struct bytes bytes)
-{
-	struct bytes placed = { NULL, 0 };
-
-	if (bytes.data == NULL)
-		return placed;
-	memcpy(*at, bytes.data, bytes.length);
-	placed = (struct bytes){ *at, bytes.length };
-	/* One spare byte, so that an empty value has an address of its own and is not absent. */
-	*at += bytes.length + 1;
-	return placed;
-}
-
 int message_new(struct message **out, const struct message *from, struct err *err)
 {
 	size_t size = sizeof(*from) + text_size(from->event_id) + text_size(from->source) +

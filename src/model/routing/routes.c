@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 #define HASH_PRIME 0x100000001b3ULL
 #define SLOTS_MIN  8
 
@@ -109,23 +111,6 @@ static void index_release(struct route_index *index)
 }
 
 /* ------------------------------------------------------------------ routes of one handler */
-
-static size_t text_size(const char *text)
-{
-	return text == NULL ? 0 : strlen(text) + 1;
-}
-
-static const char *place_text(char **at, const char *text)
-{
-	size_t size = text_size(text);
-	char *placed = *at;
-
-	if (text == NULL)
-		return NULL;
-	memcpy(placed, text, size);
-	*at += size;
-	return placed;
-}
 
 static struct probe probe_of(const struct route *route, uint64_t seed)
 {

@@ -1,0 +1,140 @@
+/* The share of memory of a handler: when it is used up, the handler is closed in the routing, also after it has come
+ * back with another hello. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <event2/event.h>
+#include <stdlib.h>
+
+#include "dispatch/groups/handler_groups.h"
+#include "dispatch/table/table.h"
+#include "report/meters.h"
+
+#define MAX_CLAIMED 100
+#define SHARE       90
+
+struct world {
+	struct context context;
+	struct order order;
+	struct table table;
+	struct handler_groups groups;
+	struct event_base *base;
+	struct config config;
+	struct handler_group *slow;
+};
+
+static void on_round(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+/* A handler connects that subscribes to the topic with its own name. */
+static struct handler_group *join(struct world *world, const char *name)
+{
+	const struct subscription subscription = { .topic = name };
+	const struct hello hello = {
+		.handler = name, .subscribe = &subscription, .subscribe_count = 1
+	};
+	struct handler_group *group = NULL;
+
+	assert_int_equal(handler_groups_join(&world->groups, &hello, &group, NULL), 0);
+	return group;
+}
+
+static int setup(void **state)
+{
+	struct world *world = calloc(1, sizeof(*world));
+	struct context *context = &world->context;
+	const struct admission_limits limits = { ORDERING_KEY, MAX_CLAIMED, 1 << 20 };
+
+	assert_int_equal(admission_new(&context->options.admission, &limits, NULL), 0);
+	assert_int_equal(metrics_new(&context->options.metrics, meters, METER_COUNT, NULL), 0);
+	world->config.inbox.max_claimed = MAX_CLAIMED;
+	world->config.inbox.max_claimed_bytes = 1 << 20;
+	context->options.config = &world->config;
+	world->base = event_base_new();
+	context->round = event_new(world->base, -1, 0, on_round, world);
+	world->table.context = context;
+	world->table.order = &world->order;
+	world->order.context = context;
+	world->order.routing_complete = true;
+	assert_int_equal(routing_new(&world->order.routing, NULL), 0);
+	handler_groups_init(&world->groups, &world->order, &world->table);
+	world->slow = join(world, "slow");
+	(void)join(world, "other");
+	*state = world;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *world = *state;
+
+	handler_groups_fini(&world->groups);
+	routing_free(world->order.routing);
+	event_free(world->context.round);
+	event_base_free(world->base);
+	admission_free(world->context.options.admission);
+	metrics_free(world->context.options.metrics);
+	free(world);
+	return 0;
+}
+
+/* The handler holds so many messages now. True if it gets new ones. */
+static bool gets_messages_with(struct world *world, size_t held)
+{
+	world->slow->queue.entry_count = held;
+	handler_groups_update_shares(&world->groups);
+	return routing_wants(world->order.routing, "slow", NULL);
+}
+
+static void a_handler_is_closed_at_its_share_until_it_holds_half(void **state)
+{
+	struct world *world = *state;
+
+	assert_true(gets_messages_with(world, SHARE - 1));
+	assert_false(gets_messages_with(world, SHARE));
+	assert_false(gets_messages_with(world, SHARE / 2 + 1));
+	assert_true(gets_messages_with(world, SHARE / 2));
+	world->slow->queue.entry_count = 0;
+}
+
+static void a_single_handler_has_no_share(void **state)
+{
+	struct world *world = *state;
+
+	handler_groups_leave(&world->groups, handler_groups_get(&world->groups, "other"));
+	assert_true(gets_messages_with(world, MAX_CLAIMED));
+	world->slow->queue.entry_count = 0;
+}
+
+/* The subscriptions of its new hello replace those in the routing, which were closed. */
+static void a_full_handler_that_comes_back_stays_closed(void **state)
+{
+	struct world *world = *state;
+
+	assert_false(gets_messages_with(world, SHARE));
+	handler_groups_leave(&world->groups, world->slow);
+	assert_int_equal(routing_remove(world->order.routing, "slow"), 0);
+	assert_ptr_equal(join(world, "slow"), world->slow);
+	assert_false(routing_wants(world->order.routing, "slow", NULL));
+	assert_true(gets_messages_with(world, 0));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_handler_is_closed_at_its_share_until_it_holds_half),
+		TEST(a_single_handler_has_no_share),
+		TEST(a_full_handler_that_comes_back_stays_closed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
