@@ -1,11 +1,8 @@
 -- Completion inside the handler's own transaction.
 
--- Completes a message inside the handler's own transaction: its effects and the completion commit together or not
--- at all. `claim` is the claim of the delivery, 'seq.delivery_count.instance'.
--- IB001: the claim is lost, roll back. IB002: the text is not a claim.
--- The owner of the schema may call it, and every role with EXECUTE. Readers of the table can see claims.
-CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- The three numbers of a claim, 'seq.delivery_count.instance'. IB002: the text is not a claim.
+CREATE OR REPLACE FUNCTION inbox.claim_parts(claim text) RETURNS numeric[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     part numeric[] := regexp_match(claim, '^([0-9]{1,19})\.([0-9]{1,10})\.([0-9]{1,10})$')::numeric[];
 BEGIN
@@ -13,8 +10,31 @@ BEGIN
        OR part[2] > 2147483647 OR part[3] > 2147483647 THEN
         RAISE EXCEPTION 'inbox.complete: % is not a claim', coalesce(quote_literal(left(claim, 80)), 'NULL')
             USING ERRCODE = 'IB002',
-                  HINT = 'Pass the text in params.delivery.claim of the delivery, unchanged.';
+                  HINT = 'Pass the text in params.delivery.claim of the delivery, unchanged.'
+                         || CASE WHEN claim LIKE '{%' THEN ' An array of claims needs a cast: $1::text[].' ELSE '' END;
     END IF;
+    RETURN part;
+END $$;
+
+-- Says that a claim is gone.
+CREATE OR REPLACE FUNCTION inbox.claim_is_lost(claim text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'inbox.complete: claim % is lost', claim
+        USING ERRCODE = 'IB001',
+              DETAIL = 'The message was completed already, timed out, or belongs to another delivery now.',
+              HINT = 'Roll back: the effects of this transaction belong to whoever holds the claim.';
+END $$;
+
+-- Completes a message inside the handler's own transaction: its effects and the completion commit together or not
+-- at all. `claim` is the claim of the delivery.
+-- IB001: the claim is lost, roll back. IB002: the text is not a claim.
+-- The owner of the schema may call it, and every role with EXECUTE. Readers of the table can see claims.
+CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    part numeric[] := inbox.claim_parts(claim);
+BEGIN
     UPDATE inbox.inbox_messages m
     SET processed_at = now(),
         result = complete.result,
@@ -23,9 +43,53 @@ BEGIN
     WHERE m.seq = part[1]::bigint AND m.delivery_count = part[2]::int AND m.claimed_by = part[3]::int
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'inbox.complete: claim % is lost', claim
-            USING ERRCODE = 'IB001',
-                  DETAIL = 'The message was completed already, timed out, or belongs to another delivery now.',
-                  HINT = 'Roll back: the effects of this transaction belong to whoever holds the claim.';
+        PERFORM inbox.claim_is_lost(claim);
+    END IF;
+END $$;
+
+-- Completes several messages, all or none of them. `results` is NULL or a JSON array with one element a claim; the
+-- element null is no result.
+-- IB001 names the first claim, in the order of the array, that is lost; a claim that stands there twice is lost the second
+-- time. IB002 names the first text that is not a claim. No claims: it does nothing.
+--
+-- `results` is not jsonb[]: with such a second function PostgreSQL could not resolve complete('…', '{…}'), because
+-- both arguments have no type yet. The rows are updated one by one in the order of seq, as two transactions with the same
+-- rows would otherwise wait for each other; a join would not keep the order.
+CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    one record;
+    lost_place bigint;
+    lost_claim text;
+BEGIN
+    IF claims IS NULL THEN
+        PERFORM inbox.claim_parts(NULL);
+    ELSIF jsonb_typeof(results) <> 'array' THEN
+        PERFORM inbox.refuse('complete', 'results must be a JSON array with one element for each claim, not: '
+                             || jsonb_typeof(results));
+    ELSIF jsonb_array_length(results) <> cardinality(claims) THEN
+        PERFORM inbox.refuse('complete', 'there are ' || cardinality(claims) || ' claims but '
+                             || jsonb_array_length(results) || ' results');
+    END IF;
+    FOR one IN
+        SELECT inbox.claim_parts(c.claim) AS part, c.place, c.claim, nullif(c.result, 'null') AS result
+        FROM ROWS FROM (unnest(claims), jsonb_array_elements(results)) WITH ORDINALITY AS c(claim, result, place)
+        ORDER BY part, c.place
+    LOOP
+        UPDATE inbox.inbox_messages m
+        SET processed_at = now(),
+            result = one.result,
+            crash_count = greatest(m.crash_count - m.suspect::int, 0),
+            suspect = false
+        WHERE m.seq = one.part[1]::bigint AND m.delivery_count = one.part[2]::int
+          AND m.claimed_by = one.part[3]::int
+          AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;
+        IF NOT FOUND AND coalesce(one.place < lost_place, true) THEN
+            lost_place := one.place;
+            lost_claim := one.claim;
+        END IF;
+    END LOOP;
+    IF lost_place IS NOT NULL THEN
+        PERFORM inbox.claim_is_lost(lost_claim);
     END IF;
 END $$;

@@ -93,17 +93,18 @@ def test_effects_and_completion_are_one_transaction(db, connect):
 
 
 def test_complete_works_for_a_role_without_other_rights(db, connect):
-    seq = insert(db)
+    seq, other = insert(db), insert(db, "b", kafka_offset=2)
     db.execute("DROP ROLE IF EXISTS poor_handler")
     db.execute("CREATE ROLE poor_handler LOGIN")
     db.execute("GRANT USAGE ON SCHEMA inbox TO poor_handler")
-    db.execute("GRANT EXECUTE ON FUNCTION inbox.complete TO poor_handler")
+    db.execute("GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text[], jsonb) TO poor_handler")
     handler = connect(user="poor_handler")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         handler.execute("SELECT * FROM inbox.inbox_messages")
     complete(handler, f"{seq}.1.1")
+    handler.execute("SELECT inbox.complete(ARRAY[%s])", [f"{other}.1.1"])
     handler.close()
-    assert row_of(db, seq)["status"] == "processed"
+    assert [row_of(db, one)["status"] for one in (seq, other)] == ["processed"] * 2
     db.execute("DROP OWNED BY poor_handler")
     db.execute("DROP ROLE poor_handler")
 

@@ -184,6 +184,9 @@ def test_a_handler_can_complete_and_read_nothing(granted, as_role):
             handler.execute(sql)
     handler.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
     assert value(granted, "SELECT processed_at IS NOT NULL FROM inbox.inbox_messages")
+    seq = insert(granted, "b", kafka_offset=2)
+    handler.execute("SELECT inbox.complete(ARRAY[%s])", [f"{seq}.1.1"])
+    assert value(granted, "SELECT bool_and(processed_at IS NOT NULL) FROM inbox.inbox_messages")
 
 
 def test_an_operator_can_replay_by_function_and_by_plain_sql(granted, as_role):
