@@ -63,6 +63,10 @@ const struct metric_family meters[METER_COUNT] = {
 		"Answers and extensions for deliveries that are not open."),
 	[METER_PROTOCOL_ERRORS] = COUNTER(
 		"inboxd_protocol_errors_total", "Lines from handlers that violate the protocol."),
+	[METER_ORDER_VIOLATIONS] = COUNTER("inboxd_order_violations_total",
+		"Messages of ordered batches that a handler finished behind one of the same key "
+		"that "
+		"it did not finish."),
 	[METER_WAITING] = GAUGE("inboxd_waiting",
 		"Messages in the table that wait to be claimed, retries and parked ones included."),
 	[METER_DEAD] = GAUGE("inboxd_dead",

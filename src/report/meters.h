@@ -20,6 +20,7 @@ enum meter {
 	METER_HANDLERS_CONNECTED, /* {handler} */
 	METER_UNKNOWN_ANSWERS,    /* answers, extends for deliveries that are not open */
 	METER_PROTOCOL_ERRORS,    /* invalid lines */
+	METER_ORDER_VIOLATIONS,   /* messages that ordered batches finished out of order */
 	METER_WAITING,
 	METER_DEAD,
 	METER_UNROUTED,

@@ -70,7 +70,7 @@ static void check_row(const struct entry *entry, const struct verdict *verdict)
 		(row->outcome == SETTLE_PROCESSED && json_refusal(row->result) == NULL));
 	check_text(row->error, PROTOCOL_MAX_REASON);
 	check_text(row->error_code, PROTOCOL_MAX_CODE);
-	demand(retry_policy_outcome(entry->end) != NULL);
+	demand((retry_policy_outcome(entry->end) == NULL) == (verdict->status == STATUS_SKIPPED));
 }
 
 static void check_verdict(const struct verdict *verdict)

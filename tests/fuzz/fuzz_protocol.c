@@ -14,7 +14,7 @@ static void demand_text(struct bytes text, size_t max)
 
 static void check_verdict(const struct verdict *verdict, bool of_batch)
 {
-	demand(verdict->status <= STATUS_SETTLED);
+	demand(verdict->status <= STATUS_SKIPPED);
 	demand(verdict->delay_ms >= -1 && verdict->delay_ms <= PROTOCOL_MAX_DELAY_MS);
 	demand((verdict->entry.data != NULL) == of_batch);
 	demand_text(verdict->reason, PROTOCOL_MAX_REASON);

@@ -6,6 +6,7 @@ order); this one tests the lines on the socket and the row after the verdict.
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -80,6 +81,13 @@ def test_hello_is_answered_with_the_terms_of_the_session(start_inboxd, connect):
     assert result["max_line_bytes"] == MAX_LINE
     assert result["timeout_ms"] == 12_000
     assert result["max_attempts"] == 7
+    assert result["ordering"] == "key"
+
+
+@pytest.mark.parametrize("ordering", ["none", "partition"])
+def test_the_hello_reply_has_the_order_of_messages(start_inboxd, connect, ordering):
+    sidecar = start_inboxd(inbox={"ordering": ordering})
+    assert connect(sidecar).hello(batch={"max": 10, "ordered": True})["ordering"] == ordering
 
 
 def test_hello_needs_only_protocol_and_handler(wire):
@@ -115,6 +123,8 @@ def test_unknown_members_are_ignored(wire):
     (hello_params(batch=[]), "batch"),
     (hello_params(batch={"max": 0}), "batch.max"),
     (hello_params(batch={"wait_ms": -1}), "batch.wait_ms"),
+    (hello_params(batch={"ordered": 1}), "batch.ordered"),
+    (hello_params(batch={"ordered": "true"}), "batch.ordered"),
     (hello_params(subscribe="orders"), "subscribe"),
     (hello_params(subscribe=["orders"]), "subscribe"),
     (hello_params(subscribe=[{"topic": 5}]), "topic"),
@@ -479,6 +489,19 @@ def test_snooze_counts_no_attempt(wire, topic, event, inbox):
     assert wait_status(inbox, "A1", "processed")["retry_count"] == 0
 
 
+def test_a_skipped_message_comes_again_and_nothing_is_counted(wire, topic, event, inbox):
+    first = deliver(wire, topic, event)
+    begin = time.monotonic()
+    wire.answer(first["id"], status="skipped", delay_ms=LATER, reason="not tried")
+    again = wire.expect_delivery()
+    assert time.monotonic() - begin > 0.1, "an endless loop of skips would be too fast"
+    assert again["params"]["delivery"]["attempt"] == 1
+    assert again["id"] != first["id"]
+    wire.answer(again["id"], status="done")
+    row = wait_status(inbox, "A1", "processed")
+    assert (row["retry_count"], row["crash_count"], row["error"]) == (0, 0, None)
+
+
 def test_settled_is_verified(wire, topic, event, inbox):
     wire.answer(deliver(wire, topic, event)["id"], status="settled")
     again = wire.expect_delivery()
@@ -640,8 +663,8 @@ def test_a_smaller_window_cancels_no_delivery(wire, topic, event, inbox):
 # Batches
 
 
-def batch_of(wire, topic, event, count, **params):
-    serve(wire, topic, timeout_ms=LATER, batch={"max": count, "wait_ms": 5_000}, **params)
+def batch_of(wire, topic, event, count, ordered=False):
+    serve(wire, topic, timeout_ms=LATER, batch={"max": count, "wait_ms": 5_000, "ordered": ordered})
     for number in range(count):
         event(f"A{number}")
     line = wire.expect_delivery()
@@ -674,6 +697,16 @@ def test_an_entry_missing_from_the_answer_is_retried(wire, topic, event, inbox):
     wire.answer(batch_id, entries=[{"id": entries["A0"]["id"], "status": "done"}])
     wait_status(inbox, "A0", "processed")
     eventually(lambda: inbox.message("A1")["retry_count"] == 1)
+
+
+def test_an_ordered_batch_without_a_key_in_common_is_a_batch(wire, topic, event, inbox):
+    batch_id, entries = batch_of(wire, topic, event, 3, ordered=True)
+    wire.notify("window", max_in_flight=0)
+    wire.answer(batch_id, entries=[{"id": entries["A0"]["id"], "status": "retry", "delay_ms": LATER},
+                                   {"id": entries["A2"]["id"], "status": "done"}])
+    wait_status(inbox, "A0", "retrying")
+    wait_status(inbox, "A2", "processed")
+    eventually(lambda: inbox.message("A1")["error_code"] == "PROTOCOL")
 
 
 def test_an_error_answers_all_entries_of_a_batch(start_inboxd, connect, topic, event, inbox):

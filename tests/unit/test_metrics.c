@@ -400,6 +400,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_handlers_connected{handler=\"a\"} 0\n",
 		"inboxd_unknown_answers_total 0\n",
 		"inboxd_protocol_errors_total 0\n",
+		"inboxd_order_violations_total 0\n",
 		"inboxd_waiting 0\n",
 		"inboxd_dead 0\n",
 		"inboxd_unrouted 0\n",

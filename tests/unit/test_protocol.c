@@ -104,6 +104,7 @@ static void a_short_hello_has_the_defaults(void **state)
 	assert_int_equal(line.hello.timeout_ms, 30000);
 	assert_int_equal(line.hello.batch_max, 1);
 	assert_int_equal(line.hello.batch_wait_ms, 0);
+	assert_false(line.hello.batch_ordered);
 	assert_int_equal(line.hello.subscribe_count, 1);
 	assert_null(line.hello.subscribe[0].topic);
 	assert_null(line.hello.subscribe[0].type);
@@ -112,7 +113,8 @@ static void a_short_hello_has_the_defaults(void **state)
 static void a_hello_with_every_member_is_read(void **state)
 {
 	(void)state;
-	read_text("{\"params\":{\"client\":\"py/1\",\"batch\":{\"wait_ms\":5,\"max\":100},"
+	read_text("{\"params\":{\"client\":\"py/"
+		  "1\",\"batch\":{\"wait_ms\":5,\"ordered\":true,\"max\":100},"
 		  "\"timeout_ms\":1000,\"max_in_flight\":0,\"subscribe\":["
 		  "{\"types\":[\"order.*\",\"paid\"],\"topic\":\"orders\"},{\"types\":[\"*\"]},"
 		  "{\"topic\":\"p\"},{\"topic\":\"*\",\"types\":[]},{\"types\":null}],"
@@ -127,6 +129,7 @@ static void a_hello_with_every_member_is_read(void **state)
 	assert_int_equal(line.hello.timeout_ms, 1000);
 	assert_int_equal(line.hello.batch_max, 100);
 	assert_int_equal(line.hello.batch_wait_ms, 5);
+	assert_true(line.hello.batch_ordered);
 	assert_int_equal(line.hello.subscribe_count, 6);
 	assert_string_equal(line.hello.subscribe[0].topic, "orders");
 	assert_string_equal(line.hello.subscribe[0].type, "order.*");
@@ -333,6 +336,8 @@ static void every_bad_parameter_of_hello_is_named(void **state)
 		{ ",\"batch\":{\"wait_ms\":-1}", "params.batch.wait_ms must be" },
 		{ ",\"batch\":{\"wait_ms\":60001}", "to 60000" },
 		{ ",\"batch\":{\"wait_ms\":[]}", "params.batch.wait_ms must be a number" },
+		{ ",\"batch\":{\"ordered\":1}", "params.batch.ordered must be true or false" },
+		{ ",\"batch\":{\"ordered\":\"true\"}", "params.batch.ordered must be true" },
 		{ ",\"subscribe\":{}", "params.subscribe must be an array" },
 		{ ",\"subscribe\":\"orders\"", "params.subscribe must be an array" },
 		{ ",\"subscribe\":[\"orders\"]", "params.subscribe[] must be an object" },
@@ -526,6 +531,8 @@ static void each_status_is_read_with_its_members(void **state)
 	assert_int_equal(only_verdict()->delay_ms, 0);
 	read_text(answer("{\"unknown\":{},\"status\":\"settled\"}"));
 	assert_int_equal(only_verdict()->status, STATUS_SETTLED);
+	read_text(answer("{\"status\":\"skipped\"}"));
+	assert_int_equal(only_verdict()->status, STATUS_SKIPPED);
 }
 
 static void a_delay_is_cut_to_a_year_and_to_whole_milliseconds(void **state)
@@ -562,7 +569,7 @@ static void a_malformed_answer_is_a_retry_with_its_reason(void **state)
 		{ "{\"status\":null}", "has no status" },
 		{ "{\"status\":\"ok\"}", "unknown status \"ok\"" },
 		{ "{\"status\":\"done\\u0000\"}", "unknown status" },
-		{ "{\"status\":\"Done\"}", "done, retry, dead, snooze or settled" },
+		{ "{\"status\":\"Done\"}", "done, retry, dead, snooze, settled or skipped" },
 		{ "{\"status\":1}", "result.status must be a string" },
 		{ "{\"status\":\"done\",\"status\":\"dead\"}", "result.status is given twice" },
 		{ "{\"status\":\"retry\",\"delay_ms\":-1}", "delay_ms must not be negative" },
@@ -802,7 +809,7 @@ static void assert_written(struct buf *out, const char *text)
 static void replies_are_one_line_each(void **state)
 {
 	const struct subscription everything = { NULL, NULL };
-	const struct hello_reply reply = { "s42", 30000, 10, &everything, 1 };
+	const struct hello_reply reply = { "s42", 30000, 10, ORDERING_KEY, &everything, 1 };
 	struct buf out = BUF_INIT;
 
 	(void)state;
@@ -812,7 +819,8 @@ static void replies_are_one_line_each(void **state)
 	protocol_add_cancel(&out, "d9.1", "timeout");
 	assert_written(&out,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocol\":1,\"session\":\"s42\","
-		"\"max_line_bytes\":33554432,\"timeout_ms\":30000,\"max_attempts\":10,"
+		"\"max_line_bytes\":33554432,\"timeout_ms\":30000,\"max_attempts\":10,\"ordering\":"
+		"\"key\","
 		"\"subscribe\":[{\"topic\":\"*\",\"types\":[\"*\"]}]}}\n"
 		"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{\"in_flight\":0}}\n"
 		"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n"
@@ -824,7 +832,7 @@ static void the_hello_reply_repeats_the_subscriptions(void **state)
 {
 	const struct subscription items[] = { { "orders", "order.*" }, { "orders", "paid" },
 		{ "payments", NULL }, { NULL, "\"q\"" }, { NULL, NULL } };
-	const struct hello_reply reply = { "s", 1, 1, items, 5 };
+	const struct hello_reply reply = { "s", 1, 1, ORDERING_NONE, items, 5 };
 	struct buf out = BUF_INIT;
 
 	(void)state;
@@ -841,7 +849,8 @@ static void the_hello_reply_counts_omitted_subscriptions(void **state)
 {
 	static char type[PROTOCOL_MAX_TYPE + 1];
 	static struct subscription items[PROTOCOL_MAX_SUBS];
-	const struct hello_reply reply = { "s", 1, 1, items, PROTOCOL_MAX_SUBS };
+	const struct hello_reply reply = { "s", 1, 1, ORDERING_PARTITION, items,
+		PROTOCOL_MAX_SUBS };
 	struct buf out = BUF_INIT;
 	const char *omitted;
 

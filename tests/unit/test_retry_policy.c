@@ -250,6 +250,94 @@ static void returning_a_message_makes_no_suspect(void **state)
 	assert_false(entry.verdict.suspect);
 }
 
+static void a_skipped_message_waits_a_moment_and_nothing_is_counted(void **state)
+{
+	struct message message = { .retry_count = 1, .crash_count = 1, .suspect = true };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_SKIPPED);
+
+	(void)state;
+	verdict.delay_ms = 60000;
+	assert_int_equal(retry_policy_answer(&rules, &entry, &verdict, NULL), 0);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.delay_ms, 100);
+	assert_int_equal(entry.verdict.retry_count, 1);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_true(entry.verdict.suspect);
+	assert_null(entry.verdict.error);
+	assert_int_equal(entry.end, END_RETURNED);
+}
+
+static void a_message_behind_one_that_waits_is_parked(void **state)
+{
+	static const enum verdict_status waits[] = { STATUS_RETRY, STATUS_SNOOZE, STATUS_SKIPPED };
+	struct message message = { .retry_count = 1 };
+	struct entry first = an_entry(&message);
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		struct verdict verdict = a_verdict(waits[i]);
+
+		(void)retry_policy_answer(&rules, &first, &verdict, NULL);
+		retry_policy_follow(&entry, &first);
+		assert_int_equal(entry.verdict.outcome, SETTLE_PARKED);
+		assert_int_equal(entry.verdict.retry_count, 1);
+		assert_int_equal(entry.end, END_RETURNED);
+		assert_false(entry.verdict.suspect);
+	}
+}
+
+static void a_message_behind_one_that_does_not_wait_is_returned(void **state)
+{
+	struct message last = { .retry_count = 2 };
+	struct message message = { 0 };
+	struct entry dead = an_entry(&last);
+	struct entry returned = an_entry(&message);
+	struct entry entry = an_entry(&message);
+	struct verdict retry = a_verdict(STATUS_RETRY);
+
+	(void)state;
+	(void)retry_policy_answer(&rules, &dead, &retry, NULL);
+	assert_int_equal(dead.verdict.outcome, SETTLE_DEAD);
+	retry_policy_follow(&entry, &dead);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.delay_ms, 0);
+	retry_policy_return(&returned);
+	retry_policy_follow(&entry, &returned);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.delay_ms, 0);
+	retry_policy_clear(&dead);
+}
+
+static void behind_a_timeout_or_a_lost_connection_all_are_suspects(void **state)
+{
+	struct message last = { .retry_count = 2 };
+	struct message message = { 0 };
+	struct entry late = an_entry(&message);
+	struct entry late_and_dead = an_entry(&last);
+	struct entry lost = an_entry(&message);
+	struct entry entry = an_entry(&message);
+
+	(void)state;
+	retry_policy_timeout(&rules, &late, 5000);
+	retry_policy_follow(&entry, &late);
+	assert_int_equal(entry.verdict.outcome, SETTLE_PARKED);
+	assert_int_equal(entry.verdict.retry_count, 0);
+	assert_true(entry.verdict.suspect);
+	retry_policy_timeout(&rules, &late_and_dead, 5000);
+	retry_policy_follow(&entry, &late_and_dead);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_true(entry.verdict.suspect);
+	retry_policy_lost(&rules, &lost);
+	retry_policy_follow(&entry, &lost);
+	assert_int_equal(entry.verdict.outcome, SETTLE_PARKED);
+	assert_int_equal(entry.verdict.crash_count, 0);
+	assert_true(entry.verdict.suspect);
+	retry_policy_clear(&late);
+	retry_policy_clear(&late_and_dead);
+}
+
 static void without_memory_for_texts_the_verdict_is_kept(void **state)
 {
 	struct message message = { 0 };
@@ -282,6 +370,10 @@ int main(void)
 		cmocka_unit_test(a_timeout_undoes_only_the_raised_count),
 		cmocka_unit_test(returning_a_message_changes_nothing),
 		cmocka_unit_test(returning_a_message_makes_no_suspect),
+		cmocka_unit_test(a_skipped_message_waits_a_moment_and_nothing_is_counted),
+		cmocka_unit_test(a_message_behind_one_that_waits_is_parked),
+		cmocka_unit_test(a_message_behind_one_that_does_not_wait_is_returned),
+		cmocka_unit_test(behind_a_timeout_or_a_lost_connection_all_are_suspects),
 		cmocka_unit_test(without_memory_for_texts_the_verdict_is_kept),
 	};
 

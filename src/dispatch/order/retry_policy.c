@@ -9,7 +9,7 @@
 #include "base/text/numbers.h"
 #include "base/time/backoff.h"
 
-/* A snooze spends no attempt. Without a minimum a handler could snooze in an endless, fast loop. */
+/* A snooze and a skip spend no attempt. Without a minimum a handler could repeat them in an endless, fast loop. */
 #define SNOOZE_LEAST_MS 100
 
 static char *copy(struct bytes text)
@@ -100,6 +100,7 @@ static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 		return (verdict->reason.data == NULL || entry->texts.error != NULL) &&
 		       (verdict->code.data == NULL || entry->texts.error_code != NULL);
 	case STATUS_SNOOZE:
+	case STATUS_SKIPPED:
 		return true;
 	case STATUS_SETTLED:
 		return entry->texts.error != NULL && entry->texts.error_code != NULL;
@@ -131,6 +132,10 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		set_error(entry,
 			strdup("the handler said settled, but inbox.complete() was not committed"),
 			strdup("NOT_SETTLED"));
+		break;
+	case STATUS_SKIPPED:
+		retry_policy_return(entry);
+		entry->verdict.delay_ms = SNOOZE_LEAST_MS;
 		break;
 	}
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
@@ -175,6 +180,19 @@ void retry_policy_park(struct entry *entry)
 {
 	begin(entry, SETTLE_PARKED, END_RETURNED);
 	entry->verdict.suspect = entry->message->suspect;
+}
+
+void retry_policy_follow(struct entry *entry, const struct entry *first)
+{
+	bool later = first->verdict.outcome == SETTLE_PARKED ||
+		     (first->verdict.outcome == SETTLE_WAITING &&
+			     (first->end != END_RETURNED || first->verdict.delay_ms > 0));
+
+	if (later)
+		retry_policy_park(entry);
+	else
+		retry_policy_return(entry);
+	entry->verdict.suspect |= first->end == END_TIMEOUT || first->end == END_CRASH;
 }
 
 const char *retry_policy_outcome(enum entry_end end)

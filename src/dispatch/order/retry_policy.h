@@ -3,7 +3,7 @@
  * Pure: writes entry->verdict and its texts and nothing else. One thread.
  *
  * Only a failure of the handler spends an attempt: retry, error, timeout, or `settled` without a commit. A lost
- * connection, a return to the table and a snooze spend none (guarantee G6).
+ * connection, a return to the table, a snooze and a skip spend none (guarantee G6).
  */
 #ifndef DISPATCH_ORDER_RETRY_POLICY_H
 #define DISPATCH_ORDER_RETRY_POLICY_H
@@ -31,6 +31,14 @@ void retry_policy_lost(const struct retry_rules *rules, struct entry *entry);
 void retry_policy_return(struct entry *entry);
 /* The message must wait behind its key or for a handler: it is parked, and nothing is counted. */
 void retry_policy_park(struct entry *entry);
+/*
+ * The message was delivered behind `first` in an ordered batch, and `first` has a verdict and was not finished. So the
+ * message was not tried: it goes back to the table behind `first`, and nothing is counted (rule K5). It is parked while
+ * `first` waits for its time; a claim of the lane then takes both.
+ * If `first` timed out or lost its connection, the message is a suspect. The batch has one answer, so the message at
+ * which the handler hangs or crashes is not known: each of them is delivered alone.
+ */
+void retry_policy_follow(struct entry *entry, const struct entry *first);
 /* Frees the texts of a verdict. */
 void retry_policy_clear(struct entry *entry);
 

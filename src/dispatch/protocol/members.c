@@ -165,6 +165,12 @@ static bool integer(struct draft *draft, struct bytes digits, int64_t *out)
 	return *out == INT64_MAX || *out == INT64_MIN || (double)*out == number;
 }
 
+/* true or false. */
+static void set_flag(void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	*(bool *)field_of(target, rule) = bytes_equal(value->raw, bytes_of("true"));
+}
+
 /* A whole number from min to max. */
 static void set_number(void *target, const struct json_rule *rule, const struct json_token *value)
 {
@@ -390,7 +396,8 @@ static void set_stored(void *target, const struct json_rule *rule, const struct 
 #define OBJECT         JSON_IS(JSON_OBJECT)
 #define ARRAY          JSON_IS(JSON_ARRAY)
 #define NOTHING        JSON_IS(JSON_NULL)
-#define STORABLE       (JSON_IS(JSON_BOOLEAN) | NUMBER | STRING | OBJECT | ARRAY)
+#define BOOLEAN        JSON_IS(JSON_BOOLEAN)
+#define STORABLE       (BOOLEAN | NUMBER | STRING | OBJECT | ARRAY)
 
 /* A result and an entry of a batch answer have the same members. */
 #define ANSWER_MEMBERS(place)                                                                      \
@@ -437,6 +444,7 @@ static const struct json_rule rules[] = {
 		1, PROTOCOL_MAX_BATCH },
 	{ BATCH, "wait_ms", OF_HELLO, NUMBER, 0, set_number, IN(draft, params.hello.batch_wait_ms),
 		0, PROTOCOL_MAX_WAIT_MS },
+	{ BATCH, "ordered", OF_HELLO, BOOLEAN, 0, set_flag, IN(draft, params.hello.batch_ordered) },
 
 	ANSWER_MEMBERS(RESULT),
 	{ RESULT, "entries", OF_ANSWER, ARRAY, ENTRIES, set_presence, IN(draft, answer.has_entries) },
@@ -457,6 +465,7 @@ static const struct {
 	{ NUMBER, "a number" },
 	{ STRING, "a string" },
 	{ ARRAY, "an array" },
+	{ BOOLEAN, "true or false" },
 	{ STRING | NUMBER | NOTHING, "a string or a number" },
 };
 /* clang-format on */

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "model/message/ordering.h"
 #include "model/routing/routing.h"
 
 #define PROTOCOL_MAX_LINE     33554432 /* bytes, LF included */
@@ -63,6 +64,7 @@ enum verdict_status {
 	STATUS_DEAD,
 	STATUS_SNOOZE,
 	STATUS_SETTLED,
+	STATUS_SKIPPED, /* not tried */
 };
 
 /* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a
@@ -91,6 +93,7 @@ struct hello {
 	int64_t timeout_ms;    /* default 30000 */
 	int64_t batch_max;     /* default 1 */
 	int64_t batch_wait_ms; /* default 0 */
+	bool batch_ordered;    /* default false */
 };
 
 /* One line, read. Everything in it is borrowed from the parser until the next line. */
@@ -124,6 +127,7 @@ struct hello_reply {
 	const char *session;
 	int64_t timeout_ms;
 	int64_t max_attempts;
+	enum ordering ordering; /* which messages of an ordered batch have an order */
 	/* The subscriptions as they were understood. The reply contains them up to PROTOCOL_MAX_ECHO bytes. */
 	const struct subscription *subscribe;
 	size_t subscribe_count;

@@ -80,6 +80,12 @@ static void add_subscriptions(struct buf *out, const struct hello_reply *reply)
 	}
 }
 
+static const char *const orderings[] = {
+	[ORDERING_NONE] = "none",
+	[ORDERING_KEY] = "key",
+	[ORDERING_PARTITION] = "partition",
+};
+
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply)
 {
 	begin_reply(out, id);
@@ -91,6 +97,8 @@ void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hel
 	add_number(out, reply->timeout_ms);
 	ADD(out, ",\"max_attempts\":");
 	add_number(out, reply->max_attempts);
+	ADD(out, ",\"ordering\":");
+	add_text(out, orderings[reply->ordering]);
 	add_subscriptions(out, reply);
 	ADD(out, "}}\n");
 }

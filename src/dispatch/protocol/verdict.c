@@ -13,10 +13,11 @@ static const char *const statuses[] = {
 	[STATUS_DEAD] = "dead",
 	[STATUS_SNOOZE] = "snooze",
 	[STATUS_SETTLED] = "settled",
+	[STATUS_SKIPPED] = "skipped",
 };
 
 #define STATUSES    (sizeof(statuses) / sizeof(statuses[0]))
-#define STATUS_LIST "done, retry, dead, snooze or settled"
+#define STATUS_LIST "done, retry, dead, snooze, settled or skipped"
 
 static struct verdict malformed(const struct draft_verdict *answer, const char *why)
 {

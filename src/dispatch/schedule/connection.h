@@ -24,6 +24,7 @@ struct connection {
 	size_t window; /* deliveries that may be open at a time */
 	int64_t timeout_ms;
 	size_t batch_max;
+	bool batch_ordered; /* a batch may have several messages of a key */
 	int64_t batch_wait_ms;
 
 	int64_t batch_since_ms; /* since when an incomplete batch waits for more; 0 = none waits */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text/numbers.h"
 #include "base/time/clock.h"
-#include "dispatch/schedule/schedule.h"
+#include "dispatch/schedule/ordered_batch.h"
 
 #define CACHE_LINE    ((size_t)64)
 #define MESSAGE_BYTES ((size_t)768) /* most are not larger, with all they point to */
@@ -109,6 +109,13 @@ void delivery_close(struct schedule *schedule, struct entry *entry)
 	context_request_round(schedule->context);
 }
 
+void delivery_skip(struct schedule *schedule, struct entry *entry, const struct entry *first)
+{
+	delivery_close(schedule, entry);
+	retry_policy_follow(entry, first);
+	entry_settle(schedule->order, entry);
+}
+
 void delivery_id(const struct entry *entry, char out[DELIVERY_ID_BYTES])
 {
 	*out++ = 'd';
@@ -148,11 +155,19 @@ void deliveries_cancel_all(struct schedule *schedule, const char *reason)
 void deliveries_lose(struct schedule *schedule, struct connection *connection)
 {
 	struct entry *entry;
+	struct entry *behind;
+	struct entry *next;
 
 	while ((entry = TAILQ_FIRST(&connection->open)) != NULL) {
+		entry = ordered_batch_first(entry);
+		behind = ordered_batch_next(entry);
 		delivery_close(schedule, entry);
 		retry_policy_lost(&schedule->order->rules, entry);
 		entry_settle(schedule->order, entry);
+		for (; behind != NULL; behind = next) {
+			next = ordered_batch_next(behind);
+			delivery_skip(schedule, behind, entry);
+		}
 	}
 }
 

@@ -5,7 +5,7 @@
  *   answers nothing leaves memory to the others.
  */
 #include "base/log.h"
-#include "dispatch/schedule/schedule.h"
+#include "dispatch/schedule/ordered_batch.h"
 
 /* Marks a connection as silent, because a delivery timed out. A connection that extended any delivery since this one
  * was opened is busy, not silent. */
@@ -24,11 +24,31 @@ static void fall_silent(struct connection *connection, const struct entry *entry
 	connection->silent_ms = now_ms;
 }
 
+/* In an ordered batch only the first open message of a lane can have been tried, so only this one spends an attempt. */
+static void time_out(struct schedule *schedule, struct connection *connection, struct entry *entry)
+{
+	struct entry *behind = ordered_batch_next(entry);
+	bool tried = ordered_batch_first(entry) == entry;
+	struct entry *next;
+
+	delivery_cancel(schedule, entry, "timeout");
+	delivery_close(schedule, entry);
+	if (tried)
+		retry_policy_timeout(&schedule->order->rules, entry, connection->timeout_ms);
+	else
+		retry_policy_return(entry);
+	entry_settle(schedule->order, entry);
+	for (; behind != NULL; behind = next) {
+		next = ordered_batch_next(behind);
+		delivery_cancel(schedule, behind, "timeout");
+		delivery_skip(schedule, behind, entry);
+	}
+}
+
 /* `read_ms` is the time of the tick before. If the loop was delayed, an answer that arrived in time may still be
  * unread at this tick, but it has been read by the next one. So no answer in time counts as a timeout. */
 static void expire(struct schedule *schedule, struct connection *connection, int64_t read_ms)
 {
-	struct order *order = schedule->order;
 	struct entry *entry;
 
 	while ((entry = TAILQ_FIRST(&connection->open)) != NULL &&
@@ -37,14 +57,11 @@ static void expire(struct schedule *schedule, struct connection *connection, int
 				.cut) { /* the partition was revoked, and its new owner waits no longer */
 			delivery_cancel(schedule, entry, "lease_lost");
 			delivery_close(schedule, entry);
-			entry_return(order, entry);
+			entry_return(schedule->order, entry);
 			continue;
 		}
 		fall_silent(connection, entry, read_ms);
-		delivery_cancel(schedule, entry, "timeout");
-		delivery_close(schedule, entry);
-		retry_policy_timeout(&order->rules, entry, connection->timeout_ms);
-		entry_settle(order, entry);
+		time_out(schedule, connection, entry);
 	}
 }
 

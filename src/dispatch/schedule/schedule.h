@@ -1,10 +1,11 @@
 /*
  * Deliveries: which connection gets which message and when, and how a delivery ends without an answer.
  *
- *	scheduler.c   delivers what is ready while connections have room
- *	suspects.c    delivers suspects alone
- *	delivery.c    opens a delivery and writes its line, cancels and closes it
- *	limits.c      deadlines of deliveries, and the memory that one handler can take
+ *	scheduler.c      delivers what is ready while connections have room
+ *	suspects.c       delivers suspects alone
+ *	delivery.c       opens a delivery and writes its line, cancels and closes it
+ *	ordered_batch.c  several messages of one key in a batch: what is behind one that was not finished
+ *	limits.c         deadlines of deliveries, and the memory that one handler can take
  *
  * Dispatch thread only; nothing here blocks.
  */
@@ -66,11 +67,15 @@ void delivery_send(struct schedule *schedule, struct connection *connection, str
 /* A delivery is over: it was answered, timed out or cancelled, or its connection ended. Removes it from its connection.
  * The caller gives it a verdict. */
 void delivery_close(struct schedule *schedule, struct entry *entry);
+/* Ends the delivery of an entry that is behind `first` in an ordered batch. `first` has a verdict and was not finished,
+ * so the entry goes back to the table. */
+void delivery_skip(struct schedule *schedule, struct entry *entry, const struct entry *first);
 /* Tells the handler that the result of this delivery will not be used. */
 void delivery_cancel(struct schedule *schedule, const struct entry *entry, const char *reason);
 /* Cancels all open deliveries. They go back to the table. */
 void deliveries_cancel_all(struct schedule *schedule, const char *reason);
-/* The connection ends. Its open deliveries get the verdict of a lost connection. */
+/* The connection ends. Its open deliveries get the verdict of a lost connection, but in an ordered batch only the first
+ * of each lane. */
 void deliveries_lose(struct schedule *schedule, struct connection *connection);
 /* Sets the deadline of an open delivery, or the entry's limit if that is earlier. */
 void delivery_extend(struct entry *entry, int64_t deadline_ms);

@@ -54,6 +54,7 @@ static void send_hello_reply(struct session *session, const struct line *line)
 		.session = session->connection.id,
 		.timeout_ms = line->hello.timeout_ms,
 		.max_attempts = session->sessions->order->rules.max_attempts,
+		.ordering = session->sessions->context->options.config->inbox.ordering,
 		.subscribe = line->hello.subscribe,
 		.subscribe_count = line->hello.subscribe_count,
 	};
@@ -81,6 +82,7 @@ static int join_group(struct session *session, const struct hello *hello, struct
 	connection->window = (size_t)hello->max_in_flight;
 	connection->timeout_ms = hello->timeout_ms;
 	connection->batch_max = (size_t)hello->batch_max;
+	connection->batch_ordered = hello->batch_ordered;
 	connection->batch_wait_ms = hello->batch_wait_ms;
 	TAILQ_INSERT_TAIL(&connection->group->connections, connection, link);
 	return 0;

@@ -281,6 +281,7 @@ int sessions_init(struct sessions *sessions, struct schedule *schedule, struct e
 	sessions->most = limit < SESSIONS_MAX ? limit : SESSIONS_MAX;
 	sessions->unknown_answers = metrics_get(metrics, METER_UNKNOWN_ANSWERS, NULL, NULL);
 	sessions->protocol_errors = metrics_get(metrics, METER_PROTOCOL_ERRORS, NULL, NULL);
+	sessions->order_violations = metrics_get(metrics, METER_ORDER_VIOLATIONS, NULL, NULL);
 	return protocol_parser_new(&sessions->parser, err);
 }
 

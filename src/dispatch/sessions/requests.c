@@ -10,6 +10,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "dispatch/schedule/ordered_batch.h"
 #include "dispatch/sessions/sessions.h"
 
 #define BROKEN_LINES_MAX 10
@@ -61,22 +62,16 @@ static void answer(struct session *session, struct entry *entry, const struct ve
 	entry_settle(order, entry);
 }
 
-/* The verdict of an answer for one entry. Most answers to a batch are in the order of the batch, so the search starts
- * at `guess`. An entry without a verdict is retried. */
+/* The verdict of an answer for one entry, or NULL. Most answers to a batch are in the order of the batch, so the search
+ * starts at `guess`. */
 static const struct verdict *verdict_for(
 	const struct line *line, const struct entry *entry, size_t guess)
 {
-	static const struct verdict missing = {
-		.status = STATUS_RETRY,
-		.delay_ms = -1,
-		.reason = { "the answer to the batch has no entry for it", 43 },
-		.code = { "PROTOCOL", 8 },
-	};
 	char id[DELIVERY_ID_BYTES];
 	size_t length;
 
 	if (!line->batch_answer)
-		return line->verdict_count > 0 ? &line->verdicts[0] : &missing;
+		return line->verdict_count > 0 ? &line->verdicts[0] : NULL;
 	delivery_id(entry, id);
 	length = strlen(id);
 	for (size_t i = 0; i < line->verdict_count; i++) {
@@ -85,25 +80,71 @@ static const struct verdict *verdict_for(
 		if (verdict->entry.length == length && memcmp(verdict->entry.data, id, length) == 0)
 			return verdict;
 	}
-	return &missing;
+	return NULL;
+}
+
+/* Answers an entry that is behind `first` in an ordered batch. `first` was not finished (rule K5). */
+static void answer_behind(struct session *session, const struct line *line, struct entry *entry,
+	const struct entry *first, size_t guess)
+{
+	const struct verdict *verdict = verdict_for(line, entry, guess);
+
+	switch (ordered_batch_behind(verdict, !line->batch_answer)) {
+	case ORDERED_SKIPPED:
+		delivery_skip(session->sessions->schedule, entry, first);
+		session_check_drained(session);
+		return;
+	case ORDERED_VIOLATES:
+		metric_add(session->sessions->order_violations, 1);
+		break;
+	case ORDERED_TRIED:
+		break;
+	}
+	answer(session, entry, verdict);
+}
+
+/* Answers an entry of a batch. In an ordered batch also those that are behind it, if it was not finished. An entry
+ * without a verdict is retried. Returns how many entries were answered. */
+static size_t answer_entry(
+	struct session *session, const struct line *line, struct entry *first, size_t guess)
+{
+	static const struct verdict missing = {
+		.status = STATUS_RETRY,
+		.delay_ms = -1,
+		.reason = { "the answer to the batch has no entry for it", 43 },
+		.code = { "PROTOCOL", 8 },
+	};
+	const struct verdict *verdict = verdict_for(line, first, guess);
+	struct entry *behind = ordered_batch_next(first);
+	struct entry *next;
+	size_t count = 1;
+
+	if (verdict == NULL)
+		verdict = &missing;
+	answer(session, first, verdict);
+	if (ordered_batch_finishes(verdict))
+		return count;
+	for (; behind != NULL; behind = next) {
+		next = ordered_batch_next(behind);
+		answer_behind(session, line, behind, first, guess + count++);
+	}
+	return count;
 }
 
 static bool answer_batch(struct session *session, const struct line *line)
 {
 	struct call *call = NULL;
-	struct entry *entry;
-	size_t position = 0;
-	bool last;
+	const struct entry *entry;
+	size_t open = 0; /* the last answer frees the call */
+	size_t answered = 0;
 
 	HASH_FIND_STR(session->sessions->schedule->calls, line->delivery, call);
 	if (call == NULL || call->connection != &session->connection)
 		return false;
-	do {
-		entry = TAILQ_FIRST(&call->entries);
-		last = TAILQ_NEXT(entry, delivery.call_link) ==
-		       NULL; /* answer() frees the call with it */
-		answer(session, entry, verdict_for(line, entry, position++));
-	} while (!last);
+	TAILQ_FOREACH (entry, &call->entries, delivery.call_link)
+		open++;
+	while (answered < open)
+		answered += answer_entry(session, line, TAILQ_FIRST(&call->entries), answered);
 	return true;
 }
 
@@ -112,7 +153,7 @@ static void on_answer(struct session *session, const struct line *line)
 	struct entry *entry = find_delivery(session, line->delivery);
 
 	if (entry != NULL && entry->delivery.call == NULL)
-		answer(session, entry, verdict_for(line, entry, 0));
+		(void)answer_entry(session, line, entry, 0);
 	else if (!answer_batch(session, line))
 		metric_add(session->sessions->unknown_answers, 1);
 }

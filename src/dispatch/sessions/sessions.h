@@ -54,6 +54,7 @@ struct sessions {
 	struct buf line; /* scratch: the line to send */
 	struct metric *unknown_answers;
 	struct metric *protocol_errors;
+	struct metric *order_violations;
 };
 
 /* --- listener.c --- */
