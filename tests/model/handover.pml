@@ -1,6 +1,7 @@
 /*
- * A partition gets a new owner: two instances, one partition, a few messages of key 0 and at most one of key 1. run.sh
- * searches all states. Without any one of the rules below the search must find an error.
+ * A partition gets a new owner while messages of a key are answered and not settled: two instances, one partition, a few
+ * messages of key 0 and at most one of key 1. run.sh searches all states. Without any one of the rules below the search
+ * must find an error.
  *
  * A step is one statement in PostgreSQL or one action of ingest or dispatch. The paths between them are modelled,
  * because errors are possible there: the queue from ingest to dispatch, and the answer of a worker to dispatch.
@@ -21,13 +22,25 @@
  *	doubted                  the partition was revoked after the claim was sent: job.revocations
  *	held                     rule R12: rows that others had claimed when the partition was taken and,
  *	                         as far as is known, still have
+ *	lost                     rows whose claim was taken away by hand, until the settle finds that out
+ *
+ * What must be true in every state (the search checks it at each delivery and each settle):
+ *	no message is lost: when no step is possible any more, all are done;
+ *	one message of a key is open at a time, and all older ones are done or answered to the same instance;
+ *	at most BOUND messages of a key are answered and not settled. With BOUND=1 a message is delivered only when
+ *	all older ones of its key are done: that is `inbox.next_after: commit`;
+ *	a message is settled as done only when all older ones of its key are (also across crashes);
+ *	a message is not delivered after a younger one of its key (`top`). A crash and a lost claim move `top` back
+ *	to the first message that was open or not settled there, and so over at most BOUND messages. As a message is
+ *	delivered only behind older ones that are done or answered, the rest comes again from its first message on.
  *
  * A crash and a new instance run after a lost lease are the same here: memory and deliveries are lost, and the rows
  * belong to a dead id (by + 2) until they are rescued, one by one, in any order. A fenced instance has cancelled its
  * deliveries before, because the model has no time and therefore no leases. It has no due times, handlers or limits
  * either, which would only forbid some of its claims and deliveries. One limit is modelled: there may be no budget for
- * the second row of a batch. Waiting and parked are one state, done and its COMMIT are one step, and so are a check of
- * the table and marking the partition clean. No answer is lost.
+ * the second row of a batch. Waiting and parked are one state, and a check of the table and marking the partition clean
+ * are one step. A transaction with several verdicts of a lane does what its verdicts would do one after the other; its
+ * COMMIT and the answer of it are one step. Verdicts other than done are settled in any order. No answer is lost.
  *
  * The rules, each with the variant that omits it:
  *
@@ -50,6 +63,20 @@
  *	WITHOUT_RECALL    … which then waits behind that row, though it is ready already
  *	WITHOUT_HANDOVER   a claim is taken in only when no batch is between its COMMIT and the queue: it may
  *	                  have stepped over a row of that as well
+ *	WITHOUT_STOP      any end but done stops the lane until the table has it
+ *	WITHOUT_SEQUENCE  the verdicts of a lane are settled in the order of the lane
+ *	WITHOUT_BOUND     the next message waits when BOUND are answered and not settled
+ *	WITHOUT_UNSETTLED  a row that is answered and not settled counts as claimed by another (R12)
+ *	WITHOUT_PREFIX    a transaction settles nothing of a lane behind a verdict that it cannot settle
+ *	WITHOUT_VOID      a verdict whose claim is lost voids the later ones of its lane: those messages
+ *	                  come again, behind it
+ *	WITHOUT_VOID_OPEN  … and the answer of the open message behind it
+ *	WITHOUT_LOST_OUTSIDE  the row of a lost claim is noted as outside in its lane
+ *	WITHOUT_ARRIVAL   a claim that brings a message whose verdict is not settled shows that its older
+ *	                  claim is lost
+ *	WITHOUT_AGAIN     after a crash, messages that were not settled come again after younger ones; with
+ *	                  BOUND=1 they do not
+ *	WITHOUT_RESCUE    the rows of a dead instance are rescued
  */
 #ifndef N
 #define N 3 /* messages, at most 4 */
@@ -74,6 +101,12 @@
 #ifndef CROWDED
 #define CROWDED 1 /* batches whose second row has no budget */
 #endif
+#ifndef BOUND
+#define BOUND 2 /* messages of a key that are answered and not settled */
+#endif
+#ifndef LOSSES
+#define LOSSES 0 /* claims taken away by hand */
+#endif
 #ifndef WASTED
 #define WASTED 1 /* claims of held keys; they have no result, so more of them show nothing new */
 #endif
@@ -96,8 +129,10 @@
 #define LEFT    5 /* committed, the answer has not arrived */
 #define LEFT_Q  6 /* the same, and a claim brought it again: a second entry, queued */
 #define LEFT_L  7 /* the same, and the second entry is leaving, too */
-#define LOOSE   8 /* leaving without having been in a lane */
-#define LOOSE_L 9 /* committed */
+#define VOID    8 /* open, and its answer is void: it will go back */
+#define LOOSE   9 /* leaving without having been in a lane */
+#define LOOSE_L 10 /* committed */
+#define TAIL    11 /* answered with done and not settled */
 
 #define PARKED 16 /* in the queue: + number of a row; without it the row was born claimed */
 #define REVOKE 32
@@ -113,9 +148,11 @@
 byte st[N], by[N];
 byte owner = NOBODY, wm, kas;
 byte rebalances = REBALANCES, crashes = CRASHES, retries = RETRIES, wasted = WASTED, crowded = CROWDED;
+byte losses = LOSSES;
+byte top[2]; /* the latest message of the key that was delivered */
 
 bool mine[2], dirty[2], known[2], heard[2], rereading[2];
-byte held[2], reread[2], refree[2];
+byte held[2], reread[2], refree[2], lost[2];
 byte mem[2 * N], coming[2 * N];
 byte out[4], high[4];
 byte cst[4];
@@ -129,7 +166,21 @@ hidden byte over, busy, key;
 
 #define UNDER_WAY ((cst[SLOT(0)] != 0 -> 1 : 0) + (cst[SLOT(1)] != 0 -> 2 : 0))
 #define IN_LANE(s) ((s) != NO && (s) < LOOSE)
-#define LEAVES(s)  ((s) >= LEAVING && (s) <= LEFT_L)
+#define LEAVES(s)  ((s) >= LEAVING && (s) <= VOID)
+#define IS_OPEN(s) ((s) == OPEN || (s) == VOID)
+#define IN_TAIL(m_, k_) (MEM(m_) == TAIL && KEY(m_) == k_ -> 1 : 0)
+#if N == 2
+#define UNSETTLED(k_) (IN_TAIL(0, k_) + IN_TAIL(1, k_))
+#elif N == 3
+#define UNSETTLED(k_) (IN_TAIL(0, k_) + IN_TAIL(1, k_) + IN_TAIL(2, k_))
+#else
+#define UNSETTLED(k_) (IN_TAIL(0, k_) + IN_TAIL(1, k_) + IN_TAIL(2, k_) + IN_TAIL(3, k_))
+#endif
+#ifdef WITHOUT_BOUND
+#define FULL(k_) false
+#else
+#define FULL(k_) (UNSETTLED(k_) >= BOUND)
+#endif
 
 /* --- memory: lanes.c, held.c ---------------------------------------------------------------------- */
 
@@ -152,6 +203,30 @@ inline leave(m_)
 		:: else
 		fi
 	}
+}
+
+#define comes_again(key_, m_) top[key_] = (top[key_] != NOTHING && top[key_] > m_ -> m_ : top[key_])
+
+/* settled(): the claim of an answered message is lost. All that was delivered or ready behind it comes again. */
+inline lose(m_)
+{
+	printf("%d finds that it has lost %d\n", i, m_);
+	MEM(m_) = NO;
+	lost[i] = lost[i] & ~BIT(m_);
+	dirty[i] = true;
+	comes_again(KEY(m_), m_);
+#ifndef WITHOUT_VOID
+	for (h : 0 .. N - 1) {
+		if
+		:: h > m_ && KEY(h) == KEY(m_) && (MEM(h) == TAIL || MEM(h) == READY || MEM(h) == QUEUED) ->
+			MEM(h) = LEAVING
+#ifndef WITHOUT_VOID_OPEN
+		:: h > m_ && KEY(h) == KEY(m_) && MEM(h) == OPEN -> MEM(h) = VOID
+#endif
+		:: else
+		fi
+	}
+#endif
 }
 
 /* recall_next(): one that is ready and not delivered waits behind an earlier one. */
@@ -189,6 +264,14 @@ inline look_at_lane(m_)
 /* entry_admit(), with the hold of R12. */
 inline admit(m_, doubtful)
 {
+	if
+#ifdef WITHOUT_ARRIVAL
+	:: MEM(m_) == TAIL -> lost[i] = lost[i] & ~BIT(m_)
+#else
+	:: MEM(m_) == TAIL -> lose(m_)
+#endif
+	:: else
+	fi;
 	look_at_lane(m_);
 	if
 #ifdef WITHOUT_LANE
@@ -202,7 +285,7 @@ inline admit(m_, doubtful)
 #ifndef WITHOUT_RECALL
 		recall(m_);
 #endif
-		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy -> QUEUED : READY))
+		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy || FULL(KEY(m_)) -> QUEUED : READY))
 	fi
 }
 
@@ -220,28 +303,78 @@ inline next_head(key_)
 		fi
 	}
 	if
-	:: last != NOTHING && !busy && OUT(key_) < last -> leave(last)
-	:: last != NOTHING && !busy && OUT(key_) >= last -> MEM(last) = READY
+	:: last != NOTHING && !busy && !FULL(key_) && OUT(key_) < last -> leave(last)
+	:: last != NOTHING && !busy && !FULL(key_) && OUT(key_) >= last -> MEM(last) = READY
 	:: else
 	fi
 }
 
-/* The promise: all older messages of the key are settled, and no message of the key is open. */
 inline deliver(m_)
 {
 	assert(st[m_] == CLAIMED && by[m_] == i);
+	assert(top[KEY(m_)] == NOTHING || m_ >= top[KEY(m_)]);
+	top[KEY(m_)] = m_;
 	for (f : 0 .. N - 1) {
-		assert(KEY(f) != KEY(m_) || f >= m_ || st[f] == DONE);
-		assert(KEY(f) != KEY(m_) || (mem[f] != OPEN && mem[N + f] != OPEN))
+		assert(KEY(f) != KEY(m_) || f >= m_ || st[f] == DONE || (MEM(f) == TAIL && BOUND > 1));
+		assert(KEY(f) != KEY(m_) || (!IS_OPEN(mem[f]) && !IS_OPEN(mem[N + f])))
 	}
 	MEM(m_) = OPEN
+}
+
+/* A done is settled. */
+inline complete(m_)
+{
+	settle(m_, DONE);
+	for (f : 0 .. N - 1) {
+		assert(KEY(f) != KEY(m_) || f >= m_ || st[f] == DONE)
+	}
+	MEM(m_) = NO
+}
+
+/* The claim of an answered message is gone. The transaction settles nothing behind it. */
+inline void_tail(m_)
+{
+#ifdef WITHOUT_PREFIX
+	for (g : 0 .. N - 1) {
+		if
+		:: g > m_ && KEY(g) == KEY(m_) && MEM(g) == TAIL -> complete(g)
+		:: else
+		fi
+	}
+#endif
+	lose(m_);
+#ifndef WITHOUT_LOST_OUTSIDE
+	note_outside(m_)
+#endif
+}
+
+/* The instance is gone: what it had answered and not settled, or open, comes again. */
+inline tail_comes_again(key_)
+{
+	last = NOTHING;
+	count = 0;
+	for (f : 0 .. N - 1) {
+		if
+		:: KEY(f) == key_ && (MEM(f) == TAIL || IS_OPEN(MEM(f))) ->
+			count = (top[key_] != NOTHING && f < top[key_] -> count + 1 : count);
+			last = (last == NOTHING -> f : last)
+		:: else
+		fi
+	}
+	assert(count <= BOUND);
+#ifndef WITHOUT_AGAIN
+	if
+	:: last != NOTHING -> comes_again(key_, last)
+	:: else
+	fi
+#endif
 }
 
 inline forget_lane(key_)
 {
 	busy = false;
 	for (f : 0 .. N - 1) {
-		busy = busy || (KEY(f) == key_ && IN_LANE(MEM(f)))
+		busy = busy || (KEY(f) == key_ && (IN_LANE(MEM(f)) || MEM(f) == TAIL))
 	}
 	OUT(key_) = (busy -> OUT(key_) : NOTHING);
 	HIGH(key_) = (busy -> HIGH(key_) : NOTHING)
@@ -254,6 +387,25 @@ inline forget_hold()
 	rereading[i] = false;
 	reread[i] = 0;
 	refree[i] = 0
+}
+
+/* A message that failed goes back, and so does what is queued behind it. */
+inline fail(m_)
+{
+#ifdef WITHOUT_STOP
+	MEM(m_) = LEAVING;
+	dirty[i] = true;
+	last = NOTHING;
+	for (g : 0 .. N - 1) {
+		last = (KEY(g) == KEY(m_) && MEM(g) == QUEUED && last == NOTHING -> g : last)
+	}
+	if
+	:: last != NOTHING -> MEM(last) = READY
+	:: else
+	fi
+#else
+	leave(m_)
+#endif
 }
 
 /* --- arrivals: arrivals.c, claimed.c ----------------------------------------------------------- */
@@ -377,10 +529,15 @@ inline claim_arrives(s_)
 
 /* --- statements: sql/queries ------------------------------------------------------------------------ */
 
+#ifdef WITHOUT_UNSETTLED
+#define IGNORED(m_) (mem[(1 - i) * N + (m_)] == TAIL)
+#else
+#define IGNORED(m_) false
+#endif
 #ifdef WITHOUT_R12
 #define HAS_OTHER(m_) 0
 #else
-#define HAS_OTHER(m_) (st[m_] == CLAIMED && by[m_] != i -> BIT(m_) : 0)
+#define HAS_OTHER(m_) (st[m_] == CLAIMED && by[m_] != i && !IGNORED(m_) -> BIT(m_) : 0)
 #endif
 #if N == 2
 #define WAITS(k_)    ((st[0] == WAITING && KEY(0) == k_) || (st[1] == WAITING && KEY(1) == k_))
@@ -417,6 +574,23 @@ inline pick(s_)
 	:: MEM(3) == s_ -> m = 3
 #endif
 	fi
+}
+
+/* The first answered message of a lane. */
+inline pick_tail()
+{
+#ifdef WITHOUT_SEQUENCE
+	pick(TAIL)
+#else
+	if
+	:: UNSETTLED(0) > 0 -> key = 0
+	:: UNSETTLED(1) > 0 -> key = 1
+	fi;
+	m = NOTHING;
+	for (f : 0 .. N - 1) {
+		m = (m == NOTHING && KEY(f) == key && MEM(f) == TAIL -> f : m)
+	}
+#endif
 }
 
 inline pick_dead()
@@ -551,6 +725,9 @@ inline crash()
 {
 	printf("%d crashes\n", i);
 	crashes--;
+	tail_comes_again(0);
+	tail_comes_again(1);
+	lost[i] = 0;
 	for (f : 0 .. N - 1) {
 		MEM(f) = NO;
 		coming[i * N + f] = 0;
@@ -615,9 +792,17 @@ end:	do
 	:: atomic { heard[i] && rereading[i] -> looked_again() }
 	/* handlers */
 	:: atomic { HAS(READY) -> pick(READY); printf("%d delivers %d\n", i, m); deliver(m) }
-	:: atomic { HAS(OPEN) -> pick(OPEN); settle(m, DONE); MEM(m) = NO; next_head(KEY(m)) }
-	:: atomic { retries > 0 && HAS(OPEN) -> pick(OPEN); retries--; leave(m) }
-	/* verdicts other than done, and their answers */
+	:: atomic { HAS(OPEN) -> pick(OPEN); printf("%d has %d answered\n", i, m); MEM(m) = TAIL;
+		assert(UNSETTLED(KEY(m)) <= BOUND); next_head(KEY(m)) }
+	:: atomic { HAS(VOID) -> pick(VOID); leave(m) }
+	:: atomic { retries > 0 && HAS(OPEN) -> pick(OPEN); printf("%d has %d failed\n", i, m); retries--; fail(m) }
+	/* verdicts, and their answers */
+	:: atomic { HAS(TAIL) -> pick_tail();
+		if
+		:: lost[i] & BIT(m) -> void_tail(m)
+		:: else -> complete(m)
+		fi;
+		next_head(KEY(m)) }
 	:: atomic { HAS(LEAVING) -> pick(LEAVING); settle(m, WAITING); MEM(m) = LEFT }
 	:: atomic { HAS(LOOSE) -> pick(LOOSE); settle(m, WAITING); MEM(m) = LOOSE_L }
 	:: atomic { HAS(LOOSE_L) -> pick(LOOSE_L); MEM(m) = NO; dirty[i] = true }
@@ -637,7 +822,20 @@ end:	do
 #endif
 	/* the world */
 	:: atomic { crashes > 0 -> crash() }
+	:: atomic { losses > 0 && HAS(TAIL) -> pick(TAIL);
+		if
+		:: st[m] == CLAIMED && by[m] == i ->
+			printf("%d is taken from %d\n", m, i);
+			losses--;
+			st[m] = WAITING;
+			by[m] = NOBODY;
+			lost[i] = lost[i] | BIT(m);
+			comes_again(KEY(m), m)
+		:: else
+		fi }
+#ifndef WITHOUT_RESCUE
 	:: atomic { ANY_DEAD -> pick_dead(); printf("%d is rescued\n", m); st[m] = WAITING; by[m] = NOBODY }
+#endif
 	:: atomic { rebalances > 0 && kas == i ->
 		rebalances--; kas = 1 - i; printf("Kafka gives it to %d\n", kas) }
 	od
@@ -649,6 +847,8 @@ init {
 			out[f] = NOTHING;
 			high[f] = NOTHING
 		}
+		top[0] = NOTHING;
+		top[1] = NOTHING;
 		way[0] = EMPTY;
 		way[1] = EMPTY;
 		for (f : 0 .. N - 1) {
