@@ -41,7 +41,14 @@ CREATE FUNCTION note_completion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RETURN NULL; END $$;
 CREATE TRIGGER note_completion AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
     WHEN (OLD.processed_at IS NULL AND NEW.processed_at IS NOT NULL)
-    EXECUTE FUNCTION note_completion()"""
+    EXECUTE FUNCTION note_completion();
+CREATE TABLE fenced (id int, at timestamptz);
+CREATE FUNCTION note_fenced() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.fenced VALUES (NEW.id, NEW.fenced_at);
+    RETURN NULL; END $$;
+CREATE TRIGGER note_fenced AFTER UPDATE ON inbox.inbox_instances FOR EACH ROW
+    WHEN (OLD.fenced_at IS NULL AND NEW.fenced_at IS NOT NULL AND NEW.stopped_at IS NULL)
+    EXECUTE FUNCTION note_fenced()"""
 
 
 class Instance:
@@ -140,6 +147,7 @@ class Fleet:
         sidecar = self._make_inboxd({**SETTINGS, **{
             section: {**SETTINGS.get(section, {}), **keys} for section, keys in settings.items()}})
         sidecar.write_configuration({"inbox": {"instance": name}})
+        self._tell_ledger(sidecar.configuration["inbox"])
         instance = Instance(name, sidecar, os.path.join(sidecar.directory, "faults"))
         sidecar.env.update({"INBOXD_FAULTPOINTS": instance.faults, **(env or {})})
         if not self.instances:
@@ -160,6 +168,10 @@ class Fleet:
 
     def hits(self):
         return [hit for instance in self.instances for hit in instance.hits()]
+
+    def _tell_ledger(self, options):
+        self.ledger.next_after = options.get("next_after", self.ledger.next_after)
+        self.ledger.max_unsettled = options.get("max_unsettled_per_key", self.ledger.max_unsettled)
 
     def _prepare_tables(self, sidecar):
         done = sidecar.command("migrate")
@@ -359,12 +371,14 @@ class Fleet:
     def snapshot(self):
         committed = self._streams.committed(self.group, self.topic)
         query = self.inbox.query
+        clocks = time.monotonic() - time.time()
         return Snapshot(
             rows=self.inbox.messages(),
             completions=[tuple(row.values()) for row in query(
                 "SELECT number, seq, claimed_by, delivery_count FROM completions ORDER BY number")],
             effects=[tuple(row.values()) for row in query("SELECT source, event_id FROM effects")],
-            next_offsets=self._next_offsets(), committed=committed)
+            next_offsets=self._next_offsets(), committed=committed,
+            fenced={row["id"]: row["at"].timestamp() + clocks for row in query("SELECT id, at FROM fenced")})
 
     def assert_clean(self):
         """Waits until all messages are finished and compares the ledger with the tables."""

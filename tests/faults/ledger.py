@@ -63,6 +63,10 @@ class Delivered:
     def until(self):
         return min(self.deadline, float("inf") if self.end is None else self.end)
 
+    @property
+    def instance_id(self):
+        return self.token[2]
+
     def is_final_at(self, time):
         """The time from which on the next message of its key may begin."""
         if self.completed_at is not None and self.completed_at <= time:
@@ -87,10 +91,15 @@ class Snapshot:
     effects: list       # (source, event_id), a line per row of the effects table
     next_offsets: dict  # {partition: inbox_offsets.next_offset}
     committed: dict     # {partition: the group's offset}
+    fenced: dict = dataclasses.field(default_factory=dict)  # {instance id: when}, of those that did not stop by themselves
 
 
 class Ledger:
-    def __init__(self):
+    """`next_after` and `max_unsettled`: the settings inbox.next_after and inbox.max_unsettled_per_key of the sidecars."""
+
+    def __init__(self, next_after="answer", max_unsettled=256):
+        self.next_after = next_after
+        self.max_unsettled = max_unsettled
         self._lock = threading.Lock()
         self.produced = []
         self.deliveries = []
@@ -169,9 +178,9 @@ class Ledger:
 
     def check(self, snapshot):
         """Every broken promise, as a sentence; an empty list when all were kept."""
-        from ledger_rules import RULES
+        from ledger_rules import ORDER, RULES
 
-        return [sentence for rule in RULES for sentence in rule(self, snapshot)]
+        return [sentence for rule in RULES + ORDER[self.next_after] for sentence in rule(self, snapshot)]
 
     def assert_clean(self, snapshot):
         broken = self.check(snapshot)

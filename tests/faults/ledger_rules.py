@@ -1,8 +1,15 @@
-"""The promises that a run must keep (see ledger.py): one function per rule that yields its violations."""
+"""The promises that a run must keep (see ledger.py): one function per rule that yields its violations.
+
+The order of a key depends on `inbox.next_after`. With `commit` a handler never sees a message again after a later one of
+its key. With `answer` it does after a crash, a lost lease or a failover, and only then: the messages that were answered and
+not settled come again, in order, from the first of them on.
+"""
 
 import collections
 
 from ledger import FAILURES, FINAL
+
+CLOCKS = 0.2  # seconds by which the conversion of PostgreSQL's times may be wrong
 
 
 def nothing_is_missing(ledger, snapshot):
@@ -63,8 +70,21 @@ def completed_by_an_answer(ledger, snapshot):
 
 
 def completed_in_order(ledger, snapshot):
+    yield from _completed_in_order(ledger, snapshot, snapshot.completions)
+
+
+def settled_in_order(ledger, snapshot):
+    """A handler's own transaction may commit while verdicts of earlier messages of the key are not settled."""
+    own = {delivered.token for delivered in ledger.deliveries if delivered.completed_at is not None}
+    for is_own in (False, True):
+        yield from _completed_in_order(ledger, snapshot, [
+            (number, seq, instance, count) for number, seq, instance, count in snapshot.completions
+            if ((seq, count, instance) in own) is is_own])
+
+
+def _completed_in_order(ledger, snapshot, completions):
     numbers = {}
-    for number, seq, _, _ in snapshot.completions:
+    for number, seq, _, _ in completions:
         numbers[seq] = min(number, numbers.get(seq, number))
     seqs = {(row["source"], row["event_id"]): row["seq"] for row in snapshot.rows}
     for records in _keys(ledger):
@@ -131,6 +151,52 @@ def _overtaken(first, deliveries, overtaker, is_dead):
                f" {'; '.join(map(str, deliveries)) or 'never delivered'}")
 
 
+def nothing_starts_before_its_predecessor_ended(ledger, snapshot):
+    """When a message is delivered, the one before it is committed, or answered to the same instance."""
+    of = ledger.by_message()
+    dead = {(row["source"], row["event_id"]) for row in snapshot.rows if row["status"] == "dead"}
+    settled = {(seq, count, instance) for _, seq, instance, count in snapshot.completions}
+    for records in _keys(ledger):
+        for first, second in zip(records, records[1:]):
+            if first.id in dead:
+                continue
+            for delivered in _live(of[second.id]):
+                if not any(before.is_final_at(delivered.begin)
+                           and (before.instance_id == delivered.instance_id or before.token in settled)
+                           for before in of[first.id]):
+                    yield (f"overtaken: {delivered} began before {first.event_id} was committed, or answered to the"
+                           f" same instance: {'; '.join(map(str, of[first.id])) or 'never delivered'}")
+
+
+def only_an_unsettled_tail_comes_again(ledger, snapshot):
+    """Together with the rule before: in order, and from its first message on."""
+    of = ledger.by_message()
+    for records in _keys(ledger):
+        numbered = [(delivered, number) for number, record in enumerate(records) for delivered in _live(of[record.id])]
+        latest = {}  # instance id -> (delivery, number) of its latest message so far
+        again = collections.defaultdict(set)  # instance id -> what came again after its latest message
+        for delivered, number in sorted(numbered, key=lambda each: each[0].begin):
+            for instance, (later, its_number) in latest.items():
+                if its_number > number:
+                    again[instance].add(number)
+                    yield from _not_after_an_end(delivered, later, snapshot.fenced.get(instance))
+            own = latest.get(delivered.instance_id)
+            if own is None or own[1] < number:
+                latest[delivered.instance_id] = delivered, number
+        for instance, numbers in again.items():
+            if len(numbers) > ledger.max_unsettled:
+                yield (f"too many again: {len(numbers)} messages of key {records[0].key!r} came again after instance"
+                       f" {instance} had ended, from {records[min(numbers)].event_id} on")
+
+
+def _not_after_an_end(delivered, later, fenced):
+    """`fenced`: when the instance of the later message was fenced, or None."""
+    if later.instance_id == delivered.instance_id:
+        yield f"overtaken: {later} began before {delivered} of the same instance"
+    elif fenced is None or fenced > delivered.begin + CLOCKS:
+        yield f"overtaken: {later} began before {delivered}, and its instance had not crashed or lost its lease"
+
+
 def offsets_follow_the_table(_ledger, snapshot):
     for partition, committed in snapshot.committed.items():
         stored = snapshot.next_offsets.get(partition)
@@ -168,6 +234,9 @@ def effects_happen_once(ledger, snapshot):
 
 
 RULES = [nothing_is_missing, nothing_was_made_up, one_row_for_an_id, everything_ends, completed_once, completed_by_an_answer,
-         nothing_after_completion, completed_in_order, one_of_a_key_at_a_time,
-         one_delivery_of_a_message_at_a_time, nothing_overtakes_its_key, offsets_follow_the_table,
+         nothing_after_completion, one_of_a_key_at_a_time, one_delivery_of_a_message_at_a_time, offsets_follow_the_table,
          attempts_are_failures, effects_happen_once]
+ORDER = {
+    "answer": [settled_in_order, nothing_starts_before_its_predecessor_ended, only_an_unsettled_tail_comes_again],
+    "commit": [completed_in_order, nothing_overtakes_its_key],
+}

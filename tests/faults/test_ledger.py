@@ -28,7 +28,7 @@ class World:
                        ("c", 1, 5.0, 6.0, "settled")]
 
     def deliver(self, event_id, count, begin, end, how, **more):
-        seq = "_abc".index(event_id)
+        seq = "_abcd".index(event_id)
         delivered = self.ledger.begin("one", "h1", TOPIC, event_id, f"{seq}.{count}.7",
                                       more.pop("attempt", 1), begin, **more)
         self.ledger.finish(delivered, how, end)
@@ -104,7 +104,9 @@ def test_a_completion_without_an_answer(world):
     assert "completed by nobody: b by claim 2.1.7" in broken[0]
 
 
-def test_completions_out_of_order(world):
+@pytest.mark.parametrize("next_after", ["answer", "commit"])
+def test_completions_out_of_order(world, next_after):
+    world.ledger.next_after = next_after
     world.snapshot.completions = [(11, 1, 7, 1), (10, 2, 7, 1), (12, 3, 7, 1)]
     world.only("completed out of order: b before a")
 
@@ -126,21 +128,144 @@ def test_one_message_delivered_twice_at_once():
     world.only("delivered twice at once: delivery 4.1.7 of n")
 
 
-def test_an_earlier_message_again_after_a_later_one(world):
+@pytest.mark.parametrize("next_after, broken", [("answer", []), ("commit", ["completed out of order: b before a"])])
+def test_a_transaction_that_commits_before_an_earlier_verdict(world, next_after, broken):
+    """a is answered and not settled when the handler of b commits."""
+    world.ledger.next_after = next_after
+    world.snapshot.completions = [(11, 1, 7, 1), (10, 2, 7, 1), (12, 3, 7, 1)]
+    world.deliver("a", 1, 1.0, 2.0, "done")
+    world.deliver("b", 1, 3.0, 4.0, "settled").completed_at = 4.0
+    del world.script[:2]
+    assert world.broken() == broken
+
+
+def test_transactions_out_of_order(world):
+    world.snapshot.completions = [(10, 1, 7, 1), (12, 2, 7, 1), (11, 3, 7, 1)]
+    for line in world.script[1:]:
+        world.deliver(*line).completed_at = line[3]
+    del world.script[1:]
+    world.only("completed out of order: c before b")
+
+
+@pytest.mark.parametrize("next_after, later", [("answer", "3.1.7 of c"), ("commit", "2.1.7 of b")])
+def test_an_earlier_message_again_after_a_later_one(world, next_after, later):
+    world.ledger.next_after = next_after
     world.snapshot.completions[0] = (10, 1, 7, 2)
     world.script.append(("a", 2, 7.0, 8.0, "done"))
-    world.only("overtaken: delivery 2.1.7 of b")
+    world.only(f"overtaken: delivery {later}")
 
 
-def test_a_later_message_before_the_failing_one(world):
+@pytest.mark.parametrize("next_after", ["answer", "commit"])
+def test_a_later_message_before_the_failing_one(world, next_after):
+    world.ledger.next_after = next_after
     world.script[0] = ("a", 1, 1.0, 2.0, "lost")
-    assert any("began before a was completed or dead" in sentence for sentence in world.broken())
+    assert any("began before a was co" in sentence for sentence in world.broken())
 
 
-def test_a_later_message_before_one_never_delivered(world):
+@pytest.mark.parametrize("next_after", ["answer", "commit"])
+def test_a_later_message_before_one_never_delivered(world, next_after):
+    world.ledger.next_after = next_after
     del world.script[0]
-    assert any("began before a was completed or dead" in sentence for sentence in world.broken())
+    assert any("began before a was co" in sentence for sentence in world.broken())
 
+
+# --- The messages that were answered and not settled come again -------------------------------------------------------
+
+class Again(World):
+    """Instance 7 had a settled, and b and c answered, when it was killed. Instance 8 has b and c again."""
+
+    def __init__(self):
+        super().__init__()
+        self.ledger.produce(TOPIC, "d", b"k", 0, 3)
+        self.snapshot.rows.append(a_row(4, "d"))
+        self.snapshot.completions = [(10, 1, 7, 1), (11, 2, 8, 2), (12, 3, 8, 2), (13, 4, 8, 2)]
+        self.snapshot.fenced = {7: 8.0}
+        self.script += [("b", 2, 9.0, 10.0, "done"), ("c", 2, 11.0, 12.0, "settled"), ("d", 2, 13.0, 14.0, "done")]
+
+    def deliver(self, event_id, count, *fields, **more):
+        delivered = super().deliver(event_id, count, *fields, **more)
+        if count > 1:
+            delivered.claim = delivered.claim.replace(".7", ".8")
+        return delivered
+
+
+@pytest.fixture
+def again():
+    return Again()
+
+
+def test_an_unsettled_tail_may_come_again(again):
+    assert again.broken() == []
+
+
+def test_with_next_after_commit_it_may_not(again):
+    again.ledger.next_after = "commit"
+    again.only("overtaken: delivery 3.1.7 of c")
+
+
+def test_an_open_message_behind_the_tail_comes_again(again):
+    again.script[2] = ("c", 1, 5.0, 6.0, "lost")
+    assert again.broken() == []
+
+
+def test_a_tail_out_of_order(again):
+    again.script[3:5] = [("c", 2, 9.0, 10.0, "settled"), ("b", 2, 11.0, 12.0, "done")]
+    again.snapshot.completions[1:3] = [(11, 3, 8, 2), (12, 2, 8, 2)]
+    broken = again.broken()
+    assert any("overtaken: delivery 3.2.8 of c" in sentence and "before b was committed" in sentence
+               for sentence in broken), broken
+    assert any("began before delivery 2.2.8 of b" in sentence and "of the same instance" in sentence
+               for sentence in broken), broken
+
+
+def test_a_tail_without_its_first_message(again):
+    """Nobody delivered b again: 8 cannot know its answer."""
+    del again.script[3]
+    broken = again.broken()
+    assert any("overtaken: delivery 3.2.8 of c" in sentence and "before b was committed" in sentence
+               for sentence in broken), broken
+
+
+def test_a_tail_that_begins_before_the_unsettled_messages(again):
+    again.script.insert(3, ("a", 2, 8.5, 8.9, "done"))
+    again.only("delivered again: delivery 1.2.8 of a")
+
+
+def test_a_tail_again_after_a_clean_stop(again):
+    again.snapshot.fenced = {}
+    again.only("and its instance had not crashed or lost its lease")
+
+
+def test_a_tail_again_before_the_crash(again):
+    again.snapshot.fenced = {7: 9.5}
+    again.only("overtaken: delivery 3.1.7 of c")
+
+
+def test_a_tail_that_comes_again_twice(again):
+    """Instance 8 is killed, too, with b and c answered and not settled."""
+    again.snapshot.fenced[8] = 15.0
+    again.snapshot.completions[1:] = [(11, 2, 9, 3), (12, 3, 9, 3), (13, 4, 9, 3)]
+    again.script[5] = ("d", 2, 13.0, 14.0, "lost")
+    for line in again.script:
+        again.deliver(*line)
+    again.script = []
+    for number, event_id in enumerate("bcd"):
+        delivered = again.deliver(event_id, 3, 16.0 + number, 16.5 + number, "done")
+        delivered.claim = delivered.claim.replace(".8", ".9")
+    assert again.broken() == []
+
+
+def test_a_tail_longer_than_the_bound(again):
+    again.ledger.max_unsettled = 1
+    assert again.broken() == []  # c may be the message that was open
+    world = Again()
+    world.ledger.max_unsettled = 1
+    world.snapshot.completions[0] = (10, 1, 8, 2)
+    world.script.insert(3, ("a", 2, 8.5, 8.9, "done"))
+    world.only("too many again: 2 messages of key b'k' came again after instance 7 had ended, from a on")
+
+
+# --- Messages and transactions that end otherwise ---------------------------------------------------------------------
 
 def test_the_next_message_after_a_dead_one_is_allowed(world):
     world.script[0] = ("a", 1, 1.0, 2.0, "retry")
