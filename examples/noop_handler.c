@@ -2,7 +2,7 @@
  * A handler that does nothing, for benchmarks and tests. It answers every message "done" at once and
  * counts exactly which messages it received.
  *
- *	noop_handler [--socket PATH] [--name NAME] [--batch N] [--window N]
+ *	noop_handler [--socket PATH] [--name NAME] [--batch N] [--ordered] [--window N]
  *	             [--timeout MS] [--ledger FILE] [--count-to-file FILE]
  *
  * On SIGUSR1 and SIGTERM it writes {"deliveries":N,"distinct":N} to stdout and to the --count-to-file, which is
@@ -226,6 +226,7 @@ static const struct option long_options[] = {
 	{ "socket", required_argument, NULL, 's' },
 	{ "name", required_argument, NULL, 'n' },
 	{ "batch", required_argument, NULL, 'b' },
+	{ "ordered", no_argument, NULL, 'o' },
 	{ "window", required_argument, NULL, 'w' },
 	{ "timeout", required_argument, NULL, 't' },
 	{ "ledger", required_argument, NULL, 'l' },
@@ -260,6 +261,8 @@ static void set_option(int letter, struct inbox_handler_options *options, struct
 		options->name = optarg;
 	else if (letter == 'b')
 		options->batch_max = number(optarg);
+	else if (letter == 'o')
+		options->batch_ordered = true;
 	else if (letter == 'w')
 		options->max_in_flight = number(optarg);
 	else if (letter == 't')

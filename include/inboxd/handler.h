@@ -86,6 +86,10 @@ struct inbox_handler_options {
 	 * the library. */
 	void (*log)(const char *text, void *arg);
 	void *log_arg;
+	/* A batch may have several messages of a key (inbox.ordering of the sidecar), in their order. After a message
+	 * that is not finished (retry, snooze, skipped, no verdict) the library skips those of its key that it has
+	 * not handed out. A program that holds several deliveries at once answers skipped for those that it holds. */
+	bool batch_ordered; /* false */
 };
 
 /* Creates a handler object, without connecting. INBOX_ERROR_ARGUMENT, _MEMORY or _SYSTEM;
@@ -162,6 +166,9 @@ INBOX_API int inbox_delivery_dead(
 INBOX_API int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms);
 /* inbox.complete() was called with the claim, in a transaction that has committed. */
 INBOX_API int inbox_delivery_settled(struct inbox_delivery *delivery);
+/* The message was not tried, for example because an earlier one of its key was not finished. It is delivered again,
+ * and nothing is counted. */
+INBOX_API int inbox_delivery_skipped(struct inbox_delivery *delivery);
 
 /* Extends the deadline to timeout_ms from now. Sent at once; does not block. INBOX_CANCELLED if it is too
  * late, INBOX_ERROR_ARGUMENT, INBOX_ERROR_MEMORY. The delivery stays open;

@@ -15,6 +15,7 @@ static const char *const status_names[] = {
 	[IH_DEAD] = "dead",
 	[IH_SNOOZE] = "snooze",
 	[IH_SETTLED] = "settled",
+	[IH_SKIPPED] = "skipped",
 };
 
 bool ih_is_whole(struct buf *buffer, size_t length_before)
@@ -132,10 +133,45 @@ void ih_let_go(struct inbox_delivery *delivery)
 		ih_connection_lost(handler, "out of memory for the answer to a batch");
 }
 
+/* Skips the messages of the same ordered batch that are behind this one and that the program has not seen. All ready
+ * messages of a batch come after those that were handed out. False: no memory. What is skipped by then stays so: it is
+ * delivered again in any case. */
+static bool skip_behind(const struct inbox_delivery *delivery)
+{
+	const struct ih_verdict verdict = { .status = IH_SKIPPED, .delay_ms = -1 };
+	struct inbox_handler *handler = delivery->handler;
+	struct inbox_delivery *at = TAILQ_FIRST(&handler->ready);
+
+	if (delivery->batch == NULL || !handler->batch_ordered)
+		return true;
+	while (at != NULL) {
+		struct inbox_delivery *next = TAILQ_NEXT(at, list);
+
+		if (at->batch == delivery->batch &&
+			ih_share_order(at, delivery, handler->ordering)) {
+			if (!write_entry(at, &verdict))
+				return false;
+			ih_show(handler, at);
+			ih_release(at);
+		}
+		at = next;
+	}
+	return true;
+}
+
+static bool is_finished(enum ih_status status)
+{
+	return status == IH_DONE || status == IH_DEAD || status == IH_SETTLED;
+}
+
 int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 {
 	bool written;
 
+	/* First, while this delivery keeps the answer of the batch incomplete. */
+	if (!is_finished(verdict->status) && !skip_behind(delivery))
+		return ih_fail(delivery->handler, INBOX_ERROR_MEMORY,
+			"out of memory for an answer: the delivery is still open");
 	if (delivery->cancelled != NULL) {
 		ih_let_go(delivery);
 		return INBOX_CANCELLED;
@@ -239,4 +275,16 @@ int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms)
 int inbox_delivery_settled(struct inbox_delivery *delivery)
 {
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_SETTLED, .delay_ms = -1 });
+}
+
+int inbox_delivery_skipped(struct inbox_delivery *delivery)
+{
+	/* A sidecar that does not know the status would count an attempt. */
+	const bool known = delivery->handler->ordering != IH_ORDER_UNKNOWN;
+	const struct ih_verdict verdict = {
+		.status = known ? IH_SKIPPED : IH_SNOOZE,
+		.delay_ms = known ? -1 : 0,
+	};
+
+	return ih_answer(delivery, &verdict);
 }

@@ -177,6 +177,25 @@ struct ih_pair *ih_pairs_add(struct ih_pairs *pairs)
 	return &pairs->items[pairs->count++];
 }
 
+static bool same_field(
+	const struct inbox_delivery *one, const struct inbox_delivery *other, enum ih_field field)
+{
+	struct inbox_bytes a = ih_record_bytes(&one->record, one->record.fields[field]);
+	struct inbox_bytes b = ih_record_bytes(&other->record, other->record.fields[field]);
+
+	return a.data != NULL && b.data != NULL && a.length == b.length &&
+	       memcmp(a.data, b.data, a.length) == 0;
+}
+
+bool ih_share_order(const struct inbox_delivery *one, const struct inbox_delivery *other,
+	enum ih_ordering ordering)
+{
+	if (ordering != IH_ORDER_KEY && ordering != IH_ORDER_PARTITION)
+		return false;
+	return same_field(one, other, IH_TOPIC) && same_field(one, other, IH_PARTITION) &&
+	       (ordering == IH_ORDER_PARTITION || same_field(one, other, IH_KEY));
+}
+
 struct ih_batch *ih_batch_new(struct inbox_bytes id)
 {
 	struct ih_batch *batch = calloc(1, sizeof(*batch));

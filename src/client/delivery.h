@@ -22,7 +22,8 @@ enum ih_field {
 	IH_ERROR_CODE,
 	IH_ERROR_MESSAGE,
 	IH_MAX_LINE_BYTES,
-	IH_LAST_LINE_FIELD = IH_MAX_LINE_BYTES,
+	IH_ORDERING,
+	IH_LAST_LINE_FIELD = IH_ORDERING,
 	/* of a delivery */
 	IH_ID, /* raw JSON */
 	IH_CLAIM,
@@ -108,6 +109,13 @@ struct ih_pool {
 	struct ih_deliveries spare;
 	size_t count;
 };
+
+/* Which messages have an order: `inbox.ordering` of the sidecar. UNKNOWN: the sidecar is older than ordered batches. */
+enum ih_ordering { IH_ORDER_UNKNOWN, IH_ORDER_NONE, IH_ORDER_KEY, IH_ORDER_PARTITION };
+
+/* True if the messages must be processed one after the other. */
+bool ih_share_order(const struct inbox_delivery *one, const struct inbox_delivery *other,
+	enum ih_ordering ordering);
 
 void ih_pool_init(struct ih_pool *pool);
 void ih_pool_fini(struct ih_pool *pool);

@@ -32,6 +32,7 @@ static int fill(struct inbox_handler *handler, const struct inbox_handler_option
 	handler->max_line = IH_MAX_LINE;
 	handler->backoff.first_ms = options->backoff_ms;
 	handler->backoff.max_ms = options->backoff_max_ms;
+	handler->batch_ordered = options->batch_ordered;
 	handler->log = options->log;
 	handler->log_arg = options->log_arg;
 	atomic_init(&handler->stop_asked, false);

@@ -59,8 +59,10 @@ struct inbox_handler {
 	char *socket;
 	int64_t window; /* asked for with inbox_handler_window(); -1 = never */
 	struct ih_backoff backoff;
-	int64_t due_ms;  /* DOWN: when to connect; GREETING, DRAINING: when to give up */
-	size_t max_line; /* the longest line that the sidecar accepts, LF included */
+	int64_t due_ms;            /* DOWN: when to connect; GREETING, DRAINING: when to give up */
+	size_t max_line;           /* the longest line that the sidecar accepts, LF included */
+	enum ih_ordering ordering; /* of this connection */
+	bool batch_ordered;        /* the program asked for ordered batches */
 	struct ih_pace pace;
 	int wake_fd; /* eventfd, readable once stop was asked for */
 	atomic_bool stop_asked;
@@ -97,7 +99,7 @@ void ih_lines_add_window(struct inbox_handler *handler);
 
 /* answer.c */
 
-enum ih_status { IH_DONE, IH_RETRY, IH_DEAD, IH_SNOOZE, IH_SETTLED };
+enum ih_status { IH_DONE, IH_RETRY, IH_DEAD, IH_SNOOZE, IH_SETTLED, IH_SKIPPED };
 
 struct ih_verdict {
 	enum ih_status status;
@@ -107,7 +109,8 @@ struct ih_verdict {
 	struct inbox_bytes result; /* JSON; absent = none */
 };
 
-/* Answers a delivery and ends it. Results as those of the public verdicts. */
+/* Answers a delivery and ends it. In an ordered batch, a verdict that does not finish the message also skips the ready
+ * messages that must not come before it. Results as those of the public verdicts. */
 int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict);
 /* Ends a delivery without an answer, because the sidecar does not wait for one. */
 void ih_let_go(struct inbox_delivery *delivery);

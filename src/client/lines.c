@@ -236,6 +236,25 @@ void ih_lines_add_window(struct inbox_handler *handler)
 		(long long)handler->window);
 }
 
+static enum ih_ordering ordering_of(const struct ih_line *line)
+{
+	static const char *const names[] = {
+		[IH_ORDER_NONE] = "none",
+		[IH_ORDER_KEY] = "key",
+		[IH_ORDER_PARTITION] = "partition",
+	};
+	const char *name = ih_record_text(&line->record, IH_ORDERING);
+
+	if (*name == '\0')
+		return IH_ORDER_UNKNOWN;
+	for (int i = IH_ORDER_NONE; i < IH_ORDER_PARTITION; i++) {
+		if (strcmp(names[i], name) == 0)
+			return (enum ih_ordering)i;
+	}
+	/* An order of a later version: to skip too many messages does no harm. */
+	return IH_ORDER_PARTITION;
+}
+
 static void on_hello_answer(struct inbox_handler *handler, const struct ih_line *line)
 {
 	const int64_t max_line = ih_record_number(&line->record, IH_MAX_LINE_BYTES);
@@ -246,6 +265,7 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 	}
 	handler->state = IH_READY;
 	handler->backoff.failures = 0;
+	handler->ordering = ordering_of(line);
 	handler->max_line = IH_MAX_LINE;
 	if (max_line >= LEAST_LINE && max_line < IH_MAX_LINE)
 		handler->max_line = (size_t)max_line;

@@ -129,8 +129,10 @@ void ih_options_hello(struct buf *out, const struct inbox_handler_options *optio
 	}
 	buf_add_str(out, options->subscribe_count == 0 ? "" : "]");
 	buf_addf(out,
-		",\"max_in_flight\":%d,\"timeout_ms\":%lld,\"batch\":{\"max\":%d,\"wait_ms\":%lld}",
+		",\"max_in_flight\":%d,\"timeout_ms\":%lld,\"batch\":{\"max\":%d,\"wait_ms\":%lld%"
+		"s}",
 		options->max_in_flight, (long long)options->timeout_ms, options->batch_max,
-		(long long)options->batch_wait_ms);
+		(long long)options->batch_wait_ms,
+		options->batch_ordered ? ",\"ordered\":true" : "");
 	buf_add_str(out, ",\"client\":\"libinboxhandler/" INBOXD_VERSION "\"}}\n");
 }

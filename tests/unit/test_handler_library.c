@@ -36,6 +36,12 @@
 	",\"event\":" event ",\"headers\":[]}}\n"
 #define PLAIN(id) DELIVER(id, "{\"id\":\"A234\",\"data\":{\"order\":17}}")
 #define ENTRY(id) "{\"id\":\"" id "\"," HEAD ",\"event\":{\"id\":\"E-" id "\"}}"
+#define OF_KEY(id, partition, key)                                                                 \
+	"{\"id\":\"" id "\"," HEAD ",\"event\":{\"id\":\"E-" id "\",\"kafkatopic\":\"orders\","    \
+	"\"kafkapartition\":" partition key "}}"
+#define A                   ",\"partitionkey\":\"a\""
+#define B                   ",\"partitionkey\":\"b\""
+#define STATUS(id, verdict) "{\"id\":\"" id "\",\"status\":\"" verdict "\"}"
 #define BATCH(id, entries)                                                                         \
 	"{\"jsonrpc\":\"2.0\",\"id\":\"" id                                                        \
 	"\",\"method\":\"deliver_batch\",\"params\":{\"entries\":[" entries "]}}\n"
@@ -198,6 +204,26 @@ static void greet(struct world *world)
 	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
 }
 
+/* A handler that asks for ordered batches. The sidecar's order is of that name; NULL: it does not know any. */
+static void connect_ordered(struct world *world, const char *ordering)
+{
+	struct inbox_handler_options options = options_of(world);
+	char reply[256] = "{\"id\":1,\"result\":{}}\n";
+
+	options.batch_max = 10;
+	options.batch_ordered = true;
+	assert_int_equal(inbox_handler_new(&world->handler, &options), 0);
+	sidecar_accepts(world);
+	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+	assert_non_null(
+		strstr(read_line(world), "\"batch\":{\"max\":10,\"wait_ms\":0,\"ordered\":true},"));
+	if (ordering != NULL)
+		(void)snprintf(reply, sizeof(reply),
+			"{\"id\":1,\"result\":{\"ordering\":\"%s\"}}\n", ordering);
+	sidecar_sends(world, reply);
+	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+}
+
 static void connect_handler(struct world *world)
 {
 	make_handler(world);
@@ -317,6 +343,14 @@ static void options_beyond_the_size_of_the_struct_are_not_read(void **state)
 	options.size = offsetof(struct inbox_handler_options, max_in_flight);
 	options.max_in_flight = -1;
 	assert_int_equal(inbox_handler_new(&world->handler, &options), 0);
+	inbox_handler_free(world->handler);
+	options = options_of(world);
+	options.size = offsetof(struct inbox_handler_options, batch_ordered);
+	options.batch_ordered = true;
+	assert_int_equal(inbox_handler_new(&world->handler, &options), 0);
+	sidecar_accepts(world);
+	turn(world, 0);
+	assert_null(strstr(read_line(world), "ordered"));
 }
 
 static void the_default_socket_comes_from_the_environment(void **state)
@@ -773,6 +807,256 @@ static void a_broken_entry_does_not_block_its_batch(void **state)
 	turn(world, 0);
 	turn(world, 0);
 	assert_non_null(strstr(read_line(world), "\"id\":\"b2\",\"error\":{\"code\":-32602"));
+}
+
+/* Ordered batches */
+
+static void expect_event(struct world *world, const char *id)
+{
+	assert_int_equal(turn(world, WAIT_MS), 0);
+	assert_string_equal(inbox_delivery_event_id(world->delivery), id);
+}
+
+static void after_an_unfinished_message_those_of_its_key_are_skipped(void **state)
+{
+	struct world *world = *state;
+
+	connect_ordered(world, "key");
+	sidecar_sends(
+		world, BATCH("b1", OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A) "," OF_KEY("e3",
+					   "0", B) "," OF_KEY("e4", "0", A) "," OF_KEY("e5", "1",
+					   A) "," OF_KEY("e6", "0", "") "," OF_KEY("e7", "0", B)));
+	expect_event(world, "E-e1");
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	expect_event(world, "E-e2");
+	assert_int_equal(inbox_delivery_batch_rest(world->delivery), 5);
+	assert_int_equal(inbox_delivery_snooze(world->delivery, -1), 0);
+	expect_event(world, "E-e3");
+	assert_int_equal(inbox_delivery_batch_rest(world->delivery), 3);
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	expect_event(world, "E-e5");
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	expect_event(world, "E-e6");
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	expect_event(world, "E-e7");
+	assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), 0);
+	turn(world, 0);
+	sidecar_reads(world,
+		ANSWERED("b1",
+			"\"entries\":[" STATUS("e1", "done") "," STATUS("e4", "skipped") "," STATUS(
+				"e2", "snooze") "," STATUS("e3", "done") "," STATUS("e5",
+				"done") "," STATUS("e6", "done") "," STATUS("e7", "retry") "]"));
+}
+
+static void dead_and_settled_messages_skip_none(void **state)
+{
+	struct world *world = *state;
+
+	connect_ordered(world, "key");
+	sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A) "," OF_KEY(
+						 "e3", "0", A)));
+	expect_event(world, "E-e1");
+	assert_int_equal(inbox_delivery_dead(world->delivery, NULL, NULL), 0);
+	expect_event(world, "E-e2");
+	assert_int_equal(inbox_delivery_settled(world->delivery), 0);
+	expect_event(world, "E-e3");
+	assert_int_equal(inbox_delivery_skipped(world->delivery), 0);
+	turn(world, 0);
+	sidecar_reads(world, ANSWERED("b1", "\"entries\":[" STATUS("e1", "dead") "," STATUS("e2",
+						    "settled") "," STATUS("e3", "skipped") "]"));
+}
+
+static void only_messages_of_the_same_batch_are_skipped(void **state)
+{
+	struct world *world = *state;
+
+	connect_ordered(world, "key");
+	sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", A)) BATCH("b2", OF_KEY("e2", "0", A)));
+	expect_event(world, "E-e1");
+	assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), 0);
+	expect_event(world, "E-e2");
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	turn(world, 0);
+	sidecar_reads(world, ANSWERED("b1", "\"entries\":[" STATUS("e1", "retry") "]"));
+	sidecar_reads(world, ANSWERED("b2", "\"entries\":[" STATUS("e2", "done") "]"));
+}
+
+static void the_order_of_the_sidecar_decides_what_is_skipped(void **state)
+{
+	/* Which of: the same key, another key of the partition, no key, another partition. */
+	static const struct {
+		const char *ordering;
+		bool skipped[4];
+	} rows[] = {
+		{ "key", { true, false, false, false } },
+		{ "partition", { true, true, true, false } },
+		{ "none", { false, false, false, false } },
+		{ NULL, { false, false, false, false } },
+		{ "later", { true, true, true, false } },
+	};
+	static const char *const ids[4] = { "E-e2", "E-e3", "E-e4", "E-e5" };
+	struct world *world = *state;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		connect_ordered(world, rows[i].ordering);
+		sidecar_sends(world,
+			BATCH("b1",
+				OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A) "," OF_KEY("e3", "0",
+					B) "," OF_KEY("e4", "0", "") "," OF_KEY("e5", "1", A)));
+		expect_event(world, "E-e1");
+		assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), 0);
+		for (size_t at = 0; at < 4; at++) {
+			if (rows[i].skipped[at])
+				continue;
+			expect_event(world, ids[at]);
+			assert_int_equal(inbox_delivery_done(world->delivery), 0);
+		}
+		assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+		read_line(world);
+		for (size_t at = 0; at < 4; at++) {
+			char expected[64];
+
+			(void)snprintf(expected, sizeof(expected),
+				"{\"id\":\"%s\",\"status\":\"%s\"}", ids[at] + 2,
+				rows[i].skipped[at] ? "skipped" : "done");
+			assert_non_null(strstr(world->line, expected));
+		}
+		inbox_handler_free(world->handler);
+		world->handler = NULL;
+	}
+}
+
+static void without_the_option_no_message_is_skipped(void **state)
+{
+	struct world *world = *state;
+
+	make_handler(world);
+	sidecar_accepts(world);
+	turn(world, 0);
+	assert_null(strstr(read_line(world), "ordered"));
+	sidecar_sends(world, "{\"id\":1,\"result\":{\"ordering\":\"key\"}}\n");
+	sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A)));
+	expect_event(world, "E-e1");
+	assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), 0);
+	expect_event(world, "E-e2");
+}
+
+static void a_sidecar_that_does_not_know_skipped_gets_a_snooze(void **state)
+{
+	struct world *world = *state;
+
+	connect_handler(world);
+	assert_int_equal(inbox_delivery_skipped(deliver(world, PLAIN("d1"))), 0);
+	turn(world, 0);
+	sidecar_reads(world, ANSWERED("d1", "\"status\":\"snooze\",\"delay_ms\":0"));
+}
+
+static void behind_a_cancelled_message_those_of_its_key_are_skipped(void **state)
+{
+	struct world *world = *state;
+
+	connect_ordered(world, "key");
+	sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A)));
+	expect_event(world, "E-e1");
+	sidecar_sends(world, CANCEL("e1", "timeout"));
+	assert_string_equal(inbox_delivery_cancelled(world->delivery), "timeout");
+	assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), INBOX_CANCELLED);
+	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+	sidecar_reads(world, ANSWERED("b1", "\"entries\":[" STATUS("e2", "skipped") "]"));
+}
+
+static void a_stop_skips_the_unseen_messages_behind_the_first_of_a_key(void **state)
+{
+	struct world *world = *state;
+
+	connect_ordered(world, "key");
+	sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", B) "," OF_KEY("e2", "0", A) "," OF_KEY(
+						 "e3", "0", A)));
+	expect_event(world, "E-e1");
+	inbox_handler_stop(world->handler);
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+	sidecar_reads(world, ANSWERED("b1", "\"entries\":[" STATUS("e1", "done") "," STATUS("e3",
+						    "skipped") ","
+							       "{\"id\":\"e2\",\"status\":"
+							       "\"snooze\",\"delay_ms\":0}]"));
+	sidecar_reads(world, DRAIN);
+}
+
+static void fail_the_first(struct inbox_delivery *delivery, void *arg)
+{
+	struct world *world = arg;
+
+	if (strcmp(inbox_delivery_event_id(delivery), "E-e3") == 0) {
+		inbox_handler_stop(world->handler);
+		inbox_delivery_done(delivery);
+	}
+}
+
+static void *sidecar_of_an_ordered_batch(void *arg)
+{
+	struct world *world = arg;
+
+	world->peer = accept(world->listener, NULL, NULL);
+	read_line(world);
+	sidecar_sends(world,
+		"{\"id\":1,\"result\":{\"ordering\":\"key\"}}\n" BATCH("b1",
+			OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A) "," OF_KEY("e3", "0", B)));
+	sidecar_reads(world,
+		ANSWERED("b1", "\"entries\":[" STATUS("e2",
+				       "skipped") ","
+						  "{\"id\":\"e1\",\"status\":\"retry\",\"reason\":"
+						  "\"the handler function "
+						  "returned without a "
+						  "verdict\",\"code\":\"NO_VERDICT\"}," STATUS(
+							  "e3", "done") "]"));
+	sidecar_reads(world, DRAIN);
+	sidecar_sends(world, DRAINED);
+	return NULL;
+}
+
+static void the_callback_is_not_called_for_skipped_messages(void **state)
+{
+	struct world *world = *state;
+	struct inbox_handler_options options = options_of(world);
+	pthread_t thread;
+
+	options.batch_max = 10;
+	options.batch_ordered = true;
+	assert_int_equal(inbox_handler_new(&world->handler, &options), 0);
+	assert_int_equal(pthread_create(&thread, NULL, sidecar_of_an_ordered_batch, world), 0);
+	assert_int_equal(inbox_handler_run(world->handler, fail_the_first, world), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* With the n-th allocation failing the delivery stays open; what is skipped by then stays skipped. */
+static void a_skip_without_memory_can_be_repeated(void **state)
+{
+	struct world *world = *state;
+
+	for (size_t n = 1;; n++) {
+		bool failed;
+		int r;
+
+		connect_ordered(world, "key");
+		sidecar_sends(world, BATCH("b1", OF_KEY("e1", "0", A) "," OF_KEY("e2", "0", A)));
+		expect_event(world, "E-e1");
+		alloc_fail_at(n);
+		r = inbox_delivery_snooze(world->delivery, -1);
+		failed = alloc_fail_never();
+		if (failed) {
+			assert_int_equal(r, INBOX_ERROR_MEMORY);
+			assert_int_equal(inbox_delivery_snooze(world->delivery, -1), 0);
+		}
+		assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+		sidecar_reads(
+			world, ANSWERED("b1", "\"entries\":[" STATUS("e2", "skipped") "," STATUS(
+						      "e1", "snooze") "]"));
+		inbox_handler_free(world->handler);
+		world->handler = NULL;
+		if (!failed)
+			break;
+	}
 }
 
 static void many_long_reasons_leave_room_for_every_verdict(void **state)
@@ -1390,6 +1674,16 @@ int main(void)
 		TEST(the_entries_of_a_batch_are_answered_in_one_line),
 		TEST(a_broken_entry_does_not_block_its_batch),
 		TEST(many_long_reasons_leave_room_for_every_verdict),
+		TEST(after_an_unfinished_message_those_of_its_key_are_skipped),
+		TEST(dead_and_settled_messages_skip_none),
+		TEST(only_messages_of_the_same_batch_are_skipped),
+		TEST(the_order_of_the_sidecar_decides_what_is_skipped),
+		TEST(without_the_option_no_message_is_skipped),
+		TEST(a_sidecar_that_does_not_know_skipped_gets_a_snooze),
+		TEST(behind_a_cancelled_message_those_of_its_key_are_skipped),
+		TEST(a_stop_skips_the_unseen_messages_behind_the_first_of_a_key),
+		TEST(the_callback_is_not_called_for_skipped_messages),
+		TEST(a_skip_without_memory_can_be_repeated),
 		TEST(extend_is_sent_at_once),
 		TEST(the_window_is_sent_at_once_and_after_every_hello),
 		TEST(a_cancelled_delivery_has_its_reason_and_its_answer_is_dropped),
