@@ -194,14 +194,16 @@ def test_a_handler_that_lost_its_claim_rolls_back(sidecar, example, orders, inbo
     assert program.stop() == 0
 
 
-def test_the_transaction_of_the_documentation_completes_its_message(inboxd, inbox):
+def test_the_transactions_of_the_documentation_complete_their_messages(inboxd, inbox):
     inbox.execute(INVOICES)
     inbox.execute("INSERT INTO inbox.inbox_messages (seq, source, event_id, topic, kafka_partition, kafka_offset,"
-                  " claimed_by, delivery_count) OVERRIDING SYSTEM VALUE VALUES (9001, 's', 'x', 'other', 0, 1, 17, 2)")
-    shown = [block for block in blocks(ROOT / "docs/handlers.md", "sql") if "inbox.complete" in block]
-    assert len(shown) == 1
-    inbox.execute(shown[0])
-    assert (inbox.message("x")["status"], inbox.message("x")["result"]) == ("processed", {"invoice": 88})
+                  " claimed_by, delivery_count) OVERRIDING SYSTEM VALUE VALUES (9001, 's', 'x', 'other', 0, 1, 17, 2),"
+                  " (9002, 's', 'y', 'other', 0, 2, 17, 1), (9003, 's', 'z', 'other', 0, 3, 17, 1)")
+    one, several = [block for block in blocks(ROOT / "docs/handlers.md", "sql") if "inbox.complete" in block]
+    inbox.execute(one)
+    inbox.execute(several)
+    assert [(inbox.message(name)["status"], inbox.message(name)["result"]) for name in "xyz"] == \
+        [("processed", {"invoice": 88}), ("processed", {"invoice": 88}), ("processed", None)]
     assert inbox.value("SELECT cents FROM invoices WHERE order_id = 17") == 1250
 
 
