@@ -2,6 +2,8 @@
 
 The callers must be the files of src/ that run the query, and the index must be in a migration: a wrong comment is worse
 than none.
+
+The build lists each file. A part that is missing in the list would be embedded, but its change would build nothing.
 """
 
 import re
@@ -20,6 +22,7 @@ def problems(tree):
         elif path.startswith("sql/queries/"):
             yield from _query(path, head, body, tree, schema)
     yield from _numbers(tree)
+    yield from _built(tree)
 
 
 def _split(text):
@@ -77,3 +80,13 @@ def _numbers(tree):
         match = re.fullmatch(r"(\d{4})_[a-z0-9_]+\.sql", path.rpartition("/")[2])
         if not match or int(match[1]) != wanted:
             yield path, 1, f"should be number {wanted:04d}, as NNNN_what.sql"
+
+
+def _built(tree):
+    """sql/meson.build lists every file."""
+    if not tree.has("sql/meson.build"):
+        return
+    listed = tree.text("sql/meson.build")
+    for path in tree.paths("sql/*.sql"):
+        if f"'{path.removeprefix('sql/')}'" not in listed:
+            yield path, 1, "is not listed in sql/meson.build"

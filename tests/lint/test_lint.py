@@ -166,6 +166,14 @@ class Sql(unittest.TestCase):
         third = {"sql/migrations/0003_more.sql": "-- More.\n"}
         self.assertTrue(self.check(QUERY_HEAD + "SELECT 1\n", **third))
 
+    def test_the_build_lists_each_file(self):
+        files = ["migrations/0001_baseline.sql", "queries/it.sql", "parts/end.sql"]
+        for listed, problems in ((files, 0), (files[:2], 1)):
+            build = "files(" + ", ".join(f"'{path}'" for path in listed) + ")\n"
+            found = self.check(QUERY_HEAD + "SELECT 1\n", **{"sql/parts/end.sql": "-- The end.\n",
+                                                              "sql/meson.build": build})
+            self.assertEqual(len(found), problems)
+
 
 class Rules(unittest.TestCase):
     ROW = "## R7 It holds\n| it holds | `sql/test_it.c::it_holds`, `system/test_it.py::test_it` |\n"
