@@ -14,6 +14,8 @@
 
 #define RULES_MOST 64
 #define NAME_BYTES 64
+#define HOLD_TURNS 6000
+#define HOLD_US    10000
 
 struct rule {
 	char name[NAME_BYTES];
@@ -82,6 +84,25 @@ static bool find_action(const char *path, const char *name, char out[NAME_BYTES]
 	return found;
 }
 
+static bool has_rule(const char *path, const char *name, const char *action)
+{
+	bool found = false;
+
+	(void)pthread_mutex_lock(&lock);
+	refresh(path);
+	for (size_t i = 0; i < rule_count && !found; i++)
+		found = strcmp(rules[i].name, name) == 0 && strcmp(rules[i].action, action) == 0;
+	(void)pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* A test changes the file when what it waits for has happened. */
+static void hold(const char *path, const char *name)
+{
+	for (int i = 0; i < HOLD_TURNS && has_rule(path, name, "hold"); i++)
+		(void)usleep(HOLD_US);
+}
+
 static void note(const char *path, const char *name, const char *action)
 {
 	char text[512];
@@ -111,6 +132,8 @@ bool faultpoint_hit(const char *name)
 		(void)kill(getpid(), SIGSTOP);
 	else if (strncmp(action, "delay:", 6) == 0)
 		(void)usleep((useconds_t)strtoul(action + 6, NULL, 10) * 1000);
+	else if (strcmp(action, "hold") == 0)
+		hold(path, name);
 	return strcmp(action, "error") == 0;
 }
 

@@ -9,8 +9,8 @@
  *	before_offset_commit delay:500 3      500 ms, at the third hit
  *	before_settle error *                 at every hit
  *
- * Actions: kill (SIGKILL to itself), stop (SIGSTOP), delay:MS, error (FAULT_ERROR() becomes true; at a
- * FAULT_POINT() it does nothing). What was done is appended to FILE.hits, a line `NAME ACTION` each,
+ * Actions: kill (SIGKILL to itself), stop (SIGSTOP), delay:MS, hold (waits until the file has no such rule, at most a
+ * minute), error (FAULT_ERROR() becomes true; at a FAULT_POINT() it does nothing). What was done is appended to FILE.hits, a line `NAME ACTION` each,
  * before it is done. Any thread.
  */
 #ifndef BASE_FAULTPOINT_H

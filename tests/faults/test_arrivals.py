@@ -43,17 +43,23 @@ def test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue(arme
     """There is budget for one message of the batch: k1 is born claimed, k2 waits in the table. When the answer to
     COMMIT is lost, k1 is returned to the table while a claim takes k2."""
     one = armed(inbox={"max_claimed": 2}, ingest={"batch_wait": "1s"},
-                worker={"poll": "3s"})  # a claim reserves the budget for a moment
-    client = handler(one.sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
+                worker={"poll": "60s"})  # no claims but the one of other's retry: a claim reserves budget
+    client = handler(one.sidecar, by_id({"other": [NEVER]}))
     streams.produce_many(topic, [record("other", "o")])
     other = client.wait_event("other")
-    one.arm("after_commit_before_offset delay:1500", *lost)
+    one.arm("before_claim delay:1 *")
+    one.wait_pause("before_claim")
+    one.arm("after_commit_before_offset hold")
     streams.produce_many(topic, [record("k1", "k"), record("k2", "k")])
     one.wait_hit("after_commit_before_offset")
     assert (inbox.message("k1")["status"], inbox.message("k2")["status"]) == ("claimed", "waiting")
-    client.answer(other, DONE)  # budget for a claim, which finds only k2
+    client.answer(other, retry(delay_ms=1))  # budget for a claim of one row, which is k2
+    assert inbox.wait_status("k2", "claimed")
+    throughout(lambda: client.event_ids == ["other"], seconds=1)
+    one.arm(*lost)
     inbox.wait_processed(3)
     assert in_order(client, "k1", "k2") == ["k1", "k2"]
+    assert one.hits("error_after_store") == len(lost)
 
 
 def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
