@@ -325,3 +325,14 @@ def test_a_new_schema_does_not_wait_for_snapshots(make_inboxd, start_next, inbox
         assert migration.wait(20) == 0, migration.output()
         connection.rollback()
     assert {"inbox_messages_claim", "inbox_messages_next"} <= indexes(inbox)
+
+
+def test_an_unused_schema_does_not_wait_for_snapshots(make_inboxd, start_next, old_snapshot, inbox):
+    """It was migrated before, and nothing was ever stored in it."""
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    before = inbox.value(VERSION)
+    with old_snapshot():
+        migration = start_next(sidecar)
+        assert migration.wait(20) == 0, migration.output()
+    assert is_done(inbox, before)
