@@ -1,11 +1,14 @@
 /*
  * Takes what other threads pass to dispatch: batches from ingest and finished jobs of the workers.
  *
- * Rows reach memory by two ways, from ingest and by claims. Two races between them would break the order of a key:
+ * Rows reach memory by two ways, from ingest and by claims. Three races between them would break the order of a key:
  * - A batch waits until all claims that were given before it have arrived. Its INSERT found no older row of a key
  *   waiting, perhaps because such a claim had just taken it. That row must enter memory first.
  * - A claim waits until the batch that was being committed at the time has arrived. The claim passes over the
  *   born-claimed rows of this batch, and can bring later rows of the same keys.
+ * - Revocations that precede a finished job are applied before it. A revocation forgets what waits in the table,
+ *   except behind messages in memory. If it came after the settle that returned a row, the row would be forgotten,
+ *   and a batch that was stored before this settle would overtake it.
  */
 #include <stdlib.h>
 
@@ -125,7 +128,8 @@ static void admit_arrivals(struct dispatch *dispatch)
 	}
 }
 
-void arrivals_take(struct dispatch *dispatch)
+/* Takes all that ingest has passed. Rebalances take effect, and batches wait for their turn. */
+static void empty_queue(struct dispatch *dispatch)
 {
 	void *item = NULL;
 
@@ -136,6 +140,11 @@ void arrivals_take(struct dispatch *dispatch)
 			/* Without memory for the list it cannot wait, so its order is unknown. */
 			admit_handover(dispatch, item, ENTRY_BORN_ORDER_UNKNOWN);
 	}
+}
+
+void arrivals_take(struct dispatch *dispatch)
+{
+	empty_queue(dispatch);
 	admit_arrivals(dispatch);
 }
 
@@ -205,6 +214,7 @@ void arrivals_take_jobs(struct dispatch *dispatch)
 	if (job != NULL)
 		take_claim(dispatch, job);
 	while ((job = jobs_take(&dispatch->table)) != NULL) {
+		empty_queue(dispatch); /* the third race */
 		if (!is_claim(job)) {
 			take_other(dispatch, job);
 			continue;

@@ -5,6 +5,8 @@ import time
 
 from support.wait import eventually
 
+EAGER = {"partition.assignment.strategy": "range"}  # of the fixture `rebalance`
+
 
 class Armed:
     """start_inboxd's sidecar with a file of fault points, which is empty at first."""

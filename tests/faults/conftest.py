@@ -4,11 +4,14 @@ The binary must be built with -Dfaultpoints=true (tests/run.sh faults does).
 """
 
 import pytest
+from confluent_kafka import Consumer
 
+from armed import EAGER
 from fleet import Fleet
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 from support.postgres import Postgres
 from support.standby import Standby
+from support.wait import eventually
 
 
 def pytest_addoption(parser):
@@ -44,6 +47,26 @@ def fleet(make_inboxd, inbox, streams, topic, group):
     made = Fleet(make_inboxd, inbox, streams, topic, group)
     yield made
     made.close()
+
+
+@pytest.fixture
+def rebalance(kafka_server, group, make_topic, inbox):
+    """rebalance(): with the eager protocol all partitions are revoked and assigned again at once."""
+    elsewhere = make_topic()
+    made = []
+
+    def epoch():
+        return inbox.value("SELECT max(epoch) FROM inbox.inbox_offsets")
+
+    def join():
+        before = epoch()
+        made.append(Consumer({"bootstrap.servers": kafka_server.bootstrap, "group.id": group, **EAGER}))
+        made[-1].subscribe([elsewhere])
+        eventually(lambda: any([consumer.poll(0.05) for consumer in made]) or epoch() > before)
+
+    yield join
+    for consumer in made:
+        consumer.close()
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ order, whichever way is slower.
 import signal
 
 import pytest
-from confluent_kafka import Consumer
 
-from armed import Armed
+from armed import Armed, EAGER
 from support.scripts import always, by_id, DONE
 from support.wait import eventually, throughout
 from support.wire import NEVER, retry
@@ -172,29 +171,6 @@ def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(
 
 # --- The partition is revoked and assigned again ----------------------------------------------------------------------
 
-EAGER = {"partition.assignment.strategy": "range"}
-
-
-@pytest.fixture
-def rebalance(kafka_server, group, make_topic, inbox):
-    """rebalance(): with the eager protocol all partitions are revoked and assigned again at once."""
-    elsewhere = make_topic()
-    made = []
-
-    def epoch():
-        return inbox.value("SELECT max(epoch) FROM inbox.inbox_offsets")
-
-    def join():
-        before = epoch()
-        made.append(Consumer({"bootstrap.servers": kafka_server.bootstrap, "group.id": group, **EAGER}))
-        made[-1].subscribe([elsewhere])
-        eventually(lambda: any([consumer.poll(0.05) for consumer in made]) or epoch() > before)
-
-    yield join
-    for consumer in made:
-        consumer.close()
-
-
 def test_an_outdated_check_of_held_keys_releases_none(armed, handler, streams, topic, inbox, rebalance):
     """R12: the check found that k1 was returned. Before its result is read, the partition is revoked and assigned
     again, and another instance has k1 again."""
@@ -258,6 +234,25 @@ def test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row(armed, hand
     eventually(lambda: inbox.message("k1")["retry_count"] == 1)
     rebalance()
     inbox.wait_processed(3)
+    assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
+
+
+def test_a_rebalance_is_noticed_before_the_settle_of_a_returned_row(armed, handler, streams, topic, inbox, rebalance):
+    """Dispatch is delayed during all of it. k2 is stored while k1 is still claimed; then k1 waits for its retry."""
+    one = armed(kafka=EAGER, worker={"poll": "60s", "lease": "60s"})
+    client = handler(one.sidecar, by_id({"k1": [NEVER]}))
+    streams.produce_many(topic, [record("k1", "k")])
+    k1 = client.wait_event("k1")
+    one.arm("before_settle delay:6000")
+    client.answer(k1, retry(delay_ms=1))
+    one.wait_hit("before_settle")
+    one.arm("before_tick delay:8000")
+    one.wait_hit("before_tick")
+    rebalance()
+    streams.produce_many(topic, [record("k2", "k")])
+    inbox.wait_stored(2)
+    assert (inbox.message("k1")["status"], inbox.message("k2")["status"]) == ("claimed", "claimed")
+    inbox.wait_processed(2)
     assert in_order(client, "k1", "k2") == ["k1", "k1", "k2"]
 
 

@@ -63,6 +63,8 @@
  *	WITHOUT_RECALL    … which then waits behind that row, though it is ready already
  *	WITHOUT_HANDOVER   a claim is taken in only when no batch is between its COMMIT and the queue: it may
  *	                  have stepped over a row of that as well
+ *	WITHOUT_NEWS      what is in the queue is taken before the answer to a settle: the row went back after the
+ *	                  partition was lost, which forgets the lane
  *	WITHOUT_STOP      any end but done stops the lane until the table has it
  *	WITHOUT_SEQUENCE  the verdicts of a lane are settled in the order of the lane
  *	WITHOUT_BOUND     the next message waits when BOUND are answered and not settled
@@ -759,6 +761,14 @@ inline crash()
 #define PASSED (way[i] == EMPTY)
 #endif
 
+#ifdef WITHOUT_NEWS
+#define NEWS_TAKEN true
+#define NEWS_WAIT  false
+#else
+#define NEWS_TAKEN empty(queue[i])
+#define NEWS_WAIT  nempty(queue[i])
+#endif
+
 proctype instance(byte i)
 {
 end:	do
@@ -799,18 +809,19 @@ end:	do
 	/* verdicts, and their answers */
 	:: atomic { HAS(TAIL) -> pick_tail();
 		if
-		:: lost[i] & BIT(m) -> void_tail(m)
-		:: else -> complete(m)
+		:: (lost[i] & BIT(m)) && NEWS_TAKEN -> void_tail(m)
+		:: (lost[i] & BIT(m)) && NEWS_WAIT /* the answer is not read yet */
+		:: !(lost[i] & BIT(m)) -> complete(m)
 		fi;
 		next_head(KEY(m)) }
 	:: atomic { HAS(LEAVING) -> pick(LEAVING); settle(m, WAITING); MEM(m) = LEFT }
 	:: atomic { HAS(LOOSE) -> pick(LOOSE); settle(m, WAITING); MEM(m) = LOOSE_L }
-	:: atomic { HAS(LOOSE_L) -> pick(LOOSE_L); MEM(m) = NO; dirty[i] = true }
-	:: atomic { HAS(LEFT) -> pick(LEFT); printf("%d hears of %d\n", i, m);
+	:: atomic { NEWS_TAKEN && HAS(LOOSE_L) -> pick(LOOSE_L); MEM(m) = NO; dirty[i] = true }
+	:: atomic { NEWS_TAKEN && HAS(LEFT) -> pick(LEFT); printf("%d hears of %d\n", i, m);
 		MEM(m) = NO; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
-	:: atomic { HAS(LEFT_Q) -> pick(LEFT_Q); printf("%d hears of %d\n", i, m);
+	:: atomic { NEWS_TAKEN && HAS(LEFT_Q) -> pick(LEFT_Q); printf("%d hears of %d\n", i, m);
 		MEM(m) = QUEUED; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
-	:: atomic { HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = NO; note_outside(m); leave(m) }
+	:: atomic { NEWS_TAKEN && HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = NO; note_outside(m); leave(m) }
 	/* claims */
 	:: atomic { known[i] && mine[i] && cst[SLOT(0)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(0) }
 	:: atomic { cst[SLOT(0)] == 1 -> commit_claim(0) }

@@ -139,6 +139,9 @@ MUTANTS = [
     mutant("R12", "running claims are not checked again after a revocation",
            edit("src/dispatch/table/claims/claim_results.c", "return job->claim.revocations != table->order->revocations ||", "return"),
            tests=[ARRIVALS + "test_a_claim_during_a_rebalance_does_not_overtake_a_returned_row"]),
+    mutant("R12", "a settle is noticed before an earlier revocation",
+           edit("src/dispatch/arrivals.c", "\t\tempty_queue(dispatch); /* the third race */\n", ""),
+           tests=[ARRIVALS + "test_a_rebalance_is_noticed_before_the_settle_of_a_returned_row"]),
     # R13
     mutant("R13", "a key beyond the byte limit of a claim counts as blocked",
            edit("src/dispatch/table/claims/claim_results.c", "bool again = job->claim.claimed.cut || job", "bool again = job"),
