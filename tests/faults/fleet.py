@@ -34,7 +34,7 @@ SETTINGS = {
 TABLES = """
 CREATE TABLE effects (source text, event_id text, claim text);
 CREATE TABLE completions (number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, claimed_by int,
-    delivery_count int);
+    delivery_count int, xact xid8 DEFAULT pg_current_xact_id());
 CREATE FUNCTION note_completion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO public.completions (seq, claimed_by, delivery_count)
         VALUES (NEW.seq, NEW.claimed_by, NEW.delivery_count);
@@ -115,6 +115,7 @@ class Instance:
 class Fleet:
     def __init__(self, make_inboxd, inbox, streams, topic, group, partitions=4, seed=None):
         self.kinds = dict(KINDS)
+        self.keys = KEYS   # how many different ones
         self.values = {}   # kind -> payload
         self.scripts = {}  # kind -> decide(delivered, connect), for kinds of a test's own
         self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
@@ -283,7 +284,7 @@ class Fleet:
         self._numbers += 1
         kind = kind or self.random.choices(list(self.kinds), self.kinds.values())[0]
         event_id = f"{kind}-{self._numbers}"
-        key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(KEYS)).encode()
+        key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(self.keys)).encode()
         partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
         self._kind_of[event_id] = kind
         self._left[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
@@ -375,7 +376,8 @@ class Fleet:
         return Snapshot(
             rows=self.inbox.messages(),
             completions=[tuple(row.values()) for row in query(
-                "SELECT number, seq, claimed_by, delivery_count FROM completions ORDER BY number")],
+                "SELECT min(number) OVER (PARTITION BY xact) AS number, seq, claimed_by, delivery_count"
+                " FROM completions ORDER BY number")],
             effects=[tuple(row.values()) for row in query("SELECT source, event_id FROM effects")],
             next_offsets=self._next_offsets(), committed=committed,
             fenced={row["id"]: row["at"].timestamp() + clocks for row in query("SELECT id, at FROM fenced")})

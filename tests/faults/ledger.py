@@ -87,7 +87,7 @@ class Snapshot:
     """The tables and the group's offsets after everything has ended."""
 
     rows: list          # dictionaries of the view `messages`
-    completions: list   # (number, seq, instance id, delivery count), a line per processed_at set
+    completions: list   # (number of the transaction, seq, instance id, delivery count), a line per processed_at set
     effects: list       # (source, event_id), a line per row of the effects table
     next_offsets: dict  # {partition: inbox_offsets.next_offset}
     committed: dict     # {partition: the group's offset}
