@@ -127,7 +127,8 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_seq_key", "foreign_stragglers", 2, *four, 10000, False)
     expect("inbox_messages_seq_key", "rescue_stragglers", 1, 1, 32)
     expect("inbox_messages_seq_key", "hold_states", 1, ours(db, 1000))
-    expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False)
+    expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False, True)
+    expect("inbox_messages_position", "insert_messages", 1, *new_rows(500), True, True)
 
     for index, name, values in wanted:
         plan = full.explain(name, *values)

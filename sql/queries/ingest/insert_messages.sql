@@ -3,9 +3,30 @@
 -- its key (or, with $15, of its partition) waits in the table (rule R11).
 -- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
--- Not EXISTS: the planner may turn that into one look at every waiting row of the table. OFFSET 0:
--- without it the probe would run once for each mention of "behind".
+-- The table is asked once for each key, and from its last offset: the rows of a hot key that were claimed leave many
+-- deleted entries at the beginning of its part of the index, and a look for each row would read them all each time.
+-- $16: some row asks; else nothing is looked up. Not EXISTS: the planner may turn that into one look at every waiting
+-- row of the table. OFFSET 0: without it "behind" would be computed once for each mention.
 -- Back: the rows that were new, in the order of the batch; of those with one id the first.
+WITH waiting AS MATERIALIZED (
+    SELECT a.*
+    FROM (SELECT DISTINCT r.topic, r.kafka_partition,
+                 CASE WHEN $15::boolean THEN '' ELSE substr(sha256(r.key), 1, 8) END AS lane
+          FROM (SELECT unnest($5::text[]) AS topic, unnest($6::int[]) AS kafka_partition,
+                       unnest($9::bytea[]) AS key, unnest($14::boolean[]) AS asks) r
+          WHERE r.asks) a
+    WHERE $16::boolean
+      AND CASE WHEN $15::boolean THEN (
+                   SELECT true FROM inbox.inbox_messages w
+                   WHERE w.topic = a.topic AND w.kafka_partition = a.kafka_partition
+                     AND w.available_at IS NOT NULL AND w.kafka_offset >= 0
+                   ORDER BY w.kafka_offset DESC LIMIT 1)
+               ELSE (
+                   SELECT true FROM inbox.inbox_messages w
+                   WHERE w.topic = a.topic AND w.kafka_partition = a.kafka_partition
+                     AND substr(sha256(w.key), 1, 8) = a.lane AND w.available_at IS NOT NULL AND w.seq > 0
+                   ORDER BY w.kafka_offset DESC LIMIT 1) END
+)
 INSERT INTO inbox.inbox_messages
     (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp,
      key, headers, payload, payload_digest, available_at, claimed_by, delivery_count)
@@ -17,17 +38,9 @@ SELECT i.source, i.event_id, i.event_type, i.topic, i.kafka_partition, i.kafka_o
 FROM (
     SELECT r.*,
            CASE WHEN NOT r.asks THEN false
-                WHEN $15::boolean THEN (
-                    SELECT true FROM inbox.inbox_messages w
-                    WHERE w.topic = r.topic AND w.kafka_partition = r.kafka_partition
-                      AND w.available_at IS NOT NULL AND w.kafka_offset >= 0
-                    LIMIT 1) IS NOT NULL
-                ELSE (
-                    SELECT true FROM inbox.inbox_messages w
-                    WHERE w.topic = r.topic AND w.kafka_partition = r.kafka_partition
-                      AND substr(sha256(w.key), 1, 8) = substr(sha256(r.key), 1, 8)
-                      AND w.available_at IS NOT NULL AND w.seq > 0
-                    LIMIT 1) IS NOT NULL END AS behind
+                ELSE ((r.topic, r.kafka_partition,
+                       CASE WHEN $15::boolean THEN '' ELSE substr(sha256(r.key), 1, 8) END)
+                      IN (SELECT w.topic, w.kafka_partition, w.lane FROM waiting w)) IS TRUE END AS behind
     FROM (
         SELECT unnest($2::text[]) AS source, unnest($3::text[]) AS event_id, unnest($4::text[]) AS event_type,
                unnest($5::text[]) AS topic, unnest($6::int[]) AS kafka_partition,

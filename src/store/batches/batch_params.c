@@ -61,6 +61,7 @@ void fill_messages(
 {
 	struct params *params = &writer->params;
 	int source, event_id, event_type, digest, placement, asks;
+	bool any_asks = false;
 	struct record_arrays record;
 
 	params_reset(params);
@@ -82,8 +83,10 @@ void fill_messages(
 		add_digest(params, digest, row->message);
 		array_smallint(params, placement, (int16_t)row->placement.kind);
 		array_bool(params, asks, row->placement.asks);
+		any_asks |= row->placement.asks;
 	}
 	params_bool(params, writer->ordering == ORDERING_PARTITION);
+	params_bool(params, any_asks);
 }
 
 void fill_duplicates(
