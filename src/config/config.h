@@ -53,6 +53,8 @@ struct inbox_config {
 	char *schema;
 	char *instance;
 	enum ordering ordering;
+	enum next_after next_after;
+	int64_t max_unsettled_per_key;
 	int64_t max_in_flight;
 	int64_t max_claimed;
 	int64_t max_claimed_bytes;

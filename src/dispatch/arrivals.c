@@ -172,7 +172,8 @@ static bool is_claim(const struct job *job)
  * the queue yet. */
 static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
-	return job->claim.claimed.count > 0 && dispatch->order.lanes.ordering != ORDERING_NONE &&
+	return job->claim.claimed.count > 0 &&
+	       dispatch->order.lanes.rules.ordering != ORDERING_NONE &&
 	       !context_is_stopping(&dispatch->context) &&
 	       atomic_load(&dispatch->context.options.commit_handover->ended) < job->claim.behind;
 }

@@ -4,7 +4,7 @@
  *
  * Promises:
  * - A message is delivered only while this instance holds its claim.
- * - Of one key one message is delivered at a time, in the order of Kafka (G4).
+ * - Of one key one message, or one ordered batch, is delivered at a time, in the order of Kafka (G4).
  * - A handler that is slow, silent or wrong does not disturb another handler (G5).
  * - A verdict is kept until PostgreSQL has it (G6).
  */

@@ -4,7 +4,7 @@
  * 2. Open deliveries may finish until LAST_SETTLES_MS before the deadline. Then they are cancelled and go back.
  * 3. The loop ends when ingest has ended and everything is settled, or at the deadline.
  *
- * Verdicts that are set aside do not delay the stop; a rescue gives their rows back. dispatch_abandon() settles
+ * Verdicts that are set aside do not delay the stop, nor do those behind them; a rescue gives their rows back. dispatch_abandon() settles
  * nothing: the lease is lost, and the rows belong to other instances.
  */
 #include <event2/event.h>
@@ -37,10 +37,10 @@ static void begin_stop(struct dispatch *dispatch)
 static bool is_at_rest(const struct dispatch *dispatch)
 {
 	const struct table *table = &dispatch->table;
+	size_t kept = table->settler.refused_count + dispatch->order.verdicts.deferred;
 
-	return dispatch->order.entry_count == table->settler.refused_count &&
-	       settler_is_empty(table) && table->claimer.claims_under_way == 0 &&
-	       STAILQ_EMPTY(&dispatch->arrivals.waiting) &&
+	return dispatch->order.entry_count == kept && settler_is_empty(table) &&
+	       table->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals.waiting) &&
 	       queue_length(dispatch->context.options.in) == 0;
 }
 

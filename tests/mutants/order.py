@@ -4,6 +4,7 @@ from mutants.mutant import edit, mutant
 
 CLAIMS = "sql/test_store_claims.c::"
 INBOX = "sql/test_store_inbox.c::"
+SETTLE = "sql/test_store_settle.c::"
 FOREIGN = "sql/test_store_other_claims.c::"
 TAKING = "faults/test_acquire.py::"
 RULES = "sql/test_store_rules.c::"
@@ -23,7 +24,7 @@ MUTANTS = [
            edit("sql/queries/partitions/take_partitions.sql", ", ordering = $4::text", ", ordering = coalesce(o.ordering, $4::text)"),
            tests=[RULES + "acquiring_records_the_configured_order"]),
     mutant("R10", "messages without a key wait for each other",
-           edit("src/dispatch/order/lanes.c", "(lanes->ordering == ORDERING_KEY && message_is_keyed(message))",
+           edit("src/dispatch/order/lanes.c", "(lanes->rules.ordering == ORDERING_KEY && message_is_keyed(message))",
                 "(lanes->ordering == ORDERING_KEY && message != NULL)"),
            tests=[LANES + "messages_without_a_key_do_not_wait"]),
     mutant("R10", "an empty key counts as no key",
@@ -163,4 +164,39 @@ MUTANTS = [
     mutant("R13", "parked messages are not searched",
            edit("src/dispatch/table/maintenance_jobs.c", "\tif (jobs_may_give(table))\n\t\tsweep(table, now_ms);\n", "\t(void)sweep;\n"),
            tests=["system/test_rules.py::test_a_parked_message_that_is_in_no_memory_is_found"]),
+    # R25: the next message of a key follows the answer
+    mutant("R25", "the next message follows every answer",
+           edit("src/dispatch/order/lanes.c", "if (entry->end != END_DONE || lanes->rules.wait_for_commit)",
+                "if (lanes->rules.wait_for_commit)"),
+           tests=[LANES + "after_every_other_end_the_lane_waits_for_the_table"]),
+    mutant("R25", "with next_after commit the next message does not wait",
+           edit("src/dispatch/order/lanes.c", "if (entry->end != END_DONE || lanes->rules.wait_for_commit)",
+                "if (entry->end != END_DONE)"),
+           tests=[LANES + "with_next_after_commit_a_done_waits_for_the_table_too"]),
+    mutant("R25", "a key has no limit of unsettled messages",
+           edit("src/dispatch/order/lanes.c", "lane->unsettled_count < lanes->rules.max_unsettled;",
+                "lane->unsettled_count <= lane->count;"),
+           tests=[LANES + "a_lane_with_too_many_unsettled_verdicts_waits"]),
+    mutant("R25", "a verdict does not wait for the one before it",
+           edit("src/dispatch/order/lanes.c", "return entry->in_lane.unsettled ? TAILQ_PREV",
+                "return entry->in_lane.voided ? TAILQ_PREV"),
+           tests=[LANES + "the_verdicts_of_a_lane_have_an_order"]),
+    mutant("R25", "behind a locked row its key is settled",
+           edit("src/store/claims/settle.c", "\t\t\ts->rows[i]->status = SETTLE_BEHIND;",
+                "\t\t\ts->rows[i]->status = SETTLE_OPEN;"),
+           tests=[SETTLE + "behind_a_locked_row_its_lane_is_not_settled"]),
+    mutant("R25", "verdicts are halved in the order of their rows",
+           edit("src/store/claims/settle.c", "\tqsort(s->rows, s->count, sizeof(struct settle_row *), by_place);\n\thalf",
+                "\t(void)by_place;\n\thalf"),
+           tests=[SETTLE + "a_lane_is_halved_in_the_order_of_its_verdicts"]),
+    mutant("R25", "behind a lost row its key is settled",
+           edit("src/store/claims/settle.c", "if (r == 0 && s->has_followers) {", "if (r == 0 && s->count == 0) {"),
+           tests=[SETTLE + "behind_a_lost_row_its_lane_is_not_settled"]),
+    mutant("R25", "a done that is taken back does not stop its key",
+           edit("src/dispatch/order/lanes.c", "\tif (!entry->in_lane.outgoing) {\n\t\tentry->in_lane.outgoing = true;\n\t\tlane->outgoing++;\n\t}\n}",
+                "}"),
+           tests=[LANES + "a_done_that_is_taken_back_stops_the_lane"]),
+    mutant("R25", "a hot key is claimed again when it is empty",
+           edit("src/dispatch/order/lanes.c", "lane->count <= lane->filled / 2", "lane->count == 0"),
+           tests=[LANES + "a_hot_lane_is_claimed_again_when_half_of_it_is_left"]),
 ]

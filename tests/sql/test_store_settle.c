@@ -622,6 +622,123 @@ static void a_crash_that_cannot_be_counted_does_not_block_others(void **state)
 	assert_int_equal(ask(world, "SELECT sum(crash_count) FROM inbox.inbox_messages"), 5);
 }
 
+/* Rule R25. a0 to a2 are verdicts of one lane, a3 and a4 of another one, a5 has no order. */
+static void six_rows_of_lanes(struct world *world, struct settle_row rows[6])
+{
+	static const uint64_t lanes[] = { 7, 7, 7, 8, 8, 0 };
+	static const bool follows[] = { false, true, true, false, true, false };
+
+	six_rows(world, rows);
+	for (int i = 0; i < 6; i++) {
+		rows[i].lane = lanes[i];
+		rows[i].follows = follows[i];
+		rows[i].plain = i % 2 == 0; /* both statements */
+	}
+}
+
+static void assert_statuses(const struct settle_row *rows, const enum settle_status *expected)
+{
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].status, expected[i]);
+}
+
+static void behind_a_locked_row_its_lane_is_not_settled(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_LOCKED, SETTLE_BEHIND,
+		SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_SETTLED };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')",
+				    (long)rows[1].seq, world->me.id),
+		"");
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+	assert_string_equal(state_of(world, rows[2].seq), "claimed|0|0|f");
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+}
+
+static void behind_a_refused_row_its_lane_is_not_settled(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_REFUSED,
+		SETTLE_BEHIND, SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_SETTLED };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	refuse_updates(world, "processed_at", "NEW.event_id = 'a1'");
+	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+	assert_string_equal(state_of(world, rows[2].seq), "claimed|0|0|f");
+}
+
+static void behind_a_lost_row_its_lane_is_not_settled(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_LOST, SETTLE_BEHIND,
+		SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_SETTLED };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = %ld",
+		(long)rows[1].seq);
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+	assert_string_equal(state_of(world, rows[2].seq), "claimed|0|0|f");
+}
+
+/* Its handler completed it in a transaction of its own. */
+static void behind_a_completed_row_its_lane_is_settled(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_COMPLETED,
+		SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_SETTLED };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)rows[1].seq, world->me.id);
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+}
+
+/* The order of the verdicts counts, not that of the rows. Of six verdicts the third is refused, and it has the fourth
+ * lowest seq: if the halves were made by seq, the ones behind it would be settled first. */
+static void a_lane_is_halved_in_the_order_of_its_verdicts(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_SETTLED,
+		SETTLE_REFUSED, SETTLE_BEHIND, SETTLE_BEHIND, SETTLE_BEHIND };
+	struct world *world = *state;
+	struct settle_row by_seq[6];
+	struct settle_row rows[6];
+
+	six_rows(world, by_seq);
+	for (int i = 0; i < 6; i++) {
+		rows[i] = by_seq[5 - i];
+		rows[i].lane = 7;
+		rows[i].follows = i > 0;
+	}
+	refuse_updates(world, "processed_at", "NEW.event_id = 'a3'");
+	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+}
+
+/* The number of updated rows stays too low although no claim is lost. */
+static void a_trigger_that_hides_an_update_does_not_stop_a_lane_for_ever(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	run_sql(world, "CREATE FUNCTION inbox.hide() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN RETURN NULL; END$$");
+	run_sql(world, "CREATE TRIGGER hide BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		       " WHEN (OLD.event_id = 'a1') EXECUTE FUNCTION inbox.hide()");
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_int_equal(rows[1].status, SETTLE_LOCKED);
+	assert_string_equal(state_of(world, rows[5].seq), "processed|0|0|f");
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -659,6 +776,12 @@ int main(void)
 		TEST(when_every_row_is_refused_the_settle_fails),
 		TEST(a_row_that_a_constraint_of_the_user_refuses_is_isolated),
 		TEST(a_crash_that_cannot_be_counted_does_not_block_others),
+		TEST(behind_a_locked_row_its_lane_is_not_settled),
+		TEST(behind_a_refused_row_its_lane_is_not_settled),
+		TEST(behind_a_lost_row_its_lane_is_not_settled),
+		TEST(behind_a_completed_row_its_lane_is_settled),
+		TEST(a_lane_is_halved_in_the_order_of_its_verdicts),
+		TEST(a_trigger_that_hides_an_update_does_not_stop_a_lane_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,9 @@ static int setup(void **state)
 	world->table.claim_seconds = metrics_get(world->metrics, METER_CLAIM, NULL, NULL);
 	world->base = event_base_new();
 	context->round = event_new(world->base, -1, 0, on_round, world);
-	lanes_init(&world->order.lanes, ORDERING_KEY, 8);
+	lanes_init(&world->order.lanes,
+		&(struct lane_rules){
+			.ordering = ORDERING_KEY, .max_unsettled = 4, .depth = 8, .claim = 8 });
 	open_claims_init(&world->order.open_claims);
 	*state = world;
 	return 0;

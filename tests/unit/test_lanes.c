@@ -10,9 +10,10 @@
 #include "alloc_fail.h"
 #include "dispatch/order/lanes.h"
 
-#define KEY_A 0xaaULL
-#define KEY_B 0xbbULL
-#define DEPTH 4
+#define KEY_A         0xaaULL
+#define KEY_B         0xbbULL
+#define DEPTH         8
+#define MAX_UNSETTLED 3
 
 struct world {
 	struct lanes lanes;
@@ -24,7 +25,10 @@ struct world {
 static void set_up(struct world *world, enum ordering ordering)
 {
 	memset(world, 0, sizeof(*world));
-	lanes_init(&world->lanes, ordering, DEPTH);
+	lanes_init(&world->lanes, &(struct lane_rules){ .ordering = ordering,
+					  .max_unsettled = MAX_UNSETTLED,
+					  .depth = DEPTH,
+					  .claim = 4 });
 }
 
 static struct entry *a_row(struct world *world, uint64_t key, int64_t offset)
@@ -47,17 +51,40 @@ static enum lane_arrival admit(struct world *world, struct entry *entry)
 
 	assert_int_equal(lanes_admit(&world->lanes, entry, &arrival, NULL), 0);
 	if (arrival == ADMIT_HEAD)
-		entry->state = ENTRY_READY;
+		lanes_set_state(entry, ENTRY_READY);
 	if (arrival == ADMIT_PARK) {
-		entry->state = ENTRY_SETTLING;
 		entry->verdict.outcome = SETTLE_PARKED;
+		entry->end = END_RETURNED;
+		lanes_settling(&world->lanes, entry);
 	}
 	return arrival;
 }
 
+/* The table has the verdict. */
 static struct entry *finish(struct world *world, struct entry *entry)
 {
 	return lanes_leave(&world->lanes, entry, false, false);
+}
+
+/* The delivery ends. Returns the entry that may start now. */
+static struct entry *end(struct world *world, struct entry *entry, enum entry_end how)
+{
+	entry->end = how;
+	entry->verdict.outcome = how == END_DONE   ? SETTLE_PROCESSED
+				 : how == END_DEAD ? SETTLE_DEAD
+						   : SETTLE_WAITING;
+	lanes_settling(&world->lanes, entry);
+	return lanes_next(&world->lanes, entry->lane);
+}
+
+/* Rows of one key with the offsets 1 to count, all in memory; the first one is READY. */
+static struct entry *a_lane(struct world *world, int64_t count)
+{
+	struct entry *first = &world->entries[world->used];
+
+	for (int64_t offset = 1; offset <= count; offset++)
+		(void)admit(world, a_row(world, KEY_A, offset));
+	return first;
 }
 
 static void the_first_message_of_a_key_is_delivered_and_the_second_waits(void **state)
@@ -125,8 +152,7 @@ static void behind_a_head_that_waits_for_its_retry_everything_is_parked(void **s
 	set_up(&world, ORDERING_KEY);
 	head = a_row(&world, KEY_A, 1);
 	(void)admit(&world, head);
-	head->state = ENTRY_SETTLING;
-	head->verdict.outcome = SETTLE_WAITING;
+	(void)end(&world, head, END_RETRY);
 	late = a_row(&world, KEY_A, 2);
 	assert_int_equal(admit(&world, late), ADMIT_PARK);
 	assert_null(lanes_leave(&world.lanes, head, true, true));
@@ -226,6 +252,19 @@ static void a_full_lane_parks_and_is_claimed_when_empty(void **state)
 	for (int i = 0; i < DEPTH; i++)
 		(void)finish(&world, rows[i]);
 	assert_int_equal(world.lanes.claimable_count, 1);
+	lanes_fini(&world.lanes);
+}
+
+/* Its messages do not stay in memory for long, so ingest waits for room instead. */
+static void a_fast_lane_may_fill_memory(void **state)
+{
+	struct world world;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.rules.fast_ms = INT64_MAX;
+	(void)a_lane(&world, DEPTH);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, DEPTH + 1)), ADMIT_BEHIND);
 	lanes_fini(&world.lanes);
 }
 
@@ -371,6 +410,176 @@ static void lanes_of_a_lost_partition_are_forgotten(void **state)
 	lanes_fini(&world.lanes);
 }
 
+/* Rule R25. */
+static void after_done_the_next_message_starts(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 2);
+	assert_ptr_equal(end(&world, &rows[0], END_DONE), &rows[1]);
+	assert_true(lanes_is_head(&rows[1]));
+	assert_false(lanes_must_park(&rows[1]));
+	lanes_set_state(&rows[1], ENTRY_READY);
+	assert_null(finish(&world, &rows[0]));
+	assert_null(finish(&world, &rows[1]));
+	assert_null(world.lanes.table);
+	lanes_fini(&world.lanes);
+}
+
+static void after_every_other_end_the_lane_waits_for_the_table(void **state)
+{
+	static const enum entry_end others[] = { END_RETRY, END_DEAD, END_SNOOZE, END_SETTLED,
+		END_TIMEOUT, END_CRASH, END_RETURNED };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		struct world world;
+		struct entry *rows;
+
+		set_up(&world, ORDERING_KEY);
+		rows = a_lane(&world, 2);
+		assert_null(end(&world, &rows[0], others[i]));
+		assert_ptr_equal(finish(&world, &rows[0]), &rows[1]);
+		lanes_fini(&world.lanes);
+	}
+}
+
+static void with_next_after_commit_a_done_waits_for_the_table_too(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.rules.wait_for_commit = true;
+	rows = a_lane(&world, 2);
+	assert_null(end(&world, &rows[0], END_DONE));
+	assert_ptr_equal(finish(&world, &rows[0]), &rows[1]);
+	lanes_fini(&world.lanes);
+}
+
+/* Rule R25. */
+static void a_lane_with_too_many_unsettled_verdicts_waits(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, MAX_UNSETTLED + 2);
+	for (int i = 0; i < MAX_UNSETTLED - 1; i++) {
+		assert_ptr_equal(end(&world, &rows[i], END_DONE), &rows[i + 1]);
+		lanes_set_state(&rows[i + 1], ENTRY_READY);
+	}
+	assert_null(end(&world, &rows[MAX_UNSETTLED - 1], END_DONE));
+	assert_ptr_equal(finish(&world, &rows[0]), &rows[MAX_UNSETTLED]);
+	lanes_fini(&world.lanes);
+}
+
+static void a_message_that_arrives_behind_too_many_waits(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.rules.max_unsettled = 1;
+	rows = a_lane(&world, 1);
+	assert_null(end(&world, &rows[0], END_DONE));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_BEHIND);
+	assert_ptr_equal(finish(&world, &rows[0]), &rows[1]);
+	lanes_fini(&world.lanes);
+}
+
+/* Rule R25: the verdicts have the order of their ends, also the one that stops the lane. */
+static void the_verdicts_of_a_lane_have_an_order(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 3);
+	(void)end(&world, &rows[0], END_DONE);
+	(void)end(&world, &rows[1], END_RETRY);
+	assert_null(lanes_verdict_before(&rows[0]));
+	assert_ptr_equal(lanes_verdict_before(&rows[1]), &rows[0]);
+	assert_null(lanes_verdict_before(&rows[2]));
+	assert_null(finish(&world, &rows[0]));
+	assert_null(lanes_verdict_before(&rows[1]));
+	lanes_fini(&world.lanes);
+}
+
+static void a_done_that_is_taken_back_stops_the_lane(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 3);
+	(void)end(&world, &rows[0], END_DONE);
+	(void)end(&world, &rows[1], END_DONE);
+	lanes_take_back(&rows[1]);
+	assert_null(finish(&world, &rows[0]));
+	assert_true(lanes_must_park(&rows[2]));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_PARK);
+	lanes_fini(&world.lanes);
+}
+
+/* Rule R25. */
+static void a_hot_lane_is_claimed_again_when_half_of_it_is_left(void **state)
+{
+	struct lane_key key;
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.rules.depth = 12;
+	rows = a_lane(&world, 8);
+	assert_int_equal(lanes_parked(&world.lanes, 0, KEY_A, 9, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(world.lanes.claimable_count, 0);
+		lanes_set_state(&rows[i], ENTRY_READY);
+		(void)end(&world, &rows[i], END_DONE);
+		(void)finish(&world, &rows[i]);
+	}
+	assert_int_equal(lanes_take_claimable(&world.lanes, &key, 1), 1);
+	world.lanes.claims_given = 1;
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 9, false, 1 });
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 9)), ADMIT_BEHIND);
+	lanes_fini(&world.lanes);
+}
+
+/* The claim could take what is behind the row that goes back. */
+static void a_hot_lane_is_not_claimed_while_a_row_of_it_goes_back(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.rules.depth = 12;
+	rows = a_lane(&world, 8);
+	(void)lanes_parked(&world.lanes, 0, KEY_A, 9, NULL);
+	for (int i = 0; i < 3; i++) {
+		lanes_set_state(&rows[i], ENTRY_READY);
+		(void)end(&world, &rows[i], END_DONE);
+	}
+	lanes_set_state(&rows[3], ENTRY_READY);
+	(void)end(&world, &rows[3], END_RETRY);
+	for (int i = 0; i < 3; i++)
+		(void)finish(&world, &rows[i]);
+	lanes_set_state(&rows[7], ENTRY_QUEUED);
+	(void)finish(&world, &rows[7]);
+	assert_int_equal(world.lanes.claimable_count, 0);
+	lanes_fini(&world.lanes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +593,7 @@ int main(void)
 		cmocka_unit_test(a_head_that_was_returned_during_a_claim_stays_before_its_rows),
 		cmocka_unit_test(a_lower_offset_that_arrives_late_is_delivered_next),
 		cmocka_unit_test(a_full_lane_parks_and_is_claimed_when_empty),
+		cmocka_unit_test(a_fast_lane_may_fill_memory),
 		cmocka_unit_test(a_swept_key_does_not_block_its_messages_in_memory),
 		cmocka_unit_test(a_lane_without_memory_is_an_error),
 		cmocka_unit_test(a_claimed_lane_with_more_rows_is_claimed_again_when_it_is_empty),
@@ -393,6 +603,15 @@ int main(void)
 		cmocka_unit_test(rows_parked_behind_a_held_row_are_claimed_when_it_ended),
 		cmocka_unit_test(releasing_a_lane_that_is_not_held_does_nothing),
 		cmocka_unit_test(lanes_of_a_lost_partition_are_forgotten),
+		cmocka_unit_test(after_done_the_next_message_starts),
+		cmocka_unit_test(after_every_other_end_the_lane_waits_for_the_table),
+		cmocka_unit_test(with_next_after_commit_a_done_waits_for_the_table_too),
+		cmocka_unit_test(a_lane_with_too_many_unsettled_verdicts_waits),
+		cmocka_unit_test(a_message_that_arrives_behind_too_many_waits),
+		cmocka_unit_test(the_verdicts_of_a_lane_have_an_order),
+		cmocka_unit_test(a_done_that_is_taken_back_stops_the_lane),
+		cmocka_unit_test(a_hot_lane_is_claimed_again_when_half_of_it_is_left),
+		cmocka_unit_test(a_hot_lane_is_not_claimed_while_a_row_of_it_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

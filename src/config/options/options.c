@@ -24,14 +24,17 @@
 #define YEAR            (365 * DAY)
 
 static const char *const ordering_words[] = { "none", "key", "partition", NULL };
+static const char *const next_after_words[] = { "answer", "commit", NULL };
 static const char *const missing_id_words[] = { "coordinates", "reject", NULL };
 static const char *const level_words[] = { "debug", "info", "warn", "error", NULL };
 static const char *const format_words[] = { "logfmt", "json", NULL };
 
 _Static_assert(ORDERING_NONE == 0 && ORDERING_KEY == 1 && ORDERING_PARTITION == 2,
 	"the order of the words");
+_Static_assert(NEXT_AFTER_ANSWER == 0 && NEXT_AFTER_COMMIT == 1, "the order of the words");
 _Static_assert(LOG_DEBUG == 0 && LOG_ERROR == 3, "the order of the words");
-_Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum log_level) == sizeof(int),
+_Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum next_after) == sizeof(int) &&
+		       sizeof(enum log_level) == sizeof(int),
 	"enums are stored as int");
 
 /* clang-format off */
@@ -94,6 +97,18 @@ const struct option option_table[] = {
 			"one key (or of one partition) are processed one after the other, "
 			"in the order of Kafka. With `key`, messages without a key have no "
 			"order." },
+	{ "inbox", "next_after", OPTION_ENUM, .text = "answer", .words = next_after_words,
+		AT(inbox.next_after),
+		.help = "When the next message of a key (or of a partition) is delivered: after "
+			"the handler has answered `done`, or after the table has that answer. "
+			"With `answer`, a handler can see the last messages of a key again, in "
+			"their order, after a crash, a lost lease or a failover. `commit` shows "
+			"at most one again, and costs one commit for each message of a key." },
+	{ "inbox", "max_unsettled_per_key", OPTION_INT, .text = "256", .min = 1, .max = 100000,
+		AT(inbox.max_unsettled_per_key),
+		.help = "Maximum number of messages of one key (or of one partition) that are "
+			"answered and not in the table yet. At this number the next message "
+			"waits. It bounds what a handler can see again after a crash." },
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "

@@ -15,6 +15,11 @@
 #include "dispatch/order/order.h"
 #include "report/meters.h"
 
+/* One lane may have this part of the messages in memory. What arrives above it is parked in the table. */
+#define LANE_PART    4
+/* It may have all of them while no message of it is in memory for this time. */
+#define LANE_FAST_MS 5000
+
 static int64_t low_from(const struct order *order, const struct entry *lowest)
 {
 	int64_t low = lowest != NULL ? lowest->message->seq : order->bounds.max_seq + 1;
@@ -47,7 +52,7 @@ void entries_bounds(struct order *order, struct bounds *out)
 }
 
 /* Routes the message to the handler with the most specific subscription, if that is connected. */
-static void assign_handler(struct order *order, struct entry *entry)
+static void assign_handler(const struct order *order, struct entry *entry)
 {
 	const struct message *message = entry->message;
 	const char *name = routing_find(order->routing, message->topic, message->type);
@@ -145,13 +150,13 @@ static bool recall_next_of_lane(struct entry *entry)
 		entry_unreserve(next);
 		/* While its crash count is raised it stays RESERVED. entry_requeue() follows then. */
 		if (!next->raising)
-			next->state = ENTRY_QUEUED;
+			lanes_set_state(next, ENTRY_QUEUED);
 		return true;
 	}
 	if (next->state != ENTRY_READY)
 		return false;
 	handler_queue_remove(next);
-	next->state = ENTRY_QUEUED;
+	lanes_set_state(next, ENTRY_QUEUED);
 	return true;
 }
 
@@ -191,15 +196,27 @@ void entry_ready(struct order *order, struct entry *entry)
 		entry_return(order, entry);
 		return;
 	}
-	entry->state = ENTRY_QUEUED;
+	lanes_set_state(entry, ENTRY_QUEUED);
 	assign_handler(order, entry);
 	if (entry->queue == NULL) {
 		entry_park(order, entry);
 		return;
 	}
-	entry->state = ENTRY_READY;
+	lanes_set_state(entry, ENTRY_READY);
 	handler_queue_push(entry);
 	context_request_round(order->context);
+}
+
+struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before)
+{
+	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
+
+	if (next == NULL || next->state != ENTRY_QUEUED || next->message->suspect ||
+		entry->lane->unsettled_count + before >= order->lanes.rules.max_unsettled ||
+		lanes_must_park(next))
+		return NULL;
+	assign_handler(order, next); /* subscriptions may have changed since it arrived */
+	return next->queue == entry->queue ? next : NULL;
 }
 
 static void leave_queue(struct entry *entry)
@@ -218,7 +235,7 @@ void entry_park(struct order *order, struct entry *entry)
 void entry_evict(struct order *order, struct entry *entry)
 {
 	leave_queue(entry);
-	entry->state = ENTRY_QUEUED;
+	lanes_set_state(entry, ENTRY_QUEUED);
 	handler_queue_assign(entry, NULL);
 	entry_park(order, entry);
 }
@@ -241,7 +258,7 @@ void entry_requeue(struct order *order, struct entry *entry)
 {
 	struct admission *admission = order->context->options.admission;
 
-	entry->state = ENTRY_QUEUED;
+	lanes_set_state(entry, ENTRY_QUEUED);
 	if (context_is_stopping(order->context) ||
 		!admission_get(admission, entry->partition).assigned)
 		entry_return(order, entry);
@@ -253,11 +270,37 @@ void entry_requeue(struct order *order, struct entry *entry)
 
 static void add_verdict(struct order *order, struct entry *entry)
 {
-	entry->state = ENTRY_SETTLING;
 	TAILQ_INSERT_TAIL(&order->verdicts.entries, entry, link);
 	if (order->verdicts.count++ == 0)
 		order->verdicts.since_ms = clock_now_ms();
+	if (entry->end == END_SETTLED && entry->lane != NULL)
+		order->verdicts.urgent = true;
 	context_request_round(order->context);
+}
+
+void entry_defer(struct order *order, struct entry *entry)
+{
+	entry->settling.deferred = true;
+	order->verdicts.deferred++;
+}
+
+/* Passes a deferred verdict to the settler after all. */
+static void resume_verdict(struct order *order, struct entry *entry)
+{
+	entry->settling.deferred = false;
+	order->verdicts.deferred--;
+	add_verdict(order, entry);
+}
+
+/* Starts the entry that lanes_next() or lanes_leave() has given. */
+static void start(struct order *order, struct entry *next)
+{
+	if (next == NULL)
+		return;
+	if (lanes_must_park(next))
+		entry_park(order, next);
+	else
+		entry_ready(order, next);
 }
 
 /*
@@ -277,16 +320,20 @@ static void follow_outside(struct order *order, struct entry *entry)
 			retry_policy_return(next);
 		else
 			retry_policy_park(next);
+		lanes_settling(&order->lanes, next);
 		add_verdict(order, next);
 	}
 }
 
 void entry_settle(struct order *order, struct entry *entry)
 {
-	bool outside = entry->verdict.outcome >= SETTLE_WAITING;
+	bool outside;
 
 	tracing_delivered(order, entry);
-	entry->state = ENTRY_SETTLING;
+	if (entry->in_lane.voided && entry->end == END_DONE)
+		retry_policy_return(entry);
+	outside = entry->verdict.outcome >= SETTLE_WAITING;
+	lanes_settling(&order->lanes, entry);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("before_retry");
 	if (outside)
@@ -294,6 +341,36 @@ void entry_settle(struct order *order, struct entry *entry)
 	if (outside && entry->lane != NULL)
 		follow_outside(order, entry);
 	add_verdict(order, entry);
+	if (entry->in_lane.answered)
+		start(order, lanes_next(&order->lanes, entry->lane));
+}
+
+/* The claim of a message is lost although it was done, so it is delivered again, here or elsewhere. The messages of its
+ * lane that were delivered after it must come again as well (rule R25). The one that is ready next is not delivered. */
+static void void_followers(struct order *order, const struct entry *lost)
+{
+	struct lane *lane = lost->lane;
+	struct entry *at = TAILQ_NEXT(lost, in_lane.unsettled_link);
+	struct entry *next;
+
+	for (; at != NULL; at = next) {
+		next = TAILQ_NEXT(at, in_lane.unsettled_link);
+		if (at->settling.job != NULL || at->end != END_DONE)
+			continue;
+		retry_policy_return(at);
+		lanes_take_back(at);
+		admission_dirty(order->context->options.admission, at->partition);
+		if (at->settling.deferred)
+			resume_verdict(order, at);
+		follow_outside(order, at);
+	}
+	TAILQ_FOREACH (at, &lane->entries, lane_link) {
+		at->in_lane.voided |= at->state == ENTRY_OPEN;
+		if (at->state == ENTRY_READY) {
+			handler_queue_remove(at);
+			lanes_set_state(at, ENTRY_QUEUED);
+		}
+	}
 }
 
 static void count_end(struct order *order, const struct entry *entry, enum settle_status status)
@@ -318,10 +395,14 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
 {
-	/* With a lost claim the row may wait in the table as well: perhaps an earlier try of this verdict was committed
-	 * and its answer was lost. */
-	bool outside = status != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
-	bool waiting = outside && entry->verdict.outcome == SETTLE_WAITING;
+	/* The next message was delivered before the table had this verdict. With a lost claim the row may wait there. */
+	bool broken = entry->in_lane.answered && status == SETTLE_LOST;
+	/* The same holds for a return whose claim is lost: perhaps an earlier try of it was committed, and its answer
+	 * was lost. */
+	bool returned = status != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;
+	bool outside = broken || returned;
+	bool waiting = returned && entry->verdict.outcome == SETTLE_WAITING;
+	struct entry *after = NULL; /* the verdict behind it in its lane */
 	struct entry *next;
 
 	count_end(order, entry, status);
@@ -339,14 +420,16 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 		if (due_ms < order->retry_due_at_ms)
 			order->retry_due_at_ms = due_ms; /* the claimer looks for due rows then */
 	}
+	if (broken)
+		void_followers(order, entry);
+	if (entry->in_lane.unsettled && lanes_verdict_before(entry) == NULL)
+		after = TAILQ_NEXT(entry, in_lane.unsettled_link);
 	next = lanes_leave(&order->lanes, entry, outside, waiting);
 	entry_free(order, entry);
-	if (next == NULL)
-		return;
-	if (lanes_must_park(next))
-		entry_park(order, next);
-	else
-		entry_ready(order, next);
+	for (; after != NULL && after->settling.deferred;
+		after = TAILQ_NEXT(after, in_lane.unsettled_link))
+		resume_verdict(order, after);
+	start(order, next);
 }
 
 void entries_return_undelivered(struct order *order, size_t partition)
@@ -366,12 +449,22 @@ int order_init(struct order *order, struct context *context, int64_t first_low_s
 {
 	const struct config *config = context->options.config;
 	struct metrics *metrics = context->options.metrics;
+	size_t claim = (size_t)config->worker.claim_batch;
+	size_t part = (size_t)config->inbox.max_claimed / LANE_PART;
+	const struct lane_rules rules = {
+		.ordering = config->inbox.ordering,
+		.wait_for_commit = config->inbox.next_after == NEXT_AFTER_COMMIT,
+		.max_unsettled = (size_t)config->inbox.max_unsettled_per_key,
+		.depth = part > claim ? part : claim,
+		.fast_ms = LANE_FAST_MS,
+		.claim = claim,
+	};
 
 	order->context = context;
 	order_set_rules(order, config);
 	TAILQ_INIT(&order->born);
 	TAILQ_INIT(&order->verdicts.entries);
-	lanes_init(&order->lanes, config->inbox.ordering, (size_t)config->worker.claim_batch);
+	lanes_init(&order->lanes, &rules);
 	open_claims_init(&order->open_claims);
 	order->retry_due_at_ms = INT64_MAX;
 	(void)pthread_mutex_init(&order->bounds.lock, NULL);

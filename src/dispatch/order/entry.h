@@ -9,10 +9,12 @@
  *	    └──────────────────────┴──┴── parked, returned ──────────────────────────────┘
  *
  * Invariants:
- * - An entry is in exactly one list for its state (`link`).
- * - At most one entry of a lane is READY, RESERVED or OPEN.
- * - An entry leaves its lane only when its verdict is committed or its claim is lost. So the delivery of the next
- *   message of a key starts after the COMMIT of the one before (guarantee G4).
+ * - An entry is in exactly one list for its state (`link`). Only a deferred verdict is in none: the end of the verdict
+ *   before it in its lane puts it back.
+ * - At most one entry of a lane is READY, RESERVED or OPEN, except the entries of one ordered batch.
+ * - An entry leaves its lane only when its verdict is committed or its claim is lost. Until then one that was answered
+ *   `done` lets the next message of its lane start (rule R25 of docs/rules.md); every other end stops the lane.
+ * - The verdicts of a lane are committed in their order (rule R25).
  */
 #ifndef DISPATCH_ORDER_ENTRY_H
 #define DISPATCH_ORDER_ENTRY_H
@@ -50,6 +52,7 @@ struct connection;
 struct call;
 struct lane;
 struct open_claim;
+struct job;
 struct entry;
 
 /* The place on a connection that one suspect reserves. */
@@ -68,11 +71,23 @@ struct delivery {
 	int64_t opened_us;   /* kept after the end, for the spans; 0 = never delivered */
 };
 
+/* How its lane counts an entry. The room order owns it. */
+struct in_lane {
+	int64_t since_ms; /* when it arrived */
+	TAILQ_ENTRY(entry) unsettled_link;
+	bool unsettled; /* in the list lane.unsettled: its delivery ended, and the table does not have the verdict */
+	bool answered; /* it was done, so it is not in lane.entries any more */
+	bool outgoing; /* its row goes back to the table, and the table does not have that */
+	bool voided; /* an earlier message of the lane was lost: if this one is done, it comes again */
+};
+
 /* The tries to settle an entry that is SETTLING, or to raise its crash count. The room table owns it. */
 struct settling {
-	int64_t retry_at_ms; /* when to try again */
-	int refusals;        /* failed tries in a row with an error that its row can cause */
-	bool set_aside;      /* its verdict is set aside: see refused_verdicts.h */
+	const struct job *job; /* the transaction that has its verdict; NULL = none */
+	bool deferred;         /* in no list: it waits for the verdict before it in its lane */
+	int64_t retry_at_ms;   /* when to try again */
+	int refusals;          /* failed tries in a row with an error that its row can cause */
+	bool set_aside;        /* its verdict is set aside: see refused_verdicts.h */
 	int set_aside_tries;
 };
 
@@ -93,6 +108,7 @@ struct entry {
 	struct handler_queue *queue; /* of the handler it is routed to; NULL = none */
 	struct lane *lane;           /* NULL: it has no order */
 	TAILQ_ENTRY(entry) lane_link;
+	struct in_lane in_lane;
 	bool born; /* in the list of born-claimed entries */
 	TAILQ_ENTRY(entry) born_link;
 	struct open_claim *claim; /* the claim that brought it; NULL if born claimed */

@@ -1,10 +1,11 @@
 /*
- * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. A lane without entries and
- * holds is in exactly one of two lists:
+ * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. It can be in one of two
+ * lists:
  *
- *	claimable   the claimer claims its next run
- *	idle        it is blocked: its first row waits for a retry or for a handler. A claim of due rows, or a sweep,
- *	            continues the lane when that row can be claimed.
+ *	claimable   the claimer claims its next run. A lane whose rows in the table are all behind its entries is there
+ *	            as soon as few entries are left, so that a hot key does not run dry (rule R25).
+ *	idle        it has no entries and is blocked: its first row waits for a retry or for a handler. A claim of due
+ *	            rows, or a sweep, continues the lane when that row can be claimed.
  *
  * A held lane is in neither list: the end of its hold puts it there.
  */
@@ -19,11 +20,10 @@
  * arrived by then, and still needs what the lane knows about the table. */
 #define IDLE_AT_LEAST_MS 10000
 
-void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth)
+void lanes_init(struct lanes *lanes, const struct lane_rules *rules)
 {
 	memset(lanes, 0, sizeof(*lanes));
-	lanes->ordering = ordering;
-	lanes->depth = depth;
+	lanes->rules = *rules;
 	TAILQ_INIT(&lanes->claimable);
 	TAILQ_INIT(&lanes->idle);
 }
@@ -62,7 +62,7 @@ static struct lane_key key_of(const struct lanes *lanes, size_t partition, uint6
 {
 	struct lane_key key = { .partition = partition };
 
-	if (lanes->ordering == ORDERING_KEY)
+	if (lanes->rules.ordering == ORDERING_KEY)
 		key.hash = hash;
 	return key;
 }
@@ -91,7 +91,9 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 	lane->key = key_of(lanes, partition, hash);
 	lane->table_low = INT64_MAX;
 	lane->table_high = -1;
+	lane->id = ++lanes->ids;
 	TAILQ_INIT(&lane->entries);
+	TAILQ_INIT(&lane->unsettled);
 	HASH_ADD(hh, lanes->table, key, sizeof(lane->key), lane);
 	if (lane->hh.tbl == NULL) {
 		free(lane);
@@ -100,11 +102,27 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 	return lane;
 }
 
-/* Puts a lane into the list that fits its state, or frees it. A lane with entries or holds is in no list. */
+/* A lane that never had this many entries is not hot. It is claimed again when it is empty. */
+#define HOT_FROM 8
+
+/* True when half of the entries of a hot lane are gone, a whole claim fits, and all rows that it can bring belong
+ * behind the entries. They do not while a row goes back to the table: the claim could bring what is behind that row. */
+static bool needs_refill(const struct lanes *lanes, const struct lane *lane)
+{
+	const struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
+	const struct lane_rules *rules = &lanes->rules;
+
+	return lane->filled >= HOT_FROM && lane->count <= lane->filled / 2 &&
+	       lane->count + rules->claim <= rules->depth && lane->outgoing == 0 &&
+	       (last == NULL || lane->table_low > last->message->offset);
+}
+
+/* Puts a lane into the list that fits its state, or frees it. */
 static void relist(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
-	if (lane->count > 0 || lane->holds > 0)
+	if (lane->holds > 0 || (lane->count > 0 && (lane->table_low == INT64_MAX || lane->blocked ||
+							   !needs_refill(lanes, lane))))
 		return;
 	if (lane->table_low == INT64_MAX) {
 		drop(lanes, lane);
@@ -122,8 +140,8 @@ static void relist(struct lanes *lanes, struct lane *lane)
 
 static bool is_ordered(const struct lanes *lanes, const struct message *message)
 {
-	return lanes->ordering == ORDERING_PARTITION ||
-	       (lanes->ordering == ORDERING_KEY && message_is_keyed(message));
+	return lanes->rules.ordering == ORDERING_PARTITION ||
+	       (lanes->rules.ordering == ORDERING_KEY && message_is_keyed(message));
 }
 
 static bool is_before(const struct entry *a, const struct entry *b)
@@ -147,14 +165,17 @@ static void insert(struct lane *lane, struct entry *entry)
 		TAILQ_INSERT_HEAD(&lane->entries, entry, lane_link);
 	else
 		TAILQ_INSERT_AFTER(&lane->entries, at, entry, lane_link);
-	lane->count++;
+	lane->active += entry->state != ENTRY_QUEUED;
 	entry->lane = lane;
 }
 
-static bool goes_to_table(const struct entry *entry)
+void lanes_set_state(struct entry *entry, enum entry_state state)
 {
-	return entry->state == ENTRY_SETTLING && (entry->verdict.outcome == SETTLE_WAITING ||
-							 entry->verdict.outcome == SETTLE_PARKED);
+	if (entry->lane != NULL && !entry->in_lane.answered) {
+		entry->lane->active -= entry->state != ENTRY_QUEUED;
+		entry->lane->active += state != ENTRY_QUEUED;
+	}
+	entry->state = state;
 }
 
 /*
@@ -168,26 +189,35 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 
 	if (lane->holds > 0 || lane->table_low < entry->message->offset)
 		return true;
+	if (lane->outgoing == 0)
+		return false;
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
 		if (!is_before(at, entry))
 			return false;
-		if (goes_to_table(at))
+		if (at->in_lane.outgoing)
 			return true;
 	}
 	return false;
 }
 
-/* True when an entry of the lane is ready, delivered or being settled. A lower offset that arrives then does not
- * interrupt it; it becomes the head afterwards. */
-static bool is_busy(const struct lane *lane)
+/* False while an entry of the lane is ready, delivered or being settled, unless it was done. A lower offset that
+ * arrives then does not interrupt it; it becomes the head afterwards. */
+static bool may_start(const struct lanes *lanes, const struct lane *lane)
 {
-	const struct entry *at;
+	return lane->active == 0 && lane->unsettled_count < lanes->rules.max_unsettled;
+}
 
-	TAILQ_FOREACH (at, &lane->entries, lane_link) {
-		if (at->state != ENTRY_QUEUED)
-			return true;
-	}
-	return false;
+/* A fast lane may fill all memory. Then ingest waits for room, which costs less than to park rows and claim them later.
+ * A slower lane leaves memory to others. */
+static bool is_full(const struct lanes *lanes, const struct lane *lane)
+{
+	const struct entry *oldest = TAILQ_FIRST(&lane->unsettled);
+
+	if (lane->count < lanes->rules.depth)
+		return false;
+	if (oldest == NULL)
+		oldest = TAILQ_FIRST(&lane->entries);
+	return clock_now_ms() - oldest->in_lane.since_ms >= lanes->rules.fast_ms;
 }
 
 int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out, struct err *err)
@@ -200,15 +230,19 @@ int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out
 	lane = find_or_make(lanes, entry->partition, entry->message->key_hash);
 	if (lane == NULL)
 		return err_memory(err);
-	if (is_overtaking(lane, entry) || lane->count >= lanes->depth)
+	entry->in_lane.since_ms = clock_now_ms();
+	if (is_overtaking(lane, entry) || is_full(lanes, lane))
 		*out = ADMIT_PARK;
-	else if (lane->count > 0 && is_busy(lane))
+	else if (!may_start(lanes, lane))
 		*out = ADMIT_BEHIND;
 	entry->state = ENTRY_QUEUED;
 	insert(lane, entry);
+	lane->count++;
+	if (lane->count > lane->filled)
+		lane->filled = lane->count;
 	if (*out == ADMIT_HEAD && !lanes_is_head(entry))
 		*out = ADMIT_BEHIND;
-	unlist(lanes, lane);
+	relist(lanes, lane);
 	return 0;
 }
 
@@ -249,8 +283,9 @@ static void note_claimed_run(struct lane *lane, const struct lane_run *run)
 
 void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run)
 {
-	struct lane *lane =
-		lanes->ordering == ORDERING_NONE ? NULL : find_or_make(lanes, partition, hash);
+	struct lane *lane = lanes->rules.ordering == ORDERING_NONE
+				    ? NULL
+				    : find_or_make(lanes, partition, hash);
 
 	if (lane == NULL)
 		return;
@@ -264,25 +299,87 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 	unlist(lanes, lane);
 }
 
+void lanes_settling(struct lanes *lanes, struct entry *entry)
+{
+	struct lane *lane = entry->lane;
+	struct in_lane *in_lane = &entry->in_lane;
+
+	lanes_set_state(entry, ENTRY_SETTLING);
+	if (lane == NULL)
+		return;
+	if (entry->verdict.outcome >= SETTLE_WAITING) {
+		in_lane->outgoing = true;
+		lane->outgoing++;
+	}
+	if (entry->end == END_RETURNED)
+		return;
+	in_lane->unsettled = true;
+	TAILQ_INSERT_TAIL(&lane->unsettled, entry, in_lane.unsettled_link);
+	lane->unsettled_count++;
+	if (entry->end != END_DONE || lanes->rules.wait_for_commit)
+		return;
+	in_lane->answered = true;
+	TAILQ_REMOVE(&lane->entries, entry, lane_link);
+	lane->active--;
+}
+
+static void leave_unsettled(struct entry *entry)
+{
+	if (!entry->in_lane.unsettled)
+		return;
+	entry->in_lane.unsettled = false;
+	TAILQ_REMOVE(&entry->lane->unsettled, entry, in_lane.unsettled_link);
+	entry->lane->unsettled_count--;
+}
+
+void lanes_take_back(struct entry *entry)
+{
+	struct lane *lane = entry->lane;
+
+	leave_unsettled(entry);
+	if (entry->in_lane.answered) {
+		entry->in_lane.answered = false;
+		insert(lane, entry);
+	}
+	if (!entry->in_lane.outgoing) {
+		entry->in_lane.outgoing = true;
+		lane->outgoing++;
+	}
+}
+
+struct entry *lanes_verdict_before(const struct entry *entry)
+{
+	return entry->in_lane.unsettled ? TAILQ_PREV(entry, entry_list, in_lane.unsettled_link)
+					: NULL;
+}
+
+struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane)
+{
+	return may_start(lanes, lane) ? TAILQ_FIRST(&lane->entries) : NULL;
+}
+
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked)
 {
 	struct lane *lane = entry->lane;
-	struct entry *head;
+	struct entry *next;
 
 	if (lane == NULL)
 		return NULL;
-	TAILQ_REMOVE(&lane->entries, entry, lane_link);
+	leave_unsettled(entry);
+	if (!entry->in_lane.answered) {
+		TAILQ_REMOVE(&lane->entries, entry, lane_link);
+		lane->active -= entry->state != ENTRY_QUEUED;
+	}
+	lane->outgoing -= entry->in_lane.outgoing;
 	lane->count--;
 	entry->lane = NULL;
 	if (outside)
 		note_in_table(lanes, lane, entry->message->offset);
 	if (blocked)
 		lane->blocked = true;
-	head = TAILQ_FIRST(&lane->entries);
-	if (head != NULL && is_busy(lane))
-		head = NULL;
+	next = lanes_next(lanes, lane);
 	relist(lanes, lane);
-	return head;
+	return next;
 }
 
 int lanes_parked(
@@ -295,7 +392,7 @@ int lanes_parked(
 	/* A sweep knows the key of a parked row, not its offset. Memory holds the start of the lane, so the row is
 	 * behind the last entry. If the lane has no entry, nothing is known, and 0 parks whatever arrives. */
 	if (offset < 0)
-		offset = lane->count == 0
+		offset = TAILQ_EMPTY(&lane->entries)
 				 ? 0
 				 : TAILQ_LAST(&lane->entries, entry_list)->message->offset + 1;
 	note_in_table(lanes, lane, offset);
@@ -355,6 +452,7 @@ size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t mo
 
 	while (taken < most && (lane = TAILQ_FIRST(&lanes->claimable)) != NULL) {
 		out[taken++] = lane->key;
+		lane->filled = lane->count;
 		unlist(lanes, lane);
 	}
 	return taken;

@@ -3,6 +3,10 @@
  * They are sorted by offset, and only the first one, the head, may be delivered (rules R10, R11, R13).
  * Pure: no sockets, no SQL. One thread.
  *
+ * A message that was answered `done` is not the head any more, although the table does not have its verdict: the next
+ * one may start (rule R25). It moves to the list `unsettled`, which also has the verdicts that stop the lane. The list
+ * is in the order of the verdicts, and they are committed in this order (rule R25).
+ *
  * Further messages of a lane can wait in the table. The lane remembers the lowest offset of those it knows about.
  * A message above that offset must not be delivered before it, so it is parked when it arrives.
  *
@@ -23,8 +27,16 @@ struct lane_key {
 
 struct lane {
 	struct lane_key key;
-	struct entry_list entries; /* by offset, then seq */
-	size_t count;
+	uint64_t id; /* unique among all lanes so far */
+	struct entry_list
+		entries; /* by offset, then seq; without those that were answered `done` */
+	struct entry_list
+		unsettled; /* ended deliveries whose verdicts the table does not have, in their order */
+	size_t count;      /* of entries in either list */
+	size_t unsettled_count;
+	size_t filled; /* the highest `count` since the last claim: half of them is few (rule R25) */
+	size_t active;   /* of `entries`: in another state than QUEUED */
+	size_t outgoing; /* of `entries`: SETTLING, and their rows go back to the table */
 
 	/* What is known about rows of this lane that wait in the table. */
 	int64_t table_low;   /* the lowest offset; INT64_MAX = no row is known */
@@ -44,24 +56,34 @@ struct lane {
 
 TAILQ_HEAD(lane_list, lane);
 
-struct lanes {
+/* What the configuration says about lanes. */
+struct lane_rules {
 	enum ordering ordering;
-	size_t depth;          /* entries that a lane may have in memory */
+	bool wait_for_commit; /* inbox.next_after: a message starts after the COMMIT of the one before */
+	size_t max_unsettled; /* verdicts that a lane may have while its next message starts (rule R25) */
+	size_t depth;         /* entries that a lane may have in memory, unless it is fast */
+	int64_t fast_ms; /* a lane is fast while its oldest message arrived less than this time ago */
+	size_t claim;    /* the most rows that a claim brings of one lane */
+};
+
+struct lanes {
+	struct lane_rules rules;
 	uint64_t claims_given; /* the number of the latest claim; the claimer sets it */
+	uint64_t ids;          /* the id of the latest lane */
 	struct lane *table;
-	struct lane_list claimable; /* no entries, rows in the table, not blocked */
+	struct lane_list claimable; /* rows in the table and few entries, not blocked */
 	size_t claimable_count;
 	struct lane_list idle; /* no entries and blocked, oldest first */
 	size_t idle_count;
 };
 
-void lanes_init(struct lanes *lanes, enum ordering ordering, size_t depth);
+void lanes_init(struct lanes *lanes, const struct lane_rules *rules);
 /* Frees the lanes, not their entries. */
 void lanes_fini(struct lanes *lanes);
 
 enum lane_arrival {
 	ADMIT_HEAD,   /* deliver it now */
-	ADMIT_BEHIND, /* deliver it when the entries before it are settled */
+	ADMIT_BEHIND, /* deliver it when the entries before it let it start */
 	ADMIT_PARK,   /* an earlier row is in the table, or the lane is full: park it */
 };
 /* Puts the entry into its lane. A message without an order (no key, or `ordering: none`) has no lane and is always
@@ -85,9 +107,20 @@ bool lanes_is_head(const struct entry *entry);
 /* True when an earlier message of the lane is in the table or on its way there. The entry must be parked then. */
 bool lanes_must_park(const struct entry *entry);
 
+/* Sets the state of an entry, and counts it in its lane. */
+void lanes_set_state(struct entry *entry, enum entry_state state);
+/* The entry has its verdict. Only with `done` its lane may go on (lanes_next). Its state is SETTLING from now on. */
+void lanes_settling(struct lanes *lanes, struct entry *entry);
+/* A verdict `done` that is not sent to the table is replaced by a return: the entry stops its lane again. */
+void lanes_take_back(struct entry *entry);
+/* The verdict that must be committed before the one of this entry, or NULL. */
+struct entry *lanes_verdict_before(const struct entry *entry);
+/* The entry that can start now, or NULL. The caller makes it READY or parks it. */
+struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane);
+
 /* Removes an entry whose verdict is committed or whose claim is lost. `outside`: its row waits in the table.
  * `blocked`: and it is not due, so that a claim of the lane finds nothing until it is.
- * Returns the entry that can start now, or NULL. The caller makes it READY or parks it. */
+ * Returns the entry that can start now, as lanes_next() does. */
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked);
 
 /* Ingest or a sweep saw a parked row of this lane at `offset`; -1: the offset is not known. FAULT_MEMORY. */

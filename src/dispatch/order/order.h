@@ -33,6 +33,8 @@ struct verdict_list {
 	struct entry_list entries;
 	size_t count;
 	int64_t since_ms; /* when the first of them was added */
+	size_t deferred; /* entries in no list, each behind a verdict of its lane (struct settling) */
+	bool urgent;     /* a `settled` is among them: the lane waits for the look into its row */
 };
 
 /* What the heartbeat writes to inbox_instances, so that a rescue of this instance finds all its rows (rule R3). */
@@ -89,7 +91,8 @@ enum entry_origin {
  * Without memory for the entry the row stays claimed in the table, until a rescue finds it. */
 void entry_admit(struct order *order, struct message *message, size_t partition,
 	enum entry_origin origin, int64_t number);
-/* The table has the verdict, or the claim is lost. Frees the entry and starts the next one of its lane. */
+/* The table has the verdict, or the claim is lost. Frees the entry and starts the next one of its lane, if it waited
+ * for this. With a lost claim the later messages of the lane that were delivered meanwhile come again. */
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status);
 /* Puts a lane head into the queue of its handler. Parks it when no handler subscribes to it. */
 void entry_ready(struct order *order, struct entry *entry);
@@ -99,11 +102,17 @@ void entry_park(struct order *order, struct entry *entry);
 void entry_evict(struct order *order, struct entry *entry);
 /* Settles the entry as waiting, with nothing counted. */
 void entry_return(struct order *order, struct entry *entry);
+/* The entry behind this one in its lane, if both may be in one ordered batch: it is QUEUED, for the same handler, and no
+ * suspect. NULL: there is none. `before`: entries of the lane that the batch has so far; the lane's bound counts them. */
+struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before);
 /* A RESERVED suspect cannot be delivered now. It goes back to its lane, or to the table. */
 void entry_requeue(struct order *order, struct entry *entry);
-/* Passes an entry with a verdict to the settler. If the entry goes back to the table, the entries that are
- * queued behind it in its lane go back too. */
+/* Passes an entry with a verdict to the settler. After `done` the next one of its lane starts. If the entry goes
+ * back to the table, the entries that are queued behind it in its lane go back too. */
 void entry_settle(struct order *order, struct entry *entry);
+/* The settler cannot commit this verdict with the others: one before it in its lane is in another transaction, or
+ * waits. Keeps it until that one is finished. */
+void entry_defer(struct order *order, struct entry *entry);
 /* Ends the reservation of a connection, if the entry has one. */
 void entry_unreserve(struct entry *entry);
 /* Returns what is not delivered, of one partition or, with SIZE_MAX, of all. */

@@ -33,7 +33,7 @@ void retry_policy_return(struct entry *entry);
 void retry_policy_park(struct entry *entry);
 /*
  * The message was delivered behind `first` in an ordered batch, and `first` has a verdict and was not finished. So the
- * message was not tried: it goes back to the table behind `first`, and nothing is counted (rule K5). It is parked while
+ * message was not tried: it goes back to the table behind `first`, and nothing is counted (rule R26). It is parked while
  * `first` waits for its time; a claim of the lane then takes both.
  * If `first` timed out or lost its connection, the message is a suspect. The batch has one answer, so the message at
  * which the handler hangs or crashes is not known: each of them is delivered alone.

@@ -68,7 +68,7 @@ void delivery_bound(struct schedule *schedule, size_t partition)
 static void open_entry(
 	struct schedule *schedule, struct connection *connection, struct entry *entry)
 {
-	entry->state = ENTRY_OPEN;
+	lanes_set_state(entry, ENTRY_OPEN);
 	entry->delivery.connection = connection;
 	entry->delivery.bound_ms = 0;
 	entry->delivery.cut = false;

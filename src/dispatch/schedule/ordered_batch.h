@@ -1,5 +1,5 @@
 /*
- * An ordered batch can hold several messages of one lane, in their order (rule K5). The handler works them off in this
+ * An ordered batch can hold several messages of one lane, in their order (rule R26). The handler works them off in this
  * order and stops at the first one that it does not finish. The messages behind that one were not tried, so they go
  * back to the table and nothing is counted.
  * These functions decide which entries are behind another one, and what an answer for them means. Pure. Dispatch

@@ -51,24 +51,35 @@ static size_t batch_size(const struct schedule *schedule, const struct connectio
 
 	if (count > room)
 		count = room;
-	if (count > queue->ready_count)
+	if (count > queue->ready_count && !connection->batch_ordered)
 		count = queue->ready_count;
 	if (count > connection->batch_max)
 		count = connection->batch_max;
 	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
 }
 
-/* Takes at most `count` entries from the queue, but at least one. Returns how many. */
-static size_t gather(struct handler_queue *queue, struct entry **entries, size_t count)
+/* Finds at most `most` entries for one delivery, but at least one. Returns how many. In an ordered batch each ready
+ * message is followed by the next ones of its key (rule R26). */
+static size_t gather(const struct schedule *schedule, const struct connection *connection,
+	struct entry **entries, size_t most)
 {
+	struct entry *ready = TAILQ_FIRST(&connection->group->queue.ready);
 	size_t bytes = 0;
+	size_t count = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		entries[i] = TAILQ_FIRST(&queue->ready);
-		bytes += entries[i]->message->bytes;
-		if (i > 0 && bytes > BATCH_BYTES)
-			return i;
-		handler_queue_remove(entries[i]);
+	for (; ready != NULL && count < most; ready = TAILQ_NEXT(ready, link)) {
+		struct entry *at = ready;
+		size_t first = count;
+
+		while (at != NULL && count < most) {
+			bytes += at->message->bytes;
+			if (count > 0 && bytes > BATCH_BYTES)
+				return count;
+			entries[count++] = at;
+			at = connection->batch_ordered
+				     ? entry_next_in_batch(schedule->order, at, count - first)
+				     : NULL;
+		}
 	}
 	return count;
 }
@@ -83,10 +94,17 @@ static bool deliver_next(struct schedule *schedule, struct handler_group *group,
 	if (connection == NULL)
 		return false;
 	count = batch_size(schedule, connection);
+	if (count > 0 && connection->batch_ordered)
+		count = gather(schedule, connection, entries, count);
 	if (count == 0 || !batch_is_due(schedule, connection, count, now_ms))
 		return false;
 	connection->batch_since_ms = 0;
-	count = gather(&group->queue, entries, count);
+	if (!connection->batch_ordered)
+		count = gather(schedule, connection, entries, count);
+	for (size_t i = 0; i < count; i++) {
+		if (entries[i]->state == ENTRY_READY)
+			handler_queue_remove(entries[i]);
+	}
 	delivery_send(schedule, connection, entries, count);
 	return true;
 }

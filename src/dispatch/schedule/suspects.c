@@ -52,7 +52,7 @@ void suspects_reserve(struct schedule *schedule, struct handler_group *group)
 		if (connection == NULL)
 			return;
 		handler_queue_remove(entry);
-		entry->state = ENTRY_RESERVED;
+		lanes_set_state(entry, ENTRY_RESERVED);
 		entry->reservation = &connection->reservation;
 		connection->reservation.entry = entry;
 		serve(schedule, connection);

@@ -83,7 +83,7 @@ static const struct verdict *verdict_for(
 	return NULL;
 }
 
-/* Answers an entry that is behind `first` in an ordered batch. `first` was not finished (rule K5). */
+/* Answers an entry that is behind `first` in an ordered batch. `first` was not finished (rule R26). */
 static void answer_behind(struct session *session, const struct line *line, struct entry *entry,
 	const struct entry *first, size_t guess)
 {

@@ -160,7 +160,7 @@ bool jobs_add_own(struct table *table, struct job *job, bool all)
 /* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */
 bool jobs_may_claim_of(const struct table *table, size_t index)
 {
-	return table->order->lanes.ordering != ORDERING_PARTITION ||
+	return table->order->lanes.rules.ordering != ORDERING_PARTITION ||
 	       lanes_is_free(&table->order->lanes, index, 0);
 }
 

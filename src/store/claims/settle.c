@@ -4,6 +4,11 @@
  * value that cannot be stored, or a list that is too long for statement_timeout, makes it halve the
  * list. A value that is refused alone is replaced by a note, so that the verdict is kept. Rows are
  * sorted by seq, so that two settles cannot deadlock.
+ *
+ * The order of a lane (rule R25): the list is halved in the order in which it was given, and of each
+ * lane only the rows before the first one that is locked, refused or lost are settled. A lost row is
+ * noticed when a statement updates fewer rows than it was sent. If a lane has several rows in the
+ * list, that is looked up before the COMMIT, which then is not part of the pipeline.
  */
 #include "store/claims/settle.h"
 
@@ -36,6 +41,12 @@ struct isolation {
 	struct err said; /* the error of the last one */
 };
 
+/* The lanes that have a row which was not settled, and the first such row of each. */
+struct stops {
+	const struct settle_row **items;
+	size_t count;
+};
+
 /* Rows in ascending order of seq, and the statements that settle them. */
 struct settling {
 	struct db *db;
@@ -45,15 +56,16 @@ struct settling {
 	int groups; /* number of groups of rows for the fast statement */
 	int (*queue)(const struct settling *s, struct found *found, struct err *err);
 	struct isolation *isolation; /* NULL: a refused row is a fault */
+	struct stops *stops;         /* of all rows, also when this is a part of them */
+	bool has_followers;          /* a lane has several rows among all rows */
 };
 
-/* Selects the rows of a list that a statement contains. Rows with status SETTLE_LOCKED are never
- * included. */
+/* Selects the rows of a list that a statement contains, among those with status SETTLE_OPEN. */
 enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
 
 static bool is_part(const struct settle_row *row, enum settle_part part)
 {
-	if (row->status == SETTLE_LOCKED)
+	if (row->status != SETTLE_OPEN)
 		return false;
 	return part == PART_ALL || row->plain == (part == PART_PLAIN);
 }
@@ -174,6 +186,15 @@ static int by_seq(const void *a, const void *b)
 	return (first->seq > second->seq) - (first->seq < second->seq);
 }
 
+/* In the order in which they were given. */
+static int by_place(const void *a, const void *b)
+{
+	const struct settle_row *first = *(const struct settle_row *const *)a;
+	const struct settle_row *second = *(const struct settle_row *const *)b;
+
+	return (first > second) - (first < second);
+}
+
 static struct settle_row *find_row(const struct settling *s, int64_t seq)
 {
 	struct settle_row key = { .seq = seq };
@@ -200,6 +221,47 @@ static void mark_all(const struct settling *s, enum settle_status status)
 		s->rows[i]->status = status;
 }
 
+/* The first row of the lane that was not settled. Their place in memory is the order in which rows were given. */
+static const struct settle_row **stop_of(const struct settling *s, const struct settle_row *row)
+{
+	size_t i = 0;
+
+	while (i < s->stops->count && s->stops->items[i]->lane != row->lane)
+		i++;
+	return &s->stops->items[i];
+}
+
+/* Rows that cannot be settled now, or never, stop their lanes. There is room for one stop for each row. */
+static void note_stops(const struct settling *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct settle_row *row = s->rows[i];
+		const struct settle_row **stop;
+
+		if (row->lane == 0 ||
+			(row->status != SETTLE_LOCKED && row->status != SETTLE_REFUSED &&
+				row->status != SETTLE_LOST))
+			continue;
+		stop = stop_of(s, row);
+		if (stop == s->stops->items + s->stops->count)
+			s->stops->items[s->stops->count++] = row;
+		else if (row < *stop)
+			*stop = row;
+	}
+}
+
+/* Marks the open rows that must not be settled before such a row. */
+static void mark_behind(const struct settling *s)
+{
+	for (size_t i = 0; i < s->count && s->stops->count > 0; i++) {
+		const struct settle_row **stop = stop_of(s, s->rows[i]);
+
+		if (stop < s->stops->items + s->stops->count && s->rows[i] > *stop &&
+			s->rows[i]->status == SETTLE_OPEN)
+			s->rows[i]->status = SETTLE_BEHIND;
+	}
+}
+
 /* When fewer rows were updated than sent, resolve() finds out later what became of each. */
 static void mark_plain(const struct settling *s, const struct found *found)
 {
@@ -219,12 +281,36 @@ static void mark_plain(const struct settling *s, const struct found *found)
 	}
 }
 
+/* True when a statement updated fewer rows than it was sent. */
+static bool is_short(const struct settling *s, const struct found *found)
+{
+	int64_t asked = 0;
+	int64_t updated = found->others == NULL ? 0 : rows_count(found->others);
+
+	for (size_t i = 0; i < s->count; i++)
+		asked += is_part(s->rows[i], PART_ALL);
+	for (int group = 0; group < s->groups; group++)
+		updated += found->plain[group] == NULL ? 0 : rows_affected(found->plain[group]);
+	return updated < asked;
+}
+
+/* finish(): rolled back, because a row of a lane with several rows is completed or lost. */
+enum { FINISH_SHORT = 2 };
+#define FINISHES_MOST 3
+
 /* Queues the statements and commits. */
 static int finish(const struct settling *s, struct err *err)
 {
 	CLEANUP(found_fini) struct found found = { .others = NULL };
 	int r = s->queue(s, &found, err);
 
+	if (r == 0 && s->has_followers) {
+		r = db_flush(s->db, err);
+		if (r == 0 && is_short(s, &found)) {
+			db_rollback(s->db);
+			return FINISH_SHORT;
+		}
+	}
 	if (r == 0)
 		r = db_commit(s->db, err);
 	if (r != 0)
@@ -242,43 +328,9 @@ static int begin(const struct settling *s, struct err *err)
 	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
 }
 
-/* After a lock timeout: settles only the rows that can be locked now (rule R8). */
-static int settle_unlocked(const struct settling *s, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *lockable = NULL;
-	int seq = params_array(&params, ARRAY_BIGINT);
-	int r = begin(s, err);
-
-	for (size_t i = 0; i < s->count; i++)
-		array_bigint(&params, seq, s->rows[i]->seq);
-	if (r == 0)
-		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
-	if (r != 0)
-		return r;
-	mark_all(s, SETTLE_LOCKED);
-	mark(s, lockable, SETTLE_OPEN);
-	return finish(s, err);
-}
-
-static int settle_list(const struct settling *s, struct err *err)
-{
-	int r = begin(s, err);
-
-	mark_all(s, SETTLE_OPEN);
-	if (r == 0)
-		r = finish(s, err);
-	if (r != 0 && db_error_is_lock(err))
-		r = settle_unlocked(s, err);
-	return r;
-}
-
-/* The status of a row that no statement updated. NULL: the claim still exists, so a lock was the
- * reason. */
+/* The status of a row that no statement updated, because its claim has ended. */
 static enum settle_status status_of(const struct settle_row *row, const struct rows *rows, int at)
 {
-	if (rows_is_null(rows, at, 1))
-		return SETTLE_LOCKED;
 	if (rows_int(rows, at, 1) == SETTLE_PROCESSED)
 		return SETTLE_COMPLETED;
 	/* the row is dead under this claim: an earlier settle with the same verdict, whose answer
@@ -298,26 +350,28 @@ static int ask_states(const struct settling *s, bool name, struct rows **rows, s
 	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
 }
 
-/* A completed row that a user's trigger protects against updates stays without the name of its
- * handler. */
-static int read_states(const struct settling *s, struct err *err)
+/* Sets the states of all rows. `held`: the state of those whose claim still exists. A completed row
+ * that a user's trigger protects against updates stays without the name of its handler. */
+static int read_states(const struct settling *s, enum settle_status held, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = ask_states(s, true, &rows, err);
 
 	if (r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err))
 		r = ask_states(s, false, &rows, err);
+	mark_all(s, SETTLE_LOST);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
 
 		if (row != NULL)
-			row->status = status_of(row, rows, i);
+			row->status = rows_is_null(rows, i, 1) ? held : status_of(row, rows, i);
 	}
 	return r;
 }
 
-/* Finds out what became of the rows that were not settled. */
-static int resolve(const struct settling *s, struct err *err)
+/* Finds out what became of the rows that `is_wanted` accepts. */
+static int resolve(const struct settling *s, bool (*is_wanted)(const struct settle_row *),
+	enum settle_status held, struct err *err)
 {
 	CLEANUP(freep) struct settle_row **rows = calloc(s->count + 1, sizeof(struct settle_row *));
 	struct settling rest = *s;
@@ -327,12 +381,87 @@ static int resolve(const struct settling *s, struct err *err)
 	rest.rows = rows;
 	rest.count = 0;
 	for (size_t i = 0; i < s->count; i++) {
-		if (s->rows[i]->status == SETTLE_SETTLED || s->rows[i]->status == SETTLE_REFUSED)
+		if (!is_wanted(s->rows[i]))
 			continue;
-		s->rows[i]->status = SETTLE_LOST;
+		s->rows[i]->status = SETTLE_OPEN;
 		rows[rest.count++] = s->rows[i];
 	}
-	return rest.count == 0 ? 0 : read_states(&rest, err);
+	return rest.count == 0 ? 0 : read_states(&rest, held, err);
+}
+
+static bool is_open(const struct settle_row *row)
+{
+	return row->status == SETTLE_OPEN;
+}
+
+static bool is_unresolved(const struct settle_row *row)
+{
+	return row->status != SETTLE_SETTLED && row->status != SETTLE_REFUSED &&
+	       row->status != SETTLE_BEHIND;
+}
+
+/* Leaves out the rows that are completed or lost, and of each lane those behind a lost one. A row whose claim still
+ * exists stays open. */
+static int leave_out_gone(const struct settling *s, struct err *err)
+{
+	int r = resolve(s, is_open, SETTLE_OPEN, err);
+
+	note_stops(s);
+	mark_behind(s);
+	return r;
+}
+
+/* finish(), and again without the rows that are gone. If that is of no use, a trigger of the user may hide updates; then
+ * the rows are committed without regard to the one that was not updated. */
+static int finish_in_order(const struct settling *s, struct err *err)
+{
+	struct settling attempt = *s;
+	int r = finish(s, err);
+
+	for (int tries = 1; r == FINISH_SHORT; tries++) {
+		attempt.has_followers = tries < FINISHES_MOST;
+		r = leave_out_gone(s, err);
+		if (r == 0)
+			r = begin(s, err);
+		if (r == 0)
+			r = finish(&attempt, err);
+	}
+	return r;
+}
+
+/* After a lock timeout: settles only the rows that can be locked now (rule R8). */
+static int settle_unlocked(const struct settling *s, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *lockable = NULL;
+	int seq = params_array(&params, ARRAY_BIGINT);
+	int r = begin(s, err);
+
+	for (size_t i = 0; i < s->count; i++)
+		array_bigint(&params, seq, s->rows[i]->seq);
+	if (r == 0)
+		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
+	if (r != 0)
+		return r;
+	mark_all(s, SETTLE_LOCKED);
+	mark(s, lockable, SETTLE_OPEN);
+	note_stops(s);
+	mark_behind(s);
+	return finish_in_order(s, err);
+}
+
+static int settle_list(const struct settling *s, struct err *err)
+{
+	int r = begin(s, err);
+
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	mark_all(s, SETTLE_OPEN);
+	mark_behind(s);
+	if (r == 0)
+		r = finish_in_order(s, err);
+	if (r != 0 && db_error_is_lock(err))
+		r = settle_unlocked(s, err);
+	return r;
 }
 
 static bool is_bad_value(int r, const struct err *err)
@@ -391,10 +520,12 @@ static int settle_with_note(const struct settling *s, struct err *err)
 	struct settling single = *s;
 	int r = FAULT_DATABASE;
 
+	patched.lane = 0; /* nothing before it stops it */
 	single.rows = &alone;
 	while (is_bad_value(r, err) && replace_by_note(&note, &patched, err))
 		r = settle_list(&single, err);
 	s->rows[0]->status = patched.status;
+	note_stops(s);
 	return r;
 }
 
@@ -422,6 +553,7 @@ static int settle_alone(const struct settling *s, int r, struct err *err)
 	if (!may_be_row(s, r, err))
 		return r;
 	s->rows[0]->status = SETTLE_REFUSED;
+	note_stops(s);
 	s->isolation->refused++;
 	s->isolation->said = *err;
 	return 0;
@@ -436,6 +568,7 @@ static int settle_bisected(const struct settling *s, struct err *err)
 		return r;
 	if (s->count == 1)
 		return settle_alone(s, r, err);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_place);
 	half.count = s->count / 2;
 	r = settle_bisected(&half, err);
 	if (r != 0)
@@ -448,7 +581,11 @@ static int settle_bisected(const struct settling *s, struct err *err)
 /* When none of several rows is accepted, the rows are not the cause. */
 static int blame_rows(const struct settling *s, struct err *err)
 {
-	if (s->isolation == NULL || s->count == 1 || s->isolation->refused < s->count)
+	size_t tried = 0;
+
+	for (size_t i = 0; i < s->count; i++)
+		tried += s->rows[i]->status != SETTLE_BEHIND;
+	if (s->isolation == NULL || tried == 1 || s->isolation->refused < tried)
 		return 0;
 	*err = s->isolation->said;
 	return FAULT_DATABASE;
@@ -460,12 +597,13 @@ static int settle_sorted(struct settling *s, struct err *err)
 	struct err *words = err == NULL ? &own : err;
 	int r;
 
-	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
 	r = settle_bisected(s, words);
 	if (r == 0)
 		r = blame_rows(s, words);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
 	if (r == 0)
-		r = resolve(s, words);
+		r = resolve(s, is_unresolved, SETTLE_LOCKED,
+			words); /* a lock was in the way of a claim that exists */
 	if (r != 0)
 		mark_all(s, SETTLE_OPEN);
 	else if (s->isolation != NULL && s->isolation->refused > 0)
@@ -507,17 +645,21 @@ static int group_alike(struct settle_row *rows, size_t count)
 static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
 {
 	CLEANUP(freep) struct settle_row **order = calloc(count + 1, sizeof(struct settle_row *));
+	CLEANUP(freep) const struct settle_row **stopped = calloc(count + 1, sizeof(*stopped));
+	struct stops stops = { stopped, 0 };
 
 	if (count == 0)
 		return 0;
 	s->groups = group_alike(rows, count);
 	for (size_t i = 0; i < count; i++) {
 		rows[i].status = SETTLE_OPEN;
+		s->has_followers |= rows[i].follows;
 		if (order != NULL)
 			order[i] = &rows[i];
 	}
-	if (order == NULL)
+	if (order == NULL || stopped == NULL)
 		return err_memory(err);
+	s->stops = &stops;
 	s->rows = order;
 	s->count = count;
 	return settle_sorted(s, err);

@@ -26,6 +26,7 @@ enum settle_status {
 	SETTLE_LOST,   /* the claim is gone: drop the message */
 	/* PostgreSQL refuses this row whatever the values are: try again later, alone */
 	SETTLE_REFUSED,
+	SETTLE_BEHIND, /* not settled: an earlier row of its lane is locked, refused or lost (rule R25) */
 };
 
 struct settle_row {
@@ -34,6 +35,8 @@ struct settle_row {
 	enum settle_outcome outcome;
 	bool plain; /* PROCESSED, and nothing else to write but the handler: the fast statement */
 	int group;  /* internal: which of the fast statements */
+	uint64_t
+		lane; /* rows of a lane are committed in the order in which they are given; 0 = no order */
 	int64_t delay_ms;
 	int retry_count; /* new values */
 	int crash_count;
@@ -41,12 +44,14 @@ struct settle_row {
 	const char *error; /* NULL leaves the column unchanged; borrowed */
 	const char *error_code;
 	const char *handler;       /* handler of the delivery; borrowed; NULL = none */
+	bool follows;              /* an earlier row of its lane is in the list */
 	struct bytes result;       /* JSON for jsonb; missing leaves the column unchanged */
 	enum settle_status status; /* result */
 };
 
 /*
- * Settles all rows in one transaction and sets each status. A seq must not occur twice. A value
+ * Settles all rows in one transaction and sets each status. A seq must not occur twice. When only some rows can be
+ * settled, no row is settled before an earlier one of its lane. A value
  * that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept (rule
  * R9); finding that value takes more than one transaction. After a fault every status is
  * SETTLE_OPEN and the rows may or may not be settled; it is safe to settle them again, because the

@@ -42,7 +42,8 @@ static void note_runs(struct table *table, const struct claimed *claimed, int64_
 	for (size_t i = 0; i < claimed->count; i++) {
 		const struct message *message = claimed->rows[i].message;
 
-		if (table->order->lanes.ordering == ORDERING_PARTITION || message_is_keyed(message))
+		if (table->order->lanes.rules.ordering == ORDERING_PARTITION ||
+			message_is_keyed(message))
 			lanes_claimed(&table->order->lanes, index_of(table, message),
 				message->key_hash,
 				&(struct lane_run){ message->offset, claimed->rows[i].followed,

@@ -84,7 +84,7 @@ static size_t bytes_left(const struct table *table)
 
 static bool may_run_beside_others(const struct table *table)
 {
-	return table->order->lanes.ordering == ORDERING_NONE && table->claimer.more_due;
+	return table->order->lanes.rules.ordering == ORDERING_NONE && table->claimer.more_due;
 }
 
 /* The bytes that one claim may bring. Claims that run beside each other get equal parts. */

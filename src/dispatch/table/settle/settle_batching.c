@@ -27,7 +27,7 @@ bool settle_batching_is_due(const struct settle_batching *batching, int64_t now_
 {
 	int64_t waited_ms = now_ms - batching->since_ms;
 
-	if (batching->verdicts >= SETTLE_BATCH_FULL)
+	if (batching->verdicts >= SETTLE_BATCH_FULL || batching->urgent)
 		return true;
 	if (is_busy(batching))
 		return is_half_of_all(batching) || waited_ms >= SETTLE_BATCH_LONG_WAIT_MS;

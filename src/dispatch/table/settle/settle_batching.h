@@ -24,6 +24,7 @@ struct settle_batching {
 	size_t behind;
 	/* Messages are ready for which max_in_flight has no room, and no settle runs that would make room. */
 	bool held_up;
+	bool urgent; /* a key waits for the look into a row, which is made at once (rule R25) */
 	int64_t since_ms; /* when the first of the verdicts arrived */
 };
 

@@ -67,6 +67,9 @@ static void add_entry(struct job *job, struct entry *entry)
 	*row = entry->verdict;
 	row->seq = entry->message->seq;
 	row->delivery_count = entry->message->delivery_count;
+	row->lane = entry->in_lane.unsettled ? entry->lane->id : 0;
+	row->follows = lanes_verdict_before(entry) != NULL;
+	entry->settling.job = job;
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
 	job->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;
@@ -107,21 +110,38 @@ static void give_refused(struct table *table, int64_t now_ms)
 	}
 }
 
-static void give(struct table *table, enum job_kind kind, struct entry_list *list, size_t *length)
+/* True when the verdict before it in its lane is not committed and not in this job either (rule R25). */
+static bool must_wait(const struct entry *entry, const struct job *job)
+{
+	const struct entry *before = lanes_verdict_before(entry);
+
+	return before != NULL && before->settling.job != job;
+}
+
+/* Gives up to BATCH_MOST entries of the list as one job. Verdicts that must wait are deferred. False: no memory now,
+ * and the next round tries again. */
+static bool give(struct table *table, enum job_kind kind, struct entry_list *list, size_t *length)
 {
 	size_t most = *length < BATCH_MOST ? *length : BATCH_MOST;
 	struct job *job = job_of(table, kind, most);
 
 	if (job == NULL)
-		return; /* no memory now; the next round tries again */
-	for (size_t i = 0; i < most; i++) {
+		return false;
+	while (job->settle.count<most && * length> 0) {
 		struct entry *entry = TAILQ_FIRST(list);
 
 		TAILQ_REMOVE(list, entry, link);
-		add_entry(job, entry);
+		--*length;
+		if (must_wait(entry, job))
+			entry_defer(table->order, entry);
+		else
+			add_entry(job, entry);
 	}
-	*length -= most;
-	start_job(table, job);
+	if (job->settle.count > 0)
+		start_job(table, job);
+	else
+		job_free(job);
+	return true;
 }
 
 static void unlock_due(struct table *table, int64_t now_ms)
@@ -152,6 +172,7 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 		.held_up = table->settler.jobs == 0 &&
 			   handler_queues_are_held_up(&order->queues, most),
 		.most = most,
+		.urgent = verdicts->urgent,
 		.since_ms = verdicts->since_ms,
 	};
 
@@ -171,14 +192,12 @@ void settler_run(struct table *table, int64_t now_ms)
 	if (jobs_are_on_hold(table, now_ms))
 		return;
 	if (raise != NULL && raise->settling.retry_at_ms <= now_ms && may_give(table))
-		give(table, JOB_RAISE, &settler->raise, &settler->raise_count);
+		(void)give(table, JOB_RAISE, &settler->raise, &settler->raise_count);
 	give_refused(table, now_ms);
 	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
-		size_t before = verdicts->count;
-
-		give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count);
-		if (verdicts->count == before)
+		if (!give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count))
 			return;
+		verdicts->urgent &= verdicts->count > 0;
 	}
 }
 
@@ -198,6 +217,8 @@ static void settled(
 	case SETTLE_OPEN:
 		if (db_error_may_be_row(&job->err))
 			entry->settling.refusals += entry->settling.refusals < REFUSALS_MOST;
+		/* fall through */
+	case SETTLE_BEHIND:
 		TAILQ_INSERT_HEAD(&table->order->verdicts.entries, entry, link);
 		table->order->verdicts.count++;
 		break;
@@ -221,7 +242,7 @@ static void drop_suspect(struct table *table, struct entry *entry, enum settle_s
 {
 	retry_policy_return(entry);
 	entry_unreserve(entry);
-	entry->state = ENTRY_SETTLING;
+	lanes_settling(&table->order->lanes, entry);
 	finish(table, entry, status);
 }
 
@@ -266,6 +287,17 @@ static bool changes_what_waits(const struct job *job)
 	return false;
 }
 
+static enum settle_status status_of(const struct job *job, size_t i)
+{
+	return job->result == 0 ? job->settle.rows[i].status : SETTLE_OPEN;
+}
+
+/* True when the verdict is put back at the head of the list. */
+static bool goes_back(enum settle_status status)
+{
+	return status == SETTLE_OPEN || status == SETTLE_BEHIND;
+}
+
 void settler_take(struct table *table, struct job *job)
 {
 	table->settler.under_way -= job->settle.count;
@@ -276,19 +308,18 @@ void settler_take(struct table *table, struct job *job)
 		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
 	/* Failed verdicts are put back at the head of the list. From the last to the first, they keep their order. */
 	for (size_t i = job->settle.count; i-- > 0;) {
-		enum settle_status status =
-			job->result == 0 ? job->settle.rows[i].status : SETTLE_OPEN;
+		enum settle_status status = status_of(job, i);
 
+		job->settle.entries[i]->settling.job = NULL;
 		if (job->kind == JOB_RAISE)
 			raised(table, job, job->settle.entries[i], status);
-		else if (status == SETTLE_OPEN)
+		else if (goes_back(status))
 			settled(table, job, job->settle.entries[i], status);
 	}
 	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order.
 	 */
 	for (size_t i = 0; i < job->settle.count; i++) {
-		if (job->kind != JOB_SETTLE || job->result != 0 ||
-			job->settle.rows[i].status == SETTLE_OPEN)
+		if (job->kind != JOB_SETTLE || goes_back(status_of(job, i)))
 			continue;
 		tracing_settled(table->order, job->settle.entries[i], job->settle.rows[i].status,
 			job->took_us);
