@@ -12,11 +12,9 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum { LANES = 1 << 16 };
 
@@ -29,38 +27,6 @@ struct account {
 		uint64_t last_batch;
 	} lanes[LANES]; /* by the number in the key ("c-17"), or by partition */
 };
-
-/* Whether the hello asks for ordered batches, and how many connections did. */
-static bool ordered;
-static int asked;
-
-static bool contains(const void *data, size_t length, const char *text)
-{
-	return memmem(data, length, text, strlen(text)) != NULL;
-}
-
-/* The library has no option for ordered batches. It calls this function instead of the one of libc, which adds the
- * member to a hello without one. */
-ssize_t send(int fd, const void *buf, size_t n, int flags)
-{
-	static const char batch[] = "\"batch\":{";
-	const char *text = buf;
-	const char *behind;
-	char line[4096];
-	int head;
-	int all;
-
-	if (!ordered || n > sizeof(line) / 2 || !contains(buf, n, "\"method\":\"hello\""))
-		return sendto(fd, buf, n, flags, NULL, 0);
-	asked++;
-	behind = memmem(text, n, batch, strlen(batch));
-	if (behind == NULL || contains(buf, n, "\"ordered\":"))
-		return sendto(fd, buf, n, flags, NULL, 0);
-	head = (int)(behind - text + (ptrdiff_t)strlen(batch));
-	all = snprintf(line, sizeof(line), "%.*s\"ordered\":true,%.*s", head, text, (int)n - head,
-		text + head);
-	return sendto(fd, line, (size_t)all, flags, NULL, 0) == all ? (ssize_t)n : -1;
-}
 
 static size_t lane_of(const struct account *account, const struct inbox_delivery *delivery)
 {
@@ -112,7 +78,7 @@ int main(int argc, char **argv)
 	}
 	options.socket = argv[1];
 	options.batch_max = (int)strtol(argv[2], NULL, 10);
-	ordered = strcmp(argv[3], "1") == 0;
+	options.batch_ordered = strcmp(argv[3], "1") == 0;
 	account.batch = 1;
 	account.keyed = strcmp(argv[4], "1") == 0;
 	file = fopen(argv[5], "w");
@@ -124,9 +90,5 @@ int main(int argc, char **argv)
 	fprintf(file,
 		"{\"deliveries\":%" PRIu64 ",\"violations\":%" PRIu64 ",\"runs\":%" PRIu64 "}\n",
 		account.deliveries, account.violations, account.runs);
-	if (ordered && asked == 0) {
-		fprintf(stderr, "order_handler: no hello asked for ordered batches\n");
-		return 1;
-	}
 	return fclose(file) == 0 ? status : 1;
 }
