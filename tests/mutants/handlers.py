@@ -11,6 +11,7 @@ HANDLERS = "system/test_handlers.py::"
 CLAIMS = "sql/test_store_claims.c::"
 INSTANCE = "sql/test_store_instance.c::"
 KNOWN = "system/test_known_handlers.py::"
+ORDERED = "system/test_ordered_batches.py::"
 ABSENCE = "system/test_handler_absence.py::"
 
 MUTANTS = [
@@ -70,6 +71,21 @@ MUTANTS = [
            edit("src/dispatch/schedule/ordered_batch.c", "\twhile (at->lane != entry->lane)\n\t\tat = TAILQ_NEXT(at, delivery.call_link);\n\treturn at;\n}\n\nbool",
                 "\twhile (at != entry)\n\t\tat = TAILQ_NEXT(at, delivery.call_link);\n\treturn at;\n}\n\nbool"),
            tests=["unit/test_ordered_batch.c::the_first_entry_is_the_first_that_is_open"]),
+    mutant("R26", "what is left out behind an unfinished message spends an attempt",
+           edit("src/dispatch/sessions/requests.c", "\tif (ordered_batch_finishes(verdict))\n", "\tif (verdict != NULL || ordered_batch_finishes(verdict))\n"),
+           tests=[ORDERED + "test_behind_an_unfinished_message_no_attempt_is_spent"]),
+    mutant("R26", "a message that is finished out of order is not counted",
+           edit("src/dispatch/sessions/requests.c", "metric_add(session->sessions->order_violations, 1);", "metric_add(session->sessions->order_violations, 0);"),
+           tests=[ORDERED + "test_a_message_behind_that_is_done_counts_as_a_violation"]),
+    mutant("R26", "a message that waits for its turn can time out",
+           edit("src/dispatch/schedule/limits.c", "bool tried = ordered_batch_first(entry) == entry;", "bool tried = true;"),
+           tests=[ORDERED + "test_a_later_message_whose_deadline_passes_spends_no_attempt"]),
+    mutant("R26", "each message of a lane times out with the first",
+           edit("src/dispatch/schedule/limits.c", "struct entry *behind = ordered_batch_next(entry);", "struct entry *behind = NULL;"),
+           tests=[ORDERED + "test_only_the_first_of_a_key_times_out_and_the_rest_comes_alone"]),
+    mutant("R26", "each message of a lane counts as a crash",
+           edit("src/dispatch/schedule/delivery.c", "\t\tbehind = ordered_batch_next(entry);", "\t\tbehind = NULL;"),
+           tests=[ORDERED + "test_after_a_lost_connection_each_message_comes_alone_and_in_order"]),
     mutant("R26", "a skip may end at once, forever",
            edit("src/dispatch/order/retry_policy.c", "entry->verdict.delay_ms = SNOOZE_LEAST_MS;", "entry->verdict.delay_ms = 0;"),
            tests=[POLICY + "a_skipped_message_waits_a_moment_and_nothing_is_counted"]),

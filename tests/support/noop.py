@@ -10,7 +10,7 @@ from support.sidecar import SANITIZERS, binary
 class NoopHandler:
     """examples/noop_handler from the build of the sidecar under test."""
 
-    def __init__(self, socket_path, name="noop", window=1000, batch=1, timeout_ms=30_000):
+    def __init__(self, socket_path, name="noop", window=1000, batch=1, timeout_ms=30_000, ordered=False):
         self.directory = process.scratch("noop")
         self.ledger = os.path.join(self.directory, "ledger")
         self.log = os.path.join(self.directory, "noop.log")
@@ -18,7 +18,7 @@ class NoopHandler:
         self._process = process.spawn(
             [str(build / "examples" / "noop_handler"), "--socket", socket_path, "--name", name,
              "--window", str(window), "--batch", str(batch), "--timeout", str(timeout_ms),
-             "--ledger", self.ledger],
+             "--ledger", self.ledger, *(["--ordered"] if ordered else [])],
             self.log, env={**os.environ, **SANITIZERS})
 
     def lines(self):
