@@ -1,0 +1,381 @@
+"""Hot keys: the next message of a key is delivered after the answer, before its COMMIT, and verdicts are committed in the
+order of the key.
+
+The tests lock a row in a transaction of their own. No settle waits for such a row, so its message stays unsettled.
+"""
+
+import contextlib
+import itertools
+import signal
+import time
+
+import pytest
+
+from support.scripts import always, by_id, DONE, SETTLED
+from support.wait import eventually, throughout
+from support.wire import CLOSE, dead, done, Error, NEVER, retry, snooze
+
+HOLD_S = 1.0  # longer than several tries to settle
+COMMIT = {"inbox": {"next_after": "commit"}}
+TABLES = """
+CREATE TABLE public.ends (number bigint GENERATED ALWAYS AS IDENTITY, event_id text, xact xid8);
+CREATE FUNCTION public.note_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO public.ends (event_id, xact) VALUES (NEW.event_id, pg_current_xact_id());
+    RETURN NULL; END $$;
+CREATE TRIGGER note_end AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
+    WHEN (OLD.processed_at IS NULL AND NEW.processed_at IS NOT NULL) EXECUTE FUNCTION public.note_end()"""
+
+
+@pytest.fixture
+def topic(make_topic):
+    return make_topic(partitions=1)
+
+
+@pytest.fixture
+def send(streams, topic, inbox):
+    """send(*ids): stores messages; the first letter is the key."""
+    def produce(*ids):
+        before = inbox.count()
+        streams.events(topic, list(ids), key=lambda event_id: event_id[0])
+        inbox.wait_stored(before + len(ids))
+
+    return produce
+
+
+@contextlib.contextmanager
+def locked(inbox, *event_ids):
+    """Locks rows until the end of the block."""
+    with contextlib.closing(inbox.connect()) as own:
+        own.execute("SELECT 1 FROM inbox.inbox_messages WHERE event_id = ANY (%s) FOR UPDATE", [list(event_ids)])
+        yield own
+        own.rollback()
+
+
+@contextlib.contextmanager
+def unsettled(inbox, client, event_id="k1", answer=DONE):
+    """Answers the open message while its row is locked."""
+    with locked(inbox, event_id) as own:
+        client.answer(client.wait_event(event_id), answer)
+        yield own
+
+
+def ids(count, key="k"):
+    return [f"{key}{number}" for number in range(1, count + 1)]
+
+
+def processed(inbox):
+    return [row["event_id"] for row in inbox.messages() if row["status"] == "processed"]
+
+
+def in_order_of_commits(inbox):
+    """Event ids; those of one transaction are sorted."""
+    return [row["event_id"] for row in inbox.query(
+        "SELECT event_id FROM (SELECT event_id, min(number) OVER (PARTITION BY xact) AS xact FROM public.ends) e"
+        " ORDER BY xact, event_id")]
+
+
+# --- K1 and K3: what the answer releases ------------------------------------------------------------------------------
+
+def test_the_next_message_of_a_key_is_delivered_after_the_answer(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER}))
+    send(*ids(3))
+    with unsettled(inbox, client):
+        client.wait_event("k3")
+        throughout(lambda: not processed(inbox), HOLD_S)
+    inbox.wait_processed(3)
+    assert client.event_ids == ids(3)
+
+
+def test_with_next_after_commit_it_waits_for_the_commit(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(COMMIT), by_id({"k1": NEVER}))
+    send(*ids(3))
+    with unsettled(inbox, client):
+        throughout(lambda: client.event_ids == ["k1"], HOLD_S)
+    inbox.wait_processed(3)
+    assert client.event_ids == ids(3)
+
+
+def test_the_next_message_of_a_partition_is_delivered_after_the_answer(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(inbox={"ordering": "partition"}), by_id({"k1": NEVER}))
+    send("k1", "a1", "b1")
+    with unsettled(inbox, client):
+        client.wait_event("b1")
+        throughout(lambda: not processed(inbox), HOLD_S)
+    inbox.wait_processed(3)
+    assert client.event_ids == ["k1", "a1", "b1"]
+
+
+def test_a_key_has_a_limited_number_of_unsettled_messages(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(inbox={"max_unsettled_per_key": 3}), by_id({"k1": NEVER}))
+    send(*ids(10), "o1")
+    with unsettled(inbox, client):
+        client.wait_event("k3")
+        inbox.wait_status("o1", "processed")
+        throughout(lambda: client.count == 4, HOLD_S)
+    inbox.wait_processed(11)
+    assert [event_id for event_id in client.event_ids if event_id != "o1"] == ids(10)
+
+
+def test_messages_above_the_limit_are_delivered_as_verdicts_are_committed(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(inbox={"max_unsettled_per_key": 2}), by_id({"k1": NEVER}))
+    send(*ids(5))
+    with locked(inbox, "k2"):
+        client.answer(client.wait_event("k1"), DONE)
+        inbox.wait_status("k1", "processed")
+        client.wait_event("k3")
+        throughout(lambda: client.event_ids == ids(3), HOLD_S)
+    inbox.wait_processed(5)
+    assert client.event_ids == ids(5)
+
+
+# --- K1: what stops a lane --------------------------------------------------------------------------------------------
+
+FAILING = {"retry": retry(delay_ms=1), "error": Error("failed"), "snooze": snooze(100), "dead": dead("no"),
+           "unknown": {"status": "unknown"}}
+
+
+@pytest.mark.parametrize("answer", FAILING.values(), ids=FAILING)
+def test_any_other_answer_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox, answer):
+    client = handler(inboxd, by_id({"k1": [NEVER]}))
+    send(*ids(2))
+    with unsettled(inbox, client, answer=answer):
+        throughout(lambda: client.event_ids == ["k1"], HOLD_S)
+    client.wait_event("k2")
+    assert client.event_ids == (["k1", "k2"] if answer == FAILING["dead"] else ["k1", "k1", "k2"])
+
+
+@pytest.mark.parametrize("answer", FAILING.values(), ids=FAILING)
+def test_it_does_so_behind_an_unsettled_message(inboxd, handler, send, inbox, answer):
+    client = handler(inboxd, by_id({"k1": NEVER, "k2": [answer]}))
+    send(*ids(3))
+    with unsettled(inbox, client):
+        client.wait_event("k2")
+        throughout(lambda: client.event_ids == ["k1", "k2"], HOLD_S)
+        assert inbox.message("k1")["status"] == inbox.message("k2")["status"] == "claimed"
+    client.wait_event("k3")
+    assert client.event_ids == (ids(3) if answer == FAILING["dead"] else ["k1", "k2", "k2", "k3"])
+
+
+def test_a_timeout_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": [NEVER]}), timeout_ms=300)
+    send(*ids(2))
+    with locked(inbox, "k1"):
+        client.wait_cancel(client.wait_event("k1").id)
+        throughout(lambda: client.event_ids == ["k1"], HOLD_S)
+    inbox.wait_processed(2)
+    assert client.event_ids == ["k1", "k1", "k2"]
+
+
+def test_a_lost_connection_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox):
+    lost = handler(inboxd, by_id({"k2": NEVER}))
+    send("k1")
+    inbox.wait_processed(1)
+    send("k2", "k3")
+    with locked(inbox, "k2"):
+        lost.answer(lost.wait_event("k2"), CLOSE)
+        client = handler(inboxd, always(DONE))
+        throughout(lambda: not client.deliveries, HOLD_S)
+    inbox.wait_processed(3)
+    assert client.event_ids == ["k2", "k3"]
+
+
+def test_settled_waits_for_the_transaction_of_the_handler(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER}))
+    send(*ids(2))
+    with contextlib.closing(inbox.connect()) as own:
+        own.execute("SELECT inbox.complete(%s)", [client.wait_event("k1").claim])
+        client.answer(client.of("k1")[0], SETTLED)
+        throughout(lambda: client.event_ids == ["k1"], HOLD_S)
+        own.commit()
+    inbox.wait_processed(2)
+    assert client.event_ids == ids(2)
+
+
+def test_settled_stops_the_key_behind_an_unsettled_message(inboxd, handler, send, inbox):
+    """Its row is completed, but the sidecar looks into it after the verdicts before."""
+    client = handler(inboxd, by_id({"k1": NEVER, "k2": NEVER}))
+    send(*ids(3))
+    with unsettled(inbox, client):
+        inbox.execute("SELECT inbox.complete(%s)", [client.wait_event("k2").claim])
+        client.answer(client.of("k2")[0], SETTLED)
+        throughout(lambda: client.event_ids == ids(2), HOLD_S)
+    inbox.wait_processed(3)
+    assert client.event_ids == ids(3)
+
+
+# --- K2: the order of the verdicts ------------------------------------------------------------------------------------
+
+def test_verdicts_behind_a_locked_row_wait_for_it(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER}))
+    send(*ids(6), "o1")
+    inbox.execute(TABLES)
+    with locked(inbox, "k2", "k5"):
+        client.answer(client.wait_event("k1"), DONE)
+        client.wait_event("k6")
+        inbox.wait_status("k1", "processed")
+        throughout(lambda: set(processed(inbox)) <= {"k1", "o1"}, HOLD_S)
+    inbox.wait_processed(7)
+    assert [event_id for event_id in in_order_of_commits(inbox) if event_id != "o1"] == ids(6)
+    assert len(client.event_ids) == 7
+
+
+def test_a_verdict_with_a_result_keeps_its_place(inboxd, handler, send, inbox):
+    """Plain verdicts and others are settled by different statements."""
+    client = handler(inboxd, by_id({"k1": NEVER, "k3": done({"n": 3}), "k4": done("\0")}))
+    send(*ids(6))
+    inbox.execute(TABLES)
+    with unsettled(inbox, client):
+        client.wait_event("k6")
+    inbox.wait_processed(6)
+    assert in_order_of_commits(inbox) == ids(6)
+    assert inbox.message("k3")["result"] == {"n": 3}
+
+
+def refuse(inbox, event_id):
+    inbox.execute(f"""
+        CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'not this row' USING ERRCODE = 'P0001'; END $$;
+        CREATE TRIGGER refuse BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW
+        WHEN (NEW.event_id = '{event_id}' AND NEW.processed_at IS NOT NULL) EXECUTE FUNCTION public.refuse()""")
+
+
+def test_verdicts_behind_a_refused_row_wait_for_it(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER}))
+    send(*ids(5), *ids(5, "o"))
+    inbox.execute(TABLES)
+    refuse(inbox, "k2")
+    client.answer(client.wait_event("k1"), DONE)
+    eventually(lambda: inboxd.metric("inboxd_rows_set_aside", operation="settle") == 1)
+    eventually(lambda: set(processed(inbox)) == {"k1", *ids(5, "o")})
+    throughout(lambda: not {"k2", "k3", "k4", "k5"} & set(processed(inbox)), HOLD_S)
+    inbox.execute("DROP TRIGGER refuse ON inbox.inbox_messages")
+    inbox.wait_processed(10)
+    assert [event_id for event_id in in_order_of_commits(inbox) if event_id[0] == "k"] == ids(5)
+    assert len(client.event_ids) == 10
+
+
+TAKE_CLAIM = """
+UPDATE inbox.inbox_messages SET claimed_by = NULL, available_at = now() WHERE event_id = %s"""
+
+
+def test_a_lost_claim_brings_the_later_messages_again(inboxd, handler, send, inbox):
+    """Also the one that is open when the loss is found."""
+    client = handler(inboxd, by_id({"k1": [NEVER], "k4": [NEVER]}))
+    send(*ids(5))
+    inbox.execute(TABLES)
+    with unsettled(inbox, client) as own:
+        client.wait_event("k4")
+        own.execute(TAKE_CLAIM, ["k1"])
+        own.commit()
+    eventually(lambda: {inbox.message(event_id)["delivery_count"] for event_id in ids(3)} == {2})
+    client.answer(client.wait_event("k4"), DONE)
+    inbox.wait_processed(5)
+    assert in_order_of_commits(inbox) == ids(5)
+    assert client.event_ids == ids(4) + ids(5)
+    assert {row["retry_count"] for row in inbox.messages()} == {0}
+
+
+def test_a_claim_lost_in_the_middle_leaves_the_earlier_verdicts(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": [NEVER]}))
+    send(*ids(5))
+    inbox.execute(TABLES)
+    with locked(inbox, "k1") as own, locked(inbox, "k3") as other:
+        client.answer(client.wait_event("k1"), DONE)
+        client.wait_event("k5")
+        other.execute(TAKE_CLAIM, ["k3"])
+        other.commit()
+        time.sleep(HOLD_S)  # k3 can come again before the settle finds that it was lost, and then it does once more
+        own.rollback()
+    inbox.wait_processed(5)
+    assert in_order_of_commits(inbox) == ids(5)
+    assert [event_id for event_id, _ in itertools.groupby(client.event_ids)] == ids(5) + ["k3", "k4", "k5"]
+
+
+# --- K4 and K7: restarts, crashes and new owners ----------------------------------------------------------------------
+
+def test_a_stop_settles_what_was_answered(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER}), max_in_flight=1)
+    send(*ids(3))
+    with unsettled(inbox, client):
+        client.wait_event("k3")
+        inboxd.signal(signal.SIGTERM)
+        throughout(inboxd.is_running, HOLD_S)
+    assert inboxd.wait() == 0
+    assert processed(inbox) == ids(3)
+    inboxd.start()
+    again = handler(inboxd, always(DONE))
+    send("k4")
+    inbox.wait_processed(4)
+    assert again.event_ids == ["k4"]
+
+
+def test_a_crash_shows_the_unsettled_messages_again_in_order(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": NEVER, "k4": NEVER}))
+    send(*ids(5))
+    inbox.execute(TABLES)
+    with unsettled(inbox, client):
+        client.wait_event("k4")
+        inboxd.kill()
+        time.sleep(HOLD_S)  # its last transaction fails because of the lock
+    inboxd.start()
+    again = handler(inboxd, always(DONE))
+    inbox.wait_processed(5)
+    assert again.event_ids == ids(5)
+    assert in_order_of_commits(inbox) == ids(5)
+
+
+def test_with_next_after_commit_a_crash_shows_one_message_again(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(COMMIT)
+    client = handler(sidecar, by_id({"k2": NEVER}))
+    send("k1")
+    inbox.wait_processed(1)
+    send("k2", "k3")
+    with unsettled(inbox, client, "k2"):
+        throughout(lambda: client.event_ids == ["k1", "k2"], HOLD_S)
+        sidecar.kill()
+        time.sleep(HOLD_S)
+    sidecar.start()
+    again = handler(sidecar, always(DONE))
+    inbox.wait_processed(3)
+    assert again.event_ids == ["k2", "k3"]
+
+
+@pytest.fixture
+def taken_over(start_inboxd, handler, send, inbox):
+    """The first sidecar has k1 to k3 answered and not settled; the second one has its partition."""
+    def take(own, end):
+        first = start_inboxd()
+        old = handler(first, by_id({"k1": NEVER}))
+        send(*ids(3))
+        own.execute("SELECT 1 FROM inbox.inbox_messages WHERE event_id = 'k1' FOR UPDATE")
+        old.answer(old.wait_event("k1"), DONE)
+        old.wait_event("k3")
+        second = start_inboxd(inbox={"instance": "second"})
+        new = handler(second, always(DONE))
+        end(first)
+        send("k4", "o1")
+        new.wait_event("o1")
+        throughout(lambda: new.event_ids == ["o1"], HOLD_S)
+        return first, new
+
+    return take
+
+
+def test_a_new_owner_waits_for_unsettled_messages(taken_over, inbox):
+    with contextlib.closing(inbox.connect()) as own:
+        first, new = taken_over(own, lambda sidecar: sidecar.signal(signal.SIGTERM))
+        own.rollback()
+    inbox.wait_processed(5)
+    assert new.event_ids == ["o1", "k4"]
+    assert first.wait() == 0
+
+
+def test_a_new_owner_delivers_the_unsettled_messages_of_a_dead_one(taken_over, inbox):
+    """The transaction keeps k1 locked although its sidecar is dead, so its rescue waits as well."""
+    with contextlib.closing(inbox.connect()) as own:
+        _, new = taken_over(own, lambda sidecar: sidecar.kill())
+        eventually(lambda: inbox.message("k3")["status"] != "claimed")
+        throughout(lambda: new.event_ids == ["o1"], HOLD_S)
+        own.rollback()
+    inbox.wait_processed(5)
+    assert new.event_ids == ["o1", *ids(4)]
