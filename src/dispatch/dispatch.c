@@ -81,6 +81,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 	atomic_store(&dispatch->context.options.health->dispatch_tick_ms, now_ms);
 	limits_tick(&dispatch->schedule, now_ms);
+	entries_end_retries(&dispatch->order, now_ms);
 	handler_groups_tick(&dispatch->groups, now_ms);
 	sessions_tick(&dispatch->sessions, now_ms);
 	admission_usage(dispatch->context.options.admission, &count, &bytes, &bytes_free);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "alloc_fail.h"
+#include "base/time/clock.h"
 #include "dispatch/order/lanes.h"
 
 #define KEY_A         0xaaULL
@@ -580,6 +581,116 @@ static void a_hot_lane_is_not_claimed_while_a_row_of_it_goes_back(void **state)
 	lanes_fini(&world.lanes);
 }
 
+/* Rule R25: a lane of `count` rows, of which the first one waits in the table for its retry. */
+static struct entry *a_retrying_lane(struct world *world, int64_t count)
+{
+	struct entry *rows = a_lane(world, count);
+
+	(void)end(world, &rows[0], END_RETRY);
+	rows[0].in_lane.retry_ms = 1000;
+	assert_null(lanes_leave(&world->lanes, &rows[0], true, true));
+	world->lanes.claims_given++;
+	return rows;
+}
+
+/* The claim number 1 brings the row with offset 1. */
+static struct entry *comes_back(struct world *world, bool followed)
+{
+	struct entry *again = a_row(world, KEY_A, 1);
+
+	lanes_claimed(&world->lanes, 0, KEY_A, &(struct lane_run){ 1, followed, 1 });
+	assert_int_equal(admit(world, again), ADMIT_HEAD);
+	return again;
+}
+
+static void behind_a_short_retry_the_next_messages_wait_in_memory(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *again;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_retrying_lane(&world, 3);
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 4)), ADMIT_BEHIND);
+	assert_int_equal(world.lanes.claimable_count + world.lanes.idle_count, 0);
+	again = comes_back(&world, false);
+	assert_ptr_equal(end(&world, again, END_DONE), &rows[1]);
+	assert_false(lanes_must_park(&rows[1]));
+	lanes_fini(&world.lanes);
+}
+
+static void a_row_parked_behind_a_short_retry_is_behind_the_messages_in_memory(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *again;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_retrying_lane(&world, 3);
+	again = comes_back(&world, true); /* the claim saw it, and ingest has not told about it */
+	assert_ptr_equal(end(&world, again, END_DONE), &rows[1]);
+	assert_false(lanes_must_park(&rows[1]));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 5)), ADMIT_PARK);
+	lanes_fini(&world.lanes);
+}
+
+static void a_row_known_in_the_table_stays_known_over_a_short_retry(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *again;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_retrying_lane(&world, 2);
+	assert_int_equal(lanes_parked(&world.lanes, 0, KEY_A, 3, NULL), 0);
+	again = comes_back(&world, true);
+	(void)end(&world, again, END_DONE);
+	(void)finish(&world, again);
+	assert_false(lanes_must_park(&rows[1]));
+	lanes_set_state(&rows[1], ENTRY_READY);
+	(void)end(&world, &rows[1], END_DONE);
+	assert_null(finish(&world, &rows[1]));
+	assert_int_equal(world.lanes.claimable_count, 1);
+	lanes_fini(&world.lanes);
+}
+
+static void when_the_retry_does_not_come_the_messages_go_to_the_table(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *next = NULL;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_retrying_lane(&world, 2);
+	assert_false(lanes_end_retry(&world.lanes, clock_now_ms(), &next));
+	assert_true(lanes_end_retry(&world.lanes, clock_now_ms() + 1001, &next));
+	assert_ptr_equal(next, &rows[1]);
+	assert_true(lanes_must_park(next));
+	assert_false(lanes_end_retry(&world.lanes, INT64_MAX, &next));
+	lanes_fini(&world.lanes);
+}
+
+static void a_retrying_lane_that_becomes_empty_still_knows_the_row(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *next = NULL;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_retrying_lane(&world, 2);
+	(void)end(&world, &rows[1], END_RETURNED);
+	assert_null(lanes_leave(&world.lanes, &rows[1], true, false));
+	assert_int_equal(world.lanes.idle_count, 1);
+	assert_false(lanes_end_retry(&world.lanes, INT64_MAX, &next));
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 3)), ADMIT_PARK);
+	lanes_fini(&world.lanes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -612,6 +723,12 @@ int main(void)
 		cmocka_unit_test(a_done_that_is_taken_back_stops_the_lane),
 		cmocka_unit_test(a_hot_lane_is_claimed_again_when_half_of_it_is_left),
 		cmocka_unit_test(a_hot_lane_is_not_claimed_while_a_row_of_it_goes_back),
+		cmocka_unit_test(behind_a_short_retry_the_next_messages_wait_in_memory),
+		cmocka_unit_test(
+			a_row_parked_behind_a_short_retry_is_behind_the_messages_in_memory),
+		cmocka_unit_test(a_row_known_in_the_table_stays_known_over_a_short_retry),
+		cmocka_unit_test(when_the_retry_does_not_come_the_messages_go_to_the_table),
+		cmocka_unit_test(a_retrying_lane_that_becomes_empty_still_knows_the_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

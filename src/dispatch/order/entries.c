@@ -16,9 +16,13 @@
 #include "report/meters.h"
 
 /* One lane may have this part of the messages in memory. What arrives above it is parked in the table. */
-#define LANE_PART    4
+#define LANE_PART      4
 /* It may have all of them while no message of it is in memory for this time. */
-#define LANE_FAST_MS 5000
+#define LANE_FAST_MS   5000
+/* Behind a message that is retried within this time, as many entries as a claim brings wait in memory. */
+#define SHORT_RETRY_MS 2000
+/* After this much more time they go back to the table, too: the retry was not claimed. */
+#define RETRY_GRACE_MS 3000
 
 static int64_t low_from(const struct order *order, const struct entry *lowest)
 {
@@ -303,18 +307,49 @@ static void start(struct order *order, struct entry *next)
 		entry_ready(order, next);
 }
 
+/* Claims of retries need the other half. */
+static bool is_half_of_memory_free(const struct order *order)
+{
+	size_t count;
+	size_t bytes;
+	size_t bytes_free;
+
+	admission_usage(order->context->options.admission, &count, &bytes, &bytes_free);
+	return count <= (size_t)order->context->options.config->inbox.max_claimed / 2 &&
+	       bytes <= bytes_free;
+}
+
+/* True when the entry comes back soon, and those behind it can wait in memory. */
+static bool is_short_retry(const struct order *order, const struct entry *entry)
+{
+	return entry->end != END_RETURNED && entry->verdict.outcome == SETTLE_WAITING &&
+	       entry->verdict.delay_ms <= SHORT_RETRY_MS && !context_is_stopping(order->context) &&
+	       admission_get(order->context->options.admission, entry->partition).assigned &&
+	       is_half_of_memory_free(order);
+}
+
 /*
  * The entry goes back to the table, for a retry or because it is parked. The messages queued behind it could only wait
  * in memory and use up the budget, so they go back as well. They are parked: a claim of the lane takes the whole
  * run when the first row is due. If the first row is due at once, all of them are returned as waiting.
+ * After a short retry the first ones stay, which costs no update of their rows.
  */
 static void follow_outside(struct order *order, struct entry *entry)
 {
 	struct entry *next = TAILQ_NEXT(entry, lane_link);
+	size_t stay = 0;
 
+	if (is_short_retry(order, entry)) {
+		entry->in_lane.retry_ms = entry->verdict.delay_ms + RETRY_GRACE_MS;
+		stay = order->lanes.rules.claim;
+	}
 	for (; next != NULL; next = TAILQ_NEXT(next, lane_link)) {
 		if (next->state != ENTRY_QUEUED)
 			continue;
+		if (stay > 0) {
+			stay--;
+			continue;
+		}
 		if (entry->end == END_RETURNED && entry->verdict.outcome == SETTLE_WAITING &&
 			entry->verdict.delay_ms == 0)
 			retry_policy_return(next);
@@ -430,6 +465,14 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 		after = TAILQ_NEXT(after, in_lane.unsettled_link))
 		resume_verdict(order, after);
 	start(order, next);
+}
+
+void entries_end_retries(struct order *order, int64_t now_ms)
+{
+	struct entry *next = NULL;
+
+	while (lanes_end_retry(&order->lanes, now_ms, &next))
+		start(order, next);
 }
 
 void entries_return_undelivered(struct order *order, size_t partition)

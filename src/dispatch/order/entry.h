@@ -78,6 +78,8 @@ struct in_lane {
 	bool unsettled; /* in the list lane.unsettled: its delivery ended, and the table does not have the verdict */
 	bool answered; /* it was done, so it is not in lane.entries any more */
 	bool outgoing; /* its row goes back to the table, and the table does not have that */
+	/* It is retried within this time, so the messages behind it wait in memory; 0 = they do not. */
+	int64_t retry_ms;
 	bool voided; /* an earlier message of the lane was lost: if this one is done, it comes again */
 };
 

@@ -26,6 +26,7 @@ void lanes_init(struct lanes *lanes, const struct lane_rules *rules)
 	lanes->rules = *rules;
 	TAILQ_INIT(&lanes->claimable);
 	TAILQ_INIT(&lanes->idle);
+	TAILQ_INIT(&lanes->retrying);
 }
 
 static void unlist(struct lanes *lanes, struct lane *lane)
@@ -42,9 +43,18 @@ static void unlist(struct lanes *lanes, struct lane *lane)
 	}
 }
 
+static void forget_retry(struct lanes *lanes, struct lane *lane)
+{
+	if (lane->retry_offset == INT64_MAX)
+		return;
+	TAILQ_REMOVE(&lanes->retrying, lane, retrying_link);
+	lane->retry_offset = INT64_MAX;
+}
+
 static void drop(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
+	forget_retry(lanes, lane);
 	HASH_DEL(lanes->table, lane);
 	free(lane);
 }
@@ -91,6 +101,7 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 	lane->key = key_of(lanes, partition, hash);
 	lane->table_low = INT64_MAX;
 	lane->table_high = -1;
+	lane->retry_offset = INT64_MAX;
 	lane->id = ++lanes->ids;
 	TAILQ_INIT(&lane->entries);
 	TAILQ_INIT(&lane->unsettled);
@@ -100,6 +111,27 @@ static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t
 		return NULL;
 	}
 	return lane;
+}
+
+/* Remembers that a row of the lane waits in the table. The number of the last claim tells later whether a claim can
+ * have seen this row. */
+static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t offset)
+{
+	if (offset < lane->table_low)
+		lane->table_low = offset;
+	if (offset > lane->table_high)
+		lane->table_high = offset;
+	lane->table_seen = lanes->claims_given;
+}
+
+/* The row that the entries wait for counts as any other in the table from now on. */
+static void end_retry(struct lanes *lanes, struct lane *lane)
+{
+	int64_t offset = lane->retry_offset;
+
+	forget_retry(lanes, lane);
+	note_in_table(lanes, lane, offset);
+	lane->blocked = true;
 }
 
 /* A lane that never had this many entries is not hot. It is claimed again when it is empty. */
@@ -112,7 +144,8 @@ static bool needs_refill(const struct lanes *lanes, const struct lane *lane)
 	const struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
 	const struct lane_rules *rules = &lanes->rules;
 
-	return lane->filled >= HOT_FROM && lane->count <= lane->filled / 2 &&
+	return lane->table_low != INT64_MAX && !lane->blocked && lane->retry_offset == INT64_MAX &&
+	       lane->filled >= HOT_FROM && lane->count <= lane->filled / 2 &&
 	       lane->count + rules->claim <= rules->depth && lane->outgoing == 0 &&
 	       (last == NULL || lane->table_low > last->message->offset);
 }
@@ -121,8 +154,9 @@ static bool needs_refill(const struct lanes *lanes, const struct lane *lane)
 static void relist(struct lanes *lanes, struct lane *lane)
 {
 	unlist(lanes, lane);
-	if (lane->holds > 0 || (lane->count > 0 && (lane->table_low == INT64_MAX || lane->blocked ||
-							   !needs_refill(lanes, lane))))
+	if (lane->retry_offset != INT64_MAX && lane->count == 0)
+		end_retry(lanes, lane);
+	if (lane->holds > 0 || (lane->count > 0 && !needs_refill(lanes, lane)))
 		return;
 	if (lane->table_low == INT64_MAX) {
 		drop(lanes, lane);
@@ -204,7 +238,8 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
  * arrives then does not interrupt it; it becomes the head afterwards. */
 static bool may_start(const struct lanes *lanes, const struct lane *lane)
 {
-	return lane->active == 0 && lane->unsettled_count < lanes->rules.max_unsettled;
+	return lane->active == 0 && lane->retry_offset == INT64_MAX &&
+	       lane->unsettled_count < lanes->rules.max_unsettled;
 }
 
 /* A fast lane may fill all memory. Then ingest waits for room, which costs less than to park rows and claim them later.
@@ -256,17 +291,6 @@ bool lanes_is_head(const struct entry *entry)
 	return entry->lane == NULL || TAILQ_FIRST(&entry->lane->entries) == entry;
 }
 
-/* Remembers that a row of the lane waits in the table. The number of the last claim tells later whether a claim can
- * have seen this row. */
-static void note_in_table(const struct lanes *lanes, struct lane *lane, int64_t offset)
-{
-	if (offset < lane->table_low)
-		lane->table_low = offset;
-	if (offset > lane->table_high)
-		lane->table_high = offset;
-	lane->table_seen = lanes->claims_given;
-}
-
 /* The claim saw all rows that the lane knows about. What is left in the table starts behind the run: either rows that
  * were known before, or the rows that `followed` stands for. */
 static void note_claimed_run(struct lane *lane, const struct lane_run *run)
@@ -281,6 +305,18 @@ static void note_claimed_run(struct lane *lane, const struct lane_run *run)
 	}
 }
 
+/* The lowest offset that a row in the table can have if memory holds the start of the lane. Entries on their way to the
+ * table do not count. */
+static int64_t behind_entries(const struct lane *lane, int64_t offset)
+{
+	const struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
+
+	while (last != NULL && last->in_lane.outgoing)
+		last = TAILQ_PREV(last, entry_list, lane_link);
+	return last == NULL || last->message->offset < offset ? offset + 1
+							      : last->message->offset + 1;
+}
+
 void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run)
 {
 	struct lane *lane = lanes->rules.ordering == ORDERING_NONE
@@ -289,6 +325,18 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 
 	if (lane == NULL)
 		return;
+	/* The row for which the entries wait comes back. What is known about rows in the table is about rows behind the
+	 * entries, and stays. */
+	if (lane->retry_offset <= run->last_offset && lane->table_low > run->last_offset) {
+		forget_retry(lanes, lane);
+		if (run->followed && lane->table_low == INT64_MAX)
+			note_in_table(lanes, lane, behind_entries(lane, run->last_offset));
+		lane->blocked = false;
+		unlist(lanes, lane);
+		return;
+	}
+	if (lane->retry_offset <= run->last_offset)
+		forget_retry(lanes, lane);
 	/* A row that was seen in the table after this claim was given may be missing in its run although it has a lower
 	 * offset. Then the lane still waits for that row. */
 	if (lane->table_low == INT64_MAX || lane->table_seen < run->number)
@@ -358,6 +406,32 @@ struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane)
 	return may_start(lanes, lane) ? TAILQ_FIRST(&lane->entries) : NULL;
 }
 
+static void wait_for_retry(struct lanes *lanes, struct lane *lane, const struct entry *entry)
+{
+	struct lane *before = TAILQ_LAST(&lanes->retrying, lane_list);
+
+	lane->retry_offset = entry->message->offset;
+	lane->retry_until_ms = clock_now_ms() + entry->in_lane.retry_ms;
+	while (before != NULL && before->retry_until_ms > lane->retry_until_ms)
+		before = TAILQ_PREV(before, lane_list, retrying_link);
+	if (before == NULL)
+		TAILQ_INSERT_HEAD(&lanes->retrying, lane, retrying_link);
+	else
+		TAILQ_INSERT_AFTER(&lanes->retrying, before, lane, retrying_link);
+}
+
+bool lanes_end_retry(struct lanes *lanes, int64_t now_ms, struct entry **next)
+{
+	struct lane *lane = TAILQ_FIRST(&lanes->retrying);
+
+	if (lane == NULL || lane->retry_until_ms > now_ms)
+		return false;
+	end_retry(lanes, lane);
+	*next = lanes_next(lanes, lane);
+	relist(lanes, lane);
+	return true;
+}
+
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked)
 {
 	struct lane *lane = entry->lane;
@@ -373,10 +447,13 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 	lane->outgoing -= entry->in_lane.outgoing;
 	lane->count--;
 	entry->lane = NULL;
-	if (outside)
+	if (outside && entry->in_lane.retry_ms > 0 && lane->retry_offset == INT64_MAX &&
+		!TAILQ_EMPTY(&lane->entries)) {
+		wait_for_retry(lanes, lane, entry);
+	} else if (outside) {
 		note_in_table(lanes, lane, entry->message->offset);
-	if (blocked)
-		lane->blocked = true;
+		lane->blocked |= blocked;
+	}
 	next = lanes_next(lanes, lane);
 	relist(lanes, lane);
 	return next;

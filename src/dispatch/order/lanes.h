@@ -7,6 +7,9 @@
  * one may start (rule R25). It moves to the list `unsettled`, which also has the verdicts that stop the lane. The list
  * is in the order of the verdicts, and they are committed in this order (rule R25).
  *
+ * When a message goes back to the table for a short retry, the first entries behind it stay in memory and wait there.
+ * No row of them is updated.
+ *
  * Further messages of a lane can wait in the table. The lane remembers the lowest offset of those it knows about.
  * A message above that offset must not be delivered before it, so it is parked when it arrives.
  *
@@ -43,6 +46,11 @@ struct lane {
 	int64_t table_high;  /* the highest offset; -1 = no row is known */
 	uint64_t table_seen; /* lanes.claims_given when a row was last seen in the table */
 
+	/* A row that waits in the table for its retry while the entries wait behind it in memory; INT64_MAX = none. */
+	int64_t retry_offset;
+	int64_t retry_until_ms; /* when they go back to the table, because it did not come */
+	TAILQ_ENTRY(lane) retrying_link;
+
 	size_t holds; /* rows that another instance holds: while there is one, nothing is delivered */
 	/* The first row in the table waits for its retry or for a handler. A claim of this lane would find nothing. */
 	bool blocked;
@@ -73,7 +81,8 @@ struct lanes {
 	struct lane *table;
 	struct lane_list claimable; /* rows in the table and few entries, not blocked */
 	size_t claimable_count;
-	struct lane_list idle; /* no entries and blocked, oldest first */
+	struct lane_list retrying; /* with a retry_offset, by retry_until_ms */
+	struct lane_list idle;     /* no entries and blocked, oldest first */
 	size_t idle_count;
 };
 
@@ -122,6 +131,10 @@ struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane);
  * `blocked`: and it is not due, so that a claim of the lane finds nothing until it is.
  * Returns the entry that can start now, as lanes_next() does. */
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked);
+
+/* Ends the wait of a lane whose row did not come back for its retry in time: the row counts as any other in the table.
+ * False: there is no such lane. `next`: as in lanes_leave(). */
+bool lanes_end_retry(struct lanes *lanes, int64_t now_ms, struct entry **next);
 
 /* Ingest or a sweep saw a parked row of this lane at `offset`; -1: the offset is not known. FAULT_MEMORY. */
 int lanes_parked(

@@ -115,6 +115,8 @@ void entry_settle(struct order *order, struct entry *entry);
 void entry_defer(struct order *order, struct entry *entry);
 /* Ends the reservation of a connection, if the entry has one. */
 void entry_unreserve(struct entry *entry);
+/* Gives entries back to the table that waited in memory for the retry of an earlier message, which did not come. */
+void entries_end_retries(struct order *order, int64_t now_ms);
 /* Returns what is not delivered, of one partition or, with SIZE_MAX, of all. */
 void entries_return_undelivered(struct order *order, size_t partition);
 /* The entry of this claim, or NULL. */
