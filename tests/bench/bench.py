@@ -53,8 +53,6 @@ def arguments():
                         help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
                         help="another inboxd, which the group keys measures with 10,000 keys, too")
-    parser.add_argument("--ordered", action="store_true",
-                        help="handlers of the group keys ask for ordered batches")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     options = parser.parse_args()
     if options.smoke:

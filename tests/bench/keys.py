@@ -57,13 +57,12 @@ class _Handler(Handler):
 
     PROGRAM = program("tests", "bench", "order_handler")
 
-    def __init__(self, sidecar, batch, *, ordered, keyed):
-        self._order = [str(int(ordered)), str(int(keyed))]
+    def __init__(self, sidecar, batch, *, keyed):
+        self._keyed = str(int(keyed))
         super().__init__(sidecar, batch)
 
     def command(self, sidecar, batch, count):
-        return [self.PROGRAM, sidecar.socket_path, str(batch),
-                *self._order, count]
+        return [self.PROGRAM, sidecar.socket_path, str(batch), self._keyed, count]
 
 
 def _limit(options):
@@ -73,7 +72,7 @@ def _limit(options):
 def _inboxd(servers, options, *, plan):
     shape = Shape(options.messages, **plan.shape)
     topic = servers.topic(shape)
-    handler = functools.partial(_Handler, ordered=options.ordered, keyed=plan.ordering == "key")
+    handler = functools.partial(_Handler, keyed=plan.ordering == "key")
     with servers.sidecar({"inbox": {"ordering": plan.ordering}, "kafka": {"topics": [topic]}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection, \

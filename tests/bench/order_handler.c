@@ -1,12 +1,12 @@
 /*
  * A handler that answers "done" at once and checks the order of the messages of tests/bench/records.py.
  *
- *	order_handler SOCKET BATCH ORDERED KEYED FILE
+ *	order_handler SOCKET BATCH KEYED FILE
  *
- * BATCH is the most messages of a batch. With ORDERED = 1 it asks for ordered batches. With KEYED = 1 the messages of
- * a key must come in the order of Kafka, else those of a partition. A message that does not come behind all others of
- * its key or partition is a violation, also when it comes for the second time. After SIGTERM FILE gets
- * {"deliveries":N,"violations":N,"runs":N}: a run is the messages of one key or partition in a batch.
+ * BATCH is the most messages of an ordered batch. With KEYED = 1 the messages of a key must come in the order of Kafka,
+ * else those of a partition. A message that does not come behind all others of its key or partition is a violation,
+ * also when it comes for the second time. After SIGTERM FILE gets {"deliveries":N,"violations":N,"runs":N}: a run is the
+ * messages of one key or partition in a batch.
  */
 #include <inboxd/handler.h>
 
@@ -71,19 +71,18 @@ int main(int argc, char **argv)
 	FILE *file;
 	int status;
 
-	if (argc != 6) {
-		fprintf(stderr,
-			"order_handler: usage: order_handler SOCKET BATCH ORDERED KEYED FILE\n");
+	if (argc != 5) {
+		fprintf(stderr, "order_handler: usage: order_handler SOCKET BATCH KEYED FILE\n");
 		return 1;
 	}
 	options.socket = argv[1];
 	options.batch_max = (int)strtol(argv[2], NULL, 10);
-	options.batch_ordered = strcmp(argv[3], "1") == 0;
+	options.batch_ordered = options.batch_max > 1;
 	account.batch = 1;
-	account.keyed = strcmp(argv[4], "1") == 0;
-	file = fopen(argv[5], "w");
+	account.keyed = strcmp(argv[3], "1") == 0;
+	file = fopen(argv[4], "w");
 	if (file == NULL) {
-		perror(argv[5]);
+		perror(argv[4]);
 		return 1;
 	}
 	status = inbox_handler_serve(&options, handle, &account);
