@@ -156,6 +156,45 @@ def test_it_does_so_behind_an_unsettled_message(inboxd, handler, send, inbox, an
     assert client.event_ids == (ids(3) if answer == FAILING["dead"] else ["k1", "k2", "k2", "k3"])
 
 
+def test_behind_a_short_retry_no_row_is_updated(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": [retry(delay_ms=1000)]}))
+    send(*ids(20))
+    eventually(lambda: inbox.message("k1")["status"] == "retrying", what="k1 to wait for its retry")
+    assert {row["status"] for row in inbox.messages() if row["event_id"] != "k1"} == {"claimed"}
+    inbox.wait_processed(20)
+    assert client.event_ids == ["k1", *ids(20)]
+    assert inbox.query("SELECT DISTINCT delivery_count FROM inbox.inbox_messages WHERE event_id <> 'k1'") == \
+        [{"delivery_count": 1}]
+
+
+def test_behind_a_long_retry_messages_leave_memory(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": [retry(delay_ms=3000)]}))
+    send(*ids(5))
+    eventually(lambda: {row["status"] for row in inbox.messages()} == {"retrying", "parked"}, what="k2 to k5 to be parked")
+    inbox.wait_processed(5)
+    assert client.event_ids == ["k1", *ids(5)]
+
+
+def test_messages_that_arrive_during_a_short_retry_keep_their_place(inboxd, handler, send, inbox):
+    client = handler(inboxd, by_id({"k1": [retry(delay_ms=1500)]}))
+    send(*ids(3))
+    eventually(lambda: inbox.message("k1")["status"] == "retrying", what="k1 to wait for its retry")
+    send("k4", "k5")
+    assert inbox.message("k5")["status"] in ("parked", "claimed")
+    inbox.wait_processed(5)
+    assert client.event_ids == ["k1", *ids(5)]
+
+
+def test_when_a_short_retry_does_not_come_the_key_goes_on(inboxd, handler, send, inbox):
+    """An operator discards the message for which the others wait in memory."""
+    client = handler(inboxd, by_id({"k1": [retry(delay_ms=1500)]}))
+    send(*ids(3))
+    eventually(lambda: inbox.message("k1")["status"] == "retrying", what="k1 to wait for its retry")
+    inbox.query("SELECT inbox.discard(source, event_id) FROM inbox.inbox_messages WHERE event_id = 'k1'")
+    client.wait_event("k3")
+    assert client.event_ids == ids(3)
+
+
 def test_a_timeout_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox):
     client = handler(inboxd, by_id({"k1": [NEVER]}), timeout_ms=300)
     send(*ids(2))
