@@ -29,7 +29,8 @@ GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_
 GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;
 
 -- A handler: completes the messages it was given, in its own transaction.
-GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text[], jsonb) TO inboxd_handler;
+GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text),
+    inbox.complete(text[], jsonb[]) TO inboxd_handler;
 
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,

@@ -47,15 +47,22 @@ BEGIN
     END IF;
 END $$;
 
--- Completes several messages, all or none of them. `results` is NULL or a JSON array with one element a claim; the
--- element null is no result.
+-- The same with the result as a text of JSON. It decides what complete('…', '{…}') means, whose arguments have no type:
+-- without it PostgreSQL could not choose between this function for one message and the one for several. It runs as its
+-- caller, who needs the right to call complete(text, jsonb), too.
+CREATE OR REPLACE FUNCTION inbox.complete(claim text, result text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT inbox.complete(claim, result::jsonb)
+$$;
+
+-- Completes several messages, all or none of them. `results` is NULL or has one element a claim; NULL and the JSON null are
+-- no result.
 -- IB001 names the first claim, in the order of the array, that is lost; a claim that stands there twice is lost the second
 -- time. IB002 names the first text that is not a claim. No claims: it does nothing.
 --
--- `results` is not jsonb[]: with such a second function PostgreSQL could not resolve complete('…', '{…}'), because
--- both arguments have no type yet. The rows are updated one by one in the order of seq, as two transactions with the same
--- rows would otherwise wait for each other; a join would not keep the order.
-CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb DEFAULT NULL) RETURNS void
+-- The rows are updated one by one in the order of seq, as two transactions with the same rows would otherwise wait for
+-- each other; a join would not keep the order.
+CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     one record;
@@ -64,16 +71,13 @@ DECLARE
 BEGIN
     IF claims IS NULL THEN
         PERFORM inbox.claim_parts(NULL);
-    ELSIF jsonb_typeof(results) <> 'array' THEN
-        PERFORM inbox.refuse('complete', 'results must be a JSON array with one element for each claim, not: '
-                             || jsonb_typeof(results));
-    ELSIF jsonb_array_length(results) <> cardinality(claims) THEN
+    ELSIF cardinality(results) <> cardinality(claims) THEN
         PERFORM inbox.refuse('complete', 'there are ' || cardinality(claims) || ' claims but '
-                             || jsonb_array_length(results) || ' results');
+                             || cardinality(results) || ' results');
     END IF;
     FOR one IN
         SELECT inbox.claim_parts(c.claim) AS part, c.place, c.claim, nullif(c.result, 'null') AS result
-        FROM ROWS FROM (unnest(claims), jsonb_array_elements(results)) WITH ORDINALITY AS c(claim, result, place)
+        FROM ROWS FROM (unnest(claims), unnest(results)) WITH ORDINALITY AS c(claim, result, place)
         ORDER BY part, c.place
     LOOP
         UPDATE inbox.inbox_messages m

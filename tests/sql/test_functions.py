@@ -97,16 +97,31 @@ def test_complete_works_for_a_role_without_other_rights(db, connect):
     db.execute("DROP ROLE IF EXISTS poor_handler")
     db.execute("CREATE ROLE poor_handler LOGIN")
     db.execute("GRANT USAGE ON SCHEMA inbox TO poor_handler")
-    db.execute("GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text[], jsonb) TO poor_handler")
+    db.execute("GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text),"
+               " inbox.complete(text[], jsonb[]) TO poor_handler")
     handler = connect(user="poor_handler")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         handler.execute("SELECT * FROM inbox.inbox_messages")
-    complete(handler, f"{seq}.1.1")
+    handler.execute("SELECT inbox.complete(%s, %s)", [f"{seq}.1.1", '{"ok": true}'])
     handler.execute("SELECT inbox.complete(ARRAY[%s])", [f"{other}.1.1"])
     handler.close()
+    assert row_of(db, seq)["result"] == {"ok": True}
     assert [row_of(db, one)["status"] for one in (seq, other)] == ["processed"] * 2
     db.execute("DROP OWNED BY poor_handler")
     db.execute("DROP ROLE poor_handler")
+
+
+@pytest.mark.parametrize("arguments", ["'1.1.1'", "'1.1.1', '{}'", "'1.1.1', '{}'::jsonb", "ARRAY['1.1.1']"])
+def test_complete_needs_a_right(db, connect, arguments):
+    db.execute("DROP ROLE IF EXISTS no_handler")
+    db.execute("CREATE ROLE no_handler LOGIN")
+    db.execute("GRANT USAGE ON SCHEMA inbox TO no_handler")
+    other = connect(user="no_handler")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        other.execute(f"SELECT inbox.complete({arguments})")
+    other.close()
+    db.execute("DROP OWNED BY no_handler")
+    db.execute("DROP ROLE no_handler")
 
 
 @pytest.mark.parametrize("column", ["processed_at", "dead_at"])
