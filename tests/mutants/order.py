@@ -13,6 +13,7 @@ LANES = "unit/test_lanes.c::"
 CLAIMED = "unit/test_claim_results.c::"
 ARRIVALS = "faults/test_arrivals.py::"
 HANDOVER = "system/test_handover.py::"
+HOT = "system/test_hot_keys.py::"
 OVERTAKES = ARRIVALS + "test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue"
 
 MUTANTS = [
@@ -196,6 +197,28 @@ MUTANTS = [
            edit("src/dispatch/order/lanes.c", "\tif (!entry->in_lane.outgoing) {\n\t\tentry->in_lane.outgoing = true;\n\t\tlane->outgoing++;\n\t}\n}",
                 "}"),
            tests=[LANES + "a_done_that_is_taken_back_stops_the_lane"]),
+    mutant("R25", "the next message waits for the COMMIT",
+           edit("src/dispatch/order/entries.c", "\tif (entry->in_lane.answered)\n\t\tstart(", "\tif (entry->lane != NULL && !entry->in_lane.answered)\n\t\tstart("),
+           tests=[HOT + "test_the_next_message_of_a_key_is_delivered_after_the_answer"]),
+    mutant("R25", "next_after is not read",
+           edit("src/dispatch/order/entries.c", "config->inbox.next_after == NEXT_AFTER_COMMIT", "false"),
+           tests=[HOT + "test_with_next_after_commit_it_waits_for_the_commit"]),
+    mutant("R25", "max_unsettled_per_key is not read",
+           edit("src/dispatch/order/entries.c", "(size_t)config->inbox.max_unsettled_per_key", "256"),
+           tests=[HOT + "test_a_key_has_a_limited_number_of_unsettled_messages"]),
+    mutant("R25", "a verdict is sent before the one that is under way is committed",
+           edit("src/dispatch/table/settle/settler.c", "return before != NULL && before->settling.job != job;",
+                "return before != NULL && job == NULL;"),
+           tests=[HOT + "test_verdicts_behind_a_locked_row_wait_for_it"]),
+    mutant("R25", "behind a lost claim verdicts stay as they are",
+           edit("src/dispatch/order/entries.c", "\tif (broken)\n\t\tvoid_followers(order, entry);\n", "\t(void)void_followers;\n"),
+           tests=[HOT + "test_a_lost_claim_brings_the_later_messages_again"]),
+    mutant("R25", "the answer of an open message behind a lost claim counts",
+           edit("src/dispatch/order/entries.c", "at->in_lane.voided |= at->state == ENTRY_OPEN;", "at->in_lane.voided |= false;"),
+           tests=[HOT + "test_a_lost_claim_brings_the_later_messages_again"]),
+    mutant("R25", "the row of a lost claim is not expected in the table",
+           edit("src/dispatch/order/entries.c", "bool outside = broken || returned;", "bool outside = returned;"),
+           tests=[HOT + "test_a_lost_claim_is_delivered_before_messages_that_arrive_later"]),
     mutant("R25", "a hot key is claimed again when it is empty",
            edit("src/dispatch/order/lanes.c", "lane->count <= lane->filled / 2", "lane->count == 0"),
            tests=[LANES + "a_hot_lane_is_claimed_again_when_half_of_it_is_left"]),

@@ -314,6 +314,20 @@ def test_a_lost_claim_brings_the_later_messages_again(inboxd, handler, send, inb
     assert {row["retry_count"] for row in inbox.messages()} == {0}
 
 
+def test_a_lost_claim_is_delivered_before_messages_that_arrive_later(inboxd, handler, send, inbox):
+    """Also when it is not due yet, so that no claim brings it at once."""
+    client = handler(inboxd, by_id({"k1": [NEVER]}))
+    send("k1")
+    with unsettled(inbox, client) as own:
+        own.execute("UPDATE inbox.inbox_messages SET claimed_by = NULL, available_at = now() + interval '2 s'"
+                    " WHERE event_id = 'k1'")
+        own.commit()
+    eventually(lambda: inboxd.metric("inboxd_claim_lost_total") == 1)
+    send("k2", "k3")
+    inbox.wait_processed(3)
+    assert client.event_ids == ["k1", "k1", "k2", "k3"]
+
+
 def test_a_claim_lost_in_the_middle_leaves_the_earlier_verdicts(inboxd, handler, send, inbox):
     client = handler(inboxd, by_id({"k1": [NEVER]}))
     send(*ids(5))
