@@ -164,6 +164,17 @@ static bool recall_next_of_lane(struct entry *entry)
 	return true;
 }
 
+/* Starts the entry that lanes_next() or lanes_leave() has given. */
+static void start(struct order *order, struct entry *next)
+{
+	if (next == NULL)
+		return;
+	if (lanes_must_park(next))
+		entry_park(order, next);
+	else
+		entry_ready(order, next);
+}
+
 void entry_admit(struct order *order, struct message *message, size_t partition,
 	enum entry_origin origin, int64_t number)
 {
@@ -192,6 +203,8 @@ void entry_admit(struct order *order, struct message *message, size_t partition,
 		entry_park(order, entry);
 	else if (arrival == ADMIT_HEAD || recall_next_of_lane(entry))
 		entry_ready(order, entry);
+	else if (entry->lane != NULL) /* a lower offset may have arrived while the lane waited */
+		start(order, lanes_next(&order->lanes, entry->lane));
 }
 
 void entry_ready(struct order *order, struct entry *entry)
@@ -216,6 +229,7 @@ struct entry *entry_next_in_batch(const struct order *order, struct entry *entry
 	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
 
 	if (next == NULL || next->state != ENTRY_QUEUED || next->message->suspect ||
+		order->lanes.rules.wait_for_commit ||
 		entry->lane->unsettled_count + before >= order->lanes.rules.max_unsettled ||
 		lanes_must_park(next))
 		return NULL;
@@ -294,17 +308,6 @@ static void resume_verdict(struct order *order, struct entry *entry)
 	entry->settling.deferred = false;
 	order->verdicts.deferred--;
 	add_verdict(order, entry);
-}
-
-/* Starts the entry that lanes_next() or lanes_leave() has given. */
-static void start(struct order *order, struct entry *next)
-{
-	if (next == NULL)
-		return;
-	if (lanes_must_park(next))
-		entry_park(order, next);
-	else
-		entry_ready(order, next);
 }
 
 /* Claims of retries need the other half. */
@@ -492,22 +495,19 @@ int order_init(struct order *order, struct context *context, int64_t first_low_s
 {
 	const struct config *config = context->options.config;
 	struct metrics *metrics = context->options.metrics;
-	size_t claim = (size_t)config->worker.claim_batch;
-	size_t part = (size_t)config->inbox.max_claimed / LANE_PART;
 	const struct lane_rules rules = {
 		.ordering = config->inbox.ordering,
 		.wait_for_commit = config->inbox.next_after == NEXT_AFTER_COMMIT,
 		.max_unsettled = (size_t)config->inbox.max_unsettled_per_key,
-		.depth = part > claim ? part : claim,
 		.fast_ms = LANE_FAST_MS,
-		.claim = claim,
+		.claim = (size_t)config->worker.claim_batch,
 	};
 
 	order->context = context;
-	order_set_rules(order, config);
 	TAILQ_INIT(&order->born);
 	TAILQ_INIT(&order->verdicts.entries);
 	lanes_init(&order->lanes, &rules);
+	order_set_rules(order, config);
 	open_claims_init(&order->open_claims);
 	order->retry_due_at_ms = INT64_MAX;
 	(void)pthread_mutex_init(&order->bounds.lock, NULL);
@@ -521,6 +521,10 @@ int order_init(struct order *order, struct context *context, int64_t first_low_s
 
 void order_set_rules(struct order *order, const struct config *config)
 {
+	size_t claim = (size_t)config->worker.claim_batch;
+	size_t part = (size_t)config->inbox.max_claimed / LANE_PART;
+
+	order->lanes.rules.depth = part > claim ? part : claim;
 	order->rules = (struct retry_rules){
 		.max_attempts = config->retry.max_attempts,
 		.backoff_ms = config->retry.backoff,

@@ -73,7 +73,7 @@ int order_init(
 	struct order *order, struct context *context, int64_t first_low_seq, struct err *err);
 /* Frees all entries without settling them, and everything else but the handler queues. */
 void order_fini(struct order *order);
-/* Uses the retry rules of this configuration from now on. */
+/* Uses the retry rules and the limits of this configuration from now on. */
 void order_set_rules(struct order *order, const struct config *config);
 
 /*
@@ -103,7 +103,8 @@ void entry_evict(struct order *order, struct entry *entry);
 /* Settles the entry as waiting, with nothing counted. */
 void entry_return(struct order *order, struct entry *entry);
 /* The entry behind this one in its lane, if both may be in one ordered batch: it is QUEUED, for the same handler, and no
- * suspect. NULL: there is none. `before`: entries of the lane that the batch has so far; the lane's bound counts them. */
+ * suspect. NULL: there is none, or inbox.next_after is commit. `before`: entries of the lane that the batch has so far;
+ * the lane's bound counts them. */
 struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before);
 /* A RESERVED suspect cannot be delivered now. It goes back to its lane, or to the table. */
 void entry_requeue(struct order *order, struct entry *entry);

@@ -33,7 +33,8 @@ void schedule_fini(struct schedule *schedule)
 static bool batch_is_due(
 	struct schedule *schedule, struct connection *connection, size_t count, int64_t now_ms)
 {
-	if (count >= connection->batch_max || connection->batch_wait_ms == 0)
+	if (count >= connection->batch_max || count >= BATCH_LIMIT ||
+		connection->batch_wait_ms == 0)
 		return true;
 	if (connection->batch_since_ms == 0) {
 		connection->batch_since_ms = now_ms;
