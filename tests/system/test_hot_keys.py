@@ -195,6 +195,17 @@ def test_when_a_short_retry_does_not_come_the_key_goes_on(inboxd, handler, send,
     assert client.event_ids == ids(3)
 
 
+def test_an_earlier_message_replayed_during_a_short_retry_does_not_stop_the_key(inboxd, handler, send, inbox):
+    """k3 and k4 wait in memory for the retry of k2 when k1 comes back."""
+    client = handler(inboxd, by_id({"k2": [retry(delay_ms=1500)]}))
+    send(*ids(4))
+    client.wait_event("k2")
+    inbox.wait_status("k2", "retrying")
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = 'k1'")
+    inbox.wait_processed(4)
+    assert client.event_ids == ["k1", "k2", "k1", "k2", "k3", "k4"]
+
+
 def test_a_timeout_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox):
     client = handler(inboxd, by_id({"k1": [NEVER]}), timeout_ms=300)
     send(*ids(2))

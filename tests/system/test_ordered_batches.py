@@ -203,6 +203,15 @@ def test_without_ordered_a_batch_has_one_message_of_a_key(inboxd, handler, run, 
     assert all(len({one.key for one in batch}) == len(batch) for batch in client.batches)
 
 
+def test_with_next_after_commit_a_batch_has_one_message_of_a_key(start_inboxd, batches, run, inbox):
+    client = batches(start_inboxd(inbox={"next_after": "commit"}))
+    run("a1 a2 b1 b2")
+    for _ in range(2):
+        assert len({name[0] for name in client.read()}) == len(client.entries) == 2
+        client.finish()
+    inbox.wait_processed(4)
+
+
 def test_with_ordering_partition_a_batch_stops_for_the_partition(start_inboxd, batches, run, inbox):
     sidecar = start_inboxd(inbox={"ordering": "partition"})
     client = batches(sidecar)
