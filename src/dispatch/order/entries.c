@@ -17,11 +17,12 @@
 
 /* One lane may have this part of the messages in memory. What arrives above it is parked in the table. */
 #define LANE_PART      4
-/* It may have all of them while no message of it is in memory for this time. */
+/* It may have all of them while its oldest message arrived less than this time ago. */
 #define LANE_FAST_MS   5000
-/* Behind a message that is retried within this time, as many entries as a claim brings wait in memory. */
+/* If a message is retried within this time, and half of the budget is free, the next entries of its lane stay in
+ * memory, as many as a claim can bring. */
 #define SHORT_RETRY_MS 2000
-/* After this much more time they go back to the table, too: the retry was not claimed. */
+/* After this much more time they go back to the table, too, if the retry was not claimed. */
 #define RETRY_GRACE_MS 3000
 
 static int64_t low_from(const struct order *order, const struct entry *lowest)
@@ -310,7 +311,7 @@ static void resume_verdict(struct order *order, struct entry *entry)
 	add_verdict(order, entry);
 }
 
-/* Claims of retries need the other half. */
+/* Claims of retries need this half. */
 static bool is_half_of_memory_free(const struct order *order)
 {
 	size_t count;
@@ -322,7 +323,7 @@ static bool is_half_of_memory_free(const struct order *order)
 	       bytes <= bytes_free;
 }
 
-/* True when the entry comes back soon, and those behind it can wait in memory. */
+/* True when the entry comes back soon, and the entries behind it can wait in memory. */
 static bool is_short_retry(const struct order *order, const struct entry *entry)
 {
 	return entry->end != END_RETURNED && entry->verdict.outcome == SETTLE_WAITING &&
@@ -332,10 +333,10 @@ static bool is_short_retry(const struct order *order, const struct entry *entry)
 }
 
 /*
- * The entry goes back to the table, for a retry or because it is parked. The messages queued behind it could only wait
- * in memory and use up the budget, so they go back as well. They are parked: a claim of the lane takes the whole
- * run when the first row is due. If the first row is due at once, all of them are returned as waiting.
- * After a short retry the first ones stay, which costs no update of their rows.
+ * The entry goes back to the table, for a retry or because it is parked. For a short retry, the first messages behind
+ * it stay in memory, as many as a claim can bring: this saves the updates of their rows. All other messages behind it
+ * go back too, because they could only wait and use up the budget. They are parked: a claim of the lane takes the whole
+ * run when the first row is due. If the first row is returned without a delay, they are returned as waiting.
  */
 static void follow_outside(struct order *order, struct entry *entry)
 {
@@ -384,7 +385,8 @@ void entry_settle(struct order *order, struct entry *entry)
 }
 
 /* The claim of a message is lost although it was done, so it is delivered again, here or elsewhere. The messages of its
- * lane that were delivered after it must come again as well (rule R25). The one that is ready next is not delivered. */
+ * lane that were delivered after it must come again as well (rule R25). If the next message is READY, it is not
+ * delivered now. */
 static void void_followers(struct order *order, const struct entry *lost)
 {
 	struct lane *lane = lost->lane;
@@ -433,7 +435,7 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
 {
-	/* The next message was delivered before the table had this verdict. With a lost claim the row may wait there. */
+	/* The next message could start before the table had this verdict. With a lost claim the row may wait there. */
 	bool broken = entry->in_lane.answered && status == SETTLE_LOST;
 	/* The same holds for a return whose claim is lost: perhaps an earlier try of it was committed, and its answer
 	 * was lost. */

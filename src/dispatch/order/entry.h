@@ -8,12 +8,16 @@
  *	    │                      │  ▲ suspect: RESERVED until its connection is empty  ▲
  *	    └──────────────────────┴──┴── parked, returned ──────────────────────────────┘
  *
+ * An entry that follows another one in an ordered batch goes from QUEUED to OPEN.
+ *
  * Invariants:
- * - An entry is in exactly one list for its state (`link`). Only a deferred verdict is in none: the end of the verdict
- *   before it in its lane puts it back.
+ * - `link` is for the list of a READY, OPEN or SETTLING entry, or of a RESERVED one whose crash count will be raised.
+ *   All other entries, entries in a job, and deferred verdicts are in no list. A deferred verdict is put back when
+ *   the verdict before it in its lane is finished.
  * - At most one entry of a lane is READY, RESERVED or OPEN, except the entries of one ordered batch.
- * - An entry leaves its lane only when its verdict is committed or its claim is lost. Until then one that was answered
- *   `done` lets the next message of its lane start (rule R25 of docs/rules.md); every other end stops the lane.
+ * - An entry leaves its lane only when its verdict is committed or its claim is lost. Until then it stops the lane,
+ *   with one exception: with `next_after: answer`, the next message starts after the answer `done` (rule R25 of
+ *   docs/rules.md).
  * - The verdicts of a lane are committed in their order (rule R25).
  */
 #ifndef DISPATCH_ORDER_ENTRY_H
@@ -75,12 +79,12 @@ struct delivery {
 struct in_lane {
 	int64_t since_ms; /* when it arrived */
 	TAILQ_ENTRY(entry) unsettled_link;
-	bool unsettled; /* in the list lane.unsettled: its delivery ended, and the table does not have the verdict */
-	bool answered; /* it was done, so it is not in lane.entries any more */
-	bool outgoing; /* its row goes back to the table, and the table does not have that */
-	/* It is retried within this time, so the messages behind it wait in memory; 0 = they do not. */
+	bool unsettled; /* in the list lane.unsettled: it has a verdict, and this is not committed yet */
+	bool answered; /* with `next_after: answer`: it was done, so it is not in lane.entries any more */
+	bool outgoing; /* its row goes back to the table, and this is not committed yet */
+	/* How long the messages behind it wait in memory, from the COMMIT on; 0 = they do not wait. */
 	int64_t retry_ms;
-	bool voided; /* an earlier message of the lane was lost: if this one is done, it comes again */
+	bool voided; /* the claim of an earlier message of the lane was lost: if this one is done, it comes again */
 };
 
 /* The tries to settle an entry that is SETTLING, or to raise its crash count. The room table owns it. */

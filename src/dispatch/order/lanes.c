@@ -1,13 +1,16 @@
 /*
- * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. It can be in one of two
+ * See lanes.h. A lane exists while it has entries, is held, or knows of rows in the table. It can be in one of three
  * lists:
  *
- *	claimable   the claimer claims its next run. A lane whose rows in the table are all behind its entries is there
- *	            as soon as few entries are left, so that a hot key does not run dry (rule R25).
+ *	claimable   the claimer claims its next run. The lane has no entries. A hot lane is there when half of its
+ *	            entries are gone, if all its rows in the table are behind the others: so it does not run dry (rule
+ *	            R25).
  *	idle        it has no entries and is blocked: its first row waits for a retry or for a handler. A claim of due
  *	            rows, or a sweep, continues the lane when that row can be claimed.
+ *	retrying    its entries wait in memory for the retry of an earlier row. The list is in the order of the times at
+ *	            which this wait ends.
  *
- * A held lane is in neither list: the end of its hold puts it there.
+ * A held lane is neither claimable nor idle: the end of its hold puts it into one of these lists.
  */
 #include "dispatch/order/lanes.h"
 
@@ -134,11 +137,12 @@ static void end_retry(struct lanes *lanes, struct lane *lane)
 	lane->blocked = true;
 }
 
-/* A lane that never had this many entries is not hot. It is claimed again when it is empty. */
+/* A lane that had this many entries since its last claim is hot. Any other lane is claimed again when it is empty. */
 #define HOT_FROM 8
 
-/* True when half of the entries of a hot lane are gone, a whole claim fits, and all rows that it can bring belong
- * behind the entries. They do not while a row goes back to the table: the claim could bring what is behind that row. */
+/* True when half of the entries of a hot lane are gone, a whole claim fits, and all rows that the claim can bring
+ * belong behind the entries. While a row goes back to the table they do not: the claim could bring rows behind that
+ * one. */
 static bool needs_refill(const struct lanes *lanes, const struct lane *lane)
 {
 	const struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
@@ -214,8 +218,8 @@ void lanes_set_state(struct entry *entry, enum entry_state state)
 
 /*
  * True when an earlier message of the lane is in the table or is being written back to it, so that a delivery of
- * this entry would overtake it. A held lane counts as well: another instance may still be processing an earlier
- * row.
+ * this entry would overtake it. A row for whose short retry the lane waits does not count. A held lane counts: another
+ * instance may still be processing an earlier row.
  */
 static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
@@ -234,8 +238,9 @@ static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 	return false;
 }
 
-/* False while an entry of the lane is ready, delivered or being settled, unless it was done. A lower offset that
- * arrives then does not interrupt it; it becomes the head afterwards. */
+/* False while an entry of the lane is ready, delivered or being settled (unless it was done and `next_after` is
+ * `answer`), while the lane waits for a short retry, and while it has too many unsettled verdicts. A lower offset that
+ * arrives then does not interrupt the entry; it becomes the head afterwards. */
 static bool may_start(const struct lanes *lanes, const struct lane *lane)
 {
 	return lane->active == 0 && lane->retry_offset == INT64_MAX &&

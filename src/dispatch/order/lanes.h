@@ -1,14 +1,16 @@
 /*
  * Order in memory. A lane holds the claimed messages of one key or, with `ordering: partition`, of one partition.
- * They are sorted by offset, and only the first one, the head, may be delivered (rules R10, R11, R13).
+ * They are sorted by offset. Only the first one, the head, may be delivered (rules R10, R11, R13), and in an ordered
+ * batch the messages behind it (rule R26).
  * Pure: no sockets, no SQL. One thread.
  *
- * A message that was answered `done` is not the head any more, although the table does not have its verdict: the next
- * one may start (rule R25). It moves to the list `unsettled`, which also has the verdicts that stop the lane. The list
- * is in the order of the verdicts, and they are committed in this order (rule R25).
+ * With `next_after: answer`, a message that was answered `done` is not the head any more: the next one may start
+ * (rule R25). It leaves `entries`, and is in `unsettled` until its verdict is committed. A delivered entry whose other
+ * verdict stops the lane is in both lists until then. `unsettled` is in the order of the verdicts, and they are
+ * committed in this order.
  *
- * When a message goes back to the table for a short retry, the first entries behind it stay in memory and wait there.
- * No row of them is updated.
+ * When a message goes back to the table for a short retry, the first entries behind it stay in memory if at least
+ * half of the budget is free. Their rows are not updated.
  *
  * Further messages of a lane can wait in the table. The lane remembers the lowest offset of those it knows about.
  * A message above that offset must not be delivered before it, so it is parked when it arrives.
@@ -35,9 +37,10 @@ struct lane {
 		entries; /* by offset, then seq; without those that were answered `done` */
 	struct entry_list
 		unsettled; /* ended deliveries whose verdicts the table does not have, in their order */
-	size_t count;      /* of entries in either list */
+	size_t count;      /* of entries; one that is in both lists counts once */
 	size_t unsettled_count;
-	size_t filled; /* the highest `count` since the last claim: half of them is few (rule R25) */
+	/* The highest `count` since the last claim. The lane is claimed again when `count` is half of it (rule R25). */
+	size_t filled;
 	size_t active;   /* of `entries`: in another state than QUEUED */
 	size_t outgoing; /* of `entries`: SETTLING, and their rows go back to the table */
 
@@ -48,7 +51,7 @@ struct lane {
 
 	/* A row that waits in the table for its retry while the entries wait behind it in memory; INT64_MAX = none. */
 	int64_t retry_offset;
-	int64_t retry_until_ms; /* when they go back to the table, because it did not come */
+	int64_t retry_until_ms; /* when the entries go back to the table if the row has not come back */
 	TAILQ_ENTRY(lane) retrying_link;
 
 	size_t holds; /* rows that another instance holds: while there is one, nothing is delivered */
@@ -71,7 +74,7 @@ struct lane_rules {
 	size_t max_unsettled; /* verdicts that a lane may have while its next message starts (rule R25) */
 	size_t depth;         /* entries that a lane may have in memory, unless it is fast */
 	int64_t fast_ms; /* a lane is fast while its oldest message arrived less than this time ago */
-	size_t claim;    /* the most rows that a claim brings of one lane */
+	size_t claim;    /* the most rows of one lane that a claim brings */
 };
 
 struct lanes {
@@ -93,7 +96,9 @@ void lanes_fini(struct lanes *lanes);
 enum lane_arrival {
 	ADMIT_HEAD,   /* deliver it now */
 	ADMIT_BEHIND, /* deliver it when the entries before it let it start */
-	ADMIT_PARK,   /* an earlier row is in the table, or the lane is full: park it */
+	/* Park it: the lane is full, or an earlier row is in the table (except a row for whose short retry the lane
+	 * waits). */
+	ADMIT_PARK,
 };
 /* Puts the entry into its lane. A message without an order (no key, or `ordering: none`) has no lane and is always
  * ADMIT_HEAD. ADMIT_HEAD can displace a READY entry of a higher offset; the caller recalls it. FAULT_MEMORY. */
@@ -110,17 +115,19 @@ struct lane_run {
 void lanes_claimed(
 	struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run);
 
-/* True when the entry is the first of its lane, or has none. */
+/* True when the entry is the first of its lane, or has no lane. */
 bool lanes_is_head(const struct entry *entry);
 
-/* True when an earlier message of the lane is in the table or on its way there. The entry must be parked then. */
+/* True when an earlier message of the lane is in the table or on its way there (except a row for whose short retry
+ * the lane waits). The entry must be parked then. */
 bool lanes_must_park(const struct entry *entry);
 
 /* Sets the state of an entry, and counts it in its lane. */
 void lanes_set_state(struct entry *entry, enum entry_state state);
-/* The entry has its verdict. Only with `done` its lane may go on (lanes_next). Its state is SETTLING from now on. */
+/* The entry has its verdict. Its state is SETTLING from now on. Only after `done`, and with `next_after: answer`, may
+ * its lane go on (lanes_next). */
 void lanes_settling(struct lanes *lanes, struct entry *entry);
-/* A verdict `done` that is not sent to the table is replaced by a return: the entry stops its lane again. */
+/* A return has replaced the `done` of this entry, which was not sent to the table. The entry stops its lane again. */
 void lanes_take_back(struct entry *entry);
 /* The verdict that must be committed before the one of this entry, or NULL. */
 struct entry *lanes_verdict_before(const struct entry *entry);
@@ -132,8 +139,8 @@ struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane);
  * Returns the entry that can start now, as lanes_next() does. */
 struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside, bool blocked);
 
-/* Ends the wait of a lane whose row did not come back for its retry in time: the row counts as any other in the table.
- * False: there is no such lane. `next`: as in lanes_leave(). */
+/* Ends the wait of a lane if the row has not come back for its retry in time: from now on the row counts as any other
+ * in the table. False: there is no such lane. `next`: as in lanes_leave(). */
 bool lanes_end_retry(struct lanes *lanes, int64_t now_ms, struct entry **next);
 
 /* Ingest or a sweep saw a parked row of this lane at `offset`; -1: the offset is not known. FAULT_MEMORY. */

@@ -33,8 +33,8 @@ struct verdict_list {
 	struct entry_list entries;
 	size_t count;
 	int64_t since_ms; /* when the first of them was added */
-	size_t deferred; /* entries in no list, each behind a verdict of its lane (struct settling) */
-	bool urgent;     /* a `settled` is among them: the lane waits for the look into its row */
+	size_t deferred; /* entries in no list, each waits for a verdict before it in its lane (struct settling) */
+	bool urgent; /* a `settled` is among them: its lane waits until inboxd has read whether the row is completed */
 };
 
 /* What the heartbeat writes to inbox_instances, so that a rescue of this instance finds all its rows (rule R3). */
@@ -108,15 +108,16 @@ void entry_return(struct order *order, struct entry *entry);
 struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before);
 /* A RESERVED suspect cannot be delivered now. It goes back to its lane, or to the table. */
 void entry_requeue(struct order *order, struct entry *entry);
-/* Passes an entry with a verdict to the settler. After `done` the next one of its lane starts. If the entry goes
- * back to the table, the entries that are queued behind it in its lane go back too. */
+/* Passes an entry with a verdict to the settler. After `done` the next one of its lane starts, unless it must wait for
+ * the COMMIT. If the entry goes back to the table, the entries that are queued behind it in its lane go back too. For a
+ * short retry, the first worker.claim_batch of them stay in memory. */
 void entry_settle(struct order *order, struct entry *entry);
-/* The settler cannot commit this verdict with the others: one before it in its lane is in another transaction, or
- * waits. Keeps it until that one is finished. */
+/* The settler cannot commit this verdict now: the one before it in its lane is in another transaction, or waits. Keeps
+ * the verdict until that one is finished. */
 void entry_defer(struct order *order, struct entry *entry);
 /* Ends the reservation of a connection, if the entry has one. */
 void entry_unreserve(struct entry *entry);
-/* Gives entries back to the table that waited in memory for the retry of an earlier message, which did not come. */
+/* Ends the waits for retries that did not come in time: the entries that waited in memory go back to the table. */
 void entries_end_retries(struct order *order, int64_t now_ms);
 /* Returns what is not delivered, of one partition or, with SIZE_MAX, of all. */
 void entries_return_undelivered(struct order *order, size_t partition);
