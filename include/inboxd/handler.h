@@ -86,9 +86,10 @@ struct inbox_handler_options {
 	 * the library. */
 	void (*log)(const char *text, void *arg);
 	void *log_arg;
-	/* A batch may have several messages of a key (inbox.ordering of the sidecar), in their order. After a message
-	 * that is not finished (retry, snooze, skipped, no verdict) the library skips those of its key that it has
-	 * not handed out. A program that holds several deliveries at once answers skipped for those that it holds. */
+	/* A batch may have several messages of a key (inbox.ordering of the sidecar), in their order. Needs batch_max
+	 * above 1. After a message that is not finished (retry, snooze, skipped, no verdict) the library skips those
+	 * of its key that it has not handed out. If your program holds several deliveries at once, call
+	 * inbox_delivery_skipped() for the later ones of that key yourself. */
 	bool batch_ordered; /* false */
 };
 
@@ -166,8 +167,8 @@ INBOX_API int inbox_delivery_dead(
 INBOX_API int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms);
 /* inbox.complete() was called with the claim, in a transaction that has committed. */
 INBOX_API int inbox_delivery_settled(struct inbox_delivery *delivery);
-/* The message was not tried, for example because an earlier one of its key was not finished. It is delivered again,
- * and nothing is counted. */
+/* The message was not tried, for example because an earlier one of its key was not finished. It is delivered again
+ * after that one, or after 100 ms, and nothing is counted. */
 INBOX_API int inbox_delivery_skipped(struct inbox_delivery *delivery);
 
 /* Extends the deadline to timeout_ms from now. Sent at once; does not block. INBOX_CANCELLED if it is too

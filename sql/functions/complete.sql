@@ -55,13 +55,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT inbox.complete(claim, result::jsonb)
 $$;
 
--- Completes several messages, all or none of them. `results` is NULL or has one element a claim; NULL and the JSON null are
--- no result.
--- IB001 names the first claim, in the order of the array, that is lost; a claim that stands there twice is lost the second
--- time. IB002 names the first text that is not a claim. No claims: it does nothing.
+-- Completes several messages, all or none of them. `results` is NULL or has one element for each claim; NULL and the
+-- JSON null mean no result.
+-- IB001 names the first claim of the array that is lost. A claim that is in the array twice is lost the second time.
+-- IB002 names the first text that is not a claim. An empty array does nothing.
 --
--- The rows are updated one by one in the order of seq, as two transactions with the same rows would otherwise wait for
--- each other; a join would not keep the order.
+-- The rows are updated one by one in the order of seq: otherwise two transactions with the same rows could deadlock. A
+-- join would not keep the order.
 CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,13 +1,13 @@
 -- Stores a batch for the consumer '': each (event_id, source) once, in the order of the batch. A row is born claimed
--- by $1 (placement 0), waiting (1) or parked (2). A row that asks ($14) is parked instead of claimed if an older row of
--- its key (or, with $15, of its partition) waits in the table (rule R11).
+-- by $1 (placement 0), waiting (1) or parked (2).
+-- $14: the row must be checked: it is parked instead of claimed if any row of its key waits in the table (rule R11).
+-- $15: ordering is partition, so that any waiting row of its partition counts. $16: at least one row must be checked.
 -- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_key, inbox_messages_position.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
--- The table is asked once for each key, and from its last offset: the rows of a hot key that were claimed leave many
--- deleted entries at the beginning of its part of the index, and a look for each row would read them all each time.
--- $16: some row asks; else nothing is looked up. Not EXISTS: the planner may turn that into one look at every waiting
--- row of the table. OFFSET 0: without it "behind" would be computed once for each mention.
--- Back: the rows that were new, in the order of the batch; of those with one id the first.
+-- One lookup per key starts at the highest offset, because the claimed rows of a hot key leave dead index entries at
+-- the low offsets. Not EXISTS: the planner may turn that into a lookup of every waiting row of the table.
+-- OFFSET 0: without it "behind" would be computed once for each mention.
+-- Returns the new rows in the order of the batch; of rows with the same id, the first.
 WITH waiting AS MATERIALIZED (
     SELECT a.*
     FROM (SELECT DISTINCT r.topic, r.kafka_partition,

@@ -1,5 +1,5 @@
 /*
- * An ordered batch can hold several messages of one lane, in their order (rule R26). The handler works them off in this
+ * An ordered batch can hold several messages of one lane, in their order (rule R26). The handler processes them in this
  * order and stops at the first one that it does not finish. The messages behind that one were not tried, so they go
  * back to the table and nothing is counted.
  * These functions decide which entries are behind another one, and what an answer for them means. Pure. Dispatch
@@ -23,7 +23,7 @@ enum ordered_answer {
 	ORDERED_TRIED,   /* the verdict counts as it is */
 	ORDERED_VIOLATES /* the same, and the handler finished the message out of order */
 };
-/* What the answer for an entry means that is behind one that was not finished. NULL: the answer leaves the entry out.
+/* What an answer means for an entry that is behind an unfinished one. NULL: the answer leaves the entry out.
  * `whole`: the verdict is for all entries of the batch. */
 enum ordered_answer ordered_batch_behind(const struct verdict *verdict, bool whole);
 

@@ -1,5 +1,6 @@
 /* The order of deliveries (`inbox.ordering`): none, one message of a key at a time, or one message of a partition at
- * a time; and when the next one starts (`inbox.next_after`): after the answer, or after its COMMIT. */
+ * a time. And when the next one starts (`inbox.next_after`): after the answer to the one before, or after the COMMIT of
+ * that answer. */
 #ifndef MODEL_MESSAGE_ORDERING_H
 #define MODEL_MESSAGE_ORDERING_H
 

@@ -6,9 +6,10 @@
  * sorted by seq, so that two settles cannot deadlock.
  *
  * The order of a lane (rule R25): the list is halved in the order in which it was given, and of each
- * lane only the rows before the first one that is locked, refused or lost are settled. A lost row is
- * noticed when a statement updates fewer rows than it was sent. If a lane has several rows in the
- * list, that is looked up before the COMMIT, which then is not part of the pipeline.
+ * lane only the rows before the first one that is locked, refused or lost are settled. If a
+ * statement updates fewer rows than it was sent, a row is completed or lost. If a lane has several
+ * rows in the list, the settle reads these numbers before it sends the COMMIT; the COMMIT is then
+ * not part of the pipeline.
  */
 #include "store/claims/settle.h"
 
@@ -221,7 +222,7 @@ static void mark_all(const struct settling *s, enum settle_status status)
 		s->rows[i]->status = status;
 }
 
-/* The first row of the lane that was not settled. Their place in memory is the order in which rows were given. */
+/* The first row of the lane that was not settled. Rows are compared by address: the caller gives them in order. */
 static const struct settle_row **stop_of(const struct settling *s, const struct settle_row *row)
 {
 	size_t i = 0;
@@ -231,7 +232,7 @@ static const struct settle_row **stop_of(const struct settling *s, const struct 
 	return &s->stops->items[i];
 }
 
-/* Rows that cannot be settled now, or never, stop their lanes. There is room for one stop for each row. */
+/* Rows that cannot be settled now or ever stop their lanes. There is room for one stop for each row. */
 static void note_stops(const struct settling *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -250,7 +251,7 @@ static void note_stops(const struct settling *s)
 	}
 }
 
-/* Marks the open rows that must not be settled before such a row. */
+/* Marks the open rows that must not be settled before the stop of their lane. */
 static void mark_behind(const struct settling *s)
 {
 	for (size_t i = 0; i < s->count && s->stops->count > 0; i++) {
@@ -262,7 +263,7 @@ static void mark_behind(const struct settling *s)
 	}
 }
 
-/* When fewer rows were updated than sent, resolve() finds out later what became of each. */
+/* If fewer rows were updated than sent, resolve() later finds out the status of each. */
 static void mark_plain(const struct settling *s, const struct found *found)
 {
 	int64_t asked[GROUPS_MOST] = { 0 };
@@ -411,8 +412,8 @@ static int leave_out_gone(const struct settling *s, struct err *err)
 	return r;
 }
 
-/* finish(), and again without the rows that are gone. If that is of no use, a trigger of the user may hide updates; then
- * the rows are committed without regard to the one that was not updated. */
+/* finish(), and again without the rows that are gone. If the numbers still differ after FINISHES_MOST tries, a trigger
+ * of the user may hide updates. Then the rows that are left are committed, and the order of a lane is not checked. */
 static int finish_in_order(const struct settling *s, struct err *err)
 {
 	struct settling attempt = *s;

@@ -50,10 +50,11 @@ struct settle_row {
 };
 
 /*
- * Settles all rows in one transaction and sets each status. A seq must not occur twice. When only some rows can be
- * settled, no row is settled before an earlier one of its lane. A value
- * that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept (rule
- * R9); finding that value takes more than one transaction. After a fault every status is
+ * Settles all rows in one transaction and sets each status. A seq must not occur twice. When only
+ * some rows can be settled, no row is settled before an earlier one of its lane. The exception is
+ * a trigger of the user that hides updates: then the order of a lane is not checked (settle.c). A
+ * value that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept
+ * (rule R9); finding that value takes more than one transaction. After a fault every status is
  * SETTLE_OPEN and the rows may or may not be settled; it is safe to settle them again, because the
  * settle names its claim.
  */

@@ -1,9 +1,10 @@
 /*
  * Decides when to claim rows from the table. There are two kinds of claims:
  *
- *	JOB_DUE    rows that are due. Made every worker.poll, when a known retry becomes due, and at once while rows
- *	           are stored waiting because of overflow.
- *	JOB_LANES  the next rows of lanes whose messages in memory are settled. Made when memory has room.
+ *	JOB_DUE    rows that are due. Made every worker.poll and when a known retry becomes due. After a claim that has
+ *	           found rows, the next one is made at once; also after a full claim if a partition overflows by then.
+ *	JOB_LANES  the next rows of lanes that have no entries, or of hot lanes that have lost half of them. Made when
+ *	           memory has room.
  *
  * Rules:
  * - With an order, one claim runs at a time. Of two claims, one could take the rows behind those of the other
@@ -194,7 +195,7 @@ static void claim_due(struct table *table, int64_t now_ms)
 	}
 }
 
-/* Claims the next rows of lanes that have none in memory. With `ordering: partition` the lane is the partition. */
+/* Claims the next rows of claimable lanes (lanes.c). With `ordering: partition` the lane is the partition. */
 static void claim_lanes(struct table *table)
 {
 	struct lane_key keys[LANES_A_CLAIM];

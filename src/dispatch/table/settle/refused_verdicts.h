@@ -3,8 +3,9 @@
  * trigger of the user that raises an error, or a damaged page. Such a verdict is tried again alone, with growing
  * pauses and without a limit. Meanwhile the others are settled.
  *
- * The message stays claimed, and the lane of its key does not continue: the next message must not be delivered before
- * the table has this verdict. Dispatch thread only; nothing here blocks.
+ * The message stays claimed. After `done` its lane continues, but at most inbox.max_unsettled_per_key messages are
+ * unsettled: the verdicts of the later ones wait for this one. After another verdict the lane waits. Dispatch thread
+ * only; nothing here blocks.
  */
 #ifndef DISPATCH_TABLE_SETTLE_REFUSED_VERDICTS_H
 #define DISPATCH_TABLE_SETTLE_REFUSED_VERDICTS_H

@@ -1,8 +1,8 @@
 /* See settle_batching.h. Two cases: with many messages under way, to wait longer makes larger transactions and delays
- * nobody; with few, the wait is short because it delays the next message of a key. */
+ * nobody; with few, the wait is short, because a key may wait for the settle (rule R25). */
 #include "dispatch/table/settle/settle_batching.h"
 
-/* True when hundreds of verdicts will arrive within moments, and few messages need this settle before they can be
+/* True when hundreds of verdicts will arrive within moments, and few messages may need this settle before they can be
  * delivered: neither the next messages of many keys, nor messages for which max_in_flight has no room. */
 static bool is_busy(const struct settle_batching *batching)
 {

@@ -20,11 +20,12 @@ struct settle_batching {
 	size_t in_flight; /* messages delivered and not settled, including those with a verdict */
 	size_t most;      /* inbox.max_in_flight */
 	size_t ready;     /* messages that are delivered next */
-	/* Messages in memory that can only be delivered after others are settled. */
+	/* Messages in memory that are neither in flight nor ready. Most of them wait for the answer to an earlier
+	 * message of their key. */
 	size_t behind;
 	/* Messages are ready for which max_in_flight has no room, and no settle runs that would make room. */
 	bool held_up;
-	bool urgent; /* a key waits for the look into a row, which is made at once (rule R25) */
+	bool urgent; /* a lane waits until inboxd has read whether the row is completed (rule R25) */
 	int64_t since_ms; /* when the first of the verdicts arrived */
 };
 

@@ -167,7 +167,7 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 		.verdicts = verdicts->count,
 		.in_flight = order->queues.in_flight,
 		.ready = ready,
-		/* Neither in flight nor ready: in most cases they wait for an earlier message of their key. */
+		/* In most cases they wait for the answer to an earlier message of their key. */
 		.behind = order->entry_count > others ? order->entry_count - others : 0,
 		.held_up = table->settler.jobs == 0 &&
 			   handler_queues_are_held_up(&order->queues, most),
@@ -306,7 +306,8 @@ void settler_take(struct table *table, struct job *job)
 		table->gauges.unchanged_until_ms = 0; /* the number of waiting rows has changed */
 	if (job->result == 0)
 		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
-	/* Failed verdicts are put back at the head of the list. From the last to the first, they keep their order. */
+	/* Verdicts that were not settled are put back at the head of the list. The loop runs from the last to the
+	 * first, so they keep their order. */
 	for (size_t i = job->settle.count; i-- > 0;) {
 		enum settle_status status = status_of(job, i);
 
