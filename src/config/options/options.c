@@ -100,15 +100,16 @@ const struct option option_table[] = {
 	{ "inbox", "next_after", OPTION_ENUM, .text = "answer", .words = next_after_words,
 		AT(inbox.next_after),
 		.help = "When the next message of a key (or of a partition) is delivered: after "
-			"the handler has answered `done`, or after the table has that answer. "
+			"the handler has answered `done`, or after that answer is committed. "
 			"With `answer`, a handler can see the last messages of a key again, in "
-			"their order, after a crash, a lost lease or a failover. `commit` shows "
-			"at most one again, and costs one commit for each message of a key." },
+			"their order, after a crash, a lost lease or a failover. With `commit` it "
+			"sees at most one again, and each message of a key costs one commit." },
 	{ "inbox", "max_unsettled_per_key", OPTION_INT, .text = "256", .min = 1, .max = 100000,
 		AT(inbox.max_unsettled_per_key),
-		.help = "Maximum number of messages of one key (or of one partition) that are "
-			"answered and not in the table yet. At this number the next message "
-			"waits. It bounds what a handler can see again after a crash." },
+		.help = "Maximum number of messages of one key (or of one partition) whose "
+			"answers are not committed yet. When a key reaches it, inboxd delivers no "
+			"further message of this key until an answer is committed. It limits what "
+			"a handler can see again after a crash." },
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
@@ -116,9 +117,10 @@ const struct option option_table[] = {
 	/* validate.c keeps this one above max_in_flight and worker.claim_batch. */
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),
-		.help = "Maximum number of messages that this instance has claimed: in "
-			"memory, delivered or not yet settled. Above it, new rows are "
-			"stored waiting." },
+		.help = "Maximum number of messages that this instance holds: those that wait "
+			"in memory, and those that are delivered and not settled. When it is "
+			"reached, ingest waits up to two seconds for room; then it stores new "
+			"rows as waiting." },
 	{ "inbox", "max_claimed_bytes", OPTION_SIZE, .text = "32MiB", .min = KIB,
 		.max = 1024 * GIB, .reloadable = true, AT(inbox.max_claimed_bytes),
 		.help = "Maximum size of the claimed messages in memory. A message that is "
