@@ -657,6 +657,43 @@ static void a_row_known_in_the_table_stays_known_over_a_short_retry(void **state
 	lanes_fini(&world.lanes);
 }
 
+/* It was given before the row was in the table, so it cannot bring the row. */
+static void an_earlier_claim_does_not_end_the_wait_for_a_retry(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	world.lanes.claims_given = 1;
+	rows = a_retrying_lane(&world, 2);
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 3, false, 1 });
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 3)), ADMIT_BEHIND);
+	assert_null(lanes_next(&world.lanes, rows[1].lane));
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 1, false, 2 });
+	assert_int_equal(admit(&world, a_row(&world, KEY_A, 1)), ADMIT_HEAD);
+	lanes_fini(&world.lanes);
+}
+
+static void a_row_that_a_claim_has_brought_again_is_not_waited_for(void **state)
+{
+	struct world world;
+	struct entry *rows;
+	struct entry *again;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 2);
+	(void)end(&world, &rows[0], END_RETRY);
+	rows[0].in_lane.retry_ms = 1000;
+	again = a_row(&world, KEY_A, 1);
+	again->message->seq = 0; /* before the entry of the same offset */
+	lanes_claimed(&world.lanes, 0, KEY_A, &(struct lane_run){ 1, false, 1 });
+	assert_int_equal(admit(&world, again), ADMIT_BEHIND);
+	assert_ptr_equal(lanes_leave(&world.lanes, &rows[0], true, true), again);
+	lanes_fini(&world.lanes);
+}
+
 static void when_the_retry_does_not_come_the_messages_go_to_the_table(void **state)
 {
 	struct world world;
@@ -727,6 +764,8 @@ int main(void)
 		cmocka_unit_test(
 			a_row_parked_behind_a_short_retry_is_behind_the_messages_in_memory),
 		cmocka_unit_test(a_row_known_in_the_table_stays_known_over_a_short_retry),
+		cmocka_unit_test(an_earlier_claim_does_not_end_the_wait_for_a_retry),
+		cmocka_unit_test(a_row_that_a_claim_has_brought_again_is_not_waited_for),
 		cmocka_unit_test(when_the_retry_does_not_come_the_messages_go_to_the_table),
 		cmocka_unit_test(a_retrying_lane_that_becomes_empty_still_knows_the_row),
 	};

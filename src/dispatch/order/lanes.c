@@ -327,12 +327,14 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 	struct lane *lane = lanes->rules.ordering == ORDERING_NONE
 				    ? NULL
 				    : find_or_make(lanes, partition, hash);
+	bool brings_retry;
 
 	if (lane == NULL)
 		return;
+	brings_retry = lane->retry_offset <= run->last_offset && run->number > lane->retry_seen;
 	/* The row for which the entries wait comes back. What is known about rows in the table is about rows behind the
 	 * entries, and stays. */
-	if (lane->retry_offset <= run->last_offset && lane->table_low > run->last_offset) {
+	if (brings_retry && lane->table_low > run->last_offset) {
 		forget_retry(lanes, lane);
 		if (run->followed && lane->table_low == INT64_MAX)
 			note_in_table(lanes, lane, behind_entries(lane, run->last_offset));
@@ -340,7 +342,7 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 		unlist(lanes, lane);
 		return;
 	}
-	if (lane->retry_offset <= run->last_offset)
+	if (brings_retry)
 		forget_retry(lanes, lane);
 	/* A row that was seen in the table after this claim was given may be missing in its run although it has a lower
 	 * offset. Then the lane still waits for that row. */
@@ -411,11 +413,22 @@ struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane)
 	return may_start(lanes, lane) ? TAILQ_FIRST(&lane->entries) : NULL;
 }
 
+/* True when a claim has brought the row again before it was known that its retry is in the table. */
+static bool is_back(const struct lane *lane, const struct entry *entry)
+{
+	const struct entry *at = TAILQ_FIRST(&lane->entries);
+
+	while (at != NULL && at->message->offset < entry->message->offset)
+		at = TAILQ_NEXT(at, lane_link);
+	return at != NULL && at->message->offset == entry->message->offset;
+}
+
 static void wait_for_retry(struct lanes *lanes, struct lane *lane, const struct entry *entry)
 {
 	struct lane *before = TAILQ_LAST(&lanes->retrying, lane_list);
 
 	lane->retry_offset = entry->message->offset;
+	lane->retry_seen = lanes->claims_given;
 	lane->retry_until_ms = clock_now_ms() + entry->in_lane.retry_ms;
 	while (before != NULL && before->retry_until_ms > lane->retry_until_ms)
 		before = TAILQ_PREV(before, lane_list, retrying_link);
@@ -454,7 +467,8 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 	entry->lane = NULL;
 	if (outside && entry->in_lane.retry_ms > 0 && lane->retry_offset == INT64_MAX &&
 		!TAILQ_EMPTY(&lane->entries)) {
-		wait_for_retry(lanes, lane, entry);
+		if (!is_back(lane, entry))
+			wait_for_retry(lanes, lane, entry);
 	} else if (outside) {
 		note_in_table(lanes, lane, entry->message->offset);
 		lane->blocked |= blocked;
