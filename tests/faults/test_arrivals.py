@@ -147,6 +147,26 @@ def test_a_message_that_arrives_during_a_lost_claim_waits_behind_its_rows(armed,
     assert one.hits("error_after_claim") == 1
 
 
+def test_a_claim_that_was_made_before_a_retry_does_not_end_the_wait_for_it(armed, handler, streams, topic, inbox):
+    """k2 waits in memory for the retry of k1. The claim that brings k3 was made while k1 was still claimed."""
+    one = armed(worker={"poll": "60s"})
+    client = handler(one.sidecar, by_id({"k1": [DONE, NEVER]}))
+    streams.produce_many(topic, [record(event_id, "k") for event_id in ("k1", "k2", "k3")])
+    inbox.wait_processed(3)
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id IN ('k1', 'k2')")
+    k1 = client.wait_event("k1", 2)
+    eventually(lambda: inbox.message("k2")["status"] == "claimed")
+    one.arm("before_claim delay:1 *")
+    one.wait_pause("before_claim")
+    one.arm("after_claim delay:2000")
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = 'k3'")
+    one.wait_hit("after_claim")
+    assert inbox.message("k3")["status"] == "claimed"
+    client.answer(k1, retry(delay_ms=1))
+    inbox.wait_processed(3)
+    assert client.event_ids == ["k1", "k2", "k3", "k1", "k1", "k2", "k3"]
+
+
 def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox):
     """R12: k2 is stored while the old owner still has k1, and waits for the end of a claim. Meanwhile k1 waits for its
     retry, and its key hold ends."""

@@ -22,6 +22,9 @@
  *	doubted                  the partition was revoked after the claim was sent: job.revocations
  *	held                     rule R12: rows that others had claimed when the partition was taken and,
  *	                         as far as is known, still have
+ *	quick, awaited           in_lane.retry_ms, lane.retry_offset: behind a short retry, messages may wait in memory,
+ *	                         for any time
+ *	young                    lane.retry_offset is not older than that claim
  *	lost                     rows whose claim was taken away by hand, until the settle finds that out
  *
  * What must be true in every state (the search checks it at each delivery and each settle):
@@ -49,7 +52,8 @@
  *	                  back between it and a later look is not seen by what was stored meanwhile
  *	WITHOUT_WAIT      what was stored since waits until dispatch knows them
  *	WITHOUT_TENURE    nothing of the partition is claimed before dispatch knows them, and what comes goes back;
- *	                  of this taking, not of an earlier one: ingest says at once that it has gone
+ *	                  of this taking, not of an earlier one: ingest says at once that it has gone. No search
+ *	                  finds an error without this rule any more, since there is WITHOUT_NEWS
  *	WITHOUT_OUTSIDE   a held row that went back to waiting is noted as outside in its lane
  *	WITHOUT_LANE      what arrives for a partition that is gone enters its lane before it is given
  *	                  back: the partition may be back before the row is
@@ -76,6 +80,9 @@
  *	WITHOUT_LOST_OUTSIDE  the row of a lost claim is noted as outside in its lane
  *	WITHOUT_ARRIVAL   a claim that brings a message whose verdict is not settled shows that its older
  *	                  claim is lost
+ *	WITHOUT_AWAIT     while messages wait in memory for the retry of an earlier one, none of them starts
+ *	WITHOUT_YOUNG     a claim that was given before that retry was in the table does not bring it
+ *	WITHOUT_START     a message that arrives starts the first of its lane, if nothing of the lane is under way
  *	WITHOUT_AGAIN     after a crash, messages that were not settled come again after younger ones; with
  *	                  BOUND=1 they do not
  *	WITHOUT_RESCUE    the rows of a dead instance are rescued
@@ -145,6 +152,7 @@
 #define MEM(m)    mem[i * N + (m)]
 #define OUT(key)  out[i * 2 + (key)]
 #define HIGH(key) high[i * 2 + (key)]
+#define RETRY(key) awaited[i * 2 + (key)]
 #define SLOT(s)   (i * 2 + (s))
 
 byte st[N], by[N];
@@ -158,7 +166,8 @@ byte held[2], reread[2], refree[2], lost[2];
 byte mem[2 * N], coming[2 * N];
 byte out[4], high[4];
 byte cst[4];
-bool ck[4], fresh[4], followed[4], doubted[4];
+bool ck[4], fresh[4], young[4], followed[4], doubted[4];
+byte awaited[4], quick[2];
 byte way[2];
 chan queue[2] = [N + 4] of { byte };
 chan arrived[2] = [N + 4] of { byte /* claims it waits for */, byte };
@@ -182,6 +191,11 @@ hidden byte over, busy, key;
 #define FULL(k_) false
 #else
 #define FULL(k_) (UNSETTLED(k_) >= BOUND)
+#endif
+#ifdef WITHOUT_AWAIT
+#define STOPPED(k_) FULL(k_)
+#else
+#define STOPPED(k_) (FULL(k_) || RETRY(k_) != NOTHING)
 #endif
 
 /* --- memory: lanes.c, held.c ---------------------------------------------------------------------- */
@@ -218,10 +232,13 @@ inline lose(m_)
 	dirty[i] = true;
 	comes_again(KEY(m_), m_);
 #ifndef WITHOUT_VOID
+	over = false;
 	for (h : 0 .. N - 1) {
 		if
-		:: h > m_ && KEY(h) == KEY(m_) && (MEM(h) == TAIL || MEM(h) == READY || MEM(h) == QUEUED) ->
-			MEM(h) = LEAVING
+		:: h > m_ && KEY(h) == KEY(m_) && (MEM(h) == TAIL || (MEM(h) == QUEUED && over)) ->
+			MEM(h) = LEAVING;
+			over = true
+		:: h > m_ && KEY(h) == KEY(m_) && MEM(h) == READY -> MEM(h) = QUEUED
 #ifndef WITHOUT_VOID_OPEN
 		:: h > m_ && KEY(h) == KEY(m_) && MEM(h) == OPEN -> MEM(h) = VOID
 #endif
@@ -259,6 +276,66 @@ inline look_at_lane(m_)
 	}
 }
 
+/* lanes_leave(): the next of its lane becomes ready when nothing of the lane is under way. */
+inline next_head(key_)
+{
+	last = NOTHING;
+	busy = false;
+	for (h : 0 .. N - 1) {
+		if
+		:: KEY(h) == key_ && IN_LANE(MEM(h)) ->
+			busy = busy || MEM(h) != QUEUED;
+			last = (last == NOTHING -> h : last)
+		:: else
+		fi
+	}
+	if
+	:: last != NOTHING && !busy && !STOPPED(key_) && OUT(key_) < last -> leave(last)
+	:: last != NOTHING && !busy && !STOPPED(key_) && OUT(key_) >= last -> MEM(last) = READY
+	:: else
+	fi
+}
+
+/* The row that the queued ones wait for counts as any other in the table. */
+inline end_retry(key_)
+{
+	note_outside(RETRY(key_));
+	RETRY(key_) = NOTHING
+}
+
+/* lanes_leave(): the row is in the table. If it is retried soon, what is behind it waits in memory. */
+inline note_left(m_)
+{
+	busy = false;
+	for (g : 0 .. N - 1) {
+		busy = busy || (KEY(g) == KEY(m_) && IN_LANE(MEM(g)))
+	}
+	if
+	:: (quick[i] & BIT(m_)) && busy && RETRY(KEY(m_)) == NOTHING ->
+		RETRY(KEY(m_)) = m_;
+#ifndef WITHOUT_YOUNG
+		young[SLOT(0)] = cst[SLOT(0)] != 0 && ck[SLOT(0)] == KEY(m_);
+		young[SLOT(1)] = cst[SLOT(1)] != 0 && ck[SLOT(1)] == KEY(m_)
+#endif
+	:: else -> note_outside(m_)
+	fi;
+	quick[i] = quick[i] & ~BIT(m_);
+	dirty[i] = true
+}
+
+/* A lane without messages in memory waits for none. */
+inline relist(key_)
+{
+	busy = UNSETTLED(key_) > 0;
+	for (g : 0 .. N - 1) {
+		busy = busy || (KEY(g) == key_ && IN_LANE(MEM(g)))
+	}
+	if
+	:: !busy && RETRY(key_) != NOTHING -> end_retry(key_)
+	:: else
+	fi
+}
+
 #define KEY_HELD(k_) \
 	(((held[i] & BIT(0)) && KEY(0) == k_) || ((held[i] & BIT(1)) && KEY(1) == k_) || \
 	 ((held[i] & BIT(2)) && KEY(2) == k_) || ((held[i] & BIT(3)) && KEY(3) == k_))
@@ -287,27 +364,10 @@ inline admit(m_, doubtful)
 #ifndef WITHOUT_RECALL
 		recall(m_);
 #endif
-		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy || FULL(KEY(m_)) -> QUEUED : READY))
-	fi
-}
-
-/* lanes_leave(): the next of its lane becomes ready when nothing of the lane is under way. */
-inline next_head(key_)
-{
-	last = NOTHING;
-	busy = false;
-	for (g : 0 .. N - 1) {
-		if
-		:: KEY(g) == key_ && IN_LANE(MEM(g)) ->
-			busy = busy || MEM(g) != QUEUED;
-			last = (last == NOTHING -> g : last)
-		:: else
-		fi
-	}
-	if
-	:: last != NOTHING && !busy && !FULL(key_) && OUT(key_) < last -> leave(last)
-	:: last != NOTHING && !busy && !FULL(key_) && OUT(key_) >= last -> MEM(last) = READY
-	:: else
+		MEM(m_) = (MEM(m_) == LEFT -> LEFT_Q : (busy || STOPPED(KEY(m_)) -> QUEUED : READY));
+#ifndef WITHOUT_START
+		next_head(KEY(m_))
+#endif
 	fi
 }
 
@@ -378,6 +438,7 @@ inline forget_lane(key_)
 	for (f : 0 .. N - 1) {
 		busy = busy || (KEY(f) == key_ && (IN_LANE(MEM(f)) || MEM(f) == TAIL))
 	}
+	RETRY(key_) = (busy -> RETRY(key_) : NOTHING);
 	OUT(key_) = (busy -> OUT(key_) : NOTHING);
 	HIGH(key_) = (busy -> HIGH(key_) : NOTHING)
 }
@@ -406,7 +467,10 @@ inline fail(m_)
 	:: else
 	fi
 #else
-	leave(m_)
+	if
+	:: true -> leave(m_)
+	:: known[i] -> MEM(m_) = LEAVING; dirty[i] = true; quick[i] = quick[i] | BIT(m_)
+	fi
 #endif
 }
 
@@ -473,6 +537,18 @@ inline take_arrivals()
 	od
 }
 
+#define BRINGS_RETRY(key_, s_) (RETRY(key_) <= last && !young[SLOT(s_)])
+
+/* behind_entries(): what waits in the table is behind the messages in memory that stay there. */
+inline note_behind(key_, end_)
+{
+	for (f : 0 .. N - 1) {
+		end_ = (KEY(f) == key_ && IN_LANE(MEM(f)) && !LEAVES(MEM(f)) && f > end_ -> f : end_)
+	}
+	OUT(key_) = end_ + 1;
+	HIGH(key_) = end_ + 1
+}
+
 /* note_runs() and end_outside_at(): the end of the run, and whether more rows wait behind it. */
 inline note_run(key_, s_)
 {
@@ -482,12 +558,20 @@ inline note_run(key_, s_)
 	}
 	if
 	:: last == NOTHING
-	:: last != NOTHING && (OUT(key_) == NOTHING || !fresh[SLOT(s_)]) ->
+	:: last != NOTHING && BRINGS_RETRY(key_, s_) && OUT(key_) > last ->
+		RETRY(key_) = NOTHING;
+		if
+		:: followed[SLOT(s_)] && OUT(key_) == NOTHING -> note_behind(key_, last)
+		:: else
+		fi
+	:: last != NOTHING && !(BRINGS_RETRY(key_, s_) && OUT(key_) > last) && (OUT(key_) == NOTHING || !fresh[SLOT(s_)]) ->
+		RETRY(key_) = (BRINGS_RETRY(key_, s_) -> NOTHING : RETRY(key_));
 		HIGH(key_) = (followed[SLOT(s_)] && (HIGH(key_) == NOTHING || HIGH(key_) <= last) ->
 			last + 1 : HIGH(key_));
 		OUT(key_) = (HIGH(key_) != NOTHING && HIGH(key_) > last -> last + 1 : NOTHING);
 		HIGH(key_) = (OUT(key_) == NOTHING -> NOTHING : HIGH(key_))
-	:: last != NOTHING && OUT(key_) != NOTHING && fresh[SLOT(s_)] ->
+	:: last != NOTHING && !(BRINGS_RETRY(key_, s_) && OUT(key_) > last) && OUT(key_) != NOTHING && fresh[SLOT(s_)] ->
+		RETRY(key_) = (BRINGS_RETRY(key_, s_) -> NOTHING : RETRY(key_));
 		if
 		:: followed[SLOT(s_)] -> note_outside(last + 1)
 		:: else
@@ -501,6 +585,7 @@ inline end_claim(s_)
 	cst[SLOT(s_)] = 0;
 	ck[SLOT(s_)] = 0;
 	fresh[SLOT(s_)] = false;
+	young[SLOT(s_)] = false;
 	followed[SLOT(s_)] = false;
 	doubted[SLOT(s_)] = false;
 	count = len(arrived[i]);
@@ -730,6 +815,7 @@ inline crash()
 	tail_comes_again(0);
 	tail_comes_again(1);
 	lost[i] = 0;
+	quick[i] = 0;
 	for (f : 0 .. N - 1) {
 		MEM(f) = NO;
 		coming[i * N + f] = 0;
@@ -813,15 +899,18 @@ end:	do
 		:: (lost[i] & BIT(m)) && NEWS_WAIT /* the answer is not read yet */
 		:: !(lost[i] & BIT(m)) -> complete(m)
 		fi;
-		next_head(KEY(m)) }
+		next_head(KEY(m));
+		relist(KEY(m)) }
 	:: atomic { HAS(LEAVING) -> pick(LEAVING); settle(m, WAITING); MEM(m) = LEFT }
 	:: atomic { HAS(LOOSE) -> pick(LOOSE); settle(m, WAITING); MEM(m) = LOOSE_L }
 	:: atomic { NEWS_TAKEN && HAS(LOOSE_L) -> pick(LOOSE_L); MEM(m) = NO; dirty[i] = true }
 	:: atomic { NEWS_TAKEN && HAS(LEFT) -> pick(LEFT); printf("%d hears of %d\n", i, m);
-		MEM(m) = NO; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
+		MEM(m) = NO; note_left(m); next_head(KEY(m)); relist(KEY(m)) }
 	:: atomic { NEWS_TAKEN && HAS(LEFT_Q) -> pick(LEFT_Q); printf("%d hears of %d\n", i, m);
-		MEM(m) = QUEUED; note_outside(m); dirty[i] = true; next_head(KEY(m)) }
-	:: atomic { NEWS_TAKEN && HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = NO; note_outside(m); leave(m) }
+		MEM(m) = QUEUED; note_left(m); next_head(KEY(m)) }
+	:: atomic { NEWS_TAKEN && HAS(LEFT_L) -> pick(LEFT_L); MEM(m) = LEAVING; note_left(m) }
+	:: atomic { RETRY(0) != NOTHING -> end_retry(0); next_head(0); relist(0) }
+	:: atomic { RETRY(1) != NOTHING -> end_retry(1); next_head(1); relist(1) }
 	/* claims */
 	:: atomic { known[i] && mine[i] && cst[SLOT(0)] == 0 && (WORTH(0) || WORTH(1)) -> give_claim(0) }
 	:: atomic { cst[SLOT(0)] == 1 -> commit_claim(0) }
@@ -856,6 +945,7 @@ init {
 	atomic {
 		for (f : 0 .. 3) {
 			out[f] = NOTHING;
+			awaited[f] = NOTHING;
 			high[f] = NOTHING
 		}
 		top[0] = NOTHING;
