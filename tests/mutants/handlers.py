@@ -72,7 +72,7 @@ MUTANTS = [
                 "\twhile (at != entry)\n\t\tat = TAILQ_NEXT(at, delivery.call_link);\n\treturn at;\n}\n\nbool"),
            tests=["unit/test_ordered_batch.c::the_first_entry_is_the_first_that_is_open"]),
     mutant("R26", "what is left out behind an unfinished message spends an attempt",
-           edit("src/dispatch/sessions/requests.c", "\tif (ordered_batch_finishes(verdict))\n", "\tif (verdict != NULL || ordered_batch_finishes(verdict))\n"),
+           edit("src/dispatch/sessions/requests.c", "behind = ordered_batch_finishes(verdict) ? NULL : ordered_batch_next(first);", "behind = verdict != NULL ? NULL : ordered_batch_next(first);"),
            tests=[ORDERED + "test_behind_an_unfinished_message_no_attempt_is_spent"]),
     mutant("R26", "a message that is finished out of order is not counted",
            edit("src/dispatch/sessions/requests.c", "metric_add(session->sessions->order_violations, 1);", "metric_add(session->sessions->order_violations, 0);"),

@@ -214,7 +214,7 @@ MUTANTS = [
            edit("src/dispatch/order/entries.c", "\tif (broken)\n\t\tvoid_followers(order, entry);\n", "\t(void)void_followers;\n"),
            tests=[HOT + "test_a_lost_claim_brings_the_later_messages_again"]),
     mutant("R25", "the answer of an open message behind a lost claim counts",
-           edit("src/dispatch/order/entries.c", "at->in_lane.voided |= at->state == ENTRY_OPEN;", "at->in_lane.voided |= false;"),
+           edit("src/dispatch/order/entries.c", "at->in_lane.voided |= at->state == ENTRY_OPEN ||", "at->in_lane.voided |="),
            tests=[HOT + "test_a_lost_claim_brings_the_later_messages_again"]),
     mutant("R25", "the row of a lost claim is not expected in the table",
            edit("src/dispatch/order/entries.c", "bool outside = broken || returned;", "bool outside = returned;"),

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.scripts import always, by_id, DONE, SETTLED
-from support.wait import eventually, throughout
+from support.wait import eventually, throughout, TimedOut
 from support.wire import CLOSE, dead, done, Error, NEVER, retry, snooze
 
 HOLD_S = 1.0  # longer than several tries to settle
@@ -204,6 +204,55 @@ def test_an_earlier_message_replayed_during_a_short_retry_does_not_stop_the_key(
     inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL WHERE event_id = 'k1'")
     inbox.wait_processed(4)
     assert client.event_ids == ["k1", "k2", "k1", "k2", "k3", "k4"]
+
+
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_a_short_retry_takes_a_short_time(start_inboxd, handler, send, inbox, ordering):
+    client = handler(start_inboxd(inbox={"ordering": ordering}), by_id({"k1": [retry(delay_ms=100)]}))
+    send(*ids(20))
+    inbox.wait_processed(20, timeout=2.5)
+    assert client.event_ids == ["k1", *ids(20)]
+
+
+SLOW_CLAIM = """
+CREATE FUNCTION public.slow_claim() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(2); RETURN NEW; END $$;
+CREATE TRIGGER slow_claim BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW
+    WHEN (NEW.claimed_by IS NOT NULL AND OLD.claimed_by IS NULL AND NEW.event_id = 'k17')
+    EXECUTE FUNCTION public.slow_claim()"""
+
+
+def test_a_claim_for_a_hot_key_does_not_end_the_wait_for_a_retry(start_inboxd, handler, produce, topic, inbox, db):
+    """k17 to k20 wait in the table for their handler. They are claimed while k9 goes back for its retry."""
+    sidecar = start_inboxd(inbox={"handler_memory": "0"})
+    one = handler(sidecar, by_id({"k1": [NEVER], "k9": [NEVER]}), name="one", subscribe=[{"types": ["a"]}])
+    for number, event_id in enumerate(ids(20), 1):
+        produce(topic, b"{}", key="k", partition=0, headers={"id": event_id, "type": "a" if number <= 16 else "b"})
+    inbox.wait_stored(20)
+    k1 = one.wait_event("k1")
+    eventually(lambda: inbox.message("k20")["status"] == "parked", what="k20 to be parked")
+    two = handler(sidecar, always(DONE), name="two", subscribe=[{"types": ["b"]}])
+    db.execute(SLOW_CLAIM)
+    one.answer(k1, DONE)
+    k9 = one.wait_event("k9")
+    with contextlib.suppress(TimedOut):  # without the claim the test shows nothing, and does not fail
+        eventually(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchall(), 5)
+    one.answer(k9, retry(delay_ms=1000))
+    inbox.wait_processed(20)
+    assert one.event_ids == [*ids(9), "k9", *ids(16)[9:]]
+    assert two.event_ids == ids(20)[16:]
+
+
+def test_one_refused_row_of_a_key_does_not_use_up_max_in_flight(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(inbox={"max_in_flight": 100})
+    client = handler(sidecar, by_id({"k1": NEVER}), max_in_flight=50)
+    send(*ids(150))
+    inbox.execute(TABLES)
+    refuse(inbox, "k1")
+    client.answer(client.wait_event("k1"), DONE)
+    eventually(lambda: sidecar.metric("inboxd_rows_set_aside", operation="settle") == 1, what="k1 to be set aside")
+    send(*ids(5, "o"))
+    eventually(lambda: set(ids(5, "o")) <= set(processed(inbox)), what="the other key to be processed")
 
 
 def test_a_timeout_stops_the_key_until_it_is_committed(inboxd, handler, send, inbox):

@@ -204,14 +204,16 @@ CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
 WHEN (NEW.crash_count > OLD.crash_count) EXECUTE FUNCTION public.slow()"""
 
 
-def suspect_behind_a_busy_connection(sidecar, handler, produce, topic, inbox):
-    """a is handled; b, of the same key, lost its connection; the only one left is busy with `other`."""
+def suspect_behind_a_busy_connection(sidecar, handler, produce, topic, inbox, first=DONE):
+    """a is handled; b, of the same key, lost its connection; the only one left is busy with `other`. It answers the first
+    message after that with `first`."""
+    answers = [first]
     left = handler(sidecar, lambda delivery: DONE if delivery.event_id == "a" else NEVER)
     send(produce, topic, "a")
     inbox.wait_processed(1)
     send(produce, topic, "b")
     left.wait_event("b")
-    stays = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "other" else DONE)
+    stays = handler(sidecar, lambda delivery: NEVER if delivery.event_id == "other" else answers.pop() if answers else DONE)
     send(produce, topic, "other", key="other", partition=1)
     stays.wait_event("other")
     left.abort()
@@ -242,3 +244,13 @@ def test_a_suspect_whose_crash_is_being_counted_does_not_overtake_its_key(inboxd
     inbox.wait_processed(3)
     assert stays.event_ids == ["other", "a", "b"]
     assert inbox.message("b")["crash_count"] == 0
+
+
+def test_a_suspect_whose_crash_is_being_counted_waits_for_the_retry_of_its_key(inboxd, handler, produce, topic, inbox, db):
+    stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox, first=retry(delay_ms=2000))
+    db.execute(SLOW_RAISE)
+    stays.answer(stays.of("other")[0], DONE)
+    eventually(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchall())
+    replay(inbox, "a")
+    inbox.wait_processed(3)
+    assert stays.event_ids == ["other", "a", "a", "b"]

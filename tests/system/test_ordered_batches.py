@@ -1,10 +1,11 @@
 """Ordered batches (rule R26): several messages of a key in one batch, and what happens behind one that is not finished."""
 
+import contextlib
 import time
 
 import pytest
 
-from support.wait import eventually
+from support.wait import eventually, throughout
 from support.wire import Wire
 
 LATER = 60_000  # milliseconds; longer than any test
@@ -210,6 +211,22 @@ def test_with_next_after_commit_a_batch_has_one_message_of_a_key(start_inboxd, b
         assert len({name[0] for name in client.read()}) == len(client.entries) == 2
         client.finish()
     inbox.wait_processed(4)
+
+
+@pytest.mark.parametrize("answer", ["done", "dead"])
+def test_behind_a_lost_claim_nothing_of_the_batch_is_committed(inboxd, batches, run, inbox, answer):
+    """Another transaction takes the claim of k1 while the verdicts of the batch wait for its row."""
+    client = batches(inboxd, 3)
+    run("k1 k2 k3")
+    assert client.read() == ["k1", "k2", "k3"]
+    with contextlib.closing(inbox.connect()) as own:
+        own.execute("SELECT 1 FROM inbox.inbox_messages WHERE event_id = 'k1' FOR UPDATE")
+        client.answer(k1=answer, k2="done", k3="done")
+        throughout(lambda: not inbox.count("processed"), 1)
+        own.execute("UPDATE inbox.inbox_messages SET claimed_by = NULL, available_at = now() WHERE event_id = 'k1'")
+        own.commit()
+    assert list(client.finish_in_order(3)) == ["k1", "k2", "k3"]
+    inbox.wait_processed(3)
 
 
 def test_with_ordering_partition_a_batch_stops_for_the_partition(start_inboxd, batches, run, inbox):

@@ -113,7 +113,8 @@ const struct option option_table[] = {
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
-			"yet settled, for all handlers together." },
+			"yet settled, for all handlers together. Verdicts that wait for the "
+			"commit of an earlier one of their key do not count." },
 	/* validate.c keeps this one above max_in_flight and worker.claim_batch. */
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),

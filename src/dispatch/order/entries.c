@@ -283,8 +283,10 @@ void entry_requeue(struct order *order, struct entry *entry)
 		entry_return(order, entry);
 	else if (lanes_must_park(entry))
 		entry_park(order, entry);
-	else if (lanes_is_head(entry))
+	else if (entry->lane == NULL)
 		entry_ready(order, entry);
+	else
+		start(order, lanes_next(&order->lanes, entry->lane));
 }
 
 static void add_verdict(struct order *order, struct entry *entry)
@@ -301,6 +303,9 @@ void entry_defer(struct order *order, struct entry *entry)
 {
 	entry->settling.deferred = true;
 	order->verdicts.deferred++;
+	/* One key whose row is locked or refused must not use up max_in_flight. The limit of its unsettled messages holds. */
+	if (entry->in_flight)
+		handler_queue_end_flight(&order->queues, entry);
 }
 
 /* Passes a deferred verdict to the settler after all. */
@@ -323,10 +328,12 @@ static bool is_half_of_memory_free(const struct order *order)
 	       bytes <= bytes_free;
 }
 
-/* True when the entry comes back soon, and the entries behind it can wait in memory. */
+/* True when the entry comes back soon, and the entries behind it can wait in memory. Not with `ordering: partition`:
+ * claims of due rows leave out a partition that has messages in memory. */
 static bool is_short_retry(const struct order *order, const struct entry *entry)
 {
-	return entry->end != END_RETURNED && entry->verdict.outcome == SETTLE_WAITING &&
+	return order->lanes.rules.ordering == ORDERING_KEY && entry->end != END_RETURNED &&
+	       entry->verdict.outcome == SETTLE_WAITING &&
 	       entry->verdict.delay_ms <= SHORT_RETRY_MS && !context_is_stopping(order->context) &&
 	       admission_get(order->context->options.admission, entry->partition).assigned &&
 	       is_half_of_memory_free(order);
@@ -405,7 +412,7 @@ static void void_followers(struct order *order, const struct entry *lost)
 		follow_outside(order, at);
 	}
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
-		at->in_lane.voided |= at->state == ENTRY_OPEN;
+		at->in_lane.voided |= at->state == ENTRY_OPEN || at->state == ENTRY_RESERVED;
 		if (at->state == ENTRY_READY) {
 			handler_queue_remove(at);
 			lanes_set_state(at, ENTRY_QUEUED);
@@ -435,8 +442,11 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
 {
-	/* The next message could start before the table had this verdict. With a lost claim the row may wait there. */
-	bool broken = entry->in_lane.answered && status == SETTLE_LOST;
+	/* The message was finished, so that later ones of its lane may have been delivered. With a lost claim its row may
+	 * wait in the table. */
+	bool broken =
+		status == SETTLE_LOST && entry->in_lane.unsettled &&
+		(entry->end == END_DONE || entry->end == END_DEAD || entry->end == END_SETTLED);
 	/* The same holds for a return whose claim is lost: perhaps an earlier try of it was committed, and its answer
 	 * was lost. */
 	bool returned = status != SETTLE_COMPLETED && entry->verdict.outcome >= SETTLE_WAITING;

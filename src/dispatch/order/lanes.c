@@ -223,12 +223,14 @@ void lanes_set_state(struct entry *entry, enum entry_state state)
  */
 static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
-	const struct entry *at;
+	const struct entry *at = TAILQ_LAST(&lane->entries, entry_list);
 
 	if (lane->holds > 0 || lane->table_low < entry->message->offset)
 		return true;
 	if (lane->outgoing == 0)
 		return false;
+	if (at != NULL && at->in_lane.outgoing && is_before(at, entry))
+		return true; /* the usual case; a full lane is long */
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
 		if (!is_before(at, entry))
 			return false;
@@ -331,7 +333,7 @@ void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const s
 
 	if (lane == NULL)
 		return;
-	brings_retry = lane->retry_offset <= run->last_offset && run->number > lane->retry_seen;
+	brings_retry = lane->retry_offset == run->last_offset;
 	/* The row for which the entries wait comes back. What is known about rows in the table is about rows behind the
 	 * entries, and stays. */
 	if (brings_retry && lane->table_low > run->last_offset) {
@@ -428,7 +430,6 @@ static void wait_for_retry(struct lanes *lanes, struct lane *lane, const struct 
 	struct lane *before = TAILQ_LAST(&lanes->retrying, lane_list);
 
 	lane->retry_offset = entry->message->offset;
-	lane->retry_seen = lanes->claims_given;
 	lane->retry_until_ms = clock_now_ms() + entry->in_lane.retry_ms;
 	while (before != NULL && before->retry_until_ms > lane->retry_until_ms)
 		before = TAILQ_PREV(before, lane_list, retrying_link);

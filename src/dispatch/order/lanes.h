@@ -51,7 +51,6 @@ struct lane {
 
 	/* A row that waits in the table for its retry while the entries wait behind it in memory; INT64_MAX = none. */
 	int64_t retry_offset;
-	uint64_t retry_seen; /* lanes.claims_given then: only a later claim can bring the row */
 	int64_t retry_until_ms; /* when the entries go back to the table if the row has not come back */
 	TAILQ_ENTRY(lane) retrying_link;
 

@@ -115,15 +115,14 @@ static size_t answer_entry(
 		.code = { "PROTOCOL", 8 },
 	};
 	const struct verdict *verdict = verdict_for(line, first, guess);
-	struct entry *behind = ordered_batch_next(first);
+	struct entry *behind;
 	struct entry *next;
 	size_t count = 1;
 
 	if (verdict == NULL)
 		verdict = &missing;
+	behind = ordered_batch_finishes(verdict) ? NULL : ordered_batch_next(first);
 	answer(session, first, verdict);
-	if (ordered_batch_finishes(verdict))
-		return count;
 	for (; behind != NULL; behind = next) {
 		next = ordered_batch_next(behind);
 		answer_behind(session, line, behind, first, guess + count++);

@@ -103,7 +103,7 @@ static void wait_for_room(const struct ingest *ingest)
 
 		if (admission_wait(ingest->options.admission, batch->row_count, batch->bytes,
 			    ROOM_WAIT_MS) ||
-			claimed_now(ingest) + batch->row_count / 8 > before)
+			claimed_now(ingest) + batch->row_count / 8 + 1 > before)
 			return;
 	}
 }
