@@ -113,6 +113,36 @@ def test_lost_answers_to_a_settle_keep_the_order(hot):
     assert not again(hot)
 
 
+SMALL = {
+    "little memory": {"inbox": {"max_claimed": 40, "max_unsettled_per_key": 4}, "worker": {"claim_batch": 10}},
+    "one connection": {"inbox": {"max_claimed": 200}, "worker": {"connections": 1}},
+    "few in flight": {"inbox": {"max_claimed": 100, "max_in_flight": 20}, "worker": {"claim_batch": 20}},
+    "next after commit": {"inbox": {"max_claimed": 60, "next_after": "commit"}, "worker": {"claim_batch": 10}},
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("settings", [
+    pytest.param(settings, id=name, marks=[] if name == "little memory" else pytest.mark.long)
+    for name, settings in SMALL.items()])
+def test_random_ends_of_sidecars_with_hot_keys(hot, settings):
+    """Many messages fail, and most wait in the table: claims, retries, rescues and settles of few keys meet."""
+    hot.keys = 4
+    hot.kinds = {"done": 80, "retry": 14, "effect": 4, "effect_after_rollback": 1, "crash": 1}
+    for _ in range(2):
+        hot.add(**settings)
+    for instance in hot.instances:
+        instance.arm("before_settle delay:30 *", "error_after_settle error 20", "error_after_claim error 7")
+    hot.produce_in_background(300)
+    for stops in (False, True, False, True):
+        victim = hot.random.choice(hot.instances)
+        hot.wait_for_progress(hot.random.randrange(300))
+        victim.stop() if stops else victim.kill()
+        hot.wait_for_progress(hot.random.randrange(200))
+        victim.start()
+    ends_clean(hot)
+
+
 # --- New owners -------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
