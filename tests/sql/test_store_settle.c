@@ -702,6 +702,48 @@ static void behind_a_completed_row_its_lane_is_settled(void **state)
 	assert_statuses(rows, expected);
 }
 
+/* Handlers that complete their messages themselves answer `settled`. Their rows are read, and nothing is written: a
+ * trigger that refuses updates is not called. */
+static void rows_that_their_handler_completed_are_only_read(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_COMPLETED, SETTLE_COMPLETED,
+		SETTLE_COMPLETED, SETTLE_COMPLETED, SETTLE_COMPLETED, SETTLE_LOST };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	for (int i = 0; i < 6; i++) {
+		rows[i].expects_completed = true;
+		rows[i].outcome = SETTLE_WAITING;
+		rows[i].plain = false;
+		run_sql(world,
+			i < 5 ? "SELECT inbox.complete('%ld.1.%d')"
+			      : "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = "
+				"%ld AND %d > 0",
+			(long)rows[i].seq, world->me.id);
+	}
+	refuse_updates(world, "processed_at", "true");
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+}
+
+static void a_row_that_its_handler_did_not_complete_is_settled(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_SETTLED,
+		SETTLE_SETTLED, SETTLE_SETTLED, SETTLE_COMPLETED, SETTLE_SETTLED };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	rows[1].expects_completed = true;
+	rows[1].outcome = SETTLE_WAITING;
+	rows[4].expects_completed = true;
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)rows[4].seq, world->me.id);
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+	assert_string_equal(state_of(world, rows[1].seq), "waiting|0|0|f");
+}
+
 /* The order of the verdicts counts, not that of the rows. Of six verdicts the third is refused, and it has the fourth
  * lowest seq: if the halves were made by seq, the ones behind it would be settled first. */
 static void a_lane_is_halved_in_the_order_of_its_verdicts(void **state)
@@ -780,6 +822,8 @@ int main(void)
 		TEST(behind_a_refused_row_its_lane_is_not_settled),
 		TEST(behind_a_lost_row_its_lane_is_not_settled),
 		TEST(behind_a_completed_row_its_lane_is_settled),
+		TEST(rows_that_their_handler_completed_are_only_read),
+		TEST(a_row_that_its_handler_did_not_complete_is_settled),
 		TEST(a_lane_is_halved_in_the_order_of_its_verdicts),
 		TEST(a_trigger_that_hides_an_update_does_not_stop_a_lane_for_ever),
 	};

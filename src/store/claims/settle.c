@@ -395,10 +395,28 @@ static bool is_open(const struct settle_row *row)
 	return row->status == SETTLE_OPEN;
 }
 
+static bool is_expected_completed(const struct settle_row *row)
+{
+	return row->expects_completed;
+}
+
+/* True when nothing can be written for the row any more. */
+static bool is_gone(const struct settle_row *row)
+{
+	return row->status == SETTLE_COMPLETED || row->status == SETTLE_LOST;
+}
+
 static bool is_unresolved(const struct settle_row *row)
 {
-	return row->status != SETTLE_SETTLED && row->status != SETTLE_REFUSED &&
-	       row->status != SETTLE_BEHIND;
+	return row->status == SETTLE_OPEN || row->status == SETTLE_LOCKED;
+}
+
+static void mark_not_gone(const struct settling *s, enum settle_status status)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		if (!is_gone(s->rows[i]))
+			s->rows[i]->status = status;
+	}
 }
 
 /* Leaves out the rows that are completed or lost, and of each lane those behind a lost one. A row whose claim still
@@ -438,13 +456,15 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 	int seq = params_array(&params, ARRAY_BIGINT);
 	int r = begin(s, err);
 
-	for (size_t i = 0; i < s->count; i++)
-		array_bigint(&params, seq, s->rows[i]->seq);
+	for (size_t i = 0; i < s->count; i++) {
+		if (!is_gone(s->rows[i]))
+			array_bigint(&params, seq, s->rows[i]->seq);
+	}
 	if (r == 0)
 		r = db_step(s->db, QUERY_SETTLE_LOCKABLE, &params, &lockable, err);
 	if (r != 0)
 		return r;
-	mark_all(s, SETTLE_LOCKED);
+	mark_not_gone(s, SETTLE_LOCKED);
 	mark(s, lockable, SETTLE_OPEN);
 	note_stops(s);
 	mark_behind(s);
@@ -456,7 +476,7 @@ static int settle_list(const struct settling *s, struct err *err)
 	int r = begin(s, err);
 
 	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
-	mark_all(s, SETTLE_OPEN);
+	mark_not_gone(s, SETTLE_OPEN);
 	mark_behind(s);
 	if (r == 0)
 		r = finish_in_order(s, err);
@@ -585,7 +605,7 @@ static int blame_rows(const struct settling *s, struct err *err)
 	size_t tried = 0;
 
 	for (size_t i = 0; i < s->count; i++)
-		tried += s->rows[i]->status != SETTLE_BEHIND;
+		tried += s->rows[i]->status != SETTLE_BEHIND && !is_gone(s->rows[i]);
 	if (s->isolation == NULL || tried == 1 || s->isolation->refused < tried)
 		return 0;
 	*err = s->isolation->said;
@@ -596,9 +616,16 @@ static int settle_sorted(struct settling *s, struct err *err)
 {
 	struct err own = ERR_INIT;
 	struct err *words = err == NULL ? &own : err;
+	bool any_open = false;
 	int r;
 
-	r = settle_bisected(s, words);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	r = resolve(s, is_expected_completed, SETTLE_OPEN, words);
+	note_stops(s);
+	for (size_t i = 0; i < s->count; i++)
+		any_open |= is_open(s->rows[i]);
+	if (r == 0 && any_open)
+		r = settle_bisected(s, words);
 	if (r == 0)
 		r = blame_rows(s, words);
 	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);

@@ -43,9 +43,10 @@ struct settle_row {
 	bool suspect;
 	const char *error; /* NULL leaves the column unchanged; borrowed */
 	const char *error_code;
-	const char *handler;       /* handler of the delivery; borrowed; NULL = none */
-	bool follows;              /* an earlier row of its lane is in the list */
-	struct bytes result;       /* JSON for jsonb; missing leaves the column unchanged */
+	const char *handler;    /* handler of the delivery; borrowed; NULL = none */
+	bool follows;           /* an earlier row of its lane is in the list */
+	bool expects_completed; /* its handler says so: the row is read before anything is written */
+	struct bytes result;    /* JSON for jsonb; missing leaves the column unchanged */
 	enum settle_status status; /* result */
 };
 

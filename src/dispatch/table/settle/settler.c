@@ -69,6 +69,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	row->delivery_count = entry->message->delivery_count;
 	row->lane = entry->in_lane.unsettled ? entry->lane->id : 0;
 	row->follows = lanes_verdict_before(entry) != NULL;
+	row->expects_completed = entry->end == END_SETTLED;
 	entry->settling.job = job;
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
