@@ -75,7 +75,7 @@ def test_one_claim_is_made_at_a_time(armed, handler, streams, topic, inbox):
     client.wait_count(2)
     streams.produce_many(topic, [record("k2", "k")])
     inbox.wait_stored(3)
-    client.answer(client.wait_event("k1"), retry(delay_ms=1))  # k2 is parked behind it
+    client.answer(client.wait_event("k1"), retry(delay_ms=2100))  # no short retry: k2 is parked behind it
     client.wait_event("k1", 2)
     assert inbox.wait_status("k2", "parked")
     one.arm("after_claim delay:1500", "before_claim delay:1 *")

@@ -24,7 +24,6 @@
  *	                         as far as is known, still have
  *	quick, awaited           in_lane.retry_ms, lane.retry_offset: behind a short retry, messages may wait in memory,
  *	                         for any time
- *	young                    lane.retry_offset is not older than that claim
  *	lost                     rows whose claim was taken away by hand, until the settle finds that out
  *
  * What must be true in every state (the search checks it at each delivery and each settle):
@@ -81,7 +80,8 @@
  *	WITHOUT_ARRIVAL   a claim that brings a message whose verdict is not settled shows that its older
  *	                  claim is lost
  *	WITHOUT_AWAIT     while messages wait in memory for the retry of an earlier one, none of them starts
- *	WITHOUT_YOUNG     a claim that was given before that retry was in the table does not bring it
+ *	WITHOUT_ROW       only a claim that brings the row of that retry ends it, not one of later rows: it may have
+ *	                  been made before the row was in the table
  *	WITHOUT_START     a message that arrives starts the first of its lane, if nothing of the lane is under way
  *	WITHOUT_AGAIN     after a crash, messages that were not settled come again after younger ones; with
  *	                  BOUND=1 they do not
@@ -166,7 +166,7 @@ byte held[2], reread[2], refree[2], lost[2];
 byte mem[2 * N], coming[2 * N];
 byte out[4], high[4];
 byte cst[4];
-bool ck[4], fresh[4], young[4], followed[4], doubted[4];
+bool ck[4], fresh[4], followed[4], doubted[4];
 byte awaited[4], quick[2];
 byte way[2];
 chan queue[2] = [N + 4] of { byte };
@@ -312,11 +312,7 @@ inline note_left(m_)
 	}
 	if
 	:: (quick[i] & BIT(m_)) && busy && RETRY(KEY(m_)) == NOTHING ->
-		RETRY(KEY(m_)) = m_;
-#ifndef WITHOUT_YOUNG
-		young[SLOT(0)] = cst[SLOT(0)] != 0 && ck[SLOT(0)] == KEY(m_);
-		young[SLOT(1)] = cst[SLOT(1)] != 0 && ck[SLOT(1)] == KEY(m_)
-#endif
+		RETRY(KEY(m_)) = m_
 	:: else -> note_outside(m_)
 	fi;
 	quick[i] = quick[i] & ~BIT(m_);
@@ -537,7 +533,11 @@ inline take_arrivals()
 	od
 }
 
-#define BRINGS_RETRY(key_, s_) (RETRY(key_) <= last && !young[SLOT(s_)])
+#ifdef WITHOUT_ROW
+#define BRINGS_RETRY(key_, s_) (RETRY(key_) <= last)
+#else
+#define BRINGS_RETRY(key_, s_) (RETRY(key_) != NOTHING && coming[i * N + RETRY(key_)] == s_ + 1)
+#endif
 
 /* behind_entries(): what waits in the table is behind the messages in memory that stay there. */
 inline note_behind(key_, end_)
@@ -585,7 +585,6 @@ inline end_claim(s_)
 	cst[SLOT(s_)] = 0;
 	ck[SLOT(s_)] = 0;
 	fresh[SLOT(s_)] = false;
-	young[SLOT(s_)] = false;
 	followed[SLOT(s_)] = false;
 	doubted[SLOT(s_)] = false;
 	count = len(arrived[i]);
