@@ -673,8 +673,10 @@ static int group_alike(struct settle_row *rows, size_t count)
 static int settle_rows(struct settling *s, struct settle_row *rows, size_t count, struct err *err)
 {
 	CLEANUP(freep) struct settle_row **order = calloc(count + 1, sizeof(struct settle_row *));
-	CLEANUP(freep) const struct settle_row **stopped = calloc(count + 1, sizeof(*stopped));
+	CLEANUP(freep)
+	const struct settle_row **stopped = calloc(count + 1, sizeof(struct settle_row *));
 	struct stops stops = { stopped, 0 };
+	int r;
 
 	if (count == 0)
 		return 0;
@@ -690,7 +692,9 @@ static int settle_rows(struct settling *s, struct settle_row *rows, size_t count
 	s->stops = &stops;
 	s->rows = order;
 	s->count = count;
-	return settle_sorted(s, err);
+	r = settle_sorted(s, err);
+	s->stops = NULL;
+	return r;
 }
 
 int settle_run(

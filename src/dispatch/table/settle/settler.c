@@ -216,10 +216,9 @@ static void settled(
 {
 	switch (status) {
 	case SETTLE_OPEN:
-		if (db_error_may_be_row(&job->err))
-			entry->settling.refusals += entry->settling.refusals < REFUSALS_MOST;
-		/* fall through */
 	case SETTLE_BEHIND:
+		if (status == SETTLE_OPEN && db_error_may_be_row(&job->err))
+			entry->settling.refusals += entry->settling.refusals < REFUSALS_MOST;
 		TAILQ_INSERT_HEAD(&table->order->verdicts.entries, entry, link);
 		table->order->verdicts.count++;
 		break;
