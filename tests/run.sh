@@ -33,7 +33,7 @@ usage() {
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
 		  model       every interleaving of a partition that gets a new owner, with spin
 		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
-		  mutants     each rule of docs/rules.md removed: a test must fail; needs half an hour
+		  mutants     each rule of docs/rules.md removed: a test must fail; needs an hour
 		  nightly     all of these, one after the other, with 300 s for each fuzz target; needs hours
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root

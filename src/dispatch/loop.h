@@ -83,7 +83,8 @@ struct dispatch {
 
 /* Takes all batches from the queue and admits those that need not wait for a claim. */
 void arrivals_take(struct dispatch *dispatch);
-/* Takes all finished jobs, each after what ingest has passed before. A claim that may have passed over rows of a batch waits for this batch. */
+/* Takes all finished jobs, each after what ingest has passed before. A claim that may have passed over rows of a batch
+ * waits for this batch. */
 void arrivals_take_jobs(struct dispatch *dispatch);
 /* Frees the arrivals and the delayed claim. */
 void arrivals_drop(struct dispatch *dispatch);

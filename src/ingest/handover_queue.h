@@ -16,7 +16,7 @@ void handover_queue_revoke(struct ingest *ingest, size_t index);
 /* Offers all handovers to dispatch; waits up to timeout_ms for room. True when none is left. */
 bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms);
 /* Runs once a round: offers all handovers. If they do not fit and a batch is full, the flow is
- * stopped. When all are delivered, dispatch may accept claims that wait for the last batch (ADR 7). */
+ * stopped. When all are delivered, dispatch may accept claims that wait for the last batch (rule R11). */
 void handover_queue_hand_over(struct ingest *ingest, bool full);
 bool handover_queue_is_empty(const struct ingest *ingest);
 void handover_queue_fini(struct handover_queue *queue);

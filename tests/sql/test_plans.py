@@ -136,6 +136,13 @@ def test_every_statement_finds_its_index(db, full):
         assert not plan.scans_whole("inbox_messages"), name
 
 
+def test_a_batch_of_one_key_asks_the_table_once(full):
+    *rows, asks = new_rows(500)
+    rows[3:5], rows[6:8] = [["orders"] * 500, [0] * 500], [[None] * 500, [b"hot"] * 500]
+    assert full.explain("insert_messages", 1, *rows, asks, False, True).pages("inbox_messages_key") < 10
+    assert full.explain("insert_messages", 1, *rows, [False] * 500, False, False).pages("inbox_messages_key") == 0
+
+
 @pytest.mark.parametrize("call", ["replay('s', 'e7')", "discard('s', 'e10')"])
 def test_a_function_finds_a_message_by_its_primary_key(db, full, call):
     scans = "SELECT pg_stat_get_xact_numscans(%s::regclass)"

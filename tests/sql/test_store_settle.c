@@ -744,6 +744,26 @@ static void a_row_that_its_handler_did_not_complete_is_settled(void **state)
 	assert_string_equal(state_of(world, rows[1].seq), "waiting|0|0|f");
 }
 
+/* The look for the lost row fails, because a trigger is slower than statement_timeout. */
+static void without_an_answer_about_their_claims_no_row_is_lost(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(db_freep) struct db *db = impatient_db(world);
+	struct settle_row rows[6];
+
+	six_rows_of_lanes(world, rows);
+	for (int i = 0; i < 6; i++)
+		rows[i].handler = "billing";
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)rows[1].seq, world->me.id);
+	run_sql(world, "CREATE FUNCTION inbox.slow() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$BEGIN PERFORM pg_sleep(1); RETURN NEW; END$$");
+	run_sql(world, "CREATE TRIGGER slow BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		       " WHEN (OLD.processed_at IS NOT NULL) EXECUTE FUNCTION inbox.slow()");
+	assert_int_equal(settle_run(db, world->me.id, rows, 6, &err), FAULT_DATABASE);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].status, SETTLE_OPEN);
+}
+
 /* The order of the verdicts counts, not that of the rows. Of six verdicts the third is refused, and it has the fourth
  * lowest seq: if the halves were made by seq, the ones behind it would be settled first. */
 static void a_lane_is_halved_in_the_order_of_its_verdicts(void **state)
@@ -824,6 +844,7 @@ int main(void)
 		TEST(behind_a_completed_row_its_lane_is_settled),
 		TEST(rows_that_their_handler_completed_are_only_read),
 		TEST(a_row_that_its_handler_did_not_complete_is_settled),
+		TEST(without_an_answer_about_their_claims_no_row_is_lost),
 		TEST(a_lane_is_halved_in_the_order_of_its_verdicts),
 		TEST(a_trigger_that_hides_an_update_does_not_stop_a_lane_for_ever),
 	};

@@ -1,5 +1,7 @@
 """Memory and table stay within their limits with any input."""
 
+import time
+
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
 from support.wire import NEVER
@@ -35,6 +37,21 @@ def test_memory_holds_no_more_messages_than_allowed(start_inboxd, handler, strea
     for delivery in list(client.deliveries):
         client.answer(delivery, DONE)
     inbox.wait_processed(1000)
+
+
+def test_while_a_handler_makes_room_no_message_is_stored_waiting(start_inboxd, handler, streams, topic, inbox):
+    """Room for a batch needs half a second here, longer than one turn of the wait."""
+    sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 10}, worker={"claim_batch": 20},
+                           ingest={"batch_messages": 100})
+
+    def decide(_):
+        time.sleep(0.004)
+        return DONE
+
+    handler(sidecar, decide, max_in_flight=1)
+    streams.events(topic, [f"e{number}" for number in range(800)])
+    inbox.wait_processed(800)
+    assert inbox.value("SELECT max(delivery_count) FROM inbox.inbox_messages") == 1, "not claimed from the table"
 
 
 def test_large_messages_stay_within_the_memory_budget(start_inboxd, streams, topic, inbox):

@@ -303,7 +303,8 @@ void entry_defer(struct order *order, struct entry *entry)
 {
 	entry->settling.deferred = true;
 	order->verdicts.deferred++;
-	/* One key whose row is locked or refused must not use up max_in_flight. The limit of its unsettled messages holds. */
+	/* One key whose row is locked or refused must not use up max_in_flight. The limit of its unsettled messages
+	 * holds. */
 	if (entry->in_flight)
 		handler_queue_end_flight(&order->queues, entry);
 }

@@ -86,7 +86,8 @@ static size_t claimed_now(const struct ingest *ingest)
 }
 
 /* A short wait for memory budget is much cheaper than storing the rows as waiting and claiming them
- * later (ADR 8). It goes on while an eighth of the batch gets room in each turn. */
+ * later (ADR 8). It goes on while an eighth of the batch gets room in each turn, and not during a
+ * stop. */
 static void wait_for_room(const struct ingest *ingest)
 {
 	const struct batch *batch = &ingest->storing.sent.batch;
@@ -103,6 +104,7 @@ static void wait_for_room(const struct ingest *ingest)
 
 		if (admission_wait(ingest->options.admission, batch->row_count, batch->bytes,
 			    ROOM_WAIT_MS) ||
+			thread_is_stopping(&ingest->thread) ||
 			claimed_now(ingest) + batch->row_count / 8 + 1 > before)
 			return;
 	}

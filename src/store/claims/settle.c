@@ -360,14 +360,16 @@ static int read_states(const struct settling *s, enum settle_status held, struct
 
 	if (r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err))
 		r = ask_states(s, false, &rows, err);
+	if (r != 0)
+		return r; /* nothing is known: no row may count as lost */
 	mark_all(s, SETTLE_LOST);
-	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+	for (int i = 0; i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
 
 		if (row != NULL)
 			row->status = rows_is_null(rows, i, 1) ? held : status_of(row, rows, i);
 	}
-	return r;
+	return 0;
 }
 
 /* Finds out what became of the rows that `is_wanted` accepts. */

@@ -35,8 +35,7 @@ struct settle_row {
 	enum settle_outcome outcome;
 	bool plain; /* PROCESSED, and nothing else to write but the handler: the fast statement */
 	int group;  /* internal: which of the fast statements */
-	uint64_t
-		lane; /* rows of a lane are committed in the order in which they are given; 0 = no order */
+	uint64_t lane; /* its rows are committed in the order of the list; 0 = no order */
 	int64_t delay_ms;
 	int retry_count; /* new values */
 	int crash_count;

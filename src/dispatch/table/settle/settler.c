@@ -128,11 +128,10 @@ static bool give(struct table *table, enum job_kind kind, struct entry_list *lis
 
 	if (job == NULL)
 		return false;
-	while (job->settle.count<most && * length> 0) {
+	for (; job->settle.count < most && *length != 0; --*length) {
 		struct entry *entry = TAILQ_FIRST(list);
 
 		TAILQ_REMOVE(list, entry, link);
-		--*length;
 		if (must_wait(entry, job))
 			entry_defer(table->order, entry);
 		else
