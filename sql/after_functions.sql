@@ -3,7 +3,8 @@
 -- A new function may be called by its owner only; roles.sql says who else may. If there is an earlier function with its
 -- name and other parameters, it gets the owner and the grants of that one; otherwise it gets the owner of most earlier
 -- functions. A SECURITY DEFINER function runs as its owner: without this it could not call a new function that a
--- superuser's migration created.
+-- superuser's migration created. If the new one only has more parameters, all with defaults, the earlier one is dropped:
+-- a call without them could mean both.
 DO $$
 DECLARE
     earlier oid[] := string_to_array(nullif(current_setting('inboxd.earlier_functions'), ''), ',')::oid[];
@@ -11,9 +12,11 @@ DECLARE
     made record;
     heritage record;
     given record;
+    replaced record;
 BEGIN
     SELECT mode() WITHIN GROUP (ORDER BY p.proowner) INTO usual_owner FROM pg_proc p WHERE p.oid = ANY (earlier);
-    FOR made IN SELECT p.oid, p.oid::regprocedure AS routine, p.proname, p.pronamespace, p.proowner
+    FOR made IN SELECT p.oid, p.oid::regprocedure AS routine, p.proname, p.pronamespace, p.proowner,
+                       p.pronargs, p.pronargdefaults, p.proargtypes
                 FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace
                 WHERE c.oid = 'inbox.inbox_messages'::regclass AND p.oid <> ALL (coalesce(earlier, '{}')) LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', made.routine);
@@ -28,6 +31,12 @@ BEGIN
                             CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option
                      FROM aclexplode(heritage.proacl) a WHERE a.grantee <> heritage.proowner LOOP
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s%s', made.routine, given.grantee, given.option);
+        END LOOP;
+        FOR replaced IN SELECT p.oid::regprocedure AS routine FROM pg_proc p
+                        WHERE p.oid = ANY (earlier) AND p.pronamespace = made.pronamespace AND p.proname = made.proname
+                          AND p.pronargs BETWEEN made.pronargs - made.pronargdefaults AND made.pronargs - 1
+                          AND starts_with(made.proargtypes::text || ' ', p.proargtypes::text || ' ') LOOP
+            EXECUTE format('DROP FUNCTION %s', replaced.routine);
         END LOOP;
     END LOOP;
 END $$;

@@ -44,12 +44,12 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
 
 -- An operator: the functions, which are audited, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
-    inbox.replay(text, text, text),
-    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint),
+    inbox.replay(text, text, text, text),
+    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text),
     inbox.replay_page(jsonb, bigint, int, text),
     inbox.replay_reject(bigint, text, text, text, text),
-    inbox.discard(text, text, text),
-    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint),
+    inbox.discard(text, text, text, text),
+    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text),
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),

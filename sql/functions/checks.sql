@@ -9,8 +9,8 @@ BEGIN
 END $$;
 
 -- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
--- received_from, received_to, error_like, error_code (the whole code; '' = messages without a code). inbox_audit
--- keeps it.
+-- received_from, received_to, error_like, error_code (the whole code; '' = messages without a code), consumer ('' = the
+-- consumer without a name). inbox_audit keeps it.
 -- Returns the filter without its NULL members. `allowed`: the states that the caller works on, one of which the
 -- filter must name.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
@@ -21,7 +21,7 @@ DECLARE
 BEGIN
     SELECT k INTO name FROM jsonb_object_keys(given) k
     WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'error_like',
-                    'error_code');
+                    'error_code', 'consumer');
     IF name IS NOT NULL THEN
         PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
     END IF;
@@ -30,7 +30,7 @@ BEGIN
             coalesce(quote_literal(given ->> 'status'), 'NULL'), array_to_string(allowed, ', ')));
     END IF;
     FOR name IN SELECT k FROM jsonb_object_keys(given) k LOOP
-        IF given ->> name = '' AND name NOT IN ('key', 'error_code') THEN
+        IF given ->> name = '' AND name NOT IN ('key', 'error_code', 'consumer') THEN
             PERFORM inbox.refuse(caller, name || ' is empty; leave it out for any');
         END IF;
     END LOOP;

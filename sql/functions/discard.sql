@@ -23,8 +23,9 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Discards one message. False: it does not exist or is not waiting.
-CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean
+-- Discards one message for a consumer, or for all (NULL). False: it does not exist or is not waiting.
+CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
+RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -34,8 +35,10 @@ BEGIN
     END IF;
     affected := inbox.discard_seqs(ARRAY(
         SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.consumer = '' AND m.event_id = discard.event_id AND m.source = discard.source), reason);
-    PERFORM inbox.audit('discard', jsonb_build_object('source', source, 'event_id', event_id), reason, affected);
+        WHERE m.event_id = discard.event_id AND m.source = discard.source
+          AND (discard.consumer IS NULL OR m.consumer = discard.consumer)), reason);
+    PERFORM inbox.audit('discard', jsonb_strip_nulls(jsonb_build_object(
+        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
     RETURN affected > 0;
 END $$;
 
@@ -61,13 +64,13 @@ CREATE OR REPLACE FUNCTION inbox.discard_where(
     status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
-    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL)
+    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['waiting', 'retrying', 'parked']);
+        'error_like', error_like, 'error_code', error_code, 'consumer', consumer), ARRAY['waiting', 'retrying', 'parked']);
     page record;
     affected bigint;
 BEGIN

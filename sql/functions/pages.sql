@@ -47,7 +47,7 @@ END $$;
 
 -- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
 -- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
--- No index has types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.
+-- No index has consumers, types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.
 -- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
 -- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
 -- first.
@@ -75,6 +75,7 @@ BEGIN
             WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
             WHEN 'claimed' THEN 'm.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
             ELSE 'true' END,
+        CASE WHEN filter ? 'consumer' THEN format('m.consumer = %L', filter ->> 'consumer') END,
         CASE WHEN filter ? 'topic' THEN format('m.topic = %L', filter ->> 'topic') END,
         CASE WHEN right(kind, 1) = '*' THEN format('starts_with(m.event_type, %L)', left(kind, -1))
              WHEN kind IS NOT NULL THEN format('m.event_type = %L', kind) END,

@@ -31,30 +31,33 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Replays one message. False: it does not exist, or it is neither processed nor dead.
-CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean
+-- Replays one message for a consumer, or for each one (NULL) for which it is processed or dead. False: there is none.
+CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
+RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    row_seq bigint;
+    ended bigint[];
     dropped boolean;
     affected bigint := 0;
 BEGIN
     IF source IS NULL OR event_id IS NULL THEN
         PERFORM inbox.refuse('replay', 'source and event_id must be given');
     END IF;
-    SELECT m.seq, m.payload IS NULL AND m.payload_digest IS NOT NULL INTO row_seq, dropped
+    SELECT array_agg(m.seq), bool_or(m.payload IS NULL AND m.payload_digest IS NOT NULL) INTO ended, dropped
     FROM inbox.inbox_messages m
-    WHERE m.consumer = '' AND m.event_id = replay.event_id AND m.source = replay.source
+    WHERE m.event_id = replay.event_id AND m.source = replay.source
+      AND (replay.consumer IS NULL OR m.consumer = replay.consumer)
       AND (m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL);
     IF dropped THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Produce the event again, under a new id.';
     END IF;
-    IF row_seq IS NOT NULL THEN
-        affected := inbox.replay_seqs(ARRAY[row_seq], NULL, reason);
+    IF ended IS NOT NULL THEN
+        affected := inbox.replay_seqs(ended, NULL, reason);
     END IF;
-    PERFORM inbox.audit('replay', jsonb_build_object('source', source, 'event_id', event_id), reason, affected);
+    PERFORM inbox.audit('replay', jsonb_strip_nulls(jsonb_build_object(
+        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
     RETURN affected > 0;
 END $$;
 
@@ -82,13 +85,13 @@ CREATE OR REPLACE FUNCTION inbox.replay_where(
     status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
-    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL)
+    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     given jsonb := inbox.check_filter('replay_where', jsonb_build_object('status', status, 'topic', topic,
         'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code), ARRAY['dead', 'processed']);
+        'error_like', error_like, 'error_code', error_code, 'consumer', consumer), ARRAY['dead', 'processed']);
     page record;
     affected bigint;
 BEGIN

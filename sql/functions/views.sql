@@ -22,13 +22,13 @@ SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.
        m.consumer
 FROM inbox.inbox_messages m;
 
--- Dead messages grouped by their error.
+-- Dead messages grouped by their error and their consumer.
 CREATE OR REPLACE VIEW inbox.dead_groups AS
 SELECT m.event_type, m.error_code, inbox.error_shape(m.error) AS error_shape, count(*) AS messages,
-       min(m.dead_at) AS first_dead_at, max(m.dead_at) AS last_dead_at, max(m.seq) AS latest_seq
+       min(m.dead_at) AS first_dead_at, max(m.dead_at) AS last_dead_at, max(m.seq) AS latest_seq, m.consumer
 FROM inbox.inbox_messages m
 WHERE m.dead_at IS NOT NULL
-GROUP BY 1, 2, 3;
+GROUP BY 1, 2, 3, 8;
 
 -- One row per handler. Connected: a sidecar that has not ended lists it in its heartbeat. Away: its messages wait for
 -- it until known_until. Lapsed: it is no longer known, and only this row is left.

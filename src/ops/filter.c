@@ -16,6 +16,7 @@ static const struct {
 	const char *name;
 	size_t offset;
 } texts[] = {
+	{ "consumer", "consumer", offsetof(struct cli, filter.consumer) },
 	{ "topic", "topic", offsetof(struct cli, filter.topic) },
 	{ "type", "event_type", offsetof(struct cli, filter.type) },
 	{ "key", "key", offsetof(struct cli, filter.key) },
@@ -130,7 +131,10 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 
 bool op_has_filter(const struct cli *cli)
 {
-	return cli->filter.dead || cli->filter.status != NULL || cli->filter.topic != NULL ||
-	       cli->filter.type != NULL || cli->filter.key != NULL || cli->filter.since != NULL ||
-	       cli->filter.until != NULL || cli->filter.error != NULL || cli->filter.code != NULL;
+	bool consumer = cli->filter.consumer != NULL && cli->word_count == 0;
+
+	return consumer || cli->filter.dead || cli->filter.status != NULL ||
+	       cli->filter.topic != NULL || cli->filter.type != NULL || cli->filter.key != NULL ||
+	       cli->filter.since != NULL || cli->filter.until != NULL ||
+	       cli->filter.error != NULL || cli->filter.code != NULL;
 }

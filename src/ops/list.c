@@ -10,7 +10,7 @@
 
 #define DEFAULT_LIMIT 100
 #define MOST_LIMIT    100000
-#define MOST_COLUMNS  8
+#define MOST_COLUMNS  9
 
 /* A listing. The columns of its query are: the cells, the row as JSON, and then the seq (pages) or
  * the number of groups. A query that searches for matches may end early; it also returns how many
@@ -23,10 +23,11 @@ struct listing {
 	const char *titles[MOST_COLUMNS];
 };
 
-static const struct listing messages = { QUERY_OP_LIST, true, true, 8,
-	{ "SEQ", "STATUS", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", "ERROR" } };
-static const struct listing groups = { QUERY_OP_GROUPS, false, false, 7,
-	{ "MESSAGES", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
+static const struct listing messages = { QUERY_OP_LIST, true, true, 9,
+	{ "SEQ", "STATUS", "CONSUMER", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED",
+		"ERROR" } };
+static const struct listing groups = { QUERY_OP_GROUPS, false, false, 8,
+	{ "MESSAGES", "CONSUMER", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
 static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
 	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
 static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
@@ -40,7 +41,7 @@ static int64_t limit_of(const struct op *op)
 	return limit > MOST_LIMIT ? MOST_LIMIT : limit;
 }
 
-/* Records that are no messages have no state, type or code. */
+/* Records that are no messages have no state, consumer, type or code. */
 static int check_records(const struct cli *cli, struct err *err)
 {
 	const char *option = cli->filter.rejects ? "--rejects" : "--conflicts";
@@ -48,6 +49,8 @@ static int check_records(const struct cli *cli, struct err *err)
 
 	if (cli->filter.dead || cli->filter.status != NULL)
 		other = cli->filter.dead ? "--dead" : "--status";
+	else if (cli->filter.consumer != NULL)
+		other = "--consumer";
 	else if (cli->filter.group || cli->filter.type != NULL || cli->filter.code != NULL)
 		other = cli->filter.group          ? "--group"
 			: cli->filter.type != NULL ? "--type"

@@ -153,12 +153,12 @@ int op_nothing(const struct op *op, const char *action, struct err *err, const c
 int op_no_message(const struct op *op, const char *event_id, struct err *err)
 {
 	const char *source = op->cli->source;
+	const char *consumer = op->cli->filter.consumer;
 
-	if (source == NULL)
-		return err_set(
-			err, FAULT_CHECK, "there is no message with event id \"%s\"", event_id);
-	return err_set(err, FAULT_CHECK,
-		"there is no message with event id \"%s\" from source \"%s\"", event_id, source);
+	return err_set(err, FAULT_CHECK, "there is no message with event id \"%s\"%s%s%s%s%s%s",
+		event_id, source == NULL ? "" : " from source \"", source == NULL ? "" : source,
+		source == NULL ? "" : "\"", consumer == NULL ? "" : " for consumer \"",
+		consumer == NULL ? "" : consumer, consumer == NULL ? "" : "\"");
 }
 
 /* --- Interruption ------------------------------------------------------------------------------ */

@@ -46,7 +46,7 @@ int op_explain(int r, enum command command, struct err *err);
 
 /* Nothing matches: FAULT_CHECK with this text; with --json the object contains 0. */
 int op_nothing(const struct op *op, const char *action, struct err *err, const char *words);
-/* FAULT_CHECK: no message has this event id, from the source of --source if given. */
+/* FAULT_CHECK: no message has this event id, from the source and for the consumer of the options. */
 int op_no_message(const struct op *op, const char *event_id, struct err *err);
 
 /* From now on the first SIGINT, SIGTERM or SIGHUP is only recorded. A command that works in pages
@@ -67,7 +67,8 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 const char *op_status_of(const struct cli *cli, const char *usual);
 /* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
 int op_check_words(const struct cli *cli, struct err *err);
-/* True when an option selects messages. */
+/* True when an option selects messages. With event ids, --consumer does not: it selects one of their
+ * rows. */
 bool op_has_filter(const struct cli *cli);
 
 /* --- terminal.c --- */
@@ -75,7 +76,8 @@ bool op_has_filter(const struct cli *cli);
 /* Writes text with control bytes replaced, so that a message cannot control the terminal. LF and
  * TAB are kept when `lines` is true. */
 void op_print_text(FILE *out, struct bytes text, bool lines);
-/* The first `columns` columns of the rows, all of them text, under their titles. */
+/* The first `columns` columns of the rows, all of them text, under their titles. The column CONSUMER
+ * is left out when no row names one. */
 void op_print_table(const struct rows *rows, const char *const *titles, int columns);
 /* One column, one line per row, unchanged: JSON. */
 void op_print_lines(const struct rows *rows, int column);

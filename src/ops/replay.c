@@ -37,24 +37,31 @@ static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES,
 
 /* --- By event id ------------------------------------------------------------------------------- */
 
-/* Finds the event; fails unless exactly one source has it. */
-static int find_one(const struct op *op, const char *event_id, struct rows **out, struct err *err)
+/* The columns of op_find.sql: one row for each consumer of the message. */
+enum { FIND_SOURCE, FIND_STATUS, FIND_NEXT, FIND_IS_DROPPED, FIND_CONSUMER };
+
+/* Finds the rows of the event; fails unless exactly one source has it. */
+static int find_rows(const struct op *op, const char *event_id, struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
 
 	params_text(&params, event_id);
 	params_text(&params, op->cli->source);
+	params_text(&params, op->cli->filter.consumer);
 	r = db_run(op->db, QUERY_OP_FIND, &params, out, err);
 	if (r != 0)
 		return r;
 	if (rows_count(*out) == 0)
 		return op_no_message(op, event_id, err);
-	if (rows_count(*out) > 1)
-		return err_set(err, FAULT_USAGE,
-			"event \"%s\" exists from several sources, such as \"%s\" and \"%s\": "
-			"select one with --source",
-			event_id, rows_text(*out, 0, 0), rows_text(*out, 1, 0));
+	for (int i = 1; i < rows_count(*out); i++) {
+		if (strcmp(rows_text(*out, i, FIND_SOURCE), rows_text(*out, 0, FIND_SOURCE)) != 0)
+			return err_set(err, FAULT_USAGE,
+				"event \"%s\" exists from several sources, such as \"%s\" and "
+				"\"%s\": select one with --source",
+				event_id, rows_text(*out, 0, FIND_SOURCE),
+				rows_text(*out, i, FIND_SOURCE));
+	}
 	return 0;
 }
 
@@ -71,44 +78,77 @@ static const struct {
 	{ "claimed", "wait until its handler has answered" },
 };
 
+/* The event as messages to the operator name it, with the consumer of the row if that has a name. */
+static void add_name(struct buf *out, const char *event_id, const struct rows *found, int row)
+{
+	const char *consumer = rows_text(found, row, FIND_CONSUMER);
+
+	buf_addf(out, "event \"%s\"%s%s%s", event_id, consumer[0] == '\0' ? "" : " for consumer \"",
+		consumer, consumer[0] == '\0' ? "" : "\"");
+}
+
 /* `found` contains the state from a moment ago, which may have changed since. */
 static int report_unchanged(const struct change *change, const char *event_id,
-	const struct rows *found, struct err *err)
+	const struct rows *found, int row, struct err *err)
 {
-	const char *status = rows_text(found, 0, 1);
-	const char *next = rows_text(found, 0, 2);
+	CLEANUP(buf_fini) struct buf name = BUF_INIT;
+	const char *status = rows_text(found, row, FIND_STATUS);
+	const char *next = rows_text(found, row, FIND_NEXT);
 	const char *way = NULL;
 
 	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
 		if (strcmp(ways[i].status, status) == 0)
 			way = ways[i].way;
 	}
-
+	add_name(&name, event_id, found, row);
 	if (cli_is_choice(change->states, status))
 		return err_set(err, FAULT_CHECK,
-			"event \"%s\" was not %s: another session has locked it, or it has changed "
+			"%s was not %s: another session has locked it, or it has changed "
 			"in the meantime; try again",
-			event_id, change->done);
-	return err_set(err, FAULT_CHECK, "event \"%s\" is not %s: %s, it is %s%s%s%s%s", event_id,
+			buf_str(&name), change->done);
+	return err_set(err, FAULT_CHECK, "%s is not %s: %s, it is %s%s%s%s%s", buf_str(&name),
 		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
 		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
 }
 
-/* Prints the state of a message for a dry run. */
-static int show_one(const struct op *op, const struct change *change, const char *event_id,
+/* Whether a dry run finds that the row can be changed. */
+static int check_row(const struct change *change, const char *event_id, const struct rows *found,
+	int row, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf name = BUF_INIT;
+
+	if (!cli_is_choice(change->states, rows_text(found, row, FIND_STATUS)))
+		return report_unchanged(change, event_id, found, row, err);
+	if (change != &replay || !rows_bool(found, row, FIND_IS_DROPPED))
+		return 0;
+	add_name(&name, event_id, found, row);
+	return err_set(err, FAULT_CHECK, "%s cannot be replayed: retention has dropped its payload",
+		buf_str(&name));
+}
+
+/* Prints the state of a message for each of its consumers, for a dry run. The first failure is the
+ * result, unless one of the rows can be changed. */
+static int show_rows(const struct op *op, const struct change *change, const char *event_id,
 	const struct rows *found, struct err *err)
 {
-	const char *status = rows_text(found, 0, 1);
+	struct err first = ERR_INIT;
+	int result = FAULT_CHECK;
 
-	if (!op->cli->json)
-		(void)printf("%s is %s\n", event_id, status);
-	if (!cli_is_choice(change->states, status))
-		return report_unchanged(change, event_id, found, err);
-	if (change == &replay && rows_bool(found, 0, 3))
-		return err_set(err, FAULT_CHECK,
-			"event \"%s\" cannot be replayed: retention has dropped its payload",
-			event_id);
-	return 0;
+	for (int row = 0; row < rows_count(found); row++) {
+		const char *consumer = rows_text(found, row, FIND_CONSUMER);
+		struct err own = ERR_INIT;
+
+		if (!op->cli->json)
+			(void)printf("%s%s%s is %s\n", event_id, consumer[0] == '\0' ? "" : " for ",
+				consumer, rows_text(found, row, FIND_STATUS));
+		if (check_row(change, event_id, found, row, &own) == 0)
+			result = 0;
+		if (row == 0)
+			first = own;
+	}
+	if (result != 0)
+		*err = first;
+	return result;
 }
 
 static int change_one(
@@ -117,20 +157,21 @@ static int change_one(
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *found = NULL;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = find_one(op, event_id, &found, err);
+	int r = find_rows(op, event_id, &found, err);
 
 	if (r != 0)
 		return r;
 	if (op->cli->dry_run)
-		return show_one(op, change, event_id, found, err);
-	params_text(&params, rows_text(found, 0, 0));
+		return show_rows(op, change, event_id, found, err);
+	params_text(&params, rows_text(found, 0, FIND_SOURCE));
 	params_text(&params, event_id);
 	params_text(&params, op->cli->reason);
+	params_text(&params, op->cli->filter.consumer);
 	r = db_run(op->db, change->one, &params, &rows, err);
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
-		return report_unchanged(change, event_id, found, err);
+		return report_unchanged(change, event_id, found, 0, err);
 	if (!op->cli->json)
 		(void)printf("%s %s\n", event_id, change->done);
 	return 0;

@@ -83,6 +83,16 @@ static void pad(size_t used, size_t width, bool last)
 		(void)putchar('\n');
 }
 
+/* An inbox without names of consumers shows nothing of them. */
+static bool is_shown(const struct rows *rows, const char *title, int column)
+{
+	bool shown = strcmp(title, "CONSUMER") != 0;
+
+	for (int row = 0; !shown && row < rows_count(rows); row++)
+		shown = rows_bytes(rows, row, column).length > 0;
+	return shown;
+}
+
 /* The widths need all rows before the first line is printed; a page of rows is in memory anyway. A
  * reader that has ended (ferror) stops the output early. */
 void op_print_table(const struct rows *rows, const char *const *titles, int columns)
@@ -92,14 +102,19 @@ void op_print_table(const struct rows *rows, const char *const *titles, int colu
 	if (widths == NULL)
 		return;
 	for (int column = 0; column < columns; column++) {
+		if (!is_shown(rows, titles[column], column))
+			continue; /* its width stays 0 */
 		widths[column] = width_of(rows, titles[column], column);
 		(void)fputs(titles[column], stdout);
 		pad(strlen(titles[column]), widths[column], column == columns - 1);
 	}
 	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
-		for (int column = 0; column < columns; column++)
+		for (int column = 0; column < columns; column++) {
+			if (widths[column] == 0)
+				continue;
 			pad(put_text(stdout, cell(rows, row, column), false), widths[column],
 				column == columns - 1);
+		}
 	}
 }
 

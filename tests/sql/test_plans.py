@@ -95,9 +95,9 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count)
-    expect("inbox_messages_pkey", "op_find", "e7", None)
-    expect("inbox_messages_pkey", "op_find", "e7", "s")
-    expect("inbox_messages_pkey", "op_show", "e7", None)
+    expect("inbox_messages_pkey", "op_find", "e7", None, None)
+    expect("inbox_messages_pkey", "op_find", "e7", "s", "billing")
+    expect("inbox_messages_pkey", "op_show", "e7", None, None)
     expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"])
     for rows in (10, 500, 5000):
         expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4, [])

@@ -249,7 +249,7 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
 
 
 @pytest.mark.parametrize("name, values", [
-    ("op_status", []), ("op_find", ["a", None]), ("op_show", ["a", None]), ("op_show_facts", [1]),
+    ("op_status", []), ("op_find", ["a", None, None]), ("op_show", ["a", None, None]), ("op_show_facts", [1]),
     ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_handlers", []), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])

@@ -648,3 +648,59 @@ def test_the_operator_role_is_sufficient_and_the_reader_role_only_reads(graves, 
     run(graves, "purge", "--older-than", "0s", "--yes", env=operator, code=6)
     assert "the next record to be read is 0" in run(graves, "seek", topic, "0", "beginning", "--yes", env=operator)
     assert {row["who"] for row in inbox.query("SELECT who FROM inbox.inbox_audit")} == set(operator.values())
+
+
+# --- consumers ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_consumers(start_inboxd, inbox):
+    """A sidecar without handlers, and two events that are dead for billing; a is processed for search, too."""
+    sidecar = start_inboxd()
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset, payload,"
+                  " payload_digest, dead_at, processed_at) VALUES"
+                  " ('s', 'a', 'billing', 't', 0, 1, '{}', 'd', now(), NULL),"
+                  " ('s', 'a', 'search', 't', 0, 1, '{}', 'd', NULL, now()),"
+                  " ('s', 'b', 'billing', 't', 0, 2, '{}', 'd', now(), NULL)")
+    return sidecar
+
+
+def test_a_list_has_a_column_of_consumers_if_there_are_any(two_consumers, inbox):
+    table = run(two_consumers, "list").splitlines()
+    assert table[0].split()[:4] == ["SEQ", "STATUS", "CONSUMER", "RECORD"]
+    assert [line.split()[2] for line in table[1:]] == ["billing", "search", "billing"]
+    assert [row["event_id"] for row in objects(run(two_consumers, "list", "--consumer", "billing", "--json"))] == ["a", "b"]
+    assert run(two_consumers, "list", "--dead", "--group").split()[1] == "CONSUMER"
+    assert objects(run(two_consumers, "list", "--consumer", "", "--json")) == []
+    assert "--consumer" in run(two_consumers, "list", "--rejects", "--consumer", "x", code=1)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE consumer = 'search'")
+    inbox.execute("UPDATE inbox.inbox_messages SET consumer = ''")
+    assert "CONSUMER" not in run(two_consumers, "list") + run(two_consumers, "list", "--dead", "--group")
+
+
+def test_show_prints_the_row_of_each_consumer_and_the_payload_once(two_consumers, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = 'a' AND consumer = 'billing'")
+    text = run(two_consumers, "show", "a")
+    assert re.findall(r"consumer: (\w+)|status: (\w+)|\n(payload) ", text) == \
+        [("billing", "", ""), ("", "dead", ""), ("search", "", ""), ("", "processed", ""), ("", "", "payload")]
+    assert run(two_consumers, "show", "a", "--payload", "raw") == "{}"
+    assert [row["consumer"] for row in objects(run(two_consumers, "show", "a", "--json"))] == ["billing", "search"]
+    assert json.loads(run(two_consumers, "show", "a", "--json", "--consumer", "search"))["status"] == "processed"
+    assert run(two_consumers, "show", "b", "--consumer", "search", code=6) == \
+        'inboxd: there is no message with event id "b" for consumer "search"\n'
+
+
+def test_a_message_is_replayed_for_one_consumer_or_for_all(two_consumers, inbox):
+    def states():
+        return [(row["consumer"], row["status"]) for row in inbox.query(
+            "SELECT consumer, status FROM inbox.messages WHERE event_id = 'a' ORDER BY 1")]
+
+    assert run(two_consumers, "replay", "a", "--dry-run") == "a for billing is dead\na for search is processed\n"
+    assert run(two_consumers, "replay", "a", "--consumer", "search") == "a replayed\n"
+    assert states() == [("billing", "dead"), ("search", "waiting")]
+    assert run(two_consumers, "replay", "a", "--consumer", "search", code=6).startswith(
+        'inboxd: event "a" for consumer "search" is not replayed: it is neither processed nor dead, it is waiting')
+    assert run(two_consumers, "replay", "a") == "a replayed\n"
+    assert states() == [("billing", "waiting"), ("search", "waiting")]
+    assert run(two_consumers, "discard", "--consumer", "search", "--yes") == "1 discarded\n"
+    assert states() == [("billing", "waiting"), ("search", "dead")]

@@ -1,4 +1,4 @@
--- Discards one message.
+-- Discards one message, for one consumer or for all.
 -- Caller: ops/replay.c. Index: inbox_messages_pkey.
--- $1 source, $2 event id, $3 reason. Back: whether.
-SELECT inbox.discard($1::text, $2::text, $3::text)
+-- $1 source, $2 event id, $3 reason, $4 consumer (NULL = all). Back: whether.
+SELECT inbox.discard($1::text, $2::text, $3::text, $4::text)

@@ -4,7 +4,7 @@
 -- Caller: ops/list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
 -- $1 filter, $2 behind this seq, $3 most rows. `show` prints the payload. Tries are the failed attempts since the last
 -- replay; an answer of dead counts as one, although it spends none.
-SELECT m.seq::text, m.status, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
+SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        greatest(m.retry_count, (m.attempts -> -1 ->> 'attempt')::int)::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60
             THEN left(concat_ws(': ', m.error_code, m.error), 59) || '…' ELSE concat_ws(': ', m.error_code, m.error) END,
@@ -16,6 +16,6 @@ LEFT JOIN LATERAL (
     SELECT v.seq, v.source, v.event_id, v.event_type, v.status, v.topic, v.kafka_partition, v.kafka_offset,
            v.kafka_timestamp, v.key, v.headers, v.received_at, v.available_at, v.claimed_by, v.delivery_count,
            v.retry_count, v.crash_count, v.replay_count, v.suspect, v.error, v.error_code, v.result, v.attempts,
-           v.processed_at, v.dead_at, v.handler
+           v.processed_at, v.dead_at, v.handler, v.consumer
     FROM inbox.messages v WHERE v.seq = s.seq OFFSET 0) m ON true
 ORDER BY s.n

@@ -1,8 +1,8 @@
--- The messages with an event id: all columns as JSON, the payload as text (NULL = not text), its bytes, whether it
+-- The rows with an event id, one for each source and consumer: all columns as JSON, the payload as text (NULL = not text), its bytes, whether it
 -- is shown as formatted JSON, and whether retention has dropped it. The keys of the JSON are the columns of the
 -- view; a message that waits for an away handler also has waits_for.
 -- Caller: ops/show.c. Index: inbox_messages_pkey.
--- $1 event id, $2 source (NULL = any).
+-- $1 event id, $2 source (NULL = any), $3 consumer (NULL = any).
 SELECT m.source,
        CASE WHEN w.waits_for IS NULL THEN row_to_json(m)::text
             ELSE concat(left(row_to_json(m)::text, -1), ',"waits_for":', to_json(w.waits_for), '}') END,
@@ -13,5 +13,6 @@ LEFT JOIN LATERAL (
     SELECT h.name AS waits_for FROM inbox.handlers h
     WHERE m.available_at IS NOT NULL AND h.status = 'away' AND h.name = inbox.handler_of(m.topic, m.event_type)) w ON true
 WHERE m.event_id = $1::text AND ($2::text IS NULL OR m.source = $2::text)
-ORDER BY m.source
-LIMIT 20
+  AND ($3::text IS NULL OR m.consumer = $3::text)
+ORDER BY m.source, m.consumer
+LIMIT 100

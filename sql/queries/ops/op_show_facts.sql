@@ -14,6 +14,7 @@ FROM m CROSS JOIN LATERAL (
     SELECT 1, v.n, 'message', v.name, v.value
     FROM (VALUES (1, 'event id', m.event_id),
                  (2, 'source', m.source),
+                 (2, 'consumer', nullif(m.consumer, '')),
                  (3, 'type', m.event_type),
                  (4, 'status', m.status),
                  (5, 'record', concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset)),

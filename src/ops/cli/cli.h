@@ -35,6 +35,7 @@ enum command {
 /* Which rows a command is about; NULL = any. */
 struct cli_filter {
 	const char *status;
+	const char *consumer; /* "" = the one without a name */
 	const char *topic;
 	const char *type;
 	const char *key;

@@ -40,7 +40,7 @@ const struct command_row cli_commands[] = {
 		"after 100000 messages that do not match; stderr then names the seq to continue after.\n", 0 },
 	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID",
 		"Shows everything about one message. If several sources have the event id, select one\n"
-		"with --source.\n", 1 },
+		"with --source. A message has a state for each of its consumers: --consumer selects one.\n", 1 },
 	{ COMMAND_REPLAY, "replay", "Process processed or dead messages again", "[EVENT_ID]...",
 		"Processes messages again: those given by event id, or those that match the filters\n"
 		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
@@ -94,6 +94,8 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
 		"with --dead or --status dead: groups with the same error, with counts", NULL },
+	{ 0, "consumer", "NAME", FOR_FILTER | FOR(COMMAND_SHOW), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
+		"only messages of this consumer; empty: of the one without a name", NULL },
 	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.topic),
 		"only messages of this topic", NULL },
 	{ 0, "topic", "TOPIC", FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, filter.topic),
