@@ -84,15 +84,42 @@ static void with_messages_held_up_the_wait_is_not_extended(void **state)
 	assert_true(settle_batching_is_due(&batching, NOW));
 }
 
-static void with_few_keys_half_of_the_deliveries_is_enough(void **state)
+static void half_of_the_deliveries_is_enough_when_half_of_the_verdicts_stop_their_lanes(
+	void **state)
 {
 	struct settle_batching batching = under_load(150, 300);
 
 	(void)state;
 	batching.behind = 300;
+	batching.stopping = 75;
 	assert_true(settle_batching_is_due(&batching, NOW));
-	batching.behind = 299;
+	batching.stopping = 74;
 	assert_false(settle_batching_is_due(&batching, NOW));
+}
+
+/* With one key, one message at a time has no verdict. The next ones follow without the settle. */
+static void messages_behind_others_count_as_expected_verdicts(void **state)
+{
+	struct settle_batching batching = under_load(20, 21);
+
+	(void)state;
+	assert_true(settle_batching_is_due(&batching, NOW));
+	batching.behind = 20;
+	assert_false(settle_batching_is_due(&batching, NOW));
+	assert_true(settle_batching_is_due(&batching, NOW + SETTLE_BATCH_WAIT_MS));
+	batching.behind = 300;
+	assert_false(settle_batching_is_due(&batching, NOW + SETTLE_BATCH_WAIT_MS));
+	assert_true(settle_batching_is_due(&batching, NOW + SETTLE_BATCH_LONG_WAIT_MS));
+}
+
+static void an_urgent_verdict_does_not_wait(void **state)
+{
+	struct settle_batching batching = under_load(1, 1000);
+
+	(void)state;
+	assert_false(settle_batching_is_due(&batching, NOW));
+	batching.urgent = true;
+	assert_true(settle_batching_is_due(&batching, NOW));
 }
 
 int main(void)
@@ -104,7 +131,10 @@ int main(void)
 		cmocka_unit_test(ready_messages_count_as_expected_verdicts),
 		cmocka_unit_test(half_of_what_may_be_in_flight_is_enough),
 		cmocka_unit_test(with_messages_held_up_the_wait_is_not_extended),
-		cmocka_unit_test(with_few_keys_half_of_the_deliveries_is_enough),
+		cmocka_unit_test(
+			half_of_the_deliveries_is_enough_when_half_of_the_verdicts_stop_their_lanes),
+		cmocka_unit_test(messages_behind_others_count_as_expected_verdicts),
+		cmocka_unit_test(an_urgent_verdict_does_not_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -291,11 +291,17 @@ void entry_requeue(struct order *order, struct entry *entry)
 
 static void add_verdict(struct order *order, struct entry *entry)
 {
-	TAILQ_INSERT_TAIL(&order->verdicts.entries, entry, link);
-	if (order->verdicts.count++ == 0)
-		order->verdicts.since_ms = clock_now_ms();
-	if (entry->end == END_SETTLED && entry->lane != NULL)
-		order->verdicts.urgent = true;
+	struct verdict_list *verdicts = &order->verdicts;
+
+	TAILQ_INSERT_TAIL(&verdicts->entries, entry, link);
+	if (verdicts->count++ == 0)
+		verdicts->since_ms = clock_now_ms();
+	if (entry->lane != NULL) {
+		verdicts->urgent |= entry->end == END_SETTLED ||
+				    lanes_is_half_unsettled(&order->lanes, entry->lane);
+		verdicts->stopping +=
+			!entry->in_lane.answered && TAILQ_NEXT(entry, lane_link) != NULL;
+	}
 	context_request_round(order->context);
 }
 

@@ -410,6 +410,14 @@ struct entry *lanes_verdict_before(const struct entry *entry)
 					: NULL;
 }
 
+bool lanes_is_half_unsettled(const struct lanes *lanes, const struct lane *lane)
+{
+	const struct entry *first = TAILQ_FIRST(&lane->unsettled);
+
+	return lane->unsettled_count * 2 >= lanes->rules.max_unsettled && first != NULL &&
+	       first->settling.job == NULL;
+}
+
 struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane)
 {
 	return may_start(lanes, lane) ? TAILQ_FIRST(&lane->entries) : NULL;

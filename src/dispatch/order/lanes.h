@@ -131,6 +131,9 @@ void lanes_settling(struct lanes *lanes, struct entry *entry);
 void lanes_take_back(struct entry *entry);
 /* The verdict that must be committed before the one of this entry, or NULL. */
 struct entry *lanes_verdict_before(const struct entry *entry);
+/* True when the lane has half of the unsettled verdicts that it may have, and none of them is being settled. A settle
+ * that begins now ends before the other half makes the lane wait. */
+bool lanes_is_half_unsettled(const struct lanes *lanes, const struct lane *lane);
 /* The entry that can start now, or NULL. The caller makes it READY or parks it. */
 struct entry *lanes_next(const struct lanes *lanes, const struct lane *lane);
 

@@ -34,7 +34,9 @@ struct verdict_list {
 	size_t count;
 	int64_t since_ms; /* when the first of them was added */
 	size_t deferred; /* entries in no list, each waits for a verdict before it in its lane (struct settling) */
-	bool urgent; /* a `settled` is among them: its lane waits until inboxd has read whether the row is completed */
+	/* What came since the list was empty. */
+	bool urgent;     /* a verdict for which the settler must not wait for others */
+	size_t stopping; /* verdicts that stop their lane until they are committed */
 };
 
 /* What the heartbeat writes to inbox_instances, so that a rescue of this instance finds all its rows (rule R3). */

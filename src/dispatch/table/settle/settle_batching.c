@@ -1,20 +1,32 @@
 /* See settle_batching.h. Two cases: with many messages under way, to wait longer makes larger transactions and delays
- * nobody; with few, the wait is short, because a key may wait for the settle (rule R25). */
+ * nobody; with few, or when messages need the settle before they can be delivered, the wait is short. */
 #include "dispatch/table/settle/settle_batching.h"
 
-/* True when hundreds of verdicts will arrive within moments, and few messages may need this settle before they can be
- * delivered: neither the next messages of many keys, nor messages for which max_in_flight has no room. */
-static bool is_busy(const struct settle_batching *batching)
+/* True when few messages need this settle before they can be delivered: neither the next messages of many lanes, nor
+ * messages for which max_in_flight has no room. */
+static bool delays_few(const struct settle_batching *batching)
 {
-	size_t coming = batching->in_flight + batching->ready;
-
-	return coming >= SETTLE_BATCH_BUSY_FROM && batching->behind < coming && !batching->held_up;
+	return !batching->held_up && batching->stopping * 2 < batching->verdicts;
 }
 
-/* True when at least half of what is in flight has its verdict: few more verdicts can arrive before the settle. */
+/* How many of the messages in memory have a verdict now, or can get one before the settle. */
+static size_t expected(const struct settle_batching *batching)
+{
+	if (!delays_few(batching))
+		return batching->in_flight;
+	return batching->in_flight + batching->ready + batching->behind;
+}
+
+/* True when hundreds of verdicts will arrive within moments. */
+static bool is_busy(const struct settle_batching *batching)
+{
+	return delays_few(batching) && expected(batching) >= SETTLE_BATCH_BUSY_FROM;
+}
+
+/* True when at least half of the expected verdicts are there: few more can arrive before the settle. */
 static bool is_most(const struct settle_batching *batching)
 {
-	return batching->verdicts * 2 >= batching->in_flight;
+	return batching->verdicts * 2 >= expected(batching);
 }
 
 /* True when the verdicts are half of max_in_flight. The other half keeps the handlers busy during the settle. */

@@ -21,11 +21,15 @@ struct settle_batching {
 	size_t most;      /* inbox.max_in_flight */
 	size_t ready;     /* messages that are delivered next */
 	/* Messages in memory that are neither in flight nor ready. Most of them wait for the answer to an earlier
-	 * message of their key. */
+	 * message of their lane. */
 	size_t behind;
+	/* Of `verdicts`: those that stop their lane until they are committed, with messages behind them (rule R25). */
+	size_t stopping;
 	/* Messages are ready for which max_in_flight has no room, and no settle runs that would make room. */
 	bool held_up;
-	bool urgent; /* a lane waits until inboxd has read whether the row is completed (rule R25) */
+	/* A lane waits until inboxd has read whether the row is completed, or has half of the unsettled verdicts that
+	 * it may have (rule R25). */
+	bool urgent;
 	int64_t since_ms; /* when the first of the verdicts arrived */
 };
 

@@ -167,10 +167,10 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 		.verdicts = verdicts->count,
 		.in_flight = order->queues.in_flight,
 		.ready = ready,
-		/* In most cases they wait for the answer to an earlier message of their key. */
 		.behind = order->entry_count > others ? order->entry_count - others : 0,
 		.held_up = table->settler.jobs == 0 &&
 			   handler_queues_are_held_up(&order->queues, most),
+		.stopping = verdicts->stopping,
 		.most = most,
 		.urgent = verdicts->urgent,
 		.since_ms = verdicts->since_ms,
@@ -197,7 +197,10 @@ void settler_run(struct table *table, int64_t now_ms)
 	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
 		if (!give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count))
 			return;
-		verdicts->urgent &= verdicts->count > 0;
+		if (verdicts->count == 0) {
+			verdicts->urgent = false;
+			verdicts->stopping = 0;
+		}
 	}
 }
 
