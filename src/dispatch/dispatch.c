@@ -36,6 +36,7 @@ static void run_round(struct dispatch *dispatch, int64_t now_ms)
 	handler_memory_run(&dispatch->groups, now_ms);
 	claimer_run(table, now_ms);
 	settler_run(table, now_ms);
+	sessions_send_outputs(&dispatch->sessions);
 }
 
 static void on_round(evutil_socket_t fd, short what, void *arg)

@@ -17,6 +17,10 @@
 
 void connection_send(struct connection *connection, const struct buf *line)
 {
+	if (!connection->has_output) {
+		connection->has_output = true;
+		TAILQ_INSERT_TAIL(connection->outputs, connection, output_link);
+	}
 	if (!buf_ok(line) || bufferevent_write(connection->bev, line->data, line->length) != 0)
 		log_error("line_not_written", LOG_STR("session", connection->id),
 			LOG_STR("why", "out of memory"),

@@ -18,6 +18,10 @@ struct connection {
 	TAILQ_ENTRY(connection) link; /* in group->connections */
 	struct entry_list open;       /* its deliveries without an answer, by deadline */
 	size_t open_count;
+	struct connection_list
+		*outputs; /* connections with lines that the socket was not offered yet */
+	TAILQ_ENTRY(connection) output_link; /* in `outputs` if has_output */
+	bool has_output;
 	struct reservation reservation; /* for the suspect that is delivered alone */
 
 	/* What its hello asked for. */
@@ -35,7 +39,7 @@ struct connection {
 	bool closing;        /* its last line is written: no new delivery, input is discarded */
 };
 
-/* Sends one line. */
+/* Sends one line, at the end of the round (sessions_send_outputs). */
 void connection_send(struct connection *connection, const struct buf *line);
 /* Bytes that the socket has not accepted yet. */
 size_t connection_unsent(const struct connection *connection);

@@ -6,6 +6,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,16 +141,55 @@ static void on_readable(struct bufferevent *bev, void *arg)
 		requests_refuse(session, "too many unfinished lines on all connections together");
 }
 
+/* The socket has taken all output. */
+static void output_ended(struct session *session)
+{
+	FAULT_POINT("after_deliver_before_settle");
+	if (session->connection.closing)
+		session_end_output(session);
+}
+
+/* libevent has sent the rest of the output, so the connection may have room for deliveries again. */
 static void on_written(struct bufferevent *bev, void *arg)
 {
 	struct session *session = arg;
 
-	(void)bev;
-	FAULT_POINT("after_deliver_before_settle");
-	if (session->connection.closing)
-		session_end_output(session);
+	(void)bufferevent_disable(bev, EV_WRITE);
+	output_ended(session);
+	context_request_round(session->sessions->context);
+}
+
+/*
+ * Writes the output at once. libevent would first ask the kernel whether the socket has room: for each write two changes
+ * of the epoll set, and a round of the event loop. It gets what the socket does not take, and finds its errors.
+ */
+static void send_output(struct session *session)
+{
+	struct bufferevent *bev = session->connection.bev;
+	struct evbuffer *output = bufferevent_get_output(bev);
+
+	if (bufferevent_get_enabled(bev) & EV_WRITE)
+		return;
+	/* Only libevent takes from the front of the output, except here. */
+	(void)evbuffer_unfreeze(output, 1);
+	(void)evbuffer_write_atmost(output, bufferevent_getfd(bev), WRITE_MAX_BYTES);
+	(void)evbuffer_freeze(output, 1);
+	if (evbuffer_get_length(output) == 0)
+		output_ended(session);
 	else
-		context_request_round(session->sessions->context);
+		(void)bufferevent_enable(bev, EV_WRITE);
+}
+
+void sessions_send_outputs(struct sessions *sessions)
+{
+	struct connection *connection;
+
+	while ((connection = TAILQ_FIRST(&sessions->outputs)) != NULL) {
+		TAILQ_REMOVE(&sessions->outputs, connection, output_link);
+		connection->has_output = false;
+		send_output((struct session *)((char *)connection -
+					       offsetof(struct session, connection)));
+	}
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg)
@@ -202,13 +242,15 @@ static struct session *session_new(struct sessions *sessions, evutil_socket_t fd
 	session->sessions = sessions;
 	session->connected_ms = clock_now_ms();
 	TAILQ_INIT(&session->connection.open);
+	session->connection.outputs = &sessions->outputs;
 	(void)snprintf(session->connection.id, sizeof(session->connection.id), "s%llu",
 		(unsigned long long)++sessions->next_id);
 	TAILQ_INSERT_TAIL(&sessions->list, session, link);
 	sessions->count++;
 	(void)bufferevent_set_max_single_write(session->connection.bev, WRITE_MAX_BYTES);
 	bufferevent_setcb(session->connection.bev, on_readable, on_written, on_event, session);
-	(void)bufferevent_enable(session->connection.bev, EV_READ | EV_WRITE);
+	(void)bufferevent_disable(session->connection.bev, EV_WRITE); /* see send_output() */
+	(void)bufferevent_enable(session->connection.bev, EV_READ);
 	return session;
 }
 
@@ -272,6 +314,7 @@ int sessions_init(struct sessions *sessions, struct schedule *schedule, struct e
 	size_t limit = process_descriptors();
 
 	TAILQ_INIT(&sessions->list);
+	TAILQ_INIT(&sessions->outputs);
 	sessions->context = schedule->context;
 	sessions->order = schedule->order;
 	sessions->groups = schedule->groups;

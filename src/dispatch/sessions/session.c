@@ -90,6 +90,8 @@ void session_close(struct session *session)
 
 	leave_group(session);
 	session_forget_input(session);
+	if (session->connection.has_output)
+		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);
 	TAILQ_REMOVE(&sessions->list, session, link);
 	sessions->count--;
 	bufferevent_free(session->connection.bev);

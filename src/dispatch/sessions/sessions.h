@@ -46,6 +46,7 @@ struct sessions {
 	struct event_base *base;
 	struct evconnlistener *listener;
 	struct session_list list;
+	struct connection_list outputs; /* see struct connection */
 	size_t count;
 	size_t most;
 	uint64_t next_id;
@@ -63,6 +64,8 @@ struct sessions {
 int sessions_init(struct sessions *sessions, struct schedule *schedule, struct err *err);
 /* Accepts connections from now on. Closes `fd` at the end. FAULT_SOCKET. */
 int sessions_listen(struct sessions *sessions, struct event_base *base, int fd, struct err *err);
+/* Writes to the sockets what was sent since the last call. What a socket does not take now follows when it has room. */
+void sessions_send_outputs(struct sessions *sessions);
 /* Ends all connections. Call it while the event base and the other rooms exist. */
 void sessions_close_all(struct sessions *sessions);
 void sessions_fini(struct sessions *sessions);

@@ -33,7 +33,12 @@ struct entry {
 
 struct admission {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* budget was released, or an overflow ended */
+	pthread_cond_t changed; /* there is room for `wanted`, or an overflow ended */
+	/* What admission_wait() waits for; a count of 0 = nobody waits. */
+	struct {
+		size_t count;
+		size_t bytes;
+	} wanted;
 	struct admission_limits limits;
 	struct partition_index index;
 	struct entry *entries;
@@ -265,8 +270,11 @@ bool admission_wait(struct admission *admission, size_t count, size_t bytes, int
 	/* More than the whole budget: no release can make room for it. */
 	too_large = (int64_t)count > admission->limits.max_claimed ||
 		    (count > 1 && (int64_t)bytes > admission->limits.max_claimed_bytes);
+	admission->wanted.count = count;
+	admission->wanted.bytes = bytes;
 	while (!(room = fits(admission, count, bytes)) && !too_large && waited == 0)
 		waited = pthread_cond_timedwait(&admission->changed, &admission->lock, &until);
+	admission->wanted.count = 0;
 	unlock(admission);
 	return room;
 }
@@ -341,7 +349,10 @@ void admission_release(struct admission *admission, size_t count, size_t bytes)
 		admission->claimed = 0;
 	if (admission->claimed_bytes < 0)
 		admission->claimed_bytes = 0;
-	(void)pthread_cond_broadcast(&admission->changed);
+	/* Not at each release: it would wake up ingest for each message, and there is no room yet. */
+	if (admission->wanted.count > 0 &&
+		fits(admission, admission->wanted.count, admission->wanted.bytes))
+		(void)pthread_cond_broadcast(&admission->changed);
 	unlock(admission);
 }
 

@@ -70,7 +70,7 @@ struct placement {
 void admission_place(struct admission *admission, struct message *const *messages,
 	const size_t *indexes, size_t count, struct placement *out);
 /* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much
- * cheaper than to store the messages waiting and claim them later. True: there is room. */
+ * cheaper than to store the messages waiting and claim them later. True: there is room. One thread at a time. */
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
 /* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for
  * claims. Under a steady stream new rows always become due, so the overflow would not end without such a pause of
