@@ -54,6 +54,8 @@ def arguments():
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
                         help="another inboxd, which the group keys measures with 10,000 keys, too")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
+    parser.add_argument("--append", action="store_true",
+                        help="with --json: keep the rounds that FILE has, and show them as well")
     options = parser.parse_args()
     if options.smoke:
         options.messages = SMOKE
@@ -108,6 +110,13 @@ def by_group(rounds):
             for group in GROUPS if group.name in rounds[0]]
 
 
+def earlier_rounds(options):
+    if not options.append or not options.json or not os.path.exists(options.json):
+        return []
+    with open(options.json, encoding="utf-8") as file:
+        return json.load(file)["rounds"]
+
+
 def write_json(path, facts, rounds):
     summary = {group.name: report.summary(group, measured) for group, measured in by_group(rounds)}
     with open(path, "w", encoding="utf-8") as file:
@@ -126,7 +135,7 @@ def main():
     servers = Servers()
     try:
         facts = environment(servers, options)
-        rounds = measure_rounds(servers, options)
+        rounds = earlier_rounds(options) + measure_rounds(servers, options)
     finally:
         servers.close()
     if options.json:
