@@ -34,13 +34,15 @@ ENVIRONMENTS = {NEAR: environments.near, SLOW: environments.slow_commits, FAR: e
 
 CASES = {"10,000 keys": {}, "1,000 keys": {"keys": 1_000}, "100 keys": {"keys": 100}, "10 keys": {"keys": 10},
          "1 key": {"keys": 1}, "Zipf": {"zipf": True}}
-UNIFORM = "10,000 keys"
+UNIFORM, ONE_KEY = "10,000 keys", "1 key"
 # On the topic of UNIFORM. The peers are not measured again: "Go, inline" always processes in this order.
 PARTITION = "order partition"
 SPREAD, SPREAD_PARTITIONS = "24 partitions", 24
 INSTANCES = {"1 instance": 1, "4 instances": 4, "24 instances": 24}
 WAITING, SNAPSHOT = "rows that wait", "old snapshot"
 BEFORE = "build before"
+# With one key and slow commits, inbox.max_unsettled_per_key is the limit.
+UNSETTLED, MOST_UNSETTLED = "512 unsettled", 512
 
 
 class Plan(typing.NamedTuple):
@@ -49,6 +51,7 @@ class Plan(typing.NamedTuple):
     ordering: str = "key"
     batch: int = 1
     instances: int = 1
+    unsettled: int | None = None  # inbox.max_unsettled_per_key
     during: typing.Callable | None = None  # as in endtoend.Scenario
 
 
@@ -73,7 +76,10 @@ def _inboxd(servers, options, *, plan):
     shape = Shape(options.messages, **plan.shape)
     topic = servers.topic(shape)
     handler = functools.partial(_Handler, keyed=plan.ordering == "key")
-    with servers.sidecar({"inbox": {"ordering": plan.ordering}, "kafka": {"topics": [topic]}}) as sidecar:
+    inbox = {"ordering": plan.ordering}
+    if plan.unsettled:
+        inbox["max_unsettled_per_key"] = plan.unsettled
+    with servers.sidecar({"inbox": inbox, "kafka": {"topics": [topic]}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection, \
                 Fleet(sidecar, plan.instances, plan.batch, handler) as fleet:
@@ -148,6 +154,9 @@ def _case(case, environment):
         yield _named(case, way, environment), _within(environment, _inboxd, plan=plan), base
         if (case, environment) == (UNIFORM, NEAR):
             yield _named(case, way, BEFORE), _within(environment, _inboxd_before, plan=plan), base
+        if case == ONE_KEY:
+            more = plan._replace(unsettled=MOST_UNSETTLED)
+            yield _named(case, way, UNSETTLED, environment), _within(environment, _inboxd, plan=more), base
     for way, name in PEERS.items() if case != PARTITION else ():
         peer = dict(sidebyside.PEERS)[name]
         yield _named(case, way, environment), _within(environment, _peer, shape=shape, peer=peer), base
@@ -155,9 +164,9 @@ def _case(case, environment):
 
 def _beside():
     """(name, run, base) of loads other than hot keys that a change for hot keys could slow down."""
-    one = CASES["1 key"]
-    yield (_named("1 key", SNAPSHOT), _within(NEAR, _inboxd, plan=Plan(one, during=old_snapshot)),
-           _named("1 key", FLOOR))
+    one = CASES[ONE_KEY]
+    yield (_named(ONE_KEY, SNAPSHOT), _within(NEAR, _inboxd, plan=Plan(one, during=old_snapshot)),
+           _named(ONE_KEY, FLOOR))
     base = _named(WAITING, FLOOR)
     yield base, _within(NEAR, _floor), base
     for ordering in ("none", "key"):
@@ -189,7 +198,10 @@ def _comparisons():
         yield _named(UNIFORM, way), _named(UNIFORM, way, BEFORE)
     for ordering in ("none", "key"):
         yield _named(WAITING, ordering, SNAPSHOT), _named(WAITING, ordering)
-    yield _named("1 key", SNAPSHOT), "1 key"
+    yield _named(ONE_KEY, SNAPSHOT), ONE_KEY
+    for way in (ONE, BATCHES):
+        for environment in ENVIRONMENTS:
+            yield _named(ONE_KEY, way, UNSETTLED, environment), _named(ONE_KEY, way, environment)
     for name in ("4 instances", "24 instances"):
         yield _named(SPREAD, name), _named(SPREAD, "1 instance")
 

@@ -11,6 +11,7 @@ import sys
 import typing
 from xml.sax.saxutils import escape
 
+BATCH = 100  # of the group keys
 WIDTH, LABELS, VALUES = 780, 250, 120  # of the picture, of the names left and the numbers right
 ROW, BAR, TOP = 26, 16, 44
 COLOURS = ["#2f6f9f", "#d08a3c", "#7a9a5b"]
@@ -23,6 +24,7 @@ class Part(typing.NamedTuple):
     key: str
     name: str
     factor: float = 1
+    other: str = ""  # the value is that of the measurement with this behind its name
 
 
 class Plot(typing.NamedTuple):
@@ -43,16 +45,19 @@ PLOTS = [
     Plot("latency", "From due to be produced to the handler, ms", "latency",
          [Part("p50_us", "p50", 1e-3), Part("p99_us", "p99", 1e-3), Part("p999_us", "p99.9", 1e-3)],
          "{:,.1f}", beside=True),
+    Plot("keys", "Messages a second ÷ those of a bare INSERT", "keys",
+         [Part("ratio", "one a delivery"), Part("ratio", "ordered batches of 100", other=f", batch {BATCH}")],
+         "{:.2f}", beside=True),
 ]
 
 
 def rows_of(plot, rounds):
     """[(label, [value of each part])]"""
-    rounds = [results for results in rounds if plot.group in results]
-    first = rounds[0][plot.group] if rounds else {}
-    return [(label, [statistics.median(results[plot.group][label][part.key] * part.factor for results in rounds)
+    rounds = [results[plot.group] for results in rounds if plot.group in results]
+    first = rounds[0] if rounds else {}
+    return [(label, [statistics.median(results[label + part.other][part.key] * part.factor for results in rounds)
                      for part in plot.parts])
-            for label, result in first.items() if all(part.key in result for part in plot.parts)]
+            for label in first if all(part.key in first.get(label + part.other, {}) for part in plot.parts)]
 
 
 def bar(x, y, length, height, colour):
@@ -75,7 +80,7 @@ def legend(plot):
         if part.name:
             yield bar(x, TOP - 16, 10, 10, colour)
             yield f'<text x="{x + 15}" y="{TOP - 7}">{escape(part.name)}</text>'
-            x += 95
+            x += 30 + 7 * len(part.name)
 
 
 def picture(plot, rows):
