@@ -4,7 +4,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-default_suites=(lint unit sql system deploy)
+default_suites=(lint unit conformance sql system deploy)
 all_suites=("${default_suites[@]}" quickstart fuzz faults tsan model versions mutants bench)
 logs=
 results=()
@@ -23,6 +23,7 @@ usage() {
 
 		  lint        layers, format, clang-tidy, function sizes, SQL files, a second compiler
 		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
+		  conformance the C library against the handler protocol, and the kit that tests it
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      deploy/ and debian/, with the tools that read them
@@ -94,6 +95,12 @@ suite_unit() {
 	run "unit: valgrind" meson_test build --wrapper \
 		"valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite" \
 		--timeout-multiplier 10
+}
+
+suite_conformance() {
+	run "conformance: C" python3 "$root/tests/conformance/run.py" --without auto-extend,consumer,emit -- \
+		"$root/build-asan/tests/conformance/conformance_c"
+	run "conformance: the kit can fail" pytest_suite "$root/tests/conformance"
 }
 
 suite_sql() {
@@ -187,6 +194,9 @@ prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
 	case " $* " in
+	*" conformance "*) require "install: Python" install_venv ;;
+	esac
+	case " $* " in
 	*" sql "* | *" system "* | *" deploy "* | *" bench "* | *" faults "* | *" tsan "* | *" versions "* | *" mutants "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
@@ -210,7 +220,7 @@ prepare() {
 	*" versions "*) require "install: versions" install_packages xz-utils ;;
 	esac
 	case " $* " in
-	*" unit "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
+	*" unit "* | *" conformance "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan
 		;;
@@ -235,7 +245,7 @@ summary() {
 	local log
 	printf '\n'
 	for log in $(compgen -G "$logs/*.log"); do
-		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants): ' \
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants|conformance): ' \
 			"$log" | sed "s|^$logs/||; s|\.log:|: |"
 	done
 	printf '\n'
