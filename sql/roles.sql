@@ -21,7 +21,7 @@ END $$;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
-GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers TO inboxd_sidecar;
+GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
@@ -35,12 +35,13 @@ GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.messages, inbox.dead_groups, inbox.handlers
+    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers
     TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
-    inbox.status(), inbox.handler_of(text, text) TO inboxd_reader, inboxd_operator, inboxd_sidecar;
+    inbox.status(), inbox.waiting_streams(), inbox.handler_of(text, text), inbox.handler_of(text, text, text)
+    TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
 -- An operator: the functions, which are audited, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION

@@ -1,8 +1,8 @@
 -- Known handlers: those that recently connected to any sidecar of this schema.
 
--- The known handler that a message is for: the one with the most specific subscription; of equal ones, the one with the
+-- The known handler of a consumer that a message is for: the one with the most specific subscription; of equal ones, the one with the
 -- newest hello. NULL = none.
-CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text) RETURNS text
+CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text, consumer text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT h.name
     FROM inbox.handlers h
@@ -10,13 +10,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     CROSS JOIN LATERAL jsonb_array_elements_text(
         CASE WHEN jsonb_typeof(s.sub -> 'types') = 'array' AND s.sub -> 'types' <> '[]' THEN s.sub -> 'types'
              ELSE '["*"]' END) AS t(type)
-    WHERE h.status <> 'lapsed' AND coalesce(s.sub ->> 'topic' = handler_of.topic, true)
+    WHERE h.status <> 'lapsed' AND h.consumer = handler_of.consumer AND coalesce(s.sub ->> 'topic' = handler_of.topic, true)
       AND CASE WHEN t.type = '*' THEN true
                WHEN right(t.type, 1) = '*' THEN starts_with(handler_of.event_type, left(t.type, -1))
                ELSE handler_of.event_type = t.type END
     ORDER BY right(t.type, 1) = '*', length(t.type) DESC, s.sub ->> 'topic' IS NULL, h.status <> 'connected',
              h.connected_at DESC, h.name
     LIMIT 1
+$$;
+
+-- The same for the consumer without a name.
+CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT inbox.handler_of(topic, event_type, '')
 $$;
 
 -- Forgets a handler at once: its messages go to the next specific handler, or wait for any. A connected handler is

@@ -1,60 +1,91 @@
 -- The state of the inbox as one jsonb object.
 
+-- The streams that have waiting rows: each consumer of a partition. Reads one row of each, along inbox_messages_due.
+CREATE OR REPLACE FUNCTION inbox.waiting_streams(OUT topic text, OUT kafka_partition int, OUT consumer text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    WITH RECURSIVE stream AS (
+        SELECT o.topic, o.kafka_partition,
+               (SELECT m.consumer FROM inbox.inbox_messages m
+                WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition AND m.available_at > '-infinity'
+                ORDER BY m.consumer LIMIT 1) AS consumer
+        FROM inbox.inbox_offsets o
+        UNION ALL
+        SELECT s.topic, s.kafka_partition,
+               (SELECT m.consumer FROM inbox.inbox_messages m
+                WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.available_at > '-infinity'
+                  AND m.consumer > s.consumer
+                ORDER BY m.consumer LIMIT 1)
+        FROM stream s WHERE s.consumer IS NOT NULL
+    )
+    SELECT s.topic, s.kafka_partition, s.consumer FROM stream s WHERE s.consumer IS NOT NULL
+$$;
+
 -- Counts stop at 10,000, so that the cost does not grow with the table; 10000 means "or more".
 -- oldest_waiting_seconds is what the metric inboxd_oldest_waiting_seconds measures: how long the oldest message has
 -- been due, or parked although no earlier message blocks it. The schema does not know whether a message has a handler,
 -- because subscriptions belong to a sidecar. But it can find messages behind another one: of the first 10,000 parked
--- rows of a partition it takes the first one that has no earlier row, neither waiting nor claimed from the table.
+-- rows of a stream it takes the first one that has no earlier row, neither waiting nor claimed from the table.
 CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     WITH tried_again AS MATERIALIZED (
-        SELECT r.topic, r.kafka_partition, coalesce(substr(sha256(r.key), 1, 8), '') AS hash
+        SELECT r.topic, r.kafka_partition, r.consumer, coalesce(substr(sha256(r.key), 1, 8), '') AS hash
         FROM inbox.inbox_instances i
         CROSS JOIN LATERAL (
-            SELECT m.topic, m.kafka_partition, m.key FROM inbox.inbox_messages m
+            SELECT m.topic, m.kafka_partition, m.consumer, m.key FROM inbox.inbox_messages m
             WHERE m.claimed_by = i.id AND m.claim_number >= i.low_claim AND m.delivery_count > 1
               AND m.available_at IS NULL AND m.processed_at IS NULL AND m.dead_at IS NULL
             LIMIT 10000) r
         WHERE i.rescued_at IS NULL AND i.stopped_at IS NULL
-    ), state AS MATERIALIZED (
-        SELECT o.*, w.waiting, least(w.oldest, u.oldest) AS oldest, k.parked
-        FROM inbox.inbox_offsets o
+    ), stream AS MATERIALIZED (
+        SELECT s.topic, s.kafka_partition, w.waiting, least(w.oldest, u.oldest) AS oldest, k.parked
+        FROM inbox.waiting_streams() s
+        JOIN inbox.inbox_offsets o ON o.topic = s.topic AND o.kafka_partition = s.kafka_partition
+        LEFT JOIN inbox.inbox_consumers c ON c.name = s.consumer
         CROSS JOIN LATERAL (
             SELECT count(*) AS waiting, min(d.available_at) AS oldest
             FROM (SELECT m.available_at FROM inbox.inbox_messages m
-                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                  WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
                     AND m.available_at > '-infinity' AND m.available_at < 'infinity'
                   ORDER BY m.available_at, m.seq LIMIT 10000) d) w
         CROSS JOIN LATERAL (
             SELECT count(*) AS parked
             FROM (SELECT FROM inbox.inbox_messages m
-                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                  WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
                     AND m.available_at = 'infinity'
                   LIMIT 10000) d) k
         LEFT JOIN LATERAL (
             SELECT d.received_at AS oldest
             FROM (SELECT m.seq, m.received_at, m.kafka_offset, substr(sha256(m.key), 1, 8) AS hash
                   FROM inbox.inbox_messages m
-                  WHERE m.topic = o.topic AND m.kafka_partition = o.kafka_partition
+                  WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
                     AND m.available_at = 'infinity'
                   ORDER BY m.available_at, m.seq LIMIT 10000) d
-            WHERE CASE o.ordering
+            WHERE CASE coalesce(c.ordering, o.ordering)
                 WHEN 'key' THEN
-                    (o.topic, o.kafka_partition, coalesce(d.hash, '-')) NOT IN (
-                        SELECT t.topic, t.kafka_partition, t.hash FROM tried_again t)
+                    (s.topic, s.kafka_partition, s.consumer, coalesce(d.hash, '-')) NOT IN (
+                        SELECT t.topic, t.kafka_partition, t.consumer, t.hash FROM tried_again t)
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
-                        WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
+                        WHERE b.topic = s.topic AND b.kafka_partition = s.kafka_partition AND b.consumer = s.consumer
                           AND b.available_at IS NOT NULL AND b.seq > 0 AND substr(sha256(b.key), 1, 8) = d.hash
                           AND b.kafka_offset < d.kafka_offset)
                 WHEN 'partition' THEN
-                    (o.topic, o.kafka_partition) NOT IN (SELECT t.topic, t.kafka_partition FROM tried_again t)
+                    (s.topic, s.kafka_partition, s.consumer) NOT IN (
+                        SELECT t.topic, t.kafka_partition, t.consumer FROM tried_again t)
                     AND NOT EXISTS (
                         SELECT FROM inbox.inbox_messages b
-                        WHERE b.topic = o.topic AND b.kafka_partition = o.kafka_partition
+                        WHERE b.topic = s.topic AND b.kafka_partition = s.kafka_partition AND b.consumer = s.consumer
                           AND b.available_at IS NOT NULL AND b.kafka_offset >= 0 AND b.kafka_offset < d.kafka_offset)
                 ELSE true END
             ORDER BY d.seq LIMIT 1) u ON true
+    ), state AS MATERIALIZED (
+        SELECT o.*, least(coalesce(w.waiting, 0), 10000) AS waiting, w.oldest, least(coalesce(w.parked, 0), 10000) AS parked
+        FROM inbox.inbox_offsets o
+        LEFT JOIN (SELECT s.topic, s.kafka_partition, sum(s.waiting)::bigint AS waiting, min(s.oldest) AS oldest,
+                          sum(s.parked)::bigint AS parked
+                   FROM stream s GROUP BY s.topic, s.kafka_partition) w
+               ON w.topic = o.topic AND w.kafka_partition = o.kafka_partition
     )
     SELECT jsonb_build_object(
         'schema_version', (SELECT max(v.version) FROM inbox.inbox_schema_version v),

@@ -40,9 +40,12 @@ SELECT h.name,
        coalesce(c.instances, '{}') AS instances,
        h.known_since, h.connected_at, h.last_seen_at,
        CASE WHEN c.instances IS NULL THEN h.last_seen_at + h.memory END AS known_until,
-       h.subscriptions
+       h.subscriptions,
+       h.consumer
 FROM inbox.inbox_handlers h
 CROSS JOIN LATERAL (
     SELECT array_agg(i.name ORDER BY i.name) AS instances
     FROM inbox.inbox_instances i
-    WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL AND i.handlers ? h.name) c;
+    WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL
+      AND i.handlers @> CASE h.consumer WHEN '' THEN to_jsonb(h.name)
+          ELSE jsonb_build_array(jsonb_build_object('name', h.name, 'consumer', h.consumer)) END) c;

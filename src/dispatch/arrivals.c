@@ -34,26 +34,26 @@ static void mark_order_unknown(struct dispatch *dispatch)
 }
 
 /*
- * Kafka took the partition away. Messages that are not delivered go back to the table. Messages that are still
+ * Kafka took the partition of the stream away. Messages that are not delivered go back to the table. Messages that are still
  * in the arrival list go back when they are admitted, because the partition is no longer assigned.
  *
  * The partition may be assigned to this instance again before a waiting arrival, or a claim that is under way,
  * is admitted. Its lanes are gone then, and with them the knowledge of which rows went back to the table. So both
  * are marked: the arrivals directly, the claims by the count of revocations.
  */
-static void on_revoked(struct dispatch *dispatch, size_t partition)
+static void on_revoked(struct dispatch *dispatch, size_t stream)
 {
 	struct order *order = &dispatch->order;
 
-	admission_revoke(dispatch->context.options.admission, partition);
+	admission_revoke(dispatch->context.options.admission, stream);
 	mark_order_unknown(dispatch);
 	order->revocations++;
 	claim_cursor_forget(&dispatch->table.claimer.cursor);
-	suspects_release(&dispatch->schedule, partition);
-	entries_return_undelivered(order, partition);
-	delivery_bound(&dispatch->schedule, partition);
-	key_holds_drop(order, partition);
-	lanes_forget(&order->lanes, partition, SIZE_MAX, 0);
+	suspects_release(&dispatch->schedule, stream);
+	entries_return_undelivered(order, stream);
+	delivery_bound(&dispatch->schedule, stream);
+	key_holds_drop(order, stream);
+	lanes_forget(&order->lanes, stream, SIZE_MAX, 0);
 }
 
 /* Revocations and acquisitions take effect at once, before a batch or a claim of this round is admitted: the keys that
@@ -76,13 +76,13 @@ static void admit_handover(
 {
 	FAULT_POINT("before_admit");
 	for (size_t i = 0; i < handover->parked_count; i++)
-		(void)lanes_parked(&dispatch->order.lanes, handover->parked[i].partition,
+		(void)lanes_parked(&dispatch->order.lanes, handover->parked[i].stream,
 			handover->parked[i].key_hash, handover->parked[i].offset, NULL);
 	for (size_t i = 0; i < handover->count; i++) {
 		struct message *message = handover->items[i].message;
 
 		handover->items[i].message = NULL;
-		entry_admit(&dispatch->order, message, handover->items[i].partition, origin, 0);
+		entry_admit(&dispatch->order, message, handover->items[i].stream, origin, 0);
 	}
 	/* A handler above its share gets no message of the next batch. */
 	handler_groups_update_shares(&dispatch->groups);
@@ -173,7 +173,7 @@ static bool is_claim(const struct job *job)
 static bool must_wait_for_batch(const struct dispatch *dispatch, const struct job *job)
 {
 	return job->claim.claimed.count > 0 &&
-	       dispatch->order.lanes.rules.ordering != ORDERING_NONE &&
+	       admission_is_ordered(dispatch->context.options.admission) &&
 	       !context_is_stopping(&dispatch->context) &&
 	       atomic_load(&dispatch->context.options.commit_handover->ended) < job->claim.behind;
 }

@@ -8,7 +8,7 @@ import pathlib
 import psycopg
 import pytest
 
-from statements import MIGRATIONS, Statements, migrate
+from statements import MIGRATIONS, Statements, embed, migrate
 from support.postgres import Postgres
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,8 +50,9 @@ def db(connect):
     connection.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
     connection.execute("CREATE SCHEMA inbox")
     migrate(connection)
-    connection.execute("INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar) VALUES (%s, 1)",
-                       [len(MIGRATIONS)])
+    for version, oldest in enumerate(embed.oldest_sidecars(MIGRATIONS), start=1):
+        connection.execute("INSERT INTO inbox.inbox_schema_version (version, oldest_sidecar) VALUES (%s, %s)",
+                           [version, oldest])
     connection.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
     connection.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, owner, ordering)"
                        " SELECT 'orders', p, 1, 'key' FROM generate_series(0, 3) p")

@@ -19,8 +19,8 @@ AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
 # The settings of store/pg/db.c for each transaction.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
-# Subscriptions to everything: topics, types, kinds, open.
-ALL = ([None], [None], [0], [True])
+# Subscriptions of the consumer without a name to everything: consumers, topics, types, kinds, open.
+ALL = ([""], [None], [None], [0], [True])
 
 
 def text(name):

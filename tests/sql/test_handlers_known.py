@@ -16,23 +16,36 @@ MEMORY = 600_000
 @pytest.fixture
 def keep(statements):
     """keep("billing", subscriptions, said=ms ago, gone=ms ago, fresh=…): a sidecar's report about one handler."""
-    def keep(name, subscriptions=ORDERS, said=0, gone=0, fresh=True, memory=MEMORY, own=1):
-        statements.count("keep_handlers", [name], [subscriptions], [said], [gone], [fresh], memory, own)
+    def keep(name, subscriptions=ORDERS, said=0, gone=0, fresh=True, memory=MEMORY, own=1, consumer=""):
+        statements.count("keep_handlers", [name], [consumer], [subscriptions], [said], [gone], [fresh], memory, own)
 
     return keep
 
 
 @pytest.fixture
 def known(statements):
-    """The handlers known to a sidecar with this memory: {name: [(topic, type)]}."""
-    def known(memory=MEMORY, lease=15000, connected=()):
+    """The handlers of a consumer that are known to a sidecar with this memory: {name: [(topic, type)]}."""
+    def known(memory=MEMORY, lease=15000, connected=(), consumer=""):
         found = {}
-        for name, is_known, _, subscribed, topic, kind in statements.run("known_handlers", memory, lease, list(connected)):
-            if is_known:
+        for name, is_known, _, subscribed, topic, kind, of in statements.run(
+                "known_handlers", memory, lease, list(connected), [consumer] * len(connected)):
+            if is_known and of == consumer:
                 found.setdefault(name, []).extend([(topic, kind)] if subscribed else [])
         return found
 
     return known
+
+
+def test_handlers_of_two_consumers_may_have_the_same_name(db, keep, known):
+    keep("worker", '[{"topic": "orders"}]', consumer="billing")
+    keep("worker", '[{"topic": "mails"}]', consumer="search")
+    keep("worker", '[{"types": ["x"]}]')
+    assert known(consumer="billing") == {"worker": [("orders", None)]}
+    assert known(consumer="search") == {"worker": [("mails", None)]}
+    assert known() == {"worker": [(None, "x")]}
+    assert known(consumer="search", connected=["worker"]) == {"worker": []}
+    keep("worker", consumer="billing", fresh=False)
+    assert value(db, "SELECT array_agg(consumer) FROM inbox.handlers WHERE status = 'connected'") == ["billing"]
 
 
 def subscriptions(db, name="billing"):
@@ -130,7 +143,7 @@ def test_two_sidecars_that_report_the_same_handlers_do_not_block_each_other(conn
         try:
             statements = Statements(connect())
             for _ in range(20):
-                statements.count("keep_handlers", order, [ORDERS] * 20, [0] * 20, [0] * 20, [True] * 20, MEMORY, 1)
+                statements.count("keep_handlers", order, [""] * 20, [ORDERS] * 20, [0] * 20, [0] * 20, [True] * 20, MEMORY, 1)
         except Exception as error:
             errors.append(error)
 

@@ -6,9 +6,9 @@ from statements import ALL, Statements
 
 HASH = b"\0" * 8
 CLAIMS = {
-    "claim_due": (1, ["orders"], [0], 10, 1000, *ALL, True, 1, [None], []),
-    "claim_lanes": (1, ["orders"], [0], [HASH], 10, 1000, *ALL, 1, []),
-    "claim_partitions": (1, ["orders"], [0], [None], 10, 1000, *ALL, 1, []),
+    "claim_due": (1, ["orders"], [0], [""], 10, 1000, *ALL, [True], 1, [None], []),
+    "claim_lanes": (1, ["orders"], [0], [""], [HASH], 10, 1000, *ALL, 1, []),
+    "claim_partitions": (1, ["orders"], [0], [""], [None], 10, 1000, *ALL, 1, []),
 }
 
 

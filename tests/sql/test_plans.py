@@ -69,12 +69,12 @@ def new_rows(count):
     return (["s"] * count, [f"n{i}" for i in range(count)], ["t"] * count, ["orders"] * count,
             [i % 4 for i in range(count)], list(range(10**6, 10**6 + count)), [None] * count,
             [b"new%d" % i for i in range(count)], ["[]"] * count, [b"{}"] * count, [b"d"] * count,
-            [0] * count, [True] * count)
+            [0] * count, [1] * count, [""] * count)
 
 
 def test_every_statement_finds_its_index(db, full):
     """One filled table for all of them, because filling takes most of the time."""
-    four = (["orders"] * 4, [0, 1, 2, 3])
+    four = (["orders"] * 4, [0, 1, 2, 3], [""] * 4)
     known = [f"e{i}" for i in range(1000)]
     wanted = []
 
@@ -91,44 +91,45 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones, ["billing"] * len(seqs))
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
-        expect("inbox_messages_pkey", "find_conflicts", known[:count], ["s"] * count, nothing[:count], seqs[:count])
+        expect("inbox_messages_pkey", "find_conflicts", known[:count], ["s"] * count, [""] * count, nothing[:count], seqs[:count])
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
-               [b"other"] * count, [b"x"] * count)
+               [b"other"] * count, [b"x"] * count, [""] * count)
     expect("inbox_messages_pkey", "op_find", "e7", None, None)
     expect("inbox_messages_pkey", "op_find", "e7", "s", "billing")
     expect("inbox_messages_pkey", "op_show", "e7", None, None)
     expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"])
     for rows in (10, 500, 5000):
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, True, 1, [None] * 4, [])
-        expect("inbox_messages_claim", "claim_due", 1, *four, rows, 10**9, *ALL, False, 1, ["2000-01-01Z"] * 4, [])
+        expect("inbox_messages_due", "claim_due", 1, *four, rows, 10**9, *ALL, [True] * 4, 1, [None] * 4, [])
+        expect("inbox_messages_due", "claim_due", 1, *four, rows, 10**9, *ALL, [False] * 4, 1, ["2000-01-01Z"] * 4, [])
     for count in (1, 50):
         lanes = hashes(db, count)
-        expect("inbox_messages_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), lanes, 100,
+        expect("inbox_messages_by_key", "claim_lanes", 1, ["orders"] * len(lanes), [0] * len(lanes), [""] * len(lanes), lanes, 100,
                10**9, *ALL, 1, [])
-        expect("inbox_messages_key", "probe_lanes", ["orders"] * len(lanes), [0] * len(lanes), lanes, 100, [])
-    expect("inbox_messages_claim", "probe_due", *four, 100, [])
-    expect("inbox_messages_position", "probe_partitions", *four, 100, [])
+        expect("inbox_messages_by_key", "probe_lanes", ["orders"] * len(lanes), [0] * len(lanes), [""] * len(lanes), lanes, 100, [])
+    expect("inbox_messages_due", "probe_due", *four, 100, [])
+    expect("inbox_messages_by_offset", "probe_partitions", *four, 100, [])
     expect("inbox_messages_seq_key", "probe_claim", 1, 1, [1, 2])
-    expect("inbox_messages_position", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL, 1, [])
-    expect("inbox_messages_key", "find_parked", "orders", 1, b"", 100, *ALL)
-    expect("inbox_messages_key", "release_unkeyed", "orders", 1, 100, *ALL)
-    expect("inbox_messages_claim", "release_unordered", "orders", 1, 100, *ALL)
-    expect("inbox_messages_claim", "count_waiting", *four, 1000)
-    expect("inbox_messages_claim", "count_unrouted", *four, 1000, *ALL)
+    expect("inbox_messages_by_offset", "claim_partitions", 1, *four, [None] * 4, 100, 10**9, *ALL, 1, [])
+    expect("inbox_messages_by_key", "find_parked", "orders", 1, "", b"", 100, *ALL)
+    expect("inbox_messages_by_key", "release_unkeyed", "orders", 1, "", 100, *ALL)
+    expect("inbox_messages_due", "release_unordered", "orders", 1, "", 100, *ALL)
+    expect("inbox_messages_due", "count_waiting", *four, 1000)
+    expect("inbox_messages_due", "count_unrouted", *four, 1000, *ALL)
     expect("inbox_messages_dead", "count_dead", 1000)
     expect("inbox_messages_seq_key", "rescue_unknown", 1, ROWS - 100)
     expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], 1)
     expect("inbox_messages_claimed", "rescue_slow", 1, 1, 20)
     expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
-    expect("inbox_messages_seq_key", "foreign_born", 1, ROWS - 5000, 5000, *four, 10000, False)
-    expect("inbox_messages_claimed", "foreign_slow", 1, 1, 20, *four, 10000, False)
+    expect("inbox_messages_seq_key", "foreign_born", 1, ROWS - 5000, 5000, *four, [False] * 4, 10000)
+    expect("inbox_messages_claimed", "foreign_slow", 1, 1, 20, *four, [False] * 4, 10000)
     db.execute("UPDATE inbox.inbox_instances SET stragglers = %s", [ours(db, 32)])
-    expect("inbox_messages_seq_key", "foreign_stragglers", 2, *four, 10000, False)
+    expect("inbox_messages_seq_key", "foreign_stragglers", 2, *four, [False] * 4, 10000)
     expect("inbox_messages_seq_key", "rescue_stragglers", 1, 1, 32)
     expect("inbox_messages_seq_key", "hold_states", 1, ours(db, 1000))
-    expect("inbox_messages_key", "insert_messages", 1, *new_rows(500), False, True)
-    expect("inbox_messages_position", "insert_messages", 1, *new_rows(500), True, True)
+    expect("inbox_messages_by_key", "insert_messages", 1, *new_rows(500), True)
+    *rows, _, consumers = new_rows(500)
+    expect("inbox_messages_by_offset", "insert_messages", 1, *rows, [2] * 500, consumers, True)
 
     for index, name, values in wanted:
         plan = full.explain(name, *values)
@@ -137,10 +138,10 @@ def test_every_statement_finds_its_index(db, full):
 
 
 def test_a_batch_of_one_key_asks_the_table_once(full):
-    *rows, asks = new_rows(500)
+    *rows, asks, consumers = new_rows(500)
     rows[3:5], rows[6:8] = [["orders"] * 500, [0] * 500], [[None] * 500, [b"hot"] * 500]
-    assert full.explain("insert_messages", 1, *rows, asks, False, True).pages("inbox_messages_key") < 10
-    assert full.explain("insert_messages", 1, *rows, [False] * 500, False, False).pages("inbox_messages_key") == 0
+    assert full.explain("insert_messages", 1, *rows, asks, consumers, True).pages("inbox_messages_by_key") < 10
+    assert full.explain("insert_messages", 1, *rows, [0] * 500, consumers, False).pages("inbox_messages_by_key") == 0
 
 
 @pytest.mark.parametrize("call", ["replay('s', 'e7')", "discard('s', 'e10')"])
@@ -156,7 +157,7 @@ def test_a_function_finds_a_message_by_its_primary_key(db, full, call):
 
 
 def test_waiting_rows_are_counted_up_to_one_cap_for_all_partitions(db, full):
-    four = (["orders"] * 4, [0, 1, 2, 3])
+    four = (["orders"] * 4, [0, 1, 2, 3], [""] * 4)
     db.execute("UPDATE inbox.inbox_messages SET available_at = now() - interval '3 hours' WHERE seq = ("
                "SELECT max(seq) FROM inbox.inbox_messages WHERE kafka_partition = 2 AND available_at < now())")
     (counted, oldest_ms), = full.run("count_waiting", *four, 1000)
@@ -168,7 +169,7 @@ def test_waiting_rows_are_counted_up_to_one_cap_for_all_partitions(db, full):
 
 
 def test_any_waiting_reads_at_most_two_pages_of_a_partition(full):
-    plan = full.explain("any_waiting", ["orders"] * 4, [0, 1, 2, 3])
+    plan = full.explain("any_waiting", ["orders"] * 4, [0, 1, 2, 3], [""] * 4)
     assert not plan.scans_whole("inbox_messages")
     assert plan.pages() < 60
 
@@ -323,7 +324,7 @@ def test_a_healthy_message_never_enters_the_claim_indexes(db):
     empty = index_sizes(db)
     born_claimed(db, 2000)
     sizes = index_sizes(db)
-    for name in ("claim", "key", "position", "claimed", "dead", "dead_topic"):
+    for name in ("due", "by_key", "by_offset", "claimed", "dead", "dead_topic"):
         assert sizes[f"inbox.inbox_messages_{name}"] == empty[f"inbox.inbox_messages_{name}"]
 
 
@@ -338,15 +339,15 @@ def test_a_claim_that_continues_does_not_read_dead_tuples_again(db, connect, sta
         (latest,) = db.execute("SELECT max(available_at) FROM inbox.inbox_messages").fetchone()
         db.execute("UPDATE inbox.inbox_messages SET available_at = NULL")
         db.execute(insert, ["new", 100])
-        first, later = (statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, False, 1, [since], [])
+        first, later = (statements.explain("claim_due", 1, ["orders"], [0], [""], 100, 10**9, *ALL, [False], 1, [since], [])
                         for since in (None, latest))
     assert first.top["Actual Rows"] == later.top["Actual Rows"] == 100
-    assert later.pages("inbox_messages_claim") * 5 < first.pages("inbox_messages_claim")
+    assert later.pages("inbox_messages_due") * 5 < first.pages("inbox_messages_due")
 
 
 def test_a_hundred_thousand_rows_of_one_key_do_not_slow_other_claims(db, statements):
     def claim():
-        return statements.explain("claim_due", 1, ["orders"], [0], 100, 10**9, *ALL, True, 1, [None], []).pages()
+        return statements.explain("claim_due", 1, ["orders"], [0], [""], 100, 10**9, *ALL, [True], 1, [None], []).pages()
 
     insert = ("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition,"
               " kafka_offset, key, payload, available_at) SELECT 's', %s || i, 't', 'orders', 0, {offset},"
@@ -358,7 +359,7 @@ def test_a_hundred_thousand_rows_of_one_key_do_not_slow_other_claims(db, stateme
     assert claim() < before * 3
 
     # The same is true for the search of releasable rows and for releasing some of them.
-    sweep = statements.explain("find_parked", "orders", 0, b"", 1000, *ALL)
+    sweep = statements.explain("find_parked", "orders", 0, "", b"", 1000, *ALL)
     assert sweep.pages() < 1500
     blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]
-    assert statements.explain("claim_lanes", 1, ["orders"], [0], blocked, 10, 10**9, *ALL, 1, []).pages() < 300
+    assert statements.explain("claim_lanes", 1, ["orders"], [0], [""], blocked, 10, 10**9, *ALL, 1, []).pages() < 300

@@ -9,7 +9,7 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers",
+          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers",
           "messages", "dead_groups", "handlers"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
@@ -17,13 +17,15 @@ MAY = {
                       | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
                          for right in ("SELECT", "INSERT")}
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
-                      | {("inbox_handlers", right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
+                      | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
+                         for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
                       | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT")},
     "inboxd_handler": set(),
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of"}
+LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of",
+         "waiting_streams"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,

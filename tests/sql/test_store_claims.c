@@ -91,10 +91,10 @@ static void a_claim_has_at_most_the_requested_number_of_rows(void **state)
 static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *all = wants(NULL);
-	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 2500 };
+	struct claim_request request = { world->me.id, all, 10, 2500 };
 	struct claimed claimed = { NULL };
 
 	for (int i = 1; i < 5; i++) {
@@ -102,13 +102,13 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 
 		waiting(world, id, PLACEMENT_WAITING);
 	}
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_claimed(&claimed, "a1 a2 a3");
 	assert_true(claimed.rows[2].followed);
 	assert_true(claimed.cut);
 	claimed_fini(&claimed);
 	request.max_bytes = 1;
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_claimed(&claimed, "a4");
 	assert_false(claimed.rows[0].followed);
 	assert_false(claimed.cut);
@@ -119,10 +119,10 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_NONE };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *wanted = wants("order.new");
-	struct claim_request request = { world->me.id, ORDERING_NONE, wanted, 10, 1 };
+	struct claim_request request = { world->me.id, wanted, 10, 1 };
 	struct claimed claimed = { NULL };
 	struct claimed later = { NULL };
 
@@ -132,12 +132,12 @@ static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = '2020-01-01'::timestamptz"
 		       " - kafka_offset * interval '1 s',"
 		       " event_type = CASE event_id WHEN '-1' THEN 'other' ELSE event_type END");
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_claimed(&claimed, "-3");
 	assert_int_equal(claimed.parked, 0);
 	assert_true(claimed.cut);
 	request.since = claimed.latest;
-	OK(claims_due(world->db, &request, &partitions, &later, &err));
+	OK(claims_due(world->db, &request, &streams, &later, &err));
 	assert_claimed(&later, "-2");
 	claimed_fini(&claimed);
 	claimed_fini(&later);
@@ -147,11 +147,12 @@ static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **
 /* "a1" and "a2" come before "b1" and "b2"; the limit is one row. */
 static void expect_cut(struct world *world, size_t max_rows, const char *ids, bool cut)
 {
-	const struct claim_lane keys[] = { { "orders", 0, hash_of_key(world, "a") },
-		{ "orders", 0, hash_of_key(world, "b") } };
-	const struct claim_lanes lanes = { keys, 2 };
+	const struct stream_ref streams[] = { { "orders", 0, "", ORDERING_KEY },
+		{ "orders", 0, "", ORDERING_KEY } };
+	const uint64_t hashes[] = { hash_of_key(world, "a"), hash_of_key(world, "b") };
+	const struct claim_lanes lanes = { streams, hashes, 2 };
 	struct routing *all = wants(NULL);
-	const struct claim_request request = { world->me.id, ORDERING_KEY, all, max_rows, 1000 };
+	const struct claim_request request = { world->me.id, all, max_rows, 1000 };
 	struct claimed claimed = { NULL };
 
 	OK(claims_lanes(world->db, &request, &lanes, &claimed, &err));
@@ -187,16 +188,16 @@ static void rows_that_are_not_claimed_take_no_bytes_of_the_budget(void **state)
 static void a_partition_cut_short_by_the_byte_budget_is_reported(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_PARTITION };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *all = wants(NULL);
-	const struct claim_request request = { world->me.id, ORDERING_PARTITION, all, 10, 1 };
+	const struct claim_request request = { world->me.id, all, 10, 1 };
 	struct claimed claimed = { NULL };
 
 	waiting(world, "a1", PLACEMENT_WAITING);
 	waiting(world, "b1", PLACEMENT_WAITING);
 	for (int i = 0; i < 2; i++) {
-		OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+		OK(claims_due(world->db, &request, &streams, &claimed, &err));
 		assert_int_equal(claimed.count, 1);
 		assert_int_equal(claimed.cut, i == 0);
 		claimed_fini(&claimed);
@@ -248,11 +249,11 @@ static void a_locked_head_parks_later_rows_of_its_key(void **state)
 static void a_claim_can_start_at_a_position_and_reports_where_it_ended(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *all = wants(NULL);
 	int64_t since = 1700000002000;
-	struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20, 7, &since };
+	struct claim_request request = { world->me.id, all, 10, 1 << 20, 7, &since };
 	struct claimed claimed;
 
 	for (int i = 1; i <= 3; i++)
@@ -260,17 +261,17 @@ static void a_claim_can_start_at_a_position_and_reports_where_it_ended(void **st
 			.place = PLACEMENT_WAITING, .offset = i);
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = to_timestamp(1700000000.5 + "
 		       "kafka_offset)");
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_int_equal(claimed.count, 2);
 	assert_string_equal(claimed.rows[0].message->event_id, "2");
 	assert_int_equal(claimed.latest[0], 1700000003500);
 	claimed_fini(&claimed);
 	request.since = NULL;
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_int_equal(claimed.count, 1);
 	assert_int_equal(claimed.latest[0], 1700000001500);
 	claimed_fini(&claimed);
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	assert_int_equal(claimed.latest[0], -1);
 	claimed_fini(&claimed);
 	routing_free(all);
@@ -446,10 +447,10 @@ static void a_partition_that_is_being_acquired_is_skipped(void **state)
 static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *all = wants(NULL);
-	const struct claim_request request = { world->me.id, ORDERING_KEY, all, 10, 1 << 20 };
+	const struct claim_request request = { world->me.id, all, 10, 1 << 20 };
 	struct claimed claimed = { NULL };
 	int64_t held;
 	int64_t rescued = -1;
@@ -462,8 +463,7 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **s
 	run_sql(world,
 		"CREATE CONSTRAINT TRIGGER hang_up AFTER UPDATE ON inbox.inbox_messages"
 		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.hang_up()");
-	assert_int_equal(
-		claims_due(world->db, &request, &partitions, &claimed, &err), CLAIM_UNKNOWN);
+	assert_int_equal(claims_due(world->db, &request, &streams, &claimed, &err), CLAIM_UNKNOWN);
 	run_sql(world, "DROP TRIGGER hang_up ON inbox.inbox_messages");
 
 	OK(db_open(world->db, &err));
@@ -478,13 +478,15 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **s
 
 static struct claim_request a_request(const struct world *world, const struct routing *routing)
 {
-	return (struct claim_request){ world->me.id, world->ordering, routing, 100, 1 << 20 };
+	return (struct claim_request){ world->me.id, routing, 100, 1 << 20 };
 }
 
 static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 {
 	struct world *world = *state;
-	const struct parked_position position = { .partition = { "orders", 0 } };
+	const struct parked_position position = {
+		.stream = { "orders", 0, "", ORDERING_KEY },
+	};
 	struct routing *routing = wants("order.*");
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page;
@@ -508,7 +510,7 @@ static void a_sweep_finds_keys_that_are_parked_at_their_head(void **state)
 static void a_sweep_continues_where_its_last_page_ended(void **state)
 {
 	struct world *world = *state;
-	struct parked_position position = { .partition = { "orders", 0 } };
+	struct parked_position position = { .stream = { "orders", 0, "", ORDERING_KEY } };
 	struct routing *routing = wants(NULL);
 	struct claim_request request = a_request(world, routing);
 	struct parked_page page = { .more = true };
@@ -537,12 +539,12 @@ static void a_sweep_continues_where_its_last_page_ended(void **state)
 
 static void release(struct world *world, const char *type, int64_t expected)
 {
-	const struct partition_ref partition = { "orders", 0 };
+	const struct stream_ref stream = { "orders", 0, "", world->ordering };
 	struct routing *routing = wants(type);
 	struct claim_request request = a_request(world, routing);
 	int64_t released = -1;
 
-	OK(waiting_rows_release(world->db, &request, &partition, &released, &err));
+	OK(waiting_rows_release(world->db, &request, &stream, &released, &err));
 	assert_int_equal(released, expected);
 	routing_free(routing);
 }
@@ -567,25 +569,28 @@ static void without_order_every_parked_row_is_released_by_a_subscription(void **
 	release(world, "order.new", 2);
 }
 
-static void each_partition_reports_whether_rows_wait(void **state)
+static void each_stream_reports_whether_rows_wait(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partitions[] = { { "orders", 1 }, { "orders", 0 }, { "x", 0 } };
-	bool found[3] = { true, false, true };
+	const struct stream_ref items[] = { { "orders", 1, "" }, { "orders", 0, "" },
+		{ "x", 0, "" }, { "orders", 0, "other" } };
+	const struct claim_streams streams = { items, 4 };
+	bool found[4] = { true, false, true, true };
 
 	waiting(world, "a1", PLACEMENT_PARKED);
-	OK(waiting_rows_any(world->db, partitions, 3, found, &err));
+	OK(waiting_rows_any(world->db, &streams, found, &err));
 	assert_false(found[0]);
 	assert_true(found[1]);
 	assert_false(found[2]);
+	assert_false(found[3]);
 }
 
 static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 {
 	struct world *world = *state;
-	const struct partition_ref partition = { "orders", 0 };
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
 	struct routing *routing = wants("order.new");
-	const struct gauges_request request = { { &partition, 1 }, routing, 1000, true };
+	const struct gauges_request request = { { &stream, 1 }, routing, 1000, true };
 	struct gauges gauges;
 
 	waiting(world, "a1", PLACEMENT_WAITING);
@@ -619,8 +624,8 @@ static void refuse_claims(struct world *world, const char *condition)
 }
 
 struct trial {
-	struct partition_ref partition;
-	struct claim_lane lane;
+	struct stream_ref stream;
+	uint64_t hash;
 	struct claim_request request;
 	struct routing *routing;
 	struct refused_seqs without;
@@ -628,12 +633,11 @@ struct trial {
 
 static struct trial trial_of(struct world *world, const char *key)
 {
-	struct trial trial = { .partition = { "orders", 0 },
-		.lane = { "orders", 0, hash_of_key(world, key) },
+	struct trial trial = { .stream = { "orders", 0, "", world->ordering },
+		.hash = hash_of_key(world, key),
 		.routing = wants(NULL) };
 
 	trial.request = (struct claim_request){ .instance = world->me.id,
-		.ordering = world->ordering,
 		.routing = trial.routing,
 		.max_rows = 10,
 		.max_bytes = 1 << 20,
@@ -643,29 +647,29 @@ static struct trial trial_of(struct world *world, const char *key)
 
 static int probe_due(struct world *world, struct trial *trial)
 {
-	const struct claim_partitions partitions = { &trial->partition, 1 };
+	const struct claim_streams streams = { &trial->stream, 1 };
 
-	return claims_probe_due(world->db, &trial->request, &partitions, &trial->without, &err);
+	return claims_probe_due(world->db, &trial->request, &streams, &trial->without, &err);
 }
 
 static int probe_lanes(struct world *world, struct trial *trial)
 {
-	const struct claim_lanes lanes = { &trial->lane, 1 };
+	const struct claim_lanes lanes = { &trial->stream, &trial->hash, 1 };
 
 	return claims_probe_lanes(world->db, &trial->request, &lanes, &trial->without, &err);
 }
 
 static struct claimed claim_without(struct world *world, struct trial *trial, bool lane)
 {
-	const struct claim_partitions partitions = { &trial->partition, 1 };
-	const struct claim_lanes lanes = { &trial->lane, 1 };
+	const struct claim_streams streams = { &trial->stream, 1 };
+	const struct claim_lanes lanes = { &trial->stream, &trial->hash, 1 };
 	struct claimed claimed = { NULL };
 
 	trial->request.without = &trial->without;
 	if (lane)
 		OK(claims_lanes(world->db, &trial->request, &lanes, &claimed, &err));
 	else
-		OK(claims_due(world->db, &trial->request, &partitions, &claimed, &err));
+		OK(claims_due(world->db, &trial->request, &streams, &claimed, &err));
 	return claimed;
 }
 
@@ -807,7 +811,7 @@ int main(void)
 		TEST(a_sweep_continues_where_its_last_page_ended),
 		TEST(parked_rows_without_a_key_are_released_by_a_subscription),
 		TEST_UNORDERED(without_order_every_parked_row_is_released_by_a_subscription),
-		TEST(each_partition_reports_whether_rows_wait),
+		TEST(each_stream_reports_whether_rows_wait),
 		TEST(gauges_count_waiting_dead_and_unhandled_messages),
 		TEST(a_row_whose_claim_is_refused_is_isolated_with_its_key),
 		TEST(the_first_of_a_key_is_found_when_its_claim_is_refused),

@@ -205,9 +205,9 @@ static void a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key(void *
 
 	(void)STORED(world, .id = "a1", .key = "a", .place = PLACEMENT_WAITING);
 	batch_clear(&world->batch);
-	ADD(world, .id = "a2", .key = "a", .asks = true);
-	ADD(world, .id = "b1", .key = "b", .asks = true);
-	ADD(world, .id = "n1", .asks = true);
+	ADD(world, .id = "a2", .key = "a", .asks = ASKS_KEY);
+	ADD(world, .id = "b1", .key = "b", .asks = ASKS_KEY);
+	ADD(world, .id = "n1", .asks = ASKS_KEY);
 	must_store(world);
 
 	assert_int_equal(result_of(world, 0), ROW_STORED);
@@ -223,7 +223,7 @@ static void with_partition_order_it_is_parked_behind_any_waiting_row(void **stat
 	struct world *world = *state;
 
 	(void)STORED(world, .id = "a1", .key = "a", .place = PLACEMENT_WAITING);
-	(void)STORED(world, .id = "b1", .key = "b", .asks = true);
+	(void)STORED(world, .id = "b1", .key = "b", .asks = ASKS_STREAM);
 	assert_int_equal(result_of(world, 0), ROW_STORED);
 }
 
@@ -740,7 +740,7 @@ static void two_thousand_rows_go_in_at_once(void **state)
 		char id[16];
 
 		(void)snprintf(id, sizeof(id), "e%d", i);
-		ADD(world, .id = id, .key = id, .asks = i % 2 == 0);
+		ADD(world, .id = id, .key = id, .asks = i % 2 == 0 ? ASKS_KEY : ASKS_NOTHING);
 	}
 	must_store(world);
 	for (size_t i = 0; i < 2000; i++)

@@ -3,8 +3,6 @@
 
 #include "store/claims/other_claims.h"
 
-static const struct partition_ref orders[] = { { "orders", 0 } };
-
 static struct instance another(struct world *world)
 {
 	struct instance instance;
@@ -29,9 +27,11 @@ static int64_t held_row(
 
 static struct other_claims_search *begin(struct world *world, enum ordering ordering)
 {
-	const struct other_claims_request request = { world->me.id, ordering, orders, 1 };
+	static struct stream_ref orders;
+	const struct other_claims_request request = { world->me.id, &orders, 1 };
 	struct other_claims_search *search = NULL;
 
+	orders = (struct stream_ref){ "orders", 0, "", ordering }; /* the search refers to it */
 	OK(other_claims_begin(&search, world->db, &request, &err));
 	return search;
 }

@@ -321,19 +321,18 @@ struct routing *wants(const char *type)
 
 struct claimed claim(struct world *world, size_t max_rows, struct routing *routing)
 {
-	const struct partition_ref partition = { "orders", 0 };
-	const struct claim_partitions partitions = { &partition, 1 };
+	const struct stream_ref stream = { "orders", 0, "", world->ordering };
+	const struct claim_streams streams = { &stream, 1 };
 	struct routing *all = routing == NULL ? wants(NULL) : routing;
 	const struct claim_request request = {
 		.instance = world->me.id,
-		.ordering = world->ordering,
 		.routing = all,
 		.max_rows = max_rows,
 		.max_bytes = 1 << 20,
 	};
 	struct claimed claimed = { NULL };
 
-	OK(claims_due(world->db, &request, &partitions, &claimed, &err));
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
 	if (all != routing)
 		routing_free(all);
 	return claimed;
@@ -341,12 +340,12 @@ struct claimed claim(struct world *world, size_t max_rows, struct routing *routi
 
 struct claimed claim_key(struct world *world, const char *key, size_t max_rows)
 {
-	const struct claim_lane lane = { "orders", 0, hash_of_key(world, key) };
-	const struct claim_lanes lanes = { &lane, 1 };
+	const struct stream_ref stream = { "orders", 0, "", world->ordering };
+	const uint64_t hash = hash_of_key(world, key);
+	const struct claim_lanes lanes = { &stream, &hash, 1 };
 	struct routing *all = wants(NULL);
 	const struct claim_request request = {
 		.instance = world->me.id,
-		.ordering = world->ordering,
 		.routing = all,
 		.max_rows = max_rows,
 		.max_bytes = 1 << 20,

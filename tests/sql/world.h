@@ -61,7 +61,7 @@ struct a_row {
 	const char *headers;
 	int64_t offset;
 	enum placement_kind place;
-	bool asks;
+	enum placement_asks asks;
 };
 
 /* Adds a row of orders/0 to the batch; without an offset it gets the next one. */

@@ -324,7 +324,7 @@ def test_a_new_schema_does_not_wait_for_snapshots(make_inboxd, start_next, inbox
         migration = start_next(make_inboxd())
         assert migration.wait(20) == 0, migration.output()
         connection.rollback()
-    assert {"inbox_messages_claim", "inbox_messages_next"} <= indexes(inbox)
+    assert {"inbox_messages_due", "inbox_messages_next"} <= indexes(inbox)
 
 
 def test_an_unused_schema_does_not_wait_for_snapshots(make_inboxd, start_next, old_snapshot, inbox):

@@ -84,7 +84,7 @@ static struct placement place_one(
 
 static size_t index_of(struct admission *admission, const char *topic, int32_t partition)
 {
-	int index = admission_partition(admission, topic, partition, NULL);
+	int index = admission_stream(admission, topic, partition, 0, NULL);
 
 	assert_true(index >= 0);
 	return (size_t)index;
@@ -486,7 +486,7 @@ static void without_memory_no_partition_is_partly_created(void **state)
 		int r;
 
 		alloc_fail_at(n);
-		r = admission_partition(admission, "orders", 20, NULL);
+		r = admission_stream(admission, "orders", 20, 0, NULL);
 		if (!alloc_fail_never()) {
 			assert_int_equal(r, 0);
 			break;

@@ -48,7 +48,7 @@ static void rows_keep_their_order(void **state)
 	assert_int_equal(batch->row_count, 1000);
 	for (size_t i = 0; i < batch->row_count; i++) {
 		assert_int_equal(batch->rows[i].message->offset, (int64_t)i);
-		assert_int_equal(batch->rows[i].partition, 3);
+		assert_int_equal(batch->rows[i].stream, 3);
 		assert_int_equal(batch->rows[i].result, ROW_UNKNOWN);
 	}
 }

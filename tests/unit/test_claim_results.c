@@ -26,7 +26,7 @@ struct world {
 	struct admission *admission;
 	struct metrics *metrics;
 	size_t orders;
-	struct admission_partition partition; /* when it was asked */
+	struct admission_stream stream; /* when it was asked */
 };
 
 static void on_round(evutil_socket_t fd, short what, void *arg)
@@ -49,8 +49,8 @@ static void overflow(struct world *world)
 		routing_set(routing, "h", &(struct subscription){ NULL, NULL }, 1, NULL), 0);
 	admission_set_routing(world->admission, routing);
 	admission_place(world->admission, messages, indexes, 2, places);
-	world->partition = admission_get(world->admission, world->orders);
-	assert_true(world->partition.overflow);
+	world->stream = admission_get(world->admission, world->orders);
+	assert_true(world->stream.overflow);
 }
 
 static int setup(void **state)
@@ -61,7 +61,7 @@ static int setup(void **state)
 
 	assert_int_equal(admission_new(&world->admission, &limits, NULL), 0);
 	assert_int_equal(metrics_new(&world->metrics, meters, METER_COUNT, NULL), 0);
-	world->orders = (size_t)admission_partition(world->admission, "orders", 0, NULL);
+	world->orders = (size_t)admission_stream(world->admission, "orders", 0, 0, NULL);
 	admission_assign(world->admission, world->orders, true);
 	overflow(world);
 	context->options.admission = world->admission;
@@ -74,8 +74,7 @@ static int setup(void **state)
 	world->base = event_base_new();
 	context->round = event_new(world->base, -1, 0, on_round, world);
 	lanes_init(&world->order.lanes,
-		&(struct lane_rules){
-			.ordering = ORDERING_KEY, .max_unsettled = 4, .depth = 8, .claim = 8 });
+		&(struct lane_rules){ .max_unsettled = 4, .depth = 8, .claim = 8 });
 	open_claims_init(&world->order.open_claims);
 	*state = world;
 	return 0;
@@ -106,14 +105,18 @@ static struct job *a_claim(struct world *world, enum job_kind kind, struct claim
 	job->request.number = open_claims_give(&world->order.open_claims);
 	job->claim.reserved = admission_reserve(world->admission, ASKED);
 	job->claim.full = true;
-	job->partitions.count = 1;
-	job->partitions.indexes = calloc(1, sizeof(*job->partitions.indexes));
-	job->partitions.indexes[0] = world->orders;
-	job->partitions.versions = calloc(1, sizeof(*job->partitions.versions));
-	job->partitions.versions[0] = world->partition.version;
-	job->claim.lanes = calloc(1, sizeof(*job->claim.lanes));
-	job->claim.lanes[0] = (struct claim_lane){ "orders", 0, 7 };
+	job->streams.count = 1;
+	job->streams.indexes = calloc(1, sizeof(*job->streams.indexes));
+	job->streams.indexes[0] = world->orders;
+	job->streams.versions = calloc(1, sizeof(*job->streams.versions));
+	job->streams.versions[0] = world->stream.version;
+	job->streams.items = calloc(1, sizeof(*job->streams.items));
+	job->streams.items[0] = (struct stream_ref){ "orders", 0, "", ORDERING_KEY };
+	job->claim.hashes = calloc(1, sizeof(*job->claim.hashes));
+	job->claim.hashes[0] = 7;
 	job->claim.claimed = claimed;
+	job->claim.claimed.latest = calloc(1, sizeof(*job->claim.claimed.latest));
+	job->claim.claimed.latest[0] = -1;
 	claimer->claims_under_way++;
 	return job;
 }
@@ -144,7 +147,7 @@ static void a_claim_at_its_row_limit_left_rows_behind(void **state)
 {
 	struct world *world = *state;
 
-	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED });
+	answer(world, JOB_DUE, (struct claimed){ .seen = ASKED, .limited = true });
 	assert_true(world->table.claimer.more_due);
 	assert_true(overflows(world));
 }

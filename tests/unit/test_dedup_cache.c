@@ -24,7 +24,7 @@ static int drop(void **state)
 
 static struct message event(const char *source, const char *id, const char *payload)
 {
-	struct message message = { .source = source, .event_id = id };
+	struct message message = { .source = source, .event_id = id, .consumer = "" };
 
 	if (payload != NULL)
 		message.payload = (struct bytes){ payload, strlen(payload) };
@@ -46,6 +46,19 @@ static bool has(
 	const struct message message = event(source, id, payload);
 
 	return dedup_cache_has(recent, &message);
+}
+
+static void an_event_of_another_consumer_is_not_found(void **state)
+{
+	struct message message = event("shop", "a", "1");
+
+	add(*state, "shop", "a", "1");
+	message.consumer = "billing";
+	assert_false(dedup_cache_has(*state, &message));
+	dedup_cache_add(*state, &message);
+	assert_true(dedup_cache_has(*state, &message));
+	message.consumer = "search";
+	assert_false(dedup_cache_has(*state, &message));
 }
 
 static void the_same_event_is_found(void **state)
@@ -153,6 +166,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_same_event_is_found),
+		TEST(an_event_of_another_consumer_is_not_found),
 		TEST(an_event_with_another_payload_is_not_found),
 		TEST(an_event_with_another_id_or_source_is_not_found),
 		TEST(the_last_payload_of_an_event_counts),

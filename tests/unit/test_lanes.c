@@ -21,15 +21,15 @@ struct world {
 	struct message messages[16];
 	struct entry entries[16];
 	size_t used;
+	enum ordering ordering;
 };
 
 static void set_up(struct world *world, enum ordering ordering)
 {
 	memset(world, 0, sizeof(*world));
-	lanes_init(&world->lanes, &(struct lane_rules){ .ordering = ordering,
-					  .max_unsettled = MAX_UNSETTLED,
-					  .depth = DEPTH,
-					  .claim = 4 });
+	world->ordering = ordering;
+	lanes_init(&world->lanes,
+		&(struct lane_rules){ .max_unsettled = MAX_UNSETTLED, .depth = DEPTH, .claim = 4 });
 }
 
 static struct entry *a_row(struct world *world, uint64_t key, int64_t offset)
@@ -43,6 +43,7 @@ static struct entry *a_row(struct world *world, uint64_t key, int64_t offset)
 	if (key != 0)
 		message->key = (struct bytes){ "k", 1 };
 	entry->message = message;
+	entry->ordering = world->ordering;
 	return entry;
 }
 

@@ -1,11 +1,11 @@
 -- Which duplicates have another payload than the stored message of their id. Compares digests, because hardly any
 -- differs: only those that differ are sent as a whole (insert_conflicts).
 -- Caller: store/batches/batch_writer.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
--- $1 event ids, $2 sources, $3 digests (NULL = no payload), $4 numbers. Back: the numbers of those that differ, rising.
+-- $1 event ids, $2 sources, $3 consumers, $4 digests (NULL = no payload), $5 numbers. Back: the numbers of those that differ, rising.
 SELECT i.number
 FROM (
-    SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::bytea[]) AS payload_digest,
-           unnest($4::int[]) AS number) i
-JOIN inbox.inbox_messages m ON m.consumer = '' AND m.event_id = i.event_id AND m.source = i.source
+    SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::text[]) AS consumer,
+           unnest($4::bytea[]) AS payload_digest, unnest($5::int[]) AS number) i
+JOIN inbox.inbox_messages m ON m.consumer = i.consumer AND m.event_id = i.event_id AND m.source = i.source
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
 ORDER BY i.number

@@ -3,13 +3,13 @@
 -- Caller: store/leases/instance.c, with each heartbeat. Index: inbox_instances_pkey (small table).
 -- $1 own id, $2 lease in ms, $3 absence in ms (-1 = never). Back: away, and the handlers it lacks.
 WITH lacking AS MATERIALIZED (
-    SELECT string_agg(DISTINCT h.name, ', ' ORDER BY h.name) AS names
+    SELECT string_agg(DISTINCT coalesce(h.handler ->> 'name', h.handler #>> '{}'), ', ') AS names
     FROM inbox.inbox_instances o
-    CROSS JOIN LATERAL jsonb_array_elements_text(o.handlers) AS h(name)
+    CROSS JOIN LATERAL jsonb_array_elements(o.handlers) AS h(handler)
     WHERE o.id <> $1::int AND o.fenced_at IS NULL AND o.away_at IS NULL
       AND o.heartbeat_at > clock_timestamp() - $2::bigint * interval '1 millisecond'
       AND NOT EXISTS (SELECT FROM inbox.inbox_instances me
-                      WHERE me.id = $1::int AND me.handlers ? h.name)
+                      WHERE me.id = $1::int AND me.handlers @> jsonb_build_array(h.handler))
 )
 UPDATE inbox.inbox_instances i
 SET lacking_since = CASE WHEN l.names IS NOT NULL THEN coalesce(i.lacking_since, clock_timestamp()) END,

@@ -11,7 +11,8 @@ SELECT m.source,
 FROM inbox.messages m
 LEFT JOIN LATERAL (
     SELECT h.name AS waits_for FROM inbox.handlers h
-    WHERE m.available_at IS NOT NULL AND h.status = 'away' AND h.name = inbox.handler_of(m.topic, m.event_type)) w ON true
+    WHERE m.available_at IS NOT NULL AND h.status = 'away'
+      AND h.consumer = m.consumer AND h.name = inbox.handler_of(m.topic, m.event_type, m.consumer)) w ON true
 WHERE m.event_id = $1::text AND ($2::text IS NULL OR m.source = $2::text)
   AND ($3::text IS NULL OR m.consumer = $3::text)
 ORDER BY m.source, m.consumer

@@ -6,7 +6,7 @@ WITH m AS MATERIALIZED (
            CASE WHEN v.available_at IS NOT NULL THEN (
                SELECT concat('handler ', h.name, ', away since ', to_char(h.last_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                FROM inbox.handlers h
-               WHERE h.name = inbox.handler_of(v.topic, v.event_type) AND h.status = 'away') END AS waits_for
+               WHERE h.consumer = v.consumer AND h.name = inbox.handler_of(v.topic, v.event_type, v.consumer) AND h.status = 'away') END AS waits_for
     FROM inbox.messages v WHERE v.seq = $1::bigint
 )
 SELECT f.section, f.name, f.value

@@ -1,3 +1,3 @@
 -- inbox.status(), unchanged.
--- Caller: ops/status.c. Index: inbox_messages_claim, inbox_messages_dead.
+-- Caller: ops/status.c. Index: inbox_messages_due, inbox_messages_dead.
 SELECT inbox.status()::text

@@ -1,7 +1,7 @@
 -- Partitions that no instance is assigned and that have waiting messages (rule R6): the owner has not been a live
 -- instance for that time, or it is this instance, which released them while the database was down. In random order, so
 -- that partitions without a matching handler do not hide the others.
--- Caller: store/batches/watermarks.c, every few seconds. Index: inbox_messages_claim (one row a partition).
+-- Caller: store/batches/watermarks.c, every few seconds. Index: inbox_messages_due (one row a partition).
 -- $1 own id, $2 for how long in ms. Back: the partitions, and whether the owner is this instance.
 SELECT o.topic, o.kafka_partition, coalesce(o.owner = $1::int, false)
 FROM inbox.inbox_offsets o

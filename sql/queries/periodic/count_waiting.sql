@@ -1,20 +1,20 @@
--- How many messages wait in the given partitions (up to a cap for all together), and for how long. Cheap.
--- Caller: store/claims/waiting_rows.c, paced by its own duration. Index: inbox_messages_claim.
--- $1 topics, $2 partitions, $3 cap. Back: waiting, milliseconds since the oldest was due.
+-- How many messages wait in the given streams (up to a cap for all together), and for how long. Cheap.
+-- Caller: store/claims/waiting_rows.c, paced by its own duration. Index: inbox_messages_due.
+-- $1 topics, $2 partitions, $3 consumers, $4 cap. Back: waiting, milliseconds since the oldest was due.
 SELECT (SELECT count(*)
-        FROM (SELECT 1 FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
+        FROM (SELECT 1 FROM unnest($1::text[], $2::int[], $3::text[]) AS p(topic, kafka_partition, consumer)
               CROSS JOIN LATERAL (
                   SELECT 1 FROM inbox.inbox_messages m
-                  WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
+                  WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition AND m.consumer = p.consumer
                     AND m.available_at > '-infinity' AND m.available_at < 'infinity'
                   ORDER BY m.available_at, m.seq
-                  LIMIT $3::bigint) w
-              LIMIT $3::bigint) c),
+                  LIMIT $4::bigint) w
+              LIMIT $4::bigint) c),
        greatest(coalesce(extract(epoch FROM now() - min(f.available_at)) * 1000, 0), 0)::bigint
-FROM unnest($1::text[], $2::int[]) AS p(topic, kafka_partition)
+FROM unnest($1::text[], $2::int[], $3::text[]) AS p(topic, kafka_partition, consumer)
 CROSS JOIN LATERAL (
     SELECT m.available_at FROM inbox.inbox_messages m
-    WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition
+    WHERE m.topic = p.topic AND m.kafka_partition = p.kafka_partition AND m.consumer = p.consumer
       AND m.available_at > '-infinity' AND m.available_at < 'infinity'
     ORDER BY m.available_at, m.seq
     LIMIT 1) f

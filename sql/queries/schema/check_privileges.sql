@@ -19,6 +19,8 @@ FROM (VALUES
     ('inbox.inbox_dead_topic', 'SELECT'), ('inbox.inbox_dead_topic', 'INSERT'), ('inbox.inbox_dead_topic', 'UPDATE'),
     ('inbox.inbox_handlers', 'SELECT'), ('inbox.inbox_handlers', 'INSERT'), ('inbox.inbox_handlers', 'UPDATE'),
     ('inbox.inbox_handlers', 'DELETE'),
+    ('inbox.inbox_consumers', 'SELECT'), ('inbox.inbox_consumers', 'INSERT'), ('inbox.inbox_consumers', 'UPDATE'),
+    ('inbox.inbox_consumers', 'DELETE'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)

@@ -39,6 +39,7 @@ static bool add_own(struct job *job, const struct handler_group *group, int64_t 
 		return true;
 	*own = (struct known_own){
 		.name = strdup(group->name),
+		.consumer = strdup(""),
 		.subscriptions = strdup(group->known.subscriptions),
 		.hello_age_ms = now_ms - group->known.hello_ms,
 		.gone_ms = group->queue.connections > 0 ? 0
@@ -47,7 +48,7 @@ static bool add_own(struct job *job, const struct handler_group *group, int64_t 
 		.fresh = group->known.hello_unsaved,
 	};
 	job->handlers.count++;
-	return own->name != NULL && own->subscriptions != NULL;
+	return own->name != NULL && own->consumer != NULL && own->subscriptions != NULL;
 }
 
 static struct job *exchange_job(struct handler_groups *groups, int64_t now_ms)

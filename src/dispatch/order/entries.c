@@ -102,14 +102,14 @@ static void refuse(struct order *order, struct message *message, int64_t number)
 }
 
 static struct entry *entry_new(
-	struct order *order, struct message *message, size_t partition, bool born)
+	struct order *order, struct message *message, enum ordering ordering, bool born)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
 	if (entry == NULL)
 		return NULL;
 	entry->message = message;
-	entry->partition = partition;
+	entry->ordering = ordering;
 	entry->state = ENTRY_QUEUED;
 	entry->born = born;
 	HASH_ADD_KEYPTR_BYHASHVALUE(hh, order->entries, &message->seq, sizeof(message->seq),
@@ -176,21 +176,21 @@ static void start(struct order *order, struct entry *next)
 		entry_ready(order, next);
 }
 
-void entry_admit(struct order *order, struct message *message, size_t partition,
+void entry_admit(struct order *order, struct message *message, size_t stream,
 	enum entry_origin origin, int64_t number)
 {
-	struct admission_partition where =
-		admission_get(order->context->options.admission, partition);
+	struct admission_stream where = admission_get(order->context->options.admission, stream);
 	enum lane_arrival arrival = ADMIT_PARK;
 	bool born = origin == ENTRY_BORN || origin == ENTRY_BORN_ORDER_UNKNOWN;
 	bool order_unknown =
 		origin == ENTRY_BORN_ORDER_UNKNOWN || origin == ENTRY_CLAIMED_ORDER_UNKNOWN;
-	struct entry *entry = entry_new(order, message, partition, born);
+	struct entry *entry = entry_new(order, message, where.ordering, born);
 
 	if (entry == NULL) {
 		refuse(order, message, number);
 		return;
 	}
+	entry->stream = stream;
 	entry->claim = number == 0 ? NULL : open_claims_hold(&order->open_claims, number);
 	assign_handler(order, entry);
 	if (lanes_admit(&order->lanes, entry, &arrival, NULL) != 0 ||
@@ -279,7 +279,7 @@ void entry_requeue(struct order *order, struct entry *entry)
 
 	lanes_set_state(entry, ENTRY_QUEUED);
 	if (context_is_stopping(order->context) ||
-		!admission_get(admission, entry->partition).assigned)
+		!admission_get(admission, entry->stream).assigned)
 		entry_return(order, entry);
 	else if (lanes_must_park(entry))
 		entry_park(order, entry);
@@ -336,13 +336,13 @@ static bool is_half_of_memory_free(const struct order *order)
 }
 
 /* True when the entry comes back soon, and the entries behind it can wait in memory. Not with `ordering: partition`:
- * claims of due rows leave out a partition that has messages in memory. */
+ * claims of due rows leave out a stream that has messages in memory. */
 static bool is_short_retry(const struct order *order, const struct entry *entry)
 {
-	return order->lanes.rules.ordering == ORDERING_KEY && entry->end != END_RETURNED &&
+	return entry->ordering == ORDERING_KEY && entry->end != END_RETURNED &&
 	       entry->verdict.outcome == SETTLE_WAITING &&
 	       entry->verdict.delay_ms <= SHORT_RETRY_MS && !context_is_stopping(order->context) &&
-	       admission_get(order->context->options.admission, entry->partition).assigned &&
+	       admission_get(order->context->options.admission, entry->stream).assigned &&
 	       is_half_of_memory_free(order);
 }
 
@@ -390,7 +390,7 @@ void entry_settle(struct order *order, struct entry *entry)
 	if (entry->end == END_RETRY)
 		FAULT_POINT("before_retry");
 	if (outside)
-		admission_dirty(order->context->options.admission, entry->partition);
+		admission_dirty(order->context->options.admission, entry->stream);
 	if (outside && entry->lane != NULL)
 		follow_outside(order, entry);
 	add_verdict(order, entry);
@@ -413,7 +413,7 @@ static void void_followers(struct order *order, const struct entry *lost)
 			continue;
 		retry_policy_return(at);
 		lanes_take_back(at);
-		admission_dirty(order->context->options.admission, at->partition);
+		admission_dirty(order->context->options.admission, at->stream);
 		if (at->settling.deferred)
 			resume_verdict(order, at);
 		follow_outside(order, at);
@@ -468,7 +468,7 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 		context_request_round(order->context);
 	}
 	if (outside)
-		admission_dirty(order->context->options.admission, entry->partition);
+		admission_dirty(order->context->options.admission, entry->stream);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("after_retry");
 	if (waiting && !context_is_stopping(order->context)) {
@@ -497,7 +497,7 @@ void entries_end_retries(struct order *order, int64_t now_ms)
 		start(order, next);
 }
 
-void entries_return_undelivered(struct order *order, size_t partition)
+void entries_return_undelivered(struct order *order, size_t stream)
 {
 	struct entry *entry;
 	struct entry *next;
@@ -505,7 +505,7 @@ void entries_return_undelivered(struct order *order, size_t partition)
 	HASH_ITER (hh, order->entries, entry, next) {
 		bool undelivered = entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
 
-		if (undelivered && (partition == SIZE_MAX || entry->partition == partition))
+		if (undelivered && (stream == SIZE_MAX || entry->stream == stream))
 			entry_return(order, entry);
 	}
 }
@@ -515,7 +515,6 @@ int order_init(struct order *order, struct context *context, int64_t first_low_s
 	const struct config *config = context->options.config;
 	struct metrics *metrics = context->options.metrics;
 	const struct lane_rules rules = {
-		.ordering = config->inbox.ordering,
 		.wait_for_commit = config->inbox.next_after == NEXT_AFTER_COMMIT,
 		.max_unsettled = (size_t)config->inbox.max_unsettled_per_key,
 		.fast_ms = LANE_FAST_MS,

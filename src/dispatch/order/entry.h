@@ -35,6 +35,7 @@
 #include <uthash.h>
 
 #include "model/message/message.h"
+#include "model/message/ordering.h"
 #include "store/claims/settle.h"
 
 enum entry_state { ENTRY_QUEUED, ENTRY_READY, ENTRY_RESERVED, ENTRY_OPEN, ENTRY_SETTLING };
@@ -106,7 +107,8 @@ struct verdict_texts {
 
 struct entry {
 	struct message *message; /* owned */
-	size_t partition;        /* index in the admission */
+	size_t stream;           /* index in the admission */
+	enum ordering ordering;  /* of its stream */
 	enum entry_state state;
 	TAILQ_ENTRY(entry) link; /* the list of its state */
 	UT_hash_handle hh;       /* by message->seq */
@@ -133,5 +135,18 @@ struct entry {
 };
 
 TAILQ_HEAD(entry_list, entry);
+
+/* True when the entry has a lane: that of its key, or that of its stream. */
+static inline bool entry_is_ordered(const struct entry *entry)
+{
+	return entry->ordering == ORDERING_PARTITION ||
+	       (entry->ordering == ORDERING_KEY && message_is_keyed(entry->message));
+}
+
+/* Together with the stream this names the lane. */
+static inline uint64_t entry_lane_hash(const struct entry *entry)
+{
+	return entry->ordering == ORDERING_PARTITION ? 0 : entry->message->key_hash;
+}
 
 #endif

@@ -49,14 +49,14 @@ void key_holds_add(struct order *order, const struct handover *handover)
 	for (size_t i = 0; i < handover->held_count; i++) {
 		const struct held_row *row = &handover->held[i];
 
-		if (lanes_hold(&order->lanes, row->partition, row->key_hash) < 0)
+		if (lanes_hold(&order->lanes, row->stream, row->key_hash) < 0)
 			report_no_memory(order);
 		else
 			holds->items[holds->count++] = *row;
 	}
 }
 
-void key_holds_drop(struct order *order, size_t partition)
+void key_holds_drop(struct order *order, size_t stream)
 {
 	struct key_holds *holds = &order->key_holds;
 	size_t kept = 0;
@@ -64,8 +64,8 @@ void key_holds_drop(struct order *order, size_t partition)
 	for (size_t i = 0; i < holds->count; i++) {
 		const struct held_row *row = &holds->items[i];
 
-		if (row->partition == partition)
-			lanes_unhold(&order->lanes, row->partition, row->key_hash, -1);
+		if (row->stream == stream)
+			lanes_unhold(&order->lanes, row->stream, row->key_hash, -1);
 		else
 			holds->items[kept++] = *row;
 	}
@@ -120,11 +120,11 @@ bool key_holds_checked(struct order *order, const struct other_claims_rows *rows
 			holds->items[kept++] = row;
 			continue;
 		}
-		/* A row that waits makes the partition dirty: the INSERT of later rows of the key must check the table
+		/* A row that waits makes the stream dirty: the INSERT of later rows of the key must check the table
 		 * for older rows. */
 		if (waits)
-			admission_dirty(order->context->options.admission, row.partition);
-		lanes_unhold(&order->lanes, row.partition, row.key_hash, waits ? row.offset : -1);
+			admission_dirty(order->context->options.admission, row.stream);
+		lanes_unhold(&order->lanes, row.stream, row.key_hash, waits ? row.offset : -1);
 		any_waits |= waits;
 	}
 	if (kept == 0 && holds->count > 0)

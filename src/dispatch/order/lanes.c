@@ -71,18 +71,9 @@ void lanes_fini(struct lanes *lanes)
 		drop(lanes, lane);
 }
 
-static struct lane_key key_of(const struct lanes *lanes, size_t partition, uint64_t hash)
+static struct lane *find(const struct lanes *lanes, size_t stream, uint64_t hash)
 {
-	struct lane_key key = { .partition = partition };
-
-	if (lanes->rules.ordering == ORDERING_KEY)
-		key.hash = hash;
-	return key;
-}
-
-static struct lane *find(const struct lanes *lanes, size_t partition, uint64_t hash)
-{
-	struct lane_key key = key_of(lanes, partition, hash);
+	struct lane_key key = { stream, hash };
 	struct lane *lane = NULL;
 
 	_Static_assert(sizeof(key) == 2 * sizeof(uint64_t), "hashed as bytes: no padding");
@@ -92,16 +83,16 @@ static struct lane *find(const struct lanes *lanes, size_t partition, uint64_t h
 	return lane;
 }
 
-static struct lane *find_or_make(struct lanes *lanes, size_t partition, uint64_t hash)
+static struct lane *find_or_make(struct lanes *lanes, size_t stream, uint64_t hash)
 {
-	struct lane *lane = find(lanes, partition, hash);
+	struct lane *lane = find(lanes, stream, hash);
 
 	if (lane != NULL)
 		return lane;
 	lane = calloc(1, sizeof(*lane));
 	if (lane == NULL)
 		return NULL;
-	lane->key = key_of(lanes, partition, hash);
+	lane->key = (struct lane_key){ stream, hash };
 	lane->table_low = INT64_MAX;
 	lane->table_high = -1;
 	lane->retry_offset = INT64_MAX;
@@ -174,12 +165,6 @@ static void relist(struct lanes *lanes, struct lane *lane)
 		TAILQ_INSERT_TAIL(&lanes->claimable, lane, claimable_link);
 		lanes->claimable_count++;
 	}
-}
-
-static bool is_ordered(const struct lanes *lanes, const struct message *message)
-{
-	return lanes->rules.ordering == ORDERING_PARTITION ||
-	       (lanes->rules.ordering == ORDERING_KEY && message_is_keyed(message));
 }
 
 static bool is_before(const struct entry *a, const struct entry *b)
@@ -267,9 +252,9 @@ int lanes_admit(struct lanes *lanes, struct entry *entry, enum lane_arrival *out
 	struct lane *lane;
 
 	*out = ADMIT_HEAD;
-	if (!is_ordered(lanes, entry->message))
+	if (!entry_is_ordered(entry))
 		return 0;
-	lane = find_or_make(lanes, entry->partition, entry->message->key_hash);
+	lane = find_or_make(lanes, entry->stream, entry_lane_hash(entry));
 	if (lane == NULL)
 		return err_memory(err);
 	entry->in_lane.since_ms = clock_now_ms();
@@ -324,11 +309,9 @@ static int64_t behind_entries(const struct lane *lane, int64_t offset)
 							      : last->message->offset + 1;
 }
 
-void lanes_claimed(struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run)
+void lanes_claimed(struct lanes *lanes, size_t stream, uint64_t hash, const struct lane_run *run)
 {
-	struct lane *lane = lanes->rules.ordering == ORDERING_NONE
-				    ? NULL
-				    : find_or_make(lanes, partition, hash);
+	struct lane *lane = find_or_make(lanes, stream, hash);
 	bool brings_retry;
 
 	if (lane == NULL)
@@ -487,10 +470,9 @@ struct entry *lanes_leave(struct lanes *lanes, struct entry *entry, bool outside
 	return next;
 }
 
-int lanes_parked(
-	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err)
+int lanes_parked(struct lanes *lanes, size_t stream, uint64_t hash, int64_t offset, struct err *err)
 {
-	struct lane *lane = find_or_make(lanes, partition, hash);
+	struct lane *lane = find_or_make(lanes, stream, hash);
 
 	if (lane == NULL)
 		return err_memory(err);
@@ -506,9 +488,9 @@ int lanes_parked(
 	return 0;
 }
 
-void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
+void lanes_block(struct lanes *lanes, size_t stream, uint64_t hash)
 {
-	struct lane *lane = find(lanes, partition, hash);
+	struct lane *lane = find(lanes, stream, hash);
 
 	if (lane == NULL)
 		return;
@@ -518,9 +500,9 @@ void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash)
 	relist(lanes, lane);
 }
 
-int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
+int lanes_hold(struct lanes *lanes, size_t stream, uint64_t hash)
 {
-	struct lane *lane = find_or_make(lanes, partition, hash);
+	struct lane *lane = find_or_make(lanes, stream, hash);
 
 	if (lane == NULL)
 		return FAULT_MEMORY;
@@ -529,9 +511,9 @@ int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash)
 	return 0;
 }
 
-void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset)
+void lanes_unhold(struct lanes *lanes, size_t stream, uint64_t hash, int64_t offset)
 {
-	struct lane *lane = find(lanes, partition, hash);
+	struct lane *lane = find(lanes, stream, hash);
 
 	if (lane == NULL || lane->holds == 0)
 		return;
@@ -543,9 +525,9 @@ void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t 
 	relist(lanes, lane);
 }
 
-bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash)
+bool lanes_is_free(const struct lanes *lanes, size_t stream, uint64_t hash)
 {
-	const struct lane *lane = find(lanes, partition, hash);
+	const struct lane *lane = find(lanes, stream, hash);
 
 	return lane == NULL || (lane->count == 0 && lane->holds == 0);
 }
@@ -563,23 +545,23 @@ size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t mo
 	return taken;
 }
 
-static void forget_partition(struct lanes *lanes, size_t partition)
+static void forget_stream(struct lanes *lanes, size_t stream)
 {
 	struct lane *lane;
 	struct lane *next;
 
 	HASH_ITER (hh, lanes->table, lane, next) {
-		if (lane->key.partition == partition && lane->count == 0)
+		if (lane->key.stream == stream && lane->count == 0)
 			drop(lanes, lane);
 	}
 }
 
-void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms)
+void lanes_forget(struct lanes *lanes, size_t stream, size_t most, int64_t now_ms)
 {
 	struct lane *oldest;
 
-	if (partition != SIZE_MAX)
-		forget_partition(lanes, partition);
+	if (stream != SIZE_MAX)
+		forget_stream(lanes, stream);
 	while (lanes->table != NULL && lanes->idle_count > most) {
 		oldest = TAILQ_FIRST(&lanes->idle);
 		if (oldest == NULL || now_ms - oldest->idle_since_ms < IDLE_AT_LEAST_MS)

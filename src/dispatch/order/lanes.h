@@ -1,5 +1,6 @@
 /*
- * Order in memory. A lane holds the claimed messages of one key or, with `ordering: partition`, of one partition.
+ * Order in memory. A lane holds the claimed messages of one key of a stream or, with `ordering: partition`, of a
+ * whole stream.
  * They are sorted by offset. Only the first one, the head, may be delivered (rules R10, R11, R13), and in an ordered
  * batch the messages behind it (rule R26).
  * Pure: no sockets, no SQL. One thread.
@@ -26,8 +27,8 @@
 #include "model/message/ordering.h"
 
 struct lane_key {
-	uint64_t partition; /* index of the partition in the admission */
-	uint64_t hash;      /* of the key; 0 with ORDERING_PARTITION */
+	uint64_t stream; /* index in the admission */
+	uint64_t hash;   /* of the key; 0 with ORDERING_PARTITION, here and in all functions */
 };
 
 struct lane {
@@ -69,7 +70,6 @@ TAILQ_HEAD(lane_list, lane);
 
 /* What the configuration says about lanes. */
 struct lane_rules {
-	enum ordering ordering;
 	bool wait_for_commit; /* inbox.next_after: a message starts after the COMMIT of the one before */
 	size_t max_unsettled; /* verdicts that a lane may have while its next message starts (rule R25) */
 	size_t depth;         /* entries that a lane may have in memory, unless it is fast */
@@ -112,8 +112,7 @@ struct lane_run {
 };
 /* A claim brought a run of this lane. Call it before the rows are admitted. A row that was seen in the table after
  * the claim was given still counts as being there, because the claim may not have seen it. */
-void lanes_claimed(
-	struct lanes *lanes, size_t partition, uint64_t hash, const struct lane_run *run);
+void lanes_claimed(struct lanes *lanes, size_t stream, uint64_t hash, const struct lane_run *run);
 
 /* True when the entry is the first of its lane, or has no lane. */
 bool lanes_is_head(const struct entry *entry);
@@ -148,20 +147,20 @@ bool lanes_end_retry(struct lanes *lanes, int64_t now_ms, struct entry **next);
 
 /* Ingest or a sweep saw a parked row of this lane at `offset`; -1: the offset is not known. FAULT_MEMORY. */
 int lanes_parked(
-	struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset, struct err *err);
+	struct lanes *lanes, size_t stream, uint64_t hash, int64_t offset, struct err *err);
 /* A claim of this lane found nothing: its first row cannot be claimed yet. */
-void lanes_block(struct lanes *lanes, size_t partition, uint64_t hash);
+void lanes_block(struct lanes *lanes, size_t stream, uint64_t hash);
 /* Another instance holds a row of this lane. Everything of the lane is parked until lanes_unhold() has been called
  * once for each hold (rule R12). FAULT_MEMORY. */
-int lanes_hold(struct lanes *lanes, size_t partition, uint64_t hash);
+int lanes_hold(struct lanes *lanes, size_t stream, uint64_t hash);
 /* Ends one hold. The row waits in the table at `offset`, or is processed or dead (-1). */
-void lanes_unhold(struct lanes *lanes, size_t partition, uint64_t hash, int64_t offset);
+void lanes_unhold(struct lanes *lanes, size_t stream, uint64_t hash, int64_t offset);
 /* True when the lane has no entries and no holds. */
-bool lanes_is_free(const struct lanes *lanes, size_t partition, uint64_t hash);
+bool lanes_is_free(const struct lanes *lanes, size_t stream, uint64_t hash);
 /* Removes up to `most` lanes from the claimable list, for a claim that is made now. */
 size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most);
-/* Frees lanes without entries. Of a partition: all, because it was revoked. With SIZE_MAX: the oldest idle lanes,
+/* Frees lanes without entries. Of a stream: all, because it was revoked. With SIZE_MAX: the oldest idle lanes,
  * until `most` are left, but none that became idle less than ten seconds ago. */
-void lanes_forget(struct lanes *lanes, size_t partition, size_t most, int64_t now_ms);
+void lanes_forget(struct lanes *lanes, size_t stream, size_t most, int64_t now_ms);
 
 #endif

@@ -91,7 +91,7 @@ enum entry_origin {
 };
 /* Admits a claimed message and takes ownership of it. `number`: the claim that brought it; 0 for a born one.
  * Without memory for the entry the row stays claimed in the table, until a rescue finds it. */
-void entry_admit(struct order *order, struct message *message, size_t partition,
+void entry_admit(struct order *order, struct message *message, size_t stream,
 	enum entry_origin origin, int64_t number);
 /* The table has the verdict, or the claim is lost. Frees the entry and starts the next one of its lane, if it waited
  * for this. With a lost claim the later messages of the lane that were delivered meanwhile come again. */
@@ -121,8 +121,8 @@ void entry_defer(struct order *order, struct entry *entry);
 void entry_unreserve(struct entry *entry);
 /* Ends the waits for retries that did not come in time: the entries that waited in memory go back to the table. */
 void entries_end_retries(struct order *order, int64_t now_ms);
-/* Returns what is not delivered, of one partition or, with SIZE_MAX, of all. */
-void entries_return_undelivered(struct order *order, size_t partition);
+/* Returns what is not delivered, of one stream or, with SIZE_MAX, of all. */
+void entries_return_undelivered(struct order *order, size_t stream);
 /* The entry of this claim, or NULL. */
 struct entry *entry_find(const struct order *order, int64_t seq, int delivery_count);
 /* Computes the bounds that the next heartbeat sends. */

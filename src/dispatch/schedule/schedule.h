@@ -53,8 +53,8 @@ void suspects_reserve(struct schedule *schedule, struct handler_group *group);
 void suspects_continue(struct schedule *schedule);
 /* Releases the suspect that waits for this connection to be empty. It becomes READY again. */
 void suspects_release_of(struct schedule *schedule, struct connection *connection);
-/* Releases those of one partition or, with SIZE_MAX, all. */
-void suspects_release(struct schedule *schedule, size_t partition);
+/* Releases those of one stream or, with SIZE_MAX, all. */
+void suspects_release(struct schedule *schedule, size_t stream);
 
 /* --- delivery.c --- */
 
@@ -79,9 +79,9 @@ void deliveries_cancel_all(struct schedule *schedule, const char *reason);
 void deliveries_lose(struct schedule *schedule, struct connection *connection);
 /* Sets the deadline of an open delivery, or the entry's limit if that is earlier. */
 void delivery_extend(struct entry *entry, int64_t deadline_ms);
-/* The partition was revoked. Its open deliveries may finish within one more timeout of their handler, and no
+/* The partition of the stream was revoked. Its open deliveries may finish within one more timeout of their handler, and no
  * extension goes beyond that (rule R12): the new owner waits for them. */
-void delivery_bound(struct schedule *schedule, size_t partition);
+void delivery_bound(struct schedule *schedule, size_t stream);
 
 /* --- limits.c --- */
 

@@ -71,7 +71,7 @@ void suspects_release_of(struct schedule *schedule, struct connection *connectio
 		entry_ready(schedule->order, entry);
 }
 
-void suspects_release(struct schedule *schedule, size_t partition)
+void suspects_release(struct schedule *schedule, size_t stream)
 {
 	struct handler_queue *queue;
 	struct connection *connection;
@@ -80,8 +80,7 @@ void suspects_release(struct schedule *schedule, size_t partition)
 		TAILQ_FOREACH (connection, &queue->group->connections, link) {
 			const struct entry *entry = connection->reservation.entry;
 
-			if (entry != NULL &&
-				(partition == SIZE_MAX || entry->partition == partition))
+			if (entry != NULL && (stream == SIZE_MAX || entry->stream == stream))
 				suspects_release_of(schedule, connection);
 		}
 	}

@@ -22,7 +22,6 @@ struct job *jobs_new(struct table *table, enum job_kind kind)
 	if (job == NULL)
 		return NULL;
 	job->request.instance = table->context->options.instance;
-	job->request.ordering = table->context->options.config->inbox.ordering;
 	if (routing_copy(&job->routing, table->order->routing, NULL) == 0) {
 		job->request.routing = job->routing;
 		return job;
@@ -115,29 +114,28 @@ void jobs_drop(struct table *table, struct job *job)
 	job_free(job);
 }
 
-void jobs_add_partition(struct job *job, const struct admission_partition *partition, size_t index)
+void jobs_add_stream(struct job *job, const struct admission_stream *stream, size_t index)
 {
-	struct job_partitions *partitions = &job->partitions;
+	struct job_streams *streams = &job->streams;
 
-	partitions->items[partitions->count] =
-		(struct partition_ref){ partition->topic, partition->partition };
-	partitions->indexes[partitions->count] = index;
-	partitions->versions[partitions->count] = partition->version;
-	partitions->count++;
+	streams->items[streams->count] = (struct stream_ref){ stream->topic, stream->partition,
+		stream->consumer, stream->ordering };
+	streams->indexes[streams->count] = index;
+	streams->versions[streams->count] = stream->version;
+	streams->count++;
 }
 
 bool jobs_room(struct job *job, size_t count)
 {
-	struct job_partitions *partitions = &job->partitions;
+	struct job_streams *streams = &job->streams;
 
-	partitions->items = calloc(count, sizeof(*partitions->items));
-	partitions->indexes = calloc(count, sizeof(*partitions->indexes));
-	partitions->versions = calloc(count, sizeof(*partitions->versions));
-	return partitions->items != NULL && partitions->indexes != NULL &&
-	       partitions->versions != NULL;
+	streams->items = calloc(count, sizeof(*streams->items));
+	streams->indexes = calloc(count, sizeof(*streams->indexes));
+	streams->versions = calloc(count, sizeof(*streams->versions));
+	return streams->items != NULL && streams->indexes != NULL && streams->versions != NULL;
 }
 
-/* The list starts with another partition each time. A claim has a row limit, so the backlog of the first partition
+/* The list starts with another stream each time. A claim has a row limit, so the backlog of the first one
  * would otherwise delay the others. */
 bool jobs_add_own(struct table *table, struct job *job, bool all)
 {
@@ -148,19 +146,20 @@ bool jobs_add_own(struct table *table, struct job *job, bool all)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		size_t index = (first + i) % count;
-		struct admission_partition partition =
+		struct admission_stream stream =
 			admission_get(table->context->options.admission, index);
 
-		if (partition.assigned && (all || jobs_may_claim_of(table, index)))
-			jobs_add_partition(job, &partition, index);
+		if (stream.assigned && (all || jobs_may_claim_of(table, &stream, index)))
+			jobs_add_stream(job, &stream, index);
 	}
-	return job->partitions.count > 0;
+	return job->streams.count > 0;
 }
 
-/* With `ordering: partition` the whole partition is one lane. Its next run is claimed when memory holds none of it. */
-bool jobs_may_claim_of(const struct table *table, size_t index)
+/* With `ordering: partition` the whole stream is one lane. Its next run is claimed when memory holds none of it. */
+bool jobs_may_claim_of(
+	const struct table *table, const struct admission_stream *stream, size_t index)
 {
-	return table->order->lanes.rules.ordering != ORDERING_PARTITION ||
+	return stream->ordering != ORDERING_PARTITION ||
 	       lanes_is_free(&table->order->lanes, index, 0);
 }
 

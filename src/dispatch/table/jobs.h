@@ -19,11 +19,11 @@ struct database_state {
 	unsigned
 		halvings; /* how often worker.claim_batch is halved, because statements were slow */
 	unsigned in_time; /* claims that brought rows in time since the last change of it */
-	size_t rotation;  /* the partition that the next job lists first, for fairness */
+	size_t rotation;  /* the stream that the next job lists first, for fairness */
 	bool under_way[JOB_KINDS]; /* a job of this kind runs; not for JOB_SETTLE and JOB_RAISE */
 };
 
-/* A job with the instance id, the ordering and a copy of the routing. NULL: no memory. */
+/* A job with the instance id and a copy of the routing. NULL: no memory. */
 struct job *jobs_new(struct table *table, enum job_kind kind);
 /* Gives the job to an idle worker. Only after jobs_may_give() returned true in this round. */
 void jobs_give(struct table *table, struct job *job);
@@ -34,15 +34,16 @@ struct job *jobs_take(struct table *table);
 /* A job that jobs_give() gave has been taken back. Another one of its kind may be given. */
 void jobs_ended(struct table *table, const struct job *job);
 
-/* Allocates room for this many partitions. False: no memory; call jobs_drop(). */
-bool jobs_room(struct job *job, size_t partitions);
-void jobs_add_partition(struct job *job, const struct admission_partition *partition, size_t index);
-/* Adds the partitions of this instance; without `all` only those that may be claimed now. False: there are none, or no
+/* Allocates room for this many streams. False: no memory; call jobs_drop(). */
+bool jobs_room(struct job *job, size_t streams);
+void jobs_add_stream(struct job *job, const struct admission_stream *stream, size_t index);
+/* Adds the streams of this instance; without `all` only those that may be claimed now. False: there are none, or no
  * memory. */
 bool jobs_add_own(struct table *table, struct job *job, bool all);
-/* True when rows of the partition may be claimed. With `ordering: partition` that is only when memory holds
- * no message of the partition. */
-bool jobs_may_claim_of(const struct table *table, size_t index);
+/* True when rows of the stream may be claimed. With `ordering: partition` that is only when memory holds
+ * no message of the stream. */
+bool jobs_may_claim_of(
+	const struct table *table, const struct admission_stream *stream, size_t index);
 /* The row limit of one statement: worker.claim_batch, halved while statements run into statement_timeout. */
 size_t jobs_rows(const struct table *table);
 

@@ -27,8 +27,8 @@
 #define SLOW_GAUGES_EVERY_MS 10000
 #define GAUGES_PACE          50 /* counting takes at most a fiftieth of the time */
 
-/* Finds the next dirty partition to sweep. False: the round is complete. */
-static bool next_dirty(struct table *table, struct admission_partition *out, size_t *index)
+/* Finds the next dirty stream to sweep. False: the round is complete. */
+static bool next_dirty(struct table *table, struct admission_stream *out, size_t *index)
 {
 	struct sweeps *sweeps = &table->sweeps;
 	size_t count = admission_count(table->context->options.admission);
@@ -46,7 +46,7 @@ static bool next_dirty(struct table *table, struct admission_partition *out, siz
 static void sweep(struct table *table, int64_t now_ms)
 {
 	struct sweeps *sweeps = &table->sweeps;
-	struct admission_partition partition;
+	struct admission_stream stream;
 	struct job *job;
 	size_t index = 0;
 
@@ -55,7 +55,7 @@ static void sweep(struct table *table, int64_t now_ms)
 	if (!table->order->routing_complete || table->database.under_way[JOB_SWEEP] ||
 		now_ms < sweeps->at_ms || table->order->lanes.claimable_count > SWEEP_SPILL_MOST)
 		return;
-	if (!next_dirty(table, &partition, &index)) {
+	if (!next_dirty(table, &stream, &index)) {
 		sweeps->next = 0;
 		sweeps->at_ms = now_ms + (sweeps->again ? SWEEP_AGAIN_MS : SWEEP_EVERY_MS);
 		sweeps->again = false;
@@ -66,7 +66,7 @@ static void sweep(struct table *table, int64_t now_ms)
 		jobs_drop(table, job);
 		return;
 	}
-	jobs_add_partition(job, &partition, index);
+	jobs_add_stream(job, &stream, index);
 	job->sweep.first_page = !sweeps->page;
 	job->sweep.after = sweeps->after;
 	job->request.max_rows = jobs_rows(table);
@@ -78,10 +78,10 @@ static void sweep_finished(struct table *table, const struct job *job)
 	struct sweeps *sweeps = &table->sweeps;
 
 	if (!job->sweep.waiting)
-		admission_clean(table->context->options.admission, job->partitions.indexes[0],
-			job->partitions.versions[0]);
+		admission_clean(table->context->options.admission, job->streams.indexes[0],
+			job->streams.versions[0]);
 	for (size_t i = 0; i < job->sweep.page.count; i++)
-		(void)lanes_parked(&table->order->lanes, job->partitions.indexes[0],
+		(void)lanes_parked(&table->order->lanes, job->streams.indexes[0],
 			job->sweep.page.hashes[i], -1, NULL);
 	if (job->sweep.released > 0)
 		table->claimer.poll_at_ms = 0;
@@ -232,7 +232,7 @@ static void (*const finishers[JOB_KINDS])(struct table *table, const struct job 
 	[JOB_HOLDS] = key_holds_finished,
 };
 
-/* A job that failed is made again later. A row that PostgreSQL refuses stops the sweep of its partition only. */
+/* A job that failed is made again later. A row that PostgreSQL refuses stops the sweep of its stream only. */
 void maintenance_take(struct table *table, const struct job *job)
 {
 	if (job->result == 0) {

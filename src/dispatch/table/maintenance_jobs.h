@@ -9,13 +9,13 @@
 
 struct table;
 
-/* The sweep for parked rows: a round over the dirty partitions, page by page. */
+/* The sweep for parked rows: a round over the dirty streams, page by page. */
 struct sweeps {
 	int64_t at_ms;
-	size_t next;    /* index of the next partition to sweep */
+	size_t next;    /* index of the next stream to sweep */
 	uint64_t after; /* the key hash where its next page starts, ... */
-	bool page;      /* ... when this is set; else the partition starts from its first page */
-	bool again;     /* a partition had more rows to release than one sweep releases */
+	bool page;      /* ... when this is set; else the stream starts from its first page */
+	bool again;     /* a stream had more rows to release than one sweep releases */
 };
 
 /* When the gauges are counted. */

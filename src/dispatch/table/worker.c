@@ -46,7 +46,7 @@ void job_free(struct job *job)
 	case JOB_DUE:
 	case JOB_LANES:
 		free(job->claim.since);
-		free(job->claim.lanes);
+		free(job->claim.hashes);
 		refused_seqs_fini(&job->claim.without);
 		claimed_fini(&job->claim.claimed);
 		break;
@@ -69,9 +69,9 @@ void job_free(struct job *job)
 	case JOB_KINDS:
 		break;
 	}
-	free(job->partitions.items);
-	free(job->partitions.indexes);
-	free(job->partitions.versions);
+	free(job->streams.items);
+	free(job->streams.indexes);
+	free(job->streams.versions);
 	routing_free(job->routing);
 	free(job);
 }
@@ -99,25 +99,22 @@ static int run_raise(struct db *db, struct job *job)
 
 static int run_due(struct db *db, struct job *job)
 {
-	const struct claim_partitions partitions = { job->partitions.items, job->partitions.count };
+	const struct claim_streams streams = { job->streams.items, job->streams.count };
 	int r = 0;
 
 	if (job->claim.isolate)
-		r = claims_probe_due(
-			db, &job->request, &partitions, &job->claim.without, &job->err);
+		r = claims_probe_due(db, &job->request, &streams, &job->claim.without, &job->err);
 	if (r != 0)
 		return r;
-	return claims_due(db, &job->request, &partitions, &job->claim.claimed, &job->err);
+	return claims_due(db, &job->request, &streams, &job->claim.claimed, &job->err);
 }
 
 static int run_lanes(struct db *db, struct job *job)
 {
-	const struct claim_lanes lanes = { job->claim.lanes, job->partitions.count };
-
+	const struct claim_lanes lanes = { job->streams.items, job->claim.hashes,
+		job->streams.count };
 	int r = 0;
 
-	if (job->request.ordering == ORDERING_PARTITION)
-		return run_due(db, job);
 	if (job->claim.isolate)
 		r = claims_probe_lanes(db, &job->request, &lanes, &job->claim.without, &job->err);
 	if (r != 0)
@@ -125,23 +122,24 @@ static int run_lanes(struct db *db, struct job *job)
 	return claims_lanes(db, &job->request, &lanes, &job->claim.claimed, &job->err);
 }
 
-/* First a cheap check whether the partition has any waiting row. Then parked rows that only waited for a handler are
+/* First a cheap check whether the stream has any waiting row. Then parked rows that only waited for a handler are
  * released, and the keys with parked rows are listed, so that lanes continue with them. */
 static int run_sweep(struct db *db, struct job *job)
 {
 	const struct parked_position position = {
-		.partition = job->partitions.items[0],
+		.stream = job->streams.items[0],
 		.after = job->sweep.first_page ? NULL : &job->sweep.after,
 	};
-	int r = waiting_rows_any(db, job->partitions.items, 1, &job->sweep.waiting, &job->err);
+	const struct claim_streams streams = { job->streams.items, 1 };
+	int r = waiting_rows_any(db, &streams, &job->sweep.waiting, &job->err);
 
 	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
-	if (r != 0 || !job->sweep.waiting || job->request.ordering == ORDERING_PARTITION)
+	if (r != 0 || !job->sweep.waiting || position.stream.ordering == ORDERING_PARTITION)
 		return r;
 	FAULT_POINT("before_unpark");
 	r = waiting_rows_release(
-		db, &job->request, job->partitions.items, &job->sweep.released, &job->err);
-	if (r != 0 || job->request.ordering != ORDERING_KEY)
+		db, &job->request, job->streams.items, &job->sweep.released, &job->err);
+	if (r != 0 || position.stream.ordering != ORDERING_KEY)
 		return r;
 	return waiting_rows_find_parked(db, &job->request, &position, &job->sweep.page, &job->err);
 }
@@ -165,7 +163,7 @@ static int run_rescue(struct db *db, struct job *job)
 static int run_gauges(struct db *db, struct job *job)
 {
 	const struct gauges_request request = {
-		.partitions = { job->partitions.items, job->partitions.count },
+		.streams = { job->streams.items, job->streams.count },
 		.routing = job->request.routing,
 		.cap = job->gauges.cap,
 		.expensive = job->gauges.expensive,

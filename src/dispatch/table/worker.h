@@ -31,11 +31,11 @@ enum job_kind {
 
 struct entry;
 
-/* Partitions of this instance that a job reads. */
-struct job_partitions {
-	struct partition_ref *items; /* their topics are borrowed from the admission */
-	size_t *indexes;             /* the index of each partition in the admission */
-	uint64_t *versions;          /* the version of each partition when the job was built */
+/* Streams of this instance that a job reads. */
+struct job_streams {
+	struct stream_ref *items; /* their names are borrowed from the admission */
+	size_t *indexes;          /* the index of each stream in the admission */
+	uint64_t *versions;       /* the version of each stream when the job was built */
 	size_t count;
 };
 
@@ -52,12 +52,12 @@ struct settle_job {
 
 /* JOB_DUE, JOB_LANES. */
 struct claim_job {
-	struct claim_lane *lanes; /* JOB_LANES: one for each of job.partitions */
-	int64_t *since;           /* JOB_DUE: owned, request.since points to it */
-	bool full;                /* JOB_DUE: a full scan (claim_cursor.h) */
-	bool isolate;             /* try each row alone if PostgreSQL refuses one */
-	size_t without_given;     /* the number of `without` before the claim */
-	size_t reserved;          /* rows of budget reserved for it */
+	uint64_t *hashes;     /* JOB_LANES: the key of each of job.streams */
+	int64_t *since;       /* JOB_DUE: owned, request.since points to it */
+	bool full;            /* JOB_DUE: a full scan (claim_cursor.h) */
+	bool isolate;         /* try each row alone if PostgreSQL refuses one */
+	size_t without_given; /* the number of `without` before the claim */
+	size_t reserved;      /* rows of budget reserved for it */
 	/* State of the dispatch thread when the job was given, to recognise a result that is too old. */
 	uint64_t lost;        /* commit_handover.lost */
 	uint64_t revocations; /* order.revocations */
@@ -68,13 +68,13 @@ struct claim_job {
 	struct claimed claimed;
 };
 
-/* JOB_SWEEP, of one partition. */
+/* JOB_SWEEP, of one stream. */
 struct sweep_job {
 	uint64_t after;  /* the key hash where the page starts ... */
 	bool first_page; /* ... unless this is set */
 
 	struct parked_page page;
-	bool waiting;     /* the partition has waiting rows */
+	bool waiting;     /* the stream has waiting rows */
 	int64_t released; /* parked rows that wait now */
 };
 
@@ -119,7 +119,7 @@ struct job {
 	enum job_kind kind;
 	struct claim_request request; /* of a claim; others need a part of it */
 	struct routing *routing;      /* owned copy, to which request.routing points */
-	struct job_partitions partitions;
+	struct job_streams streams;
 	union {
 		struct settle_job settle;
 		struct claim_job claim;

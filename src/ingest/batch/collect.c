@@ -158,7 +158,7 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 	if (r != 0)
 		return r;
 	r = make_message(&ingest->collector, record, &identity, &message, err);
-	return r < 0 ? r : batch_add(&ingest->storing.batch, message, partition->index, err);
+	return r < 0 ? r : batch_add(&ingest->storing.batch, message, partition->stream, err);
 }
 
 /* --- Verification and position ----------------------------------------------------------------- */

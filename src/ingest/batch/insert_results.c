@@ -90,16 +90,16 @@ static void note_parked(
 	struct ingest *ingest, const struct batch_row *row, struct handover *handover)
 {
 	const struct message *message = row->message;
-	enum ordering ordering = ingest->options.config->inbox.ordering;
+	enum ordering ordering = admission_get(ingest->options.admission, row->stream).ordering;
 	uint64_t hash = ordering == ORDERING_PARTITION ? 0 : message->key_hash;
 
 	if (ordering != ORDERING_PARTITION &&
 		(ordering != ORDERING_KEY || !message_is_keyed(message)))
 		return;
-	if (lane_set_add(&ingest->storing.parked, row->partition, hash) == 0)
+	if (lane_set_add(&ingest->storing.parked, row->stream, hash) == 0)
 		return;
 	handover->parked[handover->parked_count++] =
-		(struct parked_key){ row->partition, hash, message->offset };
+		(struct parked_key){ row->stream, hash, message->offset };
 }
 
 static void note_row(struct ingest *ingest, struct batch_row *row, struct handover *handover)
@@ -107,7 +107,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	switch (row->result) {
 	case ROW_CLAIMED:
 		handover->items[handover->count++] =
-			(struct handover_item){ row->message, row->partition };
+			(struct handover_item){ row->message, row->stream };
 		row->message = NULL;
 		break;
 	case ROW_STORED:

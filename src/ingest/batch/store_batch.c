@@ -64,9 +64,9 @@ static bool find_overflow(const struct ingest *ingest, const struct batch *batch
 	size_t last = SIZE_MAX;
 
 	for (size_t i = 0; i < batch->row_count; i++) {
-		if (batch->rows[i].partition == last)
+		if (batch->rows[i].stream == last)
 			continue;
-		last = batch->rows[i].partition;
+		last = batch->rows[i].stream;
 		if (admission_get(ingest->options.admission, last).overflow) {
 			*index = last;
 			return true;
@@ -119,7 +119,7 @@ static int place_rows(struct ingest *ingest, struct err *err)
 		return err_memory(err);
 	for (size_t i = 0; i < batch->row_count; i++) {
 		placing->messages[i] = batch->rows[i].message;
-		placing->indexes[i] = batch->rows[i].partition;
+		placing->indexes[i] = batch->rows[i].stream;
 	}
 	admission_place(ingest->options.admission, placing->messages, placing->indexes,
 		batch->row_count, placing->placements);
@@ -148,11 +148,11 @@ static void release_budget(struct ingest *ingest, const struct batch *batch)
 
 static bool may_wait(const struct batch_row *row)
 {
-	return row->placement.kind != PLACEMENT_CLAIMED || row->placement.asks;
+	return row->placement.kind != PLACEMENT_CLAIMED || row->placement.asks != ASKS_NOTHING;
 }
 
 /* Must be called before the statement and after it. A sweep in between could otherwise find the
- * partition without waiting rows, and mark it clean, just before rows of this batch are stored as
+ * stream without waiting rows, and mark it clean, just before rows of this batch are stored as
  * waiting. */
 static bool mark_dirty(const struct ingest *ingest, const struct batch *batch)
 {
@@ -161,9 +161,9 @@ static bool mark_dirty(const struct ingest *ingest, const struct batch *batch)
 	for (size_t i = 0; i < batch->row_count; i++) {
 		if (!may_wait(&batch->rows[i]))
 			continue;
-		if (batch->rows[i].partition != last)
-			admission_dirty(ingest->options.admission, batch->rows[i].partition);
-		last = batch->rows[i].partition;
+		if (batch->rows[i].stream != last)
+			admission_dirty(ingest->options.admission, batch->rows[i].stream);
+		last = batch->rows[i].stream;
 	}
 	return last != SIZE_MAX;
 }

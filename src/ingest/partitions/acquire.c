@@ -33,7 +33,7 @@
 struct acquisition {
 	uint64_t id;
 	struct watermarks rows;
-	struct partition_ref *refs;
+	struct stream_ref *refs;    /* their streams */
 	enum partition_state state; /* entered when the search is complete */
 	struct other_claims_search *search;
 	int64_t since_ms;
@@ -52,7 +52,7 @@ static void finish_partition(struct ingest *ingest, struct partition *partition,
 	partition->start.watermark_only = row->forced;
 	partition->state = state;
 	partition->retry_at_ms = 0;
-	admission_dirty(ingest->options.admission, partition->index);
+	admission_dirty(ingest->options.admission, partition->stream);
 }
 
 static struct partition *partition_of(struct ingest *ingest, const struct watermark *row)
@@ -85,7 +85,7 @@ static void fill_handover(
 	for (size_t i = 0; i < acquisition->rows.count; i++) {
 		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
 			handover->acquired[handover->acquired_count++] =
-				partition_of(ingest, &acquisition->rows.items[i])->index;
+				partition_of(ingest, &acquisition->rows.items[i])->stream;
 	}
 	for (size_t i = 0; i < found->count; i++) {
 		const struct other_claim *claim = &found->items[i];
@@ -93,7 +93,7 @@ static void fill_handover(
 
 		if (is_still_taken(ingest, acquisition, row))
 			handover->held[handover->held_count++] = (struct held_row){
-				.partition = partition_of(ingest, row)->index,
+				.stream = partition_of(ingest, row)->stream,
 				.seq = claim->seq,
 				.offset = claim->offset,
 				.key_hash = claim->key_hash,
@@ -155,7 +155,6 @@ int acquire_begin(
 	struct acquisition *acquisition = calloc(1, sizeof(*acquisition));
 	struct other_claims_request request = {
 		.instance = ingest->options.instance,
-		.ordering = ingest->options.config->inbox.ordering,
 		.count = rows->count,
 	};
 	int r;
@@ -170,8 +169,8 @@ int acquire_begin(
 	if (acquisition->refs == NULL)
 		return err_memory(err);
 	for (size_t i = 0; i < rows->count; i++)
-		acquisition->refs[i] =
-			(struct partition_ref){ rows->items[i].topic, rows->items[i].partition };
+		acquisition->refs[i] = (struct stream_ref){ rows->items[i].topic,
+			rows->items[i].partition, "", ingest->options.config->inbox.ordering };
 	request.refs = acquisition->refs;
 	FAULT_POINT("before_foreign");
 	r = other_claims_begin(&acquisition->search, ingest->db, &request, err);

@@ -174,7 +174,7 @@ static void mark_dirty(struct ingest *ingest)
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		if (ingest->partitions.items[i]->update.in_doubt)
 			admission_dirty(
-				ingest->options.admission, ingest->partitions.items[i]->index);
+				ingest->options.admission, ingest->partitions.items[i]->stream);
 	}
 }
 

@@ -34,8 +34,8 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	partition_reset(partition, state);
 	if (!told)
 		return;
-	admission_revoke(ingest->options.admission, partition->index);
-	handover_queue_revoke(ingest, partition->index);
+	admission_revoke(ingest->options.admission, partition->stream);
+	handover_queue_revoke(ingest, partition->stream);
 }
 
 /*
@@ -98,12 +98,12 @@ static int prepare(struct ingest *ingest, struct partition *partition, struct er
 	const struct config *config = ingest->options.config;
 	struct metrics *metrics = ingest->options.metrics;
 	size_t rules = (size_t)(config_topic_rules(config, partition->topic) - config->topics);
-	int index = admission_partition(
-		ingest->options.admission, partition->topic, partition->partition, err);
+	int index = admission_stream(
+		ingest->options.admission, partition->topic, partition->partition, 0, err);
 
 	if (index < 0)
 		return index;
-	partition->index = (size_t)index;
+	partition->stream = (size_t)index;
 	partition->rules = ingest->collector.rules[rules];
 	partition->received = metrics_get(metrics, METER_MESSAGES_RECEIVED, partition->topic, NULL);
 	partition->skipped = metrics_get(metrics, METER_SKIPPED, partition->topic, NULL);

@@ -137,7 +137,7 @@ void partition_reset(struct partition *partition, enum partition_state state)
 	struct partition fresh = {
 		.topic = partition->topic,
 		.partition = partition->partition,
-		.index = partition->index,
+		.stream = partition->stream,
 		.state = state,
 		.table = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.read = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },

@@ -90,7 +90,7 @@ struct group_offsets {
 struct partition {
 	const char *topic; /* lives as long as the table */
 	int32_t partition;
-	size_t index; /* in the admission */
+	size_t stream; /* index in the admission */
 	enum partition_state state;
 	bool flowing;        /* not paused, and sought to the right offset */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */

@@ -2,7 +2,7 @@
  * See admission.h. One mutex protects everything. Its functions are short, except the two that wait on `changed`; a
  * wait gives the lock up.
  *
- * Parts, in this order: the partitions, the placement of a batch, the budget, what may wait in the table (dirty and
+ * Parts, in this order: the consumers and streams, the placement of a batch, the budget, what may wait in the table (dirty and
  * overflow), the routing, and the estimate for backpressure.
  *
  * Ingest reserves budget in admission_place() before the transaction, and dispatch releases it after the settle. A
@@ -22,9 +22,18 @@
 /* Bytes that may be claimed at once when nothing is claimed, however small the budget is. */
 #define LAST_RESERVE_BYTES (1 << 20)
 
+/* A consumer with its partitions, each of which is a stream. */
+struct consumer {
+	char *name; /* owned */
+	enum ordering ordering;
+	struct partition_index index;
+};
+
 struct entry {
 	const char *topic; /* the index's copy of the name */
 	int32_t partition;
+	const char *consumer; /* its name */
+	enum ordering ordering;
 	bool assigned;
 	bool dirty;
 	bool overflow;
@@ -40,10 +49,12 @@ struct admission {
 		size_t bytes;
 	} wanted;
 	struct admission_limits limits;
-	struct partition_index index;
+	struct consumer *consumers;
+	size_t consumer_count;
 	struct entry *entries;
 	size_t count;
 	size_t room;
+	bool ordered; /* any entry is */
 	int64_t claimed;
 	int64_t claimed_bytes;
 	int64_t waiting;
@@ -64,15 +75,35 @@ static void unlock(struct admission *admission)
 	(void)pthread_mutex_unlock(&admission->lock);
 }
 
-/* --- Partitions ------------------------------------------------------------------------------------- */
+/* --- Consumers and streams -------------------------------------------------------------------------- */
+
+static int add_consumer(struct admission *admission, const char *name, enum ordering ordering)
+{
+	size_t count = admission->consumer_count;
+	struct consumer *consumers =
+		realloc(admission->consumers, (count + 1) * sizeof(*consumers));
+	char *copy;
+
+	if (consumers == NULL)
+		return FAULT_MEMORY;
+	admission->consumers = consumers;
+	copy = strdup(name);
+	if (copy == NULL)
+		return FAULT_MEMORY;
+	consumers[count] = (struct consumer){ .name = copy, .ordering = ordering };
+	admission->consumer_count++;
+	return (int)count;
+}
 
 int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err)
 {
 	struct admission *admission = calloc(1, sizeof(*admission));
 	pthread_condattr_t monotonic;
 
-	if (admission == NULL)
+	if (admission == NULL || add_consumer(admission, "", limits->ordering) < 0) {
+		free(admission);
 		return err_memory(err);
+	}
 	admission->limits = *limits;
 	(void)pthread_mutex_init(&admission->lock, NULL);
 	/* Without this, a step of the host's clock would end a wait too early or much too late. */
@@ -88,7 +119,11 @@ void admission_free(struct admission *admission)
 {
 	if (admission == NULL)
 		return;
-	partition_index_fini(&admission->index);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		partition_index_fini(&admission->consumers[i].index);
+		free(admission->consumers[i].name);
+	}
+	free(admission->consumers);
 	free(admission->entries);
 	lane_set_fini(&admission->parked);
 	routing_free(admission->routing);
@@ -97,10 +132,27 @@ void admission_free(struct admission *admission)
 	free(admission);
 }
 
-/* The array grows before the index, because a number in the index must always have an entry. */
-static int find_or_add(struct admission *admission, const char *topic, int32_t partition)
+int admission_consumer(
+	struct admission *admission, const char *name, enum ordering ordering, struct err *err)
 {
-	int number = partition_index_find(&admission->index, topic, partition);
+	int number = -1;
+
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (strcmp(admission->consumers[i].name, name) == 0)
+			number = (int)i;
+	}
+	if (number < 0)
+		number = add_consumer(admission, name, ordering);
+	unlock(admission);
+	return number < 0 ? err_memory(err) : number;
+}
+
+/* The array grows before the index, because a number in the index must always have an entry. */
+static int find_or_add(struct admission *admission, struct consumer *consumer, const char *topic,
+	int32_t partition)
+{
+	int number = partition_index_find(&consumer->index, topic, partition);
 	const char *name;
 
 	if (number >= 0)
@@ -115,21 +167,27 @@ static int find_or_add(struct admission *admission, const char *topic, int32_t p
 		admission->room = room;
 	}
 	number = (int)admission->count;
-	name = partition_index_add(&admission->index, topic, partition, number);
+	name = partition_index_add(&consumer->index, topic, partition, number);
 	if (name == NULL)
 		return FAULT_MEMORY;
-	admission->entries[number] = (struct entry){ .topic = name, .partition = partition };
+	admission->entries[number] = (struct entry){
+		.topic = name,
+		.partition = partition,
+		.consumer = consumer->name,
+		.ordering = consumer->ordering,
+	};
 	admission->count++;
+	admission->ordered |= consumer->ordering != ORDERING_NONE;
 	return number;
 }
 
-int admission_partition(
-	struct admission *admission, const char *topic, int32_t partition, struct err *err)
+int admission_stream(struct admission *admission, const char *topic, int32_t partition,
+	size_t consumer, struct err *err)
 {
 	int index;
 
 	lock(admission);
-	index = find_or_add(admission, topic, partition);
+	index = find_or_add(admission, &admission->consumers[consumer], topic, partition);
 	unlock(admission);
 	return index < 0 ? err_memory(err) : index;
 }
@@ -144,14 +202,26 @@ size_t admission_count(struct admission *admission)
 	return count;
 }
 
-struct admission_partition admission_get(struct admission *admission, size_t index)
+bool admission_is_ordered(struct admission *admission)
 {
-	struct admission_partition snapshot;
+	bool ordered;
 
 	lock(admission);
-	snapshot = (struct admission_partition){
+	ordered = admission->ordered;
+	unlock(admission);
+	return ordered;
+}
+
+struct admission_stream admission_get(struct admission *admission, size_t index)
+{
+	struct admission_stream snapshot;
+
+	lock(admission);
+	snapshot = (struct admission_stream){
 		.topic = admission->entries[index].topic,
 		.partition = admission->entries[index].partition,
+		.consumer = admission->entries[index].consumer,
+		.ordering = admission->entries[index].ordering,
 		.assigned = admission->entries[index].assigned,
 		.dirty = admission->entries[index].dirty,
 		.overflow = admission->entries[index].overflow,
@@ -195,24 +265,27 @@ static bool fits(const struct admission *admission, size_t count, size_t bytes)
 				 admission->limits.max_claimed_bytes);
 }
 
-/* True when the message has an order: that of its key, or that of its partition. */
-static bool is_ordered(const struct admission *admission, const struct message *message)
+/* The lane of a message: what must not wait in the table when the message is born claimed. */
+static enum placement_asks lane_kind(const struct entry *entry, const struct message *message)
 {
-	return admission->limits.ordering == ORDERING_PARTITION ||
-	       (admission->limits.ordering == ORDERING_KEY && message_is_keyed(message));
+	if (entry->ordering == ORDERING_PARTITION)
+		return ASKS_STREAM;
+	return entry->ordering == ORDERING_KEY && message_is_keyed(message) ? ASKS_KEY
+									    : ASKS_NOTHING;
 }
 
-/* Together with the partition this names the lane. */
-static uint64_t lane_of(const struct admission *admission, const struct message *message)
+/* Together with the stream this names the lane. */
+static uint64_t lane_of(const struct entry *entry, const struct message *message)
 {
-	return admission->limits.ordering == ORDERING_PARTITION ? 0 : message->key_hash;
+	return entry->ordering == ORDERING_PARTITION ? 0 : message->key_hash;
 }
 
 /* Without memory for the set, the order is kept by parking every later message of the batch that has one. */
 static struct placement park(
 	struct admission *admission, const struct message *message, size_t index, bool ordered)
 {
-	if (ordered && lane_set_add(&admission->parked, index, lane_of(admission, message)) < 0)
+	if (ordered && lane_set_add(&admission->parked, index,
+			       lane_of(&admission->entries[index], message)) < 0)
 		admission->parked_broken = true;
 	return (struct placement){ .kind = PLACEMENT_PARKED };
 }
@@ -221,7 +294,8 @@ static struct placement place_one(
 	struct admission *admission, const struct message *message, size_t index)
 {
 	struct entry *entry = &admission->entries[index];
-	bool ordered = is_ordered(admission, message);
+	enum placement_asks asks = lane_kind(entry, message);
+	bool ordered = asks != ASKS_NOTHING;
 
 	if (admission->routing == NULL ||
 		!routing_wants(admission->routing, message->topic, message->type)) {
@@ -231,8 +305,8 @@ static struct placement place_one(
 	}
 	/* Behind a message of its lane that this batch parks. The INSERT does not see the rows that it inserts itself,
 	 * so it cannot park the message; admission must. */
-	if (ordered && (admission->parked_broken || lane_set_has(&admission->parked, index,
-							    lane_of(admission, message))))
+	if (ordered && (admission->parked_broken ||
+			       lane_set_has(&admission->parked, index, lane_of(entry, message))))
 		return park(admission, message, index, ordered);
 	/* An overflow lasts until all due rows are claimed, so that new messages do not take the budget from them. */
 	if (entry->overflow || !fits(admission, 1, message->bytes)) {
@@ -243,7 +317,10 @@ static struct placement place_one(
 	}
 	admission->claimed++;
 	admission->claimed_bytes += (int64_t)message->bytes;
-	return (struct placement){ .kind = PLACEMENT_CLAIMED, .asks = ordered && entry->dirty };
+	return (struct placement){
+		.kind = PLACEMENT_CLAIMED,
+		.asks = entry->dirty ? asks : ASKS_NOTHING,
+	};
 }
 
 void admission_place(struct admission *admission, struct message *const *messages,

@@ -1,17 +1,20 @@
 /*
  * Admission decides for each new message whether it is born claimed, stored waiting, or parked. Ingest and dispatch
- * share it. It holds what both threads must agree on: the partitions, the memory budget, and the routing.
+ * share it. It holds what both threads must agree on: the streams, the memory budget, and the routing.
+ *
+ * A stream is a partition for one consumer. Its messages are placed, ordered and claimed without regard to other
+ * consumers of the partition; a partition is acquired and revoked with all its streams.
  *
  * Admission does not decide about order; the table does (rule R11). A placement with `asks` lets the INSERT check for
- * an older waiting row of the key, and park the new row behind it. Admission only knows for each partition whether
- * any row of it may wait in the table ("dirty"). In a clean partition no INSERT needs that check.
+ * an older waiting row of the key, and park the new row behind it. Admission only knows for each stream whether any
+ * row of it may wait in the table ("dirty"). In a clean stream no INSERT needs that check.
  *
- * Invariant: a partition is clean only if no row of it waits in the table. Code that makes a row wait calls
+ * Invariant: a stream is clean only if no row of it waits in the table. Code that makes a row wait calls
  * admission_dirty() before its statement and again when the outcome is known. admission_clean() needs the version that
- * was read before the table was checked, so a row that begins to wait in between keeps the partition dirty.
+ * was read before the table was checked, so a row that begins to wait in between keeps the stream dirty.
  *
- * Any thread; every function takes a lock, and none but the two that wait blocks for longer. A partition is never
- * removed, so its index stays valid.
+ * Any thread; every function takes a lock, and none but the two that wait blocks for longer. A stream or a consumer is
+ * never removed, so its index stays valid.
  */
 #ifndef MODEL_ADMISSION_ADMISSION_H
 #define MODEL_ADMISSION_ADMISSION_H
@@ -28,51 +31,63 @@
 struct admission;
 
 struct admission_limits {
-	enum ordering ordering;
-	int64_t max_claimed; /* messages */
+	enum ordering ordering; /* of the consumer without a name */
+	int64_t max_claimed;    /* messages */
 	int64_t max_claimed_bytes;
 };
 
 int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err);
 void admission_free(struct admission *admission);
 
-/* One partition as a snapshot. */
-struct admission_partition {
-	const char *topic; /* valid as long as the admission */
+/* The number of a consumer, which is added if it is new. The one without a name has the number 0 from the start. The
+ * ordering of a consumer does not change. Negative: FAULT_MEMORY. */
+int admission_consumer(
+	struct admission *admission, const char *name, enum ordering ordering, struct err *err);
+
+/* One stream as a snapshot. */
+struct admission_stream {
+	const char *topic; /* valid as long as the admission, like the name of the consumer */
 	int32_t partition;
-	bool assigned;    /* this instance owns it and has read its watermark */
+	const char *consumer; /* "" = the one without a name */
+	enum ordering ordering;
+	bool assigned;    /* this instance owns the partition and has read its watermark */
 	bool dirty;       /* rows of it may wait in the table */
 	bool overflow;    /* new rows are stored waiting until all due rows have been claimed */
 	uint64_t version; /* increases with every admission_dirty() */
 };
 
-/* The index of a partition, which is added if it is new. Negative: FAULT_MEMORY. */
-int admission_partition(
-	struct admission *admission, const char *topic, int32_t partition, struct err *err);
+/* The index of a stream, which is added if it is new. `consumer`: its number. Negative: FAULT_MEMORY. */
+int admission_stream(struct admission *admission, const char *topic, int32_t partition,
+	size_t consumer, struct err *err);
 size_t admission_count(struct admission *admission);
-struct admission_partition admission_get(struct admission *admission, size_t index);
+/* True when any stream has an order. */
+bool admission_is_ordered(struct admission *admission);
+struct admission_stream admission_get(struct admission *admission, size_t index);
 
-/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of it. */
+/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of the stream. */
 void admission_assign(struct admission *admission, size_t index, bool waiting);
 void admission_revoke(struct admission *admission, size_t index);
 
 enum placement_kind { PLACEMENT_CLAIMED = 0, PLACEMENT_WAITING = 1, PLACEMENT_PARKED = 2 };
 
+/* The rows of which none may wait in the table: those of the same key, or all of the stream. */
+enum placement_asks { ASKS_NOTHING = 0, ASKS_KEY = 1, ASKS_STREAM = 2 };
+
 struct placement {
 	enum placement_kind kind;
-	/* PLACEMENT_CLAIMED only if no older row of its key waits in the table: the INSERT checks it. */
-	bool asks;
+	/* PLACEMENT_CLAIMED only if no older row of its lane waits in the table: the INSERT checks it. */
+	enum placement_asks asks;
 };
 
 /* Ingest: decides about the messages of a batch, in their order, and reserves budget for those that are born claimed.
- * messages[i] is of the partition indexes[i]. Without room its partition is in overflow from that message on. A message
+ * messages[i] is of the stream indexes[i]. Without room its stream is in overflow from that message on. A message
  * to which no open handler subscribes is parked (rule R15). */
 void admission_place(struct admission *admission, struct message *const *messages,
 	const size_t *indexes, size_t count, struct placement *out);
 /* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much
  * cheaper than to store the messages waiting and claim them later. True: there is room. One thread at a time. */
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
-/* Waits until the overflow of the partition has ended, at most timeout_ms, and only while the budget has room for
+/* Waits until the overflow of the stream has ended, at most timeout_ms, and only while the budget has room for
  * claims. Under a steady stream new rows always become due, so the overflow would not end without such a pause of
  * ingest. True: no overflow. */
 bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms);
@@ -89,12 +104,12 @@ void admission_release(struct admission *admission, size_t count, size_t bytes);
  * the budget can be claimed alone. */
 void admission_usage(struct admission *admission, size_t *count, size_t *bytes, size_t *free_bytes);
 
-/* A row of the partition may wait in the table from now on. */
+/* A row of the stream may wait in the table from now on. */
 void admission_dirty(struct admission *admission, size_t index);
-/* The table had no waiting row of the partition when it was checked, after `version` was read. The partition is clean,
+/* The table had no waiting row of the stream when it was checked, after `version` was read. The stream is clean,
  * unless its version has changed since. */
 void admission_clean(struct admission *admission, size_t index, uint64_t version);
-/* All due rows of the partition have been claimed since `version` was read: its overflow ends. */
+/* All due rows of the stream have been claimed since `version` was read: its overflow ends. */
 void admission_drained(struct admission *admission, size_t index, uint64_t version);
 
 /* Dispatch: the routing changed. Takes ownership of the copy. */

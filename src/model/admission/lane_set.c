@@ -11,18 +11,17 @@
 
 #define FIRST_ROOM 64
 
-/* The hash is a part of a SHA-256, so it is distributed already. Only the partition is multiplied. */
-static size_t place_of(const struct lane_set *set, size_t partition, uint64_t hash)
+/* The hash is a part of a SHA-256, so it is distributed already. Only the stream is multiplied. */
+static size_t place_of(const struct lane_set *set, size_t stream, uint64_t hash)
 {
-	return (size_t)(hash ^ (partition * 0x9e3779b97f4a7c15ULL)) & (set->room - 1);
+	return (size_t)(hash ^ (stream * 0x9e3779b97f4a7c15ULL)) & (set->room - 1);
 }
 
-static struct lane_slot *find(const struct lane_set *set, size_t partition, uint64_t hash)
+static struct lane_slot *find(const struct lane_set *set, size_t stream, uint64_t hash)
 {
-	size_t i = place_of(set, partition, hash);
+	size_t i = place_of(set, stream, hash);
 
-	while (set->slots[i].used &&
-		(set->slots[i].partition != partition || set->slots[i].hash != hash))
+	while (set->slots[i].used && (set->slots[i].stream != stream || set->slots[i].hash != hash))
 		i = (i + 1) & (set->room - 1);
 	return &set->slots[i];
 }
@@ -38,7 +37,7 @@ static int grow(struct lane_set *set)
 		const struct lane_slot *slot = &set->slots[i];
 
 		if (slot->used)
-			*find(&wider, slot->partition, slot->hash) = *slot;
+			*find(&wider, slot->stream, slot->hash) = *slot;
 	}
 	wider.count = set->count;
 	free(set->slots);
@@ -59,21 +58,21 @@ void lane_set_clear(struct lane_set *set)
 	set->count = 0;
 }
 
-bool lane_set_has(const struct lane_set *set, size_t partition, uint64_t hash)
+bool lane_set_has(const struct lane_set *set, size_t stream, uint64_t hash)
 {
-	return set->count > 0 && find(set, partition, hash)->used;
+	return set->count > 0 && find(set, stream, hash)->used;
 }
 
-int lane_set_add(struct lane_set *set, size_t partition, uint64_t hash)
+int lane_set_add(struct lane_set *set, size_t stream, uint64_t hash)
 {
 	struct lane_slot *slot;
 
 	if ((set->count + 1) * 2 > set->room && grow(set) < 0)
 		return FAULT_MEMORY;
-	slot = find(set, partition, hash);
+	slot = find(set, stream, hash);
 	if (slot->used)
 		return 0;
-	*slot = (struct lane_slot){ partition, hash, true };
+	*slot = (struct lane_slot){ stream, hash, true };
 	set->count++;
 	return 1;
 }

@@ -1,5 +1,5 @@
 /*
- * A set of lanes: pairs of a partition (index in the admission) and a key hash. It is filled and cleared for each
+ * A set of lanes: pairs of a stream (index in the admission) and a key hash. It is filled and cleared for each
  * batch. Pure. One thread.
  */
 #ifndef MODEL_ADMISSION_LANE_SET_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct lane_slot {
-	size_t partition;
+	size_t stream;
 	uint64_t hash;
 	bool used;
 };
@@ -29,8 +29,8 @@ struct lane_set {
 void lane_set_fini(struct lane_set *set);
 /* Removes all lanes and keeps the memory. */
 void lane_set_clear(struct lane_set *set);
-bool lane_set_has(const struct lane_set *set, size_t partition, uint64_t hash);
+bool lane_set_has(const struct lane_set *set, size_t stream, uint64_t hash);
 /* 1: the lane was added. 0: it was in the set already. FAULT_MEMORY: it was not added. */
-int lane_set_add(struct lane_set *set, size_t partition, uint64_t hash);
+int lane_set_add(struct lane_set *set, size_t stream, uint64_t hash);
 
 #endif

@@ -49,7 +49,7 @@ void batch_fini(struct batch *batch)
 	*batch = (struct batch)BATCH_INIT;
 }
 
-int batch_add(struct batch *batch, struct message *message, size_t partition, struct err *err)
+int batch_add(struct batch *batch, struct message *message, size_t stream, struct err *err)
 {
 	struct batch_row *rows =
 		grown(batch->rows, batch->row_count, &batch->row_room, sizeof(*rows));
@@ -59,7 +59,7 @@ int batch_add(struct batch *batch, struct message *message, size_t partition, st
 		return err_memory(err);
 	}
 	batch->rows = rows;
-	rows[batch->row_count++] = (struct batch_row){ .message = message, .partition = partition };
+	rows[batch->row_count++] = (struct batch_row){ .message = message, .stream = stream };
 	batch->bytes += message->bytes;
 	return 0;
 }

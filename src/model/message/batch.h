@@ -21,7 +21,7 @@ enum insert_result {
 
 struct batch_row {
 	struct message *message; /* owned by the batch until given away */
-	size_t partition;        /* index in the admission */
+	size_t stream;           /* index in the admission */
 	struct placement placement;
 	enum insert_result result;
 };
@@ -69,7 +69,7 @@ struct batch {
 void batch_clear(struct batch *batch);
 void batch_fini(struct batch *batch);
 /* These take ownership of the message, also on failure: then it is freed. FAULT_MEMORY. */
-int batch_add(struct batch *batch, struct message *message, size_t partition, struct err *err);
+int batch_add(struct batch *batch, struct message *message, size_t stream, struct err *err);
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
 /* Drops the rejects that were made of refused rows. The transaction in which they were refused is not committed. */
 void batch_drop_refused(struct batch *batch);

@@ -16,19 +16,19 @@
 
 /* A key of which the batch parked rows: dispatch must claim them later. */
 struct parked_key {
-	size_t partition; /* index in the admission */
+	size_t stream; /* index in the admission */
 	uint64_t key_hash;
 	int64_t offset; /* the lowest offset that the batch parked */
 };
 
 struct handover_item {
 	struct message *message; /* owned */
-	size_t partition;        /* index in the admission */
+	size_t stream;           /* index in the admission */
 };
 
 /* A row of an acquired partition that another instance still holds. Its key is not delivered yet (rule R12). */
 struct held_row {
-	size_t partition; /* index in the admission */
+	size_t stream; /* index in the admission */
 	int64_t seq;
 	int64_t offset;
 	uint64_t key_hash;
@@ -52,11 +52,11 @@ struct handover {
 	size_t count;
 	struct parked_key *parked;
 	size_t parked_count;
-	size_t *revoked; /* partitions that this instance does not own any more */
+	size_t *revoked; /* streams of partitions that this instance does not own any more */
 	size_t revoked_count;
-	size_t *acquired; /* partitions that are ours from now on */
+	size_t *acquired; /* streams of partitions that are ours from now on */
 	size_t acquired_count;
-	struct held_row *held; /* rows of the acquired partitions */
+	struct held_row *held; /* rows of the acquired streams */
 	size_t held_count;
 	int64_t stored_us;           /* clock_now_us() at COMMIT */
 	STAILQ_ENTRY(handover) link; /* for an owner that keeps several */

@@ -19,6 +19,7 @@ int message_new(struct message **out, const struct message *from, struct err *er
 		return err_memory(err);
 	at = (char *)(message + 1);
 	*message = *from;
+	message->consumer = from->consumer == NULL ? "" : from->consumer;
 	message->event_id = place_text(&at, from->event_id);
 	message->source = place_text(&at, from->source);
 	message->type = place_text(&at, from->type);

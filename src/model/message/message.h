@@ -17,7 +17,8 @@ struct message {
 	int64_t seq; /* 0 until stored */
 	const char *event_id;
 	const char *source;
-	const char *type; /* NULL = none */
+	const char *type;     /* NULL = none */
+	const char *consumer; /* "" = the one without a name; not in this block, outlives it */
 	const char *topic;
 	int32_t partition;
 	int64_t offset;

@@ -60,7 +60,7 @@ void fill_messages(
 	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
 {
 	struct params *params = &writer->params;
-	int source, event_id, event_type, digest, placement, asks;
+	int source, event_id, event_type, digest, placement, asks, consumer;
 	bool any_asks = false;
 	struct record_arrays record;
 
@@ -72,7 +72,8 @@ void fill_messages(
 	record = open_record(params);
 	digest = params_array(params, ARRAY_BYTEA);
 	placement = params_array(params, ARRAY_SMALLINT);
-	asks = params_array(params, ARRAY_BOOL);
+	asks = params_array(params, ARRAY_SMALLINT);
+	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_row *row = &batch->rows[items[i]];
 
@@ -82,10 +83,10 @@ void fill_messages(
 		add_record(params, &record, row->message);
 		add_digest(params, digest, row->message);
 		array_smallint(params, placement, (int16_t)row->placement.kind);
-		array_bool(params, asks, row->placement.asks);
-		any_asks |= row->placement.asks;
+		array_smallint(params, asks, (int16_t)row->placement.asks);
+		array_text(params, consumer, row->message->consumer);
+		any_asks |= row->placement.asks != ASKS_NOTHING;
 	}
-	params_bool(params, writer->ordering == ORDERING_PARTITION);
 	params_bool(params, any_asks);
 }
 
@@ -93,11 +94,12 @@ void fill_duplicates(
 	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
 {
 	struct params *params = &writer->params;
-	int event_id, source, digest, number;
+	int event_id, source, consumer, digest, number;
 
 	params_reset(params);
 	event_id = params_array(params, ARRAY_TEXT);
 	source = params_array(params, ARRAY_TEXT);
+	consumer = params_array(params, ARRAY_TEXT);
 	digest = params_array(params, ARRAY_BYTEA);
 	number = params_array(params, ARRAY_INT);
 	for (size_t i = 0; i < count; i++) {
@@ -105,6 +107,7 @@ void fill_duplicates(
 
 		array_text(params, event_id, message->event_id);
 		array_text(params, source, message->source);
+		array_text(params, consumer, message->consumer);
 		add_digest(params, digest, message);
 		array_int(params, number, (int32_t)i);
 	}
@@ -115,13 +118,14 @@ void fill_conflicts(
 {
 	struct params *params = &writer->params;
 	struct record_arrays record;
-	int source, event_id, digest;
+	int source, event_id, digest, consumer;
 
 	params_reset(params);
 	source = params_array(params, ARRAY_TEXT);
 	event_id = params_array(params, ARRAY_TEXT);
 	record = open_record(params);
 	digest = params_array(params, ARRAY_BYTEA);
+	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct message *message = batch->rows[items[i]].message;
 
@@ -129,6 +133,7 @@ void fill_conflicts(
 		array_text(params, event_id, message->event_id);
 		add_record(params, &record, message);
 		add_digest(params, digest, message);
+		array_text(params, consumer, message->consumer);
 	}
 }
 

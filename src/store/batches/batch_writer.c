@@ -131,11 +131,12 @@ static int write_bisected(
 /* True when a row of an answer refers to this message. */
 typedef bool match_function(const struct message *message, const struct rows *rows, int row);
 
-/* Matches by id. Coordinates can occur twice in a batch, after a topic recreation. */
+/* Matches by id and consumer. Coordinates can occur twice in a batch, after a topic recreation. */
 static bool has_id(const struct message *message, const struct rows *rows, int row)
 {
 	return strcmp(message->event_id, rows_text(rows, row, 1)) == 0 &&
-	       strcmp(message->source, rows_text(rows, row, 2)) == 0;
+	       strcmp(message->source, rows_text(rows, row, 2)) == 0 &&
+	       strcmp(message->consumer, rows_text(rows, row, 4)) == 0;
 }
 
 static bool has_coordinates(const struct message *message, const struct rows *rows, int row)

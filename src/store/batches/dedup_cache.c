@@ -14,7 +14,7 @@
 #define WAYS 8
 
 struct fingerprint {
-	uint64_t event;   /* hash of source and event id; 0: empty entry */
+	uint64_t event;   /* hash of consumer, source and event id; 0: empty entry */
 	uint64_t payload; /* hash of the payload's digest; 0: no payload (tombstone) */
 };
 
@@ -44,9 +44,14 @@ static struct fingerprint print_of(const struct dedup_cache *cache, const struct
 {
 	const char *id = message->event_id;
 	const char *source = message->source;
-	uint64_t seed = XXH3_64bits_withSeed(source, strlen(source), cache->seed);
-	struct fingerprint print = { .event = XXH3_64bits_withSeed(id, strlen(id), seed) | 1 };
+	const char *consumer = message->consumer;
+	uint64_t seed = *consumer == '\0'
+				? cache->seed
+				: XXH3_64bits_withSeed(consumer, strlen(consumer), cache->seed);
+	struct fingerprint print = { .event = 0 };
 
+	seed = XXH3_64bits_withSeed(source, strlen(source), seed);
+	print.event = XXH3_64bits_withSeed(id, strlen(id), seed) | 1;
 	if (message->payload.data != NULL)
 		print.payload = XXH3_64bits_withSeed(
 					message->digest, sizeof(message->digest), cache->seed) |

@@ -27,7 +27,7 @@ void dedup_cache_free(struct dedup_cache *cache);
 
 /* Adds the event, or replaces the payload of its entry. */
 void dedup_cache_add(struct dedup_cache *cache, const struct message *message);
-/* True when the entry has the same source, event id and payload (a missing payload differs from an
+/* True when the entry has the same consumer, source, event id and payload (a missing payload differs from an
  * empty one). A collision of two 63-bit hashes can give a wrong answer. */
 bool dedup_cache_has(const struct dedup_cache *cache, const struct message *message);
 /* Removes all entries. */

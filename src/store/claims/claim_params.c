@@ -77,6 +77,7 @@ static int more_specific_first(const void *a, const void *b)
 
 static void add_wishes(struct params *params, const struct wants *wants)
 {
+	int consumer = params_array(params, ARRAY_TEXT);
 	int topic = params_array(params, ARRAY_TEXT);
 	int type = params_array(params, ARRAY_TEXT);
 	int kind = params_array(params, ARRAY_SMALLINT);
@@ -86,6 +87,7 @@ static void add_wishes(struct params *params, const struct wants *wants)
 		const struct want *want = &wants->items[i];
 		struct bytes text = { want->type, want->length };
 
+		array_text(params, consumer, "");
 		array_text(params, topic, want->topic);
 		array_bytes(params, type, text);
 		array_smallint(params, kind, (int16_t)want->kind);
@@ -107,19 +109,6 @@ static int add(
 	qsort(items, wants.count, sizeof(*items), more_specific_first);
 	add_wishes(params, &wants);
 	return 0;
-}
-
-void add_lanes(struct params *params, const struct claim_lanes *lanes)
-{
-	int topic = params_array(params, ARRAY_TEXT);
-	int partition = params_array(params, ARRAY_INT);
-	int hash = params_array(params, ARRAY_BYTEA);
-
-	for (size_t i = 0; i < lanes->count; i++) {
-		array_text(params, topic, lanes->items[i].topic);
-		array_int(params, partition, lanes->items[i].partition);
-		add_hash(params, hash, lanes->items[i].key_hash);
-	}
 }
 
 void add_seqs_without(struct params *params, const struct refused_seqs *without)

@@ -1,5 +1,5 @@
 /*
- * Builds the parameters that the statements of this room share: keys, subscriptions and refused rows.
+ * Builds the parameters that the statements of this room share: hashes, subscriptions and refused rows.
  * These functions only append to `params`. They do not use the connection. One thread.
  */
 #ifndef STORE_CLAIMS_CLAIM_PARAMS_H
@@ -7,10 +7,9 @@
 
 #include "store/claims/claims.h"
 
-void add_lanes(struct params *params, const struct claim_lanes *lanes);
 /* NULL: appends an empty array. */
 void add_seqs_without(struct params *params, const struct refused_seqs *without);
-/* Appends four arrays: topic, type, kind, open. The most specific subscription comes first. With a
+/* Appends five arrays: consumer, topic, type, kind, open. The most specific subscription comes first. With a
  * NULL routing the arrays are empty, so no message matches. FAULT_MEMORY. */
 int add_subscriptions(struct params *params, const struct routing *routing, struct err *err);
 /* The same, but `open` is true for every handler that is not away, also for those that accept

@@ -1,5 +1,5 @@
 /*
- * Implements claims.h. A claim is one statement in one transaction. When the connection is lost
+ * Implements claims.h. A claim is one transaction, with one statement for each kind of lane. When the connection is lost
  * after it was sent, the rows may be claimed in the table although the caller never received them;
  * the result is then CLAIM_UNKNOWN. A probe, which looks for the rows that make claims fail, rolls
  * everything back.
@@ -35,8 +35,8 @@ enum {
 	COLUMN_REPLAY,
 	COLUMN_KEY_HASH,
 	COLUMN_CUT,
-	COLUMN_NUMBER, /* of the partition in the request, from 1; only claim_due has this and the next one */
-	COLUMN_DUE,
+	COLUMN_NUMBER, /* of the stream or lane in the statement, from 1 */
+	COLUMN_DUE,    /* only claim_due has it */
 };
 
 void refused_seqs_fini(struct refused_seqs *seqs)
@@ -77,13 +77,16 @@ static int read_count(const struct rows *rows, int row, int column)
 	return count < INT32_MAX ? (int)count : INT32_MAX - 1;
 }
 
-static int read_message(const struct rows *rows, int row, struct message **out, struct err *err)
+/* `consumer` lives as long as the message. */
+static int read_message(const struct rows *rows, int row, const char *consumer,
+	struct message **out, struct err *err)
 {
 	const struct message message = {
 		.seq = rows_int(rows, row, COLUMN_SEQ),
 		.event_id = rows_text(rows, row, COLUMN_EVENT_ID),
 		.source = rows_text(rows, row, COLUMN_SOURCE),
 		.type = rows_text(rows, row, COLUMN_TYPE),
+		.consumer = consumer,
 		.topic = rows_text(rows, row, COLUMN_TOPIC),
 		.partition = (int32_t)rows_int(rows, row, COLUMN_PARTITION),
 		.offset = rows_int(rows, row, COLUMN_OFFSET),
@@ -104,61 +107,224 @@ static int read_message(const struct rows *rows, int row, struct message **out, 
 
 static int in_order(const void *a, const void *b)
 {
-	const struct message *first = ((const struct claimed_row *)a)->message;
-	const struct message *second = ((const struct claimed_row *)b)->message;
-	int order = strcmp(first->topic, second->topic);
+	const struct claimed_row *first = a;
+	const struct claimed_row *second = b;
 
-	if (order != 0)
-		return order;
-	if (first->partition != second->partition)
-		return first->partition < second->partition ? -1 : 1;
-	if (first->offset != second->offset)
-		return first->offset < second->offset ? -1 : 1;
-	return (first->seq > second->seq) - (first->seq < second->seq);
+	if (first->stream != second->stream)
+		return first->stream < second->stream ? -1 : 1;
+	if (first->message->offset != second->message->offset)
+		return first->message->offset < second->message->offset ? -1 : 1;
+	return (first->message->seq > second->message->seq) -
+	       (first->message->seq < second->message->seq);
 }
 
-/* Includes rows that were parked, so that a later claim can start after them. */
-static int read_latest(
-	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
+/* What a request is about: streams or, with hashes, keys of streams. */
+struct scope {
+	const struct stream_ref *streams;
+	const uint64_t *hashes; /* NULL: the due rows of the streams */
+	size_t count;
+};
+
+/*
+ * A part of a scope, with the statement that claims it. Streams that are one lane as a whole
+ * (ORDERING_PARTITION) are claimed along their offsets, all others by due time or by key. So a claim
+ * has two parts if its streams have different orderings.
+ */
+struct part {
+	bool whole;
+	struct stream_ref *streams;
+	size_t *numbers; /* their indexes in the scope */
+	size_t count;
+	struct params params;
+	struct rows *rows;
+};
+
+struct parts {
+	struct part items[2];
+	size_t count;
+};
+
+static void parts_fini(struct parts *parts)
 {
-	out->latest = malloc((partitions + 1) * sizeof(*out->latest));
-	if (out->latest == NULL)
+	for (size_t i = 0; i < 2; i++) {
+		free(parts->items[i].streams);
+		free(parts->items[i].numbers);
+		params_fini(&parts->items[i].params);
+		rows_free(parts->items[i].rows);
+	}
+}
+
+/* Adds the part of these streams, if there are any. */
+static int add_part(struct parts *parts, const struct scope *scope, bool whole, struct err *err)
+{
+	struct part *part = &parts->items[parts->count];
+
+	part->whole = whole;
+	part->streams = calloc(scope->count + 1, sizeof(*part->streams));
+	part->numbers = calloc(scope->count + 1, sizeof(*part->numbers));
+	if (part->streams == NULL || part->numbers == NULL)
 		return err_memory(err);
-	for (size_t i = 0; i < partitions; i++)
-		out->latest[i] = -1;
-	for (int i = 0; i < rows_count(rows); i++) {
-		int64_t *latest = &out->latest[rows_int(rows, i, COLUMN_NUMBER) - 1];
-		int64_t due = rows_timestamp_ms(rows, i, COLUMN_DUE);
+	for (size_t i = 0; i < scope->count; i++) {
+		if ((scope->streams[i].ordering == ORDERING_PARTITION) != whole)
+			continue;
+		part->streams[part->count] = scope->streams[i];
+		part->numbers[part->count++] = i;
+	}
+	if (part->count > 0) {
+		parts->count++;
+		return 0;
+	}
+	free(part->streams);
+	free(part->numbers);
+	*part = (struct part){ .count = 0 };
+	return 0;
+}
+
+static int divide(struct parts *parts, const struct scope *scope, struct err *err)
+{
+	int r = add_part(parts, scope, false, err);
+
+	return r != 0 ? r : add_part(parts, scope, true, err);
+}
+
+static enum query claim_query(const struct part *part, const struct scope *scope)
+{
+	if (part->whole)
+		return QUERY_CLAIM_PARTITIONS;
+	return scope->hashes == NULL ? QUERY_CLAIM_DUE : QUERY_CLAIM_LANES;
+}
+
+static int int_of(size_t value)
+{
+	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
+}
+
+/* The limit of a statement: rows in all for due rows, otherwise rows of each lane. */
+static size_t limit_of(const struct parts *parts, const struct part *part,
+	const struct scope *scope, const struct claim_request *request)
+{
+	size_t most = request->max_rows;
+
+	if (scope->hashes == NULL)
+		most /= parts->count;
+	if (scope->hashes == NULL && part->whole)
+		most /= part->count;
+	return most > 0 ? most : 1;
+}
+
+/* The statement about whole streams shares its parts with claim_lanes, which has a hash for each lane. */
+static void add_hashes(struct params *params, const struct part *part, const struct scope *scope)
+{
+	int hash = params_array(params, ARRAY_BYTEA);
+
+	for (size_t i = 0; i < part->count; i++) {
+		if (part->whole)
+			array_null(params, hash);
+		else
+			add_hash(params, hash, scope->hashes[part->numbers[i]]);
+	}
+}
+
+static void add_since(struct params *params, const struct part *part, const int64_t *since)
+{
+	int array = params_array(params, ARRAY_TIMESTAMP);
+
+	for (size_t i = 0; i < part->count; i++)
+		array_timestamp(params, array, since == NULL ? -1 : since[part->numbers[i]]);
+}
+
+static void add_keyed(struct params *params, const struct part *part)
+{
+	int keyed = params_array(params, ARRAY_BOOL);
+
+	for (size_t i = 0; i < part->count; i++)
+		array_bool(params, keyed, part->streams[i].ordering == ORDERING_KEY);
+}
+
+static int fill_claim(const struct parts *parts, struct part *part, const struct scope *scope,
+	const struct claim_request *request, struct err *err)
+{
+	struct params *params = &part->params;
+	bool due = scope->hashes == NULL && !part->whole;
+	int r;
+
+	params_int(params, request->instance);
+	add_streams(params, part->streams, part->count);
+	if (!due)
+		add_hashes(params, part, scope);
+	params_int(params, int_of(limit_of(parts, part, scope, request)));
+	params_bigint(params, (int64_t)(request->max_bytes / parts->count));
+	r = add_subscriptions(params, request->routing, err);
+	if (due)
+		add_keyed(params, part);
+	params_bigint(params, request->number);
+	if (due)
+		add_since(params, part, request->since);
+	add_seqs_without(params, request->without);
+	return r;
+}
+
+/* --- The result ---------------------------------------------------------------------------------- */
+
+/* Includes rows that were parked, so that a later claim can start after them. */
+static void note_latest(const struct part *part, struct claimed *out)
+{
+	for (int i = 0; i < rows_count(part->rows); i++) {
+		size_t number = (size_t)rows_int(part->rows, i, COLUMN_NUMBER) - 1;
+		int64_t *latest = &out->latest[part->numbers[number]];
+		int64_t due = rows_timestamp_ms(part->rows, i, COLUMN_DUE);
 
 		if (due > *latest)
 			*latest = due;
 	}
-	return 0;
 }
 
-static int read_claimed(
-	const struct rows *rows, size_t partitions, struct claimed *out, struct err *err)
+static int read_part(
+	const struct part *part, const struct scope *scope, struct claimed *out, struct err *err)
 {
-	struct claimed claimed = { .seen = (size_t)rows_count(rows) };
+	const struct rows *rows = part->rows;
 	int r = 0;
 
-	claimed.rows = calloc(claimed.seen + 1, sizeof(*claimed.rows));
-	if (claimed.rows == NULL)
-		return err_memory(err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
-		struct claimed_row *row = &claimed.rows[claimed.count];
+		size_t number = part->numbers[rows_int(rows, i, COLUMN_NUMBER) - 1];
+		struct claimed_row *row = &out->rows[out->count];
 
 		if (!rows_bool(rows, i, COLUMN_CLAIMED)) {
-			claimed.parked++;
+			out->parked++;
 			continue;
 		}
-		r = read_message(rows, i, &row->message, err);
+		row->stream = number;
 		row->followed = rows_bool(rows, i, COLUMN_FOLLOWED);
-		claimed.count += r == 0;
+		r = read_message(rows, i, scope->streams[number].consumer, &row->message, err);
+		out->count += r == 0;
 	}
-	claimed.cut = claimed.seen > 0 && rows_bool(rows, 0, COLUMN_CUT);
-	if (r == 0 && partitions > 0)
-		r = read_latest(rows, partitions, &claimed, err);
+	out->cut |= rows_count(rows) > 0 && rows_bool(rows, 0, COLUMN_CUT);
+	if (r == 0 && scope->hashes == NULL && !part->whole)
+		note_latest(part, out);
+	return r;
+}
+
+static int read_claimed(struct parts *parts, const struct scope *scope,
+	const struct claim_request *request, struct claimed *out, struct err *err)
+{
+	struct claimed claimed = { .seen = 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < parts->count; i++) {
+		const struct part *part = &parts->items[i];
+		size_t seen = (size_t)rows_count(part->rows);
+
+		claimed.seen += seen;
+		claimed.limited |= seen >= limit_of(parts, part, scope, request);
+	}
+	claimed.rows = calloc(claimed.seen + 1, sizeof(*claimed.rows));
+	claimed.latest = malloc((scope->count + 1) * sizeof(*claimed.latest));
+	if (claimed.rows == NULL || claimed.latest == NULL)
+		r = err_memory(err);
+	for (size_t i = 0; r == 0 && i < scope->count; i++)
+		claimed.latest[i] = -1;
+	for (size_t i = 0; r == 0 && i < parts->count; i++)
+		r = read_part(&parts->items[i], scope, &claimed, err);
 	if (r != 0) {
 		claimed_fini(&claimed);
 		return r;
@@ -168,97 +334,59 @@ static int read_claimed(
 	return 0;
 }
 
-struct claim_statement {
-	enum query query;
-	const struct params *params;
-	size_t partitions; /* number of partitions of claim_due; otherwise 0 */
-};
+/* --- The transaction ------------------------------------------------------------------------------ */
+
+/* One statement is a transaction of its own. */
+static int run_parts(struct db *db, struct parts *parts, const struct scope *scope, struct err *err)
+{
+	struct part *part = &parts->items[0];
+	int r;
+
+	if (parts->count == 1)
+		return db_run(db, claim_query(part, scope), &part->params, &part->rows, err);
+	r = db_begin(db, err);
+	for (; r == 0 && part < &parts->items[parts->count]; part++)
+		r = db_queue(db, claim_query(part, scope), &part->params, &part->rows, err);
+	return r != 0 ? r : db_commit(db, err);
+}
 
 /* If the rows were committed but cannot be read for lack of memory, the result is also unknown:
  * memory does not hold them. */
-static int run_claim(struct db *db, const struct claim_statement *statement, struct claimed *out,
-	struct err *err)
+static int claim(struct db *db, const struct claim_request *request, const struct scope *scope,
+	struct claimed *out, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
+	CLEANUP(parts_fini) struct parts parts = { .count = 0 };
 	bool was_open = db_is_open(db);
-	int r;
+	int r = divide(&parts, scope, err);
 
+	for (size_t i = 0; r == 0 && i < parts.count; i++)
+		r = fill_claim(&parts, &parts.items[i], scope, request, err);
+	if (r != 0 || parts.count == 0)
+		return r;
 	FAULT_POINT("before_claim");
-	r = db_run(db, statement->query, statement->params, &rows, err);
+	r = run_parts(db, &parts, scope, err);
 	FAULT_POINT("after_claim");
 	if (r == 0 && FAULT_ERROR("error_after_claim"))
 		return CLAIM_UNKNOWN;
 	if (r != 0)
-		return was_open && !db_is_open(db) ? CLAIM_UNKNOWN : r;
-	return read_claimed(rows, statement->partitions, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
-}
-
-static int int_of(size_t value)
-{
-	return value > INT32_MAX - 1 ? INT32_MAX - 1 : (int)value;
-}
-
-static int claim_runs(struct db *db, const struct claim_request *request,
-	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	const struct claim_statement statement = { QUERY_CLAIM_PARTITIONS, &params, 0 };
-	int hash;
-	int r;
-
-	params_int(&params, request->instance);
-	add_partitions(&params, partitions->items, partitions->count);
-	/* the statement shares its parts with claim_lanes, which has a hash for each lane */
-	hash = params_array(&params, ARRAY_BYTEA);
-	for (size_t i = 0; i < partitions->count; i++)
-		array_null(&params, hash);
-	params_int(&params, int_of(request->max_rows));
-	params_bigint(&params, (int64_t)request->max_bytes);
-	r = add_subscriptions(&params, request->routing, err);
-	params_bigint(&params, request->number);
-	add_seqs_without(&params, request->without);
-	return r != 0 ? r : run_claim(db, &statement, out, err);
+		return r == DB_COMMIT_UNKNOWN || (was_open && !db_is_open(db)) ? CLAIM_UNKNOWN : r;
+	return read_claimed(&parts, scope, request, out, err) == 0 ? 0 : CLAIM_UNKNOWN;
 }
 
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partitions *partitions, struct claimed *out, struct err *err)
+	const struct claim_streams *streams, struct claimed *out, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	const struct claim_statement statement = { QUERY_CLAIM_DUE, &params, partitions->count };
-	int since;
-	int r;
+	const struct scope scope = { streams->items, NULL, streams->count };
 
-	if (request->ordering == ORDERING_PARTITION)
-		return claim_runs(db, request, partitions, out, err);
-	params_int(&params, request->instance);
-	add_partitions(&params, partitions->items, partitions->count);
-	params_int(&params, int_of(request->max_rows));
-	params_bigint(&params, (int64_t)request->max_bytes);
-	r = add_subscriptions(&params, request->routing, err);
-	params_bool(&params, request->ordering == ORDERING_KEY);
-	params_bigint(&params, request->number);
-	since = params_array(&params, ARRAY_TIMESTAMP);
-	for (size_t i = 0; i < partitions->count; i++)
-		array_timestamp(&params, since, request->since == NULL ? -1 : request->since[i]);
-	add_seqs_without(&params, request->without);
-	return r != 0 ? r : run_claim(db, &statement, out, err);
+	return claim(db, request, &scope, out, err);
 }
 
 int claims_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct claimed *out, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	const struct claim_statement statement = { QUERY_CLAIM_LANES, &params, 0 };
-	int r;
+	const struct scope scope = { lanes->streams, lanes->hashes, lanes->count };
 
-	params_int(&params, request->instance);
-	add_lanes(&params, lanes);
-	params_int(&params, int_of(request->max_rows));
-	params_bigint(&params, (int64_t)request->max_bytes);
-	r = add_subscriptions(&params, request->routing, err);
-	params_bigint(&params, request->number);
-	add_seqs_without(&params, request->without);
-	return r != 0 ? r : run_claim(db, &statement, out, err);
+	return claim(db, request, &scope, out, err);
 }
 
 int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescued, struct err *err)
@@ -366,30 +494,46 @@ static int run_probe(
 	return r;
 }
 
-int claims_probe_due(struct db *db, const struct claim_request *request,
-	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err)
+/* Tries the rows that each statement of the claim would take first. */
+static int probe_all(struct db *db, const struct claim_request *request, const struct scope *scope,
+	struct refused_seqs *out, struct err *err)
 {
+	CLEANUP(parts_fini) struct parts parts = { .count = 0 };
 	struct probe probe = { .db = db, .request = request, .out = out };
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	struct err own = ERR_INIT;
-	bool runs = request->ordering == ORDERING_PARTITION;
+	int r = divide(&parts, scope, err);
 
-	add_partitions(&params, partitions->items, partitions->count);
-	params_int(&params, int_of(request->max_rows));
-	add_seqs_without(&params, out);
-	return run_probe(&probe, runs ? QUERY_PROBE_PARTITIONS : QUERY_PROBE_DUE, &params,
-		err == NULL ? &own : err);
+	for (size_t i = 0; r == 0 && i < parts.count; i++) {
+		struct part *part = &parts.items[i];
+		bool keys = !part->whole && scope->hashes != NULL;
+
+		add_streams(&part->params, part->streams, part->count);
+		if (keys)
+			add_hashes(&part->params, part, scope);
+		params_int(&part->params, int_of(limit_of(&parts, part, scope, request)));
+		add_seqs_without(&part->params, out);
+		r = run_probe(&probe,
+			part->whole ? QUERY_PROBE_PARTITIONS
+			: keys      ? QUERY_PROBE_LANES
+				    : QUERY_PROBE_DUE,
+			&part->params, err);
+	}
+	return r;
+}
+
+int claims_probe_due(struct db *db, const struct claim_request *request,
+	const struct claim_streams *streams, struct refused_seqs *out, struct err *err)
+{
+	const struct scope scope = { streams->items, NULL, streams->count };
+	struct err own = ERR_INIT;
+
+	return probe_all(db, request, &scope, out, err == NULL ? &own : err);
 }
 
 int claims_probe_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err)
 {
-	struct probe probe = { .db = db, .request = request, .out = out };
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const struct scope scope = { lanes->streams, lanes->hashes, lanes->count };
 	struct err own = ERR_INIT;
 
-	add_lanes(&params, lanes);
-	params_int(&params, int_of(request->max_rows));
-	add_seqs_without(&params, out);
-	return run_probe(&probe, QUERY_PROBE_LANES, &params, err == NULL ? &own : err);
+	return probe_all(db, request, &scope, out, err == NULL ? &own : err);
 }

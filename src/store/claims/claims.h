@@ -17,19 +17,15 @@
 #include "store/partition_ref.h"
 #include "store/pg/db.h"
 
-struct claim_partitions {
-	const struct partition_ref *items;
+struct claim_streams {
+	const struct stream_ref *items;
 	size_t count;
 };
 
-/* One key of a partition. */
-struct claim_lane {
-	const char *topic;
-	int32_t partition;
-	uint64_t key_hash;
-};
+/* Each a key of a stream or, with ORDERING_PARTITION, the whole stream. */
 struct claim_lanes {
-	const struct claim_lane *items;
+	const struct stream_ref *streams;
+	const uint64_t *hashes;
 	size_t count;
 };
 
@@ -45,14 +41,13 @@ int refused_seqs_add(struct refused_seqs *seqs, int64_t seq, struct err *err);
 
 struct claim_request {
 	int32_t instance;
-	enum ordering ordering;
 	/* the subscriptions; a handler that is closed gets no rows now */
 	const struct routing *routing;
-	size_t max_rows; /* for claims_lanes(): rows per key */
+	size_t max_rows; /* for claims_lanes(): rows per lane */
 	size_t max_bytes;
 	int64_t number; /* the number of this claim; it rises during the life of the instance */
-	/* For claims_due(): the lower bound of the due time for each partition, in ms since 1970 by
-	 * PostgreSQL's clock. -1, or NULL for all partitions: no lower bound. Not used with
+	/* For claims_due(): the lower bound of the due time for each stream, in ms since 1970 by
+	 * PostgreSQL's clock. -1, or NULL for all streams: no lower bound. Not used with
 	 * ORDERING_PARTITION. */
 	const int64_t *since;
 	const struct refused_seqs *without; /* rows that the claim leaves unchanged; NULL = none */
@@ -60,17 +55,18 @@ struct claim_request {
 
 struct claimed_row {
 	struct message *message; /* owned; NULL when the row was parked instead of claimed */
+	size_t stream;           /* index of its stream, or of its lane, in the request */
 	bool followed;           /* more rows of its key wait behind it in the table */
 };
 struct claimed {
-	struct claimed_row *rows; /* the claimed rows, ordered by topic, partition, offset, seq */
+	struct claimed_row *rows; /* the claimed rows, ordered by stream, offset, seq */
 	size_t count;
 	size_t parked; /* rows that the statement parked, or set to dead with the code DELIVERY_COUNT */
-	/* claimed + parked; if it is below max_rows and `cut` is false, nothing else was due */
-	size_t seen;
-	bool cut; /* rows were left because of max_bytes; `seen` is at least 1 */
-	/* For claims_due(): the latest due time seen in each partition, -1 = none. NULL for other
-	 * claims. */
+	size_t seen;  /* claimed + parked */
+	bool limited; /* rows may have been left because of max_rows */
+	bool cut;     /* rows were left because of max_bytes; `seen` is at least 1 */
+	/* For claims_due(): the latest due time seen in each stream; -1 = none, or with
+	 * ORDERING_PARTITION. */
 	int64_t *latest;
 };
 void claimed_fini(struct claimed *claimed);
@@ -80,11 +76,12 @@ void claimed_fini(struct claimed *claimed);
  * progress (rule R3). */
 enum { CLAIM_UNKNOWN = 1 };
 
-/* Claims the due rows of these partitions. With ORDERING_PARTITION it claims, for each partition,
- * the unbroken run of rows from the lowest waiting offset on. */
+/* Claims the due rows of these streams. Of a stream with ORDERING_PARTITION it claims the unbroken
+ * run of rows from the lowest waiting offset on. If there are streams of both kinds, each kind gets
+ * half of max_rows and max_bytes, and one transaction claims both. */
 int claims_due(struct db *db, const struct claim_request *request,
-	const struct claim_partitions *partitions, struct claimed *out, struct err *err);
-/* Claims the unbroken run of rows at the head of each key, parked rows included. */
+	const struct claim_streams *streams, struct claimed *out, struct err *err);
+/* Claims the unbroken run of rows at the head of each lane, parked rows included. */
 int claims_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct claimed *out, struct err *err);
 
@@ -96,7 +93,7 @@ int claims_lanes(struct db *db, const struct claim_request *request,
  * refuses each of several rows, the result is a fault, because then the rows are not the cause.
  */
 int claims_probe_due(struct db *db, const struct claim_request *request,
-	const struct claim_partitions *partitions, struct refused_seqs *out, struct err *err);
+	const struct claim_streams *streams, struct refused_seqs *out, struct err *err);
 int claims_probe_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
 

@@ -9,12 +9,21 @@
 #include "queries.h"
 
 /* The result columns of the statement known_handlers. */
-enum { COLUMN_NAME, COLUMN_KNOWN, COLUMN_SAID, COLUMN_SUBSCRIBED, COLUMN_TOPIC, COLUMN_TYPE };
+enum {
+	COLUMN_NAME,
+	COLUMN_KNOWN,
+	COLUMN_SAID,
+	COLUMN_SUBSCRIBED,
+	COLUMN_TOPIC,
+	COLUMN_TYPE,
+	COLUMN_CONSUMER
+};
 
 void known_own_free(struct known_own *own, size_t count)
 {
 	for (size_t i = 0; own != NULL && i < count; i++) {
 		free(own[i].name);
+		free(own[i].consumer);
 		free(own[i].subscriptions);
 	}
 	free(own);
@@ -31,6 +40,7 @@ void known_fini(struct known *known)
 static void add_own(struct params *params, const struct known_request *request)
 {
 	int name = params_array(params, ARRAY_TEXT);
+	int consumer = params_array(params, ARRAY_TEXT);
 	int subscriptions = params_array(params, ARRAY_JSONB);
 	int hello_age = params_array(params, ARRAY_BIGINT);
 	int gone = params_array(params, ARRAY_BIGINT);
@@ -40,6 +50,7 @@ static void add_own(struct params *params, const struct known_request *request)
 		const struct known_own *own = &request->own[i];
 
 		array_text(params, name, own->name);
+		array_text(params, consumer, own->consumer);
 		array_bytes(params, subscriptions, bytes_of(own->subscriptions));
 		array_bigint(params, hello_age, own->hello_age_ms);
 		array_bigint(params, gone, own->gone_ms);
@@ -51,14 +62,18 @@ static void add_own(struct params *params, const struct known_request *request)
 
 static void add_question(struct params *params, const struct known_request *request)
 {
-	int connected;
+	int name;
+	int consumer;
 
 	params_bigint(params, request->memory_ms);
 	params_bigint(params, request->lease_ms);
-	connected = params_array(params, ARRAY_TEXT);
+	name = params_array(params, ARRAY_TEXT);
+	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < request->count; i++) {
-		if (request->own[i].gone_ms == 0)
-			array_text(params, connected, request->own[i].name);
+		if (request->own[i].gone_ms > 0)
+			continue;
+		array_text(params, name, request->own[i].name);
+		array_text(params, consumer, request->own[i].consumer);
 	}
 }
 

@@ -12,6 +12,7 @@
 /* A handler of this instance. */
 struct known_own {
 	char *name;
+	char *consumer;
 	char *subscriptions;  /* JSON, as in the hello */
 	int64_t hello_age_ms; /* age of its newest hello */
 	int64_t gone_ms;      /* time since its last connection ended; 0 = it is connected */

@@ -78,20 +78,32 @@ static bool is_over(struct other_claims_search *search)
 	return true;
 }
 
+/* Of a stream that is one lane, rows without a key count, too. Of one without an order, no row does. */
 static void add_request(struct params *params, const struct other_claims_search *search)
 {
-	add_partitions(params, search->request.refs, search->request.count);
+	const struct other_claims_request *request = &search->request;
+	int keyless;
+
+	add_streams(params, request->refs, request->count);
+	keyless = params_array(params, ARRAY_BOOL);
+	for (size_t i = 0; i < request->count; i++) {
+		if (request->refs[i].ordering == ORDERING_NONE)
+			array_null(params, keyless);
+		else
+			array_bool(
+				params, keyless, request->refs[i].ordering == ORDERING_PARTITION);
+	}
 	params_int(params, (int)(MOST - search->found.count + 1));
-	params_bool(params, search->request.ordering == ORDERING_PARTITION);
 }
 
 static void take_rows(struct other_claims_search *search, const struct rows *rows)
 {
-	bool keyed = search->request.ordering == ORDERING_KEY;
-
 	for (int i = 0; i < rows_count(rows) && search->found.count <= MOST; i++) {
+		size_t ref = (size_t)rows_int(rows, i, 0) - 1;
+		bool keyed = search->request.refs[ref].ordering == ORDERING_KEY;
+
 		search->found.items[search->found.count++] = (struct other_claim){
-			.ref = (size_t)rows_int(rows, i, 0) - 1,
+			.ref = ref,
 			.seq = rows_int(rows, i, 1),
 			.offset = rows_int(rows, i, 2),
 			.key_hash = keyed ? hash_of(rows_bytes(rows, i, 3)) : 0,
@@ -154,6 +166,15 @@ static int begin(struct other_claims_search *search, struct err *err)
 	return read_stragglers(search, err);
 }
 
+static bool has_order(const struct other_claims_request *request)
+{
+	for (size_t i = 0; i < request->count; i++) {
+		if (request->refs[i].ordering != ORDERING_NONE)
+			return true;
+	}
+	return false;
+}
+
 int other_claims_begin(struct other_claims_search **out, struct db *db,
 	const struct other_claims_request *request, struct err *err)
 {
@@ -165,7 +186,7 @@ int other_claims_begin(struct other_claims_search **out, struct db *db,
 		return err_memory(err);
 	search->db = db;
 	search->request = *request;
-	if (request->ordering != ORDERING_NONE && request->count > 0)
+	if (has_order(request))
 		r = begin(search, err);
 	if (r != 0)
 		return r;

@@ -13,7 +13,7 @@
 #include "store/pg/db.h"
 
 struct other_claim {
-	size_t ref; /* index of the partition in the request */
+	size_t ref; /* index of the stream in the request */
 	int64_t seq;
 	int64_t offset;
 	uint64_t key_hash; /* 0 with ORDERING_PARTITION */
@@ -24,9 +24,8 @@ struct other_claims {
 };
 
 struct other_claims_request {
-	int32_t instance; /* the id of this instance */
-	enum ordering ordering;
-	const struct partition_ref *refs;
+	int32_t instance;              /* the id of this instance */
+	const struct stream_ref *refs; /* of those with ORDERING_NONE nothing is searched */
 	size_t count;
 };
 

@@ -37,6 +37,13 @@ static int read_page(const struct rows *rows, int asked, struct parked_page *out
 	return 0;
 }
 
+static void add_stream(struct params *params, const struct stream_ref *stream)
+{
+	params_text(params, stream->topic);
+	params_int(params, stream->partition);
+	params_text(params, stream->consumer);
+}
+
 static void add_after(struct params *params, const uint64_t *after)
 {
 	unsigned char wire[8];
@@ -55,10 +62,9 @@ int waiting_rows_find_parked(struct db *db, const struct claim_request *request,
 	int r;
 
 	*out = (struct parked_page){ NULL };
-	if (request->ordering != ORDERING_KEY)
+	if (position->stream.ordering != ORDERING_KEY)
 		return 0;
-	params_text(&params, position->partition.topic);
-	params_int(&params, position->partition.partition);
+	add_stream(&params, &position->stream);
 	add_after(&params, position->after);
 	params_int(&params, asked);
 	r = add_subscriptions(&params, request->routing, err);
@@ -68,7 +74,7 @@ int waiting_rows_find_parked(struct db *db, const struct claim_request *request,
 }
 
 int waiting_rows_release(struct db *db, const struct claim_request *request,
-	const struct partition_ref *partition, int64_t *released, struct err *err)
+	const struct stream_ref *stream, int64_t *released, struct err *err)
 {
 	static const enum query queries[] = {
 		[ORDERING_NONE] = QUERY_RELEASE_UNORDERED,
@@ -81,27 +87,26 @@ int waiting_rows_release(struct db *db, const struct claim_request *request,
 	*released = 0;
 	/* with ORDERING_PARTITION every row waits for the previous one, and claims take parked rows
 	 * as well */
-	if (request->ordering == ORDERING_PARTITION)
+	if (stream->ordering == ORDERING_PARTITION)
 		return 0;
-	params_text(&params, partition->topic);
-	params_int(&params, partition->partition);
+	add_stream(&params, stream);
 	params_int(&params, page_size(request));
 	r = add_subscriptions(&params, request->routing, err);
 	if (r == 0)
-		r = db_run(db, queries[request->ordering], &params, &rows, err);
+		r = db_run(db, queries[stream->ordering], &params, &rows, err);
 	if (r == 0)
 		*released = rows_affected(rows);
 	return r;
 }
 
-int waiting_rows_any(struct db *db, const struct partition_ref *partitions, size_t count,
-	bool *waiting, struct err *err)
+int waiting_rows_any(
+	struct db *db, const struct claim_streams *streams, bool *waiting, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	add_partitions(&params, partitions, count);
+	add_streams(&params, streams->items, streams->count);
 	r = db_run(db, QUERY_ANY_WAITING, &params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++)
 		waiting[i] = rows_bool(rows, i, 0);
@@ -132,7 +137,7 @@ int waiting_rows_gauges(
 	CLEANUP(gauge_rows_fini) struct gauge_rows results = { NULL, NULL, NULL, NULL };
 	int r = db_begin(db, err);
 
-	add_partitions(&params, request->partitions.items, request->partitions.count);
+	add_streams(&params, request->streams.items, request->streams.count);
 	params_bigint(&params, request->cap);
 	params_bigint(&cap, request->cap);
 	if (r == 0)

@@ -8,7 +8,7 @@
 
 #include "store/claims/claims.h"
 
-/* One page of a search through the keys of a partition that have waiting rows. */
+/* One page of a search through the keys of a stream that have waiting rows. */
 struct parked_page {
 	/* keys whose lowest waiting row is parked although an open handler matches it */
 	uint64_t *hashes;
@@ -19,7 +19,7 @@ struct parked_page {
 void parked_page_fini(struct parked_page *page);
 /* The position of a page. */
 struct parked_position {
-	struct partition_ref partition;
+	struct stream_ref stream;
 	const uint64_t *after; /* `last` of the previous page; NULL: the first page */
 };
 int waiting_rows_find_parked(struct db *db, const struct claim_request *request,
@@ -27,14 +27,14 @@ int waiting_rows_find_parked(struct db *db, const struct claim_request *request,
 /* Makes parked rows claimable if they wait only for a handler: rows without a key, or every row
  * with ORDERING_NONE. At most max_rows rows; `released` receives their number. */
 int waiting_rows_release(struct db *db, const struct claim_request *request,
-	const struct partition_ref *partition, int64_t *released, struct err *err);
-/* Sets waiting[i] to true if partition i has a row that is due, waits for a retry, or is parked. */
-int waiting_rows_any(struct db *db, const struct partition_ref *partitions, size_t count,
-	bool *waiting, struct err *err);
+	const struct stream_ref *stream, int64_t *released, struct err *err);
+/* Sets waiting[i] to true if stream i has a row that is due, waits for a retry, or is parked. */
+int waiting_rows_any(
+	struct db *db, const struct claim_streams *streams, bool *waiting, struct err *err);
 
-/* Inexpensive gauges over some partitions. */
+/* Inexpensive gauges over some streams. */
 struct gauges_request {
-	struct claim_partitions partitions;
+	struct claim_streams streams;
 	const struct routing *routing; /* the subscriptions */
 	int64_t cap;                   /* counting stops at this number */
 	bool expensive;                /* also fill the gauges that only operators read */

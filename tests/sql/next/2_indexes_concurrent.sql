@@ -1,4 +1,4 @@
--- Oldest sidecar: 1
+-- Oldest sidecar: 3
 -- What a newer inboxd might do beside readers and writers: one index of all rows is made, another one comes and goes.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS inbox_messages_next ON inbox.inbox_messages (topic, received_at);
 CREATE INDEX CONCURRENTLY IF NOT EXISTS inbox_messages_brief ON inbox.inbox_messages (seq)

@@ -1,4 +1,4 @@
-/* See claim_cursor.h. The state is one time for each partition, and the time of the next full scan. */
+/* See claim_cursor.h. The state is one time for each stream, and the time of the next full scan. */
 #include "dispatch/table/claims/claim_cursor.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Handles the results of claims:
  * - Claimed rows enter memory in their order.
  * - Each lane learns where its run ends and whether more rows follow in the table.
- * - A partition without due rows is drained: new rows of it may be born claimed again.
+ * - A stream without due rows is drained: new rows of it may be born claimed again.
  * - A claim that failed is made again later. A claim whose outcome is unknown starts a rescue.
  */
 #include <string.h>
@@ -12,42 +12,40 @@
 #include "dispatch/table/table.h"
 #include "report/meters.h"
 
-/* True when a partition is in overflow and its rows may be claimed now. */
+/* True when a stream is in overflow and its rows may be claimed now. */
 static bool any_overflow(const struct table *table)
 {
 	size_t count = admission_count(table->context->options.admission);
 
 	for (size_t i = 0; i < count; i++) {
-		struct admission_partition partition =
+		struct admission_stream stream =
 			admission_get(table->context->options.admission, i);
 
-		if (partition.assigned && partition.overflow && jobs_may_claim_of(table, i))
+		if (stream.assigned && stream.overflow && jobs_may_claim_of(table, &stream, i))
 			return true;
 	}
 	return false;
 }
 
-static size_t index_of(struct table *table, const struct message *message)
-{
-	int index = admission_partition(
-		table->context->options.admission, message->topic, message->partition, NULL);
-
-	return index < 0 ? 0 : (size_t)index; /* never negative: the claim named this partition */
-}
-
 /* Only the last row of a lane says where its run ends and whether more rows follow. The rows of a claim are in their
  * order, so the last call for a lane overwrites the earlier ones. */
-static void note_runs(struct table *table, const struct claimed *claimed, int64_t number)
+static void note_runs(struct table *table, const struct job *job)
 {
-	for (size_t i = 0; i < claimed->count; i++) {
-		const struct message *message = claimed->rows[i].message;
+	const struct claimed *claimed = &job->claim.claimed;
 
-		if (table->order->lanes.rules.ordering == ORDERING_PARTITION ||
-			message_is_keyed(message))
-			lanes_claimed(&table->order->lanes, index_of(table, message),
-				message->key_hash,
-				&(struct lane_run){ message->offset, claimed->rows[i].followed,
-					(uint64_t)number });
+	for (size_t i = 0; i < claimed->count; i++) {
+		const struct claimed_row *row = &claimed->rows[i];
+		const struct message *message = row->message;
+		enum ordering ordering = job->streams.items[row->stream].ordering;
+		struct lane_run run = { message->offset, row->followed,
+			(uint64_t)job->request.number };
+
+		if (ordering == ORDERING_PARTITION)
+			lanes_claimed(
+				&table->order->lanes, job->streams.indexes[row->stream], 0, &run);
+		else if (ordering == ORDERING_KEY && message_is_keyed(message))
+			lanes_claimed(&table->order->lanes, job->streams.indexes[row->stream],
+				message->key_hash, &run);
 	}
 }
 
@@ -73,12 +71,12 @@ static void admit_claimed(struct table *table, struct job *job)
 	for (size_t i = 0; i < claimed->count; i++)
 		bytes += claimed->rows[i].message->bytes;
 	admission_charge(table->context->options.admission, bytes);
-	note_runs(table, claimed, job->request.number);
+	note_runs(table, job);
 	for (size_t i = 0; i < claimed->count; i++) {
 		struct message *message = claimed->rows[i].message;
 
 		claimed->rows[i].message = NULL;
-		entry_admit(table->order, message, index_of(table, message),
+		entry_admit(table->order, message, job->streams.indexes[claimed->rows[i].stream],
 			order_unknown ? ENTRY_CLAIMED_ORDER_UNKNOWN : ENTRY_CLAIMED,
 			job->request.number);
 	}
@@ -89,15 +87,15 @@ static void admit_claimed(struct table *table, struct job *job)
 	open_claims_answered(&table->order->open_claims, job->request.number);
 }
 
-/* A full scan took every due row, so new rows of these partitions may be born claimed again. Not while another claim
+/* A full scan took every due row, so new rows of these streams may be born claimed again. Not while another claim
  * runs: this one passed over its rows, and they are due again if that claim fails. */
 static void note_drained(struct table *table, const struct job *job)
 {
 	if (table->claimer.claims_under_way > 0)
 		return;
-	for (size_t i = 0; i < job->partitions.count; i++)
-		admission_drained(table->context->options.admission, job->partitions.indexes[i],
-			job->partitions.versions[i]);
+	for (size_t i = 0; i < job->streams.count; i++)
+		admission_drained(table->context->options.admission, job->streams.indexes[i],
+			job->streams.versions[i]);
 }
 
 /* Notes where the next scan begins. After a revocation the cursor was reset, so the result is not noted. */
@@ -111,12 +109,11 @@ static void note_starts(struct table *table, const struct job *job)
 		.now_ms = clock_now_ms(),
 	};
 
-	if (job->claim.claimed.latest == NULL ||
-		job->claim.revocations != table->order->revocations)
+	if (job->claim.revocations != table->order->revocations)
 		return;
-	for (size_t i = 0; i < job->partitions.count; i++) {
+	for (size_t i = 0; i < job->streams.count; i++) {
 		if (job->claim.claimed.latest[i] >= 0)
-			claim_cursor_note(cursor, job->partitions.indexes[i],
+			claim_cursor_note(cursor, job->streams.indexes[i],
 				job->claim.claimed.latest[i], job->claim.full);
 	}
 	claim_cursor_finish_scan(cursor, &scan);
@@ -126,13 +123,12 @@ static void due_finished(struct table *table, struct job *job)
 {
 	struct claimer *claimer = &table->claimer;
 
-	claimer->more_due =
-		job->claim.claimed.cut || job->claim.claimed.seen >= job->request.max_rows;
+	claimer->more_due = job->claim.claimed.cut || job->claim.claimed.limited;
 	note_starts(table, job);
 	if (!claimer->more_due && job->claim.full)
 		note_drained(table, job);
-	for (size_t i = 0; job->claim.claimed.parked > 0 && i < job->partitions.count; i++)
-		admission_dirty(table->context->options.admission, job->partitions.indexes[i]);
+	for (size_t i = 0; job->claim.claimed.parked > 0 && i < job->streams.count; i++)
+		admission_dirty(table->context->options.admission, job->streams.indexes[i]);
 	if (job->claim.claimed.seen == 0 && !job->claim.full) {
 		if (claimer->cursor.full_at_ms < claimer->poll_at_ms)
 			claimer->poll_at_ms = claimer->cursor.full_at_ms;
@@ -145,13 +141,10 @@ static void due_finished(struct table *table, struct job *job)
 	metric_observe(table->claim_seconds, (double)job->took_us / 1000000.0);
 }
 
-static bool was_claimed(const struct job *job, const struct claim_lane *lane)
+static bool was_claimed(const struct job *job, size_t lane)
 {
 	for (size_t i = 0; i < job->claim.claimed.count; i++) {
-		const struct message *message = job->claim.claimed.rows[i].message;
-
-		if (message->partition == lane->partition && message->key_hash == lane->key_hash &&
-			strcmp(message->topic, lane->topic) == 0)
+		if (job->claim.claimed.rows[i].stream == lane)
 			return true;
 	}
 	return false;
@@ -159,8 +152,8 @@ static bool was_claimed(const struct job *job, const struct claim_lane *lane)
 
 static void claim_lane_again(struct table *table, const struct job *job, size_t lane)
 {
-	(void)lanes_parked(&table->order->lanes, job->partitions.indexes[lane],
-		job->claim.lanes[lane].key_hash, -1, NULL);
+	(void)lanes_parked(&table->order->lanes, job->streams.indexes[lane],
+		job->claim.hashes[lane], -1, NULL);
 }
 
 static void lanes_finished(struct table *table, struct job *job)
@@ -169,14 +162,14 @@ static void lanes_finished(struct table *table, struct job *job)
 	 * so all lanes that brought nothing are claimed again. */
 	bool again = job->claim.claimed.cut || job->claim.claimed.parked > 0;
 
-	for (size_t i = 0; i < job->partitions.count; i++) {
-		if (was_claimed(job, &job->claim.lanes[i]))
+	for (size_t i = 0; i < job->streams.count; i++) {
+		if (was_claimed(job, i))
 			continue;
 		if (again)
 			claim_lane_again(table, job, i);
 		else
-			lanes_block(&table->order->lanes, job->partitions.indexes[i],
-				job->claim.lanes[i].key_hash);
+			lanes_block(&table->order->lanes, job->streams.indexes[i],
+				job->claim.hashes[i]);
 	}
 	admit_claimed(table, job);
 	metric_observe(table->claim_seconds, (double)job->took_us / 1000000.0);
@@ -214,7 +207,7 @@ static void note_refused(struct table *table, const struct job *job)
  * back first. */
 static void failed(struct table *table, struct job *job)
 {
-	for (size_t i = 0; job->kind == JOB_LANES && i < job->partitions.count; i++)
+	for (size_t i = 0; job->kind == JOB_LANES && i < job->streams.count; i++)
 		claim_lane_again(table, job, i);
 	if (job->result == CLAIM_UNKNOWN)
 		table->claimer.rescue = true;

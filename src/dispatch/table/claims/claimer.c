@@ -2,7 +2,7 @@
  * Decides when to claim rows from the table. There are two kinds of claims:
  *
  *	JOB_DUE    rows that are due. Made every worker.poll and when a known retry becomes due. After a claim that has
- *	           found rows, the next one is made at once; also after a full claim if a partition overflows by then.
+ *	           found rows, the next one is made at once; also after a full claim if a stream overflows by then.
  *	JOB_LANES  the next rows of lanes that have no entries, or of hot lanes that have lost half of them. Made when
  *	           memory has room.
  *
@@ -85,7 +85,7 @@ static size_t bytes_left(const struct table *table)
 
 static bool may_run_beside_others(const struct table *table)
 {
-	return table->order->lanes.rules.ordering == ORDERING_NONE && table->claimer.more_due;
+	return table->claimer.more_due && !admission_is_ordered(table->context->options.admission);
 }
 
 /* The bytes that one claim may bring. Claims that run beside each other get equal parts. */
@@ -146,22 +146,54 @@ static bool may_claim(const struct table *table)
 	return claimer->claims_under_way == 0 || may_run_beside_others(table);
 }
 
-/* Sets the time from which the claim scans each partition (claim_cursor.h). False: no memory. */
+static size_t count_whole(const struct job_streams *streams)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < streams->count; i++)
+		count += streams->items[i].ordering == ORDERING_PARTITION;
+	return count;
+}
+
+/* A stream with `ordering: partition` brings one row at least. Those that are too many for the reserved budget, or for
+ * its half if there are other streams (claims_due), are left out. They are claimed when the rotation puts them first. */
+static bool fit_into_reserve(struct job *job)
+{
+	struct job_streams *streams = &job->streams;
+	bool mixed = count_whole(streams) < streams->count;
+	size_t most = mixed ? job->claim.reserved / 2 : job->claim.reserved;
+	size_t kept = 0;
+
+	if (job->claim.reserved == 1)
+		streams->count = most = 1;
+	for (size_t i = 0; i < streams->count; i++) {
+		if (streams->items[i].ordering == ORDERING_PARTITION && most-- == 0)
+			break;
+		streams->items[kept] = streams->items[i];
+		streams->indexes[kept] = streams->indexes[i];
+		streams->versions[kept++] = streams->versions[i];
+	}
+	streams->count = kept;
+	return kept > 0;
+}
+
+/* Sets the time from which the claim scans each stream (claim_cursor.h). A claim along the offsets has no such time: it
+ * is always a full scan. False: no memory. */
 static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 {
 	const struct claim_cursor *cursor = &table->claimer.cursor;
 
-	job->claim.full =
-		job->request.ordering == ORDERING_PARTITION || claim_cursor_is_full(cursor, now_ms);
-	job->claim.since = calloc(job->partitions.count, sizeof(*job->claim.since));
-	for (size_t i = 0; job->claim.since != NULL && i < job->partitions.count; i++)
+	job->claim.full = count_whole(&job->streams) == job->streams.count ||
+			  claim_cursor_is_full(cursor, now_ms);
+	job->claim.since = calloc(job->streams.count, sizeof(*job->claim.since));
+	for (size_t i = 0; job->claim.since != NULL && i < job->streams.count; i++)
 		job->claim.since[i] =
-			job->claim.full ? -1 : claim_cursor_get(cursor, job->partitions.indexes[i]);
+			job->claim.full ? -1 : claim_cursor_get(cursor, job->streams.indexes[i]);
 	job->request.since = job->claim.since;
 	return job->claim.since != NULL;
 }
 
-/* Claims due rows of the partitions that may be claimed now. */
+/* Claims due rows of the streams that may be claimed now. */
 static void claim_due(struct table *table, int64_t now_ms)
 {
 	struct claimer *claimer = &table->claimer;
@@ -172,19 +204,11 @@ static void claim_due(struct table *table, int64_t now_ms)
 		return;
 	job = jobs_new(table, JOB_DUE);
 	if (job == NULL || !reserve(table, job) || !jobs_add_own(table, job, false) ||
-		!set_starts(table, job, now_ms) || !assign_number(table, job)) {
+		!fit_into_reserve(job) || !set_starts(table, job, now_ms) ||
+		!assign_number(table, job)) {
 		jobs_drop(table, job);
 		claimer->poll_at_ms = now_ms + TICK_MS;
 		return;
-	}
-	/* With `ordering: partition` the statement has a row limit for each partition. Together the partitions must stay
-	 * within the reserved budget. */
-	if (job->request.ordering == ORDERING_PARTITION) {
-		struct job_partitions *partitions = &job->partitions;
-
-		if (partitions->count > job->claim.reserved)
-			partitions->count = job->claim.reserved;
-		job->request.max_rows = job->claim.reserved / partitions->count;
 	}
 	claimer->poll_at_ms = now_ms + table->context->options.config->worker.poll;
 	order->retry_due_at_ms = INT64_MAX;
@@ -195,7 +219,7 @@ static void claim_due(struct table *table, int64_t now_ms)
 	}
 }
 
-/* Claims the next rows of claimable lanes (lanes.c). With `ordering: partition` the lane is the partition. */
+/* Claims the next rows of claimable lanes (lanes.c). With `ordering: partition` the lane is the stream. */
 static void claim_lanes(struct table *table)
 {
 	struct lane_key keys[LANES_A_CLAIM];
@@ -209,8 +233,8 @@ static void claim_lanes(struct table *table)
 		jobs_drop(table, job);
 		return;
 	}
-	job->claim.lanes = calloc(LANES_A_CLAIM, sizeof(*job->claim.lanes));
-	if (job->claim.lanes == NULL || !jobs_room(job, LANES_A_CLAIM) ||
+	job->claim.hashes = calloc(LANES_A_CLAIM, sizeof(*job->claim.hashes));
+	if (job->claim.hashes == NULL || !jobs_room(job, LANES_A_CLAIM) ||
 		!assign_number(table, job)) {
 		jobs_drop(table, job);
 		return;
@@ -218,14 +242,13 @@ static void claim_lanes(struct table *table)
 	count = job->claim.reserved < LANES_A_CLAIM ? job->claim.reserved : LANES_A_CLAIM;
 	count = lanes_take_claimable(&table->order->lanes, keys, count);
 	for (size_t i = 0; i < count; i++) {
-		struct admission_partition partition =
-			admission_get(table->context->options.admission, keys[i].partition);
+		struct admission_stream stream =
+			admission_get(table->context->options.admission, keys[i].stream);
 
-		job->claim.lanes[i] =
-			(struct claim_lane){ partition.topic, partition.partition, keys[i].hash };
-		jobs_add_partition(job, &partition, keys[i].partition);
+		job->claim.hashes[i] = keys[i].hash;
+		jobs_add_stream(job, &stream, keys[i].stream);
 	}
-	job->request.max_rows = job->claim.reserved / job->partitions.count;
+	job->request.max_rows = job->claim.reserved / job->streams.count;
 	give_claim(table, job);
 }
 
