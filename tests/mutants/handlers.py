@@ -141,8 +141,8 @@ MUTANTS = [
            tests=["system/test_handlers.py::test_a_connection_that_extends_is_not_silent"]),
     # R15
     mutant("R15", "a message without handler is born claimed",
-           edit("src/model/admission/admission.c", "if (admission->routing == NULL ||\n\t\t!routing_wants(admission->routing, message->topic, message->type)) {",
-                "if (admission->routing == NULL) {"),
+           edit("src/model/admission/admission.c", "admission->routing == NULL || !routing_wants(admission->routing, &key)",
+                "admission->routing == NULL || key.consumer == NULL"),
            tests=[ADMISSION + "a_message_without_handler_is_parked_and_takes_no_budget"]),
     mutant("R15", "a message without handler does not block its key",
            edit("src/model/admission/admission.c", "if (ordered && lane_set_add(", "if (ordered && !admission && lane_set_add("),

@@ -321,9 +321,9 @@ static void the_most_specific_subscription_decides(void **state)
 	struct claimed claimed;
 
 	OK(routing_new(&routing, &err));
-	OK(routing_set(routing, "wide", &wide, 1, &err));
-	OK(routing_set(routing, "narrow", narrow, 2, &err));
-	routing_close(routing, "narrow", true);
+	OK(routing_set(routing, (struct handler_id){ "", "wide" }, &wide, 1, &err));
+	OK(routing_set(routing, (struct handler_id){ "", "narrow" }, narrow, 2, &err));
+	routing_close(routing, (struct handler_id){ "", "narrow" }, true);
 	waiting(world, "a1", PLACEMENT_WAITING);
 	waiting(world, "b1", PLACEMENT_WAITING);
 	run_sql(world, "UPDATE inbox.inbox_messages SET event_type = NULL WHERE event_id = 'b1'");
@@ -331,7 +331,7 @@ static void the_most_specific_subscription_decides(void **state)
 	assert_claimed(&claimed, "b1");
 	claimed_fini(&claimed);
 
-	OK(routing_set(routing, "exact", &exact, 1, &err));
+	OK(routing_set(routing, (struct handler_id){ "", "exact" }, &exact, 1, &err));
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'a1'");
 	claimed = claim(world, 10, routing);

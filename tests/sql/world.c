@@ -315,7 +315,7 @@ struct routing *wants(const char *type)
 	struct routing *routing = NULL;
 
 	OK(routing_new(&routing, &err));
-	OK(routing_set(routing, "handler", &sub, 1, &err));
+	OK(routing_set(routing, (struct handler_id){ "", "handler" }, &sub, 1, &err));
 	return routing;
 }
 

@@ -35,7 +35,9 @@ static void want(struct admission *admission)
 	struct routing *routing = NULL;
 
 	assert_int_equal(routing_new(&routing, NULL), 0);
-	assert_int_equal(routing_set(routing, "handler", &subscription, 1, NULL), 0);
+	assert_int_equal(
+		routing_set(routing, (struct handler_id){ "", "handler" }, &subscription, 1, NULL),
+		0);
 	admission_set_routing(admission, routing);
 }
 

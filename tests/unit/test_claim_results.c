@@ -45,8 +45,9 @@ static void overflow(struct world *world)
 	struct routing *routing = NULL;
 
 	assert_int_equal(routing_new(&routing, NULL), 0);
-	assert_int_equal(
-		routing_set(routing, "h", &(struct subscription){ NULL, NULL }, 1, NULL), 0);
+	assert_int_equal(routing_set(routing, (struct handler_id){ "", "h" },
+				 &(struct subscription){ NULL, NULL }, 1, NULL),
+		0);
 	admission_set_routing(world->admission, routing);
 	admission_place(world->admission, messages, indexes, 2, places);
 	world->stream = admission_get(world->admission, world->orders);

@@ -38,7 +38,7 @@ static struct handler_group *join(struct world *world, const char *name)
 {
 	const struct subscription subscription = { .topic = name };
 	const struct hello hello = {
-		.handler = name, .subscribe = &subscription, .subscribe_count = 1
+		.handler = name, .consumer = "", .subscribe = &subscription, .subscribe_count = 1
 	};
 	struct handler_group *group = NULL;
 
@@ -90,7 +90,7 @@ static bool gets_messages_with(struct world *world, size_t held)
 {
 	world->slow->queue.entry_count = held;
 	handler_groups_update_shares(&world->groups);
-	return routing_wants(world->order.routing, "slow", NULL);
+	return routing_wants(world->order.routing, &(struct routing_key){ "", "slow", NULL });
 }
 
 static void a_handler_is_closed_at_its_share_until_it_holds_half(void **state)
@@ -108,7 +108,8 @@ static void a_single_handler_has_no_share(void **state)
 {
 	struct world *world = *state;
 
-	handler_groups_leave(&world->groups, handler_groups_get(&world->groups, "other"));
+	handler_groups_leave(&world->groups,
+		handler_groups_get(&world->groups, (struct handler_id){ "", "other" }));
 	assert_true(gets_messages_with(world, MAX_CLAIMED));
 	world->slow->queue.entry_count = 0;
 }
@@ -120,9 +121,11 @@ static void a_full_handler_that_comes_back_stays_closed(void **state)
 
 	assert_false(gets_messages_with(world, SHARE));
 	handler_groups_leave(&world->groups, world->slow);
-	assert_int_equal(routing_remove(world->order.routing, "slow"), 0);
+	assert_int_equal(
+		routing_remove(world->order.routing, (struct handler_id){ "", "slow" }), 0);
 	assert_ptr_equal(join(world, "slow"), world->slow);
-	assert_false(routing_wants(world->order.routing, "slow", NULL));
+	assert_false(
+		routing_wants(world->order.routing, &(struct routing_key){ "", "slow", NULL }));
 	assert_true(gets_messages_with(world, 0));
 }
 

@@ -20,8 +20,10 @@ struct world {
 static void init(struct world *world)
 {
 	*world = (struct world){ .slow.connections = 1, .other.connections = 1 };
-	assert_true(handler_queues_add(&world->queues, &world->slow, "slow"));
-	assert_true(handler_queues_add(&world->queues, &world->other, "other"));
+	assert_true(handler_queues_add(
+		&world->queues, &world->slow, (struct handler_id){ "", "slow" }));
+	assert_true(handler_queues_add(
+		&world->queues, &world->other, (struct handler_id){ "billing", "slow" }));
 }
 
 static void fini(struct world *world)
@@ -117,11 +119,12 @@ static void an_entry_counts_for_one_handler(void **state)
 	(void)state;
 	init(&world);
 	handler_queue_assign(&entry, &world.slow);
-	handler_queue_assign(&entry, handler_queues_find(&world.queues, "other"));
+	handler_queue_assign(&entry,
+		handler_queues_find(&world.queues, (struct handler_id){ "billing", "slow" }));
 	assert_int_equal(world.slow.entry_count + world.slow.entry_bytes, 0);
 	assert_int_equal(world.other.entry_count, 1);
 	assert_int_equal(world.other.entry_bytes, 7);
-	assert_null(handler_queues_find(&world.queues, "third"));
+	assert_null(handler_queues_find(&world.queues, (struct handler_id){ "search", "slow" }));
 	fini(&world);
 }
 

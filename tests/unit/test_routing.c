@@ -11,6 +11,19 @@
 #include "alloc_fail.h"
 #include "model/routing/routes.h"
 
+#define UNNAMED(handler) ((struct handler_id){ "", handler })
+
+/* Of the consumer without a name. */
+static const char *finds(const struct routing *routing, const char *topic, const char *type)
+{
+	return routing_find(routing, &(struct routing_key){ "", topic, type });
+}
+
+static bool wants(const struct routing *routing, const char *topic, const char *type)
+{
+	return routing_wants(routing, &(struct routing_key){ "", topic, type });
+}
+
 static int setup(void **state)
 {
 	struct routing *routing = NULL;
@@ -32,7 +45,7 @@ static int subscribe(
 {
 	const struct subscription sub = { topic, type };
 
-	return routing_set(routing, handler, &sub, 1, NULL);
+	return routing_set(routing, UNNAMED(handler), &sub, 1, NULL);
 }
 
 static void assert_subscribed(
@@ -43,8 +56,8 @@ static void assert_subscribed(
 
 static void an_empty_table_routes_nothing(void **state)
 {
-	assert_null(routing_find(*state, "orders", "order.created"));
-	assert_false(routing_wants(*state, "orders", NULL));
+	assert_null(finds(*state, "orders", "order.created"));
+	assert_false(wants(*state, "orders", NULL));
 	assert_int_equal(routing_count(*state), 0);
 }
 
@@ -87,28 +100,27 @@ static void the_most_specific_subscription_wins(void **state)
 	for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
 		assert_subscribed(*state, names[i], subs[i].topic, subs[i].type);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		assert_string_equal(
-			routing_find(*state, rows[i].topic, rows[i].type), rows[i].handler);
+		assert_string_equal(finds(*state, rows[i].topic, rows[i].type), rows[i].handler);
 }
 
 static void an_exact_type_anywhere_beats_a_prefix_of_a_named_topic(void **state)
 {
 	assert_subscribed(*state, "prefix", "orders", "order.created*");
 	assert_subscribed(*state, "exact", NULL, "order.created");
-	assert_string_equal(routing_find(*state, "orders", "order.created"), "exact");
+	assert_string_equal(finds(*state, "orders", "order.created"), "exact");
 }
 
 static void a_star_as_type_is_any_type(void **state)
 {
 	assert_subscribed(*state, "a", "orders", "*");
-	assert_string_equal(routing_find(*state, "orders", NULL), "a");
+	assert_string_equal(finds(*state, "orders", NULL), "a");
 	assert_int_equal(subscribe(*state, "b", "orders", NULL), ROUTING_OVERLAP);
 }
 
 static void a_message_without_a_type_goes_to_no_typed_subscription(void **state)
 {
 	assert_subscribed(*state, "a", NULL, "order.*");
-	assert_null(routing_find(*state, "orders", NULL));
+	assert_null(finds(*state, "orders", NULL));
 }
 
 static void an_equal_subscription_of_another_handler_is_refused_by_name(void **state)
@@ -117,11 +129,11 @@ static void an_equal_subscription_of_another_handler_is_refused_by_name(void **s
 	struct err err = ERR_INIT;
 
 	assert_subscribed(*state, "billing", "orders", "order.*");
-	assert_int_equal(routing_set(*state, "audit", subs, 2, &err), ROUTING_OVERLAP);
+	assert_int_equal(routing_set(*state, UNNAMED("audit"), subs, 2, &err), ROUTING_OVERLAP);
 	assert_non_null(strstr(err.text, "\"billing\""));
 	assert_non_null(strstr(err.text, "\"orders\""));
 	assert_non_null(strstr(err.text, "\"order.*\""));
-	assert_null(routing_find(*state, "payments", "p.q"));
+	assert_null(finds(*state, "payments", "p.q"));
 	assert_int_equal(routing_count(*state), 1);
 }
 
@@ -131,7 +143,7 @@ static void an_overlap_of_everything_is_described(void **state)
 	const struct subscription all = { NULL, NULL };
 
 	assert_subscribed(*state, "billing", NULL, NULL);
-	assert_int_equal(routing_set(*state, "audit", &all, 1, &err), ROUTING_OVERLAP);
+	assert_int_equal(routing_set(*state, UNNAMED("audit"), &all, 1, &err), ROUTING_OVERLAP);
 	assert_non_null(strstr(err.text, "topic any, type any"));
 }
 
@@ -140,29 +152,29 @@ static void a_refused_change_leaves_the_old_subscriptions(void **state)
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "audit", "payments", NULL);
 	assert_int_equal(subscribe(*state, "audit", "orders", NULL), ROUTING_OVERLAP);
-	assert_string_equal(routing_find(*state, "payments", "x"), "audit");
+	assert_string_equal(finds(*state, "payments", "x"), "audit");
 }
 
 static void a_new_set_replaces_the_old_one(void **state)
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "billing", "payments", NULL);
-	assert_null(routing_find(*state, "orders", "x"));
-	assert_string_equal(routing_find(*state, "payments", "x"), "billing");
+	assert_null(finds(*state, "orders", "x"));
+	assert_string_equal(finds(*state, "payments", "x"), "billing");
 }
 
 static void a_subscription_given_twice_counts_once(void **state)
 {
 	const struct subscription subs[] = { { "orders", NULL }, { "orders", "*" } };
 
-	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
+	assert_int_equal(routing_set(*state, UNNAMED("billing"), subs, 2, NULL), 0);
 	assert_int_equal(routing_count(*state), 1);
 }
 
 static void a_handler_without_subscriptions_gets_nothing(void **state)
 {
-	assert_int_equal(routing_set(*state, "billing", NULL, 0, NULL), 0);
-	assert_null(routing_find(*state, "orders", "x"));
+	assert_int_equal(routing_set(*state, UNNAMED("billing"), NULL, 0, NULL), 0);
+	assert_null(finds(*state, "orders", "x"));
 	assert_int_equal(routing_count(*state), 0);
 }
 
@@ -170,9 +182,9 @@ static void messages_of_a_removed_handler_go_to_the_less_specific_one(void **sta
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "all", NULL, NULL);
-	routing_remove(*state, "billing");
-	routing_remove(*state, "never seen");
-	assert_string_equal(routing_find(*state, "orders", "x"), "all");
+	routing_remove(*state, UNNAMED("billing"));
+	routing_remove(*state, UNNAMED("never seen"));
+	assert_string_equal(finds(*state, "orders", "x"), "all");
 	assert_subscribed(*state, "audit", "orders", NULL);
 }
 
@@ -180,21 +192,21 @@ static void messages_of_a_closed_handler_go_to_no_handler(void **state)
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
 	assert_subscribed(*state, "all", NULL, NULL);
-	routing_close(*state, "billing", true);
-	routing_close(*state, "never seen", true);
-	assert_string_equal(routing_find(*state, "orders", "x"), "billing");
-	assert_false(routing_wants(*state, "orders", "x"));
-	assert_true(routing_wants(*state, "payments", "x"));
-	routing_close(*state, "billing", false);
-	assert_true(routing_wants(*state, "orders", "x"));
+	routing_close(*state, UNNAMED("billing"), true);
+	routing_close(*state, UNNAMED("never seen"), true);
+	assert_string_equal(finds(*state, "orders", "x"), "billing");
+	assert_false(wants(*state, "orders", "x"));
+	assert_true(wants(*state, "payments", "x"));
+	routing_close(*state, UNNAMED("billing"), false);
+	assert_true(wants(*state, "orders", "x"));
 }
 
 static void new_subscriptions_do_not_open_a_closed_handler(void **state)
 {
 	assert_subscribed(*state, "billing", "orders", NULL);
-	routing_close(*state, "billing", true);
+	routing_close(*state, UNNAMED("billing"), true);
 	assert_subscribed(*state, "billing", "payments", NULL);
-	assert_false(routing_wants(*state, "payments", "x"));
+	assert_false(wants(*state, "payments", "x"));
 }
 
 static void a_copy_is_independent(void **state)
@@ -204,12 +216,12 @@ static void a_copy_is_independent(void **state)
 
 	assert_subscribed(routing, "billing", "orders", "order.*");
 	assert_subscribed(routing, "audit", NULL, NULL);
-	routing_close(routing, "audit", true);
+	routing_close(routing, UNNAMED("audit"), true);
 	assert_int_equal(routing_copy(&copy, routing, NULL), 0);
-	routing_remove(routing, "billing");
-	routing_close(routing, "audit", false);
-	assert_string_equal(routing_find(copy, "orders", "order.x"), "billing");
-	assert_false(routing_wants(copy, "payments", "x"));
+	routing_remove(routing, UNNAMED("billing"));
+	routing_close(routing, UNNAMED("audit"), false);
+	assert_string_equal(finds(copy, "orders", "order.x"), "billing");
+	assert_false(wants(copy, "payments", "x"));
 	routing_free(copy);
 }
 
@@ -224,7 +236,7 @@ static int subscribe_many(struct routing *routing, const char *handler, int coun
 			types[i], sizeof(types[i]), "%s.t%d%s", handler, i, i % 2 == 0 ? "" : ".*");
 		subs[i] = (struct subscription){ "orders", types[i] };
 	}
-	return routing_set(routing, handler, subs, (size_t)count, NULL);
+	return routing_set(routing, UNNAMED(handler), subs, (size_t)count, NULL);
 }
 
 /* A routing of ten handlers with a thousand subscriptions each: as many as there may be. */
@@ -259,12 +271,12 @@ static void a_copy_shares_the_table(void **state)
 static void a_change_does_not_copy_the_subscriptions_of_others(void **state)
 {
 	fill(*state);
-	ALLOCATES_AT_MOST(1, routing_close(*state, "h3", true));
-	ALLOCATES_AT_MOST(3, routing_remove(*state, "h4"));
+	ALLOCATES_AT_MOST(1, routing_close(*state, UNNAMED("h3"), true));
+	ALLOCATES_AT_MOST(3, routing_remove(*state, UNNAMED("h4")));
 	ALLOCATES_AT_MOST(5, subscribe_many(*state, "h4", 1000));
-	assert_string_equal(routing_find(*state, "orders", "h4.t998"), "h4");
-	assert_string_equal(routing_find(*state, "orders", "h9.t999.x"), "h9");
-	assert_false(routing_wants(*state, "orders", "h3.t0"));
+	assert_string_equal(finds(*state, "orders", "h4.t998"), "h4");
+	assert_string_equal(finds(*state, "orders", "h9.t999.x"), "h9");
+	assert_false(wants(*state, "orders", "h3.t0"));
 }
 
 static void another_connection_of_a_handler_changes_nothing(void **state)
@@ -284,12 +296,13 @@ static void there_is_a_limit_for_all_handlers_together(void **state)
 	const struct subscription sub = { "payments", NULL };
 
 	fill(*state);
-	assert_int_equal(routing_set(*state, "late", &sub, 1, &err), ROUTING_FULL);
+	assert_int_equal(routing_set(*state, UNNAMED("late"), &sub, 1, &err), ROUTING_FULL);
 	assert_non_null(strstr(err.text, "10000 subscriptions"));
-	assert_null(routing_find(*state, "payments", "x"));
-	assert_int_equal(routing_set(*state, "h0", &sub, 1, &err), 0);
-	assert_int_equal(
-		routing_set(*state, "late", &(struct subscription){ "mail", NULL }, 1, &err), 0);
+	assert_null(finds(*state, "payments", "x"));
+	assert_int_equal(routing_set(*state, UNNAMED("h0"), &sub, 1, &err), 0);
+	assert_int_equal(routing_set(*state, UNNAMED("late"),
+				 &(struct subscription){ "mail", NULL }, 1, &err),
+		0);
 }
 
 /* How many slots a lookup may have to look at: the longest run without an empty one. */
@@ -321,7 +334,8 @@ static void a_lookup_compares_few_subscriptions(void **state)
 			(void)snprintf(types[i][j], sizeof(types[i][j]), "%s.t%d*", name, j);
 			subs[j] = (struct subscription){ NULL, types[i][j] };
 		}
-		handlers[i] = (struct routes_handler){ handler_routes_new(name, subs, 1000, 17) };
+		handlers[i] = (struct routes_handler){ handler_routes_new(
+			UNNAMED(name), subs, 1000, 17) };
 		assert_non_null(handlers[i].routes);
 	}
 	routes = routes_new(handlers, 10, 17);
@@ -344,8 +358,8 @@ static void list(const struct routed *routed, void *arg)
 	size_t used = strlen(listing->text);
 
 	(void)snprintf(listing->text + used, sizeof(listing->text) - used, "%s%s%s:%s/%s;",
-		routed->handler, routed->closed ? "(closed)" : "", routed->away ? "(away)" : "",
-		routed->sub.topic == NULL ? "-" : routed->sub.topic,
+		routed->handler.name, routed->closed ? "(closed)" : "",
+		routed->away ? "(away)" : "", routed->sub.topic == NULL ? "-" : routed->sub.topic,
 		routed->sub.type == NULL ? "-" : routed->sub.type);
 }
 
@@ -354,9 +368,9 @@ static void every_subscription_is_visited_as_it_was_given(void **state)
 	const struct subscription subs[] = { { "orders", "o.*" }, { NULL, "x" } };
 	struct listing listing = { "" };
 
-	assert_int_equal(routing_set(*state, "billing", subs, 2, NULL), 0);
+	assert_int_equal(routing_set(*state, UNNAMED("billing"), subs, 2, NULL), 0);
 	assert_subscribed(*state, "audit", NULL, NULL);
-	routing_close(*state, "audit", true);
+	routing_close(*state, UNNAMED("audit"), true);
 	routing_each(*state, list, &listing);
 	assert_string_equal(listing.text, "billing:orders/o.*;billing:-/x;audit(closed):-/-;");
 	assert_int_equal(routing_count(*state), 3);
@@ -370,10 +384,10 @@ static void the_table_grows_with_its_handlers(void **state)
 		(void)snprintf(name, sizeof(name), "h%d", i);
 		assert_subscribed(*state, name, name, NULL);
 	}
-	assert_string_equal(routing_find(*state, "h77", NULL), "h77");
-	routing_remove(*state, "h77");
-	assert_null(routing_find(*state, "h77", NULL));
-	assert_string_equal(routing_find(*state, "h99", NULL), "h99");
+	assert_string_equal(finds(*state, "h77", NULL), "h77");
+	routing_remove(*state, UNNAMED("h77"));
+	assert_null(finds(*state, "h77", NULL));
+	assert_string_equal(finds(*state, "h99", NULL), "h99");
 }
 
 /* One subscription of a handler that is away and said hello at `hello_at`. */
@@ -381,7 +395,7 @@ static int remember(struct routing *routing, const char *handler, const char *to
 	const char *type, int64_t hello_at)
 {
 	const struct subscription sub = { topic, type };
-	const struct remembered remembered = { handler, &sub, 1, hello_at };
+	const struct remembered remembered = { UNNAMED(handler), &sub, 1, hello_at };
 
 	return routing_remember(routing, &remembered, NULL);
 }
@@ -390,25 +404,25 @@ static void messages_of_an_away_handler_go_to_no_handler(void **state)
 {
 	assert_subscribed(*state, "totals", "orders", "order.*");
 	assert_int_equal(remember(*state, "billing", "orders", "order.created", 1), 0);
-	assert_string_equal(routing_find(*state, "orders", "order.created"), "billing");
-	assert_false(routing_wants(*state, "orders", "order.created"));
-	assert_true(routing_wants(*state, "orders", "order.paid"));
+	assert_string_equal(finds(*state, "orders", "order.created"), "billing");
+	assert_false(wants(*state, "orders", "order.created"));
+	assert_true(wants(*state, "orders", "order.paid"));
 	assert_false(routing_serves(*state, "payments"));
-	assert_int_equal(routing_remove(*state, "billing"), 0);
-	assert_true(routing_wants(*state, "orders", "order.created"));
+	assert_int_equal(routing_remove(*state, UNNAMED("billing")), 0);
+	assert_true(wants(*state, "orders", "order.created"));
 }
 
 static void a_handler_that_left_keeps_its_messages_until_it_returns(void **state)
 {
 	assert_subscribed(*state, "totals", "orders", NULL);
 	assert_subscribed(*state, "billing", "orders", "order.created");
-	assert_int_equal(routing_leave(*state, "billing", 5), 0);
-	assert_false(routing_wants(*state, "orders", "order.created"));
+	assert_int_equal(routing_leave(*state, UNNAMED("billing"), 5), 0);
+	assert_false(wants(*state, "orders", "order.created"));
 	assert_true(routing_has_connected(*state));
 	assert_subscribed(*state, "billing", "orders", "order.created");
-	assert_true(routing_wants(*state, "orders", "order.created"));
-	assert_int_equal(routing_leave(*state, "billing", 5), 0);
-	assert_int_equal(routing_leave(*state, "totals", 6), 0);
+	assert_true(wants(*state, "orders", "order.created"));
+	assert_int_equal(routing_leave(*state, UNNAMED("billing"), 5), 0);
+	assert_int_equal(routing_leave(*state, UNNAMED("totals"), 6), 0);
 	assert_false(routing_has_connected(*state));
 }
 
@@ -417,10 +431,10 @@ static void a_connecting_handler_replaces_an_away_one(void **state)
 	const struct subscription sub = { "orders", "order.created" };
 
 	assert_int_equal(remember(*state, "old", "orders", "order.created", 1), 0);
-	assert_string_equal(routing_displaced(*state, "new", &sub, 1), "old");
-	assert_null(routing_displaced(*state, "old", &sub, 1));
+	assert_string_equal(routing_displaced(*state, UNNAMED("new"), &sub, 1), "old");
+	assert_null(routing_displaced(*state, UNNAMED("old"), &sub, 1));
 	assert_subscribed(*state, "new", "orders", "order.created");
-	assert_string_equal(routing_find(*state, "orders", "order.created"), "new");
+	assert_string_equal(finds(*state, "orders", "order.created"), "new");
 	assert_int_equal(subscribe(*state, "old", "orders", "order.created"), ROUTING_OVERLAP);
 }
 
@@ -428,9 +442,9 @@ static void of_two_away_handlers_the_newer_hello_wins(void **state)
 {
 	assert_int_equal(remember(*state, "first", "orders", "x", 2), 0);
 	assert_int_equal(remember(*state, "second", "orders", "x", 1), 0);
-	assert_string_equal(routing_find(*state, "orders", "x"), "first");
+	assert_string_equal(finds(*state, "orders", "x"), "first");
 	assert_int_equal(remember(*state, "second", "orders", "x", 3), 0);
-	assert_string_equal(routing_find(*state, "orders", "x"), "second");
+	assert_string_equal(finds(*state, "orders", "x"), "second");
 }
 
 static void away_handlers_are_removed_to_make_room(void **state)
@@ -438,12 +452,12 @@ static void away_handlers_are_removed_to_make_room(void **state)
 	const struct subscription sub = { "payments", NULL };
 
 	fill(*state);
-	assert_int_equal(routing_leave(*state, "h3", 1), 0);
-	assert_int_equal(routing_leave(*state, "h4", 2), 0);
+	assert_int_equal(routing_leave(*state, UNNAMED("h3"), 1), 0);
+	assert_int_equal(routing_leave(*state, UNNAMED("h4"), 2), 0);
 	assert_int_equal(remember(*state, "late", "payments", NULL, 3), ROUTING_FULL);
-	assert_int_equal(routing_set(*state, "late", &sub, 1, NULL), 0);
-	assert_null(routing_find(*state, "orders", "h3.t0"));
-	assert_string_equal(routing_find(*state, "orders", "h4.t0"), "h4");
+	assert_int_equal(routing_set(*state, UNNAMED("late"), &sub, 1, NULL), 0);
+	assert_null(finds(*state, "orders", "h3.t0"));
+	assert_string_equal(finds(*state, "orders", "h4.t0"), "h4");
 }
 
 static int build(struct routing **out)
@@ -453,7 +467,7 @@ static int build(struct routing **out)
 	int r = routing_new(&routing, NULL);
 
 	if (r == 0)
-		r = routing_set(routing, "billing", subs, 2, NULL);
+		r = routing_set(routing, UNNAMED("billing"), subs, 2, NULL);
 	if (r == 0)
 		r = routing_copy(out, routing, NULL);
 	routing_free(routing);
@@ -481,6 +495,32 @@ static void without_memory_a_change_fails_and_leaks_nothing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static void consumers_do_not_compete_for_messages(void **state)
+{
+	const struct subscription orders = { "orders", NULL };
+	const struct subscription exact = { "orders", "order.created" };
+	const struct handler_id billing = { "billing", "worker" };
+	const struct handler_id search = { "search", "worker" };
+	const struct handler_id second = { "search", "second" };
+	const struct routing_key of_billing = { "billing", "orders", "order.created" };
+	const struct routing_key of_search = { "search", "orders", "order.created" };
+
+	assert_int_equal(routing_set(*state, billing, &exact, 1, NULL), 0);
+	assert_int_equal(routing_set(*state, search, &orders, 1, NULL), 0);
+	assert_int_equal(routing_set(*state, UNNAMED("audit"), &orders, 1, NULL), 0);
+	assert_string_equal(finds(*state, "orders", "order.created"), "audit");
+	assert_string_equal(routing_find(*state, &of_search), "worker");
+	assert_null(routing_find(*state, &(struct routing_key){ "billing", "orders", "x" }));
+	assert_int_equal(routing_set(*state, second, &orders, 1, NULL), ROUTING_OVERLAP);
+	assert_int_equal(routing_close(*state, search, true), 0);
+	assert_false(routing_wants(*state, &of_search));
+	assert_true(routing_wants(*state, &of_billing));
+	assert_true(wants(*state, "orders", "x"));
+	assert_int_equal(routing_remove(*state, billing), 0);
+	assert_null(routing_find(*state, &of_billing));
+	assert_non_null(routing_find(*state, &of_search));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -502,6 +542,7 @@ int main(void)
 		TEST(a_copy_shares_the_table),
 		TEST(a_change_does_not_copy_the_subscriptions_of_others),
 		TEST(another_connection_of_a_handler_changes_nothing),
+		TEST(consumers_do_not_compete_for_messages),
 		TEST(there_is_a_limit_for_all_handlers_together),
 		TEST(a_lookup_compares_few_subscriptions),
 		TEST(messages_of_an_away_handler_go_to_no_handler),

@@ -32,16 +32,25 @@ static struct metric *series(
 	return metrics_get(groups->context->options.metrics, family, name, label);
 }
 
-static struct handler_group *group_new(struct handler_groups *groups, const char *name)
+struct handler_id handler_group_id(const struct handler_group *group)
+{
+	return (struct handler_id){ group->consumer, group->name };
+}
+
+static struct handler_group *group_new(struct handler_groups *groups, struct handler_id id)
 {
 	struct handler_group *group = calloc(1, sizeof(*group));
+	const char *name = id.name;
 
 	if (group == NULL)
 		return NULL;
-	group->name = strdup(name);
-	if (group->name == NULL ||
-		!handler_queues_add(&groups->order->queues, &group->queue, group->name)) {
+	group->name = strdup(id.name);
+	group->consumer = strdup(id.consumer);
+	if (group->name == NULL || group->consumer == NULL ||
+		!handler_queues_add(
+			&groups->order->queues, &group->queue, handler_group_id(group))) {
 		free(group->name);
+		free(group->consumer);
 		free(group);
 		return NULL;
 	}
@@ -61,6 +70,7 @@ static void group_free(struct handler_groups *groups, struct handler_group *grou
 	handler_queues_remove(&groups->order->queues, &group->queue);
 	free(group->known.subscriptions);
 	free(group->name);
+	free(group->consumer);
 	free(group);
 }
 
@@ -73,20 +83,29 @@ void handler_groups_fini(struct handler_groups *groups)
 	(void)pthread_mutex_destroy(&groups->lock);
 }
 
-struct handler_group *handler_groups_get(struct handler_groups *groups, const char *name)
+struct handler_group *handler_groups_get(struct handler_groups *groups, struct handler_id id)
 {
-	struct handler_queue *queue = handler_queues_find(&groups->order->queues, name);
+	struct handler_queue *queue = handler_queues_find(&groups->order->queues, id);
 
-	return queue != NULL ? queue->group : group_new(groups, name);
+	return queue != NULL ? queue->group : group_new(groups, id);
 }
 
 /* ------------------------------------------------------------------ what others read */
 
+/* A handler of a named consumer is an object. The statements that read inbox_instances.handlers rely on that. */
 static void add_name(struct buf *names, const struct handler_group *group)
 {
 	if (names->length > 1)
 		buf_add_char(names, ',');
+	if (*group->consumer == '\0') {
+		json_add_string(names, bytes_of(group->name));
+		return;
+	}
+	buf_add_str(names, "{\"name\":");
 	json_add_string(names, bytes_of(group->name));
+	buf_add_str(names, ",\"consumer\":");
+	json_add_string(names, bytes_of(group->consumer));
+	buf_add_char(names, '}');
 }
 
 static void update_names(struct handler_groups *groups)
@@ -171,7 +190,8 @@ static void update_share(struct handler_groups *groups, struct handler_group *gr
 
 	if (full && !group->full && !handler_queues_has_others(&groups->order->queues, queue))
 		return;
-	if (full == group->full || routing_close(groups->order->routing, group->name, full) != 0)
+	if (full == group->full ||
+		routing_close(groups->order->routing, handler_group_id(group), full) != 0)
 		return; /* no memory: the next round of the loop tries again */
 	group->full = full;
 	handler_groups_publish(groups);
@@ -250,10 +270,11 @@ static char *json_of(const struct hello *hello)
  * over the subscriptions of its former name. */
 static int subscribe(struct routing *routing, const struct hello *hello, struct err *err)
 {
-	const char *displaced = routing_displaced(
-		routing, hello->handler, hello->subscribe, hello->subscribe_count);
+	const struct handler_id id = { hello->consumer, hello->handler };
+	const char *displaced =
+		routing_displaced(routing, id, hello->subscribe, hello->subscribe_count);
 	CLEANUP(freep) char *other = displaced == NULL ? NULL : strdup(displaced);
-	int r = routing_set(routing, hello->handler, hello->subscribe, hello->subscribe_count, err);
+	int r = routing_set(routing, id, hello->subscribe, hello->subscribe_count, err);
 
 	if (r == 0 && other != NULL)
 		log_warn("handler_took_over", LOG_STR("handler", hello->handler),
@@ -268,6 +289,7 @@ static int subscribe(struct routing *routing, const struct hello *hello, struct 
 int handler_groups_join(struct handler_groups *groups, const struct hello *hello,
 	struct handler_group **out, struct err *err)
 {
+	const struct handler_id id = { hello->consumer, hello->handler };
 	struct routing *routing = groups->order->routing;
 	struct handler_group *group;
 	struct known_state *known;
@@ -275,13 +297,13 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 
 	if (r != 0)
 		return r;
-	group = handler_groups_get(groups, hello->handler);
+	group = handler_groups_get(groups, id);
 	if (group == NULL) {
-		(void)routing_remove(routing, hello->handler);
+		(void)routing_remove(routing, id);
 		return err_memory(err);
 	}
 	/* The new subscriptions in the routing are open. */
-	if (group->full && routing_close(routing, group->name, true) != 0)
+	if (group->full && routing_close(routing, id, true) != 0)
 		group->full = false;
 	group->queue.connections++;
 	group->queue.routed = true;
@@ -339,8 +361,9 @@ static int leave_routing(struct handler_groups *groups, struct handler_group *gr
 	const struct dispatch_options *options = &groups->context->options;
 	int64_t hello_at_ms = group->known.hello_ms + atomic_load(options->pg_offset_ms);
 	bool remembered = options->config->inbox.handler_memory > 0;
-	int r = remembered ? routing_leave(groups->order->routing, group->name, hello_at_ms)
-			   : routing_remove(groups->order->routing, group->name);
+	int r = remembered ? routing_leave(
+				     groups->order->routing, handler_group_id(group), hello_at_ms)
+			   : routing_remove(groups->order->routing, handler_group_id(group));
 
 	if (r != 0)
 		return r;

@@ -1,5 +1,5 @@
 /*
- * Handler groups. A group is all connections that have the same handler name: they share its queue. Its
+ * Handler groups. A group is all connections that have the same handler name and consumer: they share its queue. Its
  * subscriptions are in the routing while it has a connection, and for a second afterwards. Then the handler is away
  * (its messages wait) or, without inbox.handler_memory, its messages are routed anew.
  *
@@ -34,6 +34,7 @@ struct known_state {
 
 struct handler_group {
 	char *name;
+	char *consumer;                     /* "" = the one without a name */
 	struct handler_queue queue;         /* queue.connections counts the connections */
 	struct connection_list connections; /* the room schedule adds and removes them */
 	bool full; /* it uses up its share of memory; ingest stores its new messages as parked */
@@ -60,8 +61,9 @@ void handler_groups_init(struct handler_groups *groups, struct order *order, str
 /* Frees the groups. They have neither connections nor entries. */
 void handler_groups_fini(struct handler_groups *groups);
 
-/* Finds or creates the group of that name. NULL: no memory. */
-struct handler_group *handler_groups_get(struct handler_groups *groups, const char *name);
+/* Finds or creates the group of that handler. NULL: no memory. */
+struct handler_group *handler_groups_get(struct handler_groups *groups, struct handler_id id);
+struct handler_id handler_group_id(const struct handler_group *group);
 /* A connection said hello: adds its subscriptions to the routing, and gives its group. ROUTING_OVERLAP or ROUTING_FULL
  * with a text for the client, or FAULT_MEMORY. */
 int handler_groups_join(struct handler_groups *groups, const struct hello *hello,

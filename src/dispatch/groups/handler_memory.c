@@ -39,7 +39,7 @@ static bool add_own(struct job *job, const struct handler_group *group, int64_t 
 		return true;
 	*own = (struct known_own){
 		.name = strdup(group->name),
-		.consumer = strdup(""),
+		.consumer = strdup(group->consumer),
 		.subscriptions = strdup(group->known.subscriptions),
 		.hello_age_ms = now_ms - group->known.hello_ms,
 		.gone_ms = group->queue.connections > 0 ? 0
@@ -121,7 +121,8 @@ static void remember(struct handler_groups *groups, struct handler_group *group,
 
 static void forget(struct handler_groups *groups, struct handler_group *group)
 {
-	if (!group->known.away || routing_remove(groups->order->routing, group->name) != 0)
+	if (!group->known.away ||
+		routing_remove(groups->order->routing, handler_group_id(group)) != 0)
 		return;
 	group->known.away = false;
 	log_warn("handler_forgotten", LOG_STR("handler", group->name),

@@ -60,9 +60,12 @@ void entries_bounds(struct order *order, struct bounds *out)
 static void assign_handler(const struct order *order, struct entry *entry)
 {
 	const struct message *message = entry->message;
-	const char *name = routing_find(order->routing, message->topic, message->type);
+	const struct routing_key key = { message->consumer, message->topic, message->type };
+	const char *name = routing_find(order->routing, &key);
 	struct handler_queue *queue =
-		name == NULL ? NULL : handler_queues_find(&order->queues, name);
+		name == NULL ? NULL
+			     : handler_queues_find(&order->queues,
+				       (struct handler_id){ message->consumer, name });
 
 	handler_queue_assign(entry, queue != NULL && queue->routed ? queue : NULL);
 }

@@ -3,13 +3,34 @@
 
 #include <string.h>
 
-bool handler_queues_add(
-	struct handler_queues *queues, struct handler_queue *queue, const char *name)
+/* The key of a queue: the name, and for a named consumer a NUL and its name. False: the names are longer than any that
+ * can be in a hello. */
+static bool make_key(struct queue_key *key, struct handler_id id)
 {
-	queue->name = name;
+	size_t name = strlen(id.name);
+	size_t consumer = strlen(id.consumer);
+
+	if (name + 1 + consumer > sizeof(key->bytes))
+		return false;
+	memcpy(key->bytes, id.name, name);
+	key->length = name;
+	if (consumer == 0)
+		return true;
+	key->bytes[name] = '\0';
+	memcpy(key->bytes + name + 1, id.consumer, consumer);
+	key->length += 1 + consumer;
+	return true;
+}
+
+bool handler_queues_add(
+	struct handler_queues *queues, struct handler_queue *queue, struct handler_id id)
+{
+	queue->id = id;
 	TAILQ_INIT(&queue->ready);
 	TAILQ_INIT(&queue->suspects);
-	HASH_ADD_KEYPTR(hh, queues->by_name, queue->name, strlen(queue->name), queue);
+	if (!make_key(&queue->key, id))
+		return false;
+	HASH_ADD_KEYPTR(hh, queues->by_name, queue->key.bytes, queue->key.length, queue);
 	return queue->hh.tbl != NULL;
 }
 
@@ -18,11 +39,13 @@ void handler_queues_remove(struct handler_queues *queues, struct handler_queue *
 	HASH_DEL(queues->by_name, queue);
 }
 
-struct handler_queue *handler_queues_find(const struct handler_queues *queues, const char *name)
+struct handler_queue *handler_queues_find(const struct handler_queues *queues, struct handler_id id)
 {
 	struct handler_queue *queue = NULL;
+	struct queue_key key;
 
-	HASH_FIND_STR(queues->by_name, name, queue);
+	if (make_key(&key, id))
+		HASH_FIND(hh, queues->by_name, key.bytes, key.length, queue);
 	return queue;
 }
 

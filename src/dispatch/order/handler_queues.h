@@ -1,6 +1,6 @@
 /*
  * The entries of each handler: those that are ready to be delivered, and how many there are in all. Entries are routed
- * to a queue by the name of the handler. A handler that is gone keeps its queue while entries are routed to it.
+ * to a queue by the name of the handler and its consumer. A handler that is gone keeps its queue while entries are routed to it.
  *
  * The limits that handlers share (inbox.max_in_flight, max_claimed) are divided here: while others are connected, one
  * handler may use nine tenths. Pure. Dispatch thread only.
@@ -9,12 +9,19 @@
 #define DISPATCH_ORDER_HANDLER_QUEUES_H
 
 #include "dispatch/order/entry.h"
+#include "model/routing/routing.h"
 #include "report/metrics.h"
 
 struct handler_group;
 
+/* By which a queue is found. */
+struct queue_key {
+	char bytes[400];
+	size_t length;
+};
+
 struct handler_queue {
-	const char *name;            /* of the handler; owned by its group */
+	struct handler_id id;        /* of the handler; its names are owned by its group */
 	struct handler_group *group; /* its connections; not used in this room */
 	struct entry_list ready;     /* entries in state READY that may share a connection */
 	size_t ready_count;
@@ -26,6 +33,7 @@ struct handler_queue {
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
+	struct queue_key key;
 	UT_hash_handle hh;
 };
 
@@ -34,12 +42,13 @@ struct handler_queues {
 	size_t in_flight; /* of all together */
 };
 
-/* Adds an empty queue. Keeps `queue`. False: no memory. */
+/* Adds an empty queue. Keeps `queue`. False: no memory, or the names are too long. */
 bool handler_queues_add(
-	struct handler_queues *queues, struct handler_queue *queue, const char *name);
+	struct handler_queues *queues, struct handler_queue *queue, struct handler_id id);
 void handler_queues_remove(struct handler_queues *queues, struct handler_queue *queue);
-/* NULL: there is none of that name. */
-struct handler_queue *handler_queues_find(const struct handler_queues *queues, const char *name);
+/* NULL: there is none of that handler. */
+struct handler_queue *handler_queues_find(
+	const struct handler_queues *queues, struct handler_id id);
 
 /* Adds a READY entry to its queue, or removes it. */
 void handler_queue_push(struct entry *entry);

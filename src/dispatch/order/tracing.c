@@ -28,7 +28,7 @@ static struct trace_event event_of(const struct entry *entry, enum span_kind kin
 		.since_ms = -1,
 		.number = entry->message->delivery_count,
 		.attempt = entry->message->retry_count + 1,
-		.handler = entry->queue == NULL ? NULL : entry->queue->name,
+		.handler = entry->queue == NULL ? NULL : entry->queue->id.name,
 	};
 }
 

@@ -85,6 +85,7 @@ struct verdict {
 
 struct hello {
 	const char *handler;
+	const char *consumer; /* NULL = not given, until the consumer is chosen */
 	const char *instance; /* "" when not given, as the next */
 	const char *client;
 	const struct subscription *subscribe; /* a subscription per (topic, type) pair */

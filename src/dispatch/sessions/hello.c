@@ -90,9 +90,11 @@ static int join_group(struct session *session, const struct hello *hello, struct
 
 void hello_check(struct session *session, const struct line *line)
 {
+	struct hello hello = line->hello;
 	struct err err = ERR_INIT;
 	int r;
 
+	hello.consumer = "";
 	if (session->connection.group != NULL) {
 		hello_refuse(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
 		return;
@@ -102,7 +104,7 @@ void hello_check(struct session *session, const struct line *line)
 			"inboxd is shutting down; connect again later");
 		return;
 	}
-	r = join_group(session, &line->hello, &err);
+	r = join_group(session, &hello, &err);
 	if (r == 0)
 		send_hello_reply(session, line);
 	else

@@ -294,11 +294,11 @@ static struct placement place_one(
 	struct admission *admission, const struct message *message, size_t index)
 {
 	struct entry *entry = &admission->entries[index];
+	const struct routing_key key = { entry->consumer, message->topic, message->type };
 	enum placement_asks asks = lane_kind(entry, message);
 	bool ordered = asks != ASKS_NOTHING;
 
-	if (admission->routing == NULL ||
-		!routing_wants(admission->routing, message->topic, message->type)) {
+	if (admission->routing == NULL || !routing_wants(admission->routing, &key)) {
 		admission->waiting++;
 		admission->placed++;
 		return park(admission, message, index, ordered);

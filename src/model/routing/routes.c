@@ -23,16 +23,19 @@ static uint64_t hash_bytes(uint64_t hash, const char *text, size_t length)
 	return hash;
 }
 
-static uint64_t hash_topic(uint64_t seed, const char *topic, size_t length)
+static uint64_t hash_topic(uint64_t seed, const char *consumer, const char *topic, size_t length)
 {
-	return topic == NULL ? ~seed : hash_bytes(seed, topic, length);
+	uint64_t hash = hash_bytes(seed, consumer, strlen(consumer));
+
+	return topic == NULL ? ~hash : hash_bytes(hash, topic, length);
 }
 
 /* The route that a lookup searches for. `type_hash` is the hash of the first `type_length` bytes of the type. */
 struct probe {
+	const char *consumer;
 	const char *topic;
 	size_t topic_length;
-	uint64_t topic_hash;
+	uint64_t topic_hash; /* of the consumer and the topic */
 	const char *type;
 	size_t type_length;
 	uint64_t type_hash;
@@ -69,6 +72,7 @@ static const struct route_slot *index_find(
 		if (index->slots[i].hash == hash && route->kind == probe->kind &&
 			same_bytes(route->topic, route->topic_length, probe->topic,
 				probe->topic_length) &&
+			strcmp(route->consumer, probe->consumer) == 0 &&
 			(probe->kind == ROUTE_ANY || same_bytes(route->type, route->type_length,
 							     probe->type, probe->type_length)))
 			return &index->slots[i];
@@ -115,9 +119,10 @@ static void index_release(struct route_index *index)
 static struct probe probe_of(const struct route *route, uint64_t seed)
 {
 	return (struct probe){
+		.consumer = route->consumer,
 		.topic = route->topic,
 		.topic_length = route->topic_length,
-		.topic_hash = hash_topic(seed, route->topic, route->topic_length),
+		.topic_hash = hash_topic(seed, route->consumer, route->topic, route->topic_length),
 		.type = route->type,
 		.type_length = route->type_length,
 		.type_hash = hash_bytes(seed, route->type, route->type_length),
@@ -152,6 +157,7 @@ static void take_sub(struct handler_routes *own, struct route_index *seen, char 
 	struct probe probe;
 
 	*route = route_of(at, sub);
+	route->consumer = own->id.consumer;
 	probe = probe_of(route, seed);
 	route->hash = hash_probe(&probe);
 	if (index_find(seen, &probe) != NULL)
@@ -163,10 +169,10 @@ static void take_sub(struct handler_routes *own, struct route_index *seen, char 
 }
 
 struct handler_routes *handler_routes_new(
-	const char *name, const struct subscription *subs, size_t count, uint64_t seed)
+	struct handler_id id, const struct subscription *subs, size_t count, uint64_t seed)
 {
-	size_t size =
-		sizeof(struct handler_routes) + count * sizeof(struct route) + text_size(name);
+	size_t size = sizeof(struct handler_routes) + count * sizeof(struct route) +
+		      text_size(id.consumer) + text_size(id.name);
 	struct route_index *seen = index_new(count, 0);
 	struct handler_routes *own;
 	char *at;
@@ -178,7 +184,8 @@ struct handler_routes *handler_routes_new(
 		*own = (struct handler_routes){ .count = 0 };
 		atomic_init(&own->references, 1);
 		at = (char *)&own->routes[count];
-		own->name = place_text(&at, name);
+		own->id.consumer = place_text(&at, id.consumer);
+		own->id.name = place_text(&at, id.name);
 		for (size_t i = 0; i < count; i++)
 			take_sub(own, seen, &at, &subs[i], seed);
 	} else {
@@ -347,7 +354,7 @@ static const struct route_slot *ask(const struct routes *routes, struct probe *p
 	if (slot != NULL)
 		return slot;
 	anywhere.topic = NULL;
-	anywhere.topic_hash = hash_topic(routes->seed, NULL, 0);
+	anywhere.topic_hash = hash_topic(routes->seed, probe->consumer, NULL, 0);
 	return index_find(routes->index, &anywhere);
 }
 
@@ -376,19 +383,20 @@ static const struct route_slot *ask_prefixes(
 	return best;
 }
 
-const struct routes_handler *routes_find(
-	const struct routes *routes, const char *topic, const char *type)
+const struct routes_handler *routes_find(const struct routes *routes, const struct routing_key *key)
 {
+	const char *type = key->type;
 	struct probe probe = {
-		.topic = topic,
-		.topic_length = strlen(topic),
+		.consumer = key->consumer,
+		.topic = key->topic,
+		.topic_length = strlen(key->topic),
 		.type = type,
 		.type_hash = routes->seed,
 	};
 	const struct route_slot *prefix = NULL;
 	const struct route_slot *slot = NULL;
 
-	probe.topic_hash = hash_topic(routes->seed, topic, probe.topic_length);
+	probe.topic_hash = hash_topic(routes->seed, key->consumer, key->topic, probe.topic_length);
 	if (type != NULL) {
 		prefix = ask_prefixes(routes, &probe, type, strlen(type));
 		probe.kind = ROUTE_EXACT;

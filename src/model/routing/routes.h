@@ -21,8 +21,9 @@ enum route_kind { ROUTE_ANY = 0, ROUTE_PREFIX = 1, ROUTE_EXACT = 2 };
 
 /* A subscription in the form that lookups compare. Lengths do not include the '*' of a prefix. */
 struct route {
-	const char *topic; /* NULL = any */
-	const char *type;  /* as it was given; NULL = any */
+	const char *consumer; /* of its handler */
+	const char *topic;    /* NULL = any */
+	const char *type;     /* as it was given; NULL = any */
 	size_t topic_length;
 	size_t type_length;
 	enum route_kind kind;
@@ -32,7 +33,7 @@ struct route {
 /* The subscriptions of one handler: one block of memory with all strings. */
 struct handler_routes {
 	atomic_size_t references;
-	const char *name;
+	struct handler_id id;
 	size_t longest; /* the length of its longest prefix */
 	size_t count;
 	struct route routes[];
@@ -41,7 +42,7 @@ struct handler_routes {
 /* `seed`: the seed of the hashes, the same for a whole table and unknown to clients. A subscription that is given
  * twice counts once. NULL: no memory. */
 struct handler_routes *handler_routes_new(
-	const char *name, const struct subscription *subs, size_t count, uint64_t seed);
+	struct handler_id id, const struct subscription *subs, size_t count, uint64_t seed);
 void handler_routes_release(struct handler_routes *own);
 bool handler_routes_equal(const struct handler_routes *a, const struct handler_routes *b);
 
@@ -86,8 +87,8 @@ void routes_release(struct routes *routes);
 
 /* The handler that has an equal route, or NULL. */
 const struct routes_handler *routes_owner(const struct routes *routes, const struct route *route);
-/* The handler that gets a message of this topic and type, or NULL. */
+/* The handler that gets this message, or NULL. */
 const struct routes_handler *routes_find(
-	const struct routes *routes, const char *topic, const char *type);
+	const struct routes *routes, const struct routing_key *key);
 
 #endif

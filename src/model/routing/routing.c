@@ -60,12 +60,18 @@ bool routing_shares(const struct routing *routing, const struct routing *other)
 	return routing->routes == other->routes;
 }
 
+static bool is_handler(const struct handler_routes *routes, struct handler_id id)
+{
+	return strcmp(routes->id.name, id.name) == 0 &&
+	       strcmp(routes->id.consumer, id.consumer) == 0;
+}
+
 /* Index of the handler, or the count when it is not in the table. */
-static size_t index_of(const struct routes *routes, const char *name)
+static size_t index_of(const struct routes *routes, struct handler_id id)
 {
 	size_t i = 0;
 
-	while (i < routes->count && strcmp(routes->handlers[i].routes->name, name) != 0)
+	while (i < routes->count && !is_handler(routes->handlers[i].routes, id))
 		i++;
 	return i;
 }
@@ -86,7 +92,7 @@ static int refuse_overlap(const struct routes *routes, size_t own,
 				"%s%s%s: "
 				"subscribe to something narrower, or connect under that name to "
 				"share its work",
-				owner->routes->name, topic_quote,
+				owner->routes->id.name, topic_quote,
 				route->topic == NULL ? "any" : route->topic, topic_quote,
 				type_quote, route->type == NULL ? "any" : route->type, type_quote);
 	}
@@ -175,7 +181,7 @@ static int put(struct routing *routing, size_t at, struct routes_handler one, st
 	return replace(routing, routes_new(handlers, count, from->seed), err);
 }
 
-int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
+int routing_set(struct routing *routing, struct handler_id handler, const struct subscription *subs,
 	size_t count, struct err *err)
 {
 	const struct routes *routes = routing->routes;
@@ -224,7 +230,7 @@ int routing_remember(struct routing *routing, const struct remembered *remembere
 	return r != 0 ? r : put(routing, own, one, err);
 }
 
-int routing_leave(struct routing *routing, const char *handler, int64_t hello_at)
+int routing_leave(struct routing *routing, struct handler_id handler, int64_t hello_at)
 {
 	size_t own = index_of(routing->routes, handler);
 	struct routes_handler one;
@@ -237,7 +243,7 @@ int routing_leave(struct routing *routing, const char *handler, int64_t hello_at
 	return put(routing, own, one, NULL);
 }
 
-int routing_remove(struct routing *routing, const char *handler)
+int routing_remove(struct routing *routing, struct handler_id handler)
 {
 	size_t own = index_of(routing->routes, handler);
 
@@ -246,7 +252,7 @@ int routing_remove(struct routing *routing, const char *handler)
 	return put(routing, own, (struct routes_handler){ NULL }, NULL);
 }
 
-int routing_close(struct routing *routing, const char *handler, bool closed)
+int routing_close(struct routing *routing, struct handler_id handler, bool closed)
 {
 	size_t own = index_of(routing->routes, handler);
 
@@ -255,16 +261,16 @@ int routing_close(struct routing *routing, const char *handler, bool closed)
 	return replace(routing, routes_close(routing->routes, own, closed), NULL);
 }
 
-const char *routing_find(const struct routing *routing, const char *topic, const char *type)
+const char *routing_find(const struct routing *routing, const struct routing_key *key)
 {
-	const struct routes_handler *handler = routes_find(routing->routes, topic, type);
+	const struct routes_handler *handler = routes_find(routing->routes, key);
 
-	return handler == NULL ? NULL : handler->routes->name;
+	return handler == NULL ? NULL : handler->routes->id.name;
 }
 
-bool routing_wants(const struct routing *routing, const char *topic, const char *type)
+bool routing_wants(const struct routing *routing, const struct routing_key *key)
 {
-	const struct routes_handler *handler = routes_find(routing->routes, topic, type);
+	const struct routes_handler *handler = routes_find(routing->routes, key);
 
 	return handler != NULL && !handler->closed && !handler->away;
 }
@@ -293,7 +299,7 @@ void routing_each(const struct routing *routing, routing_visit *visit, void *arg
 		for (size_t j = 0; j < handler->routes->count; j++) {
 			const struct route *route = &handler->routes->routes[j];
 			const struct routed routed = {
-				.handler = handler->routes->name,
+				.handler = handler->routes->id,
 				.sub = { route->topic, route->type },
 				.closed = handler->closed,
 				.away = handler->away,
@@ -311,7 +317,7 @@ bool routing_has_connected(const struct routing *routing)
 	return routing->routes->count > 0 && !routing->routes->handlers[0].away;
 }
 
-const char *routing_displaced(const struct routing *routing, const char *handler,
+const char *routing_displaced(const struct routing *routing, struct handler_id handler,
 	const struct subscription *subs, size_t count)
 {
 	CLEANUP(handler_routes_releasep)
@@ -322,8 +328,8 @@ const char *routing_displaced(const struct routing *routing, const char *handler
 		const struct routes_handler *owner =
 			routes_owner(routing->routes, &wanted->routes[i]);
 
-		if (owner != NULL && owner->away && strcmp(owner->routes->name, handler) != 0)
-			return owner->routes->name;
+		if (owner != NULL && owner->away && !is_handler(owner->routes, handler))
+			return owner->routes->id.name;
 	}
 	return NULL;
 }

@@ -1,7 +1,8 @@
 /*
  * Routing: decides which handler gets a message. The most specific subscription wins: an exact type before the
- * longest prefix, before any type. For the same type pattern a named topic wins over any topic. Pure. A routing
- * belongs to one thread; another thread can get a copy.
+ * longest prefix, before any type. For the same type pattern a named topic wins over any topic. Each consumer has its own
+ * handlers: subscriptions of different consumers do not compete, and their handlers may have the same name.
+ * Pure. A routing belongs to one thread; another thread can get a copy.
  */
 #ifndef MODEL_ROUTING_ROUTING_H
 #define MODEL_ROUTING_ROUTING_H
@@ -12,6 +13,11 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+
+struct handler_id {
+	const char *consumer; /* "" = the one without a name */
+	const char *name;
+};
 
 struct subscription {
 	const char *topic; /* NULL = any */
@@ -37,11 +43,11 @@ bool routing_shares(const struct routing *routing, const struct routing *other);
  * equals NULL. A subscription that is given twice counts once. Copies what it needs. ROUTING_OVERLAP: another handler
  * that is not away has an equal subscription; the error names both. ROUTING_FULL: all together would have more than
  * ROUTING_MAX. In both cases, and after FAULT_MEMORY, nothing has changed. */
-int routing_set(struct routing *routing, const char *handler, const struct subscription *subs,
+int routing_set(struct routing *routing, struct handler_id handler, const struct subscription *subs,
 	size_t count, struct err *err);
 /* A handler that is not connected here, but known. */
 struct remembered {
-	const char *handler;
+	struct handler_id handler;
 	const struct subscription *subs;
 	size_t count;
 	int64_t hello_at; /* when it said hello, on any clock that all of them share */
@@ -52,28 +58,34 @@ struct remembered {
  * longest are dropped. */
 int routing_remember(struct routing *routing, const struct remembered *remembered, struct err *err);
 /* A connected handler is away from now on. After FAULT_MEMORY nothing has changed, here and below. */
-int routing_leave(struct routing *routing, const char *handler, int64_t hello_at);
-/* The handler that is away and would lose an equal subscription to this handler; NULL: none. */
-const char *routing_displaced(const struct routing *routing, const char *handler,
+int routing_leave(struct routing *routing, struct handler_id handler, int64_t hello_at);
+/* The name of the handler that is away and would lose an equal subscription to this handler; NULL: none. */
+const char *routing_displaced(const struct routing *routing, struct handler_id handler,
 	const struct subscription *subs, size_t count);
-int routing_remove(struct routing *routing, const char *handler);
+int routing_remove(struct routing *routing, struct handler_id handler);
 /* A closed handler keeps its subscriptions and gets no new messages: routing_wants() is false for its messages, and
  * no less specific handler gets them. */
-int routing_close(struct routing *routing, const char *handler, bool closed);
+int routing_close(struct routing *routing, struct handler_id handler, bool closed);
 
-/* The name of the handler (borrowed from the table), or NULL if no handler subscribes to the message. */
-const char *routing_find(const struct routing *routing, const char *topic, const char *type);
+/* What a handler is found by. */
+struct routing_key {
+	const char *consumer;
+	const char *topic;
+	const char *type; /* NULL = none */
+};
+/* The name of the handler (borrowed from the table), or NULL if no handler of the consumer subscribes to the message. */
+const char *routing_find(const struct routing *routing, const struct routing_key *key);
 /* True if the handler of the message is open and not away. */
-bool routing_wants(const struct routing *routing, const char *topic, const char *type);
+bool routing_wants(const struct routing *routing, const struct routing_key *key);
 
-/* True if an open handler that is not away subscribes to messages of the topic, of any type. */
+/* True if an open handler of any consumer that is not away subscribes to messages of the topic, of any type. */
 bool routing_serves(const struct routing *routing, const char *topic);
 
 /* True if a handler is not away. */
 bool routing_has_connected(const struct routing *routing);
 
 struct routed {
-	const char *handler;
+	struct handler_id handler;
 	struct subscription sub;
 	bool closed;
 	bool away;

@@ -27,6 +27,7 @@ uint64_t hash_of(struct bytes bytes)
 enum type_kind { TYPE_ANY = 0, TYPE_PREFIX = 1, TYPE_EXACT = 2 };
 
 struct want {
+	const char *consumer;
 	const char *topic;
 	const char *type;
 	size_t length; /* of the type, without the '*' */
@@ -47,6 +48,7 @@ static void collect(const struct routed *routed, void *arg)
 	const struct subscription *sub = &routed->sub;
 
 	*want = (struct want){
+		.consumer = routed->handler.consumer,
 		.topic = sub->topic,
 		.type = sub->type,
 		.open = !routed->away && (wants->closed_too || !routed->closed),
@@ -87,7 +89,7 @@ static void add_wishes(struct params *params, const struct wants *wants)
 		const struct want *want = &wants->items[i];
 		struct bytes text = { want->type, want->length };
 
-		array_text(params, consumer, "");
+		array_text(params, consumer, want->consumer);
 		array_text(params, topic, want->topic);
 		array_bytes(params, type, text);
 		array_smallint(params, kind, (int16_t)want->kind);

@@ -81,13 +81,15 @@ static void read_row(struct known *known, int row, size_t *subs)
 {
 	const struct rows *rows = known->rows;
 	const char *name = rows_text(rows, row, COLUMN_NAME);
+	const char *consumer = rows_text(rows, row, COLUMN_CONSUMER);
 	struct known_handler *item = known->count == 0 ? NULL : &known->items[known->count - 1];
 
-	if (item == NULL || strcmp(item->remembered.handler, name) != 0) {
+	if (item == NULL || strcmp(item->remembered.handler.name, name) != 0 ||
+		strcmp(item->remembered.handler.consumer, consumer) != 0) {
 		item = &known->items[known->count++];
 		*item = (struct known_handler){
 			.known = rows_bool(rows, row, COLUMN_KNOWN),
-			.remembered = { name, &known->subs[*subs], 0,
+			.remembered = { { consumer, name }, &known->subs[*subs], 0,
 				rows_int(rows, row, COLUMN_SAID) },
 		};
 	}

@@ -72,7 +72,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	row->expects_completed = entry->end == END_SETTLED;
 	entry->settling.job = job;
 	/* Borrowed: a queue is not freed while it has entries. */
-	row->handler = entry->queue == NULL ? NULL : entry->queue->name;
+	row->handler = entry->queue == NULL ? NULL : entry->queue->id.name;
 	job->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;
 }
 
