@@ -35,7 +35,7 @@ usage() {
 		  model       every interleaving of a partition that gets a new owner, with spin
 		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
 		  mutants     each rule of docs/rules.md removed: a test must fail; needs an hour
-		  nightly     all of these, one after the other, with 300 s for each fuzz target; needs hours
+		  nightly     all of these, one after the other, with 300 s for each fuzz target and the larger models; needs hours
 
 		Without SUITE: ${default_suites[*]}. Missing packages are installed with apt-get (as root
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
@@ -263,6 +263,7 @@ parse_arguments() {
 			nightly)
 				suites+=("${all_suites[@]}")
 				: "${FUZZ_SECONDS:=300}"
+				export MODEL_LONG="${MODEL_LONG:-1}"
 				;;
 			-h | --help) usage && exit 0 ;;
 			*) printf 'run.sh: unknown suite %s; suites: %s\n' "$suite" "${all_suites[*]} nightly" >&2 && exit 1 ;;
