@@ -109,7 +109,8 @@ const struct option option_table[] = {
 		.help = "Maximum number of messages of one key (or of one partition) whose "
 			"answers are not committed yet. When a key reaches it, inboxd delivers no "
 			"further message of this key until an answer is committed. It limits what "
-			"a handler can see again after a crash." },
+			"a handler can see again after a crash. With one hot key and slow commits it also "
+			"limits the rate." },
 	{ "inbox", "max_in_flight", OPTION_INT, .text = "1000", .min = 1, .max = 1000000,
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
