@@ -39,7 +39,7 @@ struct connection {
 	bool closing;        /* its last line is written: no new delivery, input is discarded */
 };
 
-/* Sends one line, at the end of the round (sessions_send_outputs). */
+/* Sends one line, at the end of the round or of the input (sessions_send_outputs). */
 void connection_send(struct connection *connection, const struct buf *line);
 /* Bytes that the socket has not accepted yet. */
 size_t connection_unsent(const struct connection *connection);

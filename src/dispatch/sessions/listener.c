@@ -112,10 +112,11 @@ static bool take_input(struct session *session)
 	return evbuffer_commit_space(session->input, &space, 1) == 0;
 }
 
-/* Reads and discards the input of a connection that is closing: see session_end_output(). */
-static void on_readable(struct bufferevent *bev, void *arg)
+/* Executes the lines that are complete. The input of a connection that is closing is read and discarded: see
+ * session_end_output(). */
+static void read_input(struct session *session)
 {
-	struct session *session = arg;
+	struct bufferevent *bev = session->connection.bev;
 	struct sessions *sessions = session->sessions;
 	struct evbuffer *input = session->input;
 	size_t left;
@@ -139,6 +140,16 @@ static void on_readable(struct bufferevent *bev, void *arg)
 		requests_refuse(session, "line too long");
 	else if (sessions->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
 		requests_refuse(session, "too many unfinished lines on all connections together");
+}
+
+/* Replies are sent at once; deliveries follow at the end of the round. */
+static void on_readable(struct bufferevent *bev, void *arg)
+{
+	struct session *session = arg;
+
+	(void)bev;
+	read_input(session);
+	sessions_send_outputs(session->sessions);
 }
 
 /* The socket has taken all output. */
