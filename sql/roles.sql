@@ -1,11 +1,11 @@
--- The four roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
+-- The five roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
 -- Do not log in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
 -- PostgreSQL cluster, their rights to this schema.
 DO $$
 DECLARE
     role text;
 BEGIN
-    FOREACH role IN ARRAY ARRAY['inboxd_sidecar', 'inboxd_handler', 'inboxd_operator', 'inboxd_reader'] LOOP
+    FOREACH role IN ARRAY ARRAY['inboxd_sidecar', 'inboxd_handler', 'inboxd_service', 'inboxd_operator', 'inboxd_reader'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', role);
         END IF;
@@ -15,7 +15,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sidecar: stores, claims and settles. It changes no history, and deletes messages by inbox.retain() only. It may
+-- The sidecar: stores, claims and settles, and publishes events. It changes no history, and deletes messages by inbox.retain() only. It may
 -- also read:
 -- `inboxd status`, `list`, `show` and `verify` run in its container, with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
@@ -27,17 +27,32 @@ GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
 GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;
+GRANT SELECT, UPDATE, DELETE ON inbox.outbox TO inboxd_sidecar;
+GRANT SELECT, INSERT, UPDATE ON inbox.outbox_relay TO inboxd_sidecar;
+GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_sidecar;
+GRANT EXECUTE ON FUNCTION inbox.emit_caused(bigint, text, text, text, int, jsonb) TO inboxd_sidecar;
+GRANT SELECT ON inbox.events TO inboxd_sidecar;
 
 -- A handler: completes the messages it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text),
-    inbox.complete(text[], jsonb[]) TO inboxd_handler;
+    inbox.complete(text[], jsonb[]), inbox.complete(text, jsonb, jsonb) TO inboxd_handler;
+
+-- A service that emits events in its own transactions. It can read none, except its own until the end of its transaction
+-- in the view for Debezium's users.
+GRANT EXECUTE ON FUNCTION inbox.emit(text, text, text, jsonb, jsonb, text, text, text, text),
+    inbox.emit_bytes(text, bytea, text, bytea, text, jsonb, text, text, text, text),
+    inbox.lock_key(text, text) TO inboxd_service;
+GRANT SELECT, INSERT, DELETE ON inbox.outboxevent TO inboxd_service;
 
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers
+    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers,
+    inbox.outbox, inbox.outbox_relay, inbox.events
     TO inboxd_reader, inboxd_operator;
+GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
+    inbox.outbox_page(jsonb, bigint, int), inbox.check_outbox_filter(text, jsonb, text[]), inbox.outbox_status(),
     inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.status(), inbox.waiting_streams(), inbox.handler_of(text, text), inbox.handler_of(text, text, text)
@@ -55,5 +70,9 @@ GRANT EXECUTE ON FUNCTION
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),
     inbox.adopt(text, text, text),
-    inbox.forget_handler(text, text) TO inboxd_operator;
+    inbox.forget_handler(text, text),
+    inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
+    inbox.outbox_replay_page(jsonb, bigint, int, text),
+    inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
+    inbox.outbox_discard_page(jsonb, bigint, int, text) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

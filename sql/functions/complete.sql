@@ -55,6 +55,16 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT inbox.complete(claim, result::jsonb)
 $$;
 
+-- The same for a handler that also emits events: emit_caused() says what `emit` is. Effects, completion and events commit
+-- together or not at all. IB020: an event is wrong, and the message names what.
+CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb, emit jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM inbox.complete(claim, result);
+    PERFORM inbox.emit_caused(m.seq, m.source, m.event_id, m.consumer, m.replay_count, complete.emit)
+    FROM inbox.inbox_messages m WHERE m.seq = (inbox.claim_parts(claim))[1]::bigint;
+END $$;
+
 -- Completes several messages, all or none of them. `results` is NULL or has one element for each claim; NULL and the
 -- JSON null mean no result.
 -- IB001 names the first claim of the array that is lost. A claim that is in the array twice is lost the second time.

@@ -127,6 +127,41 @@ BEGIN
                      ELSE j.walks - what END;
 END $$;
 
+-- One window of published events in the order of seq. The walk goes on to the last event that was created early enough.
+-- At its end it begins again if it began long ago, a tenth of the age and at most a day: so it finds events that were
+-- published late.
+CREATE OR REPLACE FUNCTION inbox.retain_published(age interval, max_rows int, OUT affected bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before timestamptz := now() - age;
+    walk jsonb := coalesce((SELECT j.walks -> 'outbox' FROM inbox.inbox_janitor j), '{}');
+    front bigint := coalesce((walk ->> 'front')::bigint, 0);
+    begun_at timestamptz := coalesce((walk ->> 'begun_at')::timestamptz, now());
+    ended bigint[];
+    looked bigint;
+    reached bigint;
+    last_looked bigint;
+BEGIN
+    SELECT array_agg(w.seq) FILTER (WHERE w.published_at <= before), max(w.seq) FILTER (WHERE w.created_at <= before),
+           count(*), max(w.seq)
+    INTO ended, reached, looked, last_looked
+    FROM (SELECT o.seq, o.created_at, o.published_at FROM inbox.outbox o
+          WHERE o.seq > front ORDER BY o.seq LIMIT max_rows) w;
+    more := looked = max_rows AND coalesce(reached = last_looked, false);
+    front := coalesce(reached, front);
+    IF NOT more AND begun_at <= now() - least(age / 10, interval '1 day') THEN
+        front := 0;
+        begun_at := now();
+    END IF;
+    WITH free AS MATERIALIZED (
+        SELECT o.seq FROM inbox.outbox o WHERE o.seq = ANY (ended) AND o.published_at <= before FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM inbox.outbox o USING free WHERE o.seq = free.seq;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    UPDATE inbox.inbox_janitor j
+    SET walks = j.walks || jsonb_build_object('outbox', jsonb_build_object('front', front, 'begun_at', begun_at));
+END $$;
+
 -- Deletes the oldest rows of a table: those with the lowest seq.
 CREATE OR REPLACE FUNCTION inbox.retain_low(from_table regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -143,8 +178,8 @@ BEGIN
 END $$;
 
 -- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'dead_produced' (dead messages that were
--- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones). Sidecars can delete only
--- with this function, and it cannot delete unfinished messages.
+-- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones), 'outbox' (published events),
+-- 'outbox_dead' (dead ones). Sidecars can delete messages only with this function, and it cannot delete unfinished ones.
 -- elected: false = another instance does the work. more: the next batch may follow at once.
 -- A walk must follow its index and stop. A bitmap scan would read all remaining rows, and a generic plan might do so,
 -- too.
@@ -187,6 +222,17 @@ BEGIN
             FOR UPDATE SKIP LOCKED
         )
         DELETE FROM inbox.inbox_instances i USING old WHERE i.id = old.id;
+        GET DIAGNOSTICS affected = ROW_COUNT;
+    WHEN 'outbox' THEN
+        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_published(age, max_rows) r;
+        RETURN;
+    WHEN 'outbox_dead' THEN
+        WITH old AS MATERIALIZED (
+            SELECT o.seq FROM inbox.outbox o WHERE o.dead_at <= before
+            ORDER BY o.dead_at, o.seq LIMIT max_rows
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM inbox.outbox o USING old WHERE o.seq = old.seq;
         GET DIAGNOSTICS affected = ROW_COUNT;
     ELSE
         PERFORM inbox.refuse('retain', format('what is %s; it is no kind of rows', coalesce(quote_literal(what), 'NULL')));

@@ -12,7 +12,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             (1, 'inbox.inbox_messages', (SELECT max(seq) FROM inbox.inbox_messages)),
             (2, 'inbox.inbox_conflicts', (SELECT max(seq) FROM inbox.inbox_conflicts)),
             (3, 'inbox.inbox_rejects', (SELECT max(seq) FROM inbox.inbox_rejects)),
-            (4, 'inbox.inbox_audit', (SELECT max(seq) FROM inbox.inbox_audit))) AS t(n, table_name, seq)
+            (4, 'inbox.inbox_audit', (SELECT max(seq) FROM inbox.inbox_audit)),
+            (5, 'inbox.outbox', (SELECT max(seq) FROM inbox.outbox))) AS t(n, table_name, seq)
     )
     SELECT s.table_name, s.sequence, s.last, s.seq
     FROM (SELECT h.*, pg_get_serial_sequence(h.table_name, 'seq') AS sequence,

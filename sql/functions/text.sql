@@ -19,6 +19,15 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END $$;
 
+-- The bytes of a base64 text, or NULL if it is none. As try_text().
+CREATE OR REPLACE FUNCTION inbox.try_base64(encoded text) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN decode(encoded, 'base64');
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+
 -- An error without its variable parts: ids, quoted values, numbers.
 CREATE OR REPLACE FUNCTION inbox.error_shape(error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$

@@ -49,3 +49,17 @@ CROSS JOIN LATERAL (
     WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL
       AND i.handlers @> CASE h.consumer WHEN '' THEN to_jsonb(h.name)
           ELSE jsonb_build_array(jsonb_build_object('name', h.name, 'consumer', h.consumer)) END) c;
+
+-- Events of the outbox with their status. Published events are here only with retention.outbox.
+CREATE OR REPLACE VIEW inbox.events AS
+SELECT o.seq, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o.subject, o.content_type, o.format,
+       o.headers, o.payload, o.caused_by, o.created_at, o.available_at, o.retry_count, o.error, o.error_code,
+       o.published_at, o.kafka_partition, o.kafka_offset, o.dead_at,
+       CASE WHEN o.published_at IS NOT NULL THEN 'published'
+            WHEN o.dead_at IS NOT NULL THEN 'dead'
+            WHEN o.available_at = 'infinity' THEN 'parked'
+            WHEN o.available_at IS NOT NULL THEN 'retrying'
+            ELSE 'waiting' END AS status,
+       inbox.try_text(o.payload) AS payload_text,
+       inbox.try_json(o.payload) AS payload_json
+FROM inbox.outbox o;

@@ -1,4 +1,4 @@
-"""The rights of each of the four roles."""
+"""The rights of each of the five roles."""
 
 import psycopg
 import pytest
@@ -7,10 +7,11 @@ from statements import SQL, Statements, functions, migrate
 from test_functions import insert
 from test_operators import dead, value, waiting
 
-ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_operator", "inboxd_reader"]
+ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
           "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers",
-          "messages", "dead_groups", "handlers"]
+          "messages", "dead_groups", "handlers", "outbox", "outbox_relay", "events"]
+ALL_TABLES = [*TABLES, "outboxevent"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
@@ -19,17 +20,21 @@ MAY = {
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT")},
+                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT")}
+                      | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
+                      | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT")},
     "inboxd_handler": set(),
+    "inboxd_service": {("outboxevent", right) for right in ("SELECT", "INSERT", "DELETE")},
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
 LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of",
-         "waiting_streams"}
+         "waiting_streams", "outbox_page", "check_outbox_filter", "outbox_status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
-        "purge", "seek", "adopt", "forget_handler"}
-CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences"} | LOOKS,
-         "inboxd_handler": {"complete"}, "inboxd_operator": LOOKS | ACTS,
+        "purge", "seek", "adopt", "forget_handler", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
+        "outbox_discard_page"}
+CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused"} | LOOKS,
+         "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 
@@ -76,7 +81,7 @@ def test_a_role_has_these_rights_on_tables_and_no_other(granted, role):
 def test_every_table_and_view_is_covered_by_this_test(granted):
     rows = granted.execute("SELECT relname FROM pg_class WHERE relnamespace = 'inbox'::regnamespace"
                            " AND relkind IN ('r', 'v')").fetchall()
-    assert {row[0] for row in rows} == set(TABLES)
+    assert {row[0] for row in rows} == set(ALL_TABLES)
 
 
 @pytest.fixture
@@ -191,6 +196,57 @@ def test_a_handler_can_complete_and_read_nothing(granted, as_role):
     assert value(granted, "SELECT bool_and(processed_at IS NOT NULL) FROM inbox.inbox_messages")
 
 
+def test_a_handler_can_emit_with_its_completion(granted, as_role):
+    seq = insert(granted)
+    as_role("inboxd_handler").execute("SELECT inbox.complete(%s, NULL, '[{\"topic\": \"t\", \"type\": \"t\"}]')", [f"{seq}.1.1"])
+    assert value(granted, "SELECT caused_by FROM inbox.events") == seq
+
+
+def test_a_service_can_emit_and_read_nothing(granted, as_role):
+    service = as_role("inboxd_service")
+    service.execute("SELECT inbox.lock_key('t', 'k'), inbox.emit('t', 'k', 't', '{}', '{\"h\": \"v\"}'),"
+                    " inbox.emit_bytes('t', 'k', 't', 'x', 'text/plain')")
+    with service.transaction():
+        service.execute("INSERT INTO inbox.outboxevent (id, aggregatetype, aggregateid, type, payload)"
+                        " VALUES (gen_random_uuid(), 'a', '1', 't', 'secret')")
+        assert service.execute("DELETE FROM inbox.outboxevent WHERE aggregateid = '1'").rowcount == 1
+    assert value(granted, "SELECT count(*) FROM inbox.events WHERE status = 'waiting'") == 3
+    for sql in ("SELECT * FROM inbox.outbox", "SELECT * FROM inbox.events", "DELETE FROM inbox.outbox",
+                "INSERT INTO inbox.outbox (topic, event_type) VALUES ('t', 't')", "SELECT nextval('inbox.outbox_seq')",
+                "UPDATE inbox.outboxevent SET type = 'x'", "SELECT inbox.outbox_replay_where()", "SELECT inbox.outbox_status()",
+                "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]')", "SELECT inbox.complete('1.1.1')",
+                "SELECT * FROM inbox.inbox_messages"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            service.execute(sql)
+
+
+def test_an_operator_replays_and_discards_events(granted, as_role):
+    granted.execute("SELECT inbox.emit('t', 'k', 't', '{}')")
+    operator = as_role("inboxd_operator")
+    assert value(operator, "SELECT inbox.outbox_discard_where(reason => 'r')") == 1
+    assert value(operator, "SELECT affected FROM inbox.outbox_replay_page('{\"status\": \"dead\"}', 0, 10)") == 1
+    assert value(operator, "SELECT inbox.outbox_status() ->> 'retrying'") == "1"
+    assert operator.execute("SELECT action, who FROM inbox.inbox_audit ORDER BY seq").fetchall() == [
+        ("outbox_discard", "user_of_inboxd_operator"), ("outbox_replay", "user_of_inboxd_operator")]
+    for sql in ("DELETE FROM inbox.outbox", "UPDATE inbox.outbox SET dead_at = NULL", "SELECT inbox.emit('t', 'k', 't', '{}')"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            operator.execute(sql)
+
+
+def test_the_sidecar_role_can_run_the_relay(granted, as_role):
+    granted.execute("SELECT inbox.emit('t', 'k', 't', '{}') FROM generate_series(1, 4)")
+    sidecar = as_role("inboxd_sidecar")
+    run, count = Statements(sidecar).run, Statements(sidecar).count
+    assert run("relay_elect", 1) == [(0, 4)]
+    assert run("relay_hold", 1, 1) == [(True,)]
+    assert len(run("relay_read", 10, 1000, 0)) == 4
+    assert count("relay_delete", [1]) == count("relay_keep", [2], [0], [0]) == 1
+    assert count("relay_defer", [3], [1], [0], [0], [None], [None]) == 1
+    assert len(run("relay_parked", 10, 0)) == 1
+    assert value(sidecar, "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[{\"topic\": \"t\", \"type\": \"t\"}]')") == 1
+    assert run("relay_backlog", 10, 0)[0][:2] == (3, 1)
+
+
 def test_an_operator_can_replay_by_function_and_by_plain_sql(granted, as_role):
     dead(granted, "a")
     dead(granted, "b")
@@ -257,6 +313,7 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
     ("op_handlers", []), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
 def test_the_sidecar_role_can_read_what_a_reader_can(granted, as_role, name, values):
     dead(granted, "a", payload=b'{"n": 1}')
+    granted.execute("SELECT inbox.emit('t', 'k', 't', '{}', '{\"h\": \"v\"}')")
     sees = [Statements(as_role(role)).run(name, *values) for role in ("inboxd_sidecar", "inboxd_reader")]
     assert sees[0] == sees[1]
 

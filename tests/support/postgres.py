@@ -24,7 +24,7 @@ SETTINGS = {
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] %q%d %a ",
     "max_wal_size": "2GB",
-    "max_prepared_transactions": "0",
+    "max_prepared_transactions": "4",
 }
 
 
