@@ -38,6 +38,7 @@ static const struct {
 	[COMMAND_VERIFY] = { .run = command_verify, .needs_kafka = true },
 	[COMMAND_SEEK] = { .run = command_seek, .needs_kafka = true },
 	[COMMAND_HANDLERS] = { .on_inbox = op_handlers },
+	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */

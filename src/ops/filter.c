@@ -125,6 +125,8 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 	add_time(out, "received_to", cli->filter.until);
 	if (cli->filter.error != NULL)
 		add_error(out, cli->filter.error);
+	if (cli->command == COMMAND_OUTBOX && cli->word_count > 1)
+		add_member(out, "event_id", cli->words[1]);
 	buf_add_char(out, '}');
 	return buf_ok(out) ? 0 : err_memory(err);
 }

@@ -33,6 +33,9 @@ static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
 static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
 	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
 
+static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, true, 8,
+	{ "SEQ", "STATUS", "TOPIC", "KEY", "TYPE", "EVENT ID", "EMITTED", "ERROR" } };
+
 /* The result of a query is in memory as a whole before a line is printed. */
 static int64_t limit_of(const struct op *op)
 {
@@ -97,7 +100,7 @@ static void print_rest(const struct op *op, const struct listing *listing, const
 	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
 		return;
 	(void)fprintf(stderr,
-		"searched %" PRId64 " messages, up to seq %" PRId64
+		"searched %" PRId64 " rows, up to seq %" PRId64
 		", without a full page of matches; to continue: --after %" PRId64 "\n",
 		rows_int(rows, 0, searched), rows_int(rows, 0, last), rows_int(rows, 0, last));
 }
@@ -121,10 +124,11 @@ static void print_listing(
 
 int op_list(const struct op *op, struct err *err)
 {
-	const struct listing *listing = op->cli->filter.rejects     ? &rejects
-					: op->cli->filter.conflicts ? &conflicts
-					: op->cli->filter.group     ? &groups
-								    : &messages;
+	const struct listing *listing = op->cli->command == COMMAND_OUTBOX ? &events
+					: op->cli->filter.rejects          ? &rejects
+					: op->cli->filter.conflicts        ? &conflicts
+					: op->cli->filter.group            ? &groups
+									   : &messages;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;

@@ -29,12 +29,13 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 static int check_right(const struct op *op, struct err *err)
 {
 	bool lists = op->cli->command == COMMAND_HANDLERS && op->cli->word_count == 0;
-	const char *function = op->cli->dry_run || lists ? NULL : changes[op->cli->command];
+	const char *function = op->cli->command == COMMAND_OUTBOX ? op_outbox_function(op->cli)
+								  : changes[op->cli->command];
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = 0;
 
-	if (function == NULL)
+	if (function == NULL || op->cli->dry_run || lists)
 		return 0;
 	params_text(&params, function);
 	r = db_run(op->db, QUERY_OP_MAY, &params, &rows, err);
@@ -108,7 +109,7 @@ static int add_hint(enum command command, struct err *err)
 {
 	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
 		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
-		     command == COMMAND_VERIFY;
+		     command == COMMAND_VERIFY || command == COMMAND_OUTBOX;
 
 	if (strcmp(err->state, "42501") == 0) {
 		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");

@@ -105,5 +105,12 @@ int op_replay_rejects(const struct op *op, struct err *err);
 int op_discard(const struct op *op, struct err *err); /* in replay.c */
 int op_handlers(const struct op *op, struct err *err);
 int op_purge(const struct op *op, struct err *err);
+int op_outbox(const struct op *op, struct err *err);
+/* The function of the schema that the action of `outbox` calls to change something; NULL = none. */
+const char *op_outbox_function(const struct cli *cli);
+/* Actions of `outbox`, each beside the command of its name. */
+int op_show_event(const struct op *op, struct err *err);
+int op_replay_events(const struct op *op, struct err *err);
+int op_discard_events(const struct op *op, struct err *err); /* in replay.c */
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * `inboxd replay` and `inboxd discard`, which differ only in words and statements. Messages are
+ * `inboxd replay` and `inboxd discard`, which differ only in words and statements, and the same for
+ * the events of the outbox, which are always given by filters. Messages are
  * given by event id or by filters.
  *
  * By event id, each message is changed in a transaction of its own, and the first failure becomes
@@ -26,14 +27,31 @@ struct change {
 	const char *states; /* the allowed states */
 	const char *done;
 	const char *not_now; /* why an existing message was not changed */
-	enum query one;
+	const char *noun;
+	enum query one; /* changes one by event id; events of the outbox have none */
+	enum query count;
 	enum query page;
 };
 
 static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
-	"it is neither processed nor dead", QUERY_OP_REPLAY, QUERY_OP_REPLAY_PAGE };
+	"it is neither processed nor dead", "message", QUERY_OP_REPLAY, QUERY_OP_COUNT,
+	QUERY_OP_REPLAY_PAGE };
 static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
-	"it is not waiting", QUERY_OP_DISCARD, QUERY_OP_DISCARD_PAGE };
+	"it is not waiting", "message", QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
+static const struct change replay_events = { .name = "replay",
+	.status = "dead",
+	.states = "dead retrying published",
+	.done = "replayed",
+	.noun = "event",
+	.count = QUERY_OP_OUTBOX_COUNT,
+	.page = QUERY_OP_OUTBOX_REPLAY_PAGE };
+static const struct change discard_events = { .name = "discard",
+	.status = "waiting",
+	.states = CLI_DISCARD_STATES,
+	.done = "discarded",
+	.noun = "event",
+	.count = QUERY_OP_OUTBOX_COUNT,
+	.page = QUERY_OP_OUTBOX_DISCARD_PAGE };
 
 /* --- By event id ------------------------------------------------------------------------------- */
 
@@ -309,7 +327,7 @@ static int count_page(const struct op *op, struct counter *counter, struct err *
 	params_int(&params, (int32_t)(left < COUNT_PAGE ? left : COUNT_PAGE));
 	params_bigint(&params, counter->after);
 	params_bool(&params, counter->dropped);
-	r = db_run(op->db, QUERY_OP_COUNT, &params, &rows, err);
+	r = db_run(op->db, counter->change->count, &params, &rows, err);
 	if (r != 0)
 		return r;
 	counter->count += rows_int(rows, 0, 0);
@@ -451,8 +469,10 @@ static int report_nothing(const struct op *op, const struct change *change,
 {
 	char words[128];
 
-	if (counts->dropped == 0)
-		return op_nothing(op, change->name, err, "no message matches");
+	if (counts->dropped == 0) {
+		(void)snprintf(words, sizeof(words), "no %s matches", change->noun);
+		return op_nothing(op, change->name, err, words);
+	}
 	(void)snprintf(words, sizeof(words),
 		"%" PRId64
 		" message%s match%s, and cannot be %s: retention has dropped the payload",
@@ -477,8 +497,8 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	if (counts.dropped > 0)
 		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
 			counts.dropped);
-	(void)snprintf(question, sizeof(question), "%s %" PRId64 " message%s", change->name,
-		counts.wanted, plural(counts.wanted));
+	(void)snprintf(question, sizeof(question), "%s %" PRId64 " %s%s", change->name,
+		counts.wanted, change->noun, plural(counts.wanted));
 	r = op_confirm(op, change->name, counts.wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
@@ -517,4 +537,25 @@ int op_replay(const struct op *op, struct err *err)
 int op_discard(const struct op *op, struct err *err)
 {
 	return run(op, &discard, err);
+}
+
+/* An event id is one more filter: op_filter(). */
+static int run_events(const struct op *op, const struct change *change, struct err *err)
+{
+	if (op->cli->word_count < 2 && !op_has_filter(op->cli))
+		return err_set(err, FAULT_USAGE,
+			"outbox %s: give an event id, or filters such as --status %s (`inboxd "
+			"outbox --help`)",
+			change->name, change->status);
+	return change_filtered(op, change, err);
+}
+
+int op_replay_events(const struct op *op, struct err *err)
+{
+	return run_events(op, &replay_events, err);
+}
+
+int op_discard_events(const struct op *op, struct err *err)
+{
+	return run_events(op, &discard_events, err);
 }

@@ -92,14 +92,15 @@ static void print_facts(const struct rows *rows)
 	}
 }
 
-static int print_row(const struct op *op, const struct rows *rows, int row, struct err *err)
+static int print_row(
+	const struct op *op, enum query facts_of, const struct rows *rows, int row, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *facts = NULL;
 	int r;
 
 	params_bigint(&params, rows_int(rows, row, SHOW_SEQ));
-	r = db_run(op->db, QUERY_OP_SHOW_FACTS, &params, &facts, err);
+	r = db_run(op->db, facts_of, &params, &facts, err);
 	if (r != 0)
 		return r;
 	if (row > 0)
@@ -108,12 +109,13 @@ static int print_row(const struct op *op, const struct rows *rows, int row, stru
 	return 0;
 }
 
-static int print_message(const struct op *op, const struct rows *rows, struct err *err)
+static int print_rows(
+	const struct op *op, enum query facts_of, const struct rows *rows, struct err *err)
 {
 	int r = 0;
 
 	for (int row = 0; r == 0 && row < rows_count(rows); row++)
-		r = print_row(op, rows, row, err);
+		r = print_row(op, facts_of, rows, row, err);
 	if (r == 0)
 		print_payload(
 			rows, op->cli->payload != NULL && strcmp(op->cli->payload, "hex") == 0);
@@ -157,7 +159,34 @@ int op_show(const struct op *op, struct err *err)
 	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)
 		return print_raw(op, rows, err);
 	if (!op->cli->json)
-		return print_message(op, rows, err);
+		return print_rows(op, QUERY_OP_SHOW_FACTS, rows, err);
+	op_print_lines(rows, SHOW_JSON);
+	return 0;
+}
+
+/* Several events have the same id after a replay of a published one; their payload is the same. */
+int op_show_event(const struct op *op, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	if (op->cli->word_count < 2)
+		return err_set(err, FAULT_USAGE,
+			"outbox show: give an event id or a seq (`inboxd outbox list`)");
+	params_text(&params, op->cli->words[1]);
+	r = db_run(op->db, QUERY_OP_OUTBOX_SHOW, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return err_set(err, FAULT_CHECK,
+			"there is no event with the id or seq \"%s\" in the outbox; an event "
+			"is deleted when it is published",
+			op->cli->words[1]);
+	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)
+		return print_raw(op, rows, err);
+	if (!op->cli->json)
+		return print_rows(op, QUERY_OP_OUTBOX_FACTS, rows, err);
 	op_print_lines(rows, SHOW_JSON);
 	return 0;
 }

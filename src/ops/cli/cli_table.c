@@ -8,12 +8,14 @@
 
 #define FOR(command) (1U << (command))
 #define FOR_ALL      (~0U)
-#define FOR_FILTER   (FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
-#define FOR_IDS      (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
+#define FOR_FILTER                                                                                 \
+	(FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_OUTBOX))
+#define FOR_IDS (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
 #define FOR_CHANGE                                                                                 \
 	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
-		FOR(COMMAND_SEEK))
-#define FOR_MANY (FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE))
+		FOR(COMMAND_SEEK) | FOR(COMMAND_OUTBOX))
+#define FOR_MANY                                                                                   \
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_OUTBOX))
 
 /* clang-format off */
 const struct command_row cli_commands[] = {
@@ -73,6 +75,13 @@ const struct command_row cli_commands[] = {
 		"inbox.handler_memory. Messages for such a handler wait for it. `handlers forget NAME`\n"
 		"removes a handler that will not come back: its messages go to the next handler that\n"
 		"matches, or wait until one connects.\n", 2 },
+	{ COMMAND_OUTBOX, "outbox", "Show the events of the outbox, publish them again, or discard them",
+		"status|list|show|replay|discard [EVENT_ID|SEQ]",
+		"Works on the events that the service has emitted. `status` counts them, `list` lists those\n"
+		"that match the filters, `show` prints one. `replay` publishes again: events that are dead\n"
+		"(the default) or retrying, and copies of published ones, if they were kept. `discard`\n"
+		"sets events to dead that are not published yet. Filters are those of `list`; --since and\n"
+		"--until are about the time of emit.\n", 2 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -81,7 +90,7 @@ const struct option_row cli_options[] = {
 	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
 		"update the schema first", NULL },
 	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
-		"also create the roles inboxd_sidecar, _handler, _operator and _reader and grant their privileges", NULL },
+		"also create the roles inboxd_sidecar, _handler, _service, _operator and _reader and grant their privileges", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; waiting includes retrying and parked",
 		"waiting retrying parked claimed processed dead" },
@@ -90,11 +99,14 @@ const struct option_row cli_options[] = {
 	{ 0, "status", "STATUS", FOR(COMMAND_DISCARD), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; default: waiting, which includes retrying and parked",
 		CLI_DISCARD_STATES },
-	{ 0, "dead", NULL, FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY), KIND_FLAG, offsetof(struct cli, filter.dead),
+	{ 0, "status", "STATUS", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.status),
+		"only events in this state; waiting includes retrying and parked",
+		"waiting retrying parked published dead" },
+	{ 0, "dead", NULL, FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_OUTBOX), KIND_FLAG, offsetof(struct cli, filter.dead),
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
 		"with --dead or --status dead: groups with the same error, with counts", NULL },
-	{ 0, "consumer", "NAME", FOR_FILTER | FOR(COMMAND_SHOW), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
+	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
 		"only messages of this consumer; empty: of the one without a name", NULL },
 	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.topic),
 		"only messages of this topic", NULL },
@@ -118,13 +130,13 @@ const struct option_row cli_options[] = {
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
-	{ 0, "limit", "N", FOR(COMMAND_LIST), KIND_COUNT, offsetof(struct cli, bounds.limit),
+	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_OUTBOX), KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
 	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, bounds.after),
 		"only messages after this seq", NULL },
 	{ 0, "source", "SOURCE", FOR_IDS, KIND_TEXT, offsetof(struct cli, source),
 		"the source of the event", NULL },
-	{ 0, "payload", "FORM", FOR(COMMAND_SHOW), KIND_TEXT, offsetof(struct cli, payload),
+	{ 0, "payload", "FORM", FOR(COMMAND_SHOW) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, payload),
 		"how to show the payload; raw prints its bytes and nothing else",
 		"pretty hex raw" },
 	{ 0, "rejects", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.rejects),
@@ -138,7 +150,7 @@ const struct option_row cli_options[] = {
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, range.to_time),
 		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
-		FOR(COMMAND_HANDLERS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
+		FOR(COMMAND_HANDLERS) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.max),
 		"maximum number of messages", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
