@@ -5,7 +5,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 default_suites=(lint unit conformance sql system deploy)
-all_suites=("${default_suites[@]}" quickstart fuzz faults tsan model versions mutants bench)
+all_suites=("${default_suites[@]}" quickstart languages fuzz faults tsan model versions mutants bench)
 logs=
 results=()
 failed=0
@@ -28,6 +28,7 @@ usage() {
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      deploy/ and debian/, with the tools that read them
 		  quickstart  deploy/quickstart.sh --once
+		  languages   the libraries of handlers/, each with its own tools, with the conformance kit and with servers
 		  bench       speed of the release build, compared with a floor and other programs
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
@@ -121,6 +122,15 @@ suite_quickstart() {
 	INBOXD_SOCKET_PATH=/nonexistent/x run "quickstart" "$root/deploy/quickstart.sh" --once
 }
 
+# Each library has a program `check` for everything that needs no servers.
+suite_languages() {
+	local check
+	for check in "$root"/handlers/*/check; do
+		run "languages: $(basename "$(dirname "$check")")" "$check"
+	done
+	run "languages: with servers" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal "$root/tests/languages"
+}
+
 suite_bench() {
 	run "bench: build" build_release
 	run "bench" "$root/tests/bench/run.sh"
@@ -197,7 +207,7 @@ prepare() {
 	*" conformance "*) require "install: Python" install_venv ;;
 	esac
 	case " $* " in
-	*" sql "* | *" system "* | *" deploy "* | *" bench "* | *" faults "* | *" tsan "* | *" versions "* | *" mutants "*)
+	*" sql "* | *" system "* | *" deploy "* | *" languages "* | *" bench "* | *" faults "* | *" tsan "* | *" versions "* | *" mutants "*)
 		require "install: PostgreSQL" install_postgres
 		require "install: Python" install_venv
 		require "install: Kafka" install_kafka
@@ -220,7 +230,7 @@ prepare() {
 	*" versions "*) require "install: versions" install_packages xz-utils ;;
 	esac
 	case " $* " in
-	*" unit "* | *" conformance "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
+	*" unit "* | *" conformance "* | *" languages "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan
 		;;
@@ -245,7 +255,7 @@ summary() {
 	local log
 	printf '\n'
 	for log in $(compgen -G "$logs/*.log"); do
-		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants|conformance): ' \
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants|conformance|package): ' \
 			"$log" | sed "s|^$logs/||; s|\.log:|: |"
 	done
 	printf '\n'

@@ -1,5 +1,6 @@
-"""Code in C or Python in the documentation is an exact part of a file in examples/. Tests build and run these files
-(examples/test_examples.py, tests/system/test_examples.py), so the documented code is tested."""
+"""Code in C or Python in the documentation is an exact part of a file in examples/, or in the examples of a library in handlers/.
+Tests build and run these files (examples/test_examples.py, tests/system/test_examples.py, tests/languages), so the documented
+code is tested."""
 
 import re
 
@@ -11,8 +12,8 @@ def problems(tree):
     for path in ("README.md", "docs/handlers.md"):
         for number, language, block in _blocks(tree, path):
             suffix = LANGUAGES.get(language)
-            if suffix and not any(block in tree.text(file) for file in tree.paths(f"examples/*{suffix}")):
-                yield path, number, "shows what is not in this form in any file of examples/"
+            if suffix and not any(block in tree.text(file) for file in tree.paths(f"examples/*{suffix}", f"handlers/*/examples/*{suffix}")):
+                yield path, number, "shows what is not in this form in any file of examples/ or of handlers/*/examples/"
 
 
 def _blocks(tree, path):

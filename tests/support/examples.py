@@ -14,10 +14,10 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 class Example:
     """A running example: a .py file with this Python, a .c file from the build of the sidecar under test."""
 
-    def __init__(self, file, socket_path, env=None):
+    def __init__(self, file, socket_path, env=None, command=None):
         name = pathlib.Path(file)
-        command = [sys.executable, str(EXAMPLES / file)] if name.suffix == ".py" else \
-            [str(pathlib.Path(binary()).parents[1] / "examples" / name.stem)]
+        command = command or ([sys.executable, str(EXAMPLES / file)] if name.suffix == ".py" else
+                              [str(pathlib.Path(binary()).parents[1] / "examples" / name.stem)])
         self.log = os.path.join(process.scratch("example"), "output")
         self._process = process.spawn(
             command, self.log, env={**os.environ, **SANITIZERS, "INBOXD_SOCKET_PATH": socket_path, **(env or {})})
@@ -28,6 +28,10 @@ class Example:
 
     def is_running(self):
         return self._process.poll() is None
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
 
     def stop(self):
         """Sends SIGTERM; returns the exit code."""

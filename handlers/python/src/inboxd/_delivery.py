@@ -1,0 +1,237 @@
+"""A delivery, and a batch of them: what a function gets."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, overload
+
+from . import _completion
+from ._event import Event, parse_time
+from ._verdicts import Cancelled, Dead, Emit, Verdict, to_json
+
+if TYPE_CHECKING:
+    from ._completion import AsyncTransaction, SyncTransaction
+    from ._session import Group, Session
+
+Header = tuple[str | bytes, str | bytes | None]
+Lane = tuple[Any, ...]
+UNSET = object()  # the verdict of a message for which set_verdict() was not called
+
+
+class Delivery:
+    """One message, delivered once.
+
+    A function in a thread may use it in this thread. ``id`` is that of this delivery; the message is identified by the source
+    and the id of its event.
+    """
+
+    __slots__ = (
+        "_completed",
+        "_deadline",
+        "_group",
+        "_members",
+        "_received",
+        "_session",
+        "_started",
+        "_stop_work",
+        "_verdict",
+        "cancelled",
+        "event",
+        "headers",
+        "id",
+    )
+
+    def __init__(self, session: Session, delivery_id: str, params: Mapping[str, Any], now: float, group: Group | None) -> None:
+        self.id = delivery_id
+        self.event = Event(params["event"])
+        self.headers: list[Header] = [(_text(name), _value(value)) for name, value, *_ in params.get("headers") or ()]
+        self.cancelled: str | None = None
+        """None, or why the delivery was cancelled: timeout, lease_lost, shutdown or connection_lost."""
+        self._members = params["delivery"]
+        self._session = session
+        self._group = group
+        self._received = now
+        self._deadline = now + session.timeout
+        self._started = False
+        self._completed = False
+        self._verdict: Any = UNSET
+        self._stop_work: Callable[[], object] | None = None
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.id!r}, attempt={self.attempt}, {self.event!r})"
+
+    @property
+    def claim(self) -> str:
+        """The argument of ``inbox.complete()``; ``complete()`` passes it."""
+        return str(self._members["claim"])
+
+    @property
+    def seq(self) -> int:
+        """The row in ``inbox_messages``."""
+        return int(self._members.get("seq", 0))
+
+    @property
+    def attempt(self) -> int:
+        """1 is the first attempt."""
+        return int(self._members.get("attempt", 1))
+
+    @property
+    def max_attempts(self) -> int:
+        return int(self._members.get("max_attempts", 0))
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The first deadline, by the clock of inboxd. ``extend()`` does not change it."""
+        text = self._members.get("deadline")
+        return None if text is None else parse_time(text)
+
+    @property
+    def replay(self) -> bool:
+        """True if an operator asked for another run: the message may have been processed before."""
+        return self._members.get("replay") is True
+
+    def header(self, name: str) -> str | bytes | None:
+        """The last Kafka header with this name; None if there is none."""
+        return next((value for found, value in reversed(self.headers) if found == name), None)
+
+    def raise_if_cancelled(self) -> None:
+        """Cancelled if the delivery was cancelled. A function in a thread calls it between the steps of long work.
+
+        An ``async`` function does not need it: its task is cancelled.
+        """
+        if self.cancelled is not None:
+            raise Cancelled(self.cancelled)
+
+    def extend(self, seconds: float | None = None) -> None:
+        """Moves the deadline to ``seconds`` from now; without them, to the timeout of the handler. Does not block.
+
+        The library does this by itself for every message that it holds (``extend_up_to`` of :class:`Handler`).
+        """
+        self.raise_if_cancelled()
+        self._session.extend(self, self._session.timeout if seconds is None else seconds)
+
+    def set_verdict(self, verdict: Any) -> None:
+        """In a function for batches: the verdict of this message alone, for example ``Retry("locked")``.
+
+        It takes what a function for one message may return or raise: a result, ``Done``, ``SETTLED`` or a ``Verdict``.
+        """
+        self._verdict = verdict
+
+    @overload
+    def complete(self, transaction: AsyncTransaction, result: Any = None, emit: Sequence[Emit] = ()) -> Awaitable[None]: ...
+
+    @overload
+    def complete(self, transaction: SyncTransaction, result: Any = None, emit: Sequence[Emit] = ()) -> None: ...
+
+    def complete(
+        self, transaction: SyncTransaction | AsyncTransaction, result: Any = None, emit: Sequence[Emit] = ()
+    ) -> Awaitable[None] | None:
+        """Completes the message in your transaction: its effects and the completion commit together, or neither.
+
+        ``transaction`` is a connection (or a cursor) of psycopg 3 or asyncpg with an open transaction, to the database of the
+        inbox. Await the call if the connection is asynchronous. The function then just returns.
+
+        ``ClaimLost``: the message is not yours any more. Let the exception pass, so that the transaction rolls back.
+        """
+        types, values = ["text"], [self.claim]
+        if result is not None or emit:
+            types.append("text::jsonb")
+            values.append("null" if result is None else to_json(result))
+        if emit:
+            types.append("text::jsonb")
+            values.append(to_json([event.members() for event in emit]))
+        return _completion.complete(transaction, types, values, self._complete)
+
+    def _cancel(self, reason: str) -> None:
+        self.cancelled = reason
+        if self._stop_work is not None:
+            self._stop_work()
+
+    def _complete(self) -> None:
+        self._completed = True
+
+    def lane(self, ordering: str) -> Lane:
+        """What messages that must be processed one after the other have in common. A message without order has its own."""
+        place = (self.event.topic, self.event.partition)
+        if ordering == "partition":
+            return place
+        key = self.event.key
+        if ordering == "none" or key is None:
+            return (self.id,)
+        return (*place, key.encode() if isinstance(key, str) else key)
+
+
+class Batch(Sequence[Delivery]):
+    """The deliveries that a function for batches gets together.
+
+    In an ordered batch, ``for delivery in batch`` leaves out the messages behind one that has got a verdict like ``Retry`` by
+    ``Delivery.set_verdict()``. They come again after it, in order.
+    """
+
+    def __init__(self, deliveries: Sequence[Delivery], ordering: str) -> None:
+        self._deliveries = deliveries
+        self._ordering = ordering
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    @overload
+    def __getitem__(self, index: int) -> Delivery: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Delivery]: ...
+
+    def __getitem__(self, index: int | slice) -> Delivery | Sequence[Delivery]:
+        return self._deliveries[index]
+
+    def __iter__(self) -> Iterator[Delivery]:
+        failed = set()
+        for delivery in self._deliveries:
+            lane = delivery.lane(self._ordering)
+            if lane not in failed:
+                yield delivery
+            if isinstance(delivery._verdict, Verdict) and not isinstance(delivery._verdict, Dead):
+                failed.add(lane)
+
+    @overload
+    def complete(self, transaction: AsyncTransaction, results: Sequence[Any] | None = None) -> Awaitable[None]: ...
+
+    @overload
+    def complete(self, transaction: SyncTransaction, results: Sequence[Any] | None = None) -> None: ...
+
+    def complete(
+        self, transaction: SyncTransaction | AsyncTransaction, results: Sequence[Any] | None = None
+    ) -> Awaitable[None] | None:
+        """Completes, in your transaction, every message that has no verdict by ``Delivery.set_verdict()``: all or none.
+
+        ``results`` has one result, or None, for each of these messages. See ``Delivery.complete()``.
+        """
+        chosen = [delivery for delivery in self if delivery._verdict is UNSET]
+        types = ["text[]"]
+        values: list[Sequence[str | None]] = [[delivery.claim for delivery in chosen]]
+        if results is not None:
+            types.append("text[]::jsonb[]")
+            values.append([None if result is None else to_json(result) for result in results])
+
+        def on_success() -> None:
+            for delivery in chosen:
+                delivery._complete()
+
+        return _completion.complete(transaction, types, values, on_success)
+
+    def split(self) -> list[list[Delivery]]:
+        """The deliveries of each lane, in order."""
+        lanes: dict[Lane, list[Delivery]] = {}
+        for delivery in self._deliveries:
+            lanes.setdefault(delivery.lane(self._ordering), []).append(delivery)
+        return list(lanes.values())
+
+
+def _text(value: Any) -> str | bytes:
+    return base64.b64decode(value["base64"]) if isinstance(value, Mapping) else str(value)
+
+
+def _value(value: Any) -> str | bytes | None:
+    return None if value is None else _text(value)

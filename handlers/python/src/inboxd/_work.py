@@ -1,0 +1,300 @@
+"""Calls the functions: ``async`` ones in tasks of the loop, others in threads. Turns what happens into answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._delivery import UNSET, Batch, Delivery, Lane
+from ._routes import Route, Routes
+from ._session import Group, Session
+from ._verdicts import (
+    SKIPPED,
+    Answer,
+    ClaimLost,
+    Snooze,
+    Verdict,
+    answer_to,
+    answer_to_error,
+    is_away,
+)
+
+log = logging.getLogger("inboxd")
+
+NO_FUNCTION = Snooze(5, "this version of the handler has no function for the type", code="NO_FUNCTION")
+
+OnError = Callable[[Delivery, Exception], "Verdict | None"]
+Job = Callable[[], object]
+
+
+class Workers:
+    """Threads that run jobs one after the other. They start with the first job and do not keep the process alive."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, job: Job) -> None:
+        """From the thread of the loop."""
+        if len(self._threads) < self._count:
+            name = f"inboxd-{len(self._threads) + 1}"
+            self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+            self._threads[-1].start()
+        self._jobs.put(job)
+
+    def close(self, timeout: float) -> None:
+        """Waits for the running jobs. Those that have not begun are left out."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        ends = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(ends - time.monotonic(), 0))
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except BaseException:
+                log.exception("a thread of the handler goes on after an error")
+
+
+class Dispatcher:
+    def __init__(self, routes: Routes, workers: Workers, ordered: bool, on_error: OnError | None) -> None:
+        self._routes = routes
+        self._workers = workers
+        self._ordered = ordered
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps only weak references
+
+    def accept(self, session: Session, deliveries: list[Delivery], group: Group | None) -> None:
+        """Starts the work on the deliveries of one line."""
+        routed: list[tuple[Delivery, Route]] = []
+        for delivery in deliveries:
+            route = self._routes.find(delivery.event.topic, delivery.event.type)
+            if route is None:
+                self._conclude_error(session, delivery, NO_FUNCTION)
+            else:
+                routed.append((delivery, route))
+        if group is None or not self._ordered:
+            self._start_all(session, routed)
+        elif routed:
+            self._start_task(self._run_in_order(session, routed))
+
+    def _start_all(self, session: Session, routed: list[tuple[Delivery, Route]]) -> None:
+        """Each message, or each batch for a function, for itself."""
+        batches: dict[Route, list[Delivery]] = {}
+        for delivery, route in routed:
+            if route.takes_batch:
+                batches.setdefault(route, []).append(delivery)
+            elif route.is_async:
+                task = self._start_task(self._process(session, delivery, route))
+                delivery._stop_work = task.cancel
+            else:
+                self._workers.submit(lambda item=delivery, to=route: self._process_in_thread(session, item, to))  # type: ignore[misc]
+        for route, together in batches.items():
+            self._start_task(self._run_batch(session, together, route))
+
+    def _start_task(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # One message
+
+    async def _process(self, session: Session, delivery: Delivery, route: Route) -> bool:
+        """True if the messages behind this one may be processed."""
+        if not session.begin(delivery):
+            return False
+        try:
+            returned = await route.function(delivery)
+        except asyncio.CancelledError:
+            if delivery.cancelled is None:
+                raise
+            return False
+        except Exception as error:
+            return self._conclude_error(session, delivery, error)
+        return self._conclude(session, delivery, returned)
+
+    def _process_in_thread(self, session: Session, delivery: Delivery, route: Route) -> bool:
+        if not session.begin(delivery):
+            return False
+        try:
+            returned = route.function(delivery)
+        except Exception as error:
+            return self._conclude_error(session, delivery, error)
+        except BaseException as error:  # sys.exit() in a thread ends only the function
+            return self._conclude_error(session, delivery, RuntimeError(repr(error)))
+        return self._conclude(session, delivery, returned)
+
+    def _conclude(self, session: Session, delivery: Delivery, returned: Any) -> bool:
+        try:
+            answer = answer_to(returned, delivery._completed)
+        except (TypeError, ValueError) as error:
+            return self._conclude_error(session, delivery, error)
+        session.settle(delivery, answer)
+        return answer.finished
+
+    def _conclude_error(self, session: Session, delivery: Delivery, error: Exception) -> bool:
+        answer = self._answer_to_error(delivery, error)
+        session.settle(delivery, answer)
+        return answer.finished
+
+    def _answer_to_error(self, delivery: Delivery, error: Exception) -> Answer:
+        verdict = self._on_error(delivery, error) if self._on_error is not None else None
+        if verdict is None and not isinstance(error, (Verdict, ClaimLost)) and delivery.cancelled is None:
+            if is_away(error):
+                log.warning("%r waits for the database: %s", delivery, error)
+            else:
+                log.error("%r failed", delivery, exc_info=error)
+        return answer_to_error(error if verdict is None else verdict)
+
+    # Ordered batches
+
+    async def _run_in_order(self, session: Session, routed: list[tuple[Delivery, Route]]) -> None:
+        """The messages of a lane one after the other, until one is not finished; lanes at the same time.
+
+        With functions for batches: messages that follow each other and have the same function at a time.
+        """
+        routes = dict(routed)
+        if not any(route.takes_batch for route in routes.values()):
+            lanes = Batch(list(routes), session.ordering).split()
+            await asyncio.gather(*(self._run_lane(session, lane, routes) for lane in lanes))
+            return
+        unfinished: set[Lane] = set()
+        together: list[Delivery] = []
+        for number, (delivery, route) in enumerate(routed):
+            if delivery.lane(session.ordering) in unfinished:
+                session.settle(delivery, SKIPPED)
+            else:
+                together.append(delivery)
+            if together and (number + 1 == len(routed) or routed[number + 1][1] is not route):
+                unfinished |= await self._run_run(session, together, route)
+                together = []
+
+    async def _run_run(self, session: Session, deliveries: list[Delivery], route: Route) -> set[Lane]:
+        """Messages for one function. Returns the lanes that have an unfinished one."""
+        if route.takes_batch:
+            return await self._run_batch(session, deliveries, route)
+        lanes = Batch(deliveries, session.ordering).split()
+        routes = dict.fromkeys(deliveries, route)
+        finished = await asyncio.gather(*(self._run_lane(session, lane, routes) for lane in lanes))
+        return {lane[0].lane(session.ordering) for lane, ok in zip(lanes, finished, strict=True) if not ok}
+
+    async def _run_lane(self, session: Session, lane: list[Delivery], routes: dict[Delivery, Route]) -> bool:
+        """True if each message is finished."""
+        if not any(routes[delivery].is_async for delivery in lane):
+            return bool(await self._in_thread(lambda: self._run_lane_in_thread(session, lane, routes)))
+        go_on = True
+        for delivery in lane:
+            if not go_on:
+                session.settle(delivery, SKIPPED)
+            elif routes[delivery].is_async:
+                task = self._start_task(self._process(session, delivery, routes[delivery]))
+                delivery._stop_work = task.cancel
+                await asyncio.wait({task})
+                go_on = not task.cancelled() and task.result()
+            else:
+                job = delivery, routes[delivery]
+                go_on = await self._in_thread(lambda job=job: self._process_in_thread(session, *job))  # type: ignore[misc]
+        return go_on
+
+    def _run_lane_in_thread(self, session: Session, lane: list[Delivery], routes: dict[Delivery, Route]) -> bool:
+        go_on = True
+        for delivery in lane:
+            if go_on:
+                go_on = self._process_in_thread(session, delivery, routes[delivery])
+            else:
+                session.settle(delivery, SKIPPED)
+        return go_on
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def end(method: Callable[[Any], None], value: Any) -> None:
+            if not future.done():
+                method(value)
+
+        def job() -> None:
+            outcome: tuple[Callable[[Any], None], Any]
+            try:
+                outcome = future.set_result, function()
+            except BaseException as error:
+                outcome = future.set_exception, error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(end, *outcome)
+
+        self._workers.submit(job)
+        return await future
+
+    # Functions for batches
+
+    async def _run_batch(self, session: Session, deliveries: list[Delivery], route: Route) -> set[Lane]:
+        """Calls a function with all of these messages. Returns the lanes that have an unfinished one."""
+        ordering = session.ordering if self._ordered else "none"
+        if route.is_async:
+            begun = [delivery for delivery in deliveries if session.begin(delivery)]
+            if not begun:
+                return set()
+            task = self._start_task(route.function(Batch(begun, ordering)))
+            for delivery in begun:
+                delivery._stop_work = lambda: all(one.cancelled for one in begun) and task.cancel()
+            await asyncio.wait({task})
+            if task.cancelled():
+                return {delivery.lane(ordering) for delivery in begun}
+            return self._conclude_batch(session, begun, ordering, task.exception())
+
+        def job() -> tuple[list[Delivery], BaseException | None]:
+            begun = [delivery for delivery in deliveries if session.begin(delivery)]
+            try:
+                if begun:
+                    route.function(Batch(begun, ordering))
+                return begun, None
+            except BaseException as error:
+                return begun, error
+
+        begun, error = await self._in_thread(job)
+        return self._conclude_batch(session, begun, ordering, error)
+
+    def _conclude_batch(
+        self, session: Session, deliveries: Sequence[Delivery], ordering: str, error: BaseException | None
+    ) -> set[Lane]:
+        """Answers each message: with its own verdict, with that of the batch, or, behind an unfinished one, with skipped."""
+        general = self._general_answer(deliveries, error)  # for messages without a verdict of their own
+        unfinished: set[Lane] = set()
+        for delivery in deliveries:
+            lane = delivery.lane(ordering)
+            if lane in unfinished:
+                answer = SKIPPED
+            elif delivery._verdict is not UNSET or error is None:
+                answer = self._answer_of(delivery)
+            elif isinstance(error, ClaimLost) and error.claim == delivery.claim:
+                answer = answer_to_error(error)
+            else:
+                answer = general
+            session.settle(delivery, answer)
+            if not answer.finished:
+                unfinished.add(lane)
+        return unfinished
+
+    def _answer_of(self, delivery: Delivery) -> Answer:
+        try:
+            return answer_to(None if delivery._verdict is UNSET else delivery._verdict, delivery._completed)
+        except (TypeError, ValueError) as error:
+            return self._answer_to_error(delivery, error)
+
+    def _general_answer(self, deliveries: Sequence[Delivery], error: BaseException | None) -> Answer:
+        if error is None or not deliveries:
+            return SKIPPED
+        if isinstance(error, ClaimLost):
+            return SKIPPED  # the transaction has rolled back, and only one of the messages is lost
+        if not isinstance(error, Exception):
+            error = RuntimeError(repr(error))
+        return self._answer_to_error(deliveries[0], error)

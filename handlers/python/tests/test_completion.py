@@ -1,0 +1,110 @@
+"""complete() without a database: the statement, and what happens to its errors. tests/languages has it with PostgreSQL."""
+
+import inboxd
+import pytest
+
+
+class Lost(Exception):
+    sqlstate = "IB001"
+
+
+class Connection:
+    """Like one of psycopg."""
+
+    def __init__(self, error=None, autocommit=False, status=2):
+        self.calls = []
+        self.autocommit = autocommit
+        self.info = type("Info", (), {"transaction_status": status})
+        self._error = error
+
+    def execute(self, query, values):
+        self.calls.append((query, values))
+        if self._error:
+            raise self._error
+
+
+class AsyncConnection(Connection):
+    async def execute(self, query, values):
+        super().execute(query, values)
+
+
+def answer_to(function, sidecar, start, **options):
+    start(function, **options)
+    sidecar.accept()
+    sidecar.deliver(1)
+    return sidecar.answer()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query", "values"),
+    [
+        ((), "SELECT inbox.complete(%s::text)", ["1.1.17"]),
+        (({"a": 1},), "SELECT inbox.complete(%s::text, %s::text::jsonb)", ["1.1.17", '{"a":1}']),
+        (
+            (None, [inboxd.Emit("made", topic="t")]),
+            "SELECT inbox.complete(%s::text, %s::text::jsonb, %s::text::jsonb)",
+            ["1.1.17", "null", '[{"type":"made","topic":"t"}]'],
+        ),
+    ],
+)
+def test_the_statement(sidecar, start, arguments, query, values):
+    connection = Connection()
+    assert answer_to(lambda delivery: delivery.complete(connection, *arguments), sidecar, start) == {"status": "settled"}
+    assert connection.calls == [(query, values)]
+
+
+def test_an_async_connection_is_awaited(sidecar, start):
+    connection = AsyncConnection()
+
+    async def function(delivery):
+        await delivery.complete(connection)
+
+    assert answer_to(function, sidecar, start) == {"status": "settled"}
+    assert connection.calls == [("SELECT inbox.complete(%s::text)", ["1.1.17"])]
+
+
+def test_a_lost_claim_is_raised_and_answered_settled(sidecar, start):
+    seen = []
+
+    def function(delivery):
+        try:
+            delivery.complete(Connection(Lost("inbox.complete: claim 1.1.17 is lost")))
+        except inboxd.ClaimLost as error:
+            seen.append(error.claim)
+            raise
+
+    assert answer_to(function, sidecar, start) == {"status": "settled"}
+    assert seen == ["1.1.17"]
+
+
+def test_another_error_passes(sidecar, start):
+    def function(delivery):
+        delivery.complete(Connection(ValueError("no")))
+
+    assert answer_to(function, sidecar, start)["code"] == "ValueError"
+
+
+def test_a_completion_without_a_transaction_is_refused(sidecar, start):
+    connection = Connection(autocommit=True, status=0)
+    assert "needs an open transaction" in answer_to(lambda delivery: delivery.complete(connection), sidecar, start)["reason"]
+    assert connection.calls == []
+
+
+def test_a_batch_is_completed_by_one_statement(sidecar, start):
+    connection = Connection()
+
+    def function(batch):
+        batch[1].set_verdict(inboxd.Retry("locked"))
+        batch.complete(connection, [{"n": 1}, None])
+
+    start(function, batches=True)
+    sidecar.accept()
+    sidecar.batch({}, {}, {})
+    assert {number: answer["status"] for number, answer in sidecar.answers().items()} == {
+        1: "settled",
+        2: "retry",
+        3: "settled",
+    }
+    assert connection.calls == [
+        ("SELECT inbox.complete(%s::text[], %s::text[]::jsonb[])", [["1.1.17", "3.1.17"], ['{"n":1}', None]])
+    ]

@@ -1,0 +1,111 @@
+"""The connection: hello, deadlines, drain, refusals. The conformance kit tests the rest."""
+
+import asyncio
+import datetime
+import threading
+import time
+
+import inboxd
+import pytest
+
+
+def done(delivery):
+    return None
+
+
+def test_hello_has_the_options(sidecar, start):
+    start(done, consumer="search", instance="pod-1", max_in_flight=7, timeout=datetime.timedelta(seconds=12))
+    hello = sidecar.accept()
+    assert hello == {
+        "protocol": [1],
+        "handler": "billing",
+        "instance": "pod-1",
+        "client": f"inboxd-python/{inboxd.__version__}",
+        "max_in_flight": 7,
+        "timeout_ms": 12000,
+        "batch": {"max": 1, "wait_ms": 0},
+        "consumer": "search",
+    }
+
+
+def test_the_window_holds_after_a_reconnect(sidecar, start):
+    handler = start(done)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "done"}
+    handler.set_window(3)
+    assert sidecar.read() == {"jsonrpc": "2.0", "method": "window", "params": {"max_in_flight": 3}}
+    assert sidecar.accept()["max_in_flight"] == 3
+
+
+def test_extend_moves_the_deadline(sidecar, start):
+    start(lambda delivery: delivery.extend(90))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.read()["params"] == {"delivery": "d1", "timeout_ms": 90000}
+    assert sidecar.answer() == {"status": "done"}
+
+
+def test_the_deadline_is_not_extended_for_ever(sidecar, start):
+    start(lambda delivery: time.sleep(1.2), timeout=0.3, extend_up_to=0.7)
+    sidecar.accept(timeout_ms=300)
+    sidecar.deliver(1)
+    lines = [sidecar.read() for _ in range(3)]
+    assert [line.get("method") for line in lines] == ["extend", "extend", None]
+
+
+def test_a_refusal_is_raised(sidecar, tmp_path):
+    handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock")
+    handler.on()(done)
+    refused = []
+
+    def run():
+        with pytest.raises(inboxd.Refused, match="an equal subscription") as caught:
+            handler.run()
+        refused.append(caught.value.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    sidecar._connection, _ = sidecar._listener.accept()
+    sidecar._lines = sidecar._connection.makefile("rb")
+    sidecar.read()
+    sidecar.send(id=1, error={"code": -32003, "message": "an equal subscription"})
+    thread.join(10)
+    assert refused == [-32003]
+
+
+def test_a_drain_that_takes_too_long_is_given_up(sidecar, start):
+    ended = threading.Event()
+
+    async def function(delivery):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    handler = start(function, drain_timeout=0.2)
+    sidecar.accept()
+    sidecar.deliver(1)
+    time.sleep(0.1)
+    handler.stop()
+    assert sidecar.read()["method"] == "drain"
+    assert ended.wait(5)
+
+
+def test_serve_runs_in_a_loop_of_the_program(sidecar, tmp_path):
+    handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock")
+    handler.on()(done)
+
+    async def program():
+        serving = asyncio.create_task(handler.serve())
+        await asyncio.to_thread(sidecar.accept)
+        sidecar.deliver(1)
+        assert await asyncio.to_thread(sidecar.answer) == {"status": "done"}
+        handler.stop()
+        drain = await asyncio.to_thread(sidecar.read)
+        sidecar.send(id=drain["id"], result={"in_flight": 0})
+        await serving
+
+    asyncio.run(program())
+    with pytest.raises(ValueError, match="no function"):
+        asyncio.run(inboxd.Handler("x").serve())

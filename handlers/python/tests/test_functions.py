@@ -1,0 +1,289 @@
+"""What a function returns or raises becomes the answer."""
+
+import asyncio
+import decimal
+import json
+import threading
+import time
+
+import inboxd
+import pytest
+
+
+def returning(value):
+    return lambda delivery: value
+
+
+def raising(error):
+    def function(delivery):
+        raise error
+
+    return function
+
+
+def of(package, name, text):
+    """An error like one of a driver."""
+    return type(name, (Exception,), {"__module__": f"{package}.errors"})(text)
+
+
+class DatabaseError(Exception):
+    def __init__(self, sqlstate):
+        super().__init__("a text of the server")
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (returning(None), {"status": "done"}),
+        (returning({"invoice": 88}), {"status": "done", "result": {"invoice": 88}}),
+        (returning(False), {"status": "done", "result": False}),
+        (returning(inboxd.Done("ü")), {"status": "done", "result": "ü"}),
+        (
+            returning(inboxd.Done(emit=[inboxd.Emit("made", topic="t", key="k", data={"a": 1}, headers={"h": "1"})])),
+            {"status": "done", "emit": [{"type": "made", "topic": "t", "key": "k", "data": {"a": 1}, "headers": {"h": "1"}}]},
+        ),
+        (
+            returning(inboxd.Done(emit=[inboxd.Emit("x", data=b"\xff")])),
+            {"status": "done", "emit": [{"type": "x", "data_base64": "/w=="}]},
+        ),
+        (returning(inboxd.SETTLED), {"status": "settled"}),
+        (returning(inboxd.Dead("no")), {"status": "dead", "reason": "no"}),
+        (
+            raising(inboxd.Retry("503", delay=1.5, code="UP")),
+            {"status": "retry", "delay_ms": 1500, "reason": "503", "code": "UP"},
+        ),
+        (raising(inboxd.Retry), {"status": "retry"}),
+        (raising(inboxd.Dead("v9", code="SCHEMA")), {"status": "dead", "reason": "v9", "code": "SCHEMA"}),
+        (raising(inboxd.Snooze(5)), {"status": "snooze", "delay_ms": 5000}),
+        (raising(inboxd.Skip()), {"status": "skipped"}),
+        (raising(KeyError("vat")), {"status": "retry", "reason": "KeyError: 'vat'", "code": "KeyError"}),
+        (raising(SystemExit(3)), {"status": "retry", "reason": "RuntimeError: SystemExit(3)", "code": "RuntimeError"}),
+        (raising(inboxd.ClaimLost("claim 1.1.17 is lost")), {"status": "settled"}),
+        (raising(DatabaseError("IB001")), {"status": "settled"}),
+        (
+            raising(DatabaseError("40P01")),
+            {"status": "snooze", "delay_ms": 1000, "reason": "DatabaseError: a text of the server", "code": "40P01"},
+        ),
+        (
+            raising(DatabaseError("23505")),
+            {"status": "retry", "reason": "DatabaseError: a text of the server", "code": "23505"},
+        ),
+    ],
+)
+def test_the_verdict(sidecar, start, function, expected):
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (of("psycopg", "OperationalError", "connection refused"), "snooze"),
+        (of("psycopg", "ProgrammingError", "no result"), "retry"),
+        (of("asyncpg", "InterfaceError", "connection is closed"), "snooze"),
+        (of("asyncpg", "InterfaceError", "another operation is in progress"), "retry"),
+        (ConnectionRefusedError("of an HTTP server"), "retry"),
+    ],
+)
+def test_a_database_that_is_away_spends_no_attempt(sidecar, start, error, status):
+    start(raising(error))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer()["status"] == status
+
+
+def test_an_async_function_is_answered_alike(sidecar, start):
+    async def function(delivery):
+        await asyncio.sleep(0)
+        if delivery.event.id == "A2":
+            raise inboxd.Dead("second")
+        return delivery.event.data
+
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer(1) == {"status": "done", "result": {"order": 1}}
+    sidecar.deliver(2)
+    assert sidecar.answer(2) == {"status": "dead", "reason": "second"}
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: {2}}])
+def test_a_result_that_is_not_json_does_not_change_the_verdict(sidecar, start, value):
+    start(returning(value))
+    sidecar.accept()
+    sidecar.deliver(1)
+    answer = sidecar.answer()
+    assert answer["status"] == "done"
+    assert "result not stored" in answer["result"]["inboxd"]
+
+
+def test_an_event_to_publish_that_is_not_json_is_a_retry(sidecar, start):
+    start(returning(inboxd.Done(emit=[inboxd.Emit("x", data=object())])))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer()["status"] == "retry"
+
+
+def test_on_error_chooses_the_verdict(sidecar, start):
+    start(raising(TimeoutError("slow")), on_error=lambda delivery, error: inboxd.Snooze(7) if error.args == ("slow",) else None)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "snooze", "delay_ms": 7000}
+
+
+def test_a_long_reason_is_cut(sidecar, start):
+    start(raising(ValueError("x" * 10_000)))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert len(sidecar.answer()["reason"]) == 4096
+
+
+def test_the_most_specific_function_gets_the_message(sidecar, start):
+    functions = [
+        (None, (), "any"),
+        ("orders", (), "topic"),
+        (None, "order.*", "prefix"),
+        ("orders", "order.*", "both"),
+        (None, ["order.paid"], "exact"),
+    ]
+
+    def setup(handler):
+        for topic, types, name in functions:
+            handler.on(topic, types)(returning(name))
+
+    start(setup=setup)
+    assert sidecar.accept()["subscribe"] == [
+        {"types": ["*", "order.*", "order.paid"]},
+        {"topic": "orders", "types": ["*", "order.*"]},
+    ]
+    messages = [
+        ("payments", "paid", "any"),
+        ("orders", "audit", "topic"),
+        ("payments", "order.made", "prefix"),
+        ("orders", "order.made", "both"),
+        ("orders", "order.paid", "exact"),
+        ("orders", "", "topic"),
+    ]
+    for number, (topic, event_type, name) in enumerate(messages):
+        sidecar.deliver(number, kafkatopic=topic, type=event_type)
+        assert sidecar.answer(number)["result"] == name
+
+
+def test_two_functions_for_the_same_messages_are_refused():
+    handler = inboxd.Handler("billing")
+    handler.on("orders", ["a", "b"])(print)
+    with pytest.raises(ValueError, match="two functions for topic orders and type b"):
+        handler.on("orders", "b")(print)
+
+
+def test_a_message_without_a_function_waits(sidecar, start):
+    start(returning(None), on=("orders", "order.paid"))
+    assert sidecar.accept()["subscribe"] == [{"topic": "orders", "types": ["order.paid"]}]
+    sidecar.deliver(1)
+    assert sidecar.answer()["status"] == "snooze"
+
+
+def test_threads_work_at_the_same_time(sidecar, start):
+    together = threading.Barrier(3, timeout=5)
+    start(lambda delivery: together.wait() and None, workers=3)
+    sidecar.accept()
+    for number in range(3):
+        sidecar.deliver(number)
+    assert sorted(sidecar.read()["id"] for _ in range(3)) == ["d0", "d1", "d2"]
+
+
+def test_async_functions_work_at_the_same_time(sidecar, start):
+    arrived = []
+    all_are_here = asyncio.Event()
+
+    async def function(delivery):
+        arrived.append(delivery.id)
+        if len(arrived) == 50:
+            all_are_here.set()
+        await all_are_here.wait()
+
+    start(function)
+    sidecar.accept()
+    for number in range(50):
+        sidecar.deliver(number)
+    assert len({sidecar.read()["id"] for _ in range(50)}) == 50
+
+
+def test_numbers_keep_their_digits_with_parse_float(sidecar, start):
+    start(lambda delivery: str(delivery.event.data["cents"]), parse_float=decimal.Decimal)
+    sidecar.accept()
+    line = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": "d1",
+            "method": "deliver",
+            "params": {"delivery": {"claim": "1.1.1"}, "event": {"id": "A", "source": "s", "data": {"cents": 0}}},
+        }
+    )
+    sidecar._connection.sendall(line.replace('"cents": 0', '"cents": 1.50000000000000000001').encode() + b"\n")
+    assert sidecar.answer()["result"] == "1.50000000000000000001"
+
+
+def test_an_async_function_is_cancelled(sidecar, start):
+    cancelled = threading.Event()
+
+    async def function(delivery):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            assert delivery.cancelled == "timeout"
+            cancelled.set()
+            raise
+
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    time.sleep(0.1)
+    sidecar.send(method="cancel", params={"delivery": "d1", "reason": "timeout"})
+    assert cancelled.wait(5)
+
+
+def test_a_function_in_a_thread_sees_the_cancel(sidecar, start):
+    reasons = []
+
+    def function(delivery):
+        while delivery.event.id == "A1":
+            time.sleep(0.01)
+            try:
+                delivery.raise_if_cancelled()
+            except inboxd.Cancelled as error:
+                reasons.append(str(error))
+                raise
+
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    time.sleep(0.1)
+    sidecar.send(method="cancel", params={"delivery": "d1", "reason": "lease_lost"})
+    sidecar.deliver(2)
+    assert sidecar.answer(2) == {"status": "done"}
+    assert reasons == ["lease_lost"]
+
+
+def test_a_lost_connection_cancels_the_work(sidecar, start):
+    cancelled = threading.Event()
+
+    async def function(delivery):
+        if delivery.event.id == "A1":
+            try:
+                await asyncio.sleep(60)
+            finally:
+                assert delivery.cancelled == "connection_lost"
+                cancelled.set()
+
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    time.sleep(0.1)
+    sidecar.accept()
+    assert cancelled.wait(5)
+    sidecar.deliver(2)
+    assert sidecar.answer(2) == {"status": "done"}
