@@ -1,6 +1,6 @@
-"""The examples of the handler libraries that make an invoice for each order, exactly once: name, and command.
+"""The examples of the handler libraries. Those of COMMANDS make an invoice for each order, exactly once.
 
-Each has the table of examples/exactly_once.py, subscribes to the topic orders, and reads the PG… variables. handlers/LANGUAGE/check
+They have the table of examples/exactly_once.py, subscribe to the topic orders, and read the PG… variables. handlers/LANGUAGE/check
 prepares what its command needs.
 """
 
@@ -20,3 +20,8 @@ COMMANDS = {
     "python-batch": _python("exactly_once_batch.py"),
 }
 EACH = sorted(COMMANDS)
+# Other examples that read the topic orders: they handle messages, and stop on SIGTERM.
+OTHERS = {
+    "python-minimal": _python("minimal.py"),
+    "python-service": _python("service.py"),
+}

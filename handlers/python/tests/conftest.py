@@ -33,6 +33,10 @@ class Sidecar:
     def read(self):
         return json.loads(self._lines.readline())
 
+    def read_end(self):
+        """What comes before the end of the connection."""
+        return self._lines.read()
+
     def send(self, **message):
         self._connection.sendall(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 

@@ -43,7 +43,7 @@ def answer_to(function, sidecar, start, **options):
         (
             (None, [inboxd.Emit("made", topic="t")]),
             "SELECT inbox.complete(%s::text, %s::text::jsonb, %s::text::jsonb)",
-            ["1.1.17", "null", '[{"type":"made","topic":"t"}]'],
+            ["1.1.17", None, '[{"type":"made","topic":"t"}]'],
         ),
     ],
 )

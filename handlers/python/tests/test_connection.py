@@ -92,6 +92,18 @@ def test_a_drain_that_takes_too_long_is_given_up(sidecar, start):
     assert ended.wait(5)
 
 
+def test_a_thread_that_does_not_end_is_given_up(sidecar, start):
+    handler = start(lambda delivery: time.sleep(3), drain_timeout=0.2)
+    sidecar.accept()
+    sidecar.deliver(1)
+    time.sleep(0.1)
+    began = time.monotonic()
+    handler.stop()
+    assert sidecar.read()["method"] == "drain"
+    assert not sidecar.read_end()
+    assert time.monotonic() - began < 2
+
+
 def test_serve_runs_in_a_loop_of_the_program(sidecar, tmp_path):
     handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock")
     handler.on()(done)

@@ -134,6 +134,21 @@ def test_on_error_chooses_the_verdict(sidecar, start):
     assert sidecar.answer() == {"status": "snooze", "delay_ms": 7000}
 
 
+def test_an_on_error_that_fails_changes_nothing(sidecar, start):
+    start(raising(inboxd.Dead("no")), on_error=lambda delivery, error: 1 // 0)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "dead", "reason": "no"}
+
+
+def test_no_answer_of_a_thread_is_lost(sidecar, start):
+    start(lambda delivery: None, workers=8, max_in_flight=5000)
+    sidecar.accept()
+    for number in range(5000):
+        sidecar.deliver(number)
+    assert len({sidecar.read()["id"] for _ in range(5000)}) == 5000
+
+
 def test_a_long_reason_is_cut(sidecar, start):
     start(raising(ValueError("x" * 10_000)))
     sidecar.accept()

@@ -135,10 +135,11 @@ class Delivery:
 
         ``ClaimLost``: the message is not yours any more. Let the exception pass, so that the transaction rolls back.
         """
-        types, values = ["text"], [self.claim]
+        types = ["text"]
+        values: list[str | None] = [self.claim]
         if result is not None or emit:
             types.append("text::jsonb")
-            values.append("null" if result is None else to_json(result))
+            values.append(None if result is None else to_json(result))
         if emit:
             types.append("text::jsonb")
             values.append(to_json([event.members() for event in emit]))

@@ -10,6 +10,7 @@ import os
 import platform
 import random
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -97,6 +98,7 @@ class Handler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: Session | None = None
         self._stop: asyncio.Event | None = None
+        self._drain_ends = 0.0
 
     def on(self, topic: str | None = None, types: str | Iterable[str] = ()) -> Callable[[F], F]:
         """Registers a function for messages of a topic and of types; without them, of any.
@@ -169,7 +171,8 @@ class Handler:
             if self._session is not None:
                 self._session.abort()
             self._session = self._stop = None
-            await asyncio.to_thread(workers.close, self._drain_timeout)
+            left = 0 if sys.exc_info()[0] is not None else self._drain_ends - self._loop.time()
+            await asyncio.to_thread(workers.close, left)
 
     def stop(self) -> None:
         """Drains and ends ``run()`` and ``serve()``. Any thread may call it."""
@@ -216,6 +219,7 @@ class Handler:
         self._session = session
         await asyncio.wait({session.ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not session.ended.done():
+            self._drain_ends = asyncio.get_running_loop().time() + self._drain_timeout
             session.drain()
             await asyncio.wait({session.ended}, timeout=self._drain_timeout)
             if not session.ended.done():

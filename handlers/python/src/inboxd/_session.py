@@ -6,6 +6,7 @@ The connection belongs to the event loop. ``begin``, ``settle`` and ``extend`` m
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 import logging
 import threading
@@ -84,7 +85,7 @@ class Session(asyncio.Protocol):
         self._max_line = MAX_LINE
         self._open: dict[str, Delivery] = {}
         self._lock = threading.Lock()  # begin() against drain()
-        self._out: list[str] = []
+        self._out: collections.deque[str] = collections.deque()
         self._flush_is_due = False
 
     # Callbacks of the transport
@@ -246,7 +247,7 @@ class Session(asyncio.Protocol):
             return
         with self._lock:
             self.draining = True
-            waiting = [delivery for delivery in self._open.values() if not delivery._started]
+            waiting = [delivery for delivery in list(self._open.values()) if not delivery._started]
         for delivery in waiting:
             self.settle(delivery, SKIPPED)
         self.send({"id": DRAIN_ID, "method": "drain"})
@@ -281,7 +282,9 @@ class Session(asyncio.Protocol):
             self._loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
-        self._flush_is_due = False
-        lines, self._out = self._out, []
+        self._flush_is_due = False  # first: a line that a thread adds from now on schedules another flush
+        lines = []
+        while self._out:
+            lines.append(self._out.popleft())
         if self._transport is not None and lines:
             self._transport.write("".join(lines).encode())

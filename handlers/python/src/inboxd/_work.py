@@ -147,7 +147,12 @@ class Dispatcher:
         return answer.finished
 
     def _answer_to_error(self, delivery: Delivery, error: Exception) -> Answer:
-        verdict = self._on_error(delivery, error) if self._on_error is not None else None
+        verdict = None
+        if self._on_error is not None:
+            try:
+                verdict = self._on_error(delivery, error)
+            except Exception:
+                log.exception("on_error failed")
         if verdict is None and not isinstance(error, (Verdict, ClaimLost)) and delivery.cancelled is None:
             if is_away(error):
                 log.warning("%r waits for the database: %s", delivery, error)
