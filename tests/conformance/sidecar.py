@@ -44,7 +44,7 @@ class Listener:
         self._socket.settimeout(max(within_s, 0.001))
         try:
             return Connection(self._socket.accept()[0])
-        except (TimeoutError, BlockingIOError):
+        except (socket.timeout, BlockingIOError):
             return None
 
 
