@@ -100,9 +100,10 @@ static void print_rest(const struct op *op, const struct listing *listing, const
 	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
 		return;
 	(void)fprintf(stderr,
-		"searched %" PRId64 " rows, up to seq %" PRId64
+		"searched %" PRId64 " %s, up to seq %" PRId64
 		", without a full page of matches; to continue: --after %" PRId64 "\n",
-		rows_int(rows, 0, searched), rows_int(rows, 0, last), rows_int(rows, 0, last));
+		rows_int(rows, 0, searched), listing == &events ? "events" : "messages",
+		rows_int(rows, 0, last), rows_int(rows, 0, last));
 }
 
 static void print_listing(
