@@ -287,8 +287,9 @@ def main():
             finally:
                 if current is not None:
                     current.end()
-        failures = 0 if current is not None and current.greeted else failures + 1
+        failures = 0 if current is not None and current.greeted else failures
         stopping.wait(random.random() * min(0.1 * 2 ** failures, 10))
+        failures += 1
 
 
 main()
