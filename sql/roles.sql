@@ -26,7 +26,7 @@ GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
-GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;
+GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers, inbox.consumers TO inboxd_sidecar;
 GRANT SELECT, UPDATE, DELETE ON inbox.outbox TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.outbox_relay TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_sidecar;
@@ -48,13 +48,18 @@ GRANT SELECT, INSERT, DELETE ON inbox.outboxevent TO inboxd_service;
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
     inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers,
-    inbox.outbox, inbox.outbox_relay, inbox.events
+    inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events
     TO inboxd_reader, inboxd_operator;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.outbox_page(jsonb, bigint, int), inbox.check_outbox_filter(text, jsonb, text[]), inbox.outbox_status(),
     inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
+    inbox.ordering_of(text, int, text), inbox.open_claims(), inbox.lane_head(text, int, text, bytea),
+    inbox.waits_behind(bigint), inbox.next_of_lane(text, int, text, bytea, bigint), inbox.describe_key(bigint),
+    inbox.look_keys(jsonb, bigint, int), inbox.check_keys(jsonb), inbox.check_max_rows(text, int),
+    inbox.wants(jsonb, jsonb, text, text), inbox.consumers_of(text, text), inbox.check_backfill(jsonb),
+    inbox.backfill_count(jsonb), inbox.keys(jsonb, bigint, int), inbox.lanes_of(text, text, text, int),
     inbox.status(), inbox.waiting_streams(), inbox.handler_of(text, text), inbox.handler_of(text, text, text)
     TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
@@ -70,7 +75,11 @@ GRANT EXECUTE ON FUNCTION
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),
     inbox.adopt(text, text, text),
-    inbox.forget_handler(text, text),
+    inbox.forget_handler(text, text, text),
+    inbox.forget_consumer(text, text),
+    inbox.backfill(text, text, timestamptz, text, int, text, boolean, bigint),
+    inbox.backfill_page(jsonb, bigint, int, text),
+    inbox.skip_key(text, text, text, text, int, bigint),
     inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
     inbox.outbox_replay_page(jsonb, bigint, int, text),
     inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),

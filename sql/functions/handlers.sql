@@ -26,18 +26,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Forgets a handler at once: its messages go to the next specific handler, or wait for any. A connected handler is
--- known again with the next heartbeat. False: there is no handler with that name.
-CREATE OR REPLACE FUNCTION inbox.forget_handler(name text, reason text DEFAULT NULL) RETURNS boolean
+-- known again with the next heartbeat. consumer: NULL = every one with a handler of that name. False: there is no such
+-- handler.
+CREATE OR REPLACE FUNCTION inbox.forget_handler(name text, reason text DEFAULT NULL, consumer text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(name, '') = '' THEN
         PERFORM inbox.refuse('forget_handler', 'name must be given');
     END IF;
-    DELETE FROM inbox.inbox_handlers h WHERE h.name = forget_handler.name;
+    DELETE FROM inbox.inbox_handlers h
+    WHERE h.name = forget_handler.name AND (forget_handler.consumer IS NULL OR h.consumer = forget_handler.consumer);
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM inbox.audit('forget_handler', jsonb_build_object('handler', name), reason, 1);
+    PERFORM inbox.audit('forget_handler', jsonb_strip_nulls(jsonb_build_object('handler', name, 'consumer', consumer)), reason, 1);
     PERFORM pg_notify('inboxd_replay', '');
     RETURN true;
 END $$;

@@ -112,31 +112,42 @@ BEGIN
 END $$;
 
 -- Makes a message of a reject that the rules accept now. The first entry of its history has the user and the reason.
--- Returns 'stored'; 'duplicate': the message exists already; 'conflict': it exists with another payload, and the reject
--- is kept in inbox_conflicts; NULL: there is no such reject.
+-- Returns 'stored', for each consumer that wants it; 'duplicate': the message exists already; 'conflict': it exists with
+-- another payload, and the reject is kept in inbox_conflicts; 'unwanted': no known consumer wants it, and the reject stays;
+-- NULL: there is no such reject.
 CREATE OR REPLACE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
                                     reason text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reject inbox.inbox_rejects;
     digest bytea;
+    consumers text[];
     outcome text := 'stored';
 BEGIN
     IF coalesce(source, '') = '' OR coalesce(event_id, '') = '' THEN
         PERFORM inbox.refuse('replay_reject', 'source and event_id must be given');
     END IF;
-    DELETE FROM inbox.inbox_rejects r WHERE r.seq = reject_seq RETURNING r.* INTO reject;
+    SELECT r.* INTO reject FROM inbox.inbox_rejects r WHERE r.seq = reject_seq FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    consumers := ARRAY(SELECT inbox.consumers_of(reject.topic, replay_reject.event_type));
+    IF consumers = '{}' THEN
+        RETURN 'unwanted';
+    END IF;
+    DELETE FROM inbox.inbox_rejects r WHERE r.seq = reject_seq;
     digest := substr(sha256(reject.payload), 1, 16);
     INSERT INTO inbox.inbox_messages
-        (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
+        (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
          payload, payload_digest, available_at, attempts)
-    VALUES (replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
-            reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
-            reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
-                'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason))))
+    SELECT c.name, replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
+           reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
+           reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
+               'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason)))
+    FROM unnest(consumers) AS c(name)
+    WHERE NOT EXISTS (SELECT FROM inbox.inbox_messages m
+                      WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
+                        AND m.payload_digest IS DISTINCT FROM digest)
     ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
     IF FOUND THEN
         PERFORM pg_notify('inboxd_replay', '');
@@ -147,8 +158,9 @@ BEGIN
         SELECT m.source, m.event_id, reject.topic, reject.kafka_partition, reject.kafka_offset,
                reject.kafka_timestamp, reject.key, reject.headers, reject.payload, digest
         FROM inbox.inbox_messages m
-        WHERE m.consumer = '' AND m.event_id = replay_reject.event_id AND m.source = replay_reject.source
+        WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
           AND m.payload_digest IS DISTINCT FROM digest
+        LIMIT 1
         ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
             DO NOTHING;
         outcome := CASE WHEN FOUND THEN 'conflict' ELSE 'duplicate' END;

@@ -107,6 +107,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                       FROM inbox.inbox_instances i WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL),
         'handlers', (SELECT coalesce(jsonb_agg(to_jsonb(k) - 'subscriptions' ORDER BY k.name), '[]')
                      FROM inbox.handlers k WHERE k.status <> 'lapsed'),
+        -- Nothing while there is only the consumer without a name, and it is listed.
+        'consumers', (SELECT CASE WHEN coalesce(bool_and(c.name = '' AND c.status = 'listed'), true) THEN '[]'
+                                  ELSE jsonb_agg(jsonb_build_object(
+                                      'name', c.name, 'status', c.status, 'waiting', c.waiting, 'ordering', c.ordering,
+                                      'known_until', c.known_until) ORDER BY c.name) END
+                      FROM inbox.consumers c WHERE c.status <> 'lapsed' OR c.waiting > 0),
         'partitions', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                            'topic', p.topic, 'kafka_partition', p.kafka_partition,
                            'next_offset', p.next_offset, 'owner', p.owner, 'forced', p.forced,

@@ -30,6 +30,27 @@ FROM inbox.inbox_messages m
 WHERE m.dead_at IS NOT NULL
 GROUP BY 1, 2, 3, 8;
 
+-- One row per consumer that is known, or that has waiting messages. Listed: a sidecar that runs lists it. Unlisted: no sidecar
+-- has listed it for a minute; messages are stored for it until known_until. Lapsed: no messages are stored for it any more,
+-- and those that wait, wait for nobody. waiting: at most 10,000 of each partition are counted.
+CREATE OR REPLACE VIEW inbox.consumers AS
+SELECT coalesce(c.name, w.consumer) AS name,
+       CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') THEN 'listed'
+            WHEN c.listed_at > clock_timestamp() - c.memory THEN 'unlisted'
+            ELSE 'lapsed' END AS status,
+       coalesce(w.waiting, 0) AS waiting,
+       c.ordering, c.topics, c.types, c.known_since, c.listed_at, c.listed_at + c.memory AS known_until
+FROM inbox.inbox_consumers c
+FULL JOIN (
+    SELECT s.consumer, sum(n.waiting)::bigint AS waiting
+    FROM inbox.waiting_streams() s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS waiting
+        FROM (SELECT FROM inbox.inbox_messages m
+              WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
+                AND m.available_at > '-infinity' LIMIT 10000) l) n
+    GROUP BY s.consumer) w ON w.consumer = c.name;
+
 -- One row per handler. Connected: a sidecar that has not ended lists it in its heartbeat. Away: its messages wait for
 -- it until known_until. Lapsed: it is no longer known, and only this row is left.
 CREATE OR REPLACE VIEW inbox.handlers AS

@@ -8,14 +8,15 @@ COMMENT ON COLUMN inbox.inbox_messages.consumer IS
     'The consumer for which the message is stored; empty = the consumer without a name';
 
 CREATE TABLE inbox.inbox_consumers (
-    name        text COLLATE "C" PRIMARY KEY,
-    topics      jsonb CHECK (jsonb_typeof(topics) = 'array'),
-    types       jsonb CHECK (jsonb_typeof(types) = 'array'),
-    ordering    text NOT NULL CHECK (ordering IN ('none', 'key', 'partition')),
-    memory      interval NOT NULL,
-    known_since timestamptz NOT NULL DEFAULT clock_timestamp(),
-    defined_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    listed_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+    name           text COLLATE "C" PRIMARY KEY,
+    topics         jsonb CHECK (jsonb_typeof(topics) = 'array'),
+    types          jsonb CHECK (jsonb_typeof(types) = 'array'),
+    ordering       text NOT NULL CHECK (ordering IN ('none', 'key', 'partition')),
+    memory         interval NOT NULL,
+    known_since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    defined_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    listed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    backfill_until timestamptz
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE inbox.inbox_consumers IS
@@ -28,6 +29,8 @@ COMMENT ON COLUMN inbox.inbox_consumers.memory IS
 COMMENT ON COLUMN inbox.inbox_consumers.defined_at IS
     'When a sidecar with this definition registered; the newest registration decides';
 COMMENT ON COLUMN inbox.inbox_consumers.listed_at IS 'The newest heartbeat of a sidecar that lists it';
+COMMENT ON COLUMN inbox.inbox_consumers.backfill_until IS
+    'Until this time no sidecar counts a stream of the consumer as clean: inbox.backfill() may add messages';
 
 -- A name of a handler stands for itself within a consumer.
 ALTER TABLE inbox.inbox_handlers ADD COLUMN consumer text COLLATE "C" NOT NULL DEFAULT '';

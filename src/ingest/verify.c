@@ -32,7 +32,7 @@ struct verify {
 	int64_t offsets[BATCH];
 	size_t count;
 	struct params params;
-	int arrays[4];
+	int arrays[5];
 	/* The current gap; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
@@ -71,6 +71,7 @@ static void begin_batch(struct verify *v)
 	v->arrays[1] = params_array(&v->params, ARRAY_TEXT);
 	v->arrays[2] = params_array(&v->params, ARRAY_TEXT);
 	v->arrays[3] = params_array(&v->params, ARRAY_BYTEA);
+	v->arrays[4] = params_array(&v->params, ARRAY_TEXT);
 	v->count = 0;
 }
 
@@ -84,6 +85,7 @@ static void count_result(struct verify *v, int64_t offset, const char *result)
 		{ "duplicate", &v->counts->duplicates },
 		{ "conflict", &v->counts->conflicts },
 		{ "rejected", &v->counts->rejected },
+		{ "unwanted", &v->counts->skipped },
 	};
 
 	for (size_t i = 0; result != NULL && i < sizeof(counters) / sizeof(counters[0]); i++) {
@@ -144,6 +146,7 @@ static int add_record(struct verify *v, const struct record *record, struct err 
 	array_bigint(&v->params, v->arrays[0], record->offset);
 	array_text(&v->params, v->arrays[1], r == 0 ? identity.source : NULL);
 	array_text(&v->params, v->arrays[2], r == 0 ? identity.event_id : NULL);
+	array_text(&v->params, v->arrays[4], r == 0 ? identity.type : NULL);
 	r = add_digest(v, record->payload, err);
 	return r == 0 && v->count == BATCH ? ask_table(v, err) : r;
 }

@@ -38,6 +38,10 @@ static const struct {
 	[COMMAND_VERIFY] = { .run = command_verify, .needs_kafka = true },
 	[COMMAND_SEEK] = { .run = command_seek, .needs_kafka = true },
 	[COMMAND_HANDLERS] = { .on_inbox = op_handlers },
+	[COMMAND_KEYS] = { .on_inbox = op_keys },
+	[COMMAND_SKIP] = { .on_inbox = op_skip },
+	[COMMAND_CONSUMERS] = { .on_inbox = op_consumers },
+	[COMMAND_BACKFILL] = { .on_inbox = op_backfill },
 	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
 };
 

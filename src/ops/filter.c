@@ -2,6 +2,7 @@
  * The filter of the options, as JSON for the functions of the schema. See op.h. The texts of the
  * command line are checked here: PostgreSQL would report invalid UTF-8 without naming the option.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/text/numbers.h"
@@ -83,6 +84,11 @@ static int check_texts(const struct cli *cli, struct err *err)
 	return r;
 }
 
+static bool takes_event_ids(enum command command)
+{
+	return command == COMMAND_SHOW || command == COMMAND_REPLAY || command == COMMAND_DISCARD;
+}
+
 int op_check_words(const struct cli *cli, struct err *err)
 {
 	int r = check_text("source", cli->source, err);
@@ -92,10 +98,7 @@ int op_check_words(const struct cli *cli, struct err *err)
 	for (size_t i = 0; r == 0 && i < cli->word_count; i++) {
 		if (!utf8_is_valid(bytes_of(cli->words[i])))
 			r = err_set(err, FAULT_USAGE, "%s %zu is not UTF-8",
-				cli->command == COMMAND_SEEK || cli->command == COMMAND_HANDLERS
-					? "argument"
-					: "event id",
-				i + 1);
+				takes_event_ids(cli->command) ? "event id" : "argument", i + 1);
 	}
 	return r;
 }
@@ -114,7 +117,8 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 	if (r != 0)
 		return r;
 	buf_add_char(out, '{');
-	add_member(out, "status", op_status_of(cli, status));
+	if (op_status_of(cli, status) != NULL)
+		add_member(out, "status", op_status_of(cli, status));
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		const char *text = *(const char *const *)((const char *)cli + texts[i].offset);
 
@@ -127,6 +131,27 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 		add_error(out, cli->filter.error);
 	if (cli->command == COMMAND_OUTBOX && cli->word_count > 1)
 		add_member(out, "event_id", cli->words[1]);
+	buf_add_char(out, '}');
+	return buf_ok(out) ? 0 : err_memory(err);
+}
+
+int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err)
+{
+	int r = check_text("from", cli->range.from_consumer, err);
+
+	if (r == 0)
+		r = check_texts(cli, err);
+	if (r != 0)
+		return r;
+	buf_add_char(out, '{');
+	add_member(out, "consumer", cli->words[0]);
+	if (cli->range.from_consumer != NULL)
+		add_member(out, "from", cli->range.from_consumer);
+	if (cli->filter.topic != NULL)
+		add_member(out, "topic", cli->filter.topic);
+	add_time(out, "since", cli->filter.since);
+	if (until_seq >= 0)
+		buf_addf(out, ",\"until_seq\":%" PRId64, until_seq);
 	buf_add_char(out, '}');
 	return buf_ok(out) ? 0 : err_memory(err);
 }

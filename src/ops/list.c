@@ -1,6 +1,6 @@
 /*
- * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages. Each
- * is a row of the type `listing`: a query and the titles of its columns. Every page has an end,
+ * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages.
+ * `inboxd keys`: pages of blocked keys. Each is of the type `listing`: a query and the titles of its columns. Every page has an end,
  * also when nothing in it matches (ADR 0018); the reader is told how to continue.
  */
 #include <inttypes.h>
@@ -10,30 +10,32 @@
 
 #define DEFAULT_LIMIT 100
 #define MOST_LIMIT    100000
-#define MOST_COLUMNS  9
+#define MOST_COLUMNS  10
 
 /* A listing. The columns of its query are: the cells, the row as JSON, and then the seq (pages) or
  * the number of groups. A query that searches for matches may end early; it also returns how many
  * rows it examined and the last seq examined. Without a match it returns one row without cells. */
 struct listing {
 	enum query query;
-	bool pages; /* accepts --after */
-	bool searches;
+	bool pages;           /* accepts --after */
+	const char *searched; /* what it searches; NULL = it reads no more than it lists */
 	int cells;
 	const char *titles[MOST_COLUMNS];
 };
 
-static const struct listing messages = { QUERY_OP_LIST, true, true, 9,
+static const struct listing messages = { QUERY_OP_LIST, true, "messages", 9,
 	{ "SEQ", "STATUS", "CONSUMER", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED",
 		"ERROR" } };
-static const struct listing groups = { QUERY_OP_GROUPS, false, false, 8,
+static const struct listing groups = { QUERY_OP_GROUPS, false, NULL, 8,
 	{ "MESSAGES", "CONSUMER", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
-static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, false, 5,
+static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, NULL, 5,
 	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
-static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, false, 6,
+static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, NULL, 6,
 	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
-
-static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, true, 8,
+static const struct listing keys = { QUERY_OP_KEYS, true, "keys", 10,
+	{ "CONSUMER", "TOPIC", "PARTITION", "KEY", "WAITING", "SINCE", "WAITS FOR", "STATUS",
+		"NEXT ATTEMPT", "ERROR" } };
+static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, "events", 8,
 	{ "SEQ", "STATUS", "TOPIC", "KEY", "TYPE", "EVENT ID", "EMITTED", "ERROR" } };
 
 /* The result of a query is in memory as a whole before a line is printed. */
@@ -97,19 +99,20 @@ static void print_rest(const struct op *op, const struct listing *listing, const
 	int searched = listing->cells + 2;
 	int last = listing->cells + 3;
 
-	if (!listing->searches || rows_count(found) == limit_of(op) || rows_is_null(rows, 0, last))
+	if (listing->searched == NULL || rows_count(found) == limit_of(op) ||
+		rows_is_null(rows, 0, last))
 		return;
 	(void)fprintf(stderr,
 		"searched %" PRId64 " %s, up to seq %" PRId64
 		", without a full page of matches; to continue: --after %" PRId64 "\n",
-		rows_int(rows, 0, searched), listing == &events ? "events" : "messages",
-		rows_int(rows, 0, last), rows_int(rows, 0, last));
+		rows_int(rows, 0, searched), listing->searched, rows_int(rows, 0, last),
+		rows_int(rows, 0, last));
 }
 
 static void print_listing(
 	const struct op *op, const struct listing *listing, const struct rows *rows)
 {
-	bool none = listing->searches && rows_is_null(rows, 0, listing->cells + 1);
+	bool none = listing->searched != NULL && rows_is_null(rows, 0, listing->cells + 1);
 	const struct rows *found = none ? NULL : rows;
 
 	if (op->cli->json)
@@ -123,20 +126,15 @@ static void print_listing(
 	print_rest(op, listing, rows, found);
 }
 
-int op_list(const struct op *op, struct err *err)
+/* `status`: that of the filter, if the options name none; NULL = the filter has none. */
+static int run(
+	const struct op *op, const struct listing *listing, const char *status, struct err *err)
 {
-	const struct listing *listing = op->cli->command == COMMAND_OUTBOX ? &events
-					: op->cli->filter.rejects          ? &rejects
-					: op->cli->filter.conflicts        ? &conflicts
-					: op->cli->filter.group            ? &groups
-									   : &messages;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = check_options(op->cli, err);
+	int r = op_filter(&filter, op->cli, status, err);
 
-	if (r == 0)
-		r = op_filter(&filter, op->cli, "any", err);
 	if (r != 0)
 		return r;
 	params_jsonb(&params, (struct bytes){ filter.data, filter.length });
@@ -147,4 +145,21 @@ int op_list(const struct op *op, struct err *err)
 	if (r == 0)
 		print_listing(op, listing, rows);
 	return r;
+}
+
+int op_list(const struct op *op, struct err *err)
+{
+	const struct listing *listing = op->cli->command == COMMAND_OUTBOX ? &events
+					: op->cli->filter.rejects          ? &rejects
+					: op->cli->filter.conflicts        ? &conflicts
+					: op->cli->filter.group            ? &groups
+									   : &messages;
+	int r = check_options(op->cli, err);
+
+	return r != 0 ? r : run(op, listing, "any", err);
+}
+
+int op_keys(const struct op *op, struct err *err)
+{
+	return run(op, &keys, NULL, err);
 }

@@ -61,8 +61,10 @@ void op_interrupt_obey(void);
 /* --- filter.c --- */
 
 /* Appends the filter of the options in the JSON format of inbox.look_page(). `status` applies when
- * none is given. FAULT_USAGE: a value is not UTF-8. */
+ * none is given; NULL = the filter has none. FAULT_USAGE: a value is not UTF-8. */
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
+/* The same for inbox.backfill_page(). `until_seq`: no later message; -1 = not given. */
+int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err);
 /* The state that the options name, otherwise `usual`. */
 const char *op_status_of(const struct cli *cli, const char *usual);
 /* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
@@ -99,11 +101,15 @@ void op_progress(int64_t done, int64_t total);
 
 int op_status(const struct op *op, struct err *err);
 int op_list(const struct op *op, struct err *err);
+int op_keys(const struct op *op, struct err *err); /* in list.c */
+int op_skip(const struct op *op, struct err *err);
 int op_show(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_replay_rejects(const struct op *op, struct err *err);
 int op_discard(const struct op *op, struct err *err); /* in replay.c */
 int op_handlers(const struct op *op, struct err *err);
+int op_consumers(const struct op *op, struct err *err); /* in handlers.c */
+int op_backfill(const struct op *op, struct err *err);
 int op_purge(const struct op *op, struct err *err);
 int op_outbox(const struct op *op, struct err *err);
 /* The function of the schema that the action of `outbox` calls to change something; NULL = none. */

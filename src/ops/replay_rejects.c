@@ -146,6 +146,13 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 		rejects->refused++;
 		return 0;
 	}
+	if (r == 0 && rows_text(rows, 0, 0) != NULL &&
+		strcmp(rows_text(rows, 0, 0), "unwanted") == 0) {
+		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: no known consumer wants it\n",
+			record->topic, record->partition, record->offset);
+		rejects->refused++;
+		return 0;
+	}
 	if (r == 0 && rows_text(rows, 0, 0) != NULL) {
 		rejects->good++;
 		if (!rejects->op->cli->json)

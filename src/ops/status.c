@@ -10,9 +10,11 @@ static int print_status(const struct op *op, const struct params *status, struct
 	static const char *const facts_titles[] = { "WHAT", "VALUE" };
 	static const char *const partition_titles[] = { "TOPIC", "PARTITION", "NEXT OFFSET",
 		"WAITING", "PARKED", "OWNER", "ITS HANDLERS" };
-	static const char *const handler_titles[] = { "HANDLER", "STATE" };
+	static const char *const consumer_titles[] = { "CONSUMER", "WAITING", "STATE" };
+	static const char *const handler_titles[] = { "HANDLER", "CONSUMER", "STATE" };
 	CLEANUP(rows_freep) struct rows *facts = NULL;
 	CLEANUP(rows_freep) struct rows *handlers = NULL;
+	CLEANUP(rows_freep) struct rows *consumers = NULL;
 	CLEANUP(rows_freep) struct rows *partitions = NULL;
 	int r = db_run(op->db, QUERY_OP_STATUS_FACTS, status, &facts, err);
 
@@ -20,15 +22,21 @@ static int print_status(const struct op *op, const struct params *status, struct
 		r = db_run(op->db, QUERY_OP_STATUS_PARTITIONS, status, &partitions, err);
 	if (r == 0)
 		r = db_run(op->db, QUERY_OP_STATUS_HANDLERS, status, &handlers, err);
+	if (r == 0)
+		r = db_run(op->db, QUERY_OP_STATUS_CONSUMERS, status, &consumers, err);
 	if (r != 0)
 		return r;
 	op_print_table(facts, facts_titles, 2);
 	(void)putchar('\n');
 	op_print_table(partitions, partition_titles, 7);
-	if (rows_count(handlers) == 0)
-		return 0;
-	(void)putchar('\n');
-	op_print_table(handlers, handler_titles, 2);
+	if (rows_count(handlers) > 0) {
+		(void)putchar('\n');
+		op_print_table(handlers, handler_titles, 3);
+	}
+	if (rows_count(consumers) > 0) {
+		(void)putchar('\n');
+		op_print_table(consumers, consumer_titles, 3);
+	}
 	return 0;
 }
 

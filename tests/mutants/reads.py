@@ -14,7 +14,7 @@ MUTANTS = [
            tests=[VERIFY + "test_a_range_before_the_start_of_the_log_proves_nothing",
                   VERIFY + "test_records_deleted_before_a_sidecar_read_them_are_not_proven"]),
     mutant("E10", "the sidecar role cannot read",
-           edit("sql/roles.sql", "GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers TO inboxd_sidecar;\n", ""),
+           edit("sql/roles.sql", "GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers, inbox.consumers TO inboxd_sidecar;\n", ""),
            tests=[ROLES + "test_the_sidecar_role_can_read_what_a_reader_can",
                   COMMANDS + "test_reading_commands_work_with_the_sidecars_own_user"]),
     mutant("E10", "a user without rights is asked for confirmation first",

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from statements import functions
-from test_operators import audit, dead, processed, value, waiting
+from test_operators import audit, dead, processed, reject, value, waiting
 
 
 def states(db):
@@ -89,3 +89,122 @@ def test_a_function_with_more_parameters_replaces_the_earlier_one(db):
     assert db.execute("SELECT pronargs, has_function_privilege('earlier_caller', oid, 'EXECUTE') FROM pg_proc"
                       " WHERE proname = 'replay' AND pronamespace = 'inbox'::regnamespace").fetchall() == [(4, True)]
     db.execute("DROP OWNED BY earlier_caller; DROP ROLE earlier_caller")
+
+
+# --- known consumers ------------------------------------------------------------------------------------
+
+
+def know(db, name, **columns):
+    row = {"name": name, "ordering": "key", "memory": "10 min", **columns}
+    db.execute(f"INSERT INTO inbox.inbox_consumers ({', '.join(row)}) VALUES ({', '.join('%s' for _ in row)})", list(row.values()))
+
+
+WANTS = {
+    "everything": (None, None, [("orders", "x"), ("orders", None)], []),
+    "topics": ('["orders", "^re.*s$"]', None, [("orders", "x"), ("returns", "x")], [("returned", "x"), ("xreturns", "x"), ("order", "x")]),
+    "types": (None, '["order.*", "payment"]', [("a", "order.created"), ("a", "order."), ("a", "payment")],
+              [("a", "order"), ("a", "payments"), ("a", None)]),
+    "any type": (None, '["*"]', [("a", "x"), ("a", None)], []),
+    "no topic": ("[]", None, [], [("a", "x")]),
+}
+
+
+@pytest.mark.parametrize("topics, types, wanted, unwanted", WANTS.values(), ids=WANTS)
+def test_a_consumer_wants_its_topics_and_types(db, topics, types, wanted, unwanted):
+    know(db, "c", topics=topics, types=types)
+    for given in wanted:
+        assert value(db, "SELECT inbox.consumers_of(%s, %s)", *given) == "c", given
+    for given in unwanted:
+        assert db.execute("SELECT inbox.consumers_of(%s, %s)", given).fetchall() == [], given
+
+
+def test_only_known_consumers_want_a_message(db):
+    def names():
+        return [row[0] for row in db.execute("SELECT inbox.consumers_of('t', 'x') ORDER BY 1")]
+
+    assert names() == [""], "no sidecar has registered yet"
+    know(db, "old", listed_at="2020-01-01")
+    assert names() == []
+    know(db, "new")
+    assert names() == ["new"]
+
+
+def test_the_view_says_what_waits_for_each_consumer(db):
+    know(db, "listed")
+    know(db, "unlisted", listed_at=value(db, "SELECT now() - interval '5 min'"))
+    know(db, "lapsed", listed_at=value(db, "SELECT now() - interval '1 h'"))
+    for number, (consumer, partition) in enumerate([("listed", 0), ("lapsed", 1), ("lapsed", 2), ("lapsed", 2), ("forgotten", 3)]):
+        waiting(db, f"e{number}", consumer=consumer, kafka_partition=partition)
+    waiting(db, "parked", consumer="lapsed", available_at="infinity")
+    dead(db, "dead", consumer="listed")
+    assert db.execute("SELECT name, status, waiting FROM inbox.consumers ORDER BY name").fetchall() == \
+        [("forgotten", "lapsed", 1), ("lapsed", "lapsed", 4), ("listed", "listed", 1), ("unlisted", "unlisted", 0)]
+
+
+def test_status_has_consumers_as_soon_as_there_is_more_than_the_unnamed_one(db):
+    def consumers():
+        return {c["name"]: (c["status"], c["waiting"]) for c in value(db, "SELECT inbox.status()")["consumers"]}
+
+    assert consumers() == {}
+    know(db, "")
+    waiting(db, "a")
+    assert consumers() == {}
+    know(db, "billing")
+    assert consumers() == {"": ("listed", 1), "billing": ("listed", 0)}
+    db.execute("UPDATE inbox.inbox_consumers SET listed_at = '2020-01-01' WHERE name = ''")
+    assert consumers() == {"": ("lapsed", 1), "billing": ("listed", 0)}
+    db.execute("DELETE FROM inbox.inbox_messages")
+    assert consumers() == {"billing": ("listed", 0)}, "nothing waits for the one that lapsed"
+
+
+def test_a_consumer_is_forgotten_and_its_rows_stay(db):
+    know(db, "")
+    know(db, "billing")
+    waiting(db, "a", consumer="billing")
+    assert value(db, "SELECT inbox.forget_consumer('billing', 'gone')") is True
+    assert value(db, "SELECT inbox.forget_consumer('billing')") is False
+    assert value(db, "SELECT inbox.forget_consumer('')") is True
+    assert db.execute("SELECT name, status, waiting FROM inbox.consumers").fetchall() == [("billing", "lapsed", 1)]
+    assert [(entry["action"], entry["filter"], entry["reason"]) for entry in audit(db)] == \
+        [("forget_consumer", {"consumer": "billing"}, "gone"), ("forget_consumer", {"consumer": ""}, None)]
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="name must be given"):
+        db.execute("SELECT inbox.forget_consumer(NULL)")
+
+
+def test_a_handler_is_forgotten_for_one_consumer_or_for_all(db):
+    for consumer in ("", "billing", "search"):
+        db.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
+                   " VALUES ('h', %s, '[]', '1 h', now(), now(), now())", [consumer])
+    assert value(db, "SELECT inbox.forget_handler('h', consumer => 'search')") is True
+    assert value(db, "SELECT array_agg(consumer ORDER BY 1) FROM inbox.handlers") == ["", "billing"]
+    assert value(db, "SELECT inbox.forget_handler('h')") is True
+    assert value(db, "SELECT count(*) FROM inbox.handlers") == 0
+
+
+# --- rejects, verify ------------------------------------------------------------------------------------
+
+
+def test_a_replayed_reject_is_stored_for_each_consumer_that_wants_it(db):
+    know(db, "billing")
+    know(db, "search", topics='["orders"]')
+    know(db, "other", types='["payment"]')
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 'order')", reject(db)) == "stored"
+    assert states(db) == [("r1", "billing", "waiting"), ("r1", "search", "waiting")]
+    db.execute("DELETE FROM inbox.inbox_messages WHERE consumer = 'search'")
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 'order')", reject(db, b"[]")) == "conflict"
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 'order')", reject(db, offset=8)) == "stored"
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 'order')", reject(db, offset=9)) == "duplicate"
+
+
+def test_a_reject_that_no_consumer_wants_stays(db):
+    know(db, "other", types='["payment"]')
+    assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 'order')", reject(db)) == "unwanted"
+    assert (value(db, "SELECT count(*) FROM inbox.inbox_rejects"), states(db), audit(db)) == (1, [], [])
+
+
+def test_verify_accepts_the_row_of_any_consumer_and_what_none_wants(db, statements):
+    know(db, "billing", types='["order"]')
+    processed(db, "a", consumer="search", kafka_offset=1)
+    found = statements.run("op_verify", "orders", 0, [1, 2, 3, 4], ["s"] * 3 + [None], ["a", "b", "c", None], [b"d"] * 4,
+                           ["order", "order", "payment", None])
+    assert [row[0] for row in found] == ["stored", None, "unwanted", None]

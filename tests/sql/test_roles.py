@@ -10,7 +10,7 @@ from test_operators import dead, value, waiting
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
           "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers",
-          "messages", "dead_groups", "handlers", "outbox", "outbox_relay", "events"]
+          "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events"]
 ALL_TABLES = [*TABLES, "outboxevent"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
@@ -20,7 +20,7 @@ MAY = {
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT")}
+                      | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
                       | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
                       | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT")},
     "inboxd_handler": set(),
@@ -29,9 +29,11 @@ MAY = {
     "inboxd_reader": READ,
 }
 LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of",
-         "waiting_streams", "outbox_page", "check_outbox_filter", "outbox_status"}
+         "waiting_streams",
+         "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
+         "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
-        "purge", "seek", "adopt", "forget_handler", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
+        "purge", "seek", "adopt", "forget_handler", "forget_consumer", "skip_key", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
         "outbox_discard_page"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused"} | LOOKS,
          "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key"}, "inboxd_operator": LOOKS | ACTS,
@@ -311,9 +313,11 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
     ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_outbox_status", []), ("op_outbox_list", ['{"status": "any"}', 0, 10]), ("op_outbox_show", ["1"]), ("op_outbox_facts", [1]),
-    ("op_handlers", []), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None]]), ("schema_version", [])])
+    ("op_handlers", []), ("op_consumers", []), ("op_keys", ["{}", 0, 10]), ("op_skip_find", ["orders", "k", "", None]),
+    ("op_backfill_count", ['{"consumer": "search"}']), ("op_backfill_waiting", [10]), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None], [None]]), ("schema_version", [])])
 def test_the_sidecar_role_can_read_what_a_reader_can(granted, as_role, name, values):
     dead(granted, "a", payload=b'{"n": 1}')
+    granted.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('search', 'key', '1 h')")
     granted.execute("SELECT inbox.emit('t', 'k', 't', '{}', '{\"h\": \"v\"}')")
     sees = [Statements(as_role(role)).run(name, *values) for role in ("inboxd_sidecar", "inboxd_reader")]
     assert sees[0] == sees[1]

@@ -662,6 +662,7 @@ def two_consumers(start_inboxd, inbox):
                   " ('s', 'a', 'billing', 't', 0, 1, '{}', 'd', now(), NULL),"
                   " ('s', 'a', 'search', 't', 0, 1, '{}', 'd', NULL, now()),"
                   " ('s', 'b', 'billing', 't', 0, 2, '{}', 'd', now(), NULL)")
+    inbox.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, ordering) VALUES ('t', 0, 'key')")
     return sidecar
 
 
@@ -704,3 +705,111 @@ def test_a_message_is_replayed_for_one_consumer_or_for_all(two_consumers, inbox)
     assert states() == [("billing", "waiting"), ("search", "waiting")]
     assert run(two_consumers, "discard", "--consumer", "search", "--yes") == "1 discarded\n"
     assert states() == [("billing", "waiting"), ("search", "dead")]
+
+
+def know(inbox, *names):
+    for name in names:
+        inbox.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES (%s, 'key', '1 h')"
+                      " ON CONFLICT (name) DO NOTHING", [name])
+
+
+def test_consumers_are_listed_and_forgotten(two_consumers, inbox):
+    know(inbox, "billing", "search")
+    inbox.execute("UPDATE inbox.inbox_messages SET dead_at = NULL, available_at = 'infinity' WHERE event_id = 'b'")
+    table = run(two_consumers, "consumers").splitlines()
+    assert table[0].split()[:4] == ["NAME", "STATUS", "ORDERING", "WAITING"]
+    assert ["billing", "listed", "key", "1"] in [line.split()[:4] for line in table]
+    assert {"billing", "search"} <= {row["name"] for row in objects(run(two_consumers, "consumers", "--json"))}
+    assert run(two_consumers, "consumers", "forget", "search") == \
+        'consumer "search" is forgotten: no messages are stored for it any more\n'
+    assert run(two_consumers, "consumers", "forget", "billing", "--reason", "gone").endswith(
+        "1 message waits for it; to end it: inboxd discard --consumer 'billing'\n")
+    assert 'no consumer "billing" is known' in run(two_consumers, "consumers", "forget", "billing", code=6)
+    assert "give the name of a consumer" in run(two_consumers, "consumers", "forget", code=1)
+    assert re.search(r"\nCONSUMER +WAITING +STATE\n(.*\n)*billing +1 +no longer known: these messages wait for nobody\n",
+                     run(two_consumers, "status"))
+    assert run(two_consumers, "discard", "--consumer", "billing", "--yes") == "1 discarded\n"
+    assert "wait for nobody" not in run(two_consumers, "status")
+
+
+def test_a_backfill_copies_what_a_consumer_lacks(two_consumers, inbox):
+    know(inbox, "billing", "search")
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset,"
+                  " payload_digest, processed_at) VALUES ('s', 'c', 'billing', 't', 0, 3, 'd', now())")
+    left_out = "1 left out: retention has dropped their payload\n"
+    result = two_consumers.command("backfill", "search", "--dry-run")
+    assert (result.stdout, result.stderr) == ('dry run: copy 1 message to the consumer "search"\n', left_out)
+    result = two_consumers.command("backfill", "search", "--from", "billing", "--reason", "new", "--yes", "--json")
+    assert result.stderr == left_out
+    assert json.loads(result.stdout) == {"action": "backfill", "count": 1, "dry_run": False, "without_payload": 1, "late": 0}
+    assert inbox.query("SELECT event_id, status FROM inbox.messages WHERE consumer = 'search' ORDER BY seq DESC LIMIT 1") == \
+        [{"event_id": "b", "status": "waiting"}]
+    assert inbox.value("SELECT affected FROM inbox.inbox_audit WHERE action = 'backfill' AND reason = 'new'") == 1
+    result = two_consumers.command("backfill", "search", "--yes")
+    assert result.returncode == 6 and "there is no message to copy" in result.stderr
+    assert 'no consumer "serach" is known; known: "' in run(two_consumers, "backfill", "serach", code=1)
+    assert "give the name of a consumer" in run(two_consumers, "backfill", code=1)
+
+
+def test_a_backfill_pauses_while_many_messages_wait(two_consumers, inbox):
+    know(inbox, "billing", "search")
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, dead_at = NULL, available_at = 'infinity'"
+                  " WHERE consumer = 'billing'")
+    command = subprocess.Popen(
+        [binary(), "backfill", "search", "--yes", "-c", two_consumers.config_file, "--set", "ingest.max_pending=2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=two_consumers.env, cwd=two_consumers.directory)
+    assert command.stderr.readline() == \
+        "0 of 1 copied; pausing until fewer messages wait than half of ingest.max_pending\n"
+    inbox.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now() WHERE available_at IS NOT NULL")
+    assert command.communicate(timeout=30) == ("1 copied\n", "")
+
+
+# --- keys -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocked(start_inboxd, handler, produce, topic, inbox):
+    """A key whose first message fails and whose second one waits."""
+    sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
+    client = handler(sidecar, by_id({"a": [retry(reason="upstream 503", code="UP")]}))
+    for event_id in ("a", "b"):
+        produce(topic, b"{}", key="k1", headers={"id": event_id})
+    inbox.wait_status("a", "retrying")
+    inbox.wait_status("b", "parked")
+    return sidecar, client
+
+
+def test_blocked_keys_are_listed_and_skipped(blocked, topic, inbox):
+    sidecar, client = blocked
+    table = run(sidecar, "keys").splitlines()
+    assert table[0].split() == ["TOPIC", "PARTITION", "KEY", "WAITING", "SINCE", "WAITS", "FOR", "STATUS", "NEXT", "ATTEMPT", "ERROR"]
+    assert [line.split()[0:1] + line.split()[2:4] for line in table[1:]] == [[topic, "k1", "1"]] and "UP: upstream 503" in table[1]
+    (key,) = objects(run(sidecar, "keys", "--topic", topic, "--json"))
+    assert (key["key_text"], key["event_id"], key["status"], key["waiting"]) == ("k1", "a", "retrying", 1)
+    assert re.search(r"waits for: event a of its key \(seq \d+\), which is retrying, next attempt at ", run(sidecar, "show", "b"))
+    assert run(sidecar, "skip", "k1", "--topic", topic, "--dry-run").startswith('dry run: skip event "a", which is retrying: UP:')
+    assert run(sidecar, "skip", "k1", "--topic", topic, "--reason", "no such order", "--yes") == \
+        'event "a" is dead; its key goes on within seconds\n'
+    inbox.wait_status("b", "processed")
+    assert (inbox.message("a")["status"], inbox.message("a")["error"]) == ("dead", "no such order")
+    assert objects(run(sidecar, "keys", "--json")) == []
+    assert "no message waits there" in run(sidecar, "skip", "k1", "--topic", topic, "--yes", code=6)
+
+
+def test_skip_asks_for_what_it_needs(blocked, topic):
+    sidecar, _ = blocked
+    assert "give --topic" in run(sidecar, "skip", "k1", code=1)
+    assert "give a key" in run(sidecar, "skip", "--topic", topic, code=1)
+    assert "stdin is not a terminal" in run(sidecar, "skip", "k1", "--topic", topic, code=1)
+
+
+def test_a_message_at_its_handler_is_not_skipped(start_inboxd, handler, produce, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed": 1})
+    client = handler(sidecar, lambda delivery: NEVER)
+    for event_id in ("a", "b", "c"):
+        produce(topic, b"{}", key="k1", headers={"id": event_id})
+    eventually(lambda: client.deliveries and inbox.count("waiting") + inbox.count("parked") == 2)
+    (key,) = objects(run(sidecar, "keys", "--json"))
+    assert (key["event_id"], key["status"], key["waiting"]) == ("a", "claimed", 2)
+    assert 'holds event "a"' in run(sidecar, "skip", "k1", "--topic", topic, "--yes", code=6)
+    assert inbox.message("a")["status"] == "claimed"

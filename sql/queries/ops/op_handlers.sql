@@ -1,6 +1,6 @@
 -- The handlers that are known, as cells of a table and as one JSON object each.
 -- Caller: ops/handlers.c. Index: inbox_handlers_pkey (small table).
-SELECT h.name, h.status, coalesce(nullif(array_to_string(h.instances, ', '), ''), '-'),
+SELECT h.name, h.consumer, h.status, coalesce(nullif(array_to_string(h.instances, ', '), ''), '-'),
        to_char(h.known_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(h.connected_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(h.last_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
@@ -13,4 +13,4 @@ SELECT h.name, h.status, coalesce(nullif(array_to_string(h.instances, ', '), '')
        row_to_json(h)::text
 FROM inbox.handlers h
 WHERE h.status <> 'lapsed'
-ORDER BY h.name
+ORDER BY h.name, h.consumer

@@ -1,13 +1,22 @@
 -- A message as cells: section, name, value. Empty values are left out.
--- Caller: ops/show.c. Index: inbox_messages_seq_key.
+-- Caller: ops/show.c. Index: inbox_messages_seq_key, and those of inbox.waits_behind().
 -- $1 seq.
 WITH m AS MATERIALIZED (
-    SELECT v.*, inbox.try_text(v.key) AS key_text,
-           CASE WHEN v.available_at IS NOT NULL THEN (
+    SELECT v.*, inbox.try_text(v.key) AS key_text, inbox.waits_behind(v.seq) AS behind,
+           CASE WHEN v.available_at IS NOT NULL THEN inbox.handler_of(v.topic, v.event_type, v.consumer) END AS wanted_by
+    FROM inbox.messages v WHERE v.seq = $1::bigint
+), wait AS MATERIALIZED (
+    -- An earlier message of its key comes first: without it a handler would not get the message either.
+    SELECT coalesce((
+               SELECT concat('event ', b.event_id, ' of its key (seq ', b.seq, '), which is ', b.status,
+                             CASE WHEN b.status = 'retrying' THEN ', next attempt at '
+                                  || to_char(b.available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END)
+               FROM inbox.messages b WHERE b.seq = m.behind), (
                SELECT concat('handler ', h.name, ', away since ', to_char(h.last_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                FROM inbox.handlers h
-               WHERE h.consumer = v.consumer AND h.name = inbox.handler_of(v.topic, v.event_type, v.consumer) AND h.status = 'away') END AS waits_for
-    FROM inbox.messages v WHERE v.seq = $1::bigint
+               WHERE h.consumer = m.consumer AND h.name = m.wanted_by AND h.status = 'away'),
+               CASE WHEN m.status = 'parked' AND m.wanted_by IS NULL THEN 'a handler: no known one wants it' END) AS what
+    FROM m
 )
 SELECT f.section, f.name, f.value
 FROM m CROSS JOIN LATERAL (
@@ -27,7 +36,7 @@ FROM m CROSS JOIN LATERAL (
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
                  (14, 'handler', m.handler),
-                 (15, 'waits for', m.waits_for),
+                 (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)
     UNION ALL

@@ -141,6 +141,16 @@ static void database_went_back(
 	ingest_fenced(ingest);
 }
 
+/* Only the epoch has changed: inbox.backfill() has added rows that wait. A batch that was placed
+ * without them is rolled back because of the epoch. From now on the INSERT checks the table for
+ * earlier rows of each key, until a sweep finds that no row waits (rule R11). */
+static void rows_were_added(
+	struct ingest *ingest, struct partition *partition, const struct watermark *row)
+{
+	partition_note_row(partition, row);
+	admission_dirty(ingest->options.admission, partition->stream);
+}
+
 /* Decides what the row means. `in_doubt` is set only after an unanswered COMMIT or a failed
  * statement; only then can a higher watermark be the work of this instance. */
 static void reconcile(
@@ -150,6 +160,9 @@ static void reconcile(
 
 	if (!row->mine)
 		ownership_lost(ingest, partition);
+	else if (row->epoch != partition->table.epoch && row->forced == partition->table.forced &&
+		 row->next_offset == partition->table.next)
+		rows_were_added(ingest, partition, row);
 	else if (!same)
 		ownership_moved(ingest, partition, row);
 	else if (row->next_offset == partition->table.next)

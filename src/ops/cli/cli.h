@@ -29,6 +29,10 @@ enum command {
 	COMMAND_VERIFY,
 	COMMAND_SEEK,
 	COMMAND_HANDLERS,
+	COMMAND_KEYS,
+	COMMAND_SKIP,
+	COMMAND_CONSUMERS,
+	COMMAND_BACKFILL,
 	COMMAND_OUTBOX,
 	COMMAND_VERSION,
 };
@@ -56,6 +60,7 @@ struct cli_range {
 	int64_t from;
 	int64_t to;
 	const char *to_time;
+	const char *from_consumer; /* backfill --from */
 };
 
 /* How many rows a command lists or changes. */

@@ -13,9 +13,12 @@
 #define FOR_IDS (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
 #define FOR_CHANGE                                                                                 \
 	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
-		FOR(COMMAND_SEEK) | FOR(COMMAND_OUTBOX))
+		FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) |                    \
+		FOR(COMMAND_OUTBOX))
 #define FOR_MANY                                                                                   \
-	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_OUTBOX))
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_BACKFILL) | \
+		FOR(COMMAND_OUTBOX))
+#define FOR_LISTS (FOR(COMMAND_HANDLERS) | FOR(COMMAND_CONSUMERS))
 
 /* clang-format off */
 const struct command_row cli_commands[] = {
@@ -75,6 +78,26 @@ const struct command_row cli_commands[] = {
 		"inbox.handler_memory. Messages for such a handler wait for it. `handlers forget NAME`\n"
 		"removes a handler that will not come back: its messages go to the next handler that\n"
 		"matches, or wait until one connects.\n", 2 },
+	{ COMMAND_KEYS, "keys", "List the keys whose first message holds back later ones", "",
+		"Lists blocked keys: the message that each waits for, its state, error and next attempt,\n"
+		"and the number of messages behind it. With the order partition, a line without a key is\n"
+		"a partition. For the next page, stderr names the value of --after. `inboxd skip` gives\n"
+		"such a message up.\n", 0 },
+	{ COMMAND_SKIP, "skip", "Give up the message that a key waits for", "[KEY]",
+		"Sets the message to dead for which the later ones of the key wait; they are delivered\n"
+		"within seconds. The message can be replayed. KEY is as `inboxd keys` prints it; with the\n"
+		"order partition, give --partition and no KEY. A message that is being processed is never\n"
+		"changed: the command then ends with exit code 6.\n", 1 },
+	{ COMMAND_CONSUMERS, "consumers", "List the known consumers, or remove one", "[forget NAME]",
+		"Lists the consumers that a running instance lists in its configuration, or did within\n"
+		"inbox.handler_memory. Messages are stored for all of them. `consumers forget NAME`\n"
+		"removes a consumer that will not come back; its rows stay. '' is the consumer without\n"
+		"a name.\n", 2 },
+	{ COMMAND_BACKFILL, "backfill", "Copy the messages of other consumers to one that is new", "NAME",
+		"Gives a consumer the messages that the table still holds and that it wants, in the order\n"
+		"of Kafka for each key, and before later messages of the same key. Messages whose payload\n"
+		"retention has dropped are left out and counted. No message is copied twice: an\n"
+		"interrupted backfill is continued by running it again.\n", 1 },
 	{ COMMAND_OUTBOX, "outbox", "Show the events of the outbox, publish them again, or discard them",
 		"status|list|show|replay|discard [EVENT_ID|SEQ]",
 		"Works on the events that the service has emitted. `status` counts them, `list` lists those\n"
@@ -106,23 +129,34 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
 		"with --dead or --status dead: groups with the same error, with counts", NULL },
-	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
-		"only messages of this consumer; empty: of the one without a name", NULL },
-	{ 0, "topic", "TOPIC", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.topic),
+	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW) | FOR(COMMAND_KEYS), KIND_ANY_TEXT,
+		offsetof(struct cli, filter.consumer), "only messages of this consumer; empty: of the one without a name", NULL },
+	{ 0, "consumer", "NAME", FOR(COMMAND_HANDLERS), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
+		"with forget: only the handler of this consumer", NULL },
+	{ 0, "consumer", "NAME", FOR(COMMAND_SKIP), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
+		"the consumer; default: the one without a name", NULL },
+	{ 0, "topic", "TOPIC", FOR_FILTER | FOR(COMMAND_KEYS) | FOR(COMMAND_BACKFILL), KIND_TEXT,
+		offsetof(struct cli, filter.topic),
 		"only messages of this topic", NULL },
 	{ 0, "topic", "TOPIC", FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, filter.topic),
 		"the topic to read again; required", NULL },
+	{ 0, "topic", "TOPIC", FOR(COMMAND_SKIP), KIND_TEXT, offsetof(struct cli, filter.topic),
+		"the topic of the key; required", NULL },
+	{ 0, "partition", "P", FOR(COMMAND_SKIP), KIND_OFFSET, offsetof(struct cli, range.partition),
+		"the partition, if messages of the key wait in several, or if it is the order", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.partition),
 		"only this partition", NULL },
 	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.from),
 		"start at this offset; default: the first one in Kafka", NULL },
+	{ 0, "from", "CONSUMER", FOR(COMMAND_BACKFILL), KIND_ANY_TEXT, offsetof(struct cli, range.from_consumer),
+		"only messages that this consumer has; default: those of any", NULL },
 	{ 0, "to", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.to),
 		"end before this offset; default: as far as inboxd has read", NULL },
 	{ 0, "type", "TYPE", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.type),
 		"only events of this type; * at the end = prefix", NULL },
 	{ 0, "key", "KEY", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.key),
 		"only messages with this key", NULL },
-	{ 0, "since", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.since),
+	{ 0, "since", "TIME", FOR_FILTER | FOR(COMMAND_BACKFILL), KIND_TEXT, offsetof(struct cli, filter.since),
 		"only messages received at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "until", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.until),
 		"only messages received before this time", NULL },
@@ -130,10 +164,12 @@ const struct option_row cli_options[] = {
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
-	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_OUTBOX), KIND_COUNT, offsetof(struct cli, bounds.limit),
+	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX), KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
 	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, bounds.after),
 		"only messages after this seq", NULL },
+	{ 0, "after", "SEQ", FOR(COMMAND_KEYS), KIND_OFFSET, offsetof(struct cli, bounds.after),
+		"only keys after that of the message with this seq", NULL },
 	{ 0, "source", "SOURCE", FOR_IDS, KIND_TEXT, offsetof(struct cli, source),
 		"the source of the event", NULL },
 	{ 0, "payload", "FORM", FOR(COMMAND_SHOW) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, payload),
@@ -150,19 +186,19 @@ const struct option_row cli_options[] = {
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, range.to_time),
 		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
-		FOR(COMMAND_HANDLERS) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
+		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.max),
 		"maximum number of messages", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
 		"print what would be done, and change nothing", NULL },
-	{ 'y', "yes", NULL, FOR_CHANGE | FOR(COMMAND_HANDLERS), KIND_FLAG, offsetof(struct cli, yes),
-		"do not ask for confirmation", NULL, FOR(COMMAND_HANDLERS) },
+	{ 'y', "yes", NULL, FOR_CHANGE | FOR_LISTS, KIND_FLAG, offsetof(struct cli, yes),
+		"do not ask for confirmation", NULL, FOR_LISTS },
 	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, otherwise " CLI_STANDARD_FILE, NULL },
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
 		"set one value, which overrides the file and the environment; may be repeated", NULL },
 	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
-		"print JSON: one object, or one per line for list and handlers", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
+		"print JSON: one object, or one per line for list, keys, handlers and consumers", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },
 };

@@ -32,8 +32,7 @@ enum option_kind {
 	KIND_AGE,    /* a duration, in ms */
 };
 
-/* A name may occur in several rows, for different commands. Its kind must be the same in all of
- * them. */
+/* A name may occur in several rows, for different commands. All of them take a value, or none does. */
 struct option_row {
 	char letter; /* '\0' = none */
 	const char *name;

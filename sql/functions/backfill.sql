@@ -1,0 +1,236 @@
+-- Backfill: a consumer gets the messages that the table still holds for others (docs/adr/0030).
+--
+-- The copies wait like replayed messages. Claims take the messages of a key in the order of Kafka, so a copy comes before a
+-- later message of its key that waits, too. A later message that is stored during the backfill must not pass the copies:
+-- its INSERT has to look for waiting messages of its key, and a sidecar omits that for a stream which it knows to be clean
+-- (rule R11). Therefore the first page raises the epoch of the partitions, in its own transaction. A batch that does not
+-- know the new epoch is rolled back (rule R1); the sidecar then counts the streams of the partition as not clean. They
+-- stay so until inbox_consumers.backfill_until, because any_waiting reads it, too. Later pages only renew that time.
+
+-- A filter is one jsonb object with consumer and perhaps from (a consumer), since (a time), topic, until_seq (no later
+-- message is copied). Returns the filter without its NULL members, and with until_seq.
+CREATE OR REPLACE FUNCTION inbox.check_backfill(filter jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := jsonb_strip_nulls(filter);
+    name text;
+BEGIN
+    SELECT k INTO name FROM jsonb_object_keys(given) k
+    WHERE k NOT IN ('consumer', 'from', 'since', 'topic', 'until_seq');
+    IF name IS NOT NULL THEN
+        PERFORM inbox.refuse('backfill', format('there is no filter "%s"', name));
+    ELSIF given ->> 'consumer' IS NULL THEN
+        PERFORM inbox.refuse('backfill', 'consumer must be given');
+    ELSIF given ->> 'from' = given ->> 'consumer' THEN
+        PERFORM inbox.refuse('backfill', 'consumer and from_consumer are the same');
+    ELSIF given ->> 'topic' = '' THEN
+        PERFORM inbox.refuse('backfill', 'topic is empty; leave it out for any');
+    ELSIF NOT EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = given ->> 'consumer'
+                      AND c.listed_at > clock_timestamp() - c.memory) THEN
+        PERFORM inbox.refuse('backfill', format('no consumer "%s" is known; known: %s', given ->> 'consumer', coalesce(
+            (SELECT string_agg(format('"%s"', c.name), ', ' ORDER BY c.name) FROM inbox.inbox_consumers c
+             WHERE c.listed_at > clock_timestamp() - c.memory), 'none')));
+    END IF;
+    RETURN jsonb_build_object('until_seq', (SELECT max(m.seq) FROM inbox.inbox_messages m)) || given
+           || CASE WHEN given ? 'since' THEN jsonb_build_object('since', (given ->> 'since')::timestamptz) ELSE '{}' END;
+END $$;
+
+-- Counts what a backfill would copy. without_payload: messages that it leaves out, because retention has dropped the payload
+-- for every consumer. late: copies of whose key the consumer already has a later message that no longer waits.
+-- Reads the whole table.
+CREATE OR REPLACE FUNCTION inbox.backfill_count(filter jsonb, OUT copies bigint, OUT without_payload bigint, OUT late bigint,
+                                     OUT until_seq bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+    given jsonb := inbox.check_backfill(filter);
+BEGIN
+    until_seq := (given ->> 'until_seq')::bigint;
+    WITH wanted AS MATERIALIZED (
+        SELECT k.topic, k.event_type
+        FROM (SELECT DISTINCT m.topic, m.event_type FROM inbox.inbox_messages m) k
+        JOIN inbox.inbox_consumers c ON c.name = given ->> 'consumer'
+        WHERE inbox.wants(c.topics, c.types, k.topic, k.event_type)
+    ), later AS MATERIALIZED (
+        SELECT m.topic, m.kafka_partition,
+               CASE inbox.ordering_of(m.topic, m.kafka_partition, given ->> 'consumer')
+                   WHEN 'key' THEN m.key_hash WHEN 'partition' THEN '' END AS lane,
+               max(m.kafka_offset) AS kafka_offset
+        FROM (SELECT d.topic, d.kafka_partition, substr(sha256(d.key), 1, 8) AS key_hash, max(d.kafka_offset) AS kafka_offset
+              FROM inbox.inbox_messages d
+              WHERE d.consumer = given ->> 'consumer' AND d.available_at IS NULL
+              GROUP BY 1, 2, 3) m
+        GROUP BY 1, 2, 3
+    ), missing AS (
+        SELECT m.topic, m.kafka_partition, m.kafka_offset, substr(sha256(m.key), 1, 8) AS key_hash, m.event_id, m.source,
+               bool_or(m.payload IS NOT NULL OR m.payload_digest IS NULL) AS whole
+        FROM inbox.inbox_messages m
+        JOIN wanted w ON w.topic = m.topic AND w.event_type IS NOT DISTINCT FROM m.event_type
+        WHERE m.seq <= (given ->> 'until_seq')::bigint AND m.consumer <> given ->> 'consumer'
+          AND (NOT given ? 'from' OR m.consumer = given ->> 'from')
+          AND (NOT given ? 'topic' OR m.topic = given ->> 'topic')
+          AND (NOT given ? 'since' OR m.received_at >= (given ->> 'since')::timestamptz)
+          AND NOT EXISTS (SELECT FROM inbox.inbox_messages d
+                          WHERE d.event_id = m.event_id AND d.source = m.source AND d.consumer = given ->> 'consumer')
+        GROUP BY 1, 2, 3, 4, 5, 6
+    )
+    SELECT count(*) FILTER (WHERE m.whole), count(*) FILTER (WHERE NOT m.whole),
+           count(*) FILTER (WHERE m.whole AND l.kafka_offset > m.kafka_offset)
+    INTO copies, without_payload, late
+    FROM missing m
+    LEFT JOIN later l ON l.topic = m.topic AND l.kafka_partition = m.kafka_partition
+                     AND l.lane IN (m.key_hash, '');
+END $$;
+
+-- Makes the sidecars look for waiting messages of the consumer before they store later ones, from this transaction on. The
+-- time holds for all partitions, so the epochs of all of them rise.
+CREATE OR REPLACE FUNCTION inbox.announce_backfill(consumer text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    tries int := 0;
+BEGIN
+    -- Heartbeats update the same row, so it is locked only once in a while. What is left of the time must be longer
+    -- than any transaction of a page.
+    IF EXISTS (SELECT FROM inbox.inbox_consumers c
+               WHERE c.name = announce_backfill.consumer AND c.backfill_until > clock_timestamp() + interval '8 minutes') THEN
+        RETURN;
+    END IF;
+    PERFORM FROM inbox.inbox_consumers c
+    WHERE c.name = announce_backfill.consumer AND c.backfill_until > clock_timestamp() + interval '5 minutes'
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        -- A batch locks several rows in its own order. So no lock is waited for while another one is held.
+        LOOP
+            BEGIN
+                PERFORM FROM inbox.inbox_offsets o ORDER BY o.topic, o.kafka_partition FOR NO KEY UPDATE NOWAIT;
+                EXIT;
+            EXCEPTION WHEN lock_not_available THEN
+                tries := tries + 1;
+                IF tries > 1000 THEN
+                    RAISE;
+                END IF;
+            END;
+            PERFORM pg_sleep(random() * 0.02);
+        END LOOP;
+        UPDATE inbox.inbox_offsets o SET epoch = o.epoch + 1, updated_at = now();
+    END IF;
+    UPDATE inbox.inbox_consumers c SET backfill_until = clock_timestamp() + interval '10 minutes'
+    WHERE c.name = announce_backfill.consumer;
+END $$;
+
+-- Copies what is missing among the next max_looks rows after a seq, at most max_copies. last_seq: the last row that was
+-- read; NULL = the end. Of a message that several consumers have, the first row with the payload is copied.
+CREATE OR REPLACE FUNCTION inbox.copy_rows(given jsonb, after_seq bigint, max_looks int, max_copies int, OUT affected bigint,
+                                OUT without_payload bigint, OUT last_seq bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    wanted bigint[];
+    dropped bigint[];
+    looked bigint;
+BEGIN
+    WITH page AS MATERIALIZED (
+        SELECT m.seq, m.consumer, m.topic, m.event_type, m.received_at, m.event_id, m.source,
+               m.payload IS NOT NULL OR m.payload_digest IS NULL AS whole
+        FROM inbox.inbox_messages m
+        WHERE m.seq > after_seq AND m.seq <= (given ->> 'until_seq')::bigint
+        ORDER BY m.seq LIMIT max_looks
+    ), kind AS MATERIALIZED (
+        SELECT k.topic, k.event_type
+        FROM (SELECT DISTINCT p.topic, p.event_type FROM page p) k
+        JOIN inbox.inbox_consumers c ON c.name = given ->> 'consumer'
+        WHERE inbox.wants(c.topics, c.types, k.topic, k.event_type)
+    ), fit AS MATERIALIZED (
+        SELECT min(p.seq) AS seq, p.whole
+        FROM page p
+        JOIN kind k ON k.topic = p.topic AND k.event_type IS NOT DISTINCT FROM p.event_type
+        WHERE p.consumer <> given ->> 'consumer'
+          AND (NOT given ? 'from' OR p.consumer = given ->> 'from')
+          AND (NOT given ? 'topic' OR p.topic = given ->> 'topic')
+          AND (NOT given ? 'since' OR p.received_at >= (given ->> 'since')::timestamptz)
+          AND (SELECT true FROM inbox.inbox_messages d
+               WHERE d.event_id = p.event_id AND d.source = p.source AND d.consumer = given ->> 'consumer') IS NULL
+        GROUP BY p.event_id, p.source, p.whole
+    )
+    SELECT array_agg(f.seq ORDER BY f.seq) FILTER (WHERE f.whole), array_agg(f.seq) FILTER (WHERE NOT f.whole),
+           (SELECT count(*) FROM page), (SELECT max(p.seq) FROM page p)
+    INTO wanted, dropped, looked, last_seq
+    FROM fit f;
+    IF cardinality(wanted) > max_copies THEN
+        wanted := wanted[:max_copies];
+        last_seq := wanted[max_copies];
+    ELSIF looked IS DISTINCT FROM max_looks THEN
+        last_seq := NULL;
+    END IF;
+    INSERT INTO inbox.inbox_messages
+        (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
+         payload, payload_digest, available_at)
+    SELECT given ->> 'consumer', m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset,
+           m.kafka_timestamp, m.key, m.headers, m.payload, m.payload_digest, now()
+    FROM inbox.inbox_messages m WHERE m.seq = ANY (wanted)
+    ORDER BY m.seq
+    ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    -- Counted once for a message: at the first of its rows, if no other row of it can be copied.
+    SELECT count(*) INTO without_payload
+    FROM inbox.inbox_messages m
+    WHERE m.seq = ANY (dropped) AND (last_seq IS NULL OR m.seq <= last_seq)
+      AND NOT EXISTS (
+          SELECT FROM inbox.inbox_messages o
+          WHERE o.event_id = m.event_id AND o.source = m.source
+            AND (o.consumer = given ->> 'consumer'
+                 OR ((NOT given ? 'from' OR o.consumer = given ->> 'from')
+                     AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL))));
+END $$;
+
+-- What comes after the copies of a page, in its transaction.
+CREATE OR REPLACE FUNCTION inbox.finish_page(given jsonb, after_seq bigint, reason text, affected bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF affected > 0 THEN
+        PERFORM inbox.announce_backfill(given ->> 'consumer');
+        PERFORM pg_notify('inboxd_replay', '');
+        PERFORM inbox.audit('backfill', jsonb_strip_nulls(given || jsonb_build_object('after_seq', after_seq)), reason, affected);
+    END IF;
+END $$;
+
+-- Copies a page, for callers that copy many messages in short transactions. The filter must have until_seq, so that no page
+-- reads the copies of another one. last_seq: where the next page begins; NULL = there is none.
+CREATE OR REPLACE FUNCTION inbox.backfill_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
+                                    OUT affected bigint, OUT without_payload bigint, OUT last_seq bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := inbox.check_backfill(filter);
+BEGIN
+    IF NOT filter ? 'until_seq' THEN
+        PERFORM inbox.refuse('backfill_page', 'until_seq must be given; inbox.backfill_count() returns it');
+    END IF;
+    SELECT c.* INTO affected, without_payload, last_seq
+    FROM inbox.copy_rows(given, after_seq, inbox.check_max_rows('backfill_page', max_rows), max_rows) c;
+    PERFORM inbox.finish_page(given, after_seq, reason, affected);
+END $$;
+
+-- Copies everything, or max_rows messages, in one transaction. dry_run only counts. after_seq continues where an earlier call
+-- ended.
+CREATE OR REPLACE FUNCTION inbox.backfill(
+    consumer text, from_consumer text DEFAULT NULL, since timestamptz DEFAULT NULL, topic text DEFAULT NULL,
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, after_seq bigint DEFAULT NULL,
+    OUT affected bigint, OUT without_payload bigint, OUT late bigint, OUT last_seq bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    filter jsonb := jsonb_build_object('consumer', consumer, 'from', from_consumer, 'since', since, 'topic', topic);
+    counted record;
+BEGIN
+    IF dry_run IS NULL THEN
+        PERFORM inbox.refuse('backfill', 'dry_run is NULL; it must be true or false');
+    END IF;
+    PERFORM inbox.check_max_rows('backfill', max_rows);
+    SELECT * INTO counted FROM inbox.backfill_count(filter);
+    affected := least(counted.copies, max_rows);
+    without_payload := counted.without_payload;
+    late := counted.late;
+    IF NOT dry_run THEN
+        filter := inbox.check_backfill(filter || jsonb_build_object('until_seq', counted.until_seq));
+        SELECT c.affected, c.without_payload, c.last_seq INTO affected, without_payload, last_seq
+        FROM inbox.copy_rows(filter, coalesce(after_seq, 0), NULL, max_rows) c;
+        PERFORM inbox.finish_page(filter, after_seq, reason, affected);
+    END IF;
+END $$;

@@ -1,0 +1,211 @@
+/*
+ * `inboxd backfill`: copies the messages that the table still holds to a consumer that does not have
+ * them, page by page. Each page is a transaction of its own (sql/functions/backfill.sql), and no
+ * message is copied twice, so an interrupted backfill is continued by running it again.
+ *
+ * The copies wait. When more messages wait than ingest.max_pending, the sidecars stop reading Kafka.
+ * So the command pauses at half of that, until the handlers have caught up.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text/numbers.h"
+#include "ops/op.h"
+
+#define PAGE        5000  /* messages in one transaction */
+#define CHECK_EVERY 50000 /* copies between two looks at what waits */
+
+struct backfill {
+	struct op op; /* with the details of this command */
+	struct buf filter;
+	struct buf details;
+	int64_t wanted;
+	int64_t without_payload;
+	int64_t late;
+	int64_t affected;
+	int64_t after;
+	int64_t unchecked; /* copies since the last look at what waits */
+	bool over;
+};
+
+static const char *name_of(const struct backfill *backfill)
+{
+	return backfill->op.cli->words[0];
+}
+
+/* Counts what the operator confirms. The filter then ends at the last seq of now: later messages
+ * are stored for the consumer anyway, and the copies must not be read again. */
+static int count(struct backfill *backfill, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t most = backfill->op.cli->bounds.max;
+	int r = op_backfill_filter(&backfill->filter, backfill->op.cli, -1, err);
+
+	if (r != 0)
+		return r;
+	params_jsonb(&params, (struct bytes){ backfill->filter.data, backfill->filter.length });
+	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_COUNT, &params, &rows, err);
+	if (r != 0)
+		return r;
+	backfill->wanted = rows_int(rows, 0, 0);
+	backfill->without_payload = rows_int(rows, 0, 1);
+	backfill->late = rows_int(rows, 0, 2);
+	if (most > 0 && backfill->wanted > most)
+		backfill->wanted = most;
+	buf_addf(&backfill->details, ",\"without_payload\":%" PRId64 ",\"late\":%" PRId64,
+		backfill->without_payload, backfill->late);
+	if (!buf_ok(&backfill->details))
+		return err_memory(err);
+	backfill->op.details = buf_str(&backfill->details);
+	buf_reset(&backfill->filter);
+	return op_backfill_filter(&backfill->filter, backfill->op.cli, rows_int(rows, 0, 3), err);
+}
+
+static void print_counts(const struct backfill *backfill)
+{
+	if (backfill->without_payload > 0)
+		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
+			backfill->without_payload);
+	if (backfill->late > 0)
+		(void)fprintf(stderr,
+			"%" PRId64 " come%s after a later message of the same key, which the "
+			"consumer has had already\n",
+			backfill->late, backfill->late == 1 ? "s" : "");
+}
+
+static int copy_page(struct backfill *backfill, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t left = backfill->wanted - backfill->affected;
+	int64_t copied;
+	int r;
+
+	params_jsonb(&params, (struct bytes){ backfill->filter.data, backfill->filter.length });
+	params_bigint(&params, backfill->after);
+	params_int(&params, (int32_t)(left < PAGE ? left : PAGE));
+	params_text(&params, backfill->op.cli->reason);
+	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_PAGE, &params, &rows, err);
+	if (r != 0)
+		return r;
+	copied = rows_int(rows, 0, 0);
+	backfill->affected += copied;
+	backfill->unchecked += copied;
+	backfill->over = rows_is_null(rows, 0, 1);
+	if (!backfill->over)
+		backfill->after = rows_int(rows, 0, 1);
+	return 0;
+}
+
+/* Whether so many messages wait that the next page must wait, too. */
+static int is_full(struct backfill *backfill, bool *full, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t most = backfill->op.config->ingest.max_pending / 2;
+	int r;
+
+	params_bigint(&params, most + 1);
+	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_WAITING, &params, &rows, err);
+	*full = r == 0 && rows_int(rows, 0, 0) > most;
+	return r;
+}
+
+static int wait_for_room(struct backfill *backfill, struct err *err)
+{
+	const struct timespec pause = { .tv_sec = 1 };
+	bool full = true;
+	int r = is_full(backfill, &full, err);
+
+	backfill->unchecked = 0;
+	if (full && backfill->affected < backfill->wanted)
+		(void)fprintf(stderr,
+			"%" PRId64 " of %" PRId64
+			" copied; pausing until fewer messages wait than half of "
+			"ingest.max_pending\n",
+			backfill->affected, backfill->wanted);
+	while (r == 0 && full && !op_interrupted()) {
+		(void)nanosleep(&pause, NULL);
+		r = is_full(backfill, &full, err);
+	}
+	return r;
+}
+
+static int copy_all(struct backfill *backfill, struct err *err)
+{
+	int r = wait_for_room(backfill, err);
+
+	while (r == 0 && !backfill->over && backfill->affected < backfill->wanted &&
+		!op_interrupted()) {
+		op_progress(backfill->affected, backfill->wanted);
+		r = copy_page(backfill, err);
+		if (r == 0 && backfill->unchecked >= CHECK_EVERY)
+			r = wait_for_room(backfill, err);
+	}
+	op_progress(0, 0);
+	return r;
+}
+
+static int run_pages(struct backfill *backfill, struct err *err)
+{
+	int r;
+
+	op_interrupt_begin();
+	r = copy_all(backfill, err);
+	if (r == 0 || backfill->affected > 0)
+		op_print_change(&backfill->op, "backfill", backfill->affected);
+	if (r == 0 && op_interrupted() && !backfill->over &&
+		backfill->affected < backfill->wanted) {
+		(void)fprintf(stderr,
+			"inboxd: interrupted: %" PRId64 " of %" PRId64
+			" copied; run the same command again for the rest\n",
+			backfill->affected, backfill->wanted);
+		op_interrupt_obey();
+	}
+	op_interrupt_end();
+	if (r != 0)
+		return backfill->affected == 0
+			       ? r
+			       : err_prefix(err,
+					 "%" PRId64 " of %" PRId64
+					 " copied (run the same command again for the rest), then",
+					 backfill->affected, backfill->wanted);
+	if (!backfill->op.cli->json)
+		(void)printf("%" PRId64 " copied\n", backfill->affected);
+	return 0;
+}
+
+static int run(struct backfill *backfill, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf question = BUF_INIT;
+	int r = count(backfill, err);
+
+	if (r != 0)
+		return r;
+	print_counts(backfill);
+	if (backfill->wanted == 0)
+		return op_nothing(&backfill->op, "backfill", err,
+			"there is no message to copy: the consumer has all that it wants");
+	buf_addf(&question, "copy %" PRId64 " message%s to the consumer \"%s\"", backfill->wanted,
+		plural(backfill->wanted), name_of(backfill));
+	r = op_confirm(&backfill->op, "backfill", backfill->wanted, buf_str(&question), err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	return run_pages(backfill, err);
+}
+
+int op_backfill(const struct op *op, struct err *err)
+{
+	struct backfill backfill = { .op = *op, .filter = BUF_INIT, .details = BUF_INIT };
+	int r;
+
+	if (op->cli->word_count == 0)
+		return err_set(err, FAULT_USAGE,
+			"backfill: give the name of a consumer (`inboxd consumers` lists them)");
+	r = run(&backfill, err);
+	buf_fini(&backfill.filter);
+	buf_fini(&backfill.details);
+	return r;
+}

@@ -1,0 +1,57 @@
+"""A backfill beside a running sidecar: the copies come before later messages of their key."""
+
+import time
+
+import pytest
+
+from support.wire import done
+
+
+def slowly(delivery):
+    time.sleep(0.2)
+    return done()
+
+
+@pytest.fixture
+def clean(start_inboxd, handler, produce, topic, inbox):
+    """A sidecar that has handled ten messages of a key and knows that no message waits, and its client. Five messages of the
+    key are in the table, for a consumer that is gone."""
+    sidecar = start_inboxd(worker={"claim_batch": 1})
+    client = handler(sidecar, slowly)
+    for number in range(10):
+        produce(topic, b"{}", key="k1", headers={"id": f"first{number}"})
+    inbox.wait_processed(10)
+    inbox.execute("INSERT INTO inbox.inbox_messages (consumer, source, event_id, topic, kafka_partition, kafka_offset, key, payload,"
+                  " payload_digest, processed_at) SELECT 'gone', 's', 'copy' || i, m.topic, m.kafka_partition, i, m.key, '{}', 'd',"
+                  " now() FROM inbox.inbox_messages m, generate_series(1, 5) i WHERE m.event_id = 'first0' ORDER BY i")
+    inbox.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('', 'key', '1 h') ON CONFLICT DO NOTHING")
+    time.sleep(4)  # a sweep finds the partition clean; nothing shows it from outside
+    client.deliveries.clear()
+    return sidecar, client
+
+
+@pytest.mark.parametrize("how", ["command", "function"])
+def test_a_later_message_waits_for_the_copies_of_its_key(clean, produce, topic, inbox, how):
+    sidecar, client = clean
+    if how == "command":
+        assert sidecar.command("backfill", "", "--from", "gone", "--yes").stdout == "5 copied\n"
+    else:
+        assert inbox.query("SELECT affected, late FROM inbox.backfill('', 'gone')") == [{"affected": 5, "late": 5}]
+    produce(topic, b"{}", key="k1", headers={"id": "later"})
+    inbox.wait_status("later", "processed")
+    assert [delivery.event_id for delivery in client.deliveries] == [f"copy{number}" for number in range(1, 6)] + ["later"]
+
+
+def test_a_backfill_disturbs_no_batch(clean, produce, topic, inbox):
+    """The sidecar keeps its partitions, and reads on where it was."""
+    sidecar, _ = clean
+    for number in range(3):
+        inbox.execute("UPDATE inbox.inbox_consumers SET backfill_until = NULL")
+        inbox.execute("INSERT INTO inbox.inbox_messages (consumer, source, event_id, topic, kafka_partition, kafka_offset, processed_at)"
+                      " SELECT 'gone', 's', 'more' || %s, topic, kafka_partition, 1, now() FROM inbox.inbox_messages"
+                      " WHERE event_id = 'first0'", [str(number)])
+        assert sidecar.command("backfill", "", "--yes").returncode == 0
+        produce(topic, b"{}", key="k1", headers={"id": f"later{number}"})
+        inbox.wait_status(f"later{number}", "processed")
+    assert not {"watermark_moved", "partition_lost", "fenced"} & {
+        line.partition("event=")[2].split()[0] for line in sidecar.stderr.splitlines() if "event=" in line}
