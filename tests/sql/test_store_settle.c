@@ -136,6 +136,25 @@ static void a_lost_row_does_not_block_the_others(void **state)
 	assert_int_equal(rows[2].status, SETTLE_COMPLETED);
 }
 
+/* The verdict of the first claim was committed and its answer lost. Before it is repeated, the row was claimed again. */
+static void two_claims_of_a_row_are_told_apart(void **state)
+{
+	struct world *world = *state;
+	int64_t seq = STORED(world, .id = "a");
+	struct settle_row rows[2] = { verdict(seq, 1, SETTLE_WAITING),
+		verdict(seq, 2, SETTLE_PROCESSED) };
+
+	rows[0].lane = rows[1].lane = 7;
+	rows[1].follows = true;
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = %ld",
+		(long)seq);
+	settle(world, rows, 2);
+	assert_int_equal(rows[0].status, SETTLE_LOST);
+	assert_int_equal(rows[1].status, SETTLE_BEHIND);
+	must_settle(world, &rows[1]);
+	assert_string_equal(state_of(world, seq), "processed|0|0|f");
+}
+
 static void each_verdict_writes_its_state(void **state)
 {
 	struct world *world = *state;
@@ -813,6 +832,7 @@ int main(void)
 		TEST(a_row_completed_by_its_handler_gets_the_name_when_verified),
 		TEST(a_completed_row_stays_completed_when_the_name_cannot_be_stored),
 		TEST(a_lost_row_does_not_block_the_others),
+		TEST(two_claims_of_a_row_are_told_apart),
 		TEST(each_verdict_writes_its_state),
 		TEST(a_failed_attempt_goes_to_the_history),
 		TEST(dead_at_once_is_a_failed_attempt),

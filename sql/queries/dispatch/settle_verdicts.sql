@@ -3,7 +3,7 @@
 -- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
 -- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes to the history,
--- which keeps the last ten of them and whatever operators did. Back: the seqs that were still ours.
+-- which keeps the last ten of them and whatever operators did. Back: seq and delivery count of those that were still ours.
 -- CASE: as in settle_done.
 UPDATE inbox.inbox_messages m
 SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
@@ -32,4 +32,4 @@ FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::bigint[], $6::int[], $7
 WHERE m.seq = v.seq
   AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = v.delivery_count
             AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL THEN true END
-RETURNING m.seq
+RETURNING m.seq, m.delivery_count

@@ -3,7 +3,8 @@
  * COMMIT. After a lock timeout the settle starts again with the rows that can be locked now. A
  * value that cannot be stored, or a list that is too long for statement_timeout, makes it halve the
  * list. A value that is refused alone is replaced by a note, so that the verdict is kept. Rows are
- * sorted by seq, so that two settles cannot deadlock.
+ * sorted by seq, so that two settles cannot deadlock. A seq may occur twice: an older claim of the row
+ * whose verdict is repeated because its answer was lost, and the newer claim.
  *
  * The order of a lane (rule R25): the list is halved in the order in which it was given, and of each
  * lane only the rows before the first one that is locked, refused or lost are settled. If a
@@ -26,7 +27,7 @@
 /* The results of one pipeline. */
 struct found {
 	struct rows *plain[GROUPS_MOST]; /* only the number of rows that were updated */
-	struct rows *others;             /* the seqs of the rows that were updated */
+	struct rows *others;             /* seq and delivery count of the rows that were updated */
 };
 
 static void found_fini(struct found *found)
@@ -179,12 +180,16 @@ static int queue_raise(const struct settling *s, struct found *found, struct err
 	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->others, err);
 }
 
-static int by_seq(const void *a, const void *b)
+/* By seq, and claims of the same row by their number. */
+static int by_claim(const void *a, const void *b)
 {
 	const struct settle_row *first = *(const struct settle_row *const *)a;
 	const struct settle_row *second = *(const struct settle_row *const *)b;
 
-	return (first->seq > second->seq) - (first->seq < second->seq);
+	if (first->seq != second->seq)
+		return first->seq > second->seq ? 1 : -1;
+	return (first->delivery_count > second->delivery_count) -
+	       (first->delivery_count < second->delivery_count);
 }
 
 /* In the order in which they were given. */
@@ -196,12 +201,14 @@ static int by_place(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-static struct settle_row *find_row(const struct settling *s, int64_t seq)
+/* The row of the list that a result names in its first two columns. */
+static struct settle_row *find_row(const struct settling *s, const struct rows *rows, int at)
 {
-	struct settle_row key = { .seq = seq };
+	struct settle_row key = { .seq = rows_int(rows, at, 0),
+		.delivery_count = (int)rows_int(rows, at, 1) };
 	const struct settle_row *wanted = &key;
 	struct settle_row **found =
-		bsearch(&wanted, s->rows, s->count, sizeof(struct settle_row *), by_seq);
+		bsearch(&wanted, s->rows, s->count, sizeof(struct settle_row *), by_claim);
 
 	return found == NULL ? NULL : *found;
 }
@@ -209,7 +216,7 @@ static struct settle_row *find_row(const struct settling *s, int64_t seq)
 static void mark(const struct settling *s, const struct rows *rows, enum settle_status status)
 {
 	for (int i = 0; i < rows_count(rows); i++) {
-		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+		struct settle_row *row = find_row(s, rows, i);
 
 		if (row != NULL)
 			row->status = status;
@@ -332,7 +339,7 @@ static int begin(const struct settling *s, struct err *err)
 /* The status of a row that no statement updated, because its claim has ended. */
 static enum settle_status status_of(const struct settle_row *row, const struct rows *rows, int at)
 {
-	if (rows_int(rows, at, 1) == SETTLE_PROCESSED)
+	if (rows_int(rows, at, 2) == SETTLE_PROCESSED)
 		return SETTLE_COMPLETED;
 	/* the row is dead under this claim: an earlier settle with the same verdict, whose answer
 	 * was lost */
@@ -364,10 +371,10 @@ static int read_states(const struct settling *s, enum settle_status held, struct
 		return r; /* nothing is known: no row may count as lost */
 	mark_all(s, SETTLE_LOST);
 	for (int i = 0; i < rows_count(rows); i++) {
-		struct settle_row *row = find_row(s, rows_int(rows, i, 0));
+		struct settle_row *row = find_row(s, rows, i);
 
 		if (row != NULL)
-			row->status = rows_is_null(rows, i, 1) ? held : status_of(row, rows, i);
+			row->status = rows_is_null(rows, i, 2) ? held : status_of(row, rows, i);
 	}
 	return 0;
 }
@@ -477,7 +484,7 @@ static int settle_list(const struct settling *s, struct err *err)
 {
 	int r = begin(s, err);
 
-	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_claim);
 	mark_not_gone(s, SETTLE_OPEN);
 	mark_behind(s);
 	if (r == 0)
@@ -621,7 +628,7 @@ static int settle_sorted(struct settling *s, struct err *err)
 	bool any_open = false;
 	int r;
 
-	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_claim);
 	r = resolve(s, is_expected_completed, SETTLE_OPEN, words);
 	note_stops(s);
 	for (size_t i = 0; i < s->count; i++)
@@ -630,7 +637,7 @@ static int settle_sorted(struct settling *s, struct err *err)
 		r = settle_bisected(s, words);
 	if (r == 0)
 		r = blame_rows(s, words);
-	qsort(s->rows, s->count, sizeof(struct settle_row *), by_seq);
+	qsort(s->rows, s->count, sizeof(struct settle_row *), by_claim);
 	if (r == 0)
 		r = resolve(s, is_unresolved, SETTLE_LOCKED,
 			words); /* a lock was in the way of a claim that exists */

@@ -50,7 +50,7 @@ struct settle_row {
 };
 
 /*
- * Settles all rows in one transaction and sets each status. A seq must not occur twice. When only
+ * Settles all rows in one transaction and sets each status. Two claims of one row may occur. When only
  * some rows can be settled, no row is settled before an earlier one of its lane. The exception is
  * a trigger of the user that hides updates: then the order of a lane is not checked (settle.c). A
  * value that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept
