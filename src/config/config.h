@@ -104,6 +104,22 @@ struct otlp_config {
 	int64_t sample;     /* one in so many */
 };
 
+enum outbox_format { OUTBOX_CLOUDEVENTS, OUTBOX_STRUCTURED, OUTBOX_PLAIN };
+enum outbox_producer { OUTBOX_IDEMPOTENT, OUTBOX_TRANSACTIONAL };
+
+struct outbox_config {
+	bool enabled;
+	char *topic;  /* with {aggregate} and {type} */
+	char *source; /* "" = the name of the group */
+	enum outbox_format format;
+	int64_t batch_messages;
+	int64_t batch_bytes;
+	int64_t poll;
+	int64_t poll_idle;
+	int64_t max_attempts;
+	enum outbox_producer producer;
+};
+
 struct retention_config {
 	int64_t processed;
 	int64_t payload;
@@ -111,6 +127,8 @@ struct retention_config {
 	int64_t rejects;
 	int64_t conflicts;
 	int64_t audit;
+	int64_t outbox;
+	int64_t outbox_dead;
 };
 
 struct log_config {
@@ -129,6 +147,7 @@ struct config {
 	struct topic_rules *topics; /* as written, "*" always among them and last */
 	size_t topic_count;
 	struct retry_config retry;
+	struct outbox_config outbox;
 	struct worker_config worker;
 	struct socket_config socket;
 	struct http_config http;

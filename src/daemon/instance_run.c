@@ -22,6 +22,7 @@
 #include "dispatch/dispatch.h"
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
+#include "ingest/relay/relay.h"
 #include "lease/heartbeat.h"
 #include "model/message/handover.h"
 #include "periodic/janitor.h"
@@ -43,6 +44,7 @@ struct instance_run {
 	struct heartbeat *heartbeat;
 	struct janitor *janitor;
 	struct dead_topic *dead_topic;
+	struct relay *relay; /* NULL: outbox.enabled is false */
 };
 
 /* --- What the heartbeat asks dispatch ---------------------------------------------------------- */
@@ -88,6 +90,7 @@ static int make_dispatch(struct daemon *daemon, struct instance_run *run, struct
 		.commit_handover = &run->commit_handover,
 		.in = run->handovers,
 		.wake = &run->wake,
+		.outbox = relay_wake(run->relay),
 		.metrics = daemon->metrics,
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
@@ -144,6 +147,17 @@ static int make_dead_topic(struct daemon *daemon, struct instance_run *run, stru
 	return dead_topic_new(&run->dead_topic, &options, err);
 }
 
+static int make_relay(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct relay_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.instance = run->instance.id,
+	};
+
+	return daemon->config->outbox.enabled ? relay_new(&run->relay, &options, err) : 0;
+}
+
 static int make_ingest(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	struct ingest_options options = {
@@ -171,6 +185,8 @@ static int begin(struct daemon *daemon, struct instance_run *run, struct err *er
 	int r = make_shared(daemon, run, err);
 
 	if (r == 0)
+		r = make_relay(daemon, run, err);
+	if (r == 0)
 		r = make_dispatch(daemon, run, err);
 	if (r == 0)
 		r = make_heartbeat(daemon, run, err);
@@ -192,6 +208,8 @@ static int begin(struct daemon *daemon, struct instance_run *run, struct err *er
 		r = janitor_start(run->janitor, err);
 	if (r == 0)
 		r = dead_topic_start(run->dead_topic, err);
+	if (r == 0 && run->relay != NULL)
+		r = relay_start(run->relay, err);
 	return r;
 }
 
@@ -200,6 +218,7 @@ static void end(struct instance_run *run)
 {
 	void *item = NULL;
 
+	relay_free(run->relay);
 	dead_topic_free(run->dead_topic);
 	janitor_free(run->janitor);
 	heartbeat_free(run->heartbeat);
@@ -272,6 +291,7 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	FAULT_POINT("stop_begun");
 	janitor_begin_stop(run->janitor);
 	dead_topic_begin_stop(run->dead_topic);
+	relay_begin_stop(run->relay);
 	dispatch_begin_stop(run->dispatch, deadline);
 	hung = ingest_stop(run->ingest, timeout / INGEST_SHARE);
 	FAULT_POINT("stop_ingest_done");
@@ -279,6 +299,7 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	FAULT_POINT("stop_dispatch_done");
 	janitor_stop(run->janitor);
 	dead_topic_stop(run->dead_topic);
+	relay_stop(run->relay);
 	heartbeat_stop(run->heartbeat, hung == 0);
 	return hung;
 }
@@ -291,10 +312,12 @@ static int stop_at_once(struct instance_run *run)
 
 	janitor_begin_stop(run->janitor);
 	dead_topic_begin_stop(run->dead_topic);
+	relay_begin_stop(run->relay);
 	hung = dispatch_abandon(run->dispatch);
 	hung |= ingest_stop(run->ingest, 2000);
 	janitor_stop(run->janitor);
 	dead_topic_stop(run->dead_topic);
+	relay_stop(run->relay);
 	heartbeat_stop(run->heartbeat, false);
 	return hung;
 }
@@ -329,6 +352,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	dispatch_reload(run->dispatch, config);
 	janitor_reload(run->janitor, config);
 	dead_topic_reload(run->dead_topic, config);
+	relay_reload(run->relay, config);
 	admission_set_budget(
 		run->admission, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
 	log_info("reloaded", LOG_INT("need_restart", restart.count));

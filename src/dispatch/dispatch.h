@@ -31,8 +31,9 @@ struct dispatch_options {
 	const struct config *config;
 	struct admission *admission;
 	const struct commit_handover *commit_handover;
-	struct queue *in;  /* struct handover * */
-	struct wake *wake; /* poked by ingest and by the workers */
+	struct queue *in;    /* struct handover * */
+	struct wake *wake;   /* poked by ingest and by the workers */
+	struct wake *outbox; /* poked when there are new events; NULL: nobody publishes them here */
 	struct metrics *metrics;
 	struct health *health;
 	struct supervision *supervision;

@@ -28,6 +28,7 @@
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
 #define INSTANCES_KEPT_MS (24LL * 3600 * 1000)
+#define LEFTOVERS_KEPT_MS (24LL * 3600 * 1000) /* published events of an earlier retention.outbox */
 
 struct janitor {
 	struct janitor_options options;
@@ -39,6 +40,12 @@ struct janitor {
 	int64_t affected[RETAIN_KINDS]; /* since the last log line */
 	int64_t logged_ms;
 };
+
+/* With 0 the relay deletes what it publishes. */
+static int64_t age_of_published(const struct config *config)
+{
+	return config->retention.outbox == 0 ? LEFTOVERS_KEPT_MS : config->retention.outbox;
+}
 
 static int64_t age_of(const struct config *config, enum retain_kind kind)
 {
@@ -52,6 +59,9 @@ static int64_t age_of(const struct config *config, enum retain_kind kind)
 		[RETAIN_CONFLICTS] = config->retention.conflicts,
 		[RETAIN_AUDIT] = config->retention.audit,
 		[RETAIN_INSTANCES] = INSTANCES_KEPT_MS,
+		[RETAIN_OUTBOX] = config->outbox.enabled ? age_of_published(config) : CONFIG_NEVER,
+		[RETAIN_OUTBOX_DEAD] =
+			config->outbox.enabled ? config->retention.outbox_dead : CONFIG_NEVER,
 	};
 
 	return ages[kind];
@@ -140,7 +150,8 @@ static void log_done(struct janitor *janitor)
 		LOG_INT("rejects_deleted", done[RETAIN_REJECTS]),
 		LOG_INT("conflicts_deleted", done[RETAIN_CONFLICTS]),
 		LOG_INT("audit_deleted", done[RETAIN_AUDIT]),
-		LOG_INT("instances_deleted", done[RETAIN_INSTANCES]));
+		LOG_INT("instances_deleted", done[RETAIN_INSTANCES]),
+		LOG_INT("events_deleted", done[RETAIN_OUTBOX] + done[RETAIN_OUTBOX_DEAD]));
 	for (int kind = 0; kind < RETAIN_KINDS; kind++)
 		janitor->affected[kind] = 0;
 	janitor->logged_ms = now_ms;

@@ -105,6 +105,29 @@ const struct metric_family meters[METER_COUNT] = {
 		"Dead messages the brokers confirmed in the dead topic."),
 	[METER_DEAD_TOPIC_FAILURES] = COUNTER("inboxd_dead_topic_failures_total",
 		"Batches for the dead topic that failed, wholly or in part, or could not begin."),
+	[METER_OUTBOX_LEADER] = GAUGE("inboxd_outbox_leader",
+		"1 if this instance is elected to publish events. Other instances report 0 in all "
+		"gauges of the outbox."),
+	[METER_OUTBOX_WAITING] = GAUGE("inboxd_outbox_waiting",
+		"Events that are not published yet, deferred ones included; about 10000 at most."),
+	[METER_OUTBOX_OLDEST] =
+		GAUGE("inboxd_outbox_oldest_seconds", "Age of the oldest event that waits."),
+	[METER_OUTBOX_HOLES] = GAUGE(
+		"inboxd_outbox_holes", "Ranges of numbers whose transactions may still commit."),
+	[METER_OUTBOX_HELD_KEYS] =
+		GAUGE("inboxd_outbox_held_keys", "Keys whose events wait behind a refused event."),
+	[METER_OUTBOX_HELD_TOPICS] =
+		GAUGE("inboxd_outbox_held_topics", "Topics that cannot be used at present."),
+	[METER_OUTBOX_DEAD] = GAUGE("inboxd_outbox_dead", "Dead events; at most 10000."),
+	[METER_OUTBOX_PUBLISHED] =
+		COUNTER("inboxd_outbox_published_total", "Events that the brokers have confirmed."),
+	[METER_OUTBOX_REFUSED] = COUNTER("inboxd_outbox_refused_total",
+		"Attempts to publish an event that its topic has refused."),
+	[METER_OUTBOX_FAILURES] = COUNTER(
+		"inboxd_outbox_failures_total", "Rounds of the relay that failed; it tries again."),
+	[METER_OUTBOX_PUBLISH_SECONDS] = HISTOGRAM("inboxd_outbox_publish_seconds",
+		"Time from the creation of an event to its confirmation by the brokers.",
+		end_to_end_bounds),
 	[METER_OTLP_EXPORTED] =
 		COUNTER("inboxd_otlp_spans_exported_total", "Spans the collector has taken."),
 	[METER_OTLP_DROPPED] = COUNTER("inboxd_otlp_spans_dropped_total",

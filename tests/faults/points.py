@@ -39,6 +39,8 @@ AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "a
             "before_foreign"]
 # Reached when messages of an unsubscribed topic wait.
 AT_ADOPTION = ["before_adopt", "after_adopt"]
+# Reached while events of the outbox are published; see test_outbox.py.
+OUTBOX = ["outbox_read", "outbox_sent", "outbox_answered", "outbox_before_record", "outbox_recorded"]
 # Nothing is changed there; a separate test delays it.
 LOOKS = ["after_look_at_held", "before_foreign_window"]
 # Reached by a stop with open messages.

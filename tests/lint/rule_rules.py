@@ -4,7 +4,7 @@ import re
 
 TABLE = "docs/rules.md"
 _TEST = re.compile(r"`([a-z]+/test_\w+\.(?:py|c))::(\w+)`")
-_NAMED = re.compile(r"\brules? R(\d+)\b")
+_NAMED = re.compile(r"\brules? ([RO]\d+)\b")
 
 
 def problems(tree):
@@ -13,9 +13,9 @@ def problems(tree):
     rules = {}
     rule = None
     for number, line in tree.lines(TABLE):
-        heading = re.match(r"## R(\d+) ", line)
+        heading = re.match(r"## ([RO]\d+) ", line)
         if heading:
-            rule = int(heading[1])
+            rule = heading[1]
             rules[rule] = 0
         for path, name in _TEST.findall(line):
             rules[rule] = rules.get(rule, 0) + 1
@@ -23,7 +23,7 @@ def problems(tree):
                 yield TABLE, number, f"names {path}::{name}, which does not exist"
     for one, count in rules.items():
         if count == 0:
-            yield TABLE, 1, f"R{one} names no test"
+            yield TABLE, 1, f"{one} names no test"
     yield from _missing(tree, rules)
 
 
@@ -37,6 +37,6 @@ def _exists(tree, path, name):
 def _missing(tree, rules):
     for path in tree.paths("src/*.[ch]", "sql/*.sql"):
         for number, line in tree.lines(path):
-            for rule in map(int, _NAMED.findall(line)):
+            for rule in _NAMED.findall(line):
                 if rule not in rules:
-                    yield path, number, f"names rule R{rule}, which {TABLE} does not have"
+                    yield path, number, f"names rule {rule}, which {TABLE} does not have"

@@ -6,7 +6,8 @@ from statements import SETTINGS, Plan, Statements, text
 
 # The columns of relay_page_begin.
 SEQ, FRESH, BYTES, EVENT_ID, TOPIC, KEY, RUNS, PAYLOAD = 0, 1, 2, 3, 5, 7, 12, 13
-READ_XMAX = 17
+ASK_XMIN = 17
+ME = 1
 MANY = 10**6
 ALL = 10**9
 
@@ -15,6 +16,26 @@ def emit(db, key="k", topic="orders", data="{}"):
     """Emits an event and returns its seq."""
     db.execute("SELECT inbox.emit(%s, %s, 't', %s::jsonb)", [topic, key, data])
     return db.execute("SELECT currval('inbox.outbox_seq')").fetchone()[0]
+
+
+def be_elected(statements):
+    ((_, _, transaction),) = statements.run("relay_elect", ME, -1)
+    return transaction
+
+
+def delete(statements, made):
+    be_elected(statements)
+    return statements.count("relay_delete", made, ME)
+
+
+def keep(statements, *values):
+    be_elected(statements)
+    return statements.count("relay_keep", *values, ME)
+
+
+def defer(statements, *values):
+    be_elected(statements)
+    return statements.count("relay_defer", *values, ME)
 
 
 def seqs(rows):
@@ -66,8 +87,8 @@ def test_an_event_has_its_values_and_its_headers_as_runs(db, statements):
 
 def test_a_row_that_is_not_fresh_comes_without_payload(db, statements):
     made = [emit(db, data='"' + "x" * 1000 + '"') for _ in range(4)]
-    statements.count("relay_keep", [made[0]], [1], [7])
-    statements.count("relay_defer", made[1:3], [1, 2], [0, 0], [0, 9], [None, "no"], [None, "E"])
+    keep(statements, [made[0]], [1], [7])
+    defer(statements, made[1:3], [1, 2], [0, 0], [0, 9], [None, "no"], [None, "E"])
     rows = statements.run("relay_read", 10, ALL, 0)
     assert seqs(rows) == made, "their numbers are no holes"
     assert [(row[FRESH], row[PAYLOAD] is None) for row in rows] == [(False, True)] * 3 + [(True, False)]
@@ -80,34 +101,56 @@ def test_a_number_is_taken_after_the_transaction_has_its_id(db, other, statement
         missing = emit(other)
         xid = other.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0]
         later = emit(db)
-        (row,) = statements.run("relay_read", 10, ALL, missing - 1)
-        assert row[SEQ] == later
-        assert xid < row[READ_XMAX], "the missing number belongs to a transaction below this limit"
+        assert seqs(statements.run("relay_read", 10, ALL, missing - 1)) == [later]
+        assert xid < be_elected(statements), "a transaction that begins after the read has a greater id"
     default = db.execute("SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'inbox.outbox'::regclass"
                          " AND adnum = 1").fetchone()[0]
     assert default.index("pg_current_xact_id") < default.index("nextval")
+
+
+def ask(statements, seq):
+    """(the event in this hole or None, the horizon)"""
+    (row,) = statements.run("relay_ask", 10, ALL, [seq], [seq])
+    return row[SEQ], row[ASK_XMIN]
 
 
 def test_a_hole_is_open_while_its_transaction_is_and_then_has_its_event(db, other, statements):
     with other.transaction():
         missing = emit(other)
         emit(db)
-        xmax = statements.run("relay_read", 10, ALL, 0)[0][READ_XMAX]
-        ((horizon, *event),) = statements.run("relay_ask", 10, ALL, [missing], [missing])
-        assert event[SEQ] is None
-        assert horizon < xmax, "it must not be given up yet"
-    ((_, *event),) = statements.run("relay_ask", 10, ALL, [missing], [missing])
-    assert event[SEQ] == missing
+        bound = be_elected(statements)
+        event, horizon = ask(statements, missing)
+        assert event is None and horizon < bound, "it must not be given up yet"
+    assert ask(statements, missing)[0] == missing
+
+
+def test_the_xmax_of_a_snapshot_is_no_bound_for_its_holes(db, connect, statements):
+    """It is one more than the latest completed id, and a running transaction may have a greater one."""
+    early, between, late = connect(), connect(), connect()
+    for connection in (early, between, late):
+        connection.execute("BEGIN")
+        connection.execute("SELECT pg_current_xact_id()")
+    missing = emit(late)
+    emit(early)
+    early.execute("COMMIT")
+    xmax = db.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()[0]
+    bound = be_elected(statements)
+    between.execute("COMMIT")
+    event, horizon = ask(statements, missing)
+    assert event is None and xmax <= horizon < bound
+    late.execute("COMMIT")
+    assert ask(statements, missing)[0] == missing
+    for connection in (early, between, late):
+        connection.close()
 
 
 def test_the_hole_of_a_rollback_is_behind_the_horizon(db, other, statements):
     with other.transaction(force_rollback=True):
         missing = emit(other)
         emit(db)
-        xmax = statements.run("relay_read", 10, ALL, 0)[0][READ_XMAX]
-    ((horizon, *event),) = statements.run("relay_ask", 10, ALL, [missing], [missing])
-    assert event[SEQ] is None
-    assert horizon >= xmax
+        bound = be_elected(statements)
+    event, horizon = ask(statements, missing)
+    assert event is None and horizon >= bound
 
 
 def test_a_prepared_transaction_keeps_its_hole_open(db, other, statements):
@@ -117,10 +160,9 @@ def test_a_prepared_transaction_keeps_its_hole_open(db, other, statements):
     missing = emit(other)
     other.execute("PREPARE TRANSACTION 'outbox'")
     emit(db)
-    xmax = statements.run("relay_read", 10, ALL, 0)[0][READ_XMAX]
-    assert statements.run("relay_ask", 10, ALL, [missing], [missing])[0][0] < xmax
+    assert ask(statements, missing)[1] < be_elected(statements)
     db.execute("COMMIT PREPARED 'outbox'")
-    assert statements.run("relay_ask", 10, ALL, [missing], [missing])[0][1 + SEQ] == missing
+    assert ask(statements, missing)[0] == missing
 
 
 def test_asking_stops_at_its_limits(db, statements):
@@ -129,72 +171,111 @@ def test_asking_stops_at_its_limits(db, statements):
     assert len(statements.run("relay_ask", 4, ALL, *ranges)) == 4
     assert len(statements.run("relay_ask", MANY, 1, *ranges)) == 1
     rows = statements.run("relay_ask", MANY, ALL, *ranges)
-    assert sorted(row[1 + SEQ] for row in rows) == made[0:6] + made[10:16]
+    assert sorted(seqs(rows)) == made[0:6] + made[10:16]
+
+
+def elected(statements, instance, floor=-1):
+    """(the floor, the last number of the sequence), or None"""
+    rows = statements.run("relay_elect", instance, floor)
+    return rows[0][:2] if rows else None
 
 
 def test_the_election_is_renewed_and_taken_from_an_instance_that_ended(db, statements):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
     emit(db)
-    assert statements.run("relay_elect", 1) == [(0, 1)]
-    assert statements.run("relay_elect", 1) == [(0, 1)]
-    assert statements.run("relay_elect", 2) == []
-    assert statements.run("relay_hold", 2, 1) == []
-    assert statements.run("relay_hold", 1, 1) == [(True,)]
+    assert elected(statements, 1) == (0, 1)
+    assert elected(statements, 1, 1) == (1, 1), "renewed, with a new floor"
+    assert elected(statements, 2) is None
+    assert statements.run("relay_hold", 2) == []
+    assert len(statements.run("relay_hold", 1)) == 1
     db.execute("UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = 1")
-    assert statements.run("relay_elect", 2) == [(1, 1)]
-    assert statements.run("relay_elect", 1) == [], "a fenced instance is not elected"
-    assert statements.run("relay_hold", 1, 1) == []
+    assert elected(statements, 2, 7) is None, "only the elected instance stores a floor"
+    assert elected(statements, 2) == (1, 1)
+    assert elected(statements, 1) is None, "a fenced instance is not elected"
+    assert statements.run("relay_hold", 1) == []
     statements.count("relay_resign", 1)
-    assert statements.run("relay_hold", 2, 1) == [(True,)], "only the elected instance resigns"
+    assert len(statements.run("relay_hold", 2)) == 1, "only the elected instance resigns"
     statements.count("relay_resign", 2)
     assert db.execute("SELECT instance FROM inbox.outbox_relay").fetchone() == (None,)
 
 
+def test_an_instance_that_is_not_elected_writes_nothing_and_waits_for_nothing(db, other, statements):
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
+    be_elected(statements)
+    with other.transaction():
+        assert len(Statements(other).run("relay_hold", 1)) == 1
+        with db.transaction():
+            assert elected(statements, 2) is None
+            assert db.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,)
+
+
 def test_the_election_ends_half_a_minute_after_the_last_sign(db, statements):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
-    statements.run("relay_elect", 1)
+    be_elected(statements)
     db.execute("UPDATE inbox.outbox_relay SET seen_at = clock_timestamp() - interval '29 seconds'")
-    assert statements.run("relay_elect", 2) == []
+    assert elected(statements, 2) is None
     db.execute("UPDATE inbox.outbox_relay SET seen_at = clock_timestamp() - interval '31 seconds'")
-    assert statements.run("relay_elect", 2) != []
-
-
-def test_the_election_works_without_its_row(db, statements):
-    db.execute("DELETE FROM inbox.outbox_relay")
-    assert statements.run("relay_elect", 1) == [(0, 0)]
+    assert elected(statements, 2) is not None
 
 
 def test_no_other_instance_is_elected_while_one_records_a_flight(db, other, statements):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
-    statements.run("relay_elect", 1)
+    be_elected(statements)
     db.execute("UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = 1")
     with other.transaction():
-        assert Statements(other).run("relay_hold", 1, 0) == [(True,)]
+        assert len(Statements(other).run("relay_hold", 1)) == 1
         db.execute("SET lock_timeout = '100ms'")
         with pytest.raises(Exception, match="lock timeout"):
-            statements.run("relay_elect", 2)
+            elected(statements, 2)
         db.execute("RESET lock_timeout")
+
+
+def test_a_flight_writes_no_version_of_the_election(db, statements):
+    """Under an old snapshot each flight would have to pass all of them."""
+    be_elected(statements)
+    before = db.execute("SELECT ctid FROM inbox.outbox_relay").fetchone()
+    for _ in range(3):
+        statements.run("relay_hold", 1)
+    assert db.execute("SELECT ctid FROM inbox.outbox_relay").fetchone() == before
+
+
+def test_an_instance_that_lost_the_election_records_nothing(db, statements):
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
+    made = [emit(db) for _ in range(3)]
+    be_elected(statements)
+    assert statements.count("relay_delete", made, 2) == 0
+    assert statements.count("relay_keep", made, [0] * 3, [0] * 3, 2) == 0
+    assert statements.count("relay_defer", made, [1] * 3, [0] * 3, [0] * 3, [None] * 3, [None] * 3, 2) == 0
+    assert set(states(db).values()) == {"waiting"}
 
 
 def test_a_sequence_behind_the_floor_resets_it(db, statements):
     emit(db)
-    statements.run("relay_elect", 1)
-    statements.run("relay_hold", 1, 500)
-    assert statements.run("relay_elect", 1) == [(0, 1)]
+    assert elected(statements, 1) == (0, 1)
+    assert elected(statements, 1, 500) == (0, 1)
+    db.execute("UPDATE inbox.outbox_relay SET floor = 500")
+    assert elected(statements, 1) == (0, 1)
 
 
 def test_rows_below_the_floor_are_found(db, statements):
     made = [emit(db) for _ in range(3)]
     db.execute("INSERT INTO inbox.outbox (seq, topic, event_type) VALUES (-5, 't', 't')")
-    statements.count("relay_keep", made[:1], [0], [0])
-    assert seqs(statements.run("relay_low", 100, ALL, made[1])) == [-5, made[1]]
-    assert seqs(statements.run("relay_low", 2, ALL, made[1])) == [-5], "it looks at two rows only"
+    keep(statements, made[:1], [0], [0])
+    rows = statements.run("relay_low", 100, ALL, -1000, made[1])
+    assert [(row[SEQ], row[FRESH]) for row in rows] == [(-5, True), (made[0], False), (made[1], True)]
+    assert seqs(statements.run("relay_low", 2, ALL, -5, made[2])) == made[:2], "page by page"
+
+
+def test_events_that_are_no_longer_deferred_are_missing(db, statements):
+    made = [emit(db) for _ in range(4)]
+    defer(statements, made[:3], [0, 1, 2], [0] * 3, [0] * 3, [None] * 3, [None] * 3)
+    assert [row[0] for row in statements.run("relay_left", made)] == made[:2]
 
 
 def test_confirmed_events_are_deleted_or_marked(db, statements):
     made = [emit(db) for _ in range(3)]
-    assert statements.count("relay_delete", made[:1]) == 1
-    assert statements.count("relay_keep", made[1:2], [3], [77]) == 1
+    assert delete(statements, made[:1]) == 1
+    assert keep(statements, made[1:2], [3], [77]) == 1
     assert states(db) == {made[1]: "published", made[2]: "waiting"}
     assert db.execute("SELECT kafka_partition, kafka_offset FROM inbox.events WHERE status = 'published'"
                       ).fetchone() == (3, 77)
@@ -203,10 +284,11 @@ def test_confirmed_events_are_deleted_or_marked(db, statements):
 def test_marking_a_published_event_changes_no_index(db, statements):
     db.execute("ALTER TABLE inbox.outbox SET (fillfactor = 40)")
     made = [emit(db) for _ in range(50)]
+    be_elected(statements)
     with db.transaction():
         updates = "SELECT pg_stat_get_xact_tuples_updated(%s::regclass), pg_stat_get_xact_tuples_hot_updated(%s::regclass)"
         before = db.execute(updates, ["inbox.outbox"] * 2).fetchone()
-        statements.count("relay_keep", made, [0] * 50, list(range(50)))
+        statements.count("relay_keep", made, [0] * 50, list(range(50)), ME)
         after = db.execute(updates, ["inbox.outbox"] * 2).fetchone()
     assert (after[0] - before[0], after[1] - before[1]) == (50, 50)
 
@@ -222,33 +304,32 @@ def test_deleting_without_waiting_leaves_a_locked_row(db, other, statements):
 
 def test_a_deferred_event_is_due_after_its_delay(db, statements):
     now, later, never = (emit(db, key) for key in "abc")
-    statements.count("relay_defer", [now, later, never], [0, 0, 1], [0, 60_000, 0], [1, 2, 0], ["no", "no", None],
+    defer(statements, [now, later, never], [0, 0, 1], [0, 60_000, 0], [1, 2, 0], ["no", "no", None],
                      ["REFUSED", "REFUSED", None])
     assert states(db) == {now: "retrying", later: "retrying", never: "parked"}
     assert seqs(statements.run("relay_due", 10, ALL)) == [now]
     heads = statements.run("relay_heads", 10, 0, 0)
-    assert [(row[0], row[3], row[6], row[7], row[8]) for row in heads] == [
-        (now, "orders", b"a", 1, "REFUSED"), (later, "orders", b"b", 2, "REFUSED")]
-    assert heads[0][2] == 0
-    assert 59_000 < heads[1][2] <= 60_000
-    assert [row[0] for row in statements.run("relay_heads", 10, heads[0][1], heads[0][0])] == [later]
+    assert [row[:6] for row in heads] == [(now, "orders", None, "t", b"a", "REFUSED"),
+                                          (later, "orders", None, "t", b"b", "REFUSED")]
+    assert 59_000_000 < heads[1][6] - heads[0][6] < 61_000_000
+    assert [row[0] for row in statements.run("relay_heads", 10, heads[0][6], now)] == [later]
 
 
 def test_parked_events_come_in_the_order_of_seq(db, statements):
     made = [emit(db, key) for key in "abab"]
-    statements.count("relay_defer", made[::-1], [1] * 4, [0] * 4, [0] * 4, [None] * 4, [None] * 4)
+    defer(statements, made[::-1], [1] * 4, [0] * 4, [0] * 4, [None] * 4, [None] * 4)
     assert [row[0] for row in statements.run("relay_parked", 10, 0)] == made
     assert statements.run("relay_parked", 2, made[0]) == [(made[1], "orders", None, "t", b"b"),
                                                          (made[2], "orders", None, "t", b"a")]
     assert seqs(statements.run("relay_fetch", 10, ALL, [made[2], made[0]])) == [made[0], made[2]]
-    statements.count("relay_defer", made[:1], [2], [0], [3], ["no"], ["E"])
+    defer(statements, made[:1], [2], [0], [3], ["no"], ["E"])
     assert seqs(statements.run("relay_fetch", 10, ALL, made)) == made[1:], "the first one is dead meanwhile"
 
 
 def test_a_dead_event_keeps_its_error_and_changes_no_more(db, statements):
     seq = emit(db)
-    statements.count("relay_defer", [seq], [2], [0], [10], ["too large"], ["MSG_SIZE_TOO_LARGE"])
-    assert statements.count("relay_defer", [seq], [0], [0], [0], [None], [None]) == 0
+    defer(statements, [seq], [2], [0], [10], ["too large"], ["MSG_SIZE_TOO_LARGE"])
+    assert defer(statements, [seq], [0], [0], [0], [None], [None]) == 0
     assert db.execute("SELECT status, retry_count, error, error_code FROM inbox.events").fetchone() == (
         "dead", 10, "too large", "MSG_SIZE_TOO_LARGE")
 
@@ -256,7 +337,7 @@ def test_a_dead_event_keeps_its_error_and_changes_no_more(db, statements):
 def test_the_backlog_counts_up_to_its_cap(db, statements):
     made = [emit(db) for _ in range(10)]
     assert statements.run("relay_backlog", 100, 0)[0][:3] == (10, 0, 0)
-    statements.count("relay_defer", made[:3], [0, 1, 2], [0] * 3, [0] * 3, [None] * 3, [None] * 3)
+    defer(statements, made[:3], [0, 1, 2], [0] * 3, [0] * 3, [None] * 3, [None] * 3)
     db.execute("UPDATE inbox.outbox SET created_at = now() - interval '1 minute' WHERE seq = %s", [made[1]])
     waiting, parked, dead, oldest_ms = statements.run("relay_backlog", 100, 0)[0]
     assert (waiting, parked, dead) == (9, 1, 1)
@@ -311,6 +392,7 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
     waiting = list(range(tip + 1, tip + 1 + flight))
     parked = list(range(30_001, 30_001 + flight))
     holes = list(range(tip, tip + 2 * flight, 2))
+    be_elected(Statements(db))
     zeros = [0] * flight
     nothing = [None] * flight
     # The pages that each may touch: those of its rows and of the index, not those of the table.
@@ -320,16 +402,17 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_pkey", "relay_read", 10, flight, ALL, tip + WAITING),
             ("outbox_pkey", "relay_ask", 100, flight, ALL, [tip], [tip + WAITING]),
             ("outbox_pkey", "relay_ask", 5 * flight, flight, ALL, holes, holes),
-            ("outbox_pkey", "relay_low", 100, 100, ALL, tip),
+            ("outbox_pkey", "relay_low", 100, 100, ALL, 0, tip),
             ("outbox_waiting", "relay_due", 600, flight, ALL),
             ("outbox_pkey", "relay_fetch", 5 * flight, flight, ALL, parked),
             ("outbox_waiting", "relay_heads", 600, flight, 0, 0),
             ("outbox_waiting", "relay_parked", 600, flight, 0),
             ("outbox_waiting", "relay_parked", 600, flight, 35_000),
-            ("outbox_pkey", "relay_delete", 6 * flight, waiting),
+            ("outbox_pkey", "relay_delete", 6 * flight, waiting, ME),
             ("outbox_pkey", "relay_delete_free", 12 * flight, waiting),
-            ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros),
-            ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing),
+            ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros, ME),
+            ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing, ME),
+            ("outbox_pkey", "relay_left", 5 * flight, parked),
             ("outbox_pkey", "relay_backlog", 2000, 1000, tip),
             ("outbox_dead", "relay_backlog", 2000, 1000, tip)]:
         plan = explain(db, name, *values)
@@ -347,6 +430,6 @@ def test_an_idle_poll_above_dead_index_entries_reads_few_pages(db, other, statem
         other.execute("SELECT count(*) FROM inbox.outbox")
         db.execute("INSERT INTO inbox.outbox (topic, event_type) SELECT 't', 't' FROM generate_series(1, 20000)")
         last = db.execute("SELECT max(seq) FROM inbox.outbox").fetchone()[0]
-        statements.count("relay_delete", list(range(last - 19_999, last + 1)))
+        delete(statements, list(range(last - 19_999, last + 1)))
         assert explain(db, "relay_read", 500, ALL, last).pages() < 10
         assert explain(db, "relay_backlog", 1000, last).pages() < 30

@@ -1,10 +1,7 @@
 -- The next rows behind the tip, in the order of seq (rule O1). A number that is missing between them, or between the tip
 -- and the first, is a hole. A row that is published, dead or deferred is not fresh; its number is no hole.
 -- Caller: store/outbox, at every poll. Index: outbox_pkey; needs relay_settings.
--- $1 most rows, $2 bytes after which no further row comes, $3 the tip. Back: the columns of relay_page_begin, and the
--- xmax of this read: every transaction that took one of the missing numbers has a lower id.
-SELECT e.*, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
-FROM (
+-- $1 most rows, $2 bytes after which no further row comes, $3 the tip. Back: the columns of relay_page_begin.
 -- include: relay_page_begin
             SELECT o.*, num_nonnulls(o.available_at, o.published_at, o.dead_at) = 0 AS fresh
             FROM inbox.outbox o
@@ -12,4 +9,3 @@ FROM (
             ORDER BY o.seq
             LIMIT $1::int
 -- include: relay_page_end
-) e

@@ -26,15 +26,23 @@
 static const char *const ordering_words[] = { "none", "key", "partition", NULL };
 static const char *const next_after_words[] = { "answer", "commit", NULL };
 static const char *const missing_id_words[] = { "coordinates", "reject", NULL };
+static const char *const no_yes_words[] = { "false", "true", NULL };
+static const char *const outbox_format_words[] = { "cloudevents", "structured", "plain", NULL };
+static const char *const outbox_producer_words[] = { "idempotent", "transactional", NULL };
 static const char *const level_words[] = { "debug", "info", "warn", "error", NULL };
 static const char *const format_words[] = { "logfmt", "json", NULL };
 
 _Static_assert(ORDERING_NONE == 0 && ORDERING_KEY == 1 && ORDERING_PARTITION == 2,
 	"the order of the words");
 _Static_assert(NEXT_AFTER_ANSWER == 0 && NEXT_AFTER_COMMIT == 1, "the order of the words");
+_Static_assert(OUTBOX_CLOUDEVENTS == 0 && OUTBOX_STRUCTURED == 1 && OUTBOX_PLAIN == 2 &&
+		       OUTBOX_IDEMPOTENT == 0 && OUTBOX_TRANSACTIONAL == 1,
+	"the order of the words");
 _Static_assert(LOG_DEBUG == 0 && LOG_ERROR == 3, "the order of the words");
 _Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum next_after) == sizeof(int) &&
-		       sizeof(enum log_level) == sizeof(int),
+		       sizeof(enum log_level) == sizeof(int) &&
+		       sizeof(enum outbox_format) == sizeof(int) &&
+		       sizeof(enum outbox_producer) == sizeof(int),
 	"enums are stored as int");
 
 /* clang-format off */
@@ -60,6 +68,9 @@ const struct section option_sections[] = {
 	{ "retry", SECTION_FIXED, NULL,
 		"Attempts and delays for messages that a handler could not process, and the "
 		"dead topic." },
+	{ "outbox", SECTION_FIXED, NULL,
+		"Publishing events that the service and its handlers emit; see docs/outbox.md. One "
+		"instance of a schema publishes at a time." },
 	{ "worker", SECTION_FIXED, NULL,
 		"Claiming and settling messages in the table, and the lease of this "
 		"instance." },
@@ -226,6 +237,48 @@ const struct option option_table[] = {
 			"set, and excludes discarded ones; see docs/operations.md. Empty: "
 			"none." },
 
+	{ "outbox", "enabled", OPTION_FLAG, .text = "false", .words = no_yes_words,
+		AT(outbox.enabled),
+		.help = "Whether this instance publishes events, if it is elected. Without it, nothing "
+			"of the outbox runs." },
+	{ "outbox", "topic", OPTION_STRING, .text = "{aggregate}", .min = 1, .max = 249,
+		.check = check_outbox_topic, .reloadable = true, AT(outbox.topic),
+		.help = "Topic of events that were emitted without a topic. `{aggregate}` and "
+			"`{type}` stand for those of the event." },
+	{ "outbox", "source", OPTION_STRING, .text = "", .min = 0, .max = 1024,
+		.reloadable = true, AT(outbox.source),
+		.help = "CloudEvents source of events that were emitted without a source. Empty: "
+			"`/` and the value of `kafka.group.id`." },
+	{ "outbox", "format", OPTION_ENUM, .text = "cloudevents", .words = outbox_format_words,
+		.reloadable = true, AT(outbox.format),
+		.help = "Form of the records: CloudEvents attributes in headers (`cloudevents`), the "
+			"whole event as JSON in the value (`structured`), or the value with the "
+			"headers `event-id` and `content-type` (`plain`)." },
+	{ "outbox", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
+		.reloadable = true, AT(outbox.batch_messages),
+		.help = "Maximum number of events that are sent and recorded together." },
+	{ "outbox", "batch_bytes", OPTION_SIZE, .text = "4MiB", .min = KIB, .max = GIB,
+		.reloadable = true, AT(outbox.batch_bytes),
+		.help = "The event that reaches this size is the last one that is sent together with "
+			"others." },
+	{ "outbox", "poll", OPTION_DURATION, .text = "10ms", .min = 1, .max = MINUTE,
+		.reloadable = true, AT(outbox.poll),
+		.help = "Pause before the table is read again after events were found. Each read that "
+			"finds nothing doubles it, up to `poll_idle`." },
+	{ "outbox", "poll_idle", OPTION_DURATION, .text = "100ms", .min = 1, .max = MINUTE,
+		.reloadable = true, AT(outbox.poll_idle),
+		.help = "Longest pause between two reads of the table." },
+	{ "outbox", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000,
+		.reloadable = true, AT(outbox.max_attempts),
+		.help = "How often an event that its topic refuses is sent before it is dead. The "
+			"pauses are those of `retry.backoff` and `retry.backoff_max`. Failures of "
+			"brokers and topics do not count." },
+	{ "outbox", "producer", OPTION_ENUM, .text = "idempotent", .words = outbox_producer_words,
+		AT(outbox.producer),
+		.help = "`transactional` sends each batch in a Kafka transaction. Then no record of "
+			"an instance that is not elected any more can appear, for consumers that "
+			"read committed records only." },
+
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
 		.help = "Number of database connections that claim and settle. With more "
@@ -302,6 +355,13 @@ const struct option option_table[] = {
 	{ "retention", "audit", OPTION_DURATION, .text = "1y", .min = 0, .max = 100 * YEAR,
 		.never = true, .reloadable = true, AT(retention.audit),
 		.help = "How long audit lines are kept." },
+	{ "retention", "outbox", OPTION_DURATION, .text = "0", .min = 0, .max = 100 * YEAR,
+		.never = true, .reloadable = true, AT(retention.outbox),
+		.help = "How long published events are kept, so that they can be published again. "
+			"With `0` they are deleted as soon as the brokers have confirmed them." },
+	{ "retention", "outbox_dead", OPTION_DURATION, .text = "never", .min = 0, .max = 100 * YEAR,
+		.never = true, .reloadable = true, AT(retention.outbox_dead),
+		.help = "How long dead events are kept." },
 
 	{ "log", "level", OPTION_ENUM, .text = "info", .words = level_words, .reloadable = true,
 		AT(log.level),

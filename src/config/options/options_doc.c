@@ -57,7 +57,7 @@ static const char preface[] =
 	"\n"
 	"The file uses a small part of YAML: sections, keys, values and lists of values. Anchors,\n"
 	"aliases, tags, `null`, duplicate keys and a second document are errors; each error names\n"
-	"line and column. Put quotes around a text that starts with `*`, `&` or `!`.\n"
+	"line and column. Put quotes around a text that starts with `*`, `&`, `!` or `{`.\n"
 	"\n"
 	"## How values are written\n"
 	"\n"
@@ -119,7 +119,7 @@ static void add_type(struct buf *out, const struct option *option)
 /* Quotes a text that YAML would otherwise read as something else. */
 static void add_scalar(struct buf *out, const char *text, size_t length)
 {
-	bool quoted = length == 0 || text[0] == '*' || text[0] == '0';
+	bool quoted = length == 0 || text[0] == '*' || text[0] == '{' || text[0] == '0';
 
 	buf_add_str(out, quoted ? "\"" : "");
 	buf_add(out, text, length);

@@ -4,6 +4,7 @@
  */
 #include "config/options/value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <regex.h>
 #include <stdio.h>
@@ -334,6 +335,26 @@ const char *check_topic_pattern(const char *text)
 const char *check_topic_or_none(const char *text)
 {
 	return text[0] == '\0' || is_topic(text) ? NULL : not_a_topic;
+}
+
+/* What is left without the placeholders must be characters of a topic's name. */
+const char *check_outbox_topic(const char *text)
+{
+	static const char *const placeholders[] = { "{aggregate}", "{type}" };
+	size_t length;
+
+	while (*text != '\0') {
+		length = 1;
+		for (size_t i = 0; i < sizeof(placeholders) / sizeof(placeholders[0]); i++) {
+			if (strncmp(text, placeholders[i], strlen(placeholders[i])) == 0)
+				length = strlen(placeholders[i]);
+		}
+		if (length == 1 && !isalnum((unsigned char)*text) && strchr("._-", *text) == NULL)
+			return "is not a topic: write letters, digits, '.', '_' and '-', "
+			       "{aggregate} and {type}";
+		text += length;
+	}
+	return NULL;
 }
 
 /* Rules are found by the topic's name for each record, so that a regular expression would be slow, and two

@@ -35,6 +35,7 @@ const char *check_instance(const char *text);
 const char *check_topic_pattern(const char *text);
 /* A Kafka topic name, or nothing. */
 const char *check_topic_or_none(const char *text);
+const char *check_outbox_topic(const char *text);
 /* A Kafka topic name, or "*". */
 const char *check_topic_rules(const char *text);
 /* An event type; '*' at its end makes it a prefix. */

@@ -55,6 +55,7 @@ enum line_kind {
 	LINE_EXTEND,
 	LINE_WINDOW,
 	LINE_DRAIN,
+	LINE_POKE,
 	LINE_ANSWER, /* result or error for a delivery or a batch */
 };
 

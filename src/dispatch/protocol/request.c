@@ -113,6 +113,7 @@ static const struct method {
 	{ "extend", LINE_EXTEND, SCOPE_EXTEND, false, extend },
 	{ "window", LINE_WINDOW, SCOPE_WINDOW, false, window },
 	{ "drain", LINE_DRAIN, SCOPE_LINE, true, NULL },
+	{ "poke", LINE_POKE, SCOPE_LINE, false, NULL },
 };
 
 /* A method, with or without an id. */
@@ -126,7 +127,7 @@ static void request(const struct draft *draft, struct line *line)
 	}
 	if (method == NULL) {
 		reject(line, PROTOCOL_UNKNOWN_METHOD,
-			"unknown method \"%s\": there are hello, extend, window and drain",
+			"unknown method \"%s\": there are hello, extend, window, drain and poke",
 			protocol_quote(draft->memory, draft->method));
 	} else if (method->needs_id && line->id.data == NULL) {
 		reject(line, PROTOCOL_INVALID_REQUEST,

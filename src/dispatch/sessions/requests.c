@@ -1,5 +1,5 @@
 /*
- * Executes the lines that handlers send: hello, answers, extend, window, drain. Every line has one of three effects: a
+ * Executes the lines that handlers send: hello, answers, extend, window, drain, poke. Every line has one of three effects: a
  * reply or a verdict, an error reply, or the end of this connection. No line affects another connection.
  * hello.c checks the hello.
  */
@@ -194,6 +194,17 @@ static void on_drain(struct session *session, const struct line *line)
 	session_check_drained(session);
 }
 
+/* Also before a hello: a service that only emits events is no handler. Its connection stays open while it pokes. */
+static void on_poke(struct session *session, const struct line *line)
+{
+	struct wake *outbox = session->sessions->context->options.outbox;
+
+	if (outbox != NULL)
+		wake_poke(outbox);
+	session->connected_ms = clock_now_ms();
+	reply_empty(session, line->id);
+}
+
 static void on_broken(struct session *session, const struct line *line)
 {
 	metric_add(session->sessions->protocol_errors, 1);
@@ -216,6 +227,7 @@ static void (*const actions[])(struct session *session, const struct line *line)
 	[LINE_EXTEND] = on_extend,
 	[LINE_WINDOW] = on_window,
 	[LINE_DRAIN] = on_drain,
+	[LINE_POKE] = on_poke,
 	[LINE_ANSWER] = on_answer,
 };
 
@@ -230,7 +242,7 @@ void requests_handle(struct session *session, struct bytes text)
 			line.error_text, sizeof(line.error_text), "out of memory; send it again");
 	}
 	if (session->connection.group == NULL && line.kind != LINE_HELLO &&
-		line.kind != LINE_INVALID) {
+		line.kind != LINE_POKE && line.kind != LINE_INVALID) {
 		struct line early = {
 			.kind = LINE_INVALID, .id = line.id, .error_code = PROTOCOL_HELLO_ORDER
 		};

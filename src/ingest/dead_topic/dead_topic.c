@@ -86,7 +86,7 @@ static void drop_producer(struct dead_topic *dead)
 static int make_producer(struct dead_topic *dead, struct err *err)
 {
 	const char *topic = topic_of(dead);
-	int r = producer_new(&dead->producer, dead->periodic.known, err);
+	int r = producer_new(&dead->producer, dead->periodic.known, PRODUCER_DEAD_TOPIC, err);
 
 	if (r != 0)
 		return r;
@@ -94,6 +94,8 @@ static int make_producer(struct dead_topic *dead, struct err *err)
 		r = producer_look(dead->producer, topic, err);
 		if (r == 0)
 			return 0;
+		if (r == PRODUCER_BAD_TOPIC)
+			r = err->fault;
 		if (r == PRODUCER_NO_TOPIC)
 			r = err_set(err, FAULT_KAFKA,
 				"topic \"%s\" does not exist, or is not visible with these "

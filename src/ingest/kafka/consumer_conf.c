@@ -21,6 +21,8 @@
 #define PRODUCED_MORE        (1024 * KIB)
 #define VERSION_WITH_BACKOFF 0x020200ff
 #define PRODUCED_LIMIT       1000000000LL /* the limit of librdkafka */
+#define LARGEST_EVENT                                                                              \
+	(33 * KIB * KIB) /* 16 MiB, which base64 in a structured event makes a third larger */
 
 static void conf_free(rd_kafka_conf_t *conf)
 {
@@ -39,6 +41,7 @@ static const struct option defaults[] = {
 	{ "client.id", "inboxd" },
 	/* One response of the default 50 MiB would exceed the prefetch limit many times. */
 	{ "fetch.max.bytes", "4194304" },
+	{ NULL, NULL },
 };
 
 /* Values that guarantee G1 depends on: only inboxd commits offsets. */
@@ -50,10 +53,10 @@ static const struct option enforced[] = {
 	/* start_offset_policy.h decides where reading starts. When librdkafka loses its offset, it
 	 * must continue at an offset where a seek is possible; after `error` it is not possible. */
 	{ "auto.offset.reset", "earliest" },
+	{ NULL, NULL },
 };
 
-/* For the producer: a confirmed record is on all in-sync replicas, and each record is confirmed or
- * fails within ten seconds. Idempotence requires the other values. */
+/* For every producer: a confirmed record is on all in-sync replicas. Idempotence requires the other values. */
 static const struct option enforced_of_producer[] = {
 	{ "enable.idempotence", "true" },
 	{ "acks", "all" },
@@ -61,7 +64,28 @@ static const struct option enforced_of_producer[] = {
 	{ "message.send.max.retries", "2147483647" },
 	{ "queuing.strategy", "fifo" },
 	{ "linger.ms", "1" },
-	{ "message.timeout.ms", "10000" },
+	{ NULL, NULL },
+};
+
+/* More of them for each use. */
+#define OUTBOX_OPTIONS                                                                             \
+	{ "batch.size", TEXT_OF(PRODUCER_BATCH_BYTES) }, { "batch.num.messages", "10000" },        \
+		{ "queue.buffering.max.messages", "1000000" },                                     \
+	{                                                                                          \
+		"queue.buffering.max.kbytes", "2097151"                                            \
+	}
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+
+static const struct option enforced_of_use[PRODUCER_USES][8] = {
+	[PRODUCER_DEAD_TOPIC] = { { "message.timeout.ms", "10000" }, { NULL, NULL } },
+	[PRODUCER_OUTBOX] = { OUTBOX_OPTIONS, { "message.timeout.ms", "0" },
+		{ "enable.gapless.guarantee", "true" }, { NULL, NULL } },
+	[PRODUCER_OUTBOX_SINGLE] = { OUTBOX_OPTIONS, { "message.timeout.ms", "0" },
+		{ NULL, NULL } },
+	/* message.timeout.ms becomes that of the transaction, which is aborted as a whole */
+	[PRODUCER_OUTBOX_TRANSACTIONS] = { OUTBOX_OPTIONS, { "transaction.timeout.ms", "60000" },
+		{ NULL, NULL } },
 };
 
 /* Settings that would take over a decision of inboxd. */
@@ -102,10 +126,10 @@ static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, st
 	return set(conf, name, text, err);
 }
 
-static int set_table(
-	rd_kafka_conf_t *conf, const struct option *table, size_t count, struct err *err)
+/* The table is ended by a NULL. */
+static int set_table(rd_kafka_conf_t *conf, const struct option *table, struct err *err)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; table[i].name != NULL; i++) {
 		if (set(conf, table[i].name, table[i].value, err) < 0)
 			return FAULT_CONFIG;
 	}
@@ -184,19 +208,45 @@ static int set_debug(rd_kafka_conf_t *conf, struct err *err)
 	return set_number(conf, "log_level", LOG_LEVEL_DEBUG, err);
 }
 
-int producer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
+/* Java's default partitioner, so that the events of a key stay in their partition when a service changes from or to a
+ * Java producer. */
+static int set_partitioner(rd_kafka_conf_t *conf, enum producer_use use, struct err *err)
+{
+	return use == PRODUCER_DEAD_TOPIC ? 0 : set(conf, "partitioner", "murmur2_random", err);
+}
+
+/* One name for each schema, because its group is bound to it. The brokers fence a producer when another one with the
+ * same name begins. */
+static int set_transactions(
+	rd_kafka_conf_t *conf, const struct config *config, enum producer_use use, struct err *err)
+{
+	char name[1024];
+
+	if (use != PRODUCER_OUTBOX_TRANSACTIONS)
+		return 0;
+	(void)snprintf(name, sizeof(name), "inboxd-outbox.%s.%s", config->inbox.schema,
+		consumer_conf_value(config, "group.id", ""));
+	return set(conf, "transactional.id", name, err);
+}
+
+int producer_conf_new(
+	rd_kafka_conf_t **out, const struct config *config, enum producer_use use, struct err *err)
 {
 	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
-	/* Every consumed message can be produced, including inboxd's headers; the topic itself may still refuse it. */
+	/* Every consumed message and every event can be produced, including inboxd's headers; the topic itself may
+	 * still refuse it. */
 	int64_t largest = config->ingest.max_payload + PRODUCED_MORE;
 
+	if (use != PRODUCER_DEAD_TOPIC && largest < LARGEST_EVENT)
+		largest = LARGEST_EVENT;
 	if (largest > PRODUCED_LIMIT)
 		largest = PRODUCED_LIMIT;
 	if (set(conf, "client.id", "inboxd", err) < 0 ||
 		set_number(conf, "message.max.bytes", largest, err) < 0 ||
-		set_users(conf, &config->kafka, err) < 0 ||
-		set_table(conf, enforced_of_producer,
-			sizeof(enforced_of_producer) / sizeof(enforced_of_producer[0]), err) < 0)
+		set_partitioner(conf, use, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
+		set_table(conf, enforced_of_producer, err) < 0 ||
+		set_table(conf, enforced_of_use[use], err) < 0 ||
+		set_transactions(conf, config, use, err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;
 	conf = NULL;
@@ -226,13 +276,12 @@ int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct
 	bool broker_assigns =
 		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
 
-	if (check_needed(config, err) < 0 ||
-		set_table(conf, defaults, sizeof(defaults) / sizeof(defaults[0]), err) < 0 ||
+	if (check_needed(config, err) < 0 || set_table(conf, defaults, err) < 0 ||
 		(!broker_assigns && set(conf, "partition.assignment.strategy", "cooperative-sticky",
 					    err) < 0) ||
 		set_prefetch(conf, config, err) < 0 || set_receive(conf, config, err) < 0 ||
 		set_users(conf, &config->kafka, err) < 0 || set_debug(conf, err) < 0 ||
-		set_table(conf, enforced, sizeof(enforced) / sizeof(enforced[0]), err) < 0)
+		set_table(conf, enforced, err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;
 	conf = NULL;

@@ -11,10 +11,13 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/tls_errors.h"
 
 #define ANSWER_MS      1000
+#define LIMIT_MS       3000
+#define BEGIN_MS       10000
+/* What a topic accepts at least, if its limit is unknown: below Kafka's default, 1048588. */
+#define UNKNOWN_LIMIT  1000000
 #define WORDS_BYTES    512
 #define SYSLOG_ERROR   3
 #define SYSLOG_WARNING 4
@@ -22,7 +25,9 @@
 struct producer {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	size_t open; /* number of records without a result */
+	const char *client; /* for the log */
+	size_t open;        /* number of records without a result */
+	int leaderless;     /* of the topic of the last producer_look() */
 	char last_words[WORDS_BYTES];
 };
 
@@ -30,14 +35,22 @@ static struct produce_result result_of(rd_kafka_resp_err_t code)
 {
 	switch (code) {
 	case RD_KAFKA_RESP_ERR_NO_ERROR:
-		return (struct produce_result){ PRODUCE_CONFIRMED, NULL };
+		return (struct produce_result){ .outcome = PRODUCE_CONFIRMED };
 	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
 	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code) };
+	case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+	case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
+		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code), 0, 0 };
+	case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
+	case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
+	case RD_KAFKA_RESP_ERR__FATAL:
+	case RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE:
+	case RD_KAFKA_RESP_ERR__QUEUE_FULL:
+		return (struct produce_result){ PRODUCE_DROPPED, rd_kafka_err2str(code), 0, 0 };
 	default:
-		return (struct produce_result){ PRODUCE_FAILED, rd_kafka_err2str(code) };
+		return (struct produce_result){ PRODUCE_FAILED, rd_kafka_err2str(code), 0, 0 };
 	}
 }
 
@@ -48,6 +61,8 @@ static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *record, voi
 
 	(void)kafka;
 	*result = result_of(record->err);
+	result->partition = record->partition;
+	result->offset = record->offset;
 	producer->open--;
 }
 
@@ -70,15 +85,19 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
  * consumer reports broker failures. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
-	(void)kafka;
+	const struct producer *producer = rd_kafka_opaque(kafka);
+
 	if (level > SYSLOG_WARNING || strcmp(facility, "CONFWARN") == 0)
 		return;
 	log_at(level <= SYSLOG_ERROR ? LOG_WARN : LOG_INFO, "kafka",
-		LOG_STR("client", "dead_topic"), LOG_STR("facility", facility),
+		LOG_STR("client", producer->client), LOG_STR("facility", facility),
 		LOG_STR("text", text));
 }
 
-int producer_new(struct producer **out, const struct config *config, struct err *err)
+static int begin_transactions(struct producer *producer, struct err *err);
+
+int producer_new(
+	struct producer **out, const struct config *config, enum producer_use use, struct err *err)
 {
 	struct producer *producer = calloc(1, sizeof(*producer));
 	rd_kafka_conf_t *conf = NULL;
@@ -87,7 +106,8 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 
 	if (producer == NULL)
 		return err_memory(err);
-	r = producer_conf_new(&conf, config, err);
+	producer->client = use == PRODUCER_DEAD_TOPIC ? "dead_topic" : "outbox";
+	r = producer_conf_new(&conf, config, use, err);
 	if (r < 0) {
 		free(producer);
 		return r;
@@ -102,6 +122,11 @@ int producer_new(struct producer **out, const struct config *config, struct err 
 		rd_kafka_conf_destroy(conf);
 		free(producer);
 		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	r = use == PRODUCER_OUTBOX_TRANSACTIONS ? begin_transactions(producer, err) : 0;
+	if (r != 0) {
+		producer_free(producer);
+		return r;
 	}
 	*out = producer;
 	return 0;
@@ -124,8 +149,18 @@ static int check_topic(rd_kafka_resp_err_t code, const char *topic, struct err *
 		return 0;
 	if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
 		return PRODUCER_NO_TOPIC;
-	return err_set(
+	(void)err_set(
 		err, FAULT_KAFKA, "topic \"%s\" cannot be used: %s", topic, rd_kafka_err2str(code));
+	return PRODUCER_BAD_TOPIC;
+}
+
+static int count_leaderless(const struct rd_kafka_metadata_topic *topic)
+{
+	int count = 0;
+
+	for (int i = 0; i < topic->partition_cnt; i++)
+		count += topic->partitions[i].leader < 0;
+	return count;
 }
 
 int producer_look(struct producer *producer, const char *topic, struct err *err)
@@ -135,9 +170,9 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 	rd_kafka_resp_err_t code;
 	int r;
 
+	producer->leaderless = 0;
 	if (handle == NULL)
-		return err_set(err, FAULT_KAFKA, "topic \"%s\" cannot be used: %s", topic,
-			rd_kafka_err2str(rd_kafka_last_error()));
+		return check_topic(rd_kafka_last_error(), topic, err);
 	code = rd_kafka_metadata(producer->kafka, 0, handle, &metadata, ANSWER_MS);
 	rd_kafka_topic_destroy(handle);
 	(void)rd_kafka_poll(producer->kafka, 0);
@@ -147,8 +182,90 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 							: rd_kafka_err2str(code));
 	r = metadata->topic_cnt == 1 ? check_topic(metadata->topics[0].err, topic, err)
 				     : PRODUCER_NO_TOPIC;
+	if (r == 0)
+		producer->leaderless = count_leaderless(&metadata->topics[0]);
 	rd_kafka_metadata_destroy(metadata);
 	return r;
+}
+
+int producer_leaderless(const struct producer *producer)
+{
+	return producer->leaderless;
+}
+
+static int64_t limit_of(rd_kafka_event_t *event)
+{
+	const rd_kafka_DescribeConfigs_result_t *result =
+		event == NULL ? NULL : rd_kafka_event_DescribeConfigs_result(event);
+	const rd_kafka_ConfigResource_t **topics = NULL;
+	const rd_kafka_ConfigEntry_t **entries = NULL;
+	size_t count = 0;
+
+	if (result != NULL)
+		topics = rd_kafka_DescribeConfigs_result_resources(result, &count);
+	if (count == 1)
+		entries = rd_kafka_ConfigResource_configs(topics[0], &count);
+	for (size_t i = 0; entries != NULL && i < count; i++) {
+		const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+
+		if (value != NULL &&
+			strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") == 0)
+			return atoll(value);
+	}
+	return UNKNOWN_LIMIT;
+}
+
+int64_t producer_topic_limit(struct producer *producer, const char *topic)
+{
+	rd_kafka_ConfigResource_t *resource =
+		rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(producer->kafka);
+	rd_kafka_AdminOptions_t *options =
+		rd_kafka_AdminOptions_new(producer->kafka, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+	rd_kafka_event_t *event;
+	int64_t limit;
+
+	(void)rd_kafka_AdminOptions_set_request_timeout(options, LIMIT_MS, NULL, 0);
+	rd_kafka_DescribeConfigs(producer->kafka, &resource, 1, options, queue);
+	event = rd_kafka_queue_poll(queue, LIMIT_MS);
+	limit = limit_of(event);
+	if (event != NULL)
+		rd_kafka_event_destroy(event);
+	rd_kafka_AdminOptions_destroy(options);
+	rd_kafka_queue_destroy(queue);
+	rd_kafka_ConfigResource_destroy(resource);
+	return limit;
+}
+
+/* --- Transactions ------------------------------------------------------------------------------ */
+
+static int transaction_result(rd_kafka_error_t *error, const char *what, struct err *err)
+{
+	int r;
+
+	if (error == NULL)
+		return 0;
+	r = err_set(err, FAULT_KAFKA, "%s: %s", what, rd_kafka_error_string(error));
+	rd_kafka_error_destroy(error);
+	return r;
+}
+
+static int begin_transactions(struct producer *producer, struct err *err)
+{
+	return transaction_result(rd_kafka_init_transactions(producer->kafka, BEGIN_MS),
+		"the producer's transactions cannot be used", err);
+}
+
+int producer_begin(struct producer *producer, struct err *err)
+{
+	return transaction_result(rd_kafka_begin_transaction(producer->kafka),
+		"a Kafka transaction could not be begun", err);
+}
+
+int producer_commit(struct producer *producer, int timeout_ms, struct err *err)
+{
+	return transaction_result(rd_kafka_commit_transaction(producer->kafka, timeout_ms),
+		"a Kafka transaction could not be committed", err);
 }
 
 /* librdkafka declares parameters without const although it only copies from them. */
@@ -180,13 +297,14 @@ void producer_send(
 	rd_kafka_resp_err_t code;
 
 	*result = (struct produce_result){ PRODUCE_OPEN,
-		rd_kafka_err2str(RD_KAFKA_RESP_ERR__IN_PROGRESS) };
+		rd_kafka_err2str(RD_KAFKA_RESP_ERR__IN_PROGRESS), 0, 0 };
 	producer->open++;
 	code = rd_kafka_producev(producer->kafka, RD_KAFKA_V_TOPIC(record->topic),
 		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
 		RD_KAFKA_V_KEY(unconst(record->key.data), record->key.length),
 		RD_KAFKA_V_VALUE(unconst(record->value.data), record->value.length),
-		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
+		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_TIMESTAMP(record->timestamp_ms),
+		RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	rd_kafka_headers_destroy(record->headers);
@@ -209,4 +327,9 @@ bool producer_wait(struct producer *producer, int timeout_ms)
 const char *producer_last_words(const struct producer *producer)
 {
 	return producer->last_words;
+}
+
+bool producer_has_ended(const struct producer *producer)
+{
+	return rd_kafka_fatal_error(producer->kafka, NULL, 0) != RD_KAFKA_RESP_ERR_NO_ERROR;
 }

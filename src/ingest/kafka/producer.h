@@ -1,5 +1,5 @@
 /*
- * The Kafka producer: librdkafka with the few operations that the dead topic needs. A confirmed
+ * The Kafka producer: librdkafka with the few operations that the dead topic and the outbox need. A confirmed
  * record is on all in-sync replicas (acks=all), and a retry inside the client does not create a
  * second copy (idempotence). One thread; callbacks run inside the calls of that thread, except log
  * callbacks.
@@ -13,18 +13,26 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
+#include "ingest/kafka/consumer_conf.h"
 
 struct producer;
 
-/* Connects in the background. FAULT_CONFIG with librdkafka's text. */
-int producer_new(struct producer **out, const struct config *config, struct err *err);
+/* Connects in the background. FAULT_CONFIG with librdkafka's text. PRODUCER_OUTBOX_TRANSACTIONS waits for the brokers,
+ * at most ten seconds: FAULT_KAFKA. */
+int producer_new(
+	struct producer **out, const struct config *config, enum producer_use use, struct err *err);
 /* Drops unconfirmed records and writes no results any more. Accepts NULL. */
 void producer_free(struct producer *producer);
 
 /* Asks the brokers for the topic and waits at most one second. PRODUCER_NO_TOPIC: the topic does
- * not exist or is not visible. FAULT_KAFKA: no answer, or the topic cannot be used. */
-enum { PRODUCER_NO_TOPIC = 1 };
+ * not exist or is not visible. PRODUCER_BAD_TOPIC: the brokers say that it cannot be used; `err` says why. FAULT_KAFKA:
+ * no answer. */
+enum { PRODUCER_NO_TOPIC = 1, PRODUCER_BAD_TOPIC };
 int producer_look(struct producer *producer, const char *topic, struct err *err);
+/* The number of partitions of the topic that have no leader, as of the last producer_look(). */
+int producer_leaderless(const struct producer *producer);
+/* max.message.bytes of the topic, or a low value if the brokers do not say. Waits at most three seconds. */
+int64_t producer_topic_limit(struct producer *producer, const char *topic);
 
 /* What became of a record. */
 enum produce_outcome {
@@ -32,10 +40,14 @@ enum produce_outcome {
 	PRODUCE_CONFIRMED, /* the brokers have it */
 	PRODUCE_REFUSED,   /* the record itself is the cause, not the brokers: others may succeed */
 	PRODUCE_FAILED,
+	/* The producer gave the record up because of another one. The brokers may have it. */
+	PRODUCE_DROPPED
 };
 struct produce_result {
 	enum produce_outcome outcome;
 	const char *error; /* a text that lives as long as the process; NULL when confirmed */
+	int32_t partition; /* when confirmed, as the next one */
+	int64_t offset;
 };
 
 /* A list of headers; it copies names and values. */
@@ -49,6 +61,7 @@ struct outgoing {
 	struct bytes key; /* for key and value, missing and empty are different */
 	struct bytes value;
 	struct rd_kafka_headers_s *headers; /* taken */
+	int64_t timestamp_ms;               /* 0 = now */
 };
 /* Queues a copy of the record. The outcome in `result` is PRODUCE_OPEN until the brokers have confirmed the
  * record, or until it failed. `result` must exist until then, or until producer_free(). */
@@ -56,6 +69,12 @@ void producer_send(
 	struct producer *producer, const struct outgoing *record, struct produce_result *result);
 /* True when all results are written; waits at most timeout_ms. */
 bool producer_wait(struct producer *producer, int timeout_ms);
+/* A producer with transactions: records are sent between these two calls. producer_commit() waits for the brokers, at
+ * most timeout_ms. After its fault, whether the records are committed is unknown, and the producer must be freed. */
+int producer_begin(struct producer *producer, struct err *err);
+int producer_commit(struct producer *producer, int timeout_ms, struct err *err);
+/* True when the producer sends nothing more; see PRODUCER_OUTBOX. */
+bool producer_has_ended(const struct producer *producer);
 /* The last error of the client about a broker, or "". Borrowed until the next call. */
 const char *producer_last_words(const struct producer *producer);
 

@@ -14,6 +14,8 @@ static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_CONFLICTS] = "conflicts",
 	[RETAIN_AUDIT] = "audit",
 	[RETAIN_INSTANCES] = "instances",
+	[RETAIN_OUTBOX] = "outbox",
+	[RETAIN_OUTBOX_DEAD] = "outbox_dead",
 };
 
 const char *retain_name(enum retain_kind kind)

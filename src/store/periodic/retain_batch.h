@@ -18,6 +18,8 @@ enum retain_kind {
 	RETAIN_CONFLICTS,
 	RETAIN_AUDIT,
 	RETAIN_INSTANCES, /* rescued instances */
+	RETAIN_OUTBOX,    /* published events */
+	RETAIN_OUTBOX_DEAD,
 	RETAIN_KINDS
 };
 

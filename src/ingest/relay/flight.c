@@ -1,0 +1,672 @@
+/*
+ * Implements flight.h.
+ */
+#include "ingest/relay/flight.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "base/time/backoff.h"
+#include "base/time/clock.h"
+#include "ingest/relay/relay_record.h"
+#include "report/meters.h"
+
+#define ANSWER_MS      30000 /* without an answer for so long, a partition has no leader */
+#define ANSWER_LAST_MS 2000  /* after a stop was requested */
+#define SLICE_MS       100
+#define COMMIT_MS      30000
+#define TOPIC_AGAIN_MS 5000 /* until the head of a held topic is tried again */
+#define LOG_EVERY_MS   10000
+#define LOG_BURST      10
+#define FIRST_ROOM     256
+#define SECOND_MS      1000.0
+
+int flight_init(struct flight *flight, const struct flight_options *options, struct err *err)
+{
+	*flight = (struct flight){
+		.options = *options,
+		.refused_limit = LIMIT_INIT(LOG_BURST, LOG_EVERY_MS),
+		.topic_limit = LIMIT_INIT(LOG_BURST, LOG_EVERY_MS),
+		.published = metrics_get(options->metrics, METER_OUTBOX_PUBLISHED, NULL, NULL),
+		.refused = metrics_get(options->metrics, METER_OUTBOX_REFUSED, NULL, NULL),
+		.publish_seconds =
+			metrics_get(options->metrics, METER_OUTBOX_PUBLISH_SECONDS, NULL, NULL),
+	};
+	return digester_new(&flight->digester, err);
+}
+
+void flight_drop_producers(struct flight *flight)
+{
+	producer_free(flight->producer);
+	producer_free(flight->single);
+	flight->producer = NULL;
+	flight->single = NULL;
+	for (size_t i = 0; i < flight->topics.count; i++)
+		flight->topics.items[i]->checked_ms = 0;
+}
+
+void flight_fini(struct flight *flight)
+{
+	flight_drop_producers(flight);
+	relay_topics_fini(&flight->topics);
+	digester_free(flight->digester);
+	buf_fini(&flight->name);
+	buf_fini(&flight->scratch);
+	free(flight->events);
+	free(flight->results);
+}
+
+/* --- Places ------------------------------------------------------------------------------------ */
+
+static uint64_t hash_of(struct flight *flight, struct bytes bytes)
+{
+	unsigned char digest[32];
+
+	(void)digester_sha256(flight->digester, bytes, digest);
+	return digest_prefix(digest);
+}
+
+/* The topic's name ends with a NUL, which no name contains. */
+static uint64_t hash_of_key(struct flight *flight, const char *topic, struct bytes key)
+{
+	buf_reset(&flight->scratch);
+	buf_add(&flight->scratch, topic, strlen(topic) + 1);
+	buf_add(&flight->scratch, key.data, key.length);
+	return hash_of(flight, (struct bytes){ flight->scratch.data, flight->scratch.length });
+}
+
+bool flight_find_place(struct flight *flight, struct flight_place *place)
+{
+	if (!relay_topic_name(&flight->options.config->outbox, place->topic, place->aggregate,
+		    place->type, &flight->name))
+		return false;
+	place->topic_hash =
+		hash_of(flight, (struct bytes){ flight->name.data, flight->name.length });
+	place->key_hash = hash_of_key(flight, buf_str(&flight->name), place->key);
+	return true;
+}
+
+/* --- The events of a page ---------------------------------------------------------------------- */
+
+static struct relay_record_source source_of(
+	const struct flight *flight, const struct flight_event *event)
+{
+	return (struct relay_record_source){
+		.config = flight->options.config,
+		.rows = flight->rows,
+		.row = event->row,
+		.topic = event->topic == NULL ? NULL : event->topic->name,
+	};
+}
+
+/* Neighbours often have the same topic. */
+static struct relay_topic *find_topic(
+	struct flight *flight, int row, struct relay_topic *last, struct err *err, int *result)
+{
+	const struct rows *rows = flight->rows;
+	struct relay_topic *topic;
+
+	*result = 0;
+	if (!relay_topic_name(&flight->options.config->outbox, rows_text(rows, row, RELAY_TOPIC),
+		    rows_text(rows, row, RELAY_AGGREGATE), rows_text(rows, row, RELAY_TYPE),
+		    &flight->name))
+		return NULL;
+	if (last != NULL && strcmp(last->name, buf_str(&flight->name)) == 0)
+		return last;
+	topic = relay_topics_get(&flight->topics, buf_str(&flight->name),
+		hash_of(flight, (struct bytes){ flight->name.data, flight->name.length }));
+	if (topic == NULL)
+		*result = err_memory(err);
+	return topic;
+}
+
+static int make_room(struct flight *flight, size_t count, struct err *err)
+{
+	size_t room = count < FIRST_ROOM ? FIRST_ROOM : count;
+	struct flight_event *events;
+	struct relay_result *results;
+
+	if (count <= flight->room)
+		return 0;
+	events = realloc(flight->events, room * sizeof(*events));
+	if (events != NULL)
+		flight->events = events;
+	results = realloc(flight->results, room * sizeof(*results));
+	if (results != NULL)
+		flight->results = results;
+	if (events == NULL || results == NULL)
+		return err_memory(err);
+	flight->room = room;
+	return 0;
+}
+
+static int compare_seqs(const void *a, const void *b)
+{
+	const struct flight_event *first = a;
+	const struct flight_event *second = b;
+
+	return (first->seq > second->seq) - (first->seq < second->seq);
+}
+
+static int take_events(struct flight *flight, struct err *err)
+{
+	const struct rows *rows = flight->rows;
+	struct relay_topic *topic = NULL;
+	int r = make_room(flight, (size_t)rows_count(rows), err);
+
+	flight->count = 0;
+	flight->result_count = 0;
+	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
+		struct flight_event *event = &flight->events[flight->count];
+
+		if (!rows_bool(rows, row, RELAY_FRESH))
+			continue;
+		topic = find_topic(flight, row, topic, err, &r);
+		*event = (struct flight_event){
+			.row = row,
+			.seq = rows_int(rows, row, RELAY_SEQ),
+			.topic = topic,
+			.keyed = topic != NULL && !rows_is_null(rows, row, RELAY_KEY),
+		};
+		if (event->keyed)
+			event->key_hash =
+				hash_of_key(flight, topic->name, rows_bytes(rows, row, RELAY_KEY));
+		flight->count++;
+	}
+	if (r == 0 && flight->count > 0)
+		qsort(flight->events, flight->count, sizeof(flight->events[0]), compare_seqs);
+	return r;
+}
+
+/* --- Decisions --------------------------------------------------------------------------------- */
+
+static void decide(struct flight *flight, struct flight_event *event, struct relay_result result)
+{
+	event->decided = true;
+	event->has_result = true;
+	event->result = result;
+	event->result.seq = event->seq;
+	if (result.outcome == RELAY_DEAD)
+		return;
+	event->result.retries += (int32_t)rows_int(flight->rows, event->row, RELAY_RETRIES);
+}
+
+static void leave(struct flight_event *event)
+{
+	event->decided = true;
+	event->has_result = false;
+}
+
+static void publish(struct flight *flight, struct flight_event *event, int64_t now_ms)
+{
+	decide(flight, event,
+		(struct relay_result){
+			.outcome = RELAY_PUBLISHED,
+			.partition = event->answer.partition,
+			.offset = event->answer.offset,
+		});
+	metric_add(flight->published, 1);
+	metric_observe(flight->publish_seconds,
+		(double)(now_ms - rows_timestamp_ms(flight->rows, event->row, RELAY_CREATED)) /
+			SECOND_MS);
+}
+
+/* The topic is held with this event as its head. Another event of the topic finds the hold. */
+static int hold_topic(
+	struct flight *flight, struct flight_event *event, const char *why, struct err *err)
+{
+	int64_t held = 0;
+
+	if (holds_set(flight->options.holds, event->topic->hash, event->seq, true) < 0)
+		return err_memory(err);
+	event->topic->checked_ms = 0;
+	decide(flight, event,
+		(struct relay_result){
+			.outcome = RELAY_RETRY,
+			.delay_ms = TOPIC_AGAIN_MS,
+			.code = RELAY_CODE_TOPIC,
+			.error = why,
+		});
+	if (fault_log_limit_pass(&flight->topic_limit, clock_now_ms(), &held))
+		log_warn("outbox_topic_held", LOG_STR("topic", event->topic->name),
+			LOG_INT("seq", event->seq), LOG_STR("error", why),
+			LOG_INT("retry_in_ms", TOPIC_AGAIN_MS),
+			LOG_STR("next", "events of this topic wait; others are published"),
+			LOG_INT("held_back", held));
+	return 0;
+}
+
+static void log_refused(struct flight *flight, const struct flight_event *event)
+{
+	const struct relay_result *result = &event->result;
+	const char *event_id = rows_text(flight->rows, event->row, RELAY_EVENT_ID);
+	const char *topic = event->topic == NULL ? "" : event->topic->name;
+	int64_t held = 0;
+
+	if (result->outcome == RELAY_DEAD)
+		log_warn("outbox_event_dead", LOG_STR("event_id", event_id),
+			LOG_INT("seq", event->seq), LOG_STR("topic", topic),
+			LOG_STR("error", result->error), LOG_INT("attempts", result->retries),
+			LOG_STR("next", "later events of its key are published; it stays in the "
+					"table"));
+	else if (fault_log_limit_pass(&flight->refused_limit, clock_now_ms(), &held))
+		log_warn("outbox_event_refused", LOG_STR("event_id", event_id),
+			LOG_INT("seq", event->seq), LOG_STR("topic", topic),
+			LOG_STR("error", result->error), LOG_INT("attempts", result->retries),
+			LOG_INT("retry_in_ms", result->delay_ms),
+			LOG_STR("next", "later events of its key wait"),
+			LOG_INT("held_back", held));
+}
+
+/* The event itself is the cause. Its key waits behind it, until it is published or dead. */
+static int refuse(struct flight *flight, struct flight_event *event, const char *code,
+	const char *why, struct err *err)
+{
+	const struct config *config = flight->options.config;
+	struct holds *holds = flight->options.holds;
+	int32_t attempts = (int32_t)rows_int(flight->rows, event->row, RELAY_RETRIES) + 1;
+
+	metric_add(flight->refused, 1);
+	if (attempts >= config->outbox.max_attempts) {
+		decide(flight, event,
+			(struct relay_result){
+				.outcome = RELAY_DEAD,
+				.retries = attempts,
+				.code = code,
+				.error = why,
+			});
+	} else if (event->keyed && holds->count >= HOLDS_MOST) {
+		return hold_topic(flight, event, "too many keys wait behind refused events", err);
+	} else {
+		decide(flight, event,
+			(struct relay_result){
+				.outcome = RELAY_RETRY,
+				.delay_ms = backoff_delay_ms(config->retry.backoff,
+					config->retry.backoff_max, attempts - 1, random_u64()),
+				.retries = 1,
+				.code = code,
+				.error = why,
+			});
+		if (event->keyed && holds_set(holds, event->key_hash, event->seq, false) < 0)
+			return err_memory(err);
+	}
+	log_refused(flight, event);
+	return 0;
+}
+
+/* --- Holds ------------------------------------------------------------------------------------- */
+
+static const struct relay_result parked = { .outcome = RELAY_PARK };
+
+/* An event of a page that has just been read. */
+static void wait_as_new(struct flight *flight, struct flight_event *event, const struct hold *hold)
+{
+	if (hold->state != HOLD_NONE)
+		decide(flight, event, parked);
+}
+
+/* The head of a hold, or an event that an operator has released. A key's head whose topic is held stays the head. */
+static void wait_as_due(struct flight *flight, struct flight_event *event, const struct hold *hold)
+{
+	if (hold->state == HOLD_NONE || hold->head == event->seq)
+		return;
+	if (hold->topic && hold->state == HOLD_WAITS)
+		decide(flight, event,
+			(struct relay_result){
+				.outcome = RELAY_RETRY, .delay_ms = TOPIC_AGAIN_MS });
+	else if (hold->state != HOLD_WAITS || hold->head < event->seq)
+		decide(flight, event, parked);
+}
+
+/* An event may be sent when all parked ones before it were: not if its hold became free behind the beginning of
+ * the pass. */
+static void wait_as_parked(
+	struct flight *flight, struct flight_event *event, const struct hold *hold)
+{
+	(void)flight;
+	if (hold->state == HOLD_WAITS || hold->state == HOLD_FREE)
+		leave(event);
+}
+
+static void obey_holds(struct flight *flight, struct flight_event *event)
+{
+	static void (*const wait[])(struct flight *, struct flight_event *, const struct hold *) = {
+		[FLIGHT_NEW] = wait_as_new,
+		[FLIGHT_DUE] = wait_as_due,
+		[FLIGHT_PARKED] = wait_as_parked,
+	};
+	const struct holds *holds = flight->options.holds;
+	struct hold hold;
+
+	if (holds->count == 0 || event->topic == NULL)
+		return;
+	hold = holds_get(holds, event->topic->hash);
+	wait[flight->kind](flight, event, &hold);
+	if (event->decided || !event->keyed)
+		return;
+	hold = holds_get(holds, event->key_hash);
+	wait[flight->kind](flight, event, &hold);
+}
+
+/* --- A group ----------------------------------------------------------------------------------- */
+
+static int make_producer(struct flight *flight, struct err *err)
+{
+	const struct config *config = flight->options.config;
+	int r = 0;
+
+	if (flight->producer == NULL)
+		r = producer_new(&flight->producer, config,
+			config->outbox.producer == OUTBOX_TRANSACTIONAL
+				? PRODUCER_OUTBOX_TRANSACTIONS
+				: PRODUCER_OUTBOX,
+			err);
+	return r;
+}
+
+/* False: the group ends before this event. */
+static bool fits(struct flight *flight, struct flight_event *event)
+{
+	struct relay_topic *topic = event->topic;
+	const struct relay_record_source source = source_of(flight, event);
+	int64_t size = (int64_t)relay_record_size(&source);
+
+	if (topic->group != flight->group) {
+		topic->group = flight->group;
+		topic->group_count = 0;
+		topic->group_bytes = 0;
+		topic->group_full = false;
+	}
+	event->alone |= size > topic->limit;
+	if (topic->group_full || (event->alone && topic->group_count > 0))
+		return false;
+	if (topic->limit < PRODUCER_BATCH_BYTES && topic->group_count > 0 &&
+		topic->group_bytes + size > topic->limit)
+		return false;
+	topic->group_full = event->alone;
+	topic->group_count++;
+	topic->group_bytes += size;
+	return true;
+}
+
+/* Alone, because then nothing else has to be sent again. */
+static struct producer *producer_for(
+	struct flight *flight, const struct flight_event *event, struct err *err)
+{
+	if (!event->alone)
+		return flight->producer;
+	if (flight->single == NULL && producer_new(&flight->single, flight->options.config,
+					      PRODUCER_OUTBOX_SINGLE, err) < 0)
+		return NULL;
+	return flight->single;
+}
+
+static int send_event(struct flight *flight, struct flight_event *event, struct err *err)
+{
+	const struct relay_record_source source = source_of(flight, event);
+	struct producer *producer = producer_for(flight, event, err);
+	struct outgoing record;
+	int r;
+
+	if (producer == NULL)
+		return err->fault;
+	r = relay_record_write(&source, &flight->scratch, &record, err);
+	if (r != 0)
+		return r;
+	event->sent = true;
+	producer_send(producer, &record, &event->answer);
+	return 0;
+}
+
+/* Adds the event to the group, or decides what becomes of it without sending it. FLIGHT_FULL: the group ends here. */
+enum { FLIGHT_FULL = 1 };
+static int add_event(struct flight *flight, struct flight_event *event, struct err *err)
+{
+	int r;
+
+	obey_holds(flight, event);
+	if (event->decided)
+		return 0;
+	if (event->topic == NULL)
+		return refuse(flight, event, "TOPIC_NAME",
+			"outbox.topic and the aggregate or type of the event make no name of a "
+			"topic",
+			err);
+	r = relay_topic_check(event->topic, flight->producer, err);
+	if (r == RELAY_TOPIC_HELD)
+		return hold_topic(flight, event, event->topic->why, err);
+	if (r != 0)
+		return r;
+	return fits(flight, event) ? send_event(flight, event, err) : FLIGHT_FULL;
+}
+
+static bool all_answered(struct flight *flight, int timeout_ms)
+{
+	return producer_wait(flight->producer, timeout_ms) &&
+	       (flight->single == NULL || producer_wait(flight->single, timeout_ms));
+}
+
+static void await_answers(struct flight *flight)
+{
+	int64_t until_ms = clock_now_ms() + ANSWER_MS;
+
+	while (!all_answered(flight, SLICE_MS) && clock_now_ms() < until_ms) {
+		if (atomic_load(flight->options.stop) && clock_now_ms() + ANSWER_LAST_MS < until_ms)
+			until_ms = clock_now_ms() + ANSWER_LAST_MS;
+	}
+}
+
+static bool has_transactions(const struct flight *flight)
+{
+	return flight->options.config->outbox.producer == OUTBOX_TRANSACTIONAL;
+}
+
+/* A transaction with a record that is not confirmed is not committed. Its confirmed records are sent again, because no
+ * reader of committed records sees them. The next producer of this name aborts it. FLIGHT_ABORTED: the producer must
+ * be freed. */
+enum { FLIGHT_ABORTED = 1 };
+static int end_transaction(struct flight *flight, struct err *err)
+{
+	bool confirmed = true;
+	int r = FLIGHT_ABORTED;
+
+	if (!has_transactions(flight))
+		return 0;
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct flight_event *event = &flight->events[i];
+
+		confirmed &= !event->sent || event->answer.outcome == PRODUCE_CONFIRMED;
+	}
+	if (confirmed)
+		r = producer_commit(flight->producer, COMMIT_MS, err);
+	if (confirmed && r == 0)
+		return 0;
+	for (size_t i = 0; i < flight->count; i++) {
+		struct flight_event *event = &flight->events[i];
+
+		if (event->sent && !event->alone && event->answer.outcome == PRODUCE_CONFIRMED)
+			event->answer.outcome = PRODUCE_DROPPED;
+	}
+	return r;
+}
+
+/* Decides by the answer of the brokers. Without a decision the event is sent again. */
+static int classify(struct flight *flight, struct flight_event *event, struct err *err)
+{
+	const struct produce_result *answer = &event->answer;
+
+	switch (answer->outcome) {
+	case PRODUCE_CONFIRMED:
+		publish(flight, event, clock_wall_us() / 1000);
+		return 0;
+	case PRODUCE_REFUSED:
+		event->topic->checked_ms = 0;
+		if (event->alone || event->topic->group_count == 1)
+			return refuse(flight, event, "REFUSED", answer->error, err);
+		event->alone = true;
+		return 0;
+	case PRODUCE_FAILED:
+		return hold_topic(flight, event, answer->error, err);
+	case PRODUCE_OPEN:
+		return hold_topic(flight, event, "no answer of the leader within 30 seconds", err);
+	case PRODUCE_DROPPED:
+		return 0;
+	}
+	return 0;
+}
+
+static size_t count_progress(const struct flight *flight)
+{
+	size_t progress = 0;
+
+	for (size_t i = 0; i < flight->count; i++)
+		progress += (size_t)flight->events[i].decided + flight->events[i].alone;
+	return progress;
+}
+
+/* The first event of a held topic becomes its head, and obey_holds() decides about the others. */
+static int classify_all(struct flight *flight, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < flight->count; i++) {
+		struct flight_event *event = &flight->events[i];
+
+		if (!event->sent)
+			continue;
+		event->sent = false;
+		if (event->answer.outcome == PRODUCE_FAILED ||
+			event->answer.outcome == PRODUCE_OPEN)
+			obey_holds(flight, event);
+		if (!event->decided)
+			r = classify(flight, event, err);
+	}
+	return r;
+}
+
+/* The first event without an answer, or NULL. */
+static const struct flight_event *find_open(const struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct flight_event *event = &flight->events[i];
+
+		if (event->sent && event->answer.outcome == PRODUCE_OPEN)
+			return event;
+	}
+	return NULL;
+}
+
+static int fill_group(struct flight *flight, struct err *err)
+{
+	int r = make_producer(flight, err);
+
+	flight->group++;
+	if (r == 0 && has_transactions(flight))
+		r = producer_begin(flight->producer, err);
+	for (size_t i = 0; r == 0 && i < flight->count; i++) {
+		if (!flight->events[i].decided)
+			r = add_event(flight, &flight->events[i], err);
+	}
+	return r == FLIGHT_FULL ? 0 : r;
+}
+
+/* An event without an answer says nothing about its topic when no broker answers at all, or when the time was short. */
+static int read_answers(struct flight *flight, struct err *err)
+{
+	const struct flight_event *open;
+	int r = end_transaction(flight, err);
+	bool aborted = r == FLIGHT_ABORTED;
+
+	r = aborted ? 0 : r;
+	open = find_open(flight);
+	if (r == 0 && open != NULL && atomic_load(flight->options.stop))
+		r = err_set(err, FAULT_KAFKA, "stopped before the brokers had answered");
+	if (r == 0 && open != NULL &&
+		producer_look(flight->producer, open->topic->name, err) == FAULT_KAFKA)
+		r = FAULT_KAFKA;
+	for (size_t i = 0; r < 0 && i < flight->count; i++) {
+		if (flight->events[i].answer.outcome == PRODUCE_OPEN)
+			flight->events[i].answer.outcome = PRODUCE_DROPPED;
+	}
+	/* from here on no answer may arrive, because what is without one may be sent again */
+	if (open != NULL || r < 0 || aborted || producer_has_ended(flight->producer))
+		flight_drop_producers(flight);
+	return r;
+}
+
+static int send_group(struct flight *flight, struct err *err)
+{
+	size_t before = count_progress(flight);
+	struct err later = ERR_INIT;
+	char words[256];
+	int r = fill_group(flight, err);
+
+	if (r < 0) {
+		for (size_t i = 0; i < flight->count; i++)
+			flight->events[i].sent = false;
+		flight_drop_producers(flight);
+		return r;
+	}
+	FAULT_POINT("outbox_sent");
+	await_answers(flight);
+	FAULT_POINT("outbox_answered");
+	(void)snprintf(words, sizeof(words), "%s", producer_last_words(flight->producer));
+	r = read_answers(flight, err);
+	if (classify_all(flight, r == 0 ? err : &later) < 0 && r == 0)
+		r = err->fault;
+	if (r == 0 && count_progress(flight) == before)
+		r = err_set(err, FAULT_KAFKA, "the producer has ended: %s", words);
+	return r;
+}
+
+/* --- A flight ---------------------------------------------------------------------------------- */
+
+bool flight_is_complete(const struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		if (!flight->events[i].decided)
+			return false;
+	}
+	return true;
+}
+
+int flight_run(
+	struct flight *flight, const struct rows *rows, enum flight_kind kind, struct err *err)
+{
+	int r;
+
+	flight->rows = rows;
+	flight->kind = kind;
+	r = take_events(flight, err);
+	while (r == 0 && !flight_is_complete(flight)) {
+		if (atomic_load(flight->options.stop))
+			r = err_set(err, FAULT_KAFKA, "stopped before all events were sent");
+		else
+			r = send_group(flight, err);
+	}
+	for (size_t i = 0; i < flight->count; i++) {
+		if (flight->events[i].decided && flight->events[i].has_result)
+			flight->results[flight->result_count++] = flight->events[i].result;
+	}
+	return r;
+}
+
+void flight_recorded(struct flight *flight)
+{
+	struct holds *holds = flight->options.holds;
+
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct flight_event *event = &flight->events[i];
+
+		if (!event->has_result || event->topic == NULL ||
+			(event->result.outcome != RELAY_PUBLISHED &&
+				event->result.outcome != RELAY_DEAD))
+			continue;
+		holds_release(holds, event->topic->hash, event->seq);
+		if (event->keyed)
+			holds_release(holds, event->key_hash, event->seq);
+	}
+}

@@ -1,0 +1,760 @@
+/*
+ * Implements relay.h. While this instance is elected, a round looks for events in five places, in this order:
+ *
+ *   parked     after a hold became free, and first of all after the election: a pass through the parked rows
+ *   due        rows that are tried again
+ *   late       rows in holes: their transactions committed after those of later seqs
+ *   new        rows behind the tip
+ *   low        rows up to the floor, where none should be
+ *
+ * What is found in one place is one flight (flight.h). Its results are recorded in one transaction, which fails when
+ * another instance was elected meanwhile. Then the memory changes: the tip moves, holes are filled, holds become free.
+ */
+#include "ingest/relay/relay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/faultpoint.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ingest/fault_log_limit.h"
+#include "ingest/relay/flight.h"
+#include "model/outbox/holes.h"
+#include "periodic/periodic.h"
+#include "report/meters.h"
+
+#define ELECT_MS    1000 /* between two tries to be elected */
+#define RENEW_MS    5000
+#define DUE_MS      1000 /* between two searches without holds: operators release events */
+#define DUE_HELD_MS 100
+#define LEFT_MS     5000
+#define LOW_MS      60000
+#define LOW_ROWS    100
+#define SWEEP_ROWS  10000
+#define PASS_MS                                                                                    \
+	60000 /* a pass although no hold is free: finds rows that are parked for no reason */
+#define GAUGES_MS       10000
+#define COUNT_CAP       10000
+#define HEADS_PAGE      10000
+#define PARKED_PAGE     2000
+#define SWEPT           INT64_MAX
+
+#define PAUSE_LEAST_MS  100
+#define PAUSE_MOST_MS   5000
+#define LOG_EVERY_MS    60000
+#define LOCK_TIMEOUT_MS 1000
+#define LOCKED_MS       30000 /* how long a flight waits for a locked row */
+#define STATEMENT_MS    30000
+#define STOP_MS         4000 /* the last answers take two seconds; then they are recorded */
+
+/* All fields belong to the thread of `periodic`. */
+struct relay {
+	struct relay_options options;
+	struct periodic periodic;
+	struct flight flight;
+	bool elected;
+	/* The memory of an election: */
+	int64_t tip;   /* every row up to it was seen, except those in holes */
+	int64_t floor; /* at the election */
+	struct holes holes;
+	struct holds holds;
+	bool passing;
+	bool pass_is_first;  /* nothing new is read before its end */
+	bool pass_again;     /* a row was parked behind its position */
+	int64_t pass_after;  /* position of the pass: a seq */
+	int64_t sweep_after; /* position of the search up to the floor, or SWEPT */
+	/* When something was done last: */
+	int64_t renewed_ms;
+	int64_t due_ms;
+	int64_t left_ms;
+	int64_t low_ms;
+	int64_t passed_ms;
+	int64_t counted_ms;
+	int64_t pause_ms; /* the pause after the next round */
+	bool found;       /* this round has found events */
+	struct fault_log_limit fault_limit;
+	struct metric *leader;
+	struct metric *waiting;
+	struct metric *oldest;
+	struct metric *dead;
+	struct metric *holes_gauge;
+	struct metric *held_keys;
+	struct metric *held_topics;
+	struct metric *failures;
+};
+
+static const struct config *config_of(const struct relay *relay)
+{
+	return relay->periodic.known;
+}
+
+static bool is_time(int64_t *last_ms, int64_t every_ms)
+{
+	int64_t now_ms = clock_now_ms();
+
+	if (*last_ms != 0 && now_ms - *last_ms < every_ms)
+		return false;
+	*last_ms = now_ms;
+	return true;
+}
+
+static struct relay_page page_of(const struct relay *relay)
+{
+	return (struct relay_page){
+		.rows = (int)config_of(relay)->outbox.batch_messages,
+		.bytes = config_of(relay)->outbox.batch_bytes,
+	};
+}
+
+/* --- Memory ------------------------------------------------------------------------------------ */
+
+static void show_memory(struct relay *relay)
+{
+	metric_set(relay->leader, relay->elected);
+	metric_set(relay->holes_gauge, (double)relay->holes.count);
+	metric_set(relay->held_topics, (double)relay->holds.topics);
+	metric_set(relay->held_keys, (double)(relay->holds.count - relay->holds.topics));
+}
+
+/* After a fault. What was not recorded is read again. */
+static void forget(struct relay *relay)
+{
+	relay->elected = false;
+	holes_clear(&relay->holes);
+	holds_clear(&relay->holds);
+	show_memory(relay);
+	metric_set(relay->waiting, 0);
+	metric_set(relay->oldest, 0);
+	metric_set(relay->dead, 0);
+}
+
+/* Every row up to this seq was published or is deferred. */
+static int64_t lowest_open(const struct relay *relay)
+{
+	int64_t lowest = holes_lowest(&relay->holes, relay->tip + 1) - 1;
+
+	return lowest < relay->tip ? lowest : relay->tip;
+}
+
+/* --- The election ------------------------------------------------------------------------------ */
+
+static int load_head(struct relay *relay, const struct rows *rows, int row, struct err *err)
+{
+	const char *code = rows_text(rows, row, PLACE_CODE);
+	bool topic = code != NULL && strcmp(code, RELAY_CODE_TOPIC) == 0;
+	struct flight_place place = {
+		.topic = rows_text(rows, row, PLACE_TOPIC),
+		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
+		.type = rows_text(rows, row, PLACE_TYPE),
+		.key = rows_bytes(rows, row, PLACE_KEY),
+	};
+
+	if (!flight_find_place(&relay->flight, &place) || (!topic && place.key.data == NULL))
+		return 0;
+	if (holds_set(&relay->holds, topic ? place.topic_hash : place.key_hash,
+		    rows_int(rows, row, PLACE_SEQ), topic) < 0)
+		return err_memory(err);
+	return 0;
+}
+
+static int load_heads(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_head last = { 0, 0 };
+	int r;
+
+	do {
+		r = relay_heads(relay->periodic.db, HEADS_PAGE, last, &rows, err);
+		for (int row = 0; r == 0 && row < rows_count(rows); row++) {
+			r = load_head(relay, rows, row, err);
+			last.due_us = rows_int(rows, row, PLACE_DUE_US);
+			last.seq = rows_int(rows, row, PLACE_SEQ);
+		}
+	} while (r == 0 && rows_count(rows) == HEADS_PAGE);
+	return r;
+}
+
+static void begin_pass(struct relay *relay)
+{
+	holds_begin_pass(&relay->holds);
+	relay->passing = true;
+	relay->pass_again = false;
+	relay->pass_after = 0;
+	relay->passed_ms = clock_now_ms();
+}
+
+/* All that an earlier relay has parked comes before anything new. */
+static int take_over(struct relay *relay, const struct relay_election *election, struct err *err)
+{
+	int r;
+
+	forget(relay);
+	relay->tip = election->floor;
+	relay->floor = election->floor;
+	relay->sweep_after = INT64_MIN;
+	r = load_heads(relay, err);
+	if (r != 0)
+		return r;
+	begin_pass(relay);
+	relay->pass_is_first = true;
+	relay->elected = true;
+	relay->renewed_ms = clock_now_ms();
+	show_memory(relay);
+	log_info("outbox_elected", LOG_INT("floor", relay->floor),
+		LOG_INT("held_keys", (int64_t)(relay->holds.count - relay->holds.topics)),
+		LOG_INT("held_topics", (int64_t)relay->holds.topics));
+	return 0;
+}
+
+/* RELAY_ANOTHERS: this instance is not elected. */
+static int be_elected(struct relay *relay, struct err *err)
+{
+	struct relay_election election;
+	int r = periodic_open_db(&relay->periodic, err);
+
+	if (r != 0 || relay->elected)
+		return r;
+	r = relay_elect(relay->periodic.db, relay->options.instance, &election, err);
+	return r != 0 ? r : take_over(relay, &election, err);
+}
+
+static void lose(struct relay *relay)
+{
+	log_warn("outbox_lost", LOG_STR("next", "another instance publishes the events, or this "
+						"one has lost its lease"));
+	flight_drop_producers(&relay->flight);
+	forget(relay);
+}
+
+/* The sequence is behind the tip after a restore or a failover: new events would have lower seqs. */
+static int renew(struct relay *relay, struct err *err)
+{
+	struct relay_election election;
+	int r;
+
+	if (!is_time(&relay->renewed_ms, RENEW_MS))
+		return 0;
+	r = relay_renew(
+		relay->periodic.db, relay->options.instance, lowest_open(relay), &election, err);
+	if (r == RELAY_ANOTHERS)
+		lose(relay);
+	if (r != 0)
+		return r;
+	holes_bound(&relay->holes, election.transaction);
+	if (election.last_number >= relay->tip)
+		return 0;
+	log_warn("outbox_sequence_behind", LOG_INT("last_number", election.last_number),
+		LOG_INT("tip", relay->tip), LOG_STR("next", "the whole outbox is read again"));
+	return take_over(relay, &election, err);
+}
+
+/* --- A flight ---------------------------------------------------------------------------------- */
+
+/* A row may be locked by an operator's transaction for a while. */
+static int record(struct relay *relay, struct err *err)
+{
+	struct relay_settle settle = {
+		.instance = relay->options.instance,
+		.keep = config_of(relay)->retention.outbox != 0,
+		.results = relay->flight.results,
+		.count = relay->flight.result_count,
+	};
+	int64_t until_ms = clock_now_ms() + LOCKED_MS;
+	int r;
+
+	if (settle.count == 0)
+		return 0;
+	FAULT_POINT("outbox_before_record");
+	do {
+		r = relay_settle(relay->periodic.db, &settle, err);
+	} while (r < 0 && db_error_is_lock(err) && clock_now_ms() < until_ms &&
+		 !periodic_is_stopping(&relay->periodic));
+	if (r == RELAY_ANOTHERS)
+		lose(relay);
+	if (r != 0)
+		return r;
+	FAULT_POINT("outbox_recorded");
+	holes_bound(&relay->holes, settle.transaction);
+	flight_recorded(&relay->flight);
+	return 0;
+}
+
+static void note_parked(struct relay *relay)
+{
+	for (size_t i = 0; i < relay->flight.result_count; i++) {
+		const struct relay_result *result = &relay->flight.results[i];
+
+		if (result->outcome == RELAY_PARK && result->seq <= relay->pass_after)
+			relay->pass_again = true;
+	}
+}
+
+/* Sends the rows and records the results, also those of a flight that failed. */
+static int fly(struct relay *relay, const struct rows *rows, enum flight_kind kind, struct err *err)
+{
+	struct err later = ERR_INIT;
+	int sent = flight_run(&relay->flight, rows, kind, err);
+	int r = record(relay, sent == 0 ? err : &later);
+
+	if (relay->flight.count > 0)
+		relay->found = true;
+	if (relay->passing)
+		note_parked(relay);
+	if (sent < 0)
+		return sent;
+	return r;
+}
+
+/* --- The five places --------------------------------------------------------------------------- */
+
+static bool may_go(struct relay *relay, const struct rows *rows, int row)
+{
+	struct flight_place place = {
+		.topic = rows_text(rows, row, PLACE_TOPIC),
+		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
+		.type = rows_text(rows, row, PLACE_TYPE),
+		.key = rows_bytes(rows, row, PLACE_KEY),
+	};
+	struct hold topic;
+	struct hold key = { .state = HOLD_NONE };
+
+	if (!flight_find_place(&relay->flight, &place))
+		return true;
+	topic = holds_get(&relay->holds, place.topic_hash);
+	if (place.key.data != NULL)
+		key = holds_get(&relay->holds, place.key_hash);
+	return (topic.state == HOLD_NONE || topic.state == HOLD_PASSES) &&
+	       (key.state == HOLD_NONE || key.state == HOLD_PASSES);
+}
+
+static int send_parked(struct relay *relay, const int64_t *seqs, size_t count, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_page page = page_of(relay);
+	size_t from = 0;
+	int r = 0;
+
+	while (r == 0 && from < count) {
+		r = relay_fetch(relay->periodic.db, &page,
+			(struct relay_seqs){ seqs + from, count - from }, &rows, err);
+		if (r != 0 || rows_count(rows) == 0)
+			return r;
+		r = fly(relay, rows, FLIGHT_PARKED, err);
+		while (from < count &&
+			seqs[from] <= rows_int(rows, rows_count(rows) - 1, RELAY_SEQ))
+			from++;
+	}
+	return r;
+}
+
+static void end_pass(struct relay *relay)
+{
+	relay->pass_after = 0;
+	if (relay->pass_again) {
+		relay->pass_again = false;
+		return;
+	}
+	holds_end_pass(&relay->holds);
+	relay->passing = false;
+	relay->pass_is_first = false;
+}
+
+static int look_at_parked(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t seqs[PARKED_PAGE];
+	size_t count = 0;
+	int r;
+
+	if (!relay->passing && (relay->holds.free > 0 || is_time(&relay->passed_ms, PASS_MS)))
+		begin_pass(relay);
+	if (!relay->passing)
+		return 0;
+	r = relay_parked(relay->periodic.db, PARKED_PAGE, relay->pass_after, &rows, err);
+	if (r != 0)
+		return r;
+	for (int row = 0; row < rows_count(rows); row++) {
+		if (may_go(relay, rows, row))
+			seqs[count++] = rows_int(rows, row, PLACE_SEQ);
+	}
+	r = send_parked(relay, seqs, count, err);
+	if (r != 0)
+		return r;
+	relay->found |= rows_count(rows) > 0;
+	if (rows_count(rows) < PARKED_PAGE)
+		end_pass(relay);
+	else
+		relay->pass_after = rows_int(rows, PARKED_PAGE - 1, PLACE_SEQ);
+	return 0;
+}
+
+static int look_at_due(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_page page = page_of(relay);
+	int r;
+
+	if (!is_time(&relay->due_ms, relay->holds.count > 0 ? DUE_HELD_MS : DUE_MS))
+		return 0;
+	r = relay_due(relay->periodic.db, &page, &rows, err);
+	return r != 0 || rows_count(rows) == 0 ? r : fly(relay, rows, FLIGHT_DUE, err);
+}
+
+/* A head that is neither due nor parked any more was discarded by an operator. */
+static int look_at_heads(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int64_t seqs[HEADS_PAGE];
+	uint64_t hashes[HEADS_PAGE];
+	const struct hold *hold;
+	size_t position = 0;
+	size_t count = 0;
+	int left = 0;
+	int r;
+
+	if (relay->holds.count == 0 || !is_time(&relay->left_ms, LEFT_MS))
+		return 0;
+	while (count < HEADS_PAGE &&
+		(hold = holds_next_waiting(&relay->holds, &position)) != NULL) {
+		seqs[count] = hold->head;
+		hashes[count++] = hold->hash;
+	}
+	r = relay_left(relay->periodic.db, (struct relay_seqs){ seqs, count }, &rows, err);
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		for (left = 0; left < rows_count(rows); left++) {
+			if (rows_int(rows, left, 0) == seqs[i])
+				break;
+		}
+		if (left == rows_count(rows))
+			holds_release(&relay->holds, hashes[i], seqs[i]);
+	}
+	return r;
+}
+
+static void fill(struct relay *relay)
+{
+	for (size_t i = 0; i < relay->flight.count; i++)
+		holes_fill(&relay->holes, relay->flight.events[i].seq);
+}
+
+/* RELAY_CUT: there were more rows than a page has. */
+enum { RELAY_CUT = 2 };
+static int send_late(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_page page = page_of(relay);
+	struct relay_ask ask = { .holes = &relay->holes };
+	int64_t first;
+	int64_t last;
+	int r;
+
+	if (relay->holes.count == 0)
+		return 0;
+	first = relay->holes.items[0].first;
+	last = relay->holes.items[relay->holes.count - 1].last;
+	r = relay_ask(relay->periodic.db, &page, &ask, &rows, err);
+	if (r == 0)
+		r = fly(relay, rows, FLIGHT_NEW, err);
+	if (r != 0)
+		return r;
+	fill(relay);
+	if (!ask.cut)
+		holes_give_up(&relay->holes, ask.xmin, first, last);
+	return ask.cut ? RELAY_CUT : 0;
+}
+
+/* Adds the seqs that are missing between the tip and the last row. */
+static int find_holes(struct relay *relay, const struct rows *rows, struct err *err)
+{
+	int64_t before = relay->tip;
+
+	for (int row = 0; row < rows_count(rows); row++) {
+		int64_t seq = rows_int(rows, row, RELAY_SEQ);
+
+		if (holes_add(&relay->holes, before + 1, seq - 1) < 0)
+			return err_memory(err);
+		before = seq;
+	}
+	return 0;
+}
+
+/* New rows are read first, and late ones are sent first. The late rows that the first read could see are among those
+ * that the second one sees. So no event overtakes one of its key that was committed before it and has a lower seq. With
+ * the reads in the other order, an event could commit between them, and one behind it would be found first. */
+static int look_at_new(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_page page = page_of(relay);
+	int r;
+
+	page.after = relay->tip;
+	r = relay_read(relay->periodic.db, &page, &rows, err);
+	if (r != 0)
+		return r;
+	FAULT_POINT("outbox_read");
+	do {
+		r = send_late(relay, err);
+	} while (r == RELAY_CUT);
+	if (r != 0 || rows_count(rows) == 0)
+		return r;
+	relay->found = true;
+	r = find_holes(relay, rows, err);
+	if (r == 0)
+		r = fly(relay, rows, FLIGHT_NEW, err);
+	if (r == 0)
+		relay->tip = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
+	return r;
+}
+
+/* After the election up to the floor, page by page; later only the lowest rows. */
+static int look_at_low(struct relay *relay, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct relay_page page = page_of(relay);
+	bool sweep = relay->sweep_after != SWEPT;
+	int64_t last = INT64_MIN;
+	int r;
+
+	if (!sweep && !is_time(&relay->low_ms, LOW_MS))
+		return 0;
+	page.rows = sweep ? SWEEP_ROWS : LOW_ROWS;
+	page.after = sweep ? relay->sweep_after : INT64_MIN;
+	r = relay_low(relay->periodic.db, &page, relay->floor, &rows, err);
+	if (r != 0)
+		return r;
+	if (rows_count(rows) > 0)
+		last = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
+	r = fly(relay, rows, FLIGHT_NEW, err);
+	if (r == 0)
+		relay->sweep_after = sweep && last > relay->sweep_after ? last : SWEPT;
+	return r;
+}
+
+/* --- A round ----------------------------------------------------------------------------------- */
+
+static int count_backlog(struct relay *relay, struct err *err)
+{
+	struct relay_backlog backlog;
+	int r;
+
+	if (!is_time(&relay->counted_ms, GAUGES_MS))
+		return 0;
+	r = relay_backlog(relay->periodic.db, COUNT_CAP, lowest_open(relay), &backlog, err);
+	if (r != 0)
+		return r;
+	metric_set(relay->waiting, (double)backlog.waiting);
+	metric_set(relay->dead, (double)backlog.dead);
+	metric_set(relay->oldest, (double)backlog.oldest_ms / 1000.0);
+	return 0;
+}
+
+static int look_everywhere(struct relay *relay, struct err *err)
+{
+	static int (*const first[])(struct relay *, struct err *) = {
+		renew,
+		look_at_parked,
+		look_at_due,
+		look_at_heads,
+		count_backlog,
+		NULL,
+	};
+	static int (*const then[])(struct relay *, struct err *) = {
+		look_at_new,
+		look_at_low,
+		NULL,
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && first[i] != NULL; i++)
+		r = first[i](relay, err);
+	for (size_t i = 0; r == 0 && !relay->pass_is_first && then[i] != NULL; i++)
+		r = then[i](relay, err);
+	show_memory(relay);
+	return r;
+}
+
+/* Short while there are events; each round without one doubles it. */
+static int64_t next_pause(struct relay *relay)
+{
+	const struct outbox_config *outbox = &config_of(relay)->outbox;
+	int64_t pause_ms = relay->pause_ms;
+
+	if (relay->found || pause_ms < outbox->poll)
+		pause_ms = outbox->poll;
+	relay->pause_ms = 2 * pause_ms < outbox->poll_idle ? 2 * pause_ms : outbox->poll_idle;
+	return pause_ms;
+}
+
+static bool page_was_full(const struct relay *relay)
+{
+	return relay->passing ||
+	       relay->flight.count >= (size_t)config_of(relay)->outbox.batch_messages / 2;
+}
+
+static int run_round(void *arg, int64_t *pause_ms, struct err *err)
+{
+	struct relay *relay = arg;
+	int r = be_elected(relay, err);
+
+	relay->found = false;
+	if (r == 0)
+		r = look_everywhere(relay, err);
+	if (r == RELAY_ANOTHERS) {
+		*pause_ms = ELECT_MS;
+		return PERIODIC_IDLE;
+	}
+	if (r != 0)
+		return r;
+	*pause_ms = next_pause(relay);
+	if (relay->found && page_was_full(relay))
+		*pause_ms = 0;
+	return relay->found ? 0 : PERIODIC_IDLE;
+}
+
+static void resign(struct relay *relay)
+{
+	struct err err = ERR_INIT;
+
+	if (relay->elected && relay->periodic.db != NULL && db_is_open(relay->periodic.db))
+		(void)relay_resign(relay->periodic.db, relay->options.instance, &err);
+	forget(relay);
+}
+
+static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
+{
+	struct relay *relay = arg;
+	int64_t held = 0;
+
+	(void)first; /* fault_log_limit decides how often a fault is logged */
+	metric_add(relay->failures, 1);
+	flight_drop_producers(&relay->flight);
+	resign(relay);
+	if (fault_log_limit_pass(&relay->fault_limit, clock_now_ms(), &held))
+		log_warn("outbox_failed", LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms),
+			LOG_STR("next", "events stay in the table; nothing else is affected"),
+			LOG_INT("held_back", held));
+}
+
+static void recovered(void *arg)
+{
+	struct relay *relay = arg;
+
+	log_info("outbox_back");
+	relay->fault_limit.passed = 0; /* so that the next fault is logged at once */
+}
+
+/* Another topic or format may change where the events belong: the holds are made again. */
+static void configured(void *arg, const struct config *config)
+{
+	struct relay *relay = arg;
+
+	relay->flight.options.config = config;
+	if (relay->elected)
+		resign(relay);
+}
+
+static void end(void *arg)
+{
+	struct relay *relay = arg;
+
+	flight_drop_producers(&relay->flight);
+	resign(relay);
+}
+
+static const struct periodic_task task = {
+	.thread = "outbox relay",
+	.lock_timeout_ms = LOCK_TIMEOUT_MS,
+	.statement_timeout_ms = STATEMENT_MS,
+	.fault_pause_least_ms = PAUSE_LEAST_MS,
+	.fault_pause_most_ms = PAUSE_MOST_MS,
+	.stop_grace_ms = STOP_MS,
+	.round = run_round,
+	.failed = failed,
+	.recovered = recovered,
+	.configured = configured,
+	.end = end,
+};
+
+/* --- Start and end ----------------------------------------------------------------------------- */
+
+static void find_metrics(struct relay *relay, struct metrics *metrics)
+{
+	relay->leader = metrics_get(metrics, METER_OUTBOX_LEADER, NULL, NULL);
+	relay->waiting = metrics_get(metrics, METER_OUTBOX_WAITING, NULL, NULL);
+	relay->oldest = metrics_get(metrics, METER_OUTBOX_OLDEST, NULL, NULL);
+	relay->dead = metrics_get(metrics, METER_OUTBOX_DEAD, NULL, NULL);
+	relay->holes_gauge = metrics_get(metrics, METER_OUTBOX_HOLES, NULL, NULL);
+	relay->held_keys = metrics_get(metrics, METER_OUTBOX_HELD_KEYS, NULL, NULL);
+	relay->held_topics = metrics_get(metrics, METER_OUTBOX_HELD_TOPICS, NULL, NULL);
+	relay->failures = metrics_get(metrics, METER_OUTBOX_FAILURES, NULL, NULL);
+}
+
+int relay_new(struct relay **out, const struct relay_options *options, struct err *err)
+{
+	struct relay *relay = calloc(1, sizeof(*relay));
+	const struct periodic_options periodic = { &task, options->config, options->metrics,
+		options->instance, relay };
+	int r;
+
+	if (relay == NULL)
+		return err_memory(err);
+	relay->options = *options;
+	relay->holes = (struct holes)HOLES_INIT;
+	relay->holds = (struct holds)HOLDS_INIT;
+	relay->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	find_metrics(relay, options->metrics);
+	r = periodic_init(&relay->periodic, &periodic, err);
+	if (r == 0) {
+		const struct flight_options flight = { options->config, options->metrics,
+			&relay->periodic.thread.stop, &relay->holds };
+
+		r = flight_init(&relay->flight, &flight, err);
+	}
+	if (r != 0) {
+		relay_free(relay);
+		return r;
+	}
+	*out = relay;
+	return 0;
+}
+
+int relay_start(struct relay *relay, struct err *err)
+{
+	return periodic_start(&relay->periodic, err);
+}
+
+void relay_reload(struct relay *relay, const struct config *config)
+{
+	if (relay != NULL)
+		periodic_reload(&relay->periodic, config);
+}
+
+struct wake *relay_wake(struct relay *relay)
+{
+	return relay == NULL ? NULL : &relay->periodic.thread.wake;
+}
+
+void relay_begin_stop(struct relay *relay)
+{
+	if (relay != NULL)
+		periodic_request_stop(&relay->periodic);
+}
+
+void relay_stop(struct relay *relay)
+{
+	if (relay != NULL)
+		periodic_stop(&relay->periodic);
+}
+
+void relay_free(struct relay *relay)
+{
+	if (relay == NULL)
+		return;
+	flight_fini(&relay->flight);
+	periodic_fini(&relay->periodic);
+	holes_fini(&relay->holes);
+	holds_fini(&relay->holds);
+	free(relay);
+}

@@ -1,0 +1,106 @@
+/*
+ * Implements relay_topics.h.
+ */
+#include "ingest/relay/relay_topics.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time/clock.h"
+
+#define CHECK_AGAIN_MS 300000
+#define FIRST_ROOM     16
+
+void relay_topics_fini(struct relay_topics *topics)
+{
+	for (size_t i = 0; i < topics->count; i++) {
+		free(topics->items[i]->name);
+		free(topics->items[i]);
+	}
+	free(topics->items);
+	*topics = (struct relay_topics){ NULL, 0, 0 };
+}
+
+static size_t find(const struct relay_topics *topics, uint64_t hash)
+{
+	size_t low = 0;
+	size_t high = topics->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (topics->items[middle]->hash < hash)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int make_room(struct relay_topics *topics)
+{
+	size_t room = topics->room == 0 ? FIRST_ROOM : topics->room * 2;
+	struct relay_topic **items;
+
+	if (topics->count < topics->room)
+		return 0;
+	items = realloc(topics->items, room * sizeof(struct relay_topic *));
+	if (items == NULL)
+		return FAULT_MEMORY;
+	topics->items = items;
+	topics->room = room;
+	return 0;
+}
+
+struct relay_topic *relay_topics_get(struct relay_topics *topics, const char *name, uint64_t hash)
+{
+	size_t at = find(topics, hash);
+	struct relay_topic *topic;
+
+	if (at < topics->count && topics->items[at]->hash == hash)
+		return topics->items[at];
+	topic = make_room(topics) < 0 ? NULL : calloc(1, sizeof(*topic));
+	if (topic == NULL)
+		return NULL;
+	topic->name = strdup(name);
+	topic->hash = hash;
+	if (topic->name == NULL) {
+		free(topic);
+		return NULL;
+	}
+	memmove(&topics->items[at + 1], &topics->items[at],
+		(topics->count - at) * sizeof(struct relay_topic *));
+	topics->items[at] = topic;
+	topics->count++;
+	return topic;
+}
+
+static int cannot_be_used(struct relay_topic *topic, const char *why)
+{
+	(void)snprintf(topic->why, sizeof(topic->why), "%.*s", (int)sizeof(topic->why) - 1, why);
+	return RELAY_TOPIC_HELD;
+}
+
+int relay_topic_check(struct relay_topic *topic, struct producer *producer, struct err *err)
+{
+	int64_t now_ms = clock_now_ms();
+	int r;
+
+	if (topic->checked_ms != 0 && now_ms - topic->checked_ms < CHECK_AGAIN_MS)
+		return 0;
+	r = producer_look(producer, topic->name, err);
+	if (r == PRODUCER_NO_TOPIC)
+		return cannot_be_used(topic, "the topic does not exist, or is not visible with "
+					     "these credentials: create it, or grant DESCRIBE and "
+					     "WRITE");
+	if (r == PRODUCER_BAD_TOPIC)
+		return cannot_be_used(topic, err->text);
+	if (r != 0)
+		return r;
+	if (producer_leaderless(producer) > 0)
+		return cannot_be_used(topic, "a partition of the topic has no leader");
+	topic->limit = producer_topic_limit(producer, topic->name);
+	topic->checked_ms = now_ms;
+	return 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * The topics to which the relay has sent events lately: whether they can be used, and which records they accept. One
+ * thread.
+ */
+#ifndef INGEST_RELAY_RELAY_TOPICS_H
+#define INGEST_RELAY_RELAY_TOPICS_H
+
+#include <stddef.h>
+
+#include "ingest/kafka/producer.h"
+
+struct relay_topic {
+	char *name;
+	uint64_t hash;
+	int64_t limit;      /* max.message.bytes */
+	int64_t checked_ms; /* 0 = never, or a record has failed since */
+	char why[256];      /* why it cannot be used */
+	/* of the group that is being sent, see flight.c */
+	int64_t group;
+	int64_t group_count;
+	int64_t group_bytes;
+	bool group_full;
+};
+
+struct relay_topics {
+	struct relay_topic **items; /* by hash */
+	size_t count;
+	size_t room;
+};
+
+void relay_topics_fini(struct relay_topics *topics);
+/* The entry of this topic; made if it does not exist. Its address stays. NULL: no memory. */
+struct relay_topic *relay_topics_get(struct relay_topics *topics, const char *name, uint64_t hash);
+/* Asks the brokers about the topic, unless they were asked lately. 0: it can be used. RELAY_TOPIC_HELD: it cannot;
+ * `topic->why` says why. FAULT_KAFKA: no broker answered. */
+enum { RELAY_TOPIC_HELD = 1 };
+int relay_topic_check(struct relay_topic *topic, struct producer *producer, struct err *err);
+
+#endif

@@ -1,0 +1,286 @@
+/*
+ * Implements relay_rows.h.
+ */
+#include "store/outbox/relay_rows.h"
+
+#include "queries.h"
+
+#define KEEP_FLOOR (-1)
+
+/* --- The election ------------------------------------------------------------------------------ */
+
+static int elect(
+	struct db *db, const struct params *params, struct relay_election *out, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_run(db, QUERY_RELAY_ELECT, params, &rows, err);
+
+	if (r != 0)
+		return r;
+	if (rows_count(rows) == 0)
+		return RELAY_ANOTHERS;
+	*out = (struct relay_election){
+		.floor = rows_int(rows, 0, 0),
+		.last_number = rows_int(rows, 0, 1),
+		.transaction = rows_int(rows, 0, 2),
+	};
+	return 0;
+}
+
+int relay_elect(struct db *db, int32_t instance, struct relay_election *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, instance);
+	params_bigint(&params, KEEP_FLOOR);
+	return elect(db, &params, out, err);
+}
+
+int relay_renew(
+	struct db *db, int32_t instance, int64_t floor, struct relay_election *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, instance);
+	params_bigint(&params, floor);
+	return elect(db, &params, out, err);
+}
+
+int relay_resign(struct db *db, int32_t instance, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, instance);
+	return db_run(db, QUERY_RELAY_RESIGN, &params, NULL, err);
+}
+
+/* --- Reading ----------------------------------------------------------------------------------- */
+
+/* One round trip: the settings that pin the plan, and the statement. */
+static int read_pinned(struct db *db, enum query query, const struct params *params,
+	struct rows **out, struct err *err)
+{
+	int r = db_begin(db, err);
+
+	if (r == 0)
+		r = db_queue(db, QUERY_RELAY_SETTINGS, NULL, NULL, err);
+	if (r == 0)
+		r = db_queue(db, query, params, out, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+}
+
+static void add_page(struct params *params, const struct relay_page *page)
+{
+	params_int(params, page->rows);
+	params_bigint(params, page->bytes);
+}
+
+static void add_seqs(struct params *params, struct relay_seqs seqs)
+{
+	int array = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; i < seqs.count; i++)
+		array_bigint(params, array, seqs.items[i]);
+}
+
+int relay_read(struct db *db, const struct relay_page *page, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	add_page(&params, page);
+	params_bigint(&params, page->after);
+	return read_pinned(db, QUERY_RELAY_READ, &params, out, err);
+}
+
+static bool is_cut(const struct rows *rows, const struct relay_page *page)
+{
+	int64_t most = 0;
+
+	for (int row = 0; row < rows_count(rows); row++) {
+		if (rows_int(rows, row, RELAY_BYTES) > most)
+			most = rows_int(rows, row, RELAY_BYTES);
+	}
+	return rows_count(rows) >= page->rows || most >= page->bytes;
+}
+
+int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *ask,
+	struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int first;
+	int last;
+	int r;
+
+	add_page(&params, page);
+	first = params_array(&params, ARRAY_BIGINT);
+	last = params_array(&params, ARRAY_BIGINT);
+	for (size_t i = 0; i < ask->holes->count; i++) {
+		array_bigint(&params, first, ask->holes->items[i].first);
+		array_bigint(&params, last, ask->holes->items[i].last);
+	}
+	r = read_pinned(db, QUERY_RELAY_ASK, &params, out, err);
+	if (r != 0)
+		return r;
+	ask->xmin = rows_int(*out, 0, RELAY_XMIN);
+	ask->cut = is_cut(*out, page);
+	return 0;
+}
+
+int relay_low(struct db *db, const struct relay_page *page, int64_t floor, struct rows **out,
+	struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	add_page(&params, page);
+	params_bigint(&params, page->after);
+	params_bigint(&params, floor);
+	return read_pinned(db, QUERY_RELAY_LOW, &params, out, err);
+}
+
+int relay_due(struct db *db, const struct relay_page *page, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	add_page(&params, page);
+	return read_pinned(db, QUERY_RELAY_DUE, &params, out, err);
+}
+
+int relay_fetch(struct db *db, const struct relay_page *page, struct relay_seqs seqs,
+	struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	add_page(&params, page);
+	add_seqs(&params, seqs);
+	return read_pinned(db, QUERY_RELAY_FETCH, &params, out, err);
+}
+
+int relay_heads(
+	struct db *db, int max_rows, struct relay_head after, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, max_rows);
+	params_bigint(&params, after.due_us);
+	params_bigint(&params, after.seq);
+	return read_pinned(db, QUERY_RELAY_HEADS, &params, out, err);
+}
+
+int relay_parked(struct db *db, int max_rows, int64_t after, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, max_rows);
+	params_bigint(&params, after);
+	return read_pinned(db, QUERY_RELAY_PARKED, &params, out, err);
+}
+
+int relay_left(struct db *db, struct relay_seqs seqs, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	add_seqs(&params, seqs);
+	return db_run(db, QUERY_RELAY_LEFT, &params, out, err);
+}
+
+int relay_backlog(
+	struct db *db, int64_t cap, int64_t floor, struct relay_backlog *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, cap);
+	params_bigint(&params, floor);
+	r = read_pinned(db, QUERY_RELAY_BACKLOG, &params, &rows, err);
+	if (r != 0)
+		return r;
+	*out = (struct relay_backlog){
+		.waiting = rows_int(rows, 0, 0),
+		.parked = rows_int(rows, 0, 1),
+		.dead = rows_int(rows, 0, 2),
+		.oldest_ms = rows_int(rows, 0, 3),
+	};
+	return 0;
+}
+
+/* --- Recording --------------------------------------------------------------------------------- */
+
+/* How many were added. */
+static int add_published(struct params *params, const struct relay_settle *settle)
+{
+	int seqs = params_array(params, ARRAY_BIGINT);
+	int partitions = settle->keep ? params_array(params, ARRAY_INT) : 0;
+	int offsets = settle->keep ? params_array(params, ARRAY_BIGINT) : 0;
+	int count = 0;
+
+	for (size_t i = 0; i < settle->count; i++) {
+		const struct relay_result *result = &settle->results[i];
+
+		if (result->outcome != RELAY_PUBLISHED)
+			continue;
+		array_bigint(params, seqs, result->seq);
+		if (settle->keep) {
+			array_int(params, partitions, result->partition);
+			array_bigint(params, offsets, result->offset);
+		}
+		count++;
+	}
+	params_int(params, settle->instance);
+	return count;
+}
+
+static int add_deferred(struct params *params, const struct relay_settle *settle)
+{
+	int seqs = params_array(params, ARRAY_BIGINT);
+	int outcomes = params_array(params, ARRAY_SMALLINT);
+	int delays = params_array(params, ARRAY_BIGINT);
+	int retries = params_array(params, ARRAY_INT);
+	int errors = params_array(params, ARRAY_TEXT);
+	int codes = params_array(params, ARRAY_TEXT);
+	int count = 0;
+
+	for (size_t i = 0; i < settle->count; i++) {
+		const struct relay_result *result = &settle->results[i];
+
+		if (result->outcome == RELAY_PUBLISHED)
+			continue;
+		array_bigint(params, seqs, result->seq);
+		array_smallint(params, outcomes, (int16_t)result->outcome);
+		array_bigint(params, delays, result->delay_ms);
+		array_int(params, retries, result->retries);
+		array_text(params, errors, result->error);
+		array_text(params, codes, result->code);
+		count++;
+	}
+	params_int(params, settle->instance);
+	return count;
+}
+
+int relay_settle(struct db *db, struct relay_settle *settle, struct err *err)
+{
+	CLEANUP(params_fini) struct params instance = PARAMS_INIT;
+	CLEANUP(params_fini) struct params published = PARAMS_INIT;
+	CLEANUP(params_fini) struct params deferred = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *held = NULL;
+	int r = db_begin(db, err);
+
+	params_int(&instance, settle->instance);
+	if (r == 0)
+		r = db_queue(db, QUERY_RELAY_HOLD, &instance, &held, err);
+	if (r == 0 && add_published(&published, settle) > 0)
+		r = db_queue(db, settle->keep ? QUERY_RELAY_KEEP : QUERY_RELAY_DELETE, &published,
+			NULL, err);
+	if (r == 0 && add_deferred(&deferred, settle) > 0)
+		r = db_queue(db, QUERY_RELAY_DEFER, &deferred, NULL, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	if (rows_count(held) == 0)
+		return RELAY_ANOTHERS;
+	settle->transaction = rows_int(held, 0, 0);
+	return 0;
+}

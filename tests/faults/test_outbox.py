@@ -1,0 +1,185 @@
+"""The outbox while its relays are killed and stopped and brokers are away: every committed event is in Kafka, no other one
+is, and the first copies of each key are in the order of their transactions."""
+
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+import points
+from armed import Armed
+from support.outbox import Outbox, first_copies, values
+from support.wait import eventually
+
+ON = {"enabled": True}
+KEYS = 20
+SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
+SHORT_LEASE = {"lease": "3s"}
+
+
+@pytest.fixture
+def outbox(inbox):
+    return Outbox(inbox)
+
+
+@pytest.fixture
+def events(make_topic):
+    return make_topic(partitions=3)
+
+
+class Writers:
+    """Threads that emit numbered events. They lock the key first; one transaction in five rolls back, and some are slow."""
+
+    def __init__(self, outbox, topic, count=4):
+        self.committed = {}  # by key, in the order of the COMMITs
+        self.rolled_back = 0
+        self._outbox = outbox
+        self._topic = topic
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=[number]) for number in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self._stop.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._threads = []
+
+    def total(self):
+        with self._lock:
+            return sum(len(of_key) for of_key in self.committed.values())
+
+    def _write(self, writer):
+        chance = random.Random(writer)
+        number = 0
+        with self._outbox.inbox.connect() as connection:
+            while not self._stop.is_set():
+                key = f"k{chance.randrange(KEYS)}"
+                wanted = [f"{writer}.{number + place}" for place in range(chance.randrange(1, 4))]
+                number += len(wanted)
+                connection.execute("SELECT inbox.lock_key(%s, %s)", [self._topic, key])
+                for value in wanted:
+                    connection.execute("SELECT inbox.emit_bytes(%s, %s, 'T', %s, NULL)",
+                                       [self._topic, key.encode(), value.encode()])
+                if chance.random() < 0.05:
+                    time.sleep(0.1)
+                if chance.random() < 0.2:
+                    connection.rollback()
+                    self.rolled_back += 1
+                    continue
+                with self._lock:  # the lock of the key is held until the COMMIT, so this is the order
+                    self.committed.setdefault(key.encode(), []).extend(wanted)
+                connection.commit()
+                time.sleep(0.002)
+
+    def check(self, streams):
+        """Reads the topic and compares it with what was committed."""
+        eventually(lambda: self._outbox.count() == 0, timeout=90, what="the outbox to be empty")
+        records = streams.read(self._topic, sum(streams.log_end(self._topic).values()))
+        found = first_copies(records)
+        wrong = {key: next((place, found.get(key, [])[max(0, place - 2):place + 4], of_key[max(0, place - 2):place + 4])
+                           for place in range(len(of_key) + 1) if found.get(key, [])[:place + 1] != of_key[:place + 1])
+                 for key, of_key in self.committed.items() if found.get(key) != of_key}
+        assert not wrong and found == self.committed
+        assert self.rolled_back > 0
+
+
+@pytest.mark.parametrize("point", points.OUTBOX)
+def test_a_relay_killed_at_each_point_loses_nothing_and_keeps_the_order(make_inboxd, outbox, streams, events, point):
+    sidecar = make_inboxd(outbox=ON, kafka=SOON, worker=SHORT_LEASE)
+    armed = Armed(sidecar)
+    sidecar.start()
+    with Writers(outbox, events) as writers:
+        eventually(lambda: writers.total() > 100)
+        armed.arm(f"{point} kill 3")
+        assert sidecar.wait() == -signal.SIGKILL
+        armed.arm()
+        sidecar.start()
+        more = writers.total() + 100
+        eventually(lambda: writers.total() > more)
+        writers.stop()
+        writers.check(streams)
+
+
+@pytest.mark.timeout(300)
+def test_two_relays_killed_in_turn_publish_what_was_committed(make_inboxd, outbox, streams, events, long_run):
+    pair = [make_inboxd(outbox=ON, kafka=SOON, worker=SHORT_LEASE).start() for _ in range(2)]
+    with Writers(outbox, events, 8) as writers:
+        for number in range(20 if long_run else 4):
+            more = writers.total() + 200
+            eventually(lambda: writers.total() > more, timeout=60)  # pylint: disable=cell-var-from-loop
+            one = pair[number % 2]
+            one.kill()
+            one.start()
+        writers.stop()
+        writers.check(streams)
+
+
+@pytest.mark.timeout(300)
+def test_a_relay_that_was_stopped_for_40_seconds_wakes_beside_its_successor(make_inboxd, outbox, streams, events):
+    """Its records are later copies, without a gap."""
+    first = make_inboxd(outbox=ON, kafka=SOON, worker=SHORT_LEASE)
+    armed = Armed(first)
+    first.start()
+    eventually(lambda: first.metric("inboxd_outbox_leader") == 1)
+    second = make_inboxd(outbox=ON, kafka=SOON, worker=SHORT_LEASE).start()
+    with Writers(outbox, events) as writers:
+        eventually(lambda: writers.total() > 200)
+        armed.arm("outbox_sent stop")
+        armed.wait_hit("outbox_sent")
+        since = time.monotonic()
+        eventually(lambda: second.metric("inboxd_outbox_leader") == 1, timeout=60)
+        more = writers.total() + 200
+        eventually(lambda: writers.total() > more and time.monotonic() - since > 40, timeout=60)
+        armed.arm()
+        first.signal(signal.SIGCONT)
+        more = writers.total() + 200
+        eventually(lambda: writers.total() > more, timeout=60)
+        writers.stop()
+        writers.check(streams)
+    assert second.metric("inboxd_outbox_leader") == 1
+
+
+@pytest.mark.timeout(300)
+def test_while_the_broker_is_away_events_wait_and_no_attempt_counts(make_inboxd, outbox, streams, kafka, events):
+    sidecar = make_inboxd(outbox=ON).start()
+    outbox.emit(events, "a", "1")
+    streams.read(events, 1)
+    kafka.stop()
+    with outbox.transaction() as emit:
+        for number in range(2, 100):
+            emit(events, "a", str(number))
+    time.sleep(5)
+    assert {state[:2] for state in outbox.states().values()} == {(None, 0)}
+    kafka.start()
+    assert values(sorted(streams.read(events, 99, timeout=90), key=lambda record: record.offset())) == [
+        str(number) for number in range(1, 100)]
+    eventually(lambda: outbox.count() == 0)
+    assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def test_no_event_overtakes_a_late_one_of_its_key_between_two_reads(make_inboxd, outbox, streams, make_topic):
+    events = make_topic(partitions=1)
+    sidecar = make_inboxd(outbox=ON)
+    armed = Armed(sidecar)
+    sidecar.start()
+    with outbox.transaction() as late:
+        late(events, "a", "first")
+        outbox.emit(events, "b", "reveals the hole")
+        eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 1)
+        armed.arm("outbox_read hold")
+        armed.wait_hit("outbox_read")
+    outbox.emit(events, "a", "second")
+    armed.arm()
+    assert first_copies(streams.read(events, 3))[b"a"] == ["first", "second"]

@@ -1,0 +1,391 @@
+"""The outbox: events that the service emits in its transactions are published to Kafka."""
+
+import datetime
+import json
+import signal
+import socket
+
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from support.inbox import INFINITY
+from support.outbox import Outbox, first_copies, values
+from support.wait import eventually, throughout
+
+ON = {"enabled": True}
+QUICK = {"backoff": "100ms", "backoff_max": "200ms"}
+
+
+@pytest.fixture
+def start(start_inboxd):
+    """start(outbox={…}, …) -> a sidecar that publishes events."""
+    def start_one(outbox=None, **sections):
+        return start_inboxd(outbox={**ON, **(outbox or {})}, **sections)
+
+    return start_one
+
+
+@pytest.fixture
+def outbox(inbox):
+    return Outbox(inbox)
+
+
+@pytest.fixture
+def events(make_topic):
+    """A topic for events, with one partition."""
+    return make_topic(partitions=1)
+
+
+def log_has(sidecar, event):
+    return f"event={event} " in sidecar.stderr
+
+
+# Records
+
+def test_an_event_is_published_completely_and_its_row_deleted(start, outbox, streams, events, group, inbox):
+    start()
+    before = datetime.datetime.now(datetime.timezone.utc)
+    with outbox.transaction() as emit:
+        emit(events, b"c-\xff", b'{"order": 17}', type="OrderPlaced", id="e-1", subject="order/17",
+             headers=json.dumps({"traceparent": "00-1", "none": None}))
+    record = streams.read(events, 1)[0]
+    assert (record.key(), record.value()) == (b"c-\xff", b'{"order": 17}')
+    headers = record.headers()
+    time = dict(headers)["ce_time"].decode()
+    assert [pair for pair in headers if pair[0] != "ce_time"] == [
+        ("ce_specversion", b"1.0"), ("ce_id", b"e-1"), ("ce_source", f"/{group}".encode()),
+        ("ce_type", b"OrderPlaced"), ("ce_subject", b"order/17"), ("content-type", b"text/plain"),
+        ("event-id", b"e-1"), ("none", None), ("traceparent", b"00-1")]
+    written = datetime.datetime.fromisoformat(time.replace("Z", "+00:00"))
+    assert abs((written - before).total_seconds()) < 30
+    assert record.timestamp()[1] == round(written.timestamp() * 1000)
+    eventually(lambda: outbox.count() == 0)
+
+
+def test_a_tombstone_has_no_value(start, outbox, streams, events):
+    start()
+    outbox.emit(events, "a", None)
+    record = streams.read(events, 1)[0]
+    assert (record.key(), record.value()) == (b"a", None)
+
+
+def test_a_structured_event_is_json_and_a_plain_one_has_two_headers(start, outbox, streams, events, make_topic):
+    sidecar = start(outbox={"format": "structured", "source": "/shop"})
+    outbox.emit(events, "a", b'\x00"', id="e-1", subject='s"')
+    with outbox.transaction() as emit:
+        emit.connection.execute("SELECT inbox.emit(%s, 'a', 'T', '{\"n\": 1}', id => 'e-2')", [events])
+    first, second = (json.loads(record.value()) for record in streams.read(events, 2))
+    assert first.pop("time") and second.pop("time")
+    assert first == {"specversion": "1.0", "id": "e-1", "source": "/shop", "type": "Tested", "subject": 's"',
+                     "datacontenttype": "text/plain", "data_base64": "ACI="}
+    assert second == {"specversion": "1.0", "id": "e-2", "source": "/shop", "type": "T",
+                      "datacontenttype": "application/json", "data": {"n": 1}}
+    assert dict(streams.read(events, 1)[0].headers()) == {
+        "content-type": b"application/cloudevents+json; charset=utf-8", "event-id": b"e-1"}
+    plain = make_topic(partitions=1)
+    sidecar.write_configuration({"outbox": {"format": "plain"}})
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: log_has(sidecar, "reloaded"))
+    outbox.emit(plain, "a", "x", id="e-3")
+    record = streams.read(plain, 1)[0]
+    assert (record.value(), record.headers()) == (b"x", [("content-type", b"text/plain"), ("event-id", b"e-3")])
+
+
+def test_the_topic_of_the_configuration_contains_aggregate_and_type(start, outbox, streams, make_topic, name):
+    streams.create(f"{name}.order.Placed.v1", 1)
+    start(outbox={"topic": f"{name}.{{aggregate}}.{{type}}.v1"})
+    with outbox.transaction() as emit:
+        emit(None, "a", "x", type="Placed", aggregate="order")
+    assert values(streams.read(f"{name}.order.Placed.v1", 1)) == ["x"]
+
+
+def test_a_key_has_the_partition_that_java_gives_it(start, outbox, streams, make_topic, kafka_server):
+    theirs, ours = make_topic(partitions=7), make_topic(partitions=7)
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap, "partitioner": "murmur2_random"})
+    keys = [f"order-{number}" for number in range(50)]
+    for key in keys:
+        producer.produce(theirs, key=key, value=b"")
+    producer.flush()
+    start()
+    with outbox.transaction() as emit:
+        for key in keys:
+            emit(ours, key, "")
+    assert ({record.key(): record.partition() for record in streams.read(ours, 50)}
+            == {record.key(): record.partition() for record in streams.read(theirs, 50)})
+
+
+# Transactions
+
+def test_a_rolled_back_event_never_appears_and_its_hole_is_given_up(start, outbox, streams, events, inbox):
+    sidecar = start()
+    with pytest.raises(ZeroDivisionError), outbox.transaction() as emit:
+        emit(events, "a", "rolled back")
+        raise ZeroDivisionError
+    outbox.emit(events, "a", "committed")
+    assert values(streams.read(events, 1)) == ["committed"]
+    eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 0)
+
+
+def test_a_late_commit_with_a_lower_seq_is_published_and_delays_nobody(start, outbox, streams, events):
+    sidecar = start()
+    with outbox.transaction() as late:
+        late(events, "a", "late")
+        for number in range(20):
+            outbox.emit(events, "b", f"on time {number}")
+        assert values(streams.read(events, 20)) == [f"on time {number}" for number in range(20)]
+        eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 1)
+    assert values(streams.read(events, 21))[20] == "late"
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_holes") == 0)
+
+
+def test_a_transaction_id_above_the_completed_ones_does_not_end_a_hole(start, outbox, streams, events, inbox):
+    """The xmax of a snapshot is one more than the latest completed id; the late transaction may have a greater one."""
+    sidecar = start()
+    with outbox.transaction() as early, outbox.transaction() as other, outbox.transaction() as late:
+        for emit in (early, other, late):
+            emit.connection.execute("SELECT pg_current_xact_id()")
+        late(events, "a", "late")
+        early(events, "b", "early")
+        early.connection.commit()
+        assert values(streams.read(events, 1)) == ["early"]
+        eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 1)
+        other.connection.commit()
+        throughout(lambda: sidecar.metric("inboxd_outbox_holes") == 1, 1)
+        late.connection.commit()
+    assert values(streams.read(events, 2)) == ["early", "late"]
+
+
+def test_a_new_leader_finds_the_late_commit(start, outbox, streams, events):
+    first = start()
+    with outbox.transaction() as late:
+        late(events, "a", "late")
+        outbox.emit(events, "b", "on time")
+        streams.read(events, 1)
+        assert first.stop() == 0
+        second = start()
+        eventually(lambda: second.metric("inboxd_outbox_leader") == 1)
+        outbox.emit(events, "b", "after")
+        assert values(streams.read(events, 2)) == ["on time", "after"]
+    assert "late" in values(streams.read(events, 3))
+
+
+def test_a_late_commit_is_found_by_a_leader_that_comes_after_a_renewal(start, outbox, streams, events, inbox):
+    """The renewal has stored a floor; the late event must not be below it."""
+    first = start()
+    with outbox.transaction() as late:
+        late(events, "a", "late")
+        outbox.emit(events, "b", "on time")
+        streams.read(events, 1)
+        seen = inbox.value("SELECT seen_at FROM inbox.outbox_relay")
+        eventually(lambda: inbox.value("SELECT seen_at FROM inbox.outbox_relay") > seen)
+        assert inbox.value("SELECT floor FROM inbox.outbox_relay") == 0
+        first.kill()
+        second = start()
+        eventually(lambda: second.metric("inboxd_outbox_leader") == 1, timeout=60)
+    assert values(streams.read(events, 2)) == ["on time", "late"]
+
+
+def test_a_sequence_that_was_set_back_hides_no_event(start, outbox, streams, events, inbox):
+    sidecar = start()
+    with outbox.transaction() as emit:
+        for number in range(50):
+            emit(events, "a", str(number))
+    streams.read(events, 50)
+    inbox.query("SELECT setval('inbox.outbox_seq', 3)")
+    outbox.emit(events, "a", "again")
+    assert values(streams.read(events, 51, timeout=60))[50] == "again"
+    assert log_has(sidecar, "outbox_sequence_behind")
+
+
+def test_ten_thousand_events_of_eight_writers_are_in_the_order_of_their_keys(start, outbox, streams, events):
+    start()
+    with outbox.transaction() as emit:
+        for number in range(5000):
+            emit(events, f"k{number % 7}", f"{number:05}")
+    for number in range(5000, 5100):
+        outbox.emit(events, f"k{number % 7}", f"{number:05}")
+    copies = first_copies(streams.read(events, 5100))
+    assert len(copies) == 7 and sum(len(of_key) for of_key in copies.values()) == 5100
+    assert all(of_key == sorted(of_key) for of_key in copies.values())
+
+
+# Keeping and deleting
+
+def test_published_events_are_kept_with_their_place_in_kafka(start, outbox, streams, events, inbox):
+    start(retention={"outbox": "1d"})
+    with outbox.transaction() as emit:
+        emit(events, "a", "1")
+        emit(events, "a", "2")
+    records = streams.read(events, 2)
+    rows = eventually(lambda: [row for row in outbox.rows() if row["published_at"]] or None)
+    assert [(row["kafka_partition"], row["kafka_offset"]) for row in rows] == [
+        (record.partition(), record.offset()) for record in records]
+    outbox.emit(events, "a", "3")
+    assert values(streams.read(events, 3)) == ["1", "2", "3"]
+
+
+def test_retention_deletes_published_and_dead_events(start, outbox, streams, make_topic, events):
+    small = make_topic(partitions=1, max_message_bytes=20_000)
+    start(retention={"outbox": "1s", "outbox_dead": "1s"}, outbox={"max_attempts": 1})
+    outbox.emit(events, "a", "published")
+    outbox.emit(small, "a", "L" * 30_000)
+    streams.read(events, 1)
+    eventually(lambda: outbox.count() == 0, timeout=90)
+
+
+def test_without_the_outbox_nothing_of_it_runs(start_inboxd, outbox, events, inbox, streams):
+    sidecar = start_inboxd()
+    outbox.emit(events, "a", "1")
+    throughout(lambda: outbox.count() == 1 and sidecar.metric("inboxd_outbox_leader") == 0, 2)
+    assert inbox.value("SELECT instance FROM inbox.outbox_relay") is None
+    assert streams.log_end(events) == {0: 0}
+
+
+# Refused events and unusable topics
+
+def test_a_too_large_event_stops_only_its_key_until_the_limit_is_raised(start, outbox, streams, make_topic):
+    small = make_topic(partitions=1, max_message_bytes=100_000)
+    sidecar = start(retry=QUICK, outbox={"max_attempts": 1000})
+    with outbox.transaction() as emit:
+        emit(small, "a", "a1")
+        emit(small, "a", "L" * 200_000)
+        emit(small, "a", "a3")
+        emit(small, None, "unkeyed")
+        for number in range(100):
+            emit(small, "b", f"b{number:02}")
+    copies = first_copies(streams.read(small, 102))
+    assert copies == {b"a": ["a1"], None: ["unkeyed"], b"b": [f"b{number:02}" for number in range(100)]}
+    outbox.emit(small, "a", "a4")
+    states = eventually(lambda: len(states := outbox.states()) == 3 and states["a4"][0] is not None and states)
+    assert states["a3"][0] == states["a4"][0] == INFINITY
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_keys") == 1)
+    assert states["L" * 200_000][2] == "REFUSED"
+    streams.configure(small, max_message_bytes=1_000_000)
+    copies = first_copies(streams.read(small, 105))
+    assert copies[b"a"] == ["a1", "L" * 200_000, "a3", "a4"]
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_keys") == 0)
+
+
+def test_a_refused_event_is_dead_after_its_attempts_and_its_key_goes_on(start, outbox, streams, make_topic):
+    small = make_topic(partitions=1, max_message_bytes=100_000)
+    sidecar = start(retry=QUICK, outbox={"max_attempts": 3})
+    with outbox.transaction() as emit:
+        for value in ("a1", "L" * 200_000, "a3"):
+            emit(small, "a", value)
+    assert values(streams.read(small, 2)) == ["a1", "a3"]
+    row = eventually(lambda: len(rows := outbox.rows()) == 1 and rows[0])
+    assert row["dead_at"] is not None and (row["retry_count"], row["error_code"]) == (3, "REFUSED")
+    assert log_has(sidecar, "outbox_event_dead")
+    assert sidecar.metric("inboxd_outbox_refused_total") == 3
+
+
+def test_small_events_together_may_exceed_the_limit_of_their_topic(start, outbox, streams, make_topic):
+    small = make_topic(partitions=1, max_message_bytes=20_000)
+    sidecar = start()
+    with outbox.transaction() as emit:
+        for number in range(500):
+            emit(small, "a", f"{number:03}" + "x" * 1000)
+    copies = first_copies(streams.read(small, 500))[b"a"]
+    assert copies == sorted(copies)
+    assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def test_a_limit_that_was_lowered_unseen_keeps_the_order(start, outbox, streams, make_topic):
+    """The brokers refuse a whole request. No event behind it may be in the log before those of the request."""
+    shrunk = make_topic(partitions=1)
+    start(retry=QUICK, outbox={"max_attempts": 2})
+    outbox.emit(shrunk, "a", "before")
+    streams.read(shrunk, 1)
+    streams.configure(shrunk, max_message_bytes=50_000)
+    with outbox.transaction() as emit:
+        for number in range(2000):
+            emit(shrunk, f"k{number % 3}", f"{number:04}" + ("L" * 60_000 if number == 700 else "x" * 500))
+    copies = first_copies(streams.read(shrunk, 2000, timeout=90))
+    for number in range(3):
+        assert copies[f"k{number}".encode()] == [f"{at:04}" + "x" * 500 for at in range(number, 2000, 3) if at != 700]
+
+
+def test_a_missing_topic_stops_only_its_events(start, outbox, streams, events, name):
+    sidecar = start()
+    missing = f"{name}.missing"
+    with outbox.transaction() as emit:
+        for number in range(10):
+            emit(missing, f"k{number % 2}", f"m{number}")
+            emit(events, "a", f"e{number}")
+    assert values(streams.read(events, 10)) == [f"e{number}" for number in range(10)]
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
+    assert log_has(sidecar, "outbox_topic_held")
+    outbox.emit(missing, "k0", "m10")
+    streams.create(missing, 1)
+    assert first_copies(streams.read(missing, 11)) == {b"k0": [f"m{number}" for number in range(0, 11, 2)],
+                                                       b"k1": [f"m{number}" for number in range(1, 10, 2)]}
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
+    assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def test_a_new_leader_releases_what_the_one_before_has_parked(start, outbox, streams, events, name):
+    first = start()
+    missing = f"{name}.missing"
+    with outbox.transaction() as emit:
+        for number in range(5):
+            emit(missing, "a", f"m{number}")
+    eventually(lambda: [row["available_at"] for row in outbox.rows()].count(INFINITY) == 4)
+    first.kill()
+    streams.create(missing, 1)
+    outbox.emit(missing, "a", "m5")
+    start()
+    assert values(streams.read(missing, 6, timeout=60)) == [f"m{number}" for number in range(6)]
+
+
+def test_the_key_goes_on_when_an_operator_discards_its_head(start, outbox, streams, make_topic, inbox):
+    small = make_topic(partitions=1, max_message_bytes=100_000)
+    start(retry={"backoff": "1h", "backoff_max": "1h"})
+    with outbox.transaction() as emit:
+        emit(small, "a", "L" * 200_000)
+        emit(small, "a", "a2")
+    eventually(lambda: INFINITY in [row["available_at"] for row in outbox.rows()])
+    inbox.execute("UPDATE inbox.outbox SET available_at = NULL, dead_at = now() WHERE retry_count = 1")
+    assert values(streams.read(small, 1)) == ["a2"]
+
+
+# Elections and brokers
+
+def test_one_of_two_sidecars_publishes_and_the_other_one_follows(start, outbox, streams, events):
+    first, second = start(), start()
+    leader, other = eventually(lambda: (first.metric("inboxd_outbox_leader") and (first, second))
+                               or (second.metric("inboxd_outbox_leader") and (second, first)))
+    outbox.emit(events, "a", "1")
+    assert values(streams.read(events, 1)) == ["1"]
+    assert other.metric("inboxd_outbox_leader") == 0
+    assert leader.stop() == 0
+    outbox.emit(events, "a", "2")
+    assert values(streams.read(events, 2, timeout=10)) == ["1", "2"]
+    assert other.metric("inboxd_outbox_leader") == 1
+
+
+def test_the_transactional_producer_publishes_committed_records(start, outbox, streams, events, make_topic):
+    sidecar = start(outbox={"producer": "transactional", "max_attempts": 2}, retry=QUICK)
+    small = make_topic(partitions=1, max_message_bytes=20_000)
+    with outbox.transaction() as emit:
+        for number in range(300):
+            emit(events, "a", f"{number:03}")
+        emit(small, "a", "L" * 30_000)
+        emit(small, "a", "after")
+    copies = first_copies(streams.read(events, 300, timeout=60))
+    assert copies[b"a"] == [f"{number:03}" for number in range(300)]
+    assert values(streams.read(small, 1)) == ["after"]
+    eventually(lambda: outbox.count() == 1)
+    assert sidecar.metric("inboxd_outbox_published_total") == 301
+
+
+def test_a_poke_wakes_the_relay_without_a_hello(start, outbox, streams, events):
+    sidecar = start(outbox={"poll": "60s", "poll_idle": "60s"})
+    outbox.emit(events, "a", "1")
+    with socket.socket(socket.AF_UNIX) as service:
+        service.connect(sidecar.socket_path)
+        for number in range(1, 4):
+            service.sendall(b'{"jsonrpc":"2.0","id":%d,"method":"poke"}\n' % number)
+            assert json.loads(service.recv(1000)) == {"jsonrpc": "2.0", "id": number, "result": {}}
+            assert values(streams.read(events, number, timeout=10)) == [str(value) for value in range(1, number + 1)]
+            outbox.emit(events, "a", str(number + 1))
