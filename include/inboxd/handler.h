@@ -75,8 +75,9 @@ struct inbox_handler_options {
 	const char *instance; /* the name of the host; operators see it */
 	const struct inbox_subscription *subscribe; /* everything */
 	size_t subscribe_count;
-	int max_in_flight;  /* 64: deliveries this connection holds at once, open ones included */
-	int64_t timeout_ms; /* 30000: an answer later than this counts as a failed attempt */
+	int max_in_flight; /* 64: deliveries this connection holds at once, open ones included */
+	int64_t timeout_ms; /* 30000, or consumers.NAME.timeout of the sidecar: an answer later than this
+			     * counts as a failed attempt */
 	int batch_max;      /* 1: a larger value lets deliveries arrive and be answered together */
 	int64_t batch_wait_ms;  /* 0: how long the sidecar may wait to fill a batch */
 	int64_t backoff_ms;     /* 100: first delay before a reconnect; doubles, with full jitter */
@@ -91,6 +92,9 @@ struct inbox_handler_options {
 	 * of its key that it has not handed out. If your program holds several deliveries at once, call
 	 * inbox_delivery_skipped() for the later ones of that key yourself. */
 	bool batch_ordered; /* false */
+	/* The consumer whose messages this handler processes (`consumers` of the sidecar). NULL = the one with the
+	 * name of the handler, else the one without a name. */
+	const char *consumer;
 };
 
 /* Creates a handler object, without connecting. INBOX_ERROR_ARGUMENT, _MEMORY or _SYSTEM;
@@ -188,6 +192,8 @@ INBOX_API const char *inbox_delivery_claim(const struct inbox_delivery *delivery
 INBOX_API int64_t inbox_delivery_seq(const struct inbox_delivery *delivery);
 INBOX_API int inbox_delivery_attempt(const struct inbox_delivery *delivery); /* 1 = the first */
 INBOX_API int inbox_delivery_max_attempts(const struct inbox_delivery *delivery);
+/* The consumer for which the message is delivered; "" = the one without a name. */
+INBOX_API const char *inbox_delivery_consumer(const struct inbox_delivery *delivery);
 /* Milliseconds since 1970, by the sidecar's clock. */
 INBOX_API int64_t inbox_delivery_deadline_ms(const struct inbox_delivery *delivery);
 /* True for a replay by an operator; the message may have been processed before. */

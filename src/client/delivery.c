@@ -239,6 +239,11 @@ int inbox_delivery_max_attempts(const struct inbox_delivery *delivery)
 	return (int)ih_record_number(&delivery->record, IH_MAX_ATTEMPTS);
 }
 
+const char *inbox_delivery_consumer(const struct inbox_delivery *delivery)
+{
+	return ih_record_text(&delivery->record, IH_CONSUMER);
+}
+
 int64_t inbox_delivery_deadline_ms(const struct inbox_delivery *delivery)
 {
 	const char *text = ih_record_text(&delivery->record, IH_DEADLINE);

@@ -30,6 +30,7 @@ enum ih_field {
 	IH_SEQ,
 	IH_ATTEMPT,
 	IH_MAX_ATTEMPTS,
+	IH_CONSUMER,
 	IH_DEADLINE,
 	IH_REPLAY,
 	IH_EVENT, /* raw JSON */

@@ -44,7 +44,6 @@ static void copy(struct inbox_handler_options *out, const struct inbox_handler_o
 		out->socket = getenv("INBOXD_SOCKET_PATH");
 	if (out->socket == NULL || *out->socket == '\0')
 		out->socket = DEFAULT_SOCKET;
-	use_default(&out->timeout_ms, 30000);
 	use_default(&out->backoff_ms, 100);
 	use_default(&out->backoff_max_ms, 10000);
 	if (out->max_in_flight == 0)
@@ -65,7 +64,9 @@ int ih_options_complete(
 			MAX_NAME },
 		{ "bytes of socket", (int64_t)strlen(out->socket), 1, MAX_SOCKET },
 		{ "max_in_flight", out->max_in_flight, 1, IH_MAX_WINDOW },
-		{ "timeout_ms", out->timeout_ms, 1, MAX_TIMEOUT_MS },
+		{ "bytes of consumer", out->consumer == NULL ? 1 : (int64_t)strlen(out->consumer),
+			1, MAX_NAME },
+		{ "timeout_ms", out->timeout_ms, 0, MAX_TIMEOUT_MS },
 		{ "batch_max", out->batch_max, 1, MAX_BATCH },
 		{ "batch_wait_ms", out->batch_wait_ms, 0, MAX_WAIT_MS },
 		{ "backoff_ms", out->backoff_ms, 1, INT32_MAX },
@@ -121,6 +122,10 @@ void ih_options_hello(struct buf *out, const struct inbox_handler_options *optio
 	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\","
 			 "\"params\":{\"protocol\":[1],\"handler\":");
 	add_string(out, options->name);
+	if (options->consumer != NULL) {
+		buf_add_str(out, ",\"consumer\":");
+		add_string(out, options->consumer);
+	}
 	buf_add_str(out, ",\"instance\":");
 	json_add_any_string(out, instance, MAX_NAME);
 	for (size_t i = 0; i < options->subscribe_count; i++) {
@@ -128,10 +133,10 @@ void ih_options_hello(struct buf *out, const struct inbox_handler_options *optio
 		add_subscription(out, &options->subscribe[i]);
 	}
 	buf_add_str(out, options->subscribe_count == 0 ? "" : "]");
-	buf_addf(out,
-		",\"max_in_flight\":%d,\"timeout_ms\":%lld,\"batch\":{\"max\":%d,\"wait_ms\":%lld%"
-		"s}",
-		options->max_in_flight, (long long)options->timeout_ms, options->batch_max,
+	buf_addf(out, ",\"max_in_flight\":%d", options->max_in_flight);
+	if (options->timeout_ms > 0)
+		buf_addf(out, ",\"timeout_ms\":%lld", (long long)options->timeout_ms);
+	buf_addf(out, ",\"batch\":{\"max\":%d,\"wait_ms\":%lld%s}", options->batch_max,
 		(long long)options->batch_wait_ms,
 		options->batch_ordered ? ",\"ordered\":true" : "");
 	buf_add_str(out, ",\"client\":\"libinboxhandler/" INBOXD_VERSION "\"}}\n");

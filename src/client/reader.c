@@ -191,6 +191,7 @@ static const struct json_rule rules[] = {
 	{ DELIVERY, "seq", 0, TEXT, 0, keep_text, IH_SEQ },
 	{ DELIVERY, "attempt", 0, TEXT, 0, keep_text, IH_ATTEMPT },
 	{ DELIVERY, "max_attempts", 0, TEXT, 0, keep_text, IH_MAX_ATTEMPTS },
+	{ DELIVERY, "consumer", 0, TEXT, 0, keep_text, IH_CONSUMER },
 	{ DELIVERY, "deadline", 0, TEXT, 0, keep_text, IH_DEADLINE },
 	{ DELIVERY, "replay", 0, TEXT, 0, keep_text, IH_REPLAY },
 	{ EVENT, "id", 0, TEXT, 0, keep_text, IH_EVENT_ID },

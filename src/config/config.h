@@ -46,6 +46,18 @@ struct topic_rules {
 	struct strings source;
 };
 
+/* A consumer. A key that is not written for it has the general value. */
+struct consumer_rules {
+	char *name;
+	struct strings topics; /* names, or regular expressions that start with ^; none = all */
+	struct strings types;  /* '*' at the end = prefix; none = all */
+	enum ordering ordering;
+	int64_t max_attempts;
+	int64_t backoff;
+	int64_t backoff_max;
+	int64_t timeout;
+};
+
 struct entries;
 
 /* One struct for each section. options.c has the meaning of each field. */
@@ -146,6 +158,9 @@ struct config {
 	struct ingest_config ingest;
 	struct topic_rules *topics; /* as written, "*" always among them and last */
 	size_t topic_count;
+	struct consumer_rules
+		*consumers; /* as written; none: there is only the one without a name */
+	size_t consumer_count;
 	struct retry_config retry;
 	struct outbox_config outbox;
 	struct worker_config worker;
@@ -156,6 +171,8 @@ struct config {
 	struct log_config log;
 };
 
+/* The rules of a consumer, or NULL if the configuration does not list it. Borrowed. */
+const struct consumer_rules *config_consumer_rules(const struct config *config, const char *name);
 /* The rules of a topic: its own, else those of "*". Never NULL. Borrowed. */
 const struct topic_rules *config_topic_rules(const struct config *config, const char *topic);
 

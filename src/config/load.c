@@ -82,8 +82,10 @@ static int read_defaults(struct entries *entries, struct err *err)
 		option++) {
 		struct key own = { options_section(option->section), option, NULL, option->key };
 
+		if (own.section->kind == SECTION_PER_CONSUMER)
+			continue; /* there is no consumer yet; see add_consumer() */
 		if (own.section->kind == SECTION_PER_TOPIC)
-			own.topic = "*";
+			own.scope = "*";
 		text = option->hostname ? host : option->text;
 		value.commas = true;
 		value.origin = option->hostname ? "default (the host's name)" : "default";
@@ -118,8 +120,15 @@ static int read_file_setting(const struct yaml_setting *setting, void *arg, stru
 	if (setting->depth > 1)
 		written.name = setting->path[setting->depth - 1];
 	if (setting->depth > 2)
-		written.topic = setting->path[1];
+		written.scope = setting->path[1];
 	(void)snprintf(origin, sizeof(origin), "%s:%zu", setting->file, setting->line);
+	/* A consumer without keys wants everything. */
+	if (setting->nothing && setting->depth == 2 && section != NULL &&
+		section->kind == SECTION_PER_CONSUMER) {
+		written.scope = setting->path[1];
+		written.name = "types";
+		return put_text(arg, &written, "*", err);
+	}
 	return put(arg, &written, &value, err);
 }
 
@@ -139,8 +148,8 @@ static const char *find_variable(const struct loading *loading, const char *name
 		section++;
 	if (section->name == NULL)
 		return "it names no section";
-	if (section->kind == SECTION_PER_TOPIC)
-		return "rules of topics are set in the file or with --set";
+	if (section_has_scopes(section))
+		return "rules of topics and consumers are set in the file or with --set";
 	written->section = section->name;
 	written->name = key_of_variable(
 		section, rest + strlen(section->name) + 1, loading->sources, scratch);
@@ -193,7 +202,7 @@ static int read_environment(struct loading *loading, struct err *err)
 	return r;
 }
 
-/* --set section.key=value, or topics.TOPIC.key=value, where the topic can contain dots. */
+/* --set section.key=value, or topics.TOPIC.key=value, where the topic can contain dots, and so for a consumer. */
 static int read_argument(struct loading *loading, const char *argument, struct err *err)
 {
 	CLEANUP(freep) char *text = NULL;
@@ -223,9 +232,9 @@ static int read_argument(struct loading *loading, const char *argument, struct e
 		written.name = dot + 1;
 	}
 	section = options_section(text);
-	if (section != NULL && section->kind == SECTION_PER_TOPIC && last != dot) {
+	if (section != NULL && section_has_scopes(section) && last != dot) {
 		*last = '\0';
-		written.topic = dot + 1;
+		written.scope = dot + 1;
 		written.name = last + 1;
 	}
 	return put_text(loading, &written, equals + 1, err);
@@ -318,6 +327,56 @@ static int add_rules(struct config *config, const char *topic, struct err *err)
 	return r;
 }
 
+/* Stores the value of one key of a consumer: what is written for it, else the general value, else the default. Nothing is
+ * stored for a list that is not written: it stays empty. */
+static int store_for_consumer(const struct config *config, struct consumer_rules *rules,
+	const struct option *option, struct err *err)
+{
+	const struct entry *entry =
+		entries_find(config->entries, option->section, rules->name, option->key);
+	char *text = NULL;
+	struct strings standard = { &text, 1 };
+	int r;
+
+	if (entry == NULL && option->general != NULL)
+		entry = entries_find(config->entries, option->general, NULL, option->key);
+	if (entry != NULL)
+		return store(rules, option, entry, err);
+	if (option_is_list(option))
+		return 0;
+	r = string_copy(&text, option->text, strlen(option->text), err);
+	if (r == 0)
+		r = value_store(rules, option, &standard, err);
+	free(text);
+	return r;
+}
+
+/* Adds a consumer. Does nothing when it is there already. */
+static int add_consumer(struct config *config, const char *name, struct err *err)
+{
+	struct consumer_rules *items;
+	struct consumer_rules *rules;
+	int r;
+
+	for (size_t i = 0; i < config->consumer_count; i++) {
+		if (strcmp(config->consumers[i].name, name) == 0)
+			return 0;
+	}
+	items = realloc(config->consumers, (config->consumer_count + 1) * sizeof(*items));
+	if (items == NULL)
+		return err_memory(err);
+	config->consumers = items;
+	rules = &items[config->consumer_count++];
+	*rules = (struct consumer_rules){ .name = NULL };
+	r = string_copy(&rules->name, name, strlen(name), err);
+	for (const struct option *option = option_table; option->section != NULL && r == 0;
+		option++) {
+		if (options_section(option->section)->kind == SECTION_PER_CONSUMER)
+			r = store_for_consumer(config, rules, option, err);
+	}
+	return r;
+}
+
 /* Makes the configuration of complete entries: sets each value, then checks the rules between keys. The
  * rules of a topic are set when its first entry is met, those of "*" last, where config_topic_rules()
  * expects them. Takes `entries`, also on failure. */
@@ -339,10 +398,12 @@ static int build(struct config **out, struct entries *entries, const struct conf
 			r = add_setting(&config->kafka, entry, err);
 		else if (entry->option == NULL)
 			r = add_setting(&config->postgres, entry, err);
-		else if (entry->topic == NULL)
+		else if (entry->scope == NULL)
 			r = store(config, entry->option, entry, err);
-		else if (strcmp(entry->topic, "*") != 0)
-			r = add_rules(config, entry->topic, err);
+		else if (entry->section->kind == SECTION_PER_CONSUMER)
+			r = add_consumer(config, entry->scope, err);
+		else if (strcmp(entry->scope, "*") != 0)
+			r = add_rules(config, entry->scope, err);
 	}
 	if (r == 0)
 		r = add_rules(config, "*", err);
@@ -364,13 +425,22 @@ const struct topic_rules *config_topic_rules(const struct config *config, const 
 	return &config->topics[config->topic_count - 1];
 }
 
-/* `base` is a struct config, or with `per_topic` a struct topic_rules. */
-static void release_values(void *base, bool per_topic)
+const struct consumer_rules *config_consumer_rules(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->consumer_count; i++) {
+		if (strcmp(config->consumers[i].name, name) == 0)
+			return &config->consumers[i];
+	}
+	return NULL;
+}
+
+/* `base` is a struct config, or the rules of a topic or a consumer. */
+static void release_values(void *base, enum section_kind kind)
 {
 	for (const struct option *option = option_table; option->section != NULL; option++) {
 		const struct section *section = options_section(option->section);
 
-		if ((section->kind == SECTION_PER_TOPIC) == per_topic)
+		if (section->kind == kind)
 			value_release(base, option);
 	}
 }
@@ -389,12 +459,18 @@ void config_free(struct config *config)
 {
 	if (config == NULL)
 		return;
-	release_values(config, false);
+	release_values(config, SECTION_FIXED);
+	release_values(config, SECTION_OPEN);
 	for (size_t i = 0; i < config->topic_count; i++) {
 		free(config->topics[i].topic);
-		release_values(&config->topics[i], true);
+		release_values(&config->topics[i], SECTION_PER_TOPIC);
 	}
 	free(config->topics);
+	for (size_t i = 0; i < config->consumer_count; i++) {
+		free(config->consumers[i].name);
+		release_values(&config->consumers[i], SECTION_PER_CONSUMER);
+	}
+	free(config->consumers);
 	release_settings(&config->kafka);
 	release_settings(&config->postgres);
 	strings_fini(&config->warnings);

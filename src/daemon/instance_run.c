@@ -66,6 +66,19 @@ static void handlers(struct buf *out, void *arg)
 
 /* --- Start ------------------------------------------------------------------------------------- */
 
+/* The consumers that the configuration lists. Ingest adds those that only other instances list. */
+static int add_consumers(struct admission *admission, const struct config *config, struct err *err)
+{
+	int r = 0;
+
+	if (config->consumer_count == 0)
+		r = admission_consumer(admission, "", config->inbox.ordering, err);
+	for (size_t i = 0; r >= 0 && i < config->consumer_count; i++)
+		r = admission_consumer(
+			admission, config->consumers[i].name, config->consumers[i].ordering, err);
+	return r < 0 ? r : 0;
+}
+
 static int make_shared(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	struct admission_limits limits = {
@@ -77,6 +90,8 @@ static int make_shared(struct daemon *daemon, struct instance_run *run, struct e
 
 	if (r == 0)
 		r = admission_new(&run->admission, &limits, err);
+	if (r == 0)
+		r = add_consumers(run->admission, daemon->config, err);
 	if (r == 0)
 		r = queue_new(&run->handovers, HANDOVERS, err);
 	return r;

@@ -27,9 +27,9 @@ void handover_queue_add(struct ingest *ingest, struct handover *handover)
 		STAILQ_INSERT_TAIL(&ingest->handovers.waiting, handover, link);
 }
 
-void handover_queue_revoke(struct ingest *ingest, size_t index)
+void handover_queue_revoke(struct ingest *ingest, const struct audience *audience)
 {
-	const struct handover_room room = { .revoked = 1 };
+	const struct handover_room room = { .revoked = audience->count };
 	struct handover *handover = NULL;
 	struct err err = ERR_INIT;
 
@@ -37,7 +37,8 @@ void handover_queue_revoke(struct ingest *ingest, size_t index)
 		ingest_fault(ingest, &err);
 		return;
 	}
-	handover->revoked[handover->revoked_count++] = index;
+	for (size_t i = 0; i < audience->count; i++)
+		handover->revoked[handover->revoked_count++] = audience->members[i].stream;
 	handover_queue_add(ingest, handover);
 }
 

@@ -11,8 +11,8 @@
 void handover_queue_init(struct handover_queue *queue);
 /* Takes the handover; an empty one is freed. */
 void handover_queue_add(struct ingest *ingest, struct handover *handover);
-/* Adds the revocation of a partition. */
-void handover_queue_revoke(struct ingest *ingest, size_t index);
+/* Adds the revocation of a partition with its streams. */
+void handover_queue_revoke(struct ingest *ingest, const struct audience *audience);
 /* Offers all handovers to dispatch; waits up to timeout_ms for room. True when none is left. */
 bool handover_queue_push(struct ingest *ingest, int64_t timeout_ms);
 /* Runs once a round: offers all handovers. If they do not fit and a batch is full, the flow is

@@ -19,6 +19,7 @@
 #include "ingest/handover_queue.h"
 #include "ingest/kafka/commands/topic_retention.h"
 #include "ingest/observe.h"
+#include "ingest/partitions/audience.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/steps.h"
 #include "ingest/state.h"
@@ -140,6 +141,8 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	if (r == 0)
 		r = collector_init(&ingest->collector, options->config, err);
 	if (r == 0)
+		r = audience_init(&ingest->audiences, options->config, err);
+	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)
 		r = consumer_new(&ingest->consumer, options->config, &events, err);
@@ -167,6 +170,7 @@ void ingest_free(struct ingest *ingest)
 	batch_fini(&ingest->storing.rest);
 	acquire_drop_all(ingest);
 	partitions_fini(&ingest->partitions);
+	audience_fini(&ingest->audiences);
 	handover_queue_fini(&ingest->handovers);
 	lane_set_fini(&ingest->storing.parked);
 	free(ingest->storing.placing.messages);

@@ -104,6 +104,15 @@ struct outage {
 	struct metric *reconnects;
 };
 
+/* partitions/audience.c */
+struct audiences {
+	struct consumers own; /* those that the configuration lists */
+	struct consumers
+		known; /* those that messages are stored for; none until the table was read */
+	bool defined;  /* the own definitions are in the table */
+	int64_t at_ms; /* when the table is read again */
+};
+
 /* partitions/acquire.c: in progress; they take turns, each for a slice of time. */
 struct acquisition;
 struct acquisitions {
@@ -153,6 +162,7 @@ struct ingest {
 	struct storing storing;
 	struct handover_queue handovers;
 	struct partitions partitions;
+	struct audiences audiences;
 	struct acquisitions acquisitions;
 	struct adoption adoption;
 	struct binding binding;

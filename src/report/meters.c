@@ -46,6 +46,8 @@ const struct metric_family meters[METER_COUNT] = {
 		"reason"),
 	[METER_SKIPPED] = COUNTER("inboxd_skipped_total",
 		"Records whose event type the topic's accept list leaves out.", "topic"),
+	[METER_UNWANTED] = COUNTER("inboxd_unwanted_total",
+		"Records that no consumer wants. They are not stored.", "topic"),
 	[METER_TOPIC_RECREATED] = COUNTER("inboxd_topic_recreated_total",
 		"Partitions found to belong to a topic that was deleted and created again.",
 		"topic"),

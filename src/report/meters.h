@@ -13,6 +13,7 @@ enum meter {
 	METER_CONFLICTS,          /* {topic} */
 	METER_REJECTS,            /* {topic,reason} */
 	METER_SKIPPED,            /* {topic} */
+	METER_UNWANTED,           /* {topic} */
 	METER_TOPIC_RECREATED,    /* {topic} */
 	METER_OFFSET_GAPS,        /* {topic} */
 	METER_DELIVERIES,         /* {handler,outcome} */

@@ -25,4 +25,8 @@ void add_partitions(struct params *params, const struct partition_ref *refs, siz
 /* Adds three arrays: topics, numbers and consumers. */
 void add_streams(struct params *params, const struct stream_ref *refs, size_t count);
 
+/* The word for an ordering in the table, and the ordering of a word. */
+const char *ordering_name(enum ordering ordering);
+enum ordering ordering_of(const char *name);
+
 #endif

@@ -173,7 +173,7 @@ MUTANTS = [
            edit("src/dispatch/sessions/requests.c", "\tif (session->connection.group == NULL)\n\t\thello_refuse(", "\tif (!session)\n\t\thello_refuse("),
            tests=["system/test_protocol_conformance.py::test_a_refused_hello_is_in_the_log_with_code_and_reason"]),
     mutant("R15", "a hello with a duplicate subscription is not logged",
-           edit("src/dispatch/sessions/hello.c", "hello_refuse(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
+           edit("src/dispatch/sessions/hello.c", "refuse(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),
            tests=["system/test_protocol_conformance.py::test_a_refused_duplicate_subscription_is_logged"]),
     # E12: known handlers
     mutant("E12", "a handler that leaves is not remembered",

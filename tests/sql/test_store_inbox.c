@@ -218,6 +218,41 @@ static void a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key(void *
 		"parked");
 }
 
+static void rows_of_one_record_are_told_apart_by_their_consumer(void **state)
+{
+	struct world *world = *state;
+
+	ADD(world, .id = "a", .key = "k", .consumer = "billing", .offset = 1);
+	must_store(world);
+	batch_clear(&world->batch);
+	ADD(world, .id = "a", .key = "k", .consumer = "billing", .offset = 2);
+	ADD(world, .id = "a", .key = "k", .consumer = "search", .offset = 2);
+	ADD(world, .id = "a", .key = "k", .offset = 2, .place = PLACEMENT_WAITING);
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
+	assert_int_equal(result_of(world, 1), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 2), ROW_STORED);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 3);
+}
+
+static void a_row_is_parked_only_behind_rows_of_its_consumer(void **state)
+{
+	struct world *world = *state;
+
+	ADD(world, .id = "a", .key = "k", .consumer = "billing", .place = PLACEMENT_WAITING);
+	must_store(world);
+	batch_clear(&world->batch);
+	ADD(world, .id = "b", .key = "k", .consumer = "billing", .asks = ASKS_KEY);
+	ADD(world, .id = "b", .key = "k", .consumer = "search", .asks = ASKS_KEY);
+	ADD(world, .id = "c", .key = "k", .consumer = "search", .asks = ASKS_STREAM);
+	ADD(world, .id = "c", .key = "other", .consumer = "billing", .asks = ASKS_STREAM);
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_STORED);
+	assert_int_equal(result_of(world, 1), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 2), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 3), ROW_STORED);
+}
+
 static void with_partition_order_it_is_parked_behind_any_waiting_row(void **state)
 {
 	struct world *world = *state;
@@ -817,6 +852,8 @@ int main(void)
 		TEST(a_failed_batch_is_not_in_the_dedup_cache),
 		TEST(one_batch_can_have_every_insert_result),
 		TEST(a_row_to_be_checked_is_parked_behind_a_waiting_row_of_its_key),
+		TEST(rows_of_one_record_are_told_apart_by_their_consumer),
+		TEST(a_row_is_parked_only_behind_rows_of_its_consumer),
 		cmocka_unit_test_setup_teardown(
 			with_partition_order_it_is_parked_behind_any_waiting_row,
 			world_setup_by_partition, world_teardown),

@@ -245,6 +245,7 @@ void add(struct world *world, struct a_row row)
 		.event_id = row.id,
 		.source = "shop",
 		.type = row.type,
+		.consumer = row.consumer,
 		.topic = "orders",
 		.offset = row.offset > 0 ? row.offset : last_offset(world) + 1,
 		.timestamp_ms = 1700000000123,

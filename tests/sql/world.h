@@ -59,6 +59,7 @@ struct a_row {
 	const char *type;
 	const char *payload; /* NULL = {} */
 	const char *headers;
+	const char *consumer; /* NULL = the one without a name */
 	int64_t offset;
 	enum placement_kind place;
 	enum placement_asks asks;

@@ -23,6 +23,7 @@ class Refused(AssertionError):
         super().__init__(f"{error['code']}: {error['message']}")
         self.code = error["code"]
         self.message = error["message"]
+        self.data = error.get("data")
 
 
 def connect(path, timeout=TIMEOUT):

@@ -514,10 +514,74 @@ static void a_lane_is_in_the_set_once(void **state)
 	lane_set_fini(&set);
 }
 
+static void a_consumer_is_known_until_others_are(void **state)
+{
+	struct admission *admission = an_admission(ORDERING_NONE, 10, 1000);
+	struct consumers known = CONSUMERS_INIT;
+	struct buf names = BUF_INIT;
+
+	(void)state;
+	assert_null(admission_known(admission, ""));
+	assert_int_equal(admission_consumer(admission, "", ORDERING_KEY, NULL), 0);
+	assert_string_equal(admission_known(admission, ""), "");
+	assert_int_equal(admission_strictest(admission), ORDERING_NONE);
+	assert_int_equal(admission_consumer(admission, "billing", ORDERING_PARTITION, NULL), 1);
+	assert_int_equal(admission_consumer(admission, "billing", ORDERING_NONE, NULL), 1);
+	assert_int_equal(admission_consumer(admission, "search", ORDERING_KEY, NULL), 2);
+	assert_int_equal(admission_ordering_of(admission, "billing"), ORDERING_PARTITION);
+	assert_int_equal(admission_strictest(admission), ORDERING_PARTITION);
+	admission_add_known(admission, &names);
+	assert_string_equal(buf_str(&names), "\"billing\", \"search\"");
+	assert_non_null(consumers_add(&known, "search", ORDERING_KEY));
+	admission_keep_known(admission, &known);
+	assert_null(admission_known(admission, "billing"));
+	assert_string_equal(admission_known(admission, "search"), "search");
+	assert_int_equal(admission_strictest(admission), ORDERING_PARTITION);
+	consumers_fini(&known);
+	buf_fini(&names);
+	admission_free(admission);
+}
+
+static void streams_of_a_partition_are_placed_apart(void **state)
+{
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1 << 20);
+	const struct subscription all = { NULL, NULL };
+	struct message message = message_of(7, "wanted");
+	struct routing *routing = NULL;
+	size_t first;
+	size_t second;
+
+	(void)state;
+	assert_int_equal(admission_consumer(admission, "search", ORDERING_PARTITION, NULL), 1);
+	first = (size_t)admission_stream(admission, "orders", 3, 0, NULL);
+	second = (size_t)admission_stream(admission, "orders", 3, 1, NULL);
+	assert_int_not_equal(first, second);
+	assert_string_equal(admission_get(admission, second).consumer, "search");
+	assert_int_equal(admission_get(admission, second).partition, 3);
+	assert_int_equal(routing_new(&routing, NULL), 0);
+	assert_int_equal(
+		routing_set(routing, (struct handler_id){ "search", "h" }, &all, 1, NULL), 0);
+	admission_set_routing(admission, routing);
+	admission_dirty(admission, second);
+	{
+		struct message *const messages[] = { &message, &message };
+		const size_t indexes[] = { first, second };
+		struct placement out[2];
+
+		admission_place(admission, messages, indexes, 2, out);
+		assert_int_equal(out[0].kind, PLACEMENT_PARKED);
+		assert_int_equal(out[1].kind, PLACEMENT_CLAIMED);
+		assert_int_equal(out[1].asks, ASKS_STREAM);
+	}
+	admission_free(admission);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_partition_keeps_its_index),
+		cmocka_unit_test(a_consumer_is_known_until_others_are),
+		cmocka_unit_test(streams_of_a_partition_are_placed_apart),
 		cmocka_unit_test(an_assigned_partition_is_dirty_when_rows_of_it_wait),
 		cmocka_unit_test(a_partition_is_clean_only_if_its_version_did_not_change),
 		cmocka_unit_test(in_a_clean_partition_no_message_is_checked),

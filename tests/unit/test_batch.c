@@ -147,6 +147,26 @@ static void after_a_split_the_rest_starts_where_the_first_part_ends(void **state
 	batch_fini(&rest);
 }
 
+static void the_rows_of_a_record_stay_together(void **state)
+{
+	struct batch *batch = *state;
+	struct batch rest = BATCH_INIT;
+
+	assert_int_equal(batch_add(batch, a_message("t", 0, 10), 0, NULL), 0);
+	assert_int_equal(batch_add_again(batch, a_message("t", 0, 10), 1, NULL), 0);
+	assert_int_equal(batch_add_again(batch, a_message("t", 0, 10), 2, NULL), 0);
+	assert_int_equal(batch_add(batch, a_message("t", 0, 11), 0, NULL), 0);
+	assert_int_equal(batch_split(batch, 1, &rest, NULL), 0);
+	assert_int_equal(batch->row_count, 3);
+	assert_int_equal(rest.row_count, 1);
+	assert_int_equal(batch_cut(&rest, "t", 0), 11);
+	batch_fini(&rest);
+	assert_int_equal(batch_split(batch, 1, &rest, NULL), 0);
+	assert_int_equal(batch->row_count, 3);
+	assert_int_equal(rest.row_count, 0);
+	batch_fini(&rest);
+}
+
 static void the_parts_of_a_split_batch_can_be_joined(void **state)
 {
 	struct batch *batch = *state;
@@ -262,6 +282,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(rows_keep_their_order, made, emptied),
+		cmocka_unit_test_setup_teardown(the_rows_of_a_record_stay_together, made, emptied),
 		cmocka_unit_test_setup_teardown(
 			the_size_of_a_batch_counts_messages_and_rejects, made, emptied),
 		cmocka_unit_test_setup_teardown(a_reason_that_is_too_long_is_cut, made, emptied),

@@ -190,7 +190,7 @@ static void unknown_environment_variables_only_warn(void **state)
 		"env INBOXD_INBOX_SCHEMAS: ignored: it names no key",
 		"env INBOXD_KAFKA_SERVICE_HOST: ignored: it names no key",
 		"env INBOXD_POSTGRES_PORT: ignored: it looks like a Kubernetes service link",
-		"env INBOXD_TOPICS_ORDERS_ID: ignored: rules of topics are set in the file or with --set",
+		"env INBOXD_TOPICS_ORDERS_ID: ignored: rules of topics and consumers are set in the file or with --set",
 		"env INBOXD_KAFKA_: ignored: it names no key",
 	};
 	/* clang-format on */
@@ -315,6 +315,40 @@ static void topic_rules_come_from_the_topic_the_star_or_the_default(void **state
 	assert_line(world, "topics.orders.id", "[json:/id, header:x]", "@/inboxd.yaml:10");
 	assert_line(world, "topics.a.b-c.source", "[literal:abc]", "--set");
 	assert_int_equal(world->config->warnings.count, 0);
+}
+
+static void a_consumer_has_its_own_values_and_else_the_general_ones(void **state)
+{
+	struct world *world = *state;
+	const struct consumer_rules *rules;
+
+	world_file(world,
+		ENOUGH "inbox: {ordering: none}\n"
+		       "consumers:\n"
+		       "  billing: {topics: [orders, '^pay'], types: ['order.*'], timeout: 7s}\n"
+		       "  search.v2:\n"
+		       "    ordering: partition\n"
+		       "    backoff: 3s\n"
+		       "  audit:\n"
+		       "retry: {max_attempts: 4}\n");
+	world->set[0] = "consumers.search.v2.max_attempts=2";
+	world->sources.set_count = 1;
+	assert_loads(world);
+	assert_int_equal(world->config->consumer_count, 3);
+	rules = config_consumer_rules(world->config, "billing");
+	assert_string_equal(rules->topics.items[1], "^pay");
+	assert_string_equal(rules->types.items[0], "order.*");
+	assert_int_equal(rules->ordering, ORDERING_NONE);
+	assert_int_equal(rules->max_attempts, 4);
+	assert_int_equal(rules->timeout, 7000);
+	rules = config_consumer_rules(world->config, "search.v2");
+	assert_int_equal(rules->topics.count + rules->types.count, 0);
+	assert_int_equal(rules->ordering, ORDERING_PARTITION);
+	assert_int_equal(rules->max_attempts, 2);
+	assert_int_equal(rules->backoff, 3000);
+	assert_int_equal(rules->timeout, 30000);
+	assert_non_null(config_consumer_rules(world->config, "audit"));
+	assert_null(config_consumer_rules(world->config, "mail"));
 }
 
 static void rules_for_a_topic_that_is_not_read_warn(void **state)
@@ -458,6 +492,10 @@ static const struct {
 		"@/inboxd.yaml:7: postgres.ssl: a value is expected here, not keys" },
 	{ "topics:\n  accept: [a]\n",
 		"@/inboxd.yaml:6: topics.accept: rules are written under a topic's name" },
+	{ "consumers:\n  ordering: key\n",
+		"@/inboxd.yaml:6: consumers.ordering: keys are written under a consumer's name" },
+	{ "consumers:\n  Billing: {ordering: key}\n",
+		"@/inboxd.yaml:6: consumers: \"Billing\" is not the name of a consumer" },
 	{ "topics:\n  ^or.*:\n    id: key\n",
 		"@/inboxd.yaml:7: topics: \"^or.*\" is a regular expression" },
 	{ "topics:\n  'a b':\n    id: key\n",
@@ -666,6 +704,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RULE(defaults_are_the_documented_ones),
 		RULE(the_file_wins_over_the_default),
+		RULE(a_consumer_has_its_own_values_and_else_the_general_ones),
 		RULE(the_environment_wins_over_the_file),
 		RULE(set_wins_over_everything),
 		RULE(a_replaced_value_is_not_parsed_but_its_name_is_checked),

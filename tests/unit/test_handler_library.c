@@ -264,7 +264,7 @@ static void hello_has_the_name_and_the_defaults(void **state)
 	sidecar_reads(world,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":[1],"
 		"\"handler\":\"billing\",\"instance\":\"pod-1\",\"max_in_flight\":64,"
-		"\"timeout_ms\":30000,\"batch\":{\"max\":1,\"wait_ms\":0},"
+		"\"batch\":{\"max\":1,\"wait_ms\":0},"
 		"\"client\":\"libinboxhandler/" INBOXD_VERSION "\"}}");
 }
 
@@ -278,6 +278,7 @@ static void hello_has_the_options_and_subscriptions(void **state)
 
 	options.subscribe = wanted;
 	options.subscribe_count = 3;
+	options.consumer = "search";
 	options.max_in_flight = 7;
 	options.timeout_ms = 500;
 	options.batch_max = 50;
@@ -286,6 +287,8 @@ static void hello_has_the_options_and_subscriptions(void **state)
 	sidecar_accepts(world);
 	turn(world, 0);
 	read_line(world);
+	assert_non_null(strstr(
+		world->line, "\"handler\":\"billing\",\"consumer\":\"search\",\"instance\":"));
 	assert_non_null(strstr(world->line,
 		",\"subscribe\":[{\"topic\":\"orders\",\"types\":[\"order.*\","
 		"\"a\\\"b\xEF\xBF\xBD\"]},"

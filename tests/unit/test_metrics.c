@@ -393,6 +393,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_conflicts_total{topic=\"a\"} 0\n",
 		"inboxd_rejects_total{topic=\"a\",reason=\"b\"} 0\n",
 		"inboxd_skipped_total{topic=\"a\"} 0\n",
+		"inboxd_unwanted_total{topic=\"a\"} 0\n",
 		"inboxd_topic_recreated_total{topic=\"a\"} 0\n",
 		"inboxd_offset_gaps_total{topic=\"a\"} 0\n",
 		"inboxd_deliveries_total{handler=\"a\",outcome=\"b\"} 0\n",

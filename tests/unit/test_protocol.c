@@ -101,7 +101,7 @@ static void a_short_hello_has_the_defaults(void **state)
 	assert_string_equal(line.hello.instance, "");
 	assert_string_equal(line.hello.client, "");
 	assert_int_equal(line.hello.max_in_flight, 64);
-	assert_int_equal(line.hello.timeout_ms, 30000);
+	assert_int_equal(line.hello.timeout_ms, -1);
 	assert_int_equal(line.hello.batch_max, 1);
 	assert_int_equal(line.hello.batch_wait_ms, 0);
 	assert_false(line.hello.batch_ordered);
@@ -809,7 +809,7 @@ static void assert_written(struct buf *out, const char *text)
 static void replies_are_one_line_each(void **state)
 {
 	const struct subscription everything = { NULL, NULL };
-	const struct hello_reply reply = { "s42", 30000, 10, ORDERING_KEY, &everything, 1 };
+	const struct hello_reply reply = { "s42", 30000, 10, "", ORDERING_KEY, &everything, 1 };
 	struct buf out = BUF_INIT;
 
 	(void)state;
@@ -832,7 +832,7 @@ static void the_hello_reply_repeats_the_subscriptions(void **state)
 {
 	const struct subscription items[] = { { "orders", "order.*" }, { "orders", "paid" },
 		{ "payments", NULL }, { NULL, "\"q\"" }, { NULL, NULL } };
-	const struct hello_reply reply = { "s", 1, 1, ORDERING_NONE, items, 5 };
+	const struct hello_reply reply = { "s", 1, 1, "", ORDERING_NONE, items, 5 };
 	struct buf out = BUF_INIT;
 
 	(void)state;
@@ -849,7 +849,7 @@ static void the_hello_reply_counts_omitted_subscriptions(void **state)
 {
 	static char type[PROTOCOL_MAX_TYPE + 1];
 	static struct subscription items[PROTOCOL_MAX_SUBS];
-	const struct hello_reply reply = { "s", 1, 1, ORDERING_PARTITION, items,
+	const struct hello_reply reply = { "s", 1, 1, "billing", ORDERING_PARTITION, items,
 		PROTOCOL_MAX_SUBS };
 	struct buf out = BUF_INIT;
 	const char *omitted;
@@ -881,6 +881,7 @@ static const struct delivery_head head = {
 	.id = "d9001.2",
 	.claim = "9001.2.17",
 	.seq = INT64_MIN,
+	.consumer = "",
 	.attempt = 2,
 	.max_attempts = 10,
 	.deadline_unix_ms = 1795239720000,
@@ -908,6 +909,7 @@ static void a_batch_is_one_line_with_its_entries(void **state)
 	(void)state;
 	second.id = "d7.1";
 	second.seq = 7;
+	second.consumer = "billing";
 	second.replay = false;
 	protocol_begin_batch(&out, "b1");
 	protocol_add_entry(&out, true, &head, bytes_of("\"event\":1"));
@@ -919,7 +921,8 @@ static void a_batch_is_one_line_with_its_entries(void **state)
 		"\"seq\":\"-9223372036854775808\",\"attempt\":2,\"max_attempts\":10,"
 		"\"deadline\":\"2026-11-21T05:42:00.000Z\",\"replay\":true},\"event\":1},"
 		"{\"id\":\"d7.1\",\"delivery\":{\"claim\":\"9001.2.17\",\"seq\":\"7\","
-		"\"attempt\":2,\"max_attempts\":10,\"deadline\":\"2026-11-21T05:42:00.000Z\","
+		"\"consumer\":\"billing\",\"attempt\":2,\"max_attempts\":10,\"deadline\":\"2026-11-"
+		"21T05:42:00.000Z\","
 		"\"replay\":false},\"event\":2}]}}\n");
 }
 

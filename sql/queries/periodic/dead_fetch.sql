@@ -22,7 +22,8 @@ WITH page AS MATERIALIZED (
 )
 SELECT m.seq, (extract(epoch FROM m.dead_at) * 1000000)::bigint, m.dead_at, m.source, m.event_id, m.event_type, m.topic,
        m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.error_code, left(m.error, 1000), m.retry_count,
-       m.crash_count, m.key, h.runs, m.payload, m.payload IS NULL AND m.payload_digest IS NOT NULL
+       m.crash_count, m.key, h.runs, m.payload, m.payload IS NULL AND m.payload_digest IS NOT NULL,
+       nullif(m.consumer, '')
 FROM fitting f
 JOIN inbox.inbox_messages m ON m.seq = f.seq AND m.dead_at = f.dead_at
 CROSS JOIN LATERAL (

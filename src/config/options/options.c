@@ -10,18 +10,19 @@
 #include "config/config.h"
 #include "config/options/value.h"
 
-#define AT(field)       .offset = offsetof(struct config, field)
-#define AT_TOPIC(field) .offset = offsetof(struct topic_rules, field)
+#define AT(field)          .offset = offsetof(struct config, field)
+#define AT_TOPIC(field)    .offset = offsetof(struct topic_rules, field)
+#define AT_CONSUMER(field) .offset = offsetof(struct consumer_rules, field)
 
-#define KIB             1024LL
-#define MIB             (1024 * KIB)
-#define GIB             (1024 * MIB)
+#define KIB                1024LL
+#define MIB                (1024 * KIB)
+#define GIB                (1024 * MIB)
 
-#define SECOND          1000LL
-#define MINUTE          (60 * SECOND)
-#define HOUR            (60 * MINUTE)
-#define DAY             (24 * HOUR)
-#define YEAR            (365 * DAY)
+#define SECOND             1000LL
+#define MINUTE             (60 * SECOND)
+#define HOUR               (60 * MINUTE)
+#define DAY                (24 * HOUR)
+#define YEAR               (365 * DAY)
 
 static const char *const ordering_words[] = { "none", "key", "partition", NULL };
 static const char *const next_after_words[] = { "answer", "commit", NULL };
@@ -65,6 +66,13 @@ const struct section option_sections[] = {
 		"else the default. `--set topics.TOPIC.key=value` sets a rule, too; the "
 		"topic is the text between the first and the last dot. Environment "
 		"variables cannot set rules." },
+	{ "consumers", SECTION_PER_CONSUMER, NULL,
+		"Consumers of the messages, each under its name: lower-case letters, digits, "
+		"`.`, `_` and `-`, at most 63 characters. Each message is stored once for "
+		"each consumer that wants it, and each consumer has its own order, attempts "
+		"and handlers. Without this section there is one consumer, which has no name "
+		"and wants all messages. `--set consumers.NAME.key=value` sets a key, too; "
+		"environment variables cannot. See docs/concepts.md." },
 	{ "retry", SECTION_FIXED, NULL,
 		"Attempts and delays for messages that a handler could not process, and the "
 		"dead topic." },
@@ -213,6 +221,32 @@ const struct option option_table[] = {
 		.help = "Where to find the source: a list of locations, tried in order. A "
 			"location is `header:NAME`, `json:/POINTER`, `topic` or "
 			"`literal:TEXT`. An event id is unique within its source." },
+
+	{ "consumers", "topics", OPTION_LIST, .text = "", .check = check_topic_pattern,
+		.min = 0, .max = 1000, AT_CONSUMER(topics),
+		.help = "Topics whose messages the consumer wants. A name that starts with `^` "
+			"is a regular expression." },
+	{ "consumers", "types", OPTION_LIST, .text = "", .check = check_type_pattern, .min = 0,
+		.max = 1000, AT_CONSUMER(types),
+		.help = "Event types that the consumer wants. A `*` at the end makes a prefix. "
+			"A record that no consumer wants is counted "
+			"(`inboxd_unwanted_total`) and not stored." },
+	{ "consumers", "ordering", OPTION_ENUM, .text = "key", .words = ordering_words,
+		.general = "inbox", AT_CONSUMER(ordering),
+		.help = "Ordering guarantee for this consumer." },
+	{ "consumers", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000000,
+		.general = "retry", AT_CONSUMER(max_attempts),
+		.help = "Number of attempts after which a message is dead for this consumer." },
+	{ "consumers", "backoff", OPTION_DURATION, .text = "1s", .min = 0, .max = YEAR,
+		.general = "retry", AT_CONSUMER(backoff),
+		.help = "Delay before the second attempt for this consumer." },
+	{ "consumers", "backoff_max", OPTION_DURATION, .text = "5m", .min = 0, .max = YEAR,
+		.general = "retry", AT_CONSUMER(backoff_max),
+		.help = "Maximum delay between two attempts for this consumer." },
+	{ "consumers", "timeout", OPTION_DURATION, .text = "30s", .min = 1, .max = YEAR,
+		AT_CONSUMER(timeout),
+		.help = "How long a delivery may take, if the hello of the handler does not "
+			"say it (`timeout_ms`)." },
 
 	{ "retry", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_attempts),
@@ -391,6 +425,11 @@ const struct option *options_find(const char *section, const char *key)
 			return option;
 	}
 	return NULL;
+}
+
+bool section_has_scopes(const struct section *section)
+{
+	return section->kind == SECTION_PER_TOPIC || section->kind == SECTION_PER_CONSUMER;
 }
 
 bool option_is_list(const struct option *option)

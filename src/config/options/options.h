@@ -36,15 +36,18 @@ struct option {
 	bool never;                         /* a duration can be "never" */
 	bool reloadable;                    /* takes effect at SIGHUP */
 	bool hostname;                      /* the default is the host's name */
-	size_t offset;       /* in struct config; under topics in struct topic_rules */
+	/* under consumers: the section whose key of the same name counts if this one is not written */
+	const char *general;
+	size_t offset;       /* in struct config, struct topic_rules or struct consumer_rules */
 	size_t count_offset; /* OPTION_UIDS */
 	const char *help;
 };
 
 enum section_kind {
-	SECTION_FIXED,     /* only the keys of the table */
-	SECTION_OPEN,      /* other keys are passed on to a library */
-	SECTION_PER_TOPIC, /* the keys of the table, under a topic's name or "*" */
+	SECTION_FIXED,        /* only the keys of the table */
+	SECTION_OPEN,         /* other keys are passed on to a library */
+	SECTION_PER_TOPIC,    /* the keys of the table, under a topic's name or "*" */
+	SECTION_PER_CONSUMER, /* the keys of the table, under a consumer's name */
 };
 
 struct section {
@@ -60,6 +63,8 @@ extern const struct option option_table[];     /* ended by .section == NULL; by 
 
 /* NULL when there is none of that name. */
 const struct section *options_section(const char *name);
+/* True when the keys of the section are written under names of topics or consumers. */
+bool section_has_scopes(const struct section *section);
 const struct option *options_find(const char *section, const char *key);
 
 /* True for the types that are lists of texts. */

@@ -156,6 +156,11 @@ static void add_option(struct buf *out, const struct option *option, bool variab
 	buf_add_str(out, "\n- Default: ");
 	if (option->hostname) {
 		buf_add_str(out, "the host's name");
+	} else if (option->general != NULL) {
+		buf_addf(out, "the value of `%s.%s`", option->general, option->key);
+	} else if (option_is_list(option) && option->text[0] == '\0' &&
+		   strcmp(option->section, "consumers") == 0) {
+		buf_add_str(out, "all");
 	} else {
 		buf_add_char(out, '`');
 		add_default(out, option);
@@ -186,7 +191,8 @@ static void add_example(struct buf *out)
 			option++) {
 			/* kafka.topics and the host's name have no default that is right for all. */
 			if (strcmp(option->section, section->name) != 0 || option->hostname ||
-				section->kind == SECTION_OPEN)
+				section->kind == SECTION_OPEN ||
+				section->kind == SECTION_PER_CONSUMER)
 				continue;
 			buf_addf(out, "%s%s: ", per_topic ? "    " : "  ", option->key);
 			add_default(out, option);
@@ -204,7 +210,7 @@ void options_markdown(struct buf *out)
 		for (const struct option *option = option_table; option->section != NULL;
 			option++) {
 			if (strcmp(option->section, section->name) == 0)
-				add_option(out, option, section->kind != SECTION_PER_TOPIC);
+				add_option(out, option, !section_has_scopes(section));
 		}
 	}
 	buf_add_str(out, "\n## Keys that are passed to a library\n");

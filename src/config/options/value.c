@@ -367,6 +367,17 @@ const char *check_topic_rules(const char *text)
 	return strcmp(text, "*") == 0 || is_topic(text) ? NULL : not_a_topic;
 }
 
+const char *check_consumer(const char *text)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_.-");
+
+	if (length == 0 || text[length] != '\0' || length > 63 || strchr("_.-", text[0]) != NULL)
+		return "is not the name of a consumer; write at most 63 lower-case letters, "
+		       "digits, "
+		       "\".\", \"_\" and \"-\", the first a letter or digit";
+	return NULL;
+}
+
 const char *check_type_pattern(const char *text)
 {
 	const char *star = strchr(text, '*');

@@ -38,6 +38,8 @@ const char *check_topic_or_none(const char *text);
 const char *check_outbox_topic(const char *text);
 /* A Kafka topic name, or "*". */
 const char *check_topic_rules(const char *text);
+/* The name of a consumer. */
+const char *check_consumer(const char *text);
 /* An event type; '*' at its end makes it a prefix. */
 const char *check_type_pattern(const char *text);
 /* Where the id of an event is. */

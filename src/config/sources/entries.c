@@ -14,7 +14,7 @@
 
 static void entry_fini(struct entry *entry)
 {
-	free(entry->topic);
+	free(entry->scope);
 	free(entry->path);
 	free(entry->origin);
 	free(entry->file);
@@ -34,17 +34,17 @@ static int entry_init(struct entry *entry, const struct key *key, const struct e
 		.commas = value->commas,
 		.standard = value->standard,
 	};
-	if (key->topic == NULL)
+	if (key->scope == NULL)
 		r = string_format(&entry->path, err, "%s.%s", key->section->name, key->name);
 	else
 		r = string_format(
-			&entry->path, err, "%s.%s.%s", key->section->name, key->topic, key->name);
+			&entry->path, err, "%s.%s.%s", key->section->name, key->scope, key->name);
 	if (r < 0)
 		return r;
 	entry->name = entry->path + strlen(entry->path) - strlen(key->name);
 	r = string_copy(&entry->origin, value->origin, strlen(value->origin), err);
-	if (r == 0 && key->topic != NULL)
-		r = string_copy(&entry->topic, key->topic, strlen(key->topic), err);
+	if (r == 0 && key->scope != NULL)
+		r = string_copy(&entry->scope, key->scope, strlen(key->scope), err);
 	if (r == 0 && value->file != NULL)
 		r = string_copy(&entry->file, value->file, strlen(value->file), err);
 	/* `topics:` without a value is an empty list; for a key with one value it is an empty text. */
@@ -72,13 +72,13 @@ void entries_free(struct entries *entries)
 }
 
 struct entry *entries_find(
-	const struct entries *entries, const char *section, const char *topic, const char *name)
+	const struct entries *entries, const char *section, const char *scope, const char *name)
 {
 	for (size_t i = 0; i < entries->count; i++) {
 		struct entry *entry = &entries->items[i];
 
 		if (strcmp(entry->name, name) == 0 && strcmp(entry->section->name, section) == 0 &&
-			(topic == NULL || strcmp(entry->topic, topic) == 0))
+			(scope == NULL || strcmp(entry->scope, scope) == 0))
 			return entry;
 	}
 	return NULL;
@@ -86,13 +86,13 @@ struct entry *entries_find(
 
 struct entry *entries_same(const struct entries *entries, const struct entry *entry)
 {
-	return entries_find(entries, entry->section->name, entry->topic, entry->name);
+	return entries_find(entries, entry->section->name, entry->scope, entry->name);
 }
 
 int entries_put(struct entries *entries, const struct key *key, const struct entry_value *value,
 	struct err *err)
 {
-	struct entry *old = entries_find(entries, key->section->name, key->topic, key->name);
+	struct entry *old = entries_find(entries, key->section->name, key->scope, key->name);
 	struct entry fresh;
 	int r;
 
@@ -121,7 +121,7 @@ int entries_put(struct entries *entries, const struct key *key, const struct ent
 
 int entries_put_entry(struct entries *entries, const struct entry *entry, struct err *err)
 {
-	const struct key key = { entry->section, entry->option, entry->topic, entry->name };
+	const struct key key = { entry->section, entry->option, entry->scope, entry->name };
 	const struct entry_value value = {
 		.texts = (const char *const *)entry->texts.items,
 		.count = entry->texts.count,

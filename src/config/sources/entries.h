@@ -28,7 +28,7 @@ struct entry_value {
 struct entry {
 	const struct section *section;
 	const struct option *option; /* NULL: passed on to a library */
-	char *topic;                 /* NULL outside of topics */
+	char *scope;                 /* NULL outside of topics and consumers */
 	char *path;                  /* "kafka.group.id", "topics.orders.id" */
 	const char *name;            /* the end of `path` */
 	struct strings texts;
@@ -58,7 +58,7 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 
 /* NULL when there is none. Borrowed until the next put. */
 struct entry *entries_find(
-	const struct entries *entries, const char *section, const char *topic, const char *name);
+	const struct entries *entries, const char *section, const char *scope, const char *name);
 /* The entry with the key of an entry of another set. */
 struct entry *entries_same(const struct entries *entries, const struct entry *entry);
 

@@ -152,7 +152,15 @@ static int check_listed(const struct section *section, const struct written_key 
 		written->origin, section->name, written->name, section->library, hint);
 }
 
-/* The order of the checks is from the outside in: section, topic, name. */
+static const char *check_scope(const struct section *section, const char *scope)
+{
+	if (scope == NULL)
+		return NULL;
+	return section->kind == SECTION_PER_CONSUMER ? check_consumer(scope)
+						     : check_topic_rules(scope);
+}
+
+/* The order of the checks is from the outside in: section, scope, name. */
 int key_find(struct key *out, const struct written_key *written,
 	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
@@ -165,25 +173,30 @@ int key_find(struct key *out, const struct written_key *written,
 		return err_set(err, FAULT_CONFIG,
 			"%s: \"%s\" is a section; write its keys under it", written->origin,
 			written->section);
-	if (section->kind != SECTION_PER_TOPIC && written->topic != NULL)
+	if (!section_has_scopes(section) && written->scope != NULL)
 		return err_set(err, FAULT_CONFIG,
 			"%s: %s.%s: a value is expected here, not keys; write it behind the key, "
 			"and the dots of a name as they are",
-			written->origin, written->section, written->topic);
-	if (section->kind == SECTION_PER_TOPIC && written->topic == NULL)
+			written->origin, written->section, written->scope);
+	if (section->kind == SECTION_PER_CONSUMER && written->scope == NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s: consumers.%s: keys are written under a consumer's name; write "
+			"consumers, then the name, then the key",
+			written->origin, written->name);
+	if (section->kind == SECTION_PER_TOPIC && written->scope == NULL)
 		return err_set(err, FAULT_CONFIG,
 			"%s: topics.%s: rules are written under a topic's name, or \"*\" for all "
 			"others; "
 			"write topics, then the name, then the key",
 			written->origin, written->name);
-	wrong = written->topic == NULL ? NULL : check_topic_rules(written->topic);
+	wrong = check_scope(section, written->scope);
 	if (wrong != NULL)
-		return err_set(err, FAULT_CONFIG, "%s: topics: \"%s\" %s", written->origin,
-			written->topic, wrong);
+		return err_set(err, FAULT_CONFIG, "%s: %s: \"%s\" %s", written->origin,
+			section->name, written->scope, wrong);
 	*out = (struct key){
 		.section = section,
 		.option = options_find(section->name, written->name),
-		.topic = written->topic,
+		.scope = written->scope,
 		.name = written->name,
 	};
 	if (out->option != NULL)

@@ -18,7 +18,7 @@
 /* What was written, borrowed. */
 struct written_key {
 	const char *section;
-	const char *topic;  /* NULL when none was written */
+	const char *scope;  /* a topic or a consumer; NULL when none was written */
 	const char *name;   /* NULL when only a section was written */
 	const char *origin; /* where it was written; errors begin with it */
 };
@@ -27,7 +27,7 @@ struct written_key {
 struct key {
 	const struct section *section;
 	const struct option *option; /* NULL: passed on to a library */
-	const char *topic;           /* NULL outside of `topics` */
+	const char *scope;           /* a topic or a consumer; NULL in other sections */
 	const char *name;
 };
 

@@ -554,6 +554,20 @@ void order_set_rules(struct order *order, const struct config *config)
 	};
 }
 
+struct retry_rules order_rules(const struct order *order, const char *consumer)
+{
+	const struct consumer_rules *own =
+		config_consumer_rules(order->context->options.config, consumer);
+	struct retry_rules rules = order->rules;
+
+	if (own != NULL) {
+		rules.max_attempts = own->max_attempts;
+		rules.backoff_ms = own->backoff;
+		rules.backoff_max_ms = own->backoff_max;
+	}
+	return rules;
+}
+
 void order_fini(struct order *order)
 {
 	struct entry *entry;

@@ -50,9 +50,9 @@ struct low_bounds {
 
 struct order {
 	struct context *context;
-	struct retry_rules rules;
-	struct routing *routing; /* the subscriptions of all known handlers */
-	bool routing_complete;   /* the known handlers have been read: messages can be routed */
+	struct retry_rules rules; /* the general ones: see order_rules() */
+	struct routing *routing;  /* the subscriptions of all known handlers */
+	bool routing_complete;    /* the known handlers have been read: messages can be routed */
 	struct handler_queues queues;
 	struct entry *entries;  /* all messages in memory, by seq */
 	struct entry_list born; /* those that were born claimed, by seq */
@@ -77,6 +77,8 @@ int order_init(
 void order_fini(struct order *order);
 /* Uses the retry rules and the limits of this configuration from now on. */
 void order_set_rules(struct order *order, const struct config *config);
+/* The retry rules for messages of this consumer. */
+struct retry_rules order_rules(const struct order *order, const char *consumer);
 
 /*
  * Where a message comes from, and whether its place in the order is known. ORDER_UNKNOWN: the table may hold an

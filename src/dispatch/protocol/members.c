@@ -424,6 +424,8 @@ static const struct json_rule rules[] = {
 	{ PARAMS, "protocol", OF_HELLO, ARRAY, PROTOCOLS, set_presence, IN(draft, params.protocol_given) },
 	{ PARAMS, "handler", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.handler),
 		1, PROTOCOL_MAX_NAME },
+	{ PARAMS, "consumer", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.consumer),
+		1, PROTOCOL_MAX_NAME },
 	{ PARAMS, "instance", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.instance),
 		0, PROTOCOL_MAX_NAME },
 	{ PARAMS, "client", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.client),

@@ -44,7 +44,8 @@ enum protocol_error {
 	PROTOCOL_HELLO_ORDER = -32002,
 	PROTOCOL_OVERLAP = -32003,
 	PROTOCOL_LINE_TOO_LONG = -32004,
-	PROTOCOL_SUBSCRIPTIONS = -32005, /* too many, of all handlers together */
+	PROTOCOL_UNKNOWN_CONSUMER = -32004, /* data.reason tells them apart */
+	PROTOCOL_SUBSCRIPTIONS = -32005,    /* too many, of all handlers together */
 	PROTOCOL_UNKNOWN_DELIVERY = -32010,
 	PROTOCOL_SHUTTING_DOWN = -32020,
 };
@@ -92,7 +93,7 @@ struct hello {
 	const struct subscription *subscribe; /* a subscription per (topic, type) pair */
 	size_t subscribe_count;
 	int64_t max_in_flight; /* default 64 */
-	int64_t timeout_ms;    /* default 30000 */
+	int64_t timeout_ms;    /* -1 = not given */
 	int64_t batch_max;     /* default 1 */
 	int64_t batch_wait_ms; /* default 0 */
 	bool batch_ordered;    /* default false */
@@ -125,10 +126,14 @@ int protocol_parse(
 
 /* Lines to send, LF included. `id` is raw JSON; absent = null. */
 void protocol_add_error(struct buf *out, struct bytes id, int code, const char *text);
+/* The same with data.reason. */
+void protocol_add_error_with(
+	struct buf *out, struct bytes id, int code, const char *text, const char *reason);
 struct hello_reply {
 	const char *session;
 	int64_t timeout_ms;
 	int64_t max_attempts;
+	const char *consumer;   /* "" = the one without a name, which is not written */
 	enum ordering ordering; /* which messages of an ordered batch have an order */
 	/* The subscriptions as they were understood. The reply contains them up to PROTOCOL_MAX_ECHO bytes. */
 	const struct subscription *subscribe;
@@ -145,6 +150,7 @@ struct delivery_head {
 	const char *id;    /* "d9001.2" */
 	const char *claim; /* "9001.2.17" */
 	int64_t seq;
+	const char *consumer; /* "" = the one without a name, which is not written */
 	int attempt;
 	int64_t max_attempts;
 	int64_t deadline_unix_ms;

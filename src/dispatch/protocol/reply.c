@@ -41,11 +41,22 @@ static void begin_reply(struct buf *out, struct bytes id)
 
 void protocol_add_error(struct buf *out, struct bytes id, int code, const char *text)
 {
+	protocol_add_error_with(out, id, code, text, NULL);
+}
+
+void protocol_add_error_with(
+	struct buf *out, struct bytes id, int code, const char *text, const char *reason)
+{
 	begin_reply(out, id);
 	ADD(out, ",\"error\":{\"code\":");
 	add_number(out, code);
 	ADD(out, ",\"message\":");
 	add_text(out, text);
+	if (reason != NULL) {
+		ADD(out, ",\"data\":{\"reason\":");
+		add_text(out, reason);
+		ADD(out, "}");
+	}
 	ADD(out, "}}\n");
 }
 
@@ -97,6 +108,10 @@ void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hel
 	add_number(out, reply->timeout_ms);
 	ADD(out, ",\"max_attempts\":");
 	add_number(out, reply->max_attempts);
+	if (*reply->consumer != '\0') {
+		ADD(out, ",\"consumer\":");
+		add_text(out, reply->consumer);
+	}
 	ADD(out, ",\"ordering\":");
 	add_text(out, orderings[reply->ordering]);
 	add_subscriptions(out, reply);
@@ -135,6 +150,11 @@ static void add_head(struct buf *out, const struct delivery_head *head)
 	buf_add_str(out, head->claim);
 	ADD(out, "\",\"seq\":\"");
 	add_number(out, head->seq);
+	/* The name of a consumer needs no escaping. */
+	if (*head->consumer != '\0') {
+		ADD(out, "\",\"consumer\":\"");
+		buf_add_str(out, head->consumer);
+	}
 	ADD(out, "\",\"attempt\":");
 	add_number(out, head->attempt);
 	ADD(out, ",\"max_attempts\":");

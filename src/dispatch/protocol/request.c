@@ -68,7 +68,7 @@ static void hello(const struct draft *draft, struct line *line)
 		line->hello.instance = "";
 	if (draft->params.hello.client == NULL)
 		line->hello.client = "";
-	line->hello.timeout_ms = draft->params.timeout_ms < 0 ? 30000 : draft->params.timeout_ms;
+	line->hello.timeout_ms = draft->params.timeout_ms;
 	line->hello.max_in_flight =
 		draft->params.max_in_flight < 0 ? 64 : draft->params.max_in_flight;
 	if (!draft->params.protocol_given)

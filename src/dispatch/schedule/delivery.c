@@ -154,6 +154,7 @@ void deliveries_cancel_all(struct schedule *schedule, const char *reason)
 
 void deliveries_lose(struct schedule *schedule, struct connection *connection)
 {
+	struct retry_rules rules;
 	struct entry *entry;
 	struct entry *behind;
 	struct entry *next;
@@ -162,7 +163,8 @@ void deliveries_lose(struct schedule *schedule, struct connection *connection)
 		entry = ordered_batch_first(entry);
 		behind = ordered_batch_next(entry);
 		delivery_close(schedule, entry);
-		retry_policy_lost(&schedule->order->rules, entry);
+		rules = order_rules(schedule->order, entry->message->consumer);
+		retry_policy_lost(&rules, entry);
 		entry_settle(schedule->order, entry);
 		for (; behind != NULL; behind = next) {
 			next = ordered_batch_next(behind);
@@ -198,7 +200,8 @@ static struct delivery_head head_of(
 		.claim = texts->claim,
 		.seq = message->seq,
 		.attempt = message->retry_count + 1,
-		.max_attempts = schedule->order->rules.max_attempts,
+		.consumer = message->consumer,
+		.max_attempts = order_rules(schedule->order, message->consumer).max_attempts,
 		.deadline_unix_ms = entry->delivery.deadline_ms +
 				    atomic_load(schedule->context->options.pg_offset_ms),
 		.replay = message->replay,

@@ -27,6 +27,7 @@ static void fall_silent(struct connection *connection, const struct entry *entry
 /* In an ordered batch only the first open message of a lane can have been tried, so only this one spends an attempt. */
 static void time_out(struct schedule *schedule, struct connection *connection, struct entry *entry)
 {
+	struct retry_rules rules = order_rules(schedule->order, entry->message->consumer);
 	struct entry *behind = ordered_batch_next(entry);
 	bool tried = ordered_batch_first(entry) == entry;
 	struct entry *next;
@@ -34,7 +35,7 @@ static void time_out(struct schedule *schedule, struct connection *connection, s
 	delivery_cancel(schedule, entry, "timeout");
 	delivery_close(schedule, entry);
 	if (tried)
-		retry_policy_timeout(&schedule->order->rules, entry, connection->timeout_ms);
+		retry_policy_timeout(&rules, entry, connection->timeout_ms);
 	else
 		retry_policy_return(entry);
 	entry_settle(schedule->order, entry);

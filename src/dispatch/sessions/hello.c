@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "dispatch/sessions/sessions.h"
 
+#define DEFAULT_TIMEOUT_MS   30000
 #define SUBSCRIBED_MAX_BYTES 1000 /* length of the subscriptions in a log line */
 
 /* "orders:order.* payments:* and 3 more". */
@@ -30,6 +31,7 @@ static void log_connected(const struct session *session, const struct hello *hel
 
 	add_subscribed(&subscribed, hello);
 	log_info("handler_connected", LOG_STR("handler", hello->handler),
+		LOG_STR("consumer", *hello->consumer == '\0' ? NULL : hello->consumer),
 		LOG_STR("instance", hello->instance), LOG_STR("client", hello->client),
 		LOG_STR("session", session->connection.id),
 		LOG_INT("max_in_flight", hello->max_in_flight),
@@ -37,32 +39,41 @@ static void log_connected(const struct session *session, const struct hello *hel
 	buf_fini(&subscribed);
 }
 
-void hello_refuse(struct session *session, const struct line *line, int code, const char *why)
+void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal)
 {
-	log_warn("hello_refused", LOG_STR("handler", line->hello.handler), LOG_INT("code", code),
-		LOG_STR("why", why), LOG_STR("session", session->connection.id),
+	log_warn("hello_refused", LOG_STR("handler", line->hello.handler),
+		LOG_INT("code", refusal->code), LOG_STR("why", refusal->why),
+		LOG_STR("session", session->connection.id),
 		LOG_STR("next",
 			"the client got the reason; it gets no message until it sends a valid "
 			"hello"));
-	session_reply_error(session, line->id, code, why);
+	session_reply_error_with(session, line->id, refusal->code, refusal->why, refusal->reason);
 }
 
-static void send_hello_reply(struct session *session, const struct line *line)
+static void refuse(struct session *session, const struct line *line, int code, const char *why)
 {
+	hello_refuse(session, line, &(struct refusal){ code, why, NULL });
+}
+
+static void send_hello_reply(
+	struct session *session, const struct line *line, const struct hello *hello)
+{
+	struct admission *admission = session->sessions->context->options.admission;
 	struct buf *buf = &session->sessions->line;
 	struct hello_reply reply = {
 		.session = session->connection.id,
-		.timeout_ms = line->hello.timeout_ms,
-		.max_attempts = session->sessions->order->rules.max_attempts,
-		.ordering = session->sessions->context->options.config->inbox.ordering,
-		.subscribe = line->hello.subscribe,
-		.subscribe_count = line->hello.subscribe_count,
+		.timeout_ms = hello->timeout_ms,
+		.max_attempts = order_rules(session->sessions->order, hello->consumer).max_attempts,
+		.consumer = hello->consumer,
+		.ordering = admission_ordering_of(admission, hello->consumer),
+		.subscribe = hello->subscribe,
+		.subscribe_count = hello->subscribe_count,
 	};
 
 	buf_reset(buf);
 	protocol_add_hello_reply(buf, line->id, &reply);
 	connection_send(&session->connection, buf);
-	log_connected(session, &line->hello);
+	log_connected(session, hello);
 }
 
 static int refusal_code(int r)
@@ -88,25 +99,67 @@ static int join_group(struct session *session, const struct hello *hello, struct
 	return 0;
 }
 
+/* The consumer that the hello names; without a name the one that is called like the handler, else the one without a
+ * name. NULL: it is not known. */
+static const char *consumer_of(const struct session *session, const struct hello *hello)
+{
+	struct admission *admission = session->sessions->context->options.admission;
+	const char *known;
+
+	if (hello->consumer != NULL)
+		return admission_known(admission, hello->consumer);
+	known = admission_known(admission, hello->handler);
+	return known != NULL ? known : admission_known(admission, "");
+}
+
+static void refuse_consumer(struct session *session, const struct line *line)
+{
+	CLEANUP(buf_fini) struct buf why = BUF_INIT;
+
+	if (line->hello.consumer == NULL)
+		buf_addf(&why, "no consumer is called like the handler: name one of ");
+	else
+		buf_addf(&why, "there is no consumer \"%s\": name one of ", line->hello.consumer);
+	admission_add_known(session->sessions->context->options.admission, &why);
+	hello_refuse(session, line,
+		&(struct refusal){ PROTOCOL_UNKNOWN_CONSUMER,
+			buf_ok(&why) ? buf_str(&why) : "unknown consumer", "unknown_consumer" });
+}
+
+static int64_t timeout_of(const struct session *session, const struct hello *hello)
+{
+	const struct consumer_rules *rules =
+		config_consumer_rules(session->sessions->context->options.config, hello->consumer);
+
+	if (hello->timeout_ms >= 0)
+		return hello->timeout_ms;
+	return rules != NULL ? rules->timeout : DEFAULT_TIMEOUT_MS;
+}
+
 void hello_check(struct session *session, const struct line *line)
 {
 	struct hello hello = line->hello;
 	struct err err = ERR_INIT;
 	int r;
 
-	hello.consumer = "";
 	if (session->connection.group != NULL) {
-		hello_refuse(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
+		refuse(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
 		return;
 	}
 	if (context_is_stopping(session->sessions->context)) {
-		hello_refuse(session, line, PROTOCOL_SHUTTING_DOWN,
+		refuse(session, line, PROTOCOL_SHUTTING_DOWN,
 			"inboxd is shutting down; connect again later");
 		return;
 	}
+	hello.consumer = consumer_of(session, &line->hello);
+	if (hello.consumer == NULL) {
+		refuse_consumer(session, line);
+		return;
+	}
+	hello.timeout_ms = timeout_of(session, &hello);
 	r = join_group(session, &hello, &err);
 	if (r == 0)
-		send_hello_reply(session, line);
+		send_hello_reply(session, line, &hello);
 	else
-		hello_refuse(session, line, refusal_code(r), err.text);
+		refuse(session, line, refusal_code(r), err.text);
 }

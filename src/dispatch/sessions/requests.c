@@ -51,11 +51,12 @@ static struct entry *find_delivery(struct session *session, const char *id)
 static void answer(struct session *session, struct entry *entry, const struct verdict *verdict)
 {
 	struct order *order = session->sessions->order;
+	struct retry_rules rules = order_rules(order, entry->message->consumer);
 
 	FAULT_POINT("after_answer");
 	delivery_close(session->sessions->schedule, entry);
 	session_check_drained(session);
-	if (retry_policy_answer(&order->rules, entry, verdict, NULL) != 0)
+	if (retry_policy_answer(&rules, entry, verdict, NULL) != 0)
 		log_warn("verdict_text_lost", LOG_STR("event_id", entry->message->event_id),
 			LOG_STR("why", "out of memory"),
 			LOG_STR("next", "the verdict is stored without its texts"));
@@ -207,11 +208,18 @@ static void on_poke(struct session *session, const struct line *line)
 
 static void on_broken(struct session *session, const struct line *line)
 {
+	const struct refusal refusal = {
+		.code = line->error_code,
+		.why = line->error_text,
+		.reason = line->error_code == PROTOCOL_LINE_TOO_LONG ? "line_too_long" : NULL,
+	};
+
 	metric_add(session->sessions->protocol_errors, 1);
 	if (session->connection.group == NULL)
-		hello_refuse(session, line, line->error_code, line->error_text);
+		hello_refuse(session, line, &refusal);
 	else
-		session_reply_error(session, line->id, line->error_code, line->error_text);
+		session_reply_error_with(
+			session, line->id, refusal.code, refusal.why, refusal.reason);
 	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
 		log_warn("connection_closed", LOG_STR("session", session->connection.id),
 			LOG_STR("why", line->error_text),

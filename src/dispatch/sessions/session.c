@@ -35,10 +35,16 @@ void session_reply(struct session *session, const struct buf *line)
 
 void session_reply_error(struct session *session, struct bytes id, int code, const char *text)
 {
+	session_reply_error_with(session, id, code, text, NULL);
+}
+
+void session_reply_error_with(
+	struct session *session, struct bytes id, int code, const char *text, const char *reason)
+{
 	struct buf *line = &session->sessions->line;
 
 	buf_reset(line);
-	protocol_add_error(line, id, code, text);
+	protocol_add_error_with(line, id, code, text, reason);
 	session_reply(session, line);
 }
 

@@ -75,6 +75,9 @@ void sessions_fini(struct sessions *sessions);
 /* Sends the reply to a request. Closes a connection that sends requests and does not read the replies. */
 void session_reply(struct session *session, const struct buf *line);
 void session_reply_error(struct session *session, struct bytes id, int code, const char *text);
+/* The same with data.reason; NULL = without. */
+void session_reply_error_with(
+	struct session *session, struct bytes id, int code, const char *text, const char *reason);
 /* Answers a drain request if no delivery is open. */
 void session_check_drained(struct session *session);
 /* The same for all sessions. */
@@ -95,7 +98,12 @@ void sessions_tick(struct sessions *sessions, int64_t now_ms);
 /* Handles a hello: registers the connection and replies, or refuses it. */
 void hello_check(struct session *session, const struct line *line);
 /* Logs why a hello is refused and sends the same reason to the client. */
-void hello_refuse(struct session *session, const struct line *line, int code, const char *why);
+struct refusal {
+	int code;
+	const char *why;
+	const char *reason; /* data.reason; NULL = without */
+};
+void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal);
 
 /* --- requests.c --- */
 

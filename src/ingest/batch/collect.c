@@ -134,12 +134,38 @@ static int add_reject(struct ingest *ingest, const struct record *record, const 
 	return r < 0 ? r : batch_reject(&ingest->storing.batch, message, reason, err);
 }
 
-/* Adds the record as a message or as a reject. IDENTITY_SKIP: its type is not accepted. */
+/* Adds a message once for each consumer that wants it. IDENTITY_SKIP: none does. */
+static int add_for_consumers(struct ingest *ingest, const struct partition *partition,
+	struct message *message, struct err *err)
+{
+	struct batch *batch = &ingest->storing.batch;
+	bool again = false;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < partition->audience.count; i++) {
+		const struct audience_member *member = &partition->audience.members[i];
+		struct message *copy = NULL;
+
+		if (member->consumer == NULL ||
+			!consumer_wants_type(member->consumer, message->type))
+			continue;
+		message->consumer = member->name;
+		r = message_new(&copy, message, err);
+		if (r == 0)
+			r = (again ? batch_add_again : batch_add)(batch, copy, member->stream, err);
+		again = true;
+	}
+	if (!again && partition->unwanted != NULL)
+		metric_add(partition->unwanted, 1);
+	return again ? r : IDENTITY_SKIP;
+}
+
+/* Adds the record as a message or as a reject. IDENTITY_SKIP: its type is not accepted, or no consumer wants it. */
 static int add_record(struct ingest *ingest, const struct partition *partition,
 	const struct record *record, struct err *err)
 {
 	int64_t max_payload = ingest->options.config->ingest.max_payload;
-	struct message *message = NULL;
+	struct message message;
 	struct identity identity;
 	char words[128];
 	int r;
@@ -157,8 +183,8 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 		metric_add(partition->skipped, 1);
 	if (r != 0)
 		return r;
-	r = make_message(&ingest->collector, record, &identity, &message, err);
-	return r < 0 ? r : batch_add(&ingest->storing.batch, message, partition->stream, err);
+	r = describe(&ingest->collector, record, &identity, &message, err);
+	return r < 0 ? r : add_for_consumers(ingest, partition, &message, err);
 }
 
 /* --- Verification and position ----------------------------------------------------------------- */

@@ -115,8 +115,7 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 		if (row->placement.kind == PLACEMENT_CLAIMED)
 			note_parked(ingest, row, handover);
 		break;
-	case ROW_DUPLICATE:
-		count(ingest, METER_DUPLICATES, row->message->topic, NULL);
+	case ROW_DUPLICATE: /* counted once for each record */
 		break;
 	case ROW_CONFLICT:
 		note_conflict(ingest, row->message);
@@ -125,6 +124,18 @@ static void note_row(struct ingest *ingest, struct batch_row *row, struct handov
 	case ROW_UNKNOWN:
 		break;
 	}
+}
+
+/* A record is a duplicate if it is one for all its consumers. */
+static bool is_duplicate(const struct batch *batch, size_t first)
+{
+	size_t i = first;
+
+	do {
+		if (batch->rows[i++].result != ROW_DUPLICATE)
+			return false;
+	} while (i < batch->row_count && batch->rows[i].again);
+	return true;
 }
 
 void insert_results_apply(struct ingest *ingest, struct sent_batch *sent)
@@ -145,6 +156,8 @@ void insert_results_apply(struct ingest *ingest, struct sent_batch *sent)
 			freed++;
 			freed_bytes += row->message->bytes;
 		}
+		if (!row->again && is_duplicate(batch, i))
+			count(ingest, METER_DUPLICATES, row->message->topic, NULL);
 		note_row(ingest, row, sent->handover);
 	}
 	admission_release(ingest->options.admission, freed, freed_bytes);

@@ -28,6 +28,7 @@ static const struct {
 	{ "inboxd-event-id", DEAD_EVENT_ID },
 	{ "inboxd-event-type", DEAD_EVENT_TYPE },
 	{ "inboxd-topic", DEAD_TOPIC },
+	{ "inboxd-consumer", DEAD_CONSUMER },
 }, numbers[] = {
 	{ "inboxd-partition", DEAD_PARTITION },
 	{ "inboxd-offset", DEAD_OFFSET },

@@ -19,12 +19,16 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/handover_queue.h"
+#include "ingest/partitions/audience.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"
+#include "ingest/partitions/ownership.h"
 #include "ingest/partitions/steps.h"
 #include "store/claims/other_claims.h"
 
 #define ACQUIRE_RETRY_MS 100
+#define A_THIRD          3
+#define COMMIT_MS        1000 /* of the offsets, before partitions are taken again */
 #define SLICE_MS         50   /* of each round */
 #define LOG_AFTER_MS     1000 /* a longer search is logged */
 
@@ -33,7 +37,10 @@
 struct acquisition {
 	uint64_t id;
 	struct watermarks rows;
-	struct stream_ref *refs;    /* their streams */
+	struct stream_ref *refs; /* their streams, ... */
+	size_t *streams;         /* ... the indexes of these in the admission, ... */
+	size_t *row_of;          /* ... and the row of each */
+	size_t ref_count;
 	enum partition_state state; /* entered when the search is complete */
 	struct other_claims_search *search;
 	int64_t since_ms;
@@ -52,7 +59,7 @@ static void finish_partition(struct ingest *ingest, struct partition *partition,
 	partition->start.watermark_only = row->forced;
 	partition->state = state;
 	partition->retry_at_ms = 0;
-	admission_dirty(ingest->options.admission, partition->stream);
+	audience_dirty(ingest, partition);
 }
 
 static struct partition *partition_of(struct ingest *ingest, const struct watermark *row)
@@ -82,18 +89,19 @@ static void fill_handover(
 {
 	const struct other_claims *found = other_claims_found(acquisition->search);
 
-	for (size_t i = 0; i < acquisition->rows.count; i++) {
-		if (is_still_taken(ingest, acquisition, &acquisition->rows.items[i]))
-			handover->acquired[handover->acquired_count++] =
-				partition_of(ingest, &acquisition->rows.items[i])->stream;
+	for (size_t i = 0; i < acquisition->ref_count; i++) {
+		if (is_still_taken(
+			    ingest, acquisition, &acquisition->rows.items[acquisition->row_of[i]]))
+			handover->acquired[handover->acquired_count++] = acquisition->streams[i];
 	}
 	for (size_t i = 0; i < found->count; i++) {
 		const struct other_claim *claim = &found->items[i];
-		const struct watermark *row = &acquisition->rows.items[claim->ref];
+		const struct watermark *row =
+			&acquisition->rows.items[acquisition->row_of[claim->ref]];
 
 		if (is_still_taken(ingest, acquisition, row))
 			handover->held[handover->held_count++] = (struct held_row){
-				.stream = partition_of(ingest, row)->stream,
+				.stream = acquisition->streams[claim->ref],
 				.seq = claim->seq,
 				.offset = claim->offset,
 				.key_hash = claim->key_hash,
@@ -108,7 +116,7 @@ static int hand_to_dispatch(
 	struct ingest *ingest, const struct acquisition *acquisition, struct err *err)
 {
 	const struct handover_room room = {
-		.acquired = acquisition->rows.count,
+		.acquired = acquisition->ref_count,
 		.held = other_claims_found(acquisition->search)->count,
 	};
 	struct handover *handover = NULL;
@@ -134,6 +142,8 @@ static void acquisition_free(struct acquisition *acquisition)
 	other_claims_search_free(acquisition->search);
 	watermarks_free(&acquisition->rows);
 	free(acquisition->refs);
+	free(acquisition->streams);
+	free(acquisition->row_of);
 	free(acquisition);
 }
 DEFINE_CLEANUP(struct acquisition *, acquisition_free);
@@ -148,6 +158,37 @@ static void drop_acquisition(struct ingest *ingest, struct acquisition *acquisit
 	acquisition_free(acquisition);
 }
 
+/* The streams of all partitions, also of consumers that do not want their topics any more. */
+static int list_streams(struct ingest *ingest, struct acquisition *acquisition,
+	const struct watermarks *rows, struct err *err)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < rows->count; i++)
+		count += partition_of(ingest, &rows->items[i])->audience.count;
+	acquisition->refs = calloc(count + 1, sizeof(*acquisition->refs));
+	acquisition->streams = calloc(count + 1, sizeof(*acquisition->streams));
+	acquisition->row_of = calloc(count + 1, sizeof(*acquisition->row_of));
+	if (acquisition->refs == NULL || acquisition->streams == NULL ||
+		acquisition->row_of == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < rows->count; i++) {
+		const struct audience *audience = &partition_of(ingest, &rows->items[i])->audience;
+
+		for (size_t k = 0; k < audience->count; k++) {
+			struct admission_stream stream = admission_get(
+				ingest->options.admission, audience->members[k].stream);
+			size_t at = acquisition->ref_count++;
+
+			acquisition->refs[at] = (struct stream_ref){ stream.topic, stream.partition,
+				stream.consumer, stream.ordering };
+			acquisition->streams[at] = audience->members[k].stream;
+			acquisition->row_of[at] = i;
+		}
+	}
+	return 0;
+}
+
 int acquire_begin(
 	struct ingest *ingest, struct watermarks *rows, enum partition_state state, struct err *err)
 {
@@ -155,7 +196,6 @@ int acquire_begin(
 	struct acquisition *acquisition = calloc(1, sizeof(*acquisition));
 	struct other_claims_request request = {
 		.instance = ingest->options.instance,
-		.count = rows->count,
 	};
 	int r;
 
@@ -165,13 +205,11 @@ int acquire_begin(
 	acquisition->state = state;
 	acquisition->since_ms = clock_now_ms();
 	acquisition->connection = ingest->outage.connections;
-	acquisition->refs = calloc(rows->count + 1, sizeof(*acquisition->refs));
-	if (acquisition->refs == NULL)
-		return err_memory(err);
-	for (size_t i = 0; i < rows->count; i++)
-		acquisition->refs[i] = (struct stream_ref){ rows->items[i].topic,
-			rows->items[i].partition, "", ingest->options.config->inbox.ordering };
+	r = list_streams(ingest, acquisition, rows, err);
+	if (r < 0)
+		return r;
 	request.refs = acquisition->refs;
+	request.count = acquisition->ref_count;
 	FAULT_POINT("before_foreign");
 	r = other_claims_begin(&acquisition->search, ingest->db, &request, err);
 	if (r < 0)
@@ -273,6 +311,60 @@ void acquire_drop_all(struct ingest *ingest)
 	}
 }
 
+/* --- Consumers ---------------------------------------------------------------------------------- */
+
+/* Acquires all partitions of this instance again, with the streams of new consumers. The group's offsets are committed
+ * first, so that nothing is read twice. */
+static void take_again(struct ingest *ingest)
+{
+	acquire_drop_all(ingest);
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		ingest->partitions.items[i]->due = partition_is_ours(ingest->partitions.items[i]);
+	if (partitions_number(&ingest->partitions, partition_is_due) == 0)
+		return;
+	log_info("partitions_taken_again",
+		LOG_STR("why",
+			"there is a new consumer, and other sidecars may hold messages of it"));
+	commit_offsets_due(ingest, COMMIT_MS);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->due)
+			ownership_take_again(ingest, ingest->partitions.items[i]);
+	}
+}
+
+/* After the lock of the rows: the consumers for which earlier owners have stored messages are known now. Rows that were
+ * taken with a less strict ordering are taken once more. */
+int acquire_read_audience(struct ingest *ingest, enum ordering taken_with, struct err *err)
+{
+	int r = audience_read(ingest, err);
+
+	if (r == AUDIENCE_GROWN)
+		take_again(ingest);
+	if (r < 0)
+		return r;
+	return admission_strictest(ingest->options.admission) == taken_with ? 0 : TAKE_AGAIN;
+}
+
+/* True when the known consumers have been read in this instance run. */
+static bool keep_audience(struct ingest *ingest)
+{
+	struct audiences *audiences = &ingest->audiences;
+	struct err err = ERR_INIT;
+	int r;
+
+	if (clock_now_ms() < audiences->at_ms)
+		return audiences->known.count > 0;
+	audiences->at_ms = clock_now_ms() + ingest->options.config->worker.lease / A_THIRD;
+	r = audience_keep(ingest, &err);
+	if (r == 0)
+		r = audience_read(ingest, &err);
+	if (r == AUDIENCE_GROWN)
+		take_again(ingest);
+	if (r < 0)
+		db_outage_begin(ingest, &err);
+	return r >= 0;
+}
+
 /* --- Acquiring --------------------------------------------------------------------------------- */
 
 /* Takes the rows of all due partitions in one statement. If its answer is lost, the table names
@@ -280,6 +372,7 @@ void acquire_drop_all(struct ingest *ingest)
  * an answer arrives. */
 static void acquire_due(struct ingest *ingest)
 {
+	enum ordering ordering = admission_strictest(ingest->options.admission);
 	struct watermarks rows = { .items = NULL };
 	struct err err = ERR_INIT;
 	size_t count = 0;
@@ -297,9 +390,12 @@ static void acquire_due(struct ingest *ingest)
 	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return;
+	batch_writer_set_ordering(ingest->writer, ordering);
 	FAULT_POINT("before_take");
 	r = watermarks_take(ingest->writer, refs, count, &rows, &err);
 	FAULT_POINT("after_take");
+	if (r == 0 && rows.count > 0)
+		r = acquire_read_audience(ingest, ordering, &err);
 	if (r == 0 && rows.count > 0)
 		r = acquire_begin(ingest, &rows, PARTITION_TAKEN, &err);
 	watermarks_free(&rows);
@@ -313,8 +409,11 @@ static void acquire_due(struct ingest *ingest)
 
 void acquire_step(struct ingest *ingest)
 {
-	const struct acquisition *first = STAILQ_FIRST(&ingest->acquisitions.list);
+	const struct acquisition *first;
 
+	if (!keep_audience(ingest))
+		return;
+	first = STAILQ_FIRST(&ingest->acquisitions.list);
 	/* A new connection may lead to another server, so the partitions of earlier searches must be acquired again. All
 	 * searches in progress began on the same connection. */
 	if (first != NULL && first->connection != ingest->outage.connections)

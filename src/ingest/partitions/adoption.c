@@ -127,6 +127,7 @@ static void mark_orphan(const char *topic, int32_t number, bool mine, void *arg)
 /* The database decides twice: it lists the candidates, and it gives only those that still have no live owner. */
 static int adopt(struct ingest *ingest, struct err *err)
 {
+	enum ordering ordering = admission_strictest(ingest->options.admission);
 	int64_t leases = ingest->adoption.away ? AWAY_LEASES : 1;
 	struct watermarks rows = { .items = NULL };
 	const struct partition_ref *refs;
@@ -141,9 +142,12 @@ static int adopt(struct ingest *ingest, struct err *err)
 	refs = partitions_refs(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)
 		return 0;
+	batch_writer_set_ordering(ingest->writer, ordering);
 	FAULT_POINT("before_adopt");
 	r = watermarks_adopt(ingest->writer, refs, count, &rows, err);
 	FAULT_POINT("after_adopt");
+	if (r == 0 && rows.count > 0)
+		r = acquire_read_audience(ingest, ordering, err);
 	if (r == 0 && rows.count > 0)
 		r = acquire_begin(ingest, &rows, PARTITION_ADOPTED, err);
 	watermarks_free(&rows);

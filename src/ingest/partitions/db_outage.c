@@ -10,6 +10,8 @@
  */
 #include "ingest/partitions/db_outage.h"
 
+#include "ingest/partitions/audience.h"
+
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/backoff.h"
@@ -148,7 +150,7 @@ static void rows_were_added(
 	struct ingest *ingest, struct partition *partition, const struct watermark *row)
 {
 	partition_note_row(partition, row);
-	admission_dirty(ingest->options.admission, partition->stream);
+	audience_dirty(ingest, partition);
 }
 
 /* Decides what the row means. `in_doubt` is set only after an unanswered COMMIT or a failed
@@ -186,8 +188,7 @@ static void mark_dirty(struct ingest *ingest)
 {
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		if (ingest->partitions.items[i]->update.in_doubt)
-			admission_dirty(
-				ingest->options.admission, ingest->partitions.items[i]->stream);
+			audience_dirty(ingest, ingest->partitions.items[i]);
 	}
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/handover_queue.h"
+#include "ingest/partitions/audience.h"
 #include "ingest/partitions/flow.h"
 #include "report/meters.h"
 
@@ -34,8 +35,9 @@ static void let_go(struct ingest *ingest, struct partition *partition, enum part
 	partition_reset(partition, state);
 	if (!told)
 		return;
-	admission_revoke(ingest->options.admission, partition->stream);
-	handover_queue_revoke(ingest, partition->stream);
+	for (size_t i = 0; i < partition->audience.count; i++)
+		admission_revoke(ingest->options.admission, partition->audience.members[i].stream);
+	handover_queue_revoke(ingest, &partition->audience);
 }
 
 /*
@@ -54,6 +56,16 @@ void ownership_keep(struct ingest *ingest, struct partition *partition)
 void ownership_let_go(struct ingest *ingest, struct partition *partition)
 {
 	let_go(ingest, partition, PARTITION_ABSENT);
+}
+
+void ownership_take_again(struct ingest *ingest, struct partition *partition)
+{
+	if (partition_is_adopted(partition)) {
+		ownership_let_go(ingest, partition);
+		return;
+	}
+	flow_pause(ingest, partition);
+	let_go(ingest, partition, PARTITION_ASSIGNED);
 }
 
 void ownership_lost(struct ingest *ingest, struct partition *partition)
@@ -98,15 +110,15 @@ static int prepare(struct ingest *ingest, struct partition *partition, struct er
 	const struct config *config = ingest->options.config;
 	struct metrics *metrics = ingest->options.metrics;
 	size_t rules = (size_t)(config_topic_rules(config, partition->topic) - config->topics);
-	int index = admission_stream(
-		ingest->options.admission, partition->topic, partition->partition, 0, err);
+	int r = audience_of(ingest, partition, err);
 
-	if (index < 0)
-		return index;
-	partition->stream = (size_t)index;
+	if (r < 0)
+		return r;
 	partition->rules = ingest->collector.rules[rules];
 	partition->received = metrics_get(metrics, METER_MESSAGES_RECEIVED, partition->topic, NULL);
 	partition->skipped = metrics_get(metrics, METER_SKIPPED, partition->topic, NULL);
+	if (config->consumer_count > 0)
+		partition->unwanted = metrics_get(metrics, METER_UNWANTED, partition->topic, NULL);
 	for (size_t i = 0; i < sizeof(of_topics) / sizeof(of_topics[0]); i++)
 		(void)metrics_get(metrics, of_topics[i], partition->topic, NULL);
 	return 0;

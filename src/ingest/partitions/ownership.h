@@ -17,6 +17,9 @@ void ownership_forget(struct ingest *ingest, struct partition *partition);
 void ownership_keep(struct ingest *ingest, struct partition *partition);
 /* Gives up a partition: drops its records in memory and tells dispatch to drop its messages. */
 void ownership_let_go(struct ingest *ingest, struct partition *partition);
+/* Gives up a partition that this instance still owns, to acquire it again: at once, or if it is adopted, when its messages
+ * have waited for a lease. */
+void ownership_take_again(struct ingest *ingest, struct partition *partition);
 /* The row names another owner: drops everything in memory and tells dispatch. The partition is
  * FOREIGN until Kafka revokes it. */
 void ownership_lost(struct ingest *ingest, struct partition *partition);

@@ -8,8 +8,10 @@
 
 void partitions_fini(struct partitions *partitions)
 {
-	for (size_t i = 0; i < partitions->count; i++)
+	for (size_t i = 0; i < partitions->count; i++) {
+		free(partitions->items[i]->audience.members);
 		free(partitions->items[i]);
+	}
 	free(partitions->items);
 	free(partitions->selected);
 	free(partitions->refs);
@@ -137,7 +139,7 @@ void partition_reset(struct partition *partition, enum partition_state state)
 	struct partition fresh = {
 		.topic = partition->topic,
 		.partition = partition->partition,
-		.stream = partition->stream,
+		.audience = partition->audience,
 		.state = state,
 		.table = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.read = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
@@ -147,6 +149,7 @@ void partition_reset(struct partition *partition, enum partition_state state)
 		.rules = partition->rules,
 		.received = partition->received,
 		.skipped = partition->skipped,
+		.unwanted = partition->unwanted,
 	};
 
 	*partition = fresh;

@@ -28,6 +28,7 @@
 #include "model/admission/admission.h"
 #include "model/admission/partition_index.h"
 #include "model/identity/identity.h"
+#include "model/routing/consumers.h"
 #include "report/metrics.h"
 #include "store/batches/watermarks.h"
 
@@ -87,10 +88,23 @@ struct group_offsets {
 	int64_t committed; /* sent last; -1 = nothing yet */
 };
 
+/* A consumer with its stream of a partition. */
+struct audience_member {
+	size_t stream;                   /* index in the admission */
+	const char *name;                /* of the consumer; valid as long as the admission */
+	const struct consumer *consumer; /* NULL: its messages are not stored for this consumer */
+};
+
+/* partitions/audience.c: the consumers of a partition, whether they want its topic or not. None is removed. */
+struct audience {
+	struct audience_member *members;
+	size_t count;
+};
+
 struct partition {
 	const char *topic; /* lives as long as the table */
 	int32_t partition;
-	size_t stream; /* index in the admission */
+	struct audience audience;
 	enum partition_state state;
 	bool flowing;        /* not paused, and sought to the right offset */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
@@ -113,6 +127,7 @@ struct partition {
 	const struct identity_rules *rules;
 	struct metric *received;
 	struct metric *skipped;
+	struct metric *unwanted;
 };
 
 struct partitions {

@@ -19,8 +19,8 @@ void db_outage_step(struct ingest *ingest);
 /* rebalance.c: binds the schema to this cluster and group. False: not yet, or the instance is fenced because Kafka
  * and the table disagree about an owner. */
 bool rebalance_step(struct ingest *ingest);
-/* acquire.c: acquires the partitions that Kafka has assigned, and continues the searches for a limited time. Blocks
- * for the database. */
+/* acquire.c: acquires the partitions that Kafka has assigned, and continues the searches for a limited time. Every third
+ * of a lease it reads the known consumers first. Blocks for the database. */
 void acquire_step(struct ingest *ingest);
 /* start_offset.c: decides where reading begins. A TAKEN partition becomes READING when Kafka has answered for it;
  * the others are tried again one second later. Waits up to fifteen seconds when brokers do not answer. */
@@ -72,6 +72,10 @@ void acquire_drop_all(struct ingest *ingest);
  */
 int acquire_begin(struct ingest *ingest, struct watermarks *rows, enum partition_state state,
 	struct err *err);
+/* acquire.c. Reads the known consumers after partitions were taken. If there are new ones, the other partitions of this
+ * instance are acquired again. TAKE_AGAIN: a new consumer has a stricter ordering than the rows were taken with. */
+enum { TAKE_AGAIN = 100 }; /* not an outcome of the store */
+int acquire_read_audience(struct ingest *ingest, enum ordering taken_with, struct err *err);
 /* commit_offsets.c. Commits the offsets of the partitions that are due, and waits for the answer. */
 void commit_offsets_due(struct ingest *ingest, int timeout_ms);
 

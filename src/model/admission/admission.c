@@ -23,9 +23,11 @@
 #define LAST_RESERVE_BYTES (1 << 20)
 
 /* A consumer with its partitions, each of which is a stream. */
-struct consumer {
+struct listed {
 	char *name; /* owned */
 	enum ordering ordering;
+	bool known;
+	bool was_known;
 	struct partition_index index;
 };
 
@@ -49,7 +51,7 @@ struct admission {
 		size_t bytes;
 	} wanted;
 	struct admission_limits limits;
-	struct consumer *consumers;
+	struct listed *consumers;
 	size_t consumer_count;
 	struct entry *entries;
 	size_t count;
@@ -80,8 +82,7 @@ static void unlock(struct admission *admission)
 static int add_consumer(struct admission *admission, const char *name, enum ordering ordering)
 {
 	size_t count = admission->consumer_count;
-	struct consumer *consumers =
-		realloc(admission->consumers, (count + 1) * sizeof(*consumers));
+	struct listed *consumers = realloc(admission->consumers, (count + 1) * sizeof(*consumers));
 	char *copy;
 
 	if (consumers == NULL)
@@ -90,7 +91,7 @@ static int add_consumer(struct admission *admission, const char *name, enum orde
 	copy = strdup(name);
 	if (copy == NULL)
 		return FAULT_MEMORY;
-	consumers[count] = (struct consumer){ .name = copy, .ordering = ordering };
+	consumers[count] = (struct listed){ .name = copy, .ordering = ordering };
 	admission->consumer_count++;
 	return (int)count;
 }
@@ -144,13 +145,82 @@ int admission_consumer(
 	}
 	if (number < 0)
 		number = add_consumer(admission, name, ordering);
+	if (number >= 0) {
+		admission->consumers[number].known = true;
+		admission->consumers[number].was_known = true;
+	}
 	unlock(admission);
 	return number < 0 ? err_memory(err) : number;
 }
 
+void admission_keep_known(struct admission *admission, const struct consumers *known)
+{
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (consumers_find(known, admission->consumers[i].name) == NULL)
+			admission->consumers[i].known = false;
+	}
+	unlock(admission);
+}
+
+const char *admission_known(struct admission *admission, const char *name)
+{
+	const char *found = NULL;
+
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (admission->consumers[i].known &&
+			strcmp(admission->consumers[i].name, name) == 0)
+			found = admission->consumers[i].name;
+	}
+	unlock(admission);
+	return found;
+}
+
+enum ordering admission_ordering_of(struct admission *admission, const char *name)
+{
+	enum ordering ordering = ORDERING_NONE;
+
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (strcmp(admission->consumers[i].name, name) == 0)
+			ordering = admission->consumers[i].ordering;
+	}
+	unlock(admission);
+	return ordering;
+}
+
+void admission_add_known(struct admission *admission, struct buf *out)
+{
+	const char *separator = "";
+
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (!admission->consumers[i].known || admission->consumers[i].name[0] == '\0')
+			continue;
+		buf_addf(out, "%s\"%s\"", separator, admission->consumers[i].name);
+		separator = ", ";
+	}
+	unlock(admission);
+}
+
+enum ordering admission_strictest(struct admission *admission)
+{
+	enum ordering ordering = ORDERING_NONE;
+
+	lock(admission);
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (admission->consumers[i].was_known &&
+			admission->consumers[i].ordering > ordering)
+			ordering = admission->consumers[i].ordering;
+	}
+	unlock(admission);
+	return ordering;
+}
+
 /* The array grows before the index, because a number in the index must always have an entry. */
-static int find_or_add(struct admission *admission, struct consumer *consumer, const char *topic,
-	int32_t partition)
+static int find_or_add(
+	struct admission *admission, struct listed *consumer, const char *topic, int32_t partition)
 {
 	int number = partition_index_find(&consumer->index, topic, partition);
 	const char *name;

@@ -23,9 +23,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "model/message/message.h"
 #include "model/message/ordering.h"
+#include "model/routing/consumers.h"
 #include "model/routing/routing.h"
 
 struct admission;
@@ -39,10 +41,20 @@ struct admission_limits {
 int admission_new(struct admission **out, const struct admission_limits *limits, struct err *err);
 void admission_free(struct admission *admission);
 
-/* The number of a consumer, which is added if it is new. The one without a name has the number 0 from the start. The
- * ordering of a consumer does not change. Negative: FAULT_MEMORY. */
+/* The number of a consumer, which is known from now on, and is added if it is new. The one without a name has the number
+ * 0. The ordering of a consumer does not change. Negative: FAULT_MEMORY. */
 int admission_consumer(
 	struct admission *admission, const char *name, enum ordering ordering, struct err *err);
+/* Makes all other consumers unknown: handlers cannot say hello for them. Their streams stay. */
+void admission_keep_known(struct admission *admission, const struct consumers *known);
+/* The name of a known consumer, valid as long as the admission; NULL: no consumer of this name is known. */
+const char *admission_known(struct admission *admission, const char *name);
+/* The ordering of a consumer that is or was known. */
+enum ordering admission_ordering_of(struct admission *admission, const char *name);
+/* Appends the names of the known consumers, separated by commas; the one without a name is left out. */
+void admission_add_known(struct admission *admission, struct buf *out);
+/* The strictest ordering of the consumers that are or were known. */
+enum ordering admission_strictest(struct admission *admission);
 
 /* One stream as a snapshot. */
 struct admission_stream {

@@ -64,6 +64,15 @@ int batch_add(struct batch *batch, struct message *message, size_t stream, struc
 	return 0;
 }
 
+int batch_add_again(struct batch *batch, struct message *message, size_t stream, struct err *err)
+{
+	int r = batch_add(batch, message, stream, err);
+
+	if (r == 0)
+		batch->rows[batch->row_count - 1].again = true;
+	return r;
+}
+
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err)
 {
 	struct batch_reject *rejects =
@@ -259,12 +268,15 @@ static void move_behind_cuts(struct batch *batch, struct batch *rest)
 
 int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err)
 {
+	size_t rows = most;
 	int r;
 
-	if (batch->row_count <= most && batch->reject_count <= most)
+	while (rows < batch->row_count && batch->rows[rows].again)
+		rows++;
+	if (batch->row_count <= rows && batch->reject_count <= most)
 		return 0;
 	r = reserve(rest, batch->row_count, batch->reject_count, err);
-	for (size_t i = most; r == 0 && i < batch->row_count; i++)
+	for (size_t i = rows; r == 0 && i < batch->row_count; i++)
 		r = note_cut(rest, batch->rows[i].message, err);
 	for (size_t i = most; r == 0 && i < batch->reject_count; i++)
 		r = note_cut(rest, batch->rejects[i].message, err);

@@ -22,6 +22,7 @@ enum insert_result {
 struct batch_row {
 	struct message *message; /* owned by the batch until given away */
 	size_t stream;           /* index in the admission */
+	bool again;              /* of the same record as the row before, for another consumer */
 	struct placement placement;
 	enum insert_result result;
 };
@@ -70,6 +71,8 @@ void batch_clear(struct batch *batch);
 void batch_fini(struct batch *batch);
 /* These take ownership of the message, also on failure: then it is freed. FAULT_MEMORY. */
 int batch_add(struct batch *batch, struct message *message, size_t stream, struct err *err);
+/* Adds the record of the last row for one more consumer. */
+int batch_add_again(struct batch *batch, struct message *message, size_t stream, struct err *err);
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
 /* Drops the rejects that were made of refused rows. The transaction in which they were refused is not committed. */
 void batch_drop_refused(struct batch *batch);
@@ -82,7 +85,7 @@ void batch_drop_below(struct batch *batch, const char *topic, int32_t partition,
 /* Drops all records of one partition, because it was revoked before they were stored. */
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition);
 
-/* Keeps at most the first `most` rows and the first `most` rejects. The others move to `rest`, which must be empty.
+/* Keeps at most the first `most` rows, and the other rows of the last record, and the first `most` rejects. The others move to `rest`, which must be empty.
  * With a record, all later records of its partition move as well, so that each partition is cut at one offset.
  * FAULT_MEMORY: nothing has moved. */
 int batch_split(struct batch *batch, size_t most, struct batch *rest, struct err *err);

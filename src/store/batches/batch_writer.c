@@ -71,6 +71,11 @@ void batch_writer_free(struct batch_writer *writer)
 	free(writer);
 }
 
+void batch_writer_set_ordering(struct batch_writer *writer, enum ordering ordering)
+{
+	writer->ordering = ordering;
+}
+
 int batch_writer_pin_server_memory(struct batch_writer *writer, struct err *err)
 {
 	return db_run(writer->db, QUERY_PIN_SERVER_MEMORY, NULL, NULL, err);

@@ -20,14 +20,16 @@ struct batch_writer;
 struct batch_writer_options {
 	struct db *db; /* kept */
 	int32_t instance;
-	int64_t first_low_seq; /* from instance_register() */
-	enum ordering ordering;
+	int64_t first_low_seq;         /* from instance_register() */
+	enum ordering ordering;        /* see batch_writer_set_ordering() */
 	void (*committing)(void *arg); /* called before the COMMIT of a batch; NULL: not called */
 	void *arg;
 };
 int batch_writer_new(
 	struct batch_writer **out, const struct batch_writer_options *options, struct err *err);
 void batch_writer_free(struct batch_writer *writer);
+/* Sets the ordering that partitions get when they are taken: the strictest of their streams. */
+void batch_writer_set_ordering(struct batch_writer *writer, enum ordering ordering);
 
 /* Call it once per connection, before the first batch: the server process then keeps the memory of
  * a batch instead of returning it to the operating system each time. */

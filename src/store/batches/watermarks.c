@@ -75,17 +75,6 @@ static int read_watermarks(const struct batch_writer *writer, const struct rows 
 	return 0;
 }
 
-static const char *ordering_name(enum ordering ordering)
-{
-	static const char *const names[] = {
-		[ORDERING_NONE] = "none",
-		[ORDERING_KEY] = "key",
-		[ORDERING_PARTITION] = "partition",
-	};
-
-	return names[ordering];
-}
-
 static int commit_known(struct db *db, struct err *err)
 {
 	int r = db_commit(db, err);

@@ -58,7 +58,8 @@ enum dead_column {
 	DEAD_KEY,
 	DEAD_HEADERS,
 	DEAD_PAYLOAD,
-	DEAD_DROPPED /* retention has removed the payload */
+	DEAD_DROPPED,  /* retention has removed the payload */
+	DEAD_CONSUMER, /* NULL = the one without a name */
 };
 /* Fetches deaths in the order in which they happened. The caller frees the rows. */
 int dead_fetch(

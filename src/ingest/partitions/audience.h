@@ -1,0 +1,26 @@
+/*
+ * The audience of a partition: the consumers for which its messages are stored. Every known consumer has a stream of
+ * each partition; it is in the audience if it wants the topic. The ingest thread.
+ */
+#ifndef INGEST_PARTITIONS_AUDIENCE_H
+#define INGEST_PARTITIONS_AUDIENCE_H
+
+#include "ingest/state.h"
+
+/* Takes the consumers that the configuration lists; without any, the one without a name. FAULT_MEMORY. */
+int audience_init(struct audiences *audiences, const struct config *config, struct err *err);
+void audience_fini(struct audiences *audiences);
+
+/* Notes in the table that this instance lists its consumers; the first time with their definitions. */
+int audience_keep(struct ingest *ingest, struct err *err);
+/* Reads the known consumers. AUDIENCE_GROWN: there are new ones, so all partitions must be acquired again. Called after
+ * partitions were taken, too: a partition must not fall back behind a consumer for which another instance has stored its
+ * messages. */
+enum { AUDIENCE_GROWN = 1 };
+int audience_read(struct ingest *ingest, struct err *err);
+/* Rows of the partition may wait in the table, for any consumer. */
+void audience_dirty(struct ingest *ingest, const struct partition *partition);
+/* Gives the partition a stream for each known consumer. FAULT_MEMORY. */
+int audience_of(struct ingest *ingest, struct partition *partition, struct err *err);
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * See consumers.h. There are few consumers, so a list is searched from its start. Topics are compared once for each
+ * partition (ingest/partitions/audience.c), types for each record.
+ */
+#include "model/routing/consumers.h"
+
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void texts_fini(struct texts *texts)
+{
+	for (size_t i = 0; i < texts->count; i++)
+		free(texts->items[i]);
+	free(texts->items);
+}
+
+static int texts_add(struct texts *texts, const char *text, struct err *err)
+{
+	char **items = realloc(texts->items, (texts->count + 1) * sizeof(*items));
+
+	if (items == NULL)
+		return err_memory(err);
+	texts->items = items;
+	items[texts->count] = strdup(text);
+	if (items[texts->count] == NULL)
+		return err_memory(err);
+	texts->count++;
+	return 0;
+}
+
+static bool texts_equal(const struct texts *a, const struct texts *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		if (strcmp(a->items[i], b->items[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+void consumers_fini(struct consumers *consumers)
+{
+	for (size_t i = 0; i < consumers->count; i++) {
+		free(consumers->items[i].name);
+		texts_fini(&consumers->items[i].topics);
+		texts_fini(&consumers->items[i].types);
+	}
+	free(consumers->items);
+	*consumers = (struct consumers)CONSUMERS_INIT;
+}
+
+struct consumer *consumers_find(const struct consumers *consumers, const char *name)
+{
+	for (size_t i = 0; i < consumers->count; i++) {
+		if (strcmp(consumers->items[i].name, name) == 0)
+			return &consumers->items[i];
+	}
+	return NULL;
+}
+
+struct consumer *consumers_add(
+	struct consumers *consumers, const char *name, enum ordering ordering)
+{
+	struct consumer *items = realloc(consumers->items, (consumers->count + 1) * sizeof(*items));
+	struct consumer *made;
+
+	if (items == NULL)
+		return NULL;
+	consumers->items = items;
+	made = &items[consumers->count];
+	*made = (struct consumer){ .name = strdup(name), .ordering = ordering };
+	if (made->name == NULL)
+		return NULL;
+	consumers->count++;
+	return made;
+}
+
+int consumer_add_topic(struct consumer *consumer, const char *topic, struct err *err)
+{
+	return texts_add(&consumer->topics, topic, err);
+}
+
+int consumer_add_type(struct consumer *consumer, const char *type, struct err *err)
+{
+	return texts_add(&consumer->types, type, err);
+}
+
+int consumers_copy(struct consumers *consumers, const struct consumer *from, struct err *err)
+{
+	struct consumer *made = consumers_add(consumers, from->name, from->ordering);
+	int r = made == NULL ? err_memory(err) : 0;
+
+	for (size_t i = 0; r == 0 && i < from->topics.count; i++)
+		r = consumer_add_topic(made, from->topics.items[i], err);
+	for (size_t i = 0; r == 0 && i < from->types.count; i++)
+		r = consumer_add_type(made, from->types.items[i], err);
+	return r;
+}
+
+/* The configuration has checked the expression, here or in the sidecar that listed the consumer. */
+static bool matches(const char *expression, const char *topic)
+{
+	regex_t regex;
+	bool found;
+
+	if (regcomp(&regex, expression, REG_EXTENDED | REG_NOSUB) != 0)
+		return false;
+	found = regexec(&regex, topic, 0, NULL, 0) == 0;
+	regfree(&regex);
+	return found;
+}
+
+bool consumer_wants_topic(const struct consumer *consumer, const char *topic)
+{
+	for (size_t i = 0; i < consumer->topics.count; i++) {
+		const char *pattern = consumer->topics.items[i];
+
+		if (pattern[0] == '^' ? matches(pattern, topic) : strcmp(pattern, topic) == 0)
+			return true;
+	}
+	return consumer->topics.count == 0;
+}
+
+bool consumer_wants_type(const struct consumer *consumer, const char *type)
+{
+	for (size_t i = 0; i < consumer->types.count; i++) {
+		const char *pattern = consumer->types.items[i];
+		size_t length = strlen(pattern);
+		bool prefix = length > 0 && pattern[length - 1] == '*';
+
+		if (prefix && length == 1)
+			return true;
+		if (type != NULL && (prefix ? strncmp(pattern, type, length - 1) == 0
+					    : strcmp(pattern, type) == 0))
+			return true;
+	}
+	return consumer->types.count == 0;
+}
+
+bool consumer_equals(const struct consumer *a, const struct consumer *b)
+{
+	return a->ordering == b->ordering && texts_equal(&a->topics, &b->topics) &&
+	       texts_equal(&a->types, &b->types);
+}

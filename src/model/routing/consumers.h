@@ -1,0 +1,56 @@
+/*
+ * The known consumers, and which of them want a message: each consumer names topics and event types, or wants all.
+ * A list has every consumer once. Pure. One thread.
+ */
+#ifndef MODEL_ROUTING_CONSUMERS_H
+#define MODEL_ROUTING_CONSUMERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "model/message/ordering.h"
+
+struct texts {
+	char **items;
+	size_t count;
+};
+
+struct consumer {
+	char *name; /* "" = the one without a name */
+	enum ordering ordering;
+	struct texts
+		topics; /* names, or extended regular expressions that start with ^; none = all */
+	struct texts types; /* '*' at the end = prefix; none = all */
+};
+
+struct consumers {
+	struct consumer *items;
+	size_t count;
+};
+
+#define CONSUMERS_INIT                                                                             \
+	{                                                                                          \
+		.items = NULL                                                                      \
+	}
+
+void consumers_fini(struct consumers *consumers);
+/* The consumer of this name, or NULL. */
+struct consumer *consumers_find(const struct consumers *consumers, const char *name);
+/* Adds a consumer that wants everything; it is valid until the next call. NULL: no memory. */
+struct consumer *consumers_add(
+	struct consumers *consumers, const char *name, enum ordering ordering);
+/* Adds a topic or a type that the consumer wants. FAULT_MEMORY. */
+int consumer_add_topic(struct consumer *consumer, const char *topic, struct err *err);
+int consumer_add_type(struct consumer *consumer, const char *type, struct err *err);
+/* Adds a copy of the consumer. FAULT_MEMORY. */
+int consumers_copy(struct consumers *consumers, const struct consumer *from, struct err *err);
+
+bool consumer_wants_topic(const struct consumer *consumer, const char *topic);
+/* A message without a type (NULL) is wanted by those that want all types. */
+bool consumer_wants_type(const struct consumer *consumer, const char *type);
+/* True when both have the same topics, types and ordering. */
+bool consumer_equals(const struct consumer *a, const struct consumer *b);
+
+#endif

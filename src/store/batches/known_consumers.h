@@ -1,0 +1,27 @@
+/*
+ * The table inbox_consumers: every consumer that an instance of the schema lists, or has listed within its memory.
+ * All instances store messages for all of them, so that a rolling update that adds a consumer leaves no gap (ADR 0031).
+ * Blocking. One thread: the ingest thread, while no batch is sent.
+ */
+#ifndef STORE_BATCHES_KNOWN_CONSUMERS_H
+#define STORE_BATCHES_KNOWN_CONSUMERS_H
+
+#include "model/routing/consumers.h"
+#include "store/pg/db.h"
+
+struct consumers_listing {
+	const struct consumers *own; /* those that this instance lists */
+	int64_t memory_ms;           /* how long they are known after this call */
+	bool define; /* this instance has just registered: its definitions replace others */
+	/* Called for each definition that was replaced; `before` is JSON. */
+	void (*replaced)(void *arg, const char *name, const char *before);
+	void *arg;
+};
+
+/* Records the consumers that this instance lists. KNOWN_CONSUMERS_LOCKED: a row was locked and is not recorded. */
+enum { KNOWN_CONSUMERS_LOCKED = 1 };
+int known_consumers_keep(struct db *db, const struct consumers_listing *listing, struct err *err);
+/* Adds the known consumers to `out`. */
+int known_consumers_read(struct db *db, struct consumers *out, struct err *err);
+
+#endif

@@ -1,0 +1,92 @@
+"""The known consumers, and the streams that have waiting rows."""
+
+import json
+
+import pytest
+
+from test_operators import value
+
+MEMORY = 60_000
+
+
+@pytest.fixture
+def keep(statements):
+    """keep("billing", topics, types, …): a sidecar lists a consumer. Returns {name: the definition that was replaced}."""
+    def keep(name, topics=None, types=None, ordering="key", memory=MEMORY, define=False):
+        texts = [names and json.dumps(names) for names in (topics, types)]
+        return {noted: before and json.loads(before) for noted, before in statements.run(
+            "keep_consumers", [name], texts[:1], texts[1:], [ordering], memory, define)}
+
+    return keep
+
+
+@pytest.fixture
+def known(statements):
+    """{name: (ordering, topics, types)}"""
+    def known():
+        found = {}
+        for name, ordering, kind, text in statements.run("known_consumers"):
+            entry = found.setdefault(name, (ordering, [], []))
+            if kind > 0:
+                entry[kind].append(text)
+        return found
+
+    return known
+
+
+def test_a_listed_consumer_is_known_with_what_it_wants(keep, known):
+    assert keep("billing", ["orders", "^pay"], ["order.*", "paid"]) == {"billing": None}
+    assert keep("", ordering="none") == {"": None}
+    assert known() == {"": ("none", [], []), "billing": ("key", ["orders", "^pay"], ["order.*", "paid"])}
+
+
+def test_a_consumer_is_known_until_its_memory_has_passed(db, keep, known):
+    keep("billing")
+    db.execute("UPDATE inbox.inbox_consumers SET listed_at = listed_at - interval '59 s'")
+    assert "billing" in known()
+    db.execute("UPDATE inbox.inbox_consumers SET listed_at = listed_at - interval '2 s'")
+    assert known() == {}
+    since = value(db, "SELECT known_since FROM inbox.inbox_consumers")
+    keep("billing")
+    assert "billing" in known()
+    assert value(db, "SELECT known_since > %s FROM inbox.inbox_consumers", since)
+
+
+def test_a_registration_replaces_the_definition_and_a_heartbeat_does_not(keep, known):
+    keep("billing", ["orders"], define=True)
+    assert keep("billing", ["mails"], ["x"], "none") == {"billing": None}
+    assert known() == {"billing": ("key", ["orders"], [])}
+    assert keep("billing", ["mails"], ["x"], "none", define=True) == {"billing": {"topics": ["orders"], "ordering": "key"}}
+    assert known() == {"billing": ("none", ["mails"], ["x"])}
+    assert keep("billing", ["mails"], ["x"], "none", define=True) == {"billing": None}
+
+
+def test_a_locked_consumer_is_not_waited_for(connect, keep, known):
+    keep("billing", ["orders"])
+    with connect().transaction() as other:
+        other.connection.execute("SELECT FROM inbox.inbox_consumers FOR UPDATE")
+        assert keep("billing", ["mails"], define=True) == {}
+    assert keep("billing", ["mails"], define=True) == {"billing": {"topics": ["orders"], "ordering": "key"}}
+    assert known()["billing"][1] == ["mails"]
+
+
+def test_a_deleted_consumer_is_known_again_when_a_sidecar_lists_it(db, keep, known):
+    keep("billing")
+    db.execute("DELETE FROM inbox.inbox_consumers")
+    assert known() == {}
+    keep("billing", ["orders"])
+    assert known() == {"billing": ("key", ["orders"], [])}
+
+
+def test_streams_with_waiting_rows_are_found(db):
+    db.execute("""
+        INSERT INTO inbox.inbox_messages (consumer, source, event_id, topic, kafka_partition, kafka_offset, available_at,
+                                          processed_at)
+        SELECT c, 's', p || '.' || i, 'orders', p, i, CASE WHEN i < 3 THEN now() END, CASE WHEN i >= 3 THEN now() END
+        FROM unnest(ARRAY['', 'billing', 'search']) c, generate_series(0, 1) p, generate_series(1, 5) i
+        WHERE NOT (c = 'search' AND p = 0)""")
+    assert db.execute("SELECT * FROM inbox.waiting_streams() ORDER BY 2, 3").fetchall() == [
+        ("orders", 0, ""), ("orders", 0, "billing"), ("orders", 1, ""), ("orders", 1, "billing"), ("orders", 1, "search")]
+    status = value(db, "SELECT inbox.status()")
+    assert (status["waiting"], [p["waiting"] for p in status["partitions"]]) == (10, [4, 6, 0, 0])
+

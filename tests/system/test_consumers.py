@@ -1,0 +1,200 @@
+"""Several consumers of one message: each has its own rows, order, attempts and handlers."""
+
+import pytest
+
+from support.scripts import always, DONE
+from support.wait import eventually, throughout
+from support.wire import NEVER, Refused, retry
+
+THREE = {"billing": {}, "search": {}, "mail": {}}
+
+
+def ids(client):
+    return sorted(delivery.event_id for delivery in client.deliveries)
+
+
+@pytest.fixture
+def send(produce, topic):
+    def send(event_id, kind="plain", to=None, **options):
+        return produce(to or topic, b"{}", headers={"id": event_id, "type": kind}, **options)
+
+    return send
+
+
+def rows(inbox):
+    """{consumer: {event id: status}}"""
+    found = {}
+    for row in inbox.query("SELECT consumer, event_id, status FROM inbox.messages"):
+        found.setdefault(row["consumer"], {})[row["event_id"]] = row["status"]
+    return found
+
+
+def test_each_consumer_gets_a_message_once_of_five_copies(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers=THREE)
+    clients = {name: handler(sidecar, always(DONE), name=name) for name in THREE}
+    for _ in range(5):
+        send("a", key="k")
+    send("b", key="k")
+    eventually(lambda: rows(inbox) == {name: {"a": "processed", "b": "processed"} for name in THREE})
+    for name, client in clients.items():
+        assert ids(client) == ["a", "b"], name
+        assert {delivery.params["delivery"]["consumer"] for delivery in client.deliveries} == {name}
+    assert sidecar.metric("inboxd_duplicates_total") == 4
+
+
+def test_a_consumer_gets_the_topics_and_types_that_it_wants(start_inboxd, handler, make_topic, send, inbox):
+    orders, payments = make_topic(1), make_topic(1)
+    sidecar = start_inboxd(kafka={"topics": [orders, payments]}, consumers={
+        "billing": {"topics": [orders, payments], "types": ["order.*", "paid"]},
+        "search": {"topics": [f"^{orders}$"]}})
+    clients = [handler(sidecar, always(DONE), name=name) for name in ("billing", "search")]
+    send("a", "order.made", to=orders)
+    send("b", "paid", to=payments)
+    send("c", "other", to=orders)
+    send("d", "other", to=payments)
+    eventually(lambda: rows(inbox) == {"billing": {"a": "processed", "b": "processed"},
+                                       "search": {"a": "processed", "c": "processed"}})
+    assert [ids(client) for client in clients] == [["a", "b"], ["a", "c"]]
+    assert sidecar.metric("inboxd_unwanted_total", topic=payments) == 1
+    eventually(lambda: inbox.value("SELECT min(next_offset) FROM inbox.inbox_offsets") == 2)
+
+
+def test_a_failing_consumer_does_not_hold_up_another(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {"max_attempts": 2}, "search": {"ordering": "none"}})
+    failing = handler(sidecar, always(retry(delay_ms=1)), name="billing")
+    handler(sidecar, always(DONE), name="search")
+    for number in range(20):
+        send(f"e{number}", key="k")
+    eventually(lambda: set(rows(inbox).get("search", {}).values()) == {"processed"} and len(rows(inbox)["search"]) == 20)
+    eventually(lambda: set(rows(inbox)["billing"].values()) == {"dead"})
+    first = failing.deliveries[0]
+    assert first.params["delivery"]["max_attempts"] == 2
+    order = [delivery.event_id for delivery in failing.deliveries]
+    assert order == sorted(order, key=lambda event_id: int(event_id[1:])), "in Kafka's order, two attempts each"
+    assert len(order) == 40
+
+
+def test_a_consumer_that_hangs_keeps_the_order_of_its_own_key_only(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {}, "search": {}})
+    stuck = handler(sidecar, always(NEVER), name="billing")
+    handler(sidecar, always(DONE), name="search")
+    for number in range(5):
+        send(f"e{number}", key="k")
+    eventually(lambda: list(rows(inbox).get("search", {}).values()) == ["processed"] * 5)
+    throughout(lambda: ids(stuck) == ["e0"], seconds=0.5)
+    assert sidecar.stop() == 0
+
+
+def test_handlers_choose_a_consumer_by_name(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {"timeout": "7s", "ordering": "partition"}, "search": {}})
+    first = handler(sidecar, always(DONE), name="billing")
+    assert first.session["consumer"] == "billing"
+    assert (first.session["timeout_ms"], first.session["ordering"]) == (7000, "partition")
+    worker = handler(sidecar, always(DONE), name="worker", consumer="search")
+    same = handler(sidecar, always(DONE), name="worker", consumer="billing", subscribe=[{"types": ["x"]}])
+    with pytest.raises(Refused) as refused:
+        handler(sidecar, name="stranger")
+    assert refused.value.code == -32004
+    assert refused.value.data == {"reason": "unknown_consumer"}
+    assert '"billing", "search"' in refused.value.message
+    with pytest.raises(Refused) as refused:
+        handler(sidecar, name="billing", consumer="mail")
+    assert '"mail"' in refused.value.message
+    with pytest.raises(Refused) as refused:
+        handler(sidecar, name="other", consumer="search")
+    assert refused.value.code == -32003, "an equal subscription within the consumer"
+    send("a", "x")
+    eventually(lambda: rows(inbox) == {"billing": {"a": "processed"}, "search": {"a": "processed"}})
+    assert [ids(client) for client in (first, worker, same)] == [[], ["a"], ["a"]]
+
+
+def test_a_consumer_added_in_a_rolling_update_misses_nothing_from_its_start_on(start_inboxd, handler, send, inbox, topic):
+    """The old sidecar stores for the consumer that only the new one lists."""
+    old = start_inboxd(consumers={"billing": {}}, inbox={"instance": "old"})
+    handler(old, always(DONE), name="billing")
+    send("before")
+    inbox.wait_processed(1)
+    new = start_inboxd(consumers={"billing": {}, "search": {}}, inbox={"instance": "new"})
+    handler(new, always(DONE), name="billing")
+    handler(new, always(DONE), name="search")
+    eventually(lambda: "search" in old.stderr and "consumer_not_listed" in old.stderr)
+    for number in range(40):
+        send(f"e{number}", key=f"k{number}")
+    eventually(lambda: len(rows(inbox).get("search", {})) == 40, what="rows for search, from both sidecars")
+    assert new.stop() == 0
+    for number in range(40, 60):
+        send(f"e{number}", key=f"k{number}")
+    eventually(lambda: len(rows(inbox)["search"]) == 60, what="rows while no sidecar lists it")
+    eventually(lambda: set(rows(inbox)["billing"].values()) == {"processed"})
+    restarted = start_inboxd(consumers={"billing": {}, "search": {}}, inbox={"instance": "new"})
+    handler(restarted, always(DONE), name="search")
+    handler(restarted, always(DONE), name="billing")
+    eventually(lambda: set(rows(inbox)["search"].values()) == {"processed"}, timeout=60)
+    assert "before" not in rows(inbox)["search"]
+
+
+def test_a_removed_consumer_ends_after_its_memory(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {}, "search": {}})
+    handler(sidecar, always(DONE), name="billing")
+    send("a")
+    eventually(lambda: rows(inbox).get("search") == {"a": "parked"} and rows(inbox)["billing"] == {"a": "processed"})
+    sidecar.stop()
+    sidecar.write_configuration({"inbox": {"handler_memory": "1s"}})
+    again = start_inboxd(consumers={"billing": {}}, inbox={"handler_memory": "1s"})
+    handler(again, always(DONE), name="billing")
+    send("b")
+    eventually(lambda: rows(inbox)["billing"].get("b") == "processed")
+    inbox.execute("DELETE FROM inbox.inbox_consumers WHERE name = 'search'")
+    eventually(lambda: "consumer_ended" in again.stderr)
+    send("c")
+    eventually(lambda: rows(inbox)["billing"].get("c") == "processed")
+    assert "c" not in rows(inbox)["search"]
+    assert rows(inbox)["search"]["a"] == "parked", "its rows stay"
+
+
+def test_the_consumer_without_a_name_lives_on_beside_the_first_named_ones(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd()
+    everything = handler(sidecar, always(DONE), name="billing")
+    send("a")
+    inbox.wait_processed(1)
+    sidecar.stop()
+    named = start_inboxd(consumers={"billing": {}})
+    eventually(lambda: "consumer_not_listed" in named.stderr)
+    billing = handler(named, always(DONE), name="billing")
+    old = handler(named, always(DONE), name="old")
+    assert "consumer" not in old.session
+    send("b")
+    eventually(lambda: rows(inbox) == {"": {"a": "processed", "b": "processed"}, "billing": {"b": "processed"}})
+    assert [ids(client) for client in (everything, billing, old)] == [["a"], ["b"], ["b"]]
+
+
+def test_the_newest_definition_of_a_consumer_decides(start_inboxd, handler, send, inbox):
+    first = start_inboxd(consumers={"billing": {"types": ["a"]}})
+    handler(first, always(DONE), name="billing")
+    send("1", "a")
+    inbox.wait_processed(1)
+    second = start_inboxd(consumers={"billing": {"types": ["a", "b"]}})
+    handler(second, always(DONE), name="billing")
+    eventually(lambda: "consumer_redefined" in second.stderr)
+    assert inbox.value("SELECT types FROM inbox.inbox_consumers WHERE name = 'billing'") == ["a", "b"]
+    second.stop()
+    eventually(lambda: send("x", "b") is None or "x" in rows(inbox)["billing"], timeout=30)
+    eventually(lambda: rows(inbox)["billing"].get("x") == "processed")
+
+
+@pytest.mark.parametrize("orderings", [("key", "none"), ("key", "partition"), ("none", "partition"), ("partition", "partition")])
+def test_consumers_with_different_orderings_are_claimed_from_the_table(start_inboxd, handler, send, inbox, orderings):
+    """A small budget: most rows wait in the table and are claimed by different statements of one claim."""
+    sidecar = start_inboxd(inbox={"max_claimed": 6, "max_in_flight": 6}, worker={"claim_batch": 6},
+                           consumers={f"c{number}": {"ordering": ordering} for number, ordering in enumerate(orderings)})
+    clients = [handler(sidecar, always(DONE), name=f"c{number}") for number in range(2)]
+    for number in range(120):
+        send(f"{number:03}", key=f"k{number % 3}", partition=0)
+    eventually(lambda: inbox.count("processed") == 240, timeout=90)
+    for ordering, client in zip(orderings, clients):
+        order = [delivery.event_id for delivery in client.deliveries]
+        if ordering == "partition":
+            assert order == sorted(order)
+        for key in range(3) if ordering == "key" else ():
+            of_key = [event_id for event_id in order if int(event_id) % 3 == key]
+            assert of_key == sorted(of_key)
