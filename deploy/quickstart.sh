@@ -11,6 +11,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 orders=1000
 copies=100
 broker=dev
+example=
 once=
 pids=()
 declare -A pid_of=() # by name
@@ -24,11 +25,12 @@ say() {
 
 usage() {
 	cat <<-END
-		deploy/quickstart.sh [--once] [--kafka real]
+		deploy/quickstart.sh [--once] [--kafka real] [--example consumers]
 
-		  --once         end after the result; the exit code is 0 if every number is right
-		  --kafka real   use Apache Kafka from Maven Central instead of the embedded broker. The embedded
-		                 broker supports one inboxd process, without restarts
+		  --once                end after the result; the exit code is 0 if every number is right
+		  --kafka real          use Apache Kafka from Maven Central instead of the embedded broker. The embedded
+		                        broker supports one inboxd process, without restarts
+		  --example consumers   run examples/consumers: three consumers of each order, one of which fails
 	END
 }
 
@@ -40,6 +42,10 @@ parse_arguments() {
 			broker=${2:-}
 			shift
 			;;
+		--example)
+			example=${2:-none}
+			shift
+			;;
 		-h | --help) usage && exit 0 ;;
 		*) usage >&2 && exit 1 ;;
 		esac
@@ -47,6 +53,10 @@ parse_arguments() {
 	done
 	case $broker in
 	dev | real) ;;
+	*) usage >&2 && exit 1 ;;
+	esac
+	case $example in
+	'' | consumers) ;;
 	*) usage >&2 && exit 1 ;;
 	esac
 }
@@ -155,6 +165,7 @@ write_configuration() {
 		http:
 		  listen: 127.0.0.1:$http_port
 	END
+	add_configuration >>"$dir/inboxd.yaml"
 }
 
 get() {
@@ -177,6 +188,17 @@ start_inboxd() {
 	start inboxd "$root/build-release/src/inboxd" run --migrate -c "$dir/inboxd.yaml"
 	inboxd=$!
 	wait_for inboxd 60 is_ready
+}
+
+# An example has a quickstart.sh of its own, which sets this and defines add_configuration, start_handlers, produce,
+# all_processed, counted, show and explain anew.
+handlers=examples/handler.py
+
+add_configuration() {
+	:
+}
+
+start_handlers() {
 	start handler python3 "$root/examples/handler.py" "$dir/inbox.sock"
 	handler=$!
 }
@@ -194,6 +216,7 @@ make_orders() {
 }
 
 produce() {
+	say "sending $orders orders and $copies copies"
 	make_orders | kcat -q -P -b "$KAFKA_BOOTSTRAP" -t orders -K '|' -H type=order.created ||
 		fail "producing failed" "$dir/broker.log"
 }
@@ -238,20 +261,9 @@ show() {
 		FROM inbox.messages ORDER BY seq DESC LIMIT 3" | cat
 }
 
-# What another terminal needs for psql, kcat, the commands of inboxd and a handler.
-write_environment() {
-	cat >"$dir/environment" <<-END
-		export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$PGDATABASE
-		export KAFKA_BOOTSTRAP=$KAFKA_BOOTSTRAP
-		export INBOXD_CONFIG=$dir/inboxd.yaml INBOXD_SOCKET_PATH=$dir/inbox.sock
-		export PATH=$root/build-release/src:\$PATH
-	END
-}
-
-# Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
-stay() {
+# What to try next.
+explain() {
 	local key='c-1|'
-	write_environment
 	cat <<-END
 
 		inboxd, its handler, PostgreSQL and Kafka run until you press Ctrl-C. The tutorial (docs/tutorial.md) continues here.
@@ -276,9 +288,24 @@ stay() {
 		  kill $handler
 		  inboxd handlers forget totals
 		  python3 $root/examples/minimal.py
-
-		Logs are in $dir. Metrics are at http://127.0.0.1:$http_port/metrics.
 	END
+}
+
+# What another terminal needs for psql, kcat, the commands of inboxd and a handler.
+write_environment() {
+	cat >"$dir/environment" <<-END
+		export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$PGDATABASE
+		export KAFKA_BOOTSTRAP=$KAFKA_BOOTSTRAP
+		export INBOXD_CONFIG=$dir/inboxd.yaml INBOXD_SOCKET_PATH=$dir/inbox.sock
+		export PATH=$root/build-release/src:\$PATH
+	END
+}
+
+# Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
+stay() {
+	write_environment
+	explain
+	printf '\nLogs are in %s. Metrics are at http://127.0.0.1:%s/metrics.\n' "$dir" "$http_port"
 	[ "$broker" = real ] || cat <<-END
 
 		The embedded broker supports one inboxd process, without restarts. To restart inboxd or to run two of
@@ -290,17 +317,18 @@ stay() {
 
 main() {
 	parse_arguments "$@"
+	[ -z "$example" ] || . "$root/examples/$example/quickstart.sh"
 	cd "$root" || exit 1
 	dir=$(mktemp -d -t inboxd-quickstart-XXXXXX)
 	chmod 711 "$dir"
 	trap stop_all EXIT
 	trap 'exit 0' INT TERM
 	prepare
-	say "starting PostgreSQL, a Kafka broker, inboxd and examples/handler.py"
+	say "starting PostgreSQL, a Kafka broker, inboxd and $handlers"
 	start_postgres
 	start_broker
 	start_inboxd
-	say "sending $orders orders and $copies copies"
+	start_handlers
 	produce
 	wait_for inboxd 60 all_processed
 	wait_for inboxd 10 counted

@@ -14,13 +14,13 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 class Example:
     """A running example: a .py file with this Python, a .c file from the build of the sidecar under test."""
 
-    def __init__(self, file, socket_path, env=None, command=None):
+    def __init__(self, file, socket_path, env=None, command=None, arguments=()):
         name = pathlib.Path(file)
         command = command or ([sys.executable, str(EXAMPLES / file)] if name.suffix == ".py" else
-                              [str(pathlib.Path(binary()).parents[1] / "examples" / name.stem)])
+                              [str(pathlib.Path(binary()).parents[1] / "examples" / name.with_suffix(""))])
         self.log = os.path.join(process.scratch("example"), "output")
         self._process = process.spawn(
-            command, self.log, env={**os.environ, **SANITIZERS, "INBOXD_SOCKET_PATH": socket_path, **(env or {})})
+            [*command, *map(str, arguments)], self.log, env={**os.environ, **SANITIZERS, "INBOXD_SOCKET_PATH": socket_path, **(env or {})})
 
     @property
     def output(self):

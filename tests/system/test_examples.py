@@ -7,8 +7,10 @@ import itertools
 import json
 import pathlib
 import random
+import sqlite3
 
 import pytest
+import yaml
 from confluent_kafka import KafkaException
 
 from support.examples import Example, blocks
@@ -22,6 +24,7 @@ TOPIC = "orders"  # the topic that the examples read
 RUNS = [path.name for path in sorted((ROOT / "examples").glob("*")) if path.suffix in (".c", ".py")
         and path.name not in ("noop_handler.c", "test_examples.py")]
 WITH_DATABASE = [name for name in RUNS if name.startswith("exactly_once")]
+CONSUMERS = yaml.safe_load((ROOT / "examples/consumers/consumers.yaml").read_text(encoding="utf-8"))
 INVOICES = """
 CREATE TABLE invoices (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint NOT NULL, cents bigint NOT NULL);
 -- As long as somebody says so a COMMIT takes its time.
@@ -45,12 +48,12 @@ def sidecar(start_inboxd, streams, group, request):
 
 @pytest.fixture
 def example(sidecar, postgres_server, database):
-    """example(file, port=…) -> the program with the test's database; it must end with success."""
+    """example(file, argument…, port=…) -> the program with the test's database; it must end with success."""
     made = []
 
-    def start(file, port=None):
-        env = {**postgres_server.environment(database), "PGAPPNAME": "example"}
-        made.append(Example(file, sidecar.socket_path, {**env, "PGPORT": str(port or env["PGPORT"])}))
+    def start(file, *arguments, port=None):
+        env = {**postgres_server.environment(database), "PGAPPNAME": "example", "PYTHONPATH": str(ROOT / "handlers/python/src")}
+        made.append(Example(file, sidecar.socket_path, {**env, "PGPORT": str(port or env["PGPORT"])}, arguments=arguments))
         return made[-1]
 
     yield start
@@ -90,11 +93,12 @@ def test_an_example_handles_messages_and_stops_cleanly(example, orders, inbox, f
     assert inbox.value("SELECT count(*) FROM inbox.messages WHERE retry_count > 0 AND event_id = ANY (%s)", [ids]) == 0
 
 
-def assert_each_once(inbox, ids):
-    """An invoice for each order, and no attempt spent."""
+def assert_each_once(inbox, ids, spent_by=None):
+    """An invoice for each order, and no attempt spent, except by this consumer."""
     wanted = [int(order.rpartition("-")[2]) for order in ids]
     assert inbox.query("SELECT event_id, retry_count, crash_count, attempts FROM inbox.messages WHERE event_id = ANY (%s)"
-                       " AND (retry_count > 0 OR crash_count > 0 OR attempts IS NOT NULL)", [ids]) == []
+                       " AND (retry_count > 0 OR crash_count > 0 OR attempts IS NOT NULL) AND consumer IS DISTINCT FROM %s",
+                       [ids, spent_by]) == []
     made = inbox.query("SELECT order_id, count(*) AS count FROM invoices WHERE order_id = ANY (%s) GROUP BY order_id",
                        [wanted])
     assert sorted((row["order_id"], row["count"]) for row in made) == sorted((order, 1) for order in wanted)
@@ -192,6 +196,44 @@ def test_a_handler_that_lost_its_claim_rolls_back(sidecar, example, orders, inbo
     wait_processed(inbox, ids)
     assert_each_once(inbox, ids)
     assert program.stop() == 0
+
+
+@pytest.mark.parametrize("sidecar", [CONSUMERS], indirect=True)
+def test_a_consumer_that_fails_holds_up_no_other_one(sidecar, example, orders, inbox, name, tmp_path):
+    """examples/consumers, with the commands that its README names."""
+    inbox.execute((ROOT / "examples/consumers/schema.sql").read_text(encoding="utf-8"))
+    ids = orders(60)  # three of each key
+    table, refused = tmp_path / "search.db", tmp_path / "refused"
+    refused.write_text(ids[0], encoding="utf-8")
+    example("consumers/billing.c")
+    example("consumers/search.py", table)
+    example("consumers/mail.py", refused)
+
+    def wait_done(mails):
+        eventually(lambda: {row["consumer"]: row["count"] for row in inbox.query(
+            "SELECT consumer, count(*) AS count FROM inbox.messages WHERE status = 'processed' AND event_id = ANY (%s)"
+            " GROUP BY consumer", [ids])} == {"billing": 60, "search": 60, "mail": mails}, timeout=90)
+
+    def operate(*arguments):
+        done = sidecar.command(*arguments, "--consumer", "mail")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def waiting():
+        return [json.loads(line)["event_id"] for line in operate("list", "--status", "waiting", "--json").splitlines()]
+
+    wait_done(57)
+    eventually(lambda: waiting() == [ids[0], ids[20], ids[40]])
+    assert json.loads(operate("keys", "--json"))["waiting"] == 2
+    operate("skip", f"{name}-0", "--topic", TOPIC, "--reason", "no such address", "--yes")
+    wait_done(59)
+    refused.write_text("", encoding="utf-8")
+    operate("replay", ids[0], "--reason", "the address is correct now")
+    wait_done(60)
+    assert_each_once(inbox, ids, spent_by="mail")
+    assert inbox.query("SELECT consumer FROM inbox.messages WHERE replay_count > 0") == [{"consumer": "mail"}]
+    with contextlib.closing(sqlite3.connect(table)) as found:
+        assert found.execute("SELECT count(*) FROM orders WHERE status = 'order.created'").fetchone()[0] >= 60
 
 
 def test_the_transactions_of_the_documentation_complete_their_messages(inboxd, inbox):
