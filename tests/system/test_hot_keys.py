@@ -53,9 +53,12 @@ def locked(inbox, *event_ids):
 
 @contextlib.contextmanager
 def unsettled(inbox, client, event_id="k1", answer=DONE):
-    """Answers the open message while its row is locked."""
+    """Answers the open message while its row is locked. The block begins when its settle waits for the lock, so that no
+    later verdict can be in the same transaction."""
     with locked(inbox, event_id) as own:
         client.answer(client.wait_event(event_id), answer)
+        eventually(lambda: inbox.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), every=0.01,
+                   what=f"a settle of {event_id}")
         yield own
 
 
