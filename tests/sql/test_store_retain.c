@@ -97,6 +97,10 @@ static void every_kind_deletes_its_own_rows(void **state)
 	run_sql(world,
 		"INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at, rescued_at)"
 		" VALUES (0, 'x', 1, '2020-01-01', '2020-01-01')");
+	run_sql(world, "INSERT INTO inbox.outbox (topic, event_type, created_at, published_at, "
+		       "dead_at) VALUES"
+		       " ('t', 'e', '2020-01-01', '2020-01-01', NULL), ('t', 'e', '2020-01-01', "
+		       "NULL, '2020-01-01')");
 	/* It was not produced to the dead topic: one kind keeps it and the other deletes it. */
 	assert_int_equal(retain(world, RETAIN_DEAD_PRODUCED, 10).affected, 0);
 	assert_int_equal(retain(world, RETAIN_DEAD, 10).affected, 1);
