@@ -180,6 +180,7 @@ static void check_delivery(const struct record *record, const struct message *me
 	const struct inbox_delivery *delivery)
 {
 	demand(inbox_delivery_seq(delivery) == 9001 && inbox_delivery_attempt(delivery) == 2);
+	demand(same_text(inbox_delivery_consumer(delivery), "billing"));
 	demand(same_text(inbox_delivery_topic(delivery), message->topic));
 	demand(inbox_delivery_offset(delivery) == message->offset);
 	demand(inbox_delivery_partition(delivery) == message->partition);
@@ -199,6 +200,7 @@ static const struct inbox_delivery *receive(struct bytes event)
 	const struct delivery_head head = { .id = "d9001.2",
 		.claim = "9001.2.17",
 		.seq = 9001,
+		.consumer = "billing",
 		.attempt = 2,
 		.max_attempts = 10,
 		.deadline_unix_ms = 1700000000000 };
