@@ -119,10 +119,17 @@ END $$;
 
 -- Copies what is missing among the next max_looks rows after a seq, at most max_copies. last_seq: the last row that was
 -- read; NULL = the end. Of a message that several consumers have, the first row with the payload is copied.
+-- A page reads as many rows as it may copy, and the INSERT leaves out what the consumer has already. If more rows may be read
+-- than copied, these are left out before, so that they do not count as copies.
 CREATE OR REPLACE FUNCTION inbox.copy_rows(given jsonb, after_seq bigint, max_looks int, max_copies int, OUT affected bigint,
                                 OUT without_payload bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
+    receiver text := given ->> 'consumer';
+    giver text := given ->> 'from';
+    only_topic text := given ->> 'topic';
+    since timestamptz := given ->> 'since';
+    until_seq bigint := given ->> 'until_seq';
     wanted bigint[];
     dropped bigint[];
     looked bigint;
@@ -131,23 +138,25 @@ BEGIN
         SELECT m.seq, m.consumer, m.topic, m.event_type, m.received_at, m.event_id, m.source,
                m.payload IS NOT NULL OR m.payload_digest IS NULL AS whole
         FROM inbox.inbox_messages m
-        WHERE m.seq > after_seq AND m.seq <= (given ->> 'until_seq')::bigint
+        WHERE m.seq > after_seq AND m.seq <= until_seq
         ORDER BY m.seq LIMIT max_looks
     ), kind AS MATERIALIZED (
         SELECT k.topic, k.event_type
         FROM (SELECT DISTINCT p.topic, p.event_type FROM page p) k
-        JOIN inbox.inbox_consumers c ON c.name = given ->> 'consumer'
+        JOIN inbox.inbox_consumers c ON c.name = receiver
         WHERE inbox.wants(c.topics, c.types, k.topic, k.event_type)
     ), fit AS MATERIALIZED (
         SELECT min(p.seq) AS seq, p.whole
         FROM page p
         JOIN kind k ON k.topic = p.topic AND k.event_type IS NOT DISTINCT FROM p.event_type
-        WHERE p.consumer <> given ->> 'consumer'
-          AND (NOT given ? 'from' OR p.consumer = given ->> 'from')
-          AND (NOT given ? 'topic' OR p.topic = given ->> 'topic')
-          AND (NOT given ? 'since' OR p.received_at >= (given ->> 'since')::timestamptz)
-          AND (SELECT true FROM inbox.inbox_messages d
-               WHERE d.event_id = p.event_id AND d.source = p.source AND d.consumer = given ->> 'consumer') IS NULL
+        WHERE p.consumer <> receiver
+          AND (giver IS NULL OR p.consumer = giver)
+          AND (only_topic IS NULL OR p.topic = only_topic)
+          AND (since IS NULL OR p.received_at >= since)
+          AND CASE WHEN max_looks IS DISTINCT FROM max_copies THEN
+                  (SELECT true FROM inbox.inbox_messages d
+                   WHERE d.event_id = p.event_id AND d.source = p.source AND d.consumer = receiver) IS NULL
+              ELSE true END
         GROUP BY p.event_id, p.source, p.whole
     )
     SELECT array_agg(f.seq ORDER BY f.seq) FILTER (WHERE f.whole), array_agg(f.seq) FILTER (WHERE NOT f.whole),
@@ -163,7 +172,7 @@ BEGIN
     INSERT INTO inbox.inbox_messages
         (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
          payload, payload_digest, available_at)
-    SELECT given ->> 'consumer', m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset,
+    SELECT receiver, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset,
            m.kafka_timestamp, m.key, m.headers, m.payload, m.payload_digest, now()
     FROM inbox.inbox_messages m WHERE m.seq = ANY (wanted)
     ORDER BY m.seq
@@ -176,8 +185,8 @@ BEGIN
       AND NOT EXISTS (
           SELECT FROM inbox.inbox_messages o
           WHERE o.event_id = m.event_id AND o.source = m.source
-            AND (o.consumer = given ->> 'consumer'
-                 OR ((NOT given ? 'from' OR o.consumer = given ->> 'from')
+            AND (o.consumer = receiver
+                 OR ((giver IS NULL OR o.consumer = giver)
                      AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL))));
 END $$;
 

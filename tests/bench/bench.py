@@ -14,6 +14,7 @@ from support import kafka
 from support.sidecar import binary
 
 import autovacuum
+import backfill
 import emit
 import growth
 import idle
@@ -30,7 +31,7 @@ from servers import POSTGRES, Servers
 MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
-          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, keys.GROUP]
+          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, keys.GROUP]
 
 
 def arguments():

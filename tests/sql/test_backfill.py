@@ -87,6 +87,7 @@ FILTERS = {
     "a topic": ("topic => 'bills'", ["c"]),
     "a time": ("since => '2020-01-01'", ["a", "c", "d"]),
     "so many": ("max_rows => 2", ["a", "b"]),
+    "as many as there are": ("max_rows => 2147483647", ["a", "b", "c", "d"]),
     "from a place on": ("after_seq => (SELECT seq FROM inbox.inbox_messages WHERE event_id = 'b')", ["c", "d"]),
     "nothing": ("topic => 'none'", []),
 }
@@ -104,7 +105,7 @@ def test_filters_select_what_is_copied(consumers, arguments, expected):
     found = backfill(consumers, *given)
     assert (found["affected"], copies(consumers)) == (len(expected), expected)
     assert found["last_seq"] == (value(consumers, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'b'"
-                                       " AND consumer = 'billing'") if "max_rows" in arguments else None)
+                                       " AND consumer = 'billing'") if arguments == "max_rows => 2" else None)
 
 
 def test_a_consumer_gets_only_what_it_wants(consumers):
