@@ -211,12 +211,17 @@ def attempts_are_failures(ledger, snapshot):
         for at, delivered in enumerate(deliveries):
             failures = sum(_may_count(earlier) for earlier in deliveries[:at])
             if delivered.attempt - 1 > failures:
-                yield f"an attempt spent on nothing: {delivered} after {failures} failures"
+                yield f"an attempt spent on nothing: {delivered} after {failures} failures:{_listed(deliveries)}"
     for row in snapshot.rows:
-        failures = sum(map(_may_count, of[row["source"], row["event_id"]]))
+        deliveries = of[row["source"], row["event_id"]]
+        failures = sum(map(_may_count, deliveries))
         if row["retry_count"] > failures:
             yield (f"an attempt spent on nothing: {row['event_id']} has retry_count"
-                   f" {row['retry_count']} after {failures} failures")
+                   f" {row['retry_count']} after {failures} failures:{_listed(deliveries)}")
+
+
+def _listed(deliveries):
+    return "".join(f"\n  {delivered}, deadline {delivered.deadline:.3f}" for delivered in deliveries)
 
 
 def _may_count(delivered):

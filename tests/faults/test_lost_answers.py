@@ -6,7 +6,9 @@ import pytest
 
 from support.scripts import by_id
 from support.wait import eventually
-from support.wire import retry
+from support.wire import NEVER, done, retry
+
+OTHERS = 400
 
 
 class Faults:
@@ -49,3 +51,21 @@ def test_claims_continue_while_settles_are_not_answered(make_inboxd, handler, st
     assert {name: inbox.message(name)["retry_count"] for name in ("done", "later")} == {
         "done": 0, "later": 1}
     assert sorted(client.event_ids) == ["done", "later", "later"]
+
+
+def test_an_answer_counts_while_the_verdict_before_it_is_repeated(make_inboxd, handler, streams, topic, inbox):
+    """The retry was committed and its answer lost, so memory has two claims of the row after the next one. The others
+    make memory sort its messages again."""
+    sidecar = make_inboxd()
+    faults = Faults(sidecar)
+    client = handler(sidecar.start(), by_id({"again": [retry("not now", delay_ms=0), NEVER]}))
+    faults.arm("error_after_settle error *")
+    streams.events(topic, ["again"])
+    delivery = client.wait_event("again", times=2)
+    streams.events(topic, map(str, range(OTHERS)))
+    client.wait_count(2 + OTHERS)
+    client.answer(delivery, done())
+    faults.arm()
+    inbox.wait_processed(1 + OTHERS)
+    assert client.of("again") == client.deliveries[:2]
+    assert inbox.message("again")["retry_count"] == 1

@@ -208,6 +208,12 @@ MUTANTS = [
                 "\n            AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL THEN true END",
                 " THEN true END"),
            tests=[SETTLE + "settling_twice_reports_completed"]),
+    mutant("R7", "memory tells two claims of a row apart by the first it finds",
+           edit("src/dispatch/order/entries.c", "&key, sizeof(key), hash_of(seq), entry);\n\treturn entry;",
+                "&key, sizeof(key.seq), hash_of(seq), entry);\n"
+                "\treturn entry != NULL && entry->key.delivery_count == delivery_count ? entry : NULL;"),
+           edit("src/dispatch/order/entries.c", "key, sizeof(entry->key),", "key, sizeof(entry->key.seq),"),
+           tests=["faults/test_lost_answers.py::test_an_answer_counts_while_the_verdict_before_it_is_repeated"]),
     mutant("R7", "a waiting row keeps its claim",
            edit("sql/migrations/0001_baseline.sql", "CHECK (available_at IS NULL OR claimed_by IS NULL)", "CHECK (true)"),
            tests=["sql/test_functions.py::test_a_row_is_in_one_state_only"]),

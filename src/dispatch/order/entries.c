@@ -79,11 +79,10 @@ static unsigned hash_of(int64_t seq)
 
 struct entry *entry_find(const struct order *order, int64_t seq, int delivery_count)
 {
+	const struct entry_key key = { seq, delivery_count };
 	struct entry *entry = NULL;
 
-	HASH_FIND_BYHASHVALUE(hh, order->entries, &seq, sizeof(seq), hash_of(seq), entry);
-	if (entry == NULL || entry->message->delivery_count != delivery_count)
-		return NULL;
+	HASH_FIND_BYHASHVALUE(hh, order->entries, &key, sizeof(key), hash_of(seq), entry);
 	return entry;
 }
 
@@ -112,11 +111,12 @@ static struct entry *entry_new(
 	if (entry == NULL)
 		return NULL;
 	entry->message = message;
+	entry->key = (struct entry_key){ message->seq, message->delivery_count };
 	entry->ordering = ordering;
 	entry->state = ENTRY_QUEUED;
 	entry->born = born;
-	HASH_ADD_KEYPTR_BYHASHVALUE(hh, order->entries, &message->seq, sizeof(message->seq),
-		hash_of(message->seq), entry);
+	HASH_ADD_BYHASHVALUE(
+		hh, order->entries, key, sizeof(entry->key), hash_of(message->seq), entry);
 	if (entry->hh.tbl == NULL) {
 		free(entry);
 		return NULL;

@@ -105,13 +105,21 @@ struct verdict_texts {
 	char *result;
 };
 
+/* The claim of an entry. While the verdict of an older claim is repeated, because its answer was lost, the row may have
+ * been claimed again: then there are two entries with its seq. */
+struct entry_key {
+	int64_t seq;
+	int64_t delivery_count; /* as wide as the seq, so that the key has no padding */
+};
+
 struct entry {
 	struct message *message; /* owned */
-	size_t stream;           /* index in the admission */
-	enum ordering ordering;  /* of its stream */
+	struct entry_key key;
+	size_t stream;          /* index in the admission */
+	enum ordering ordering; /* of its stream */
 	enum entry_state state;
 	TAILQ_ENTRY(entry) link; /* the list of its state */
-	UT_hash_handle hh;       /* by message->seq */
+	UT_hash_handle hh;       /* by key */
 
 	struct handler_queue *queue; /* of the handler it is routed to; NULL = none */
 	struct lane *lane;           /* NULL: it has no order */

@@ -54,7 +54,7 @@ struct order {
 	struct routing *routing;  /* the subscriptions of all known handlers */
 	bool routing_complete;    /* the known handlers have been read: messages can be routed */
 	struct handler_queues queues;
-	struct entry *entries;  /* all messages in memory, by seq */
+	struct entry *entries;  /* all messages in memory, by claim */
 	struct entry_list born; /* those that were born claimed, by seq */
 	size_t entry_count;
 	struct lanes lanes;
