@@ -30,8 +30,6 @@
 /* Without memory HASH_ADD leaves the element out of the table, and hh.tbl NULL, instead of ending the process. */
 #define HASH_NONFATAL_OOM                1
 #define HASH_FUNCTION(key, length, hash) HASH_FNV(key, length, hash)
-/* uthash fills a bucket with up to ten elements. Each of them costs a cache miss at a lookup. */
-#define HASH_BKT_CAPACITY_THRESH         2U
 #include <uthash.h>
 
 #include "model/message/message.h"
