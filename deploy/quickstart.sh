@@ -25,12 +25,14 @@ say() {
 
 usage() {
 	cat <<-END
-		deploy/quickstart.sh [--once] [--kafka real] [--example consumers]
+		deploy/quickstart.sh [--once] [--kafka real] [--example consumers|outbox]
 
 		  --once                end after the result; the exit code is 0 if every number is right
 		  --kafka real          use Apache Kafka from Maven Central instead of the embedded broker. The embedded
 		                        broker supports one inboxd process, without restarts
 		  --example consumers   run examples/consumers: three consumers of each order, one of which fails
+		  --example outbox      run examples/outbox: an order service and a shipping service, each with its inboxd, while
+		                        each process is killed; with Apache Kafka
 	END
 }
 
@@ -56,7 +58,7 @@ parse_arguments() {
 	*) usage >&2 && exit 1 ;;
 	esac
 	case $example in
-	'' | consumers) ;;
+	'' | consumers | outbox) ;;
 	*) usage >&2 && exit 1 ;;
 	esac
 }
@@ -117,6 +119,7 @@ prepare() {
 	if [ "$broker" = real ]; then
 		install_kafka || fail "fetching Apache Kafka failed"
 	fi
+	install_example || fail "installing failed"
 	say "building into build-release"
 	build_release >"$dir/build.log" 2>&1 || fail "the build failed:" "$dir/build.log"
 }
@@ -182,17 +185,26 @@ is_ready() {
 	(get /readyz) >/dev/null
 }
 
+free_port() {
+	python -c 'from support.process import free_port; print(free_port())'
+}
+
 start_inboxd() {
-	http_port=$(python -c 'from support.process import free_port; print(free_port())')
+	http_port=$(free_port)
+	configuration=$dir/inboxd.yaml
 	write_configuration
 	start inboxd "$root/build-release/src/inboxd" run --migrate -c "$dir/inboxd.yaml"
-	inboxd=$!
 	wait_for inboxd 60 is_ready
 }
 
-# An example has a quickstart.sh of its own, which sets this and defines add_configuration, start_handlers, produce,
-# all_processed, counted, show and explain anew.
+# An example has a quickstart.sh of its own, which sets these variables and defines some of the functions below and
+# start_inboxd anew.
 handlers=examples/handler.py
+sidecar=inboxd # whose log is shown if the messages are not processed in time
+
+install_example() {
+	:
+}
 
 add_configuration() {
 	:
@@ -296,7 +308,7 @@ write_environment() {
 	cat >"$dir/environment" <<-END
 		export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$PGDATABASE
 		export KAFKA_BOOTSTRAP=$KAFKA_BOOTSTRAP
-		export INBOXD_CONFIG=$dir/inboxd.yaml INBOXD_SOCKET_PATH=$dir/inbox.sock
+		export INBOXD_CONFIG=$configuration INBOXD_SOCKET_PATH=$dir/inbox.sock
 		export PATH=$root/build-release/src:\$PATH
 	END
 }
@@ -311,8 +323,8 @@ stay() {
 		The embedded broker supports one inboxd process, without restarts. To restart inboxd or to run two of
 		them, start this script with --kafka real.
 	END
-	wait "$inboxd"
-	fail "inboxd has ended, and so does all the rest; its log:" "$dir/inboxd.log"
+	wait "${pid_of[$sidecar]}"
+	fail "$sidecar has ended, and so does all the rest; its log:" "$dir/$sidecar.log"
 }
 
 main() {
@@ -330,8 +342,8 @@ main() {
 	start_inboxd
 	start_handlers
 	produce
-	wait_for inboxd 60 all_processed
-	wait_for inboxd 10 counted
+	wait_for "$sidecar" 60 all_processed
+	wait_for "$sidecar" 10 counted
 	show
 	[ -n "$once" ] || stay
 	[ -z "$wrong" ]

@@ -27,7 +27,7 @@ usage() {
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      deploy/ and debian/, with the tools that read them
-		  quickstart  deploy/quickstart.sh --once, also with its example
+		  quickstart  deploy/quickstart.sh --once, also with its examples
 		  languages   the libraries of handlers/, each with its own tools, with the conformance kit and with servers
 		  bench       speed of the release build, compared with a floor and other programs
 		  faults      kill -9 at named points; needs several minutes
@@ -121,6 +121,7 @@ suite_quickstart() {
 	# With a variable that a user of the quickstart may have set.
 	INBOXD_SOCKET_PATH=/nonexistent/x run "quickstart" "$root/deploy/quickstart.sh" --once
 	run "quickstart: consumers" "$root/deploy/quickstart.sh" --once --example consumers
+	run "quickstart: outbox" "$root/deploy/quickstart.sh" --once --example outbox
 }
 
 # Each library has a program `check` for everything that needs no servers.

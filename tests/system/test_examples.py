@@ -14,6 +14,7 @@ import yaml
 from confluent_kafka import KafkaException
 
 from support.examples import Example, blocks
+from support.inbox import Inbox
 from support.proxy import Proxy
 from support.scripts import by_id
 from support.wait import eventually
@@ -25,6 +26,8 @@ RUNS = [path.name for path in sorted((ROOT / "examples").glob("*")) if path.suff
         and path.name not in ("noop_handler.c", "test_examples.py")]
 WITH_DATABASE = [name for name in RUNS if name.startswith("exactly_once")]
 CONSUMERS = yaml.safe_load((ROOT / "examples/consumers/consumers.yaml").read_text(encoding="utf-8"))
+SERVICES = {service: yaml.safe_load((ROOT / f"examples/outbox/{service}.yaml").read_text(encoding="utf-8"))
+            for service in ("shop", "shipping")}
 INVOICES = """
 CREATE TABLE invoices (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint NOT NULL, cents bigint NOT NULL);
 -- As long as somebody says so a COMMIT takes its time.
@@ -234,6 +237,63 @@ def test_a_consumer_that_fails_holds_up_no_other_one(sidecar, example, orders, i
     assert inbox.query("SELECT consumer FROM inbox.messages WHERE replay_count > 0") == [{"consumer": "mail"}]
     with contextlib.closing(sqlite3.connect(table)) as found:
         assert found.execute("SELECT count(*) FROM orders WHERE status = 'order.created'").fetchone()[0] >= 60
+
+
+@pytest.fixture
+def services(make_inboxd, streams, postgres_server, database):
+    """examples/outbox: the databases and the sidecars of both services, and start(service, file, argument…)."""
+    databases = {"shop": database, "shipping": postgres_server.create_database(f"{database}_2")}
+    views = {service: Inbox(postgres_server.conninfo(dbname)) for service, dbname in databases.items()}
+    sidecars, programs = {}, []
+    for service, view in views.items():
+        view.execute((ROOT / f"examples/outbox/{service}.sql").read_text(encoding="utf-8"))
+        for topic in SERVICES[service]["kafka"]["topics"]:
+            streams.create(topic)
+        sidecars[service] = make_inboxd(SERVICES[service], postgres={"dbname": databases[service]}).start()
+
+    def start(service, file, *arguments):
+        env = {**postgres_server.environment(databases[service]), "PYTHONPATH": str(ROOT / "handlers/python/src")}
+        programs.append(Example(f"outbox/{file}", sidecars[service].socket_path, env, arguments=arguments))
+        return programs[-1]
+
+    yield views, sidecars, start
+    for program in programs:
+        program.stop()
+    for sidecar in sidecars.values():
+        sidecar.stop()
+    for view in views.values():
+        view.close()
+    postgres_server.drop_database(databases["shipping"])
+
+
+def test_each_order_is_shipped_once_although_both_sides_are_killed(services):
+    """examples/outbox: the sidecar and the handler of each service, and the order service after each of them."""
+    views, sidecars, start = services
+    shop, shipping = views["shop"], views["shipping"]
+    files = {"shop": "mark_shipped.py", "shipping": "ship.py"}
+    handlers = {service: start(service, file) for service, file in files.items()}
+
+    def kill_sidecar(service):
+        sidecars[service].kill()
+        sidecars[service].start()
+
+    def kill_handler(service):
+        handlers[service].kill()
+        handlers[service] = start(service, files[service])
+
+    for enough, kill, service in ((20, kill_sidecar, "shop"), (35, kill_handler, "shipping"),
+                                  (50, kill_sidecar, "shipping"), (65, kill_handler, "shop")):
+        orders = start("shop", "place_orders.py", 80)
+        eventually(lambda: shop.value("SELECT count(*) FROM orders") >= enough)  # pylint: disable=cell-var-from-loop
+        kill(service)
+        orders.kill()
+    start("shop", "place_orders.py", 80)
+    eventually(lambda: shop.value("SELECT sum(shipments) FROM orders") >= 80, timeout=120, what="80 orders to be shipped")
+    placed = shop.value("SELECT array_agg(id ORDER BY id) FROM orders")
+    assert len(placed) == 80
+    assert shop.query("SELECT id, shipments FROM orders WHERE shipments <> 1") == []
+    assert shipping.value("SELECT array_agg(order_id ORDER BY order_id) FROM shipments") == placed
+    assert shop.value("SELECT array_agg(convert_from(key, 'UTF8')::bigint ORDER BY seq) FROM inbox.outbox") == placed
 
 
 def test_the_transactions_of_the_documentation_complete_their_messages(inboxd, inbox):
