@@ -3,11 +3,14 @@ spent, and work resumes automatically.
 """
 
 import signal
+import struct
 
 import pytest
 
 from brokers import Proxied
 from fleet import Fleet
+from support.librdkafka import later_librdkafka
+from support.scripts import always, DONE
 from support.wait import eventually, throughout
 from whole import log_events
 
@@ -67,6 +70,47 @@ def test_a_broker_outage_loses_nothing(fleet, broker, name, group, long_run):
     fleet.produce(200)
     caught_up(fleet, broker, name, group)
     assert sidecar.is_running() and not log_events(sidecar, "fatal")
+
+
+class NoBrokers:
+    """Takes the only broker out of the answers to Metadata requests (version 9 and later), as a broker does that starts or
+    stops and knows of no other."""
+
+    def __init__(self, port):
+        address = b"\x0a127.0.0.1" + struct.pack(">i", port)
+        self._one = b"\x02" + struct.pack(">i", 1) + address + b"\x00\x00"  # a list of one; no rack, no tags
+        self.count = 0
+
+    def __call__(self, data):
+        out, rest = b"", data
+        while len(rest) >= 4 and len(rest) >= 4 + (length := struct.unpack_from(">i", rest)[0]) > 4:
+            frame, rest = rest[4:4 + length], rest[4 + length:]
+            if self._one in frame:
+                frame = frame.replace(self._one, b"\x01", 1)
+                self.count += 1
+            out += struct.pack(">i", len(frame)) + frame
+        return out + rest
+
+
+def test_a_broker_that_names_no_broker_is_found_again(broker, make_inboxd, handler, inbox, name):
+    """librdkafka 2.10 and later then forgets all brokers. After one or several such answers it does not connect again by
+    itself."""
+    broker.streams.create(name)
+    sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, **FAST})
+    sidecar.env.update(later_librdkafka())
+    sidecar.start()
+    handler(sidecar, always(DONE))
+    broker.streams.events(name, ["before"])
+    inbox.wait_processed(1)
+    forgetful = NoBrokers(broker.proxy.port)
+    broker.proxy.change_answers(forgetful)
+    try:
+        broker.proxy.cut()
+        eventually(lambda: forgetful.count >= 20, 90, "twenty answers without brokers")
+    finally:
+        broker.proxy.change_answers(None)
+    broker.streams.events(name, ["after"])
+    inbox.wait_processed(2)
 
 
 def test_stored_messages_are_handled_during_a_broker_outage(fleet, broker):

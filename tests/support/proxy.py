@@ -8,6 +8,7 @@
 	    proxy.lead_to(other_port)    # new connections go there
 	    proxy.cut_before(b"COMMIT")  # the next answer holding these bytes is not forwarded: cut
 	    proxy.stall_after(b"UPDATE") # the next request holding these bytes passes, then nothing does; until heal()
+    proxy.change_answers(change) # change(data) is forwarded in place of what the server sent; None ends it
 """
 
 import contextlib
@@ -33,6 +34,7 @@ class Proxy:
         self._open = set()
         self._word = None
         self._last = None
+        self._change = None
         self._rate = None        # bytes a second; None = as fast as it goes
         self._latency = 0
         self._passing = threading.Event()
@@ -90,6 +92,9 @@ class Proxy:
     def stall_after(self, word):
         self._last = word
 
+    def change_answers(self, change):
+        self._change = change
+
     @property
     def is_stalled(self):
         return not self._passing.is_set()
@@ -129,6 +134,8 @@ class Proxy:
                     self._passing.wait()
                     if not data or (source is server and self._is_cut(data)):
                         return
+                    if source is server and self._change:
+                        data = self._change(data)
                     self._hold_up(data)
                     if source is client:
                         self._stall_behind(data)

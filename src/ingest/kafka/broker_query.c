@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "ingest/kafka/convert.h"
+
+#define VERSION_THAT_FORGETS_BROKERS 0x020a00ff
 
 _Static_assert(
 	BROKER_LOG_END == RD_KAFKA_OFFSET_END && BROKER_LOG_BEGIN == RD_KAFKA_OFFSET_BEGINNING,
@@ -68,10 +71,28 @@ bool broker_query_reaches_broker(rd_kafka_t *kafka, int timeout_ms)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
 
-	if (rd_kafka_metadata(kafka, 0, NULL, &metadata, timeout_ms) != RD_KAFKA_RESP_ERR_NO_ERROR)
+	if (rd_kafka_metadata(kafka, 0, NULL, &metadata, timeout_ms) !=
+		RD_KAFKA_RESP_ERR_NO_ERROR) {
+		broker_bootstrap_again(kafka);
 		return false;
+	}
 	rd_kafka_metadata_destroy(metadata);
 	return true;
+}
+
+void broker_bootstrap_again(rd_kafka_t *kafka)
+{
+	static const char name[] = "bootstrap.servers";
+	const rd_kafka_conf_t *conf = rd_kafka_conf(kafka);
+	CLEANUP(freep) char *servers = NULL;
+	size_t size = 0;
+
+	if (rd_kafka_version() < VERSION_THAT_FORGETS_BROKERS ||
+		rd_kafka_conf_get(conf, name, NULL, &size) != RD_KAFKA_CONF_OK)
+		return;
+	servers = malloc(size);
+	if (servers != NULL && rd_kafka_conf_get(conf, name, servers, &size) == RD_KAFKA_CONF_OK)
+		(void)rd_kafka_brokers_add(kafka, servers);
 }
 
 /* rd_kafka_commit() waits without limit for the broker's answer. A queue of our own can be

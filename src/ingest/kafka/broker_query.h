@@ -36,7 +36,12 @@ int broker_commit_offsets(struct rd_kafka_s *kafka, const struct partition_offse
 
 /* The id of the cluster, malloc'ed; NULL when no broker sent it within timeout_ms. */
 char *broker_query_cluster_id(struct rd_kafka_s *kafka, int timeout_ms);
-/* Sends a metadata request to any broker. True when a broker answered. */
+/* Sends a metadata request to any broker. True when a broker answered; otherwise does what broker_bootstrap_again()
+ * does. */
 bool broker_query_reaches_broker(struct rd_kafka_s *kafka, int timeout_ms);
+/* Gives the client the brokers of bootstrap.servers again, after a request that no broker answered. A broker that starts
+ * or stops can answer with a list of no brokers. librdkafka 2.10 and later then forgets all brokers, and never connects
+ * again by itself (librdkafka issue 5301). No effect on brokers that the client still has. */
+void broker_bootstrap_again(struct rd_kafka_s *kafka);
 
 #endif

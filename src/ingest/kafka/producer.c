@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/tls_errors.h"
 
 #define ANSWER_MS      1000
@@ -176,10 +177,12 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 	code = rd_kafka_metadata(producer->kafka, 0, handle, &metadata, ANSWER_MS);
 	rd_kafka_topic_destroy(handle);
 	(void)rd_kafka_poll(producer->kafka, 0);
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		broker_bootstrap_again(producer->kafka);
 		return err_set(err, FAULT_KAFKA, "no broker answered: %s",
 			producer->last_words[0] != '\0' ? producer->last_words
 							: rd_kafka_err2str(code));
+	}
 	r = metadata->topic_cnt == 1 ? check_topic(metadata->topics[0].err, topic, err)
 				     : PRODUCER_NO_TOPIC;
 	if (r == 0)
