@@ -15,6 +15,7 @@ from support.sidecar import binary
 
 import autovacuum
 import backfill
+import consumers
 import emit
 import growth
 import idle
@@ -31,7 +32,8 @@ from servers import POSTGRES, Servers
 MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
-          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, keys.GROUP]
+          growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
+          keys.GROUP]
 
 
 def arguments():
@@ -54,7 +56,7 @@ def arguments():
     parser.add_argument("--seconds", type=float,
                         help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
-                        help="another inboxd, which the group keys measures with 10,000 keys, too")
+                        help="another inboxd, which the groups consumers and keys measure in one case, too")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     parser.add_argument("--append", action="store_true",
                         help="with --json: keep the rounds that FILE has, and show them as well")

@@ -1,5 +1,6 @@
 """Conditions that every run must fulfil."""
 
+import collections
 import typing
 
 import records
@@ -9,6 +10,7 @@ class Run(typing.NamedTuple):
     shape: records.Shape
     fresh: int      # messages that were not in the table before
     first_seq: int  # rows from here on are theirs
+    consumers: int = 1  # each has a row for every message
 
 
 def check(connection, run, counters, counted):
@@ -18,7 +20,7 @@ def check(connection, run, counters, counted):
     watermark = connection.execute("SELECT sum(next_offset) FROM inbox.inbox_offsets"
                                    " WHERE topic = %s", (run.shape.topic(),)).fetchone()[0]
     assert watermark == run.shape.messages, f"the watermarks are at {watermark} of {run.shape.messages}"
-    assert counted["distinct"] == run.fresh, f"the handlers have seen {counted['distinct']}"
+    assert counted["distinct"] == run.fresh * run.consumers, f"the handlers have seen {counted['distinct']}"
     for name, count in (("inboxd_messages_received_total", run.shape.messages),
                         ("inboxd_duplicates_total", run.shape.messages - run.fresh),
                         ("inboxd_conflicts_total", 0), ("inboxd_rejects_total", 0)):
@@ -43,10 +45,14 @@ def check_order(connection, run, ordering, counted):
 
 
 def _rows(connection, run):
-    rows = connection.execute("SELECT event_id, processed_at IS NOT NULL, dead_at IS NOT NULL"
+    rows = connection.execute("SELECT event_id, processed_at IS NOT NULL, dead_at IS NOT NULL, consumer"
                               " FROM inbox.inbox_messages WHERE seq >= %s", (run.first_seq,)).fetchall()
     wanted = {records.event_id(number) for number in range(run.fresh)}
-    assert len(rows) == run.fresh, f"{len(rows)} rows, {run.fresh} expected"
-    assert {row[0] for row in rows} == wanted, "messages are missing, others were never sent"
+    of_consumers = collections.defaultdict(set)
+    for row in rows:
+        of_consumers[row[3]].add(row[0])
+    assert len(rows) == run.fresh * run.consumers, f"{len(rows)} rows, {run.fresh * run.consumers} expected"
+    assert len(of_consumers) == (run.consumers if run.fresh else 0), f"rows of the consumers {sorted(of_consumers)}"
+    assert all(found == wanted for found in of_consumers.values()), "messages are missing, others were never sent"
     assert all(row[1] for row in rows), f"{sum(not row[1] for row in rows)} are not processed"
     assert not any(row[2] for row in rows), "messages are dead"

@@ -2,8 +2,8 @@
 
 The clock starts when the handlers are connected and the database shows an owner for every partition;
 it stops at the greatest processed_at, the beginning of the transaction that settled the last
-message. Costs are measured between these two, per distinct message: repeated records are part of the work, not of the
-result.
+message. Costs are measured between these two, per distinct message and consumer: repeated records are part of the work,
+not of the result.
 """
 
 import contextlib
@@ -60,23 +60,24 @@ def _run(watch, scenario):
     watch.fleet.start()
     watch.fleet.wait_assigned(watch.connection, shape.partitions)
     began, before = time.time(), watch.costs()
-    watch.wait_done(fresh, shape.messages)
+    consumers = len(scenario.configuration.get("consumers", {})) or 1
+    watch.wait_done(fresh * consumers, fresh * consumers + shape.messages - fresh)
     after, peak = watch.costs(), watch.fleet.peak_memory()
     counters = watch.fleet.counters()
     counted = watch.fleet.stop()
-    complete.check(watch.connection, complete.Run(shape, fresh, watch.first_seq), counters, counted)
+    complete.check(watch.connection, complete.Run(shape, fresh, watch.first_seq, consumers), counters, counted)
     ended = watch.last_stored() if scenario.known else watch.last_processed()
-    seconds, messages = ended - began, fresh or shape.messages
+    seconds, messages = ended - began, fresh * consumers or shape.messages
     return {"messages": messages, "records": shape.messages, "seconds": round(seconds, 3),
             "rows_per_second": messages / seconds,
             "records_per_second": shape.messages / seconds,
             "busy_seconds": round(ended - watch.first_received(), 3) if fresh else None,
             "payload_bytes_per_second": shape.messages * shape.payload / seconds,
             **{name: (after[name] - before[name]) / messages for name in before},
-            **({} if scenario.known else watch.table(fresh)), "peak_rss_bytes": peak,
+            **({} if scenario.known else watch.table(messages)), "peak_rss_bytes": peak,
             **batches("insert", counters, "inboxd_ingest_batch_seconds", shape.messages),
-            **batches("settle", counters, "inboxd_settle_seconds", fresh),
-            "again": counted["deliveries"] - fresh}
+            **batches("settle", counters, "inboxd_settle_seconds", fresh * consumers),
+            "again": counted["deliveries"] - fresh * consumers}
 
 
 def batches(name, counters, histogram, rows):

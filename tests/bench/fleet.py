@@ -24,11 +24,12 @@ class Handler:
 
     def command(self, sidecar, batch, count):
         return [program("examples", "noop_handler"), "--socket", sidecar.socket_path,
-                "--name", HANDLER, "--batch", str(batch), "--count-to-file", count]
+                "--name", self.name, "--batch", str(batch), "--count-to-file", count]
 
-    def __init__(self, sidecar, batch):
-        self._count = os.path.join(sidecar.directory, "count")
-        self._log = os.path.join(sidecar.directory, "handler.log")
+    def __init__(self, sidecar, batch, name=HANDLER):
+        self.name = name
+        self._count = os.path.join(sidecar.directory, f"count.{name}")
+        self._log = os.path.join(sidecar.directory, f"handler.{name}.log")
         self._process = process.spawn(
             self.command(sidecar, batch, self._count), self._log, env={**os.environ, **SANITIZERS})
 
@@ -46,11 +47,13 @@ class Fleet:
     """`first` and more of the same kind: same database and group, different sockets and ports."""
 
     def __init__(self, first, instances=1, batch=1, handler=Handler):
+        """A handler for each consumer of the configuration; it has the consumer's name."""
         shared = {name: first.configuration[name] for name in first.configuration
                   if name not in ("socket", "http")}
         self.sidecars = [first] + [Sidecar(shared) for _ in range(instances - 1)]
         self._batch = batch
         self._handler = handler
+        self._names = list(first.configuration.get("consumers", {})) or [HANDLER]
         self._handlers = []
 
     def __enter__(self):
@@ -62,7 +65,7 @@ class Fleet:
                 sidecar.kill()
 
     def start(self):
-        self._handlers = [self._handler(sidecar, self._batch) for sidecar in self.sidecars]
+        self._handlers = [self._handler(sidecar, self._batch, name) for sidecar in self.sidecars for name in self._names]
         for sidecar in self.sidecars:
             sidecar.start("run", ready=False)
 
@@ -80,8 +83,8 @@ class Fleet:
 
     def connected(self):
         try:
-            return all(sidecar.metric("inboxd_handlers_connected", handler=HANDLER) == 1
-                       for sidecar in self.sidecars)
+            return all(sidecar.metric("inboxd_handlers_connected", handler=name) == 1
+                       for sidecar in self.sidecars for name in self._names)
         except OSError:
             return False
 
