@@ -16,13 +16,12 @@
 
 #include "base/cleanup.h"
 
-#define LABELS 2
-
 struct metric {
 	const struct metric_family *family;
-	const char *values[LABELS]; /* in this block, behind the buckets; "" where there is none */
-	bool shown;                 /* guarded by the lock of struct metrics */
-	_Atomic int64_t count;      /* counters */
+	const char *values
+		[METRIC_LABELS]; /* in this block, behind the buckets; "" where there is none */
+	bool shown;              /* guarded by the lock of struct metrics */
+	_Atomic int64_t count;   /* counters */
 	_Atomic double number; /* gauges: the value; histograms: the sum; counters: what was set */
 	size_t bound_count;
 	_Atomic int64_t buckets[]; /* histograms: one a bound and one for all above */
@@ -63,20 +62,36 @@ static struct metric *metric_new(const struct metric_family *info, const char *c
 {
 	size_t bounds = count_bounds(info);
 	size_t head = sizeof(struct metric) + (bounds + 1) * sizeof(int64_t);
-	size_t lengths[LABELS] = { strlen(values[0]) + 1, strlen(values[1]) + 1 };
-	struct metric *metric = calloc(1, head + lengths[0] + lengths[1]);
+	size_t lengths[METRIC_LABELS];
+	size_t text = 0;
+	struct metric *metric;
 	char *tail;
 
+	for (int i = 0; i < METRIC_LABELS; i++) {
+		lengths[i] = strlen(values[i]) + 1;
+		text += lengths[i];
+	}
+	metric = calloc(1, head + text);
 	if (metric == NULL)
 		return NULL;
 	tail = (char *)metric + head;
-	memcpy(tail, values[0], lengths[0]);
-	memcpy(tail + lengths[0], values[1], lengths[1]);
-	metric->values[0] = tail;
-	metric->values[1] = tail + lengths[0];
+	for (int i = 0; i < METRIC_LABELS; i++) {
+		memcpy(tail, values[i], lengths[i]);
+		metric->values[i] = tail;
+		tail += lengths[i];
+	}
 	metric->family = info;
 	metric->bound_count = bounds;
 	return metric;
+}
+
+static int compare(const char *const *a, const char *const *b)
+{
+	int order = 0;
+
+	for (int i = 0; order == 0 && i < METRIC_LABELS; i++)
+		order = strcmp(a[i], b[i]);
+	return order;
 }
 
 /* The index of the series, or the index at which it must be inserted. */
@@ -88,11 +103,8 @@ static size_t position(const struct family *family, const char *const *values, b
 	*found = true;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct metric *metric = family->series[middle];
-		int order = strcmp(metric->values[0], values[0]);
+		int order = compare(family->series[middle]->values, values);
 
-		if (order == 0)
-			order = strcmp(metric->values[1], values[1]);
 		if (order == 0)
 			return middle;
 		if (order < 0)
@@ -142,7 +154,7 @@ static struct metric *insert(struct family *family, size_t at, const char *const
 
 static int family_init(struct family *family, const struct metric_family *info, struct err *err)
 {
-	static const char *const no_values[LABELS] = { "", "" };
+	static const char *const no_values[METRIC_LABELS] = { "", "", "" };
 
 	family->info = info;
 	family->nowhere = metric_new(info, no_values);
@@ -196,20 +208,23 @@ void metrics_free(struct metrics *metrics)
 	free(metrics);
 }
 
-static const char *label_value(const struct family *family, int label, const char *value)
+/* What `asked` has for the labels of the family, "" for the others. */
+static void label_values(const struct family *family, const char *const *asked, const char **values)
 {
-	return family->info->labels[label] == NULL || value == NULL ? "" : value;
+	for (int i = 0; i < METRIC_LABELS; i++)
+		values[i] = family->info->labels[i] == NULL || asked[i] == NULL ? "" : asked[i];
 }
 
-struct metric *metrics_get(
-	struct metrics *metrics, size_t family, const char *value1, const char *value2)
+struct metric *metrics_series(
+	struct metrics *metrics, size_t family, const char *const asked[METRIC_LABELS])
 {
 	struct family *home = &metrics->families[family];
-	const char *values[LABELS] = { label_value(home, 0, value1), label_value(home, 1, value2) };
+	const char *values[METRIC_LABELS];
 	struct metric *metric;
 	bool found;
 	size_t at;
 
+	label_values(home, asked, values);
 	(void)pthread_mutex_lock(&metrics->lock);
 	at = position(home, values, &found);
 	metric = found ? home->series[at] : insert(home, at, values);
@@ -219,17 +234,39 @@ struct metric *metrics_get(
 	return metric != NULL ? metric : home->nowhere;
 }
 
+struct metric *metrics_get(
+	struct metrics *metrics, size_t family, const char *value1, const char *value2)
+{
+	const char *const asked[METRIC_LABELS] = { value1, value2, NULL };
+
+	return metrics_series(metrics, family, asked);
+}
+
 void metrics_drop(struct metrics *metrics, size_t family, const char *value1, const char *value2)
 {
 	struct family *home = &metrics->families[family];
-	const char *values[LABELS] = { label_value(home, 0, value1), label_value(home, 1, value2) };
+	const char *const asked[METRIC_LABELS] = { value1, value2, NULL };
+	const char *values[METRIC_LABELS];
 	bool found;
 	size_t at;
 
+	label_values(home, asked, values);
 	(void)pthread_mutex_lock(&metrics->lock);
 	at = position(home, values, &found);
 	if (found)
 		home->series[at]->shown = false;
+	(void)pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_keep(struct metrics *metrics, size_t family,
+	bool (*keep)(const char *const values[METRIC_LABELS], const void *arg), const void *arg)
+{
+	struct family *home = &metrics->families[family];
+
+	(void)pthread_mutex_lock(&metrics->lock);
+	for (size_t i = 0; i < home->count; i++)
+		home->series[i]->shown =
+			home->series[i]->shown && keep(home->series[i]->values, arg);
 	(void)pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -291,6 +328,20 @@ double metric_value(const struct metric *metric)
 	return (double)observations;
 }
 
+double metrics_sum(struct metrics *metrics, size_t family)
+{
+	const struct family *home = &metrics->families[family];
+	double sum = 0;
+
+	(void)pthread_mutex_lock(&metrics->lock);
+	for (size_t i = 0; i < home->count; i++) {
+		if (home->series[i]->shown)
+			sum += metric_value(home->series[i]);
+	}
+	(void)pthread_mutex_unlock(&metrics->lock);
+	return sum;
+}
+
 /* --- Text -------------------------------------------------------------------------------------- */
 
 static void add_escaped(struct buf *out, const char *text, bool quotes)
@@ -331,7 +382,9 @@ static void begin_sample(struct buf *out, const struct metric *metric, const cha
 	const char *const *labels = metric->family->labels;
 
 	buf_addf(out, "%s%s{", metric->family->name, suffix);
-	for (int i = 0; i < LABELS && labels[i] != NULL; i++) {
+	for (int i = 0; i < METRIC_LABELS && labels[i] != NULL; i++) {
+		if (*metric->values[i] == '\0')
+			continue;
 		buf_addf(out, "%s=\"", labels[i]);
 		add_escaped(out, metric->values[i], true);
 		buf_add_str(out, "\",");

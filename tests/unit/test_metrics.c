@@ -16,7 +16,7 @@
 #include "report/meters.h"
 #include "report/metrics.h"
 
-enum { SENT, LAG, LENGTH, SECONDS, ROUND, FAMILIES };
+enum { SENT, LAG, LENGTH, SECONDS, ROUND, ENDED, FAMILIES };
 
 static const double bounds[] = { 0.5, 1, 2.5, 0 };
 
@@ -26,6 +26,7 @@ static const struct metric_family families[FAMILIES] = {
 	[LENGTH] = { "t_length", METRIC_GAUGE, "Length, \"quoted\" \\ and\nbroken." },
 	[SECONDS] = { "t_seconds", METRIC_HISTOGRAM, "Time.", { "handler" }, bounds },
 	[ROUND] = { "t_round_seconds", METRIC_HISTOGRAM, "Round.", .bounds = bounds },
+	[ENDED] = { "t_ended_total", METRIC_COUNTER, "Ended.", { "handler", "how", "consumer" } },
 };
 
 static int made(void **state)
@@ -208,6 +209,41 @@ static void series_are_sorted(void **state)
 					 "t_lag{topic=\"b\",partition=\"1\"} 0\n");
 }
 
+static void a_label_without_a_value_is_not_rendered(void **state)
+{
+	const char *const of_none[METRIC_LABELS] = { "index", "done", "" };
+	const char *const of_search[METRIC_LABELS] = { "index", "done", "search" };
+	struct metric *none = metrics_series(*state, ENDED, of_none);
+
+	assert_ptr_equal(none, metrics_get(*state, ENDED, "index", "done"));
+	metric_add(none, 2);
+	metric_add(metrics_series(*state, ENDED, of_search), 3);
+	assert_says(page(*state, false),
+		"t_ended_total{handler=\"index\",how=\"done\"} 2\n"
+		"t_ended_total{handler=\"index\",how=\"done\",consumer=\"search\"} 3\n");
+	assert_true(metrics_sum(*state, ENDED) == 5);
+	metrics_drop(*state, ENDED, "index", "done");
+	assert_true(metrics_sum(*state, ENDED) == 3);
+}
+
+static bool is_label_of(const char *const values[METRIC_LABELS], const void *wanted)
+{
+	return strcmp(values[0], wanted) == 0;
+}
+
+static void series_that_are_not_kept_are_not_rendered(void **state)
+{
+	metric_set(metrics_get(*state, LAG, "a", "0"), 1);
+	metric_set(metrics_get(*state, LAG, "b", "0"), 2);
+	metrics_keep(*state, LAG, is_label_of, "b");
+	assert_null(strstr(page(*state, false), "topic=\"a\""));
+	assert_says(page(*state, false), "t_lag{topic=\"b\",partition=\"0\"} 2\n");
+	(void)metrics_get(*state, LAG, "a", "0");
+	metrics_keep(*state, LAG, is_label_of, "a");
+	assert_says(page(*state, false), "t_lag{topic=\"a\",partition=\"0\"} 1\n");
+	assert_null(strstr(page(*state, false), "topic=\"b\""));
+}
+
 static void label_values_and_help_are_escaped(void **state)
 {
 	(void)metrics_get(*state, SENT, "a\"b\\c\nd", NULL);
@@ -387,6 +423,7 @@ static void no_two_meters_share_a_name(void **state)
 /* A sample of each family as the contract writes it: names and labels are a promise. */
 static void the_meters_are_the_documented_ones(void **state)
 {
+	static const char *const values[METRIC_LABELS] = { "a", "b", "c" };
 	static const char *const promised[] = {
 		"inboxd_messages_received_total{topic=\"a\"} 0\n",
 		"inboxd_duplicates_total{topic=\"a\"} 0\n",
@@ -457,7 +494,7 @@ static void the_meters_are_the_documented_ones(void **state)
 	assert_int_equal(sizeof(promised) / sizeof(promised[0]), METER_COUNT);
 	assert_int_equal(metrics_new(&metrics, meters, METER_COUNT, NULL), 0);
 	for (size_t i = 0; i < METER_COUNT; i++)
-		(void)metrics_get(metrics, i, "a", "b");
+		(void)metrics_series(metrics, i, values);
 	text = page(metrics, false);
 	for (size_t i = 0; i < METER_COUNT; i++)
 		assert_says(text, promised[i]);
@@ -481,6 +518,8 @@ int main(void)
 		WITH_METRICS(a_negative_or_missing_time_counts_as_zero),
 		WITH_METRICS(the_sum_of_a_histogram_does_not_overflow),
 		WITH_METRICS(series_are_sorted),
+		WITH_METRICS(a_label_without_a_value_is_not_rendered),
+		WITH_METRICS(series_that_are_not_kept_are_not_rendered),
 		WITH_METRICS(label_values_and_help_are_escaped),
 		WITH_METRICS(a_dropped_series_is_not_shown_until_it_is_used_again),
 		WITH_METRICS(openmetrics_names_counters_without_total_and_ends_with_eof),
