@@ -62,14 +62,25 @@ static int start_trace(struct daemon *daemon, struct err *err)
 	return options.endpoint[0] == '\0' ? 0 : trace_start(&daemon->trace, &options, err);
 }
 
-/* Creates counters with the value 0. A counter that first appears with the value 1 shows no
+/* Creates series with the value 0. A counter that first appears with the value 1 shows no
  * increase, so an alert on its rate would miss the first event. */
-static void make_known_series(struct metrics *metrics)
+static void make_known_series(struct metrics *metrics, const struct config *config)
 {
+	static const enum meter of_consumers[] = { METER_WAITING, METER_UNROUTED,
+		METER_OLDEST_WAITING, METER_END_TO_END };
+	size_t count = config->consumer_count;
+
 	metric_set(metrics_get(metrics, METER_BUILD_INFO, INBOXD_VERSION, NULL), 1);
 	for (int kind = 0; kind < PG_ERROR_KINDS; kind++)
 		(void)metrics_get(metrics, METER_PG_ERRORS,
 			pg_error_class_name((enum pg_error_class)kind), NULL);
+	for (size_t i = 0; i < sizeof(of_consumers) / sizeof(of_consumers[0]); i++) {
+		if (count == 0)
+			(void)metrics_get(metrics, of_consumers[i], "", NULL);
+		for (size_t k = 0; k < count; k++)
+			(void)metrics_get(
+				metrics, of_consumers[i], config->consumers[k].name, NULL);
+	}
 }
 
 /* The order matters. The signals are blocked before any other thread exists, because threads
@@ -89,7 +100,7 @@ static int prepare(struct daemon *daemon, struct err *err)
 		r = socket_lock(&daemon->lock, daemon->config->socket.path, err);
 	if (r != 0)
 		return r;
-	make_known_series(daemon->metrics);
+	make_known_series(daemon->metrics, daemon->options.config);
 	r = start_http(daemon, err);
 	return r == 0 ? start_trace(daemon, err) : r;
 }

@@ -45,11 +45,13 @@ void status_page_add(struct buf *json, void *arg)
 		atomic_load(&health->away) ? "true" : "false",
 		atomic_load(&health->stopping) ? "true" : "false");
 	buf_addf(json,
-		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,\"handlers\":",
+		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,"
+		"\"waiting_for_nobody\":%lld,\"handlers\":",
 		metric_value(metrics_get(daemon->metrics, METER_CLAIMED, NULL, NULL)),
-		metric_value(metrics_get(daemon->metrics, METER_WAITING, NULL, NULL)),
+		metrics_sum(daemon->metrics, METER_WAITING),
 		metric_value(metrics_get(daemon->metrics, METER_DEAD, NULL, NULL)),
-		metric_value(metrics_get(daemon->metrics, METER_UNROUTED, NULL, NULL)));
+		metrics_sum(daemon->metrics, METER_UNROUTED),
+		(long long)atomic_load(&health->for_nobody));
 	add_handlers(daemon, json, dispatch_handlers);
 	buf_add_str(json, ",\"handlers_away\":");
 	add_handlers(daemon, json, dispatch_handlers_away);

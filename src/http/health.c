@@ -153,6 +153,7 @@ static void add_reasons(const struct health_view *view, const struct check *chec
 	}
 }
 
+/* Begins the object. The caller ends it. */
 static bool check(const struct health_view *view, const char *word, const struct check *checks,
 	size_t count, struct buf *json)
 {
@@ -168,14 +169,16 @@ static bool check(const struct health_view *view, const char *word, const struct
 		buf_add(json, reasons.data, buf_ok(&reasons) ? reasons.length : 0);
 		buf_add_str(json, "]");
 	}
-	buf_add_str(json, "}\n");
 	buf_fini(&reasons);
 	return good;
 }
 
 bool health_alive(const struct health_view *view, struct buf *json)
 {
-	return check(view, "alive", alive_checks, COUNT(alive_checks), json);
+	bool good = check(view, "alive", alive_checks, COUNT(alive_checks), json);
+
+	buf_add_str(json, "}\n");
+	return good;
 }
 
 /* Checks with the same name are adjacent and count as one. */
@@ -198,5 +201,14 @@ void health_show(const struct health_view *view, struct metrics *metrics)
 
 bool health_ready(const struct health_view *view, struct buf *json)
 {
-	return check(view, "ready", ready_checks, COUNT(ready_checks), json);
+	bool good = check(view, "ready", ready_checks, COUNT(ready_checks), json);
+	long long for_nobody = view->health->for_nobody;
+
+	if (for_nobody > 0)
+		buf_addf(json,
+			",\"notes\":[\"messages that wait for a consumer that no sidecar lists any "
+			"more: %lld\"]",
+			for_nobody);
+	buf_add_str(json, "}\n");
+	return good;
 }

@@ -29,7 +29,8 @@ struct health_view {
 };
 
 /* Append {"alive":true} or {"alive":false,"reasons":[{"check":…,"detail":…},…]}, or the same with
- * "ready", and return the value. A stopping process is alive, because its stop has a time limit. */
+ * "ready", and return the value. A stopping process is alive, because its stop has a time limit. health_ready() also
+ * appends "notes":["…"] about what is wrong and no reason to be not ready. */
 bool health_alive(const struct health_view *view, struct buf *json);
 bool health_ready(const struct health_view *view, struct buf *json);
 /* The checks of health_ready() as metrics. */

@@ -1,5 +1,5 @@
 /*
- * The state of the threads, for /livez and /readyz. One thread writes each field, and the HTTP thread reads it
+ * The state of the threads, for /livez, /readyz and /status. One thread writes each field, and the HTTP thread reads it
  * without a lock, so that it can report a thread that hangs. Times are clock_now_ms().
  */
 #ifndef REPORT_HEALTH_H
@@ -17,10 +17,11 @@ struct health {
 	_Atomic int64_t
 		stored_ms; /* the last COMMIT of a batch, or the last time nothing was to be stored */
 	atomic_bool database_ok;
-	atomic_bool away;         /* outside the group, because it lacks a handler (rule R16) */
-	atomic_bool group_joined; /* the Kafka group has sent an assignment; it may be empty */
-	atomic_bool broker_ok;    /* at least one broker can be reached */
-	atomic_bool stopping;     /* a stop was requested: nothing new is delivered */
+	atomic_bool away;           /* outside the group, because it lacks a handler (rule R16) */
+	atomic_bool group_joined;   /* the Kafka group has sent an assignment; it may be empty */
+	atomic_bool broker_ok;      /* at least one broker can be reached */
+	atomic_bool stopping;       /* a stop was requested: nothing new is delivered */
+	_Atomic int64_t for_nobody; /* messages that wait for consumers that are not known */
 };
 
 #endif

@@ -56,11 +56,11 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_DELIVERIES] = COUNTER("inboxd_deliveries_total",
 		"Deliveries to handlers that ended, by how they ended: done, retry, dead, snooze, "
 		"settled, timeout, crash.",
-		"handler", "outcome"),
+		"handler", "outcome", "consumer"),
 	[METER_IN_FLIGHT] = GAUGE("inboxd_in_flight",
-		"Messages delivered to the handler and not settled yet.", "handler"),
-	[METER_HANDLERS_CONNECTED] =
-		GAUGE("inboxd_handlers_connected", "Connections of the handler.", "handler"),
+		"Messages delivered to the handler and not settled yet.", "handler", "consumer"),
+	[METER_HANDLERS_CONNECTED] = GAUGE(
+		"inboxd_handlers_connected", "Connections of the handler.", "handler", "consumer"),
 	[METER_UNKNOWN_ANSWERS] = COUNTER("inboxd_unknown_answers_total",
 		"Answers and extensions for deliveries that are not open."),
 	[METER_PROTOCOL_ERRORS] = COUNTER(
@@ -70,13 +70,17 @@ const struct metric_family meters[METER_COUNT] = {
 		"that "
 		"it did not finish."),
 	[METER_WAITING] = GAUGE("inboxd_waiting",
-		"Messages in the table that wait to be claimed, retries and parked ones included."),
+		"Messages in the table that wait to be claimed, retries and parked ones included.",
+		"consumer"),
+	[METER_WAITING_FOR_NOBODY] = GAUGE("inboxd_waiting_for_nobody",
+		"Messages in the table that wait for a consumer that no sidecar lists any more.",
+		"consumer"),
 	[METER_DEAD] = GAUGE("inboxd_dead",
 		"Messages in the table that were given up and wait for an operator."),
-	[METER_UNROUTED] =
-		GAUGE("inboxd_unrouted", "Messages no connected handler has subscribed to."),
+	[METER_UNROUTED] = GAUGE(
+		"inboxd_unrouted", "Messages no connected handler has subscribed to.", "consumer"),
 	[METER_OLDEST_WAITING] = GAUGE("inboxd_oldest_waiting_seconds",
-		"Age of the oldest message that is due and waits to be claimed."),
+		"Age of the oldest message that is due and waits to be claimed.", "consumer"),
 	[METER_CLAIMED] = GAUGE("inboxd_claimed",
 		"Messages this sidecar holds claimed in memory, delivered ones included."),
 	[METER_CLAIMED_BYTES] = GAUGE(
@@ -157,9 +161,10 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_SETTLE] = HISTOGRAM(
 		"inboxd_settle_seconds", "Time to settle a batch of verdicts.", transaction_bounds),
 	[METER_HANDLER] = HISTOGRAM("inboxd_handler_seconds", "Time from a delivery to its answer.",
-		handler_bounds, "handler"),
+		handler_bounds, "handler", "consumer"),
 	[METER_END_TO_END] = HISTOGRAM("inboxd_end_to_end_seconds",
-		"Time from Kafka's timestamp of a message to its settled row.", end_to_end_bounds),
+		"Time from Kafka's timestamp of a message to its settled row.", end_to_end_bounds,
+		"consumer"),
 	[METER_PROCESS_CPU] = COUNTER(
 		"process_cpu_seconds_total", "User and system CPU time of the process in seconds."),
 	[METER_PROCESS_RESIDENT] =

@@ -16,16 +16,17 @@ enum meter {
 	METER_UNWANTED,           /* {topic} */
 	METER_TOPIC_RECREATED,    /* {topic} */
 	METER_OFFSET_GAPS,        /* {topic} */
-	METER_DELIVERIES,         /* {handler,outcome} */
-	METER_IN_FLIGHT,          /* {handler} */
-	METER_HANDLERS_CONNECTED, /* {handler} */
+	METER_DELIVERIES,         /* {handler,outcome,consumer} */
+	METER_IN_FLIGHT,          /* {handler,consumer} */
+	METER_HANDLERS_CONNECTED, /* {handler,consumer} */
 	METER_UNKNOWN_ANSWERS,    /* answers, extends for deliveries that are not open */
 	METER_PROTOCOL_ERRORS,    /* invalid lines */
 	METER_ORDER_VIOLATIONS,   /* messages that ordered batches finished out of order */
-	METER_WAITING,
+	METER_WAITING,            /* {consumer} */
+	METER_WAITING_FOR_NOBODY, /* {consumer} */
 	METER_DEAD,
-	METER_UNROUTED,
-	METER_OLDEST_WAITING, /* seconds */
+	METER_UNROUTED,       /* {consumer} */
+	METER_OLDEST_WAITING, /* {consumer}, seconds */
 	METER_CLAIMED,        /* messages in memory */
 	METER_CLAIMED_BYTES,
 	METER_KAFKA_LAG, /* {topic,partition} */
@@ -61,8 +62,8 @@ enum meter {
 	METER_INGEST_BATCH,   /* histograms, seconds */
 	METER_CLAIM,
 	METER_SETTLE,
-	METER_HANDLER, /* {handler} */
-	METER_END_TO_END,
+	METER_HANDLER,     /* {handler,consumer} */
+	METER_END_TO_END,  /* {consumer} */
 	METER_PROCESS_CPU, /* seconds; this and what follows: the process as the kernel sees it */
 	METER_PROCESS_RESIDENT,
 	METER_PROCESS_VIRTUAL,

@@ -79,7 +79,7 @@ def test_the_dashboard_shows_every_metric(expressions, meters):
 
 def test_prometheus_accepts_each_query_of_the_dashboard(expressions, tmp_path):
     numbers = itertools.count(1)
-    plain = [re.sub(r"\$__rate_interval", "5m", text).replace("$job", ".*").replace("$instance", ".*")
+    plain = [re.sub(r"\$__rate_interval", "5m", text).replace("$job", ".*").replace("$instance", ".*").replace("$consumer", ".*")
              for text in expressions]
     file = tmp_path / "queries.yaml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": [
@@ -102,8 +102,17 @@ def test_panels_have_distinct_positions_and_numbers(dashboard):
 
 def test_every_panel_uses_the_selected_source_and_instances(dashboard):
     names = {variable["name"] for variable in dashboard["templating"]["list"]}
-    assert names == {"datasource", "job", "instance"}
+    assert names == {"datasource", "job", "instance", "consumer"}
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
             assert target["datasource"]["uid"] == panel["datasource"]["uid"] == "${datasource}"
             assert 'instance=~"$instance"' in target["expr"]
+
+
+def test_panels_of_metrics_with_a_consumer_show_the_selected_ones(expressions, root):
+    documented = (root / "docs/metrics.md").read_text()
+    labelled = set(re.findall(r"^\| `(\w+)\{[\w,]*consumer\}`", documented, re.MULTILINE))
+    assert "inboxd_waiting" in labelled
+    for expression in expressions:
+        of_consumers = bool({_SUFFIX.sub("", name) for name in metrics_in(expression)} & labelled)
+        assert ('consumer=~"$consumer"' in expression) == of_consumers, expression

@@ -591,7 +591,8 @@ static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
 	struct routing *routing = wants("order.new");
 	const struct gauges_request request = { { &stream, 1 }, routing, 1000, true };
-	struct gauges gauges;
+	CLEANUP(gauges_fini) struct gauges gauges = { .dead = -1 };
+	const struct backlog *own = backlogs_add(&gauges.known, "");
 
 	waiting(world, "a1", PLACEMENT_WAITING);
 	waiting(world, "a2", PLACEMENT_PARKED);
@@ -604,11 +605,67 @@ static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 	run_sql(world, "UPDATE inbox.inbox_messages SET available_at = now() - interval '5 s'"
 		       " WHERE event_id = 'a1'");
 	OK(waiting_rows_gauges(world->db, &request, &gauges, &err));
-	assert_int_equal(gauges.waiting, 1);
-	assert_in_range(gauges.oldest_due_ms, 5000, 30000);
+	assert_int_equal(own->waiting, 1);
+	assert_in_range(own->oldest_due_ms, 5000, 30000);
 	assert_int_equal(gauges.dead, 1);
-	assert_int_equal(gauges.unrouted, 2);
+	assert_int_equal(own->unrouted, 2);
+	assert_int_equal(gauges.for_nobody.count, 0);
 	routing_free(routing);
+}
+
+static void gauges_count_each_consumer_and_the_rows_of_unknown_ones(void **state)
+{
+	struct world *world = *state;
+	const struct stream_ref items[] = { { "orders", 0, "mail", ORDERING_KEY },
+		{ "orders", 0, "billing", ORDERING_KEY }, { "orders", 0, "old", ORDERING_KEY },
+		{ "orders", 1, "mail", ORDERING_KEY } };
+	const struct gauges_request request = { { items, 4 }, NULL, 1000, true };
+	CLEANUP(gauges_fini) struct gauges gauges = { .dead = -1 };
+	static const char *const nobody[] = { "", "a", "billing.2", "cook", "old" };
+	const struct backlog *known;
+
+	assert_non_null(backlogs_add(&gauges.known, "mail"));
+	assert_non_null(backlogs_add(&gauges.known, "billing"));
+	for (int i = 0; i < 9; i++) {
+		char id[8];
+
+		(void)snprintf(id, sizeof(id), "a%d", i);
+		waiting(world, id, i < 2 ? PLACEMENT_PARKED : PLACEMENT_WAITING);
+	}
+	run_sql(world,
+		"UPDATE inbox.inbox_messages m SET consumer = c.consumer FROM (VALUES ('a0', "
+		"'mail'),"
+		" ('a1', 'old'), ('a2', 'mail'), ('a3', 'mail'), ('a4', 'billing'), ('a5', ''),"
+		" ('a6', 'a'), ('a7', 'billing.2'), ('a8', 'cook')) c(event_id, consumer)"
+		" WHERE m.event_id = c.event_id");
+	OK(waiting_rows_gauges(world->db, &request, &gauges, &err));
+	known = gauges.known.items;
+	assert_int_equal(known[0].waiting, 2);
+	assert_int_equal(known[0].unrouted, 1);
+	assert_int_equal(known[1].waiting, 1);
+	assert_int_equal(known[1].unrouted, 0);
+	assert_int_equal(gauges.for_nobody.count, 5);
+	for (size_t i = 0; i < 5; i++) {
+		assert_string_equal(gauges.for_nobody.items[i].consumer, nobody[i]);
+		assert_int_equal(gauges.for_nobody.items[i].waiting, 1);
+	}
+}
+
+static void a_known_consumer_without_a_name_hides_no_other(void **state)
+{
+	struct world *world = *state;
+	const struct stream_ref stream = { "orders", 0, "", ORDERING_KEY };
+	const struct gauges_request request = { { &stream, 1 }, NULL, 1000, true };
+	CLEANUP(gauges_fini) struct gauges gauges = { .dead = -1 };
+
+	assert_non_null(backlogs_add(&gauges.known, ""));
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	run_sql(world, "UPDATE inbox.inbox_messages SET consumer = 'old' WHERE event_id = 'a2'");
+	OK(waiting_rows_gauges(world->db, &request, &gauges, &err));
+	assert_int_equal(gauges.known.items[0].waiting, 1);
+	assert_int_equal(gauges.for_nobody.count, 1);
+	assert_string_equal(gauges.for_nobody.items[0].consumer, "old");
 }
 
 /* Refuses claims of the rows that match. */
@@ -813,6 +870,8 @@ int main(void)
 		TEST_UNORDERED(without_order_every_parked_row_is_released_by_a_subscription),
 		TEST(each_stream_reports_whether_rows_wait),
 		TEST(gauges_count_waiting_dead_and_unhandled_messages),
+		TEST(gauges_count_each_consumer_and_the_rows_of_unknown_ones),
+		TEST(a_known_consumer_without_a_name_hides_no_other),
 		TEST(a_row_whose_claim_is_refused_is_isolated_with_its_key),
 		TEST(the_first_of_a_key_is_found_when_its_claim_is_refused),
 		TEST(when_each_claim_is_refused_no_row_is_left_out),

@@ -1,5 +1,7 @@
 """Several consumers of one message: each has its own rows, order, attempts and handlers."""
 
+import json
+
 import pytest
 
 from support.scripts import always, DONE
@@ -150,6 +152,62 @@ def test_a_removed_consumer_ends_after_its_memory(start_inboxd, handler, send, i
     eventually(lambda: rows(inbox)["billing"].get("c") == "processed")
     assert "c" not in rows(inbox)["search"]
     assert rows(inbox)["search"]["a"] == "parked", "its rows stay"
+
+
+def test_messages_that_wait_for_nobody_are_reported_until_they_are_discarded(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {}, "search": {}})
+    handler(sidecar, always(DONE), name="billing")
+    send("a")
+    send("b")
+    eventually(lambda: rows(inbox).get("search") == {"a": "parked", "b": "parked"})
+    sidecar.stop()
+    inbox.execute("SELECT inbox.forget_consumer('search', 'removed')")
+    again = start_inboxd(consumers={"billing": {}})
+    eventually(lambda: again.metric("inboxd_waiting_for_nobody", consumer="search") == 2, timeout=30)
+    assert again.stderr.count("event=rows_wait_for_nobody consumer=search rows=2") == 1
+    assert again.status()["waiting_for_nobody"] == 2 and again.status()["unrouted"] == 0
+    assert again.get("/readyz")[0] == 200
+    assert json.loads(again.get("/readyz")[2])["notes"] == [
+        "messages that wait for a consumer that no sidecar lists any more: 2"]
+    assert not again.metrics().has("inboxd_unrouted", consumer="search")
+    again.command("discard", "--consumer", "search", "--yes", "--reason", "removed")
+    eventually(lambda: not again.metrics().has("inboxd_waiting_for_nobody", consumer="search"), timeout=30)
+    assert again.status()["waiting_for_nobody"] == 0
+    assert "notes" not in json.loads(again.get("/readyz")[2])
+
+
+def test_without_consumers_no_series_has_one(inboxd, handler, send, inbox):
+    handler(inboxd, always(DONE), name="billing")
+    send("a")
+    inbox.wait_processed(1)
+    page = inboxd.get("/metrics")[2]
+    assert "consumer=" not in page and "\ninboxd_waiting_for_nobody" not in page
+    for line in ("inboxd_waiting ", "inboxd_unrouted ", "inboxd_oldest_waiting_seconds ", "inboxd_end_to_end_seconds_count 1",
+                 'inboxd_in_flight{handler="billing"} ', 'inboxd_deliveries_total{handler="billing",outcome="done"} 1'):
+        assert f"\n{line}" in page
+
+
+def test_the_metrics_tell_consumers_apart(start_inboxd, handler, send):
+    """Two consumers have a handler of the same name, and the third has none."""
+    sidecar = start_inboxd(consumers=THREE)
+    of = sidecar.metric
+    handler(sidecar, always(DONE), name="same", consumer="billing")
+    busy = handler(sidecar, always(NEVER), name="same", consumer="search")
+    send("a")
+    eventually(lambda: ids(busy) == ["a"])
+    eventually(lambda: of("inboxd_deliveries_total", handler="same", consumer="billing", outcome="done") == 1)
+    assert of("inboxd_deliveries_total", handler="same", consumer="search", outcome="done") == 0
+    assert {name: of("inboxd_in_flight", handler="same", consumer=name) for name in ("billing", "search")} == \
+        {"billing": 0, "search": 1}
+    assert {name: of("inboxd_end_to_end_seconds_count", consumer=name) for name in THREE} == \
+        {"billing": 1, "search": 0, "mail": 0}
+    eventually(lambda: of("inboxd_unrouted", consumer="mail") == 1, timeout=30)
+    assert {name: of("inboxd_unrouted", consumer=name) for name in ("billing", "search")} == {"billing": 0, "search": 0}
+    assert {name: of("inboxd_waiting", consumer=name) for name in THREE} == dict.fromkeys(THREE, 0)
+    eventually(lambda: of("inboxd_oldest_waiting_seconds", consumer="mail") > 0, timeout=30)
+    assert of("inboxd_oldest_waiting_seconds", consumer="billing") == 0
+    assert sidecar.status()["unrouted"] == 1
+    assert not any("consumer" not in dict(labels) for name, labels in sidecar.metrics() if name == "inboxd_waiting")
 
 
 def test_the_consumer_without_a_name_lives_on_beside_the_first_named_ones(start_inboxd, handler, send, inbox):

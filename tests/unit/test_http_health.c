@@ -192,6 +192,25 @@ static void without_memory_for_the_reasons_it_is_not_ready(void **state)
 	assert_string_equal(buf_str(&json), "{\"ready\":false,\"reasons\":[]}\n");
 }
 
+static void rows_that_wait_for_nobody_are_noted_and_no_failure(void **state)
+{
+	struct health health = well_at_now();
+	CLEANUP(buf_fini) struct buf json = BUF_INIT;
+
+	(void)state;
+	assert_true(verdict(health_ready, &health, 0, &json));
+	assert_string_equal(buf_str(&json), "{\"ready\":true}\n");
+	health.for_nobody = 3;
+	assert_true(verdict(health_ready, &health, 0, &json));
+	assert_string_equal(buf_str(&json),
+		"{\"ready\":true,\"notes\":[\"messages that wait for a consumer that no sidecar "
+		"lists any more: 3\"]}\n");
+	health.broker_ok = false;
+	assert_fails(health_ready, &health, "is reachable\"}],\"notes\":[\"messages");
+	assert_true(verdict(health_alive, &health, 0, &json));
+	assert_string_equal(buf_str(&json), "{\"alive\":true}\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,6 +223,7 @@ int main(void)
 		cmocka_unit_test(ready_needs_progress),
 		cmocka_unit_test(all_reasons_are_reported_together),
 		cmocka_unit_test(without_memory_for_the_reasons_it_is_not_ready),
+		cmocka_unit_test(rows_that_wait_for_nobody_are_noted_and_no_failure),
 	};
 
 	return cmocka_run_group_tests_name("http_health", tests, NULL, NULL);

@@ -183,7 +183,8 @@ const struct option option_table[] = {
 			"stored earlier when no message arrives for a fifth of this time." },
 	{ "ingest", "max_pending", OPTION_INT, .text = "1000000", .min = 1, .max = 1000000000000,
 		AT(ingest.max_pending),
-		.help = "Maximum number of messages that are waiting, claimed or unrouted. "
+		.help = "Maximum number of messages that are waiting, claimed or unrouted, of all "
+			"consumers together. "
 			"The number is an estimate and does not include rows that are "
 			"parked behind a failing message. Above it, partitions are paused; "
 			"below 90 % of it, they are resumed." },

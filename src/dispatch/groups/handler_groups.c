@@ -26,21 +26,32 @@ void handler_groups_init(struct handler_groups *groups, struct order *order, str
 	buf_add_str(&groups->away, "[]");
 }
 
-static struct metric *series(
-	struct handler_groups *groups, enum meter family, const char *name, const char *label)
-{
-	return metrics_get(groups->context->options.metrics, family, name, label);
-}
-
 struct handler_id handler_group_id(const struct handler_group *group)
 {
 	return (struct handler_id){ group->consumer, group->name };
 }
 
+static void add_series(struct handler_groups *groups, struct handler_group *group)
+{
+	struct metrics *metrics = groups->context->options.metrics;
+	const char *name = group->name;
+	const char *consumer = group->consumer;
+
+	for (int end = 0; end < END_RETURNED; end++) {
+		const char *const values[METRIC_LABELS] = { name,
+			retry_policy_outcome((enum entry_end)end), consumer };
+
+		group->queue.ended[end] = metrics_series(metrics, METER_DELIVERIES, values);
+	}
+	group->queue.end_to_end = metrics_get(metrics, METER_END_TO_END, consumer, NULL);
+	group->queue.in_flight_gauge = metrics_get(metrics, METER_IN_FLIGHT, name, consumer);
+	group->connected_gauge = metrics_get(metrics, METER_HANDLERS_CONNECTED, name, consumer);
+	group->seconds = metrics_get(metrics, METER_HANDLER, name, consumer);
+}
+
 static struct handler_group *group_new(struct handler_groups *groups, struct handler_id id)
 {
 	struct handler_group *group = calloc(1, sizeof(*group));
-	const char *name = id.name;
 
 	if (group == NULL)
 		return NULL;
@@ -55,13 +66,8 @@ static struct handler_group *group_new(struct handler_groups *groups, struct han
 		return NULL;
 	}
 	group->queue.group = group;
-	for (int end = 0; end < END_RETURNED; end++)
-		group->queue.ended[end] = series(
-			groups, METER_DELIVERIES, name, retry_policy_outcome((enum entry_end)end));
-	group->queue.in_flight_gauge = series(groups, METER_IN_FLIGHT, name, NULL);
 	TAILQ_INIT(&group->connections);
-	group->connected_gauge = series(groups, METER_HANDLERS_CONNECTED, name, NULL);
-	group->seconds = series(groups, METER_HANDLER, name, NULL);
+	add_series(groups, group);
 	return group;
 }
 
@@ -392,8 +398,8 @@ static void leave_or_free(
 	if (group->queue.entry_count > 0 || known->away || known->in_table ||
 		known->hello_unsaved || known->leave_unsaved)
 		return;
-	metrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, NULL);
-	metrics_drop(metrics, METER_IN_FLIGHT, group->name, NULL);
+	metrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, group->consumer);
+	metrics_drop(metrics, METER_IN_FLIGHT, group->name, group->consumer);
 	group_free(groups, group);
 }
 

@@ -444,10 +444,11 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 		end = END_SETTLED; /* inbox.complete() committed before the timeout or the lost connection */
 	else if (end == END_SETTLED)
 		end = entry->verdict.outcome == SETTLE_DEAD ? END_DEAD : END_RETRY;
-	if (end != END_RETURNED && entry->queue != NULL)
-		metric_add(entry->queue->ended[end], 1);
+	if (end == END_RETURNED || entry->queue == NULL)
+		return;
+	metric_add(entry->queue->ended[end], 1);
 	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
-		metric_observe(order->end_to_end, (double)(pg_now - born_ms) / 1000.0);
+		metric_observe(entry->queue->end_to_end, (double)(pg_now - born_ms) / 1000.0);
 }
 
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
@@ -536,7 +537,6 @@ int order_init(struct order *order, struct context *context, int64_t first_low_s
 	order->bounds.refused_seq = INT64_MAX;
 	entries_publish_bounds(order);
 	order->claim_lost = metrics_get(metrics, METER_CLAIM_LOST, NULL, NULL);
-	order->end_to_end = metrics_get(metrics, METER_END_TO_END, NULL, NULL);
 	return routing_new(&order->routing, err);
 }
 

@@ -33,6 +33,7 @@ struct handler_queue {
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
+	struct metric *end_to_end; /* shared by the handlers of the consumer */
 	struct queue_key key;
 	UT_hash_handle hh;
 };

@@ -67,7 +67,6 @@ struct order {
 	bool suspects_due;
 	struct low_bounds bounds;
 	struct metric *claim_lost;
-	struct metric *end_to_end;
 };
 
 /* Starts without entries. All rows of this instance have the seq `first_low_seq` or a higher one. FAULT_MEMORY. */

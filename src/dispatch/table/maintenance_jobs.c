@@ -27,6 +27,8 @@
 #define SLOW_GAUGES_EVERY_MS 10000
 #define GAUGES_PACE          50 /* counting takes at most a fiftieth of the time */
 
+#define COUNT(array)         (sizeof(array) / sizeof((array)[0]))
+
 /* Finds the next dirty stream to sweep. False: the round is complete. */
 static bool next_dirty(struct table *table, struct admission_stream *out, size_t *index)
 {
@@ -130,6 +132,22 @@ static void rescue_finished(struct table *table, const struct job *job)
 		job->rescue.rescued);
 }
 
+/* A consumer that is not known any more keeps its streams, but is left out. False: no memory. */
+static bool add_known(struct admission *admission, struct backlogs *known)
+{
+	size_t count = admission_count(admission);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *consumer = admission_get(admission, i).consumer;
+
+		if (backlogs_find(known, consumer) == NULL &&
+			admission_known(admission, consumer) != NULL &&
+			backlogs_add(known, consumer) == NULL)
+			return false;
+	}
+	return true;
+}
+
 static void gauge(struct table *table, int64_t now_ms)
 {
 	struct gauges_schedule *gauges = &table->gauges;
@@ -143,7 +161,8 @@ static void gauge(struct table *table, int64_t now_ms)
 		return;
 	job = jobs_new(table, JOB_GAUGES);
 	gauges->at_ms = now_ms + GAUGES_EVERY_MS;
-	if (job == NULL || !jobs_add_own(table, job, true)) {
+	if (job == NULL || !jobs_add_own(table, job, true) ||
+		!add_known(table->context->options.admission, &job->gauges.counts.known)) {
 		jobs_drop(table, job);
 		return;
 	}
@@ -157,25 +176,74 @@ static void gauge(struct table *table, int64_t now_ms)
 	jobs_give(table, job);
 }
 
+static bool is_listed(const char *const values[METRIC_LABELS], const void *backlogs)
+{
+	return backlogs_find(backlogs, values[0]) != NULL;
+}
+
+static void show_known(struct metrics *metrics, const struct backlogs *known)
+{
+	static const enum meter shown[] = { METER_WAITING, METER_UNROUTED, METER_OLDEST_WAITING };
+
+	for (size_t i = 0; i < known->count; i++) {
+		const struct backlog *backlog = &known->items[i];
+		const double values[] = { (double)backlog->waiting, (double)backlog->unrouted,
+			(double)backlog->oldest_due_ms / 1000.0 };
+
+		for (size_t k = 0; k < COUNT(shown); k++)
+			metric_set(
+				metrics_get(metrics, shown[k], backlog->consumer, NULL), values[k]);
+	}
+	for (size_t k = 0; k < COUNT(shown); k++)
+		metrics_keep(metrics, shown[k], is_listed, known);
+}
+
+/* The log has them when they become more: at the start, and after the end of a consumer. */
+static void show_for_nobody(struct table *table, const struct backlogs *for_nobody)
+{
+	struct metrics *metrics = table->context->options.metrics;
+	bool more = for_nobody->count > table->gauges.for_nobody;
+	int64_t rows = 0;
+
+	for (size_t i = 0; i < for_nobody->count; i++) {
+		const struct backlog *backlog = &for_nobody->items[i];
+
+		rows += backlog->waiting;
+		metric_set(metrics_get(metrics, METER_WAITING_FOR_NOBODY, backlog->consumer, NULL),
+			(double)backlog->waiting);
+		if (more)
+			log_warn("rows_wait_for_nobody", LOG_STR("consumer", backlog->consumer),
+				LOG_INT("rows", backlog->waiting),
+				LOG_STR("why", "no sidecar lists the consumer any more"),
+				LOG_STR("next", "they stay until it is listed again, or "
+						"`inboxd discard --consumer` ends them"));
+	}
+	metrics_keep(metrics, METER_WAITING_FOR_NOBODY, is_listed, for_nobody);
+	atomic_store(&table->context->options.health->for_nobody, rows);
+	table->gauges.for_nobody = for_nobody->count;
+}
+
 static void gauges_finished(struct table *table, const struct job *job)
 {
 	struct metrics *metrics = table->context->options.metrics;
 	struct gauges_schedule *schedule = &table->gauges;
 	const struct gauges *gauges = &job->gauges.counts;
-	int64_t sum = gauges->waiting + gauges->unrouted;
 	int64_t pause = job->took_us * GAUGES_PACE / 1000;
-	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
-	bool unchanged = sum == schedule->sum && job->gauges.placed == schedule->placed;
+	int64_t sum = 0;
+	bool unchanged;
 
-	metric_set(metrics_get(metrics, METER_WAITING, NULL, NULL), (double)gauges->waiting);
-	metric_set(metrics_get(metrics, METER_UNROUTED, NULL, NULL), (double)gauges->unrouted);
-	metric_set(metrics_get(metrics, METER_OLDEST_WAITING, NULL, NULL),
-		(double)gauges->oldest_due_ms / 1000.0);
+	show_known(metrics, &gauges->known);
 	if (job->gauges.expensive) {
+		show_for_nobody(table, &gauges->for_nobody);
 		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);
 	}
+	/* Rows for nobody are left out: they must not keep ingest from storing. */
+	for (size_t i = 0; i < gauges->known.count; i++)
+		sum += gauges->known.items[i].waiting + gauges->known.items[i].unrouted;
+	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
+	unchanged = sum == schedule->sum && job->gauges.placed == schedule->placed;
 	admission_set_waiting(table->context->options.admission, sum, job->gauges.placed);
 	schedule->sum = sum;
 	schedule->placed = job->gauges.placed;

@@ -26,6 +26,7 @@ struct gauges_schedule {
 	int64_t placed;     /* admission_placed() at the last count */
 	int64_t sum;        /* rows that waited at the last count */
 	int64_t slow_at_ms; /* the next count of the expensive gauges */
+	size_t for_nobody;  /* consumers that were not known and had rows at the last count */
 };
 
 /* Makes the next sweep for parked rows and the next count of the gauges, when they are due. */

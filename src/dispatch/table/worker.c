@@ -66,6 +66,8 @@ void job_free(struct job *job)
 		known_fini(&job->handlers.known);
 		break;
 	case JOB_GAUGES:
+		gauges_fini(&job->gauges.counts);
+		break;
 	case JOB_KINDS:
 		break;
 	}

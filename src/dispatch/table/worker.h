@@ -92,7 +92,7 @@ struct gauges_job {
 	int64_t placed; /* admission_placed() before the count */
 	bool expensive; /* count the expensive gauges, too */
 
-	struct gauges counts;
+	struct gauges counts; /* the job has the known consumers from the beginning */
 };
 
 /* JOB_HOLDS. */

@@ -4,6 +4,7 @@
 #include "store/claims/waiting_rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "queries.h"
 #include "store/claims/claim_params.h"
@@ -113,58 +114,182 @@ int waiting_rows_any(
 	return r;
 }
 
+/* --- Gauges ------------------------------------------------------------------------------------ */
+
+void backlogs_fini(struct backlogs *backlogs)
+{
+	for (size_t i = 0; i < backlogs->count; i++)
+		free(backlogs->items[i].consumer);
+	free(backlogs->items);
+	*backlogs = (struct backlogs){ NULL };
+}
+
+struct backlog *backlogs_find(const struct backlogs *backlogs, const char *consumer)
+{
+	for (size_t i = 0; i < backlogs->count; i++) {
+		if (strcmp(backlogs->items[i].consumer, consumer) == 0)
+			return &backlogs->items[i];
+	}
+	return NULL;
+}
+
+struct backlog *backlogs_add(struct backlogs *backlogs, const char *consumer)
+{
+	size_t size = (backlogs->count + 1) * sizeof(*backlogs->items);
+	struct backlog *items = realloc(backlogs->items, size);
+	char *name = strdup(consumer);
+
+	if (items != NULL)
+		backlogs->items = items;
+	if (items == NULL || name == NULL) {
+		free(name);
+		return NULL;
+	}
+	items[backlogs->count] = (struct backlog){ .consumer = name };
+	return &items[backlogs->count++];
+}
+
+void gauges_fini(struct gauges *gauges)
+{
+	backlogs_fini(&gauges->known);
+	backlogs_fini(&gauges->for_nobody);
+}
+
 /* The results of the statements of one measurement. */
-struct gauge_rows {
+struct backlog_rows {
 	struct rows *waiting;
-	struct rows *dead;
 	struct rows *unrouted;
+};
+
+struct gauge_rows {
+	struct backlog_rows *known; /* one for each known consumer */
+	size_t count;
+	struct rows *for_nobody;
+	struct rows *dead;
 	struct rows *snapshot;
 };
 
-static void gauge_rows_fini(struct gauge_rows *result)
+static void gauge_rows_fini(struct gauge_rows *results)
 {
-	rows_free(result->waiting);
-	rows_free(result->dead);
-	rows_free(result->unrouted);
-	rows_free(result->snapshot);
+	for (size_t i = 0; results->known != NULL && i < results->count; i++) {
+		rows_free(results->known[i].waiting);
+		rows_free(results->known[i].unrouted);
+	}
+	free(results->known);
+	rows_free(results->for_nobody);
+	rows_free(results->dead);
+	rows_free(results->snapshot);
 }
 
-int waiting_rows_gauges(
-	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
+static void add_streams_of(
+	struct params *params, const struct claim_streams *streams, const char *consumer)
+{
+	int topic = params_array(params, ARRAY_TEXT);
+	int partition = params_array(params, ARRAY_INT);
+	int name = params_array(params, ARRAY_TEXT);
+
+	for (size_t i = 0; i < streams->count; i++) {
+		if (strcmp(streams->items[i].consumer, consumer) != 0)
+			continue;
+		array_text(params, topic, streams->items[i].topic);
+		array_int(params, partition, streams->items[i].partition);
+		array_text(params, name, consumer);
+	}
+}
+
+/* Each consumer has statements of its own. Otherwise many rows of one would hide those of another behind the cap. */
+static int queue_backlog(struct db *db, const struct gauges_request *request, const char *consumer,
+	struct backlog_rows *results, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(params_fini) struct params cap = PARAMS_INIT;
-	CLEANUP(gauge_rows_fini) struct gauge_rows results = { NULL, NULL, NULL, NULL };
-	int r = db_begin(db, err);
+	int r;
 
-	add_streams(&params, request->streams.items, request->streams.count);
+	add_streams_of(&params, &request->streams, consumer);
 	params_bigint(&params, request->cap);
-	params_bigint(&cap, request->cap);
-	if (r == 0)
-		r = db_queue(db, QUERY_COUNT_WAITING, &params, &results.waiting, err);
+	r = db_queue(db, QUERY_COUNT_WAITING, &params, &results->waiting, err);
 	if (r == 0) {
 		r = add_connected(&params, request->routing, err);
 		if (r != 0)
 			db_rollback(db);
 	}
+	return r != 0 ? r : db_queue(db, QUERY_COUNT_UNROUTED, &params, &results->unrouted, err);
+}
+
+static int queue_for_nobody(struct db *db, const struct gauges_request *request,
+	const struct backlogs *known, struct rows **result, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int topic = params_array(&params, ARRAY_TEXT);
+	int partition = params_array(&params, ARRAY_INT);
+	int name = params_array(&params, ARRAY_TEXT);
+
+	for (size_t i = 0; i < request->streams.count; i++) {
+		array_text(&params, topic, request->streams.items[i].topic);
+		array_int(&params, partition, request->streams.items[i].partition);
+	}
+	for (size_t i = 0; i < known->count; i++)
+		array_text(&params, name, known->items[i].consumer);
+	params_bigint(&params, request->cap);
+	return db_queue(db, QUERY_COUNT_FOR_NOBODY, &params, result, err);
+}
+
+static int queue_expensive(struct db *db, const struct gauges_request *request,
+	const struct backlogs *known, struct gauge_rows *results, struct err *err)
+{
+	CLEANUP(params_fini) struct params cap = PARAMS_INIT;
+	int r = queue_for_nobody(db, request, known, &results->for_nobody, err);
+
+	params_bigint(&cap, request->cap);
 	if (r == 0)
-		r = db_queue(db, QUERY_COUNT_UNROUTED, &params, &results.unrouted, err);
+		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results->dead, err);
+	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results->snapshot, err);
+}
+
+static void read_backlog(const struct backlog_rows *results, struct backlog *out)
+{
+	out->waiting = rows_int(results->waiting, 0, 0);
+	out->oldest_due_ms = rows_int(results->waiting, 0, 1);
+	out->unrouted = rows_int(results->unrouted, 0, 0);
+	if (rows_int(results->unrouted, 0, 1) > out->oldest_due_ms)
+		out->oldest_due_ms = rows_int(results->unrouted, 0, 1);
+}
+
+static int read_for_nobody(const struct rows *rows, struct backlogs *out, struct err *err)
+{
+	for (int i = 0; i < rows_count(rows); i++) {
+		struct backlog *backlog = backlogs_add(out, rows_text(rows, i, 0));
+
+		if (backlog == NULL)
+			return err_memory(err);
+		backlog->waiting = rows_int(rows, i, 1);
+	}
+	return 0;
+}
+
+int waiting_rows_gauges(
+	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
+{
+	CLEANUP(gauge_rows_fini) struct gauge_rows results = { .count = out->known.count };
+	int r;
+
+	results.known = calloc(out->known.count + 1, sizeof(*results.known));
+	if (results.known == NULL)
+		return err_memory(err);
+	r = db_begin(db, err);
+	for (size_t i = 0; r == 0 && i < out->known.count; i++)
+		r = queue_backlog(
+			db, request, out->known.items[i].consumer, &results.known[i], err);
 	if (r == 0 && request->expensive)
-		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results.dead, err);
-	if (r == 0 && request->expensive)
-		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results.snapshot, err);
+		r = queue_expensive(db, request, &out->known, &results, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	out->waiting = rows_int(results.waiting, 0, 0);
-	out->oldest_due_ms = rows_int(results.waiting, 0, 1);
-	out->unrouted = rows_int(results.unrouted, 0, 0);
-	if (rows_int(results.unrouted, 0, 1) > out->oldest_due_ms)
-		out->oldest_due_ms = rows_int(results.unrouted, 0, 1);
-	if (request->expensive) {
-		out->dead = rows_int(results.dead, 0, 0);
-		out->snapshot_ms = rows_int(results.snapshot, 0, 0);
-	}
-	return 0;
+	for (size_t i = 0; i < out->known.count; i++)
+		read_backlog(&results.known[i], &out->known.items[i]);
+	if (!request->expensive)
+		return 0;
+	out->dead = rows_int(results.dead, 0, 0);
+	out->snapshot_ms = rows_int(results.snapshot, 0, 0);
+	return read_for_nobody(results.for_nobody, &out->for_nobody, err);
 }

@@ -32,22 +32,40 @@ int waiting_rows_release(struct db *db, const struct claim_request *request,
 int waiting_rows_any(
 	struct db *db, const struct claim_streams *streams, bool *waiting, struct err *err);
 
+/* What waits for one consumer. */
+struct backlog {
+	char *consumer;  /* owned; "" = the one without a name */
+	int64_t waiting; /* at most `cap`; for a consumer that is not known, with the parked rows */
+	/* age of the oldest due row; without a matching handler, since it was received */
+	int64_t oldest_due_ms;
+	int64_t unrouted; /* no handler matches them; at most `cap` */
+};
+struct backlogs {
+	struct backlog *items;
+	size_t count;
+};
+void backlogs_fini(struct backlogs *backlogs);
+/* The backlog of this consumer, or NULL. */
+struct backlog *backlogs_find(const struct backlogs *backlogs, const char *consumer);
+/* Adds an empty backlog; it is valid until the next call. NULL: no memory. */
+struct backlog *backlogs_add(struct backlogs *backlogs, const char *consumer);
+
 /* Inexpensive gauges over some streams. */
 struct gauges_request {
-	struct claim_streams streams;
+	struct claim_streams streams;  /* the partitions, each with all known consumers */
 	const struct routing *routing; /* the subscriptions */
 	int64_t cap;                   /* counting stops at this number */
 	bool expensive;                /* also fill the gauges that only operators read */
 };
 struct gauges {
-	int64_t waiting; /* at most `cap` */
-	/* age of the oldest due row; without a matching handler, since it was received */
-	int64_t oldest_due_ms;
-	int64_t dead;     /* at most `cap`; filled when `expensive` is set */
-	int64_t unrouted; /* no handler matches them; at most `cap` */
-	/* age of the oldest snapshot in the server; filled when `expensive` is set */
-	int64_t snapshot_ms;
+	struct backlogs known; /* the caller adds the known consumers */
+	/* The next three are filled when `expensive` is set. */
+	struct backlogs
+		for_nobody; /* consumers that are not known and have rows; at most `cap` rows in all */
+	int64_t dead;       /* at most `cap` */
+	int64_t snapshot_ms; /* age of the oldest snapshot in the server */
 };
+void gauges_fini(struct gauges *gauges);
 int waiting_rows_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err);
 
