@@ -30,7 +30,7 @@ GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers, inbox.consume
 GRANT SELECT, UPDATE, DELETE ON inbox.outbox TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.outbox_relay TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_sidecar;
-GRANT EXECUTE ON FUNCTION inbox.emit_caused(bigint, text, text, text, int, jsonb) TO inboxd_sidecar;
+GRANT EXECUTE ON FUNCTION inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb) TO inboxd_sidecar;
 GRANT SELECT ON inbox.events TO inboxd_sidecar;
 
 -- A handler: completes the messages it was given, in its own transaction.

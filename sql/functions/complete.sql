@@ -61,7 +61,8 @@ CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb, emit jsonb) 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM inbox.complete(claim, result);
-    PERFORM inbox.emit_caused(m.seq, m.source, m.event_id, m.consumer, m.replay_count, complete.emit)
+    PERFORM inbox.emit_caused(m.seq, m.source, m.event_id, m.consumer, m.replay_count, m.headers,
+                              complete.emit)
     FROM inbox.inbox_messages m WHERE m.seq = (inbox.claim_parts(claim))[1]::bigint;
 END $$;
 

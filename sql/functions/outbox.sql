@@ -158,15 +158,31 @@ BEGIN
             THEN '.data_base64 is not base64' END;
 END $$;
 
--- Emits the events that the handler of a message gave with its answer, in their order. `emit` is NULL, or an array of
+-- The trace of a message as headers for the events that it causes. ce_traceparent has precedence; the last of a repeated
+-- header counts.
+CREATE OR REPLACE FUNCTION inbox.trace_pairs(headers jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_array(t.name, t.value) ORDER BY t.name), '[]')
+    FROM (SELECT DISTINCT ON (n.name) n.name, h.pair -> 1 AS value
+          FROM jsonb_array_elements(headers) WITH ORDINALITY AS h(pair, place)
+          CROSS JOIN LATERAL (SELECT regexp_replace(h.pair ->> 0, '^ce_', '') AS name) n
+          WHERE h.pair ->> 0 IN ('traceparent', 'tracestate', 'ce_traceparent', 'ce_tracestate')
+            AND jsonb_typeof(h.pair -> 1) = 'string'
+          ORDER BY n.name, starts_with(h.pair ->> 0, 'ce_') DESC, h.place DESC) t
+$$;
+
+-- Emits the events that the handler of a message gave with its answer, in their order. `headers` are those of the
+-- message: an event without a traceparent continues its trace. `emit` is NULL, or an array of
 -- at most 1,000 objects with topic or aggregate, type, and perhaps key, data or data_base64, headers, id, source,
 -- subject. Returns how many. IB020: one of them is wrong, and the message names it: emit[0].topic.
 -- The statement that settles calls it with columns of the row that it completed, so a lost claim emits nothing.
 CREATE OR REPLACE FUNCTION inbox.emit_caused(seq bigint, source text, event_id text, consumer text, replay_count int,
-    emit jsonb) RETURNS int
+    headers jsonb, emit jsonb) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    trace jsonb := inbox.trace_pairs(headers);
     one record;
+    pairs jsonb;
     fault text;
     emitted int := 0;
 BEGIN
@@ -194,12 +210,16 @@ BEGIN
         IF fault IS NOT NULL THEN
             PERFORM inbox.refuse_event('emit[' || one.n || ']' || fault);
         END IF;
+        pairs := inbox.header_pairs(one.headers, 'emit[' || one.n || '].');
+        IF trace <> '[]' AND NOT jsonb_path_exists(pairs, '$[*] ? (@[0] == "traceparent")') THEN
+            pairs := pairs || trace;
+        END IF;
         INSERT INTO inbox.outbox
             (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload, caused_by)
         VALUES (coalesce(one.id, inbox.caused_id(emit_caused.source, emit_caused.event_id, emit_caused.consumer,
                                                  emit_caused.replay_count, one.n)),
                 one.source, one.topic, one.aggregate, one.key, one.type, one.subject, one.content_type,
-                inbox.header_pairs(one.headers, 'emit[' || one.n || '].'), one.data, emit_caused.seq);
+                pairs, one.data, emit_caused.seq);
         emitted := emitted + 1;
     END LOOP;
     RETURN emitted;

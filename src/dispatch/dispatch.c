@@ -29,6 +29,7 @@ static void run_round(struct dispatch *dispatch, int64_t now_ms)
 {
 	struct table *table = &dispatch->table;
 
+	sessions_resume(&dispatch->sessions);
 	handler_groups_update_shares(&dispatch->groups);
 	scheduler_run(&dispatch->schedule, now_ms);
 	settler_run(table, now_ms);

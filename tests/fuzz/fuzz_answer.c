@@ -64,8 +64,10 @@ static void check_row(const struct entry *entry, const struct verdict *verdict)
 	demand(spent == (verdict->status == STATUS_RETRY || verdict->status == STATUS_SETTLED));
 	demand(row->outcome != SETTLE_WAITING || row->retry_count < rules.max_attempts);
 	demand((row->outcome == SETTLE_PROCESSED) == (verdict->status == STATUS_DONE));
-	demand(!row->plain || (row->outcome == SETTLE_PROCESSED && row->result.data == NULL &&
-				      row->error == NULL && row->error_code == NULL));
+	demand(!row->plain ||
+		(row->outcome == SETTLE_PROCESSED && row->result.data == NULL &&
+			row->emit.data == NULL && row->error == NULL && row->error_code == NULL));
+	demand(bytes_equal(row->emit, verdict->emit));
 	demand(row->result.data == NULL ||
 		(row->outcome == SETTLE_PROCESSED && json_refusal(row->result) == NULL));
 	check_text(row->error, PROTOCOL_MAX_REASON);
@@ -97,6 +99,7 @@ static void check_same(const struct line *a, const struct line *b)
 		demand(bytes_equal(a->verdicts[i].reason, b->verdicts[i].reason));
 		demand(bytes_equal(a->verdicts[i].code, b->verdicts[i].code));
 		demand(bytes_equal(a->verdicts[i].result, b->verdicts[i].result));
+		demand(bytes_equal(a->verdicts[i].emit, b->verdicts[i].emit));
 	}
 }
 

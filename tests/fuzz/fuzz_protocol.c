@@ -19,6 +19,9 @@ static void check_verdict(const struct verdict *verdict, bool of_batch)
 	demand((verdict->entry.data != NULL) == of_batch);
 	demand_text(verdict->reason, PROTOCOL_MAX_REASON);
 	demand_text(verdict->code, PROTOCOL_MAX_CODE);
+	demand(verdict->emit.data == NULL ||
+		(verdict->status == STATUS_DONE && ((const char *)verdict->emit.data)[0] == '[' &&
+			((const char *)verdict->emit.data)[verdict->emit.length - 1] == ']'));
 	if (verdict->result.data == NULL)
 		return;
 	demand(json_refusal(verdict->result) == NULL);

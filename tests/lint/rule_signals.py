@@ -10,7 +10,7 @@ _LOGGED = re.compile(r"\blog_(?:debug|info|warn|error)\(\s*(?P<first>[^,;]*)|\bl
 _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
 # Events that are listed in a table in the sources and logged from there.
 _TABLE = re.compile(r'\[PG_ERROR_\w+\] = \{ "(\w+)"')
-_CODE = re.compile(r'"([A-Z][A-Z_]{4,})"')
+_CODE = re.compile(r'"([A-Z][A-Z_]{3,})"')
 _SQL_CODE = re.compile(r"\b(?:error_code|ERRCODE) = (?:CASE [^']*)?'([A-Z][A-Z0-9_]+)'")
 _FAULT = re.compile(r"\bFAULT_\w+ = -(\d+)")
 

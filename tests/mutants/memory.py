@@ -267,7 +267,7 @@ MUTANTS = [
            edit("sql/parts/rescue_end.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
            tests=[INSTANCE + "a_row_in_its_handlers_transaction_is_rescued_after_the_transaction"]),
     mutant("R8", "settled is accepted without a check",
-           edit("src/dispatch/order/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict->result);"),
+           edit("src/dispatch/order/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict);"),
            tests=["unit/test_retry_policy.c::settled_is_a_failure_unless_the_row_is_completed"]),
     # R9
     mutant("R9", "a bad row stops its batch",

@@ -1,4 +1,4 @@
-"""O1 to O8: the outbox."""
+"""O1 to O8: the outbox, and what other rules say about the events of answers."""
 
 from mutants.mutant import edit, mutant
 
@@ -8,6 +8,8 @@ OUTBOX = "system/test_outbox.py::"
 FAULTS = "faults/test_outbox.py::"
 HOLES = "unit/test_holes.c::"
 SQL = "sql/test_relay.py::"
+EMIT = "sql/test_store_emit.c::"
+ANSWERS = "system/test_emit.py::"
 
 MUTANTS = [
     mutant("O1", "a missing number is no hole",
@@ -65,4 +67,25 @@ MUTANTS = [
     mutant("O6", "a poke wakes nobody",
            edit("src/dispatch/sessions/requests.c", "\tif (outbox != NULL)\n\t\twake_poke(outbox);", "\t(void)outbox;"),
            tests=[OUTBOX + "test_a_poke_wakes_the_relay_without_a_hello"]),
+    mutant("R7", "a settle emits the events of a lost claim",
+           edit("sql/queries/dispatch/settle_emitting.sql", "m.claimed_by = $1::int AND m.delivery_count = v.delivery_count",
+                "m.claimed_by = $1::int"),
+           tests=[EMIT + "a_lost_claim_emits_nothing"]),
+    mutant("R9", "refused events stop all verdicts",
+           edit("src/store/claims/settle.c", "return r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err) && any_emits(s);",
+                "return r == 1 && err == NULL && any_emits(s);"),
+           tests=[EMIT + "a_trigger_that_refuses_events_delays_no_other_verdict"]),
+    mutant("R25", "messages behind refused events do not come again",
+           edit("src/dispatch/order/entries.c", "\t\t\tlanes_take_back_failed(entry);\n\t\t\tvoid_followers(order, entry);\n",
+                "\t\t\tlanes_take_back_failed(entry);\n"),
+           tests=[ANSWERS + "test_behind_refused_events_the_later_messages_of_the_key_come_again"]),
+    mutant("O3", "the events of a settle have no order",
+           edit("sql/queries/dispatch/settle_emitting.sql", "ORDER BY place", "ORDER BY seq"),
+           tests=[EMIT + "events_follow_the_order_of_the_list"]),
+    mutant("O6", "events of answers do not wake the relay",
+           edit("src/dispatch/table/settle/settler.c", "\t\twake_poke(relay);", "\t\t(void)relay;"),
+           tests=[ANSWERS + "test_the_relay_is_woken_by_the_commit"]),
+    mutant("O7", "events of answers have no limit",
+           edit("src/dispatch/order/entries.c", "return order->emit_bytes >= EMIT_BYTES_MOST;", "return order->emit_bytes / 1000 >= EMIT_BYTES_MOST;"),
+           tests=[ANSWERS + "test_while_many_events_wait_no_answer_is_read_and_none_is_late"]),
 ]

@@ -160,6 +160,25 @@ def test_a_lost_claim_emits_nothing(db):
     assert len(rows(db)) == 1
 
 
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(("of_message", "given", "stored"), [
+    ([["traceparent", PARENT], ["tracestate", "a=1"], ["tenant", "x"]], {"h": "v"},
+     [["h", "v"], ["traceparent", PARENT], ["tracestate", "a=1"]]),
+    ([["traceparent", OTHER], ["ce_traceparent", PARENT], ["traceparent", OTHER]], {}, [["traceparent", PARENT]]),
+    ([["traceparent", PARENT]], {"traceparent": OTHER}, [["traceparent", OTHER]]),
+    ([["traceparent", None], ["traceparent", {"base64": "AA=="}]], {}, []),
+    ([], {}, []),
+])
+def test_events_of_a_handler_continue_the_trace_of_its_message(db, of_message, given, stored):
+    seq = insert(db)
+    db.execute("UPDATE inbox.inbox_messages SET headers = %s::jsonb", [json.dumps(of_message)])
+    complete(db, seq, [{"topic": "t", "type": "t", "headers": given}])
+    assert rows(db, "headers") == [(stored,)]
+
+
 @pytest.mark.parametrize("emit", [None, []])
 def test_a_handler_may_emit_nothing(db, emit):
     seq = insert(db)

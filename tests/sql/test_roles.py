@@ -216,7 +216,7 @@ def test_a_service_can_emit_and_read_nothing(granted, as_role):
     for sql in ("SELECT * FROM inbox.outbox", "SELECT * FROM inbox.events", "DELETE FROM inbox.outbox",
                 "INSERT INTO inbox.outbox (topic, event_type) VALUES ('t', 't')", "SELECT nextval('inbox.outbox_seq')",
                 "UPDATE inbox.outboxevent SET type = 'x'", "SELECT inbox.outbox_replay_where()", "SELECT inbox.outbox_status()",
-                "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]')", "SELECT inbox.complete('1.1.1')",
+                "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]', '[]')", "SELECT inbox.complete('1.1.1')",
                 "SELECT * FROM inbox.inbox_messages"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             service.execute(sql)
@@ -245,7 +245,7 @@ def test_the_sidecar_role_can_run_the_relay(granted, as_role):
     assert count("relay_delete", [1], 1) == count("relay_keep", [2], [0], [0], 1) == 1
     assert count("relay_defer", [3], [1], [0], [0], [None], [None], 1) == 1
     assert len(run("relay_parked", 10, 0)) == 1
-    assert value(sidecar, "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[{\"topic\": \"t\", \"type\": \"t\"}]')") == 1
+    assert value(sidecar, "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]', '[{\"topic\": \"t\", \"type\": \"t\"}]')") == 1
     assert run("relay_backlog", 10, 0)[0][:2] == (3, 1)
 
 

@@ -532,6 +532,25 @@ static void a_done_that_is_taken_back_stops_the_lane(void **state)
 	lanes_fini(&world.lanes);
 }
 
+/* Its events are refused. The verdicts behind it wait for it. */
+static void a_done_that_failed_after_all_keeps_its_place(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 3);
+	(void)end(&world, &rows[0], END_DONE);
+	(void)end(&world, &rows[1], END_DONE);
+	lanes_take_back_failed(&rows[0]);
+	assert_ptr_equal(lanes_verdict_before(&rows[1]), &rows[0]);
+	assert_true(lanes_is_head(&rows[0]));
+	assert_null(lanes_next(&world.lanes, rows[0].lane));
+	assert_true(lanes_must_park(&rows[2]));
+	lanes_fini(&world.lanes);
+}
+
 /* Rule R25. */
 static void a_hot_lane_is_claimed_again_when_half_of_it_is_left(void **state)
 {
@@ -759,6 +778,7 @@ int main(void)
 		cmocka_unit_test(a_message_that_arrives_behind_too_many_waits),
 		cmocka_unit_test(the_verdicts_of_a_lane_have_an_order),
 		cmocka_unit_test(a_done_that_is_taken_back_stops_the_lane),
+		cmocka_unit_test(a_done_that_failed_after_all_keeps_its_place),
 		cmocka_unit_test(a_hot_lane_is_claimed_again_when_half_of_it_is_left),
 		cmocka_unit_test(a_hot_lane_is_not_claimed_while_a_row_of_it_goes_back),
 		cmocka_unit_test(behind_a_short_retry_the_next_messages_wait_in_memory),

@@ -23,6 +23,7 @@ static void each_sqlstate_has_its_class(void **state)
 		{ "40001", "busy" },
 		{ "40P01", "busy" },
 		{ "55P03", "busy" },
+		{ "IB020", "data" },
 		{ "53100", "resources" },
 		{ "53300", "resources" },
 		{ "58030", "resources" },

@@ -577,6 +577,14 @@ static void a_malformed_answer_is_a_retry_with_its_reason(void **state)
 		{ "{\"status\":\"retry\",\"delay_ms\":\"5s\"}", "delay_ms must be a number" },
 		{ "{\"status\":\"retry\",\"reason\":{}}", "result.reason must be a string" },
 		{ "{\"status\":\"retry\",\"code\":503}", "result.code must be a string" },
+		{ "{\"status\":\"done\",\"emit\":{}}", "result.emit must be an array" },
+		{ "{\"status\":\"done\",\"emit\":[{},7]}", "emit[] must be an object" },
+		{ "{\"status\":\"done\",\"emit\":[null]}", "emit[] must be an object" },
+		{ "{\"status\":\"done\",\"emit\":[],\"emit\":[]}", "result.emit is given twice" },
+		{ "{\"emit\":[{}],\"status\":\"settled\"}", "inbox.complete(claim, result, emit)" },
+		{ "{\"status\":\"dead\",\"emit\":[{}]}", "only done can emit" },
+		{ "{\"status\":\"retry\",\"emit\":[{}]}", "only done can emit" },
+		{ "{\"status\":\"skipped\",\"emit\":[{}]}", "only done can emit" },
 		{ "{\"entries\":{}}", "result.entries must be an array" },
 		{ "{\"entries\":[],\"status\":\"done\"}", "both a status and entries" },
 		{ "{\"entries\":[],\"entries\":[]}", "result.entries is given twice" },
@@ -621,6 +629,54 @@ static void an_error_is_a_retry_with_its_message(void **state)
 	assert_bytes(only_verdict()->reason, "error.message must be a string");
 	read_text(RPC "\"id\":\"d9.2\",\"error\":true}");
 	assert_bytes(only_verdict()->code, "PROTOCOL");
+}
+
+static void the_events_of_an_answer_are_as_they_were_written(void **state)
+{
+	static const char events[] = "[ {\"topic\" : \"t\",\"data\":[1.50,{\"emit\":[7]}]},{}]";
+	char text[256];
+
+	(void)state;
+	(void)snprintf(
+		text, sizeof(text), "{\"emit\":%s,\"status\":\"done\",\"result\":1}", events);
+	read_text(answer(text));
+	assert_int_equal(only_verdict()->status, STATUS_DONE);
+	assert_bytes(only_verdict()->emit, events);
+	assert_bytes(only_verdict()->result, "1");
+	(void)snprintf(text, sizeof(text),
+		"{\"entries\":[{\"id\":\"d1.1\",\"status\":\"done\"},"
+		"{\"id\":\"d2.1\",\"status\":\"done\",\"emit\":%s},"
+		"{\"id\":\"d3.1\",\"status\":\"done\",\"emit\":7}]}",
+		events);
+	read_text(answer(text));
+	assert_bytes(line.verdicts[0].emit, NULL);
+	assert_bytes(line.verdicts[1].emit, events);
+	assert_bytes(line.verdicts[2].emit, NULL);
+	assert_bytes(line.verdicts[2].reason, "result.entries[].emit must be an array");
+}
+
+static void no_events_are_the_same_as_no_member(void **state)
+{
+	(void)state;
+	read_text(answer("{\"status\":\"settled\",\"emit\":[]}"));
+	assert_int_equal(only_verdict()->status, STATUS_SETTLED);
+	read_text(answer("{\"status\":\"done\",\"emit\":null}"));
+	assert_int_equal(only_verdict()->status, STATUS_DONE);
+	assert_bytes(only_verdict()->emit, NULL);
+}
+
+static void an_answer_has_at_most_a_thousand_events(void **state)
+{
+	static const char start[] =
+		RPC "\"id\":\"d1.1\",\"result\":{\"status\":\"done\",\"emit\":[{}";
+
+	(void)state;
+	read_text(repeated(",{}", PROTOCOL_MAX_EMIT - 1, start, "]}}"));
+	assert_int_equal(only_verdict()->status, STATUS_DONE);
+	assert_int_equal(only_verdict()->emit.length, 3 * PROTOCOL_MAX_EMIT + 1);
+	read_text(repeated(",{}", PROTOCOL_MAX_EMIT, start, "]}}"));
+	assert_bytes(only_verdict()->code, "PROTOCOL");
+	assert_bytes(only_verdict()->reason, "emit[] are more than 1000 events");
 }
 
 static void an_answer_with_any_id_keeps_the_id(void **state)
@@ -1081,6 +1137,9 @@ int main(void)
 		TEST(each_status_is_read_with_its_members),
 		TEST(a_delay_is_cut_to_a_year_and_to_whole_milliseconds),
 		TEST(a_malformed_answer_is_a_retry_with_its_reason),
+		TEST(the_events_of_an_answer_are_as_they_were_written),
+		TEST(no_events_are_the_same_as_no_member),
+		TEST(an_answer_has_at_most_a_thousand_events),
 		TEST(an_error_is_a_retry_with_its_message),
 		TEST(an_answer_with_any_id_keeps_the_id),
 		TEST(a_batch_answer_has_a_verdict_for_each_entry_with_an_id),

@@ -60,6 +60,33 @@ static void done_with_a_result_or_for_a_suspect_uses_the_full_statement(void **s
 	retry_policy_clear(&entry);
 }
 
+static void events_go_with_done_until_they_are_refused(void **state)
+{
+	struct message message = { .crash_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_DONE);
+
+	(void)state;
+	verdict.emit = bytes_of("[{}]");
+	assert_int_equal(retry_policy_answer(&rules, &entry, &verdict, NULL), 0);
+	assert_int_equal(entry.verdict.outcome, SETTLE_PROCESSED);
+	assert_false(entry.verdict.plain);
+	assert_true(bytes_equal(entry.verdict.emit, bytes_of("[{}]")));
+	retry_policy_unemitted(&rules, &entry, "no such topic");
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.end, END_RETRY);
+	assert_int_equal(entry.verdict.retry_count, 1);
+	assert_int_equal(entry.verdict.crash_count, 1);
+	assert_string_equal(entry.verdict.error, "no such topic");
+	assert_string_equal(entry.verdict.error_code, "EMIT");
+	assert_null(entry.verdict.emit.data);
+	message.retry_count = 2;
+	retry_policy_unemitted(&rules, &entry, "no such topic");
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_int_equal(entry.end, END_DEAD);
+	retry_policy_clear(&entry);
+}
+
 static void retry_waits_at_most_the_backoff_and_counts(void **state)
 {
 	struct message message = { .retry_count = 1 };
@@ -357,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(done_uses_the_fast_statement),
 		cmocka_unit_test(done_with_a_result_or_for_a_suspect_uses_the_full_statement),
+		cmocka_unit_test(events_go_with_done_until_they_are_refused),
 		cmocka_unit_test(retry_waits_at_most_the_backoff_and_counts),
 		cmocka_unit_test(retry_with_a_delay_waits_exactly_that_long),
 		cmocka_unit_test(after_the_last_attempt_a_message_is_dead_with_error_and_code),

@@ -16,14 +16,17 @@
 #include "report/meters.h"
 
 /* One lane may have this part of the messages in memory. What arrives above it is parked in the table. */
-#define LANE_PART      4
+#define LANE_PART       4
 /* It may have all of them while its oldest message arrived less than this time ago. */
-#define LANE_FAST_MS   5000
+#define LANE_FAST_MS    5000
 /* If a message is retried within this time, and half of the budget is free, the next entries of its lane stay in
  * memory, as many as a claim can bring. */
-#define SHORT_RETRY_MS 2000
+#define SHORT_RETRY_MS  2000
 /* After this much more time they go back to the table, too, if the retry was not claimed. */
-#define RETRY_GRACE_MS 3000
+#define RETRY_GRACE_MS  3000
+
+/* Events that wait for PostgreSQL. Above it no answers are read, each of which can have a line of them. */
+#define EMIT_BYTES_MOST ((size_t)32 * 1024 * 1024)
 
 static int64_t low_from(const struct order *order, const struct entry *lowest)
 {
@@ -129,8 +132,21 @@ static struct entry *entry_new(
 	return entry;
 }
 
+/* Counts the events of its verdict, instead of those that were counted before. */
+static void count_events(struct order *order, struct entry *entry)
+{
+	order->emit_bytes += entry->verdict.emit.length - entry->emit_bytes;
+	entry->emit_bytes = entry->verdict.emit.length;
+}
+
+bool order_is_full(const struct order *order)
+{
+	return order->emit_bytes >= EMIT_BYTES_MOST;
+}
+
 static void entry_free(struct order *order, struct entry *entry)
 {
+	order->emit_bytes -= entry->emit_bytes;
 	HASH_DEL(order->entries, entry);
 	if (entry->born)
 		TAILQ_REMOVE(&order->born, entry, born_link);
@@ -388,6 +404,7 @@ void entry_settle(struct order *order, struct entry *entry)
 	tracing_delivered(order, entry);
 	if (entry->in_lane.voided && entry->end == END_DONE)
 		retry_policy_return(entry);
+	count_events(order, entry);
 	outside = entry->verdict.outcome >= SETTLE_WAITING;
 	lanes_settling(&order->lanes, entry);
 	if (entry->end == END_RETRY)
@@ -401,13 +418,13 @@ void entry_settle(struct order *order, struct entry *entry)
 		start(order, lanes_next(&order->lanes, entry->lane));
 }
 
-/* The claim of a message is lost although it was done, so it is delivered again, here or elsewhere. The messages of its
- * lane that were delivered after it must come again as well (rule R25). If the next message is READY, it is not
- * delivered now. */
-static void void_followers(struct order *order, const struct entry *lost)
+/* A message that was done is delivered again, here or elsewhere: its claim is lost, or its events are refused. The
+ * messages of its lane that were delivered after it must come again as well (rule R25). If the next message is READY,
+ * it is not delivered now. */
+static void void_followers(struct order *order, const struct entry *first)
 {
-	struct lane *lane = lost->lane;
-	struct entry *at = TAILQ_NEXT(lost, in_lane.unsettled_link);
+	struct lane *lane = first->lane;
+	struct entry *at = TAILQ_NEXT(first, in_lane.unsettled_link);
 	struct entry *next;
 
 	for (; at != NULL; at = next) {
@@ -415,6 +432,7 @@ static void void_followers(struct order *order, const struct entry *lost)
 		if (at->settling.job != NULL || at->end != END_DONE)
 			continue;
 		retry_policy_return(at);
+		count_events(order, at);
 		lanes_take_back(at);
 		admission_dirty(order->context->options.admission, at->stream);
 		if (at->settling.deferred)
@@ -428,6 +446,23 @@ static void void_followers(struct order *order, const struct entry *lost)
 			lanes_set_state(at, ENTRY_QUEUED);
 		}
 	}
+}
+
+void entry_refuse_events(struct order *order, struct entry *entry, const char *why)
+{
+	struct retry_rules rules = order_rules(order, entry->message->consumer);
+
+	retry_policy_unemitted(&rules, entry, why == NULL ? "its events cannot be stored" : why);
+	count_events(order, entry);
+	if (entry->verdict.outcome == SETTLE_WAITING) {
+		admission_dirty(order->context->options.admission, entry->stream);
+		if (entry->lane != NULL) {
+			lanes_take_back_failed(entry);
+			void_followers(order, entry);
+			follow_outside(order, entry);
+		}
+	}
+	add_verdict(order, entry);
 }
 
 static void count_end(struct order *order, const struct entry *entry, enum settle_status status)

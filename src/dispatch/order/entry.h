@@ -101,6 +101,7 @@ struct verdict_texts {
 	char *error;
 	char *error_code;
 	char *result;
+	char *emit;
 };
 
 /* The claim of an entry. While the verdict of an older claim is repeated, because its answer was lost, the row may have
@@ -137,6 +138,7 @@ struct entry {
 	enum entry_end end;
 	struct settle_row verdict;
 	struct verdict_texts texts;
+	size_t emit_bytes; /* counted in order.emit_bytes */
 	struct settling settling;
 };
 

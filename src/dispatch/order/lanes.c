@@ -374,9 +374,14 @@ static void leave_unsettled(struct entry *entry)
 
 void lanes_take_back(struct entry *entry)
 {
+	leave_unsettled(entry);
+	lanes_take_back_failed(entry);
+}
+
+void lanes_take_back_failed(struct entry *entry)
+{
 	struct lane *lane = entry->lane;
 
-	leave_unsettled(entry);
 	if (entry->in_lane.answered) {
 		entry->in_lane.answered = false;
 		insert(lane, entry);

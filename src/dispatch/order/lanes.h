@@ -126,8 +126,10 @@ void lanes_set_state(struct entry *entry, enum entry_state state);
 /* The entry has its verdict. Its state is SETTLING from now on. Only after `done`, and with `next_after: answer`, may
  * its lane go on (lanes_next). */
 void lanes_settling(struct lanes *lanes, struct entry *entry);
-/* A return has replaced the `done` of this entry, which was not sent to the table. The entry stops its lane again. */
+/* A return has replaced the `done` of this entry, which is not in the table. The entry stops its lane again. */
 void lanes_take_back(struct entry *entry);
+/* The same for a failed attempt: its verdict keeps its place among those of the lane. */
+void lanes_take_back_failed(struct entry *entry);
 /* The verdict that must be committed before the one of this entry, or NULL. */
 struct entry *lanes_verdict_before(const struct entry *entry);
 /* True when the lane has half of the unsettled verdicts that it may have, and none of them is being settled. A settle

@@ -62,6 +62,7 @@ struct order {
 	struct open_claims open_claims; /* claims that may still hold rows; numbers the claims */
 	uint64_t revocations;           /* how often a partition was revoked so far */
 	struct verdict_list verdicts;
+	size_t emit_bytes;       /* of the events in verdicts that the table does not have */
 	int64_t retry_due_at_ms; /* when the first known retry is due; INT64_MAX = none is known */
 	/* A suspect that reserves a connection may go on: the connection is empty, or its crash count is raised. */
 	bool suspects_due;
@@ -115,6 +116,11 @@ void entry_requeue(struct order *order, struct entry *entry);
  * the COMMIT. If the entry goes back to the table, the entries that are queued behind it in its lane go back too. For a
  * short retry, the first worker.claim_batch of them stay in memory. */
 void entry_settle(struct order *order, struct entry *entry);
+/* The events of a message that was `done` cannot be stored, and neither can its verdict: it is a failed attempt now. The
+ * later messages of its lane that were delivered meanwhile come again. */
+void entry_refuse_events(struct order *order, struct entry *entry, const char *why);
+/* True while so many events wait for PostgreSQL that no answer should be read. */
+bool order_is_full(const struct order *order);
 /* The settler cannot commit this verdict now: the one before it in its lane is in another transaction, or waits. Keeps
  * the verdict until that one is finished. */
 void entry_defer(struct order *order, struct entry *entry);

@@ -22,9 +22,8 @@ void retry_policy_clear(struct entry *entry)
 	free(entry->texts.error);
 	free(entry->texts.error_code);
 	free(entry->texts.result);
-	entry->texts.error = NULL;
-	entry->texts.error_code = NULL;
-	entry->texts.result = NULL;
+	free(entry->texts.emit);
+	entry->texts = (struct verdict_texts){ NULL };
 }
 
 /* Starts a verdict that changes no count. The crash count is the one from before it was raised for a delivery alone, so
@@ -71,14 +70,16 @@ static void fail_attempt(
 						    rules->backoff_max_ms, attempt, random_u64());
 }
 
-static void done(struct entry *entry, struct bytes result)
+static void done(struct entry *entry, const struct verdict *verdict)
 {
 	begin(entry, SETTLE_PROCESSED, END_DONE);
-	entry->texts.result = copy(result);
-	if (entry->texts.result != NULL)
-		entry->verdict.result = bytes_of(entry->texts.result);
-	entry->verdict.plain = entry->texts.result == NULL && !entry->raised &&
-			       !entry->message->suspect && entry->message->crash_count == 0;
+	entry->texts.result = copy(verdict->result);
+	entry->texts.emit = copy(verdict->emit);
+	entry->verdict.result = bytes_of(entry->texts.result);
+	entry->verdict.emit = bytes_of(entry->texts.emit);
+	entry->verdict.plain = entry->texts.result == NULL && entry->texts.emit == NULL &&
+			       !entry->raised && !entry->message->suspect &&
+			       entry->message->crash_count == 0;
 }
 
 static void snooze(const struct retry_rules *rules, struct entry *entry, int64_t delay_ms)
@@ -113,7 +114,9 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 {
 	switch (verdict->status) {
 	case STATUS_DONE:
-		done(entry, verdict->result);
+		done(entry, verdict);
+		if (verdict->emit.data != NULL && entry->texts.emit == NULL)
+			retry_policy_unemitted(rules, entry, "out of memory for the events");
 		break;
 	case STATUS_RETRY:
 		fail_attempt(rules, entry, verdict->delay_ms, END_RETRY);
@@ -141,6 +144,12 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
 		set_error(entry, copy(verdict->reason), copy(verdict->code));
 	return has_texts(entry, verdict) ? 0 : err_memory(err);
+}
+
+void retry_policy_unemitted(const struct retry_rules *rules, struct entry *entry, const char *why)
+{
+	fail_attempt(rules, entry, -1, END_RETRY);
+	set_error(entry, strdup(why), strdup("EMIT"));
 }
 
 void retry_policy_timeout(const struct retry_rules *rules, struct entry *entry, int64_t timeout_ms)

@@ -2,7 +2,8 @@
  * The retry policy: turns an answer, a timeout or a lost connection into the next state of the row.
  * Pure: writes entry->verdict and its texts and nothing else. One thread.
  *
- * Only a failure of the handler spends an attempt: retry, error, timeout, or `settled` without a commit. A lost
+ * Only a failure of the handler spends an attempt: retry, error, timeout, `settled` without a commit, or events that
+ * PostgreSQL refuses. A lost
  * connection, a return to the table, a snooze and a skip spend none (guarantee G6).
  */
 #ifndef DISPATCH_ORDER_RETRY_POLICY_H
@@ -22,6 +23,8 @@ struct retry_rules {
 /* The handler answered. Copies the texts. FAULT_MEMORY: the verdict is complete but for its texts. */
 int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	const struct verdict *verdict, struct err *err);
+/* The handler answered `done`, and its events cannot be stored: the attempt failed. */
+void retry_policy_unemitted(const struct retry_rules *rules, struct entry *entry, const char *why);
 /* The delivery had no answer within timeout_ms. */
 void retry_policy_timeout(const struct retry_rules *rules, struct entry *entry, int64_t timeout_ms);
 /* The connection ended while the delivery was open. The message is a suspect from now on. Only if it was delivered

@@ -50,7 +50,7 @@ void tracing_delivered(const struct order *order, const struct entry *entry)
 }
 
 /* A message that was never delivered gets no settle span, because there is no delivery span to belong to. A row that
- * was locked or refused is settled later, and gets its span then. */
+ * was locked or refused, or whose events were, is settled later, and gets its span then. */
 void tracing_settled(const struct order *order, const struct entry *entry,
 	enum settle_status status, int64_t took_us)
 {
@@ -59,7 +59,8 @@ void tracing_settled(const struct order *order, const struct entry *entry,
 	struct trace_event event;
 
 	if (trace == NULL || entry->delivery.opened_us == 0 || status == SETTLE_LOCKED ||
-		status == SETTLE_REFUSED || !trace_wants(trace, entry->message, &parent))
+		status == SETTLE_REFUSED || status == SETTLE_UNEMITTED ||
+		!trace_wants(trace, entry->message, &parent))
 		return;
 	event = event_of(entry, SPAN_SETTLE);
 	event.start_us = event.end_us - took_us;

@@ -54,6 +54,8 @@ struct draft_verdict {
 	struct bytes reason;
 	struct bytes code;
 	struct bytes result;
+	struct bytes emit; /* the array as it was written */
+	size_t emit_count;
 	int64_t delay_ms;
 };
 

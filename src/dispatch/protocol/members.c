@@ -30,6 +30,7 @@ enum place {
 	RESULT,
 	ENTRIES,
 	ENTRY,
+	EMIT,
 	ERROR,
 	ERROR_DATA,
 };
@@ -47,6 +48,7 @@ static const char *const paths[] = {
 	[RESULT] = "result.",
 	[ENTRIES] = "result.entries[]",
 	[ENTRY] = "result.entries[].",
+	[EMIT] = "emit[]",
 	[ERROR] = "error.",
 	[ERROR_DATA] = "error.data.",
 };
@@ -390,6 +392,24 @@ static void set_stored(void *target, const struct json_rule *rule, const struct 
 	*(struct bytes *)field_of(draft, rule) = (struct bytes){ json, value->raw.length };
 }
 
+/* Counts an event. The function inbox.emit_caused() reads what is in it. */
+static void set_event(void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	struct draft *draft = target;
+
+	(void)value;
+	if (draft->answer.verdict->emit_count++ == PROTOCOL_MAX_EMIT)
+		problem(draft, rule, "are more than %d events", PROTOCOL_MAX_EMIT);
+}
+
+/* The end of the events. None are the same as no member. */
+static void end_emit(struct draft *draft, struct bytes raw)
+{
+	if (draft->answer.verdict->emit_count > 0)
+		draft->answer.verdict->emit =
+			(struct bytes){ line_copy(draft->memory, raw), raw.length };
+}
+
 #define IN(type, name) offsetof(struct type, name)
 #define NUMBER         JSON_IS(JSON_NUMBER)
 #define STRING         JSON_IS(JSON_STRING)
@@ -407,8 +427,10 @@ static void set_stored(void *target, const struct json_rule *rule, const struct 
 			PROTOCOL_MAX_REASON },                                                     \
 		{ place, "code", OF_ANSWER, STRING, 0, set_words, IN(draft_verdict, code), 0,      \
 			PROTOCOL_MAX_CODE },                                                       \
+		{ place, "result", OF_ANSWER, STORABLE, 0, set_stored,                             \
+			IN(draft_verdict, result) },                                               \
 	{                                                                                          \
-		place, "result", OF_ANSWER, STORABLE, 0, set_stored, IN(draft_verdict, result)     \
+		place, "emit", OF_ANSWER, ARRAY, EMIT                                              \
 	}
 
 /* The format of tables with rows of different length is kept from clang-format 14: it crashes. */
@@ -453,6 +475,7 @@ static const struct json_rule rules[] = {
 	{ ENTRIES, NULL, OF_ANSWER, OBJECT, ENTRY, set_entry, .lenient = true },
 	{ ENTRY, "id", OF_ANSWER, STRING, 0, set_entry_id, .lenient = true },
 	ANSWER_MEMBERS(ENTRY),
+	{ EMIT, NULL, OF_ANSWER, OBJECT, 0, set_event },
 	{ ERROR, "message", OF_ANSWER, STRING, 0, set_words, IN(draft_verdict, reason),
 		0, PROTOCOL_MAX_REASON },
 	{ ERROR, "data", OF_ANSWER, OBJECT, ERROR_DATA, .lenient = true },
@@ -534,9 +557,10 @@ static void ended(void *target, int place, struct bytes raw)
 {
 	struct draft *draft = target;
 
-	(void)raw;
 	if (place == SUB)
 		end_subscription(draft, json_table_element(&table, SUBSCRIBE));
+	else if (place == EMIT)
+		end_emit(draft, raw);
 	else if (place == ENTRY)
 		draft->answer.verdict = &draft->answer.whole;
 }

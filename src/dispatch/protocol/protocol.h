@@ -29,6 +29,7 @@
 #define PROTOCOL_MAX_RESULT   1048576 /* bytes of a result */
 #define PROTOCOL_MAX_REASON   4096    /* bytes; longer ones are cut */
 #define PROTOCOL_MAX_CODE     64      /* bytes; longer ones are cut */
+#define PROTOCOL_MAX_EMIT     1000    /* events of one answer */
 #define PROTOCOL_MAX_ECHO     16384   /* bytes of subscriptions in a reply; then they are counted */
 #define PROTOCOL_MAX_WAIT_MS  60000   /* how long a partial batch may wait */
 #define PROTOCOL_MAX_DELAY_MS 31622400000LL /* a year: longer delays are cut to it */
@@ -71,7 +72,7 @@ enum verdict_status {
 
 /* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a
  * reason. An error object becomes STATUS_RETRY with its message as reason and the code HANDLER_ERROR or
- * error.data.code. Only STATUS_DONE keeps a `result`. */
+ * error.data.code. Only STATUS_DONE keeps a `result`, and only STATUS_DONE has events. */
 struct verdict {
 	enum verdict_status status;
 	int64_t delay_ms; /* -1 = the configured backoff */
@@ -82,7 +83,8 @@ struct verdict {
 	struct bytes reason;
 	struct bytes code;
 	struct bytes result; /* JSON text for jsonb, one line; absent = none */
-	const char *note;    /* why result, reason or code was replaced (R9), else NULL */
+	struct bytes emit; /* events, a JSON array for jsonb that may refuse them; absent = none */
+	const char *note;  /* why result, reason or code was replaced (R9), else NULL */
 };
 
 struct hello {

@@ -30,6 +30,15 @@ static struct verdict malformed(const struct draft_verdict *answer, const char *
 	};
 }
 
+/* Why an answer with this status cannot emit. NULL: it can. */
+static const char *emit_misfit(enum verdict_status status)
+{
+	if (status == STATUS_SETTLED)
+		return "settled cannot emit: give the events to inbox.complete(claim, result, "
+		       "emit) in your transaction";
+	return status == STATUS_DONE ? NULL : "only done can emit: the events would be lost";
+}
+
 static struct verdict verdict_of(struct line_memory *memory, const struct draft_verdict *answer)
 {
 	size_t status = 0;
@@ -48,6 +57,8 @@ static struct verdict verdict_of(struct line_memory *memory, const struct draft_
 				protocol_quote(memory, answer->status));
 		return malformed(answer, words);
 	}
+	if (answer->emit.data != NULL && emit_misfit((enum verdict_status)status) != NULL)
+		return malformed(answer, emit_misfit((enum verdict_status)status));
 	return (struct verdict){
 		.status = (enum verdict_status)status,
 		.delay_ms = answer->delay_ms,
@@ -55,6 +66,7 @@ static struct verdict verdict_of(struct line_memory *memory, const struct draft_
 		.reason = answer->reason,
 		.code = answer->code,
 		.result = status == STATUS_DONE ? answer->result : (struct bytes){ NULL, 0 },
+		.emit = answer->emit,
 		.note = answer->note,
 	};
 }

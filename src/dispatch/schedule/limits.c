@@ -112,11 +112,14 @@ void limits_tick(struct schedule *schedule, int64_t now_ms)
 	struct handler_queue *queue;
 	struct connection *connection;
 
-	for (queue = queues; queue != NULL; queue = queue->hh.next) {
+	/* Answers that are not read while the order is full may be in time. */
+	for (queue = queues; !order_is_full(schedule->order) && queue != NULL;
+		queue = queue->hh.next) {
 		TAILQ_FOREACH (connection, &queue->group->connections, link)
 			expire(schedule, connection, schedule->ticked_ms);
 	}
-	schedule->ticked_ms = now_ms;
+	if (!order_is_full(schedule->order))
+		schedule->ticked_ms = now_ms;
 	handler_groups_update_shares(schedule->groups);
 	for (queue = queues; queue != NULL; queue = queue->hh.next)
 		evict_excess(schedule, queue->group);

@@ -59,7 +59,8 @@ static void read_lines(struct session *session, struct evbuffer *input)
 	size_t length;
 	const void *text;
 
-	while (!session->connection.closing && next_line(session, input, &length)) {
+	while (!session->connection.closing && !order_is_full(session->sessions->order) &&
+		next_line(session, input, &length)) {
 		text = evbuffer_pullup(input, (ev_ssize_t)length + 1);
 		if (text == NULL)
 			return;
@@ -112,6 +113,19 @@ static bool take_input(struct session *session)
 	return evbuffer_commit_space(session->input, &space, 1) == 0;
 }
 
+/* What was read stays in session->input, with at most READ_MOST_BYTES of further lines. */
+static bool pause_input(struct session *session)
+{
+	struct sessions *sessions = session->sessions;
+
+	if (order_is_full(sessions->order) && !session->paused) {
+		(void)bufferevent_disable(session->connection.bev, EV_READ);
+		session->paused = true;
+		sessions->paused++;
+	}
+	return session->paused;
+}
+
 /* Executes the lines that are complete. The input of a connection that is closing is read and discarded: see
  * session_end_output(). */
 static void read_input(struct session *session)
@@ -134,12 +148,28 @@ static void read_input(struct session *session)
 	session_forget_input(session);
 	session->input_bytes = left;
 	sessions->input_bytes += left;
-	if (session->connection.closing)
+	if (session->connection.closing || pause_input(session))
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
 		requests_refuse(session, "line too long");
 	else if (sessions->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
 		requests_refuse(session, "too many unfinished lines on all connections together");
+}
+
+void sessions_resume(struct sessions *sessions)
+{
+	struct session *session;
+
+	if (sessions->paused == 0 || order_is_full(sessions->order))
+		return;
+	TAILQ_FOREACH (session, &sessions->list, link) {
+		if (!session->paused)
+			continue;
+		session->paused = false;
+		sessions->paused--;
+		(void)bufferevent_enable(session->connection.bev, EV_READ);
+		read_input(session); /* may pause it again */
+	}
 }
 
 /* Replies are sent at once; deliveries follow at the end of the round. */

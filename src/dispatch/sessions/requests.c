@@ -63,6 +63,21 @@ static void answer(struct session *session, struct entry *entry, const struct ve
 	entry_settle(order, entry);
 }
 
+/* One answer to a whole batch cannot emit: each of its messages would emit all events. */
+static const struct verdict *without_events(const struct verdict *verdict)
+{
+	static const char why[] =
+		"the answer to a batch emits in its entries: result.entries[].emit";
+	static const struct verdict refusal = {
+		.status = STATUS_RETRY,
+		.delay_ms = -1,
+		.reason = { why, sizeof(why) - 1 },
+		.code = { "PROTOCOL", 8 },
+	};
+
+	return verdict->emit.data == NULL ? verdict : &refusal;
+}
+
 /* The verdict of an answer for one entry, or NULL. Most answers to a batch are in the order of the batch, so the search
  * starts at `guess`. */
 static const struct verdict *verdict_for(
@@ -72,7 +87,8 @@ static const struct verdict *verdict_for(
 	size_t length;
 
 	if (!line->batch_answer)
-		return line->verdict_count > 0 ? &line->verdicts[0] : NULL;
+		return entry->delivery.call == NULL ? &line->verdicts[0]
+						    : without_events(&line->verdicts[0]);
 	delivery_id(entry, id);
 	length = strlen(id);
 	for (size_t i = 0; i < line->verdict_count; i++) {

@@ -100,6 +100,7 @@ void session_close(struct session *session)
 		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);
 	TAILQ_REMOVE(&sessions->list, session, link);
 	sessions->count--;
+	sessions->paused -= session->paused;
 	bufferevent_free(session->connection.bev);
 	evbuffer_free(session->input);
 	buf_fini(&session->drain_id);

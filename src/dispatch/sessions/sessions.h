@@ -8,7 +8,8 @@
  *
  * Dispatch thread only; nothing here blocks. Limits protect the process from its clients: the length of a line, the
  * unfinished lines of all connections, the replies that a client does not read, and the time without a hello. A
- * client that exceeds one loses its connection; its open deliveries go back to the table.
+ * client that exceeds one loses its connection; its open deliveries go back to the table. While many events of answers
+ * wait for PostgreSQL, no input is read, and no delivery times out.
  */
 #ifndef DISPATCH_SESSIONS_SESSIONS_H
 #define DISPATCH_SESSIONS_SESSIONS_H
@@ -31,6 +32,7 @@ struct session {
 	struct evbuffer *input; /* what was read and not executed */
 	size_t scanned;         /* bytes of `input` that are known to contain no LF */
 	size_t input_bytes;     /* its part of sessions->input_bytes */
+	bool paused;            /* its input is not read: see sessions_resume() */
 	size_t replied;         /* bytes of replies that the client may not have read yet */
 	int64_t closing_ms;     /* since when connection.closing is set */
 	/* The id of a drain request, which is answered when no delivery is open. */
@@ -51,6 +53,7 @@ struct sessions {
 	size_t most;
 	uint64_t next_id;
 	size_t input_bytes; /* unfinished lines of all connections */
+	size_t paused;      /* sessions whose input is not read */
 	struct protocol_parser *parser;
 	struct buf line; /* scratch: the line to send */
 	struct metric *unknown_answers;
@@ -66,6 +69,8 @@ int sessions_init(struct sessions *sessions, struct schedule *schedule, struct e
 int sessions_listen(struct sessions *sessions, struct event_base *base, int fd, struct err *err);
 /* Writes to the sockets what was sent since the last call. What a socket does not take now follows when it has room. */
 void sessions_send_outputs(struct sessions *sessions);
+/* Reads the input of all connections again, if it was paused while too many events waited for PostgreSQL. */
+void sessions_resume(struct sessions *sessions);
 /* Ends all connections. Call it while the event base and the other rooms exist. */
 void sessions_close_all(struct sessions *sessions);
 void sessions_fini(struct sessions *sessions);

@@ -46,6 +46,7 @@ struct settle_job {
 	struct entry **entries; /* the entry of each row; a worker does not touch them */
 	size_t count;
 	bool isolate; /* try each row alone if PostgreSQL refuses one */
+	bool emits;   /* a row has events */
 
 	struct settle_row *rows; /* their verdicts; the worker sets their status */
 };

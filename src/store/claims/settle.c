@@ -11,6 +11,9 @@
  * statement updates fewer rows than it was sent, a row is completed or lost. If a lane has several
  * rows in the list, the settle reads these numbers before it sends the COMMIT; the COMMIT is then
  * not part of the pipeline.
+ *
+ * Rows that emit events have a statement of their own, which is only sent if there are some. A list with
+ * events that PostgreSQL refuses is halved, too, until their row is alone.
  */
 #include "store/claims/settle.h"
 
@@ -19,15 +22,15 @@
 
 #include "json/text.h"
 #include "queries.h"
+#include "store/claims/settle_params.h"
 
-#define GROUPS_MOST  8 /* fast statements per pipeline, which has a limit of 16 statements */
-/* A century: far beyond every configurable limit, and far before the end of timestamptz. */
-#define MAX_DELAY_MS (100LL * 366 * 24 * 3600 * 1000)
+#define GROUPS_MOST 8 /* fast statements per pipeline, which has a limit of 16 statements */
 
 /* The results of one pipeline. */
 struct found {
 	struct rows *plain[GROUPS_MOST]; /* only the number of rows that were updated */
 	struct rows *others;             /* seq and delivery count of the rows that were updated */
+	struct rows *emitting;           /* the same of those that emit events */
 };
 
 static void found_fini(struct found *found)
@@ -35,6 +38,7 @@ static void found_fini(struct found *found)
 	for (int group = 0; group < GROUPS_MOST; group++)
 		rows_free(found->plain[group]);
 	rows_free(found->others);
+	rows_free(found->emitting);
 }
 
 /* The rows that PostgreSQL refused alone. */
@@ -62,45 +66,13 @@ struct settling {
 	bool has_followers;          /* a lane has several rows among all rows */
 };
 
-/* Selects the rows of a list that a statement contains, among those with status SETTLE_OPEN. */
-enum settle_part { PART_PLAIN, PART_OTHERS, PART_ALL };
-
-static bool is_part(const struct settle_row *row, enum settle_part part)
+static bool any_emits(const struct settling *s)
 {
-	if (row->status != SETTLE_OPEN)
-		return false;
-	return part == PART_ALL || row->plain == (part == PART_PLAIN);
-}
-
-/* Adds the instance id, and seq and delivery_count of each row. Returns the number of rows. */
-static size_t add_tokens(struct params *params, const struct settling *s, enum settle_part part)
-{
-	size_t added = 0;
-	int seq;
-	int delivery_count;
-
-	params_int(params, s->instance);
-	seq = params_array(params, ARRAY_BIGINT);
-	delivery_count = params_array(params, ARRAY_INT);
 	for (size_t i = 0; i < s->count; i++) {
-		if (!is_part(s->rows[i], part))
-			continue;
-		array_bigint(params, seq, s->rows[i]->seq);
-		array_int(params, delivery_count, s->rows[i]->delivery_count);
-		added++;
+		if (settle_emits(s->rows[i]))
+			return true;
 	}
-	return added;
-}
-
-/* Adds the handlers of the same rows. */
-static void add_handlers(struct params *params, const struct settling *s, enum settle_part part)
-{
-	int handler = params_array(params, ARRAY_TEXT);
-
-	for (size_t i = 0; i < s->count; i++) {
-		if (is_part(s->rows[i], part))
-			array_text(params, handler, s->rows[i]->handler);
-	}
+	return false;
 }
 
 /* Queues the fast statement for each group: a list of seqs, and the delivery count and the handler
@@ -117,7 +89,7 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 		params_int(&params, s->instance);
 		seq = params_array(&params, ARRAY_BIGINT);
 		for (size_t i = 0; i < s->count; i++) {
-			if (s->rows[i]->group != group || !is_part(s->rows[i], PART_PLAIN))
+			if (s->rows[i]->group != group || !settle_is_part(s->rows[i], PART_PLAIN))
 				continue;
 			alike = s->rows[i];
 			array_bigint(&params, seq, alike->seq);
@@ -131,51 +103,43 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 	return r;
 }
 
-static void add_verdicts(struct params *params, const struct settling *s)
+static struct settle_list list_of(const struct settling *s)
 {
-	int outcome = params_array(params, ARRAY_SMALLINT);
-	int delay = params_array(params, ARRAY_BIGINT);
-	int retries = params_array(params, ARRAY_INT);
-	int crashes = params_array(params, ARRAY_INT);
-	int suspect = params_array(params, ARRAY_BOOL);
-	int error = params_array(params, ARRAY_TEXT);
-	int code = params_array(params, ARRAY_TEXT);
-	int result = params_array(params, ARRAY_JSONB);
+	return (struct settle_list){ s->instance, s->rows, s->count };
+}
 
-	for (size_t i = 0; i < s->count; i++) {
-		const struct settle_row *row = s->rows[i];
-		int64_t delay_ms = row->delay_ms < 0 ? 0 : row->delay_ms;
+static int queue_others(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-		if (!is_part(row, PART_OTHERS))
-			continue;
-		array_smallint(params, outcome, (int16_t)row->outcome);
-		array_bigint(params, delay, delay_ms < MAX_DELAY_MS ? delay_ms : MAX_DELAY_MS);
-		array_int(params, retries, row->retry_count);
-		array_int(params, crashes, row->crash_count);
-		array_bool(params, suspect, row->suspect);
-		array_text(params, error, row->error);
-		array_text(params, code, row->error_code);
-		array_bytes(params, result, row->result);
-	}
-	add_handlers(params, s, PART_OTHERS);
+	if (settle_params_verdicts(&params, list_of(s)) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
+}
+
+static int queue_emitting(const struct settling *s, struct found *found, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	if (settle_params_emitting(&params, list_of(s)) == 0)
+		return 0;
+	return db_queue(s->db, QUERY_SETTLE_EMITTING, &params, &found->emitting, err);
 }
 
 static int queue_settle(const struct settling *s, struct found *found, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r = queue_plain(s, found, err);
 
-	if (r != 0 || add_tokens(&params, s, PART_OTHERS) == 0)
-		return r;
-	add_verdicts(&params, s);
-	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
+	if (r == 0)
+		r = queue_others(s, found, err);
+	return r == 0 ? queue_emitting(s, found, err) : r;
 }
 
 static int queue_raise(const struct settling *s, struct found *found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	if (add_tokens(&params, s, PART_ALL) == 0)
+	if (settle_params_claims(&params, list_of(s), PART_ALL) == 0)
 		return 0;
 	return db_queue(s->db, QUERY_RAISE_CRASH, &params, &found->others, err);
 }
@@ -239,6 +203,12 @@ static const struct settle_row **stop_of(const struct settling *s, const struct 
 	return &s->stops->items[i];
 }
 
+static bool is_stop(enum settle_status status)
+{
+	return status == SETTLE_LOCKED || status == SETTLE_REFUSED || status == SETTLE_LOST ||
+	       status == SETTLE_UNEMITTED;
+}
+
 /* Rows that cannot be settled now or ever stop their lanes. There is room for one stop for each row. */
 static void note_stops(const struct settling *s)
 {
@@ -246,9 +216,7 @@ static void note_stops(const struct settling *s)
 		const struct settle_row *row = s->rows[i];
 		const struct settle_row **stop;
 
-		if (row->lane == 0 ||
-			(row->status != SETTLE_LOCKED && row->status != SETTLE_REFUSED &&
-				row->status != SETTLE_LOST))
+		if (row->lane == 0 || !is_stop(row->status))
 			continue;
 		stop = stop_of(s, row);
 		if (stop == s->stops->items + s->stops->count)
@@ -276,13 +244,13 @@ static void mark_plain(const struct settling *s, const struct found *found)
 	int64_t asked[GROUPS_MOST] = { 0 };
 
 	for (size_t i = 0; i < s->count; i++) {
-		if (is_part(s->rows[i], PART_PLAIN))
+		if (settle_is_part(s->rows[i], PART_PLAIN))
 			asked[s->rows[i]->group]++;
 	}
 	for (size_t i = 0; i < s->count; i++) {
 		struct settle_row *row = s->rows[i];
 		const struct rows *rows =
-			is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
+			settle_is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
 
 		if (rows != NULL && rows_affected(rows) == asked[row->group])
 			row->status = SETTLE_SETTLED;
@@ -295,8 +263,9 @@ static bool is_short(const struct settling *s, const struct found *found)
 	int64_t asked = 0;
 	int64_t updated = found->others == NULL ? 0 : rows_count(found->others);
 
+	updated += found->emitting == NULL ? 0 : rows_count(found->emitting);
 	for (size_t i = 0; i < s->count; i++)
-		asked += is_part(s->rows[i], PART_ALL);
+		asked += settle_is_part(s->rows[i], PART_ALL);
 	for (int group = 0; group < s->groups; group++)
 		updated += found->plain[group] == NULL ? 0 : rows_affected(found->plain[group]);
 	return updated < asked;
@@ -325,6 +294,7 @@ static int finish(const struct settling *s, struct err *err)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 	mark_plain(s, &found);
 	mark(s, found.others, SETTLE_SETTLED);
+	mark(s, found.emitting, SETTLE_SETTLED);
 	return 0;
 }
 
@@ -350,9 +320,9 @@ static int ask_states(const struct settling *s, bool name, struct rows **rows, s
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	(void)add_tokens(&params, s, PART_ALL);
+	(void)settle_params_claims(&params, list_of(s), PART_ALL);
 	if (name)
-		add_handlers(&params, s, PART_ALL);
+		settle_params_handlers(&params, list_of(s), PART_ALL);
 	else
 		(void)params_array(&params, ARRAY_TEXT);
 	return db_run(s->db, QUERY_SETTLE_STATE, &params, rows, err);
@@ -480,6 +450,20 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 	return finish_in_order(s, err);
 }
 
+/* The table outbox is locked as a whole: settles the rows that do not need it. */
+static int settle_not_emitting(const struct settling *s, struct err *err)
+{
+	int r = begin(s, err);
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (!is_gone(s->rows[i]))
+			s->rows[i]->status = settle_emits(s->rows[i]) ? SETTLE_LOCKED : SETTLE_OPEN;
+	}
+	note_stops(s);
+	mark_behind(s);
+	return r == 0 ? finish_in_order(s, err) : r;
+}
+
 static int settle_list(const struct settling *s, struct err *err)
 {
 	int r = begin(s, err);
@@ -491,6 +475,8 @@ static int settle_list(const struct settling *s, struct err *err)
 		r = finish_in_order(s, err);
 	if (r != 0 && db_error_is_lock(err))
 		r = settle_unlocked(s, err);
+	if (r != 0 && db_error_is_lock(err) && any_emits(s))
+		r = settle_not_emitting(s, err);
 	return r;
 }
 
@@ -575,11 +561,32 @@ static bool may_be_row(const struct settling *s, int r, const struct err *err)
 	       db_error_may_be_row(err);
 }
 
+/* The events of a row may be the cause, also when a trigger of the user or a missing privilege refuses them. */
+static bool may_be_events(const struct settling *s, int r, const struct err *err)
+{
+	return r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err) && any_emits(s);
+}
+
+/* Events are never left out: the row keeps its claim, and the caller changes its verdict. */
+static void refuse_events(const struct settling *s, const struct err *why)
+{
+	struct settle_row *row = s->rows[0];
+
+	free(row->emit_error);
+	row->emit_error = strdup(why->text);
+	row->status = SETTLE_UNEMITTED;
+	note_stops(s);
+}
+
 /* `r`: the result of settling this row alone. */
 static int settle_alone(const struct settling *s, int r, struct err *err)
 {
-	if (is_bad_value(r, err))
+	if (is_bad_value(r, err) && !db_error_is_event(err))
 		r = settle_with_note(s, err);
+	if (may_be_events(s, r, err)) {
+		refuse_events(s, err);
+		return 0;
+	}
 	if (!may_be_row(s, r, err))
 		return r;
 	s->rows[0]->status = SETTLE_REFUSED;
@@ -594,7 +601,8 @@ static int settle_bisected(const struct settling *s, struct err *err)
 	struct settling half = *s;
 	int r = settle_list(s, err);
 
-	if (!is_bad_value(r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err))
+	if (!is_bad_value(r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err) &&
+		!may_be_events(s, r, err))
 		return r;
 	if (s->count == 1)
 		return settle_alone(s, r, err);
@@ -692,6 +700,7 @@ static int settle_rows(struct settling *s, struct settle_row *rows, size_t count
 	s->groups = group_alike(rows, count);
 	for (size_t i = 0; i < count; i++) {
 		rows[i].status = SETTLE_OPEN;
+		rows[i].place = (int)i;
 		s->has_followers |= rows[i].follows;
 		if (order != NULL)
 			order[i] = &rows[i];

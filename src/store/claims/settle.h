@@ -27,6 +27,8 @@ enum settle_status {
 	/* PostgreSQL refuses this row whatever the values are: try again later, alone */
 	SETTLE_REFUSED,
 	SETTLE_BEHIND, /* not settled: an earlier row of its lane is locked, refused or lost (rule R25) */
+	/* PostgreSQL refuses the events of the row: nothing is settled, and its verdict must change */
+	SETTLE_UNEMITTED,
 };
 
 struct settle_row {
@@ -35,6 +37,7 @@ struct settle_row {
 	enum settle_outcome outcome;
 	bool plain; /* PROCESSED, and nothing else to write but the handler: the fast statement */
 	int group;  /* internal: which of the fast statements */
+	int place;  /* internal: in the list */
 	uint64_t lane; /* its rows are committed in the order of the list; 0 = no order */
 	int64_t delay_ms;
 	int retry_count; /* new values */
@@ -46,7 +49,10 @@ struct settle_row {
 	bool follows;           /* an earlier row of its lane is in the list */
 	bool expects_completed; /* its handler says so: the row is read before anything is written */
 	struct bytes result;    /* JSON for jsonb; missing leaves the column unchanged */
+	/* Events that a PROCESSED row emits in the order of the list: a JSON array for jsonb; missing = none */
+	struct bytes emit;
 	enum settle_status status; /* result */
+	char *emit_error;          /* SETTLE_UNEMITTED: why; the caller frees it */
 };
 
 /*
@@ -54,7 +60,8 @@ struct settle_row {
  * some rows can be settled, no row is settled before an earlier one of its lane. The exception is
  * a trigger of the user that hides updates: then the order of a lane is not checked (settle.c). A
  * value that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept
- * (rule R9); finding that value takes more than one transaction. After a fault every status is
+ * (rule R9); finding that value takes more than one transaction. Events are stored in the transaction of their row or
+ * not at all; if they cannot be stored, only their row is left out. After a fault every status is
  * SETTLE_OPEN and the rows may or may not be settled; it is safe to settle them again, because the
  * settle names its claim.
  */

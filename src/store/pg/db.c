@@ -208,6 +208,11 @@ bool db_error_is_lock(const struct err *err)
 	return strcmp(err->state, "55P03") == 0;
 }
 
+bool db_error_is_event(const struct err *err)
+{
+	return strcmp(err->state, "IB020") == 0;
+}
+
 const char *db_error_class(const struct err *err)
 {
 	return pg_error_class_name(db_error_kind(err));

@@ -53,7 +53,7 @@ void db_interrupt(struct db *db);
 /* The class of a FAULT_DATABASE. The caller chooses its reaction by this class. */
 enum pg_error_class db_error_kind(const struct err *err);
 /* True when the error concerns the values or the size of single rows (SQLSTATE classes 22, 23
- * without 23505, and 54). The caller then bisects the batch (rule R9). */
+ * without 23505, and 54, and IB020). The caller then bisects the batch (rule R9). */
 bool db_error_is_data(const struct err *err);
 /* True when the error may concern a single row: also when a user's trigger raises it, or when a
  * page is damaged. That it concerns a single row is proved only when other rows are accepted. */
@@ -64,6 +64,8 @@ bool db_error_may_be_row(const struct err *err);
 bool db_error_is_clash(const struct db *db, const struct err *err);
 /* True for lock_not_available (55P03). */
 bool db_error_is_lock(const struct err *err);
+/* True when an event that a handler emits is wrong (IB020). */
+bool db_error_is_event(const struct err *err);
 /* The label for inboxd_pg_errors_total: the name of the class. */
 const char *db_error_class(const struct err *err);
 

@@ -22,17 +22,15 @@ static const struct {
 	{ "55006", PG_ERROR_BUSY }, /* object_in_use */
 	{ "25006", PG_ERROR_READ_ONLY },
 	{ "0A", PG_ERROR_READ_ONLY }, /* BEGIN READ WRITE on a standby */
-	{ "53", PG_ERROR_RESOURCES },
-	{ "58", PG_ERROR_RESOURCES }, /* the server's own files */
-	{ "28", PG_ERROR_REFUSED },   /* user, password, pg_hba.conf */
-	{ "3D", PG_ERROR_REFUSED },   /* no such database */
-	{ "3F", PG_ERROR_REFUSED },   /* no such schema */
-	{ "42", PG_ERROR_REFUSED },   /* privileges, tables, columns */
-	{ "F0", PG_ERROR_REFUSED },   /* a mistake in the configuration */
-	{ "23505", PG_ERROR_OTHER },  /* an event id never raises it: see db_error_is_clash() */
-	{ "22", PG_ERROR_DATA },
-	{ "23", PG_ERROR_DATA },
-	{ "54", PG_ERROR_DATA },
+	{ "53", PG_ERROR_RESOURCES }, { "58", PG_ERROR_RESOURCES }, /* the server's own files */
+	{ "28", PG_ERROR_REFUSED },  /* user, password, pg_hba.conf */
+	{ "3D", PG_ERROR_REFUSED },  /* no such database */
+	{ "3F", PG_ERROR_REFUSED },  /* no such schema */
+	{ "42", PG_ERROR_REFUSED },  /* privileges, tables, columns */
+	{ "F0", PG_ERROR_REFUSED },  /* a mistake in the configuration */
+	{ "23505", PG_ERROR_OTHER }, /* an event id never raises it: see db_error_is_clash() */
+	{ "22", PG_ERROR_DATA }, { "23", PG_ERROR_DATA }, { "54", PG_ERROR_DATA },
+	{ "IB020", PG_ERROR_DATA }, /* an event of an answer */
 };
 
 enum pg_error_class pg_error_class_of(const char *state)

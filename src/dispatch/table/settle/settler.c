@@ -4,12 +4,14 @@
  *
  * Promise (guarantee G6): a verdict is kept until the table has it or its claim is known to be lost. A database
  * that is down delays it only. A verdict whose row is locked by a handler's transaction is tried again soon. A
- * verdict whose row PostgreSQL refuses is set aside (refused_verdicts.h), so that the others are settled.
+ * verdict whose row PostgreSQL refuses is set aside (refused_verdicts.h), so that the others are settled. A verdict
+ * whose events PostgreSQL refuses becomes a retry.
  *
  * The crash counts of suspects are raised by the same way: JOB_RAISE before the delivery, JOB_SETTLE after it.
  */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/time/clock.h"
 #include "dispatch/table/settle/settle_batching.h"
 #include "dispatch/table/table.h"
@@ -74,6 +76,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->id.name;
 	job->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;
+	job->settle.emits |= row->emit.data != NULL;
 }
 
 static void start_job(struct table *table, struct job *job)
@@ -213,9 +216,10 @@ static void finish(struct table *table, struct entry *entry, enum settle_status 
 	entry_finish(table->order, entry, status);
 }
 
-static void settled(
-	struct table *table, const struct job *job, struct entry *entry, enum settle_status status)
+static void settled(struct table *table, const struct job *job, size_t i, enum settle_status status)
 {
+	struct entry *entry = job->settle.entries[i];
+
 	switch (status) {
 	case SETTLE_OPEN:
 	case SETTLE_BEHIND:
@@ -230,6 +234,9 @@ static void settled(
 		break;
 	case SETTLE_REFUSED:
 		refused_verdicts_add(table, entry, &job->err);
+		break;
+	case SETTLE_UNEMITTED:
+		entry_refuse_events(table->order, entry, job->settle.rows[i].emit_error);
 		break;
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
@@ -300,6 +307,21 @@ static bool goes_back(enum settle_status status)
 	return status == SETTLE_OPEN || status == SETTLE_BEHIND;
 }
 
+/* Events were stored. */
+static void wake_relay(struct table *table)
+{
+	struct wake *relay = table->context->options.outbox;
+
+	if (relay != NULL)
+		wake_poke(relay);
+	else if (!table->settler.warned_of_events)
+		log_warn("events_without_relay",
+			LOG_STR("why", "a handler emits events, and outbox.enabled is false"),
+			LOG_STR("next", "the events wait in the outbox until a sidecar of this "
+					"schema with outbox.enabled publishes them"));
+	table->settler.warned_of_events = true;
+}
+
 void settler_take(struct table *table, struct job *job)
 {
 	table->settler.under_way -= job->settle.count;
@@ -308,6 +330,8 @@ void settler_take(struct table *table, struct job *job)
 		table->gauges.unchanged_until_ms = 0; /* the number of waiting rows has changed */
 	if (job->result == 0)
 		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
+	if (job->result == 0 && job->settle.emits)
+		wake_relay(table);
 	/* Verdicts that were not settled are put back at the head of the list. The loop runs from the last to the
 	 * first, so they keep their order. */
 	for (size_t i = job->settle.count; i-- > 0;) {
@@ -317,7 +341,7 @@ void settler_take(struct table *table, struct job *job)
 		if (job->kind == JOB_RAISE)
 			raised(table, job, job->settle.entries[i], status);
 		else if (goes_back(status))
-			settled(table, job, job->settle.entries[i], status);
+			settled(table, job, i, status);
 	}
 	/* Settled verdicts are finished in their order. The next message of each key becomes READY in the same order.
 	 */
@@ -326,6 +350,6 @@ void settler_take(struct table *table, struct job *job)
 			continue;
 		tracing_settled(table->order, job->settle.entries[i], job->settle.rows[i].status,
 			job->took_us);
-		settled(table, job, job->settle.entries[i], job->settle.rows[i].status);
+		settled(table, job, i, job->settle.rows[i].status);
 	}
 }

@@ -17,8 +17,9 @@ struct settler {
 	int64_t set_aside_total; /* entries whose verdicts are set aside, also those in jobs */
 	struct entry_list raise; /* suspects whose crash counts must be raised before delivery */
 	size_t raise_count;
-	size_t under_way; /* entries in jobs that run */
-	size_t jobs;      /* jobs that run */
+	size_t under_way;      /* entries in jobs that run */
+	size_t jobs;           /* jobs that run */
+	bool warned_of_events; /* a handler emitted events, and no relay runs here */
 };
 
 void settler_init(struct settler *settler);
