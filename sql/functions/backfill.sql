@@ -82,11 +82,13 @@ BEGIN
 END $$;
 
 -- Makes the sidecars look for waiting messages of the consumer before they store later ones, from this transaction on. The
--- time holds for all partitions, so the epochs of all of them rise.
+-- time holds for all partitions, so the epochs of all of them rise. The locks are taken in the order of the batches. A
+-- function that does not get one of them soon gives all of them up for as long, so that no partition waits for another one.
 CREATE OR REPLACE FUNCTION inbox.announce_backfill(consumer text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 DECLARE
-    tries int := 0;
+    wait_ms int := 50;
+    give_up timestamptz := clock_timestamp() + interval '20 seconds';
 BEGIN
     -- Heartbeats update the same row, so it is locked only once in a while. What is left of the time must be longer
     -- than any transaction of a page.
@@ -94,27 +96,27 @@ BEGIN
                WHERE c.name = announce_backfill.consumer AND c.backfill_until > clock_timestamp() + interval '8 minutes') THEN
         RETURN;
     END IF;
-    PERFORM FROM inbox.inbox_consumers c
-    WHERE c.name = announce_backfill.consumer AND c.backfill_until > clock_timestamp() + interval '5 minutes'
-    FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        -- A batch locks several rows in its own order. So no lock is waited for while another one is held.
-        LOOP
-            BEGIN
-                PERFORM FROM inbox.inbox_offsets o ORDER BY o.topic, o.kafka_partition FOR NO KEY UPDATE NOWAIT;
-                EXIT;
-            EXCEPTION WHEN lock_not_available THEN
-                tries := tries + 1;
-                IF tries > 1000 THEN
-                    RAISE;
-                END IF;
-            END;
-            PERFORM pg_sleep(random() * 0.02);
-        END LOOP;
-        UPDATE inbox.inbox_offsets o SET epoch = o.epoch + 1, updated_at = now();
-    END IF;
-    UPDATE inbox.inbox_consumers c SET backfill_until = clock_timestamp() + interval '10 minutes'
-    WHERE c.name = announce_backfill.consumer;
+    LOOP
+        BEGIN
+            PERFORM FROM inbox.inbox_consumers c
+            WHERE c.name = announce_backfill.consumer AND c.backfill_until > clock_timestamp() + interval '5 minutes'
+            FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                PERFORM FROM inbox.inbox_offsets o ORDER BY o.topic, o.kafka_partition FOR NO KEY UPDATE;
+                UPDATE inbox.inbox_offsets o SET epoch = o.epoch + 1, updated_at = now();
+            END IF;
+            UPDATE inbox.inbox_consumers c SET backfill_until = clock_timestamp() + interval '10 minutes'
+            WHERE c.name = announce_backfill.consumer;
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF clock_timestamp() > give_up THEN
+                RAISE;
+            END IF;
+        END;
+        PERFORM pg_sleep(random() * 2 * wait_ms / 1000);
+        wait_ms := least(wait_ms * 2, 400);
+        PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
+    END LOOP;
 END $$;
 
 -- Copies what is missing among the next max_looks rows after a seq, at most max_copies. last_seq: the last row that was

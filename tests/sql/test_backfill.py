@@ -1,5 +1,7 @@
 """inbox.backfill(): a consumer gets the messages that the table still holds for others."""
 
+import concurrent.futures
+import contextlib
 import json
 
 import psycopg
@@ -178,19 +180,41 @@ def test_a_stream_is_not_clean_during_a_backfill(consumers, statements):
     assert waits("search") is False
 
 
-def test_a_backfill_waits_for_no_lock_while_it_holds_one(consumers, connect):
-    """A batch locks the rows of its partitions in an order of its own."""
+def test_a_backfill_keeps_no_partition_locked_while_it_waits_for_another_one(consumers, connect):
+    """A stopped process may hold the row of a partition until its lease ends."""
     stored(consumers, "a")
-    other = connect()
-    with other.transaction():
-        other.execute("SELECT FROM inbox.inbox_offsets WHERE kafka_partition = 2 FOR UPDATE")
-        consumers.execute("SET statement_timeout = '1s'")
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            backfill(consumers, "'search'")
-        other.execute("SET lock_timeout = '1s'")
-        other.execute("SELECT FROM inbox.inbox_offsets FOR UPDATE")
-    consumers.execute("RESET statement_timeout")
-    assert backfill(consumers, "'search'")["affected"] == 1
+    holder, other = connect(), connect()
+    other.execute("SET lock_timeout = '5s'")
+    holder.execute("BEGIN; SELECT FROM inbox.inbox_offsets WHERE kafka_partition = 2 FOR UPDATE")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting_one = pool.submit(backfill, consumers, "'search'")
+        for _ in range(20):
+            other.execute("UPDATE inbox.inbox_offsets SET updated_at = now() WHERE kafka_partition < 2")
+        assert not waiting_one.done()
+        holder.execute("COMMIT")
+        assert waiting_one.result(timeout=20)["affected"] == 1
+
+
+def test_a_backfill_gets_its_locks_although_batches_hold_them_nearly_all_the_time(consumers, connect):
+    stored(consumers, "a")
+
+    def store(partition):
+        with contextlib.suppress(psycopg.errors.QueryCanceled):
+            connect().execute(f"""DO $do$ BEGIN LOOP
+                UPDATE inbox.inbox_offsets SET updated_at = now() WHERE kafka_partition = {partition};
+                PERFORM pg_sleep(0.05);
+                COMMIT;
+            END LOOP; END $do$""")
+
+    consumers.execute("SET statement_timeout = '10s'")
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        sidecars = [pool.submit(store, partition) for partition in range(3)]
+        try:
+            assert backfill(consumers, "'search'")["affected"] == 1
+        finally:
+            consumers.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO $do$ BEGIN LOOP%'")
+        for sidecar in sidecars:
+            sidecar.result(timeout=20)
 
 
 def test_a_backfill_notifies_the_sidecars(consumers, connect):
