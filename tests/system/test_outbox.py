@@ -289,6 +289,7 @@ def test_small_events_together_may_exceed_the_limit_of_their_topic(start, outbox
     copies = first_copies(streams.read(small, 500))[b"a"]
     assert copies == sorted(copies)
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
+    assert "facility=FATAL" not in sidecar.stderr, "the brokers have refused no request: that would end the producer"
 
 
 def test_a_limit_that_was_lowered_unseen_keeps_the_order(start, outbox, streams, make_topic):
@@ -304,6 +305,23 @@ def test_a_limit_that_was_lowered_unseen_keeps_the_order(start, outbox, streams,
     copies = first_copies(streams.read(shrunk, 2000, timeout=90))
     for number in range(3):
         assert copies[f"k{number}".encode()] == [f"{at:04}" + "x" * 500 for at in range(number, 2000, 3) if at != 700]
+
+
+def test_nothing_behind_a_refused_request_is_in_the_log(start, outbox, streams, make_topic):
+    """No two of the events fit into one request, so a small one comes behind each that is too large."""
+    shrunk = make_topic(partitions=1)
+    sidecar = start(retry=QUICK, outbox={"max_attempts": 1000})
+    outbox.emit(shrunk, "a", "before")
+    streams.read(shrunk, 1)
+    streams.configure(shrunk, max_message_bytes=100_000)
+    with outbox.transaction() as emit:
+        for number in range(3):
+            emit(shrunk, "a", f"{number} large" + "L" * 950_000)
+            emit(shrunk, "a", f"{number} small" + "s" * 60_000)
+    eventually(lambda: sidecar.metric("inboxd_outbox_refused_total") > 0)
+    streams.configure(shrunk, max_message_bytes=1_048_588)
+    copies = first_copies(streams.read(shrunk, 7, timeout=90))[b"a"]
+    assert [copy[:7] for copy in copies[1:]] == [f"{number} {size}" for number in range(3) for size in ("large", "small")]
 
 
 def test_a_missing_topic_stops_only_its_events(start, outbox, streams, events, name):
@@ -336,6 +354,17 @@ def test_a_new_leader_releases_what_the_one_before_has_parked(start, outbox, str
     outbox.emit(missing, "a", "m5")
     start()
     assert values(streams.read(missing, 6, timeout=60)) == [f"m{number}" for number in range(6)]
+
+
+def test_a_new_leader_sends_what_is_parked_before_anything_new(start, outbox, streams, events, inbox):
+    """The leader before it published the head, and ended before it released the others."""
+    assert start().stop() == 0
+    for number in range(3):
+        outbox.emit(events, "a", f"e{number}")
+    inbox.execute("UPDATE inbox.outbox SET available_at = 'infinity'")
+    outbox.emit(events, "a", "e3")
+    start()
+    assert values(streams.read(events, 4)) == [f"e{number}" for number in range(4)]
 
 
 def test_the_key_goes_on_when_an_operator_discards_its_head(start, outbox, streams, make_topic, inbox):

@@ -315,6 +315,13 @@ void producer_send(
 	producer->open--;
 }
 
+/* librdkafka does not answer for requests that were behind the one with the fatal error. */
+static void drop_unanswered(struct producer *producer)
+{
+	(void)rd_kafka_purge(producer->kafka, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+	(void)rd_kafka_poll(producer->kafka, 0);
+}
+
 bool producer_wait(struct producer *producer, int timeout_ms)
 {
 	int64_t until_ms = clock_now_ms() + timeout_ms;
@@ -324,6 +331,8 @@ bool producer_wait(struct producer *producer, int timeout_ms)
 		(void)rd_kafka_poll(producer->kafka, (int)left);
 		left = until_ms - clock_now_ms();
 	}
+	if (producer->open > 0 && producer_has_ended(producer))
+		drop_unanswered(producer);
 	return producer->open == 0;
 }
 

@@ -67,7 +67,8 @@ struct outgoing {
  * record, or until it failed. `result` must exist until then, or until producer_free(). */
 void producer_send(
 	struct producer *producer, const struct outgoing *record, struct produce_result *result);
-/* True when all results are written; waits at most timeout_ms. */
+/* True when all results are written; waits at most timeout_ms. After a fatal error, records without a result are then
+ * PRODUCE_DROPPED. */
 bool producer_wait(struct producer *producer, int timeout_ms);
 /* A producer with transactions: records are sent between these two calls. producer_commit() waits for the brokers, at
  * most timeout_ms. After its fault, whether the records are committed is unknown, and the producer must be freed. */

@@ -527,7 +527,18 @@ static size_t count_progress(const struct flight *flight)
 	return progress;
 }
 
-/* The first event of a held topic becomes its head, and obey_holds() decides about the others. */
+/* An earlier event of the topic is sent again. */
+static bool is_behind(const struct flight *flight, const struct flight_event *event)
+{
+	for (const struct flight_event *at = flight->events; at < event; at++) {
+		if (!at->decided && at->topic == event->topic)
+			return true;
+	}
+	return false;
+}
+
+/* The first event of a held topic becomes its head, and obey_holds() decides about the others. An event without an
+ * answer cannot become the head while an earlier one is sent again: it is sent again behind that one. */
 static int classify_all(struct flight *flight, struct err *err)
 {
 	int r = 0;
@@ -539,8 +550,11 @@ static int classify_all(struct flight *flight, struct err *err)
 			continue;
 		event->sent = false;
 		if (event->answer.outcome == PRODUCE_FAILED ||
-			event->answer.outcome == PRODUCE_OPEN)
+			event->answer.outcome == PRODUCE_OPEN) {
 			obey_holds(flight, event);
+			if (is_behind(flight, event))
+				continue;
+		}
 		if (!event->decided)
 			r = classify(flight, event, err);
 	}
