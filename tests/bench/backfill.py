@@ -1,41 +1,90 @@
-"""The rate of `inboxd backfill`: a consumer gets rows that the table holds for another one. No handler gets the copies, so
-it is the cost of copying alone."""
+"""The rate of `inboxd backfill`: a consumer gets rows that the table holds for another one, alone and beside a running
+load. No handler gets the copies, so it is the cost of copying alone."""
 
 import contextlib
+import functools
 import json
 import time
 
+from support.wait import eventually
+
 import floor
+import latency
 import report
+from fleet import HANDLER, Fleet
 from group import Group
 from servers import wal_position
 
 ROWS, SMOKE_ROWS = 1_000_000, 10_000
-PROCESSED = ("UPDATE inbox.inbox_messages SET consumer = 'old', processed_at = now()",)
+PROCESSED = (f"UPDATE inbox.inbox_messages SET consumer = '{HANDLER}', processed_at = now()",)
 NEW = "INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('new', 'key', '1 hour')"
+TOPIC = "bench"  # of floor_rows.c; it has no records
+PARTITIONS = 4
+WARM_UP, BEFORE, MOST = 20, 20, 80  # seconds of the load: not counted, without the backfill, and most of it with the backfill
+SMOKE_SHARE = 10
 
 
-def _backfill(servers, options):
-    rows = SMOKE_ROWS if options.smoke else ROWS
-    with contextlib.ExitStack() as stack:
-        sidecar = stack.enter_context(servers.sidecar({"ingest": {"max_pending": 10 * rows}}))
-        connection = stack.enter_context(servers.postgres.connect(sidecar.configuration["postgres"]["dbname"]))
+def _backfill(servers, sidecar, connection, rows):
+    connection.execute("CHECKPOINT")
+    cpu, wal, began = servers.cpu_seconds(), wal_position(connection), time.monotonic()
+    done = sidecar.command("backfill", "new", "--yes", "--json", timeout=600)
+    took = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    copied = json.loads(done.stdout)["count"]
+    found = connection.execute("SELECT count(*) FROM inbox.inbox_messages WHERE consumer = 'new' AND topic = %s", [TOPIC]).fetchone()[0]
+    assert found == rows <= copied, f"{copied} copied and {found} found, of {rows}"
+    return {"rows": rows, "seconds": round(took, 3), "rows_per_second": rows / took, "began": began,
+            "postgres_us": (servers.cpu_seconds() - cpu) / rows * 1e6, "wal_bytes": (wal_position(connection) - wal) / rows}
+
+
+@contextlib.contextmanager
+def _filled(servers, rows, *configurations):
+    """A sidecar that does not run, with rows that the consumer HANDLER has processed, and a connection."""
+    with servers.sidecar({"ingest": {"max_pending": 10 * rows}}, *configurations) as sidecar, \
+            servers.postgres.connect(sidecar.configuration["postgres"]["dbname"]) as connection:
         floor.fill(servers, connection, rows, *PROCESSED)
+        yield sidecar, connection
+
+
+def _alone(servers, options):
+    rows = SMOKE_ROWS if options.smoke else ROWS
+    with _filled(servers, rows) as (sidecar, connection):
         connection.execute(NEW)
-        connection.execute("CHECKPOINT")
-        cpu, wal, began = servers.cpu_seconds(), wal_position(connection), time.monotonic()
-        done = sidecar.command("backfill", "new", "--yes", "--json", timeout=600)
-        took = time.monotonic() - began
-        assert done.returncode == 0, done.stderr
-        copied = json.loads(done.stdout)["count"]
-        found = connection.execute("SELECT count(*) FROM inbox.inbox_messages WHERE consumer = 'new'").fetchone()[0]
-        assert copied == found == rows, f"{copied} copied and {found} found, of {rows}"
-        return {"rows": rows, "seconds": round(took, 3), "rows_per_second": rows / took,
-                "postgres_us": (servers.cpu_seconds() - cpu) / rows * 1e6, "wal_bytes": (wal_position(connection) - wal) / rows}
+        return _backfill(servers, sidecar, connection, rows)
+
+
+def _beside(servers, options, *, rate):
+    """Both consumers want the messages of the load. Its latencies are those of the consumer that has a handler."""
+    rows, share = (SMOKE_ROWS, SMOKE_SHARE) if options.smoke else (ROWS, 1)
+    topic = servers.empty_topic(PARTITIONS)
+    servers.known_topic(TOPIC, PARTITIONS)
+    with _filled(servers, rows, {"kafka": {"topics": [topic, TOPIC]}, "consumers": {HANDLER: {}, "new": {}}}) as (
+            sidecar, connection), Fleet(sidecar, handler=latency.Handler) as fleet:
+        fleet.start()
+        fleet.wait_assigned(connection, 2 * PARTITIONS)
+        load, began = latency.producer(servers, topic, rate, (WARM_UP + BEFORE + MOST) // share), time.monotonic()
+        time.sleep((WARM_UP + BEFORE) / share)
+        result = _backfill(servers, sidecar, connection, rows)
+        produced = latency.produced(load)
+        eventually(lambda: sidecar.metric("inboxd_deliveries_total", handler=HANDLER, outcome="done") >= produced["sent"],
+                   timeout=120, every=0.2, what=f"{produced['sent']} messages to be done; inboxd: {fleet.log()}")
+        pairs = fleet.stop_each()[0]
+    assert len(pairs) == produced["sent"], f"the handler has seen {len(pairs)} of {produced['sent']}"
+    start = result.pop("began")
+    return {**result, **_latencies(pairs, "before", began + WARM_UP / share, start),
+            **_latencies(pairs, "during", start, start + result["seconds"])}
+
+
+def _latencies(pairs, name, first, last):
+    found = latency.percentiles([(due, took) for due, took in pairs if first <= due / 1e6 < last])
+    return {f"{key}_{name}": value for key, value in found.items()}
 
 
 GROUP = Group(
-    "backfill", "rows of 400 B that another consumer has; copied in pages of 5,000, counted before", None,
+    "backfill", "rows of 400 B that another consumer has; milliseconds from when a record of the load was due until the handler"
+    " has it", None,
     [report.column("rows", "rows", "{:,}"), report.RATE, report.column("PostgreSQL µs", "postgres_us", "{:.1f}"),
-     report.column("WAL B", "wal_bytes", "{:,.0f}")],
-    [("backfill rows", _backfill)])
+     report.column("WAL B", "wal_bytes", "{:,.0f}"),
+     *(latency.milliseconds(f"{name}, {when}", f"{name}_us_{when}") for name in ("p50", "p99") for when in ("before", "during"))],
+    [("backfill alone", _alone)]
+    + [(f"backfill beside {rate:,}/s", functools.partial(_beside, rate=rate)) for rate in (1_000,)])

@@ -25,7 +25,7 @@ WARM_UP = 1 / 3  # this part of the run does not count: it warms up connections,
 PARTITIONS = 4
 
 
-class _Handler:
+class Handler:
     def __init__(self, sidecar, _batch):
         self._log = os.path.join(sidecar.directory, "handler.log")
         self.file = os.path.join(sidecar.directory, "latencies")
@@ -47,45 +47,54 @@ def _measure(servers, options, *, rate):
     with servers.sidecar({"kafka": {"topics": [topic]}}) as sidecar:
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection, \
-                Fleet(sidecar, handler=_Handler) as fleet:
+                Fleet(sidecar, handler=Handler) as fleet:
             fleet.start()
             fleet.wait_assigned(connection, PARTITIONS)
             began = sidecar.cpu_seconds(), servers.cpu_seconds()
-            produced = _produce(servers, topic, rate, seconds)
+            load = produced(producer(servers, topic, rate, seconds))
             eventually(lambda: sidecar.metric("inboxd_deliveries_total", handler=HANDLER,
-                                              outcome="done") >= produced["sent"],
-                       timeout=120, every=0.2, what=f"{produced['sent']} messages to be done")
+                                              outcome="done") >= load["sent"],
+                       timeout=120, every=0.2, what=f"{load['sent']} messages to be done")
             used = sidecar.cpu_seconds() - began[0], servers.cpu_seconds() - began[1]
-            return {**_percentiles(fleet.stop_each()[0], produced["sent"]), **produced,
-                    "inboxd_us": used[0] / produced["sent"] * 1e6,
-                    "postgres_us": used[1] / produced["sent"] * 1e6}
+            return {**percentiles(_counted(fleet.stop_each()[0], load["sent"])), **load,
+                    "inboxd_us": used[0] / load["sent"] * 1e6,
+                    "postgres_us": used[1] / load["sent"] * 1e6}
 
 
-def _produce(servers, topic, rate, seconds):
-    done = subprocess.run([program("tests", "bench", "paced_producer"), servers.kafka.bootstrap, topic,
-                           str(rate), str(seconds)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def producer(servers, topic, rate, seconds):
+    """The running program. produced() waits for its end."""
+    return subprocess.Popen([program("tests", "bench", "paced_producer"), servers.kafka.bootstrap, topic, str(rate), str(seconds)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _percentiles(pairs, sent):
+def produced(running):
+    found, words = running.communicate()
+    assert running.returncode == 0, words
+    return json.loads(found)
+
+
+def _counted(pairs, sent):
+    """The pairs (due, latency) of all records but those of the warm-up, in the order in which they were due."""
     assert len(pairs) == sent, f"the handler has seen {len(pairs)} of {sent}"
-    due = sorted(pairs)
-    took = sorted(latency for _, latency in due[int(sent * WARM_UP):])
+    return sorted(pairs)[int(sent * WARM_UP):]
+
+
+def percentiles(pairs):
+    took = sorted(latency for _, latency in pairs)
     return {"counted": len(took), **{name: took[min(len(took) - 1, int(len(took) * share))]
                                      for name, share in (("p50_us", .5), ("p90_us", .9),
                                                          ("p99_us", .99), ("p999_us", .999))},
             "max_us": took[-1]}
 
 
-def _ms(title, key):
+def milliseconds(title, key):
     return report.column(title, key, "{:.2f}", 1e-3)
 
 
 GROUP = Group(
     "latency", "milliseconds from when a record was due until the handler has it", None,
-    [report.column("messages", "counted", "{:,}"), _ms("p50", "p50_us"), _ms("p90", "p90_us"),
-     _ms("p99", "p99_us"), _ms("p99.9", "p999_us"), _ms("max", "max_us"),
-     _ms("producer late, p99", "late_p99_us"), _ms("producer late, max", "late_max_us"),
+    [report.column("messages", "counted", "{:,}"), milliseconds("p50", "p50_us"), milliseconds("p90", "p90_us"),
+     milliseconds("p99", "p99_us"), milliseconds("p99.9", "p999_us"), milliseconds("max", "max_us"),
+     milliseconds("producer late, p99", "late_p99_us"), milliseconds("producer late, max", "late_max_us"),
      *report.COSTS[:1], *report.COSTS[2:3]],
     [(f"{rate:,}/s", functools.partial(_measure, rate=rate)) for rate in RATES])
