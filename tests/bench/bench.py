@@ -21,6 +21,7 @@ import growth
 import idle
 import keys
 import latency
+import relay
 import report
 import shapes
 import sidebyside
@@ -33,7 +34,7 @@ MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
           growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
-          keys.GROUP]
+          relay.DRAIN, relay.LATENCY, keys.GROUP]
 
 
 def arguments():
