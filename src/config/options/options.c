@@ -298,11 +298,11 @@ const struct option option_table[] = {
 			"others." },
 	{ "outbox", "poll", OPTION_DURATION, .text = "10ms", .min = 1, .max = MINUTE,
 		.reloadable = true, AT(outbox.poll),
-		.help = "Pause before the table is read again after events were found. Each read that "
-			"finds nothing doubles it, up to `poll_idle`." },
+		.help = "Time from one read of the table to the next after events were found. Each "
+			"read that finds nothing doubles it, up to `poll_idle`." },
 	{ "outbox", "poll_idle", OPTION_DURATION, .text = "100ms", .min = 1, .max = MINUTE,
 		.reloadable = true, AT(outbox.poll_idle),
-		.help = "Longest pause between two reads of the table." },
+		.help = "Longest time from one read of the table to the next." },
 	{ "outbox", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000,
 		.reloadable = true, AT(outbox.max_attempts),
 		.help = "How often an event that its topic refuses is sent before it is dead. The "

@@ -71,8 +71,8 @@ struct relay {
 	int64_t low_ms;
 	int64_t passed_ms;
 	int64_t counted_ms;
-	int64_t pause_ms; /* the pause after the next round */
-	bool found;       /* this round has found events */
+	int64_t period_ms; /* from the beginning of the next round to that of the one after it */
+	bool found;        /* this round has found events */
 	struct fault_log_limit fault_limit;
 	struct metric *leader;
 	struct metric *waiting;
@@ -574,16 +574,17 @@ static int look_everywhere(struct relay *relay, struct err *err)
 	return r;
 }
 
-/* Short while there are events; each round without one doubles it. */
-static int64_t next_pause(struct relay *relay)
+/* From the beginning of this round to that of the next one: short while there are events, and twice as long after each
+ * round without one. */
+static int64_t next_period(struct relay *relay)
 {
 	const struct outbox_config *outbox = &config_of(relay)->outbox;
-	int64_t pause_ms = relay->pause_ms;
+	int64_t period_ms = relay->period_ms;
 
-	if (relay->found || pause_ms < outbox->poll)
-		pause_ms = outbox->poll;
-	relay->pause_ms = 2 * pause_ms < outbox->poll_idle ? 2 * pause_ms : outbox->poll_idle;
-	return pause_ms;
+	if (relay->found || period_ms < outbox->poll)
+		period_ms = outbox->poll;
+	relay->period_ms = 2 * period_ms < outbox->poll_idle ? 2 * period_ms : outbox->poll_idle;
+	return period_ms;
 }
 
 static bool page_was_full(const struct relay *relay)
@@ -595,6 +596,7 @@ static bool page_was_full(const struct relay *relay)
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct relay *relay = arg;
+	int64_t began_ms = clock_now_ms();
 	int r = be_elected(relay, err);
 
 	relay->found = false;
@@ -606,8 +608,8 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	}
 	if (r != 0)
 		return r;
-	*pause_ms = next_pause(relay);
-	if (relay->found && page_was_full(relay))
+	*pause_ms = next_period(relay) - (clock_now_ms() - began_ms);
+	if (*pause_ms < 0 || (relay->found && page_was_full(relay)))
 		*pause_ms = 0;
 	return relay->found ? 0 : PERIODIC_IDLE;
 }
