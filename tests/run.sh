@@ -217,6 +217,9 @@ prepare() {
 		;;
 	esac
 	case " $* " in
+	*" languages "*) require "install: languages" install_packages "${language_packages[@]}" ;;
+	esac
+	case " $* " in
 	*" deploy "*)
 		require "install: deploy" install_packages "${deploy_packages[@]}"
 		require "install: kustomize" install_go_program kustomize
@@ -257,7 +260,7 @@ summary() {
 	local log
 	printf '\n'
 	for log in $(compgen -G "$logs/*.log"); do
-		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^(lint|fuzz|mutants|conformance|package): ' \
+		grep -HE '^(Ok|Fail|Expected Fail|Unexpected Pass|Skipped|Timeout): +[0-9]+|^=+ .*(passed|failed|error).* =+$|^(OK|FAILED)( \(|$)|^ℹ (pass|fail) |^(lint|fuzz|mutants|conformance|package): ' \
 			"$log" | sed "s|^$logs/||; s|\.log:|: |"
 	done
 	printf '\n'

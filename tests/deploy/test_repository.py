@@ -142,7 +142,7 @@ def version(root):
 def release(checkout, version, tmp_path):
     """A tree whose CHANGELOG has a section for its version."""
     target = tmp_path / "inboxd"
-    for name in (".ci", "debian", "deploy", "docs"):
+    for name in (".ci", "debian", "deploy", "docs", "handlers"):
         shutil.copytree(checkout / name, target / name)
     shutil.copy2(checkout / "meson.build", target)
     (target / "CHANGELOG.md").write_text(f"# Changelog\n\n## [Unreleased]\n\n- Later.\n\n## [{version}] - 2026-01-02\n\n"
@@ -168,7 +168,7 @@ def test_another_tag_is_refused(release, tag):
 @pytest.mark.parametrize("file", [
     "meson.build", "debian/changelog", "deploy/docker/Dockerfile", "deploy/compose/compose.yaml", "docs/deployment.md",
     "deploy/kubernetes/example/kustomization.yaml", "deploy/helm/inboxd/Chart.yaml", "deploy/helm/inboxd/README.md",
-    "CHANGELOG.md",
+    "handlers/python/src/inboxd/_version.py", "handlers/node/package.json", "handlers/node/src/version.ts", "CHANGELOG.md",
 ])
 def test_a_file_of_another_version_is_named(release, version, file):
     text = (release / file).read_text()

@@ -14,14 +14,22 @@ def _python(name):
     return [PYTHON, str(ROOT / "handlers/python/examples" / name)]
 
 
+def _node(name):
+    return ["node", str(ROOT / "handlers/node/examples" / name)]
+
+
 COMMANDS = {
     "python-psycopg": _python("exactly_once.py"),
     "python-asyncpg": _python("exactly_once_asyncpg.py"),
     "python-batch": _python("exactly_once_batch.py"),
+    "node-pg": _node("exactly-once.js"),
+    "node-batch": _node("exactly-once-batch.js"),
 }
 EACH = sorted(COMMANDS)
 # Other examples that read the topic orders: they handle messages, and stop on SIGTERM.
 OTHERS = {
     "python-minimal": _python("minimal.py"),
     "python-service": _python("service.py"),
+    "node-minimal": _node("minimal.js"),
+    "node-service": _node("service.js"),
 }

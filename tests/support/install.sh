@@ -8,6 +8,7 @@ test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
 deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-venv)
+language_packages=(nodejs npm)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
 
@@ -42,7 +43,8 @@ drop_provided() {
 		python3-venv) python3 -c 'import ensurepip' 2>/dev/null ;;
 		maven) command -v mvn >/dev/null ;;
 		openjdk-*) command -v java >/dev/null ;;
-		clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
+		nodejs) command -v node >/dev/null ;;
+		npm | clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
 			command -v "$package" >/dev/null ;;
 		llvm) command -v llvm-symbolizer >/dev/null ;;
 		*) false ;;

@@ -1,0 +1,283 @@
+/** Verdicts: what a function says about a message, and how an error becomes one. */
+
+import { inspect } from 'node:util';
+
+const REASON_MAX = 4096;
+const CODE_MAX = 64;
+const RESULT_MAX = 16 << 20;
+const AWAY_DELAY_MS = 1000;
+const CLAIM_LOST = 'IB001';
+// SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
+const AWAY = /^(08|25006|40|53|57P)/;
+
+/** The reason, as every error has it, and more of a {@link Verdict}. */
+export interface VerdictOptions extends ErrorOptions {
+  /** Groups errors, for operators. */
+  code?: string;
+}
+
+export interface RetryOptions extends VerdictOptions {
+  /** Milliseconds until the next attempt. Without it: the backoff of inboxd. */
+  delayMs?: number;
+}
+
+/** Base of the errors that are verdicts. A function throws or returns them. */
+export abstract class Verdict extends Error {
+  /** As in the answer to inboxd. */
+  abstract readonly status: string;
+  /** Milliseconds until the message comes again; undefined: inboxd decides. */
+  readonly delayMs: number | undefined;
+  readonly code: string | undefined;
+
+  constructor(reason?: string, { delayMs, code, ...options }: RetryOptions = {}) {
+    super(reason, options);
+    this.delayMs = delayMs;
+    this.code = code;
+  }
+}
+
+/** The attempt failed. The message comes again after `delayMs`, or after the backoff of inboxd. */
+export class Retry extends Verdict {
+  static {
+    Retry.prototype.name = 'Retry';
+  }
+
+  readonly status = 'retry';
+}
+
+/** The message can never be processed. It does not come again unless an operator replays it. */
+export class Dead extends Verdict {
+  static {
+    Dead.prototype.name = 'Dead';
+  }
+
+  readonly status = 'dead';
+
+  constructor(reason?: string, options?: VerdictOptions) {
+    super(reason, options);
+  }
+}
+
+/** Not now: the message comes again after `delayMs` (100 at least). This spends no attempt. */
+export class Snooze extends Verdict {
+  static {
+    Snooze.prototype.name = 'Snooze';
+  }
+
+  readonly status = 'snooze';
+
+  constructor(delayMs?: number, reason?: string, options?: VerdictOptions) {
+    super(reason, { ...options, delayMs });
+  }
+}
+
+/** The function did not try the message. It comes again, and nothing is counted. */
+export class Skip extends Verdict {
+  static {
+    Skip.prototype.name = 'Skip';
+  }
+
+  readonly status = 'skipped';
+}
+
+/** The database failed, not the message. */
+export class DatabaseAway extends Snooze {
+  static {
+    DatabaseAway.prototype.name = 'DatabaseAway';
+  }
+
+  constructor(cause: unknown) {
+    super(AWAY_DELAY_MS, textOf(cause), { cause, code: sqlstateOf(cause) ?? 'DATABASE_AWAY' });
+  }
+}
+
+/** Why `delivery.signal` was aborted: inboxd does not wait for an answer any more. */
+export class Cancelled extends Error {
+  static {
+    Cancelled.prototype.name = 'Cancelled';
+  }
+
+  constructor(
+    /** `timeout`, `lease_lost`, `shutdown` or `connection_lost`. */
+    readonly reason: string,
+  ) {
+    super(`the delivery was cancelled: ${reason}`);
+  }
+}
+
+/** The claim of the delivery is lost (SQLSTATE IB001). The transaction must roll back, so let this error pass. */
+export class ClaimLost extends Error {
+  static {
+    ClaimLost.prototype.name = 'ClaimLost';
+  }
+
+  /** The claim that is lost, one of a batch. */
+  readonly claim: string | undefined;
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.claim = /claim (\S+) is lost/.exec(message)?.[1];
+  }
+}
+
+/** An event that inboxd publishes when it stores the verdict. It needs a `topic` or an `aggregate`. */
+export interface Emit {
+  type: string;
+  topic?: string;
+  aggregate?: string;
+  key?: string;
+  /** A JSON value, or bytes. Without it: a tombstone. */
+  data?: unknown;
+  headers?: Record<string, string>;
+  id?: string;
+  source?: string;
+  subject?: string;
+}
+
+/** The message is processed, with a result to store in the row, and events to publish. A function returns it. */
+export class Done {
+  constructor(
+    readonly result?: unknown,
+    readonly emit: readonly Emit[] = [],
+  ) {}
+
+  /** @internal What a function has returned, as one type. */
+  static of(returned: unknown): Done {
+    return returned instanceof Done ? returned : new Done(returned);
+  }
+}
+
+/** A function returns this after it has called `inbox.complete()` by itself, in a transaction that has committed. */
+export const SETTLED: unique symbol = Symbol('inboxd.SETTLED');
+
+/** The members of an answer as JSON, and whether later messages of the key may be processed (done, dead, settled). */
+export interface Answer {
+  readonly members: string;
+  readonly finished: boolean;
+}
+
+const DONE: Answer = { members: '"status":"done"', finished: true };
+const SETTLED_ANSWER: Answer = { members: '"status":"settled"', finished: true };
+export const SKIPPED: Answer = { members: '"status":"skipped"', finished: false };
+export const TOO_LONG: Answer = {
+  members: '"status":"done","result":{"inboxd":"result not stored: the answer of the batch is too long"}',
+  finished: true,
+};
+
+/** The value as JSON. TypeError if it is none; undefined, functions and symbols are none. */
+export function toJSON(value: unknown): string {
+  const text = JSON.stringify(value);
+  if (text === undefined) {
+    throw new TypeError(`${typeof value} is not a JSON value`);
+  }
+  return text;
+}
+
+/** The events as the member `emit` of an answer, and as the argument of `inbox.complete()`. */
+export function emitToJSON(emit: readonly Emit[]): string {
+  return toJSON(
+    emit.map(({ data, ...members }) =>
+      data instanceof Uint8Array
+        ? { ...members, data_base64: Buffer.from(data).toString('base64') }
+        : { ...members, data },
+    ),
+  );
+}
+
+/** The answer for what a function has returned. An error if the events to publish are not JSON. */
+export function answerTo(returned: unknown, completed: boolean): Answer {
+  if (returned instanceof Verdict) {
+    return answerWith(returned.status, returned.message, returned.delayMs, returned.code);
+  }
+  if (completed || returned === SETTLED) {
+    return SETTLED_ANSWER;
+  }
+  if (returned === undefined) {
+    return DONE;
+  }
+  const { result, emit } = Done.of(returned);
+  let members = DONE.members;
+  if (result !== undefined) {
+    members += `,"result":${resultToJSON(result)}`;
+  }
+  if (emit.length > 0) {
+    members += `,"emit":${emitToJSON(emit)}`;
+  }
+  return { members, finished: true };
+}
+
+/** The answer for an error: a verdict, a failure that the message did not cause, or a retry. */
+export function answerToError(error: unknown): Answer {
+  if (error instanceof Verdict) {
+    return answerTo(error, false);
+  }
+  if (isClaimLost(error)) {
+    // The answer does not matter any more. This one makes inboxd look at the row at once.
+    return { members: SETTLED_ANSWER.members, finished: false };
+  }
+  if (isAway(error)) {
+    return answerTo(new DatabaseAway(error), false);
+  }
+  return answerWith('retry', textOf(error), undefined, codeOf(error));
+}
+
+export function isClaimLost(error: unknown): boolean {
+  return error instanceof ClaimLost || sqlstateOf(error) === CLAIM_LOST;
+}
+
+/** True if the database caused the failure, not the message: such an attempt is not counted. */
+export function isAway(error: unknown): boolean {
+  return error instanceof DatabaseAway || AWAY.test(sqlstateOf(error) ?? '');
+}
+
+/** The SQLSTATE of an error of PostgreSQL. Only these errors have a severity. */
+export function sqlstateOf(error: unknown): string | undefined {
+  const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
+  return typeof code === 'string' && typeof severity === 'string' ? code : undefined;
+}
+
+export function textOf(error: unknown): string {
+  if (!(error instanceof Error)) {
+    return typeof error === 'string' ? error : inspect(error, { depth: 0 });
+  }
+  return error.message ? `${error.name}: ${error.message}` : error.name;
+}
+
+function codeOf(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null | undefined)?.code;
+  return typeof code === 'string' ? code : error instanceof Error ? error.name : undefined;
+}
+
+function answerWith(status: string, reason: string, delayMs?: number, code?: string): Answer {
+  const members: Record<string, unknown> = { status };
+  if (delayMs !== undefined) {
+    members.delay_ms = Math.max(Math.round(delayMs), 0);
+  }
+  if (reason) {
+    members.reason = cut(reason, REASON_MAX);
+  }
+  if (code) {
+    members.code = cut(code, CODE_MAX);
+  }
+  return { members: toJSON(members).slice(1, -1), finished: status === 'dead' };
+}
+
+/** Cuts between characters: half of a surrogate pair could not be stored. */
+function cut(text: string, max: number): string {
+  return text.length <= max ? text : text.slice(0, max).replace(/[\uD800-\uDBFF]$/, '');
+}
+
+/** The result as JSON. One that is not JSON does not change the verdict, because the work is done. */
+function resultToJSON(value: unknown): string {
+  let why: string;
+  try {
+    const text = toJSON(value);
+    if (text.length <= RESULT_MAX) {
+      return text;
+    }
+    why = `${text.length} characters`;
+  } catch (error) {
+    why = textOf(error);
+  }
+  return toJSON({ inboxd: `result not stored: ${why}` });
+}

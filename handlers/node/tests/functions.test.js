@@ -1,0 +1,280 @@
+// What a function returns or throws becomes the answer.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cancelled, ClaimLost, Dead, Done, Handler, Retry, SETTLED, Skip, Snooze } from 'inboxd';
+import { setUp, silent, until } from './sidecar.js';
+
+function throwing(error) {
+  return () => {
+    throw error;
+  };
+}
+
+/** An error like those of pg. */
+function databaseError(code) {
+  return Object.assign(new Error('a text of the server'), { name: 'error', severity: 'ERROR', code });
+}
+
+const away = { status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code: '40P01' };
+
+const VERDICTS = [
+  ['nothing', () => {}, { status: 'done' }],
+  ['a result', () => ({ invoice: 88 }), { status: 'done', result: { invoice: 88 } }],
+  ['false', () => false, { status: 'done', result: false }],
+  ['null', () => null, { status: 'done', result: null }],
+  ['Done with a result', () => new Done('ü'), { status: 'done', result: 'ü' }],
+  [
+    'Done with events',
+    () => new Done(undefined, [{ type: 'made', topic: 't', key: 'k', data: { a: 1 }, headers: { h: '1' } }]),
+    { status: 'done', emit: [{ type: 'made', topic: 't', key: 'k', data: { a: 1 }, headers: { h: '1' } }] },
+  ],
+  [
+    'Done with bytes',
+    () => new Done(1, [{ type: 'x', data: Buffer.of(255) }, { type: 'y' }]),
+    { status: 'done', result: 1, emit: [{ type: 'x', data_base64: '/w==' }, { type: 'y' }] },
+  ],
+  ['SETTLED', () => SETTLED, { status: 'settled' }],
+  ['a verdict', () => new Dead('no'), { status: 'dead', reason: 'no' }],
+  ['a promise', () => Promise.resolve(17), { status: 'done', result: 17 }],
+  ['a rejected promise', () => Promise.reject(new Dead()), { status: 'dead' }],
+  [
+    'Retry',
+    throwing(new Retry('503', { delayMs: 1500, code: 'UP' })),
+    { status: 'retry', delay_ms: 1500, reason: '503', code: 'UP' },
+  ],
+  ['Retry without arguments', throwing(new Retry()), { status: 'retry' }],
+  ['Retry at once', throwing(new Retry('', { delayMs: 0 })), { status: 'retry', delay_ms: 0 }],
+  ['Dead', throwing(new Dead('v9', { code: 'SCHEMA' })), { status: 'dead', reason: 'v9', code: 'SCHEMA' }],
+  ['Snooze', throwing(new Snooze(5000)), { status: 'snooze', delay_ms: 5000 }],
+  ['Skip', throwing(new Skip()), { status: 'skipped' }],
+  ['an error', throwing(new RangeError('vat')), { status: 'retry', reason: 'RangeError: vat', code: 'RangeError' }],
+  [
+    'an error of Node',
+    throwing(Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })),
+    { status: 'retry', reason: 'Error: refused', code: 'ECONNREFUSED' },
+  ],
+  ['a text', throwing('no such order'), { status: 'retry', reason: 'no such order' }],
+  ['undefined', throwing(undefined), { status: 'retry', reason: 'undefined' }],
+  ['ClaimLost', throwing(new ClaimLost('claim 1.1.17 is lost')), { status: 'settled' }],
+  ['IB001', throwing(databaseError('IB001')), { status: 'settled' }],
+  ['a deadlock', throwing(databaseError('40P01')), away],
+  [
+    'an error of the data',
+    throwing(databaseError('23505')),
+    { status: 'retry', reason: 'error: a text of the server', code: '23505' },
+  ],
+];
+
+for (const [name, fn, expected] of VERDICTS) {
+  test(`the answer for ${name}`, async (t) => {
+    const { sidecar, start } = await setUp(t);
+    start((handler) => handler.on(fn));
+    await sidecar.accept();
+    sidecar.deliver(1);
+    assert.deepEqual(await sidecar.answer(), expected);
+  });
+}
+
+for (const value of [() => {}, 10n, Symbol('x')]) {
+  test(`a result that is not JSON does not change the verdict: ${typeof value}`, async (t) => {
+    const { sidecar, start } = await setUp(t);
+    start((handler) => handler.on(() => value));
+    await sidecar.accept();
+    sidecar.deliver(1);
+    const { status, result } = await sidecar.answer();
+    assert.equal(status, 'done');
+    assert.match(result.inboxd, /result not stored/);
+  });
+}
+
+test('an event to publish that is not JSON is a retry', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) => handler.on(() => new Done(undefined, [{ type: 'x', topic: 't', data: 10n }])));
+  await sidecar.accept();
+  sidecar.deliver(1);
+  assert.equal((await sidecar.answer()).status, 'retry');
+});
+
+test('onError chooses the verdict', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const onError = (error, delivery) => (delivery.event.id === 'A1' ? new Snooze(7000, error.message) : undefined);
+  start((handler) => handler.on(throwing(new Error('slow'))), { onError });
+  await sidecar.accept();
+  sidecar.deliver(1);
+  assert.deepEqual(await sidecar.answer(1), { status: 'snooze', delay_ms: 7000, reason: 'slow' });
+  sidecar.deliver(2);
+  assert.equal((await sidecar.answer(2)).status, 'retry');
+});
+
+test('an onError that fails changes nothing', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) => handler.on(throwing(new Dead('no'))), { onError: throwing(new Error('bug')) });
+  await sidecar.accept();
+  sidecar.deliver(1);
+  assert.deepEqual(await sidecar.answer(), { status: 'dead', reason: 'no' });
+});
+
+test('an error is logged with its stack, without the payload', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const lines = [];
+  start((handler) => handler.on(throwing(new Error('bug'))), {
+    logger: { ...silent, error: (line) => lines.push(line) },
+  });
+  await sidecar.accept();
+  sidecar.deliver(1, { data: 'secret' });
+  await sidecar.answer();
+  assert.equal(lines.length, 1);
+  assert.match(lines[0], /^delivery d1 \(attempt 1 of order.created A1 from orders\) failed: Error: bug\n +at /);
+  assert.doesNotMatch(lines[0], /secret/);
+});
+
+test('a long reason is cut between characters', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) => handler.on(throwing(new Retry(`x${'😀'.repeat(5000)}`))));
+  await sidecar.accept();
+  sidecar.deliver(1);
+  const { reason } = await sidecar.answer();
+  assert.equal(reason, `x${'😀'.repeat(2047)}`);
+});
+
+test('the most specific function gets the message', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) =>
+    handler
+      .on(() => 'any')
+      .on('orders', () => 'topic')
+      .on({ types: 'order.*' }, () => 'prefix')
+      .on({ types: 'order.pa*' }, () => 'longer prefix')
+      .on({ topic: 'orders', types: ['order.*'] }, () => 'both')
+      .on({ topic: '*', types: ['order.paid'] }, () => 'exact'),
+  );
+  assert.deepEqual((await sidecar.accept()).subscribe, [
+    { types: ['*', 'order.*', 'order.pa*', 'order.paid'] },
+    { topic: 'orders', types: ['*', 'order.*'] },
+  ]);
+  const messages = [
+    ['payments', 'paid', 'any'],
+    ['orders', 'audit', 'topic'],
+    ['payments', 'order.made', 'prefix'],
+    ['orders', 'order.made', 'both'],
+    ['orders', 'order.part', 'longer prefix'],
+    ['orders', 'order.paid', 'exact'],
+    ['orders', undefined, 'topic'],
+  ];
+  for (const [number, [kafkatopic, type, name]] of messages.entries()) {
+    sidecar.deliver(number, { kafkatopic, type });
+    assert.equal((await sidecar.answer(number)).result, name);
+  }
+});
+
+test('two functions for the same messages are refused', () => {
+  const handler = new Handler('billing').on({ topic: 'orders', types: ['a', 'b'] }, () => {});
+  assert.throws(
+    () => handler.on({ topic: 'orders', types: 'b' }, () => {}),
+    /two functions for topic orders and type b/,
+  );
+  assert.throws(() => handler.on('orders'), TypeError);
+});
+
+test('a message without a function waits', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) => handler.on({ topic: 'orders', types: 'order.paid' }, () => {}));
+  assert.deepEqual((await sidecar.accept()).subscribe, [{ topic: 'orders', types: ['order.paid'] }]);
+  sidecar.deliver(1);
+  assert.equal((await sidecar.answer()).status, 'snooze');
+});
+
+test('functions work at the same time', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const waiting = [];
+  start((handler) => handler.on(() => new Promise((resolve) => waiting.push(resolve))));
+  await sidecar.accept();
+  for (let number = 0; number < 50; number++) {
+    sidecar.deliver(number);
+  }
+  await until(() => waiting.length === 50);
+  for (const resolve of waiting) {
+    resolve();
+  }
+  const ids = new Set();
+  for (let number = 0; number < 50; number++) {
+    ids.add((await sidecar.read()).id);
+  }
+  assert.equal(ids.size, 50);
+});
+
+test('numbers keep their digits with another parser', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const parse = (line) => JSON.parse(line.replace(/"cents":([\d.]+)/, '"cents":"$1"'));
+  start((handler) => handler.on(({ event }) => event.data.cents), { parse });
+  await sidecar.accept();
+  const cents = '1.50000000000000000001';
+  sidecar.sendText(
+    `{"jsonrpc":"2.0","id":"d1","method":"deliver","params":{"delivery":{},"event":{"data":{"cents":${cents}}}}}`,
+  );
+  assert.equal((await sidecar.answer()).result, cents);
+});
+
+test('a cancel aborts the signal', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const seen = [];
+  start((handler) =>
+    handler.on(async (delivery) => {
+      if (delivery.event.id === 'A1') {
+        await sleep(60_000, undefined, { signal: delivery.signal }).catch((error) =>
+          seen.push(delivery.cancelled, error.cause),
+        );
+        assert.throws(() => delivery.signal.throwIfAborted(), Cancelled);
+        assert.throws(() => delivery.extend(), Cancelled);
+        seen.push('end');
+      }
+    }),
+  );
+  await sidecar.accept();
+  sidecar.deliver(1);
+  await sleep(20);
+  sidecar.cancel(1, 'lease_lost');
+  sidecar.deliver(2);
+  assert.deepEqual(await sidecar.answer(2), { status: 'done' });
+  await until(() => seen.length === 3);
+  assert.equal(seen[0], 'lease_lost');
+  assert.equal(seen[1].reason, 'lease_lost');
+});
+
+test('a signal that is asked for after the cancel is aborted', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const aborted = [];
+  start((handler) =>
+    handler.on(async (delivery) => {
+      await until(() => delivery.cancelled);
+      aborted.push(delivery.signal.aborted);
+    }),
+  );
+  await sidecar.accept();
+  sidecar.deliver(1);
+  sidecar.cancel(1);
+  await until(() => aborted.length === 1);
+  assert.deepEqual(aborted, [true]);
+});
+
+test('a lost connection cancels the work', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const reasons = [];
+  start((handler) =>
+    handler.on(async (delivery) => {
+      if (delivery.event.id === 'A1') {
+        await sleep(60_000, undefined, { signal: delivery.signal }).catch(() => reasons.push(delivery.cancelled));
+      }
+    }),
+  );
+  await sidecar.accept();
+  sidecar.deliver(1);
+  await sleep(20);
+  await sidecar.accept();
+  await until(() => reasons.length === 1);
+  assert.deepEqual(reasons, ['connection_lost']);
+  sidecar.deliver(2);
+  assert.deepEqual(await sidecar.answer(2), { status: 'done' });
+});
