@@ -1,4 +1,4 @@
-"""Many sidecars with their own handlers, one producer, one ledger.
+"""Many sidecars with their own handlers, one producer, one ledger for each consumer.
 
 When a message is produced, the behaviour of its handler is chosen at random from the fleet's seed and stored by id: see
 KINDS. INBOXD_SEED repeats a run, as far as the scheduling of threads allows.
@@ -24,6 +24,8 @@ LEASE_MS = 3000
 TIMEOUT_MS = 2000  # of a delivery: shorter than the time until another sidecar takes over
 SLOW_S = 0.2, 0.9
 KEYS = 16
+REPEATS = 0.07  # of the messages are sent again
+FAILING_MS = 500  # the delay of a message whose consumer fails
 SETTINGS = {
     "inbox": {"shutdown_timeout": "6s"},
     "kafka": {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300},
@@ -32,12 +34,12 @@ SETTINGS = {
 }
 
 TABLES = """
-CREATE TABLE effects (source text, event_id text, claim text);
-CREATE TABLE completions (number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, claimed_by int,
+CREATE TABLE effects (source text, event_id text, claim text, consumer text);
+CREATE TABLE completions (number bigint GENERATED ALWAYS AS IDENTITY, consumer text, seq bigint, claimed_by int,
     delivery_count int, xact xid8 DEFAULT pg_current_xact_id());
 CREATE FUNCTION note_completion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO public.completions (seq, claimed_by, delivery_count)
-        VALUES (NEW.seq, NEW.claimed_by, NEW.delivery_count);
+    INSERT INTO public.completions (consumer, seq, claimed_by, delivery_count)
+        VALUES (NEW.consumer, NEW.seq, NEW.claimed_by, NEW.delivery_count);
     RETURN NULL; END $$;
 CREATE TRIGGER note_completion AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
     WHEN (OLD.processed_at IS NULL AND NEW.processed_at IS NOT NULL)
@@ -118,9 +120,12 @@ class Fleet:
         self.keys = KEYS   # how many different ones
         self.values = {}   # kind -> payload
         self.scripts = {}  # kind -> decide(delivered, connect), for kinds of a test's own
+        self.repeats = REPEATS
+        self.failing = set()  # consumers whose handlers refuse everything
         self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
         self.random = random.Random(self.seed)
-        self.ledger = Ledger()
+        self.ledgers = {"": Ledger()}  # by consumer
+        self._wanted = {}  # consumer -> kinds, if not all
         self.inbox = inbox
         self.instances = []
         self._make_inboxd = make_inboxd
@@ -137,18 +142,45 @@ class Fleet:
         self._key = "k%d"
         self._settings = {}  # of the producer
         self._kind_of = {}   # event id -> kind
-        self._left = collections.Counter()  # event id -> failures still to come
+        self._failures_of = {}  # event id -> how often its handlers fail
+        self._failed = collections.Counter()  # by (consumer, event id)
         self._lock = threading.Lock()
+
+    # Consumers
+
+    def serve(self, *consumers):
+        """Each of them has a ledger and handlers, instead of the one without a name. Before the first sidecar."""
+        self.ledgers = {consumer: Ledger() for consumer in consumers}
+
+    def want(self, consumer, *kinds):
+        """It gets only these."""
+        self._wanted[consumer] = kinds
+
+    def came_later(self, consumer, at_the_latest):
+        """It begins with its first row of each partition, which `at_the_latest` has the offset of Ledger.ends(). Call it
+        when other consumers have the records up to now."""
+        begins = {row["kafka_partition"]: row["begin"] for row in self.inbox.query(
+            "SELECT kafka_partition, min(kafka_offset) AS begin FROM inbox.inbox_messages WHERE consumer = %s GROUP BY 1",
+            [consumer])}
+        for partition, end in at_the_latest.items():
+            assert begins.get(partition, end + 1) <= end, f"{consumer} begins too late: {begins}, not {at_the_latest}"
+            self.ledgers[consumer].give_up(partition, 0, begins[partition])
+
+    @property
+    def ledger(self):
+        """The only one."""
+        ledger, = self.ledgers.values()
+        return ledger
 
     # Sidecars
 
     def add(self, env=None, hands=2, start=True, **settings):
-        """One more sidecar, with `hands` handlers; started and ready."""
+        """One more sidecar, with `hands` handlers for each consumer; started and ready."""
         name = f"i{len(self.instances) + 1}"
         sidecar = self._make_inboxd({**SETTINGS, **{
             section: {**SETTINGS.get(section, {}), **keys} for section, keys in settings.items()}})
         sidecar.write_configuration({"inbox": {"instance": name}})
-        self._tell_ledger(sidecar.configuration["inbox"])
+        self._tell_ledgers(sidecar.configuration)
         instance = Instance(name, sidecar, os.path.join(sidecar.directory, "faults"))
         sidecar.env.update({"INBOXD_FAULTPOINTS": instance.faults, **(env or {})})
         if not self.instances:
@@ -156,23 +188,28 @@ class Fleet:
         self.instances.append(instance)
         if start:
             instance.start()
-        for number in range(1, hands + 1):
-            self.add_hand(instance, f"h{number}")
+        for consumer in self.ledgers:
+            for number in range(1, hands + 1):
+                self.add_hand(instance, f"h{number}", consumer)
         return instance
 
-    def add_hand(self, instance, name, **options):
+    def add_hand(self, instance, name, consumer="", **options):
         """One more handler for this sidecar."""
-        instance.hands.append(Hand(self.ledger, instance.name, instance.sidecar.socket_path,
+        instance.hands.append(Hand(self.ledgers[consumer], instance.name, instance.sidecar.socket_path,
                                    self._decide, self.inbox.conninfo, name=name,
-                                   timeout_ms=TIMEOUT_MS, **options))
+                                   timeout_ms=TIMEOUT_MS, consumer=consumer, **options))
         return instance.hands[-1]
 
     def hits(self):
         return [hit for instance in self.instances for hit in instance.hits()]
 
-    def _tell_ledger(self, options):
-        self.ledger.next_after = options.get("next_after", self.ledger.next_after)
-        self.ledger.max_unsettled = options.get("max_unsettled_per_key", self.ledger.max_unsettled)
+    def _tell_ledgers(self, configuration):
+        options = configuration["inbox"]
+        for consumer, ledger in self.ledgers.items():
+            own = configuration.get("consumers", {}).get(consumer, {})
+            ledger.next_after = options.get("next_after", ledger.next_after)
+            ledger.max_unsettled = options.get("max_unsettled_per_key", ledger.max_unsettled)
+            ledger.is_ordered = own.get("ordering") != "none"
 
     def _prepare_tables(self, sidecar):
         done = sidecar.command("migrate")
@@ -256,7 +293,7 @@ class Fleet:
             self._failures.append(error)
 
     def _produce_one(self, kind=None):
-        if self._recent and kind is None and self.random.random() < 0.07:
+        if self._recent and kind is None and self.random.random() < self.repeats:
             event_id, key, partition = self.random.choice(self._recent)
         else:
             event_id, key, partition = self._invent(kind)
@@ -273,8 +310,10 @@ class Fleet:
         def delivered(error, record):
             if error is not None:
                 self._failures.append(AssertionError(f"{event_id} was not produced: {error}"))
-            else:
-                self.ledger.produce(self.topic, event_id, key, partition, record.offset(), effect)
+                return
+            for consumer, ledger in self.ledgers.items():
+                if kind in self._wanted.get(consumer, [kind]):
+                    ledger.produce(self.topic, event_id, key, partition, record.offset(), effect)
 
         self._producer.produce(self.topic, self.values.get(kind, b'{"n":1}'), key,
                                partition=partition, on_delivery=delivered,
@@ -287,8 +326,8 @@ class Fleet:
         key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(self.keys)).encode()
         partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
         self._kind_of[event_id] = kind
-        self._left[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
-                                "effect_after_rollback": 1}.get(kind, 0)
+        self._failures_of[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
+                                       "effect_after_rollback": 1}.get(kind, 0)
         self._recent.append((event_id, key, partition))
         return event_id, key, partition
 
@@ -299,19 +338,21 @@ class Fleet:
 
     # What handlers do
 
-    def _fails_now(self, event_id):
+    def _fails_now(self, delivered):
         with self._lock:
-            self._left[event_id] -= 1
-            return self._left[event_id] >= 0
+            self._failed[delivered.consumer, delivered.event_id] += 1
+            return self._failed[delivered.consumer, delivered.event_id] <= self._failures_of[delivered.event_id]
 
     def _decide(self, delivered, connect):
         kind = self._kind_of.get(delivered.event_id, "done")
         if kind in self.scripts:
             return self.scripts[kind](delivered, connect)
+        if delivered.consumer in self.failing:
+            return {"status": "retry", "reason": "the consumer fails", "delay_ms": FAILING_MS}
         time.sleep(random.uniform(*SLOW_S) if kind == "slow" else random.random() * 0.004)  # its work
-        if kind == "retry" and self._fails_now(delivered.event_id):
+        if kind == "retry" and self._fails_now(delivered):
             return {"status": "retry", "reason": "scripted", "delay_ms": random.choice((5, 60, 150))}
-        if kind == "crash" and self._fails_now(delivered.event_id):
+        if kind == "crash" and self._fails_now(delivered):
             return CLOSE
         if kind.startswith("effect"):
             return self._make_effect(delivered, connect())
@@ -320,7 +361,7 @@ class Fleet:
     def _make_effect(self, delivered, connection):
         def fail_after_complete():
             if self._kind_of[delivered.event_id] == "effect_after_rollback" \
-                    and self._fails_now(delivered.event_id):
+                    and self._fails_now(delivered):
                 raise RuntimeError("scripted, after complete() and before COMMIT")
 
         self.make_effect(delivered, connection, fail_after_complete)
@@ -330,8 +371,8 @@ class Fleet:
     def make_effect(delivered, connection, before_commit=lambda: None):
         """Commits one effect together with complete(); `before_commit` may raise."""
         try:
-            connection.execute("INSERT INTO effects VALUES (%s, %s, %s)",
-                               [delivered.source, delivered.event_id, delivered.claim])
+            connection.execute("INSERT INTO effects VALUES (%s, %s, %s, %s)",
+                               [delivered.source, delivered.event_id, delivered.claim, delivered.consumer])
             connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
             before_commit()
             delivered.completed_at = time.monotonic()
@@ -345,22 +386,30 @@ class Fleet:
 
     def wait_for_progress(self, deliveries, timeout=30):
         """Waits until that many more deliveries were seen."""
-        wanted = self.ledger.count + deliveries
-        eventually(lambda: self.ledger.count >= wanted, timeout, every=0.01,
-                   what=f"{deliveries} more deliveries")
+        wanted = self._deliveries() + deliveries
+        eventually(lambda: self._deliveries() >= wanted, timeout, every=0.01, what=f"{deliveries} more deliveries")
 
-    def unfinished(self):
-        return self.inbox.query("SELECT event_id, status, claimed_by, delivery_count FROM inbox.messages"
-                                " WHERE status NOT IN ('processed', 'dead') ORDER BY seq LIMIT 20")
+    def _deliveries(self):
+        return sum(ledger.count for ledger in self.ledgers.values())
 
-    def wait_done(self, timeout=40):
+    def unfinished(self, consumers=None):
+        return self.inbox.query("SELECT event_id, consumer, status, claimed_by, delivery_count FROM inbox.messages"
+                                " WHERE status NOT IN ('processed', 'dead') AND consumer = ANY (%s)"
+                                " ORDER BY seq LIMIT 20", [list(consumers or self.ledgers)])
+
+    def wait_done(self, timeout=40, consumers=None):
         """Waits until everything produced so far is in the table and finished; long runs need more time."""
         self.enough()
-        wanted = len(self.ledger.first_copies())
+        consumers = list(consumers or self.ledgers)
+        wanted = sum(len(self.ledgers[consumer].first_copies()) for consumer in consumers)
         timeout += wanted / 100
-        eventually(lambda: self.inbox.count() >= wanted and not self.unfinished(), timeout,
-                   what=_Words(lambda: f"{wanted} messages to be processed; {self.inbox.count()} stored,"
-                                       f" unfinished: {self.unfinished()}; seed {self.seed}"))
+
+        def stored():
+            return self.inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE consumer = ANY (%s)", [consumers])
+
+        eventually(lambda: stored() >= wanted and not self.unfinished(consumers), timeout,
+                   what=_Words(lambda: f"{wanted} messages to be processed; {stored()} stored,"
+                                       f" unfinished: {self.unfinished(consumers)}; seed {self.seed}"))
 
     def check_offsets(self):
         """Can be called at any time. Reads the group's offsets first and then the table, which may only be ahead."""
@@ -369,23 +418,25 @@ class Fleet:
         for partition, offset in committed.items():
             assert offset <= (stored.get(partition) or 0), f"committed ahead: {committed} {stored}"
 
-    def snapshot(self):
+    def snapshot(self, consumer=""):
         committed = self._streams.committed(self.group, self.topic)
         query = self.inbox.query
         clocks = time.monotonic() - time.time()
         return Snapshot(
-            rows=self.inbox.messages(),
+            rows=[row for row in self.inbox.messages() if row["consumer"] == consumer],
             completions=[tuple(row.values()) for row in query(
                 "SELECT min(number) OVER (PARTITION BY xact) AS number, seq, claimed_by, delivery_count"
-                " FROM completions ORDER BY number")],
-            effects=[tuple(row.values()) for row in query("SELECT source, event_id FROM effects")],
+                " FROM completions WHERE consumer = %s ORDER BY number", [consumer])],
+            effects=[tuple(row.values()) for row in query(
+                "SELECT source, event_id FROM effects WHERE consumer = %s", [consumer])],
             next_offsets=self._next_offsets(), committed=committed,
             fenced={row["id"]: row["at"].timestamp() + clocks for row in query("SELECT id, at FROM fenced")})
 
     def assert_clean(self):
-        """Waits until all messages are finished and compares the ledger with the tables."""
+        """Waits until all messages are finished and compares each ledger with the tables."""
         self.wait_done()
-        self.ledger.assert_clean(self.snapshot())
+        for consumer, ledger in self.ledgers.items():
+            ledger.assert_clean(self.snapshot(consumer))
 
     def close(self):
         self._enough.set()

@@ -30,7 +30,7 @@ class Hand(threading.Thread):
     """
 
     def __init__(self, ledger, instance, path, decide, conninfo, workers=6, window=16,
-                 timeout_ms=2000, name="h1", connection=None, **hello):
+                 timeout_ms=2000, name="h1", connection=None, consumer="", **hello):
         super().__init__(name=f"{name} of {instance}", daemon=True)
         self.connection = connection or Connection
         self.ledger = ledger
@@ -38,8 +38,11 @@ class Hand(threading.Thread):
         self.path = path
         self.decide = decide
         self.conninfo = conninfo
+        self.consumer = consumer  # "" = the one without a name
         self.hello = {"protocol": [1], "handler": "fleet", "instance": name,
                       "max_in_flight": window, "timeout_ms": timeout_ms, **hello}
+        if consumer:
+            self.hello["consumer"] = consumer
         self.failures = []    # what went wrong in here: a failed test
         self.connections = 0  # that got as far as an answer to hello
         self.oddities = 0     # how often it misbehaved: see odd_hands.py
@@ -152,11 +155,14 @@ class Connection:
 
     def _open(self, delivery_id, params, read_at):
         event = params["event"]
+        consumer = params["delivery"].get("consumer", "")
+        assert consumer == self.hand.consumer, f"a handler of {self.hand.consumer!r} got a message of {consumer!r}"
         deadline = _monotonic(params["delivery"]["deadline"])
         delivered = self.hand.ledger.begin(
             self.hand.instance, self.hand.hello["instance"], event["source"], event["id"],
             params["delivery"]["claim"], params["delivery"]["attempt"],
-            min(read_at, deadline), deadline=deadline)  # read too late, it was never open here
+            min(read_at, deadline), deadline=deadline,  # read too late, it was never open here
+            consumer=consumer)
         self.open[delivery_id] = delivered
         return delivered
 

@@ -239,9 +239,10 @@ def effects_happen_once(ledger, snapshot):
 
 
 RULES = [nothing_is_missing, nothing_was_made_up, one_row_for_an_id, everything_ends, completed_once, completed_by_an_answer,
-         nothing_after_completion, one_of_a_key_at_a_time, one_delivery_of_a_message_at_a_time, offsets_follow_the_table,
-         attempts_are_failures, effects_happen_once]
+         nothing_after_completion, one_delivery_of_a_message_at_a_time, offsets_follow_the_table, attempts_are_failures,
+         effects_happen_once]
 ORDER = {
-    "answer": [settled_in_order, nothing_starts_before_its_predecessor_ended, only_an_unsettled_tail_comes_again],
-    "commit": [completed_in_order, nothing_overtakes_its_key],
+    "answer": [one_of_a_key_at_a_time, settled_in_order, nothing_starts_before_its_predecessor_ended,
+               only_an_unsettled_tail_comes_again],
+    "commit": [one_of_a_key_at_a_time, completed_in_order, nothing_overtakes_its_key],
 }
