@@ -112,7 +112,7 @@ class Connection:
                     self._take(json.loads(line), read_at, live)
         finally:
             for delivered in list(self.open.values()):
-                self.hand.ledger.finish(delivered, "lost", self.alive_at)
+                self.hand.ledger.finish(delivered, "lost", self.alive_at, noticed=time.monotonic())
 
     def _begin(self):
         """Called before the normal reading; returns the data read so far."""

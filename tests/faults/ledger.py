@@ -48,7 +48,8 @@ class Delivered:
     consumer: str = ""
     end: float | None = None
     how: str | None = None  # the answer's status, "error", "timeout", "cancel" or "lost"
-    completed_at: float | None = None  # just before its transaction with complete() was committed
+    noticed: float | None = None  # when its handler knew of the end; of a lost connection this is later than `end`
+    completed_at: float | None = None  # just before its transaction with complete() was, or may have been, committed
     number: int = 1  # of the deliveries of its message
 
     @property
@@ -67,6 +68,12 @@ class Delivered:
     @property
     def instance_id(self):
         return self.token[2]
+
+    def until_for(self, instance_id):
+        """When this instance may deliver the next message of its key. Another one sees only the table."""
+        if instance_id == self.instance_id or self.completed_at is None:
+            return self.until
+        return min(self.until, self.completed_at)
 
     def is_final_at(self, time):
         """The time from which on the next message of its key may begin."""
@@ -139,16 +146,18 @@ class Ledger:
             self.deliveries.append(delivered)
         return delivered
 
-    def finish(self, delivered, how, at):
+    def finish(self, delivered, how, at, noticed=None):
         """The first end counts."""
         with self._lock:
             if delivered.end is None:
                 delivered.end = max(at, delivered.begin)
+                delivered.noticed = delivered.end if noticed is None else noticed
                 delivered.how = how
 
     def take_back(self, delivered, at):
         """Its answer could not be sent."""
         with self._lock:
+            delivered.noticed = delivered.end
             delivered.end = max(min(at, delivered.end), delivered.begin)
             delivered.how = "lost"
 

@@ -20,6 +20,19 @@ def nothing_is_missing(ledger, snapshot):
                    f" and is not in the table (watermark {snapshot.next_offsets.get(record.partition)})")
 
 
+def the_first_copy_is_stored(ledger, snapshot):
+    """That of its partition. Otherwise records were passed over, and only a repetition has kept their message."""
+    first = {}
+    for record in ledger.produced:
+        place = *record.id, record.partition
+        first[place] = min(record.offset, first.get(place, record.offset))
+    for row in snapshot.rows:
+        offset = first.get((row["source"], row["event_id"], row["kafka_partition"]))
+        if offset is not None and row["kafka_offset"] != offset:
+            yield (f"not the first copy: the row of {row['event_id']} is from offset {row['kafka_offset']} of partition"
+                   f" {row['kafka_partition']}, and its first copy there has offset {offset}")
+
+
 def nothing_was_made_up(ledger, snapshot):
     produced = ledger.first_copies()
     for row in snapshot.rows:
@@ -117,7 +130,7 @@ def one_of_a_key_at_a_time(ledger, _snapshot):
                       key=lambda delivered: delivered.begin)
         latest = None
         for delivered in live:
-            if latest is not None and delivered.begin < latest.until:
+            if latest is not None and delivered.begin < latest.until_for(delivered.instance_id):
                 yield f"two of key {records[0].key!r} at once: {latest} and {delivered}"
             if latest is None or delivered.until > latest.until:
                 latest = delivered
@@ -225,8 +238,10 @@ def _listed(deliveries):
 
 
 def _may_count(delivered):
-    """An answer may be lost; a deadline counts regardless of how the delivery ended here."""
-    return delivered.how in FAILURES or delivered.until == delivered.deadline
+    """An answer may be lost. A deadline counts regardless of how the delivery ended here, also if it passed before the loss
+    of the connection was noticed."""
+    return (delivered.how in FAILURES or delivered.until == delivered.deadline
+            or delivered.how == "lost" and delivered.noticed >= delivered.deadline)
 
 
 def effects_happen_once(ledger, snapshot):
@@ -238,9 +253,9 @@ def effects_happen_once(ledger, snapshot):
             yield f"{counts[identity]} effects instead of {wanted}: {record.event_id}"
 
 
-RULES = [nothing_is_missing, nothing_was_made_up, one_row_for_an_id, everything_ends, completed_once, completed_by_an_answer,
-         nothing_after_completion, one_delivery_of_a_message_at_a_time, offsets_follow_the_table, attempts_are_failures,
-         effects_happen_once]
+RULES = [nothing_is_missing, the_first_copy_is_stored, nothing_was_made_up, one_row_for_an_id, everything_ends,
+         completed_once, completed_by_an_answer, nothing_after_completion, one_delivery_of_a_message_at_a_time,
+         offsets_follow_the_table, attempts_are_failures, effects_happen_once]
 ORDER = {
     "answer": [one_of_a_key_at_a_time, settled_in_order, nothing_starts_before_its_predecessor_ended,
                only_an_unsettled_tail_comes_again],

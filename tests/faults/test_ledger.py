@@ -9,6 +9,7 @@ TOPIC = "t"
 
 def a_row(seq, event_id, **changes):
     return {"seq": seq, "source": TOPIC, "event_id": event_id, "status": "processed", "retry_count": 0,
+            "kafka_partition": 0, "kafka_offset": max(0, "abcd".find(event_id)),
             "claimed_by": 7, "delivery_count": 1, "error": None, **changes}
 
 
@@ -61,6 +62,12 @@ def test_a_second_copy_is_not_missing(world):
 def test_a_missing_message(world):
     world.ledger.produce(TOPIC, "lost", b"other", 0, 3)
     world.only("missing: lost was produced at 0/3")
+
+
+def test_a_later_copy_in_place_of_the_first_one(world):
+    world.ledger.produce(TOPIC, "a", b"k", 0, 9)
+    world.snapshot.rows[0].update(kafka_offset=9)
+    world.only("not the first copy: the row of a is from offset 9")
 
 
 def test_an_unknown_message(world):
@@ -283,6 +290,19 @@ def test_the_next_message_after_a_committed_transaction_is_allowed(world):
     assert world.broken() == []
 
 
+@pytest.mark.parametrize("instance_id", [7, 8])
+def test_the_next_message_before_the_answer_but_after_the_transaction(world, instance_id):
+    """Another instance is allowed to deliver it: it sees that the row is processed."""
+    world.deliver("a", 1, 1.0, 3.5, "settled").completed_at = 2.0
+    del world.script[0]
+    world.ledger.begin("one", "h1", TOPIC, "b", f"2.1.{instance_id}", 1, 3.0)
+    world.snapshot.completions[1] = (11, 2, instance_id, 1)
+    world.ledger.finish(world.ledger.deliveries[-1], "done", 4.0)
+    del world.script[0]
+    broken = world.broken()
+    assert any("two of key b'k' at once" in sentence for sentence in broken) is (instance_id == 7), broken
+
+
 def test_a_transaction_that_outlives_its_connection_is_allowed(world):
     """The delivery was read and its connection lost at the same time, but its handler committed."""
     world.script[0] = ("b", 1, 3.0, 4.0, "done")
@@ -308,6 +328,15 @@ def test_an_attempt_spent_on_a_lost_connection(world):
     world.deliver("a", 2, 1.6, 2.0, "done", attempt=2)
     broken = world.broken()
     assert len(broken) == 2 and all("an attempt spent on nothing" in sentence for sentence in broken)
+
+
+def test_an_attempt_spent_at_a_deadline_before_the_loss_was_noticed_is_allowed(world):
+    delivered = world.ledger.begin("one", "h1", TOPIC, "a", "1.1.7", 1, 1.0, deadline=1.5)
+    world.ledger.finish(delivered, "lost", 1.1, noticed=1.6)
+    world.script[0] = ("a", 2, 1.6, 2.0, "done")
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.snapshot.rows[0]["retry_count"] = 1
+    assert world.broken() == []
 
 
 def test_an_attempt_spent_on_a_failure_is_allowed(world):
