@@ -53,6 +53,10 @@ CREATE TRIGGER note_fenced AFTER UPDATE ON inbox.inbox_instances FOR EACH ROW
     EXECUTE FUNCTION note_fenced()"""
 
 
+def complete(delivered, connection):
+    connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
+
+
 class Instance:
     """One sidecar and its fault points; its handlers reconnect automatically."""
 
@@ -368,18 +372,20 @@ class Fleet:
         return {"status": "settled"}
 
     @staticmethod
-    def make_effect(delivered, connection, before_commit=lambda: None):
-        """Commits one effect together with complete(); `before_commit` may raise."""
+    def make_effect(delivered, connection, before_commit=lambda: None, complete=complete):
+        """Commits one effect together with complete(); `before_commit` may raise. If the answer to the COMMIT is lost, it
+        counts as committed."""
         try:
             connection.execute("INSERT INTO effects VALUES (%s, %s, %s, %s)",
                                [delivered.source, delivered.event_id, delivered.claim, delivered.consumer])
-            connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
+            complete(delivered, connection)
             before_commit()
             delivered.completed_at = time.monotonic()
             connection.commit()
         except BaseException:
-            delivered.completed_at = None
-            connection.rollback()
+            if not connection.broken:
+                delivered.completed_at = None
+                connection.rollback()
             raise
 
     # The end
