@@ -516,6 +516,22 @@ def test_status_shows_waiting_messages_and_instances(graves, topic):
     assert topic in text and "dead" in text
 
 
+def test_status_shows_the_handlers_of_each_owner(start_inboxd, handler, topic):
+    def handlers_of_owner(sidecar):
+        return {line.split(maxsplit=6)[6] for line in run(sidecar, "status").splitlines() if line.startswith(topic)}
+
+    plain = start_inboxd()
+    eventually(lambda: handlers_of_owner(plain) == {"-"})
+    for name in ("billing", "audit"):
+        handler(plain, always(DONE), name=name, subscribe=[{"types": [name]}])
+    eventually(lambda: handlers_of_owner(plain) == {"audit, billing"})
+    plain.stop()
+    named = start_inboxd(consumers={"billing": {}, "search": {}})
+    handler(named, always(DONE), name="billing")
+    handler(named, always(DONE), name="worker", consumer="search")
+    eventually(lambda: handlers_of_owner(named) == {"billing/billing, search/worker"})
+
+
 def test_each_changing_command_prints_one_json_object(graves, inbox):
     def told(*arguments, code=0):
         result = graves.command(*arguments, "--json")
