@@ -57,10 +57,14 @@ def chart(deploy):
     return deploy / "helm/inboxd"
 
 
+def example_of(deploy, overlay):
+    return ["-f", deploy / "helm/example.yaml", "--set-file", f"config={deploy}/kubernetes/{overlay}/inboxd.yaml"]
+
+
 @pytest.fixture(scope="module")
 def example(deploy):
     """The arguments of the example."""
-    return ["-f", deploy / "helm/example.yaml", "--set-file", f"config={deploy}/kubernetes/example/inboxd.yaml"]
+    return example_of(deploy, "example")
 
 
 @pytest.fixture
@@ -145,8 +149,9 @@ def test_the_defaults_equal_the_kustomize_base_and_migration(chart, deploy):
     assert normal(made) == normal(kustomized(deploy, "base", "migrate"))
 
 
-def test_the_example_equals_the_kustomize_example(chart, deploy, example):
-    assert normal(template(chart, *example)) == normal(kustomized(deploy, "example"))
+@pytest.mark.parametrize("overlay", ["example", "consumers"])
+def test_the_example_equals_the_kustomize_example(chart, deploy, overlay):
+    assert normal(template(chart, *example_of(deploy, overlay))) == normal(kustomized(deploy, overlay))
 
 
 @pytest.mark.parametrize("change", [

@@ -15,7 +15,7 @@ LIBPQ = {"INBOXD_POSTGRES_USER", "INBOXD_POSTGRES_PASSWORD"}
 VERSIONS = ("1.30", "1.33", "1.37")  # native sidecars and `sleep` are on by default from the first on
 
 
-@pytest.fixture(scope="module", params=["base", "migrate", "example"])
+@pytest.fixture(scope="module", params=["base", "migrate", "example", "consumers"])
 def objects(request, deploy):
     return list(yaml.safe_load_all(kustomize.build(deploy / "kubernetes" / request.param)))
 
@@ -134,8 +134,11 @@ def test_environment_variables_are_known_to_the_program(objects, root):
                 assert known, item["name"]
 
 
-def test_the_program_accepts_the_configuration(installed, example, tmp_path):
-    (config,) = [item["data"]["inboxd.yaml"] for (kind, _), item in example.items() if kind == "ConfigMap"]
+@pytest.mark.parametrize("overlay", ["example", "consumers"])
+def test_the_program_accepts_the_configuration(installed, deploy, overlay, tmp_path):
+    made = yaml.safe_load_all(kustomize.build(deploy / "kubernetes" / overlay))
+    (config,) = [item["data"]["inboxd.yaml"] for item in made if item["kind"] == "ConfigMap"]
+    assert ("consumers" in yaml.safe_load(config)) == (overlay == "consumers")
     check_configuration(installed, config, tmp_path)
 
 
